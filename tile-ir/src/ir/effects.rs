@@ -1,0 +1,69 @@
+//! What each statement reads, writes and synchronises: the one table that verification, race analysis and barrier
+//! insertion read. The match is exhaustive, so a statement without an entry does not compile.
+
+use super::{Kernel, Place, ReduceSource, StmtId, StmtKind};
+
+/// One effect of a statement itself; bodies of loops and conditionals have their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Reads elements of a place, by the element access rules (loads inside expressions are listed by the expression).
+    Read(Place),
+    /// Writes elements of a place.
+    Write(Place),
+    /// Reads and writes elements atomically.
+    Atomic(Place),
+    /// A tile operation: the compiler places the barriers around it.
+    Cooperative(Place),
+    /// All threads of the block must reach it together.
+    BlockCollective,
+    /// All threads of the warp must reach it together.
+    WarpCollective,
+    /// Orders the block's earlier accesses before its later ones.
+    BlockBarrier,
+    /// Orders the warp's earlier accesses before its later ones.
+    WarpBarrier,
+}
+
+/// The effects of statement `stmt`.
+pub fn effects(kernel: &Kernel, stmt: StmtId) -> Vec<Effect> {
+    match &kernel.stmts[stmt].kind {
+        StmtKind::Let { .. } | StmtKind::Alloc { .. } | StmtKind::Assign { .. } => vec![],
+        StmtKind::If { .. } | StmtKind::For { .. } => vec![],
+        StmtKind::Parallel { .. } => vec![Effect::BlockCollective],
+        StmtKind::Store { access, .. } => vec![Effect::Write(kernel.accesses[*access].place)],
+        StmtKind::Copy { src, dst, .. } => {
+            let mut all = vec![Effect::Read(src.place), Effect::Write(dst.place)];
+            for place in [src.place, dst.place] {
+                if is_shared(kernel, place) {
+                    all.extend([Effect::Cooperative(place), Effect::BlockCollective]);
+                }
+            }
+            all
+        }
+        StmtKind::Fill { buffer, .. } => {
+            let place = Place::Buffer(*buffer);
+            let mut all = vec![Effect::Write(place)];
+            if is_shared(kernel, place) {
+                all.extend([Effect::Cooperative(place), Effect::BlockCollective]);
+            }
+            all
+        }
+        StmtKind::Reduce { src, axis, .. } => {
+            let mut all = match src {
+                ReduceSource::Value(_) => vec![],
+                ReduceSource::Local(b) => vec![Effect::Read(Place::Buffer(*b)), Effect::Write(Place::Buffer(*b))],
+            };
+            all.push(if axis.is_some() { Effect::BlockCollective } else { Effect::WarpCollective });
+            all
+        }
+        StmtKind::Shuffle { .. } | StmtKind::Vote { .. } => vec![Effect::WarpCollective],
+        StmtKind::Atomic { access, .. } => vec![Effect::Atomic(kernel.accesses[*access].place)],
+        StmtKind::SyncThreads => vec![Effect::BlockCollective, Effect::BlockBarrier],
+        StmtKind::SyncWarp => vec![Effect::WarpCollective, Effect::WarpBarrier],
+        StmtKind::Print { .. } | StmtKind::Assert { .. } => vec![],
+    }
+}
+
+fn is_shared(kernel: &Kernel, place: Place) -> bool {
+    matches!(place, Place::Buffer(b) if kernel.buffers[b].scope == super::Scope::Shared)
+}

@@ -1,0 +1,322 @@
+//! The kernel: parameters, instances, launch shape, and the tables of everything in its body.
+
+use super::{
+    Access, AccessId, BufferId, ConstId, DimId, Dtype, DtypeRef, Expr, ExprId, ParamId, PrimaryMap, Source, Span,
+    SpanId, Stmt, StmtId, Type, TypeParamId, VarId,
+};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// One kernel as its author wrote it. After `lower::bind` the same structure, with `type_params` and `consts` empty.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Kernel {
+    /// The function's name.
+    pub name: String,
+    /// Dtype parameters.
+    pub type_params: PrimaryMap<TypeParamId, TypeParam>,
+    /// Const parameters.
+    pub consts: PrimaryMap<ConstId, ConstParam>,
+    /// Dynamic dimensions, in order of first appearance.
+    pub dims: PrimaryMap<DimId, Dim>,
+    /// Parameters, in order.
+    pub params: PrimaryMap<ParamId, Param>,
+    /// The declared instances, in order: dtypes vary slowest. Never empty once verified; one empty instance where
+    /// nothing is generic.
+    pub instances: Vec<Instance>,
+    /// `require(..)`.
+    pub requires: Vec<Require>,
+    /// `targets(..)`.
+    pub targets: Vec<Target>,
+    /// Further attributes.
+    pub attributes: Attributes,
+    /// Grid axes, x first. Extents are expressions of dims, constants and scalar parameters only.
+    pub grid: Vec<Axis>,
+    /// Thread axes, x first. Extents are constants.
+    pub threads: Vec<Axis>,
+    /// Variables.
+    pub vars: PrimaryMap<VarId, Var>,
+    /// Arrays.
+    pub buffers: PrimaryMap<BufferId, Buffer>,
+    /// Expressions.
+    pub exprs: PrimaryMap<ExprId, Expr>,
+    /// Element accesses.
+    pub accesses: PrimaryMap<AccessId, Access>,
+    /// Statements.
+    pub stmts: PrimaryMap<StmtId, Stmt>,
+    /// The body. Constant `let`s before `blocks(..)` are part of it.
+    pub body: Vec<StmtId>,
+    /// Source ranges.
+    pub spans: PrimaryMap<SpanId, Span>,
+    /// Source text.
+    pub source: Source,
+}
+
+/// A dtype parameter `T`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TypeParam {
+    /// Its name.
+    pub name: String,
+    /// The dtypes it ranges over.
+    pub allowed: Vec<Dtype>,
+    /// Where it is declared.
+    pub span: SpanId,
+}
+
+/// A const parameter.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ConstParam {
+    /// Its name.
+    pub name: String,
+    /// `usize` or `bool`.
+    pub kind: ConstKind,
+    /// Where it is declared.
+    pub span: SpanId,
+}
+
+/// The type of a const parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum ConstKind {
+    Usize,
+    Bool,
+}
+
+/// A dynamic dimension.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Dim {
+    /// Its name.
+    pub name: String,
+    /// Where it first appears.
+    pub span: SpanId,
+}
+
+/// A parameter.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Param {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: ParamKind,
+    /// Where it is declared.
+    pub span: SpanId,
+}
+
+/// What a parameter is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ParamKind {
+    /// A row-major global tensor, rank 1 to 3. The innermost stride is 1; every other axis has a dynamic stride of
+    /// at least the extents inside it.
+    Tensor {
+        /// Element type.
+        dtype: DtypeRef,
+        /// Extents, outermost first.
+        shape: Vec<Extent>,
+        /// `&mut`.
+        mutable: bool,
+    },
+    /// A value: `usize`, or an element type.
+    Scalar {
+        /// Its type.
+        ty: Type,
+    },
+}
+
+/// A tensor's extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Extent {
+    /// A dynamic dimension.
+    Dim(DimId),
+    /// A constant expression: a const parameter or `Fixed<..>`.
+    Fixed(ExprId),
+}
+
+/// One declared combination of dtypes and constants.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Instance {
+    /// One dtype a type parameter.
+    pub dtypes: Vec<Dtype>,
+    /// One value a const parameter; a bool is 0 or 1.
+    pub consts: Vec<i64>,
+}
+
+/// A launch contract.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Require {
+    /// What must hold: an expression of dims, constants, scalar parameters.
+    pub cond: ExprId,
+    /// The text as written.
+    pub text: String,
+    /// Where.
+    pub span: SpanId,
+}
+
+/// A code-generation target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Target {
+    /// Ampere and later, in the common subset.
+    Sm80,
+    /// Hopper, with its architecture-specific instructions.
+    Sm90a,
+}
+
+impl Target {
+    /// Every target.
+    pub const ALL: [Target; 2] = [Target::Sm80, Target::Sm90a];
+
+    /// The name, as NVRTC's `--gpu-architecture` takes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Target::Sm80 => "sm_80",
+            Target::Sm90a => "sm_90a",
+        }
+    }
+
+    /// Most bytes of shared memory a block may use.
+    /// Source: CUDA C++ Programming Guide, compute capabilities: 163 KiB and 227 KiB.
+    pub const fn max_shared_bytes(self) -> u32 {
+        match self {
+            Target::Sm80 => 166_912,
+            Target::Sm90a => 232_448,
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Attributes that steer code generation and lints.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Attributes {
+    /// `min_blocks(n)`: blocks a multiprocessor should hold.
+    pub min_blocks: Option<u32>,
+    /// `lints(CODE = "..")`: code and level (`warn`, `deny` or `off`).
+    pub lints: Vec<(String, String)>,
+}
+
+/// A grid or thread axis.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Axis {
+    /// The binding, one of `vars`, made up where the author wrote none.
+    pub var: VarId,
+    /// How many.
+    pub extent: ExprId,
+    /// Where the extent stands.
+    pub span: SpanId,
+}
+
+/// A variable.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Var {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub ty: Type,
+    /// What binds it.
+    pub kind: VarKind,
+    /// Where it is bound.
+    pub span: SpanId,
+}
+
+/// What binds a variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum VarKind {
+    /// `let`, assigned once.
+    Let,
+    /// `let mut`, per thread.
+    Mut,
+    /// A loop's index.
+    Loop,
+    /// The block index on this grid axis.
+    Block(u8),
+    /// The thread index on this thread axis.
+    Thread(u8),
+}
+
+/// An array of the kernel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Buffer {
+    /// Its name.
+    pub name: String,
+    /// Where it lives.
+    pub scope: Scope,
+    /// Element type.
+    pub dtype: DtypeRef,
+    /// Extents, constants, outermost first.
+    pub extents: Vec<ExprId>,
+    /// Where it is declared.
+    pub span: SpanId,
+}
+
+/// Where an array lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Scope {
+    /// Shared by a block.
+    Shared,
+    /// Private to a thread, in registers.
+    Local,
+}
+
+impl Kernel {
+    /// The block's thread count, once bound.
+    pub fn thread_count(&self) -> u32 {
+        self.thread_extents().iter().product()
+    }
+
+    /// The block's extents x, y, z, once bound: absent axes are 1.
+    pub fn thread_extents(&self) -> [u32; 3] {
+        let mut extents = [1; 3];
+        for (slot, axis) in extents.iter_mut().zip(&self.threads) {
+            *slot = self.const_index(axis.extent).and_then(|v| u32::try_from(v).ok()).unwrap_or(1);
+        }
+        extents
+    }
+
+    /// The value of an integer literal; `None` for anything else. Once bound, every constant is a literal.
+    pub fn const_index(&self, expr: ExprId) -> Option<i64> {
+        match self.exprs[expr].kind {
+            super::ExprKind::Int(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// A buffer's extents, once bound.
+    pub fn buffer_extents(&self, buffer: BufferId) -> Vec<u32> {
+        let extents = &self.buffers[buffer].extents;
+        extents.iter().map(|&e| self.const_index(e).and_then(|v| u32::try_from(v).ok()).unwrap_or(0)).collect()
+    }
+
+    /// How many elements a buffer has, once bound.
+    pub fn buffer_len(&self, buffer: BufferId) -> u64 {
+        self.buffer_extents(buffer).iter().map(|&e| u64::from(e)).product()
+    }
+
+    /// A buffer's dtype, once bound.
+    pub fn buffer_dtype(&self, buffer: BufferId) -> Dtype {
+        match self.buffers[buffer].dtype {
+            DtypeRef::Is(dtype) => dtype,
+            DtypeRef::Param(_) => Dtype::F32,
+        }
+    }
+
+    /// The name of what is accessed.
+    pub fn place_name(&self, place: super::Place) -> &str {
+        match place {
+            super::Place::Tensor(param) => &self.params[param].name,
+            super::Place::Buffer(buffer) => &self.buffers[buffer].name,
+        }
+    }
+
+    /// The dtype of what is accessed.
+    pub fn place_dtype(&self, place: super::Place) -> DtypeRef {
+        match place {
+            super::Place::Tensor(param) => match self.params[param].kind {
+                ParamKind::Tensor { dtype, .. } => dtype,
+                ParamKind::Scalar { .. } => DtypeRef::Is(Dtype::F32),
+            },
+            super::Place::Buffer(buffer) => self.buffers[buffer].dtype,
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Statements: everything with an effect, in program order.
+
+use super::{AccessId, BufferId, Dtype, ExprId, SpanId, StmtId, TileRef, VarId};
+use serde::{Deserialize, Serialize};
+
+/// A statement and where it stands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stmt {
+    /// What it is.
+    pub kind: StmtKind,
+    /// Where it stands.
+    pub span: SpanId,
+}
+
+/// What a statement is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum StmtKind {
+    /// `let v = value`, `let mut v = value`, `let v;`.
+    Let {
+        /// The variable.
+        var: VarId,
+        /// Its first value; none for a variable assigned later.
+        value: Option<ExprId>,
+    },
+    /// `alloc_*`: the array's content is uninitialised from here.
+    Alloc {
+        /// The array.
+        buffer: BufferId,
+    },
+    /// `v = value` (compound assignments are spelled out).
+    Assign {
+        /// The variable.
+        var: VarId,
+        /// Its new value.
+        value: ExprId,
+    },
+    /// A store of one element.
+    Store {
+        /// Where.
+        access: AccessId,
+        /// What.
+        value: ExprId,
+    },
+    /// `if cond { then } else { otherwise }`.
+    If {
+        /// The condition.
+        cond: ExprId,
+        /// Statements where it holds.
+        then: Vec<StmtId>,
+        /// Statements where it does not.
+        otherwise: Vec<StmtId>,
+    },
+    /// A loop over `start..end` by `step`.
+    For {
+        /// The index.
+        var: VarId,
+        /// First value.
+        start: ExprId,
+        /// Bound, exclusive.
+        end: ExprId,
+        /// Step, at least 1.
+        step: ExprId,
+        /// How it is executed.
+        kind: LoopKind,
+        /// The body.
+        body: Vec<StmtId>,
+    },
+    /// `for [i, j] in parallel([m, n])`: every index tuple once, spread over the block's threads.
+    Parallel {
+        /// One index an axis; the last varies fastest.
+        vars: Vec<VarId>,
+        /// One extent an axis.
+        extents: Vec<ExprId>,
+        /// The body.
+        body: Vec<StmtId>,
+    },
+    /// `copy(src, dst)`.
+    Copy {
+        /// Source tile.
+        src: TileRef,
+        /// Destination tile.
+        dst: TileRef,
+        /// `.width(n)`: elements a transaction, demanded.
+        width: Option<ExprId>,
+    },
+    /// `fill(&mut b, v)` and `clear(&mut b)`.
+    Fill {
+        /// The array.
+        buffer: BufferId,
+        /// The value.
+        value: ExprId,
+    },
+    /// `thread_allreduce(op, src, axis)` and `warp_reduce(op, v)` (no axes).
+    Reduce {
+        /// The operator.
+        op: ReduceOp,
+        /// What is reduced.
+        src: ReduceSource,
+        /// The result's variable; for a local array the result replaces it and this is none.
+        dst: Option<VarId>,
+        /// Thread axes that differ within a group; `None`: the warp.
+        axis: Option<VarId>,
+    },
+    /// `shfl_xor(v, mask)`, `shfl_down(v, delta)`.
+    Shuffle {
+        /// Which.
+        kind: ShuffleKind,
+        /// The value of this lane.
+        value: ExprId,
+        /// Mask or delta.
+        lane: ExprId,
+        /// The result.
+        dst: VarId,
+    },
+    /// `ballot(p)`, `any(p)`, `all(p)` over the warp.
+    Vote {
+        /// Which.
+        kind: VoteKind,
+        /// The predicate of this lane.
+        pred: ExprId,
+        /// The result: u32 for `ballot`, else bool.
+        dst: VarId,
+    },
+    /// `atomic_add/max/min(&mut x[..], v)`: relaxed, device scope (block scope in shared memory).
+    Atomic {
+        /// Which.
+        op: AtomicOp,
+        /// The element.
+        access: AccessId,
+        /// The operand.
+        value: ExprId,
+        /// The old value's variable, if it is used.
+        dst: Option<VarId>,
+    },
+    /// `sync_threads()`.
+    SyncThreads,
+    /// `sync_warp()`.
+    SyncWarp,
+    /// `device_print("..{}..", args)`.
+    Print {
+        /// The text, with `{}` for each argument.
+        format: String,
+        /// The arguments.
+        args: Vec<ExprId>,
+    },
+    /// `device_assert(cond, "..")`.
+    Assert {
+        /// What must hold.
+        cond: ExprId,
+        /// What to say where it does not.
+        message: String,
+    },
+}
+
+/// How a loop is executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LoopKind {
+    /// One iteration after another; `unroll` is a partial unrolling factor (constant once bound).
+    Serial {
+        /// `.unroll(n)`.
+        unroll: Option<ExprId>,
+    },
+    /// Unrolled fully; constant extent.
+    Unroll,
+    /// Each access is one transaction over the whole range; arithmetic is per element.
+    Vectorized,
+}
+
+/// Operators of reductions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum ReduceOp {
+    Sum,
+    Max,
+    Min,
+}
+
+/// What a reduction reduces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReduceSource {
+    /// One value a thread.
+    Value(ExprId),
+    /// Every element of a per-thread array, in place.
+    Local(BufferId),
+}
+
+/// Lane exchanges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum ShuffleKind {
+    Xor,
+    Down,
+}
+
+/// Warp votes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum VoteKind {
+    Ballot,
+    Any,
+    All,
+}
+
+/// Atomic read-modify-writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum AtomicOp {
+    Add,
+    Max,
+    Min,
+}
+
+impl AtomicOp {
+    /// Whether the operation exists for `dtype`: f32 has `Add` only.
+    pub const fn supports(self, dtype: Dtype) -> bool {
+        match (self, dtype) {
+            (_, Dtype::I32 | Dtype::U32) => true,
+            (AtomicOp::Add, Dtype::F32) => true,
+            _ => false,
+        }
+    }
+}

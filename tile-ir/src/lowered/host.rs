@@ -1,0 +1,160 @@
+//! What the launcher evaluates: grid extents and checks over dims, strides, scalars and addresses.
+
+use crate::ir::{BinaryOp, DimId, EntityRef, ParamId, SpanId};
+use serde::{Deserialize, Serialize};
+
+/// An integer expression of launch-time values. Conditions are 0 or 1.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HostExpr {
+    /// A constant.
+    Int(i64),
+    /// A dim.
+    Dim(DimId),
+    /// A tensor's stride on an axis, in elements.
+    Stride(ParamId, u8),
+    /// A `usize` or integer scalar parameter.
+    Scalar(ParamId),
+    /// A tensor's address, in bytes.
+    Address(ParamId),
+    /// Two operands.
+    Binary(BinaryOp, Box<HostExpr>, Box<HostExpr>),
+    /// `!x`.
+    Not(Box<HostExpr>),
+}
+
+/// The launch-time values.
+pub trait HostValues {
+    /// A dim's value.
+    fn dim(&self, dim: DimId) -> i64;
+    /// A tensor's stride on an axis, in elements.
+    fn stride(&self, tensor: ParamId, axis: u8) -> i64;
+    /// An integer scalar's value.
+    fn scalar(&self, param: ParamId) -> i64;
+    /// A tensor's address.
+    fn address(&self, tensor: ParamId) -> u64;
+}
+
+impl HostExpr {
+    /// `op(a, b)`.
+    pub fn binary(op: BinaryOp, a: HostExpr, b: HostExpr) -> HostExpr {
+        HostExpr::Binary(op, Box::new(a), Box::new(b))
+    }
+
+    /// The value; `None` on overflow or division by zero.
+    pub fn evaluate(&self, values: &impl HostValues) -> Option<i64> {
+        Some(match self {
+            HostExpr::Int(value) => *value,
+            HostExpr::Dim(dim) => values.dim(*dim),
+            HostExpr::Stride(tensor, axis) => values.stride(*tensor, *axis),
+            HostExpr::Scalar(param) => values.scalar(*param),
+            HostExpr::Address(tensor) => values.address(*tensor) as i64,
+            HostExpr::Not(x) => i64::from(x.evaluate(values)? == 0),
+            HostExpr::Binary(op, a, b) => {
+                let a = a.evaluate(values)?;
+                // Short-circuit, so that a guard protects what follows it.
+                match op {
+                    BinaryOp::And if a == 0 => return Some(0),
+                    BinaryOp::Or if a != 0 => return Some(1),
+                    _ => {}
+                }
+                let b = b.evaluate(values)?;
+                fold(*op, a, b)?
+            }
+        })
+    }
+
+    /// The expression with dims' and parameters' names, as an author would write it.
+    pub fn display(&self, dims: &[String], params: &dyn Fn(ParamId) -> String) -> String {
+        match self {
+            HostExpr::Int(value) => value.to_string(),
+            HostExpr::Dim(dim) => dims.get(dim.index()).cloned().unwrap_or_default(),
+            HostExpr::Stride(tensor, axis) => format!("{}.stride({axis})", params(*tensor)),
+            HostExpr::Scalar(param) => params(*param),
+            HostExpr::Address(tensor) => format!("address of {}", params(*tensor)),
+            HostExpr::Not(x) => format!("!({})", x.display(dims, params)),
+            HostExpr::Binary(op @ (BinaryOp::CeilDiv | BinaryOp::Min | BinaryOp::Max), a, b) => {
+                format!("{}({}, {})", op.symbol(), a.display(dims, params), b.display(dims, params))
+            }
+            HostExpr::Binary(op, a, b) => {
+                let side = |x: &HostExpr| match x {
+                    HostExpr::Binary(..) => format!("({})", x.display(dims, params)),
+                    _ => x.display(dims, params),
+                };
+                format!("{} {} {}", side(a), op.symbol(), side(b))
+            }
+        }
+    }
+}
+
+/// `op(a, b)` on mathematical integers; `None` on overflow or division by zero. Conditions are 0 or 1.
+pub fn fold(op: BinaryOp, a: i64, b: i64) -> Option<i64> {
+    use BinaryOp::*;
+    Some(match op {
+        Add => a.checked_add(b)?,
+        Sub => a.checked_sub(b)?,
+        Mul => a.checked_mul(b)?,
+        Div => a.checked_div(b)?,
+        Rem => a.checked_rem(b)?,
+        CeilDiv => {
+            let quotient = a.checked_div(b)?;
+            quotient + i64::from(a % b != 0 && (a < 0) == (b < 0))
+        }
+        Min => a.min(b),
+        Max => a.max(b),
+        BitAnd => a & b,
+        BitOr => a | b,
+        BitXor => a ^ b,
+        Shl => a.checked_shl(u32::try_from(b).ok()?)?,
+        Shr => a.checked_shr(u32::try_from(b).ok()?)?,
+        Lt => i64::from(a < b),
+        Le => i64::from(a <= b),
+        Gt => i64::from(a > b),
+        Ge => i64::from(a >= b),
+        Eq => i64::from(a == b),
+        Ne => i64::from(a != b),
+        And => i64::from(a != 0 && b != 0),
+        Or => i64::from(a != 0 || b != 0),
+    })
+}
+
+/// One launch check beyond those every launch has (rank, dtype, extents, strides that do not overlap, aliasing, device).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// What must hold: nonzero.
+    pub holds: HostExpr,
+    /// What it is about.
+    pub kind: CheckKind,
+    /// The line that makes it necessary.
+    pub span: SpanId,
+}
+
+/// What a check is about; it decides the words of the report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum CheckKind {
+    /// A `require(..)`, with its text.
+    Require {
+        /// As written.
+        text: String,
+    },
+    /// The tensor's address must be a multiple of this many bytes.
+    Alignment {
+        /// The tensor.
+        tensor: ParamId,
+        /// Bytes.
+        bytes: u32,
+    },
+    /// The tensor's stride on this axis must be a multiple of this many elements.
+    StrideMultiple {
+        /// The tensor.
+        tensor: ParamId,
+        /// The axis.
+        axis: u8,
+        /// Elements.
+        multiple: u32,
+    },
+    /// An index expression must stay below 2^31; `bound` is its largest value.
+    IndexRange {
+        /// Its largest value.
+        bound: HostExpr,
+    },
+}

@@ -1,0 +1,428 @@
+//! The lowered program: explicit addresses, guards, vectors, shuffles and barriers. The CUDA emitter prints it and the
+//! checked simulator executes it; neither decides anything.
+//!
+//! A [`Program`] is one instance for one target. Values are trees in one table (so the CUDA reads as it was written);
+//! operations are structured. Offsets are in elements. Index values are 32-bit signed ([`ValueType::Index`]) where a
+//! launch check bounds them, or 64-bit ([`ValueType::Wide`]).
+
+mod host;
+
+pub use host::{Check, CheckKind, HostExpr, HostValues};
+
+use crate::ir::{
+    AtomicOp, BinaryOp, Dtype, MathFn, ParamId, PrimaryMap, ShuffleKind, Source, Span, SpanId, Target, UnaryOp,
+    VoteKind,
+};
+use serde::{Deserialize, Serialize};
+
+crate::ir::entities! {
+    /// A value.
+    ValueId = "%";
+    /// A register: a scalar variable of a thread.
+    RegId = "r";
+    /// A per-thread array.
+    LocalId = "l";
+    /// A block-shared array.
+    SharedId = "sh";
+}
+
+/// One instance of a kernel for one target, ready to print or execute.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Program {
+    /// The symbol: the kernel's name with its instance.
+    pub name: String,
+    /// What it is compiled for.
+    pub target: Target,
+    /// C parameters, in order.
+    pub params: Vec<Parameter>,
+    /// The tensors among the kernel's parameters, in order of parameters.
+    pub tensors: Vec<TensorInfo>,
+    /// Names of the dynamic dims, by `DimId` index.
+    pub dims: Vec<String>,
+    /// How it is launched.
+    pub launch: Launch,
+    /// Shared arrays, placed.
+    pub shared: PrimaryMap<SharedId, SharedArray>,
+    /// Bytes of shared memory a block uses (static and dynamic together).
+    pub shared_bytes: u32,
+    /// Per-thread arrays.
+    pub locals: PrimaryMap<LocalId, LocalArray>,
+    /// Registers.
+    pub regs: PrimaryMap<RegId, Reg>,
+    /// Values.
+    pub values: PrimaryMap<ValueId, Value>,
+    /// The body.
+    pub body: Vec<Op>,
+    /// What the lowering chose, kept, or fell back to, for `explain`.
+    pub remarks: Vec<Remark>,
+    /// Source ranges; not part of the program's identity.
+    pub spans: PrimaryMap<SpanId, Span>,
+    /// Source text; not part of the program's identity.
+    pub source: Source,
+}
+
+/// A C parameter.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Parameter {
+    /// Its name in C.
+    pub name: String,
+    /// What the launcher passes.
+    pub kind: ParameterKind,
+}
+
+/// What the launcher passes for a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ParameterKind {
+    /// The tensor's device address (8 bytes).
+    Pointer(ParamId),
+    /// A dim's value, as i32.
+    Dim(crate::ir::DimId),
+    /// A tensor's stride on this axis, in elements, as i32.
+    Stride(ParamId, u8),
+    /// A scalar of the kernel: `usize` as i32, bool as u8, else the dtype.
+    Scalar(ParamId),
+}
+
+/// A tensor as the program sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TensorInfo {
+    /// Which parameter.
+    pub param: ParamId,
+    /// Its name.
+    pub name: String,
+    /// Element type.
+    pub dtype: Dtype,
+    /// Extents, outermost first.
+    pub shape: Vec<HostExpr>,
+    /// Whether the kernel may write it. Tensors that are not written are read through the read-only path.
+    pub mutable: bool,
+}
+
+/// How a program is launched.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Launch {
+    /// Blocks on x, y, z.
+    pub grid: [HostExpr; 3],
+    /// Threads on x, y, z.
+    pub threads: [u32; 3],
+    /// `__launch_bounds__`'s second argument.
+    pub min_blocks: Option<u32>,
+    /// What must hold, in order of reporting.
+    pub checks: Vec<Check>,
+}
+
+/// A shared array.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SharedArray {
+    /// Its name.
+    pub name: String,
+    /// Element type.
+    pub dtype: Dtype,
+    /// Elements.
+    pub len: u32,
+    /// Byte offset in the block's shared memory.
+    pub offset: u32,
+    /// Alignment of the offset, bytes.
+    pub align: u32,
+    /// Whether the compiler made it (reduction scratch).
+    pub scratch: bool,
+}
+
+/// A per-thread array.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LocalArray {
+    /// Its name.
+    pub name: String,
+    /// Element type.
+    pub dtype: Dtype,
+    /// Elements.
+    pub len: u32,
+}
+
+/// A register.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reg {
+    /// Its name, unique in the program and a legal C identifier.
+    pub name: String,
+    /// Its type.
+    pub ty: ValueType,
+    /// Whether it is assigned after its declaration.
+    pub mutable: bool,
+}
+
+/// The type of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ValueType {
+    /// A 32-bit signed index.
+    Index,
+    /// A 64-bit signed index.
+    Wide,
+    /// An element value.
+    Element(Dtype),
+}
+
+impl ValueType {
+    /// The type of conditions.
+    pub const BOOL: ValueType = ValueType::Element(Dtype::Bool);
+}
+
+/// A value.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Value {
+    /// What it is.
+    pub kind: ValueKind,
+    /// Its type.
+    pub ty: ValueType,
+    /// Where it comes from.
+    pub span: SpanId,
+}
+
+/// What a value is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ValueKind {
+    /// An integer constant (index, i32, u32; bool as 0 and 1).
+    Int(i64),
+    /// A floating-point constant, already rounded to its dtype.
+    Float(f64),
+    /// A scalar C parameter, by position in `Program::params`.
+    Param(u32),
+    /// `threadIdx` on an axis.
+    Thread(u8),
+    /// `blockIdx` on an axis.
+    Block(u8),
+    /// A register's current value.
+    Reg(RegId),
+    /// One operand.
+    Unary(UnaryOp, ValueId),
+    /// Two operands of one type. `And`/`Or` short-circuit. Index arithmetic never wraps; i32/u32 arithmetic wraps;
+    /// f16 and bf16 are computed in f32 and rounded.
+    Binary(BinaryOp, ValueId, ValueId),
+    /// An elementwise function.
+    Math(MathFn, Vec<ValueId>),
+    /// Both operands are evaluated.
+    Select(ValueId, ValueId, ValueId),
+    /// One operand is evaluated.
+    Choose(ValueId, ValueId, ValueId),
+    /// Conversion to the value's type.
+    Cast(ValueId),
+    /// A load of one element; 0 where the guard fails.
+    Load(Memory),
+}
+
+/// An address: one element, or the first of a vector.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Memory {
+    /// Which array.
+    pub space: Space,
+    /// Offset in elements, `Index` or `Wide`.
+    pub offset: ValueId,
+    /// Whether the access happens.
+    pub guard: Option<Guard>,
+    /// The access as the author wrote it.
+    pub span: SpanId,
+}
+
+/// What an address is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Space {
+    /// A tensor.
+    Global(ParamId),
+    /// A shared array.
+    Shared(SharedId),
+    /// A per-thread array.
+    Local(LocalId),
+}
+
+/// A predicate on an access.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Guard {
+    /// The access happens where this holds.
+    pub cond: ValueId,
+    /// Why it is there.
+    pub reason: GuardReason,
+}
+
+/// Why an access is guarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum GuardReason {
+    /// The author asked for clipping (`masked`, a tile copy).
+    Masked,
+    /// A plain access that could not be proven in bounds. Where it fails, the program is wrong (TK0302).
+    Unproven,
+}
+
+/// An operation and where it comes from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Op {
+    /// What it is.
+    pub kind: OpKind,
+    /// Where it comes from.
+    pub span: SpanId,
+}
+
+/// What an operation is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum OpKind {
+    /// Declares a register; without a value it is uninitialised.
+    Let {
+        /// The register.
+        reg: RegId,
+        /// Its first value.
+        value: Option<ValueId>,
+    },
+    /// Assigns a register.
+    Set {
+        /// The register.
+        reg: RegId,
+        /// Its new value.
+        value: ValueId,
+    },
+    /// Declares a per-thread array, uninitialised from here.
+    Local {
+        /// The array.
+        local: LocalId,
+    },
+    /// Marks a shared array uninitialised from here.
+    Shared {
+        /// The array.
+        shared: SharedId,
+    },
+    /// Stores one element; nothing where the guard fails.
+    Store {
+        /// Where.
+        memory: Memory,
+        /// What.
+        value: ValueId,
+    },
+    /// One transaction into a per-thread array; zeros where the guard fails. `width * element bytes` is 2, 4, 8 or
+    /// 16 and the address is aligned to it.
+    VectorLoad {
+        /// The array.
+        local: LocalId,
+        /// First element in the array.
+        start: ValueId,
+        /// Where from.
+        memory: Memory,
+        /// Elements.
+        width: u32,
+    },
+    /// One transaction from a per-thread array.
+    VectorStore {
+        /// Where to.
+        memory: Memory,
+        /// The array.
+        local: LocalId,
+        /// First element in the array.
+        start: ValueId,
+        /// Elements.
+        width: u32,
+    },
+    /// A conditional.
+    If {
+        /// The condition.
+        cond: ValueId,
+        /// Where it holds.
+        then: Vec<Op>,
+        /// Where it does not.
+        otherwise: Vec<Op>,
+    },
+    /// `for (reg = start; reg < end; reg += step)`; `start`, `end` and `step` are evaluated once.
+    For {
+        /// The index, declared by the loop.
+        reg: RegId,
+        /// First value.
+        start: ValueId,
+        /// Bound, exclusive.
+        end: ValueId,
+        /// Step, at least 1.
+        step: ValueId,
+        /// Unrolling.
+        unroll: Unroll,
+        /// The body.
+        body: Vec<Op>,
+    },
+    /// All threads of the block wait for each other; shared and global accesses before are visible after.
+    Barrier,
+    /// The same for a warp.
+    WarpBarrier,
+    /// A lane exchange in the warp.
+    Shuffle {
+        /// The result.
+        reg: RegId,
+        /// Which.
+        kind: ShuffleKind,
+        /// This lane's value.
+        value: ValueId,
+        /// Lane mask or delta.
+        lane: ValueId,
+    },
+    /// A vote in the warp.
+    Vote {
+        /// The result.
+        reg: RegId,
+        /// Which.
+        kind: VoteKind,
+        /// This lane's predicate.
+        pred: ValueId,
+    },
+    /// An atomic read-modify-write; nothing (and an old value of 0) where the guard fails.
+    Atomic {
+        /// Which.
+        op: AtomicOp,
+        /// Where.
+        memory: Memory,
+        /// The operand.
+        value: ValueId,
+        /// The old value.
+        old: Option<RegId>,
+    },
+    /// `device_print`: simulators only.
+    Print {
+        /// The text, with `{}` for each argument.
+        format: String,
+        /// The arguments.
+        args: Vec<ValueId>,
+    },
+    /// `device_assert`: simulators only.
+    Assert {
+        /// What must hold.
+        cond: ValueId,
+        /// What to say where it does not.
+        message: String,
+    },
+}
+
+/// How a loop is unrolled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Unroll {
+    /// Left to the CUDA compiler.
+    Auto,
+    /// Fully.
+    Full,
+    /// By this factor.
+    By(u32),
+}
+
+/// Something the lowering wants known.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Remark {
+    /// What kind.
+    pub kind: RemarkKind,
+    /// In the author's words.
+    pub text: String,
+    /// Where.
+    pub span: SpanId,
+}
+
+/// What a remark is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RemarkKind {
+    /// A guard that remains.
+    Guard,
+    /// A lesser form was used.
+    Fallback,
+    /// A choice the compiler made.
+    Choice,
+    /// A check postponed to the launch.
+    LaunchCheck,
+}

@@ -1,0 +1,16 @@
+//! The simulators: `fast` for results, `checked` for truth.
+//!
+//! Both take the same [`Argument`]s, one a kernel parameter in order, whose memory is [`Memory`].
+
+mod memory;
+
+pub use memory::{Memory, ScalarValue, TensorArgument};
+
+/// One kernel argument.
+#[derive(Clone, Debug)]
+pub enum Argument {
+    /// A tensor.
+    Tensor(TensorArgument),
+    /// A value.
+    Scalar(ScalarValue),
+}
