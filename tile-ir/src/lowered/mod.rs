@@ -7,7 +7,7 @@
 
 mod host;
 
-pub use host::{Check, CheckKind, HostExpr, HostValues};
+pub use host::{Check, CheckKind, HostExpr, HostValues, fold};
 
 use crate::ir::{
     AtomicOp, BinaryOp, Dtype, MathFn, ParamId, PrimaryMap, ShuffleKind, Source, Span, SpanId, Target, UnaryOp,
