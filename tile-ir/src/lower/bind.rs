@@ -159,7 +159,8 @@ impl Binder<'_> {
         match self.to.exprs[cond].kind {
             ExprKind::Bool(true) => {}
             ExprKind::Bool(false) => {
-                let message = format!("this instance breaks `require({})`: every launch of it would fail", require.text);
+                let message =
+                    format!("this instance breaks `require({})`: every launch of it would fail", require.text);
                 let diagnostic = Diagnostic::new(Code::ATTRIBUTE, require.span, message);
                 self.diagnostics.push(diagnostic.help("exclude it with `where` in `instances(..)`"));
             }
@@ -269,7 +270,11 @@ impl Binder<'_> {
                 }
             }
             ExprKind::Select(c, a, b) | ExprKind::If(c, a, b) => {
-                if self.literal(*c)? != 0 { self.literal(*a)? } else { self.literal(*b)? }
+                if self.literal(*c)? != 0 {
+                    self.literal(*a)?
+                } else {
+                    self.literal(*b)?
+                }
             }
             ExprKind::Cast(Type::Index, x) => self.literal(*x)?,
             _ => return None,
@@ -415,9 +420,7 @@ impl Binder<'_> {
                 let (value, lane) = (self.expr(*value), self.expr(*lane));
                 StmtKind::Shuffle { kind: *kind, value, lane, dst: *dst }
             }
-            StmtKind::Vote { kind, pred, dst } => {
-                StmtKind::Vote { kind: *kind, pred: self.expr(*pred), dst: *dst }
-            }
+            StmtKind::Vote { kind, pred, dst } => StmtKind::Vote { kind: *kind, pred: self.expr(*pred), dst: *dst },
             StmtKind::Atomic { op, access, value, dst } => {
                 let value = self.expr(*value);
                 StmtKind::Atomic { op: *op, access: self.access(*access), value, dst: *dst }
@@ -426,9 +429,7 @@ impl Binder<'_> {
                 let args = args.iter().map(|&a| self.expr(a)).collect();
                 StmtKind::Print { format: format.clone(), args }
             }
-            StmtKind::Assert { cond, message } => {
-                StmtKind::Assert { cond: self.expr(*cond), message: message.clone() }
-            }
+            StmtKind::Assert { cond, message } => StmtKind::Assert { cond: self.expr(*cond), message: message.clone() },
             StmtKind::Alloc { .. } | StmtKind::SyncThreads | StmtKind::SyncWarp => kind.clone(),
         };
         out.push(self.to.stmts.push(Stmt { kind, span: *span }));

@@ -66,6 +66,8 @@ pub struct Program {
 pub struct Parameter {
     /// Its name in C.
     pub name: String,
+    /// Its type as a value (pointers: `Wide`).
+    pub ty: ValueType,
     /// What the launcher passes.
     pub kind: ParameterKind,
 }
