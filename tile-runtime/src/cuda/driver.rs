@@ -59,9 +59,11 @@ functions! {
     mem_free_async = "cuMemFreeAsync": fn(Pointer, Handle);
     memcpy_htod_async = "cuMemcpyHtoDAsync_v2": fn(Pointer, *const c_void, usize, Handle);
     memcpy_dtoh_async = "cuMemcpyDtoHAsync_v2": fn(*mut c_void, Pointer, usize, Handle);
+    memcpy_dtod_async = "cuMemcpyDtoDAsync_v2": fn(Pointer, Pointer, usize, Handle);
     memcpy_2d_async = "cuMemcpy2DAsync_v2": fn(*const sys::CUDA_MEMCPY2D, Handle);
     memset_d8_async = "cuMemsetD8Async": fn(Pointer, u8, usize, Handle);
     stream_create = "cuStreamCreate": fn(*mut Handle, c_uint);
+    stream_destroy = "cuStreamDestroy_v2": fn(Handle);
     stream_synchronize = "cuStreamSynchronize": fn(Handle);
     stream_wait_event = "cuStreamWaitEvent": fn(Handle, Handle, c_uint);
     stream_begin_capture = "cuStreamBeginCapture_v2": fn(Handle, c_uint);
