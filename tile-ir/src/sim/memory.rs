@@ -14,7 +14,7 @@ pub struct Memory {
 }
 
 #[repr(align(256))]
-struct Chunk(UnsafeCell<[u8; 256]>);
+struct Chunk(#[expect(dead_code, reason = "only reached through pointers to its bytes")] UnsafeCell<[u8; 256]>);
 
 // SAFETY: every access goes through atomics of the element's size (`load`, `store`, `update`) or of one byte.
 unsafe impl Sync for Memory {}

@@ -2,8 +2,11 @@
 //!
 //! Both take the same [`Argument`]s, one a kernel parameter in order, whose memory is [`Memory`].
 
+mod error;
 mod memory;
+pub mod numeric;
 
+pub use error::{Fault, SimError};
 pub use memory::{Memory, ScalarValue, TensorArgument};
 
 /// One kernel argument.
