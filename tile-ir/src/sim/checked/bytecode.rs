@@ -61,6 +61,8 @@ pub(super) struct Site {
     pub guard: Option<GuardReason>,
     /// The access as the author wrote it.
     pub span: SpanId,
+    /// Where its code begins.
+    pub pc: Pc,
 }
 
 /// A `device_print`.
@@ -75,50 +77,171 @@ pub(super) struct Format {
 pub(super) enum Instr {
     // ---- values ----
     /// Index arithmetic; reports what leaves the range, unless `quiet`.
-    IndexBinary { op: BinaryOp, wide: bool, quiet: bool, dst: Slot, a: Slot, b: Slot },
-    IndexCompare { op: BinaryOp, dst: Slot, a: Slot, b: Slot },
-    FloatBinary { op: BinaryOp, dtype: Dtype, dst: Slot, a: Slot, b: Slot },
-    FloatCompare { op: BinaryOp, dst: Slot, a: Slot, b: Slot },
-    IntBinary { op: BinaryOp, dtype: Dtype, dst: Slot, a: Slot, b: Slot },
-    IntCompare { op: BinaryOp, dtype: Dtype, dst: Slot, a: Slot, b: Slot },
-    Unary { op: UnaryOp, dtype: Dtype, dst: Slot, a: Slot },
-    Math { function: MathFn, dtype: Dtype, dst: Slot, args: [Slot; 3] },
-    Select { dst: Slot, cond: Slot, a: Slot, b: Slot },
-    Cast { from: ValueType, to: ValueType, quiet: bool, dst: Slot, a: Slot },
-    Copy { dst: Slot, src: Slot },
+    IndexBinary {
+        op: BinaryOp,
+        wide: bool,
+        quiet: bool,
+        dst: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    IndexCompare {
+        op: BinaryOp,
+        dst: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    FloatBinary {
+        op: BinaryOp,
+        dtype: Dtype,
+        dst: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    FloatCompare {
+        op: BinaryOp,
+        dst: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    IntBinary {
+        op: BinaryOp,
+        dtype: Dtype,
+        dst: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    IntCompare {
+        op: BinaryOp,
+        dtype: Dtype,
+        dst: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    Unary {
+        op: UnaryOp,
+        dtype: Dtype,
+        dst: Slot,
+        a: Slot,
+    },
+    Math {
+        function: MathFn,
+        dtype: Dtype,
+        dst: Slot,
+        args: [Slot; 3],
+    },
+    Select {
+        dst: Slot,
+        cond: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    Cast {
+        from: ValueType,
+        to: ValueType,
+        quiet: bool,
+        dst: Slot,
+        a: Slot,
+    },
+    Copy {
+        dst: Slot,
+        src: Slot,
+    },
     /// Reports lanes whose register is uninitialised.
-    CheckReg { reg: RegId },
-    Assign { reg: RegId, src: Slot },
-    Declare { reg: RegId },
-    DeclareLocal { local: u32 },
-    DeclareShared { shared: SharedId },
+    CheckReg {
+        reg: RegId,
+    },
+    Assign {
+        reg: RegId,
+        src: Slot,
+    },
+    Declare {
+        reg: RegId,
+    },
+    DeclareLocal {
+        local: u32,
+    },
+    DeclareShared {
+        shared: SharedId,
+    },
 
     // ---- memory ----
-    Load { site: u32, offset: Slot, dst: Slot },
-    Store { site: u32, offset: Slot, value: Slot },
-    VectorLoad { site: u32, offset: Slot, local: u32, start: Slot },
-    VectorStore { site: u32, offset: Slot, local: u32, start: Slot },
+    Load {
+        site: u32,
+        offset: Slot,
+        dst: Slot,
+    },
+    Store {
+        site: u32,
+        offset: Slot,
+        value: Slot,
+    },
+    VectorLoad {
+        site: u32,
+        offset: Slot,
+        local: u32,
+        start: Slot,
+    },
+    VectorStore {
+        site: u32,
+        offset: Slot,
+        local: u32,
+        start: Slot,
+    },
     /// What a vector load gives where its guard fails.
-    VectorZero { site: u32, local: u32, start: Slot },
-    Atomic { op: AtomicOp, site: u32, offset: Slot, value: Slot, old: Slot },
+    VectorZero {
+        site: u32,
+        local: u32,
+        start: Slot,
+    },
+    Atomic {
+        op: AtomicOp,
+        site: u32,
+        offset: Slot,
+        value: Slot,
+        old: Slot,
+    },
     /// A guard the compiler added failed in the active lanes; `offset` is where the access would have gone.
-    GuardFired { site: u32, offset: Option<Slot> },
+    GuardFired {
+        site: u32,
+        offset: Option<Slot>,
+    },
 
     // ---- control ----
     /// Pushes; keeps the lanes where `cond` holds; jumps to the matching `Else` or `EndIf` where there are none.
-    If { cond: Slot, target: Pc },
+    If {
+        cond: Slot,
+        target: Pc,
+    },
     /// `If` on the guard of an access, which is counted.
-    Guard { cond: Slot, site: u32, target: Pc },
+    Guard {
+        cond: Slot,
+        site: u32,
+        target: Pc,
+    },
     /// The lanes that `If` left out; jumps to the matching `EndIf` where there are none.
-    Else { end: Pc },
+    Else {
+        end: Pc,
+    },
     /// Pops.
     EndIf,
     /// Pushes.
-    LoopEnter { step: Slot },
+    LoopEnter {
+        step: Slot,
+    },
     /// Keeps the lanes where `index < end`; jumps to `exit` where there are none.
-    LoopTest { index: RegId, end: Slot, exit: Pc },
+    LoopTest {
+        index: RegId,
+        end: Slot,
+        exit: Pc,
+    },
     /// `index += step`; jumps to the test.
-    LoopNext { index: RegId, step: Slot, wide: bool, test: Pc },
+    LoopNext {
+        index: RegId,
+        step: Slot,
+        wide: bool,
+        test: Pc,
+    },
     /// Pops.
     LoopExit,
     /// The warp is done.
@@ -127,8 +250,22 @@ pub(super) enum Instr {
     // ---- synchronisation and the rest ----
     Barrier,
     WarpBarrier,
-    Shuffle { reg: RegId, kind: ShuffleKind, value: Slot, lane: Slot },
-    Vote { reg: RegId, kind: VoteKind, pred: Slot },
-    Print { format: u32 },
-    Assert { cond: Slot, message: u32 },
+    Shuffle {
+        reg: RegId,
+        kind: ShuffleKind,
+        value: Slot,
+        lane: Slot,
+    },
+    Vote {
+        reg: RegId,
+        kind: VoteKind,
+        pred: Slot,
+    },
+    Print {
+        format: u32,
+    },
+    Assert {
+        cond: Slot,
+        message: u32,
+    },
 }

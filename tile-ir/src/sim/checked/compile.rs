@@ -279,12 +279,14 @@ impl Compiler<'_> {
             Space::Local(local) => program.locals.get(local).map(|l| l.dtype),
         };
         let Some(dtype) = dtype else { return malformed(format!("{:?} does not exist", memory.space)) };
-        let index = |v: ValueId| matches!(program.values.get(v).map(|v| v.ty), Some(ValueType::Index | ValueType::Wide));
+        let index =
+            |v: ValueId| matches!(program.values.get(v).map(|v| v.ty), Some(ValueType::Index | ValueType::Wide));
         if !index(memory.offset) {
             return malformed(format!("the offset {} is not an index", memory.offset));
         }
         let guard = memory.guard.map(|g| g.reason);
-        self.code.sites.push(Site { space: memory.space, dtype, kind, width, guard, span: memory.span });
+        let (span, pc) = (memory.span, self.here());
+        self.code.sites.push(Site { space: memory.space, dtype, kind, width, guard, span, pc });
         // Shadow cells name a site in 16 bits.
         match u16::try_from(self.code.sites.len()) {
             Ok(len) => Ok(u32::from(len) - 1),
@@ -439,7 +441,9 @@ impl Compiler<'_> {
             OpKind::Atomic { op, memory, value, old } => {
                 let site = self.site(memory, AccessKind::Atomic, 1)?;
                 let dtype = self.code.sites[site as usize].dtype;
-                if !op.supports(dtype) || self.program.values.get(*value).map(|v| v.ty) != Some(ValueType::Element(dtype)) {
+                if !op.supports(dtype)
+                    || self.program.values.get(*value).map(|v| v.ty) != Some(ValueType::Element(dtype))
+                {
                     return malformed(format!("an atomic {op:?} of {value} on {dtype}"));
                 }
                 let result = self.temp();

@@ -66,7 +66,8 @@ impl Machine<'_> {
                 let dst = &mut slots[dst as usize];
                 if dtype.is_float() {
                     each(active, |i| {
-                        dst[i] = from_float(numeric::float_math(function, dtype, float(a[i]), float(b[i]), float(c[i])));
+                        dst[i] =
+                            from_float(numeric::float_math(function, dtype, float(a[i]), float(b[i]), float(c[i])));
                     });
                 } else {
                     each(active, |i| {
@@ -172,7 +173,12 @@ impl Machine<'_> {
                 run.warp.pc = test;
                 if let Some(lane) = index_binary(slots, active, BinaryOp::Add, wide, [reg, reg, step]) {
                     let at = run.warp.slots[reg as usize][lane];
-                    self.bad_index(run.who, code.spans[pc], lane, format!("the loop's index overflows: {at} is beyond its range"));
+                    self.bad_index(
+                        run.who,
+                        code.spans[pc],
+                        lane,
+                        format!("the loop's index overflows: {at} is beyond its range"),
+                    );
                 }
             }
             Instr::End => {
@@ -189,7 +195,9 @@ impl Machine<'_> {
                 self.counters.warp_barriers += 1;
                 run.warp.synchronise();
             }
-            Instr::Shuffle { reg, kind, value, lane } => self.shuffle(run, code.spans[pc], reg.index(), kind, value, lane),
+            Instr::Shuffle { reg, kind, value, lane } => {
+                self.shuffle(run, code.spans[pc], reg.index(), kind, value, lane)
+            }
             Instr::Vote { reg, kind, pred } => {
                 self.collective(run, code.spans[pc], "vote");
                 let votes = holds(&run.warp.slots, active, pred);
@@ -214,7 +222,15 @@ impl Machine<'_> {
         }
     }
 
-    fn report_index(&mut self, run: &Running<'_>, at: SpanId, lane: usize, op: BinaryOp, wide: bool, [a, b]: [Slot; 2]) {
+    fn report_index(
+        &mut self,
+        run: &Running<'_>,
+        at: SpanId,
+        lane: usize,
+        op: BinaryOp,
+        wide: bool,
+        [a, b]: [Slot; 2],
+    ) {
         let (x, y) = (run.warp.slots[a as usize][lane], run.warp.slots[b as usize][lane]);
         // What came in wrong was reported where it arose.
         let wrong = |slot: Slot, value: i64| !self.code.is_preset(slot) && !in_range(value, wide);
@@ -330,13 +346,7 @@ fn in_range(value: i64, wide: bool) -> bool {
 }
 
 /// `dst = op(a, b)`; gives the first lane whose result is no index. Such lanes keep the mathematical value, or 0.
-fn index_binary(
-    slots: &mut [Lanes],
-    mask: u32,
-    op: BinaryOp,
-    wide: bool,
-    [dst, a, b]: [Slot; 3],
-) -> Option<usize> {
+fn index_binary(slots: &mut [Lanes], mask: u32, op: BinaryOp, wide: bool, [dst, a, b]: [Slot; 3]) -> Option<usize> {
     let (a, b) = (slots[a as usize], slots[b as usize]);
     let dst = &mut slots[dst as usize];
     let mut wrong = 0u32;

@@ -118,7 +118,11 @@ pub(super) fn cast(from: ValueType, to: ValueType, lane: i64) -> i64 {
             from_bits(to, numeric::cast_from_index(to, lane))
         }
         (ValueType::Element(from), ValueType::Index | ValueType::Wide) => {
-            if from.is_float() { numeric::float_to_index(float(lane)) } else { numeric::cast_to_index(from, lane as u32) }
+            if from.is_float() {
+                numeric::float_to_index(float(lane))
+            } else {
+                numeric::cast_to_index(from, lane as u32)
+            }
         }
         (ValueType::Element(from), ValueType::Element(to)) if from.is_float() && to.is_float() => {
             from_float(numeric::round(to, float(lane)))

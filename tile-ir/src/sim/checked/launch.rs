@@ -127,10 +127,8 @@ pub(super) fn bind(program: &Program, code: &Code, args: &[Argument]) -> Result<
     launch.params = program.params.iter().map(|p| parameter(&values, p)).collect::<Result<_, _>>()?;
     for (axis, expr) in program.launch.grid.iter().enumerate() {
         let extent = expr.evaluate(&values).ok_or_else(|| SimError::Malformed("the grid has no value".into()))?;
-        launch.grid[axis] = u32::try_from(extent)
-            .ok()
-            .filter(|&e| e <= i32::MAX as u32)
-            .ok_or(SimError::Grid { axis, extent })?;
+        launch.grid[axis] =
+            u32::try_from(extent).ok().filter(|&e| e <= i32::MAX as u32).ok_or(SimError::Grid { axis, extent })?;
     }
     if !launch.grid.contains(&0) {
         let blocks = launch.grid.iter().try_fold(1u32, |n, &e| n.checked_mul(e)).filter(|&n| n < u32::MAX);
@@ -142,11 +140,9 @@ pub(super) fn bind(program: &Program, code: &Code, args: &[Argument]) -> Result<
 
 fn tensor<'a>(info: &TensorInfo, args: &'a [Argument]) -> Result<&'a TensorArgument, SimError> {
     match &args[info.param.index()] {
-        Argument::Tensor(tensor) if tensor.dtype != info.dtype => Err(SimError::ArgumentDtype {
-            argument: info.name.clone(),
-            expected: info.dtype,
-            found: tensor.dtype,
-        }),
+        Argument::Tensor(tensor) if tensor.dtype != info.dtype => {
+            Err(SimError::ArgumentDtype { argument: info.name.clone(), expected: info.dtype, found: tensor.dtype })
+        }
         Argument::Tensor(tensor) if tensor.shape.len() != info.shape.len() => Err(SimError::ArgumentRank {
             argument: info.name.clone(),
             expected: info.shape.len(),
@@ -173,12 +169,7 @@ fn bind_dims(values: &mut Values<'_>, info: &TensorInfo, args: &[Argument]) -> R
     Ok(())
 }
 
-fn check_extents(
-    values: &Values<'_>,
-    program: &Program,
-    info: &TensorInfo,
-    args: &[Argument],
-) -> Result<(), SimError> {
+fn check_extents(values: &Values<'_>, program: &Program, info: &TensorInfo, args: &[Argument]) -> Result<(), SimError> {
     for (axis, (extent, &found)) in info.shape.iter().zip(&tensor(info, args)?.shape).enumerate() {
         if extent.evaluate(values) != Some(found) || found < 0 {
             let names = |param: ParamId| param.to_string();

@@ -1,7 +1,7 @@
 //! Findings: collected once a place and kind, in the author's words, each with a witness.
 
 use super::AccessKind;
-use super::bytecode::Site;
+use super::bytecode::{Instr, Site};
 use super::schedule::Machine;
 use super::shadow::Access;
 use super::warp::Warp;
@@ -12,10 +12,21 @@ use std::collections::HashMap;
 
 /// The findings of a run.
 pub(super) struct Reporter {
-    found: Vec<(Diagnostic, u64)>,
+    found: Vec<Finding>,
     /// Which finding a place and kind has; none where it did not fit.
-    index: HashMap<(Code, SpanId, Option<SpanId>), Option<usize>>,
+    index: HashMap<Key, Option<usize>>,
     most: usize,
+}
+
+/// What tells findings apart: the code, the place, and for races the other place.
+type Key = (Code, SpanId, Option<SpanId>);
+
+struct Finding {
+    key: Key,
+    diagnostic: Diagnostic,
+    /// How well its witness explains the mistake.
+    rank: u8,
+    times: u64,
 }
 
 impl Reporter {
@@ -23,25 +34,48 @@ impl Reporter {
         Reporter { found: Vec::new(), index: HashMap::new(), most }
     }
 
-    /// Counts an occurrence of a finding; `make` describes the first. `other` tells apart findings of one place.
-    pub fn report(&mut self, code: Code, at: SpanId, other: Option<SpanId>, make: impl FnOnce() -> Diagnostic) {
-        let (found, most) = (&mut self.found, self.most);
-        let slot = self.index.entry((code, at, other)).or_insert_with(|| {
-            (found.len() < most).then(|| {
-                found.push((make(), 0));
-                found.len() - 1
-            })
-        });
-        if let Some(slot) = *slot {
-            found[slot].1 += 1;
+    /// Counts an occurrence of a finding. True where it needs no description: it has one of this rank, or there is no
+    /// place for it. Mistakes may occur millions of times, so nothing is formatted before this is asked.
+    fn is_known(&mut self, key: Key, rank: u8) -> bool {
+        match self.index.get(&key) {
+            None if self.found.len() < self.most => false,
+            None => {
+                self.index.insert(key, None);
+                true
+            }
+            Some(None) => true,
+            Some(Some(slot)) => {
+                let finding = &mut self.found[*slot];
+                finding.times += 1;
+                rank <= finding.rank
+            }
+        }
+    }
+
+    /// Describes a finding that is not known.
+    fn describe(&mut self, key: Key, rank: u8, diagnostic: Diagnostic) {
+        match self.index.get(&key) {
+            Some(Some(slot)) => {
+                let finding = &mut self.found[*slot];
+                (finding.diagnostic, finding.rank) = (diagnostic, rank);
+            }
+            _ => {
+                self.index.insert(key, Some(self.found.len()));
+                self.found.push(Finding { key, diagnostic, rank, times: 1 });
+            }
         }
     }
 
     /// The diagnostics, and how many more places had one.
     pub fn finish(self) -> (Vec<Diagnostic>, usize) {
         let suppressed = self.index.values().filter(|slot| slot.is_none()).count();
-        let diagnostics = self.found.into_iter().map(|(diagnostic, times)| {
-            if times > 1 { diagnostic.note(format!("seen {times} times in this run")) } else { diagnostic }
+        let races: Vec<Key> = self.found.iter().map(|f| f.key).filter(|key| key.2.is_some()).collect();
+        let raced = |span: SpanId| races.iter().any(|&(_, low, high)| low == span || high == Some(span));
+        // An element that is read too early because of a race is one mistake, not two.
+        let own = self.found.into_iter().filter(|f| f.key.0 != Code::UNINITIALISED || !raced(f.key.1));
+        let diagnostics = own.map(|Finding { diagnostic, times, .. }| match times {
+            1 => diagnostic,
+            _ => diagnostic.note(format!("seen {times} times in this run")),
         });
         (diagnostics.collect(), suppressed)
     }
@@ -156,16 +190,24 @@ impl Machine<'_> {
     // ---- findings ----
 
     pub(super) fn out_of_bounds(&mut self, who: Who, site: &Site, lane: usize, offset: i64) {
+        let key = (Code::OUT_OF_BOUNDS, site.span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
         let (name, thread) = (self.name(site.space), self.thread_name(who.thread(lane)));
         let (space, verb) = (space_word(site.space), verb(site.kind));
         let text = format!("{thread} {verb} element {offset}; `{name}` has {}", self.extents(site.space));
         let message = format!("{space}index out of bounds of `{name}`");
         let diagnostic = Diagnostic::new(Code::OUT_OF_BOUNDS, site.span, message).at(text).note(self.witness(who));
-        self.reporter.report(Code::OUT_OF_BOUNDS, site.span, None, || diagnostic);
+        self.reporter.describe(key, 0, diagnostic);
     }
 
     /// A local array's element, accessed by a vector operation of which `site` is the other side.
     pub(super) fn local_out_of_bounds(&mut self, who: Who, site: &Site, local: u32, lane: usize, element: i64) {
+        let key = (Code::OUT_OF_BOUNDS, site.span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
         let array = &self.program.locals[LocalId::new(local as usize)];
         let text = format!(
             "{} reaches element {element}; `{}` has {} elements",
@@ -174,12 +216,15 @@ impl Machine<'_> {
             array.len
         );
         let message = format!("index out of bounds of `{}`", array.name);
-        let diagnostic =
-            Diagnostic::new(Code::OUT_OF_BOUNDS, site.span, message).at(text).note(self.witness(who));
-        self.reporter.report(Code::OUT_OF_BOUNDS, site.span, None, || diagnostic);
+        let diagnostic = Diagnostic::new(Code::OUT_OF_BOUNDS, site.span, message).at(text).note(self.witness(who));
+        self.reporter.describe(key, 0, diagnostic);
     }
 
     pub(super) fn guard_fired(&mut self, who: Who, site: &Site, lane: usize, offset: Option<i64>) {
+        let key = (Code::GUARD_FIRED, site.span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
         let (name, thread) = (self.name(site.space), self.thread_name(who.thread(lane)));
         let verb = verb(site.kind);
         let text = match offset {
@@ -191,14 +236,18 @@ impl Machine<'_> {
             .at(text)
             .note(self.witness(who))
             .help(format!("guard the access with an `if` on its indices, or write `{name}.masked(..)`"));
-        self.reporter.report(Code::GUARD_FIRED, site.span, None, || diagnostic);
+        self.reporter.describe(key, 0, diagnostic);
     }
 
     pub(super) fn misaligned(&mut self, who: Who, site: &Site, lanes: u32, active: u32, first: (usize, i64)) {
-        let (name, (lane, byte)) = (self.name(site.space), first);
-        let bytes = site.width * site.dtype.bytes();
         let shared = matches!(site.space, Space::Shared(_));
         let code = if shared { Code::SHARED_ALIGNMENT } else { Code::VECTOR_ALIGNMENT };
+        let key = (code, site.span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
+        let (name, (lane, byte)) = (self.name(site.space), first);
+        let bytes = site.width * site.dtype.bytes();
         let message = format!(
             "{bytes}-byte vector access to `{name}` is misaligned for {} of {} threads of a warp",
             lanes.count_ones(),
@@ -207,32 +256,45 @@ impl Machine<'_> {
         let thread = self.thread_name(who.thread(lane));
         let text = format!("{thread} starts at byte {byte}; {byte} % {bytes} = {}", byte.rem_euclid(i64::from(bytes)));
         let diagnostic = Diagnostic::new(code, site.span, message).at(text).note(self.witness(who));
-        self.reporter.report(code, site.span, None, || diagnostic);
+        self.reporter.describe(key, 0, diagnostic);
     }
 
     pub(super) fn uninitialised(&mut self, who: Who, site: &Site, lane: usize, offset: i64) {
+        let key = (Code::UNINITIALISED, site.span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
         let (element, thread) = (self.element_name(site, offset), self.thread_name(who.thread(lane)));
-        let diagnostic = Diagnostic::new(Code::UNINITIALISED, site.span, format!("{element} is read before it is written"))
-            .at(format!("{thread} reads it"))
-            .note(self.witness(who))
-            .help(format!("write every element of `{}` that is read, or `fill` it first", self.name(site.space)));
-        self.reporter.report(Code::UNINITIALISED, site.span, None, || diagnostic);
+        let diagnostic =
+            Diagnostic::new(Code::UNINITIALISED, site.span, format!("{element} is read before it is written"))
+                .at(format!("{thread} reads it"))
+                .note(self.witness(who))
+                .help(format!("write every element of `{}` that is read, or `fill` it first", self.name(site.space)));
+        self.reporter.describe(key, 0, diagnostic);
     }
 
     pub(super) fn uninitialised_register(&mut self, who: Who, span: SpanId, reg: RegId, lane: usize) {
+        let key = (Code::UNINITIALISED, span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
         let name = &self.program.regs[reg].name;
         let diagnostic = Diagnostic::new(Code::UNINITIALISED, span, format!("`{name}` is read before it is assigned"))
             .at(format!("{} reads it", self.thread_name(who.thread(lane))))
             .note(self.witness(who))
             .help(format!("give `{name}` a value where it is declared"));
-        self.reporter.report(Code::UNINITIALISED, span, None, || diagnostic);
+        self.reporter.describe(key, 0, diagnostic);
     }
 
     pub(super) fn bad_index(&mut self, who: Who, span: SpanId, lane: usize, text: String) {
+        let key = (Code::INDEX_OVERFLOW, span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
         let diagnostic = Diagnostic::new(Code::INDEX_OVERFLOW, span, text)
             .at(format!("in {}", self.thread_name(who.thread(lane))))
             .note(self.witness(who));
-        self.reporter.report(Code::INDEX_OVERFLOW, span, None, || diagnostic);
+        self.reporter.describe(key, 0, diagnostic);
     }
 
     pub(super) fn race(
@@ -244,12 +306,20 @@ impl Machine<'_> {
         (earlier, kind): (Access, AccessKind),
     ) {
         let first = &self.code.sites[earlier.site as usize];
+        let between_blocks = earlier.block != who.linear;
+        let code = if between_blocks { Code::GLOBAL_RACE } else { Code::RACE };
+        // The two accesses are met in either order.
+        let (low, high) = if first.span < site.span { (first.span, site.span) } else { (site.span, first.span) };
+        // A race within a warp may be met first where warps race too; the barrier for those helps both.
+        let rank = u8::from(between_blocks || earlier.warp() != who.warp);
+        let key = (code, low, Some(high));
+        if self.reporter.is_known(key, rank) {
+            return;
+        }
         let name = self.name(site.space).to_string();
         let element = self.element_name(site, offset);
         let (now, then) = (self.thread_name(who.thread(lane)), self.thread_name(u32::from(earlier.thread)));
         let (line, first_line) = (self.line(site.span), self.line(first.span));
-        let between_blocks = earlier.block != who.linear;
-        let code = if between_blocks { Code::GLOBAL_RACE } else { Code::RACE };
         // Arrays that share memory, or two tensors that do, have two names.
         let other = self.name(first.space);
         let first_element = if first.space == site.space { element.clone() } else { format!("`{other}` there") };
@@ -273,14 +343,15 @@ impl Machine<'_> {
             );
             let same_warp = earlier.warp() == who.warp;
             let sync = if same_warp { "sync_warp" } else { "sync_threads" };
-            let help = if !std::ptr::eq(first, site) || site.kind == AccessKind::Read {
-                if line > first_line {
-                    format!("insert `{sync}();` before line {line}")
-                } else {
-                    format!("insert `{sync}();` between line {first_line} and the next time line {line} runs")
-                }
-            } else {
+            let help = if std::ptr::eq(first, site) && site.kind != AccessKind::Read {
                 "let one thread write it (`if tx == 0 { .. }`), or use `atomic_add`".to_string()
+            } else if line == first_line {
+                format!("read into a variable, then `{sync}();`, then write")
+            } else if self.has_barrier_between(first, site, same_warp) {
+                // The next iteration of a loop meets this one.
+                format!("insert `{sync}();` after line {}", line.max(first_line))
+            } else {
+                format!("insert `{sync}();` before line {}", line.max(first_line))
             };
             Diagnostic::new(code, site.span, format!("data race on {space}`{name}`")).at(text).help(help)
         };
@@ -288,24 +359,40 @@ impl Machine<'_> {
         if first.span != site.span {
             diagnostic = diagnostic.label(first.span, format!("{then} {verb_then} it here"));
         }
-        // The two accesses are met in either order.
-        let (low, high) = if first.span < site.span { (first.span, site.span) } else { (site.span, first.span) };
-        self.reporter.report(code, low, Some(high), || diagnostic);
+        self.reporter.describe(key, rank, diagnostic);
+    }
+
+    /// Whether there is a barrier in the program's text between two accesses.
+    fn has_barrier_between(&self, a: &Site, b: &Site, within_warp: bool) -> bool {
+        let (from, to) = (a.pc.min(b.pc) as usize, a.pc.max(b.pc) as usize);
+        self.code.instrs[from..to].iter().any(|instr| match instr {
+            Instr::Barrier => true,
+            Instr::WarpBarrier => within_warp,
+            _ => false,
+        })
     }
 
     /// A barrier that `arrived` of the block's threads reach; `missing` is one that does not.
     pub(super) fn divergent_barrier(&mut self, who: Who, span: SpanId, arrived: u32, missing: Option<u32>) {
+        let key = (Code::DIVERGENT_BARRIER, span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
         let total = self.launch.thread_count();
         let missing = missing.map_or(String::new(), |t| format!("; {} does not", self.thread_name(t)));
         let diagnostic = Diagnostic::new(Code::DIVERGENT_BARRIER, span, "barrier not reached by every thread")
             .at(format!("{arrived} of {total} threads arrive{missing}"))
             .note(self.witness(who))
             .help("move `sync_threads();` to where every thread of the block runs it equally often");
-        self.reporter.report(Code::DIVERGENT_BARRIER, span, None, || diagnostic);
+        self.reporter.describe(key, 0, diagnostic);
     }
 
     /// A shuffle, vote or warp barrier that only the lanes `active` of `full` reach.
     pub(super) fn divergent_warp(&mut self, who: Who, span: SpanId, what: &str, active: u32, full: u32) {
+        let key = (Code::DIVERGENT_BARRIER, span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
         let missing = (full & !active).trailing_zeros() as usize;
         let text = format!(
             "{} of {} threads of warp {} arrive; {} does not",
@@ -319,35 +406,48 @@ impl Machine<'_> {
             .at(text)
             .note(self.witness(who))
             .help("move it to where all threads of the warp run it together");
-        self.reporter.report(Code::DIVERGENT_BARRIER, span, None, || diagnostic);
+        self.reporter.describe(key, 0, diagnostic);
     }
 
     /// A lane that reads from a lane without a thread.
     pub(super) fn absent_lane(&mut self, who: Who, span: SpanId, lane: usize, source: i64, threads: u32) {
+        let key = (Code::DIVERGENT_BARRIER, span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
         let text = format!(
             "{} reads lane {source}; warp {} has {threads} threads",
             self.thread_name(who.thread(lane)),
             who.warp
         );
-        let diagnostic = Diagnostic::new(Code::DIVERGENT_BARRIER, span, "shuffle reads from a thread that does not exist")
-            .at(text)
-            .note(self.witness(who))
-            .help("use a multiple of 32 threads, or a mask or delta within the warp's threads");
-        self.reporter.report(Code::DIVERGENT_BARRIER, span, None, || diagnostic);
+        let diagnostic =
+            Diagnostic::new(Code::DIVERGENT_BARRIER, span, "shuffle reads from a thread that does not exist")
+                .at(text)
+                .note(self.witness(who))
+                .help("use a multiple of 32 threads, or a mask or delta within the warp's threads");
+        self.reporter.describe(key, 0, diagnostic);
     }
 
     pub(super) fn stuck(&mut self, who: Who, span: SpanId, text: String) {
+        let key = (Code::DEADLOCK, span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
         let diagnostic = Diagnostic::new(Code::DEADLOCK, span, text)
             .at(format!("warp {} of {} is here", who.warp, self.block_name(who.block)))
             .note(self.witness(who));
-        self.reporter.report(Code::DEADLOCK, span, None, || diagnostic);
+        self.reporter.describe(key, 0, diagnostic);
     }
 
     pub(super) fn assertion(&mut self, who: Who, span: SpanId, lane: usize, message: &str) {
+        let key = (Code::ASSERT, span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
         let diagnostic = Diagnostic::new(Code::ASSERT, span, format!("assertion failed: {message}"))
             .at(format!("in {}", self.thread_name(who.thread(lane))))
             .note(self.witness(who));
-        self.reporter.report(Code::ASSERT, span, None, || diagnostic);
+        self.reporter.describe(key, 0, diagnostic);
     }
 }
 
