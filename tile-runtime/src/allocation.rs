@@ -1,5 +1,6 @@
 //! A piece of device memory, real or simulated, and the copies into and out of it.
 
+use crate::cuda::driver::Handle;
 use crate::cuda::{CudaDevice, StreamSlot, Usage};
 use crate::device::{Backend, DeviceState};
 use crate::error::Error;
@@ -18,7 +19,19 @@ pub(crate) struct Allocation {
     pub bytes: usize,
     pub usage: Usage,
     storage: Storage,
+    /// The owner's stream, where the memory is borrowed: it must wait for each use, because the borrow may end, and the
+    /// owner free the memory, without our being told.
+    owner: Option<OwnerStream>,
 }
+
+/// A stream that is not ours.
+#[derive(Clone, Copy)]
+struct OwnerStream(Handle);
+
+// SAFETY: a stream handle may be used from any thread.
+unsafe impl Send for OwnerStream {}
+// SAFETY: as above.
+unsafe impl Sync for OwnerStream {}
 
 enum Storage {
     /// Of the device's pool.
@@ -44,13 +57,13 @@ impl Allocation {
                 let room = (bytes as u64).next_multiple_of(256) + 256;
                 let address = NEXT.fetch_add(room, Ordering::Relaxed);
                 let storage = Storage::Host(Arc::new(Memory::zeros(bytes)));
-                Ok(Allocation { device, address, bytes, usage: Usage::written_by(0), storage })
+                Ok(Allocation { device, address, bytes, usage: Usage::written_by(0), storage, owner: None })
             }
             Backend::Cuda(cuda) => {
                 let stream = cuda.default_stream()?;
                 let address = cuda.allocate(bytes, stream)?;
                 let usage = Usage::written_by(stream.index);
-                let allocation = Allocation { device, address, bytes, usage, storage: Storage::Owned };
+                let allocation = Allocation { device, address, bytes, usage, storage: Storage::Owned, owner: None };
                 if zeroed && bytes > 0 {
                     // SAFETY: the range was just allocated on this stream.
                     let code = unsafe { (cuda.driver.memset_d8_async)(address, 0, bytes, stream.raw) };
@@ -63,7 +76,32 @@ impl Allocation {
 
     /// Memory that somebody else owns, last used on the device's default stream.
     pub fn foreign(device: &'static DeviceState, address: u64, bytes: usize) -> Allocation {
-        Allocation { device, address, bytes, usage: Usage::written_by(0), storage: Storage::Foreign }
+        Allocation { device, address, bytes, usage: Usage::written_by(0), storage: Storage::Foreign, owner: None }
+    }
+
+    /// The same where `owner`, the owner's stream, is to wait for each use.
+    pub fn borrowed(device: &'static DeviceState, address: u64, bytes: usize, owner: Handle) -> Allocation {
+        let mut allocation = Allocation::foreign(device, address, bytes);
+        allocation.owner = Some(OwnerStream(owner));
+        allocation
+    }
+
+    /// Whether the owner must wait for each use: then nothing may keep the memory beyond a launch.
+    #[inline]
+    pub fn is_borrowed(&self) -> bool {
+        self.owner.is_some()
+    }
+
+    /// Called after each use on `stream`.
+    #[inline]
+    pub fn used(&self, cuda: &CudaDevice, stream: &StreamSlot) -> Result<(), Error> {
+        match self.owner {
+            None => Ok(()),
+            // If the owner cannot be made to wait, the host does.
+            Some(OwnerStream(owner)) => {
+                cuda.order_foreign(stream.raw, owner).or_else(|_| cuda.synchronize(stream))
+            }
+        }
     }
 
     /// The simulated memory.
@@ -119,7 +157,7 @@ impl Allocation {
                         }
                     }
                 }
-                Ok(())
+                self.used(cuda, stream)
             }
             (Backend::Simulator { .. }, _) => Ok(()),
         }
@@ -211,7 +249,8 @@ impl Allocation {
                     };
                     cuda.check("cuMemcpy2DAsync", code)?;
                 }
-                Ok(())
+                self.used(cuda, stream)?;
+                source.used(cuda, stream)
             }
             (Backend::Simulator { .. }, ..) => Ok(()),
         }

@@ -35,6 +35,16 @@ pub enum Error {
         /// Compute capability, minor.
         minor: u32,
     },
+    /// The kernel declares no target that the device runs.
+    #[error("kernel `{kernel}` is declared for {declared}, which {device} does not run")]
+    NoTarget {
+        /// The kernel.
+        kernel: String,
+        /// The device.
+        device: String,
+        /// The declared targets.
+        declared: String,
+    },
     /// `TILE_DEVICE` is not a device.
     #[error("TILE_DEVICE is `{value}`; it must be cuda:0 (or another number), sim or sim-checked")]
     DeviceName {

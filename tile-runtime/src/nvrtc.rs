@@ -118,6 +118,7 @@ macro_rules! functions {
             _library: Library,
         }
 
+        #[allow(non_snake_case)]
         impl Functions {
             fn load(library: Library) -> Result<Functions, String> {
                 $(
@@ -137,7 +138,6 @@ macro_rules! functions {
 
 // Source: nvrtc.h of CUDA 13.0. Results are plain integers: a newer library may return a code we do not know.
 functions! {
-    nvrtcVersion: fn(*mut c_int, *mut c_int) -> c_int;
     nvrtcGetErrorString: fn(c_int) -> *const c_char;
     nvrtcCreateProgram: fn(*mut Program, *const c_char, *const c_char, c_int, *const *const c_char, *const *const c_char) -> c_int;
     nvrtcDestroyProgram: fn(*mut Program) -> c_int;

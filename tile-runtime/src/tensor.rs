@@ -1,7 +1,7 @@
 //! Tensors and views of them.
 
 use crate::allocation::Allocation;
-use crate::device::{Device, DeviceState};
+use crate::device::Device;
 use crate::element::{Element, as_bytes, from_bytes};
 use crate::error::{Error, ShapeError};
 use crate::kernel::{Argument, TensorInput, TensorOutput, TensorRef};
@@ -43,13 +43,22 @@ impl<T, const R: usize> Clone for TensorView<'_, T, R> {
 
 impl<T, const R: usize> Copy for TensorView<'_, T, R> {}
 
+impl<T, const R: usize> Tensor<T, R> {
+    pub(crate) fn allocation(&self) -> &Arc<Allocation> {
+        &self.allocation
+    }
+}
+
 impl<T: Element, const R: usize> Tensor<T, R> {
     pub(crate) fn from_parts(allocation: Arc<Allocation>, layout: Layout<R>) -> Self {
         Tensor { allocation, layout, element: PhantomData }
     }
 
-    pub(crate) fn allocation(&self) -> &Arc<Allocation> {
-        &self.allocation
+
+    /// The tensor with its type erased.
+    #[inline]
+    pub(crate) fn erased(&self) -> TensorRef<'_> {
+        TensorRef::new::<T, R>(&self.allocation, &self.layout)
     }
 
     /// The whole tensor, to be read.
@@ -346,14 +355,14 @@ single_rows!(2 => 1, 3 => 2);
 impl<T: Element, const R: usize> TensorInput<T, R> for &Tensor<T, R> {
     #[inline]
     fn argument(&self) -> Argument<'_> {
-        Argument::Tensor(TensorRef::new::<T, R>(&self.allocation, &self.layout))
+        Argument::Tensor(self.erased())
     }
 }
 
 impl<T: Element, const R: usize> TensorInput<T, R> for &mut Tensor<T, R> {
     #[inline]
     fn argument(&self) -> Argument<'_> {
-        Argument::Tensor(TensorRef::new::<T, R>(&self.allocation, &self.layout))
+        Argument::Tensor(self.erased())
     }
 }
 
@@ -374,7 +383,7 @@ impl<T: Element, const R: usize> TensorInput<T, R> for &TensorView<'_, T, R> {
 impl<T: Element, const R: usize> TensorOutput<T, R> for &mut Tensor<T, R> {
     #[inline]
     fn argument(&mut self) -> Argument<'_> {
-        Argument::Tensor(TensorRef::new::<T, R>(&self.allocation, &self.layout))
+        Argument::Tensor(self.erased())
     }
 }
 
@@ -390,11 +399,6 @@ impl<T: Element, const R: usize> TensorOutput<T, R> for &mut TensorViewMut<'_, T
     fn argument(&mut self) -> Argument<'_> {
         Argument::Tensor(TensorRef::new::<T, R>(self.allocation, &self.layout))
     }
-}
-
-/// The device a tensor is on, for the rest of the crate.
-pub(crate) fn device_of<T, const R: usize>(tensor: &Tensor<T, R>) -> &'static DeviceState {
-    tensor.allocation.device
 }
 
 #[cfg(test)]

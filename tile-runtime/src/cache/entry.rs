@@ -47,8 +47,8 @@ impl Entry {
         for part in [lengths.as_slice(), key, &self.code, self.log.as_bytes()] {
             hasher.update(part);
         }
-        let parts = [MAGIC.as_slice(), &lengths, hasher.finalize().as_bytes(), key, &self.code, self.log.as_bytes()];
-        parts.concat()
+        let checksum = hasher.finalize();
+        [MAGIC.as_slice(), &lengths, checksum.as_bytes(), key, &self.code, self.log.as_bytes()].concat()
     }
 
     /// The entry in `bytes`, if it is undamaged and `matches` accepts its key.

@@ -25,7 +25,6 @@ pub(crate) struct CudaDevice {
     pub name: String,
     pub capability: (u32, u32),
     pub multiprocessors: u32,
-    pub max_threads: u32,
     pub max_shared: u32,
     pub l2_bytes: u64,
     pub total_memory: u64,
@@ -121,7 +120,6 @@ impl CudaDevice {
             driver,
             ordinal,
             multiprocessors: get(attribute::MULTIPROCESSOR_COUNT)?,
-            max_threads: get(attribute::MAX_THREADS_PER_BLOCK)?,
             max_shared: get(attribute::MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
             l2_bytes: u64::from(get(attribute::L2_CACHE_SIZE)?),
             pools: get(attribute::MEMORY_POOLS_SUPPORTED)? != 0,
@@ -182,11 +180,6 @@ impl CudaDevice {
                 device: self.label.clone(),
             }),
         }
-    }
-
-    /// The first fatal error, if there has been one.
-    pub fn fault(&self) -> Option<&Fault> {
-        self.fault.get()
     }
 
     fn fault_error(&self) -> Error {
@@ -341,6 +334,29 @@ impl CudaDevice {
             self.check("cuEventRecord", (self.driver.event_record)(earlier.event, earlier.raw))?;
             self.check("cuStreamWaitEvent", (self.driver.stream_wait_event)(later.raw, earlier.event, 0))
         }
+    }
+
+    /// The same between raw streams, one of which is not ours.
+    pub fn order_foreign(&self, earlier: Handle, later: Handle) -> Result<(), Error> {
+        self.bind()?;
+        let mut event = std::ptr::null_mut();
+        // SAFETY: the caller vouches for the streams; the event outlives both calls, and the driver keeps what a stream
+        // still waits for after it is destroyed.
+        unsafe {
+            let code = (self.driver.event_create)(&mut event, driver::EVENT_DISABLE_TIMING);
+            self.check("cuEventCreate", code)?;
+            let recorded = self.check("cuEventRecord", (self.driver.event_record)(event, earlier));
+            let ordered = recorded.and_then(|()| {
+                self.check("cuStreamWaitEvent", (self.driver.stream_wait_event)(later, event, 0))
+            });
+            (self.driver.event_destroy)(event);
+            ordered
+        }
+    }
+
+    /// Whether `context` is this device's.
+    pub fn is_context(&self, context: Handle) -> bool {
+        context == self.context
     }
 
     /// Waits until everything queued on `stream` is done; reports what it did wrong.

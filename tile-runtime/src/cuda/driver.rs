@@ -93,7 +93,6 @@ pub(crate) const OUT_OF_MEMORY: c_int = 2;
 /// `CUdevice_attribute` values. Source: cuda.h of CUDA 13.0.
 #[allow(missing_docs)]
 pub(crate) mod attribute {
-    pub const MAX_THREADS_PER_BLOCK: i32 = 1;
     pub const MULTIPROCESSOR_COUNT: i32 = 16;
     pub const L2_CACHE_SIZE: i32 = 38;
     pub const COMPUTE_CAPABILITY_MAJOR: i32 = 75;

@@ -87,6 +87,10 @@ pub(crate) fn touch(
     write: bool,
 ) -> Result<(), Error> {
     if stream.capturing.load(Ordering::Relaxed) {
+        if memory.is_borrowed() {
+            let problem = "a graph cannot keep memory that is borrowed from other code".into();
+            return Err(Error::Capture { device: device.label.clone(), problem });
+        }
         lock(&stream.captured).push((memory.clone(), write));
         return Ok(());
     }

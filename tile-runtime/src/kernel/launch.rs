@@ -15,10 +15,10 @@ use std::ffi::c_void;
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::panic::Location;
-use std::sync::Mutex;
 use tile_ir::ir::EntityRef;
 use tile_ir::lowered::{HostValues, ParameterKind};
-use tile_ir::sim;
+use tile_ir::sim::checked::CheckedOptions;
+use tile_ir::sim::{self, SimError};
 
 mod sealed {
     pub trait Sealed {}
@@ -195,6 +195,11 @@ fn run(
             }
             slot.remember(prepared.definition, at);
             submit(prepared, cuda, function, slot, &values, grid).map_err(failed)?;
+            for argument in args {
+                if let Argument::Tensor(tensor) = argument {
+                    tensor.allocation().used(cuda, slot).map_err(failed)?;
+                }
+            }
             if cuda.blocking && !slot.capturing.load(std::sync::atomic::Ordering::Relaxed) {
                 cuda.synchronize(slot).map_err(failed)?;
             }
@@ -276,24 +281,51 @@ impl Recorded {
     /// Runs it.
     pub fn run(&self) -> Result<(), LaunchError> {
         let failed = |report: String| self.prepared.error(self.at, Problem::Simulator(report));
+        let program = &self.prepared.plan.program;
         match &self.prepared.code {
             Code::Fast { bound } => {
-                let report = sim::fast::run(bound, &self.args).map_err(|e| failed(fault_text(&e, &bound.source, &bound.spans)))?;
-                print_output(&report.output);
+                let report = sim::fast::run(bound, &self.args).map_err(|error| {
+                    failed(match error {
+                        SimError::Fault(fault) => format!("the kernel went wrong\n{}", fault.render(bound)),
+                        other => other.to_string(),
+                    })
+                })?;
+                print(report.printed.iter().map(|line| line.text.as_str()), report.unprinted);
                 Ok(())
             }
             Code::Checked => {
-                let program = &self.prepared.plan.program;
-                let options = sim::checked::CheckedOptions::default();
-                let report = sim::checked::run(program, &self.args, &options)
-                    .map_err(|e| failed(fault_text(&e, &program.source, &program.spans)))?;
-                print_output(&report.output);
-                Ok(())
+                let options = CheckedOptions { seed: checked_seed(), ..CheckedOptions::default() };
+                let report =
+                    sim::checked::run(program, &self.args, &options).map_err(|error| failed(error.to_string()))?;
+                print(report.prints.iter().map(|line| line.text.as_str()), report.prints_dropped);
+                if report.is_clean() {
+                    return Ok(());
+                }
+                let more = match report.suppressed {
+                    0 => String::new(),
+                    n => format!("\n{n} further reports are not shown"),
+                };
+                let seed = report.seed;
+                let text = format!("the kernel is wrong\n{}{more}\nreplay: TILE_SEED={seed}", report.render(program));
+                Err(failed(text))
             }
             Code::Cuda { .. } => Ok(()),
         }
     }
 }
 
-#[allow(dead_code)]
-static PRINTING: Mutex<()> = Mutex::new(());
+/// The seed of the checked simulator's schedule: `TILE_SEED`, else 0.
+fn checked_seed() -> u64 {
+    std::env::var("TILE_SEED").ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}
+
+/// Shows what `device_print` printed, in one piece.
+fn print<'a>(lines: impl Iterator<Item = &'a str>, dropped: u64) {
+    let mut text: String = lines.flat_map(|line| [line, "\n"]).collect();
+    if dropped > 0 {
+        text += &format!("({dropped} further lines of device_print are not shown)\n");
+    }
+    if !text.is_empty() {
+        print!("{text}");
+    }
+}
