@@ -1,0 +1,50 @@
+//! The smallest whole program: a kernel, data up, launch, data down, compare.
+//!
+//! ```console
+//! $ cargo run --release --example first_kernel
+//! ```
+
+// ANCHOR: kernel
+use tile_runtime::prelude::*;
+
+/// y = a x + y, one element a thread.
+#[tile_kernel]
+pub fn saxpy(a: f32, x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    let [block] = blocks([ceil_div(N, 256)]);
+    let [thread] = threads([256]);
+    let i = block * 256 + thread;
+    if i < N {
+        y[i] = a * x[i] + y[i];
+    }
+}
+// ANCHOR_END: kernel
+
+fn main() -> anyhow::Result<()> {
+    // ANCHOR: device
+    let device = Device::auto()?;
+    println!("{device}");
+    // ANCHOR_END: device
+
+    // ANCHOR: upload
+    let n = 100_003; // not a multiple of 256: the last block is ragged
+    let x: Vec<f32> = (0..n).map(|i| (i as f32 * 0.37).sin()).collect();
+    let y: Vec<f32> = (0..n).map(|i| (i as f32 * 0.11).cos()).collect();
+    let on_device_x = device.tensor(&x, [n])?;
+    let mut on_device_y = device.tensor(&y, [n])?;
+    // ANCHOR_END: upload
+
+    // ANCHOR: launch
+    saxpy::launch(&device, 2.0f32, &on_device_x, &mut on_device_y)?;
+    // ANCHOR_END: launch
+
+    // ANCHOR: compare
+    let result = on_device_y.to_vec()?;
+    for i in 0..n {
+        // The language rounds `a * x + y` once, as a fused multiply-add: the result is equal bit for bit.
+        let expected = 2.0f32.mul_add(x[i], y[i]);
+        anyhow::ensure!(result[i] == expected, "y[{i}] = {}, expected {expected}", result[i]);
+    }
+    println!("{n} elements, each bit as expected");
+    // ANCHOR_END: compare
+    Ok(())
+}
