@@ -19,6 +19,30 @@ pub fn saxpy(a: f32, x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
 }
 // ANCHOR_END: kernel
 
+// ANCHOR: generic
+/// The same in any float type, 16 bytes a thread.
+#[tile_kernel(instances(THREADS in [128, 256]), require(N % (128 / T::BITS) == 0))]
+pub fn scaled_add<T: Float, const THREADS: usize>(a: f32, x: &Tensor<T, (N,)>, y: &mut Tensor<T, (N,)>) {
+    let vec = 128 / T::BITS;
+    let [block] = blocks([ceil_div(N, THREADS * vec)]);
+    let [thread] = threads([THREADS]);
+    let first = (block * THREADS + thread) * vec;
+
+    let mut xs = alloc_local::<T>([vec]);
+    let mut ys = alloc_local::<T>([vec]);
+    for v in vectorized(0..vec) {
+        xs[v] = x.masked([first + v]);
+        ys[v] = y.masked([first + v]);
+    }
+    for v in unroll(0..vec) {
+        ys[v] = (a * xs[v].cast::<f32>() + ys[v].cast::<f32>()).cast::<T>();
+    }
+    for v in vectorized(0..vec) {
+        *y.masked_mut([first + v]) = ys[v];
+    }
+}
+// ANCHOR_END: generic
+
 fn main() -> anyhow::Result<()> {
     // ANCHOR: device
     let device = Device::auto()?;
@@ -46,5 +70,24 @@ fn main() -> anyhow::Result<()> {
     }
     println!("{n} elements, each bit as expected");
     // ANCHOR_END: compare
+
+    generic(&device)
+}
+
+/// The same with 16-bit elements: upload, launch one instance, compare.
+fn generic(device: &Device) -> anyhow::Result<()> {
+    let n = 40_000;
+    let x: Vec<f16> = (0..n).map(|i| f16::from_f32((i as f32 * 0.37).sin())).collect();
+    let on_device_x = device.tensor(&x, [n])?;
+    let mut on_device_y = device.tensor(&x, [n])?;
+    // ANCHOR: generic_launch
+    scaled_add::<f16, 256>::launch(device, 2.0f32, &on_device_x, &mut on_device_y)?;
+    // ANCHOR_END: generic_launch
+    let result = on_device_y.to_vec()?;
+    for i in 0..n {
+        let expected = f16::from_f32(2.0f32.mul_add(x[i].to_f32(), x[i].to_f32()));
+        anyhow::ensure!(result[i] == expected, "y[{i}] = {}, expected {expected}", result[i]);
+    }
+    println!("{n} elements in f16, each bit as expected");
     Ok(())
 }
