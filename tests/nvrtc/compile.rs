@@ -39,6 +39,7 @@ fn jobs() -> Vec<Job> {
     for definition in kernels() {
         let kernel = definition.kernel().unwrap_or_else(|error| panic!("{error}"));
         for instance in &kernel.instances {
+            assert!(!kernel.targets.is_empty(), "{} declares no target", kernel.name);
             for &target in &kernel.targets {
                 let name = name(kernel, instance, target);
                 assert!(names.insert(name.clone()), "two kernels are called {name}");
