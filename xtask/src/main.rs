@@ -17,6 +17,7 @@ mod wheel;
 
 use clap::{Parser, Subcommand};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "The repository's own commands")]
@@ -43,9 +44,19 @@ enum Command {
     Book,
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            process::say(format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
     let root = root();
-    match Cli::parse().command {
+    match command {
         Command::Setup => setup::run(&root).map(|_| ()),
         Command::Test { args } => test::run(&root, &args),
         Command::Ci => test::ci(&root),
