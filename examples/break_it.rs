@@ -77,11 +77,9 @@ pub fn run_wrong_launch(device: &Device) -> Result<(), Error> {
 #[allow(dead_code)] // not an entry point where this file is a module of tests/book.rs
 fn main() -> anyhow::Result<()> {
     let device = Device::simulator_checked();
-    for (code, outcome) in [
-        ("TK0302", run_unguarded(&device)),
-        ("TK0405", run_scattered(&device)),
-        ("TK0701", run_wrong_launch(&device)),
-    ] {
+    for (code, outcome) in
+        [("TK0302", run_unguarded(&device)), ("TK0405", run_scattered(&device)), ("TK0701", run_wrong_launch(&device))]
+    {
         let message = outcome.err().map(|error| error.to_string()).unwrap_or_default();
         anyhow::ensure!(message.contains(code), "expected {code}, found: {message}");
         println!("{message}\n");

@@ -75,7 +75,8 @@ impl Budgets {
 
     /// Writes it, a line a program, so that a diff reads well.
     pub fn write(&self, path: &Path) {
-        let rows = self.0.iter().map(|(program, uses)| format!("  {program:?}: {}", serde_json::to_string(uses).unwrap()));
+        let rows =
+            self.0.iter().map(|(program, uses)| format!("  {program:?}: {}", serde_json::to_string(uses).unwrap()));
         let text = format!("{{\n{}\n}}\n", rows.collect::<Vec<_>>().join(",\n"));
         std::fs::write(path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
@@ -119,7 +120,9 @@ mod tests {
         let budgets = Budgets::of(&[measured("a", 30), measured("a", 32), measured("lost", 1)]);
         let found = Budgets::of(&[measured("a", 33), measured("new", 1)]);
         let problems = budgets.exceeded_by(&found).join("\n");
-        for part in ["a uses 33 registers, its budget is 32", "new has no budget", "lost has a budget and does not exist"] {
+        for part in
+            ["a uses 33 registers, its budget is 32", "new has no budget", "lost has a budget and does not exist"]
+        {
             assert!(problems.contains(part), "{problems}");
         }
         assert!(budgets.exceeded_by(&Budgets::of(&[measured("a", 31), measured("lost", 1)])).is_empty());

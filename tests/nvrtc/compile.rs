@@ -108,7 +108,8 @@ fn wide_loads(program: &Program, ops: &[Op]) -> usize {
 /// How many instructions of a cubin load 128 bits from global memory: `LDG.E.128` and its variants.
 fn wide_load_instructions(name: &str, cubin: &[u8]) -> usize {
     let tool = find_nvdisasm().unwrap_or_else(|error| panic!("{error}"));
-    let file = std::env::temp_dir().join(format!("tile-{}-{}.cubin", name.replace([' ', '='], "-"), std::process::id()));
+    let file =
+        std::env::temp_dir().join(format!("tile-{}-{}.cubin", name.replace([' ', '='], "-"), std::process::id()));
     std::fs::write(&file, cubin).unwrap();
     let output = Command::new(&tool).arg("-c").arg(&file).output().unwrap();
     std::fs::remove_file(&file).ok();
