@@ -2,8 +2,9 @@
 
 use super::access::Running;
 use super::bytecode::{Instr, Slot};
+use super::findings::index_text;
 use super::lanes::{self, Lanes, each, float, from_float, holds, map1, map2};
-use super::report::{Who, index_text};
+use super::report::Who;
 use super::schedule::Machine;
 use super::warp::{Block, Frame, State};
 use super::{Print, warp::Warp};
@@ -248,7 +249,7 @@ impl Machine<'_> {
         // A negative index was reported where it arose.
         let lane = wrong.trailing_zeros() as usize;
         let from_index = matches!(from, ValueType::Index | ValueType::Wide);
-        if wrong != 0 && !(from_index && !in_range(run.warp.slots[a as usize][lane], true)) {
+        if wrong != 0 && (!from_index || in_range(run.warp.slots[a as usize][lane], true)) {
             let value = result[lane];
             let text = if value < 0 {
                 format!("index is negative: {value} is converted to usize")

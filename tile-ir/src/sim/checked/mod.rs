@@ -4,7 +4,7 @@
 //! and a vector clock ([`warp`]); a seeded scheduler picks a warp and runs it for a few instructions ([`schedule`],
 //! [`execute`]). Every element that may be written has a shadow that remembers who touched it last ([`shadow`],
 //! [`access`]): two accesses that conflict and that no barrier orders are a race, whatever order they happened to run
-//! in. What is found becomes a [`Diagnostic`] with the author's line, numbers and a witness ([`report`]); execution
+//! in. What is found becomes a [`Diagnostic`] with the author's line, numbers and a witness ([`report`], [`findings`]); execution
 //! goes on where it sensibly can, so that results can still be compared with `fast`.
 //!
 //! | finding | code |
@@ -31,6 +31,7 @@ mod access;
 mod bytecode;
 mod compile;
 mod execute;
+mod findings;
 mod lanes;
 mod launch;
 mod report;
