@@ -98,9 +98,7 @@ impl Allocation {
         match self.owner {
             None => Ok(()),
             // If the owner cannot be made to wait, the host does.
-            Some(OwnerStream(owner)) => {
-                cuda.order_foreign(stream.raw, owner).or_else(|_| cuda.synchronize(stream))
-            }
+            Some(OwnerStream(owner)) => cuda.order_foreign(stream.raw, owner).or_else(|_| cuda.synchronize(stream)),
         }
     }
 
@@ -225,7 +223,9 @@ impl Allocation {
                 // The side with more rows gives the shape; the other is contiguous, or has the same.
                 let (width, rows) = if to.width < from.width { (to.width, to) } else { (from.width, from) };
                 let spread = |side: &Rows| -> Vec<usize> {
-                    if side.width == width { side.starts.clone() } else {
+                    if side.width == width {
+                        side.starts.clone()
+                    } else {
                         (0..rows.starts.len()).map(|i| side.starts[0] + i * width * rows.rows).collect()
                     }
                 };

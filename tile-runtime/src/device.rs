@@ -273,8 +273,9 @@ impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.state.backend {
             Backend::Cuda(cuda) => {
-                let CudaDevice { name, label, capability: (major, minor), multiprocessors, total_memory, l2_bytes, .. } =
-                    &**cuda;
+                let CudaDevice {
+                    name, label, capability: (major, minor), multiprocessors, total_memory, l2_bytes, ..
+                } = &**cuda;
                 write!(f, "{name} ({label}, compute capability {major}.{minor}, {multiprocessors} multiprocessors, ")?;
                 write!(f, "{} memory, {} L2)", Bytes(*total_memory), Bytes(*l2_bytes))
             }

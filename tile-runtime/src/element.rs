@@ -53,7 +53,10 @@ pub(crate) fn as_bytes<T: Element>(values: &[T]) -> &[u8] {
 }
 
 /// A vector filled by `read`, which must fill every byte it is given.
-pub(crate) fn from_bytes<T: Element, E>(len: usize, read: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Vec<T>, E> {
+pub(crate) fn from_bytes<T: Element, E>(
+    len: usize,
+    read: impl FnOnce(&mut [u8]) -> Result<(), E>,
+) -> Result<Vec<T>, E> {
     if T::DTYPE == Dtype::Bool {
         // A byte other than 0 and 1 is not a `bool` to Rust.
         let mut bytes = vec![0u8; len];
@@ -83,9 +86,17 @@ mod tests {
     fn bytes_round_trip_and_a_strange_bool_is_true() {
         let values = [f16::ONE, f16::NEG_INFINITY];
         let bytes = as_bytes(&values).to_vec();
-        let back: Vec<f16> = from_bytes(2, |b| { b.copy_from_slice(&bytes); Ok::<_, ()>(()) }).unwrap();
+        let back: Vec<f16> = from_bytes(2, |b| {
+            b.copy_from_slice(&bytes);
+            Ok::<_, ()>(())
+        })
+        .unwrap();
         assert_eq!(back, values);
-        let flags: Vec<bool> = from_bytes(3, |b| { b.copy_from_slice(&[0, 1, 7]); Ok::<_, ()>(()) }).unwrap();
+        let flags: Vec<bool> = from_bytes(3, |b| {
+            b.copy_from_slice(&[0, 1, 7]);
+            Ok::<_, ()>(())
+        })
+        .unwrap();
         assert_eq!(flags, [false, true, true]);
     }
 }

@@ -342,10 +342,8 @@ mod tests {
 
     #[test]
     fn out_of_memory_says_requested_free_and_total() {
-        let error = Error::OutOfMemory { device: "cuda:0".into(), requested: 40 << 30, free: 20 << 30, total: 139 << 30 };
-        assert_eq!(
-            error.to_string(),
-            "cuda:0 is out of memory: 40.0 GiB were requested, 20.0 GiB of 139 GiB are free"
-        );
+        let error =
+            Error::OutOfMemory { device: "cuda:0".into(), requested: 40 << 30, free: 20 << 30, total: 139 << 30 };
+        assert_eq!(error.to_string(), "cuda:0 is out of memory: 40.0 GiB were requested, 20.0 GiB of 139 GiB are free");
     }
 }

@@ -5,8 +5,8 @@ use crate::cuda::CudaDevice;
 use crate::device::{Backend, Device};
 use crate::element::Element;
 use crate::error::{Error, ShapeError};
-use crate::layout::Layout;
 use crate::kernel::{Argument, TensorInput, TensorOutput};
+use crate::layout::Layout;
 use crate::tensor::{Tensor, TensorViewMut};
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DevicePtrMut};
 use std::ops::Deref;
@@ -113,10 +113,9 @@ fn over<T: Element, const R: usize>(
 fn cuda(device: &Device) -> Result<&'static CudaDevice, Error> {
     match &device.state.backend {
         Backend::Cuda(cuda) => Ok(cuda),
-        Backend::Simulator { .. } => Err(Error::DifferentDevices {
-            source_device: "a CUDA device".into(),
-            destination: device.label().into(),
-        }),
+        Backend::Simulator { .. } => {
+            Err(Error::DifferentDevices { source_device: "a CUDA device".into(), destination: device.label().into() })
+        }
     }
 }
 

@@ -37,7 +37,15 @@ pub enum Problem {
     /// An extent that differs from a fixed one.
     FixedExtent { argument: String, axis: usize, expected: i64, found: i64 },
     /// An extent that differs from the same dim of an earlier argument.
-    NamedExtent { dim: String, first: String, first_axis: usize, expected: i64, argument: String, axis: usize, found: i64 },
+    NamedExtent {
+        dim: String,
+        first: String,
+        first_axis: usize,
+        expected: i64,
+        argument: String,
+        axis: usize,
+        found: i64,
+    },
     /// An extent beyond 32 bits.
     ExtentRange { argument: String, axis: usize, found: i64 },
     /// A stride beyond 32 bits.
@@ -112,10 +120,18 @@ impl Problem {
     fn code(&self) -> Option<Code> {
         use Problem::*;
         Some(match self {
-            ArgumentCount { .. } | Kind { .. } | Dtype { .. } | Rank { .. } | FixedExtent { .. } | NamedExtent { .. }
-            | NegativeExtent { .. } | Coverage { .. } => Code::LAUNCH_ARGUMENT,
+            ArgumentCount { .. }
+            | Kind { .. }
+            | Dtype { .. }
+            | Rank { .. }
+            | FixedExtent { .. }
+            | NamedExtent { .. }
+            | NegativeExtent { .. }
+            | Coverage { .. } => Code::LAUNCH_ARGUMENT,
             Require { .. } => Code::LAUNCH_REQUIRE,
-            StrideOverlap { .. } | InnerStride { .. } | Alignment { .. } | StrideMultiple { .. } => Code::LAUNCH_ALIGNMENT,
+            StrideOverlap { .. } | InnerStride { .. } | Alignment { .. } | StrideMultiple { .. } => {
+                Code::LAUNCH_ALIGNMENT
+            }
             Device { .. } | Overlap { .. } => Code::LAUNCH_ALIAS,
             ExtentRange { .. } | StrideRange { .. } | ScalarRange { .. } | IndexRange { .. } | Grid { .. } => {
                 Code::LAUNCH_LIMIT
@@ -167,7 +183,9 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use Problem::*;
         match self {
-            ArgumentCount { expected, found } => write!(f, "the kernel has {expected} parameters, {found} arguments were given"),
+            ArgumentCount { expected, found } => {
+                write!(f, "the kernel has {expected} parameters, {found} arguments were given")
+            }
             Kind { argument, expected, found } => write!(f, "`{argument}` must be {expected}, it is {found}"),
             Dtype { argument, expected, found } => write!(f, "`{argument}` must hold {expected}, it holds {found}"),
             Rank { argument, expected, found } => write!(f, "`{argument}` must have {expected} axes, it has {found}"),

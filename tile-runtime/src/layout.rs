@@ -35,9 +35,11 @@ impl<const R: usize> Layout<R> {
                 .ok_or(ShapeError::Overflow { shape: shape.to_vec() })?;
         }
         let layout = Layout { offset: 0, shape, strides };
-        layout.elements().filter(|n| n.checked_mul(4).is_some_and(|b| b <= isize::MAX as usize)).map(|_| layout).ok_or(
-            ShapeError::Overflow { shape: shape.to_vec() },
-        )
+        layout
+            .elements()
+            .filter(|n| n.checked_mul(4).is_some_and(|b| b <= isize::MAX as usize))
+            .map(|_| layout)
+            .ok_or(ShapeError::Overflow { shape: shape.to_vec() })
     }
 
     /// How many elements; `None` where that overflows.

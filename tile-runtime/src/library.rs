@@ -51,7 +51,8 @@ impl fmt::Display for LibraryError {
 pub const NVRTC_HELP: &str = "pip install nvidia-cuda-nvrtc==13.0.88, or `cargo xtask setup` in this repository, \
      or set TILE_NVRTC to libnvrtc.so.13 or its folder";
 /// How to get the driver.
-pub const DRIVER_HELP: &str = "install the NVIDIA driver (580 or newer); without one, TILE_DEVICE=sim runs every kernel on the CPU";
+pub const DRIVER_HELP: &str =
+    "install the NVIDIA driver (580 or newer); without one, TILE_DEVICE=sim runs every kernel on the CPU";
 /// How to get the disassembler.
 pub const NVDISASM_HELP: &str = "pip install nvidia-cuda-nvdisasm, or `cargo xtask setup` in this repository, \
      or set TILE_NVDISASM to the program";

@@ -203,7 +203,8 @@ impl Nvrtc {
     /// [`Error::Compile`] with the log where the source is refused, [`Error::Nvrtc`] for anything else.
     pub fn compile(&self, name: &str, source: &str, options: &[String], output: Output) -> Result<Compiled, Error> {
         let text = |s: &str| {
-            CString::new(s).map_err(|_| Error::Compile { kernel: name.into(), log: "the source holds a zero byte".into() })
+            CString::new(s)
+                .map_err(|_| Error::Compile { kernel: name.into(), log: "the source holds a zero byte".into() })
         };
         let (c_name, c_source) = (text(&format!("{name}.cu"))?, text(source)?);
         let c_options = options.iter().map(|o| text(o)).collect::<Result<Vec<_>, _>>()?;
@@ -224,8 +225,11 @@ impl Nvrtc {
             return Err(Error::Compile { kernel: name.into(), log });
         }
         self.check("nvrtcCompileProgram", code).map_err(|error| match error {
-            Error::Nvrtc { call, code, message } if !log.is_empty() => {
-                Error::Nvrtc { call, code, message: format!("{message}\n{log}") }
+            // An option it does not know, such as an architecture newer than it is.
+            Error::Nvrtc { call, code, message } => {
+                let (version, options) = (self.version(), options.join(" "));
+                let message = format!("{message}\n{}\nNVRTC {version} was given {options}", log.trim_end());
+                Error::Nvrtc { call, code, message }
             }
             other => other,
         })?;
@@ -333,7 +337,10 @@ mod tests {
         assert_eq!(gemv, expected);
         assert_eq!(Resources::parse(log, "other").unwrap().registers, 12);
         assert_eq!(Resources::parse(log, "absent"), None);
-        assert_eq!(gemv.to_string(), "40 registers, 128 bytes of shared memory, spills: 20 bytes stored, 24 bytes loaded");
+        assert_eq!(
+            gemv.to_string(),
+            "40 registers, 128 bytes of shared memory, spills: 20 bytes stored, 24 bytes loaded"
+        );
     }
 
     /// Skipped aloud where there is no NVRTC: `cargo xtask setup` fetches it.
@@ -369,7 +376,10 @@ mod tests {
     fn refused_source_is_an_error_with_the_log() {
         let Some(nvrtc) = nvrtc() else { return };
         let error = nvrtc.compile("bad", "int x = y;", &options("sm_90a", false), Output::Cubin).unwrap_err();
-        assert!(matches!(&error, Error::Compile { kernel, log } if kernel == "bad" && log.contains("bad.cu(1)")), "{error}");
+        assert!(
+            matches!(&error, Error::Compile { kernel, log } if kernel == "bad" && log.contains("bad.cu(1)")),
+            "{error}"
+        );
         let error = nvrtc.compile("bad", "", &options("sm_1", false), Output::Cubin).unwrap_err();
         assert!(error.to_string().contains("sm_1"), "{error}");
         let error = nvrtc.compile("bad", SAXPY, &options("compute_90", false), Output::Cubin).unwrap_err();

@@ -54,7 +54,6 @@ impl<T: Element, const R: usize> Tensor<T, R> {
         Tensor { allocation, layout, element: PhantomData }
     }
 
-
     /// The tensor with its type erased.
     #[inline]
     pub(crate) fn erased(&self) -> TensorRef<'_> {
@@ -430,7 +429,10 @@ mod tests {
         let wrong = z.copy_from(&y).unwrap_err();
         assert_eq!(wrong.to_string(), "the source has shape [3, 4], the destination [2, 3]");
         let other = Device::checked_simulator().zeros::<i32, 2>([2, 3]).unwrap();
-        assert_eq!(z.copy_from(&other).unwrap_err().to_string(), "the source is on sim-checked, the destination on sim");
+        assert_eq!(
+            z.copy_from(&other).unwrap_err().to_string(),
+            "the source is on sim-checked, the destination on sim"
+        );
     }
 
     #[test]

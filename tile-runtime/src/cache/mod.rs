@@ -435,7 +435,10 @@ pub(crate) mod tests {
     fn the_second_time_is_a_hit() {
         let scratch = Scratch::new("hit");
         let cache = scratch.cache();
-        assert_eq!([get(&cache, "a"), get(&cache, "a"), get(&cache, "b")], [Origin::Compiled, Origin::Cache, Origin::Compiled]);
+        assert_eq!(
+            [get(&cache, "a"), get(&cache, "a"), get(&cache, "b")],
+            [Origin::Compiled, Origin::Cache, Origin::Compiled]
+        );
         assert_eq!(get(&scratch.cache(), "b"), Origin::Cache);
         assert_eq!(cache.usage().entries, 2);
         assert_eq!(cache.warnings(), Vec::<String>::new());

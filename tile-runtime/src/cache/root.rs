@@ -49,7 +49,10 @@ pub(super) fn open_entry(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() || metadata.uid() != user() || metadata.permissions().mode() & 0o022 != 0 {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is not a plain file that only this user writes"));
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "it is not a plain file that only this user writes",
+        ));
     }
     Ok(file)
 }

@@ -346,9 +346,8 @@ impl CudaDevice {
             let code = (self.driver.event_create)(&mut event, driver::EVENT_DISABLE_TIMING);
             self.check("cuEventCreate", code)?;
             let recorded = self.check("cuEventRecord", (self.driver.event_record)(event, earlier));
-            let ordered = recorded.and_then(|()| {
-                self.check("cuStreamWaitEvent", (self.driver.stream_wait_event)(later, event, 0))
-            });
+            let ordered = recorded
+                .and_then(|()| self.check("cuStreamWaitEvent", (self.driver.stream_wait_event)(later, event, 0)));
             (self.driver.event_destroy)(event);
             ordered
         }

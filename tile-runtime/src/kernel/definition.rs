@@ -85,9 +85,8 @@ pub fn instance_index(def: &'static Definition, dtypes: &[Dtype], consts: &[(&st
         .values()
         .map(|param| consts.iter().find(|(name, _)| *name == param.name).map(|(_, value)| *value))
         .collect();
-    let found = wanted.and_then(|consts| {
-        kernel.instances.iter().position(|i| i.dtypes == dtypes && i.consts == consts)
-    });
+    let found =
+        wanted.and_then(|consts| kernel.instances.iter().position(|i| i.dtypes == dtypes && i.consts == consts));
     found.ok_or_else(|| {
         let asked = Instance { dtypes: dtypes.to_vec(), consts: vec![] };
         let named: Vec<String> = consts.iter().map(|(name, value)| format!("{name} = {value}")).collect();

@@ -169,7 +169,10 @@ impl Plan {
                         return Err(self.wrong_place(i, tensor, device));
                     }
                 }
-                (ParamPlan::Scalar { ty: ScalarType::Index }, Argument::Scalar(Scalar { value: ScalarValue::Index(n) })) => {
+                (
+                    ParamPlan::Scalar { ty: ScalarType::Index },
+                    Argument::Scalar(Scalar { value: ScalarValue::Index(n) }),
+                ) => {
                     if *n as u64 > i32::MAX as u64 {
                         return Err(Box::new(Problem::ScalarRange { argument: self.names[i].clone(), found: *n }));
                     }
@@ -331,9 +334,7 @@ impl Plan {
     fn wrong_stride(&self, i: usize, tensor: &TensorRef<'_>, problem: StrideProblem) -> Box<Problem> {
         let argument = self.names[i].clone();
         Box::new(match problem {
-            StrideProblem::Range { axis } => {
-                Problem::StrideRange { argument, axis, found: tensor.strides()[axis] }
-            }
+            StrideProblem::Range { axis } => Problem::StrideRange { argument, axis, found: tensor.strides()[axis] },
             StrideProblem::Inner => {
                 Problem::InnerStride { argument, found: tensor.strides().last().copied().unwrap_or(0) }
             }
@@ -425,7 +426,11 @@ fn check_strides(tensor: &TensorRef<'_>) -> Result<(), StrideProblem> {
     let mut inside = shape[outer.len()];
     for (axis, stride) in outer.iter().enumerate().rev() {
         if *stride as u64 > i32::MAX as u64 {
-            return Err(if *stride < 0 { StrideProblem::Overlap { axis, least: inside } } else { StrideProblem::Range { axis } });
+            return Err(if *stride < 0 {
+                StrideProblem::Overlap { axis, least: inside }
+            } else {
+                StrideProblem::Range { axis }
+            });
         }
         if *stride < inside {
             return Err(StrideProblem::Overlap { axis, least: inside });
@@ -443,7 +448,8 @@ fn share_elements(a: &TensorRef<'_>, b: &TensorRef<'_>) -> bool {
     if a.bytes() == 0 || b.bytes() == 0 {
         return false;
     }
-    let (&[_, columns_a], &[_, columns_b], &[pitch_a, _], &[pitch_b, _]) = (a.shape(), b.shape(), a.strides(), b.strides())
+    let (&[_, columns_a], &[_, columns_b], &[pitch_a, _], &[pitch_b, _]) =
+        (a.shape(), b.shape(), a.strides(), b.strides())
     else {
         return true;
     };
@@ -468,11 +474,3 @@ fn each_leaf(expr: &HostExpr, f: &mut dyn FnMut(&HostExpr)) {
         leaf => f(leaf),
     }
 }
-
-/// Whether a plan's expressions use nothing but what a launch knows; for tests of made-up programs.
-#[cfg(test)]
-pub(crate) fn require(text: &str, holds: HostExpr) -> Check {
-    let (kind, span) = (CheckKind::Require { text: text.into() }, SpanId::new(0));
-    Check { holds, kind, span }
-}
-

@@ -98,10 +98,8 @@ fn prepare(definition: &'static Definition, index: usize, device: &Device) -> Re
             let (entry, origin) = machine_code(program, &build.architecture)?;
             build.resources = Resources::parse(&entry.log, &program.name);
             build.origin = Some(origin);
-            let limits = Limits {
-                threads: program.launch.threads.iter().product(),
-                shared_bytes: program.shared_bytes,
-            };
+            let limits =
+                Limits { threads: program.launch.threads.iter().product(), shared_bytes: program.shared_bytes };
             let (handle, dynamic_shared) = cuda.load(&kernel.name, &entry.code, &program.name, limits)?;
             let parameters = program.params.iter().map(|p| p.kind).collect();
             Code::Cuda { device: cuda, function: Function { handle, dynamic_shared, parameters } }
@@ -122,8 +120,7 @@ pub(crate) fn target_for(kernel: &Kernel, device: &Device) -> Result<Target, Err
 /// The bound kernel and the lowered program of an instance.
 pub(crate) fn lowered(kernel: &Kernel, instance: &Instance, target: Target) -> Result<(Kernel, Program), Error> {
     let report = |diagnostics: Vec<Diagnostic>| {
-        let mut report: String =
-            diagnostics.iter().map(|d| d.render(&kernel.source, &kernel.spans) + "\n").collect();
+        let mut report: String = diagnostics.iter().map(|d| d.render(&kernel.source, &kernel.spans) + "\n").collect();
         report += &format!("in kernel `{}`, instance {}, for {target}", kernel.name, instance_text(kernel, instance));
         Error::Lower { kernel: kernel.name.clone(), report }
     };
