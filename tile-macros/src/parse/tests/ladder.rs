@@ -210,7 +210,10 @@ fn places_are_the_authors() {
     let kernel = valid(GEMV);
     let source = &kernel.source;
     assert_eq!(source.line(14).map(str::trim), Some("let mut acc = 0.0f32;"));
-    assert!(source.line(4).is_some_and(|line| line.starts_with("pub fn gemv<T: Float, const ROWS: usize>(")), "{source:?}");
+    assert!(
+        source.line(4).is_some_and(|line| line.starts_with("pub fn gemv<T: Float, const ROWS: usize>(")),
+        "{source:?}"
+    );
     let row = kernel.vars.values().find(|v| v.name == "row").unwrap();
     let span = kernel.spans[row.span];
     assert_eq!((span.line, span.column, span.end_column), (12, 9, 12));
@@ -230,17 +233,15 @@ fn naive() {
     let text = print(&kernel);
     assert!(text.contains("fill c_reg f32::Zero\n"), "{text}");
     assert!(text.contains("  sync_threads\n  for tk in 0..BLOCK_K by 1 serial\n"), "{text}");
-    assert!(
-        text.contains("c_reg[0] = (c_reg[0] + (f32(a_shared[tk]) * f32(b_shared[tn, tk])))\n"),
-        "{text}"
-    );
+    assert!(text.contains("c_reg[0] = (c_reg[0] + (f32(a_shared[tk]) * f32(b_shared[tn, tk])))\n"), "{text}");
     assert!(text.ends_with("c[((bn * BLOCK_N) + tn)]? = T(c_reg[0])\n"), "{text}");
     assert_eq!(kernel.buffers.values().filter(|b| b.scope == Scope::Shared).count(), 2);
 }
 
 #[test]
 fn split_k_with_shared_atomics() {
-    let kernel = rung("const BLOCK_N: usize, const BLOCK_K: usize", "(BLOCK_N, BLOCK_K) in [(4, 32), (8, 64)]", SPLIT_K);
+    let kernel =
+        rung("const BLOCK_N: usize, const BLOCK_K: usize", "(BLOCK_N, BLOCK_K) in [(4, 32), (8, 64)]", SPLIT_K);
     let text = print(&kernel);
     assert!(text.contains("sync_threads\natomic Add c_shared[tn] c_accum[0]\nsync_threads\n"), "{text}");
     assert!(text.contains("if (tk == 0)\n  c_shared[tn] = 0.0f32\n"), "{text}");
