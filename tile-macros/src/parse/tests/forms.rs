@@ -6,7 +6,7 @@ use super::*;
 fn literals_take_the_type_of_their_use() {
     let text = body(
         "let mut count = 0; count += 1u32; let mut i = 0; y[i] = 1.0; let k = 4; let f = x[k] * 2.0; let n = -1;\n\
-         i = i + 2; y[i] = f; let mut j = 5; j -= 1i32; device_print(\"{} {} {}\", (count, n, j));",
+         i = i + 2; y[i] = f; let mut j = 5; j -= 1i32; device_print(\"{} {} {}\", count, n, j);",
     );
     let expected = "\
 let mut count: u32 = 0u32
@@ -132,6 +132,7 @@ fn loops() {
     let text = body(
         "for i in 0..n { y[i] = 0.0; } for i in (t..n).step_by(128) { y[i] = 1.0; }\n\
          for i in serial(0..n).unroll(4) { y[i] = 2.0; } for i in unroll(t..t + 4) { y[i] = 3.0; }\n\
+         for i in serial((0..n).step_by(2)).unroll(2) { y[i] = 5.0; }\n\
          for _ in (0..4).unroll(2) { sync_warp(); } for [i, j] in parallel([8, 16]) { y[i * 16 + j] = 4.0; }",
     );
     let expected = "\
@@ -143,6 +144,8 @@ for i in 0..n by 1 serial.unroll(4)
   y[i] = 2.0f32
 for i in t..(t + 4) by 1 unroll
   y[i] = 3.0f32
+for i in 0..n by 2 serial.unroll(2)
+  y[i] = 5.0f32
 for _ in 0..4 by 1 serial.unroll(2)
   sync_warp
 for [i, j] in parallel [8, 16]
