@@ -146,6 +146,10 @@ fn read(attribute: TokenStream, item: TokenStream) -> Parsed {
         let text = d.compiler_text(&parsed.kernel);
         assert!(text.starts_with("[TK0"), "{text}");
     }
+    if parsed.diagnostics.is_empty() && parsed.body_resolved {
+        let bytes = tile_ir::codec::encode(&parsed.kernel);
+        assert_eq!(tile_ir::codec::decode(&bytes).as_ref(), Ok(&parsed.kernel));
+    }
     if parsed.item.is_none() {
         assert!(!parsed.diagnostics.is_empty() && !parsed.body_resolved);
     }
