@@ -5,6 +5,7 @@ pub mod element;
 pub mod kernel;
 pub mod prelude;
 pub use element::Element;
+pub use half::{bf16, f16};
 pub use tile_macros::tile_kernel;
 #[derive(Clone)]
 pub struct Device;

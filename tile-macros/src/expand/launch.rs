@@ -1,7 +1,7 @@
 //! The launch surface: `gemv::<f16, 8>::launch(..)`, `gemv::<f16>::instance(..)` and the handle's `launch`.
 
 use super::signature::{Const, Param, ParamKind, Signature};
-use proc_macro2::{Ident, Span, TokenStream};
+use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 
 /// What the methods do.
@@ -34,11 +34,11 @@ pub(super) fn methods(signature: &Signature<'_>, body: &Body) -> TokenStream {
 
 /// `gemv::<f16, 8>::launch(on, x, w, y)`.
 fn launch(signature: &Signature<'_>, body: &Body) -> TokenStream {
-    let Signature { name, runtime, consts, .. } = signature;
+    let Signature { name, runtime, consts, at, .. } = signature;
     let type_names = signature.type_names();
     let const_names: Vec<_> = consts.iter().map(|c| c.name).collect();
-    let const_types = consts.iter().map(|c| c.ty());
-    let on = local("on");
+    let const_types = consts.iter().map(Const::ty);
+    let on = signature.local("on");
     let parameters = parameters(signature);
     let trait_name = signature.derived("Instance");
     let generic = !type_names.is_empty() || !const_names.is_empty();
@@ -49,10 +49,8 @@ fn launch(signature: &Signature<'_>, body: &Body) -> TokenStream {
     let scalars = scalar_bounds(signature);
     let run = run(signature, body, &on, &index);
     let text = format!("Launches `{name}` on a device (its own stream) or on a stream.");
-    // The method stands at the kernel's name, which is what rustc shows where a call of it is wrong.
-    let method = Ident::new("launch", name.span());
-    quote! {
-        #[allow(clippy::too_many_arguments, non_snake_case)]
+    quote_spanned! {*at=>
+        #[allow(clippy::too_many_arguments, dead_code, non_snake_case, unused_mut)]
         impl<#(#type_names,)* #(const #const_names: #const_types,)*> #name<#(#type_names,)* #(#const_names,)*> {
             #[doc = #text]
             ///
@@ -60,7 +58,7 @@ fn launch(signature: &Signature<'_>, body: &Body) -> TokenStream {
             /// Everything is checked before anything is launched: extents, strides, alignment, overlap, the kernel's
             /// `require`s and the device's limits. A failed launch launches nothing.
             #[track_caller]
-            pub fn #method(
+            pub fn launch(
                 #on: &impl #runtime::kernel::LaunchOn,
                 #(#parameters,)*
             ) -> ::core::result::Result<(), #runtime::LaunchError>
@@ -76,11 +74,11 @@ fn launch(signature: &Signature<'_>, body: &Body) -> TokenStream {
 
 /// `gemv::<f16>::instance(&device, GemvParams { ROWS })`.
 fn instance(signature: &Signature<'_>, body: &Body) -> TokenStream {
-    let Signature { name, runtime, consts, .. } = signature;
+    let Signature { name, runtime, consts, at, .. } = signature;
     let type_names = signature.type_names();
-    let unnamed = consts.iter().map(|c| c.unnamed());
+    let unnamed = consts.iter().map(Const::unnamed);
     let handle = signature.derived("Kernel");
-    let (device, params) = (local("device"), local("params"));
+    let (device, params) = (signature.local("device"), signature.local("params"));
     let params_type = signature.derived("Params");
     let parameter = (!consts.is_empty()).then(|| quote!(#params: #params_type));
     let run = match body {
@@ -88,9 +86,9 @@ fn instance(signature: &Signature<'_>, body: &Body) -> TokenStream {
         Body::Launch => {
             let const_names = consts.iter().map(|c| c.name);
             let const_texts = consts.iter().map(|c| c.name.to_string());
-            quote! {
+            quote_spanned! {*at=>
                 let instance = #runtime::kernel::instance_index(
-                    &DEFINITION,
+                    #name::definition(),
                     &[#(<#type_names as #runtime::kernel::Element>::DTYPE),*],
                     &[#((#const_texts, #params.#const_names as i64)),*],
                 )?;
@@ -102,9 +100,9 @@ fn instance(signature: &Signature<'_>, body: &Body) -> TokenStream {
             }
         }
     };
-    quote! {
-        #[allow(unused_variables)]
-        impl<#(#type_names: #runtime::kernel::Element,)*> #name<#(#type_names,)* #(#unnamed,)*> {
+    quote_spanned! {*at=>
+        #[allow(dead_code, unused_variables)]
+        impl<#(#type_names,)*> #name<#(#type_names,)* #(#unnamed,)*> {
             /// The instance with these constants, on `device`.
             ///
             /// # Errors
@@ -112,7 +110,10 @@ fn instance(signature: &Signature<'_>, body: &Body) -> TokenStream {
             pub fn instance(
                 #device: &#runtime::Device,
                 #parameter
-            ) -> ::core::result::Result<#handle<#(#type_names),*>, #runtime::Error> {
+            ) -> ::core::result::Result<#handle<#(#type_names),*>, #runtime::Error>
+            where
+                #(#type_names: #runtime::kernel::Element,)*
+            {
                 #run
             }
         }
@@ -121,25 +122,23 @@ fn instance(signature: &Signature<'_>, body: &Body) -> TokenStream {
 
 /// The methods of `GemvKernel`.
 fn handle(signature: &Signature<'_>, body: &Body) -> TokenStream {
-    let Signature { name, runtime, .. } = signature;
+    let Signature { runtime, at, .. } = signature;
     let type_names = signature.type_names();
     let handle = signature.derived("Kernel");
     let parameters = parameters(signature);
-    let on = local("on");
+    let on = signature.local("on");
     let scalars = scalar_bounds(signature);
     let run_on = run(signature, body, &on, &quote!(self.instance));
     let run_device = run(signature, body, &quote!(&self.device), &quote!(self.instance));
-    let launch = Ident::new("launch", name.span());
-    let launch_on = Ident::new("launch_on", name.span());
-    quote! {
-        #[allow(clippy::too_many_arguments, non_snake_case)]
+    quote_spanned! {*at=>
+        #[allow(clippy::too_many_arguments, dead_code, non_snake_case, unused_mut)]
         impl<#(#type_names,)*> #handle<#(#type_names),*> {
             /// Launches on the device that the instance was made for.
             ///
             /// # Errors
             /// As the kernel's own `launch`.
             #[track_caller]
-            pub fn #launch(&self, #(#parameters,)*) -> ::core::result::Result<(), #runtime::LaunchError>
+            pub fn launch(&self, #(#parameters,)*) -> ::core::result::Result<(), #runtime::LaunchError>
             where
                 #scalars
             {
@@ -151,7 +150,7 @@ fn handle(signature: &Signature<'_>, body: &Body) -> TokenStream {
             /// # Errors
             /// As the kernel's own `launch`.
             #[track_caller]
-            pub fn #launch_on(
+            pub fn launch_on(
                 &self,
                 #on: &impl #runtime::kernel::LaunchOn,
                 #(#parameters,)*
@@ -177,18 +176,22 @@ fn handle(signature: &Signature<'_>, body: &Body) -> TokenStream {
 
 /// The body of a launch of instance `index` on `on`.
 fn run(signature: &Signature<'_>, body: &Body, on: &impl ToTokens, index: &TokenStream) -> TokenStream {
-    let runtime = &signature.runtime;
+    let Signature { name, runtime, at, .. } = signature;
     let names = signature.params.iter().map(|p| p.name);
     match body {
         Body::Launch => {
             let arguments = signature.params.iter().map(|p| argument(signature, p));
-            quote!(#runtime::kernel::launch(&DEFINITION, &TABLE, #index, #on, &mut [#(#arguments),*]))
+            quote_spanned! {*at=>
+                #runtime::kernel::launch(
+                    #name::definition(), #name::launch_table(), #index, #on, &mut [#(#arguments),*],
+                )
+            }
         }
-        Body::Stub(None) => quote! {
+        Body::Stub(None) => quote_spanned! {*at=>
             let _ = (#(&#names,)*);
             ::core::panic!("the kernel has mistakes")
         },
-        Body::Stub(Some(text)) => quote! {
+        Body::Stub(Some(text)) => quote_spanned! {*at=>
             let _ = (#(&#names,)*);
             const { ::core::panic!(#text) }
         },
@@ -239,9 +242,4 @@ fn scalar_bounds(signature: &Signature<'_>) -> TokenStream {
     };
     let types = signature.type_names().into_iter().filter(|name| is_scalar(name));
     quote!(#(#types: #runtime::kernel::ScalarInput,)*)
-}
-
-/// A name that cannot be one of the author's.
-fn local(name: &str) -> Ident {
-    Ident::new(name, Span::mixed_site())
 }

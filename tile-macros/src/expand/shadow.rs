@@ -8,7 +8,7 @@
 
 use super::signature::{Param, ParamKind, Signature};
 use crate::parse::Parsed;
-use proc_macro2::{Ident, Span, TokenStream};
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::visit_mut::{self, VisitMut};
 use syn::{BinOp, Expr, ExprCall, Type};
@@ -32,6 +32,14 @@ pub(super) fn function(signature: &Signature<'_>, parsed: &Parsed) -> TokenStrea
     let mut block = (*signature.function.block).clone();
     Rewrite { runtime }.visit_block_mut(&mut block);
     let body = &block.stmts;
+    let sig = &signature.function.sig;
+    let function = &sig.fn_token;
+    let params = in_parentheses(sig.paren_token.span, quote!(#(#params),*));
+    let generics = quote!(#(#types,)* #(#consts,)* #(const #dims: ::core::primitive::usize,)*);
+    let generics = match (&sig.generics.lt_token, &sig.generics.gt_token) {
+        (Some(open), Some(close)) => quote!(#open #generics #close),
+        _ => quote!(<#generics>),
+    };
     let at = signature.function.block.brace_token.span.join();
     let braced = quote_spanned! {at=> {
         #[allow(unused_imports)]
@@ -47,9 +55,15 @@ pub(super) fn function(signature: &Signature<'_>, parsed: &Parsed) -> TokenStrea
                 non_upper_case_globals, unused_braces, unused_parens
             )]
             #(#levels)*
-            fn #name<#(#types,)* #(#consts,)* #(const #dims: ::core::primitive::usize,)*>(#(#params),*) #braced
+            #function #name #generics #params #braced
         };
     }
+}
+
+fn in_parentheses(span: proc_macro2::extra::DelimSpan, tokens: TokenStream) -> TokenStream {
+    let mut group = Group::new(Delimiter::Parenthesis, tokens);
+    group.set_span(span.join());
+    group.into_token_stream()
 }
 
 /// The trait of the values a dtype parameter ranges over: what all of them can do.
@@ -139,8 +153,7 @@ fn values_first(call: &ExprCall) -> Option<TokenStream> {
         }
     }
     let function = &call.func;
-    let at = call.paren_token.span.join();
-    let arguments = quote_spanned!(at=> (#(#arguments),*));
+    let arguments = in_parentheses(call.paren_token.span, quote!(#(#arguments),*));
     Some(quote!(({ #lets #function #arguments })))
 }
 

@@ -3,7 +3,7 @@
 
 use crate::parse::Parsed;
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{ToTokens, quote};
+use quote::{ToTokens, quote_spanned};
 use syn::{
     Attribute, FnArg, GenericArgument, GenericParam, ItemFn, Pat, PathArguments, Type, TypeParam, TypePath, Visibility,
 };
@@ -23,6 +23,8 @@ pub(super) struct Signature<'a> {
     pub(super) dims: Vec<&'a Ident>,
     /// `::tile_runtime`, or what `crate = path` says.
     pub(super) runtime: TokenStream,
+    /// Where what is generated stands: at the kernel's name, which is what rustc shows where a launch is wrong.
+    pub(super) at: Span,
 }
 
 /// A const parameter.
@@ -72,12 +74,13 @@ impl<'a> Signature<'a> {
                 }
             }
         }
+        let (name, visibility) = (&sig.ident, &function.vis);
+        let at = Span::call_site().located_at(name.span());
         let runtime = match &parsed.attribute.crate_path {
             Some(path) => path.to_token_stream(),
-            None => quote!(::tile_runtime),
+            None => quote_spanned!(at=> ::tile_runtime),
         };
-        let (name, visibility) = (&sig.ident, &function.vis);
-        Some(Signature { function, name, visibility, types, consts, params, dims, runtime })
+        Some(Signature { function, name, visibility, types, consts, params, dims, runtime, at })
     }
 
     /// `GemvParams` for `gemv` and `"Params"`.
@@ -89,7 +92,12 @@ impl<'a> Signature<'a> {
             name.extend(letters.next().into_iter().flat_map(char::to_uppercase));
             name.extend(letters);
         }
-        Ident::new(&format!("{name}{suffix}"), self.name.span().resolved_at(Span::call_site()))
+        Ident::new(&format!("{name}{suffix}"), self.at)
+    }
+
+    /// A local variable that is none of the author's.
+    pub(super) fn local(&self, name: &str) -> Ident {
+        Ident::new(name, Span::mixed_site().located_at(self.name.span()))
     }
 
     /// The dtype parameters' names.

@@ -1,8 +1,7 @@
 //! What threads do together. Every thread of the block (or warp) must reach a collective; one inside an `if` that
 //! depends on the thread is an error.
 
-use super::buffer::Local;
-use super::{Number, Value, shadow};
+use super::{LocalArray, Number, Value, shadow};
 
 /// Waits for every thread of the block; what they wrote before is visible to all after.
 pub fn sync_threads() {
@@ -68,16 +67,26 @@ pub fn all(predicate: bool) -> bool {
 )]
 pub trait ReduceOperator {}
 
-/// Adds.
-pub struct Sum;
-/// Takes the greatest.
-pub struct Max;
-/// Takes the least.
-pub struct Min;
+macro_rules! operators {
+    ($($(#[$doc:meta])* $name:ident: $ty:ident;)*) => {$(
+        $(#[$doc])*
+        #[allow(non_upper_case_globals)]
+        pub const $name: $ty = $ty;
 
-impl ReduceOperator for Sum {}
-impl ReduceOperator for Max {}
-impl ReduceOperator for Min {}
+        #[doc = concat!("The type of [`", stringify!($name), "`].")]
+        #[derive(Clone, Copy)]
+        pub struct $ty;
+        impl ReduceOperator for $ty {}
+    )*};
+}
+operators! {
+    /// Adds.
+    Sum: SumOperator;
+    /// Takes the greatest; of a number and a NaN, the number.
+    Max: MaxOperator;
+    /// Takes the least; of a number and a NaN, the number.
+    Min: MinOperator;
+}
 
 /// What a reduction combines: a number, or `&mut` of a local array.
 #[diagnostic::on_unimplemented(
@@ -93,6 +102,6 @@ impl<T: Number> Reducible for T {
     type Output = T;
 }
 
-impl<T: Number> Reducible for &mut Local<T> {
+impl<T: Number> Reducible for &mut LocalArray<T> {
     type Output = ();
 }

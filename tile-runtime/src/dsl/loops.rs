@@ -4,13 +4,13 @@ use super::shadow;
 use std::ops::Range;
 
 /// `for i in serial(a..b)`: one iteration after another, as `for i in a..b`.
-pub fn serial(range: impl LoopRange) -> Serial {
+pub fn serial(range: impl LoopRange) -> SerialLoop {
     let _ = range;
     shadow()
 }
 
 /// `for i in unroll(a..b)`: all iterations written out; the extent is constant.
-pub fn unroll(range: impl LoopRange) -> Step {
+pub fn unroll(range: impl LoopRange) -> LoopIndices {
     let _ = range;
     shadow()
 }
@@ -20,7 +20,7 @@ pub fn unroll(range: impl LoopRange) -> Step {
 /// The body is straight-line; each access has stride 0 or 1 in the index, and is one access of 2, 4, 8 or 16 bytes.
 /// Arithmetic is per element. It is a demand: an access that cannot be proven aligned is an error that names the
 /// `require(..)` to add.
-pub fn vectorized(range: impl LoopRange) -> Step {
+pub fn vectorized(range: impl LoopRange) -> LoopIndices {
     let _ = range;
     shadow()
 }
@@ -33,20 +33,20 @@ pub fn parallel<const N: usize>(extents: [usize; N]) -> impl Iterator<Item = [us
 }
 
 /// A loop whose execution can be steered.
-pub struct Serial(());
+pub struct SerialLoop(());
 
 /// The indices of a loop.
-pub struct Step(());
+pub struct LoopIndices(());
 
-impl Serial {
+impl SerialLoop {
     /// Every `step`-th index only.
-    pub fn step_by(self, step: usize) -> Serial {
+    pub fn step_by(self, step: usize) -> SerialLoop {
         let _ = step;
         shadow()
     }
 
     /// Writes out `factor` iterations at a time; a constant.
-    pub fn unroll(self, factor: usize) -> Serial {
+    pub fn unroll(self, factor: usize) -> SerialLoop {
         let _ = factor;
         shadow()
     }
@@ -59,7 +59,7 @@ impl Serial {
 )]
 pub trait LoopRange: Sized {
     /// Writes out `factor` iterations at a time; a constant.
-    fn unroll(self, factor: usize) -> Serial {
+    fn unroll(self, factor: usize) -> SerialLoop {
         let _ = factor;
         shadow()
     }
@@ -67,16 +67,16 @@ pub trait LoopRange: Sized {
 
 impl LoopRange for Range<usize> {}
 impl LoopRange for std::iter::StepBy<Range<usize>> {}
-impl LoopRange for Serial {}
+impl LoopRange for SerialLoop {}
 
-impl Iterator for Serial {
+impl Iterator for SerialLoop {
     type Item = usize;
     fn next(&mut self) -> Option<usize> {
         shadow()
     }
 }
 
-impl Iterator for Step {
+impl Iterator for LoopIndices {
     type Item = usize;
     fn next(&mut self) -> Option<usize> {
         shadow()

@@ -18,8 +18,8 @@
 //! | arithmetic | operators, [`Cast::cast`], [`exp`], [`max`], [`fma`], [`select`], ..., and [`fast`] |
 //! | looking inside | [`device_print`], [`device_assert`] |
 
+mod array;
 mod atomic;
-mod buffer;
 mod collective;
 mod debug;
 mod element;
@@ -30,19 +30,19 @@ mod math;
 mod tensor;
 mod tile;
 
+pub use array::{Array, ArrayIndex, Extents, LocalArray, SharedArray, alloc_local, alloc_shared};
 pub use atomic::{AtomicElement, atomic_add, atomic_max, atomic_min};
-pub use buffer::{Buffer, BufferIndex, Extents, Local, LocalMemory, Shared, SharedMemory, alloc_local, alloc_shared};
 pub use collective::{
-    Max, Min, ReduceOperator, Reducible, Sum, all, any, ballot, shfl_down, shfl_xor, sync_threads, sync_warp,
+    Max, MaxOperator, Min, MinOperator, ReduceOperator, Reducible, Sum, SumOperator, all, any, ballot, shfl_down, shfl_xor, sync_threads, sync_warp,
     thread_allreduce, warp_reduce,
 };
 pub use debug::{device_assert, device_print};
 pub use element::{Cast, Float, Half, Integer, Number, Value, bf16, f16, lit};
 pub use grid::{blocks, threads};
-pub use loops::{LoopRange, Serial, Step, parallel, serial, unroll, vectorized};
+pub use loops::{LoopIndices, LoopRange, SerialLoop, parallel, serial, unroll, vectorized};
 pub use math::{Ordered, abs, ceil_div, exp, exp2, fma, log, max, min, rsqrt, select, sqrt, tanh};
-pub use tensor::Tensor;
-pub use tile::{CopyRequest, Destination, Source, Tile, TileMut, clear, copy, fill};
+pub use tensor::{GlobalTensor, Tensor};
+pub use tile::{CopyDestination, CopyRequest, CopySource, Tile, TileMut, clear, copy, fill};
 
 #[doc(hidden)]
 pub use debug::printed;

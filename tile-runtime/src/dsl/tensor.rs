@@ -5,15 +5,18 @@ use super::{Value, shadow};
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut, Range};
 
+/// A tensor parameter inside a kernel: what `&Tensor<T, (N, K)>` of the signature is in the body.
+pub type Tensor<T, const R: usize> = GlobalTensor<T, R>;
+
 /// A kernel's tensor parameter: `R` axes of `T` in global memory, row-major, innermost stride 1.
 ///
 /// `x[i]` is an element of a vector, `w[[row, k]]` one of a matrix. A plain element access must stay inside the
-/// tensor: prove it by the loop's bounds or guard it with an `if`. Where the edge is ragged, use [`Tensor::masked`].
-pub struct Tensor<T, const R: usize> {
+/// tensor: prove it by the loop's bounds or guard it with an `if`. Where the edge is ragged, use [`GlobalTensor::masked`].
+pub struct GlobalTensor<T, const R: usize> {
     _element: PhantomData<T>,
 }
 
-impl<T: Value, const R: usize> Tensor<T, R> {
+impl<T: Value, const R: usize> GlobalTensor<T, R> {
     /// The element at `index`, or 0 where `index` is outside the tensor.
     ///
     /// In a [`super::vectorized`] loop the mask is all or nothing: the whole access is inside or the whole reads 0.
@@ -56,27 +59,27 @@ impl<T: Value, const R: usize> Tensor<T, R> {
     }
 }
 
-impl<T: Value, const R: usize> Index<[usize; R]> for Tensor<T, R> {
+impl<T: Value, const R: usize> Index<[usize; R]> for GlobalTensor<T, R> {
     type Output = T;
     fn index(&self, _: [usize; R]) -> &T {
         shadow()
     }
 }
 
-impl<T: Value, const R: usize> IndexMut<[usize; R]> for Tensor<T, R> {
+impl<T: Value, const R: usize> IndexMut<[usize; R]> for GlobalTensor<T, R> {
     fn index_mut(&mut self, _: [usize; R]) -> &mut T {
         shadow()
     }
 }
 
-impl<T: Value> Index<usize> for Tensor<T, 1> {
+impl<T: Value> Index<usize> for GlobalTensor<T, 1> {
     type Output = T;
     fn index(&self, _: usize) -> &T {
         shadow()
     }
 }
 
-impl<T: Value> IndexMut<usize> for Tensor<T, 1> {
+impl<T: Value> IndexMut<usize> for GlobalTensor<T, 1> {
     fn index_mut(&mut self, _: usize) -> &mut T {
         shadow()
     }

@@ -1,7 +1,7 @@
 //! Tile operations: copies between memories, and fills.
 
-use super::buffer::Buffer;
-use super::{Number, Tensor, Value, shadow};
+use super::array::Array;
+use super::{GlobalTensor, LocalArray, Number, SharedArray, Value, shadow};
 use std::marker::PhantomData;
 
 /// Copies a tile: `copy(w.at([row, k]), &mut w_s);`, `copy(&y_s, y.at_mut([row]));`.
@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 ///
 /// To and from shared memory the threads of the block share the work: every thread must reach the copy, with the same
 /// coordinates, and the compiler places the barriers. To a local array each thread copies for itself.
-pub fn copy<T: Value, U: Value>(source: impl Source<T>, destination: impl Destination<U>) -> CopyRequest {
+pub fn copy<T: Value, U: Value>(source: impl CopySource<T>, destination: impl CopyDestination<U>) -> CopyRequest {
     let _ = (source, destination);
     shadow()
 }
@@ -20,14 +20,14 @@ pub fn copy<T: Value, U: Value>(source: impl Source<T>, destination: impl Destin
 /// Sets every element of an array to `value`.
 ///
 /// On a shared array the threads share the work; every thread must reach it, and the compiler places the barriers.
-pub fn fill<T: Value, M>(buffer: &mut Buffer<T, M>, value: T) {
-    let _ = (buffer, value);
+pub fn fill<A: Array<Element: Value>>(array: &mut A, value: A::Element) {
+    let _ = (array, value);
     shadow()
 }
 
 /// Sets every element of an array to 0, as [`fill`].
-pub fn clear<T: Number, M>(buffer: &mut Buffer<T, M>) {
-    let _ = buffer;
+pub fn clear<A: Array<Element: Number>>(array: &mut A) {
+    let _ = array;
     shadow()
 }
 
@@ -60,18 +60,20 @@ pub struct TileMut<T> {
     message = "`copy` cannot read from `{Self}`",
     label = "expected `x.at([..])`, `x.tile([..])` or `&array`"
 )]
-pub trait Source<T> {}
+pub trait CopySource<T> {}
 
 /// What [`copy`] writes: `.at_mut(..)` or `.tile_mut(..)` of a tensor, or an array of the kernel.
 #[diagnostic::on_unimplemented(
     message = "`copy` cannot write to `{Self}`",
     label = "expected `y.at_mut([..])`, `y.tile_mut([..])` or `&mut array`"
 )]
-pub trait Destination<T> {}
+pub trait CopyDestination<T> {}
 
-impl<T> Source<T> for Tile<T> {}
-impl<T, const R: usize> Source<T> for &Tensor<T, R> {}
-impl<T, M> Source<T> for &Buffer<T, M> {}
-impl<T> Destination<T> for TileMut<T> {}
-impl<T, const R: usize> Destination<T> for &mut Tensor<T, R> {}
-impl<T, M> Destination<T> for &mut Buffer<T, M> {}
+impl<T> CopySource<T> for Tile<T> {}
+impl<T, const R: usize> CopySource<T> for &GlobalTensor<T, R> {}
+impl<T> CopySource<T> for &SharedArray<T> {}
+impl<T> CopySource<T> for &LocalArray<T> {}
+impl<T> CopyDestination<T> for TileMut<T> {}
+impl<T, const R: usize> CopyDestination<T> for &mut GlobalTensor<T, R> {}
+impl<T> CopyDestination<T> for &mut SharedArray<T> {}
+impl<T> CopyDestination<T> for &mut LocalArray<T> {}
