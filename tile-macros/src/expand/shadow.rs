@@ -11,7 +11,7 @@ use crate::parse::Parsed;
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::visit_mut::{self, VisitMut};
-use syn::{BinOp, Expr, ExprCall, Type};
+use syn::{BinOp, Expr, ExprCall, Type, TypeParamBound};
 use tile_ir::ir::Dtype;
 
 /// The shadow of a kernel.
@@ -21,7 +21,11 @@ pub(super) fn function(signature: &Signature<'_>, parsed: &Parsed) -> TokenStrea
     let types = signature.types.iter().map(|parameter| {
         let bound = dtype_bound(parsed, &parameter.ident);
         let (ident, bounds) = (&parameter.ident, &parameter.bounds);
-        if bounds.is_empty() { quote!(#ident: #runtime::dsl::#bound) } else { quote!(#ident: #bounds + #runtime::dsl::#bound) }
+        match parameter.bounds.iter().any(|b| names(b, &bound)) {
+            true => quote!(#ident: #bounds),
+            false if bounds.is_empty() => quote!(#ident: #runtime::dsl::#bound),
+            false => quote!(#ident: #bounds + #runtime::dsl::#bound),
+        }
     });
     let consts = signature.consts.iter().map(|c| {
         let (name, ty) = (c.name, c.ty());
@@ -83,6 +87,10 @@ fn dtype_bound(parsed: &Parsed, name: &Ident) -> Ident {
         "Number"
     };
     format_ident!("{bound}")
+}
+
+fn names(bound: &TypeParamBound, name: &Ident) -> bool {
+    matches!(bound, TypeParamBound::Trait(t) if t.path.segments.last().is_some_and(|s| s.ident == *name))
 }
 
 /// A parameter: a tensor has its rank for its shape.
