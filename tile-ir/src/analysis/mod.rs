@@ -1,1 +1,116 @@
-//! (to be written)
+//! What is known about a bound kernel: mistakes, on the author's lines, and facts for the lowering.
+//!
+//! Everything here is read-only and in closed form (no element enumeration beyond a small budget), so it may run at
+//! expansion. What is [`Bound::Proven`] never fails; what is unknown becomes a guard, a launch check, or is left to
+//! the checked simulator, and is never an error unless the author demanded it (`vectorized`).
+
+use crate::diag::Diagnostic;
+use crate::ir::{AccessId, Kernel, ParamId, SpanId, StmtId, Target};
+use crate::lowered::HostExpr;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The analysis of one bound kernel for one target.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Analysis {
+    /// Mistakes. Where there are any, the facts below may be incomplete and the kernel must not be lowered.
+    pub diagnostics: Vec<Diagnostic>,
+    /// Per element access reached from the body: is it in bounds, per axis, on both sides. An access that is absent
+    /// is not reached.
+    pub bounds: BTreeMap<AccessId, Vec<Bound>>,
+    /// Per access inside a vectorised loop: how it is one transaction.
+    pub vectors: BTreeMap<AccessId, VectorAccess>,
+    /// Per `copy` statement: its extents and the bounds of its two sides.
+    pub copies: BTreeMap<StmtId, CopyFacts>,
+    /// What alignment proofs assume of tensors: launch checks. One entry a tensor.
+    pub launch_needs: Vec<LaunchNeed>,
+    /// Largest values of index expressions that must stay below 2^31: launch checks. Dominated ones are dropped.
+    pub index_ranges: Vec<IndexRange>,
+    /// Statements before which the compiler must place a block barrier, because a tile operation's accesses meet
+    /// others'. Each stands under block-uniform control.
+    pub barriers_before: BTreeSet<StmtId>,
+    /// `If` and `For` statements whose condition or trip count is the same for every thread of the block.
+    pub block_uniform: BTreeSet<StmtId>,
+    /// `If` and `For` statements whose condition or trip count is the same for every thread of each warp.
+    pub warp_uniform: BTreeSet<StmtId>,
+}
+
+impl Analysis {
+    /// Whether every axis of an access is proven in bounds. An access that is not reached is not proven.
+    pub fn in_bounds(&self, access: AccessId) -> bool {
+        self.bounds.get(&access).is_some_and(|axes| axes.iter().all(|b| *b == Bound::Proven))
+    }
+
+    /// Whether one axis of an access is proven in bounds.
+    pub fn axis_in_bounds(&self, access: AccessId, axis: usize) -> bool {
+        self.bounds.get(&access).and_then(|axes| axes.get(axis)) == Some(&Bound::Proven)
+    }
+}
+
+/// What is known about an index and its extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Bound {
+    /// Never out of bounds.
+    Proven,
+    /// Not known: needs a guard.
+    Unproven,
+    /// Certainly out of bounds in some execution; there is a diagnostic.
+    Refuted,
+}
+
+/// How an access inside a vectorised loop is executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VectorAccess {
+    /// Elements along the loop: the loop's extent where the access moves with its index, 1 where it does not.
+    pub width: u32,
+    /// Bytes of the transaction, `width` times the element size. At most 16 in shared and global memory, and the
+    /// address is proven to be a multiple of it (given [`Analysis::launch_needs`]).
+    pub bytes: u32,
+}
+
+/// What is known about a `copy`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CopyFacts {
+    /// Extents of the tile, constants, outermost first (leading extents of 1 included as far as the larger side has
+    /// them).
+    pub extents: Vec<u32>,
+    /// Per axis of the source: the whole tile is in bounds.
+    pub src: Vec<Bound>,
+    /// Per axis of the destination: the whole tile is in bounds.
+    pub dst: Vec<Bound>,
+    /// `.width(n)`, once it is checked.
+    pub width: Option<u32>,
+}
+
+/// What alignment proofs assume of a tensor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaunchNeed {
+    /// The tensor.
+    pub tensor: ParamId,
+    /// Its address must be a multiple of this many bytes.
+    pub align_bytes: u32,
+    /// Per axis: its stride must be a multiple of this many elements; 1 where nothing is assumed (always so on the
+    /// innermost axis).
+    pub stride_multiple: Vec<u32>,
+    /// The line that makes it necessary.
+    pub span: SpanId,
+}
+
+/// An upper bound of index expressions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexRange {
+    /// The largest value.
+    pub bound: HostExpr,
+    /// The expression it bounds.
+    pub span: SpanId,
+}
+
+/// Analyses a bound kernel for a target.
+pub fn analyse(_bound: &Kernel, _target: Target) -> Analysis {
+    Analysis::default()
+}
+
+/// Everything reported at expansion: the verifier's rules, then the analysis of every declared instance on every
+/// declared target. One diagnostic a mistake.
+pub fn check(kernel: &Kernel) -> Vec<Diagnostic> {
+    crate::verify::kernel(kernel)
+}

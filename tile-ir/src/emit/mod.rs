@@ -1,1 +1,3 @@
-//! (to be written)
+//! Printers of the lowered program in other languages. They decide nothing.
+
+pub mod cuda;

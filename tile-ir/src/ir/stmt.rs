@@ -213,10 +213,6 @@ pub enum AtomicOp {
 impl AtomicOp {
     /// Whether the operation exists for `dtype`: f32 has `Add` only.
     pub const fn supports(self, dtype: Dtype) -> bool {
-        match (self, dtype) {
-            (_, Dtype::I32 | Dtype::U32) => true,
-            (AtomicOp::Add, Dtype::F32) => true,
-            _ => false,
-        }
+        matches!((self, dtype), (_, Dtype::I32 | Dtype::U32) | (AtomicOp::Add, Dtype::F32))
     }
 }

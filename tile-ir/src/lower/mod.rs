@@ -1,1 +1,271 @@
-//! (to be written)
+//! From a kernel to a program, one pass a file.
+//!
+//! 1. [`bind`](bind::bind) — instance constants, dtypes, static `if`; contraction of `a * b + c`
+//! 2. `analysis` — facts about the bound kernel, and its last errors
+//! 3. `statement`, `value` — statements to operations, with guards on what was not proven and barriers where tile
+//!    operations meet other accesses; `vector` — vectorised loops; `tile` — copy, fill, parallel; `reduce`
+//! 4. `place` — shared-memory offsets
+//! 5. `launch` — C parameters, grid, checks
+
+mod bind;
+mod launch;
+mod place;
+mod reduce;
+mod statement;
+mod tile;
+mod value;
+mod vector;
+
+pub use bind::bind;
+
+use crate::analysis::{Analysis, analyse};
+use crate::diag::Diagnostic;
+use crate::ir::*;
+use crate::lowered::*;
+use std::collections::BTreeSet;
+
+/// Lowers one instance of a verified kernel for a target.
+///
+/// Fails only with diagnostics that name the author's line: what the analysis refutes, and resources.
+pub fn lower(kernel: &Kernel, instance: &Instance, target: Target) -> Result<Program, Vec<Diagnostic>> {
+    let bound = bind(kernel, instance)?;
+    lower_bound(&bound, target)
+}
+
+/// Lowers a bound kernel.
+pub fn lower_bound(bound: &Kernel, target: Target) -> Result<Program, Vec<Diagnostic>> {
+    let analysis = analyse(bound, target);
+    if !analysis.diagnostics.is_empty() {
+        return Err(analysis.diagnostics);
+    }
+    let mut lowering = Lowering::new(bound, &analysis, target);
+    lowering.parameters();
+    lowering.bindings();
+    lowering.block(&bound.body);
+    lowering.checks();
+    lowering.program.body = std::mem::take(&mut lowering.ops);
+    place::place(&mut lowering.program);
+    Ok(lowering.program)
+}
+
+/// What a variable is in the program.
+#[derive(Clone, Copy, Debug)]
+enum Binding {
+    /// A register.
+    Reg(RegId),
+    /// In a vectorised loop: one element an iteration.
+    PerElement(LocalId),
+    /// An expression, inlined where it is used: indices computed inside vectorised loops.
+    Inline(ExprId),
+    /// The value of a vectorised loop's index at the element being lowered.
+    Value(ValueId),
+}
+
+/// The state of a lowering.
+struct Lowering<'a> {
+    kernel: &'a Kernel,
+    analysis: &'a Analysis,
+    program: Program,
+    vars: SecondaryMap<VarId, Option<Binding>>,
+    locals: SecondaryMap<BufferId, Option<LocalId>>,
+    shared: SecondaryMap<BufferId, Option<SharedId>>,
+    /// Accesses already loaded into a temporary by the vectorised statement being lowered.
+    loaded: Vec<(AccessId, LocalId)>,
+    /// In a vectorised statement: the position of the element being lowered.
+    element: Option<ValueId>,
+    /// Operations of the block being lowered.
+    ops: Vec<Op>,
+    names: BTreeSet<String>,
+    loop_depth: u32,
+    /// Where the statement being lowered stands.
+    span: SpanId,
+}
+
+impl<'a> Lowering<'a> {
+    fn new(kernel: &'a Kernel, analysis: &'a Analysis, target: Target) -> Self {
+        let none = HostExpr::Int(1);
+        let program = Program {
+            name: kernel.name.clone(),
+            target,
+            params: Vec::new(),
+            tensors: Vec::new(),
+            dims: kernel.dims.values().map(|d| d.name.clone()).collect(),
+            launch: Launch {
+                grid: [none.clone(), none.clone(), none],
+                threads: kernel.thread_extents(),
+                min_blocks: kernel.attributes.min_blocks,
+                checks: Vec::new(),
+            },
+            shared: PrimaryMap::new(),
+            shared_bytes: 0,
+            locals: PrimaryMap::new(),
+            regs: PrimaryMap::new(),
+            values: PrimaryMap::new(),
+            body: Vec::new(),
+            remarks: Vec::new(),
+            spans: kernel.spans.clone(),
+            source: kernel.source.clone(),
+        };
+        let mut names: BTreeSet<String> = RESERVED.iter().map(|s| s.to_string()).collect();
+        names.insert(kernel.name.clone());
+        Lowering {
+            kernel,
+            analysis,
+            program,
+            vars: SecondaryMap::new(),
+            locals: SecondaryMap::new(),
+            shared: SecondaryMap::new(),
+            loaded: Vec::new(),
+            element: None,
+            ops: Vec::new(),
+            names,
+            loop_depth: 0,
+            span: SpanId::from_u32(0),
+        }
+    }
+
+    /// A name for `wanted` that nothing in the program has and C accepts.
+    fn name(&mut self, wanted: &str) -> String {
+        let base: String =
+            wanted.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect();
+        let base =
+            if base.starts_with(|c: char| c.is_ascii_digit()) || base.is_empty() { format!("v{base}") } else { base };
+        let mut name = base.clone();
+        let mut suffix = 1;
+        while !self.names.insert(name.clone()) {
+            name = format!("{base}_{suffix}");
+            suffix += 1;
+        }
+        name
+    }
+
+    fn reg(&mut self, name: &str, ty: ValueType, mutable: bool) -> RegId {
+        let name = self.name(name);
+        self.program.regs.push(Reg { name, ty, mutable })
+    }
+
+    fn local(&mut self, name: &str, dtype: Dtype, len: u32) -> LocalId {
+        let name = self.name(name);
+        self.program.locals.push(LocalArray { name, dtype, len })
+    }
+
+    fn op(&mut self, kind: OpKind) {
+        self.ops.push(Op { kind, span: self.span });
+    }
+
+    /// Lowers with `f` into a list of operations of its own.
+    fn nested(&mut self, f: impl FnOnce(&mut Self)) -> Vec<Op> {
+        let outer = std::mem::take(&mut self.ops);
+        f(self);
+        std::mem::replace(&mut self.ops, outer)
+    }
+
+    fn remark(&mut self, kind: RemarkKind, span: SpanId, text: String) {
+        self.program.remarks.push(Remark { kind, text, span });
+    }
+
+    fn value_type(&self, ty: Type) -> ValueType {
+        match ty {
+            Type::Index => ValueType::Index,
+            Type::Value(DtypeRef::Is(dtype)) => ValueType::Element(dtype),
+            // Absent from bound kernels.
+            Type::Value(DtypeRef::Param(_)) => ValueType::Element(Dtype::F32),
+        }
+    }
+}
+
+/// C's keywords, CUDA's built-in names and those of the emitter's prelude: not for registers and arrays.
+const RESERVED: &[&str] = &[
+    "alignas",
+    "asm",
+    "auto",
+    "bf16",
+    "bool",
+    "blockDim",
+    "blockIdx",
+    "break",
+    "case",
+    "catch",
+    "ceil_div",
+    "char",
+    "class",
+    "const",
+    "constexpr",
+    "continue",
+    "default",
+    "delete",
+    "do",
+    "double",
+    "else",
+    "enum",
+    "exp",
+    "explicit",
+    "extern",
+    "f16",
+    "false",
+    "float",
+    "for",
+    "friend",
+    "goto",
+    "gridDim",
+    "if",
+    "inline",
+    "int",
+    "log",
+    "long",
+    "main",
+    "max",
+    "min",
+    "mutable",
+    "namespace",
+    "new",
+    "operator",
+    "private",
+    "protected",
+    "public",
+    "register",
+    "return",
+    "short",
+    "signed",
+    "sizeof",
+    "sqrt",
+    "static",
+    "struct",
+    "switch",
+    "tanh",
+    "template",
+    "this",
+    "threadIdx",
+    "throw",
+    "tile_shared",
+    "to_bf16",
+    "to_f16",
+    "to_f32",
+    "true",
+    "try",
+    "typedef",
+    "typename",
+    "union",
+    "unsigned",
+    "using",
+    "virtual",
+    "void",
+    "volatile",
+    "warpSize",
+    "while",
+    "xor",
+    "and",
+    "or",
+    "not",
+    "int2",
+    "int4",
+    "uint2",
+    "uint4",
+    "float2",
+    "float4",
+    "dim3",
+    "abs",
+    "exp2",
+    "rsqrt",
+    "fma",
+];

@@ -7,7 +7,7 @@
 
 mod host;
 
-pub use host::{Check, CheckKind, HostExpr, HostValues};
+pub use host::{Check, CheckKind, HostExpr, HostValues, fold};
 
 use crate::ir::{
     AtomicOp, BinaryOp, Dtype, MathFn, ParamId, PrimaryMap, ShuffleKind, Source, Span, SpanId, Target, UnaryOp,
@@ -66,6 +66,8 @@ pub struct Program {
 pub struct Parameter {
     /// Its name in C.
     pub name: String,
+    /// Its type as a value (pointers: `Wide`).
+    pub ty: ValueType,
     /// What the launcher passes.
     pub kind: ParameterKind,
 }

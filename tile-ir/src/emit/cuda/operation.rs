@@ -1,0 +1,175 @@
+//! Operations as C statements.
+
+use super::value::{address, place, value};
+use super::{Emitter, bound_may_change, element_name, is_silent, type_name, warp_mask};
+use crate::ir::{AtomicOp, ShuffleKind, VoteKind};
+use crate::lowered::{Memory, Op, OpKind, RegId, Unroll, ValueId};
+
+impl Emitter<'_> {
+    pub(super) fn operations(&mut self, ops: &[Op]) {
+        for op in ops {
+            if !is_silent(&op.kind) {
+                self.line_directive(op);
+                self.operation(op);
+            }
+        }
+    }
+
+    fn line_directive(&mut self, op: &Op) {
+        let Some(span) = self.program.spans.get(op.span) else { return };
+        if self.line_info && span.line != self.line && span.line != 0 && !self.program.source.file.is_empty() {
+            self.line = span.line;
+            let file = self.program.source.file.escape_default().to_string();
+            self.text.push_str(&format!("#line {} \"{file}\"\n", span.line));
+        }
+    }
+
+    fn name(&self, reg: RegId) -> &str {
+        &self.program.regs[reg].name
+    }
+
+    fn value(&self, id: ValueId) -> String {
+        value(self.program, id)
+    }
+
+    fn operation(&mut self, op: &Op) {
+        let program = self.program;
+        match &op.kind {
+            OpKind::Let { reg, value } => {
+                let register = &program.regs[*reg];
+                let constness = if register.mutable || value.is_none() { "" } else { "const " };
+                let ty = type_name(register.ty);
+                let text = match value {
+                    Some(value) => format!("{constness}{ty} {} = {};", register.name, self.value(*value)),
+                    None => format!("{ty} {};", register.name),
+                };
+                self.write_line(&text);
+            }
+            OpKind::Set { reg, value } => {
+                let text = format!("{} = {};", self.name(*reg), self.value(*value));
+                self.write_line(&text);
+            }
+            OpKind::Local { local } => {
+                let array = &program.locals[*local];
+                let text = format!("__align__(16) {} {}[{}];", element_name(array.dtype), array.name, array.len);
+                self.write_line(&text);
+            }
+            OpKind::Store { memory, value } => {
+                let text = format!("{} = {};", place(program, memory), self.value(*value));
+                self.guarded(memory, &text);
+            }
+            OpKind::VectorLoad { local, start, memory, width } => {
+                let array = &program.locals[*local];
+                let bytes = width * array.dtype.bytes();
+                let to = format!("&{}[{}]", array.name, self.value(*start));
+                let from = address(program, memory);
+                let text = match memory.guard {
+                    None => format!("load{bytes}({to}, {from});"),
+                    Some(guard) => format!("load{bytes}_if({}, {to}, {from});", self.value(guard.cond)),
+                };
+                self.write_line(&text);
+            }
+            OpKind::VectorStore { memory, local, start, width } => {
+                let array = &program.locals[*local];
+                let bytes = width * array.dtype.bytes();
+                let from = format!("&{}[{}]", array.name, self.value(*start));
+                let text = format!("store{bytes}({}, {from});", address(program, memory));
+                self.guarded(memory, &text);
+            }
+            OpKind::If { cond, then, otherwise } => {
+                let head = format!("if ({}) {{", self.value(*cond));
+                self.write_line(&head);
+                self.nested(then);
+                if otherwise.iter().any(|op| !is_silent(&op.kind)) {
+                    self.write_line("} else {");
+                    self.nested(otherwise);
+                }
+                self.write_line("}");
+            }
+            OpKind::For { reg, start, end, step, unroll, body } => {
+                let name = self.name(*reg).to_string();
+                let [mut end_text, mut step_text] = [self.value(*end), self.value(*step)];
+                for (bound, text, suffix) in [(end, &mut end_text, "end"), (step, &mut step_text, "step")] {
+                    if bound_may_change(program, *bound) {
+                        let hoisted = format!("{name}_{suffix}");
+                        self.write_line(&format!("const int {hoisted} = {text};"));
+                        *text = hoisted;
+                    }
+                }
+                match unroll {
+                    Unroll::Auto => {}
+                    Unroll::Full => self.write_line("#pragma unroll"),
+                    Unroll::By(factor) => self.write_line(&format!("#pragma unroll {factor}")),
+                }
+                let advance = if step_text == "1" { format!("++{name}") } else { format!("{name} += {step_text}") };
+                let head = format!("for (int {name} = {}; {name} < {end_text}; {advance}) {{", self.value(*start));
+                self.write_line(&head);
+                self.nested(body);
+                self.write_line("}");
+            }
+            OpKind::Barrier => self.write_line("__syncthreads();"),
+            OpKind::WarpBarrier => {
+                let text = format!("__syncwarp({});", warp_mask(program));
+                self.write_line(&text);
+            }
+            OpKind::Shuffle { reg, kind, value, lane } => {
+                let function = match kind {
+                    ShuffleKind::Xor => "shuffle_xor",
+                    ShuffleKind::Down => "shuffle_down",
+                };
+                let arguments = format!("{}, {}, {}", warp_mask(program), self.value(*value), self.value(*lane));
+                let ty = type_name(program.regs[*reg].ty);
+                let text = format!("const {ty} {} = {function}({arguments});", self.name(*reg));
+                self.write_line(&text);
+            }
+            OpKind::Vote { reg, kind, pred } => {
+                let function = match kind {
+                    VoteKind::Ballot => "__ballot_sync",
+                    VoteKind::Any => "__any_sync",
+                    VoteKind::All => "__all_sync",
+                };
+                let ty = type_name(program.regs[*reg].ty);
+                let name = self.name(*reg);
+                let text = format!("const {ty} {name} = {function}({}, {});", warp_mask(program), self.value(*pred));
+                self.write_line(&text);
+            }
+            OpKind::Atomic { op, memory, value, old } => {
+                let function = match op {
+                    AtomicOp::Add => "atomicAdd",
+                    AtomicOp::Max => "atomicMax",
+                    AtomicOp::Min => "atomicMin",
+                };
+                let call = format!("{function}({}, {})", address(program, memory), self.value(*value));
+                match (old, memory.guard) {
+                    (None, _) => self.guarded(memory, &format!("{call};")),
+                    (Some(reg), guard) => {
+                        let ty = type_name(program.regs[*reg].ty);
+                        let name = self.name(*reg).to_string();
+                        let value = match guard {
+                            None => call,
+                            Some(guard) => format!("{} ? {call} : 0", self.value(guard.cond)),
+                        };
+                        self.write_line(&format!("const {ty} {name} = {value};"));
+                    }
+                }
+            }
+            OpKind::Shared { .. } | OpKind::Print { .. } | OpKind::Assert { .. } => {}
+        }
+    }
+
+    fn guarded(&mut self, memory: &Memory, text: &str) {
+        match memory.guard {
+            None => self.write_line(text),
+            Some(guard) => {
+                let text = format!("if ({}) {text}", self.value(guard.cond));
+                self.write_line(&text);
+            }
+        }
+    }
+
+    fn nested(&mut self, body: &[Op]) {
+        self.depth += 1;
+        self.operations(body);
+        self.depth -= 1;
+    }
+}

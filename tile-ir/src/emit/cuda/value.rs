@@ -1,0 +1,221 @@
+//! Values as C expressions.
+
+use super::type_name;
+use crate::ir::{BinaryOp, Dtype, MathFn, UnaryOp};
+use crate::lowered::{Memory, Program, Space, ValueId, ValueKind, ValueType};
+
+/// The value as an expression, parenthesised where an operand needs it.
+pub(super) fn value(program: &Program, id: ValueId) -> String {
+    let node = &program.values[id];
+    let sub = |v: ValueId| operand(program, v);
+    match &node.kind {
+        ValueKind::Int(number) => integer(*number, node.ty),
+        ValueKind::Float(number) => float(*number, node.ty),
+        ValueKind::Param(index) => program.params.get(*index as usize).map_or_else(String::new, |p| p.name.clone()),
+        ValueKind::Thread(axis) => format!("(int)threadIdx.{}", axis_name(*axis)),
+        ValueKind::Block(axis) => format!("(int)blockIdx.{}", axis_name(*axis)),
+        ValueKind::Reg(reg) => program.regs[*reg].name.clone(),
+        ValueKind::Unary(op, x) => unary(program, *op, *x, node.ty),
+        ValueKind::Binary(op, a, b) => binary(program, *op, *a, *b, node.ty),
+        ValueKind::Math(function, args) => math(program, *function, args, node.ty),
+        ValueKind::Select(c, a, b) | ValueKind::Choose(c, a, b) => format!("{} ? {} : {}", sub(*c), sub(*a), sub(*b)),
+        ValueKind::Cast(x) => cast(program, *x, node.ty),
+        ValueKind::Load(memory) => match memory.guard {
+            None => place(program, memory),
+            Some(guard) => format!("{} ? {} : {}", sub(guard.cond), place(program, memory), zero(node.ty)),
+        },
+    }
+}
+
+/// A place as an lvalue: `w[offset]`.
+pub(super) fn place(program: &Program, memory: &Memory) -> String {
+    format!("{}[{}]", space_name(program, memory.space), value(program, memory.offset))
+}
+
+/// A place's address.
+pub(super) fn address(program: &Program, memory: &Memory) -> String {
+    format!("&{}", place(program, memory))
+}
+
+fn space_name(program: &Program, space: Space) -> String {
+    match space {
+        Space::Global(param) => {
+            let info = program.tensors.iter().find(|t| t.param == param);
+            info.map_or_else(String::new, |t| t.name.clone())
+        }
+        Space::Shared(shared) => program.shared[shared].name.clone(),
+        Space::Local(local) => program.locals[local].name.clone(),
+    }
+}
+
+fn axis_name(axis: u8) -> char {
+    match axis {
+        0 => 'x',
+        1 => 'y',
+        _ => 'z',
+    }
+}
+
+/// The value, in parentheses unless it is atomic.
+fn operand(program: &Program, id: ValueId) -> String {
+    let text = value(program, id);
+    let atomic = match &program.values[id].kind {
+        ValueKind::Int(number) => *number >= 0,
+        ValueKind::Float(_) | ValueKind::Param(_) | ValueKind::Reg(_) | ValueKind::Math(..) => true,
+        ValueKind::Load(memory) => memory.guard.is_none(),
+        _ => false,
+    };
+    if atomic || is_call(&text) { text } else { format!("({text})") }
+}
+
+/// Whether the text is one call: a name and one pair of parentheses around the rest.
+fn is_call(text: &str) -> bool {
+    let Some(open) = text.find('(') else { return false };
+    if open == 0 || !text[..open].bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+        return false;
+    }
+    let mut depth = 0;
+    for (i, b) in text.bytes().enumerate().skip(open) {
+        match b {
+            b'(' => depth += 1,
+            b')' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return i + 1 == text.len();
+        }
+    }
+    false
+}
+
+fn integer(number: i64, ty: ValueType) -> String {
+    match ty {
+        ValueType::Element(Dtype::Bool) => (number != 0).to_string(),
+        ValueType::Element(Dtype::U32) => format!("{}u", number as u32),
+        ValueType::Wide => format!("{number}ll"),
+        // The smallest int has no literal of its own.
+        _ if number == i64::from(i32::MIN) => "(-2147483647 - 1)".into(),
+        _ => number.to_string(),
+    }
+}
+
+fn float(number: f64, ty: ValueType) -> String {
+    let single = number as f32;
+    let text = if single.is_nan() {
+        "__int_as_float(0x7fffffff)".into()
+    } else if single.is_infinite() {
+        let bits = single.to_bits();
+        format!("__int_as_float({bits:#x})")
+    } else {
+        format!("{single:?}f")
+    };
+    match ty {
+        ValueType::Element(Dtype::F16) => format!("to_f16({text})"),
+        ValueType::Element(Dtype::Bf16) => format!("to_bf16({text})"),
+        _ => text,
+    }
+}
+
+fn zero(ty: ValueType) -> String {
+    match ty {
+        ValueType::Element(Dtype::F16) => "f16{0}".into(),
+        ValueType::Element(Dtype::Bf16) => "bf16{0}".into(),
+        ValueType::Element(Dtype::F32) => "0.0f".into(),
+        ValueType::Element(Dtype::Bool) => "false".into(),
+        ValueType::Element(Dtype::U32) => "0u".into(),
+        _ => "0".into(),
+    }
+}
+
+/// A value as f32, for arithmetic on 16-bit floats.
+fn widened(program: &Program, id: ValueId) -> String {
+    match program.values[id].ty {
+        ValueType::Element(dtype) if dtype.is_half() => format!("to_f32({})", value(program, id)),
+        _ => operand(program, id),
+    }
+}
+
+/// An f32 expression rounded to `ty`, if that is a 16-bit float.
+fn narrowed(text: String, ty: ValueType) -> String {
+    match ty {
+        ValueType::Element(Dtype::F16) => format!("to_f16({text})"),
+        ValueType::Element(Dtype::Bf16) => format!("to_bf16({text})"),
+        _ => text,
+    }
+}
+
+fn unary(program: &Program, op: UnaryOp, x: ValueId, ty: ValueType) -> String {
+    match (op, ty) {
+        (UnaryOp::Neg, ValueType::Element(Dtype::I32)) => format!("wrapping_sub(0, {})", value(program, x)),
+        (UnaryOp::Neg, _) => narrowed(format!("-{}", widened(program, x)), ty),
+        (UnaryOp::Not, ValueType::Element(Dtype::Bool)) => format!("!{}", operand(program, x)),
+        (UnaryOp::Not, _) => format!("~{}", operand(program, x)),
+    }
+}
+
+fn binary(program: &Program, op: BinaryOp, a: ValueId, b: ValueId, ty: ValueType) -> String {
+    let operands = program.values[a].ty;
+    let (left, right) = (widened(program, a), widened(program, b));
+    let float = matches!(operands, ValueType::Element(d) if d.is_float());
+    let signed = operands == ValueType::Element(Dtype::I32);
+    let text = match op {
+        BinaryOp::CeilDiv => format!("ceil_div({}, {})", value(program, a), value(program, b)),
+        BinaryOp::Min if float => format!("fminf({left}, {right})"),
+        BinaryOp::Max if float => format!("fmaxf({left}, {right})"),
+        BinaryOp::Min => format!("min({left}, {right})"),
+        BinaryOp::Max => format!("max({left}, {right})"),
+        BinaryOp::Rem if float => format!("fmodf({left}, {right})"),
+        BinaryOp::Add if signed => format!("wrapping_add({left}, {right})"),
+        BinaryOp::Sub if signed => format!("wrapping_sub({left}, {right})"),
+        BinaryOp::Mul if signed => format!("wrapping_mul({left}, {right})"),
+        // Shift counts are taken modulo the width, as the hardware's own operator is not defined beyond it.
+        BinaryOp::Shl | BinaryOp::Shr => format!("{left} {} ({right} & 31)", op.symbol()),
+        _ => format!("{left} {} {right}", op.symbol()),
+    };
+    if op.is_comparison() { text } else { narrowed(text, ty) }
+}
+
+fn math(program: &Program, function: MathFn, args: &[ValueId], ty: ValueType) -> String {
+    let arguments: Vec<String> = args.iter().map(|&a| widened(program, a)).collect();
+    let integer = matches!(ty, ValueType::Element(d) if d.is_int()) || ty == ValueType::Index;
+    let name = match function {
+        MathFn::Exp => "expf",
+        MathFn::Exp2 => "exp2f",
+        MathFn::Log => "logf",
+        MathFn::Sqrt => "sqrtf",
+        MathFn::Rsqrt => "rsqrtf",
+        MathFn::Tanh => "tanhf",
+        MathFn::Abs if integer => "abs",
+        MathFn::Abs => "fabsf",
+        MathFn::Fma => "fmaf",
+        MathFn::FastExp => return narrowed(format!("fast_exp2({} * 1.44269504f)", arguments[0]), ty),
+        MathFn::FastExp2 => "fast_exp2",
+        MathFn::FastLog => "__logf",
+        MathFn::FastTanh => "fast_tanh",
+    };
+    narrowed(format!("{name}({})", arguments.join(", ")), ty)
+}
+
+fn cast(program: &Program, x: ValueId, to: ValueType) -> String {
+    let from = program.values[x].ty;
+    let from_float = matches!(from, ValueType::Element(d) if d.is_float());
+    match to {
+        _ if from == to => value(program, x),
+        ValueType::Element(Dtype::Bool) => format!("{} != 0", widened(program, x)),
+        ValueType::Element(d) if d.is_half() && !from_float => narrowed(format!("(float){}", operand(program, x)), to),
+        ValueType::Element(d) if d.is_half() => narrowed(strip(widened(program, x)), to),
+        ValueType::Element(Dtype::F32) if from_float => widened(program, x),
+        // Conversions from floats to integers saturate and turn NaN into 0, as Rust's `as` does.
+        ValueType::Element(Dtype::U32) if from_float => format!("__float2uint_rz({})", widened(program, x)),
+        _ if from_float => format!("__float2int_rz({})", widened(program, x)),
+        _ => format!("({}){}", type_name(to), operand(program, x)),
+    }
+}
+
+/// The text without parentheses around the whole of it.
+fn strip(text: String) -> String {
+    match text.strip_prefix('(').and_then(|t| t.strip_suffix(')')) {
+        Some(inner) if is_call(&format!("f({inner})")) => inner.to_string(),
+        _ => text,
+    }
+}

@@ -1,0 +1,110 @@
+//! The launch: C parameters, grid and checks.
+
+use super::*;
+
+impl Lowering<'_> {
+    /// C parameters: pointers first, then dims, strides, scalars, each in the kernel's order.
+    pub(super) fn parameters(&mut self) {
+        let kernel = self.kernel;
+        let mut strides = Vec::new();
+        let mut scalars = Vec::new();
+        for (param, Param { name, kind, .. }) in kernel.params.iter() {
+            match kind {
+                ParamKind::Tensor { shape, mutable, .. } => {
+                    let name = self.name(name);
+                    let shape_exprs = (0..shape.len()).map(|axis| self.host_extent(param, axis)).collect();
+                    let dtype = self.dtype_of(Place::Tensor(param));
+                    let info = TensorInfo { param, name: name.clone(), dtype, shape: shape_exprs, mutable: *mutable };
+                    self.program.tensors.push(info);
+                    let kind = ParameterKind::Pointer(param);
+                    self.program.params.push(Parameter { name: name.clone(), ty: ValueType::Wide, kind });
+                    for axis in 0..shape.len().saturating_sub(1) {
+                        let suffix = if shape.len() == 2 { String::new() } else { axis.to_string() };
+                        strides.push((format!("{name}_stride{suffix}"), ParameterKind::Stride(param, axis as u8)));
+                    }
+                }
+                ParamKind::Scalar { ty } => {
+                    scalars.push((name.clone(), self.value_type(*ty), ParameterKind::Scalar(param)));
+                }
+            }
+        }
+        for (dim, Dim { name, .. }) in kernel.dims.iter() {
+            let name = self.name(name);
+            self.program.params.push(Parameter { name, ty: ValueType::Index, kind: ParameterKind::Dim(dim) });
+        }
+        for (name, kind) in strides {
+            let name = self.name(&name);
+            self.program.params.push(Parameter { name, ty: ValueType::Index, kind });
+        }
+        for (name, ty, kind) in scalars {
+            let name = self.name(&name);
+            self.program.params.push(Parameter { name, ty, kind });
+        }
+    }
+
+    fn host_extent(&self, param: ParamId, axis: usize) -> HostExpr {
+        match self.tensor_extent(param, axis) {
+            Some(Extent::Dim(dim)) => HostExpr::Dim(dim),
+            Some(Extent::Fixed(expr)) => HostExpr::Int(self.kernel.const_index(expr).unwrap_or(0)),
+            None => HostExpr::Int(0),
+        }
+    }
+
+    /// Grid extents and launch checks, in order of reporting: requires, alignment, strides, index ranges.
+    pub(super) fn checks(&mut self) {
+        let kernel = self.kernel;
+        for (slot, axis) in kernel.grid.iter().enumerate().take(3) {
+            if let Some(extent) = host_expr(kernel, axis.extent) {
+                self.program.launch.grid[slot] = extent;
+            }
+        }
+        let mut checks = Vec::new();
+        for require in &kernel.requires {
+            if let Some(holds) = host_expr(kernel, require.cond) {
+                let kind = CheckKind::Require { text: require.text.clone() };
+                checks.push(Check { holds, kind, span: require.span });
+            }
+        }
+        let multiple = |value: HostExpr, of: u32| {
+            let rest = HostExpr::binary(BinaryOp::Rem, value, HostExpr::Int(i64::from(of)));
+            HostExpr::binary(BinaryOp::Eq, rest, HostExpr::Int(0))
+        };
+        for need in &self.analysis.launch_needs {
+            let (tensor, span) = (need.tensor, need.span);
+            if need.align_bytes > 1 {
+                let holds = multiple(HostExpr::Address(tensor), need.align_bytes);
+                checks.push(Check { holds, kind: CheckKind::Alignment { tensor, bytes: need.align_bytes }, span });
+            }
+            for (axis, &elements) in need.stride_multiple.iter().enumerate().filter(|(_, m)| **m > 1) {
+                let axis = axis as u8;
+                let holds = multiple(HostExpr::Stride(tensor, axis), elements);
+                checks.push(Check {
+                    holds,
+                    kind: CheckKind::StrideMultiple { tensor, axis, multiple: elements },
+                    span,
+                });
+            }
+        }
+        for range in &self.analysis.index_ranges {
+            let limit = HostExpr::Int(1 << 31);
+            let holds = HostExpr::binary(BinaryOp::Lt, range.bound.clone(), limit);
+            checks.push(Check { holds, kind: CheckKind::IndexRange { bound: range.bound.clone() }, span: range.span });
+        }
+        self.program.launch.checks = checks;
+    }
+}
+
+/// A bound expression of dims, constants and scalars as the host evaluates it; `None` if it mentions anything else.
+pub(crate) fn host_expr(kernel: &Kernel, id: ExprId) -> Option<HostExpr> {
+    Some(match &kernel.exprs[id].kind {
+        ExprKind::Int(value) => HostExpr::Int(*value),
+        ExprKind::Bool(value) => HostExpr::Int(i64::from(*value)),
+        ExprKind::Dim(dim) => HostExpr::Dim(*dim),
+        ExprKind::Scalar(param) => HostExpr::Scalar(*param),
+        ExprKind::Unary(UnaryOp::Not, x) => HostExpr::Not(Box::new(host_expr(kernel, *x)?)),
+        ExprKind::Unary(UnaryOp::Neg, x) => HostExpr::binary(BinaryOp::Sub, HostExpr::Int(0), host_expr(kernel, *x)?),
+        ExprKind::Binary(op, a, b) => HostExpr::binary(*op, host_expr(kernel, *a)?, host_expr(kernel, *b)?),
+        ExprKind::Cast(Type::Index, x) => host_expr(kernel, *x)?,
+        _ => return None,
+    })
+}

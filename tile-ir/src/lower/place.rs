@@ -1,0 +1,16 @@
+//! Place: byte offsets of shared arrays.
+//!
+//! Contract. In: shared arrays without offsets. Out: disjoint offsets, each a multiple of the array's alignment, and
+//! the block's total. Arrays do not share space: liveness comes with tile pipelines, which need it.
+
+use crate::lowered::Program;
+
+pub(super) fn place(program: &mut Program) {
+    let mut end = 0u32;
+    for array in program.shared.values_mut() {
+        let start = end.next_multiple_of(array.align);
+        array.offset = start;
+        end = start.saturating_add(array.len.saturating_mul(array.dtype.bytes()));
+    }
+    program.shared_bytes = end;
+}

@@ -1,0 +1,215 @@
+//! Reductions: the steps of `ir::reduction`, as shuffles and one shared step.
+
+use super::*;
+use crate::ir::reduction::WARP;
+
+impl Lowering<'_> {
+    pub(super) fn reduce(&mut self, op: ReduceOp, src: ReduceSource, dst: Option<VarId>, axis: Option<VarId>) {
+        let group = self.group(op, axis);
+        // The running values: one register, or the array's elements.
+        let running = match src {
+            ReduceSource::Value(value) => {
+                let value = self.value(value);
+                let ty = self.program.values[value].ty;
+                let name = dst.map_or_else(|| "sum".to_string(), |v| self.kernel.vars[v].name.clone());
+                let reg = self.reg(&name, ty, true);
+                self.op(OpKind::Let { reg, value: Some(value) });
+                if let Some(var) = dst {
+                    self.vars[var] = Some(Binding::Reg(reg));
+                }
+                Running::Reg(reg)
+            }
+            ReduceSource::Local(buffer) => {
+                let Space::Local(local) = self.space(Place::Buffer(buffer)) else { return };
+                Running::Array(local, self.program.locals[local].len)
+            }
+        };
+        for step in group.reduction.plan().steps {
+            match step {
+                ReduceStep::Butterfly { mask } => self.each(running, |l, value| {
+                    let ty = l.program.values[value.get].ty;
+                    let other = l.reg("other", ty, false);
+                    let lane = l.int(i64::from(mask));
+                    l.op(OpKind::Shuffle { reg: other, kind: ShuffleKind::Xor, value: value.get, lane });
+                    let other = l.read(other);
+                    let combined = l.combine(op, value.get, other);
+                    value.set(l, combined);
+                }),
+                ReduceStep::Ascending { parts, part_extent } => {
+                    self.ascending(op, running, &group, parts, part_extent);
+                }
+            }
+        }
+    }
+
+    /// One shared step: a leader a part publishes, everyone combines in ascending order.
+    fn ascending(&mut self, op: ReduceOp, running: Running, group: &Group, parts: u32, part_extent: u32) {
+        let (dtype, count) = match running {
+            Running::Reg(reg) => (self.program.regs[reg].ty, 1),
+            Running::Array(local, len) => (ValueType::Element(self.program.locals[local].dtype), len),
+        };
+        let ValueType::Element(dtype) = dtype else { return };
+        let threads: u32 = self.program.launch.threads.iter().product();
+        let slots = threads / group.reduction.extent * parts;
+        let scratch = self.shared_array("partial", dtype, slots * count, true);
+        let span = self.span;
+
+        let first = {
+            let (which, parts) = (self.group_index(group), self.int(i64::from(parts)));
+            self.binary(BinaryOp::Mul, which, parts)
+        };
+        let slot = |l: &mut Self, part: ValueId, element: Option<ValueId>| {
+            let mut offset = l.binary(BinaryOp::Add, first, part);
+            if let Some(element) = element {
+                let stride = l.int(i64::from(slots));
+                let row = l.binary(BinaryOp::Mul, element, stride);
+                offset = l.binary(BinaryOp::Add, row, offset);
+            }
+            Memory { space: Space::Shared(scratch), offset, guard: None, span }
+        };
+
+        let publish = self.nested(|l| {
+            let position = l.position(group);
+            let extent = l.int(i64::from(part_extent));
+            let part = l.binary(BinaryOp::Div, position, extent);
+            l.each(running, |l, value| {
+                let memory = slot(l, part, value.element);
+                l.op(OpKind::Store { memory, value: value.get });
+            });
+        });
+        if part_extent > 1 {
+            let position = self.position(group);
+            let (extent, zero) = (self.int(i64::from(part_extent)), self.int(0));
+            let lane = self.binary(BinaryOp::Rem, position, extent);
+            let cond = self.binary(BinaryOp::Eq, lane, zero);
+            self.op(OpKind::If { cond, then: publish, otherwise: Vec::new() });
+        } else {
+            self.ops.extend(publish);
+        }
+        self.op(OpKind::Barrier);
+        self.each(running, |l, value| {
+            let zero = l.int(0);
+            let memory = slot(l, zero, value.element);
+            let start = l.push(ValueKind::Load(memory), ValueType::Element(dtype));
+            value.set(l, start);
+            let part = l.reg("part", ValueType::Index, false);
+            let bounds = [l.int(1), l.int(i64::from(parts)), l.int(1)];
+            let unroll = if parts <= WARP { Unroll::Full } else { Unroll::Auto };
+            l.loop_over(part, bounds, unroll, |l| {
+                let part = l.read(part);
+                let memory = slot(l, part, value.element);
+                let other = l.push(ValueKind::Load(memory), ValueType::Element(dtype));
+                let current = value.reread(l);
+                let combined = l.combine(op, current, other);
+                value.set(l, combined);
+            });
+        });
+        if self.loop_depth > 0 {
+            // The next iteration's leaders overwrite what slower threads still read.
+            self.op(OpKind::Barrier);
+        }
+    }
+
+    fn combine(&mut self, op: ReduceOp, a: ValueId, b: ValueId) -> ValueId {
+        let op = match op {
+            ReduceOp::Sum => BinaryOp::Add,
+            ReduceOp::Max => BinaryOp::Max,
+            ReduceOp::Min => BinaryOp::Min,
+        };
+        self.binary(op, a, b)
+    }
+
+    /// `f` on each running value.
+    fn each(&mut self, running: Running, f: impl FnOnce(&mut Self, RunningValue)) {
+        match running {
+            Running::Reg(reg) => {
+                let get = self.read(reg);
+                f(self, RunningValue { get, running, element: None });
+            }
+            Running::Array(local, len) => {
+                let dtype = self.program.locals[local].dtype;
+                self.unrolled("i", len, |l, element| {
+                    let memory = Memory { space: Space::Local(local), offset: element, guard: None, span: l.span };
+                    let get = l.push(ValueKind::Load(memory), ValueType::Element(dtype));
+                    f(l, RunningValue { get, running, element: Some(element) });
+                });
+            }
+        }
+    }
+
+    fn group(&self, op: ReduceOp, axis: Option<VarId>) -> Group {
+        let extents = self.program.launch.threads;
+        match axis.map(|var| self.kernel.vars[var].kind) {
+            Some(VarKind::Thread(axis)) => {
+                let before: u32 = extents.iter().take(usize::from(axis)).product();
+                let extent = extents.get(usize::from(axis)).copied().unwrap_or(1);
+                Group { reduction: Reduction { op, extent, stride: before }, axis }
+            }
+            _ => Group { reduction: Reduction { op, extent: WARP, stride: 1 }, axis: 0 },
+        }
+    }
+
+    /// The thread's position in its group.
+    fn position(&mut self, group: &Group) -> ValueId {
+        self.push(ValueKind::Thread(group.axis), ValueType::Index)
+    }
+
+    /// Which group of the block the thread is in: its linear index over the other axes.
+    fn group_index(&mut self, group: &Group) -> ValueId {
+        let extents = self.program.launch.threads;
+        let mut index = None;
+        let mut stride = 1;
+        for axis in (0..self.kernel.threads.len() as u8).filter(|&a| a != group.axis) {
+            let thread = self.push(ValueKind::Thread(axis), ValueType::Index);
+            let factor = self.int(i64::from(stride));
+            let scaled = self.binary(BinaryOp::Mul, thread, factor);
+            stride *= extents[usize::from(axis)];
+            index = Some(match index {
+                None => scaled,
+                Some(sum) => self.binary(BinaryOp::Add, sum, scaled),
+            });
+        }
+        index.unwrap_or_else(|| self.int(0))
+    }
+}
+
+/// The threads of a reduction.
+struct Group {
+    reduction: Reduction,
+    /// The thread axis they differ on.
+    axis: u8,
+}
+
+/// Where a reduction keeps its values.
+#[derive(Clone, Copy)]
+enum Running {
+    Reg(RegId),
+    Array(LocalId, u32),
+}
+
+/// One running value.
+struct RunningValue {
+    get: ValueId,
+    running: Running,
+    element: Option<ValueId>,
+}
+
+impl RunningValue {
+    fn set(&self, l: &mut Lowering<'_>, value: ValueId) {
+        match (self.running, self.element) {
+            (Running::Array(local, _), Some(element)) => {
+                let memory = Memory { space: Space::Local(local), offset: element, guard: None, span: l.span };
+                l.op(OpKind::Store { memory, value });
+            }
+            (Running::Reg(reg), _) => l.op(OpKind::Set { reg, value }),
+            (Running::Array(..), None) => {}
+        }
+    }
+
+    fn reread(&self, l: &mut Lowering<'_>) -> ValueId {
+        match self.running {
+            Running::Reg(reg) => l.read(reg),
+            Running::Array(..) => self.get,
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Statements to operations, one to one but for vectorised loops and tile operations.
+
+use super::*;
+
+impl Lowering<'_> {
+    pub(super) fn block(&mut self, block: &[StmtId]) {
+        for &stmt in block {
+            self.span = self.kernel.stmts[stmt].span;
+            if self.analysis.barriers_before.contains(&stmt) {
+                self.op(OpKind::Barrier);
+            }
+            self.statement(stmt);
+        }
+    }
+
+    /// Registers for block and thread indices.
+    pub(super) fn bindings(&mut self) {
+        let kernel = self.kernel;
+        let used = used_variables(kernel);
+        for (axis, grid, bound) in [(&kernel.grid, true), (&kernel.threads, false)]
+            .into_iter()
+            .flat_map(|(axes, grid)| axes.iter().enumerate().map(move |(i, a)| (i as u8, grid, a)))
+        {
+            self.span = bound.span;
+            let kind = if grid { ValueKind::Block(axis) } else { ValueKind::Thread(axis) };
+            let value = self.push(kind, ValueType::Index);
+            if !used.contains(&bound.var) {
+                self.vars[bound.var] = Some(Binding::Value(value));
+                continue;
+            }
+            let name = kernel.vars[bound.var].name.clone();
+            let reg = self.reg(&name, ValueType::Index, false);
+            self.vars[bound.var] = Some(Binding::Reg(reg));
+            self.op(OpKind::Let { reg, value: Some(value) });
+        }
+    }
+
+    /// A register for a variable.
+    pub(super) fn variable_reg(&mut self, var: VarId) -> RegId {
+        let Var { name, ty, kind, .. } = &self.kernel.vars[var];
+        let (name, ty, mutable) = (name.clone(), self.value_type(*ty), *kind == VarKind::Mut);
+        let reg = self.reg(&name, ty, mutable);
+        self.vars[var] = Some(Binding::Reg(reg));
+        reg
+    }
+
+    pub(super) fn declare(&mut self, buffer: BufferId) {
+        let kernel = self.kernel;
+        let Buffer { name, scope, .. } = &kernel.buffers[buffer];
+        let (dtype, len) = (kernel.buffer_dtype(buffer), kernel.buffer_len(buffer) as u32);
+        match scope {
+            Scope::Local => {
+                let local = self.local(name, dtype, len);
+                self.locals[buffer] = Some(local);
+                self.op(OpKind::Local { local });
+            }
+            Scope::Shared => {
+                let shared = self.shared_array(name, dtype, len, false);
+                self.shared[buffer] = Some(shared);
+                self.op(OpKind::Shared { shared });
+            }
+        }
+    }
+
+    pub(super) fn shared_array(&mut self, name: &str, dtype: Dtype, len: u32, scratch: bool) -> SharedId {
+        let name = self.name(name);
+        self.program.shared.push(SharedArray { name, dtype, len, offset: 0, align: 16, scratch })
+    }
+
+    fn statement(&mut self, stmt: StmtId) {
+        let kernel = self.kernel;
+        match &kernel.stmts[stmt].kind {
+            StmtKind::Let { var, value } => {
+                let value = value.map(|e| self.value(e));
+                let reg = self.variable_reg(*var);
+                self.program.regs[reg].mutable |= value.is_none();
+                self.op(OpKind::Let { reg, value });
+            }
+            StmtKind::Alloc { buffer } => self.declare(*buffer),
+            StmtKind::Assign { var, value } => {
+                let value = self.value(*value);
+                if let Some(Binding::Reg(reg)) = self.vars[*var] {
+                    self.program.regs[reg].mutable = true;
+                    self.op(OpKind::Set { reg, value });
+                }
+            }
+            StmtKind::Store { access, value } => {
+                let value = self.value(*value);
+                let memory = self.memory(*access);
+                self.op(OpKind::Store { memory, value });
+            }
+            StmtKind::If { cond, then, otherwise } => {
+                let cond = self.value(*cond);
+                let span = self.span;
+                let then = self.nested(|l| l.block(then));
+                let otherwise = self.nested(|l| l.block(otherwise));
+                self.span = span;
+                self.op(OpKind::If { cond, then, otherwise });
+            }
+            StmtKind::For { var, start, end, kind: LoopKind::Vectorized, body, .. } => {
+                self.vectorized(*var, *start, *end, body);
+            }
+            StmtKind::For { var, start, end, step, kind, body } => {
+                let (start, end, step) = (self.value(*start), self.value(*end), self.value(*step));
+                let unroll = match kind {
+                    LoopKind::Unroll => Unroll::Full,
+                    LoopKind::Serial { unroll: Some(n) } => {
+                        Unroll::By(kernel.const_index(*n).and_then(|n| u32::try_from(n).ok()).unwrap_or(1))
+                    }
+                    _ => Unroll::Auto,
+                };
+                self.counted_loop(*var, [start, end, step], unroll, |l| l.block(body));
+            }
+            StmtKind::Parallel { vars, extents, body } => self.parallel(vars, extents, body),
+            StmtKind::Copy { src, dst, .. } => self.copy(stmt, src, dst),
+            StmtKind::Fill { buffer, value } => self.fill(*buffer, *value),
+            StmtKind::Reduce { op, src, dst, axis } => self.reduce(*op, *src, *dst, *axis),
+            StmtKind::Shuffle { kind, value, lane, dst } => {
+                let (value, lane) = (self.value(*value), self.value(*lane));
+                let reg = self.variable_reg(*dst);
+                self.op(OpKind::Shuffle { reg, kind: *kind, value, lane });
+            }
+            StmtKind::Vote { kind, pred, dst } => {
+                let pred = self.value(*pred);
+                let reg = self.variable_reg(*dst);
+                self.op(OpKind::Vote { reg, kind: *kind, pred });
+            }
+            StmtKind::Atomic { op, access, value, dst } => {
+                let value = self.value(*value);
+                let memory = self.memory(*access);
+                let old = dst.map(|var| self.variable_reg(var));
+                self.op(OpKind::Atomic { op: *op, memory, value, old });
+            }
+            StmtKind::SyncThreads => self.op(OpKind::Barrier),
+            StmtKind::SyncWarp => self.op(OpKind::WarpBarrier),
+            StmtKind::Print { format, args } => {
+                let args = args.iter().map(|&a| self.value(a)).collect();
+                self.op(OpKind::Print { format: format.clone(), args });
+            }
+            StmtKind::Assert { cond, message } => {
+                let cond = self.value(*cond);
+                self.op(OpKind::Assert { cond, message: message.clone() });
+            }
+        }
+    }
+
+    /// A loop over `[start, end, step]` whose body `f` lowers.
+    pub(super) fn counted_loop(
+        &mut self,
+        var: VarId,
+        [start, end, step]: [ValueId; 3],
+        unroll: Unroll,
+        f: impl FnOnce(&mut Self),
+    ) {
+        let reg = self.variable_reg(var);
+        self.program.regs[reg].mutable = false;
+        self.loop_over(reg, [start, end, step], unroll, f);
+    }
+
+    /// The same for a register the compiler made.
+    pub(super) fn loop_over(
+        &mut self,
+        reg: RegId,
+        [start, end, step]: [ValueId; 3],
+        unroll: Unroll,
+        f: impl FnOnce(&mut Self),
+    ) {
+        let span = self.span;
+        self.loop_depth += 1;
+        let body = self.nested(f);
+        self.loop_depth -= 1;
+        self.span = span;
+        self.op(OpKind::For { reg, start, end, step, unroll, body });
+    }
+
+    /// A fully unrolled loop over `0..count`, with its index.
+    pub(super) fn unrolled(&mut self, name: &str, count: u32, f: impl FnOnce(&mut Self, ValueId)) {
+        let reg = self.reg(name, ValueType::Index, false);
+        let bounds = [self.int(0), self.int(i64::from(count)), self.int(1)];
+        self.loop_over(reg, bounds, Unroll::Full, |l| {
+            let index = l.read(reg);
+            f(l, index);
+        });
+    }
+}
+
+/// Variables that some reachable expression reads. Grid extents are the host's.
+fn used_variables(kernel: &Kernel) -> BTreeSet<VarId> {
+    let mut used: BTreeSet<VarId> = kernel
+        .exprs
+        .values()
+        .filter_map(|e| match e.kind {
+            ExprKind::Var(var) => Some(var),
+            _ => None,
+        })
+        .collect();
+    used.extend(kernel.stmts.values().filter_map(|s| match s.kind {
+        StmtKind::Reduce { axis, .. } => axis,
+        _ => None,
+    }));
+    used
+}

@@ -1,0 +1,161 @@
+//! Tile operations: `parallel`, `copy`, `fill`, spread over the block's threads in linear order, so that neighbouring
+//! threads touch neighbouring elements.
+
+use super::*;
+use crate::analysis::Bound;
+
+impl Lowering<'_> {
+    /// The linear thread index: x varies fastest.
+    pub(super) fn linear_thread(&mut self) -> ValueId {
+        let [x, y, _] = self.program.launch.threads;
+        let count = self.kernel.threads.len();
+        let mut linear = self.push(ValueKind::Thread(0), ValueType::Index);
+        for (axis, stride) in [(1u8, x), (2, x * y)] {
+            if count > usize::from(axis) {
+                let index = self.push(ValueKind::Thread(axis), ValueType::Index);
+                let stride = self.int(i64::from(stride));
+                let scaled = self.binary(BinaryOp::Mul, index, stride);
+                linear = self.binary(BinaryOp::Add, linear, scaled);
+            }
+        }
+        linear
+    }
+
+    fn thread_total(&self) -> u32 {
+        self.program.launch.threads.iter().product()
+    }
+
+    /// Every element of `extents` once, spread over the block; `f` gets the index tuple.
+    fn spread(&mut self, name: &str, extents: &[ValueId], f: impl FnOnce(&mut Self, Vec<ValueId>)) {
+        let mut total = extents.first().copied().unwrap_or_else(|| self.int(1));
+        for &extent in extents.iter().skip(1) {
+            total = self.product(total, extent);
+        }
+        let reg = self.reg(name, ValueType::Index, false);
+        let bounds = [self.linear_thread(), total, self.int(i64::from(self.thread_total()))];
+        self.loop_over(reg, bounds, Unroll::Auto, |l| {
+            let element = l.read(reg);
+            let indices = l.split(element, extents);
+            f(l, indices);
+        });
+    }
+
+    fn product(&mut self, a: ValueId, b: ValueId) -> ValueId {
+        match (&self.program.values[a].kind, &self.program.values[b].kind) {
+            (ValueKind::Int(x), ValueKind::Int(y)) => self.int(x.saturating_mul(*y)),
+            _ => self.binary(BinaryOp::Mul, a, b),
+        }
+    }
+
+    /// The index tuple of a linear element, last axis fastest.
+    fn split(&mut self, element: ValueId, extents: &[ValueId]) -> Vec<ValueId> {
+        let mut indices = vec![element; extents.len()];
+        let mut rest = element;
+        for axis in (0..extents.len()).rev() {
+            if axis == 0 {
+                indices[0] = rest;
+            } else {
+                indices[axis] = self.binary(BinaryOp::Rem, rest, extents[axis]);
+                rest = self.binary(BinaryOp::Div, rest, extents[axis]);
+            }
+        }
+        indices
+    }
+
+    pub(super) fn parallel(&mut self, vars: &[VarId], extents: &[ExprId], body: &[StmtId]) {
+        let extents: Vec<ValueId> = extents.iter().map(|&e| self.value(e)).collect();
+        self.spread("element", &extents, |l, indices| {
+            for (&var, index) in vars.iter().zip(indices) {
+                let reg = l.variable_reg(var);
+                l.op(OpKind::Let { reg, value: Some(index) });
+            }
+            l.block(body);
+        });
+    }
+
+    pub(super) fn fill(&mut self, buffer: BufferId, value: ExprId) {
+        let kernel = self.kernel;
+        let space = self.space(Place::Buffer(buffer));
+        let len = kernel.buffer_len(buffer) as u32;
+        let value = self.value(value);
+        let span = self.span;
+        let store = |l: &mut Self, offset: ValueId| {
+            l.op(OpKind::Store { memory: Memory { space, offset, guard: None, span }, value });
+        };
+        match kernel.buffers[buffer].scope {
+            Scope::Local => self.unrolled("i", len, store),
+            Scope::Shared => {
+                let extent = self.int(i64::from(len));
+                self.spread("element", &[extent], |l, indices| store(l, indices[0]));
+            }
+        }
+    }
+
+    pub(super) fn copy(&mut self, stmt: StmtId, src: &TileRef, dst: &TileRef) {
+        let Some(facts) = self.analysis.copies.get(&stmt) else { return };
+        let (src_open, dst_open) = (open_axes(&facts.src), open_axes(&facts.dst));
+        let extents: Vec<ValueId> = facts.extents.iter().map(|&e| self.int(i64::from(e))).collect();
+        let total: u32 = facts.extents.iter().product();
+        let cooperative = [src, dst].iter().any(|t| self.is_shared(t.place));
+        let body = |l: &mut Self, indices: &[ValueId]| {
+            let from = l.tile_memory(src, indices, &src_open);
+            let to = l.tile_memory(dst, indices, &dst_open);
+            let (source, target) = (l.dtype_of(src.place), l.dtype_of(dst.place));
+            let mut value = l.push(ValueKind::Load(from), ValueType::Element(source));
+            if source != target {
+                value = l.push(ValueKind::Cast(value), ValueType::Element(target));
+            }
+            l.op(OpKind::Store { memory: to, value });
+        };
+        if cooperative {
+            self.spread("element", &extents, |l, indices| body(l, &indices));
+        } else {
+            self.unrolled("i", total, |l, element| {
+                let indices = l.split(element, &extents);
+                body(l, &indices);
+            });
+        }
+    }
+
+    /// The address of a tile's element at `indices`, clipped on the axes `open`. A place of lower rank than the tile
+    /// ignores the tile's leading axes, whose extent is 1.
+    fn tile_memory(&mut self, tile: &TileRef, indices: &[ValueId], open: &[usize]) -> Memory {
+        let rank = self.rank(tile.place);
+        let padding = indices.len().saturating_sub(rank);
+        let mut coordinates = Vec::with_capacity(rank);
+        for axis in 0..rank {
+            let index = match indices.get(axis + padding) {
+                Some(&index) => index,
+                None => self.int(0),
+            };
+            let coordinate = match tile.start.get(axis) {
+                Some(&start) => {
+                    let start = self.value(start);
+                    self.binary(BinaryOp::Add, start, index)
+                }
+                None => index,
+            };
+            coordinates.push(coordinate);
+        }
+        let guard = self.guard(tile.place, &coordinates, open, GuardReason::Masked);
+        Memory { space: self.space(tile.place), offset: self.offset(tile.place, &coordinates), guard, span: tile.span }
+    }
+
+    fn rank(&self, place: Place) -> usize {
+        match place {
+            Place::Buffer(buffer) => self.kernel.buffers[buffer].extents.len(),
+            Place::Tensor(param) => match &self.kernel.params[param].kind {
+                ParamKind::Tensor { shape, .. } => shape.len(),
+                ParamKind::Scalar { .. } => 0,
+            },
+        }
+    }
+
+    fn is_shared(&self, place: Place) -> bool {
+        matches!(place, Place::Buffer(b) if self.kernel.buffers[b].scope == Scope::Shared)
+    }
+}
+
+fn open_axes(bounds: &[Bound]) -> Vec<usize> {
+    (0..bounds.len()).filter(|&axis| bounds[axis] != Bound::Proven).collect()
+}

@@ -1,0 +1,241 @@
+//! Expressions to values, and accesses to addresses with their guards.
+
+use super::*;
+
+impl Lowering<'_> {
+    pub(super) fn push(&mut self, kind: ValueKind, ty: ValueType) -> ValueId {
+        self.program.values.push(Value { kind, ty, span: self.span })
+    }
+
+    pub(super) fn int(&mut self, number: i64) -> ValueId {
+        self.push(ValueKind::Int(number), ValueType::Index)
+    }
+
+    pub(super) fn binary(&mut self, op: BinaryOp, a: ValueId, b: ValueId) -> ValueId {
+        let ty = match op {
+            _ if op.is_comparison() => ValueType::BOOL,
+            _ => self.program.values[a].ty,
+        };
+        // Adding nothing is left out, so that the text reads as an author would write it.
+        let is = |v: ValueId, n: i64| matches!(self.program.values[v].kind, ValueKind::Int(x) if x == n);
+        let whole = matches!(ty, ValueType::Index | ValueType::Wide);
+        match op {
+            BinaryOp::Add if whole && is(b, 0) => return a,
+            BinaryOp::Add if whole && is(a, 0) => return b,
+            BinaryOp::Mul if whole && is(b, 1) => return a,
+            BinaryOp::Mul if whole && is(a, 1) => return b,
+            _ => {}
+        }
+        self.push(ValueKind::Binary(op, a, b), ty)
+    }
+
+    fn widen(&mut self, value: ValueId) -> ValueId {
+        match self.program.values[value].kind {
+            ValueKind::Int(number) => self.push(ValueKind::Int(number), ValueType::Wide),
+            _ => self.push(ValueKind::Cast(value), ValueType::Wide),
+        }
+    }
+
+    pub(super) fn read(&mut self, reg: RegId) -> ValueId {
+        let ty = self.program.regs[reg].ty;
+        self.push(ValueKind::Reg(reg), ty)
+    }
+
+    /// The C parameter of this kind.
+    pub(super) fn param(&mut self, kind: ParameterKind) -> ValueId {
+        let index = self.program.params.iter().position(|p| p.kind == kind).unwrap_or(0);
+        let ty = self.program.params.get(index).map_or(ValueType::Index, |p| p.ty);
+        self.push(ValueKind::Param(index as u32), ty)
+    }
+
+    /// The value of an expression.
+    pub(super) fn value(&mut self, id: ExprId) -> ValueId {
+        let kernel = self.kernel;
+        let Expr { kind, ty, span } = &kernel.exprs[id];
+        let outer = std::mem::replace(&mut self.span, *span);
+        let ty = self.value_type(*ty);
+        let value = match kind {
+            ExprKind::Int(number) => self.push(ValueKind::Int(*number), ty),
+            ExprKind::Bool(value) => self.push(ValueKind::Int(i64::from(*value)), ty),
+            ExprKind::Float(number) => self.push(ValueKind::Float(*number), ty),
+            ExprKind::Dim(dim) => self.param(ParameterKind::Dim(*dim)),
+            ExprKind::Scalar(param) => self.param(ParameterKind::Scalar(*param)),
+            ExprKind::Var(var) => self.variable(*var, ty),
+            ExprKind::Unary(op, x) => {
+                let x = self.value(*x);
+                self.push(ValueKind::Unary(*op, x), ty)
+            }
+            ExprKind::Binary(op, a, b) => {
+                let (a, b) = (self.value(*a), self.value(*b));
+                self.binary(*op, a, b)
+            }
+            ExprKind::Math(function, args) => {
+                let args = args.iter().map(|&a| self.value(a)).collect();
+                self.push(ValueKind::Math(*function, args), ty)
+            }
+            ExprKind::Select(c, a, b) => {
+                let (c, a, b) = (self.value(*c), self.value(*a), self.value(*b));
+                self.push(ValueKind::Select(c, a, b), ty)
+            }
+            ExprKind::If(c, a, b) => {
+                let (c, a, b) = (self.value(*c), self.value(*a), self.value(*b));
+                self.push(ValueKind::Choose(c, a, b), ty)
+            }
+            ExprKind::Cast(_, x) => {
+                let x = self.value(*x);
+                if self.program.values[x].ty == ty { x } else { self.push(ValueKind::Cast(x), ty) }
+            }
+            ExprKind::Load(access) => self.load(*access, ty),
+            // Absent from bound kernels.
+            ExprKind::Const(_) | ExprKind::Bits(_) | ExprKind::Special(..) => self.push(ValueKind::Int(0), ty),
+        };
+        self.span = outer;
+        value
+    }
+
+    fn variable(&mut self, var: VarId, ty: ValueType) -> ValueId {
+        match self.vars[var] {
+            Some(Binding::Reg(reg)) => self.read(reg),
+            Some(Binding::Value(value)) => value,
+            Some(Binding::Inline(expr)) => self.value(expr),
+            Some(Binding::PerElement(local)) => {
+                let offset = self.element_index();
+                let memory = Memory { space: Space::Local(local), offset, guard: None, span: self.span };
+                self.push(ValueKind::Load(memory), ty)
+            }
+            // Every variable is bound before it is used: names resolve in order.
+            None => self.push(ValueKind::Int(0), ty),
+        }
+    }
+
+    fn load(&mut self, access: AccessId, ty: ValueType) -> ValueId {
+        if let Some(&(_, local)) = self.loaded.iter().find(|(a, _)| *a == access) {
+            let offset = self.element_index();
+            let memory = Memory { space: Space::Local(local), offset, guard: None, span: self.span };
+            return self.push(ValueKind::Load(memory), ty);
+        }
+        let memory = self.memory(access);
+        self.push(ValueKind::Load(memory), ty)
+    }
+
+    /// The address of an element, with the guards that were not proven away.
+    pub(super) fn memory(&mut self, id: AccessId) -> Memory {
+        let kernel = self.kernel;
+        let access = &kernel.accesses[id];
+        let outer = std::mem::replace(&mut self.span, access.span);
+        let indices: Vec<ValueId> = access.indices.iter().map(|&e| self.value(e)).collect();
+        let open: Vec<usize> = (0..indices.len()).filter(|&axis| !self.analysis.axis_in_bounds(id, axis)).collect();
+        let reason = if access.masked { GuardReason::Masked } else { GuardReason::Unproven };
+        let guard = self.guard(access.place, &indices, &open, reason);
+        if guard.is_some() && reason == GuardReason::Unproven {
+            let name = kernel.place_name(access.place).to_string();
+            let axes: Vec<String> = open.iter().map(usize::to_string).collect();
+            let text = format!("`{name}` is guarded on axis {}: the index was not proven in bounds", axes.join(", "));
+            self.remark(RemarkKind::Guard, access.span, text);
+        }
+        let memory = Memory {
+            space: self.space(access.place),
+            offset: self.offset(access.place, &indices),
+            guard,
+            span: access.span,
+        };
+        self.span = outer;
+        memory
+    }
+
+    /// The condition under which `indices` are in bounds on the axes `open`. Indices are never negative (TK0303), so
+    /// one comparison an axis.
+    pub(super) fn guard(
+        &mut self,
+        place: Place,
+        indices: &[ValueId],
+        open: &[usize],
+        reason: GuardReason,
+    ) -> Option<Guard> {
+        let mut cond = None;
+        for &axis in open {
+            let extent = self.extent(place, axis);
+            let inside = self.binary(BinaryOp::Lt, indices[axis], extent);
+            cond = Some(match cond {
+                None => inside,
+                Some(all) => self.binary(BinaryOp::And, all, inside),
+            });
+        }
+        cond.map(|cond| Guard { cond, reason })
+    }
+
+    /// A place's extent on an axis.
+    pub(super) fn extent(&mut self, place: Place, axis: usize) -> ValueId {
+        match place {
+            Place::Buffer(buffer) => {
+                let extent = self.kernel.buffer_extents(buffer).get(axis).copied().unwrap_or(0);
+                self.int(i64::from(extent))
+            }
+            Place::Tensor(param) => match self.tensor_extent(param, axis) {
+                Some(Extent::Dim(dim)) => self.param(ParameterKind::Dim(dim)),
+                Some(Extent::Fixed(expr)) => self.value(expr),
+                None => self.int(0),
+            },
+        }
+    }
+
+    pub(super) fn tensor_extent(&self, param: ParamId, axis: usize) -> Option<Extent> {
+        match &self.kernel.params[param].kind {
+            ParamKind::Tensor { shape, .. } => shape.get(axis).copied(),
+            ParamKind::Scalar { .. } => None,
+        }
+    }
+
+    pub(super) fn space(&mut self, place: Place) -> Space {
+        match place {
+            Place::Tensor(param) => Space::Global(param),
+            Place::Buffer(buffer) => match (self.locals[buffer], self.shared[buffer]) {
+                (Some(local), _) => Space::Local(local),
+                (None, Some(shared)) => Space::Shared(shared),
+                // Buffers are declared before they are used; a late declaration keeps the program well formed.
+                (None, None) => {
+                    self.declare(buffer);
+                    self.space(place)
+                }
+            },
+        }
+    }
+
+    /// The offset of an element: row-major. Rows of tensors are 64-bit, since a tensor may have more than 2^31
+    /// elements though no axis has.
+    pub(super) fn offset(&mut self, place: Place, indices: &[ValueId]) -> ValueId {
+        let Some((&last, outer)) = indices.split_last() else { return self.int(0) };
+        if outer.is_empty() {
+            return last;
+        }
+        match place {
+            Place::Buffer(buffer) => {
+                let extents = self.kernel.buffer_extents(buffer);
+                let mut offset = indices[0];
+                for (axis, &index) in indices.iter().enumerate().skip(1) {
+                    let extent = self.int(i64::from(extents.get(axis).copied().unwrap_or(1)));
+                    let scaled = self.binary(BinaryOp::Mul, offset, extent);
+                    offset = self.binary(BinaryOp::Add, scaled, index);
+                }
+                offset
+            }
+            Place::Tensor(param) => {
+                let mut offset = None;
+                for (axis, &index) in outer.iter().enumerate() {
+                    let stride = self.param(ParameterKind::Stride(param, axis as u8));
+                    let (index, stride) = (self.widen(index), self.widen(stride));
+                    let row = self.binary(BinaryOp::Mul, index, stride);
+                    offset = Some(match offset {
+                        None => row,
+                        Some(sum) => self.binary(BinaryOp::Add, sum, row),
+                    });
+                }
+                let last = self.widen(last);
+                match offset {
+                    Some(row) => self.binary(BinaryOp::Add, row, last),
+                    None => last,
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Vectorised loops: each access is one transaction over the whole range, arithmetic is per element.
+//!
+//! A statement at a time, which the analysis has shown to equal an iteration at a time: loads that move with the loop
+//! go into an array of one element an iteration, the value is computed in an unrolled loop, and a store that moves
+//! goes out as one transaction.
+
+use super::*;
+
+impl Lowering<'_> {
+    pub(super) fn vectorized(&mut self, var: VarId, start: ExprId, end: ExprId, body: &[StmtId]) {
+        let bounds = (self.kernel.const_index(start), self.kernel.const_index(end));
+        let (Some(first), Some(last)) = bounds else { return };
+        let width = u32::try_from(last - first).unwrap_or(0);
+        if width == 0 {
+            return;
+        }
+        for &stmt in body {
+            self.span = self.kernel.stmts[stmt].span;
+            self.loaded.clear();
+            self.vector_statement(stmt, var, first, width);
+        }
+        self.loaded.clear();
+        self.vars[var] = None;
+    }
+
+    /// The position in per-element arrays of the element being lowered.
+    pub(super) fn element_index(&mut self) -> ValueId {
+        match self.element {
+            Some(index) => index,
+            None => self.int(0),
+        }
+    }
+
+    fn vector_statement(&mut self, stmt: StmtId, var: VarId, first: i64, width: u32) {
+        let kernel = self.kernel;
+        match &kernel.stmts[stmt].kind {
+            // Indices are inlined where they are used: an access needs its first element's.
+            StmtKind::Let { var: name, value: Some(value) } if kernel.vars[*name].ty == Type::Index => {
+                self.vars[*name] = Some(Binding::Inline(*value));
+            }
+            StmtKind::Let { var: name, value: Some(value) } => {
+                let Some(dtype) = kernel.vars[*name].ty.dtype() else { return };
+                let local = self.local(&kernel.vars[*name].name.clone(), dtype, width);
+                self.op(OpKind::Local { local });
+                if !self.load_whole(*value, local, None, var, first, width) {
+                    self.load_operands(*value, var, first, width);
+                    self.per_element(var, first, width, |l, element| {
+                        let value = l.value(*value);
+                        let memory = Memory { space: Space::Local(local), offset: element, guard: None, span: l.span };
+                        l.op(OpKind::Store { memory, value });
+                    });
+                }
+                self.vars[*name] = Some(Binding::PerElement(local));
+            }
+            StmtKind::Store { access, value } => self.vector_store(*access, *value, var, first, width),
+            StmtKind::Assign { .. } => {
+                // An accumulation: element by element.
+                let StmtKind::Assign { var: name, value } = &kernel.stmts[stmt].kind else { return };
+                self.load_operands(*value, var, first, width);
+                let (name, value) = (*name, *value);
+                self.per_element(var, first, width, |l, _| {
+                    let value = l.value(value);
+                    if let Some(Binding::Reg(reg)) = l.vars[name] {
+                        l.program.regs[reg].mutable = true;
+                        l.op(OpKind::Set { reg, value });
+                    }
+                });
+            }
+            // The analysis admits nothing else.
+            _ => {}
+        }
+    }
+
+    fn vector_store(&mut self, access: AccessId, value: ExprId, var: VarId, first: i64, width: u32) {
+        let kernel = self.kernel;
+        let place = kernel.accesses[access].place;
+        let moves = self.moves(access);
+        let buffer_local = match place {
+            Place::Buffer(b) if kernel.buffers[b].scope == Scope::Local => {
+                let Space::Local(local) = self.space(place) else { return };
+                Some(local)
+            }
+            _ => None,
+        };
+        if let (Some(local), true) = (buffer_local, moves)
+            && self.load_whole(value, local, Some(access), var, first, width)
+        {
+            return;
+        }
+        self.load_operands(value, var, first, width);
+        if buffer_local.is_some() || !moves {
+            self.per_element(var, first, width, |l, _| {
+                let value = l.value(value);
+                let memory = l.memory(access);
+                l.op(OpKind::Store { memory, value });
+            });
+            return;
+        }
+        // A per-thread array stored as it is needs no copy of it.
+        let direct = match kernel.exprs[value].kind {
+            ExprKind::Load(source) => self.local_run(source, var, first),
+            _ => None,
+        };
+        let (local, start) = match direct {
+            Some(run) => run,
+            None => {
+                let dtype = self.dtype_of(place);
+                let local = self.local("out", dtype, width);
+                self.op(OpKind::Local { local });
+                self.per_element(var, first, width, |l, element| {
+                    let value = l.value(value);
+                    let memory = Memory { space: Space::Local(local), offset: element, guard: None, span: l.span };
+                    l.op(OpKind::Store { memory, value });
+                });
+                let zero = self.int(0);
+                (local, zero)
+            }
+        };
+        let memory = self.at_first(var, first, |l| l.memory(access));
+        self.op(OpKind::VectorStore { memory, local, start, width });
+    }
+
+    /// `local[..] = load`: one transaction straight into the array. Says whether it was one.
+    fn load_whole(
+        &mut self,
+        value: ExprId,
+        local: LocalId,
+        at: Option<AccessId>,
+        var: VarId,
+        first: i64,
+        width: u32,
+    ) -> bool {
+        let ExprKind::Load(source) = self.kernel.exprs[value].kind else { return false };
+        if !self.moves(source) || self.is_local(source) {
+            return false;
+        }
+        let start = match at {
+            Some(access) => self.at_first(var, first, |l| l.memory(access)).offset,
+            None => self.int(0),
+        };
+        let memory = self.at_first(var, first, |l| l.memory(source));
+        self.op(OpKind::VectorLoad { local, start, memory, width });
+        true
+    }
+
+    /// Loads every moving operand of `value` from shared and global memory into an array.
+    fn load_operands(&mut self, value: ExprId, var: VarId, first: i64, width: u32) {
+        for access in loads(self.kernel, value) {
+            if !self.moves(access) || self.is_local(access) {
+                continue;
+            }
+            let place = self.kernel.accesses[access].place;
+            let dtype = self.dtype_of(place);
+            let name = format!("{}_v", self.kernel.place_name(place));
+            let local = self.local(&name, dtype, width);
+            self.op(OpKind::Local { local });
+            let memory = self.at_first(var, first, |l| l.memory(access));
+            let start = self.int(0);
+            self.op(OpKind::VectorLoad { local, start, memory, width });
+            self.loaded.push((access, local));
+        }
+    }
+
+    /// If the access is to consecutive elements of a per-thread array: the array and the first position.
+    fn local_run(&mut self, access: AccessId, var: VarId, first: i64) -> Option<(LocalId, ValueId)> {
+        if !self.is_local(access) || !self.moves(access) {
+            return None;
+        }
+        let memory = self.at_first(var, first, |l| l.memory(access));
+        match memory.space {
+            Space::Local(local) => Some((local, memory.offset)),
+            _ => None,
+        }
+    }
+
+    fn per_element(&mut self, var: VarId, first: i64, width: u32, f: impl FnOnce(&mut Self, ValueId)) {
+        let name = self.kernel.vars[var].name.clone();
+        self.unrolled(&name, width, |l, element| {
+            let offset = l.int(first);
+            let index = l.binary(BinaryOp::Add, element, offset);
+            l.vars[var] = Some(Binding::Value(index));
+            l.element = Some(element);
+            f(l, element);
+            l.element = None;
+        });
+    }
+
+    fn at_first<R>(&mut self, var: VarId, first: i64, f: impl FnOnce(&mut Self) -> R) -> R {
+        let value = self.int(first);
+        self.vars[var] = Some(Binding::Value(value));
+        f(self)
+    }
+
+    fn is_local(&self, access: AccessId) -> bool {
+        matches!(self.kernel.accesses[access].place,
+            Place::Buffer(b) if self.kernel.buffers[b].scope == Scope::Local)
+    }
+
+    /// Whether the access moves with the loop.
+    fn moves(&self, access: AccessId) -> bool {
+        self.analysis.vectors.get(&access).is_some_and(|v| v.width > 1)
+    }
+
+    pub(super) fn dtype_of(&self, place: Place) -> Dtype {
+        match self.kernel.place_dtype(place) {
+            DtypeRef::Is(dtype) => dtype,
+            DtypeRef::Param(_) => Dtype::F32,
+        }
+    }
+}
+
+/// Every load in an expression, in order of evaluation.
+fn loads(kernel: &Kernel, expr: ExprId) -> Vec<AccessId> {
+    match &kernel.exprs[expr].kind {
+        ExprKind::Load(access) => {
+            let indices = kernel.accesses[*access].indices.iter();
+            indices.flat_map(|&e| loads(kernel, e)).chain([*access]).collect()
+        }
+        ExprKind::Unary(_, x) | ExprKind::Cast(_, x) => loads(kernel, *x),
+        ExprKind::Binary(_, a, b) => [*a, *b].into_iter().flat_map(|e| loads(kernel, e)).collect(),
+        ExprKind::Math(_, args) => args.iter().flat_map(|&e| loads(kernel, e)).collect(),
+        ExprKind::Select(c, a, b) | ExprKind::If(c, a, b) => {
+            [*c, *a, *b].into_iter().flat_map(|e| loads(kernel, e)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
