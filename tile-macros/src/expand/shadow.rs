@@ -101,10 +101,35 @@ fn parameter(signature: &Signature<'_>, param: &Param<'_>) -> TokenStream {
         ParamKind::Tensor { element, rank, written, path, .. } => {
             let Type::Reference(reference) = written else { return quote!(#name: #written) };
             let (and, mutability) = (&reference.and_token, &reference.mutability);
-            // The author's own `Tensor`, so that an editor shows the shadow's documentation on it.
-            quote!(#name: #and #mutability #runtime::dsl::#path<#element, #rank>)
+            // The author's own `Tensor`, so that an editor shows the shadow's documentation on it; and from the first
+            // to the last token the author's places, because rustc proposes changes to it.
+            let at = Span::call_site().located_at(path.span());
+            let (open, close) = brackets(reference);
+            let runtime = respanned(runtime, at);
+            let rank = quote_spanned!(at=> #rank);
+            quote_spanned!(at=> #name: #and #mutability #runtime::dsl::#path #open #element, #rank #close)
         }
     }
+}
+
+/// The `<` and `>` of `&Tensor<..>`.
+fn brackets(reference: &syn::TypeReference) -> (TokenStream, TokenStream) {
+    if let Type::Path(path) = &*reference.elem
+        && let Some(segment) = path.path.segments.last()
+        && let syn::PathArguments::AngleBracketed(arguments) = &segment.arguments
+    {
+        return (arguments.lt_token.to_token_stream(), arguments.gt_token.to_token_stream());
+    }
+    (quote!(<), quote!(>))
+}
+
+/// The path at another place.
+fn respanned(path: &TokenStream, at: Span) -> TokenStream {
+    let place = |mut token: proc_macro2::TokenTree| {
+        token.set_span(at);
+        token
+    };
+    path.clone().into_iter().map(place).collect()
 }
 
 struct Rewrite<'a> {
