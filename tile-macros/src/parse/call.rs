@@ -2,7 +2,7 @@
 
 use super::range::{Range, generic_types};
 use super::types::{Class, Slot, Ty};
-use super::{Facts, Parser};
+use super::{Binding, Facts, Parser};
 use syn::{Expr, ExprCall, ExprMethodCall, Lit, PathArguments, UnOp};
 use tile_ir::diag::{Code, Diagnostic};
 use tile_ir::ir::{BinaryOp, ExprId, ExprKind, MathFn, SpanId, Type};
@@ -71,6 +71,16 @@ impl Parser {
             return Called::Poison;
         };
         let name = function.name.as_str();
+        // A variable is no function: rustc reports a call of one.
+        match self.lookup(name) {
+            Some(Binding::Poison) => return Called::Poison,
+            Some(_) => {
+                let at = self.mark(function.range);
+                self.rustc(Diagnostic::new(Code::TYPE, at, format!("`{name}` is not a function")));
+                return Called::Poison;
+            }
+            None => {}
+        }
         if used && STATEMENTS.contains(&name) {
             let at = self.mark(range);
             let message = format!("`{name}(..)` gives no value");

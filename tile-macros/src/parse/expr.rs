@@ -338,10 +338,16 @@ impl Parser {
                     self.rustc(Diagnostic::new(Code::TYPE, span, message));
                     return None;
                 }
-                // The distance has a type of its own in Rust, and the operand's in the IR.
-                let right = match (self.unify(ty, shift), self.resolve(ty)) {
-                    (false, Ty::Is(to)) => self.push(ExprKind::Cast(to, right), to, self.facts(right), span),
-                    _ => right,
+                // The distance has a type of its own in Rust, and the operand's in the IR. A literal takes the
+                // operand's; anything else is converted, to a type that `finish` writes down.
+                let same = match (self.resolve(ty), self.resolve(shift)) {
+                    (Ty::Slot(_), Ty::Is(_)) => false,
+                    (a, b) => self.unify(a, b),
+                };
+                let right = if same {
+                    right
+                } else {
+                    self.push(ExprKind::Cast(Type::Index, right), ty, self.facts(right), span)
                 };
                 (right, ty)
             }

@@ -102,7 +102,10 @@ impl Parser {
         if entries.instances_damaged {
             return None;
         }
-        let missing: Vec<_> = self.kernel.consts.values().filter(|c| !named.contains(&c.name)).cloned().collect();
+        let missing = self.kernel.consts.iter().filter(|(_, c)| !named.contains(&c.name));
+        let missing: Vec<_> =
+            missing.filter(|(id, _)| !self.unfit_consts.contains(id)).map(|(_, c)| c.clone()).collect();
+        sound &= self.unfit_consts.is_empty();
         for missing in missing {
             sound = false;
             let (name, value) =

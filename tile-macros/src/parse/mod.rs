@@ -175,8 +175,10 @@ struct Parser {
     outside_body: bool,
     blocks_at: Option<SpanId>,
     threads_at: Option<SpanId>,
-    /// The names of buffers declared `let mut`, and what else must be known of a buffer.
+    /// Arrays declared `let mut`.
     mutable_buffers: Vec<BufferId>,
+    /// Const parameters that were reported: their values are not asked for.
+    unfit_consts: Vec<ConstId>,
 }
 
 #[derive(Clone, Copy)]
@@ -211,6 +213,7 @@ impl Default for Parser {
             blocks_at: None,
             threads_at: None,
             mutable_buffers: vec![],
+            unfit_consts: vec![],
         }
     }
 }
@@ -340,7 +343,12 @@ impl Parser {
         for index in 0..self.tys.len() {
             let id = ExprId::from_u32(index as u32);
             let span = self.kernel.exprs[id].span;
-            self.kernel.exprs[id].ty = self.settle(self.tys[index], span);
+            let ty = self.settle(self.tys[index], span);
+            let expr = &mut self.kernel.exprs[id];
+            expr.ty = ty;
+            if let ExprKind::Cast(to, _) = &mut expr.kind {
+                *to = ty;
+            }
         }
         for index in 0..self.vars.len() {
             let id = VarId::from_u32(index as u32);

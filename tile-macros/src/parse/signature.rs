@@ -41,7 +41,7 @@ impl Parser {
                     Ok(function) if !literals.is_empty() => Some(function),
                     _ => {
                         if literals.is_empty() {
-                            self.syntax(error.span(), format!("this is not a function: {error}"), "");
+                            self.syntax(error.span(), format!("this cannot be read as a function: {error}"), "");
                         }
                         None
                     }
@@ -104,6 +104,7 @@ impl Parser {
             GenericParam::Const(constant) => {
                 let span = self.mark(constant.ident.span());
                 let name = constant.ident.to_string();
+                let mut fit = true;
                 let kind = match peel(&constant.ty) {
                     syn::Type::Path(path) if path.path.is_ident("usize") => ConstKind::Usize,
                     syn::Type::Path(path) if path.path.is_ident("bool") => ConstKind::Bool,
@@ -112,11 +113,15 @@ impl Parser {
                         let message = format!("const parameter `{name}` is neither `usize` nor `bool`");
                         let help = format!("const {name}: usize");
                         self.unsupported(Diagnostic::new(Code::DTYPE, at, message).help(help));
+                        fit = false;
                         ConstKind::Usize
                     }
                 };
                 let id = self.kernel.consts.push(ConstParam { name: name.clone(), kind, span });
-                self.bind(name, Binding::Const(id));
+                if !fit {
+                    self.unfit_consts.push(id);
+                }
+                self.bind(name, if fit { Binding::Const(id) } else { Binding::Poison });
             }
             GenericParam::Type(ty) => {
                 let span = self.mark(ty.ident.span());

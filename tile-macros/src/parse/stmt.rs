@@ -153,7 +153,8 @@ impl Parser {
             }
         }
         let Some(name) = self.simple_name(pattern) else {
-            if let Some(init) = init {
+            // What is taken apart is the same mistake as taking it apart.
+            if let Some(init) = init.filter(|init| !matches!(init, Expr::Tuple(_) | Expr::Array(_) | Expr::Struct(_))) {
                 self.expr(init);
             }
             return self.poison_pattern(pattern);

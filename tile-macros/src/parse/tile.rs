@@ -246,12 +246,10 @@ impl Parser {
         if matches!(self.kernel.exprs[start].kind, ExprKind::Int(0)) {
             return Some((start, self.constant(end, "the extent of a tile", TILE_HELP)?));
         }
-        let (constant, span) = (self.facts(start).constant, self.mark(axis));
-        let blame = if constant { end } else { start };
-        self.constant(blame, "the extent of a tile", TILE_HELP)?;
-        self.constant(end, "the extent of a tile", TILE_HELP)?;
-        let facts = self.facts(end);
-        Some((start, self.push(ExprKind::Binary(BinaryOp::Sub, end, start), Type::Index, facts, span)))
+        let span = self.mark(axis);
+        let facts = self.facts(end).and(self.facts(start));
+        let extent = self.push(ExprKind::Binary(BinaryOp::Sub, end, start), Type::Index, facts, span);
+        Some((start, self.constant(extent, "the extent of a tile", TILE_HELP)?))
     }
 }
 
