@@ -1,0 +1,18 @@
+//! A thread reads what its neighbour may not have written yet.
+use tile_runtime::prelude::*;
+
+// ANCHOR: kernel
+#[tile_kernel]
+pub fn reversed(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    let [b] = blocks([ceil_div(N, 128)]);
+    let [t] = threads([128]);
+    let i = b * 128 + t;
+    let mut s = alloc_shared::<f32>([128]);
+    s[t] = x.masked([i]);
+    if i < N {
+        y[i] = s[127 - t];
+    }
+}
+// ANCHOR_END: kernel
+
+fn main() {}
