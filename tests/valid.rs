@@ -39,7 +39,6 @@ mod valid {
     mod launch_output_shared;
     mod launch_rank;
     mod launch_scalar;
-    mod placement_alloc_in_loop;
     mod placement_blocks_twice;
     mod placement_collective_in_condition;
     mod placement_vectorized_body;

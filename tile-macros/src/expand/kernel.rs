@@ -34,11 +34,14 @@ pub(super) fn host(signature: &Signature<'_>, kernel: &Kernel) -> TokenStream {
 }
 
 /// What the host sees of a kernel with mistakes: the same types and signatures, so that its uses are not mistakes too.
-/// `unreported` is one that rustc has yet to find; where it does not, building a launch fails with it.
+/// `unreported` is one that rustc has yet to find; where it does not, building the crate fails with it.
 pub(super) fn stub(signature: &Signature<'_>, unreported: Option<String>) -> TokenStream {
     let types = types(signature, None);
+    let value = match &unreported {
+        Some(text) => quote!(const { ::core::panic!("{}", #text) }),
+        None => quote!(::core::panic!("the kernel has mistakes")),
+    };
     let launches = launch::methods(signature, &launch::Body::Stub(unreported));
-    let value = quote!(::core::panic!("the kernel has mistakes"));
     let definition = definition(signature, &value, &TokenStream::new());
     quote!(#types #launches #definition)
 }

@@ -193,7 +193,7 @@ fn run(signature: &Signature<'_>, body: &Body, on: &impl ToTokens, index: &Token
         },
         Body::Stub(Some(text)) => quote_spanned! {*at=>
             let _ = (#(&#names,)*);
-            const { ::core::panic!(#text) }
+            const { ::core::panic!("{}", #text) }
         },
     }
 }

@@ -11,7 +11,7 @@ use crate::parse::Parsed;
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::visit_mut::{self, VisitMut};
-use syn::{BinOp, Expr, ExprCall, Type};
+use syn::{BinOp, Expr, ExprCall, Type, TypeParamBound};
 use tile_ir::ir::Dtype;
 
 /// The shadow of a kernel.
@@ -21,7 +21,11 @@ pub(super) fn function(signature: &Signature<'_>, parsed: &Parsed) -> TokenStrea
     let types = signature.types.iter().map(|parameter| {
         let bound = dtype_bound(parsed, &parameter.ident);
         let (ident, bounds) = (&parameter.ident, &parameter.bounds);
-        if bounds.is_empty() { quote!(#ident: #runtime::dsl::#bound) } else { quote!(#ident: #bounds + #runtime::dsl::#bound) }
+        match parameter.bounds.iter().any(|b| names(b, &bound)) {
+            true => quote!(#ident: #bounds),
+            false if bounds.is_empty() => quote!(#ident: #runtime::dsl::#bound),
+            false => quote!(#ident: #bounds + #runtime::dsl::#bound),
+        }
     });
     let consts = signature.consts.iter().map(|c| {
         let (name, ty) = (c.name, c.ty());
@@ -85,6 +89,10 @@ fn dtype_bound(parsed: &Parsed, name: &Ident) -> Ident {
     format_ident!("{bound}")
 }
 
+fn names(bound: &TypeParamBound, name: &Ident) -> bool {
+    matches!(bound, TypeParamBound::Trait(t) if t.path.segments.last().is_some_and(|s| s.ident == *name))
+}
+
 /// A parameter: a tensor has its rank for its shape.
 fn parameter(signature: &Signature<'_>, param: &Param<'_>) -> TokenStream {
     let (name, runtime) = (param.name, &signature.runtime);
@@ -93,10 +101,35 @@ fn parameter(signature: &Signature<'_>, param: &Param<'_>) -> TokenStream {
         ParamKind::Tensor { element, rank, written, path, .. } => {
             let Type::Reference(reference) = written else { return quote!(#name: #written) };
             let (and, mutability) = (&reference.and_token, &reference.mutability);
-            // The author's own `Tensor`, so that an editor shows the shadow's documentation on it.
-            quote!(#name: #and #mutability #runtime::dsl::#path<#element, #rank>)
+            // The author's own `Tensor`, so that an editor shows the shadow's documentation on it; and from the first
+            // to the last token the author's places, because rustc proposes changes to it.
+            let at = Span::call_site().located_at(path.span());
+            let (open, close) = brackets(reference);
+            let runtime = respanned(runtime, at);
+            let rank = quote_spanned!(at=> #rank);
+            quote_spanned!(at=> #name: #and #mutability #runtime::dsl::#path #open #element, #rank #close)
         }
     }
+}
+
+/// The `<` and `>` of `&Tensor<..>`.
+fn brackets(reference: &syn::TypeReference) -> (TokenStream, TokenStream) {
+    if let Type::Path(path) = &*reference.elem
+        && let Some(segment) = path.path.segments.last()
+        && let syn::PathArguments::AngleBracketed(arguments) = &segment.arguments
+    {
+        return (arguments.lt_token.to_token_stream(), arguments.gt_token.to_token_stream());
+    }
+    (quote!(<), quote!(>))
+}
+
+/// The path at another place.
+fn respanned(path: &TokenStream, at: Span) -> TokenStream {
+    let place = |mut token: proc_macro2::TokenTree| {
+        token.set_span(at);
+        token
+    };
+    path.clone().into_iter().map(place).collect()
 }
 
 struct Rewrite<'a> {
