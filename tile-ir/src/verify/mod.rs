@@ -8,7 +8,7 @@ pub fn structure(_kernel: &Kernel) -> Result<(), String> {
     Ok(())
 }
 
-/// The rules.
+/// Checks the rules that need no instance.
 pub fn kernel(_kernel: &Kernel) -> Vec<Diagnostic> {
     Vec::new()
 }
