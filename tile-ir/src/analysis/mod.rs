@@ -17,6 +17,11 @@ mod uniform;
 mod vector;
 mod walk;
 
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+
 pub use check::check;
 
 use crate::diag::Diagnostic;

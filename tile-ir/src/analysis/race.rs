@@ -431,7 +431,8 @@ impl Run<'_> {
         let kernel = self.kernel;
         let StmtKind::For { var, start, end, step, body, .. } = &kernel.stmts[stmt].kind else { return };
         [start, end, step].into_iter().for_each(|e| self.loads(*e, here));
-        self.control.push([start, end, step].into_iter().fold(Varies::default(), |v, e| v.or(self.uniform.expr(kernel, *e))));
+        self.control
+            .push([start, end, step].into_iter().fold(Varies::default(), |v, e| v.or(self.uniform.expr(kernel, *e))));
         let (start, end, step) = (self.eval(*start), self.eval(*end), self.eval(*step));
         // Iteration n of each thread; the last by its own count.
         let at = |t: usize, n: Option<i64>| -> (i64, Here) {
@@ -603,8 +604,7 @@ impl Run<'_> {
         if !matches!(data.place, Place::Tensor(_)) || !here.contains(&Here::Yes) {
             return;
         }
-        let varies =
-            self.control.iter().fold(self.uniform.address(kernel, access), |v, c| v.or(*c)).blocks;
+        let varies = self.control.iter().fold(self.uniform.address(kernel, access), |v, c| v.or(*c)).blocks;
         for (axis, binding) in kernel.grid.iter().enumerate().take(3) {
             let Values::Same(blocks) = self.eval(binding.extent) else { continue };
             if blocks < 2 || varies & (1 << axis) != 0 {
@@ -613,7 +613,9 @@ impl Run<'_> {
             let (name, axis_name) = (kernel.place_name(data.place), &kernel.vars[binding.var].name);
             let message = format!("blocks race on `{name}`: every block along `{axis_name}` stores the same elements");
             let at = format!("neither the index nor a condition around it depends on `{axis_name}`");
-            let help = format!("index `{name}` by `{axis_name}`, guard the store with `if {axis_name} == 0`, or use an atomic");
+            let help = format!(
+                "index `{name}` by `{axis_name}`, guard the store with `if {axis_name} == 0`, or use an atomic"
+            );
             self.found.push(Diagnostic::new(Code::GLOBAL_RACE, data.span, message).at(at).help(help));
             self.reported.insert(key(data.place));
             return;

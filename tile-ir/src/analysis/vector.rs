@@ -84,7 +84,9 @@ pub(super) fn access(walk: &mut Walk<'_>, access: AccessId, write: bool, indices
             Some(c) if last && c != 0 && !deep => {
                 format!("neighbouring iterations are {c} elements apart; a transaction needs 0 or 1")
             }
-            Some(c) if c != 0 && !deep => "the loop's index moves along an outer axis, whose elements are not neighbours".into(),
+            Some(c) if c != 0 && !deep => {
+                "the loop's index moves along an outer axis, whose elements are not neighbours".into()
+            }
             _ => "the index is not the loop's index plus something that stands still".into(),
         };
         let span = kernel.exprs[data.indices[axis]].span;
@@ -269,7 +271,10 @@ impl Aligned<'_> {
             if walk.hosts.contains_key(&sym) && named && !symbol.name.contains(' ') {
                 let modulus = self.width / crate::constraint::gcd(c.unsigned_abs(), self.width as u64) as i64;
                 return (
-                    format!("it starts at a multiple of {} elements only if {} % {modulus} == 0", self.width, symbol.name),
+                    format!(
+                        "it starts at a multiple of {} elements only if {} % {modulus} == 0",
+                        self.width, symbol.name
+                    ),
                     format!("add `require({} % {modulus} == 0)` to #[tile_kernel(..)], or vectorise by 1", symbol.name),
                 );
             }
@@ -408,10 +413,7 @@ impl Aligned<'_> {
         } else {
             let require = self.needed(walk, extent, &text);
             diagnostic
-                .at(format!(
-                    "it is all or nothing: the {} elements exist together only if {require}",
-                    self.width
-                ))
+                .at(format!("it is all or nothing: the {} elements exist together only if {require}", self.width))
                 .help(format!("add `require({require})` to #[tile_kernel(..)], or vectorise by 1"))
         };
         walk.analysis.diagnostics.push(diagnostic);
@@ -510,11 +512,14 @@ fn straight_line(walk: &mut Walk<'_>, stmt: StmtId) {
             _ if collective => "a barrier or collective",
             _ => "this statement",
         };
-        let diagnostic =
-            Diagnostic::new(Code::PLACEMENT, kernel.stmts[inner].span, format!("{what} cannot stand in a vectorised loop"))
-                .at("the body must be straight-line: `let`, assignments, loads and stores")
-                .label(kernel.stmts[stmt].span, "vectorised here")
-                .help("use `unroll` or a plain `for` for this loop");
+        let diagnostic = Diagnostic::new(
+            Code::PLACEMENT,
+            kernel.stmts[inner].span,
+            format!("{what} cannot stand in a vectorised loop"),
+        )
+        .at("the body must be straight-line: `let`, assignments, loads and stores")
+        .label(kernel.stmts[stmt].span, "vectorised here")
+        .help("use `unroll` or a plain `for` for this loop");
         walk.analysis.diagnostics.push(diagnostic);
     }
 }

@@ -72,8 +72,7 @@ fn constant(kernel: &Kernel, expr: ExprId, what: &str, all: &mut Vec<Diagnostic>
         ExprKind::Scalar(param) => format!("`{}` is a parameter, known at launch only", kernel.params[param].name),
         _ => "this is not known when the kernel is compiled".into(),
     };
-    let diagnostic =
-        Diagnostic::new(Code::NOT_CONSTANT, kernel.exprs[part].span, format!("{what} must be a constant"));
+    let diagnostic = Diagnostic::new(Code::NOT_CONSTANT, kernel.exprs[part].span, format!("{what} must be a constant"));
     all.push(diagnostic.at(at).help("use literals, const parameters, `T::BITS` and immutable `let`s of these"));
 }
 

@@ -1,9 +1,7 @@
 //! Operands of reductions, atomics, copies and prints.
 
 use crate::diag::{Code, Diagnostic};
-use crate::ir::{
-    AtomicOp, Dtype, DtypeRef, Kernel, Place, ReduceSource, Scope, StmtId, StmtKind, Type, VarKind,
-};
+use crate::ir::{AtomicOp, Dtype, DtypeRef, Kernel, Place, ReduceSource, Scope, StmtId, StmtKind, Type, VarKind};
 
 pub(super) fn check(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
     block(kernel, &kernel.body, all);
