@@ -399,8 +399,9 @@ impl Compiler<'_, '_> {
             Ok(TileSide { target, start: locs, span: tile.span })
         };
         let (src, dst) = (side(self, src)?, side(self, dst)?);
-        // Where a per-thread array takes part each thread copies; else the block does it once.
-        let per_thread = [src.target, dst.target].into_iter().any(|t| matches!(t, Target::Local(_)));
+        // The block copies into and out of shared memory, but each thread its own arrays.
+        let has = |wanted: fn(&Target) -> bool| wanted(&src.target) || wanted(&dst.target);
+        let per_thread = !has(|t| matches!(t, Target::Shared(_))) || has(|t| matches!(t, Target::Local(_)));
         let locs = extents.iter().map(|e| e.loc).collect();
         values.extend(extents);
         values.into_iter().for_each(|v| self.free(v));
