@@ -1,7 +1,7 @@
 //! A piece of device memory, real or simulated, and the copies into and out of it.
 
 use crate::cuda::driver::Handle;
-use crate::cuda::{CudaDevice, StreamSlot, Usage};
+use crate::cuda::{CudaDevice, StreamSlot, Usage, Use};
 use crate::device::{Backend, DeviceState};
 use crate::error::Error;
 use crate::layout::Rows;
@@ -119,7 +119,7 @@ impl Allocation {
     }
 
     /// Copies packed `bytes` into rows of elements of `size` bytes. Waits until `bytes` may be reused.
-    pub fn upload(&self, bytes: &[u8], rows: &Rows, size: usize) -> Result<(), Error> {
+    pub fn upload(&self, bytes: &[u8], rows: &Rows, size: usize, how: Use) -> Result<(), Error> {
         let width = rows.width * size;
         if bytes.is_empty() || width == 0 {
             return Ok(());
@@ -133,7 +133,7 @@ impl Allocation {
             (Backend::Cuda(cuda), _) => {
                 cuda.bind()?;
                 let stream = self.own_stream(cuda)?;
-                self.usage.settle(cuda, stream, true)?;
+                self.usage.settle(cuda, stream, how)?;
                 let plane = width * rows.rows;
                 for (start, bytes) in rows.starts.iter().zip(bytes.chunks_exact(plane)) {
                     let to = self.address + (start * size) as u64;
@@ -176,6 +176,7 @@ impl Allocation {
             (Backend::Cuda(cuda), _) => {
                 cuda.bind()?;
                 let stream = self.own_stream(cuda)?;
+                self.usage.settle(cuda, stream, Use::Read)?;
                 let plane = width * rows.rows;
                 for (start, bytes) in rows.starts.iter().zip(bytes.chunks_exact_mut(plane)) {
                     let from = self.address + (start * size) as u64;
@@ -204,7 +205,7 @@ impl Allocation {
     }
 
     /// Copies rows of `source` into rows of the same width and number here; both on one device.
-    pub fn copy_from(&self, to: &Rows, source: &Arc<Allocation>, from: &Rows, size: usize) -> Result<(), Error> {
+    pub fn copy_from(&self, to: &Rows, source: &Allocation, from: &Rows, size: usize, how: Use) -> Result<(), Error> {
         match (&self.device.backend, &self.storage, source.host()) {
             (_, Storage::Host(memory), Some(source)) => {
                 // Row boundaries may differ where one side is contiguous, so element by element.
@@ -218,8 +219,8 @@ impl Allocation {
             (Backend::Cuda(cuda), ..) => {
                 cuda.bind()?;
                 let stream = self.own_stream(cuda)?;
-                self.usage.settle(cuda, stream, true)?;
-                source.usage.settle(cuda, stream, false)?;
+                self.usage.settle(cuda, stream, how)?;
+                source.usage.settle(cuda, stream, Use::Read)?;
                 // The side with more rows gives the shape; the other is contiguous, or has the same.
                 let (width, rows) = if to.width < from.width { (to.width, to) } else { (from.width, from) };
                 let spread = |side: &Rows| -> Vec<usize> {
@@ -287,8 +288,10 @@ impl Drop for Allocation {
     fn drop(&mut self) {
         if let (Storage::Owned, Backend::Cuda(cuda)) = (&self.storage, &self.device.backend)
             && let Ok(stream) = self.own_stream(cuda)
-                && cuda.bind().is_ok() && self.usage.settle(cuda, stream, true).is_ok() {
-                    cuda.free(self.address, stream);
-                }
+            && cuda.bind().is_ok()
+            && self.usage.settle(cuda, stream, Use::Write).is_ok()
+        {
+            cuda.free(self.address, stream);
+        }
     }
 }

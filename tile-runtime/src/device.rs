@@ -1,7 +1,7 @@
 //! Devices: CUDA devices and the simulators, behind one handle.
 
 use crate::allocation::Allocation;
-use crate::cuda::{CudaDevice, lock};
+use crate::cuda::{CudaDevice, Use, lock};
 use crate::element::{Element, as_bytes};
 use crate::error::{Bytes, Error, ShapeError};
 use crate::layout::Layout;
@@ -146,7 +146,7 @@ impl Device {
             return Err(ShapeError::Length { shape: shape.to_vec(), expected, found }.into());
         }
         let allocation = Allocation::new(self.state, size_of_val(values), false)?;
-        allocation.upload(as_bytes(values), &layout.as_rows(), size_of::<T>())?;
+        allocation.upload(as_bytes(values), &layout.as_rows(), size_of::<T>(), Use::Write)?;
         Ok(Tensor::from_parts(Arc::new(allocation), layout))
     }
 

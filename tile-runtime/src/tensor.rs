@@ -1,6 +1,7 @@
 //! Tensors and views of them.
 
 use crate::allocation::Allocation;
+use crate::cuda::Use;
 use crate::device::Device;
 use crate::element::{Element, as_bytes, from_bytes};
 use crate::error::{Error, ShapeError};
@@ -32,6 +33,8 @@ pub struct TensorView<'a, T, const R: usize> {
 pub struct TensorViewMut<'a, T, const R: usize> {
     allocation: &'a Arc<Allocation>,
     layout: Layout<R>,
+    /// Whether there are, or have been, other views that write other elements.
+    part: bool,
     element: PhantomData<&'a mut T>,
 }
 
@@ -67,7 +70,7 @@ impl<T: Element, const R: usize> Tensor<T, R> {
 
     /// The whole tensor, to be written.
     pub fn view_mut(&mut self) -> TensorViewMut<'_, T, R> {
-        TensorViewMut { allocation: &self.allocation, layout: self.layout, element: PhantomData }
+        TensorViewMut { allocation: &self.allocation, layout: self.layout, part: false, element: PhantomData }
     }
 
     /// The elements, copied to the host in row-major order, after everything launched that writes them.
@@ -220,7 +223,11 @@ impl<'a, T: Element, const R: usize> TensorView<'a, T, R> {
 
 impl<'a, T: Element, const R: usize> TensorViewMut<'a, T, R> {
     fn with<const S: usize>(self, layout: Layout<S>) -> TensorViewMut<'a, T, S> {
-        TensorViewMut { allocation: self.allocation, layout, element: PhantomData }
+        TensorViewMut { allocation: self.allocation, layout, part: self.part, element: PhantomData }
+    }
+
+    fn usage(&self) -> Use {
+        if self.part { Use::WritePart } else { Use::Write }
     }
 
     /// The same part, to be read while this is not used.
@@ -230,7 +237,7 @@ impl<'a, T: Element, const R: usize> TensorViewMut<'a, T, R> {
 
     /// The same part for a shorter time.
     pub fn reborrow(&mut self) -> TensorViewMut<'_, T, R> {
-        TensorViewMut { allocation: self.allocation, layout: self.layout, element: PhantomData }
+        TensorViewMut { layout: self.layout, part: self.part, allocation: self.allocation, element: PhantomData }
     }
 
     /// Replaces every element, in row-major order.
@@ -242,7 +249,7 @@ impl<'a, T: Element, const R: usize> TensorViewMut<'a, T, R> {
             let (expected, found) = (self.len(), values.len());
             return Err(ShapeError::Length { shape: self.shape().to_vec(), expected, found }.into());
         }
-        self.allocation.upload(as_bytes(values), &self.layout.as_rows(), size_of::<T>())
+        self.allocation.upload(as_bytes(values), &self.layout.as_rows(), size_of::<T>(), self.usage())
     }
 
     /// Replaces every element by those of a tensor or view of the same shape on the same device.
@@ -263,7 +270,7 @@ impl<'a, T: Element, const R: usize> TensorViewMut<'a, T, R> {
             });
         }
         let (to, from) = (self.layout.as_rows(), layout.as_rows());
-        self.allocation.copy_from(&to, source.allocation(), &from, size_of::<T>())
+        self.allocation.copy_from(&to, source.allocation(), &from, size_of::<T>(), self.usage())
     }
 
     /// Rows `range` (of the outermost axis).
@@ -292,7 +299,7 @@ impl<'a, T: Element, const R: usize> TensorViewMut<'a, T, R> {
         let before = self.layout.rows(0..row)?;
         let after = self.layout.rows(row..self.layout.shape[0])?;
         let allocation = self.allocation;
-        let part = |layout| TensorViewMut { allocation, layout, element: PhantomData };
+        let part = |layout| TensorViewMut { allocation, layout, part: true, element: PhantomData };
         Ok((part(before), part(after)))
     }
 
@@ -389,14 +396,14 @@ impl<T: Element, const R: usize> TensorOutput<T, R> for &mut Tensor<T, R> {
 impl<T: Element, const R: usize> TensorOutput<T, R> for TensorViewMut<'_, T, R> {
     #[inline]
     fn argument(&mut self) -> Argument<'_> {
-        Argument::Tensor(TensorRef::new::<T, R>(self.allocation, &self.layout))
+        Argument::Tensor(TensorRef::new::<T, R>(self.allocation, &self.layout).part(self.part))
     }
 }
 
 impl<T: Element, const R: usize> TensorOutput<T, R> for &mut TensorViewMut<'_, T, R> {
     #[inline]
     fn argument(&mut self) -> Argument<'_> {
-        Argument::Tensor(TensorRef::new::<T, R>(self.allocation, &self.layout))
+        Argument::Tensor(TensorRef::new::<T, R>(self.allocation, &self.layout).part(self.part))
     }
 }
 

@@ -28,13 +28,15 @@ pub fn scale(x: &Tensor<f32, (N, K)>, y: &mut Tensor<f32, (N, K)>, alpha: f32) {
 fn driver(name: &str, options: &[&str]) -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fake_driver/driver.c");
+    let source = folder.join("driver.c");
+    fs::write(&source, include_str!("fake_driver/driver.c")).unwrap();
     let library = folder.join("libcuda.so.1");
     if library.exists() {
         return Some(folder);
     }
     let temporary = folder.join("building.so");
-    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&temporary).arg(source).args(options).output();
+    let compiled =
+        Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&temporary).arg(source).args(options).output();
     match compiled {
         Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
         Err(error) => {
@@ -68,7 +70,8 @@ fn scenario(name: &str, settings: &[(&str, &str)]) -> Option<String> {
     // NVRTC looks for a driver too and would call what this one does not have, so a process without it fills the cache.
     static COMPILED: OnceLock<bool> = OnceLock::new();
     let compiled = COMPILED.get_or_init(|| {
-        let (output, _) = child(Path::new("/"), "child_compile", &[("TILE_CACHE_DIR", cache(driver).to_str().unwrap())]);
+        let (output, _) =
+            child(Path::new("/"), "child_compile", &[("TILE_CACHE_DIR", cache(driver).to_str().unwrap())]);
         let text = String::from_utf8_lossy(&output.stdout);
         text.lines().filter(|line| line.contains("SKIPPED")).for_each(|line| eprintln!("{line}"));
         assert!(output.status.success(), "{text}");
@@ -141,7 +144,8 @@ fn child_launches() {
 fn streams_wait_for_each_other_where_a_tensor_needs_it() {
     let Some(log) = scenario("child_streams", &[]) else { return };
     let start = log.find("stream 3").expect(&log);
-    let trace: Vec<&str> = log[start..].lines().filter(|l| !l.starts_with("function") && !l.starts_with("context")).collect();
+    let trace: Vec<&str> =
+        log[start..].lines().filter(|l| !l.starts_with("function") && !l.starts_with("context")).collect();
     // Streams 1 (default, event 2), 3 (event 4) and 5 (event 6).
     let expected = [
         "stream 3",
@@ -166,11 +170,28 @@ fn streams_wait_for_each_other_where_a_tensor_needs_it() {
         "record 6 on 5",
         "wait 1 for 6",
         "launch on 1 grid 2 1 1 block 32 1 1 shared 0",
+        // Two parts of y, written on 1 and 3 through one split; the whole is read on 5, after both.
+        "record 2 on 1",
+        "wait 3 for 2",
+        "launch on 3 grid 1 1 1 block 32 1 1 shared 0",
+        "record 4 on 3",
+        "wait 1 for 4",
+        "launch on 1 grid 1 1 1 block 32 1 1 shared 0",
+        "record 2 on 1",
+        "wait 5 for 2",
+        "record 4 on 3",
+        "wait 5 for 4",
+        "launch on 5 grid 2 1 1 block 32 1 1 shared 0",
         // z is freed on 5, its writer; x on 1, after its reader 3.
         "free on 5",
         "record 4 on 3",
         "wait 1 for 4",
         "free on 1",
+        // y on 1, one of its writers, after the other and its reader.
+        "record 4 on 3",
+        "wait 1 for 4",
+        "record 6 on 5",
+        "wait 1 for 6",
         "free on 1",
     ];
     assert_eq!(trace, expected, "{log}");
@@ -188,6 +209,10 @@ fn child_streams() {
     scale::launch(&a, &x, &mut y, 2.0).unwrap();
     scale::launch(&b, &y, &mut z, 2.0).unwrap();
     scale::launch(&device, &x, &mut y, 2.0).unwrap();
+    let (top, bottom) = y.view_mut().split_rows(1).unwrap();
+    scale::launch(&a, x.rows(0..1).unwrap(), top, 2.0).unwrap();
+    scale::launch(&device, x.rows(1..2).unwrap(), bottom, 2.0).unwrap();
+    scale::launch(&b, &y, &mut z, 2.0).unwrap();
     drop(z);
     drop(x);
     drop(y);
@@ -302,8 +327,6 @@ fn child_failures() {
 fn machines_that_cannot_run_kernels_say_why() {
     let Some(good) = good_driver() else { return };
     let Some(old) = driver("old", &["-DOLD"]) else { return };
-    let empty = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-driver");
-    fs::create_dir_all(&empty).unwrap();
     for (driver, settings, words) in [
         (old.as_path(), vec![], "has no symbol cuGetErrorString: the driver is too old"),
         (good, vec![("FAKE_INIT", "100")], "cuInit failed: CUDA_ERROR_NO_DEVICE (100)"),

@@ -1,6 +1,7 @@
 //! One CUDA device: its primary context, what it can do, its streams, its memory, and its first fatal error.
 
 use super::driver::{self, Driver, Handle, Pointer, attribute, function_attribute};
+use super::ordering::Use;
 use crate::allocation::Allocation;
 use crate::error::{DriverError, Error, Fault};
 use crate::kernel::Definition;
@@ -55,8 +56,8 @@ pub(crate) struct StreamSlot {
     recent_count: AtomicUsize,
     /// Whether a capture is in progress: then launches are recorded, not executed.
     pub capturing: AtomicBool,
-    /// What the capture in progress has touched, and whether it writes it.
-    pub captured: Mutex<Vec<(Arc<Allocation>, bool)>>,
+    /// What the capture in progress has touched, and how.
+    pub captured: Mutex<Vec<(Arc<Allocation>, Use)>>,
 }
 
 // SAFETY: stream and event handles may be used from any thread; the rest is synchronised.

@@ -2,17 +2,21 @@
 
 use super::context::{CudaDevice, StreamSlot, lock};
 use super::driver::{self, Handle};
+use super::ordering::Use;
 use crate::allocation::Allocation;
 use crate::error::Error;
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+type MemoryUse = (Arc<Allocation>, Use);
 
 /// An executable graph, with the memory it uses, which it keeps alive.
 pub(crate) struct CudaGraph {
     device: &'static CudaDevice,
     exec: Handle,
-    /// Each piece of memory once, and whether the graph writes it.
-    uses: Vec<(Arc<Allocation>, bool)>,
+    /// Each piece of memory once, and how the graph uses it.
+    uses: Vec<MemoryUse>,
 }
 
 // SAFETY: the handle may be used from any thread; a launch of a graph that is still running is queued by the driver.
@@ -36,7 +40,7 @@ impl CudaGraph {
         let worked = work();
         let (graph, mut uses) = capture.end();
         let graph = graph.and_then(|graph| worked.map(|()| graph))?;
-        uses.sort_by_key(|(memory, write)| (Arc::as_ptr(memory).addr(), !*write));
+        uses.sort_by_key(|(memory, how)| (Arc::as_ptr(memory).addr(), Reverse(*how)));
         uses.dedup_by_key(|(memory, _)| Arc::as_ptr(memory).addr());
         let mut exec = std::ptr::null_mut();
         // SAFETY: a captured graph; `exec` outlives the call.
@@ -48,8 +52,8 @@ impl CudaGraph {
     /// Queues the graph on `stream`, after everything that it must follow.
     pub fn launch(&self, stream: &StreamSlot) -> Result<(), Error> {
         self.device.bind()?;
-        for (memory, write) in &self.uses {
-            super::touch(self.device, stream, memory, *write)?;
+        for (memory, how) in &self.uses {
+            super::touch(self.device, stream, memory, *how)?;
         }
         // SAFETY: valid handles; the memory is kept alive by `uses`.
         self.device.check("cuGraphLaunch", unsafe { (self.device.driver.graph_launch)(self.exec, stream.raw) })
@@ -84,7 +88,7 @@ impl Drop for Graph {
 }
 
 impl Capture<'_> {
-    fn end(self) -> (Result<Graph, Error>, Vec<(Arc<Allocation>, bool)>) {
+    fn end(self) -> (Result<Graph, Error>, Vec<MemoryUse>) {
         let ended = self.stop();
         let uses = std::mem::take(&mut *lock(&self.stream.captured));
         std::mem::forget(self);

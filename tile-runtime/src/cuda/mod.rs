@@ -7,4 +7,4 @@ mod ordering;
 
 pub(crate) use context::{CudaDevice, Limits, StreamSlot, lock};
 pub(crate) use graph::CudaGraph;
-pub(crate) use ordering::{Usage, touch};
+pub(crate) use ordering::{Usage, Use, touch};

@@ -1,103 +1,119 @@
 //! Which streams have used a piece of memory, so that work on another stream is ordered after them.
 //!
-//! A piece of memory has one *writer*: the stream of its allocation or latest write. Every stream that read it since is
-//! a *reader*. Reading on a new stream waits for the writer; writing waits for the writer and every reader. Waits are
-//! recorded when they are needed, at a moment when the borrow rules have made sure that every earlier launch has been
-//! queued (a write needs `&mut`, so no launch that reads is still being made). In the common case, one stream, this is
-//! one comparison.
+//! A piece of memory has *writers*: the stream of its allocation or latest write, and more where parts of it were written
+//! at the same time through views that a split made. Every stream that read it since is a *reader*. Reading on a new
+//! stream waits for the writers; writing waits for the writers and all readers. Waits are recorded when they are needed,
+//! at a moment when the borrow rules have made sure that every use that must come first has been queued: a write needs
+//! `&mut`, so no launch that reads is still being made, and views of a split write different elements. In the common
+//! case, one stream, this is one comparison.
 
 use super::context::{CudaDevice, StreamSlot, lock};
 use crate::allocation::Allocation;
 use crate::error::Error;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Who has used a piece of memory.
-#[derive(Debug)]
-pub(crate) struct Usage {
-    writer: AtomicU8,
-    readers: AtomicU64,
+/// How memory is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Use {
+    /// Read.
+    Read,
+    /// Written (and read) through a view beside which other views write other elements.
+    WritePart,
+    /// Written (and read) with nothing else using it.
+    Write,
 }
 
-/// What must be waited for before a use, as stream numbers.
-#[derive(Debug, PartialEq, Eq)]
-struct Waits(u64);
+/// Who has used a piece of memory, as bits by stream number.
+#[derive(Debug)]
+pub(crate) struct Usage {
+    writers: AtomicU64,
+    readers: AtomicU64,
+}
 
 impl Usage {
     /// Memory that stream `writer` has allocated or written.
     pub fn written_by(writer: u8) -> Usage {
-        Usage { writer: AtomicU8::new(writer), readers: AtomicU64::new(0) }
+        Usage { writers: AtomicU64::new(1 << writer), readers: AtomicU64::new(0) }
     }
 
-    /// The stream of the latest write.
+    /// A stream that wrote it latest.
     pub fn writer(&self) -> u8 {
-        self.writer.load(Ordering::Acquire)
+        self.writers.load(Ordering::Acquire).trailing_zeros() as u8
     }
 
     /// Whether `stream` may use it without further ado.
     #[inline]
-    fn settled(&self, stream: u8, write: bool) -> bool {
-        let own = self.writer.load(Ordering::Acquire) == stream;
-        let readers = self.readers.load(Ordering::Acquire);
+    fn settled(&self, stream: u8, how: Use) -> bool {
         let bit = 1 << stream;
-        if write { own && readers & !bit == 0 } else { own || readers & bit != 0 }
+        let alone = self.writers.load(Ordering::Acquire) == bit;
+        let readers = self.readers.load(Ordering::Acquire);
+        match how {
+            Use::Read => alone || readers & bit != 0,
+            Use::Write | Use::WritePart => alone && readers & !bit == 0,
+        }
     }
 
-    fn waits(&self, stream: u8, write: bool) -> Waits {
-        let writer = 1u64 << self.writer();
-        let readers = if write { self.readers.load(Ordering::Acquire) } else { 0 };
-        Waits((writer | readers) & !(1u64 << stream))
+    /// The streams that must be waited for, as bits.
+    fn waits(&self, stream: u8, how: Use) -> u64 {
+        let readers = if how == Use::Read { 0 } else { self.readers.load(Ordering::Acquire) };
+        (self.writers.load(Ordering::Acquire) | readers) & !(1 << stream)
     }
 
-    fn record(&self, stream: u8, write: bool) {
-        if write {
-            self.readers.store(0, Ordering::Release);
-            self.writer.store(stream, Ordering::Release);
-        } else {
-            self.readers.fetch_or(1 << stream, Ordering::AcqRel);
+    fn record(&self, stream: u8, how: Use) {
+        let bit = 1 << stream;
+        match how {
+            Use::Read => {
+                self.readers.fetch_or(bit, Ordering::AcqRel);
+            }
+            Use::WritePart => {
+                // A reader is ordered after the writers it knew, which no longer are all; and it still must be waited
+                // for. So it becomes a writer.
+                let readers = self.readers.swap(0, Ordering::AcqRel);
+                self.writers.fetch_or(readers | bit, Ordering::AcqRel);
+            }
+            Use::Write => {
+                self.readers.store(0, Ordering::Release);
+                self.writers.store(bit, Ordering::Release);
+            }
         }
     }
 
     /// Orders `stream` after every use that a use of this kind must follow, and records the use.
-    pub fn settle(&self, device: &CudaDevice, stream: &StreamSlot, write: bool) -> Result<(), Error> {
-        for earlier in self.waits(stream.index, write).streams() {
+    #[inline]
+    pub fn settle(&self, device: &CudaDevice, stream: &StreamSlot, how: Use) -> Result<(), Error> {
+        if self.settled(stream.index, how) { Ok(()) } else { self.wait(device, stream, how) }
+    }
+
+    #[cold]
+    fn wait(&self, device: &CudaDevice, stream: &StreamSlot, how: Use) -> Result<(), Error> {
+        for earlier in streams(self.waits(stream.index, how)) {
             if let Some(earlier) = device.stream(earlier) {
                 device.order(earlier, stream)?;
             }
         }
-        self.record(stream.index, write);
+        self.record(stream.index, how);
         Ok(())
     }
 }
 
-impl Waits {
-    fn streams(&self) -> impl Iterator<Item = u8> + use<> {
-        let bits = self.0;
-        (0..64).filter(move |i| bits >> i & 1 == 1)
-    }
+fn streams(bits: u64) -> impl Iterator<Item = u8> {
+    (0..64).filter(move |i| bits >> i & 1 == 1)
 }
 
 /// Orders `stream` before a use of `memory`. While the stream is captured the use is noted instead: the graph settles it
 /// each time it is launched, and keeps the memory alive.
 #[inline]
-pub(crate) fn touch(
-    device: &CudaDevice,
-    stream: &StreamSlot,
-    memory: &Arc<Allocation>,
-    write: bool,
-) -> Result<(), Error> {
+pub(crate) fn touch(device: &CudaDevice, stream: &StreamSlot, memory: &Arc<Allocation>, how: Use) -> Result<(), Error> {
     if stream.capturing.load(Ordering::Relaxed) {
         if memory.is_borrowed() {
             let problem = "a graph cannot keep memory that is borrowed from other code".into();
             return Err(Error::Capture { device: device.label.clone(), problem });
         }
-        lock(&stream.captured).push((memory.clone(), write));
+        lock(&stream.captured).push((memory.clone(), how));
         return Ok(());
     }
-    if memory.usage.settled(stream.index, write) {
-        return Ok(());
-    }
-    memory.usage.settle(device, stream, write)
+    memory.usage.settle(device, stream, how)
 }
 
 #[cfg(test)]
@@ -105,33 +121,47 @@ mod tests {
     use super::*;
 
     /// One use of the memory; the streams it had to wait for.
-    fn act(usage: &Usage, stream: u8, write: bool) -> Vec<u8> {
-        let waits = if usage.settled(stream, write) { vec![] } else { usage.waits(stream, write).streams().collect() };
-        if !usage.settled(stream, write) {
-            usage.record(stream, write);
+    fn act(usage: &Usage, stream: u8, how: Use) -> Vec<u8> {
+        if usage.settled(stream, how) {
+            return vec![];
         }
+        let waits = streams(usage.waits(stream, how)).collect();
+        usage.record(stream, how);
         waits
     }
 
     #[test]
     fn one_stream_never_waits() {
         let usage = Usage::written_by(3);
-        for write in [false, true, true, false, true] {
-            assert!(usage.settled(3, write));
-            assert_eq!(act(&usage, 3, write), []);
+        for how in [Use::Read, Use::Write, Use::WritePart, Use::Read, Use::Write] {
+            assert!(usage.settled(3, how));
+            assert_eq!(act(&usage, 3, how), []);
         }
     }
 
     #[test]
     fn readers_wait_for_the_writer_once_and_a_writer_for_all_readers() {
         let usage = Usage::written_by(0);
-        assert_eq!(act(&usage, 1, false), [0]);
-        assert_eq!(act(&usage, 1, false), []);
-        assert_eq!(act(&usage, 63, false), [0]);
-        assert_eq!(act(&usage, 0, false), []);
-        assert_eq!(act(&usage, 0, true), [1, 63]);
-        assert_eq!(act(&usage, 1, true), [0]);
-        assert_eq!(act(&usage, 0, false), [1]);
+        assert_eq!(act(&usage, 1, Use::Read), [0]);
+        assert_eq!(act(&usage, 1, Use::Read), []);
+        assert_eq!(act(&usage, 63, Use::Read), [0]);
+        assert_eq!(act(&usage, 0, Use::Read), []);
+        assert_eq!(act(&usage, 0, Use::Write), [1, 63]);
+        assert_eq!(act(&usage, 1, Use::Write), [0]);
+        assert_eq!(act(&usage, 0, Use::Read), [1]);
+    }
+
+    /// Parts written at the same time: when the second waits, the first may not be queued yet, so whoever comes later
+    /// waits for both.
+    #[test]
+    fn writers_of_parts_are_all_waited_for() {
+        let usage = Usage::written_by(0);
+        assert_eq!(act(&usage, 7, Use::Read), [0]);
+        assert_eq!(act(&usage, 1, Use::WritePart), [0, 7]);
+        assert_eq!(act(&usage, 2, Use::WritePart), [0, 1, 7]);
+        assert_eq!(act(&usage, 7, Use::Read), [0, 1, 2]);
+        assert_eq!(act(&usage, 3, Use::Write), [0, 1, 2, 7]);
+        assert_eq!(act(&usage, 3, Use::Read), []);
     }
 
     /// Every random history is ordered: a read is after the latest write, a write after everything.
@@ -149,14 +179,15 @@ mod tests {
             after[0][0] = true;
             let mut events = vec![true];
             for _ in 0..30 {
-                let (stream, write) = (random(4) as usize, random(3) == 0);
-                for earlier in act(&usage, stream as u8, write) {
+                let stream = random(4) as usize;
+                let how = [Use::Read, Use::Read, Use::Write, Use::WritePart][random(4) as usize];
+                for earlier in act(&usage, stream as u8, how) {
                     let known = after[usize::from(earlier)].clone();
                     after[stream].iter_mut().zip(known).for_each(|(a, k)| *a |= k);
                 }
-                let last_write = events.iter().rposition(|w| *w).unwrap();
-                let must: Vec<usize> = if write { (0..events.len()).collect() } else { vec![last_write] };
-                assert!(must.iter().all(|e| after[stream][*e]), "stream {stream} write {write}: {events:?} {after:?}");
+                let write = how != Use::Read;
+                let writes: Vec<usize> = (0..events.len()).filter(|e| write || events[*e]).collect();
+                assert!(writes.iter().all(|e| after[stream][*e]), "stream {stream} {how:?}: {events:?} {after:?}");
                 events.push(write);
                 after.iter_mut().enumerate().for_each(|(s, a)| a.push(s == stream));
             }

@@ -1,6 +1,7 @@
 //! Arguments of a launch, with their types erased.
 
 use crate::allocation::Allocation;
+use crate::cuda::Use;
 use crate::element::Element;
 use crate::layout::Layout;
 use half::{bf16, f16};
@@ -30,6 +31,8 @@ pub struct TensorRef<'a> {
     bytes: u64,
     dtype: Dtype,
     rank: u8,
+    /// Whether other views may be writing other elements of the memory.
+    part: bool,
     shape: [i64; MAX_RANK],
     strides: [i64; MAX_RANK],
 }
@@ -53,7 +56,23 @@ impl<'a> TensorRef<'a> {
         // A layout's span was checked against its memory when it was made.
         let bytes = layout.span().unwrap_or(usize::MAX / 8) * size;
         let (offset, bytes) = ((layout.offset * size) as u64, bytes as u64);
-        TensorRef { allocation, offset, bytes, dtype: T::DTYPE, rank: R as u8, shape, strides }
+        TensorRef { allocation, offset, bytes, dtype: T::DTYPE, rank: R as u8, part: false, shape, strides }
+    }
+
+    /// The same of a view beside which others may write other elements of the memory.
+    #[inline]
+    pub(crate) fn part(self, part: bool) -> Self {
+        TensorRef { part, ..self }
+    }
+
+    /// How a kernel that writes it, or does not, uses the memory.
+    #[inline]
+    pub(crate) fn usage(&self, writes: bool) -> Use {
+        match (writes, self.part) {
+            (false, _) => Use::Read,
+            (true, false) => Use::Write,
+            (true, true) => Use::WritePart,
+        }
     }
 
     pub(crate) fn allocation(&self) -> &'a Arc<Allocation> {

@@ -60,7 +60,9 @@ impl Formula {
             let HostExpr::Binary(op, a, b) = expr else { return None };
             match (op, &**a, &**b) {
                 (BinaryOp::Eq, HostExpr::Binary(BinaryOp::Rem, value, divisor), HostExpr::Int(0)) => match **divisor {
-                    HostExpr::Int(n) if n > 0 && n.count_ones() == 1 => Some(Formula::Multiple(Leaf::of(value)?, n - 1)),
+                    HostExpr::Int(n) if n > 0 && n.count_ones() == 1 => {
+                        Some(Formula::Multiple(Leaf::of(value)?, n - 1))
+                    }
                     _ => None,
                 },
                 (BinaryOp::CeilDiv, value, HostExpr::Int(divisor)) if *divisor > 0 => {
@@ -130,8 +132,12 @@ mod tests {
     #[test]
     fn every_form_agrees_with_the_tree() {
         let param = ParamId::new(0);
-        let leaves =
-            [HostExpr::Dim(DimId::new(0)), HostExpr::Stride(param, 0), HostExpr::Scalar(param), HostExpr::Address(param)];
+        let leaves = [
+            HostExpr::Dim(DimId::new(0)),
+            HostExpr::Stride(param, 0),
+            HostExpr::Scalar(param),
+            HostExpr::Address(param),
+        ];
         let numbers = [i64::MIN, -1025, -9, -8, -1, 0, 1, 7, 8, 9, 1024, i64::from(i32::MAX), 1 << 40, i64::MAX];
         let mut special = 0;
         for leaf in leaves {

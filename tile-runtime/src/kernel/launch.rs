@@ -190,7 +190,7 @@ fn run(
             cuda.bind().map_err(failed)?;
             for (i, argument) in args.iter().enumerate() {
                 if let Argument::Tensor(tensor) = argument {
-                    touch(cuda, slot, tensor.allocation(), prepared.plan.writes(i)).map_err(failed)?;
+                    touch(cuda, slot, tensor.allocation(), tensor.usage(prepared.plan.writes(i))).map_err(failed)?;
                 }
             }
             slot.remember(prepared.definition, at);

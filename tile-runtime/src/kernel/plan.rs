@@ -3,8 +3,8 @@
 //! A plan is made once, from the lowered program. Checking takes no lock, makes no string and allocates nothing while
 //! everything holds; a report is put together only once something does not.
 
-use super::formula::Formula;
 use super::argument::{Argument, MAX_RANK, Scalar, TensorRef};
+use super::formula::Formula;
 use crate::device::DeviceState;
 use crate::error::Error;
 use crate::launch_error::Problem;
