@@ -96,7 +96,8 @@ impl Lowering<'_> {
         let (src_open, dst_open) = (open_axes(&facts.src), open_axes(&facts.dst));
         let extents: Vec<ValueId> = facts.extents.iter().map(|&e| self.int(i64::from(e))).collect();
         let total: u32 = facts.extents.iter().product();
-        let cooperative = [src, dst].iter().any(|t| self.is_shared(t.place));
+        // A per-thread array is copied by its thread; anything else by the block together.
+        let cooperative = ![src, dst].iter().any(|t| self.is_local_place(t.place));
         let body = |l: &mut Self, indices: &[ValueId]| {
             let from = l.tile_memory(src, indices, &src_open);
             let to = l.tile_memory(dst, indices, &dst_open);
@@ -151,8 +152,8 @@ impl Lowering<'_> {
         }
     }
 
-    fn is_shared(&self, place: Place) -> bool {
-        matches!(place, Place::Buffer(b) if self.kernel.buffers[b].scope == Scope::Shared)
+    fn is_local_place(&self, place: Place) -> bool {
+        matches!(place, Place::Buffer(b) if self.kernel.buffers[b].scope == Scope::Local)
     }
 }
 
