@@ -10,7 +10,6 @@ mod valid {
     mod attribute_no_values;
     mod attribute_tuple_length;
     mod attribute_unknown;
-    mod bank_conflict;
     mod barrier_collective_in_if;
     mod barrier_in_if;
     mod bounds_fixed;
