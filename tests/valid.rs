@@ -49,6 +49,7 @@ mod valid {
     mod rustc_rank;
     mod rustc_types;
     mod rustc_unknown_name;
+    mod stub_uses;
     mod syntax_by_value;
     mod syntax_closure;
     mod syntax_macro;

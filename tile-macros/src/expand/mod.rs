@@ -16,7 +16,7 @@ mod signature;
 #[cfg(test)]
 mod tests;
 
-use crate::parse::{self, Parsed};
+use crate::parse;
 use proc_macro2::TokenStream;
 use quote::quote;
 use signature::Signature;
