@@ -76,7 +76,7 @@ pub fn run_wrong_launch(device: &Device) -> Result<(), Error> {
 
 #[allow(dead_code)] // not an entry point where this file is a module of tests/book.rs
 fn main() -> anyhow::Result<()> {
-    let device = Device::simulator_checked();
+    let device = Device::checked_simulator();
     for (code, outcome) in
         [("TK0302", run_unguarded(&device)), ("TK0405", run_scattered(&device)), ("TK0701", run_wrong_launch(&device))]
     {

@@ -2,7 +2,7 @@
 
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use rand_distr::StandardNormal;
-use tile_runtime::{Element, f16, bf16};
+use tile_runtime::{Element, bf16, f16};
 
 /// An element type that examples and tests fill from and compare through `f32`.
 pub trait Real: Element {

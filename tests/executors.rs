@@ -4,8 +4,8 @@
 //! (`tests/gpu` writes them); this test recomputes every one on both simulators.
 
 use std::collections::BTreeMap;
-use tile_kernel_examples::ladder::{LadderElement, shapes};
 use tile_kernel_examples::data::hash;
+use tile_kernel_examples::ladder::{LadderElement, shapes};
 use tile_runtime::prelude::*;
 
 /// One committed result: `rung/dtype/NxK` to the hash of `y`.

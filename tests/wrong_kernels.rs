@@ -247,9 +247,17 @@ fn assert_caught(report: &str, code: &str, words: &str) {
 #[test]
 fn a_missing_barrier_is_a_race() {
     let (x, mut y) = vector(300);
-    assert_caught(&codes!(kernels::shared_race::<false>::launch(&device(), &x, &mut y, 1)), "TK0401", "s[(t + shift) % 128]");
+    assert_caught(
+        &codes!(kernels::shared_race::<false>::launch(&device(), &x, &mut y, 1)),
+        "TK0401",
+        "s[(t + shift) % 128]",
+    );
     assert_eq!(codes!(kernels::shared_race::<true>::launch(&device(), &x, &mut y, 1)), "");
-    assert_eq!(codes!(kernels::shared_race::<false>::launch(&device(), &x, &mut y, 0)), "", "its own element is no race");
+    assert_eq!(
+        codes!(kernels::shared_race::<false>::launch(&device(), &x, &mut y, 0)),
+        "",
+        "its own element is no race"
+    );
 }
 
 #[test]
@@ -337,6 +345,10 @@ fn a_failed_assertion_names_its_text() {
 #[test]
 fn lanes_of_a_warp_race_without_sync_warp() {
     let (x, mut y) = vector(300);
-    assert_caught(&codes!(kernels::warp_race::<false>::launch(&device(), &x, &mut y, 1)), "TK0401", "s[(t + shift) % 32]");
+    assert_caught(
+        &codes!(kernels::warp_race::<false>::launch(&device(), &x, &mut y, 1)),
+        "TK0401",
+        "s[(t + shift) % 32]",
+    );
     assert_eq!(codes!(kernels::warp_race::<true>::launch(&device(), &x, &mut y, 1)), "");
 }

@@ -178,11 +178,7 @@ pub fn allreduce<T: Float, const BLOCK_N: usize, const REDUCE: usize>(
 // ANCHOR: coalesced
 /// The guide's case 1: the threads of a warp share a row, so that they load neighbouring columns.
 #[tile_kernel(instances(ROWS in [1, 2, 4, 8, 16]), require(K % (128 / T::BITS) == 0))]
-pub fn coalesced<T: Float, const ROWS: usize>(
-    x: &Tensor<T, (K,)>,
-    w: &Tensor<T, (N, K)>,
-    y: &mut Tensor<T, (N,)>,
-) {
+pub fn coalesced<T: Float, const ROWS: usize>(x: &Tensor<T, (K,)>, w: &Tensor<T, (N, K)>, y: &mut Tensor<T, (N,)>) {
     let vec = 128 / T::BITS;
     let [bn] = blocks([ceil_div(N, ROWS)]);
     let [tk, tn] = threads([32, ROWS]);
@@ -210,11 +206,7 @@ pub fn coalesced<T: Float, const ROWS: usize>(
 // ANCHOR: shared_x
 /// `x` through shared memory, loaded once by the block's first warp for all its rows.
 #[tile_kernel(instances(ROWS in [2, 4, 8, 16]), require(K % (128 / T::BITS) == 0))]
-pub fn shared_x<T: Float, const ROWS: usize>(
-    x: &Tensor<T, (K,)>,
-    w: &Tensor<T, (N, K)>,
-    y: &mut Tensor<T, (N,)>,
-) {
+pub fn shared_x<T: Float, const ROWS: usize>(x: &Tensor<T, (K,)>, w: &Tensor<T, (N, K)>, y: &mut Tensor<T, (N,)>) {
     let vec = 128 / T::BITS;
     let [bn] = blocks([ceil_div(N, ROWS)]);
     let [tk, tn] = threads([32, ROWS]);

@@ -4,6 +4,26 @@
 //! expansion. What is [`Bound::Proven`] never fails; what is unknown becomes a guard, a launch check, or is left to
 //! the checked simulator, and is never an error unless the author demanded it (`vectorized`).
 
+mod bounds;
+mod budget;
+mod check;
+mod collective;
+mod copy;
+mod point;
+mod race;
+mod ranges;
+mod sync;
+mod uniform;
+mod vector;
+mod walk;
+
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use check::check;
+
 use crate::diag::Diagnostic;
 use crate::ir::{AccessId, Kernel, ParamId, SpanId, StmtId, Target};
 use crate::lowered::HostExpr;
@@ -105,12 +125,35 @@ pub struct IndexRange {
 }
 
 /// Analyses a bound kernel for a target.
-pub fn analyse(_bound: &Kernel, _target: Target) -> Analysis {
-    Analysis::default()
+pub fn analyse(bound: &Kernel, target: Target) -> Analysis {
+    let mut analysis = anywhere(bound);
+    if analysis.diagnostics.is_empty() {
+        analysis.diagnostics.extend(budget::on_target(bound, target));
+    }
+    analysis
 }
 
-/// Everything reported at expansion: the verifier's rules, then the analysis of every declared instance on every
-/// declared target. One diagnostic a mistake.
-pub fn check(kernel: &Kernel) -> Vec<Diagnostic> {
-    crate::verify::kernel(kernel)
+/// What does not depend on the target.
+fn anywhere(bound: &Kernel) -> Analysis {
+    let diagnostics = budget::everywhere(bound);
+    if !diagnostics.is_empty() {
+        return Analysis { diagnostics, ..Analysis::default() };
+    }
+    let mut walk = walk::Walk::new(bound);
+    walk.run();
+    ranges::finish(&mut walk);
+    let mut analysis = walk.analysis;
+    analysis.barriers_before = sync::place(bound, &analysis.block_uniform);
+    if analysis.diagnostics.is_empty() {
+        let races = race::find(bound, &walk.uniform, &analysis.barriers_before, &analysis.block_uniform);
+        analysis.diagnostics.extend(races);
+    }
+    distinct(&mut analysis.diagnostics);
+    analysis
+}
+
+/// One diagnostic a code and place: a statement is met on several paths.
+fn distinct(diagnostics: &mut Vec<Diagnostic>) {
+    let mut seen = BTreeSet::new();
+    diagnostics.retain(|d| seen.insert((d.code, d.primary)));
 }

@@ -1,0 +1,200 @@
+//! Resources: threads, shared memory, registers; and extents that make sense.
+
+use crate::diag::{Code, Diagnostic};
+use crate::ir::{BufferId, Kernel, ReduceSource, ReduceStep, Reduction, Scope, StmtId, StmtKind, Target};
+
+/// Most bytes of registers a thread has: 255 of 4 bytes.
+/// Source: CUDA C++ Programming Guide, compute capabilities.
+const REGISTER_BYTES: u64 = 255 * 4;
+/// Most threads a block has, and most on each axis.
+/// Source: CUDA C++ Programming Guide, compute capabilities.
+const THREADS: u64 = 1024;
+const AXIS_THREADS: [i64; 3] = [1024, 1024, 64];
+
+/// What is wrong whatever the target.
+pub(super) fn everywhere(kernel: &Kernel) -> Vec<Diagnostic> {
+    let mut all = threads(kernel);
+    all.extend(extents(kernel));
+    if !all.is_empty() {
+        return all;
+    }
+    let (total, arrays) = sized(kernel, Scope::Local);
+    if total > REGISTER_BYTES
+        && let Some((buffer, _)) = arrays.first()
+    {
+        let message = format!(
+            "a thread's local arrays need {} bytes of registers; a thread has {REGISTER_BYTES}",
+            grouped(total)
+        );
+        let diagnostic = Diagnostic::new(Code::REGISTER_BUDGET, kernel.buffers[*buffer].span, message)
+            .at(listed(kernel, &arrays))
+            .help("use smaller arrays, more threads, or shared memory");
+        all.push(diagnostic);
+    }
+    all
+}
+
+/// What is wrong on one target.
+pub(super) fn on_target(kernel: &Kernel, target: Target) -> Vec<Diagnostic> {
+    let (arrays_total, arrays) = sized(kernel, Scope::Shared);
+    let scratch = scratch(kernel);
+    let total = arrays_total.saturating_add(scratch);
+    let most = u64::from(target.max_shared_bytes());
+    let Some((buffer, _)) = arrays.first().filter(|_| total > most) else { return vec![] };
+    let message = format!(
+        "kernel needs {} bytes of shared memory; {} allows {}",
+        grouped(total),
+        target.name().trim_end_matches('a'),
+        grouped(most)
+    );
+    let mut parts = listed(kernel, &arrays);
+    if scratch > 0 {
+        parts += &format!("; reductions: {}", grouped(scratch));
+    }
+    vec![Diagnostic::new(Code::SHARED_BUDGET, kernel.buffers[*buffer].span, message).at(parts).help(format!(
+        "shrink `{}` by {} bytes",
+        kernel.buffers[*buffer].name,
+        grouped(total - most)
+    ))]
+}
+
+/// The arrays that exist in this instance: those whose allocation is reached.
+fn allocated(kernel: &Kernel) -> Vec<BufferId> {
+    let mut all = Vec::new();
+    each_stmt(kernel, &kernel.body, &mut |stmt| {
+        if let StmtKind::Alloc { buffer } = stmt {
+            all.push(*buffer);
+        }
+    });
+    all
+}
+
+/// Bytes of shared memory that reductions across warps need.
+fn scratch(kernel: &Kernel) -> u64 {
+    let threads = u64::from(kernel.thread_count());
+    let mut total = 0u64;
+    each_stmt(kernel, &kernel.body, &mut |stmt| {
+        let StmtKind::Reduce { op, src, dst, axis: Some(axis) } = stmt else { return };
+        let Some(at) = kernel.threads.iter().position(|a| a.var == *axis) else { return };
+        let extents = kernel.thread_extents();
+        let stride = extents[..at.min(3)].iter().product();
+        let Some(&extent) = extents.get(at) else { return };
+        let (dtype, count) = match src {
+            ReduceSource::Local(b) => (Some(kernel.buffer_dtype(*b)), kernel.buffer_len(*b)),
+            ReduceSource::Value(_) => (dst.and_then(|v| kernel.vars[v].ty.dtype()), 1),
+        };
+        for step in (Reduction { op: *op, extent, stride }).plan().steps {
+            if let ReduceStep::Ascending { parts, .. } = step {
+                let slots = threads / u64::from(extent.max(1)) * u64::from(parts);
+                let bytes = slots.saturating_mul(count).saturating_mul(u64::from(dtype.map_or(4, |d| d.bytes())));
+                total = total.saturating_add(bytes.next_multiple_of(16));
+            }
+        }
+    });
+    total
+}
+
+fn each_stmt(kernel: &Kernel, body: &[StmtId], f: &mut impl FnMut(&StmtKind)) {
+    for &stmt in body {
+        let kind = &kernel.stmts[stmt].kind;
+        f(kind);
+        match kind {
+            StmtKind::If { then, otherwise, .. } => {
+                each_stmt(kernel, then, f);
+                each_stmt(kernel, otherwise, f);
+            }
+            StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } => each_stmt(kernel, body, f),
+            _ => {}
+        }
+    }
+}
+
+/// The bytes of a scope's arrays, each aligned to 16 in shared memory, largest first.
+fn sized(kernel: &Kernel, scope: Scope) -> (u64, Vec<(BufferId, u64)>) {
+    let bytes = |id: BufferId| {
+        let extents = kernel.buffer_extents(id).into_iter().map(u64::from);
+        extents.fold(u64::from(kernel.buffer_dtype(id).bytes()), u64::saturating_mul)
+    };
+    let of = |id: BufferId| (kernel.buffers[id].scope == scope).then(|| (id, bytes(id)));
+    let mut arrays: Vec<_> = allocated(kernel).into_iter().filter_map(of).collect();
+    let align = if scope == Scope::Shared { 16 } else { 1 };
+    let total =
+        arrays.iter().fold(0u64, |sum, a| sum.saturating_add(a.1.checked_next_multiple_of(align).unwrap_or(a.1)));
+    arrays.sort_by_key(|a| std::cmp::Reverse(a.1));
+    (total, arrays)
+}
+
+fn listed(kernel: &Kernel, arrays: &[(BufferId, u64)]) -> String {
+    let each = |(id, bytes): &(BufferId, u64)| {
+        let buffer = &kernel.buffers[*id];
+        let extents: Vec<String> = kernel.buffer_extents(*id).iter().map(u32::to_string).collect();
+        format!("{} {}[{}]: {}", buffer.name, kernel.buffer_dtype(*id), extents.join(", "), grouped(*bytes))
+    };
+    arrays.iter().map(each).collect::<Vec<_>>().join("; ")
+}
+
+fn threads(kernel: &Kernel) -> Vec<Diagnostic> {
+    let mut all = Vec::new();
+    let mut count = 1u64;
+    for (axis, binding) in kernel.threads.iter().enumerate().take(3) {
+        let Some(extent) = kernel.const_index(binding.extent) else {
+            let message = "the number of threads must be a constant";
+            all.push(Diagnostic::new(Code::NOT_CONSTANT, binding.span, message));
+            continue;
+        };
+        if extent <= 0 {
+            let message = format!("a thread axis needs at least 1 thread, not {extent}");
+            all.push(Diagnostic::new(Code::THREAD_COUNT, binding.span, message));
+        } else if extent > AXIS_THREADS[axis] {
+            let message = format!("a block has at most {} threads on axis {axis}, not {extent}", AXIS_THREADS[axis]);
+            all.push(Diagnostic::new(Code::THREAD_COUNT, binding.span, message));
+        }
+        count = count.saturating_mul(extent.max(0) as u64);
+    }
+    if all.is_empty() && count > THREADS {
+        let extents: Vec<String> =
+            kernel.threads.iter().filter_map(|a| kernel.const_index(a.extent)).map(|e| e.to_string()).collect();
+        let message = format!("a block has at most {THREADS} threads, not {} = {count}", extents.join(" * "));
+        // The last axis is where the author would cut.
+        if let Some(axis) = kernel.threads.last() {
+            all.push(Diagnostic::new(Code::THREAD_COUNT, axis.span, message));
+        }
+    }
+    all
+}
+
+fn extents(kernel: &Kernel) -> Vec<Diagnostic> {
+    let mut all = Vec::new();
+    for buffer in allocated(kernel).into_iter().map(|b| &kernel.buffers[b]) {
+        for &extent in &buffer.extents {
+            let span = kernel.exprs[extent].span;
+            let name = &buffer.name;
+            match kernel.const_index(extent) {
+                None => {
+                    let message = format!("the extents of `{name}` must be constants");
+                    all.push(Diagnostic::new(Code::NOT_CONSTANT, span, message));
+                }
+                Some(value) if value <= 0 || value > i64::from(i32::MAX) => {
+                    let message = format!("an extent of `{name}` is {value}");
+                    let help = "extents are at least 1 and below 2^31";
+                    all.push(Diagnostic::new(Code::SHAPE, span, message).help(help));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    all
+}
+
+/// A number with its thousands apart.
+fn grouped(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}

@@ -1,0 +1,87 @@
+//! Barriers and collectives stand under control that their threads share.
+
+use super::point::Point;
+use super::walk::Walk;
+use crate::constraint::Cond;
+use crate::diag::{Code, Diagnostic};
+use crate::ir::{Effect, StmtId, StmtKind, effects};
+
+/// Reports a barrier or collective that not every thread of its block or warp reaches.
+pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId) {
+    let kinds = effects(walk.kernel, stmt);
+    let block = kinds.contains(&Effect::BlockCollective);
+    if !block && !kinds.contains(&Effect::WarpCollective) {
+        return;
+    }
+    let diverges = |c: &&super::walk::Control| {
+        let differs = if block { c.varies.threads != 0 } else { c.varies.threads != 0 && c.varies.warp };
+        differs && (block || !c.cond.as_ref().is_some_and(|cond| warp_uniform(walk, cond)))
+    };
+    let Some(control) = walk.control.iter().find(diverges).cloned() else { return };
+    let name = match &walk.kernel.stmts[stmt].kind {
+        StmtKind::SyncThreads => "barrier",
+        StmtKind::SyncWarp => "`sync_warp`",
+        StmtKind::Reduce { axis: Some(_), .. } => "`thread_allreduce`",
+        StmtKind::Reduce { .. } => "`warp_reduce`",
+        StmtKind::Shuffle { .. } => "shuffle",
+        StmtKind::Vote { .. } => "vote",
+        StmtKind::Copy { .. } => "`copy` with a shared array",
+        StmtKind::Fill { .. } => "`fill` of a shared array",
+        _ => "`parallel` loop",
+    };
+    let group = if block { "every thread" } else { "every thread of the warp" };
+    let span = walk.kernel.stmts[stmt].span;
+    let arrived = arrivals(walk, block);
+    let at = arrived.unwrap_or_else(|| "how many threads arrive is not known here".into());
+    let (label, help) = match control.cond {
+        Some(_) => ("threads may disagree on this condition", "move it out of the `if`, so that all threads reach it"),
+        None => (
+            "threads may disagree on the number of iterations",
+            "give every thread the same number of iterations, and guard the work inside with an `if`",
+        ),
+    };
+    let diagnostic = Diagnostic::new(Code::DIVERGENT_BARRIER, span, format!("{name} not reached by {group}"))
+        .at(at)
+        .label(control.span, label)
+        .help(help);
+    walk.analysis.diagnostics.push(diagnostic);
+}
+
+/// How many threads arrive, if the conditions around are about thread indices only.
+fn arrivals(walk: &Walk<'_>, block: bool) -> Option<String> {
+    let points = threads(walk, walk.control.iter().map(|c| c.cond.as_ref()))?;
+    let arrives =
+        |p: &Point| walk.control.iter().filter_map(|c| c.cond.as_ref()).all(|c| p.holds(&walk.cx, c) == Some(true));
+    let here: Vec<bool> = points.iter().map(arrives).collect();
+    if block {
+        let count = here.iter().filter(|h| **h).count();
+        return Some(format!("{count} of {} threads arrive", here.len()));
+    }
+    let partial = here.chunks(32).enumerate().find(|(_, w)| w.contains(&true) && w.contains(&false));
+    let (warp, lanes) = partial?;
+    let count = lanes.iter().filter(|h| **h).count();
+    Some(format!("{count} of {} threads of warp {warp} arrive", lanes.len()))
+}
+
+/// The block's threads in linear order, if all these conditions are known and about thread indices only.
+fn threads<'c>(walk: &Walk<'_>, conds: impl Iterator<Item = Option<&'c Cond>>) -> Option<Vec<Point>> {
+    let mut leaves = Vec::new();
+    for cond in conds {
+        if !walk.cond_leaves(cond?, &mut leaves) {
+            return None;
+        }
+    }
+    let axes: Vec<_> = walk.kernel.threads.iter().map(|a| a.var).collect();
+    let syms: Vec<_> = walk.ranged.iter().filter(|r| axes.contains(&r.var)).map(|r| r.sym).collect();
+    if leaves.iter().any(|l| !syms.contains(l)) {
+        return None;
+    }
+    walk.points(&syms, 1024)
+}
+
+/// Whether a condition about thread indices is the same for all threads of each warp.
+pub(super) fn warp_uniform(walk: &Walk<'_>, cond: &Cond) -> bool {
+    let Some(points) = threads(walk, std::iter::once(Some(cond))) else { return false };
+    let values: Vec<Option<bool>> = points.iter().map(|p| p.holds(&walk.cx, cond)).collect();
+    values.chunks(32).all(|warp| warp.iter().all(|v| v.is_some() && *v == warp[0]))
+}

@@ -1,0 +1,195 @@
+//! `copy`: shapes agree, coordinates are shared where the operation is, tiles are in bounds or clipped.
+
+use super::vector::merge_need;
+use super::walk::Walk;
+use super::{Bound, CopyFacts, LaunchNeed};
+use crate::constraint::{Answer, Poly};
+use crate::diag::{Code, Diagnostic};
+use crate::ir::{Dtype, DtypeRef, ExprId, Place, Scope, StmtId, TileRef};
+
+/// Meets a `copy`.
+pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId, src: &TileRef, dst: &TileRef, width: Option<ExprId>) {
+    let kernel = walk.kernel;
+    let own = |walk: &mut Walk<'_>, tile: &TileRef| -> Option<Vec<Poly>> {
+        if !tile.extents.is_empty() {
+            Some(walk.index_values(&tile.extents))
+        } else if tile.start.is_empty() {
+            Some(walk.extents(tile.place))
+        } else {
+            None
+        }
+    };
+    let (src_extents, dst_extents) = (own(walk, src), own(walk, dst));
+    let span = kernel.stmts[stmt].span;
+    let extents = match (&src_extents, &dst_extents) {
+        (Some(a), Some(b)) => {
+            if trimmed(a) != trimmed(b) {
+                let message = "copy: the tiles differ in shape";
+                let at = format!("{} into {}", shape(walk, src.place, a), shape(walk, dst.place, b));
+                let help = "give both tiles the same extents".to_owned();
+                walk.analysis.diagnostics.push(Diagnostic::new(Code::TILE_SHAPE, span, message).at(at).help(help));
+                return;
+            }
+            if a.len() >= b.len() { a.clone() } else { b.clone() }
+        }
+        (Some(a), None) | (None, Some(a)) => a.clone(),
+        (None, None) => {
+            let message = "copy: neither side gives the tile's extents";
+            let help = "copy to or from a whole array, or use `.tile([r0..r1, ..])`";
+            walk.analysis.diagnostics.push(Diagnostic::new(Code::TILE_SHAPE, span, message).help(help));
+            return;
+        }
+    };
+    let constants: Option<Vec<u32>> =
+        extents.iter().map(|e| e.as_constant().and_then(|e| u32::try_from(e).ok()).filter(|e| *e > 0)).collect();
+    let Some(constants) = constants else {
+        let message = "copy: the tile's extents must be positive constants";
+        walk.analysis.diagnostics.push(Diagnostic::new(Code::NOT_CONSTANT, span, message));
+        return;
+    };
+    let shared = [src, dst].into_iter().any(|t| match t.place {
+        Place::Buffer(b) => kernel.buffers[b].scope == Scope::Shared,
+        Place::Tensor(_) => false,
+    });
+    let src_bounds = side(walk, src, &extents, shared);
+    let dst_bounds = side(walk, dst, &extents, shared);
+    let width = width.and_then(|w| demanded(walk, w, src, dst, &constants));
+    let facts = CopyFacts { extents: constants, src: src_bounds, dst: dst_bounds, width };
+    match walk.analysis.copies.get_mut(&stmt) {
+        Some(known) => {
+            known.src.iter_mut().zip(facts.src).for_each(|(a, b)| *a = (*a).max(b));
+            known.dst.iter_mut().zip(facts.dst).for_each(|(a, b)| *a = (*a).max(b));
+        }
+        None => {
+            walk.analysis.copies.insert(stmt, facts);
+        }
+    }
+}
+
+/// The extents without leading ones.
+fn trimmed(extents: &[Poly]) -> &[Poly] {
+    let ones = extents.iter().take_while(|e| e.as_constant() == Some(1)).count();
+    &extents[ones.min(extents.len().saturating_sub(1))..]
+}
+
+fn shape(walk: &Walk<'_>, place: Place, extents: &[Poly]) -> String {
+    let dtype = match walk.kernel.place_dtype(place) {
+        DtypeRef::Is(d) => d.to_string(),
+        DtypeRef::Param(_) => "?".into(),
+    };
+    let extents: Vec<String> = extents.iter().map(|e| walk.show(e).unwrap_or_else(|| "?".into())).collect();
+    format!("{dtype}[{}]", extents.join(", "))
+}
+
+/// The bounds of one side's axes.
+fn side(walk: &mut Walk<'_>, tile: &TileRef, extents: &[Poly], shared: bool) -> Vec<Bound> {
+    let whole = walk.extents(tile.place);
+    let starts =
+        if tile.start.is_empty() { vec![Poly::default(); whole.len()] } else { walk.index_values(&tile.start) };
+    if shared
+        && let Some(at) = starts.iter().position(|p| walk.cx.varies(p).threads != 0)
+        && let Some(index) = tile.start.get(at)
+    {
+        let diagnostic = Diagnostic::new(
+            Code::PLACEMENT,
+            walk.kernel.exprs[*index].span,
+            "copy: the tile's coordinates differ between threads",
+        )
+        .at("a copy to or from a shared array is one operation of the whole block")
+        .help("use coordinates made of block indices, dims and constants, or copy into a local array");
+        walk.analysis.diagnostics.push(diagnostic);
+    }
+    let (place, rank) = (tile.place, whole.len());
+    let mut bounds = Vec::with_capacity(rank);
+    for (axis, (start, extent)) in starts.iter().zip(&whole).enumerate() {
+        // The tile's axes are the last ones; leading ones have extent 1.
+        let size = (axis + extents.len()).checked_sub(rank).map_or(Poly::constant(1), |a| extents[a].clone());
+        let end = start.plus(&size);
+        end.iter().for_each(|end| walk.note_range(end, tile.span));
+        let room = end.and_then(|end| extent.minus(&end));
+        let inside = room.as_ref().is_some_and(|r| walk.cx.proves(r)) && walk.cx.proves(start);
+        bounds.push(if inside { Bound::Proven } else { Bound::Unproven });
+        // Arrays of the kernel are not clipped: there is no ragged edge.
+        let is_buffer = matches!(place, Place::Buffer(_));
+        if !inside && is_buffer && room.is_some_and(|r| walk.cx.nonneg(&r) == Answer::Refuted) {
+            let name = walk.kernel.place_name(place).to_owned();
+            let (size, extent) = (walk.show(&size).unwrap_or_default(), walk.show(extent).unwrap_or_default());
+            let message = format!("copy: the tile does not fit into `{name}`");
+            let diagnostic = Diagnostic::new(Code::OUT_OF_BOUNDS, tile.span, message)
+                .at(format!("{size} elements on axis {axis}; `{name}` has {extent}"));
+            walk.analysis.diagnostics.push(diagnostic);
+        }
+    }
+    bounds
+}
+
+/// `.width(n)`: a demand, so it must be provable.
+fn demanded(walk: &mut Walk<'_>, width: ExprId, src: &TileRef, dst: &TileRef, extents: &[u32]) -> Option<u32> {
+    let kernel = walk.kernel;
+    let span = kernel.exprs[width].span;
+    let value = walk.eval_int(width)?.as_constant();
+    let Some(value) = value.filter(|v| *v > 0) else {
+        let message = "`.width(n)` needs a positive constant";
+        walk.analysis.diagnostics.push(Diagnostic::new(Code::NOT_CONSTANT, span, message));
+        return None;
+    };
+    let inner = extents.last().copied().map_or(1, i64::from);
+    if inner % value != 0 {
+        let message = format!("copy: rows of {inner} elements are not a multiple of the width {value}");
+        walk.analysis.diagnostics.push(Diagnostic::new(Code::VECTOR_SHAPE, span, message));
+        return None;
+    }
+    for tile in [src, dst] {
+        let DtypeRef::Is(dtype) = kernel.place_dtype(tile.place) else { continue };
+        let bytes = value * i64::from(Dtype::bytes(dtype));
+        if matches!(tile.place, Place::Buffer(b) if kernel.buffers[b].scope == Scope::Local) {
+            continue;
+        }
+        if value != 1 && ![2, 4, 8, 16].contains(&bytes) {
+            let message = format!("copy: a width of {value} x {dtype} is {bytes} bytes");
+            let diagnostic =
+                Diagnostic::new(Code::VECTOR_SHAPE, span, message).at("one transaction is 2, 4, 8 or 16 bytes");
+            walk.analysis.diagnostics.push(diagnostic);
+            return None;
+        }
+        let whole = walk.extents(tile.place);
+        let starts =
+            if tile.start.is_empty() { vec![Poly::default(); whole.len()] } else { walk.index_values(&tile.start) };
+        let aligned = |p: &Poly| walk.cx.divisible(p, value) == Answer::Proven;
+        let (Some(start), Some(row)) = (starts.last(), whole.last()) else { continue };
+        let name = kernel.place_name(tile.place);
+        let culprit = if !aligned(start) {
+            Some(start)
+        } else if !aligned(row) {
+            Some(row)
+        } else {
+            None
+        };
+        if let Some(culprit) = culprit {
+            let text = walk.show(culprit).filter(|t| !t.contains(' '));
+            let mut diagnostic =
+                Diagnostic::new(Code::VECTOR_ALIGNMENT, span, format!("{bytes}-byte copy of `{name}` is not aligned"));
+            diagnostic = match text.filter(|_| culprit.as_constant().is_none()) {
+                Some(text) => diagnostic.at(format!("aligned only if {text} % {value} == 0")).help(format!(
+                    "add `require({text} % {value} == 0)` to #[tile_kernel(..)], or drop `.width({value})`"
+                )),
+                None => diagnostic
+                    .at(format!("tiles and rows must start at multiples of {value} elements"))
+                    .help(format!("drop `.width({value})`")),
+            };
+            walk.analysis.diagnostics.push(diagnostic);
+            return None;
+        }
+        if let Place::Tensor(tensor) = tile.place
+            && value > 1
+        {
+            let mut stride_multiple = vec![value as u32; whole.len()];
+            if let Some(last) = stride_multiple.last_mut() {
+                *last = 1;
+            }
+            let need = LaunchNeed { tensor, align_bytes: bytes as u32, stride_multiple, span: tile.span };
+            merge_need(&mut walk.analysis.launch_needs, need);
+        }
+    }
+    u32::try_from(value).ok()
+}

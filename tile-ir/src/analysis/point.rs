@@ -1,0 +1,194 @@
+//! Values at one point: some symbols have values, others follow from their definitions.
+
+use super::walk::Walk;
+use crate::constraint::{Cond, Context, Definition, Poly, Sym};
+use crate::ir::BinaryOp;
+use std::collections::HashMap;
+
+/// Values of symbols.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Point {
+    values: HashMap<Sym, i64>,
+}
+
+impl Point {
+    /// Gives a symbol a value.
+    pub fn set(&mut self, sym: Sym, value: i64) {
+        self.values.insert(sym, value);
+    }
+
+    /// A polynomial's value, if every symbol has one.
+    pub fn eval(&self, cx: &Context, poly: &Poly) -> Option<i64> {
+        let mut sum = 0i64;
+        for (m, c) in poly.terms() {
+            let mut term = *c;
+            for sym in m.factors() {
+                term = term.checked_mul(self.sym(cx, sym)?)?;
+            }
+            sum = sum.checked_add(term)?;
+        }
+        Some(sum)
+    }
+
+    fn sym(&self, cx: &Context, sym: Sym) -> Option<i64> {
+        if let Some(value) = self.values.get(&sym) {
+            return Some(*value);
+        }
+        match &cx.symbol(sym).definition {
+            Definition::Free(_) | Definition::OneOf(_) => None,
+            Definition::Floor(n, d) => {
+                let d = self.eval(cx, d)?;
+                if d <= 0 { None } else { Some(self.eval(cx, n)?.div_euclid(d)) }
+            }
+            Definition::Min(a, b) => Some(self.eval(cx, a)?.min(self.eval(cx, b)?)),
+            Definition::Max(a, b) => Some(self.eval(cx, a)?.max(self.eval(cx, b)?)),
+            Definition::Opaque(op, a, b, range) => {
+                let (a, b) = (self.eval(cx, a)?, self.eval(cx, b)?);
+                let value = apply(*op, a, b)?;
+                match range {
+                    Some((lo, hi)) if !(*lo..=*hi).contains(&value) => None,
+                    _ => Some(value),
+                }
+            }
+        }
+    }
+
+    /// Whether a condition holds, if that is known.
+    pub fn holds(&self, cx: &Context, cond: &Cond) -> Option<bool> {
+        match cond {
+            Cond::True => Some(true),
+            Cond::False => Some(false),
+            Cond::NonNeg(p) => self.eval(cx, p).map(|v| v >= 0),
+            Cond::Zero(p) => self.eval(cx, p).map(|v| v == 0),
+            Cond::NonZero(p) => self.eval(cx, p).map(|v| v != 0),
+            Cond::And(a, b) => match (self.holds(cx, a), self.holds(cx, b)) {
+                (Some(false), _) | (_, Some(false)) => Some(false),
+                (Some(true), Some(true)) => Some(true),
+                _ => None,
+            },
+            Cond::Or(a, b) => match (self.holds(cx, a), self.holds(cx, b)) {
+                (Some(true), _) | (_, Some(true)) => Some(true),
+                (Some(false), Some(false)) => Some(false),
+                _ => None,
+            },
+            Cond::Unknown(_) => None,
+        }
+    }
+}
+
+/// `op(a, b)` on mathematical integers; `None` on overflow, division by zero, or what is not an integer operation.
+pub(super) fn apply(op: BinaryOp, a: i64, b: i64) -> Option<i64> {
+    use BinaryOp::*;
+    Some(match op {
+        Add => a.checked_add(b)?,
+        Sub => a.checked_sub(b)?,
+        Mul => a.checked_mul(b)?,
+        Div => a.checked_div(b)?,
+        Rem => a.checked_rem(b)?,
+        CeilDiv => a.checked_div(b)?.checked_add(i64::from(a % b != 0 && (a < 0) == (b < 0)))?,
+        Min => a.min(b),
+        Max => a.max(b),
+        BitAnd => a & b,
+        BitOr => a | b,
+        BitXor => a ^ b,
+        Shl => u32::try_from(b).ok().filter(|b| *b < 32).and_then(|b| a.checked_mul(1 << b))?,
+        Shr => a >> u32::try_from(b).ok().filter(|b| *b < 32)?,
+        Lt => i64::from(a < b),
+        Le => i64::from(a <= b),
+        Gt => i64::from(a > b),
+        Ge => i64::from(a >= b),
+        Eq => i64::from(a == b),
+        Ne => i64::from(a != b),
+        And => i64::from(a != 0 && b != 0),
+        Or => i64::from(a != 0 || b != 0),
+    })
+}
+
+impl Walk<'_> {
+    /// Every symbol a polynomial depends on, definitions followed down to those without one.
+    pub fn leaves(&self, poly: &Poly, all: &mut Vec<Sym>) {
+        for sym in poly.syms() {
+            if all.contains(&sym) {
+                continue;
+            }
+            match &self.cx.symbol(sym).definition {
+                Definition::Free(_) => all.push(sym),
+                Definition::Floor(a, b) | Definition::Min(a, b) | Definition::Max(a, b) => {
+                    self.leaves(a, all);
+                    self.leaves(b, all);
+                }
+                Definition::Opaque(_, a, b, _) => {
+                    self.leaves(a, all);
+                    self.leaves(b, all);
+                }
+                Definition::OneOf(cases) => {
+                    all.push(sym);
+                    cases.iter().for_each(|c| self.leaves(c, all));
+                }
+            }
+        }
+    }
+
+    /// Every symbol a condition depends on; false if it is about values that are not known.
+    pub fn cond_leaves(&self, cond: &Cond, all: &mut Vec<Sym>) -> bool {
+        match cond {
+            Cond::True | Cond::False => true,
+            Cond::NonNeg(p) | Cond::Zero(p) | Cond::NonZero(p) => {
+                self.leaves(p, all);
+                true
+            }
+            Cond::And(a, b) | Cond::Or(a, b) => {
+                let known = self.cond_leaves(a, all);
+                self.cond_leaves(b, all) && known
+            }
+            Cond::Unknown(_) => false,
+        }
+    }
+
+    /// Whether a polynomial depends on what the launcher knows, and nothing else.
+    pub fn is_launch(&self, poly: &Poly) -> bool {
+        let mut leaves = Vec::new();
+        self.leaves(poly, &mut leaves);
+        leaves.iter().all(|s| self.hosts.contains_key(s))
+    }
+
+    /// The points of the ranged symbols among `leaves`, if they are all of them, have constant ranges and there are
+    /// at most `most` points. Threads vary fastest, so that the first point found is one of few threads.
+    pub fn points(&self, leaves: &[Sym], most: u64) -> Option<Vec<Point>> {
+        let mut points = vec![Point::default()];
+        let ranged: Vec<_> = self.ranged.iter().filter(|r| leaves.contains(&r.sym)).collect();
+        if ranged.len() != leaves.len() {
+            return None;
+        }
+        for range in ranged {
+            let (lo, hi) = (range.lo.as_constant()?, range.hi.as_constant()?);
+            let count = u64::try_from(hi.checked_sub(lo)?.checked_add(1)?).ok()?;
+            if (points.len() as u64).checked_mul(count)? > most {
+                return None;
+            }
+            let each = |value: i64| {
+                points.iter().cloned().map(move |mut p| {
+                    p.set(range.sym, value);
+                    p
+                })
+            };
+            points = (lo..=hi).flat_map(each).collect();
+        }
+        Some(points)
+    }
+
+    /// The linear index of the thread at a point; absent axes count as 0.
+    pub fn thread_at(&self, point: &Point) -> Option<u32> {
+        let extents = self.kernel.thread_extents();
+        let (mut linear, mut stride, mut any) = (0i64, 1i64, false);
+        for (axis, binding) in self.kernel.threads.iter().enumerate().take(3) {
+            let sym = self.ranged.iter().find(|r| r.var == binding.var)?.sym;
+            if let Some(value) = point.values.get(&sym) {
+                linear += value * stride;
+                any = true;
+            }
+            stride *= i64::from(extents[axis]);
+        }
+        u32::try_from(linear).ok().filter(|_| any)
+    }
+}

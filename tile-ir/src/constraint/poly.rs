@@ -1,0 +1,282 @@
+//! Polynomials over symbols with integer coefficients: the normal form of index expressions.
+
+use std::fmt;
+
+/// A symbol of a [`Context`](super::Context). Later symbols may be defined by earlier ones, never the reverse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Sym(pub(super) u32);
+
+impl Sym {
+    /// The position in the context's table.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Most factors of a [`Monomial`].
+const DEGREE: usize = 4;
+
+/// A product of at most four symbols; the empty product is 1. Ordered so that products with later symbols are
+/// greater.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Monomial([u32; DEGREE]);
+
+impl Monomial {
+    /// The empty product.
+    pub const ONE: Monomial = Monomial([0; DEGREE]);
+
+    /// One symbol.
+    pub fn of(sym: Sym) -> Self {
+        Monomial([sym.0 + 1, 0, 0, 0])
+    }
+
+    /// The factors, latest first.
+    pub fn factors(&self) -> impl Iterator<Item = Sym> + '_ {
+        self.0.iter().take_while(|s| **s != 0).map(|s| Sym(s - 1))
+    }
+
+    /// The latest factor.
+    pub fn latest(&self) -> Option<Sym> {
+        self.0[0].checked_sub(1).map(Sym)
+    }
+
+    /// The product without its latest factor.
+    pub fn rest(&self) -> Monomial {
+        let mut rest = [0; DEGREE];
+        rest[..DEGREE - 1].copy_from_slice(&self.0[1..]);
+        Monomial(rest)
+    }
+
+    /// The product; `None` beyond four factors.
+    pub fn times(&self, other: &Monomial) -> Option<Monomial> {
+        let mut all = [0; 2 * DEGREE];
+        all[..DEGREE].copy_from_slice(&self.0);
+        all[DEGREE..].copy_from_slice(&other.0);
+        all.sort_unstable_by(|a, b| b.cmp(a));
+        if all[DEGREE] != 0 {
+            return None;
+        }
+        let mut product = [0; DEGREE];
+        product.copy_from_slice(&all[..DEGREE]);
+        Some(Monomial(product))
+    }
+
+    /// How many times `sym` is a factor.
+    pub fn power(&self, sym: Sym) -> usize {
+        self.factors().filter(|f| *f == sym).count()
+    }
+}
+
+impl fmt::Debug for Monomial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.factors().map(|s| s.0)).finish()
+    }
+}
+
+/// A sum of monomials with nonzero coefficients, in ascending order of monomials.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Poly {
+    terms: Vec<(Monomial, i64)>,
+}
+
+impl Poly {
+    /// A constant, greater than `i64::MIN`.
+    pub fn constant(value: i64) -> Self {
+        let value = value.max(-i64::MAX);
+        Poly { terms: if value == 0 { vec![] } else { vec![(Monomial::ONE, value)] } }
+    }
+
+    /// One symbol.
+    pub fn sym(sym: Sym) -> Self {
+        Poly { terms: vec![(Monomial::of(sym), 1)] }
+    }
+
+    /// The terms, in ascending order of monomials.
+    pub fn terms(&self) -> &[(Monomial, i64)] {
+        &self.terms
+    }
+
+    /// The value, if there are no symbols.
+    pub fn as_constant(&self) -> Option<i64> {
+        match self.terms.as_slice() {
+            [] => Some(0),
+            [(Monomial::ONE, value)] => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// The symbol, if this is one symbol with coefficient 1.
+    pub fn as_sym(&self) -> Option<Sym> {
+        match self.terms.as_slice() {
+            [(m, 1)] if m.rest() == Monomial::ONE => m.latest(),
+            _ => None,
+        }
+    }
+
+    /// The constant term.
+    pub fn offset(&self) -> i64 {
+        self.terms.first().filter(|t| t.0 == Monomial::ONE).map_or(0, |t| t.1)
+    }
+
+    /// The terms with symbols.
+    pub fn symbolic(&self) -> &[(Monomial, i64)] {
+        if self.offset() != 0 { &self.terms[1..] } else { &self.terms }
+    }
+
+    /// The greatest term.
+    pub fn leading(&self) -> Option<(Monomial, i64)> {
+        self.symbolic().last().copied()
+    }
+
+    /// The coefficient of a monomial.
+    pub fn coefficient(&self, monomial: &Monomial) -> i64 {
+        self.terms.binary_search_by(|t| t.0.cmp(monomial)).map_or(0, |i| self.terms[i].1)
+    }
+
+    /// Every symbol, possibly repeated.
+    pub fn syms(&self) -> impl Iterator<Item = Sym> + '_ {
+        self.terms.iter().flat_map(|t| t.0.factors())
+    }
+
+    /// Whether a symbol occurs.
+    pub fn mentions(&self, sym: Sym) -> bool {
+        self.syms().any(|s| s == sym)
+    }
+
+    /// `self * scale + other * other_scale`; `None` on overflow.
+    pub fn combine(&self, scale: i64, other: &Poly, other_scale: i64) -> Option<Poly> {
+        let mut terms = Vec::with_capacity(self.terms.len() + other.terms.len());
+        let (mut a, mut b) = (self.terms.iter().peekable(), other.terms.iter().peekable());
+        loop {
+            let order = match (a.peek(), b.peek()) {
+                (None, None) => break,
+                (Some(_), None) => std::cmp::Ordering::Less,
+                (None, Some(_)) => std::cmp::Ordering::Greater,
+                (Some(x), Some(y)) => x.0.cmp(&y.0),
+            };
+            let (mut monomial, mut value) = (Monomial::ONE, 0i64);
+            if order.is_le()
+                && let Some(t) = a.next()
+            {
+                (monomial, value) = (t.0, t.1.checked_mul(scale)?);
+            }
+            if order.is_ge()
+                && let Some(t) = b.next()
+            {
+                (monomial, value) = (t.0, value.checked_add(t.1.checked_mul(other_scale)?)?);
+            }
+            if value == i64::MIN {
+                return None; // so that every coefficient has an absolute value
+            }
+            if value != 0 {
+                terms.push((monomial, value));
+            }
+        }
+        Some(Poly { terms })
+    }
+
+    /// The sum.
+    pub fn plus(&self, other: &Poly) -> Option<Poly> {
+        self.combine(1, other, 1)
+    }
+
+    /// The difference.
+    pub fn minus(&self, other: &Poly) -> Option<Poly> {
+        self.combine(1, other, -1)
+    }
+
+    /// The sum with a constant.
+    pub fn plus_constant(&self, value: i64) -> Option<Poly> {
+        self.combine(1, &Poly::constant(value), 1)
+    }
+
+    /// The product with a constant.
+    pub fn scaled(&self, scale: i64) -> Option<Poly> {
+        self.combine(scale, &Poly::default(), 0)
+    }
+
+    /// The product; `None` on overflow or beyond four factors.
+    pub fn times(&self, other: &Poly) -> Option<Poly> {
+        let mut product = Poly::default();
+        for (m, c) in &other.terms {
+            product = product.plus(&self.times_term(m, *c)?)?;
+        }
+        Some(product)
+    }
+
+    /// The product with one term.
+    pub fn times_term(&self, monomial: &Monomial, coefficient: i64) -> Option<Poly> {
+        let mut terms = Vec::with_capacity(self.terms.len());
+        for (m, c) in &self.terms {
+            terms.push((m.times(monomial)?, c.checked_mul(coefficient).filter(|c| *c != i64::MIN)?));
+        }
+        if *monomial != Monomial::ONE {
+            terms.sort_unstable_by_key(|t| t.0);
+        }
+        Some(Poly { terms })
+    }
+
+    /// The coefficient of `sym` (0 where it does not occur), if it occurs only by itself and linearly.
+    pub fn linear_in(&self, sym: Sym) -> Option<i64> {
+        let mut coefficient = 0;
+        for (m, c) in &self.terms {
+            match m.power(sym) {
+                0 => {}
+                1 if m.rest() == Monomial::ONE => coefficient = *c,
+                _ => return None,
+            }
+        }
+        Some(coefficient)
+    }
+
+    /// The polynomial with `sym` replaced.
+    pub fn substitute(&self, sym: Sym, value: &Poly) -> Option<Poly> {
+        if !self.mentions(sym) {
+            return Some(self.clone());
+        }
+        let mut result = Poly::default();
+        for (m, c) in &self.terms {
+            let mut term = Poly::constant(*c);
+            for factor in m.factors() {
+                term = if factor == sym { term.times(value)? } else { term.times_term(&Monomial::of(factor), 1)? };
+            }
+            result = result.plus(&term)?;
+        }
+        Some(result)
+    }
+
+    /// The greatest common divisor of the coefficients of terms with symbols; 0 without any.
+    pub fn content(&self) -> u64 {
+        self.symbolic().iter().fold(0, |g, t| gcd(g, t.1.unsigned_abs()))
+    }
+}
+
+/// The greatest common divisor.
+pub fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arithmetic_keeps_the_normal_form() {
+        let (x, y) = (Poly::sym(Sym(0)), Poly::sym(Sym(1)));
+        let sum = x.plus(&y).unwrap();
+        let square = sum.times(&sum).unwrap();
+        assert_eq!(square.terms().len(), 3);
+        assert_eq!(square.coefficient(&Monomial::of(Sym(0)).times(&Monomial::of(Sym(1))).unwrap()), 2);
+        assert_eq!(square.minus(&square).unwrap(), Poly::constant(0));
+        let shifted = sum.substitute(Sym(1), &x.scaled(-1).unwrap()).unwrap();
+        assert_eq!(shifted.as_constant(), Some(0));
+    }
+
+    #[test]
+    fn overflow_is_none_and_so_is_a_fifth_factor() {
+        let x = Poly::sym(Sym(0));
+        assert_eq!(x.scaled(i64::MAX).unwrap().scaled(2), None);
+        let fourth = x.times(&x).unwrap().times(&x).unwrap().times(&x).unwrap();
+        assert_eq!(fourth.times(&x), None);
+    }
+}
