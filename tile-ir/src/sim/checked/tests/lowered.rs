@@ -4,8 +4,8 @@
 use super::{build, clean};
 use crate::ir::*;
 use crate::lower;
-use crate::sim::{Argument, fast};
-use crate::testing::{Builder, kernel};
+use crate::sim::{Argument, fast, numeric};
+use crate::testing::{Builder, gemv, kernel};
 
 fn agree(bound: &Kernel, args: &dyn Fn() -> Vec<Argument>) {
     let program = lower::lower_bound(bound, Target::Sm90a).unwrap_or_else(|d| panic!("{}: {d:?}", bound.name));
@@ -103,4 +103,37 @@ fn reductions_over_every_kind_of_group() {
         });
         agree(&bound, &|| vec![build::floats(&[total], rough), build::floats(&[total], |_| 0.0)]);
     }
+}
+
+#[test]
+fn the_vectorised_gemv() {
+    for dtype in [Dtype::F16, Dtype::Bf16, Dtype::F32] {
+        let vec = 128 / i64::from(dtype.bits());
+        let numbers = |seed: usize, shape: &[i64]| {
+            let count = shape.iter().product::<i64>() as usize;
+            let element = |i: usize| {
+                let value = (((i * 7919 + seed * 31) % 257) as f32 - 128.0) / 37.0;
+                numeric::encode(dtype, value).to_le_bytes()[..dtype.bytes() as usize].to_vec()
+            };
+            build::tensor(dtype, shape, &(0..count).flat_map(element).collect::<Vec<u8>>())
+        };
+        for rows in [1, 4] {
+            let mut bound = gemv(dtype, rows);
+            bound.requires = vec![multiple_of(&mut bound.exprs, DimId::from_u32(0), vec)];
+            for (n, k) in [(1, 8), (7, 264), (33, 1000), (64, 512)] {
+                agree(&bound, &|| vec![numbers(1, &[k]), numbers(2, &[n, k]), numbers(3, &[n])]);
+            }
+        }
+    }
+}
+
+/// `require(dim % n == 0)`
+fn multiple_of(exprs: &mut PrimaryMap<ExprId, Expr>, dim: DimId, n: i64) -> Require {
+    let span = SpanId::from_u32(0);
+    let mut push = |kind, ty| exprs.push(Expr { kind, ty, span });
+    let (dim, n, zero) = (ExprKind::Dim(dim), ExprKind::Int(n), ExprKind::Int(0));
+    let [dim, n, zero] = [dim, n, zero].map(|kind| push(kind, Type::Index));
+    let rest = push(ExprKind::Binary(BinaryOp::Rem, dim, n), Type::Index);
+    let cond = push(ExprKind::Binary(BinaryOp::Eq, rest, zero), Type::BOOL);
+    Require { cond, text: "K % vec == 0".into(), span }
 }
