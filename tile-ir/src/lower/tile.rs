@@ -118,14 +118,14 @@ impl Lowering<'_> {
         }
     }
 
-    /// The address of a tile's element at `indices`, clipped on the axes `open`. A place of lower rank than the tile
-    /// ignores the tile's leading axes, whose extent is 1.
+    /// The address of a tile's element at `indices`, clipped on the axes `open`. Axes are matched from the innermost:
+    /// a place of lower rank ignores the tile's leading axes, whose extent is 1, and a place of higher rank has its
+    /// leading coordinates from the start alone.
     fn tile_memory(&mut self, tile: &TileRef, indices: &[ValueId], open: &[usize]) -> Memory {
         let rank = self.rank(tile.place);
-        let padding = indices.len().saturating_sub(rank);
         let mut coordinates = Vec::with_capacity(rank);
         for axis in 0..rank {
-            let index = match indices.get(axis + padding) {
+            let index = match (axis + indices.len()).checked_sub(rank).and_then(|position| indices.get(position)) {
                 Some(&index) => index,
                 None => self.int(0),
             };
