@@ -109,7 +109,14 @@ fn a_performance_lint_is_what_the_author_asks_for() {
 
 #[test]
 fn a_struct_under_the_attribute_is_given_back() {
-    let tokens = kernel(TokenStream::new(), quote!(pub struct Point { x: f32 }));
+    let tokens = kernel(
+        TokenStream::new(),
+        quote!(
+            pub struct Point {
+                x: f32,
+            }
+        ),
+    );
     let text = tokens.to_string();
     assert!(text.contains("compile_error") && text.contains("struct Point"), "{text}");
 }
