@@ -15,7 +15,7 @@ use std::process::Command;
 
 /// Where what is included comes from: folders whose Rust files cargo or trybuild compiles (and, in `tests`, the messages
 /// that were compared with the compiler's).
-const COMPILED: [&str; 3] = ["examples", "tests", "tile-kernels/src"];
+const COMPILED: [&str; 4] = ["examples", "src", "tests", "tile-kernels/src"];
 
 /// What a sound book was found to use.
 pub struct Book {

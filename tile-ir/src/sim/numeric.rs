@@ -274,6 +274,16 @@ pub fn index_binary(op: BinaryOp, a: i64, b: i64) -> Option<i64> {
     }
 }
 
+/// [`math`] on `usize` values, wrapping in 64 bits.
+#[inline]
+pub fn index_math(function: MathFn, a: i64, b: i64, c: i64) -> i64 {
+    match function {
+        MathFn::Abs => a.wrapping_abs(),
+        MathFn::Fma => a.wrapping_mul(b).wrapping_add(c),
+        _ => a,
+    }
+}
+
 // ---- bits ----------------------------------------------------------------------------------------------------------
 
 /// One operand. `Not` of a bool is logical, of an integer bitwise; `Neg` of an integer wraps. Operators that a dtype

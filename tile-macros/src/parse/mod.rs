@@ -13,23 +13,26 @@
 //! |---|---|
 //! | [`attribute`] | the attribute's items: `instances`, `dtypes`, `require`, ... |
 //! | [`instances`] | the value lists of `instances(..)`, evaluated for every dtype combination |
-//! | [`signature`] | generics, parameters, dims |
+//! | [`tokens`], [`signature`] | the function; generics, parameters, dims |
 //! | [`launch`] | `blocks(..)`, `threads(..)`, `alloc_*` |
-//! | [`stmt`], [`loops`] | statements |
-//! | [`expr`], [`access`] | expressions; element accesses |
+//! | [`stmt`], [`branch`], [`loops`] | statements |
+//! | [`expr`], [`name`], [`access`] | expressions; names and literals; element accesses |
 //! | [`call`], [`effect`], [`tile`] | functions: elementwise; collectives and atomics; `copy`, `fill`, `clear` |
-//! | [`types`] | type inference |
+//! | [`types`], [`constant`] | type inference; where a constant is demanded |
 //! | [`source`], [`range`] | spans and source text |
 //! | [`outside`] | what is not in the language, and what to write instead |
 
 mod access;
 mod attribute;
+mod branch;
 mod call;
+mod constant;
 mod effect;
 mod expr;
 mod instances;
 mod launch;
 mod loops;
+mod name;
 mod outside;
 mod range;
 mod signature;
@@ -38,6 +41,7 @@ mod stmt;
 #[cfg(test)]
 mod tests;
 mod tile;
+mod tokens;
 mod types;
 
 use proc_macro2::{Span, TokenStream};
@@ -47,7 +51,7 @@ use tile_ir::ir::{
     BufferId, ConstId, DimId, Expr, ExprId, ExprKind, Kernel, ParamId, SpanId, Stmt, StmtId, StmtKind, Type,
     TypeParamId, Var, VarId, VarKind,
 };
-use types::{Slot, Ty};
+use types::{Class, Slot, Ty};
 
 /// What the tokens of one kernel say.
 pub struct Parsed {
@@ -344,10 +348,16 @@ impl Parser {
             let id = ExprId::from_u32(index as u32);
             let span = self.kernel.exprs[id].span;
             let ty = self.settle(self.tys[index], span);
-            let expr = &mut self.kernel.exprs[id];
-            expr.ty = ty;
-            if let ExprKind::Cast(to, _) = &mut expr.kind {
-                *to = ty;
+            self.kernel.exprs[id].ty = ty;
+            match self.kernel.exprs[id].kind {
+                ExprKind::Cast(_, value) => self.kernel.exprs[id].kind = ExprKind::Cast(ty, value),
+                // `lit(2.0)` of a type that may be an integer.
+                ExprKind::Float(_) if self.class(Ty::Is(ty)) != Class::Float => {
+                    let literal = Expr { ty: Type::F32, ..self.kernel.exprs[id].clone() };
+                    let literal = self.kernel.exprs.push(literal);
+                    self.kernel.exprs[id].kind = ExprKind::Cast(ty, literal);
+                }
+                _ => {}
             }
         }
         for index in 0..self.vars.len() {

@@ -8,7 +8,7 @@ use super::schedule::Machine;
 use super::shadow::{Access, Now};
 use super::warp::{Owner, SharedMemory, Warp};
 use crate::ir::{AtomicOp, Dtype, EntityRef};
-use crate::lowered::{SharedId, Space};
+use crate::lowered::{LocalId, SharedId, Space};
 use crate::sim::numeric;
 use std::ops::Range;
 
@@ -41,7 +41,7 @@ impl<'p> Machine<'p> {
 
     pub(super) fn vector_load(&mut self, run: &mut Running<'_>, site: u32, offset: Slot, local: u32, start: Slot) {
         let (offsets, starts) = (run.warp.slots[offset as usize], run.warp.slots[start as usize]);
-        self.check_alignment(run, site, &offsets);
+        self.check_alignment(run, site, &offsets, local, &starts);
         let width = i64::from(self.code.sites[site as usize].width);
         each(run.warp.active, |lane| {
             for i in 0..width {
@@ -63,7 +63,7 @@ impl<'p> Machine<'p> {
 
     pub(super) fn vector_store(&mut self, run: &mut Running<'_>, site: u32, offset: Slot, local: u32, start: Slot) {
         let (offsets, starts) = (run.warp.slots[offset as usize], run.warp.slots[start as usize]);
-        self.check_alignment(run, site, &offsets);
+        self.check_alignment(run, site, &offsets, local, &starts);
         let width = i64::from(self.code.sites[site as usize].width);
         each(run.warp.active, |lane| {
             for i in 0..width {
@@ -198,25 +198,28 @@ impl<'p> Machine<'p> {
         Some(element)
     }
 
-    fn check_alignment(&mut self, run: &mut Running<'_>, site: u32, offsets: &Lanes) {
+    /// Reports lanes whose vector does not start at a multiple of its size, on either side.
+    fn check_alignment(&mut self, run: &mut Running<'_>, site: u32, offsets: &Lanes, local: u32, starts: &Lanes) {
         let (code, launch, program) = (self.code, self.launch, self.program);
         let site = &code.sites[site as usize];
-        let element = i64::from(site.dtype.bytes());
         let base = match site.space {
-            // Allocations are aligned to 256 bytes, a block's shared memory to 1024.
+            // Allocations are aligned to 256 bytes, a block's shared memory to 1024, per-thread arrays to 16.
             Space::Global(param) => launch.views[param.index()].as_ref().map_or(0, |v| v.base as i64),
             Space::Shared(array) => i64::from(program.shared[array].offset),
-            Space::Local(_) => return,
+            Space::Local(_) => 0,
         };
-        let bytes = i64::from(site.width) * element;
-        let mut misaligned = 0;
-        each(run.warp.active, |lane| {
-            misaligned |= u32::from(base.wrapping_add(offsets[lane].wrapping_mul(element)) % bytes != 0) << lane;
-        });
-        if misaligned != 0 {
-            let lane = misaligned.trailing_zeros() as usize;
-            let byte = base.wrapping_add(offsets[lane].wrapping_mul(element));
-            self.misaligned(run.who, site, misaligned, run.warp.active, (lane, byte));
+        let local = Space::Local(LocalId::new(local as usize));
+        for (space, base, offsets) in [(site.space, base, offsets), (local, 0, starts)] {
+            let element = i64::from(site.dtype.bytes());
+            let byte = |lane: usize| base.wrapping_add(offsets[lane].wrapping_mul(element));
+            let bytes = i64::from(site.width) * element;
+            let mut misaligned = 0;
+            each(run.warp.active, |lane| misaligned |= u32::from(byte(lane) % bytes != 0) << lane);
+            if misaligned != 0 {
+                let lane = misaligned.trailing_zeros() as usize;
+                let site = Site { space, ..*site };
+                self.misaligned(run.who, &site, misaligned, run.warp.active, (lane, byte(lane)));
+            }
         }
     }
 
@@ -243,11 +246,7 @@ impl<'p> Machine<'p> {
         };
         if memory.init[at] >> lane & 1 == 0 {
             let site = &code.sites[site as usize];
-            let source = Site {
-                space: Space::Local(crate::lowered::LocalId::new(local as usize)),
-                kind: AccessKind::Read,
-                ..*site
-            };
+            let source = Site { space: Space::Local(LocalId::new(local as usize)), kind: AccessKind::Read, ..*site };
             self.uninitialised(run.who, &source, lane, index);
         }
         memory.data[at][lane]
@@ -260,10 +259,13 @@ fn get(run: &Running<'_>, element: &Element<'_>, dtype: Dtype, lane: usize) -> u
     match element {
         Element::Global { view, byte } => view.memory.load(*byte, dtype),
         Element::Shared { byte, .. } => {
-            let mut raw = [0; 4];
-            let bytes = dtype.bytes() as usize;
-            raw[..bytes].copy_from_slice(&run.shared.data[*byte..*byte + bytes]);
-            u32::from_le_bytes(raw)
+            // Inside: `touch` made it.
+            match run.shared.data[*byte..*byte + dtype.bytes() as usize] {
+                [a] => u32::from(a),
+                [a, b] => u32::from(u16::from_le_bytes([a, b])),
+                [a, b, c, d] => u32::from_le_bytes([a, b, c, d]),
+                _ => 0,
+            }
         }
         Element::Local { array, index } => lanes::to_bits(dtype, run.warp.locals[*array].data[*index][lane]),
     }

@@ -11,6 +11,10 @@ use crate::lowered::{LocalId, RegId, Space};
 
 impl Machine<'_> {
     pub(super) fn out_of_bounds(&mut self, who: Who, site: &Site, lane: usize, offset: i64) {
+        // An index that went wrong was reported where it did.
+        if offset < 0 && self.reporter.has(Code::INDEX_OVERFLOW) {
+            return;
+        }
         let key = (Code::OUT_OF_BOUNDS, site.span, None);
         if self.reporter.is_known(key, 0) {
             return;
@@ -61,8 +65,8 @@ impl Machine<'_> {
     }
 
     pub(super) fn misaligned(&mut self, who: Who, site: &Site, lanes: u32, active: u32, first: (usize, i64)) {
-        let shared = matches!(site.space, Space::Shared(_));
-        let code = if shared { Code::SHARED_ALIGNMENT } else { Code::VECTOR_ALIGNMENT };
+        let global = matches!(site.space, Space::Global(_));
+        let code = if global { Code::VECTOR_ALIGNMENT } else { Code::SHARED_ALIGNMENT };
         let key = (code, site.span, None);
         if self.reporter.is_known(key, 0) {
             return;

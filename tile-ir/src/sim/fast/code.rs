@@ -80,6 +80,7 @@ pub(super) enum Arith {
     IntNot { dst: Loc, a: Loc },
     Index { op: BinaryOp, dst: Loc, a: Loc, b: Loc },
     IndexCompare { op: BinaryOp, dst: Loc, a: Loc, b: Loc },
+    IndexMath { function: MathFn, dst: Loc, args: [Loc; 3] },
     IndexNegate { dst: Loc, a: Loc },
     Bool { op: BinaryOp, dst: Loc, a: Loc, b: Loc },
     BoolNot { dst: Loc, a: Loc },

@@ -159,6 +159,9 @@ fn execute_inline(r: &mut Registers, inst: &Arith) {
         Arith::IndexCompare { op, dst, a, b } => {
             per_operator!(op, [Lt Le Gt Ge Eq Ne], |op| map2(r, dst, a, b, |a: i64, b: i64| numeric::compare(op, a, b)));
         }
+        Arith::IndexMath { function, dst, args } => {
+            map3(r, dst, args, |a: i64, b: i64, c: i64| numeric::index_math(function, a, b, c));
+        }
         Arith::IndexNegate { dst, a } => map1(r, dst, a, i64::wrapping_neg),
         Arith::Bool { op, dst, a, b } => match op {
             BinaryOp::And | BinaryOp::BitAnd | BinaryOp::Min => map2(r, dst, a, b, |a: bool, b: bool| a & b),

@@ -59,6 +59,12 @@ impl<'k> Uniformity<'k> {
         self.threads.get(axis as usize) == Some(&1)
     }
 
+    fn mark_if(&mut self, varies: bool, var: VarId, walk: &mut Walk) {
+        if varies {
+            self.mark(var, walk);
+        }
+    }
+
     fn mark(&mut self, var: VarId, walk: &mut Walk) {
         walk.changed |= !self.varying[var];
         self.varying[var] = true;
@@ -69,14 +75,11 @@ impl<'k> Uniformity<'k> {
             match &self.kernel.stmts[stmt].kind {
                 StmtKind::Let { var, value } => {
                     walk.declared[*var] = region;
-                    if value.is_some_and(|v| self.varies(v)) {
-                        self.mark(*var, walk);
-                    }
+                    self.mark_if(value.is_some_and(|v| self.varies(v)), *var, walk);
                 }
                 StmtKind::Assign { var, value } => {
-                    if walk.declared[*var] != region || self.varies(*value) {
-                        self.mark(*var, walk);
-                    }
+                    let here = walk.declared[*var] == region;
+                    self.mark_if(!here || self.varies(*value), *var, walk);
                 }
                 StmtKind::If { cond, then, otherwise } => {
                     let varies = self.varies(*cond);
@@ -87,9 +90,7 @@ impl<'k> Uniformity<'k> {
                 }
                 StmtKind::For { var, start, end, step, body, .. } => {
                     let own = self.varies(*start) || self.varies(*step);
-                    if own {
-                        self.mark(*var, walk);
-                    }
+                    self.mark_if(own, *var, walk);
                     let inner = walk.region(region, own || self.varies(*end));
                     self.statements(body, inner, walk);
                 }

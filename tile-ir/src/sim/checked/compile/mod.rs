@@ -16,6 +16,11 @@ use crate::sim::SimError;
 /// Compiles a program.
 pub(super) fn compile(program: &Program) -> Result<Code, SimError> {
     let regs = program.regs.len() as u32;
+    let elements = program.locals.values().map(|l| u64::from(l.len)).sum::<u64>();
+    if elements > MAX_LOCAL_ELEMENTS || program.shared_bytes > MAX_SHARED_BYTES {
+        let bytes = program.shared_bytes;
+        return malformed(format!("a thread has {elements} array elements, a block {bytes} bytes of shared memory"));
+    }
     let mut compiler = Compiler {
         program,
         code: Code {
@@ -40,6 +45,11 @@ pub(super) fn compile(program: &Program) -> Result<Code, SimError> {
 
 /// Deeper trees than this are not programs a lowering makes.
 const MAX_DEPTH: u32 = 1000;
+
+/// More than any device has, so that no program makes the simulator run out of memory.
+const MAX_LOCAL_ELEMENTS: u64 = 1 << 16;
+const MAX_SHARED_BYTES: u32 = 1 << 20;
+const MAX_INSTRUCTIONS: usize = 1 << 22;
 
 struct Compiler<'p> {
     program: &'p Program,

@@ -1,6 +1,6 @@
 //! Values and memory accesses: from trees to slots.
 
-use super::{Compiler, MAX_DEPTH, malformed};
+use super::{Compiler, MAX_DEPTH, MAX_INSTRUCTIONS, malformed};
 use crate::ir::{BinaryOp, Dtype, EntityRef, UnaryOp};
 use crate::lowered::{GuardReason, Memory, Space, ValueId, ValueKind, ValueType};
 use crate::sim::SimError;
@@ -22,8 +22,8 @@ impl Compiler<'_> {
             return Ok(reg.as_u32());
         }
         self.depth += 1;
-        if self.depth > MAX_DEPTH {
-            return malformed(format!("{id} is nested more than {MAX_DEPTH} deep"));
+        if self.depth > MAX_DEPTH || self.code.instrs.len() > MAX_INSTRUCTIONS {
+            return malformed(format!("{id} is nested more than {MAX_DEPTH} deep, or the program is too long"));
         }
         let dst = self.temp();
         self.compute(id, dst)?;

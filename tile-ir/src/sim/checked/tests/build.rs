@@ -73,7 +73,11 @@ impl Build {
             self.program.dims.push(format!("{}{axis}", name.to_uppercase()));
         }
         self.program.tensors.push(TensorInfo { param, name: name.into(), dtype, shape, mutable });
-        self.program.params.push(Parameter { name: name.into(), kind: ParameterKind::Pointer(param) });
+        self.program.params.push(Parameter {
+            name: name.into(),
+            kind: ParameterKind::Pointer(param),
+            ty: ValueType::Wide,
+        });
         Space::Global(param)
     }
 
@@ -123,7 +127,11 @@ impl Build {
     pub fn dim(&mut self, name: &str) -> ValueId {
         let dim = self.program.dims.iter().position(|d| d == name).expect("a dim of a declared tensor");
         let position = self.program.params.len() as u32;
-        self.program.params.push(Parameter { name: name.into(), kind: ParameterKind::Dim(DimId::new(dim)) });
+        self.program.params.push(Parameter {
+            name: name.into(),
+            kind: ParameterKind::Dim(DimId::new(dim)),
+            ty: ValueType::Index,
+        });
         self.value(ValueKind::Param(position), ValueType::Index)
     }
 

@@ -128,7 +128,6 @@ impl Compiler<'_, '_> {
     ) -> Result<Value, SimError> {
         use BinaryOp::*;
         let repr = a.repr;
-        // A shift's amount may be of another integer type than what is shifted.
         if a.repr.kind() != b.repr.kind() {
             return malformed(format!("{} of {:?} and {:?}", op.symbol(), a.repr, b.repr));
         }
@@ -190,7 +189,8 @@ impl Compiler<'_, '_> {
             Repr::Element(dtype) if dtype.is_int() => {
                 Ok(self.arith(repr, &values, out, |dst| Arith::IntMath { function, dtype, dst, args: locs }))
             }
-            _ => malformed(format!("{} of {repr:?}", function.name())),
+            Repr::Index => Ok(self.arith(repr, &values, out, |dst| Arith::IndexMath { function, dst, args: locs })),
+            Repr::Element(_) => malformed(format!("{} of {repr:?}", function.name())),
         }
     }
 

@@ -57,10 +57,13 @@ impl<T: Copy + Default + PartialEq> Pool<T> {
         scalar
     }
 
-    fn keep(&mut self, loc: Loc) {
-        match loc {
-            Loc::Lanes(register) => self.lanes[register as usize] = Use::Kept,
-            Loc::Scalar(scalar) => self.scalars[scalar as usize].1 = Use::Kept,
+    fn fresh(&mut self, varies: bool) -> Loc {
+        if varies {
+            self.lanes.push(Use::Kept);
+            Loc::Lanes(self.lanes.len() as u32 - 1)
+        } else {
+            self.scalars.push((T::default(), Use::Kept));
+            Loc::Scalar(self.scalars.len() as u32 - 1)
         }
     }
 
@@ -132,11 +135,10 @@ impl Pools {
         Loc::Scalar(each!(self, kind, |pool| pool.take_scalar()))
     }
 
-    /// A variable's register: never freed.
+    /// A variable's register. Never a former temporary: thread and block indices are set before the first statement,
+    /// and must still be there at their first use.
     pub(super) fn variable(&mut self, kind: Kind, varies: bool) -> Loc {
-        let loc = if varies { Loc::Lanes(self.lanes(kind)) } else { self.scalar(kind) };
-        each!(self, kind, |pool| pool.keep(loc));
-        loc
+        each!(self, kind, |pool| pool.fresh(varies))
     }
 
     /// Neighbouring registers for a per-thread array; never freed.
