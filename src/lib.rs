@@ -1,1 +1,6 @@
-//! The examples live in `examples/`; this library is what they share.
+//! What the examples and the whole-program tests share: data, references, comparisons, timing.
+
+pub mod data;
+pub mod gemv;
+pub mod ladder;
+pub mod timing;

@@ -43,5 +43,7 @@ pub mod lower;
 pub mod lowered;
 #[cfg(feature = "sim")]
 pub mod sim;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod text;
 pub mod verify;

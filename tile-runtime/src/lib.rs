@@ -1,1 +1,42 @@
-//! The runtime.
+//! Devices, tensors, compilation, cache and launch for tile kernels: the crate a kernel's author uses.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`Device`], [`Tensor`], [`Stream`] | where kernels run, what they run on, in which order |
+//! | [`kernel`] | what an expanded kernel calls; looking at a kernel's CUDA C, PTX and machine code |
+//! | [`interop`] | memory that other code owns |
+//! | [`nvrtc`] | CUDA C to machine code |
+//! | [`cache`] | compiled kernels, kept between runs |
+//! | [`library`] | finding NVIDIA's libraries and tools |
+//! | [`error`] | the one error type |
+//!
+//! Nothing here needs a GPU, a driver or a toolkit to build or to start: without a device kernels are simulated on the
+//! CPU, and what is missing is an error that lists what was tried.
+//!
+//! Environment: `TILE_DEVICE` (`cuda:0`, `sim`, `sim-checked`), `TILE_NVRTC`, `TILE_NVDISASM`, `TILE_CACHE` (`off`),
+//! `TILE_CACHE_DIR`, `TILE_CACHE_SIZE`, `TILE_LINEINFO=1`, `TILE_LAUNCH_BLOCKING=1`, `TILE_SEED`.
+#![deny(missing_docs)]
+
+mod allocation;
+pub mod cache;
+mod cuda;
+mod device;
+pub mod element;
+pub mod error;
+pub mod interop;
+pub mod kernel;
+mod launch_error;
+mod layout;
+pub mod library;
+pub mod nvrtc;
+mod stream;
+mod tensor;
+
+pub use device::Device;
+pub use element::Element;
+pub use error::{DriverError, Error, Fault, ShapeError};
+pub use half::{bf16, f16};
+pub use launch_error::{LaunchError, Problem};
+pub use library::LibraryError;
+pub use stream::{Event, Graph, Stream};
+pub use tensor::{Tensor, TensorView, TensorViewMut};

@@ -14,7 +14,7 @@ pub struct Memory {
 }
 
 #[repr(align(256))]
-struct Chunk(UnsafeCell<[u8; 256]>);
+struct Chunk(#[expect(dead_code, reason = "only reached through pointers to its bytes")] UnsafeCell<[u8; 256]>);
 
 // SAFETY: every access goes through atomics of the element's size (`load`, `store`, `update`) or of one byte.
 unsafe impl Sync for Memory {}
@@ -44,6 +44,7 @@ impl Memory {
         self.len == 0
     }
 
+    #[inline]
     fn address(&self, offset: usize, bytes: usize) -> *mut u8 {
         assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.len), "simulated memory access out of range");
         let base = self.chunks.as_ptr().cast::<u8>().cast_mut();
@@ -53,6 +54,7 @@ impl Memory {
 
     /// The bits of the element at byte `offset`, zero-extended. `offset` is a multiple of the element's size and the
     /// element lies inside the memory: the caller checks.
+    #[inline]
     pub fn load(&self, offset: usize, dtype: Dtype) -> u32 {
         let pointer = self.address(offset, dtype.bytes() as usize);
         // SAFETY: in range, aligned for the element by contract (asserted in debug), only accessed atomically.
@@ -66,6 +68,7 @@ impl Memory {
     }
 
     /// Stores the low bits of `bits` as the element at byte `offset`; the same contract as [`Memory::load`].
+    #[inline]
     pub fn store(&self, offset: usize, dtype: Dtype, bits: u32) {
         let pointer = self.address(offset, dtype.bytes() as usize);
         // SAFETY: as in `load`.
@@ -84,6 +87,32 @@ impl Memory {
         // SAFETY: as in `load`.
         let cell = unsafe { AtomicU32::from_ptr(aligned(pointer)) };
         cell.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| Some(f(old))).unwrap_or_else(|old| old)
+    }
+
+    /// Loads many elements: `out[i]` is the element at `base` bytes plus `offsets[i]` elements, 0 where not `valid`.
+    /// Panics where a valid one is outside: the caller has checked.
+    pub fn gather(&self, dtype: Dtype, base: usize, offsets: &[i64], valid: &[bool], out: &mut [u32]) {
+        let load = |offset: i64| base.wrapping_add_signed(offset as isize * dtype.bytes() as isize);
+        // One loop a dtype: `load` is inlined with the dtype a constant.
+        macro_rules! each {
+            ($dtype:expr) => {
+                for ((out, offset), valid) in out.iter_mut().zip(offsets).zip(valid) {
+                    *out = if *valid { self.load(load(*offset), $dtype) } else { 0 };
+                }
+            };
+        }
+        match dtype.bytes() {
+            1 => each!(Dtype::Bool),
+            2 => each!(Dtype::F16),
+            _ => each!(Dtype::F32),
+        }
+    }
+
+    /// Stores many elements, in order; the counterpart of [`Memory::gather`].
+    pub fn scatter(&self, dtype: Dtype, base: usize, offsets: &[i64], valid: &[bool], values: &[u32]) {
+        for ((value, offset), _) in values.iter().zip(offsets).zip(valid).filter(|(_, valid)| **valid) {
+            self.store(base.wrapping_add_signed(*offset as isize * dtype.bytes() as isize), dtype, *value);
+        }
     }
 
     /// Copies bytes in.
@@ -111,6 +140,7 @@ impl Memory {
     }
 }
 
+#[inline]
 fn aligned<T>(pointer: *mut u8) -> *mut T {
     let pointer = pointer.cast::<T>();
     debug_assert!(pointer.is_aligned(), "simulated memory access is misaligned");

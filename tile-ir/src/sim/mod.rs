@@ -2,9 +2,16 @@
 //!
 //! Both take the same [`Argument`]s, one a kernel parameter in order, whose memory is [`Memory`].
 
+pub mod checked;
+mod error;
+pub mod fast;
 mod memory;
+pub mod numeric;
+mod print;
 
+pub use error::{Fault, SimError};
 pub use memory::{Memory, ScalarValue, TensorArgument};
+pub use print::PrintedLine;
 
 /// One kernel argument.
 #[derive(Clone, Debug)]

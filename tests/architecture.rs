@@ -1,0 +1,168 @@
+//! The invariants of ARCHITECTURE.md that can be read off the sources.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use tile_ir::diag::Code;
+
+/// The repository's root, also where this program was built somewhere else and is run there.
+fn root() -> PathBuf {
+    let built = Path::new(env!("CARGO_MANIFEST_DIR"));
+    if built.join("ARCHITECTURE.md").is_file() { built.to_owned() } else { PathBuf::from(".") }
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    let path = root().join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The Rust files below a folder (or the one file), each with its path from the root and its text.
+fn sources(place: &str) -> Vec<(String, String)> {
+    fn walk(path: &Path, found: &mut Vec<PathBuf>) {
+        if path.is_dir() {
+            fs::read_dir(path).unwrap().for_each(|entry| walk(&entry.unwrap().path(), found));
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push(path.to_owned());
+        }
+    }
+    let mut found = Vec::new();
+    walk(&root().join(place), &mut found);
+    found.sort();
+    assert!(!found.is_empty(), "no sources in {place}");
+    let named = |path: PathBuf| {
+        let text = fs::read_to_string(&path).unwrap();
+        (path.strip_prefix(root()).unwrap_or(&path).display().to_string(), text)
+    };
+    found.into_iter().map(named).collect()
+}
+
+/// Lines of code, without comments, that satisfy `is_wrong`, each as `file:line: text`.
+fn lines_where(place: &str, is_wrong: impl Fn(&str, &str) -> bool) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (file, text) in sources(place) {
+        for (number, line) in text.lines().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            if is_wrong(&file, code) {
+                wrong.push(format!("{file}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    wrong
+}
+
+/// The names a manifest lists under a heading.
+fn dependencies(manifest: &str, heading: &str) -> BTreeSet<String> {
+    let text = read(manifest);
+    let lines = text.lines().skip_while(|line| line.trim() != heading).skip(1);
+    let entries = lines.take_while(|line| !line.starts_with('[')).filter(|line| !line.trim_start().starts_with('#'));
+    let names = entries.filter_map(|line| line.split(['.', ' ', '=']).next()).filter(|name| !name.is_empty());
+    names.map(str::to_owned).collect()
+}
+
+#[test]
+fn tile_ir_knows_neither_syn_nor_cuda() {
+    let allowed = ["cranelift-entity", "half", "postcard", "rayon", "serde", "thiserror"];
+    let found = dependencies("tile-ir/Cargo.toml", "[dependencies]");
+    assert!(found.contains("cranelift-entity"), "{found:?}");
+    let unexpected: Vec<_> = found.iter().filter(|name| !allowed.contains(&name.as_str())).collect();
+    assert!(unexpected.is_empty(), "tile-ir is data and computation; it may not depend on {unexpected:?}");
+    let wrong = lines_where("tile-ir/src", |_, code| {
+        ["std::fs", "std::process", "std::net", "std::env::"].iter().any(|module| code.contains(module))
+    });
+    assert!(wrong.is_empty(), "tile-ir does no I/O:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn tile_macros_lowers_nothing() {
+    let found = dependencies("tile-macros/Cargo.toml", "[dependencies]");
+    for name in ["cudarc", "tile-runtime", "libloading"] {
+        assert!(!found.contains(name), "tile-macros may not depend on {name}");
+    }
+    let wrong = lines_where("tile-macros/src", |_, code| {
+        ["lower::", "lowered::", "emit::", "sim::"].iter().any(|module| code.contains(module))
+    });
+    assert!(wrong.is_empty(), "tile-macros parses, checks and expands:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn tile_runtime_knows_no_kernel() {
+    assert!(!dependencies("tile-runtime/Cargo.toml", "[dependencies]").contains("tile-kernels"));
+    let wrong = lines_where("tile-runtime/src", |_, code| code.contains("gemv"));
+    assert!(wrong.is_empty(), "tile-runtime serves every kernel alike:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_simulator_shares_no_address_formula() {
+    let wrong = lines_where("tile-ir/src/sim", |_, code| code.contains("layout::") || code.contains("crate::layout"));
+    assert!(wrong.is_empty(), "sim has its own model of addresses:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn cudarc_is_public_only_in_interop() {
+    let mut wrong = Vec::new();
+    for (file, text) in sources("tile-runtime/src").into_iter().filter(|(file, _)| !file.contains("interop")) {
+        let code: Vec<&str> = text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
+        // From each public item's first line to the end of its signature, or of itself where it has no body.
+        for start in (0..code.len()).filter(|&i| code[i].trim_start().starts_with("pub ")) {
+            let is_field = !code[start].contains(" fn ");
+            let ends = |i: &usize| code[*i].contains(['{', ';']) || (is_field && code[*i].trim_end().ends_with(','));
+            let end = (start..code.len()).find(ends);
+            let signature = code[start..=end.unwrap_or(start)].join(" ");
+            if ["cudarc", "CudaSlice", "CudaContext", "CudaStream"].iter().any(|name| signature.contains(name)) {
+                wrong.push(format!("{file}:{}: {}", start + 1, signature.trim()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "cudarc shows in the public API:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_emitter_sees_only_the_lowered_program() {
+    let wrong = lines_where("tile-ir/src/emit", |_, code| {
+        ["crate::analysis", "crate::constraint", "ir::Kernel", "crate::verify"].iter().any(|name| code.contains(name))
+    });
+    assert!(wrong.is_empty(), "the emitter prints, it decides nothing:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_table_of_effects_has_no_default() {
+    let text = read("tile-ir/src/ir/effects.rs");
+    assert!(text.contains("StmtKind::SyncThreads =>"), "the table has moved: change this test");
+    let default = text.lines().find(|line| line.trim_start().starts_with("_ =>"));
+    assert_eq!(default, None, "every statement has its own entry");
+}
+
+#[test]
+fn every_code_has_a_page() {
+    let pages = root().join("book/src/diagnostics");
+    let names = fs::read_dir(&pages).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let found: BTreeSet<String> = names.filter(|name| name.starts_with("TK")).collect();
+    let wanted: BTreeSet<String> = Code::ALL.iter().map(|(code, _)| format!("{code}.md")).collect();
+    assert_eq!(found, wanted, "book/src/diagnostics has one page a code");
+
+    let index = read("book/src/diagnostics/index.md");
+    for (code, _) in Code::ALL {
+        let text = read(format!("book/src/diagnostics/{code}.md"));
+        assert!(text.starts_with(&format!("# {code}: ")), "{code}.md begins with its code");
+        for heading in ["## Why", "## Fix"] {
+            assert!(text.contains(heading), "{code}.md has no `{heading}`");
+        }
+        assert!(index.contains(&format!("({code}.md)")), "the index does not list {code}");
+    }
+}
+
+/// ARCHITECTURE.md names a test as "Test: `file` `function`".
+#[test]
+fn every_invariant_names_a_test_that_exists() {
+    let text = read("ARCHITECTURE.md");
+    let named: Vec<Vec<&str>> = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("Test: "))
+        .map(|rest| rest.split('`').filter(|part| !part.trim().is_empty()).collect())
+        .collect();
+    assert!(named.len() >= 9, "{named:?}");
+    for parts in named {
+        let [file, function] = parts[..] else { panic!("`Test:` lines name a file and a function: {parts:?}") };
+        assert!(read(file).contains(&format!("fn {function}(")), "{file} has no test {function}");
+    }
+}

@@ -1,0 +1,61 @@
+//! The messages that the book shows are the ones that are given.
+//!
+//! The mistakes that do not compile are cases of `tests/ui.rs`. Those that show when a program runs are in
+//! `examples/break_it.rs`; what is said about them is compared here with `tests/book/*.txt`, which the book includes
+//! (`UPDATE_MESSAGES=1 cargo test --test book` rewrites them).
+
+#[path = "../examples/break_it.rs"]
+mod break_it;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tile_runtime::prelude::*;
+
+/// Compares a message with `tests/book/NAME.txt`.
+fn compare(name: &str, message: &str) {
+    let path = Path::new("tests/book").join(format!("{name}.txt"));
+    let message = format!("{}\n", message.trim_end());
+    if std::env::var_os("UPDATE_MESSAGES").is_some() {
+        std::fs::write(&path, &message).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(message, expected, "{} differs; UPDATE_MESSAGES=1 rewrites it", path.display());
+}
+
+/// The error of a program that has to fail.
+fn message(outcome: Result<(), Error>) -> String {
+    outcome.expect_err("this mistake was not noticed").to_string()
+}
+
+#[test]
+fn a_missing_guard() {
+    compare("unguarded", &message(break_it::run_unguarded(&Device::checked_simulator())));
+}
+
+#[test]
+fn a_race_that_depends_on_data() {
+    compare("scattered", &message(break_it::run_scattered(&Device::checked_simulator())));
+}
+
+#[test]
+fn a_wrong_launch() {
+    compare("wrong_launch", &message(break_it::run_wrong_launch(&Device::checked_simulator())));
+}
+
+#[test]
+fn a_missing_nvrtc() {
+    let mut worker = Command::new(std::env::current_exe().unwrap());
+    worker.args(["--exact", "without_nvrtc", "--ignored", "--nocapture"]).env("TILE_NVRTC", "/nowhere/libnvrtc.so.13");
+    let output = worker.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let shown = text.split("message:\n").nth(1).and_then(|rest| rest.split("\nend of message").next());
+    compare("missing_nvrtc", shown.unwrap_or_else(|| panic!("{text}")));
+}
+
+#[test]
+#[ignore = "started by a_missing_nvrtc, with TILE_NVRTC set"]
+fn without_nvrtc() {
+    assert_eq!(std::env::var_os("TILE_NVRTC").map(PathBuf::from), Some(PathBuf::from("/nowhere/libnvrtc.so.13")));
+    let error = tile_runtime::nvrtc::Nvrtc::get().expect_err("there is no such library");
+    println!("message:\n{error}\nend of message");
+}

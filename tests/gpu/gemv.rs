@@ -1,0 +1,63 @@
+//! The bundled GEMV on the GPU: random shapes, row pitch, alpha and beta, poisoned output, guard rows.
+
+use crate::gpu;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use tile_kernel_examples::data::{Real, hash, normal};
+use tile_kernel_examples::gemv::{reference, worst_error};
+use tile_kernels::gemv::{Gemv, GemvElement, gemv};
+use tile_runtime::prelude::*;
+
+fn random_shapes<T: GemvElement + Real>(device: &Device, seed: u64) {
+    let mut rng = StdRng::seed_from_u64(seed);
+    for round in 0..60 {
+        let n = if round % 5 == 0 { rng.random_range(1..20) } else { rng.random_range(1..3000) };
+        let k = if round % 3 == 0 { rng.random_range(1..700) } else { rng.random_range(1..500) * 8 };
+        let pitch = k + [0, 8, 16, 1][round % 4];
+        let (w, x) = (normal::<T>(seed + round as u64, n * pitch), normal::<T>(seed ^ 99, k));
+        let dense: Vec<T> = (0..n).flat_map(|row| w[row * pitch..row * pitch + k].to_vec()).collect();
+
+        let w = device.tensor(&w, [n, pitch]).unwrap();
+        let x_device = device.tensor(&x, [k]).unwrap();
+        // Rows before and after the output must stay as they are, and what is in it must not matter.
+        let guard = 5;
+        let poison = vec![T::from_f32(f32::NAN); n + 2 * guard];
+        let mut y = device.tensor(&poison, [n + 2 * guard]).unwrap();
+        let view = w.slice([0..n, 0..k]).unwrap();
+        let mut run = || {
+            let out = y.slice_mut([guard..guard + n]).unwrap();
+            gemv(device, &view, &x_device, out, Gemv::default()).unwrap();
+            y.to_vec().unwrap()
+        };
+        let result = run();
+        assert_eq!(hash(&result), hash(&run()), "{n}x{k}: a second launch gave other bits");
+        let (before, rest) = result.split_at(guard);
+        let (inside, after) = rest.split_at(n);
+        assert!(before.iter().chain(after).all(|v| v.to_f32().is_nan()), "{n}x{k}: wrote outside y");
+        let error = worst_error(inside, &reference(&dense, &x, n, k), k);
+        assert!(error <= 1.0, "{n}x{k} pitch {pitch}: {error} times the bound away from f64");
+    }
+}
+
+#[test]
+fn random_shapes_are_right() {
+    let Some(device) = gpu() else { return };
+    random_shapes::<f16>(&device, 1);
+    random_shapes::<bf16>(&device, 2);
+    random_shapes::<f32>(&device, 3);
+}
+
+#[test]
+fn alpha_and_beta_scale() {
+    let Some(device) = gpu() else { return };
+    let (n, k) = (777, 1024);
+    let (w, x, y0) = (normal::<f32>(1, n * k), normal::<f32>(2, k), normal::<f32>(3, n));
+    let (w_device, x_device) = (device.tensor(&w, [n, k]).unwrap(), device.tensor(&x, [k]).unwrap());
+    let mut y = device.tensor(&y0, [n]).unwrap();
+    gemv(&device, &w_device, &x_device, &mut y, Gemv { alpha: 1.5, beta: -0.5 }).unwrap();
+    let result = y.to_vec().unwrap();
+    for (row, (sum, abs)) in reference(&w, &x, n, k).into_iter().enumerate() {
+        let expected = 1.5 * sum - 0.5 * f64::from(y0[row]);
+        let bound = 1e-6 * (expected.abs() + 1.0) + 1.5 * k as f64 * 2f64.powi(-24) * abs;
+        assert!((f64::from(result[row]) - expected).abs() <= bound, "row {row}");
+    }
+}

@@ -1,0 +1,120 @@
+//! The worker: compiles everything with this process's NVRTC and reports what it found.
+
+use crate::budgets::{Measured, Uses};
+use crate::kernels::kernels;
+use std::collections::BTreeSet;
+use std::process::Command;
+use tile_ir::ir::{Dtype, Instance, Kernel, Target};
+use tile_ir::lowered::{Op, OpKind, Program, Space};
+use tile_runtime::library::find_nvdisasm;
+use tile_runtime::nvrtc::{Nvrtc, Output, Resources, options};
+
+/// The variable that names the file to report to.
+pub const REPORT: &str = "TILE_NVRTC_REPORT";
+
+/// One program to compile.
+struct Job {
+    name: String,
+    program: Program,
+}
+
+#[test]
+#[ignore = "started by every_kernel_compiles_within_its_budget, once a version of NVRTC"]
+fn everything() {
+    let Some(report) = std::env::var_os(REPORT) else { panic!("{REPORT} is not set: run the other test") };
+    let jobs = jobs();
+    let threads = std::thread::available_parallelism().map_or(2, |n| n.get()).min(8);
+    let measured: Vec<Measured> = std::thread::scope(|scope| {
+        let part = |of: usize| jobs.iter().skip(of).step_by(threads).map(compile).collect::<Vec<_>>();
+        let workers: Vec<_> = (0..threads).map(|of| scope.spawn(move || part(of))).collect();
+        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+    });
+    std::fs::write(report, serde_json::to_string(&measured).unwrap()).unwrap();
+}
+
+/// Every kernel, in every instance, for every target that it declares.
+fn jobs() -> Vec<Job> {
+    let mut names = BTreeSet::new();
+    let mut jobs = Vec::new();
+    for definition in kernels() {
+        let kernel = definition.kernel().unwrap_or_else(|error| panic!("{error}"));
+        for instance in &kernel.instances {
+            assert!(!kernel.targets.is_empty(), "{} declares no target", kernel.name);
+            for &target in &kernel.targets {
+                let name = name(kernel, instance, target);
+                assert!(names.insert(name.clone()), "two kernels are called {name}");
+                let program = tile_ir::lower::lower(kernel, instance, target).unwrap_or_else(|diagnostics| {
+                    let reports: Vec<_> = diagnostics.iter().map(|d| d.render(&kernel.source, &kernel.spans)).collect();
+                    panic!("{name} cannot be lowered:\n{}", reports.join("\n\n"))
+                });
+                jobs.push(Job { name, program });
+            }
+        }
+    }
+    jobs
+}
+
+/// `gemv f16 ROWS=8 sm_90a`
+fn name(kernel: &Kernel, instance: &Instance, target: Target) -> String {
+    let mut words = vec![kernel.name.clone()];
+    words.extend(instance.dtypes.iter().map(ToString::to_string));
+    words.extend(kernel.consts.values().zip(&instance.consts).map(|(c, value)| format!("{}={value}", c.name)));
+    words.push(target.to_string());
+    words.join(" ")
+}
+
+fn compile(job: &Job) -> Measured {
+    let Job { name, program } = job;
+    let nvrtc = Nvrtc::get().unwrap_or_else(|error| panic!("{error}"));
+    let source = tile_ir::emit::cuda::emit(program);
+    let options = options(program.target.name(), false);
+    let compiled = nvrtc
+        .compile(&program.name, &source, &options, Output::Cubin)
+        .unwrap_or_else(|error| panic!("{name}: {error}\n{source}"));
+    let used = Resources::parse(&compiled.log, &program.name)
+        .unwrap_or_else(|| panic!("{name}: the log says nothing about it:\n{}", compiled.log));
+    let complaints = compiled.log.lines().filter(|line| line.contains("Performance Loss") || line.contains("warning"));
+    let wide_loads = wide_loads(program, &program.body);
+    Measured {
+        program: name.clone(),
+        uses: Uses {
+            registers: used.registers,
+            stack_bytes: used.stack_bytes,
+            shared_bytes: used.shared_bytes.max(program.shared_bytes),
+        },
+        spilled: used.spill_stores + used.spill_loads,
+        wide_loads,
+        wide_load_instructions: if wide_loads > 0 { wide_load_instructions(name, &compiled.code) } else { 0 },
+        complaints: complaints.map(str::to_owned).collect(),
+    }
+}
+
+/// How many operations load 16 bytes from global memory at once.
+fn wide_loads(program: &Program, ops: &[Op]) -> usize {
+    let bytes = |dtype: Dtype, width: u32| dtype.bytes() * width;
+    ops.iter()
+        .map(|op| match &op.kind {
+            OpKind::VectorLoad { local, memory, width, .. } => {
+                let wide = bytes(program.locals[*local].dtype, *width) == 16;
+                usize::from(wide && matches!(memory.space, Space::Global(_)))
+            }
+            OpKind::If { then, otherwise, .. } => wide_loads(program, then) + wide_loads(program, otherwise),
+            OpKind::For { body, .. } => wide_loads(program, body),
+            _ => 0,
+        })
+        .sum()
+}
+
+/// How many instructions of a cubin load 128 bits from global memory: `LDG.E.128` and its variants.
+fn wide_load_instructions(name: &str, cubin: &[u8]) -> usize {
+    let tool = find_nvdisasm().unwrap_or_else(|error| panic!("{error}"));
+    let file =
+        std::env::temp_dir().join(format!("tile-{}-{}.cubin", name.replace([' ', '='], "-"), std::process::id()));
+    std::fs::write(&file, cubin).unwrap();
+    let output = Command::new(&tool).arg("-c").arg(&file).output().unwrap();
+    std::fs::remove_file(&file).ok();
+    assert!(output.status.success(), "nvdisasm on {name}: {}", String::from_utf8_lossy(&output.stderr));
+    let listing = String::from_utf8_lossy(&output.stdout);
+    let is_wide = |line: &&str| line.split_whitespace().any(|word| word.starts_with("LDG.") && word.contains(".128"));
+    listing.lines().filter(is_wide).count()
+}

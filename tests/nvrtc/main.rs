@@ -1,0 +1,82 @@
+//! Every kernel of the repository, in every instance, for every target it declares, through two versions of NVRTC to
+//! machine code. No GPU is needed.
+//!
+//! - nothing spills, and NVRTC has nothing to say about lost performance;
+//! - registers, stack and shared memory stay within the committed `budgets.json`
+//!   (`UPDATE_BUDGETS=1 cargo test --test nvrtc` rewrites it: read its diff);
+//! - where the lowered program has a 16-byte load from global memory, the machine code has one of 128 bits.
+//!
+//! A process can use one NVRTC, so the test starts itself once a version; `compile.rs` is what those runs do.
+
+mod budgets;
+mod compile;
+mod kernels;
+
+use budgets::{Budgets, Measured};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The version that the project is measured with; the others in `target/nvrtc` are tested beside it.
+const DEFAULT_VERSION: &str = "13.0.88";
+
+/// The repository's root, also where this program was built somewhere else and is run there.
+fn root() -> PathBuf {
+    let built = Path::new(env!("CARGO_MANIFEST_DIR"));
+    if built.join("tests/nvrtc").is_dir() { built.to_owned() } else { PathBuf::from(".") }
+}
+
+/// The NVRTC versions that `cargo xtask setup` has fetched, as (version, folder), by version.
+fn versions() -> Vec<(String, PathBuf)> {
+    let entries = std::fs::read_dir(root().join("target/nvrtc")).into_iter().flatten().flatten();
+    let mut found: Vec<(String, PathBuf)> = entries
+        .filter(|entry| entry.path().join("nvidia/cu13/lib").is_dir())
+        .map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path()))
+        .collect();
+    found.sort();
+    assert!(
+        found.len() >= 2 && found.iter().any(|(version, _)| version == DEFAULT_VERSION),
+        "this test needs NVRTC {DEFAULT_VERSION} and a newer one in target/nvrtc, and found {:?}: \
+         run `cargo xtask setup`, which fetches them",
+        found.iter().map(|(version, _)| version).collect::<Vec<_>>()
+    );
+    found
+}
+
+/// What one version of NVRTC makes of every kernel: this program again, with `TILE_NVRTC` set.
+fn measure(version: &str, folder: &Path) -> Vec<Measured> {
+    let report = std::env::temp_dir().join(format!("tile-nvrtc-{version}-{}.json", std::process::id()));
+    let mut worker = Command::new(std::env::current_exe().unwrap());
+    worker.args(["--exact", "compile::everything", "--ignored", "--nocapture"]);
+    let output = worker.env("TILE_NVRTC", folder).env(compile::REPORT, &report).output().unwrap();
+    assert!(
+        output.status.success(),
+        "NVRTC {version}:\n{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let text = std::fs::read_to_string(&report).unwrap();
+    std::fs::remove_file(&report).ok();
+    serde_json::from_str(&text).unwrap()
+}
+
+#[test]
+fn every_kernel_compiles_within_its_budget() {
+    let mut problems = Vec::new();
+    let mut measured = Vec::new();
+    for (version, folder) in versions() {
+        let found = measure(&version, &folder);
+        println!("NVRTC {version}: {} programs", found.len());
+        problems.extend(found.iter().flat_map(|one| one.problems()).map(|text| format!("NVRTC {version}: {text}")));
+        measured.extend(found);
+    }
+    assert!(!measured.is_empty(), "there are no kernels");
+    assert!(measured.iter().any(|one| one.wide_loads > 0), "no kernel has a 16-byte load: the check below is vacuous");
+    let path = root().join("tests/nvrtc/budgets.json");
+    let wanted = Budgets::of(&measured);
+    if std::env::var_os("UPDATE_BUDGETS").is_some() {
+        wanted.write(&path);
+    } else {
+        problems.extend(Budgets::read(&path).exceeded_by(&wanted));
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}

@@ -1,0 +1,187 @@
+//! Kernels that must not compile, each with one mistake: what rustc says about it, word for word.
+//!
+//! `tests/ui/NAME.rs` marks the offending line with `//~`; `tests/ui/NAME.stderr` is what rustc prints on the pinned
+//! toolchain (`TRYBUILD=overwrite cargo test --test ui` writes it anew); `tests/ui/valid/NAME.rs` is the same kernel
+//! without the mistake, compiled by `tests/valid.rs`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The toolchain whose words the `.stderr` files are, as `rust-toolchain.toml` pins it.
+const PINNED: &str = "1.95.0";
+
+/// Words that belong to the implementation: no author wrote them and none should have to read them.
+const INTERNALS: &[&str] = &[
+    "__", "dsl::", "tile_ir", "tile_macros", "ExprId", "StmtId", "SpanId", "ExprKind", "StmtKind", "Diagnostic", "shadow",
+    "launch_table", "INDEX", "DEFINITION", "ArgumentTable", "error: error", "panicked", "_::",
+];
+
+#[test]
+fn each_mistake_is_reported_in_these_words() {
+    if toolchain() == PINNED {
+        trybuild::TestCases::new().compile_fail("tests/ui/*.rs");
+    } else {
+        println!("this is not rustc {PINNED}: code and line are compared, not the words");
+        let crate_dir = write_crate();
+        let reports = check_crate(&crate_dir);
+        for case in cases() {
+            let found: Vec<_> = reports.iter().filter(|r| r.case == case.name).collect();
+            let places: Vec<_> = found.iter().map(|r| (r.code.clone(), r.line)).collect();
+            assert_eq!(places, [(case.code(), case.marked_line())], "{}", case.name);
+        }
+    }
+}
+
+#[test]
+fn a_report_is_one_error_at_the_offending_line() {
+    for case in cases() {
+        let stderr = case.stderr();
+        let errors: Vec<&str> = stderr.lines().filter(|l| l.starts_with("error")).collect();
+        assert_eq!(errors.len(), 1, "{}: one mistake, one error, not {errors:#?}", case.name);
+        assert!(!stderr.lines().any(|l| l.starts_with("warning")), "{}: a warning beside the error", case.name);
+        assert_eq!(case.located_line(), case.marked_line(), "{}: the error is not at the marked line", case.name);
+    }
+}
+
+#[test]
+fn no_report_names_an_internal() {
+    for case in cases() {
+        // A documented function is named by rustc with its module where its name alone is ambiguous, and its source
+        // file is a fact.
+        let relevant = |line: &&str| {
+            !line.starts_with("note: required by a bound in `tile_runtime::dsl::") && !line.trim_start().starts_with("-->")
+        };
+        for line in case.stderr().lines().filter(relevant) {
+            for internal in INTERNALS {
+                assert!(!line.contains(internal), "{}: `{internal}` in {line:?}", case.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_mistake_has_a_valid_neighbour() {
+    let modules = fs::read_to_string("tests/valid.rs").expect("tests/valid.rs");
+    for case in cases() {
+        let neighbour = PathBuf::from(format!("tests/ui/valid/{}.rs", case.name));
+        assert!(neighbour.exists(), "{} has no {}", case.name, neighbour.display());
+        assert!(modules.contains(&format!("mod {};", case.name)), "tests/valid.rs does not compile {}", case.name);
+    }
+}
+
+#[test]
+fn thirty_mistakes_of_fourteen_codes() {
+    let cases = cases();
+    assert!(cases.len() >= 30, "{} cases", cases.len());
+    let codes: BTreeSet<String> = cases.iter().map(Case::code).filter(|c| c.starts_with("TK")).collect();
+    assert!(codes.len() >= 14, "{codes:?}");
+}
+
+/// One file of `tests/ui`.
+struct Case {
+    name: String,
+    path: PathBuf,
+}
+
+impl Case {
+    fn stderr(&self) -> String {
+        let path = self.path.with_extension("stderr");
+        fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+    }
+
+    /// The line that ends in `//~`, from 1.
+    fn marked_line(&self) -> usize {
+        let text = fs::read_to_string(&self.path).expect("a readable case");
+        let marked: Vec<usize> = text.lines().enumerate().filter(|(_, l)| l.ends_with("//~")).map(|(n, _)| n + 1).collect();
+        assert_eq!(marked.len(), 1, "{}: one line is marked", self.name);
+        marked[0]
+    }
+
+    /// The line of the first `-->`.
+    fn located_line(&self) -> usize {
+        let stderr = self.stderr();
+        let place = stderr.lines().find_map(|l| l.trim_start().strip_prefix("--> ")).expect("a place");
+        let line = place.strip_prefix(&format!("tests/ui/{}.rs:", self.name)).and_then(|p| p.split(':').next());
+        line.and_then(|l| l.parse().ok()).unwrap_or_else(|| panic!("{}: located at {place}", self.name))
+    }
+
+    /// `TK0801`, or rustc's own `E0425`.
+    fn code(&self) -> String {
+        code_of(self.stderr().lines().next().unwrap_or_default())
+    }
+}
+
+fn cases() -> Vec<Case> {
+    let mut cases = vec![];
+    for entry in fs::read_dir("tests/ui").expect("tests/ui") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_some_and(|e| e == "rs") {
+            let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+            cases.push(Case { name, path });
+        }
+    }
+    cases.sort_by(|a, b| a.name.cmp(&b.name));
+    cases
+}
+
+/// The `TK` code in a message, or else rustc's code of `error[E0425]: ..`.
+fn code_of(message: &str) -> String {
+    let bracketed = |text: &str| text.split('[').skip(1).filter_map(|t| t.split(']').next()).map(str::to_owned).collect::<Vec<_>>();
+    let codes = bracketed(message);
+    codes.iter().find(|c| c.starts_with("TK")).or(codes.first()).cloned().unwrap_or_default()
+}
+
+fn toolchain() -> String {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc).arg("--version").output().expect("rustc runs");
+    String::from_utf8_lossy(&output.stdout).split(' ').nth(1).unwrap_or_default().to_owned()
+}
+
+/// What rustc reports about one case.
+struct Report {
+    case: String,
+    code: String,
+    line: usize,
+}
+
+/// A crate with a binary for each case.
+fn write_crate() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ui");
+    fs::create_dir_all(&dir).expect("a directory");
+    let mut manifest = format!(
+        "[package]\nname = \"ui\"\nedition = \"2024\"\n[workspace]\n[dependencies]\ntile-runtime = {{ path = {:?} }}\n",
+        root.join("tile-runtime")
+    );
+    for case in cases() {
+        manifest += &format!("[[bin]]\nname = {:?}\npath = {:?}\n", case.name, root.join(&case.path));
+    }
+    fs::write(dir.join("Cargo.toml"), manifest).expect("a manifest");
+    fs::copy(root.join("Cargo.lock"), dir.join("Cargo.lock")).expect("a lock file");
+    dir
+}
+
+/// Every error of the crate's binaries.
+fn check_crate(dir: &Path) -> Vec<Report> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.current_dir(dir).args(["check", "--bins", "--keep-going", "--message-format=json"]);
+    let output = command.output().expect("cargo runs");
+    let mut reports = vec![];
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let Ok(message) = serde_json::from_str::<serde_json::Value>(line) else { continue };
+        let (report, case) = (&message["message"], message["target"]["name"].as_str().unwrap_or_default());
+        if report["level"] != "error" {
+            continue;
+        }
+        let primary = report["spans"].as_array().and_then(|spans| spans.iter().find(|s| s["is_primary"] == true));
+        let Some(line) = primary.and_then(|s| s["line_start"].as_u64()) else { continue };
+        let text = report["rendered"].as_str().unwrap_or_default();
+        let code = code_of(text.lines().next().unwrap_or_default());
+        reports.push(Report { case: case.to_owned(), code, line: line as usize });
+    }
+    assert!(!reports.is_empty(), "cargo check reported nothing: {}", String::from_utf8_lossy(&output.stderr));
+    reports
+}

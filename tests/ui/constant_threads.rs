@@ -1,0 +1,15 @@
+//! The number of threads is a constant.
+
+use tile_runtime::prelude::*;
+
+#[tile_kernel]
+pub fn wide(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    let [b] = blocks([ceil_div(N, 128)]);
+    let [t] = threads([N]); //~
+    let i = b * 128 + t;
+    if i < N {
+        y[i] = x[i];
+    }
+}
+
+fn main() {}

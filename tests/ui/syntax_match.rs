@@ -1,0 +1,18 @@
+//! `match` is outside the language.
+
+use tile_runtime::prelude::*;
+
+#[tile_kernel]
+pub fn relu(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    let [b] = blocks([ceil_div(N, 128)]);
+    let [t] = threads([128]);
+    let i = b * 128 + t;
+    if i < N {
+        match x[i] > 0.0 { //~
+            true => y[i] = x[i],
+            false => y[i] = 0.0,
+        }
+    }
+}
+
+fn main() {}

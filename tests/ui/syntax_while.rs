@@ -1,0 +1,21 @@
+//! `while` is outside the language.
+
+use tile_runtime::prelude::*;
+
+#[tile_kernel]
+pub fn sum_rows(x: &Tensor<f32, (N, K)>, y: &mut Tensor<f32, (N,)>) {
+    let [b] = blocks([ceil_div(N, 128)]);
+    let [t] = threads([128]);
+    let row = b * 128 + t;
+    if row < N {
+        let mut acc = 0.0f32;
+        let mut k = 0;
+        while k < K { //~
+            acc += x[[row, k]];
+            k += 1;
+        }
+        y[row] = acc;
+    }
+}
+
+fn main() {}

@@ -1,0 +1,18 @@
+//! A masked vector access that may straddle the edge.
+
+use tile_runtime::prelude::*;
+
+#[tile_kernel()]
+pub fn quads(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    let [b] = blocks([ceil_div(N, 128)]);
+    let [t] = threads([32]);
+    let mut v = alloc_local::<f32>([4]);
+    for i in vectorized(0..4) {
+        v[i] = x.masked([b * 128 + t * 4 + i]); //~
+    }
+    for i in unroll(0..4) {
+        *y.masked_mut([b * 128 + t * 4 + i]) = v[i];
+    }
+}
+
+fn main() {}

@@ -1,0 +1,288 @@
+//! Memory accesses: bounds, alignment, initialisation, races; then the access itself.
+
+use super::AccessKind;
+use super::bytecode::{Site, Slot};
+use super::lanes::{self, Lanes, each};
+use super::report::Who;
+use super::schedule::Machine;
+use super::shadow::{Access, Now};
+use super::warp::{Owner, SharedMemory, Warp};
+use crate::ir::{AtomicOp, Dtype, EntityRef};
+use crate::lowered::{LocalId, SharedId, Space};
+use crate::sim::numeric;
+use std::ops::Range;
+
+/// A warp while it runs, and what of its block it needs.
+pub(super) struct Running<'a> {
+    pub warp: &'a mut Warp,
+    pub shared: &'a mut SharedMemory,
+    pub who: Who,
+}
+
+/// One element that an access may touch: inside its array.
+enum Element<'p> {
+    Global { view: &'p super::launch::View, byte: usize },
+    Shared { array: SharedId, byte: usize, cells: Range<usize> },
+    Local { array: usize, index: usize },
+}
+
+impl<'p> Machine<'p> {
+    pub(super) fn load(&mut self, run: &mut Running<'_>, site: u32, offset: Slot, dst: Slot) {
+        let offsets = run.warp.slots[offset as usize];
+        let mut result = run.warp.slots[dst as usize];
+        each(run.warp.active, |lane| result[lane] = self.read(run, site, lane, offsets[lane]));
+        run.warp.slots[dst as usize] = result;
+    }
+
+    pub(super) fn store(&mut self, run: &mut Running<'_>, site: u32, offset: Slot, value: Slot) {
+        let (offsets, values) = (run.warp.slots[offset as usize], run.warp.slots[value as usize]);
+        each(run.warp.active, |lane| self.write(run, site, lane, offsets[lane], values[lane]));
+    }
+
+    pub(super) fn vector_load(&mut self, run: &mut Running<'_>, site: u32, offset: Slot, local: u32, start: Slot) {
+        let (offsets, starts) = (run.warp.slots[offset as usize], run.warp.slots[start as usize]);
+        self.check_alignment(run, site, &offsets, local, &starts);
+        let width = i64::from(self.code.sites[site as usize].width);
+        each(run.warp.active, |lane| {
+            for i in 0..width {
+                let value = self.read(run, site, lane, offsets[lane].wrapping_add(i));
+                self.put_local(run, site, local, lane, starts[lane].wrapping_add(i), value);
+            }
+        });
+    }
+
+    pub(super) fn vector_zero(&mut self, run: &mut Running<'_>, site: u32, local: u32, start: Slot) {
+        let starts = run.warp.slots[start as usize];
+        let width = i64::from(self.code.sites[site as usize].width);
+        each(run.warp.active, |lane| {
+            for i in 0..width {
+                self.put_local(run, site, local, lane, starts[lane].wrapping_add(i), 0);
+            }
+        });
+    }
+
+    pub(super) fn vector_store(&mut self, run: &mut Running<'_>, site: u32, offset: Slot, local: u32, start: Slot) {
+        let (offsets, starts) = (run.warp.slots[offset as usize], run.warp.slots[start as usize]);
+        self.check_alignment(run, site, &offsets, local, &starts);
+        let width = i64::from(self.code.sites[site as usize].width);
+        each(run.warp.active, |lane| {
+            for i in 0..width {
+                let value = self.take_local(run, site, local, lane, starts[lane].wrapping_add(i));
+                self.write(run, site, lane, offsets[lane].wrapping_add(i), value);
+            }
+        });
+    }
+
+    pub(super) fn atomic(&mut self, run: &mut Running<'_>, op: AtomicOp, site: u32, [offset, value, old]: [Slot; 3]) {
+        let (offsets, values) = (run.warp.slots[offset as usize], run.warp.slots[value as usize]);
+        let mut olds = run.warp.slots[old as usize];
+        let dtype = self.code.sites[site as usize].dtype;
+        // Which lane comes first is not defined: let the seed decide.
+        let first = self.first_lane();
+        for step in 0..32 {
+            let lane = (first + step) % 32;
+            if run.warp.active >> lane & 1 == 0 {
+                continue;
+            }
+            let Some(element) = self.touch(run, site, lane, offsets[lane]) else { continue };
+            let before = get(run, &element, dtype, lane);
+            let after = numeric::atomic(op, dtype, before, lanes::to_bits(dtype, values[lane]));
+            olds[lane] = lanes::from_bits(dtype, before);
+            put(run, &element, dtype, lane, after);
+        }
+        run.warp.slots[old as usize] = olds;
+    }
+
+    pub(super) fn guard_fired_at(&mut self, run: &mut Running<'_>, site: u32, offset: Option<Slot>) {
+        let (code, active) = (self.code, run.warp.active);
+        self.counters.guards_fired += u64::from(active.count_ones());
+        let lane = active.trailing_zeros() as usize;
+        let offset = offset.map(|slot| run.warp.slots[slot as usize][lane & 31]);
+        self.guard_fired(run.who, &code.sites[site as usize], lane, offset);
+    }
+
+    /// One element's value, 0 where it is out of bounds.
+    #[inline]
+    fn read(&mut self, run: &mut Running<'_>, site: u32, lane: usize, offset: i64) -> i64 {
+        let dtype = self.code.sites[site as usize].dtype;
+        match self.touch(run, site, lane, offset) {
+            Some(Element::Local { array, index }) => run.warp.locals[array].data[index][lane],
+            Some(element) => lanes::from_bits(dtype, get(run, &element, dtype, lane)),
+            None => 0,
+        }
+    }
+
+    /// Writes one element; nothing where it is out of bounds.
+    #[inline]
+    fn write(&mut self, run: &mut Running<'_>, site: u32, lane: usize, offset: i64, value: i64) {
+        let dtype = self.code.sites[site as usize].dtype;
+        if let Some(element) = self.touch(run, site, lane, offset) {
+            put(run, &element, dtype, lane, lanes::to_bits(dtype, value));
+        }
+    }
+
+    /// Checks and records an access to one element. None where it is out of bounds.
+    #[inline]
+    fn touch(&mut self, run: &mut Running<'_>, site_index: u32, lane: usize, offset: i64) -> Option<Element<'p>> {
+        let (code, launch, program) = (self.code, self.launch, self.program);
+        let site = &code.sites[site_index as usize];
+        let bytes = site.dtype.bytes() as usize;
+        let access = Access {
+            block: run.who.linear,
+            clock: run.warp.clock,
+            thread: run.who.thread(lane) as u16,
+            site: site_index as u16,
+        };
+        let element = match site.space {
+            Space::Global(param) => {
+                let Some(view) = launch.views[param.index()].as_ref().filter(|v| v.contains(offset)) else {
+                    self.out_of_bounds(run.who, site, lane, offset);
+                    return None;
+                };
+                let byte = view.byte(offset);
+                let allocation = &launch.allocations[view.allocation];
+                if allocation.written {
+                    let grain = allocation.grain as usize;
+                    let now = Now { access, seen: &run.warp.seen, global: true };
+                    let shadow = &mut self.globals[view.allocation];
+                    let race = (byte / grain..(byte + bytes) / grain).fold(None, |found, cell| {
+                        let race = shadow.record(cell, site.kind, now);
+                        found.or(race)
+                    });
+                    if let Some(earlier) = race {
+                        self.race(run.who, site, lane, offset, earlier);
+                    }
+                }
+                Element::Global { view, byte }
+            }
+            Space::Shared(array) => {
+                let info = &program.shared[array];
+                let inside = (0..i64::from(info.len)).contains(&offset);
+                let byte = if inside { info.offset as usize + offset as usize * bytes } else { 0 };
+                // `shared_bytes` may be too small for the arrays: then it is what the hardware enforces.
+                if !inside || byte + bytes > run.shared.data.len() {
+                    self.out_of_bounds(run.who, site, lane, offset);
+                    return None;
+                }
+                let grain = run.shared.grain as usize;
+                let cells = byte / grain..(byte + bytes) / grain;
+                let now = Now { access, seen: &run.warp.seen, global: false };
+                let race = cells.clone().fold(None, |found, cell| {
+                    let race = run.shared.shadow.record(cell, site.kind, now);
+                    found.or(race)
+                });
+                if let Some(earlier) = race {
+                    self.race(run.who, site, lane, offset, earlier);
+                }
+                let generation = run.warp.generations[array.index()];
+                if site.kind != AccessKind::Write
+                    && !run.shared.is_initialised(cells.clone(), run.who.linear, array, generation)
+                {
+                    self.uninitialised(run.who, site, lane, offset);
+                }
+                Element::Shared { array, byte, cells }
+            }
+            Space::Local(local) => {
+                let array = local.index();
+                let Some(init) = usize::try_from(offset).ok().and_then(|o| run.warp.locals[array].init.get(o)) else {
+                    self.out_of_bounds(run.who, site, lane, offset);
+                    return None;
+                };
+                if site.kind != AccessKind::Write && init >> lane & 1 == 0 {
+                    self.uninitialised(run.who, site, lane, offset);
+                }
+                Element::Local { array, index: offset as usize }
+            }
+        };
+        self.observed[site_index as usize] += 1;
+        Some(element)
+    }
+
+    /// Reports lanes whose vector does not start at a multiple of its size, on either side.
+    fn check_alignment(&mut self, run: &mut Running<'_>, site: u32, offsets: &Lanes, local: u32, starts: &Lanes) {
+        let (code, launch, program) = (self.code, self.launch, self.program);
+        let site = &code.sites[site as usize];
+        let base = match site.space {
+            // Allocations are aligned to 256 bytes, a block's shared memory to 1024, per-thread arrays to 16.
+            Space::Global(param) => launch.views[param.index()].as_ref().map_or(0, |v| v.base as i64),
+            Space::Shared(array) => i64::from(program.shared[array].offset),
+            Space::Local(_) => 0,
+        };
+        let local = Space::Local(LocalId::new(local as usize));
+        for (space, base, offsets) in [(site.space, base, offsets), (local, 0, starts)] {
+            let element = i64::from(site.dtype.bytes());
+            let byte = |lane: usize| base.wrapping_add(offsets[lane].wrapping_mul(element));
+            let bytes = i64::from(site.width) * element;
+            let mut misaligned = 0;
+            each(run.warp.active, |lane| misaligned |= u32::from(byte(lane) % bytes != 0) << lane);
+            if misaligned != 0 {
+                let lane = misaligned.trailing_zeros() as usize;
+                let site = Site { space, ..*site };
+                self.misaligned(run.who, &site, misaligned, run.warp.active, (lane, byte(lane)));
+            }
+        }
+    }
+
+    fn put_local(&mut self, run: &mut Running<'_>, site: u32, local: u32, lane: usize, index: i64, value: i64) {
+        let memory = &mut run.warp.locals[local as usize];
+        match usize::try_from(index).ok().filter(|&i| i < memory.data.len()) {
+            Some(index) => {
+                memory.data[index][lane] = value;
+                memory.init[index] |= 1 << lane;
+            }
+            None => {
+                let code = self.code;
+                self.local_out_of_bounds(run.who, &code.sites[site as usize], local, lane, index);
+            }
+        }
+    }
+
+    fn take_local(&mut self, run: &mut Running<'_>, site: u32, local: u32, lane: usize, index: i64) -> i64 {
+        let code = self.code;
+        let memory = &run.warp.locals[local as usize];
+        let Some(at) = usize::try_from(index).ok().filter(|&i| i < memory.data.len()) else {
+            self.local_out_of_bounds(run.who, &code.sites[site as usize], local, lane, index);
+            return 0;
+        };
+        if memory.init[at] >> lane & 1 == 0 {
+            let site = &code.sites[site as usize];
+            let source = Site { space: Space::Local(LocalId::new(local as usize)), kind: AccessKind::Read, ..*site };
+            self.uninitialised(run.who, &source, lane, index);
+        }
+        memory.data[at][lane]
+    }
+}
+
+/// The bits of an element.
+#[inline]
+fn get(run: &Running<'_>, element: &Element<'_>, dtype: Dtype, lane: usize) -> u32 {
+    match element {
+        Element::Global { view, byte } => view.memory.load(*byte, dtype),
+        Element::Shared { byte, .. } => {
+            let mut raw = [0; 4];
+            let bytes = dtype.bytes() as usize;
+            raw[..bytes].copy_from_slice(&run.shared.data[*byte..*byte + bytes]);
+            u32::from_le_bytes(raw)
+        }
+        Element::Local { array, index } => lanes::to_bits(dtype, run.warp.locals[*array].data[*index][lane]),
+    }
+}
+
+#[inline]
+fn put(run: &mut Running<'_>, element: &Element<'_>, dtype: Dtype, lane: usize, bits: u32) {
+    match element {
+        Element::Global { view, byte } => view.memory.store(*byte, dtype, bits),
+        Element::Shared { array, byte, cells } => {
+            let bytes = dtype.bytes() as usize;
+            run.shared.data[*byte..*byte + bytes].copy_from_slice(&bits.to_le_bytes()[..bytes]);
+            let generation = run.warp.generations[array.index()];
+            let owner = Owner { block: run.who.linear + 1, array: array.index() as u32, generation };
+            run.shared.owners[cells.clone()].fill(owner);
+        }
+        Element::Local { array, index } => {
+            let memory = &mut run.warp.locals[*array];
+            memory.data[*index][lane] = lanes::from_bits(dtype, bits);
+            memory.init[*index] |= 1 << lane;
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The bytecode: what a warp executes. Operands are slots of 32 lanes; control flow is jumps and a mask stack.
+
+use super::AccessKind;
+use crate::ir::{AtomicOp, BinaryOp, Dtype, MathFn, ShuffleKind, SpanId, UnaryOp, VoteKind};
+use crate::lowered::{GuardReason, RegId, SharedId, Space, ValueType};
+
+/// A slot of a warp: one value a lane (see [`super::lanes`]). Registers come first, then presets, then temporaries.
+pub(super) type Slot = u32;
+/// An instruction's index.
+pub(super) type Pc = u32;
+
+/// A compiled program.
+#[derive(Debug, Default)]
+pub(super) struct Code {
+    pub instrs: Vec<Instr>,
+    /// Where each instruction comes from.
+    pub spans: Vec<SpanId>,
+    pub sites: Vec<Site>,
+    pub formats: Vec<Format>,
+    pub messages: Vec<String>,
+    /// Values of the slots from `regs` on that never change while a block runs.
+    pub presets: Vec<Preset>,
+    /// How many registers, hence slots that hold them.
+    pub regs: u32,
+    /// How many slots in all.
+    pub slots: u32,
+    /// Elements of each local array.
+    pub locals: Vec<u32>,
+    /// How many shared arrays.
+    pub shared: u32,
+}
+
+impl Code {
+    /// Whether a slot is a constant, parameter or index of the launch.
+    pub fn is_preset(&self, slot: Slot) -> bool {
+        (self.regs..self.regs + self.presets.len() as u32).contains(&slot)
+    }
+}
+
+/// What a preset slot holds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Preset {
+    /// The same in every lane.
+    Constant(i64),
+    /// A scalar parameter, by position in `Program::params`, of this type.
+    Param(u32, ValueType),
+    /// `threadIdx`.
+    Thread(u8),
+    /// `blockIdx`.
+    Block(u8),
+}
+
+/// A memory access of the program.
+#[derive(Debug)]
+pub(super) struct Site {
+    pub space: Space,
+    pub dtype: Dtype,
+    pub kind: AccessKind,
+    /// Elements a lane.
+    pub width: u32,
+    pub guard: Option<GuardReason>,
+    /// The access as the author wrote it.
+    pub span: SpanId,
+    /// Where its code begins.
+    pub pc: Pc,
+}
+
+/// A `device_print`.
+#[derive(Debug)]
+pub(super) struct Format {
+    pub text: String,
+    pub args: Vec<(Slot, ValueType)>,
+}
+
+/// An instruction. All act on the active lanes alone.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Instr {
+    // ---- values ----
+    /// Index arithmetic; reports what leaves the range, unless `quiet`.
+    IndexBinary {
+        op: BinaryOp,
+        wide: bool,
+        quiet: bool,
+        dst: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    IndexCompare {
+        op: BinaryOp,
+        dst: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    FloatBinary {
+        op: BinaryOp,
+        dtype: Dtype,
+        dst: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    FloatCompare {
+        op: BinaryOp,
+        dst: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    IntBinary {
+        op: BinaryOp,
+        dtype: Dtype,
+        dst: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    IntCompare {
+        op: BinaryOp,
+        dtype: Dtype,
+        dst: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    Unary {
+        op: UnaryOp,
+        dtype: Dtype,
+        dst: Slot,
+        a: Slot,
+    },
+    Math {
+        function: MathFn,
+        dtype: Dtype,
+        dst: Slot,
+        args: [Slot; 3],
+    },
+    Select {
+        dst: Slot,
+        cond: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    Cast {
+        from: ValueType,
+        to: ValueType,
+        quiet: bool,
+        dst: Slot,
+        a: Slot,
+    },
+    Copy {
+        dst: Slot,
+        src: Slot,
+    },
+    /// Reports lanes whose register is uninitialised.
+    CheckReg {
+        reg: RegId,
+    },
+    Assign {
+        reg: RegId,
+        src: Slot,
+    },
+    Declare {
+        reg: RegId,
+    },
+    DeclareLocal {
+        local: u32,
+    },
+    DeclareShared {
+        shared: SharedId,
+    },
+
+    // ---- memory ----
+    Load {
+        site: u32,
+        offset: Slot,
+        dst: Slot,
+    },
+    Store {
+        site: u32,
+        offset: Slot,
+        value: Slot,
+    },
+    VectorLoad {
+        site: u32,
+        offset: Slot,
+        local: u32,
+        start: Slot,
+    },
+    VectorStore {
+        site: u32,
+        offset: Slot,
+        local: u32,
+        start: Slot,
+    },
+    /// What a vector load gives where its guard fails.
+    VectorZero {
+        site: u32,
+        local: u32,
+        start: Slot,
+    },
+    Atomic {
+        op: AtomicOp,
+        site: u32,
+        offset: Slot,
+        value: Slot,
+        old: Slot,
+    },
+    /// A guard the compiler added failed in the active lanes; `offset` is where the access would have gone.
+    GuardFired {
+        site: u32,
+        offset: Option<Slot>,
+    },
+
+    // ---- control ----
+    /// Pushes; keeps the lanes where `cond` holds; jumps to the matching `Else` or `EndIf` where there are none.
+    If {
+        cond: Slot,
+        target: Pc,
+    },
+    /// `If` on the guard of an access, which is counted.
+    Guard {
+        cond: Slot,
+        site: u32,
+        target: Pc,
+    },
+    /// The lanes that `If` left out; jumps to the matching `EndIf` where there are none.
+    Else {
+        end: Pc,
+    },
+    /// Pops.
+    EndIf,
+    /// Pushes.
+    LoopEnter {
+        step: Slot,
+    },
+    /// Keeps the lanes where `index < end`; jumps to `exit` where there are none.
+    LoopTest {
+        index: RegId,
+        end: Slot,
+        exit: Pc,
+    },
+    /// `index += step`; jumps to the test.
+    LoopNext {
+        index: RegId,
+        step: Slot,
+        wide: bool,
+        test: Pc,
+    },
+    /// Pops.
+    LoopExit,
+    /// The warp is done.
+    End,
+
+    // ---- synchronisation and the rest ----
+    Barrier,
+    WarpBarrier,
+    Shuffle {
+        reg: RegId,
+        kind: ShuffleKind,
+        value: Slot,
+        lane: Slot,
+    },
+    Vote {
+        reg: RegId,
+        kind: VoteKind,
+        pred: Slot,
+    },
+    Print {
+        format: u32,
+    },
+    Assert {
+        cond: Slot,
+        message: u32,
+    },
+}

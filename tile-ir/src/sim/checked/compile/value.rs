@@ -1,0 +1,224 @@
+//! Values and memory accesses: from trees to slots.
+
+use super::{Compiler, MAX_DEPTH, MAX_INSTRUCTIONS, malformed};
+use crate::ir::{BinaryOp, Dtype, EntityRef, UnaryOp};
+use crate::lowered::{GuardReason, Memory, Space, ValueId, ValueKind, ValueType};
+use crate::sim::SimError;
+use crate::sim::checked::AccessKind;
+use crate::sim::checked::bytecode::{Instr, Site, Slot};
+
+impl Compiler<'_> {
+    /// The slot that holds a value, computed here unless it is a leaf.
+    pub(super) fn value(&mut self, id: ValueId) -> Result<Slot, SimError> {
+        let Some(value) = self.program.values.get(id) else { return malformed(format!("{id} is not a value")) };
+        if let Some(slot) = self.leaves[id.index()] {
+            return Ok(slot);
+        }
+        if let ValueKind::Reg(reg) = value.kind {
+            self.check_reg(reg)?;
+            if !self.definite[reg.index()] {
+                self.emit(Instr::CheckReg { reg }, value.span);
+            }
+            return Ok(reg.as_u32());
+        }
+        self.depth += 1;
+        if self.depth > MAX_DEPTH || self.code.instrs.len() > MAX_INSTRUCTIONS {
+            return malformed(format!("{id} is nested more than {MAX_DEPTH} deep, or the program is too long"));
+        }
+        let dst = self.temp();
+        self.compute(id, dst)?;
+        self.top = dst + 1;
+        self.depth -= 1;
+        Ok(dst)
+    }
+
+    fn compute(&mut self, id: ValueId, dst: Slot) -> Result<(), SimError> {
+        let program = self.program;
+        let value = &program.values[id];
+        let (ty, span) = (value.ty, value.span);
+        match &value.kind {
+            ValueKind::Unary(op, a) => {
+                let a = self.value(*a)?;
+                let instr = match (op, ty) {
+                    (_, ValueType::Element(dtype)) => Instr::Unary { op: *op, dtype, dst, a },
+                    (UnaryOp::Neg, _) => {
+                        let wide = ty == ValueType::Wide;
+                        Instr::IndexBinary { op: BinaryOp::Sub, wide, quiet: self.quiet, dst, a: self.zero, b: a }
+                    }
+                    (UnaryOp::Not, _) => return malformed(format!("{id} is `!` of an index")),
+                };
+                self.emit(instr, span);
+            }
+            ValueKind::Binary(op @ (BinaryOp::And | BinaryOp::Or), a, b) => {
+                let a = self.value(*a)?;
+                self.emit(Instr::Copy { dst, src: a }, span);
+                // The right side is evaluated where the left side does not decide.
+                let cond = if *op == BinaryOp::And {
+                    dst
+                } else {
+                    let not = self.temp();
+                    self.emit(Instr::Unary { op: UnaryOp::Not, dtype: Dtype::Bool, dst: not, a: dst }, span);
+                    not
+                };
+                let test = self.emit(Instr::If { cond, target: 0 }, span);
+                let b = self.value(*b)?;
+                self.emit(Instr::Copy { dst, src: b }, span);
+                let end = self.emit(Instr::EndIf, span);
+                self.land(test, end);
+            }
+            ValueKind::Binary(op, a, b) => {
+                let operands = self.program.values.get(*a).map(|v| v.ty).zip(self.program.values.get(*b).map(|v| v.ty));
+                let (a, b) = (self.value(*a)?, self.value(*b)?);
+                let Some((operand, other)) = operands else { return malformed(format!("{id} lacks an operand")) };
+                let instr = self.binary(*op, operand, other, dst, a, b);
+                let Some(instr) = instr else { return malformed(format!("{id}: `{}` of {operand:?}", op.symbol())) };
+                self.emit(instr, span);
+            }
+            ValueKind::Math(function, args) => {
+                let ValueType::Element(dtype) = ty else { return malformed(format!("{id} is a function of indices")) };
+                if args.len() != function.arity() {
+                    return malformed(format!("{id}: {} takes {} operands", function.name(), function.arity()));
+                }
+                let mut slots = [self.zero; 3];
+                for (slot, arg) in slots.iter_mut().zip(args) {
+                    *slot = self.value(*arg)?;
+                }
+                self.emit(Instr::Math { function: *function, dtype, dst, args: slots }, span);
+            }
+            ValueKind::Select(cond, a, b) => {
+                let (cond, a, b) = (self.value(*cond)?, self.value(*a)?, self.value(*b)?);
+                self.emit(Instr::Select { dst, cond, a, b }, span);
+            }
+            ValueKind::Choose(cond, a, b) => {
+                let cond = self.value(*cond)?;
+                let test = self.emit(Instr::If { cond, target: 0 }, span);
+                let a = self.value(*a)?;
+                self.emit(Instr::Copy { dst, src: a }, span);
+                let other = self.emit(Instr::Else { end: 0 }, span);
+                let b = self.value(*b)?;
+                self.emit(Instr::Copy { dst, src: b }, span);
+                let end = self.emit(Instr::EndIf, span);
+                self.land(test, other);
+                self.land(other, end);
+            }
+            ValueKind::Cast(a) => {
+                let Some(from) = self.program.values.get(*a).map(|v| v.ty) else {
+                    return malformed(format!("{id} lacks an operand"));
+                };
+                let a = self.value(*a)?;
+                self.emit(Instr::Cast { from, to: ty, quiet: self.quiet, dst, a }, span);
+            }
+            ValueKind::Load(memory) => {
+                self.emit(Instr::Copy { dst, src: self.zero }, span);
+                let site = self.site(memory, AccessKind::Read, 1)?;
+                if ty != ValueType::Element(self.code.sites[site as usize].dtype) {
+                    return malformed(format!("{id} loads another type than its array holds"));
+                }
+                self.guarded(memory, site, |_, offset| Ok(Instr::Load { site, offset, dst }))?;
+            }
+            ValueKind::Int(_) | ValueKind::Float(_) | ValueKind::Param(_) | ValueKind::Thread(_) => {}
+            ValueKind::Block(_) | ValueKind::Reg(_) => {}
+        }
+        Ok(())
+    }
+
+    fn binary(&self, op: BinaryOp, ty: ValueType, other: ValueType, dst: Slot, a: Slot, b: Slot) -> Option<Instr> {
+        use BinaryOp::*;
+        let index = |ty| matches!(ty, ValueType::Index | ValueType::Wide);
+        match (ty, other) {
+            (left, right) if index(left) && index(right) => Some(if op.is_comparison() {
+                Instr::IndexCompare { op, dst, a, b }
+            } else {
+                let wide = left == ValueType::Wide || right == ValueType::Wide;
+                Instr::IndexBinary { op, wide, quiet: self.quiet, dst, a, b }
+            }),
+            (ValueType::Element(dtype), ValueType::Element(right)) if dtype == right => match op {
+                _ if dtype.is_float() && op.is_comparison() => Some(Instr::FloatCompare { op, dst, a, b }),
+                _ if op.is_comparison() => Some(Instr::IntCompare { op, dtype, dst, a, b }),
+                Add | Sub | Mul | Div | Rem | Min | Max if dtype.is_float() => {
+                    Some(Instr::FloatBinary { op, dtype, dst, a, b })
+                }
+                _ if dtype.is_float() => None,
+                BitAnd | BitOr | BitXor => Some(Instr::IntBinary { op, dtype, dst, a, b }),
+                _ if dtype == Dtype::Bool => None,
+                _ => Some(Instr::IntBinary { op, dtype, dst, a, b }),
+            },
+            _ => None,
+        }
+    }
+
+    // ---- memory ----
+
+    pub(super) fn site(&mut self, memory: &Memory, kind: AccessKind, width: u32) -> Result<u32, SimError> {
+        let program = self.program;
+        let dtype = match memory.space {
+            Space::Global(param) => program.tensors.iter().find(|t| t.param == param).map(|t| t.dtype),
+            Space::Shared(shared) => program.shared.get(shared).map(|s| s.dtype),
+            Space::Local(local) => program.locals.get(local).map(|l| l.dtype),
+        };
+        let Some(dtype) = dtype else { return malformed(format!("{:?} does not exist", memory.space)) };
+        let index =
+            |v: ValueId| matches!(program.values.get(v).map(|v| v.ty), Some(ValueType::Index | ValueType::Wide));
+        if !index(memory.offset) {
+            return malformed(format!("the offset {} is not an index", memory.offset));
+        }
+        let guard = memory.guard.map(|g| g.reason);
+        let (span, pc) = (memory.span, self.here());
+        self.code.sites.push(Site { space: memory.space, dtype, kind, width, guard, span, pc });
+        // Shadow cells name a site in 16 bits.
+        match u16::try_from(self.code.sites.len()) {
+            Ok(len) => Ok(u32::from(len) - 1),
+            Err(_) => malformed("more than 65535 memory accesses"),
+        }
+    }
+
+    /// Emits an access under its guard. `access` makes the instruction from the slot of the offset.
+    pub(super) fn guarded(
+        &mut self,
+        memory: &Memory,
+        site: u32,
+        access: impl FnOnce(&mut Self, Slot) -> Result<Instr, SimError>,
+    ) -> Result<(), SimError> {
+        let Some(guard) = memory.guard else {
+            let offset = self.value(memory.offset)?;
+            let instr = access(self, offset)?;
+            self.emit(instr, memory.span);
+            return Ok(());
+        };
+        let cond = self.value(guard.cond)?;
+        let test = self.emit(Instr::Guard { cond, site, target: 0 }, memory.span);
+        let base = self.top;
+        let offset = self.value(memory.offset)?;
+        let instr = access(self, offset)?;
+        self.emit(instr, memory.span);
+        let mut target = self.here();
+        if guard.reason == GuardReason::Unproven {
+            let other = self.emit(Instr::Else { end: 0 }, memory.span);
+            self.top = base;
+            // The offset is evaluated again, quietly, so that the report can say where the access would have gone.
+            let quiet = std::mem::replace(&mut self.quiet, true);
+            let offset = if self.has_load(memory.offset) { None } else { Some(self.value(memory.offset)?) };
+            self.quiet = quiet;
+            self.emit(Instr::GuardFired { site, offset }, memory.span);
+            target = other;
+            let end = self.here();
+            self.land(other, end);
+        }
+        self.emit(Instr::EndIf, memory.span);
+        self.land(test, target);
+        Ok(())
+    }
+
+    fn has_load(&self, id: ValueId) -> bool {
+        match self.program.values.get(id).map(|v| &v.kind) {
+            Some(ValueKind::Load(_)) => true,
+            Some(ValueKind::Unary(_, a) | ValueKind::Cast(a)) => self.has_load(*a),
+            Some(ValueKind::Binary(_, a, b)) => self.has_load(*a) || self.has_load(*b),
+            Some(ValueKind::Math(_, args)) => args.iter().any(|a| self.has_load(*a)),
+            Some(ValueKind::Select(c, a, b) | ValueKind::Choose(c, a, b)) => {
+                self.has_load(*c) || self.has_load(*a) || self.has_load(*b)
+            }
+            _ => false,
+        }
+    }
+}

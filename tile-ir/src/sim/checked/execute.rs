@@ -1,0 +1,366 @@
+//! One warp, some instructions.
+
+use super::access::Running;
+use super::bytecode::{Instr, Slot};
+use super::findings::index_text;
+use super::lanes::{self, Lanes, each, float, from_float, holds, map1, map2};
+use super::report::Who;
+use super::schedule::Machine;
+use super::warp::{Block, Frame, State};
+use super::{Print, warp::Warp};
+use crate::ir::{BinaryOp, EntityRef, ShuffleKind, SpanId, VoteKind};
+use crate::lowered::{GuardReason, ValueType};
+use crate::sim::numeric;
+
+impl Machine<'_> {
+    /// Runs a warp until it waits or ends, for at most `quantum` instructions.
+    pub(super) fn run_warp(&mut self, block: &mut Block, warp: usize, quantum: u32) {
+        let who = Who::of(block.index, block.linear, &block.warps[warp]);
+        let mut run = Running { warp: &mut block.warps[warp], shared: &mut block.shared, who };
+        for _ in 0..quantum {
+            self.counters.steps += 1;
+            self.step(&mut run);
+            if run.warp.state != State::Runnable {
+                break;
+            }
+        }
+    }
+
+    fn step(&mut self, run: &mut Running<'_>) {
+        let code = self.code;
+        let (pc, active) = (run.warp.pc as usize, run.warp.active);
+        run.warp.pc += 1;
+        let slots = &mut run.warp.slots;
+        match code.instrs[pc] {
+            Instr::IndexBinary { op, wide, quiet, dst, a, b } => {
+                if let Some(lane) = index_binary(slots, active, op, wide, [dst, a, b])
+                    && !quiet
+                {
+                    self.report_index(run, code.spans[pc], lane, op, wide, [a, b]);
+                }
+            }
+            Instr::IndexCompare { op, dst, a, b } => {
+                map2(slots, active, dst, a, b, |x, y| i64::from(numeric::compare(op, x, y)));
+            }
+            Instr::FloatBinary { op, dtype, dst, a, b } => lanes::float_binary(slots, active, op, dtype, [dst, a, b]),
+            Instr::FloatCompare { op, dst, a, b } => {
+                map2(slots, active, dst, a, b, |x, y| i64::from(numeric::compare(op, float(x), float(y))));
+            }
+            Instr::IntBinary { op, dtype, dst, a, b } => {
+                let divides = matches!(op, BinaryOp::Div | BinaryOp::Rem | BinaryOp::CeilDiv);
+                let zero = if divides { active & !holds(slots, active, b) } else { 0 };
+                if zero != 0 {
+                    let lane = zero.trailing_zeros() as usize;
+                    let text = format!("division by zero: {} {} 0", slots[a as usize][lane] as u32 as i32, op.symbol());
+                    self.bad_index(run.who, code.spans[pc], lane, text);
+                }
+                map2(&mut run.warp.slots, active, dst, a, b, |x, y| {
+                    i64::from(numeric::int_binary(op, dtype, x as u32, y as u32).unwrap_or(0))
+                });
+            }
+            Instr::IntCompare { op, dtype, dst, a, b } => {
+                map2(slots, active, dst, a, b, |x, y| i64::from(numeric::int_compare(op, dtype, x as u32, y as u32)));
+            }
+            Instr::Unary { op, dtype, dst, a } => map1(slots, active, dst, a, |x| lanes::unary(op, dtype, x)),
+            Instr::Math { function, dtype, dst, args } => {
+                let [a, b, c] = args.map(|slot| slots[slot as usize]);
+                let dst = &mut slots[dst as usize];
+                if dtype.is_float() {
+                    each(active, |i| {
+                        dst[i] =
+                            from_float(numeric::float_math(function, dtype, float(a[i]), float(b[i]), float(c[i])));
+                    });
+                } else {
+                    each(active, |i| {
+                        dst[i] = i64::from(numeric::int_math(function, dtype, a[i] as u32, b[i] as u32, c[i] as u32));
+                    });
+                }
+            }
+            Instr::Select { dst, cond, a, b } => {
+                let (cond, a, b) = (slots[cond as usize], slots[a as usize], slots[b as usize]);
+                let dst = &mut slots[dst as usize];
+                each(active, |i| dst[i] = if cond[i] != 0 { a[i] } else { b[i] });
+            }
+            Instr::Cast { from, to, quiet, dst, a } => {
+                map1(slots, active, dst, a, |x| lanes::cast(from, to, x));
+                if !quiet && matches!(to, ValueType::Index | ValueType::Wide) {
+                    self.check_cast(run, code.spans[pc], from, to, [dst, a]);
+                }
+            }
+            Instr::Copy { dst, src } => map1(slots, active, dst, src, |x| x),
+            Instr::CheckReg { reg } => {
+                let missing = active & !run.warp.init[reg.index()];
+                if missing != 0 {
+                    let lane = missing.trailing_zeros() as usize;
+                    self.uninitialised_register(run.who, code.spans[pc], reg, lane);
+                    // Reported once; the lanes go on with what is there.
+                    run.warp.init[reg.index()] |= missing;
+                }
+            }
+            Instr::Assign { reg, src } => {
+                let value = slots[src as usize];
+                run.warp.set(reg.index(), active, &value);
+            }
+            Instr::Declare { reg } => {
+                run.warp.init[reg.index()] &= !active;
+                each(active, |i| run.warp.slots[reg.index()][i] = 0);
+            }
+            Instr::DeclareLocal { local } => {
+                let memory = &mut run.warp.locals[local as usize];
+                for (data, init) in memory.data.iter_mut().zip(&mut memory.init) {
+                    *init &= !active;
+                    each(active, |i| data[i] = 0);
+                }
+            }
+            Instr::DeclareShared { shared } => run.warp.generations[shared.index()] += 1,
+
+            Instr::Load { site, offset, dst } => self.load(run, site, offset, dst),
+            Instr::Store { site, offset, value } => self.store(run, site, offset, value),
+            Instr::VectorLoad { site, offset, local, start } => self.vector_load(run, site, offset, local, start),
+            Instr::VectorStore { site, offset, local, start } => self.vector_store(run, site, offset, local, start),
+            Instr::VectorZero { site, local, start } => self.vector_zero(run, site, local, start),
+            Instr::Atomic { op, site, offset, value, old } => self.atomic(run, op, site, [offset, value, old]),
+            Instr::GuardFired { site, offset } => self.guard_fired_at(run, site, offset),
+
+            Instr::If { cond, target } => {
+                let taken = holds(slots, active, cond);
+                run.warp.branch(taken, target);
+            }
+            Instr::Guard { cond, site, target } => {
+                let taken = holds(slots, active, cond);
+                self.counters.guards_evaluated += u64::from(active.count_ones());
+                if code.sites[site as usize].guard == Some(GuardReason::Masked) {
+                    self.counters.guards_masked += u64::from((active & !taken).count_ones());
+                }
+                run.warp.branch(taken, target);
+            }
+            Instr::Else { end } => {
+                run.warp.active = match run.warp.stack.last_mut() {
+                    Some(frame) => std::mem::take(&mut frame.pending),
+                    None => 0,
+                };
+                if run.warp.active == 0 {
+                    run.warp.pc = end;
+                }
+            }
+            Instr::EndIf | Instr::LoopExit => {
+                if let Some(frame) = run.warp.stack.pop() {
+                    run.warp.active = frame.saved;
+                }
+            }
+            Instr::LoopEnter { step } => {
+                let mut endless = 0u32;
+                let steps = &slots[step as usize];
+                each(active, |i| endless |= u32::from(steps[i] < 1) << i);
+                run.warp.stack.push(Frame { saved: active, pending: 0 });
+                if endless != 0 {
+                    let step = steps[endless.trailing_zeros() as usize];
+                    self.stuck(run.who, code.spans[pc], format!("the loop never ends: its step is {step}"));
+                    // Those lanes skip it.
+                    run.warp.active &= !endless;
+                }
+            }
+            Instr::LoopTest { index, end, exit } => {
+                let (index, end) = (&slots[index.index()], &slots[end as usize]);
+                let mut inside = 0u32;
+                each(active, |i| inside |= u32::from(index[i] < end[i]) << i);
+                run.warp.active = inside;
+                if inside == 0 {
+                    run.warp.pc = exit;
+                }
+            }
+            Instr::LoopNext { index, step, wide, test } => {
+                let reg = index.as_u32();
+                run.warp.pc = test;
+                if let Some(lane) = index_binary(slots, active, BinaryOp::Add, wide, [reg, reg, step]) {
+                    let at = run.warp.slots[reg as usize][lane];
+                    self.bad_index(
+                        run.who,
+                        code.spans[pc],
+                        lane,
+                        format!("the loop's index overflows: {at} is beyond its range"),
+                    );
+                }
+            }
+            Instr::End => {
+                run.warp.pc -= 1;
+                run.warp.state = State::Done;
+            }
+
+            Instr::Barrier => {
+                run.warp.pc -= 1;
+                run.warp.state = State::AtBarrier;
+            }
+            Instr::WarpBarrier => {
+                self.collective(run, code.spans[pc], "`sync_warp`");
+                self.counters.warp_barriers += 1;
+                run.warp.synchronise();
+            }
+            Instr::Shuffle { reg, kind, value, lane } => {
+                self.shuffle(run, code.spans[pc], reg.index(), kind, value, lane)
+            }
+            Instr::Vote { reg, kind, pred } => {
+                self.collective(run, code.spans[pc], "vote");
+                let votes = holds(&run.warp.slots, active, pred);
+                let result = match kind {
+                    VoteKind::Ballot => i64::from(votes),
+                    VoteKind::Any => i64::from(votes != 0),
+                    VoteKind::All => i64::from(votes == active),
+                };
+                run.warp.set(reg.index(), active, &[result; 32]);
+                if self.options.collectives_order {
+                    run.warp.synchronise();
+                }
+            }
+            Instr::Print { format } => self.print(run, code.spans[pc], format),
+            Instr::Assert { cond, message } => {
+                let failed = active & !holds(slots, active, cond);
+                if failed != 0 {
+                    let lane = failed.trailing_zeros() as usize;
+                    self.assertion(run.who, code.spans[pc], lane, &code.messages[message as usize]);
+                }
+            }
+        }
+    }
+
+    fn report_index(
+        &mut self,
+        run: &Running<'_>,
+        at: SpanId,
+        lane: usize,
+        op: BinaryOp,
+        wide: bool,
+        [a, b]: [Slot; 2],
+    ) {
+        let (x, y) = (run.warp.slots[a as usize][lane], run.warp.slots[b as usize][lane]);
+        // What came in wrong was reported where it arose.
+        let wrong = |slot: Slot, value: i64| !self.code.is_preset(slot) && !in_range(value, wide);
+        if !wrong(a, x) && !wrong(b, y) {
+            let text = index_text(op, x, y, numeric::index_binary(op, x, y), wide);
+            self.bad_index(run.who, at, lane, text);
+        }
+    }
+
+    fn check_cast(&mut self, run: &mut Running<'_>, at: SpanId, from: ValueType, to: ValueType, [dst, a]: [Slot; 2]) {
+        let wide = to == ValueType::Wide;
+        let result = &run.warp.slots[dst as usize];
+        let mut wrong = 0u32;
+        each(run.warp.active, |i| wrong |= u32::from(!in_range(result[i], wide)) << i);
+        // A negative index was reported where it arose.
+        let lane = wrong.trailing_zeros() as usize;
+        let from_index = matches!(from, ValueType::Index | ValueType::Wide);
+        if wrong != 0 && (!from_index || in_range(run.warp.slots[a as usize][lane], true)) {
+            let value = result[lane];
+            let text = if value < 0 {
+                format!("index is negative: {value} is converted to usize")
+            } else {
+                format!("index overflows 32 bits: {value}")
+            };
+            self.bad_index(run.who, at, lane, text);
+        }
+    }
+
+    /// Reports a warp operation that not all threads of the warp reach.
+    fn collective(&mut self, run: &Running<'_>, at: SpanId, what: &str) {
+        let Warp { active, full, .. } = *run.warp;
+        if active != full {
+            self.divergent_warp(run.who, at, what, active, full);
+        }
+    }
+
+    fn shuffle(
+        &mut self,
+        run: &mut Running<'_>,
+        at: SpanId,
+        reg: usize,
+        kind: ShuffleKind,
+        value: Slot,
+        operand: Slot,
+    ) {
+        self.collective(run, at, "shuffle");
+        let Warp { active, full, .. } = *run.warp;
+        let (values, operands) = (run.warp.slots[value as usize], run.warp.slots[operand as usize]);
+        let mut result: Lanes = values;
+        let mut absent = None;
+        each(active, |lane| {
+            let operand = i64::from(operands[lane] as u32);
+            let source = match kind {
+                ShuffleKind::Xor => lane as i64 ^ operand,
+                ShuffleKind::Down => lane as i64 + operand,
+            };
+            // Beyond the warp a lane keeps its own value, as PTX's `shfl.sync` does.
+            if let Some(from) = usize::try_from(source).ok().filter(|&s| s < 32) {
+                if full >> from & 1 == 0 {
+                    absent = absent.or(Some((lane, source)));
+                } else if active >> from & 1 == 1 {
+                    result[lane] = values[from];
+                }
+            }
+        });
+        if let Some((lane, source)) = absent {
+            self.absent_lane(run.who, at, lane, source, full.count_ones());
+        }
+        run.warp.set(reg, active, &result);
+        if self.options.collectives_order {
+            run.warp.synchronise();
+        }
+    }
+
+    fn print(&mut self, run: &Running<'_>, span: SpanId, format: u32) {
+        let format = &self.code.formats[format as usize];
+        let [x, y, _] = self.launch.threads;
+        each(run.warp.active, |lane| {
+            if self.prints.len() >= self.options.max_prints {
+                self.prints_dropped += 1;
+                return;
+            }
+            let mut args = format.args.iter().map(|&(slot, ty)| lanes::show(ty, run.warp.slots[slot as usize][lane]));
+            let mut text = String::new();
+            for (i, part) in format.text.split("{}").enumerate() {
+                if i > 0 {
+                    text += &args.next().unwrap_or_else(|| "{}".into());
+                }
+                text += part;
+            }
+            let thread = run.who.thread(lane);
+            let thread = [thread % x, thread / x % y, thread / x / y];
+            self.prints.push((run.who.linear, Print { block: run.who.block, thread, text, span }));
+        });
+    }
+}
+
+impl Warp {
+    /// Keeps the lanes `taken` for the first arm, the others for `Else`.
+    fn branch(&mut self, taken: u32, target: u32) {
+        self.stack.push(Frame { saved: self.active, pending: self.active & !taken });
+        self.active = taken;
+        if taken == 0 {
+            self.pc = target;
+        }
+    }
+}
+
+/// Whether a value is an index: not negative, and below 2^31 unless it is a wide one.
+#[inline(always)]
+fn in_range(value: i64, wide: bool) -> bool {
+    value >= 0 && (wide || value <= i64::from(i32::MAX))
+}
+
+/// `dst = op(a, b)`; gives the first lane whose result is no index. Such lanes keep the mathematical value, or 0.
+fn index_binary(slots: &mut [Lanes], mask: u32, op: BinaryOp, wide: bool, [dst, a, b]: [Slot; 3]) -> Option<usize> {
+    let (a, b) = (slots[a as usize], slots[b as usize]);
+    let dst = &mut slots[dst as usize];
+    let mut wrong = 0u32;
+    let mut put = |i: usize, value: Option<i64>| {
+        let ok = value.is_some_and(|v| in_range(v, wide));
+        dst[i] = value.unwrap_or(0);
+        wrong |= u32::from(!ok) << i;
+    };
+    // The common operators are spelled out so that their loops need no dispatch.
+    match op {
+        BinaryOp::Add => each(mask, |i| put(i, a[i].checked_add(b[i]))),
+        BinaryOp::Mul => each(mask, |i| put(i, a[i].checked_mul(b[i]))),
+        _ => each(mask, |i| put(i, numeric::index_binary(op, a[i], b[i]))),
+    }
+    (wrong != 0).then(|| wrong.trailing_zeros() as usize)
+}

@@ -1,0 +1,299 @@
+//! What each finding says: what is wrong, the numbers, the witness, what to do.
+
+use super::AccessKind;
+use super::bytecode::{Instr, Site};
+use super::report::Who;
+use super::schedule::Machine;
+use super::shadow::Access;
+use crate::diag::{Code, Diagnostic};
+use crate::ir::{BinaryOp, EntityRef, SpanId};
+use crate::lowered::{LocalId, RegId, Space};
+
+impl Machine<'_> {
+    pub(super) fn out_of_bounds(&mut self, who: Who, site: &Site, lane: usize, offset: i64) {
+        let key = (Code::OUT_OF_BOUNDS, site.span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
+        let (name, thread) = (self.name(site.space), self.thread_name(who.thread(lane)));
+        let (space, verb) = (space_word(site.space), verb(site.kind));
+        let text = format!("{thread} {verb} element {offset}; `{name}` has {}", self.extents(site.space));
+        let message = format!("{space}index out of bounds of `{name}`");
+        let diagnostic = Diagnostic::new(Code::OUT_OF_BOUNDS, site.span, message).at(text).note(self.witness(who));
+        self.reporter.describe(key, 0, diagnostic);
+    }
+
+    /// A local array's element, accessed by a vector operation of which `site` is the other side.
+    pub(super) fn local_out_of_bounds(&mut self, who: Who, site: &Site, local: u32, lane: usize, element: i64) {
+        let key = (Code::OUT_OF_BOUNDS, site.span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
+        let array = &self.program.locals[LocalId::new(local as usize)];
+        let text = format!(
+            "{} reaches element {element}; `{}` has {} elements",
+            self.thread_name(who.thread(lane)),
+            array.name,
+            array.len
+        );
+        let message = format!("index out of bounds of `{}`", array.name);
+        let diagnostic = Diagnostic::new(Code::OUT_OF_BOUNDS, site.span, message).at(text).note(self.witness(who));
+        self.reporter.describe(key, 0, diagnostic);
+    }
+
+    pub(super) fn guard_fired(&mut self, who: Who, site: &Site, lane: usize, offset: Option<i64>) {
+        let key = (Code::GUARD_FIRED, site.span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
+        let (name, thread) = (self.name(site.space), self.thread_name(who.thread(lane)));
+        let verb = verb(site.kind);
+        let text = match offset {
+            Some(offset) => format!("{thread} {verb} element {offset}; `{name}` has {}", self.extents(site.space)),
+            None => format!("{thread} {verb} outside it; `{name}` has {}", self.extents(site.space)),
+        };
+        let message = format!("`{name}` is accessed out of bounds; only the guard the compiler added prevents it");
+        let diagnostic = Diagnostic::new(Code::GUARD_FIRED, site.span, message)
+            .at(text)
+            .note(self.witness(who))
+            .help(format!("guard the access with an `if` on its indices, or write `{name}.masked(..)`"));
+        self.reporter.describe(key, 0, diagnostic);
+    }
+
+    pub(super) fn misaligned(&mut self, who: Who, site: &Site, lanes: u32, active: u32, first: (usize, i64)) {
+        let global = matches!(site.space, Space::Global(_));
+        let code = if global { Code::VECTOR_ALIGNMENT } else { Code::SHARED_ALIGNMENT };
+        let key = (code, site.span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
+        let (name, (lane, byte)) = (self.name(site.space), first);
+        let bytes = site.width * site.dtype.bytes();
+        let message = format!(
+            "{bytes}-byte vector access to `{name}` is misaligned for {} of {} threads of a warp",
+            lanes.count_ones(),
+            active.count_ones()
+        );
+        let thread = self.thread_name(who.thread(lane));
+        let text = format!("{thread} starts at byte {byte}; {byte} % {bytes} = {}", byte.rem_euclid(i64::from(bytes)));
+        let diagnostic = Diagnostic::new(code, site.span, message).at(text).note(self.witness(who));
+        self.reporter.describe(key, 0, diagnostic);
+    }
+
+    pub(super) fn uninitialised(&mut self, who: Who, site: &Site, lane: usize, offset: i64) {
+        let key = (Code::UNINITIALISED, site.span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
+        let (element, thread) = (self.element_name(site, offset), self.thread_name(who.thread(lane)));
+        let diagnostic =
+            Diagnostic::new(Code::UNINITIALISED, site.span, format!("{element} is read before it is written"))
+                .at(format!("{thread} reads it"))
+                .note(self.witness(who))
+                .help(format!("write every element of `{}` that is read, or `fill` it first", self.name(site.space)));
+        self.reporter.describe(key, 0, diagnostic);
+    }
+
+    pub(super) fn uninitialised_register(&mut self, who: Who, span: SpanId, reg: RegId, lane: usize) {
+        let key = (Code::UNINITIALISED, span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
+        let name = &self.program.regs[reg].name;
+        let diagnostic = Diagnostic::new(Code::UNINITIALISED, span, format!("`{name}` is read before it is assigned"))
+            .at(format!("{} reads it", self.thread_name(who.thread(lane))))
+            .note(self.witness(who))
+            .help(format!("give `{name}` a value where it is declared"));
+        self.reporter.describe(key, 0, diagnostic);
+    }
+
+    pub(super) fn bad_index(&mut self, who: Who, span: SpanId, lane: usize, text: String) {
+        let key = (Code::INDEX_OVERFLOW, span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
+        let diagnostic = Diagnostic::new(Code::INDEX_OVERFLOW, span, text)
+            .at(format!("in {}", self.thread_name(who.thread(lane))))
+            .note(self.witness(who));
+        self.reporter.describe(key, 0, diagnostic);
+    }
+
+    pub(super) fn race(
+        &mut self,
+        who: Who,
+        site: &Site,
+        lane: usize,
+        offset: i64,
+        (earlier, kind): (Access, AccessKind),
+    ) {
+        let first = &self.code.sites[earlier.site as usize];
+        let between_blocks = earlier.block != who.linear;
+        let code = if between_blocks { Code::GLOBAL_RACE } else { Code::RACE };
+        // The two accesses are met in either order.
+        let (low, high) = if first.span < site.span { (first.span, site.span) } else { (site.span, first.span) };
+        // A race within a warp may be met first where warps race too; the barrier for those helps both.
+        let rank = u8::from(between_blocks || earlier.warp() != who.warp);
+        let key = (code, low, Some(high));
+        if self.reporter.is_known(key, rank) {
+            return;
+        }
+        let name = self.name(site.space).to_string();
+        let element = self.element_name(site, offset);
+        let (now, then) = (self.thread_name(who.thread(lane)), self.thread_name(u32::from(earlier.thread)));
+        let (line, first_line) = (self.line(site.span), self.line(first.span));
+        // Arrays that share memory, or two tensors that do, have two names.
+        let other = self.name(first.space);
+        let first_element = if first.space == site.space { element.clone() } else { format!("`{other}` there") };
+        let (verb_now, verb_then) = (verb(site.kind), verb(kind));
+
+        let diagnostic = if between_blocks {
+            let earlier_block = self.block_name(self.block_at(earlier.block));
+            let text = format!(
+                "{now} of {} {verb_now} {element} (line {line}), {then} of {earlier_block} {verb_then} {first_element} \
+                 (line {first_line}); blocks are not ordered",
+                self.block_name(who.block)
+            );
+            Diagnostic::new(code, site.span, format!("data race between blocks on `{name}`")).at(text).help(
+                "let each block touch its own elements, or make every one of these accesses atomic (`atomic_add`)",
+            )
+        } else {
+            let space = space_word(site.space);
+            let text = format!(
+                "{then} {verb_then} {first_element} (line {first_line}), {now} {verb_now} {element} (line {line}), \
+                 no barrier between"
+            );
+            let same_warp = earlier.warp() == who.warp;
+            let sync = if same_warp { "sync_warp" } else { "sync_threads" };
+            let help = if std::ptr::eq(first, site) && site.kind != AccessKind::Read {
+                "let one thread write it (`if tx == 0 { .. }`), or use `atomic_add`".to_string()
+            } else if line == first_line {
+                format!("read into a variable, then `{sync}();`, then write")
+            } else if self.has_barrier_between(first, site, same_warp) {
+                // The next iteration of a loop meets this one.
+                format!("insert `{sync}();` after line {}", line.max(first_line))
+            } else {
+                format!("insert `{sync}();` before line {}", line.max(first_line))
+            };
+            Diagnostic::new(code, site.span, format!("data race on {space}`{name}`")).at(text).help(help)
+        };
+        let mut diagnostic = diagnostic.note(self.witness(who));
+        if first.span != site.span {
+            diagnostic = diagnostic.label(first.span, format!("{then} {verb_then} it here"));
+        }
+        self.reporter.describe(key, rank, diagnostic);
+    }
+
+    /// Whether there is a barrier in the program's text between two accesses.
+    fn has_barrier_between(&self, a: &Site, b: &Site, within_warp: bool) -> bool {
+        let (from, to) = (a.pc.min(b.pc) as usize, a.pc.max(b.pc) as usize);
+        self.code.instrs[from..to].iter().any(|instr| match instr {
+            Instr::Barrier => true,
+            Instr::WarpBarrier => within_warp,
+            _ => false,
+        })
+    }
+
+    /// A barrier that `arrived` of the block's threads reach; `missing` is one that does not.
+    pub(super) fn divergent_barrier(&mut self, who: Who, span: SpanId, arrived: u32, missing: Option<u32>) {
+        let key = (Code::DIVERGENT_BARRIER, span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
+        let total = self.launch.thread_count();
+        let missing = missing.map_or(String::new(), |t| format!("; {} does not", self.thread_name(t)));
+        let diagnostic = Diagnostic::new(Code::DIVERGENT_BARRIER, span, "barrier not reached by every thread")
+            .at(format!("{arrived} of {total} threads arrive{missing}"))
+            .note(self.witness(who))
+            .help("move `sync_threads();` to where every thread of the block runs it equally often");
+        self.reporter.describe(key, 0, diagnostic);
+    }
+
+    /// A shuffle, vote or warp barrier that only the lanes `active` of `full` reach.
+    pub(super) fn divergent_warp(&mut self, who: Who, span: SpanId, what: &str, active: u32, full: u32) {
+        let key = (Code::DIVERGENT_BARRIER, span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
+        let missing = (full & !active).trailing_zeros() as usize;
+        let text = format!(
+            "{} of {} threads of warp {} arrive; {} does not",
+            active.count_ones(),
+            full.count_ones(),
+            who.warp,
+            self.thread_name(who.thread(missing))
+        );
+        let message = format!("{what} not reached by every thread of the warp");
+        let diagnostic = Diagnostic::new(Code::DIVERGENT_BARRIER, span, message)
+            .at(text)
+            .note(self.witness(who))
+            .help("move it to where all threads of the warp run it together");
+        self.reporter.describe(key, 0, diagnostic);
+    }
+
+    /// A lane that reads from a lane without a thread.
+    pub(super) fn absent_lane(&mut self, who: Who, span: SpanId, lane: usize, source: i64, threads: u32) {
+        let key = (Code::DIVERGENT_BARRIER, span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
+        let text = format!(
+            "{} reads lane {source}; warp {} has {threads} threads",
+            self.thread_name(who.thread(lane)),
+            who.warp
+        );
+        let diagnostic =
+            Diagnostic::new(Code::DIVERGENT_BARRIER, span, "shuffle reads from a thread that does not exist")
+                .at(text)
+                .note(self.witness(who))
+                .help("use a multiple of 32 threads, or a mask or delta within the warp's threads");
+        self.reporter.describe(key, 0, diagnostic);
+    }
+
+    pub(super) fn stuck(&mut self, who: Who, span: SpanId, text: String) {
+        let key = (Code::DEADLOCK, span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
+        let diagnostic = Diagnostic::new(Code::DEADLOCK, span, text)
+            .at(format!("warp {} of {} is here", who.warp, self.block_name(who.block)))
+            .note(self.witness(who));
+        self.reporter.describe(key, 0, diagnostic);
+    }
+
+    pub(super) fn assertion(&mut self, who: Who, span: SpanId, lane: usize, message: &str) {
+        let key = (Code::ASSERT, span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
+        let diagnostic = Diagnostic::new(Code::ASSERT, span, format!("assertion failed: {message}"))
+            .at(format!("in {}", self.thread_name(who.thread(lane))))
+            .note(self.witness(who));
+        self.reporter.describe(key, 0, diagnostic);
+    }
+}
+
+/// What went wrong in `a op b`, which gives `value` if it has one.
+pub(super) fn index_text(op: BinaryOp, a: i64, b: i64, value: Option<i64>, wide: bool) -> String {
+    let call = matches!(op, BinaryOp::CeilDiv | BinaryOp::Min | BinaryOp::Max);
+    let text = if call { format!("{}({a}, {b})", op.symbol()) } else { format!("{a} {} {b}", op.symbol()) };
+    match value {
+        Some(value) if value < 0 => format!("index is negative: {text} = {value}"),
+        Some(value) => format!("index overflows 32 bits: {text} = {value}"),
+        None if b == 0 && matches!(op, BinaryOp::Div | BinaryOp::Rem | BinaryOp::CeilDiv) => {
+            format!("division by zero: {text}")
+        }
+        None => format!("index overflows {} bits: {text}", if wide { 64 } else { 32 }),
+    }
+}
+
+fn verb(kind: AccessKind) -> &'static str {
+    match kind {
+        AccessKind::Read => "reads",
+        AccessKind::Write => "writes",
+        AccessKind::Atomic => "atomically updates",
+    }
+}
+
+fn space_word(space: Space) -> &'static str {
+    if matches!(space, Space::Shared(_)) { "shared " } else { "" }
+}

@@ -1,0 +1,335 @@
+//! Arguments bound to a program: views of memory, dims, scalars, the grid.
+
+use super::bytecode::{Code, Preset};
+use super::lanes;
+use crate::ir::{DimId, Dtype, EntityRef, ParamId};
+use crate::lowered::{HostExpr, HostValues, OpKind, ParameterKind, Program, Space, TensorInfo, ValueType};
+use crate::sim::{Argument, Memory, ScalarValue, SimError, TensorArgument};
+use std::sync::Arc;
+
+/// A launch, ready to execute.
+pub(super) struct Launch {
+    pub grid: [u32; 3],
+    /// Blocks in all.
+    pub blocks: u32,
+    pub threads: [u32; 3],
+    /// By `ParamId` index; none for scalars.
+    pub views: Vec<Option<View>>,
+    /// Allocations behind the views.
+    pub allocations: Vec<Allocation>,
+    /// By position in `Program::params`; 0 for pointers.
+    pub params: Vec<i64>,
+}
+
+impl Launch {
+    /// Threads a block.
+    pub fn thread_count(&self) -> u32 {
+        self.threads.iter().product()
+    }
+}
+
+/// A tensor as the program addresses it: an element offset from its first element.
+pub(super) struct View {
+    pub name: String,
+    pub dtype: Dtype,
+    pub memory: Arc<Memory>,
+    /// Byte offset of element 0.
+    pub base: usize,
+    pub shape: Vec<i64>,
+    pub strides: Vec<i64>,
+    /// How many leading offsets are all inside: every element, where the view is contiguous.
+    dense: i64,
+    /// Which allocation.
+    pub allocation: usize,
+}
+
+impl View {
+    /// Whether the element at this offset belongs to the view.
+    #[inline]
+    pub fn contains(&self, offset: i64) -> bool {
+        (0..self.dense).contains(&offset) || self.contains_strided(offset)
+    }
+
+    fn contains_strided(&self, offset: i64) -> bool {
+        let mut rest = offset;
+        if offset < 0 || self.shape.contains(&0) {
+            return false;
+        }
+        for (&extent, &stride) in self.shape.iter().zip(&self.strides) {
+            // An axis of one element contributes nothing, whatever its stride is.
+            if extent > 1 {
+                let index = rest / stride;
+                if index >= extent {
+                    return false;
+                }
+                rest -= index * stride;
+            }
+        }
+        rest == 0
+    }
+
+    /// Byte offset in the memory of the element at an offset inside the view.
+    #[inline]
+    pub fn byte(&self, offset: i64) -> usize {
+        self.base + offset as usize * self.dtype.bytes() as usize
+    }
+}
+
+/// Memory that one or more views share.
+pub(super) struct Allocation {
+    /// Whether the program may write any of its views.
+    pub written: bool,
+    /// Bytes a shadow cell: the smallest element of its views.
+    pub grain: u32,
+}
+
+/// Binds arguments.
+pub(super) fn bind(program: &Program, code: &Code, args: &[Argument]) -> Result<Launch, SimError> {
+    let scalars = program.params.iter().filter_map(|p| match p.kind {
+        ParameterKind::Scalar(param) => Some(param.index() + 1),
+        _ => None,
+    });
+    let expected = program.tensors.iter().map(|t| t.param.index() + 1).chain(scalars).max().unwrap_or(0);
+    if args.len() < expected {
+        return Err(SimError::ArgumentCount { kernel: program.name.clone(), expected, found: args.len() });
+    }
+    let mut launch = Launch {
+        grid: [0; 3],
+        blocks: 0,
+        threads: program.launch.threads,
+        views: args.iter().map(|_| None).collect(),
+        allocations: Vec::new(),
+        params: Vec::new(),
+    };
+    let threads = launch.threads.iter().map(|&t| u64::from(t)).try_fold(1u64, u64::checked_mul).unwrap_or(u64::MAX);
+    if threads == 0 || threads > 1024 {
+        return Err(SimError::Threads { threads });
+    }
+
+    let mut values = Values { dims: vec![None; program.dims.len()], args };
+    for info in &program.tensors {
+        bind_dims(&mut values, info, args)?;
+    }
+    for info in &program.tensors {
+        check_extents(&values, program, info, args)?;
+        let view = view(&mut launch.allocations, info, args)?;
+        launch.allocations[view.allocation].written |= is_written(&program.body, info.param);
+        launch.views[info.param.index()] = Some(view);
+    }
+    for preset in &code.presets {
+        if let Preset::Param(index, ty) = *preset
+            && let Some(parameter) = program.params.get(index as usize)
+            && let ParameterKind::Scalar(param) = parameter.kind
+        {
+            check_scalar(&parameter.name, args.get(param.index()), ty)?;
+        }
+    }
+    launch.params = program.params.iter().map(|p| parameter(&values, p)).collect::<Result<_, _>>()?;
+    for (axis, expr) in program.launch.grid.iter().enumerate() {
+        let extent = expr.evaluate(&values).ok_or_else(|| SimError::Malformed("the grid has no value".into()))?;
+        launch.grid[axis] =
+            u32::try_from(extent).ok().filter(|&e| e <= i32::MAX as u32).ok_or(SimError::Grid { axis, extent })?;
+    }
+    if !launch.grid.contains(&0) {
+        let blocks = launch.grid.iter().try_fold(1u32, |n, &e| n.checked_mul(e)).filter(|&n| n < u32::MAX);
+        // No host executes that many.
+        blocks.map(|n| launch.blocks = n).ok_or(SimError::Grid { axis: 0, extent: i64::from(launch.grid[0]) })?;
+    }
+    Ok(launch)
+}
+
+fn tensor<'a>(info: &TensorInfo, args: &'a [Argument]) -> Result<&'a TensorArgument, SimError> {
+    match &args[info.param.index()] {
+        Argument::Tensor(tensor) if tensor.dtype != info.dtype => {
+            Err(SimError::ArgumentDtype { argument: info.name.clone(), expected: info.dtype, found: tensor.dtype })
+        }
+        Argument::Tensor(tensor) if tensor.shape.len() != info.shape.len() => Err(SimError::ArgumentRank {
+            argument: info.name.clone(),
+            expected: info.shape.len(),
+            found: tensor.shape.len(),
+        }),
+        Argument::Tensor(tensor) => Ok(tensor),
+        Argument::Scalar(_) => Err(SimError::ArgumentKind {
+            argument: info.name.clone(),
+            expected: "a tensor".into(),
+            found: "a scalar".into(),
+        }),
+    }
+}
+
+fn bind_dims(values: &mut Values<'_>, info: &TensorInfo, args: &[Argument]) -> Result<(), SimError> {
+    let tensor = tensor(info, args)?;
+    for (extent, &found) in info.shape.iter().zip(&tensor.shape) {
+        if let HostExpr::Dim(dim) = extent {
+            let slot = values.dims.get_mut(dim.index());
+            let slot = slot.ok_or_else(|| SimError::Malformed(format!("`{}` has an unknown dim", info.name)))?;
+            slot.get_or_insert(found);
+        }
+    }
+    Ok(())
+}
+
+fn check_extents(values: &Values<'_>, program: &Program, info: &TensorInfo, args: &[Argument]) -> Result<(), SimError> {
+    for (axis, (extent, &found)) in info.shape.iter().zip(&tensor(info, args)?.shape).enumerate() {
+        if extent.evaluate(values) != Some(found) || found < 0 {
+            let names = |param: ParamId| param.to_string();
+            return Err(SimError::ArgumentExtent {
+                argument: info.name.clone(),
+                axis,
+                extent: extent.display(&program.dims, &names),
+                expected: extent.evaluate(values).unwrap_or(0),
+                found,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn view(allocations: &mut Vec<Allocation>, info: &TensorInfo, args: &[Argument]) -> Result<View, SimError> {
+    let tensor = tensor(info, args)?;
+    let element = u64::from(tensor.dtype.bytes());
+    let empty = tensor.shape.contains(&0);
+    let outside = |bytes: u64| SimError::ArgumentMemory {
+        argument: info.name.clone(),
+        offset: tensor.offset,
+        bytes,
+        memory: tensor.memory.len(),
+    };
+    if tensor.strides.len() != tensor.shape.len() {
+        return Err(SimError::Malformed(format!("`{}` has {} strides", info.name, tensor.strides.len())));
+    }
+    // Each axis must step over what lies inside it, or an offset would name several elements.
+    let mut inside = 1i64;
+    for (&extent, &stride) in tensor.shape.iter().zip(&tensor.strides).rev() {
+        if extent > 1 && !empty {
+            if stride < inside {
+                let strides = &tensor.strides;
+                return Err(SimError::Malformed(format!("the strides {strides:?} of `{}` overlap", info.name)));
+            }
+            let span = (extent - 1).checked_mul(stride).and_then(|s| s.checked_add(inside));
+            inside = span.ok_or_else(|| outside(u64::MAX))?;
+        }
+    }
+    let bytes = if empty { 0 } else { (inside as u64).saturating_mul(element) };
+    let end = (tensor.offset as u64).checked_add(bytes);
+    if end.is_none_or(|end| end > tensor.memory.len() as u64) || !(tensor.offset as u64).is_multiple_of(element) {
+        return Err(outside(bytes));
+    }
+
+    let count = tensor.shape.iter().try_fold(1i64, |n, &e| n.checked_mul(e)).unwrap_or(i64::MAX);
+    let same = |a: &TensorArgument| Arc::ptr_eq(&a.memory, &tensor.memory);
+    // The first argument on the same memory names the allocation.
+    let first = args.iter().position(|a| matches!(a, Argument::Tensor(a) if same(a))).unwrap_or(0);
+    while allocations.len() <= first {
+        allocations.push(Allocation { written: false, grain: 4 });
+    }
+    allocations[first].grain = allocations[first].grain.min(element as u32);
+    Ok(View {
+        name: info.name.clone(),
+        dtype: tensor.dtype,
+        memory: tensor.memory.clone(),
+        base: tensor.offset,
+        shape: tensor.shape.clone(),
+        strides: tensor.strides.clone(),
+        dense: if empty {
+            0
+        } else if count == inside {
+            count
+        } else if tensor.strides.last() == Some(&1) {
+            tensor.shape.last().copied().unwrap_or(1)
+        } else {
+            0
+        },
+        allocation: first,
+    })
+}
+
+fn is_written(ops: &[crate::lowered::Op], param: ParamId) -> bool {
+    ops.iter().any(|op| match &op.kind {
+        OpKind::Store { memory, .. } | OpKind::VectorStore { memory, .. } | OpKind::Atomic { memory, .. } => {
+            memory.space == Space::Global(param)
+        }
+        OpKind::If { then, otherwise, .. } => is_written(then, param) || is_written(otherwise, param),
+        OpKind::For { body, .. } => is_written(body, param),
+        _ => false,
+    })
+}
+
+fn parameter(values: &Values<'_>, parameter: &crate::lowered::Parameter) -> Result<i64, SimError> {
+    let missing = || SimError::Malformed(format!("parameter `{}` has no value", parameter.name));
+    Ok(match parameter.kind {
+        ParameterKind::Pointer(_) => 0,
+        ParameterKind::Dim(dim) => values.dims.get(dim.index()).copied().flatten().ok_or_else(missing)?,
+        ParameterKind::Stride(param, axis) => match values.args.get(param.index()) {
+            Some(Argument::Tensor(t)) => *t.strides.get(axis as usize).ok_or_else(missing)?,
+            _ => return Err(missing()),
+        },
+        ParameterKind::Scalar(param) => match values.args.get(param.index()) {
+            Some(Argument::Scalar(ScalarValue::Index(value))) => *value,
+            Some(Argument::Scalar(ScalarValue::Element(dtype, bits))) => lanes::from_bits(*dtype, *bits),
+            _ => {
+                return Err(SimError::ArgumentKind {
+                    argument: parameter.name.clone(),
+                    expected: "a scalar".into(),
+                    found: "a tensor".into(),
+                });
+            }
+        },
+    })
+}
+
+/// Checks that scalar arguments have the types the program uses them at.
+fn check_scalar(name: &str, argument: Option<&Argument>, ty: ValueType) -> Result<(), SimError> {
+    let Some(Argument::Scalar(value)) = argument else { return Ok(()) };
+    match (value, ty) {
+        (ScalarValue::Element(found, _), ValueType::Element(expected)) if *found != expected => {
+            Err(SimError::ArgumentDtype { argument: name.to_string(), expected, found: *found })
+        }
+        (ScalarValue::Element(found, _), ValueType::Index | ValueType::Wide) => Err(SimError::ArgumentKind {
+            argument: name.to_string(),
+            expected: "usize".into(),
+            found: found.to_string(),
+        }),
+        (ScalarValue::Index(_), ValueType::Element(expected)) => Err(SimError::ArgumentKind {
+            argument: name.to_string(),
+            expected: expected.to_string(),
+            found: "usize".into(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+struct Values<'a> {
+    dims: Vec<Option<i64>>,
+    args: &'a [Argument],
+}
+
+impl HostValues for Values<'_> {
+    fn dim(&self, dim: DimId) -> i64 {
+        self.dims.get(dim.index()).copied().flatten().unwrap_or(0)
+    }
+
+    fn stride(&self, tensor: ParamId, axis: u8) -> i64 {
+        match self.args.get(tensor.index()) {
+            Some(Argument::Tensor(t)) => t.strides.get(axis as usize).copied().unwrap_or(0),
+            _ => 0,
+        }
+    }
+
+    fn scalar(&self, param: ParamId) -> i64 {
+        match self.args.get(param.index()) {
+            Some(Argument::Scalar(ScalarValue::Index(value))) => *value,
+            Some(Argument::Scalar(ScalarValue::Element(Dtype::I32, bits))) => i64::from(*bits as i32),
+            Some(Argument::Scalar(ScalarValue::Element(_, bits))) => i64::from(*bits),
+            _ => 0,
+        }
+    }
+
+    fn address(&self, tensor: ParamId) -> u64 {
+        // Allocations are aligned to 256 bytes; only the remainder of an address can matter.
+        match self.args.get(tensor.index()) {
+            Some(Argument::Tensor(t)) => t.offset as u64,
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The checked simulator: a lowered program executed lane by lane, with everything about it distrusted.
+//!
+//! The program is compiled to flat bytecode ([`bytecode`], [`compile`]). Each warp has a program counter, a mask stack
+//! and a vector clock ([`warp`]); a seeded scheduler picks a warp and runs it for a few instructions ([`schedule`],
+//! [`execute`]). Every element that may be written has a shadow that remembers who touched it last ([`shadow`],
+//! [`access`]): two accesses that conflict and that no barrier orders are a race, whatever order they happened to run
+//! in. What is found becomes a [`Diagnostic`] with the author's line, numbers and a witness ([`report`], [`findings`]); execution
+//! goes on where it sensibly can, so that results can still be compared with `fast`.
+//!
+//! | finding | code |
+//! |---|---|
+//! | an element outside its tensor's view or its array | TK0301 |
+//! | a guard the compiler added that fires | TK0302 |
+//! | an index that is negative or leaves its 32 (or 64) bits, a division by zero | TK0303 |
+//! | a register, local or shared element read before it is written | TK0304 |
+//! | a misaligned vector access: global, shared | TK0201, TK0202 |
+//! | two threads of a block race, in shared or global memory | TK0401 |
+//! | two blocks race in global memory | TK0405 |
+//! | a barrier, shuffle or vote that not all its threads reach | TK0402 |
+//! | no end within the step limit | TK0404 |
+//! | `device_assert` | TK0901 |
+//!
+//! The memory model: threads of different warps are ordered by block barriers alone; lanes of one warp are unordered
+//! between block barriers, warp barriers and (see [`CheckedOptions::collectives_order`]) shuffles and votes, even
+//! within one instruction; blocks are never ordered. Atomics do not race with atomics. Two writes of the same value
+//! are a race.
+//!
+//! What it cannot see: reorderings of weak memory, time, and mistakes of the assembler.
+
+mod access;
+mod bytecode;
+mod compile;
+mod execute;
+mod findings;
+mod lanes;
+mod launch;
+mod report;
+mod schedule;
+mod shadow;
+mod warp;
+
+#[cfg(test)]
+mod tests;
+
+use super::{Argument, SimError};
+use crate::diag::Diagnostic;
+use crate::ir::SpanId;
+use crate::lowered::{Program, Space};
+
+/// Executes a program on its arguments, one a kernel parameter in order. Tensors are written in place.
+///
+/// Launch checks are not evaluated: what they protect is checked where it is used.
+///
+/// # Errors
+/// Arguments that do not fit the program, extents no device has, and programs that are not well formed. What the
+/// program does wrong is not an error but a diagnostic of the report.
+pub fn run(program: &Program, args: &[Argument], options: &CheckedOptions) -> Result<CheckedReport, SimError> {
+    let code = compile::compile(program)?;
+    let launch = launch::bind(program, &code, args)?;
+    Ok(schedule::Machine::new(program, &code, &launch, options).run())
+}
+
+/// How to execute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckedOptions {
+    /// What the schedule is drawn from; the same seed gives the same run.
+    pub seed: u64,
+    /// In which order warps and blocks run.
+    pub schedule: Schedule,
+    /// Instructions (of warps) after which the program counts as stuck.
+    pub step_limit: u64,
+    /// Diagnostics to keep; further ones are counted.
+    pub max_reports: usize,
+    /// Printed lines to keep; further ones are counted.
+    pub max_prints: usize,
+    /// Whether a shuffle or vote orders the memory accesses of its warp, as a warp barrier does. PTX promises it for
+    /// `bar.warp.sync` alone: `false` asks for that stricter reading.
+    pub collectives_order: bool,
+}
+
+impl Default for CheckedOptions {
+    fn default() -> Self {
+        CheckedOptions {
+            seed: 0,
+            schedule: Schedule::default(),
+            step_limit: 2_000_000_000,
+            max_reports: 32,
+            max_prints: 10_000,
+            collectives_order: true,
+        }
+    }
+}
+
+/// In which order warps and blocks run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Schedule {
+    /// One block after another; a warp runs until it has to wait, the lowest first.
+    InOrder,
+    /// Drawn from the seed: blocks in a permuted order, some of them interleaved, warps for a few instructions each,
+    /// lanes of an atomic operation from any lane on.
+    Seeded {
+        /// Blocks that run at once, at least 1.
+        resident_blocks: u32,
+    },
+}
+
+impl Default for Schedule {
+    fn default() -> Self {
+        Schedule::Seeded { resident_blocks: 3 }
+    }
+}
+
+/// What an execution showed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CheckedReport {
+    /// What is wrong, in order of first occurrence; one a place and kind. Empty for a correct program.
+    pub diagnostics: Vec<Diagnostic>,
+    /// Further diagnostics, beyond [`CheckedOptions::max_reports`].
+    pub suppressed: usize,
+    /// What was printed, by block and thread, in each thread's order.
+    pub prints: Vec<Print>,
+    /// Further printed lines, beyond [`CheckedOptions::max_prints`].
+    pub prints_dropped: u64,
+    /// How much happened.
+    pub counters: Counters,
+    /// What each access of the program did, in order of the program.
+    pub effects: Vec<ObservedEffect>,
+    /// The seed to replay with.
+    pub seed: u64,
+}
+
+impl CheckedReport {
+    /// Whether nothing wrong was found.
+    pub fn is_clean(&self) -> bool {
+        self.diagnostics.is_empty()
+    }
+
+    /// Elements that were accessed in a space in one way, over all accesses of the program.
+    pub fn elements(&self, space: Space, kind: AccessKind) -> u64 {
+        self.effects.iter().filter(|e| e.space == space && e.kind == kind).map(|e| e.elements).sum()
+    }
+
+    /// Every diagnostic with the author's lines, separated by blank lines.
+    pub fn render(&self, program: &Program) -> String {
+        let texts: Vec<String> = self.diagnostics.iter().map(|d| d.render(&program.source, &program.spans)).collect();
+        texts.join("\n\n")
+    }
+}
+
+/// A printed line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Print {
+    /// The block, x y z.
+    pub block: [u32; 3],
+    /// The thread, x y z.
+    pub thread: [u32; 3],
+    /// The text.
+    pub text: String,
+    /// The statement.
+    pub span: SpanId,
+}
+
+/// How much happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Instructions of warps.
+    pub steps: u64,
+    /// Blocks.
+    pub blocks: u64,
+    /// Block barriers passed, one a block.
+    pub barriers: u64,
+    /// Warp barriers passed, one a warp.
+    pub warp_barriers: u64,
+    /// Guards evaluated, one a thread.
+    pub guards_evaluated: u64,
+    /// Of those, the author's (`masked`) that failed.
+    pub guards_masked: u64,
+    /// Of those, the compiler's that failed: each is a bug of the program.
+    pub guards_fired: u64,
+}
+
+/// How an access touches an element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AccessKind {
+    /// A load.
+    Read,
+    /// A store.
+    Write,
+    /// An atomic read-modify-write.
+    Atomic,
+}
+
+/// What one access of the program did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObservedEffect {
+    /// What it touches.
+    pub space: Space,
+    /// How.
+    pub kind: AccessKind,
+    /// The access as the author wrote it.
+    pub span: SpanId,
+    /// Elements it touched, over all threads; guarded and out-of-bounds ones are not counted.
+    pub elements: u64,
+}

@@ -1,0 +1,207 @@
+//! Shadow state: who touched each cell of memory last, in the manner of FastTrack (Flanagan, Freund, PLDI 2009).
+//!
+//! A cell is the smallest element of its memory. It remembers its last plain write, and of the reads and of the atomics
+//! since then two each. Two are enough while threads are ordered by block and warp barriers alone: they are kept in
+//! different blocks, else warps, else lanes, so whoever is ordered after both is ordered after all that were dropped.
+//! A synchronisation between single warps (an mbarrier) will need the whole list here; nothing else changes.
+//!
+//! An access is stamped with its block, so that cells need no clearing between blocks.
+
+use super::AccessKind;
+
+/// An access, as a cell remembers it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Access {
+    /// Linear block.
+    pub block: u32,
+    /// The warp's clock; 0 where there is no access.
+    pub clock: u32,
+    /// Linear thread in its block. (Asynchronous agents will be numbered from 1024.)
+    pub thread: u16,
+    /// Which access of the program.
+    pub site: u16,
+}
+
+impl Access {
+    /// Its warp in its block.
+    pub fn warp(self) -> u32 {
+        u32::from(self.thread) / 32
+    }
+}
+
+/// An access that is about to happen, and what is ordered before it.
+#[derive(Clone, Copy)]
+pub(super) struct Now<'a> {
+    pub access: Access,
+    /// By warp of the block: the clock up to which its accesses are ordered before this one.
+    pub seen: &'a [u32],
+    /// Whether accesses of other blocks count: in global memory they are never ordered, in shared memory they are
+    /// leftovers of an earlier block.
+    pub global: bool,
+}
+
+impl Now<'_> {
+    fn is_visible(&self, earlier: &Access) -> bool {
+        earlier.clock != 0 && (self.global || earlier.block == self.access.block)
+    }
+
+    fn is_after(&self, earlier: &Access) -> bool {
+        earlier.block == self.access.block
+            && (earlier.thread == self.access.thread
+                || self.seen.get(earlier.warp() as usize).is_some_and(|&seen| earlier.clock <= seen))
+    }
+
+    fn races_with(&self, earlier: &Access) -> bool {
+        self.is_visible(earlier) && !self.is_after(earlier)
+    }
+}
+
+/// Shadow of one memory.
+#[derive(Default)]
+pub(super) struct Shadow {
+    pages: Vec<Option<Box<[Cell; PAGE]>>>,
+    /// Reads and atomics of the cells that had any.
+    others: Vec<Others>,
+}
+
+const PAGE: usize = 1024;
+
+#[derive(Clone, Copy, Default)]
+struct Cell {
+    write: Access,
+    /// Index into `Shadow::others`, plus one.
+    others: u32,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Others {
+    reads: [Access; 2],
+    atomics: [Access; 2],
+}
+
+impl Shadow {
+    /// Records an access to cell `index`; gives an earlier access it races with, and how that one touched the cell.
+    pub fn record(&mut self, index: usize, kind: AccessKind, now: Now<'_>) -> Option<(Access, AccessKind)> {
+        let (page, index) = (index / PAGE, index % PAGE);
+        if page >= self.pages.len() {
+            self.pages.resize_with(page + 1, || None);
+        }
+        let cell = &mut self.pages[page].get_or_insert_with(|| Box::new([Cell::default(); PAGE]))[index];
+        let raced = |earlier: &Access, kind| now.races_with(earlier).then_some((*earlier, kind));
+
+        let mut race = raced(&cell.write, AccessKind::Write);
+        if kind == AccessKind::Write && cell.others == 0 {
+            cell.write = now.access;
+            return race;
+        }
+        if cell.others == 0 {
+            self.others.push(Others::default());
+            cell.others = self.others.len() as u32;
+        }
+        let others = &mut self.others[cell.others as usize - 1];
+        if kind != AccessKind::Read {
+            race = race.or_else(|| others.reads.iter().find_map(|r| raced(r, AccessKind::Read)));
+        }
+        if kind != AccessKind::Atomic {
+            race = race.or_else(|| others.atomics.iter().find_map(|a| raced(a, AccessKind::Atomic)));
+        }
+        match kind {
+            AccessKind::Read => remember(&mut others.reads, &now),
+            AccessKind::Atomic => remember(&mut others.atomics, &now),
+            AccessKind::Write => {
+                // Whoever races with something older races with this write too, or that was just reported.
+                cell.write = now.access;
+                *others = Others::default();
+            }
+        }
+        race
+    }
+}
+
+fn remember(entries: &mut [Access; 2], now: &Now<'_>) {
+    let access = now.access;
+    let same = |e: &Access| e.block == access.block && e.thread == access.thread && e.clock != 0;
+    // What this access is ordered after, it stands for.
+    let slot = entries.iter().position(same).or_else(|| entries.iter().position(|e| !now.races_with(e)));
+    let [first, second] = entries;
+    let elsewhere = if first.block == second.block {
+        first.block != access.block || (first.warp() == second.warp() && first.warp() != access.warp())
+    } else {
+        false
+    };
+    match slot {
+        Some(slot) => entries[slot] = access,
+        None if elsewhere => entries[1] = access,
+        None => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(block: u32, thread: u16, clock: u32) -> Access {
+        Access { block, clock, thread, site: 0 }
+    }
+
+    fn record(shadow: &mut Shadow, kind: AccessKind, access: Access, seen: &[u32], global: bool) -> bool {
+        shadow.record(5000, kind, Now { access, seen, global }).is_some()
+    }
+
+    #[test]
+    fn a_write_races_with_a_read_by_anyone_else_until_ordered() {
+        for (thread, seen, races) in [
+            (0, [0, 0], false),  // itself
+            (1, [0, 0], true),   // a lane of the same warp
+            (1, [1, 0], false),  // after a warp barrier
+            (32, [0, 0], true),  // another warp
+            (32, [1, 0], false), // after a block barrier
+        ] {
+            let mut shadow = Shadow::default();
+            assert!(!record(&mut shadow, AccessKind::Read, at(0, 0, 1), &[0, 0], false));
+            let access = at(0, thread, 2);
+            assert_eq!(record(&mut shadow, AccessKind::Write, access, &seen, false), races, "thread {thread}");
+        }
+    }
+
+    #[test]
+    fn any_reader_is_enough_to_race_with_a_writer() {
+        // Thirty-two lanes of warp 0, then one of warp 1; each of them conflicts with each writer but itself.
+        for writer in [0u16, 7, 31, 32] {
+            let mut shadow = Shadow::default();
+            for reader in 0..=32 {
+                assert!(!record(&mut shadow, AccessKind::Read, at(0, reader, 1), &[0, 0], false));
+            }
+            assert!(record(&mut shadow, AccessKind::Write, at(0, writer, 1), &[0, 0], false));
+            // Ordered after its own warp alone: the other warp's read is still there.
+            let mut shadow = Shadow::default();
+            for reader in 0..=32 {
+                record(&mut shadow, AccessKind::Read, at(0, reader, 1), &[0, 0], false);
+            }
+            assert!(record(&mut shadow, AccessKind::Write, at(0, 3, 2), &[1, 0], false));
+        }
+    }
+
+    #[test]
+    fn blocks_race_in_global_memory_and_not_in_shared() {
+        for global in [false, true] {
+            let mut shadow = Shadow::default();
+            record(&mut shadow, AccessKind::Write, at(0, 0, 1), &[0], global);
+            assert_eq!(record(&mut shadow, AccessKind::Read, at(1, 0, 9), &[8], global), global);
+        }
+    }
+
+    #[test]
+    fn atomics_race_with_plain_accesses_alone() {
+        let mut shadow = Shadow::default();
+        assert!(!record(&mut shadow, AccessKind::Write, at(0, 0, 1), &[0, 0], false));
+        assert!(!record(&mut shadow, AccessKind::Atomic, at(0, 0, 1), &[0, 0], false));
+        // The initial write is not forgotten by the writer's own atomic.
+        assert!(record(&mut shadow, AccessKind::Atomic, at(0, 32, 1), &[0, 0], false));
+        let mut shadow = Shadow::default();
+        for thread in 0..64 {
+            assert!(!record(&mut shadow, AccessKind::Atomic, at(0, thread, 1), &[0, 0], false));
+        }
+        assert!(record(&mut shadow, AccessKind::Read, at(0, 0, 1), &[0, 0], false));
+    }
+}

@@ -1,0 +1,140 @@
+//! What threads do together: reductions in the language's order, lane exchanges, votes.
+//!
+//! Where a warp is not full (a block whose threads are not a multiple of 32), an absent lane gives its partner's own
+//! value to an exchange and takes no part in a reduction or vote.
+
+use super::block::{Machine, value_at};
+use super::code::{Kind, Loc, MaskId, ReducePlan, Repr};
+use super::state::{File, Registers, State};
+use crate::ir::{ReduceStep, ShuffleKind, SpanId, VoteKind, reduction::WARP};
+use crate::sim::{Fault, ScalarValue, numeric};
+
+impl Machine<'_> {
+    /// Reduces a register in place, for all threads.
+    pub(super) fn reduce(
+        &self,
+        s: &mut State,
+        plan: &ReducePlan,
+        register: u32,
+        mask: MaskId,
+    ) -> Result<(), Box<Fault>> {
+        self.check_convergence(s, plan.warp, mask, plan.span)?;
+        let operator = numeric::reduce_operator(plan.op);
+        let row = register as usize;
+        let r = &mut s.registers;
+        match plan.repr {
+            Repr::Index => combine(&mut r.indices.lanes[row], plan, |a, b| {
+                numeric::index_binary(operator, a, b).unwrap_or(i64::MAX)
+            }),
+            Repr::Element(dtype) => match plan.repr.kind() {
+                Kind::Float => combine(&mut r.floats.lanes[row], plan, |a, b| {
+                    numeric::float_binary(operator, dtype, a, b).unwrap_or(a)
+                }),
+                Kind::Bool => combine(&mut r.bools.lanes[row], plan, |a, b| {
+                    numeric::reduce(plan.op, dtype, u32::from(a), u32::from(b)) != 0
+                }),
+                Kind::Int | Kind::Index => {
+                    combine(&mut r.ints.lanes[row], plan, |a, b| numeric::reduce(plan.op, dtype, a, b))
+                }
+            },
+        }
+        Ok(())
+    }
+
+    /// A lane exchange; only the low five bits of the lane operand count, as in PTX.
+    #[expect(clippy::too_many_arguments, reason = "the step's fields")]
+    pub(super) fn shuffle(
+        &self,
+        s: &mut State,
+        shuffle: ShuffleKind,
+        value: Repr,
+        (dst, src): (u32, Loc),
+        (lane, lane_repr): (Loc, Repr),
+        mask: MaskId,
+        span: SpanId,
+    ) -> Result<(), Box<Fault>> {
+        self.check_convergence(s, true, mask, span)?;
+        for thread in 0..s.lanes {
+            let operand = match value_at(s, lane_repr, lane, thread) {
+                ScalarValue::Index(value) => value as u32,
+                ScalarValue::Element(_, bits) => bits,
+            } & (WARP - 1);
+            let own = thread as u32 % WARP;
+            let other = match shuffle {
+                ShuffleKind::Xor => own ^ operand,
+                ShuffleKind::Down => own + operand,
+            };
+            let partner = thread - own as usize + other as usize;
+            let from = if other < WARP && partner < s.lanes { partner } else { thread };
+            s.scratch.offsets[thread] = from as i64;
+        }
+        let (from, r) = (&s.scratch.offsets, &mut s.registers);
+        match value.kind() {
+            Kind::Float => exchange(&mut r.floats, dst, src, from),
+            Kind::Int => exchange(&mut r.ints, dst, src, from),
+            Kind::Index => exchange(&mut r.indices, dst, src, from),
+            Kind::Bool => exchange(&mut r.bools, dst, src, from),
+        }
+        Ok(())
+    }
+
+    pub(super) fn vote(
+        &self,
+        s: &mut State,
+        vote: VoteKind,
+        pred: Loc,
+        dst: u32,
+        mask: MaskId,
+        span: SpanId,
+    ) -> Result<(), Box<Fault>> {
+        self.check_convergence(s, true, mask, span)?;
+        let Registers { bools, ints, .. } = &mut s.registers;
+        for first in (0..s.lanes).step_by(WARP as usize) {
+            let warp = first..(first + WARP as usize).min(s.lanes);
+            let votes = bools.operand(pred);
+            let ballot = warp.clone().fold(0u32, |all, t| all | u32::from(votes.at(t)) << (t - first));
+            let everyone = u32::MAX >> (WARP as usize - warp.len());
+            match vote {
+                VoteKind::Ballot => ints.lanes[dst as usize][warp].fill(ballot),
+                VoteKind::Any => bools.lanes[dst as usize][warp].fill(ballot != 0),
+                VoteKind::All => bools.lanes[dst as usize][warp].fill(ballot == everyone),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn exchange<T: Copy + Default>(file: &mut File<T>, dst: u32, src: Loc, from: &[i64]) {
+    let mut out = std::mem::take(&mut file.lanes[dst as usize]);
+    let values = file.operand(src);
+    out.iter_mut().zip(from).for_each(|(out, from)| *out = values.at(*from as usize));
+    file.lanes[dst as usize] = out;
+}
+
+/// The reduction's steps, each over all threads.
+fn combine<T: Copy>(values: &mut [T], plan: &ReducePlan, f: impl Fn(T, T) -> T) {
+    for step in &plan.plan.steps {
+        match *step {
+            ReduceStep::Butterfly { mask } => {
+                // The two threads of a pair combine the same two values, each its own first.
+                for own in 0..values.len() {
+                    let other = own ^ mask as usize;
+                    if own < other && other < values.len() {
+                        (values[own], values[other]) = (f(values[own], values[other]), f(values[other], values[own]));
+                    }
+                }
+            }
+            ReduceStep::Ascending { parts, part_extent } => {
+                let (extent, stride) = (plan.extent.max(1) as usize, plan.stride.max(1) as usize);
+                for base in (0..values.len()).filter(|thread| thread / stride % extent == 0) {
+                    let member = |index: usize| base + index * stride;
+                    let mut total = values[base];
+                    for part in 1..parts as usize {
+                        total = f(total, values[member(part * part_extent as usize)]);
+                    }
+                    (0..extent).for_each(|index| values[member(index)] = total);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,546 @@
+//! A bound kernel to bytecode, for one launch: dims and scalars are constants here.
+//!
+//! `expr` compiles expressions, this file statements. Temporaries are freed as soon as they are read, so that a
+//! kernel's registers stay in the host's cache.
+
+mod expr;
+mod pool;
+
+use super::code::{ArrayInfo, Code, CopyPlan, ElementRef, Kind, Loc, MaskId, ReducePlan, Repr, Step, Target, TileSide};
+use super::launch::Launch;
+use super::uniform::Uniformity;
+use crate::ir::{
+    AccessId, BufferId, Dtype, EntityRef, ExprId, ExprKind, Kernel, Place, ReduceOp, ReduceSource, Reduction, Scope,
+    SecondaryMap, SpanId, StmtId, StmtKind, TileRef, Type, VarId, VarKind, reduction::WARP,
+};
+use crate::sim::SimError;
+use pool::Pools;
+
+/// Compiles `kernel` for a launch.
+pub(super) fn compile(kernel: &Kernel, launch: &Launch<'_>) -> Result<Code, SimError> {
+    let mut c = Compiler {
+        kernel,
+        launch,
+        uniform: Uniformity::new(kernel, launch.threads),
+        pools: Pools::default(),
+        vars: SecondaryMap::new(),
+        arrays: SecondaryMap::new(),
+        shared: Vec::new(),
+        locals: Vec::new(),
+        block_vars: Vec::new(),
+        thread_vars: Vec::new(),
+    };
+    let mut body = Vec::new();
+    c.statements(&kernel.body, MaskId::ALL, &mut body)?;
+    Ok(Code {
+        body,
+        floats: c.pools.floats.size(),
+        ints: c.pools.ints.size(),
+        indices: c.pools.indices.size(),
+        bools: c.pools.bools.size(),
+        masks: c.pools.masks(),
+        shared: c.shared,
+        locals: c.locals,
+        block_vars: c.block_vars,
+        thread_vars: c.thread_vars,
+    })
+}
+
+struct Compiler<'k, 'a> {
+    kernel: &'k Kernel,
+    launch: &'k Launch<'a>,
+    uniform: Uniformity<'k>,
+    pools: Pools,
+    vars: SecondaryMap<VarId, Option<Loc>>,
+    arrays: SecondaryMap<BufferId, Option<Target>>,
+    shared: Vec<ArrayInfo>,
+    locals: Vec<ArrayInfo>,
+    block_vars: Vec<(u8, u32)>,
+    thread_vars: Vec<(u8, u32)>,
+}
+
+/// An expression's value.
+#[derive(Clone, Copy, Debug)]
+struct Value {
+    repr: Repr,
+    loc: Loc,
+    /// A temporary: the reader frees it. Otherwise a variable or a constant.
+    temp: bool,
+}
+
+fn malformed<T>(what: impl Into<String>) -> Result<T, SimError> {
+    Err(SimError::Malformed(what.into()))
+}
+
+impl Compiler<'_, '_> {
+    fn statements(&mut self, stmts: &[StmtId], mask: MaskId, out: &mut Vec<Step>) -> Result<(), SimError> {
+        stmts.iter().try_for_each(|stmt| self.statement(*stmt, mask, out))
+    }
+
+    fn statement(&mut self, stmt: StmtId, mask: MaskId, out: &mut Vec<Step>) -> Result<(), SimError> {
+        let Some(stmt) = self.kernel.stmts.get(stmt) else { return malformed("a statement is missing") };
+        let span = stmt.span;
+        match &stmt.kind {
+            StmtKind::Let { var, value: Some(value) } | StmtKind::Assign { var, value } => {
+                let value = self.expr(*value, mask, out)?;
+                self.assign(*var, value, mask, out)
+            }
+            StmtKind::Let { var, value: None } => {
+                // Reading it before it is assigned is an error of the kernel; 0 makes it the same error every time.
+                let (kind, loc) = (self.var_repr(*var)?.kind(), self.var(*var)?);
+                match loc {
+                    Loc::Lanes(first) => out.push(Step::Clear { kind, first, count: 1, mask }),
+                    Loc::Scalar(_) => {
+                        let src = self.pools.zero(kind);
+                        out.push(Step::Set { kind, dst: loc, src, mask, owned: false });
+                    }
+                }
+                Ok(())
+            }
+            StmtKind::Alloc { buffer } => {
+                match self.array(*buffer)? {
+                    Target::Shared(shared) => out.push(Step::ClearShared { shared }),
+                    Target::Local(local) => {
+                        let ArrayInfo { dtype, first, len, .. } = self.locals[local as usize];
+                        out.push(Step::Clear { kind: Kind::of_dtype(dtype), first, count: len, mask });
+                    }
+                    Target::Tensor(_) => {}
+                }
+                Ok(())
+            }
+            StmtKind::Store { access, value } => {
+                let value = self.expr(*value, mask, out)?;
+                let to = self.element(*access, mask, out)?;
+                self.free_element(&to);
+                self.free(value);
+                out.push(Step::Store { to, value: value.loc, mask });
+                Ok(())
+            }
+            StmtKind::If { cond, then, otherwise } => self.conditional(*cond, then, otherwise, mask, out),
+            StmtKind::For { var, start, end, step, body, .. } => {
+                self.for_loop(*var, [*start, *end, *step], body, mask, span, out)
+            }
+            StmtKind::Parallel { vars, extents, body } => {
+                let extents = self.uniform_indices(extents, mask, out)?;
+                let mut registers = Vec::new();
+                for var in vars {
+                    match self.var(*var)? {
+                        Loc::Lanes(register) => registers.push(register),
+                        Loc::Scalar(_) => return malformed("a parallel index is uniform"),
+                    }
+                }
+                let inner = self.pools.mask();
+                let mut steps = Vec::new();
+                self.statements(body, inner, &mut steps)?;
+                self.pools.free_mask(inner);
+                let locs = extents.iter().map(|e| e.loc).collect();
+                extents.into_iter().for_each(|e| self.free(e));
+                out.push(Step::Parallel { vars: registers, extents: locs, mask, inner, span, body: steps });
+                Ok(())
+            }
+            StmtKind::Copy { src, dst, .. } => self.copy(src, dst, mask, span, out),
+            StmtKind::Fill { buffer, value } => {
+                let value = self.expr(*value, mask, out)?;
+                match self.array(*buffer)? {
+                    Target::Shared(shared) => out.push(Step::FillShared { shared, value: value.loc, mask, span }),
+                    Target::Local(local) => {
+                        let ArrayInfo { dtype, first, len, .. } = self.locals[local as usize];
+                        let kind = Kind::of_dtype(dtype);
+                        for register in first..first + len {
+                            let dst = Loc::Lanes(register);
+                            out.push(Step::Set { kind, dst, src: value.loc, mask, owned: false });
+                        }
+                    }
+                    Target::Tensor(_) => return malformed("a fill of a tensor"),
+                }
+                self.free(value);
+                Ok(())
+            }
+            StmtKind::Reduce { op, src, dst, axis } => self.reduce(*op, *src, *dst, *axis, mask, span, out),
+            StmtKind::Shuffle { kind, value, lane, dst } => {
+                let value = self.expr(*value, mask, out)?;
+                let lane = self.expr(*lane, mask, out)?;
+                let result = self.pools.lanes(value.repr.kind());
+                out.push(Step::Shuffle {
+                    shuffle: *kind,
+                    value: value.repr,
+                    dst: result,
+                    src: value.loc,
+                    lane: lane.loc,
+                    lane_repr: lane.repr,
+                    mask,
+                    span,
+                });
+                self.free(lane);
+                self.free(value);
+                let result = Value { repr: value.repr, loc: Loc::Lanes(result), temp: true };
+                self.assign(*dst, result, mask, out)
+            }
+            StmtKind::Vote { kind, pred, dst } => {
+                let pred = self.expr(*pred, mask, out)?;
+                let repr = self.var_repr(*dst)?;
+                let register = self.pools.lanes(repr.kind());
+                out.push(Step::Vote { vote: *kind, pred: pred.loc, dst: register, mask, span });
+                self.free(pred);
+                self.assign(*dst, Value { repr, loc: Loc::Lanes(register), temp: true }, mask, out)
+            }
+            StmtKind::Atomic { op, access, value, dst } => {
+                let value = self.expr(*value, mask, out)?;
+                let to = self.element(*access, mask, out)?;
+                let old = dst.map(|var| self.var(var)).transpose()?;
+                self.free_element(&to);
+                self.free(value);
+                out.push(Step::Atomic { op: *op, to, value: value.loc, old, mask });
+                Ok(())
+            }
+            StmtKind::SyncThreads => {
+                out.push(Step::Barrier { warp: false, mask, span });
+                Ok(())
+            }
+            StmtKind::SyncWarp => {
+                out.push(Step::Barrier { warp: true, mask, span });
+                Ok(())
+            }
+            StmtKind::Print { format, args } => {
+                let values = args.iter().map(|a| self.expr(*a, mask, out)).collect::<Result<Vec<_>, _>>()?;
+                let args = values.iter().map(|v| (v.repr, v.loc)).collect();
+                out.push(Step::Print { format: format.clone(), args, mask });
+                values.into_iter().for_each(|v| self.free(v));
+                Ok(())
+            }
+            StmtKind::Assert { cond, message } => {
+                let cond = self.expr(*cond, mask, out)?;
+                out.push(Step::Assert { cond: cond.loc, message: message.clone(), mask, span });
+                self.free(cond);
+                Ok(())
+            }
+        }
+    }
+
+    /// Gives a variable a value.
+    fn assign(&mut self, var: VarId, value: Value, mask: MaskId, out: &mut Vec<Step>) -> Result<(), SimError> {
+        let (expected, found) = (self.var_repr(var)?, value.repr);
+        if expected != found {
+            return malformed(format!("`{}` of type {expected:?} is assigned a {found:?}", self.kernel.vars[var].name));
+        }
+        let dst = self.var(var)?;
+        if matches!((dst, value.loc), (Loc::Scalar(_), Loc::Lanes(_))) {
+            return malformed(format!("`{}` is uniform and gets a varying value", self.kernel.vars[var].name));
+        }
+        out.push(Step::Set { kind: found.kind(), dst, src: value.loc, mask, owned: value.temp });
+        self.free(value);
+        Ok(())
+    }
+
+    fn conditional(
+        &mut self,
+        cond: ExprId,
+        then: &[StmtId],
+        otherwise: &[StmtId],
+        mask: MaskId,
+        out: &mut Vec<Step>,
+    ) -> Result<(), SimError> {
+        let cond = self.expr(cond, mask, out)?;
+        let (mut yes, mut no) = (Vec::new(), Vec::new());
+        // The condition is read before either arm runs.
+        self.free(cond);
+        if let Loc::Scalar(_) = cond.loc {
+            self.statements(then, mask, &mut yes)?;
+            self.statements(otherwise, mask, &mut no)?;
+            out.push(Step::IfUniform { cond: cond.loc, then: yes, otherwise: no });
+            return Ok(());
+        }
+        let (then_mask, else_mask) = (self.pools.mask(), self.pools.mask());
+        self.statements(then, then_mask, &mut yes)?;
+        self.statements(otherwise, else_mask, &mut no)?;
+        self.pools.free_mask(then_mask);
+        self.pools.free_mask(else_mask);
+        out.push(Step::If { cond: cond.loc, mask, then_mask, else_mask, then: yes, otherwise: no });
+        Ok(())
+    }
+
+    fn for_loop(
+        &mut self,
+        var: VarId,
+        bounds: [ExprId; 3],
+        body: &[StmtId],
+        mask: MaskId,
+        span: SpanId,
+        out: &mut Vec<Step>,
+    ) -> Result<(), SimError> {
+        if self.var_repr(var)? != Repr::Index {
+            return malformed("a loop index that is not usize");
+        }
+        let mut held = Vec::new();
+        for bound in bounds {
+            let value = self.expr(bound, mask, out)?;
+            if value.repr != Repr::Index {
+                return malformed("a loop bound that is not usize");
+            }
+            // A bound is evaluated once, though the body may assign the variable it comes from.
+            held.push(self.hold(value, mask, out));
+        }
+        let [start, end, step] = [held[0].loc, held[1].loc, held[2].loc];
+        let loc = self.var(var)?;
+        let mut steps = Vec::new();
+        match (loc, start, end, step) {
+            (Loc::Scalar(var), Loc::Scalar(_), Loc::Scalar(_), Loc::Scalar(_)) => {
+                self.statements(body, mask, &mut steps)?;
+                out.push(Step::Loop { var, start, end, step, mask, span, body: steps });
+            }
+            _ => {
+                let inner = self.pools.mask();
+                self.statements(body, inner, &mut steps)?;
+                self.pools.free_mask(inner);
+                out.push(Step::LoopLanes { var: loc, start, end, step, mask, inner, span, body: steps });
+            }
+        }
+        held.into_iter().for_each(|v| self.free(v));
+        Ok(())
+    }
+
+    /// The value in a register of its own.
+    fn hold(&mut self, value: Value, mask: MaskId, out: &mut Vec<Step>) -> Value {
+        if value.temp || self.pools.is_constant(value) {
+            return value;
+        }
+        let kind = value.repr.kind();
+        let dst = match value.loc {
+            Loc::Lanes(_) => Loc::Lanes(self.pools.lanes(kind)),
+            Loc::Scalar(_) => self.pools.scalar(kind),
+        };
+        out.push(Step::Set { kind, dst, src: value.loc, mask, owned: false });
+        Value { repr: value.repr, loc: dst, temp: true }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the statement's fields")]
+    fn reduce(
+        &mut self,
+        op: ReduceOp,
+        src: ReduceSource,
+        dst: Option<VarId>,
+        axis: Option<VarId>,
+        mask: MaskId,
+        span: SpanId,
+        out: &mut Vec<Step>,
+    ) -> Result<(), SimError> {
+        let (extent, stride) = match axis {
+            None => (WARP, 1),
+            Some(var) => match self.kernel.vars.get(var).map(|v| v.kind) {
+                Some(VarKind::Thread(axis)) if axis < 3 => {
+                    let threads = self.launch.threads;
+                    (threads[axis as usize], threads[..axis as usize].iter().product())
+                }
+                _ => return malformed("a reduction over something that is not a thread axis"),
+            },
+        };
+        let plan = |repr| {
+            let plan = Reduction { op, extent, stride }.plan();
+            Box::new(ReducePlan { op, repr, plan, extent, stride, warp: axis.is_none(), span })
+        };
+        match (src, dst) {
+            (ReduceSource::Value(value), Some(dst)) => {
+                let value = self.expr(value, mask, out)?;
+                // In a register of its own, since it is reduced in place, threads outside the mask included.
+                let kind = value.repr.kind();
+                let register = match value.loc {
+                    Loc::Lanes(register) if value.temp => register,
+                    _ => {
+                        let register = self.pools.lanes(kind);
+                        let dst = Loc::Lanes(register);
+                        out.push(Step::Set { kind, dst, src: value.loc, mask: MaskId::ALL, owned: false });
+                        self.free(value);
+                        register
+                    }
+                };
+                out.push(Step::Reduce { plan: plan(value.repr), register, mask });
+                let result = Value { repr: value.repr, loc: Loc::Lanes(register), temp: true };
+                self.assign(dst, result, mask, out)
+            }
+            (ReduceSource::Value(_), None) => malformed("a reduction of a value without a result"),
+            (ReduceSource::Local(buffer), _) => {
+                let Target::Local(local) = self.array(buffer)? else {
+                    return malformed("a reduction of an array that is not local");
+                };
+                let ArrayInfo { dtype, first, len, .. } = self.locals[local as usize];
+                for register in first..first + len {
+                    out.push(Step::Reduce { plan: plan(Repr::Element(dtype)), register, mask });
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn copy(
+        &mut self,
+        src: &TileRef,
+        dst: &TileRef,
+        mask: MaskId,
+        span: SpanId,
+        out: &mut Vec<Step>,
+    ) -> Result<(), SimError> {
+        // The extents: as written on either side, else those of the side that is taken whole.
+        let explicit = [src, dst].into_iter().find(|t| !t.extents.is_empty());
+        let whole = [dst, src].into_iter().find(|t| t.start.is_empty());
+        let extents = match (explicit, whole) {
+            (Some(tile), _) => self.uniform_indices(&tile.extents, mask, out)?,
+            (None, Some(tile)) => {
+                let shape = self.place_shape(tile.place)?;
+                shape.into_iter().map(|extent| self.constant_index(extent)).collect()
+            }
+            (None, None) => return malformed("a copy whose operands both lack extents"),
+        };
+        let mut values = Vec::new();
+        let mut side = |c: &mut Self, tile: &TileRef| -> Result<TileSide, SimError> {
+            let target = c.place(tile.place)?;
+            let start = tile.start.iter().map(|e| c.index(*e, mask, out)).collect::<Result<Vec<_>, _>>()?;
+            let locs = start.iter().map(|v| v.loc).collect();
+            values.extend(start);
+            Ok(TileSide { target, start: locs, span: tile.span })
+        };
+        let (src, dst) = (side(self, src)?, side(self, dst)?);
+        // The block copies into and out of shared memory, but each thread its own arrays.
+        let has = |wanted: fn(&Target) -> bool| wanted(&src.target) || wanted(&dst.target);
+        let per_thread = !has(|t| matches!(t, Target::Shared(_))) || has(|t| matches!(t, Target::Local(_)));
+        let locs = extents.iter().map(|e| e.loc).collect();
+        values.extend(extents);
+        values.into_iter().for_each(|v| self.free(v));
+        out.push(Step::Copy { plan: Box::new(CopyPlan { src, dst, extents: locs, per_thread, span }), mask });
+        Ok(())
+    }
+
+    fn place_shape(&self, place: Place) -> Result<Vec<i64>, SimError> {
+        match place {
+            Place::Tensor(param) => match self.launch.tensors.get(param.index()) {
+                Some(Some(view)) => Ok(view.shape.clone()),
+                _ => malformed("a scalar is used as a tensor"),
+            },
+            Place::Buffer(buffer) => self.extents(buffer),
+        }
+    }
+
+    fn place(&mut self, place: Place) -> Result<Target, SimError> {
+        match place {
+            Place::Tensor(param) => match self.launch.tensors.get(param.index()) {
+                Some(Some(_)) => Ok(Target::Tensor(param.index() as u32)),
+                _ => malformed("a scalar is used as a tensor"),
+            },
+            Place::Buffer(buffer) => self.array(buffer),
+        }
+    }
+
+    fn extents(&self, buffer: BufferId) -> Result<Vec<i64>, SimError> {
+        let Some(declared) = self.kernel.buffers.get(buffer) else { return malformed("an array is missing") };
+        let literal = |e: &ExprId| match self.kernel.exprs.get(*e).map(|e| &e.kind) {
+            Some(ExprKind::Int(value)) if *value >= 0 => Ok(*value),
+            _ => malformed(format!("an extent of `{}` is not a literal: bind an instance first", declared.name)),
+        };
+        declared.extents.iter().map(literal).collect()
+    }
+
+    /// An array, allocated on first mention.
+    fn array(&mut self, buffer: BufferId) -> Result<Target, SimError> {
+        if let Some(target) = self.arrays[buffer] {
+            return Ok(target);
+        }
+        let extents = self.extents(buffer)?;
+        let declared = &self.kernel.buffers[buffer];
+        let Some(dtype) = Type::Value(declared.dtype).dtype() else { return malformed("a dtype is not bound") };
+        // Every thread's registers, or a block's shared memory: 256 MiB is beyond any device and still allocatable.
+        let copies = if declared.scope == Scope::Local { self.launch.lanes() as i64 } else { 1 };
+        let len = extents.iter().try_fold(1i64, |product, e| product.checked_mul(*e));
+        let len = match len {
+            Some(len) if len.checked_mul(copies).is_some_and(|all| all <= 64 << 20) => len as u32,
+            _ => return malformed(format!("`{}` is too large to simulate", declared.name)),
+        };
+        let name = declared.name.clone();
+        let target = match declared.scope {
+            Scope::Shared => {
+                self.shared.push(ArrayInfo { name, dtype, extents, first: 0, len });
+                Target::Shared(self.shared.len() as u32 - 1)
+            }
+            Scope::Local => {
+                let first = self.pools.run(Kind::of_dtype(dtype), len.max(1));
+                self.locals.push(ArrayInfo { name, dtype, extents, first, len });
+                Target::Local(self.locals.len() as u32 - 1)
+            }
+        };
+        self.arrays[buffer] = Some(target);
+        Ok(target)
+    }
+
+    fn var_repr(&self, var: VarId) -> Result<Repr, SimError> {
+        let ty = self.kernel.vars.get(var).map(|v| v.ty);
+        ty.and_then(Repr::of).map_or_else(|| malformed("a variable's type is not bound"), Ok)
+    }
+
+    /// A variable's register, allocated on first mention.
+    fn var(&mut self, var: VarId) -> Result<Loc, SimError> {
+        if let Some(loc) = self.vars[var] {
+            return Ok(loc);
+        }
+        let repr = self.var_repr(var)?;
+        let loc = match self.kernel.vars[var].kind {
+            VarKind::Thread(axis) if self.uniform.thread_axis_is_one(axis) => self.pools.index_constant(0),
+            _ => self.pools.variable(repr.kind(), self.uniform.var_varies(var)),
+        };
+        match (self.kernel.vars[var].kind, loc) {
+            (VarKind::Thread(axis), Loc::Lanes(register)) => self.thread_vars.push((axis, register)),
+            (VarKind::Block(axis), Loc::Scalar(scalar)) => self.block_vars.push((axis, scalar)),
+            _ => {}
+        }
+        self.vars[var] = Some(loc);
+        Ok(loc)
+    }
+
+    /// Extents that are the same for the whole block.
+    fn uniform_indices(&mut self, exprs: &[ExprId], mask: MaskId, out: &mut Vec<Step>) -> Result<Vec<Value>, SimError> {
+        let mut values = Vec::new();
+        for expr in exprs {
+            let value = self.index(*expr, mask, out)?;
+            if let Loc::Lanes(_) = value.loc {
+                return malformed("an extent differs between threads");
+            }
+            values.push(value);
+        }
+        Ok(values)
+    }
+
+    fn index(&mut self, expr: ExprId, mask: MaskId, out: &mut Vec<Step>) -> Result<Value, SimError> {
+        let value = self.expr(expr, mask, out)?;
+        if value.repr == Repr::Index { Ok(value) } else { malformed("an index that is not usize") }
+    }
+
+    fn element(&mut self, access: AccessId, mask: MaskId, out: &mut Vec<Step>) -> Result<ElementRef, SimError> {
+        let Some(access) = self.kernel.accesses.get(access) else { return malformed("an access is missing") };
+        let target = self.place(access.place)?;
+        if self.place_shape(access.place)?.len() != access.indices.len() {
+            return malformed("an access has another number of indices than axes");
+        }
+        let indices = access.indices.iter().map(|i| self.index(*i, mask, out).map(|v| v.loc));
+        Ok(ElementRef { target, indices: indices.collect::<Result<_, _>>()?, span: access.span })
+    }
+
+    fn free_element(&mut self, element: &ElementRef) {
+        for loc in &element.indices {
+            self.pools.free(Kind::Index, *loc);
+        }
+    }
+
+    fn free(&mut self, value: Value) {
+        if value.temp {
+            self.pools.free(value.repr.kind(), value.loc);
+        }
+    }
+
+    fn constant_index(&mut self, value: i64) -> Value {
+        Value { repr: Repr::Index, loc: self.pools.index_constant(value), temp: false }
+    }
+
+    /// The dtype of what an access touches.
+    fn access_repr(&self, access: AccessId) -> Result<Repr, SimError> {
+        let place = self.kernel.accesses.get(access).map(|a| a.place);
+        let dtype: Option<Dtype> = place.and_then(|p| Type::Value(self.kernel.place_dtype(p)).dtype());
+        dtype.map_or_else(|| malformed("an access's dtype is not bound"), |d| Ok(Repr::Element(d)))
+    }
+}

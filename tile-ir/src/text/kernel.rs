@@ -1,0 +1,308 @@
+//! A kernel as text: its head, then its statements.
+
+use super::expr::alternatives;
+use super::names::Names;
+use super::{Lines, commas, tuple};
+use crate::ir::{
+    AtomicOp, Axis, ConstKind, ExprKind, Extent, Kernel, LoopKind, ParamKind, ReduceOp, ReduceSource, Scope,
+    ShuffleKind, StmtId, StmtKind, TileRef, VarId, VarKind, VoteKind,
+};
+use std::fmt;
+
+impl fmt::Display for Kernel {
+    /// The kernel as its author would write it, constants and types spelled out; ends with a line break.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut printer = Printer { kernel: self, names: Names::default(), lines: Lines::default() };
+        printer.kernel();
+        f.write_str(&printer.lines.text)
+    }
+}
+
+pub(super) struct Printer<'k> {
+    pub(super) kernel: &'k Kernel,
+    pub(super) names: Names,
+    lines: Lines,
+}
+
+impl Printer<'_> {
+    fn kernel(&mut self) {
+        let kernel = self.kernel;
+        self.names.open();
+        for name in kernel.dims.values().map(|d| &d.name).chain(kernel.consts.values().map(|c| &c.name)) {
+            self.names.reserve(name);
+        }
+        for param in kernel.params.values() {
+            self.names.reserve(&param.name);
+        }
+        self.attributes();
+        let generics = kernel.type_params.values().map(|t| format!("{}: {}", t.name, alternatives(&t.allowed)));
+        let consts = kernel.consts.values().map(|c| {
+            let kind = if c.kind == ConstKind::Bool { "bool" } else { "usize" };
+            format!("const {}: {kind}", c.name)
+        });
+        let generics = commas(generics.chain(consts));
+        let generics = if generics.is_empty() { generics } else { format!("<{generics}>") };
+        self.lines.line(format!("kernel {}{generics}(", kernel.name));
+        self.lines.depth += 1;
+        for param in kernel.params.values() {
+            let ty = match &param.kind {
+                ParamKind::Tensor { dtype, shape, mutable } => {
+                    let reference = if *mutable { "&mut " } else { "&" };
+                    let extents = shape.iter().map(|extent| match extent {
+                        Extent::Dim(dim) => kernel.dims.get(*dim).map_or_else(|| format!("?{dim}"), |d| d.name.clone()),
+                        Extent::Fixed(expr) => format!("Fixed<{}>", self.expr(*expr)),
+                    });
+                    format!("{reference}Tensor<{}, {}>", self.dtype(*dtype), tuple(extents))
+                }
+                ParamKind::Scalar { ty } => self.ty(*ty),
+            };
+            self.lines.line(format!("{}: {ty},", param.name));
+        }
+        self.lines.depth -= 1;
+        self.lines.line(") {");
+        self.lines.depth += 1;
+        self.axes("blocks", &kernel.grid);
+        self.axes("threads", &kernel.threads);
+        self.statements(&kernel.body);
+        self.lines.depth -= 1;
+        self.lines.line("}");
+        self.names.close();
+    }
+
+    fn attributes(&mut self) {
+        let kernel = self.kernel;
+        if !kernel.type_params.is_empty() || !kernel.consts.is_empty() {
+            let names = kernel.type_params.values().map(|t| t.name.clone());
+            let names = tuple(names.chain(kernel.consts.values().map(|c| c.name.clone())));
+            let value = |(value, declared): (&i64, ConstKind)| match declared {
+                ConstKind::Bool => (*value != 0).to_string(),
+                ConstKind::Usize => value.to_string(),
+            };
+            let kinds = || kernel.consts.values().map(|c| c.kind);
+            let instance = |i: &crate::ir::Instance| {
+                let dtypes = i.dtypes.iter().map(|d| d.name().to_owned());
+                tuple(dtypes.chain(i.consts.iter().zip(kinds()).map(value)))
+            };
+            let instances = commas(kernel.instances.iter().map(instance));
+            self.lines.line(format!("#[instances({names} in [{instances}])]"));
+        }
+        for require in &kernel.requires {
+            let cond = self.expr(require.cond);
+            self.lines.line(format!("#[require({cond})]"));
+        }
+        if !kernel.targets.is_empty() {
+            let targets = commas(kernel.targets.iter().map(|t| t.name().to_owned()));
+            self.lines.line(format!("#[targets({targets})]"));
+        }
+        if let Some(blocks) = kernel.attributes.min_blocks {
+            self.lines.line(format!("#[min_blocks({blocks})]"));
+        }
+        for (code, level) in &kernel.attributes.lints {
+            self.lines.line(format!("#[lints({code} = {level:?})]"));
+        }
+    }
+
+    fn axes(&mut self, call: &str, axes: &[Axis]) {
+        let extents = commas(axes.iter().map(|a| self.expr(a.extent)));
+        let names: Vec<_> = axes.iter().map(|a| self.declare(a.var)).collect();
+        self.lines.line(format!("let [{}] = {call}([{extents}]);", commas(names)));
+    }
+
+    fn declare(&mut self, var: VarId) -> String {
+        let name = self.kernel.vars.get(var).map_or("", |v| v.name.as_str());
+        self.names.declare(var, name)
+    }
+
+    /// A variable's name; one that is used outside its scope shows its id.
+    pub(super) fn var(&self, var: VarId) -> String {
+        self.names.var(var).map_or_else(|| format!("?{var}"), str::to_owned)
+    }
+
+    fn statements(&mut self, stmts: &[StmtId]) {
+        stmts.iter().for_each(|s| self.statement(*s));
+    }
+
+    fn nested(&mut self, stmts: &[StmtId]) {
+        self.names.open();
+        self.lines.depth += 1;
+        self.statements(stmts);
+        self.lines.depth -= 1;
+        self.names.close();
+    }
+
+    fn statement(&mut self, id: StmtId) {
+        let Some(stmt) = self.kernel.stmts.get(id) else { return self.lines.line(format!("?{id};")) };
+        match &stmt.kind {
+            StmtKind::Let { var, value } => {
+                // The value does not see the name.
+                let value = value.map(|v| format!(" = {}", self.expr(v))).unwrap_or_default();
+                let binding = self.binding(*var);
+                self.lines.line(format!("{binding}{value};"));
+            }
+            StmtKind::Alloc { buffer } => {
+                let Some(declared) = self.kernel.buffers.get(*buffer) else {
+                    return self.lines.line(format!("alloc ?{buffer};"));
+                };
+                let call = match declared.scope {
+                    Scope::Shared => "alloc_shared",
+                    Scope::Local => "alloc_local",
+                };
+                let (dtype, extents) = (self.dtype(declared.dtype), self.exprs(&declared.extents));
+                let name = self.names.declare_buffer(*buffer, &declared.name);
+                self.lines.line(format!("let mut {name} = {call}::<{dtype}>([{extents}]);"));
+            }
+            StmtKind::Assign { var, value } => {
+                let text = format!("{} = {};", self.var(*var), self.expr(*value));
+                self.lines.line(text);
+            }
+            StmtKind::Store { access, value } => {
+                let text = format!("{} = {};", self.access(*access, true), self.expr(*value));
+                self.lines.line(text);
+            }
+            StmtKind::If { cond, then, otherwise } => {
+                let head = format!("if {} {{", self.expr(*cond));
+                self.lines.line(head);
+                self.nested(then);
+                if !otherwise.is_empty() {
+                    self.lines.line("} else {");
+                    self.nested(otherwise);
+                }
+                self.lines.line("}");
+            }
+            StmtKind::For { var, start, end, step, kind, body } => {
+                let mut range = format!("{}..{}", self.expr(*start), self.expr(*end));
+                range = match kind {
+                    LoopKind::Serial { .. } => range,
+                    LoopKind::Unroll => format!("unroll({range})"),
+                    LoopKind::Vectorized => format!("vectorized({range})"),
+                };
+                let one = matches!(self.kernel.exprs.get(*step).map(|e| &e.kind), Some(ExprKind::Int(1)));
+                let serial = matches!(kind, LoopKind::Serial { .. });
+                if serial && (!one || matches!(kind, LoopKind::Serial { unroll: Some(_) })) {
+                    range = format!("({range})");
+                }
+                if !one {
+                    range += &format!(".step_by({})", self.expr(*step));
+                }
+                if let LoopKind::Serial { unroll: Some(factor) } = kind {
+                    range += &format!(".unroll({})", self.expr(*factor));
+                }
+                self.names.open();
+                let name = self.declare(*var);
+                self.lines.line(format!("for {name} in {range} {{"));
+                self.nested(body);
+                self.names.close();
+                self.lines.line("}");
+            }
+            StmtKind::Parallel { vars, extents, body } => {
+                let extents = self.exprs(extents);
+                self.names.open();
+                let names: Vec<_> = vars.iter().map(|v| self.declare(*v)).collect();
+                self.lines.line(format!("for [{}] in parallel([{extents}]) {{", commas(names)));
+                self.nested(body);
+                self.names.close();
+                self.lines.line("}");
+            }
+            StmtKind::Copy { src, dst, width } => {
+                let width = width.map(|w| format!(".width({})", self.expr(w))).unwrap_or_default();
+                let text = format!("copy({}, {}){width};", self.tile(src, false), self.tile(dst, true));
+                self.lines.line(text);
+            }
+            StmtKind::Fill { buffer, value } => {
+                let place = self.place(crate::ir::Place::Buffer(*buffer));
+                let text = format!("fill(&mut {place}, {});", self.expr(*value));
+                self.lines.line(text);
+            }
+            StmtKind::Reduce { op, src, dst, axis } => {
+                let op = match op {
+                    ReduceOp::Sum => "Sum",
+                    ReduceOp::Max => "Max",
+                    ReduceOp::Min => "Min",
+                };
+                let source = match src {
+                    ReduceSource::Value(value) => self.expr(*value),
+                    ReduceSource::Local(buffer) => format!("&mut {}", self.place(crate::ir::Place::Buffer(*buffer))),
+                };
+                let call = match axis {
+                    Some(axis) => format!("thread_allreduce({op}, {source}, {})", self.var(*axis)),
+                    None => format!("warp_reduce({op}, {source})"),
+                };
+                self.result(*dst, call);
+            }
+            StmtKind::Shuffle { kind, value, lane, dst } => {
+                let name = match kind {
+                    ShuffleKind::Xor => "shfl_xor",
+                    ShuffleKind::Down => "shfl_down",
+                };
+                self.result(Some(*dst), format!("{name}({}, {})", self.expr(*value), self.expr(*lane)));
+            }
+            StmtKind::Vote { kind, pred, dst } => {
+                let name = match kind {
+                    VoteKind::Ballot => "ballot",
+                    VoteKind::Any => "any",
+                    VoteKind::All => "all",
+                };
+                self.result(Some(*dst), format!("{name}({})", self.expr(*pred)));
+            }
+            StmtKind::Atomic { op, access, value, dst } => {
+                let name = match op {
+                    AtomicOp::Add => "atomic_add",
+                    AtomicOp::Max => "atomic_max",
+                    AtomicOp::Min => "atomic_min",
+                };
+                let element = self.access(*access, true);
+                // A masked element is a place already: `*x.masked_mut(..)`.
+                let element = element.strip_prefix('*').map_or_else(|| format!("&mut {element}"), str::to_owned);
+                self.result(*dst, format!("{name}({element}, {})", self.expr(*value)));
+            }
+            StmtKind::SyncThreads => self.lines.line("sync_threads();"),
+            StmtKind::SyncWarp => self.lines.line("sync_warp();"),
+            StmtKind::Print { format, args } => {
+                let args: String = args.iter().map(|a| format!(", {}", self.expr(*a))).collect();
+                self.lines.line(format!("device_print({format:?}{args});"));
+            }
+            StmtKind::Assert { cond, message } => {
+                let text = format!("device_assert({}, {message:?});", self.expr(*cond));
+                self.lines.line(text);
+            }
+        }
+    }
+
+    /// `let v: ty`, `let mut v: ty`.
+    fn binding(&mut self, var: VarId) -> String {
+        let mutable = matches!(self.kernel.vars.get(var).map(|v| v.kind), Some(VarKind::Mut));
+        let ty = self.kernel.vars.get(var).map_or_else(|| "?".to_owned(), |v| self.ty(v.ty));
+        let name = self.declare(var);
+        format!("let {}{name}: {ty}", if mutable { "mut " } else { "" })
+    }
+
+    /// A call that may give a variable its value, declaring it where nothing has yet.
+    fn result(&mut self, dst: Option<VarId>, call: String) {
+        let left = match dst {
+            None => String::new(),
+            Some(var) if self.names.var(var).is_some() => format!("{} = ", self.var(var)),
+            Some(var) => format!("{} = ", self.binding(var)),
+        };
+        self.lines.line(format!("{left}{call};"));
+    }
+
+    /// `&x`, `x.at([..])`, `x.tile([a..b, ..])`.
+    fn tile(&self, tile: &TileRef, mutable: bool) -> String {
+        let place = self.place(tile.place);
+        let suffix = if mutable { "_mut" } else { "" };
+        if tile.start.is_empty() {
+            return format!("&{}{place}", if mutable { "mut " } else { "" });
+        }
+        if tile.extents.is_empty() {
+            return format!("{place}.at{suffix}([{}])", self.exprs(&tile.start));
+        }
+        let ranges = tile.start.iter().zip(&tile.extents).map(|(start, extent)| {
+            let start_text = self.expr(*start);
+            match self.kernel.exprs.get(*start).map(|e| &e.kind) {
+                Some(ExprKind::Int(0)) => format!("0..{}", self.expr(*extent)),
+                _ => format!("{start_text}..{start_text} + {}", self.expr(*extent)),
+            }
+        });
+        format!("{place}.tile{suffix}([{}])", commas(ranges))
+    }
+}

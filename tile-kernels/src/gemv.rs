@@ -1,0 +1,72 @@
+//! `y = alpha W x + beta y`: memory bound, so everything here is about loads.
+
+use tile_runtime::prelude::*;
+
+/// `y = alpha W x + beta y` for a row-major `W` of N rows and K columns, accumulated in f32.
+///
+/// `WARPS` warps share a group of `ROWS` rows; a block has `GROUPS` such groups. Every thread keeps `UNROLL * ROWS`
+/// independent loads of `VEC` elements in flight. With `beta == 0`, `y` is not read.
+#[tile_kernel(
+    instances(
+        (WARPS, ROWS, GROUPS, UNROLL) in [(1, 1, 4, 4), (1, 1, 8, 2), (4, 1, 1, 4), (4, 2, 1, 2), (8, 2, 1, 1), (8, 2, 1, 4)],
+        VEC in [8, 4, 1],
+        where VEC == 1 || VEC * T::BITS == 128
+    ),
+    require(K % VEC == 0)
+)]
+pub fn gemv<
+    T: Float,
+    const WARPS: usize,
+    const ROWS: usize,
+    const GROUPS: usize,
+    const UNROLL: usize,
+    const VEC: usize,
+>(
+    w: &Tensor<T, (N, K)>,
+    x: &Tensor<T, (K,)>,
+    y: &mut Tensor<T, (N,)>,
+    alpha: f32,
+    beta: f32,
+) {
+    let step = 32 * WARPS * VEC; // columns the group covers with one load a thread
+    let [block] = blocks([ceil_div(N, ROWS * GROUPS)]);
+    let [tk, group] = threads([32 * WARPS, GROUPS]);
+    let row = (block * GROUPS + group) * ROWS;
+
+    let mut sums = alloc_local::<f32>([ROWS]);
+    let mut xs = alloc_local::<T>([UNROLL, VEC]);
+    let mut ws = alloc_local::<T>([ROWS, UNROLL, VEC]);
+    clear(&mut sums);
+    for chunk in 0..ceil_div(K, UNROLL * step) {
+        let first = chunk * (UNROLL * step) + tk * VEC;
+        for u in unroll(0..UNROLL) {
+            for r in unroll(0..ROWS) {
+                for v in vectorized(0..VEC) {
+                    ws[[r, u, v]] = w.masked([row + r, first + u * step + v]);
+                }
+            }
+            for v in vectorized(0..VEC) {
+                xs[[u, v]] = x.masked([first + u * step + v]);
+            }
+        }
+        for u in unroll(0..UNROLL) {
+            for r in unroll(0..ROWS) {
+                for v in unroll(0..VEC) {
+                    sums[r] += ws[[r, u, v]].cast::<f32>() * xs[[u, v]].cast::<f32>();
+                }
+            }
+        }
+    }
+    thread_allreduce(Sum, &mut sums, tk);
+    if tk == 0 {
+        for r in unroll(0..ROWS) {
+            if row + r < N {
+                let mut value = alpha * sums[r];
+                if beta != 0.0 {
+                    value += beta * y[row + r].cast::<f32>();
+                }
+                y[row + r] = value.cast::<T>();
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Diagnostics at the author's own tokens.
+
+use crate::parse::Parsed;
+use proc_macro2::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
+use quote::quote_spanned;
+use tile_ir::diag::Diagnostic;
+
+/// The tokens that make rustc report diagnostics.
+pub(super) struct Emitted {
+    /// `compile_error!`s and warnings.
+    pub(super) tokens: TokenStream,
+    /// Whether there is an error among them.
+    pub(super) any: bool,
+}
+
+/// Makes rustc report `diagnostics`: each as an error, except that a performance lint is what `lints(..)` says.
+pub(super) fn emit(parsed: &Parsed, diagnostics: &[Diagnostic]) -> Emitted {
+    let mut emitted = Emitted { tokens: TokenStream::new(), any: false };
+    for diagnostic in diagnostics {
+        let (first, last) = place(parsed, diagnostic);
+        let text = diagnostic.compiler_text(&parsed.kernel);
+        match level(parsed, diagnostic) {
+            Level::Off => {}
+            Level::Warn => emitted.tokens.extend(warning(first, &text)),
+            Level::Deny => {
+                emitted.any = true;
+                emitted.tokens.extend(compile_error(first, last, &text));
+            }
+        }
+    }
+    emitted
+}
+
+enum Level {
+    Off,
+    Warn,
+    Deny,
+}
+
+/// Errors are errors; performance lints are off unless the author asks for them.
+fn level(parsed: &Parsed, diagnostic: &Diagnostic) -> Level {
+    if diagnostic.code.0 / 100 != 6 {
+        return Level::Deny;
+    }
+    let code = diagnostic.code.to_string();
+    match parsed.kernel.attributes.lints.iter().rev().find(|(name, _)| *name == code) {
+        Some((_, level)) if level == "deny" => Level::Deny,
+        Some((_, level)) if level == "warn" => Level::Warn,
+        _ => Level::Off,
+    }
+}
+
+/// First and last token of the primary place. A diagnostic about nothing in particular is about the kernel's name.
+fn place(parsed: &Parsed, diagnostic: &Diagnostic) -> (Span, Span) {
+    let index = diagnostic.primary.as_u32() as usize;
+    match (parsed.spans.get(index), parsed.ends.get(index), &parsed.item) {
+        (Some(&first), Some(&last), _) => (first, last),
+        (_, _, Some(item)) => (item.sig.ident.span(), item.sig.ident.span()),
+        _ => (Span::call_site(), Span::call_site()),
+    }
+}
+
+/// `::core::compile_error! { "text" }` whose first tokens stand at `first` and whose last stand at `last`: rustc
+/// underlines everything between.
+fn compile_error(first: Span, last: Span, text: &str) -> TokenStream {
+    let mut tokens: Vec<TokenTree> = Vec::with_capacity(8);
+    for name in ["core", "compile_error"] {
+        tokens.extend([Punct::new(':', Spacing::Joint).into(), Punct::new(':', Spacing::Alone).into()]);
+        tokens.push(Ident::new(name, first).into());
+    }
+    tokens.push(Punct::new('!', Spacing::Alone).into());
+    tokens.push(Group::new(Delimiter::Brace, TokenTree::from(Literal::string(text)).into()).into());
+    let name_end = tokens.len() - 2;
+    for (index, token) in tokens.iter_mut().enumerate() {
+        token.set_span(if index < name_end { first } else { last });
+    }
+    tokens.into_iter().collect()
+}
+
+/// A warning, which stable Rust can only make from the use of something deprecated.
+fn warning(at: Span, text: &str) -> TokenStream {
+    let text = Literal::string(text);
+    let lint = Ident::new("performance_lint", at);
+    let declared = Ident::new("performance_lint", Span::call_site());
+    quote_spanned! {at=>
+        const _: () = {
+            #[deprecated(note = #text)]
+            #[allow(non_upper_case_globals)]
+            const #declared: () = ();
+            #lint
+        };
+    }
+}

@@ -1,0 +1,233 @@
+//! The kernel on the host: its type, its declared instances, its IR.
+
+use super::launch;
+use super::signature::{Const, Signature};
+use proc_macro2::{Literal, TokenStream};
+use quote::{quote, quote_spanned};
+use tile_ir::diag::Code;
+use tile_ir::ir::{ConstKind, Dtype, Instance, Kernel};
+
+/// Everything the host sees of a kernel without mistakes.
+pub(super) fn host(signature: &Signature<'_>, kernel: &Kernel) -> TokenStream {
+    let (runtime, at) = (&signature.runtime, signature.at);
+    let declared = declared(kernel);
+    let types = types(signature, Some(&declared));
+    let instances = instances(signature, kernel, &declared);
+    let launches = launch::methods(signature, &launch::Body::Launch);
+    let name = kernel.name.as_str();
+    let bytes = Literal::byte_string(&tile_ir::codec::encode(kernel));
+    let count = kernel.instances.len();
+    let value = quote_spanned! {at=>
+        static DEFINITION: #runtime::kernel::Definition = #runtime::kernel::Definition::new(#name, #bytes);
+        &DEFINITION
+    };
+    // Not generic, so that there is one table for all instances.
+    let table = quote_spanned! {at=>
+        #[doc(hidden)]
+        fn launch_table() -> &'static #runtime::kernel::InstanceTable<#count> {
+            static TABLE: #runtime::kernel::InstanceTable<#count> = #runtime::kernel::InstanceTable::new();
+            &TABLE
+        }
+    };
+    let definition = definition(signature, &value, &table);
+    quote!(#types #instances #launches #definition)
+}
+
+/// What the host sees of a kernel with mistakes: the same types and signatures, so that its uses are not mistakes too.
+/// `unreported` is one that rustc has yet to find; where it does not, building the crate fails with it.
+pub(super) fn stub(signature: &Signature<'_>, unreported: Option<String>) -> TokenStream {
+    let types = types(signature, None);
+    let value = match &unreported {
+        Some(text) => quote!(const { ::core::panic!("{}", #text) }),
+        None => quote!(::core::panic!("the kernel has mistakes")),
+    };
+    let launches = launch::methods(signature, &launch::Body::Stub(unreported));
+    let definition = definition(signature, &value, &TokenStream::new());
+    quote!(#types #launches #definition)
+}
+
+/// The struct, `GemvParams` and `GemvKernel`.
+fn types(signature: &Signature<'_>, declared: Option<&str>) -> TokenStream {
+    let Signature { name, visibility, runtime, consts, at, .. } = signature;
+    let type_names = signature.type_names();
+    let attributes = signature.attributes(&["doc", "cfg", "deprecated"]);
+    let mut text = String::new();
+    if signature.attributes(&["doc"]).is_empty() {
+        text += &format!("The kernel `{name}`.\n");
+    }
+    text += &format!("\nA tile kernel: `{name}::launch(&device, ..)` runs it.");
+    if let Some(declared) = declared.filter(|d| !d.is_empty()) {
+        text += &format!(" Declared instances: {declared}.");
+    }
+    let const_names = consts.iter().map(|c| c.name);
+    let const_types = consts.iter().map(Const::ty);
+    let defaults = consts.iter().map(Const::unnamed);
+    let params = params_struct(signature);
+    let handle = signature.derived("Kernel");
+    let handle_text = format!("An instance of the kernel [`{name}`](struct@{name}), chosen at run time, on a device.");
+    quote_spanned! {*at=>
+        #(#attributes)*
+        #[doc = #text]
+        #[allow(dead_code, non_camel_case_types, non_snake_case)]
+        #visibility struct #name<#(#type_names,)* #(const #const_names: #const_types = #defaults,)*> {
+            _types: ::core::marker::PhantomData<fn() -> (#(#type_names,)*)>,
+        }
+        #params
+        #[doc = #handle_text]
+        #[allow(dead_code)]
+        #[derive(Clone)]
+        #visibility struct #handle<#(#type_names),*> {
+            device: #runtime::Device,
+            instance: usize,
+            _types: ::core::marker::PhantomData<fn() -> (#(#type_names,)*)>,
+        }
+    }
+}
+
+/// `GemvParams`, where there are const parameters.
+fn params_struct(signature: &Signature<'_>) -> TokenStream {
+    let Signature { name, visibility, consts, at, .. } = signature;
+    if consts.is_empty() {
+        return TokenStream::new();
+    }
+    let params = signature.derived("Params");
+    let text = format!("The const parameters of the kernel [`{name}`](struct@{name}).");
+    let fields = consts.iter().map(|c| c.name);
+    let field_texts = consts.iter().map(|c| format!("`{}` of the kernel.", c.name));
+    let field_types = consts.iter().map(Const::ty);
+    quote_spanned! {*at=>
+        #[doc = #text]
+        #[allow(dead_code, non_snake_case)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #visibility struct #params {
+            #(#[doc = #field_texts] pub #fields: #field_types,)*
+        }
+    }
+}
+
+/// `gemv::definition()`: in the one instance that no launch names, so that it needs no type arguments.
+fn definition(signature: &Signature<'_>, value: &TokenStream, table: &TokenStream) -> TokenStream {
+    let Signature { name, runtime, at, .. } = signature;
+    let units = signature.types.iter().map(|_| quote!(()));
+    let unnamed = signature.consts.iter().map(Const::unnamed);
+    quote_spanned! {*at=>
+        #[allow(dead_code)]
+        impl #name<#(#units,)* #(#unnamed,)*> {
+            /// The kernel as data.
+            pub fn definition() -> &'static #runtime::kernel::Definition {
+                #value
+            }
+            #table
+        }
+    }
+}
+
+/// The trait that declared instances have, and its implementations.
+fn instances(signature: &Signature<'_>, kernel: &Kernel, declared: &str) -> TokenStream {
+    let Signature { name, visibility, types, consts, at, .. } = signature;
+    if types.is_empty() && consts.is_empty() {
+        return TokenStream::new();
+    }
+    let instance = signature.derived("Instance");
+    let text = format!("The declared instances of the kernel [`{name}`](struct@{name}): {declared}.");
+    let message = format!("[{}] kernel `{name}` has no instance `{{Self}}`", Code::INSTANCE);
+    let declared = format!("declared: {declared}");
+    let chosen = (!consts.is_empty()).then(|| {
+        let types: Vec<String> = types.iter().map(|t| t.ident.to_string()).collect();
+        let types = if types.is_empty() { String::new() } else { format!("::<{}>", types.join(", ")) };
+        let params = signature.derived("Params");
+        let note = format!("to choose constants at run time: `{name}{types}::instance(&device, {params} {{ .. }})`");
+        quote!(note = #note,)
+    });
+    let impls = kernel.instances.iter().enumerate().map(|(index, values)| {
+        let arguments = arguments(signature, values);
+        quote_spanned! {*at=>
+            impl #instance for #name<#(#arguments),*> {
+                const INDEX: usize = #index;
+            }
+        }
+    });
+    quote_spanned! {*at=>
+        #[doc = #text]
+        #[diagnostic::on_unimplemented(message = #message, label = "no such instance", note = #declared, #chosen)]
+        #visibility trait #instance {
+            /// The place in the order of declaration, dtypes varying slowest.
+            const INDEX: usize;
+        }
+        #(#impls)*
+    }
+}
+
+/// `f16, 8`: an instance's generic arguments.
+fn arguments(signature: &Signature<'_>, values: &Instance) -> Vec<TokenStream> {
+    let runtime = &signature.runtime;
+    let dtypes = values.dtypes.iter().map(|dtype| match dtype {
+        Dtype::Bool => quote!(::core::primitive::bool),
+        Dtype::I32 => quote!(::core::primitive::i32),
+        Dtype::U32 => quote!(::core::primitive::u32),
+        Dtype::F16 => quote!(#runtime::dsl::f16),
+        Dtype::Bf16 => quote!(#runtime::dsl::bf16),
+        Dtype::F32 => quote!(::core::primitive::f32),
+    });
+    let consts = signature.consts.iter().zip(&values.consts).map(|(c, &value)| {
+        if c.is_bool {
+            let value = value != 0;
+            quote!(#value)
+        } else {
+            let value = Literal::u64_unsuffixed(value.unsigned_abs());
+            quote!(#value)
+        }
+    });
+    dtypes.chain(consts).collect()
+}
+
+/// The declared instances in words: "T = f16 or f32; ROWS = 1, 2 or 4".
+fn declared(kernel: &Kernel) -> String {
+    const MOST: usize = 12;
+    let mut parts = vec![];
+    for (index, parameter) in kernel.type_params.values().enumerate() {
+        let values = distinct(kernel.instances.iter().filter_map(|i| i.dtypes.get(index)).map(Dtype::to_string));
+        parts.push(format!("{} = {}", parameter.name, or(&values)));
+    }
+    let names: Vec<&str> = kernel.consts.values().map(|c| c.name.as_str()).collect();
+    let tuples = distinct(kernel.instances.iter().map(|i| {
+        let values: Vec<String> = kernel.consts.values().zip(&i.consts).map(|(c, v)| value(c.kind, *v)).collect();
+        if values.len() == 1 { values.concat() } else { format!("({})", values.join(", ")) }
+    }));
+    let listed = if tuples.len() > MOST {
+        format!("{}, ... ({} in all)", tuples[..MOST].join(", "), tuples.len())
+    } else {
+        or(&tuples)
+    };
+    match names.as_slice() {
+        [] => {}
+        [name] => parts.push(format!("{name} = {listed}")),
+        names => parts.push(format!("({}) = {listed}", names.join(", "))),
+    }
+    parts.join("; ")
+}
+
+fn value(kind: ConstKind, value: i64) -> String {
+    match kind {
+        ConstKind::Usize => value.to_string(),
+        ConstKind::Bool => (value != 0).to_string(),
+    }
+}
+
+fn distinct(values: impl Iterator<Item = String>) -> Vec<String> {
+    let mut seen: Vec<String> = vec![];
+    for value in values {
+        if !seen.contains(&value) {
+            seen.push(value);
+        }
+    }
+    seen
+}
+
+fn or(values: &[String]) -> String {
+    match values {
+        [] => String::new(),
+        [one] => one.clone(),
+        [head @ .., last] => format!("{} or {last}", head.join(", ")),
+    }
+}

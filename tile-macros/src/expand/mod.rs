@@ -1,0 +1,58 @@
+//! A parsed kernel to Rust tokens.
+//!
+//! | module | makes |
+//! |---|---|
+//! | [`signature`] | what the host needs of the author's signature |
+//! | [`kernel`] | the struct, the instances and the IR's bytes |
+//! | [`launch`] | `launch`, `instance` and the handle it returns |
+//! | [`shadow`] | the function that rustc type-checks in place of the kernel |
+//! | [`errors`] | `compile_error!` and warnings at the author's tokens |
+
+mod errors;
+mod kernel;
+mod launch;
+mod shadow;
+mod signature;
+#[cfg(test)]
+mod tests;
+
+use crate::parse::{self, Parsed};
+use proc_macro2::TokenStream;
+use quote::quote;
+use signature::Signature;
+use tile_ir::diag::Diagnostic;
+
+/// The expansion of `#[tile_kernel(attribute)] item`. Takes any tokens.
+pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    let mut parsed = parse::kernel(attribute, item.clone());
+    let complete = parsed.diagnostics.is_empty() && parsed.deferred.is_empty();
+    let found = if complete { check(&parsed) } else { std::mem::take(&mut parsed.diagnostics) };
+    let errors = errors::emit(&parsed, &found);
+    let failed = !complete || errors.any;
+    let errors = errors.tokens;
+
+    let Some(function) = &parsed.item else { return not_a_function(errors, item) };
+    let Some(signature) = Signature::new(&parsed, function) else { return errors };
+    // Where the body was not understood and the author has been told, rustc would only tell it again.
+    let shadow = if parsed.body_resolved || found.is_empty() { shadow::function(&signature, &parsed) } else { quote!() };
+    let host = if failed {
+        kernel::stub(&signature, parsed.deferred.first().map(|d| d.compiler_text(&parsed.kernel)))
+    } else {
+        kernel::host(&signature, &parsed.kernel)
+    };
+    quote!(#errors #host #shadow)
+}
+
+/// What the checks of `tile_ir` find in a kernel that was read completely.
+fn check(parsed: &Parsed) -> Vec<Diagnostic> {
+    let _ = parsed;
+    Vec::new()
+}
+
+/// An item of another kind is given back, so that what names it still finds it.
+fn not_a_function(errors: TokenStream, item: TokenStream) -> TokenStream {
+    match syn::parse2::<syn::Item>(item) {
+        Ok(item) if !matches!(item, syn::Item::Fn(_) | syn::Item::Verbatim(_)) => quote!(#errors #item),
+        _ => errors,
+    }
+}

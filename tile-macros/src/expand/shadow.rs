@@ -1,0 +1,212 @@
+//! The shadow: the author's body as a function that is never called, so that rustc checks names, types, mutability
+//! and moves, and an editor has something to show.
+//!
+//! Two forms of the language are not Rust as they stand, because Rust evaluates or borrows in another order:
+//! `s[t] += s[t + 64]` becomes `{ let r = s[t + 64]; s[t] += r; }`, and in `atomic_add(&mut s[t], s[t + 1])` the value
+//! is computed first. `device_print` takes any number of arguments, which a Rust function cannot. All tokens keep
+//! their places.
+
+use super::signature::{Param, ParamKind, Signature};
+use crate::parse::Parsed;
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::visit_mut::{self, VisitMut};
+use syn::{BinOp, Expr, ExprCall, Type, TypeParamBound};
+use tile_ir::ir::Dtype;
+
+/// The shadow of a kernel.
+pub(super) fn function(signature: &Signature<'_>, parsed: &Parsed) -> TokenStream {
+    let Signature { name, runtime, dims, .. } = signature;
+    let levels = signature.attributes(&["allow", "expect", "warn", "deny", "forbid", "cfg"]);
+    let types = signature.types.iter().map(|parameter| {
+        let bound = dtype_bound(parsed, &parameter.ident);
+        let (ident, bounds) = (&parameter.ident, &parameter.bounds);
+        match parameter.bounds.iter().any(|b| names(b, &bound)) {
+            true => quote!(#ident: #bounds),
+            false if bounds.is_empty() => quote!(#ident: #runtime::dsl::#bound),
+            false => quote!(#ident: #bounds + #runtime::dsl::#bound),
+        }
+    });
+    let consts = signature.consts.iter().map(|c| {
+        let (name, ty) = (c.name, c.ty());
+        quote!(const #name: #ty)
+    });
+    let params = signature.params.iter().map(|p| parameter(signature, p));
+    let requires = parsed.attribute.requires.iter().map(|condition| quote!(let _: bool = #condition;));
+    let mut block = (*signature.function.block).clone();
+    Rewrite { runtime }.visit_block_mut(&mut block);
+    let body = &block.stmts;
+    let sig = &signature.function.sig;
+    let function = &sig.fn_token;
+    let params = in_parentheses(sig.paren_token.span, quote!(#(#params),*));
+    let generics = quote!(#(#types,)* #(#consts,)* #(const #dims: ::core::primitive::usize,)*);
+    let generics = match (&sig.generics.lt_token, &sig.generics.gt_token) {
+        (Some(open), Some(close)) => quote!(#open #generics #close),
+        _ => quote!(<#generics>),
+    };
+    let at = signature.function.block.brace_token.span.join();
+    let braced = quote_spanned! {at=> {
+        #[allow(unused_imports)]
+        use #runtime::dsl::*;
+        #(#requires)*
+        #(#body)*
+    }};
+    quote! {
+        const _: () = {
+            // Warnings whose cause is the form of the shadow, not the author's text.
+            #[allow(
+                dead_code, clippy::all, clippy::pedantic, clippy::nursery, non_camel_case_types, non_snake_case,
+                non_upper_case_globals, unused_braces, unused_parens
+            )]
+            #(#levels)*
+            #function #name #generics #params #braced
+        };
+    }
+}
+
+fn in_parentheses(span: proc_macro2::extra::DelimSpan, tokens: TokenStream) -> TokenStream {
+    let mut group = Group::new(Delimiter::Parenthesis, tokens);
+    group.set_span(span.join());
+    group.into_token_stream()
+}
+
+/// The trait of the values a dtype parameter ranges over: what all of them can do.
+fn dtype_bound(parsed: &Parsed, name: &Ident) -> Ident {
+    let declared = parsed.kernel.type_params.values().find(|p| name == &p.name);
+    let allowed = declared.map_or(&[][..], |p| &p.allowed);
+    let all = |holds: fn(Dtype) -> bool| !allowed.is_empty() && allowed.iter().all(|d| holds(*d));
+    let bound = if all(Dtype::is_half) {
+        "Half"
+    } else if all(Dtype::is_float) {
+        "Float"
+    } else if all(Dtype::is_int) {
+        "Integer"
+    } else if allowed.contains(&Dtype::Bool) {
+        "Value"
+    } else {
+        "Number"
+    };
+    format_ident!("{bound}")
+}
+
+fn names(bound: &TypeParamBound, name: &Ident) -> bool {
+    matches!(bound, TypeParamBound::Trait(t) if t.path.segments.last().is_some_and(|s| s.ident == *name))
+}
+
+/// A parameter: a tensor has its rank for its shape.
+fn parameter(signature: &Signature<'_>, param: &Param<'_>) -> TokenStream {
+    let (name, runtime) = (param.name, &signature.runtime);
+    match param.kind {
+        ParamKind::Scalar { ty } => quote!(#name: #ty),
+        ParamKind::Tensor { element, rank, written, path, .. } => {
+            let Type::Reference(reference) = written else { return quote!(#name: #written) };
+            let (and, mutability) = (&reference.and_token, &reference.mutability);
+            // The author's own `Tensor`, so that an editor shows the shadow's documentation on it; and from the first
+            // to the last token the author's places, because rustc proposes changes to it.
+            let at = Span::call_site().located_at(path.span());
+            let (open, close) = brackets(reference);
+            let runtime = respanned(runtime, at);
+            let rank = quote_spanned!(at=> #rank);
+            quote_spanned!(at=> #name: #and #mutability #runtime::dsl::#path #open #element, #rank #close)
+        }
+    }
+}
+
+/// The `<` and `>` of `&Tensor<..>`.
+fn brackets(reference: &syn::TypeReference) -> (TokenStream, TokenStream) {
+    if let Type::Path(path) = &*reference.elem
+        && let Some(segment) = path.path.segments.last()
+        && let syn::PathArguments::AngleBracketed(arguments) = &segment.arguments
+    {
+        return (arguments.lt_token.to_token_stream(), arguments.gt_token.to_token_stream());
+    }
+    (quote!(<), quote!(>))
+}
+
+/// The path at another place.
+fn respanned(path: &TokenStream, at: Span) -> TokenStream {
+    let place = |mut token: proc_macro2::TokenTree| {
+        token.set_span(at);
+        token
+    };
+    path.clone().into_iter().map(place).collect()
+}
+
+struct Rewrite<'a> {
+    runtime: &'a TokenStream,
+}
+
+impl VisitMut for Rewrite<'_> {
+    fn visit_expr_mut(&mut self, expr: &mut Expr) {
+        visit_mut::visit_expr_mut(self, expr);
+        let rewritten = match expr {
+            Expr::Binary(binary) if is_compound(&binary.op) => {
+                let (lhs, op, rhs) = (&binary.left, &binary.op, &binary.right);
+                let value = Ident::new("value", Span::mixed_site());
+                quote!({ let #value = #rhs; #lhs #op #value; })
+            }
+            Expr::Call(call) if is_print(call) => self.print(call),
+            Expr::Call(call) => match values_first(call) {
+                Some(tokens) => tokens,
+                None => return,
+            },
+            _ => return,
+        };
+        *expr = Expr::Verbatim(rewritten);
+    }
+}
+
+impl Rewrite<'_> {
+    /// Checks each argument by itself.
+    fn print(&self, call: &ExprCall) -> TokenStream {
+        let (function, runtime) = (&call.func, self.runtime);
+        let format = call.args.first();
+        let arguments = call.args.iter().skip(1);
+        quote!(({ #function(#format); #(#runtime::dsl::printed(#arguments);)* }))
+    }
+}
+
+/// The call with every value that follows a `&mut` argument computed before it; `None` where there is no such.
+fn values_first(call: &ExprCall) -> Option<TokenStream> {
+    let is_borrow = |a: &Expr| matches!(a, Expr::Reference(r) if r.mutability.is_some());
+    let borrow = call.args.iter().position(is_borrow)?;
+    let needs = |a: &Expr| !matches!(a, Expr::Reference(_) | Expr::Lit(_) | Expr::Path(_));
+    if !call.args.iter().skip(borrow).any(needs) {
+        return None;
+    }
+    let mut lets = TokenStream::new();
+    let mut arguments = vec![];
+    for (index, argument) in call.args.iter().enumerate() {
+        if index > borrow && needs(argument) {
+            let value = format_ident!("value_{index}", span = Span::mixed_site());
+            lets.extend(quote!(let #value = #argument;));
+            arguments.push(value.into_token_stream());
+        } else {
+            arguments.push(argument.into_token_stream());
+        }
+    }
+    let function = &call.func;
+    let arguments = in_parentheses(call.paren_token.span, quote!(#(#arguments),*));
+    Some(quote!(({ #lets #function #arguments })))
+}
+
+fn is_print(call: &ExprCall) -> bool {
+    matches!(&*call.func, Expr::Path(path) if path.path.is_ident("device_print")) && call.args.len() > 1
+}
+
+fn is_compound(op: &BinOp) -> bool {
+    use BinOp::*;
+    matches!(
+        op,
+        AddAssign(_)
+            | SubAssign(_)
+            | MulAssign(_)
+            | DivAssign(_)
+            | RemAssign(_)
+            | BitXorAssign(_)
+            | BitAndAssign(_)
+            | BitOrAssign(_)
+            | ShlAssign(_)
+            | ShrAssign(_)
+    )
+}

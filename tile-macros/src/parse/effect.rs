@@ -1,0 +1,342 @@
+//! Functions that become statements: collectives, atomics, barriers, `device_print`, `device_assert`.
+
+use super::access::strip;
+use super::call::{Called, Function};
+use super::range::Range;
+use super::types::Class;
+use super::{Binding, Parser};
+use syn::{Expr, ExprCall, Lit};
+use tile_ir::diag::{Code, Diagnostic};
+use tile_ir::ir::{
+    AtomicOp, Dtype, ExprId, Place, ReduceOp, ReduceSource, Scope, ShuffleKind, StmtKind, Type, VarId, VarKind,
+    VoteKind,
+};
+
+impl Parser {
+    /// A function with an effect. `used`: its value is wanted.
+    pub(super) fn effect(&mut self, function: &Function<'_>, call: &ExprCall, used: bool, range: Range) -> Called {
+        let arity = match function.name.as_str() {
+            "sync_threads" | "sync_warp" => 0,
+            "ballot" | "any" | "all" => 1,
+            "warp_reduce" | "shfl_xor" | "shfl_down" | "device_assert" => 2,
+            "atomic_add" | "atomic_max" | "atomic_min" => 2,
+            "thread_allreduce" => 3,
+            "device_print" => return self.print(call, range),
+            _ => {
+                self.unknown_function(&call.func);
+                return Called::Poison;
+            }
+        };
+        if !self.arity(function, call, arity) {
+            return Called::Poison;
+        }
+        let what = format!("`{}(..)`", function.name);
+        if used && !self.may_hoist(range, &what) {
+            return Called::Poison;
+        }
+        match function.name.as_str() {
+            "sync_threads" => self.simple(StmtKind::SyncThreads, range),
+            "sync_warp" => self.simple(StmtKind::SyncWarp, range),
+            "ballot" => self.vote(VoteKind::Ballot, call, range).into(),
+            "any" => self.vote(VoteKind::Any, call, range).into(),
+            "all" => self.vote(VoteKind::All, call, range).into(),
+            "shfl_xor" => self.shuffle(ShuffleKind::Xor, call, range).into(),
+            "shfl_down" => self.shuffle(ShuffleKind::Down, call, range).into(),
+            "warp_reduce" => self.reduce(function, call, None, used, range),
+            "thread_allreduce" => self.reduce(function, call, Some(&call.args[2]), used, range),
+            "atomic_add" => self.atomic(AtomicOp::Add, function, call, used, range),
+            "atomic_max" => self.atomic(AtomicOp::Max, function, call, used, range),
+            "atomic_min" => self.atomic(AtomicOp::Min, function, call, used, range),
+            _ => self.assert(call, range),
+        }
+    }
+
+    fn simple(&mut self, kind: StmtKind, range: Range) -> Called {
+        let span = self.mark(range);
+        self.emit(kind, span);
+        Called::Done
+    }
+
+    fn vote(&mut self, kind: VoteKind, call: &ExprCall, range: Range) -> Option<ExprId> {
+        let pred = self.expr(&call.args[0])?;
+        let pred = self.demand(pred, Type::BOOL)?;
+        let span = self.mark(range);
+        let ty = if kind == VoteKind::Ballot { Type::from(Dtype::U32) } else { Type::BOOL };
+        let dst = self.temporary(ty, span);
+        self.emit(StmtKind::Vote { kind, pred, dst }, span);
+        Some(self.var(dst, span))
+    }
+
+    fn shuffle(&mut self, kind: ShuffleKind, call: &ExprCall, range: Range) -> Option<ExprId> {
+        let operands = self.operands(&[&call.args[0], &call.args[1]])?;
+        let (value, lane) = (operands[0], operands[1]);
+        let lane = self.demand(lane, Type::Index)?;
+        self.numeric(value, "a shuffle")?;
+        let span = self.mark(range);
+        let dst = self.temporary(self.ty(value), span);
+        self.emit(StmtKind::Shuffle { kind, value, lane, dst }, span);
+        Some(self.var(dst, span))
+    }
+
+    /// Collectives exchange numbers of an element type.
+    fn numeric(&mut self, value: ExprId, what: &str) -> Option<()> {
+        let ty = self.ty(value);
+        let (class, span) = (self.class(ty), self.kernel.exprs[value].span);
+        let help = match class {
+            Class::Index => "convert it first: `v as u32`",
+            Class::Bool => "use `any`, `all` or `ballot`",
+            _ => return Some(()),
+        };
+        let message = format!("{what} of {} is not in the language", self.ty_name(ty));
+        self.unsupported(Diagnostic::new(Code::DTYPE, span, message).help(help));
+        None
+    }
+
+    fn reduce(
+        &mut self,
+        function: &Function<'_>,
+        call: &ExprCall,
+        axis: Option<&Expr>,
+        used: bool,
+        range: Range,
+    ) -> Called {
+        let op = self.reduce_op(function, &call.args[0]);
+        if let Expr::Reference(reference) = strip(&call.args[1])
+            && axis.is_some()
+        {
+            let buffer = self.local_array(function, reference);
+            let axis = axis.map(|axis| self.thread_axis(function, axis));
+            if used {
+                let at = self.mark(range);
+                let message = format!("`{}` of an array replaces its elements and gives no value", function.name);
+                self.unsupported(Diagnostic::new(Code::PLACEMENT, at, message).help("make it a statement of its own"));
+                return Called::Poison;
+            }
+            let (Some(op), Some(buffer), Some(Some(axis))) = (op, buffer, axis) else { return Called::Poison };
+            let span = self.mark(range);
+            self.emit(StmtKind::Reduce { op, src: ReduceSource::Local(buffer), dst: None, axis: Some(axis) }, span);
+            return Called::Done;
+        }
+        let value = self.expr(&call.args[1]);
+        let axis = axis.map(|axis| self.thread_axis(function, axis));
+        let value = value.filter(|&value| self.numeric(value, "a reduction").is_some());
+        let (Some(op), Some(value), None | Some(Some(_))) = (op, value, axis) else { return Called::Poison };
+        let span = self.mark(range);
+        let dst = self.temporary(self.ty(value), span);
+        let src = ReduceSource::Value(value);
+        self.emit(StmtKind::Reduce { op, src, dst: Some(dst), axis: axis.flatten() }, span);
+        Called::Value(self.var(dst, span))
+    }
+
+    fn reduce_op(&mut self, function: &Function<'_>, expr: &Expr) -> Option<ReduceOp> {
+        let name = match strip(expr) {
+            Expr::Path(path) => path.path.segments.last().map(|s| s.ident.to_string()),
+            _ => None,
+        };
+        match name.as_deref() {
+            Some("Sum") => Some(ReduceOp::Sum),
+            Some("Max") => Some(ReduceOp::Max),
+            Some("Min") => Some(ReduceOp::Min),
+            Some(name) if matches!(self.lookup(name), Some(Binding::Poison)) => None,
+            _ => {
+                let at = self.mark(expr);
+                let message = format!("`{}` needs its operator as the first argument", function.name);
+                self.unsupported(Diagnostic::new(Code::CALL, at, message).help("write `Sum`, `Max` or `Min`"));
+                None
+            }
+        }
+    }
+
+    /// The axis argument: the binding of a thread axis, itself.
+    fn thread_axis(&mut self, function: &Function<'_>, expr: &Expr) -> Option<VarId> {
+        let name = match strip(expr) {
+            Expr::Path(path) => path.path.get_ident().map(ToString::to_string),
+            _ => None,
+        };
+        let binding = name.as_ref().and_then(|name| self.lookup(name));
+        match binding {
+            Some(Binding::Var(var)) if matches!(self.kernel.vars[var].kind, VarKind::Thread(_)) => return Some(var),
+            Some(Binding::Poison) => return None,
+            None if name.is_some() => {
+                self.expr(expr);
+                return None;
+            }
+            _ => {}
+        }
+        let at = self.mark(expr);
+        let message = format!("the last argument of `{}` is not a thread index", function.name);
+        let axes: Vec<_> = self.kernel.threads.iter().map(|axis| axis.var).collect();
+        let names: Vec<String> = axes.iter().map(|&var| format!("`{}`", self.kernel.vars[var].name)).collect();
+        let mut diagnostic = Diagnostic::new(Code::CALL, at, message);
+        if let (Some(name), Some(Binding::Var(var))) = (&name, binding) {
+            diagnostic = diagnostic.label(self.kernel.vars[var].span, format!("`{name}` is bound here"));
+        }
+        diagnostic = match names.as_slice() {
+            [] => diagnostic.help("bind the thread indices first: `let [tx] = threads([128]);`"),
+            names => diagnostic.help(format!("it is the binding itself, one of {}", names.join(", "))),
+        };
+        self.error(diagnostic);
+        None
+    }
+
+    fn local_array(
+        &mut self,
+        function: &Function<'_>,
+        reference: &syn::ExprReference,
+    ) -> Option<tile_ir::ir::BufferId> {
+        let place = self.place(&reference.expr, "a reduction")?;
+        let at = Range { first: reference.and_token.span, last: Range::from(&*reference.expr).last };
+        let (kind, declared) = match place {
+            Place::Buffer(buffer) if self.kernel.buffers[buffer].scope == Scope::Local => {
+                if reference.mutability.is_none() {
+                    let at = self.mark(at);
+                    self.rustc(Diagnostic::new(Code::TYPE, at, "the array is replaced: pass `&mut`"));
+                    return None;
+                }
+                self.check_writable(place, &reference.expr);
+                return Some(buffer);
+            }
+            Place::Buffer(buffer) => ("a shared array", self.kernel.buffers[buffer].span),
+            Place::Tensor(param) => ("a tensor", self.kernel.params[param].span),
+        };
+        let name = self.kernel.place_name(place).to_owned();
+        let at = self.mark(at);
+        let message = format!("`{}` takes a value or a per-thread array; `{name}` is {kind}", function.name);
+        let diagnostic = Diagnostic::new(Code::CALL, at, message).label(declared, "declared here");
+        self.unsupported(diagnostic.help("declare it with `alloc_local`"));
+        None
+    }
+
+    fn atomic(&mut self, op: AtomicOp, function: &Function<'_>, call: &ExprCall, used: bool, range: Range) -> Called {
+        // The value is read before the place, as the shadow does.
+        let value = self.expr(&call.args[1]);
+        let name = &function.name;
+        let from = self.block.len();
+        let target = match strip(&call.args[0]) {
+            Expr::Reference(reference) => {
+                if reference.mutability.is_none() {
+                    let at = self.mark(reference.and_token.span);
+                    self.rustc(Diagnostic::new(Code::TYPE, at, "an atomic writes its place: pass `&mut`"));
+                }
+                match strip(&reference.expr) {
+                    Expr::Index(_) | Expr::Unary(_) => self.element_place(&reference.expr),
+                    other => {
+                        let at = self.mark(other);
+                        let message = format!("`{name}` takes an element of a tensor or shared array");
+                        self.unsupported(
+                            Diagnostic::new(Code::CALL, at, message).help(format!("{name}(&mut s[i], v)")),
+                        );
+                        None
+                    }
+                }
+            }
+            Expr::MethodCall(masked) if masked.method == "masked_mut" => self.masked(masked),
+            other => {
+                let at = self.mark(other);
+                let message = format!("`{name}` takes the place it changes by `&mut`");
+                self.unsupported(Diagnostic::new(Code::CALL, at, message).help(format!("{name}(&mut s[i], v)")));
+                None
+            }
+        };
+        let mut value = [value];
+        self.spill(&mut value, from);
+        let (Some(access), [Some(value)]) = (target, value) else { return Called::Poison };
+        let place = self.kernel.accesses[access].place;
+        let (dtype, place_name) = (self.kernel.place_dtype(place), self.kernel.place_name(place).to_owned());
+        if let Place::Buffer(buffer) = place
+            && self.kernel.buffers[buffer].scope == Scope::Local
+        {
+            let at = self.kernel.accesses[access].span;
+            let declared = self.kernel.buffers[buffer].span;
+            let message = format!("`{name}` on `{place_name}`, which every thread has for itself");
+            let diagnostic = Diagnostic::new(Code::CALL, at, message).label(declared, "a per-thread array");
+            self.error(diagnostic.help(format!("write `{place_name}[..] += v`, or declare it with `alloc_shared`")));
+            return Called::Poison;
+        }
+        if !self.kernel.accesses[access].masked {
+            self.check_writable(place, &call.args[0]);
+        }
+        let unfit: Vec<&str> = self.dtypes(dtype).into_iter().filter(|&d| !op.supports(d)).map(Dtype::name).collect();
+        if let Some(first) = unfit.first() {
+            let at = self.kernel.accesses[access].span;
+            let supported = if op == AtomicOp::Add { "f32, i32 and u32" } else { "i32 and u32" };
+            let message =
+                format!("`{name}` does not exist for {first}: `{place_name}` holds `{}`", self.dtype_name(dtype));
+            let diagnostic = Diagnostic::new(Code::DTYPE, at, message).note(format!("it exists for {supported}"));
+            self.unsupported(diagnostic.help(format!("accumulate in an array of one of {supported}")));
+            return Called::Poison;
+        }
+        if self.demand(value, Type::Value(dtype)).is_none() {
+            return Called::Poison;
+        }
+        let span = self.mark(range);
+        let dst = used.then(|| self.temporary(Type::Value(dtype), span));
+        self.emit(StmtKind::Atomic { op, access, value, dst }, span);
+        dst.map_or(Called::Done, |dst| Called::Value(self.var(dst, span)))
+    }
+
+    /// `device_print("i = {}, v = {}", i, v)`.
+    fn print(&mut self, call: &ExprCall, range: Range) -> Called {
+        const HELP: &str = "device_print(\"i = {}, v = {}\", i, v);";
+        let format = self.text(call.args.first(), call, HELP);
+        let values: Vec<&Expr> = call.args.iter().skip(1).collect();
+        let args = self.operands(&values);
+        let (Some(format), Some(args)) = (format, args) else { return Called::Poison };
+        match placeholders(&format) {
+            Some(found) if found == args.len() => {}
+            found => {
+                let at = self.mark(&call.args[0]);
+                let message = match found {
+                    Some(found) => format!("the text has {found} `{{}}` for {} values", args.len()),
+                    None => "a value's place in the text is written `{}`".to_owned(),
+                };
+                self.error(Diagnostic::new(Code::CALL, at, message).help(HELP));
+                return Called::Poison;
+            }
+        }
+        self.simple(StmtKind::Print { format, args }, range)
+    }
+
+    fn assert(&mut self, call: &ExprCall, range: Range) -> Called {
+        let cond = self.expr(&call.args[0]).and_then(|cond| self.demand(cond, Type::BOOL));
+        let message = self.text(Some(&call.args[1]), call, "device_assert(i < n, \"i is in range\");");
+        let (Some(cond), Some(message)) = (cond, message) else { return Called::Poison };
+        self.simple(StmtKind::Assert { cond, message }, range)
+    }
+
+    fn text(&mut self, argument: Option<&Expr>, call: &ExprCall, help: &str) -> Option<String> {
+        let literal = match argument.map(strip) {
+            Some(Expr::Lit(literal)) => match &literal.lit {
+                Lit::Str(text) => return Some(text.value()),
+                _ => argument,
+            },
+            other => other,
+        };
+        let at = match literal {
+            Some(expr) => self.mark(expr),
+            None => self.mark(call.paren_token.span),
+        };
+        let diagnostic = Diagnostic::new(Code::CALL, at, "a text in quotes is needed here");
+        self.unsupported(diagnostic.help(help));
+        None
+    }
+}
+
+/// How many `{}` a text has; none if it has any other placeholder.
+fn placeholders(format: &str) -> Option<usize> {
+    let (mut count, mut rest) = (0, format.chars().peekable());
+    while let Some(c) = rest.next() {
+        match (c, rest.peek()) {
+            ('{', Some('{')) | ('}', Some('}')) => {
+                rest.next();
+            }
+            ('{', Some('}')) => {
+                rest.next();
+                count += 1;
+            }
+            ('{' | '}', _) => return None,
+            _ => {}
+        }
+    }
+    Some(count)
+}

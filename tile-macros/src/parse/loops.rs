@@ -1,0 +1,312 @@
+//! Loops: `a..b`, `serial`, `unroll`, `vectorized`, `parallel`, with `.step_by(n)` and `.unroll(n)`.
+
+use super::access::strip;
+use super::call::function_name;
+use super::range::Range;
+use super::types::Ty;
+use super::{Binding, Facts, Parser};
+use syn::{Expr, ExprForLoop, ExprRange, Pat, RangeLimits};
+use tile_ir::diag::{Code, Diagnostic};
+use tile_ir::ir::{ExprId, ExprKind, LoopKind, StmtKind, Type, VarId, VarKind};
+
+const FORMS: &str = "loops run over `a..b`, `serial(a..b)`, `unroll(a..b)`, `vectorized(a..b)` or `parallel([m, n])`";
+
+/// A loop's kind as written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Serial,
+    Unroll,
+    Vectorized,
+}
+
+/// A loop's head, read.
+struct Head {
+    start: ExprId,
+    end: ExprId,
+    step: ExprId,
+    kind: LoopKind,
+}
+
+impl Parser {
+    pub(super) fn for_loop(&mut self, each: &ExprForLoop) {
+        if let Some(label) = &each.label {
+            self.syntax(label.name.ident.span(), "labels are not in the language", "remove it");
+        }
+        if let Expr::Call(call) = strip(&each.expr)
+            && let Some(function) = function_name(&call.func)
+            && function.name == "parallel"
+        {
+            return self.parallel(each, call);
+        }
+        let head = self.head(&each.expr);
+        // Both bounds have one type, which is checked to be `usize` when everything is inferred.
+        let ty = head.as_ref().map_or(Ty::Is(Type::Index), |head| self.ty(head.end));
+        let var = match &*each.pat {
+            Pat::Slice(_) => {
+                let at = self.mark(Range::from(each.for_token.span));
+                self.rustc(Diagnostic::new(Code::TYPE, at, "this loop has one index"));
+                None
+            }
+            pattern => self.simple_name(pattern).map(|name| {
+                if name.mutable {
+                    let diagnostic = Diagnostic::new(Code::SYNTAX, name.span, "a loop's index is not a variable");
+                    self.error(diagnostic.help("copy it in the body: `let mut v = i;`"));
+                }
+                let text = name.name.clone().unwrap_or_else(|| "_".to_owned());
+                let var = self.variable(&text, ty, VarKind::Loop, Facts::FIXED, name.span);
+                self.indices.push(var);
+                (name.name, var)
+            }),
+        };
+        let body = self.nested("a loop", |p| {
+            match &var {
+                Some((Some(name), var)) => p.bind(name.clone(), Binding::Var(*var)),
+                Some((None, _)) => {}
+                None => p.poison_pattern(&each.pat),
+            }
+            p.block_statements(&each.body);
+        });
+        if let (Some(Head { start, end, step, kind }), Some((_, var))) = (head, var) {
+            let span = self.mark(each.for_token.span);
+            self.emit(StmtKind::For { var, start, end, step, kind, body }, span);
+        }
+    }
+
+    fn head(&mut self, iterator: &Expr) -> Option<Head> {
+        // Methods, innermost last.
+        let mut methods = vec![];
+        let mut base = unchained(iterator, &mut methods);
+        let mut form = Form::Serial;
+        if let Expr::Call(call) = base {
+            let (called, inner) = self.loop_call(call)?;
+            (form, base) = (called, unchained(inner, &mut methods));
+        }
+        let Expr::Range(range) = base else {
+            self.syntax(base, "a kernel cannot loop over this", FORMS);
+            return None;
+        };
+        let bounds = self.bounds(range);
+        let (mut step, mut unroll, mut sound) = (None, None, true);
+        for call in methods.into_iter().rev() {
+            let name = call.method.to_string();
+            let argument = match (name.as_str(), call.args.len()) {
+                ("step_by" | "unroll", 1) => self.in_place("a loop's head", |p| p.expr(&call.args[0])),
+                ("step_by" | "unroll", found) => {
+                    let at = self.mark(call.paren_token.span);
+                    self.rustc(Diagnostic::new(Code::CALL, at, format!("`.{name}` takes 1 argument, {found} given")));
+                    None
+                }
+                ("schedule" | "per_sm" | "contiguous", _) => {
+                    self.not_in_version(call.method.span(), &format!(".{name}(..)"), "");
+                    None
+                }
+                _ => {
+                    let message = format!("`.{name}(..)` of a loop's range is not in the language");
+                    self.syntax(call.method.span(), message, "a range has `.step_by(n)` and `.unroll(n)`");
+                    None
+                }
+            };
+            let argument = argument.and_then(|argument| self.demand(argument, Type::Index));
+            sound &= argument.is_some();
+            if name == "unroll" {
+                if form != Form::Serial {
+                    let message = "only a serial loop is unrolled in part";
+                    self.syntax(
+                        call.method.span(),
+                        message,
+                        "write `serial(a..b).unroll(n)`, or `unroll(a..b)` for all of it",
+                    );
+                    sound = false;
+                }
+                let help = "use literals, const parameters and `T::BITS`";
+                unroll = argument.and_then(|argument| self.constant(argument, "the unrolling factor", help));
+                sound &= unroll.is_some();
+            } else {
+                if form == Form::Vectorized {
+                    let message = "a vectorised loop has step 1: it is one access";
+                    self.syntax(call.method.span(), message, "scale the index in the body");
+                    sound = false;
+                }
+                if let Some(argument) = argument
+                    && matches!(self.kernel.exprs[argument].kind, ExprKind::Int(0))
+                {
+                    let span = self.kernel.exprs[argument].span;
+                    let diagnostic = Diagnostic::new(Code::CALL, span, "a loop's step is at least 1");
+                    self.error(diagnostic.help("write `.step_by(1)` or leave it out"));
+                }
+                step = argument;
+            }
+        }
+        let (start, end) = bounds?;
+        if form != Form::Serial && !self.constant_extent(start, end) {
+            let word = if form == Form::Unroll { "unrolled" } else { "vectorised" };
+            let (what, help) = (
+                format!("the extent of {word} loop"),
+                "use literals, const parameters and `T::BITS` for both bounds, or a plain `for i in a..b`",
+            );
+            // The bound to blame is the one that is not constant.
+            let blame = if self.facts(end).constant { start } else { end };
+            self.constant(blame, &what, help)?;
+        }
+        if !sound {
+            return None;
+        }
+        let step = match step {
+            Some(step) => step,
+            None => self.int(1, self.kernel.exprs[end].span),
+        };
+        let kind = match form {
+            Form::Serial => LoopKind::Serial { unroll },
+            Form::Unroll => LoopKind::Unroll,
+            Form::Vectorized => LoopKind::Vectorized,
+        };
+        Some(Head { start, end, step, kind })
+    }
+
+    /// `serial(a..b)` and its like: the form and what it is of.
+    fn loop_call<'a>(&mut self, call: &'a syn::ExprCall) -> Option<(Form, &'a Expr)> {
+        let name = function_name(&call.func).map(|f| f.name).unwrap_or_default();
+        let form = match name.as_str() {
+            "serial" => Form::Serial,
+            "unroll" => Form::Unroll,
+            "vectorized" => Form::Vectorized,
+            "pipelined" => {
+                self.not_in_version(&*call.func, "pipelined(..)", "use `serial(a..b)`");
+                return None;
+            }
+            "persistent" => {
+                self.not_in_version(&*call.func, "persistent(..)", "give every tile a block: `blocks([m, n])`");
+                return None;
+            }
+            "parallel" => {
+                self.syntax(&*call.func, "`parallel(..)` takes no methods", "for [i, j] in parallel([m, n])");
+                return None;
+            }
+            _ => {
+                self.syntax(&*call.func, "a kernel cannot loop over this", FORMS);
+                return None;
+            }
+        };
+        match call.args.first().map(strip) {
+            Some(range @ (Expr::Range(_) | Expr::MethodCall(_))) if call.args.len() == 1 => Some((form, range)),
+            _ => {
+                self.syntax(call.paren_token.span, format!("`{name}` takes a range"), &format!("{name}(0..n)"));
+                None
+            }
+        }
+    }
+
+    fn bounds(&mut self, range: &ExprRange) -> Option<(ExprId, ExprId)> {
+        let (Some(start), Some(end)) = (&range.start, &range.end) else {
+            let at = &Expr::Range(range.clone());
+            self.syntax(at, "a loop's range has both bounds", "write `0..n`");
+            return None;
+        };
+        if let RangeLimits::Closed(limits) = &range.limits {
+            let range = Range { first: limits.spans[0], last: limits.spans[2] };
+            self.syntax(range, "a loop's range excludes its end", "write `a..b + 1`");
+        }
+        let values = self.operands(&[start, end])?;
+        let (start, end) = (values[0], values[1]);
+        self.same_type(self.ty(end), self.ty(start), self.kernel.exprs[end].span)?;
+        Some((start, end))
+    }
+
+    /// Whether `end - start` is constant: both are, or the end is the start and a constant.
+    fn constant_extent(&self, start: ExprId, end: ExprId) -> bool {
+        (self.facts(start).constant && self.facts(end).constant) || self.constant_distance(start, end).is_some()
+    }
+
+    /// The constant `c` of `end = start + c`.
+    pub(super) fn constant_distance(&self, start: ExprId, end: ExprId) -> Option<ExprId> {
+        use tile_ir::ir::BinaryOp;
+        match self.kernel.exprs[end].kind {
+            ExprKind::Binary(BinaryOp::Add, a, b) if self.facts(b).constant && self.same_expr(start, a) => Some(b),
+            ExprKind::Binary(BinaryOp::Add, a, b) if self.facts(a).constant && self.same_expr(start, b) => Some(a),
+            _ => None,
+        }
+    }
+
+    /// Whether two expressions are written alike and read nothing that varies.
+    fn same_expr(&self, a: ExprId, b: ExprId) -> bool {
+        if self.facts(a).loads || self.facts(a).varies {
+            return false;
+        }
+        match (&self.kernel.exprs[a].kind, &self.kernel.exprs[b].kind) {
+            (ExprKind::Binary(x, a, b), ExprKind::Binary(y, c, d)) => {
+                x == y && self.same_expr(*a, *c) && self.same_expr(*b, *d)
+            }
+            (ExprKind::Cast(x, a), ExprKind::Cast(y, b)) => x == y && self.same_expr(*a, *b),
+            (ExprKind::Unary(x, a), ExprKind::Unary(y, b)) => x == y && self.same_expr(*a, *b),
+            (
+                x @ (ExprKind::Int(_)
+                | ExprKind::Dim(_)
+                | ExprKind::Const(_)
+                | ExprKind::Bits(_)
+                | ExprKind::Scalar(_)
+                | ExprKind::Var(_)),
+                y,
+            ) => x == y,
+            _ => false,
+        }
+    }
+
+    /// `for [i, j] in parallel([m, n])`.
+    fn parallel(&mut self, each: &ExprForLoop, call: &syn::ExprCall) {
+        let extents = match call.args.first().map(strip) {
+            Some(Expr::Array(array)) if call.args.len() == 1 => {
+                let elements: Vec<&Expr> = array.elems.iter().collect();
+                if elements.is_empty() || elements.len() > super::signature::MOST_AXES {
+                    let at = self.mark(array.bracket_token.span);
+                    let message = format!("`parallel` has {} axes; it takes 1 to 3", elements.len());
+                    self.error(Diagnostic::new(Code::SHAPE, at, message).help("for [i, j] in parallel([m, n])"));
+                    None
+                } else {
+                    self.indices(&elements)
+                }
+            }
+            _ => {
+                let help = "for [i, j] in parallel([m, n])";
+                self.syntax(call.paren_token.span, "`parallel` takes its extents in brackets", help);
+                None
+            }
+        };
+        let vars = self.axis_names(&each.pat, extents.as_ref().map(Vec::len)).map(|names| {
+            let mut vars: Vec<(Option<String>, VarId)> = vec![];
+            for name in names {
+                let text = name.name.clone().unwrap_or_else(|| "_".to_owned());
+                let var = self.variable(&text, Type::Index, VarKind::Loop, Facts::FIXED, name.span);
+                vars.push((name.name, var));
+            }
+            vars
+        });
+        let body = self.nested("a `parallel` loop", |p| {
+            match &vars {
+                Some(vars) => {
+                    for (name, var) in vars {
+                        if let Some(name) = name {
+                            p.bind(name.clone(), Binding::Var(*var));
+                        }
+                    }
+                }
+                None => p.poison_pattern(&each.pat),
+            }
+            p.block_statements(&each.body);
+        });
+        if let (Some(extents), Some(vars)) = (extents, vars) {
+            let vars = vars.into_iter().map(|(_, var)| var).collect();
+            let span = self.mark(each.for_token.span);
+            self.emit(StmtKind::Parallel { vars, extents, body }, span);
+        }
+    }
+}
+
+/// What methods are called on, and the methods, outermost first.
+fn unchained<'a>(expr: &'a Expr, methods: &mut Vec<&'a syn::ExprMethodCall>) -> &'a Expr {
+    let mut base = strip(expr);
+    while let Expr::MethodCall(call) = base {
+        methods.push(call);
+        base = strip(&call.receiver);
+    }
+    base
+}

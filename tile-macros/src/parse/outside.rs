@@ -1,0 +1,230 @@
+//! What is not in the language: each with what to write instead.
+
+use super::Parser;
+use super::call::function_name;
+use super::range::Range;
+use syn::{Expr, ExprMethodCall, Item, Macro, RangeLimits};
+use tile_ir::diag::{Code, Diagnostic};
+
+/// Functions of later versions, and what serves until then.
+const LATER: &[(&str, &str)] = &[
+    ("pipelined", "use `serial(a..b)`"),
+    ("persistent", "give every tile a block: `blocks([m, n])`"),
+    ("cluster", "remove it"),
+    ("alloc_fragment", "use `alloc_local` or `alloc_shared`"),
+    ("gemm", "multiply in loops: `acc += a * b`"),
+    ("reduce", "use `thread_allreduce` or a loop"),
+    ("cumsum", "use a loop"),
+    ("last_arriver", "reduce in a second kernel"),
+    ("cluster_reduce", "reduce in a second kernel"),
+    ("use_swizzle", "remove it"),
+];
+
+/// Functions of the language, for "did you mean".
+const FUNCTIONS: &[&str] = &[
+    "blocks",
+    "threads",
+    "alloc_shared",
+    "alloc_local",
+    "serial",
+    "unroll",
+    "vectorized",
+    "parallel",
+    "copy",
+    "fill",
+    "clear",
+    "thread_allreduce",
+    "warp_reduce",
+    "shfl_xor",
+    "shfl_down",
+    "ballot",
+    "any",
+    "all",
+    "atomic_add",
+    "atomic_max",
+    "atomic_min",
+    "sync_threads",
+    "sync_warp",
+    "lit",
+    "ceil_div",
+    "min",
+    "max",
+    "select",
+    "device_print",
+    "device_assert",
+    "exp",
+    "exp2",
+    "log",
+    "sqrt",
+    "rsqrt",
+    "tanh",
+    "abs",
+    "fma",
+    "fast::exp",
+    "fast::exp2",
+    "fast::log",
+    "fast::tanh",
+];
+
+impl Parser {
+    /// A form of a later version.
+    pub(super) fn not_in_version(&mut self, range: impl Into<Range>, form: &str, help: &str) {
+        let at = self.mark(range);
+        let mut diagnostic =
+            Diagnostic::new(Code::SYNTAX, at, format!("`{form}` is not in this version of the language"));
+        if !help.is_empty() {
+            diagnostic = diagnostic.help(help);
+        }
+        self.unsupported(diagnostic);
+    }
+
+    /// A call of something that is no function of the language.
+    pub(super) fn unknown_function(&mut self, func: &Expr) {
+        let Some(function) = function_name(func) else {
+            let help = "a kernel calls the functions of the language only";
+            return self.syntax(func, "this call is not in the language", help);
+        };
+        let name = &function.name;
+        if let Some((_, help)) = LATER.iter().find(|(later, _)| later == name) {
+            return self.not_in_version(function.range, &format!("{name}(..)"), help);
+        }
+        let near = FUNCTIONS.iter().map(|f| (distance(f, name), f)).min().filter(|(d, _)| *d <= 2);
+        let help = match near {
+            Some((_, near)) => format!("there is `{near}`"),
+            None => "a kernel calls the functions of the language only: write the body here".to_owned(),
+        };
+        self.syntax(function.range, format!("`{name}` is not a function of the language"), &help);
+    }
+
+    /// A method that values do not have.
+    pub(super) fn outside_method(&mut self, call: &ExprMethodCall, name: &str) {
+        let math = ["exp", "exp2", "sqrt", "tanh", "abs", "min", "max"];
+        let at = call.method.span();
+        match name {
+            "t" | "swizzle" | "policy" | "schedule" | "per_sm" | "contiguous" | "tma" | "evict" => {
+                self.not_in_version(at, &format!(".{name}(..)"), "");
+            }
+            "at" | "tile" | "at_mut" | "tile_mut" => {
+                let message = format!("`.{name}(..)` is a part of a tensor, not a value");
+                self.syntax(at, message, "it is an operand of `copy`; an element is `x[[i, j]]`");
+            }
+            "width" => self.syntax(at, "only a copy has a width", "copy(src, dst).width(8);"),
+            "step_by" | "rev" | "map" | "sum" | "iter" => {
+                self.syntax(at, format!("`.{name}(..)` is not in the language"), "use a `for` loop");
+            }
+            _ if math.contains(&name) => {
+                let arguments = if call.args.is_empty() { "x" } else { "x, y" };
+                self.syntax(
+                    at,
+                    format!("`.{name}(..)` is not in the language"),
+                    &format!("write `{name}({arguments})`"),
+                );
+            }
+            "mul_add" => self.syntax(at, "`.mul_add(..)` is not in the language", "write `fma(a, b, c)`"),
+            "div_ceil" => self.syntax(at, "`.div_ceil(..)` is not in the language", "write `ceil_div(a, b)`"),
+            "ln" => self.syntax(at, "`.ln()` is not in the language", "write `log(x)`"),
+            "powi" | "powf" => {
+                let message = format!("`.{name}(..)` is not in the language");
+                self.syntax(at, message, "multiply, or write `exp(y * log(x))`");
+            }
+            "wrapping_add" | "wrapping_sub" | "wrapping_mul" => {
+                let message = format!("`.{name}(..)` is not in the language");
+                self.syntax(at, message, "`+`, `-` and `*` of i32 and u32 wrap");
+            }
+            _ => {
+                let help = "values have `.cast::<T>()`; tensors have `.masked`, `.at` and `.tile`";
+                self.syntax(at, format!("`.{name}(..)` is not in the language"), help);
+            }
+        }
+    }
+
+    /// An expression of Rust that is not one of the language.
+    pub(super) fn outside(&mut self, expr: &Expr) {
+        let range = Range::from(expr);
+        let (range, what, help): (Range, &str, &str) = match expr {
+            Expr::Match(e) => (e.match_token.span.into(), "`match`", "use `if` and `else if`"),
+            Expr::While(e) => (e.while_token.span.into(), "`while`", "use `for i in a..b` with an `if` inside"),
+            Expr::Loop(e) => (e.loop_token.span.into(), "`loop`", "use `for i in a..b`"),
+            Expr::Closure(_) => (range, "a closure", "write its body where it is used"),
+            Expr::Return(e) => (e.return_token.span.into(), "`return`", "put what follows into an `if`"),
+            Expr::Break(e) => (e.break_token.span.into(), "`break`", "bound the loop, or use `if`"),
+            Expr::Continue(e) => (e.continue_token.span.into(), "`continue`", "put what follows into an `if`"),
+            Expr::Try(e) => (e.question_token.span.into(), "`?`", "use `if`"),
+            Expr::Await(e) => (e.await_token.span.into(), "`await`", "remove it"),
+            Expr::Async(e) => (e.async_token.span.into(), "`async`", "remove it"),
+            Expr::Unsafe(e) => (e.unsafe_token.span.into(), "`unsafe`", "remove it: a kernel needs none"),
+            Expr::Const(e) => (e.const_token.span.into(), "a `const` block", "a `let` of constants is a constant"),
+            Expr::TryBlock(e) => (e.try_token.span.into(), "a `try` block", "use `if`"),
+            Expr::Let(e) => (e.let_token.span.into(), "`let` in a condition", "use a bool"),
+            Expr::Array(e) => (e.bracket_token.span.into(), "an array as a value", "use `alloc_local::<f32>([n])`"),
+            Expr::Repeat(e) => {
+                (e.bracket_token.span.into(), "an array as a value", "use `alloc_local::<f32>([n])` and `fill`")
+            }
+            Expr::Tuple(e) if e.elems.is_empty() => (e.paren_token.span.into(), "`()`", "remove it"),
+            Expr::Tuple(e) => (e.paren_token.span.into(), "a tuple", "bind each value with a `let` of its own"),
+            Expr::Struct(e) => (Range::from(&e.path), "a struct", "bind each value with a `let` of its own"),
+            Expr::Field(_) => (range, "a field", "bind each value with a `let` of its own"),
+            Expr::Reference(e) => (e.and_token.span.into(), "a reference", "pass the value itself"),
+            Expr::RawAddr(e) => (e.and_token.span.into(), "a raw pointer", "index the tensor: `x[i]`"),
+            Expr::Range(e) => {
+                let limits: Range = match &e.limits {
+                    RangeLimits::HalfOpen(dots) => Range { first: dots.spans[0], last: dots.spans[1] },
+                    RangeLimits::Closed(dots) => Range { first: dots.spans[0], last: dots.spans[2] },
+                };
+                (limits, "a range as a value", "ranges stand in `for` loops and `.tile(..)`")
+            }
+            Expr::Assign(e) => (e.eq_token.span.into(), "an assignment as a value", "assign in a statement of its own"),
+            Expr::ForLoop(e) => (e.for_token.span.into(), "a loop as a value", "make it a statement of its own"),
+            Expr::Infer(e) => (e.underscore_token.span.into(), "`_` as a value", "name the value"),
+            Expr::Macro(e) => return self.outside_macro(&e.mac),
+            _ => (range, "this expression", "see the grammar in the book"),
+        };
+        self.syntax(range, format!("{what} is not in the language"), help);
+    }
+
+    /// A macro call.
+    pub(super) fn outside_macro(&mut self, mac: &Macro) {
+        let name = mac.path.segments.last().map(|s| s.ident.to_string()).unwrap_or_default();
+        let help = match name.as_str() {
+            "println" | "print" | "eprintln" | "eprint" | "dbg" => "use `device_print(\"i = {}\", i)`",
+            "assert" | "assert_eq" | "assert_ne" | "debug_assert" | "panic" | "unreachable" | "todo" => {
+                "use `device_assert(condition, \"message\")`"
+            }
+            "vec" => "use `alloc_local::<f32>([n])`",
+            _ => "write what it stands for",
+        };
+        self.syntax(Range::from(&mac.path), format!("macro `{name}!` is not in the language"), help);
+    }
+
+    /// An item in a body.
+    pub(super) fn outside_item(&mut self, item: &Item) {
+        use syn::spanned::Spanned;
+        let (what, help) = match item {
+            Item::Const(_) => ("a `const` item", "a `let` of constants is a constant: `let n = 128 / T::BITS;`"),
+            Item::Static(_) => ("a `static` item", "use `alloc_shared`"),
+            Item::Fn(_) => ("a function in a kernel", "write its body where it is used"),
+            Item::Use(_) => ("`use` in a kernel", "move it above the kernel"),
+            _ => ("an item in a kernel", "move it above the kernel"),
+        };
+        if let Item::Const(constant) = item {
+            self.bind(constant.ident.to_string(), super::Binding::Poison);
+        }
+        self.syntax(item.span(), format!("{what} is not in the language"), help);
+    }
+}
+
+/// The number of single-character edits between two names.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().take(32).collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}

@@ -1,0 +1,529 @@
+//! The function's tokens and its signature: generics, parameters, dims.
+
+use super::attribute::{Entries, tokens_range};
+use super::range::generic_types;
+use super::types::{Class, Ty, peel};
+use super::{Binding, Parser};
+use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
+use syn::{FnArg, GenericParam, ItemFn, Pat, ReturnType, TypeParamBound};
+use tile_ir::diag::{Code, Diagnostic};
+use tile_ir::ir::{
+    ConstKind, ConstParam, Dim, Dtype, ExprId, ExprKind, Extent, Param, ParamKind, SpanId, Target, Type, TypeParam,
+};
+
+const HALF: [Dtype; 2] = [Dtype::F16, Dtype::Bf16];
+const FLOAT: [Dtype; 3] = [Dtype::F16, Dtype::Bf16, Dtype::F32];
+
+/// Most axes of a tensor or array.
+pub(super) const MOST_AXES: usize = 3;
+
+impl Parser {
+    /// Parses the item. A literal dim such as `(M, 128)` is no Rust, so it is replaced, with an error, and the rest
+    /// is read.
+    pub(super) fn function(&mut self, item: TokenStream) -> Option<ItemFn> {
+        if !shallow(&item) {
+            let at: Vec<TokenTree> = item.into_iter().collect();
+            self.syntax(tokens_range(&at), "this kernel is nested too deeply", "split it up");
+            return None;
+        }
+        match syn::parse2::<ItemFn>(item.clone()) {
+            Ok(function) => Some(function),
+            Err(error) => {
+                let mut literals = vec![];
+                let fixed = fix_literal_dims(item, &mut literals);
+                for literal in &literals {
+                    let text = literal.to_string();
+                    let at = self.mark(literal.span());
+                    let diagnostic = Diagnostic::new(Code::DIM, at, format!("`{text}` is not a dim"));
+                    self.unsupported(diagnostic.help(format!("a constant extent is written `Fixed<{text}>`")));
+                }
+                match syn::parse2::<ItemFn>(fixed) {
+                    Ok(function) if !literals.is_empty() => Some(function),
+                    _ => {
+                        if literals.is_empty() {
+                            self.syntax(error.span(), format!("this cannot be read as a function: {error}"), "");
+                        }
+                        None
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads the signature into parameters, dims and names.
+    pub(super) fn signature(&mut self, function: &ItemFn, entries: &Entries) {
+        let signature = &function.sig;
+        self.kernel.name = signature.ident.to_string();
+        if self.kernel.targets.is_empty() {
+            self.kernel.targets = Target::ALL.to_vec();
+        }
+        let words = [
+            signature.constness.map(|t| (t.span, "const")),
+            signature.asyncness.map(|t| (t.span, "async")),
+            signature.unsafety.map(|t| (t.span, "unsafe")),
+            signature.abi.as_ref().map(|abi| (abi.extern_token.span, "extern")),
+        ];
+        for (span, word) in words.into_iter().flatten() {
+            self.syntax(span, format!("a kernel cannot be `{word}`"), &format!("remove `{word}`"));
+        }
+        if let ReturnType::Type(_, ty) = &signature.output
+            && !matches!(&**ty, syn::Type::Tuple(unit) if unit.elems.is_empty())
+        {
+            self.syntax(&**ty, "a kernel returns nothing", "write results into a `&mut Tensor` parameter");
+        }
+        for param in &signature.generics.params {
+            self.generic(param, function, entries);
+        }
+        for (name, _) in &entries.dtypes {
+            if self.type_param(&name.to_string()).is_none() {
+                let at = self.mark(name.span());
+                let message = format!("`{name}` is not a dtype parameter of `{}`", self.kernel.name);
+                self.error(
+                    Diagnostic::new(Code::ATTRIBUTE, at, message).help(format!("declare it: `<{name}: Float>`")),
+                );
+            }
+        }
+        for input in &signature.inputs {
+            match input {
+                FnArg::Typed(input) => self.parameter(input),
+                FnArg::Receiver(receiver) => {
+                    self.syntax(receiver.self_token.span, "a kernel has no `self`", "remove it")
+                }
+            }
+        }
+        if let Some(variadic) = &signature.variadic {
+            self.syntax(variadic.dots.spans[0], "a kernel has a fixed list of parameters", "remove `...`");
+        }
+    }
+
+    fn generic(&mut self, param: &GenericParam, function: &ItemFn, entries: &Entries) {
+        match param {
+            GenericParam::Lifetime(lifetime) => {
+                self.syntax(lifetime.lifetime.ident.span(), "a kernel has no lifetimes", "remove it");
+            }
+            GenericParam::Const(constant) => {
+                let span = self.mark(constant.ident.span());
+                let name = constant.ident.to_string();
+                let mut fit = true;
+                let kind = match peel(&constant.ty) {
+                    syn::Type::Path(path) if path.path.is_ident("usize") => ConstKind::Usize,
+                    syn::Type::Path(path) if path.path.is_ident("bool") => ConstKind::Bool,
+                    other => {
+                        let at = self.mark(other);
+                        let message = format!("const parameter `{name}` is neither `usize` nor `bool`");
+                        let help = format!("const {name}: usize");
+                        self.unsupported(Diagnostic::new(Code::DTYPE, at, message).help(help));
+                        fit = false;
+                        ConstKind::Usize
+                    }
+                };
+                let id = self.kernel.consts.push(ConstParam { name: name.clone(), kind, span });
+                if !fit {
+                    self.unfit_consts.push(id);
+                }
+                self.bind(name, if fit { Binding::Const(id) } else { Binding::Poison });
+            }
+            GenericParam::Type(ty) => {
+                let span = self.mark(ty.ident.span());
+                let name = ty.ident.to_string();
+                let listed = entries.dtypes.iter().find(|(n, _)| *n == ty.ident).map(|(_, dtypes)| dtypes.clone());
+                let mut bounds: Vec<&TypeParamBound> = ty.bounds.iter().collect();
+                if let Some(clause) = &function.sig.generics.where_clause {
+                    for predicate in &clause.predicates {
+                        if let syn::WherePredicate::Type(predicate) = predicate
+                            && matches!(peel(&predicate.bounded_ty), syn::Type::Path(p) if p.path.is_ident(&ty.ident))
+                        {
+                            bounds.extend(&predicate.bounds);
+                        }
+                    }
+                }
+                let bound = bounds.iter().find_map(|b| bound_dtypes(b));
+                let allowed = match (listed, bound) {
+                    (Some(listed), Some((bound, dtypes))) => {
+                        if let Some(stray) = listed.iter().find(|d| !dtypes.contains(d)) {
+                            let message = format!("`{stray}` is listed for `{name}` but is not a `{bound}`");
+                            let help = format!("remove `{stray}` from `dtypes(..)`, or the bound");
+                            self.error(Diagnostic::new(Code::DTYPE, span, message).help(help));
+                        }
+                        listed
+                    }
+                    (Some(listed), None) => listed,
+                    (None, Some((_, dtypes))) => dtypes.to_vec(),
+                    (None, None) => {
+                        let message = format!("the dtypes of `{name}` are not known");
+                        let help = format!(
+                            "bound it by `Half` (f16, bf16) or `Float` (those and f32), or add `dtypes({name} in [f32, i32])`"
+                        );
+                        self.unsupported(Diagnostic::new(Code::DTYPE, span, message).help(help));
+                        vec![]
+                    }
+                };
+                self.kernel.type_params.push(TypeParam { name, allowed, span });
+            }
+        }
+    }
+
+    fn parameter(&mut self, input: &syn::PatType) {
+        let (name, ident) = match &*input.pat {
+            Pat::Ident(pat) if pat.subpat.is_none() && pat.by_ref.is_none() => {
+                if let Some(token) = pat.mutability {
+                    let help = format!("copy it in the body: `let mut v = {};`", pat.ident);
+                    self.syntax(token.span, "a kernel's parameter is not a variable", &help);
+                }
+                (pat.ident.to_string(), pat.ident.span())
+            }
+            other => {
+                use syn::spanned::Spanned;
+                self.syntax(other.span(), "a kernel's parameter is a name", "write `name: type`");
+                return;
+            }
+        };
+        if let Some(attribute) = input.attrs.first() {
+            self.syntax(attribute.pound_token.span, "a kernel's parameter has no attributes", "remove it");
+        }
+        let span = self.mark(ident);
+        let taken = match self.lookup(&name) {
+            Some(Binding::Dim(_)) => "dim",
+            Some(Binding::Const(_)) => "const parameter",
+            _ => "",
+        };
+        if !taken.is_empty() {
+            let message = format!("`{name}` is a {taken} already");
+            self.unsupported(Diagnostic::new(Code::DIM, span, message).help("rename the parameter"));
+        }
+        let binding = match self.parameter_kind(&name, &input.ty) {
+            None => Binding::Poison,
+            Some(kind) => {
+                let tensor = matches!(kind, ParamKind::Tensor { .. });
+                let param = self.kernel.params.push(Param { name: name.clone(), kind, span });
+                if tensor { Binding::Tensor(param) } else { Binding::Scalar(param) }
+            }
+        };
+        self.bind(name, binding);
+    }
+
+    fn parameter_kind(&mut self, name: &str, ty: &syn::Type) -> Option<ParamKind> {
+        let ty = peel(ty);
+        let syn::Type::Reference(reference) = ty else {
+            return match type_name(ty).as_deref() {
+                Some("Tensor") => {
+                    let message = format!("tensor `{name}` is taken by value");
+                    self.syntax(ty, message, &format!("borrow it: `{name}: &Tensor<..>`, or `&mut` to write it"));
+                    None
+                }
+                Some("Option") => {
+                    self.syntax(
+                        ty,
+                        "optional tensors are not in this version of the language",
+                        "pass a flag: `const HAS_BIAS: bool`",
+                    );
+                    None
+                }
+                _ => self.scalar_type(ty).map(|ty| ParamKind::Scalar { ty }),
+            };
+        };
+        if let Some(lifetime) = &reference.lifetime {
+            self.syntax(lifetime.ident.span(), "a kernel has no lifetimes", "remove it");
+        }
+        let mutable = reference.mutability.is_some();
+        let element = peel(&reference.elem);
+        match type_name(element).as_deref() {
+            Some("Tensor") => self.tensor(name, element, mutable),
+            Some("Workspace") => {
+                self.syntax(element, "`Workspace` is not in this version of the language", "pass a `&mut Tensor`");
+                None
+            }
+            _ => {
+                let message = format!("parameter `{name}` is neither a tensor nor a scalar");
+                self.syntax(
+                    ty,
+                    message,
+                    "tensors are `&Tensor<T, (M, N)>` or `&mut Tensor<..>`; scalars are taken by value",
+                );
+                None
+            }
+        }
+    }
+
+    fn tensor(&mut self, name: &str, ty: &syn::Type, mutable: bool) -> Option<ParamKind> {
+        let syn::Type::Path(path) = ty else { return None };
+        let segment = path.path.segments.last()?;
+        let arguments = generic_types(&segment.arguments);
+        let [element, dims] = arguments.as_slice() else {
+            let at = self.mark(&path.path);
+            let message = format!("tensor `{name}` needs an element type and dims");
+            self.unsupported(Diagnostic::new(Code::DIM, at, message).help("Tensor<f32, (M, N)>"));
+            return None;
+        };
+        let dtype = self.dtype_type(element);
+        let dims: Vec<&syn::Type> = match dims {
+            syn::Type::Tuple(tuple) => tuple.elems.iter().collect(),
+            syn::Type::Paren(paren) => {
+                let text = match &*paren.elem {
+                    syn::Type::Path(path) if path.path.get_ident().is_some() => type_name(&paren.elem),
+                    _ => None,
+                };
+                let at = self.mark(paren.paren_token.span);
+                let text = text.unwrap_or_else(|| "K".to_owned());
+                let message = format!("the dims of `{name}` are not a tuple: `({text})` is `{text}` in parentheses");
+                self.unsupported(
+                    Diagnostic::new(Code::DIM, at, message).help(format!("one dim is written `({text},)`")),
+                );
+                vec![&*paren.elem]
+            }
+            other => {
+                let at = self.mark(*other);
+                let text = type_name(other).unwrap_or_else(|| "K".to_owned());
+                let message = format!("the dims of `{name}` are not a tuple");
+                self.unsupported(
+                    Diagnostic::new(Code::DIM, at, message).help(format!("one dim is written `({text},)`")),
+                );
+                return None;
+            }
+        };
+        if dims.is_empty() || dims.len() > MOST_AXES {
+            let at = self.mark(arguments[1]);
+            let message = format!("tensor `{name}` has {} dims; a tensor has 1 to {MOST_AXES}", dims.len());
+            let help = if dims.is_empty() { "one dim is written `(K,)`" } else { "flatten the outer axes on the host" };
+            self.unsupported(Diagnostic::new(Code::DIM, at, message).help(help));
+            return None;
+        }
+        let shape: Vec<Option<Extent>> = dims.into_iter().map(|dim| self.extent(dim)).collect();
+        Some(ParamKind::Tensor { dtype: dtype?, shape: shape.into_iter().collect::<Option<_>>()?, mutable })
+    }
+
+    /// One dim: a new or known dynamic dim, a const parameter, or `Fixed<..>`.
+    fn extent(&mut self, ty: &syn::Type) -> Option<Extent> {
+        const HELP: &str = "a dim is a name, a const parameter, or `Fixed<128>`";
+        let ty = peel(ty);
+        let path = match ty {
+            syn::Type::Path(path) if path.qself.is_none() => &path.path,
+            _ => {
+                let at = self.mark(ty);
+                self.unsupported(Diagnostic::new(Code::DIM, at, "this is not a dim").help(HELP));
+                return None;
+            }
+        };
+        let segment = path.segments.last()?;
+        let name = segment.ident.to_string();
+        if name == "Fixed" && !segment.arguments.is_none() {
+            return self.fixed(path).map(Extent::Fixed);
+        }
+        let span = self.mark(path);
+        if path.get_ident().is_none() || name == "Fixed" {
+            self.unsupported(Diagnostic::new(Code::DIM, span, "this is not a dim").help(HELP));
+            return None;
+        }
+        if self.type_param(&name).is_some() || Dtype::from_name(&name).is_some() || name == "usize" {
+            let message = format!("`{name}` is a type, not a dim");
+            self.unsupported(Diagnostic::new(Code::DIM, span, message).help(HELP));
+            return None;
+        }
+        match self.lookup(&name) {
+            None => {
+                let dim = self.kernel.dims.push(Dim { name: name.clone(), span });
+                self.bind(name, Binding::Dim(dim));
+                Some(Extent::Dim(dim))
+            }
+            Some(Binding::Dim(dim)) => Some(Extent::Dim(dim)),
+            Some(Binding::Const(constant)) => {
+                let declared = &self.kernel.consts[constant];
+                if declared.kind == ConstKind::Bool {
+                    let (message, at) = (format!("dim `{name}` is a bool const parameter"), declared.span);
+                    let diagnostic = Diagnostic::new(Code::DIM, span, message).label(at, "declared here");
+                    self.unsupported(diagnostic.help(format!("declare it as `const {name}: usize`")));
+                    return None;
+                }
+                Some(Extent::Fixed(self.push(ExprKind::Const(constant), Type::Index, super::Facts::CONSTANT, span)))
+            }
+            Some(Binding::Poison) => None,
+            Some(Binding::Tensor(_) | Binding::Scalar(_) | Binding::Var(_) | Binding::Buffer(_)) => {
+                let message = format!("`{name}` is a parameter, not a dim");
+                let help = "dims are dynamic already: use a new name, and `require(..)` that it equals the parameter";
+                self.unsupported(Diagnostic::new(Code::DIM, span, message).help(help));
+                None
+            }
+        }
+    }
+
+    /// The constant in `Fixed<..>`.
+    fn fixed(&mut self, path: &syn::Path) -> Option<ExprId> {
+        let arguments = match &path.segments.last()?.arguments {
+            syn::PathArguments::AngleBracketed(arguments) if arguments.args.len() == 1 => arguments.args.first()?,
+            _ => {
+                let at = self.mark(path);
+                let diagnostic = Diagnostic::new(Code::DIM, at, "`Fixed` takes one constant");
+                self.unsupported(diagnostic.help("Fixed<128>, or Fixed<{ 2 * ROWS }>"));
+                return None;
+            }
+        };
+        let expr = match arguments {
+            syn::GenericArgument::Const(expr) => expr.clone(),
+            syn::GenericArgument::Type(syn::Type::Path(path)) if path.qself.is_none() => {
+                syn::Expr::Path(syn::ExprPath { attrs: vec![], qself: None, path: path.path.clone() })
+            }
+            _ => {
+                let at = self.mark(path);
+                let diagnostic = Diagnostic::new(Code::DIM, at, "`Fixed` takes one constant");
+                self.unsupported(diagnostic.help("Fixed<128>, or Fixed<{ 2 * ROWS }>"));
+                return None;
+            }
+        };
+        let expr = match &expr {
+            syn::Expr::Block(block) => match block.block.stmts.as_slice() {
+                [syn::Stmt::Expr(expr, None)] => expr,
+                _ => &expr,
+            },
+            expr => expr,
+        };
+        let value = self.in_place("the signature", |p| p.expr(expr))?;
+        if self.class(self.ty(value)) == Class::Bool || !self.unify(self.ty(value), Ty::Is(Type::Index)) {
+            let (at, found) = (self.mark(expr), self.ty_name(self.ty(value)));
+            self.unsupported(Diagnostic::new(Code::DIM, at, format!("`Fixed` takes a `usize`, this is {found}")));
+            return None;
+        }
+        self.constant(value, "the extent in `Fixed<..>`", "use literals, const parameters and `T::BITS`")
+    }
+
+    /// Demands that an expression is a constant.
+    pub(super) fn constant(&mut self, value: ExprId, what: &str, help: &str) -> Option<ExprId> {
+        if self.facts(value).constant {
+            return Some(value);
+        }
+        let span = self.kernel.exprs[value].span;
+        let mut diagnostic = Diagnostic::new(Code::NOT_CONSTANT, span, format!("{what} is not a constant"));
+        if let Some((name, declared, why)) = self.not_constant(value) {
+            diagnostic = diagnostic.label(declared, format!("`{name}` {why}"));
+        }
+        self.error(diagnostic.help(help));
+        None
+    }
+
+    /// The first thing in an expression that is not a constant.
+    fn not_constant(&self, value: ExprId) -> Option<(String, SpanId, &'static str)> {
+        let facts = self.facts(value);
+        if facts.constant {
+            return None;
+        }
+        match &self.kernel.exprs[value].kind {
+            ExprKind::Dim(dim) => {
+                let dim = &self.kernel.dims[*dim];
+                Some((dim.name.clone(), dim.span, "is a dim, known at the launch only"))
+            }
+            ExprKind::Scalar(param) => {
+                let param = &self.kernel.params[*param];
+                Some((param.name.clone(), param.span, "is a parameter, known at the launch only"))
+            }
+            ExprKind::Var(var) => {
+                let declared = &self.kernel.vars[*var];
+                let why = if facts.varies { "is a variable" } else { "is known while the kernel runs only" };
+                Some((declared.name.clone(), declared.span, why))
+            }
+            ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => self.not_constant(*a),
+            ExprKind::Binary(_, a, b) => self.not_constant(*a).or_else(|| self.not_constant(*b)),
+            ExprKind::Select(a, b, c) | ExprKind::If(a, b, c) => {
+                self.not_constant(*a).or_else(|| self.not_constant(*b)).or_else(|| self.not_constant(*c))
+            }
+            ExprKind::Math(_, operands) => operands.iter().find_map(|&a| self.not_constant(a)),
+            _ => None,
+        }
+    }
+}
+
+/// The dtypes a bound stands for, by its last path segment.
+fn bound_dtypes(bound: &TypeParamBound) -> Option<(&'static str, &'static [Dtype])> {
+    let TypeParamBound::Trait(bound) = bound else { return None };
+    let segment = bound.path.segments.last()?;
+    if segment.ident == "Half" {
+        Some(("Half", &HALF))
+    } else if segment.ident == "Float" {
+        Some(("Float", &FLOAT))
+    } else {
+        None
+    }
+}
+
+/// The last segment of a type that is a path.
+fn type_name(ty: &syn::Type) -> Option<String> {
+    match ty {
+        syn::Type::Path(path) if path.qself.is_none() => path.path.segments.last().map(|s| s.ident.to_string()),
+        _ => None,
+    }
+}
+
+/// Whether tokens are nested little enough for a recursive parser's stack.
+pub(super) fn shallow(tokens: &TokenStream) -> bool {
+    /// Groups in groups.
+    const DEEPEST: u32 = 80;
+    /// Prefix operators, `else`s and the like in a row: every one is a call of the parser inside the last.
+    const LONGEST_RUN: u32 = 200;
+    fn within(tokens: TokenStream, depth: u32) -> bool {
+        let (mut run, mut after_block) = (0, false);
+        for token in tokens {
+            // A block ends a statement, and with it a run, unless an `else` follows.
+            if std::mem::take(&mut after_block) && !matches!(&token, TokenTree::Ident(word) if word == "else") {
+                run = 0;
+            }
+            match &token {
+                TokenTree::Group(group) => {
+                    if depth == 0 || !within(group.stream(), depth - 1) {
+                        return false;
+                    }
+                    after_block = group.delimiter() == Delimiter::Brace;
+                }
+                TokenTree::Punct(punct) if matches!(punct.as_char(), ';' | ',') => run = 0,
+                TokenTree::Punct(_) => run += 1,
+                TokenTree::Ident(word) if word == "let" || word == "for" => run = 0,
+                TokenTree::Ident(word) if word == "else" || word == "return" || word == "break" => run += 1,
+                _ => {}
+            }
+            if run > LONGEST_RUN {
+                return false;
+            }
+        }
+        true
+    }
+    within(tokens.clone(), DEEPEST)
+}
+
+/// Replaces literals in the dims of tensors by `Fixed<..>` and lists them.
+fn fix_literal_dims(tokens: TokenStream, literals: &mut Vec<proc_macro2::Literal>) -> TokenStream {
+    let mut after_tensor = 0_u32;
+    tokens
+        .into_iter()
+        .map(|token| match token {
+            TokenTree::Ident(ident) => {
+                if ident == "Tensor" {
+                    // `Tensor < T , (dims)`: the dims are at most a few tokens on.
+                    after_tensor = 8;
+                }
+                TokenTree::Ident(ident)
+            }
+            TokenTree::Group(group) => {
+                let dims = after_tensor > 0 && group.delimiter() == Delimiter::Parenthesis;
+                after_tensor = 0;
+                let inner = if dims {
+                    group.stream().into_iter().flat_map(|t| fixed_literal(t, literals)).collect()
+                } else {
+                    fix_literal_dims(group.stream(), literals)
+                };
+                let mut replaced = Group::new(group.delimiter(), inner);
+                replaced.set_span(group.span());
+                TokenTree::Group(replaced)
+            }
+            other => {
+                after_tensor = after_tensor.saturating_sub(1);
+                other
+            }
+        })
+        .collect()
+}
+
+fn fixed_literal(token: TokenTree, literals: &mut Vec<proc_macro2::Literal>) -> Vec<TokenTree> {
+    let TokenTree::Literal(literal) = token else { return vec![token] };
+    literals.push(literal.clone());
+    let span = literal.span();
+    let mut tokens: Vec<TokenTree> = quote::quote_spanned!(span => Fixed<#literal>).into_iter().collect();
+    tokens.iter_mut().for_each(|t| t.set_span(span));
+    tokens
+}

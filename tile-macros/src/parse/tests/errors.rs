@@ -1,0 +1,356 @@
+//! One mistake, one diagnostic, at the exact token.
+
+use super::*;
+
+/// The one diagnostic of a kernel: `code | the marked text | message | help`.
+fn one(text: &str) -> String {
+    let parsed = parse(text);
+    let all: Vec<String> = parsed.diagnostics.iter().map(|d| d.compiler_text(&parsed.kernel)).collect();
+    assert_eq!(all.len(), 1, "{text}\n{}", all.join("\n"));
+    let d = &parsed.diagnostics[0];
+    let marked = marked(&parsed, d.primary);
+    format!("{} | {marked} | {} | {}", d.code, d.message, d.help.clone().unwrap_or_default())
+}
+
+/// The author's text at a place.
+fn marked(parsed: &Parsed, place: SpanId) -> String {
+    let span = parsed.kernel.spans[place];
+    let line = parsed.kernel.source.line(span.line).unwrap_or_default();
+    let end = if span.end_line == span.line { span.end_column as usize } else { line.len() + 1 };
+    line.get(span.column as usize - 1..end - 1).unwrap_or_default().to_owned()
+}
+
+/// The diagnostic of a body.
+fn in_body(body: &str) -> String {
+    one(&around(body))
+}
+
+/// A mistake that rustc reports: nothing is said here, and it is known that the body did not resolve.
+fn left_to_rustc(body: &str) {
+    let parsed = parse(&around(body));
+    let said: Vec<String> = parsed.diagnostics.iter().map(|d| d.compiler_text(&parsed.kernel)).collect();
+    assert!(said.is_empty(), "{body}: {}", said.join("\n"));
+    assert!(!parsed.body_resolved, "{body}");
+    assert_eq!(parsed.deferred.len(), 1, "{body}: {:?}", parsed.deferred);
+}
+
+#[test]
+fn rustc_reports_names_types_and_mutability() {
+    for body in [
+        "y[t] = missing;",
+        "let a = missing + 1; let b = a * 2; y[b] = 0.0;",
+        "y[t] = 1;",
+        "y[t] = x[t] + t;",
+        "y[t] = w[t];",
+        "y[t] = x[[t, t]];",
+        "y[t] = w.masked([t]);",
+        "x[t] = 0.0;",
+        "let v = 0.0; v = 1.0;",
+        "let a: f32 = t;",
+        "if t { sync_threads(); }",
+        "let s = alloc_shared::<f32>([4]); s[t] = 0.0;",
+        "y[1.0] = 0.0;",
+        "y[t] = -t;",
+        "y[t] = exp(t);",
+        "y[t] = fma(x[t], x[t]);",
+        "y[t] = x[t].cast::<f16>();",
+        "let c = 2.0.cast::<f16>();",
+        "let h = x[t] as f16;",
+        "y[t] = select(t, 1.0, 2.0);",
+        "for i in 0.0..1.0 { y[t] = 0.0; } y[t] = 1;",
+        "let v = lit(1.0);",
+        "let [a, c] = blocks([1]);",
+        "y[t] = min(x[t], 1);",
+        "let i = 1i32; y[i] = 0.0;",
+        "n = 4;",
+        "t += 1;",
+        "y[t] = x[t][0];",
+        "let mut r = alloc_local::<f32>([4]); copy(x.at_mut([0]), &mut r);",
+        "let mut r = alloc_local::<f32>([4]); clear(&r);",
+    ] {
+        // Two of these repeat what `around` does already, or hold two mistakes on purpose.
+        match body {
+            "let [a, c] = blocks([1]);" | "for i in 0.0..1.0 { y[t] = 0.0; } y[t] = 1;" => {}
+            body => left_to_rustc(body),
+        }
+    }
+}
+
+#[test]
+fn syntax_outside_the_language() {
+    let check = |body: &str, place: &str, message: &str| {
+        let said = in_body(body);
+        assert!(said.starts_with(&format!("TK0801 | {place} | ")), "{said}");
+        assert!(said.contains(message), "{said}");
+        assert!(!said.ends_with("| "), "no help: {said}");
+    };
+    check("match t { _ => {} }", "match", "`match` is not in the language");
+    check("let v = match t { 0 => 1.0, _ => 2.0 }; y[t] = v * 2.0;", "match", "`match`");
+    check("while t < 4 { sync_warp(); }", "while", "use `for i in a..b`");
+    check("loop { sync_warp(); }", "loop", "`loop`");
+    check("if t > 4 { return; }", "return", "put what follows into an `if`");
+    check("for i in 0..n { break; }", "break", "bound the loop");
+    check("for i in 0..n { continue; }", "continue", "an `if`");
+    check("let f = |v: f32| v * 2.0; y[t] = f(1.0);", "|v: f32| v * 2.0", "closure");
+    check("println!(\"{}\", t);", "println", "device_print");
+    check("assert!(t < 4);", "assert", "device_assert");
+    check("let a = [1, 2]; y[a] = 0.0;", "[1, 2]", "alloc_local");
+    check("let (p, q) = (t, t); y[p] = 0.0;", "(p, q)", "pattern");
+    check("y[t] = \"text\";", "\"text\"", "text");
+    check("y[t] = x[t].sqrt();", "sqrt", "write `sqrt(x)`");
+    check("y[t] = helper(x[t]);", "helper", "`helper` is not a function");
+    check("y[t] = expp(x[t]);", "expp", "there is `exp`");
+    check("gemm(&x, &w, &mut y);", "gemm", "not in this version");
+    check("let mut f = alloc_fragment::<f32>([4]); clear(&mut f);", "alloc_fragment::<f32>", "not in this version");
+    check("for i in pipelined(0..n, 3) { y[i] = x[i]; }", "pipelined", "serial(a..b)");
+    check("for i in 0..=n { y[i] = 0.0; }", "..=", "a..b + 1");
+    check("for i in (0..n).rev() { y[i] = 0.0; }", "rev", "step_by");
+    check("for v in x { y[t] = v; }", "x", "loops run over");
+    check("const Q: usize = 4; y[Q] = 0.0;", "const Q: usize = 4;", "a `let` of constants");
+    check("let p = &x; y[t] = p[t];", "&", "reference");
+    check("let q = x; y[t] = q[t];", "x", "tensor `x` is not a value");
+    check("unsafe { y[t] = 0.0; }", "unsafe", "needs none");
+    check("#[cfg(debug)] y[t] = 0.0;", "#[cfg(debug)]", "attribute `cfg`");
+    check("if let Some(v) = t { y[v] = 0.0; }", "let", "`if let`");
+    check("let s = x[t..t + 4];", "t..t + 4", "not a range");
+    check("let mut s = alloc_shared::<f32>([4, 4]); s[(t, t)] = 0.0;", "(t, t)", "`x[[i, j]]`");
+    check("'a: for i in 0..n { y[i] = 0.0; }", "a", "labels");
+    check("let Some(v) = t else { return; };", "let", "let .. else");
+    check("use_swizzle(8);", "use_swizzle", "not in this version");
+    check("for i in serial(0..n) { for mut j in 0..n { y[j] = 0.0; } }", "j", "not a variable");
+}
+
+#[test]
+fn placement() {
+    let check = |body: &str, place: &str, message: &str| {
+        let said = in_body(body);
+        assert!(said.starts_with(&format!("TK0804 | {place} | ")), "{said}");
+        assert!(said.contains(message), "{said}");
+    };
+    check("if t == 0 { let [u] = threads([4]); }", "threads([4])", "inside an `if`");
+    check("for i in 0..n { let [u] = blocks([4]); y[u] = 0.0; }", "blocks([4])", "inside a loop");
+    check("let [u] = threads([4]); y[u] = 0.0;", "threads([4])", "given twice");
+    check("y[t] = alloc_local::<f32>([4]);", "alloc_local::<f32>([4])", "let mut a = alloc_local");
+    check("let v = if t == 0 { warp_reduce(Sum, 1.0) } else { 0.0 };", "warp_reduce(Sum, 1.0)", "an arm of `if`");
+    check("let s = sync_threads();", "sync_threads()", "gives no value");
+    check("let mut r = alloc_local::<f32>([ballot(t == 0) as usize]);", "ballot(t == 0)", "the extents of an array");
+    let said = one("#[tile_kernel()]\nfn k(x: &mut Tensor<f32, (N,)>) { let [b] = blocks([N]); }");
+    assert!(said.starts_with("TK0804 | k | kernel `k` does not say how many threads"), "{said}");
+}
+
+#[test]
+fn constants_are_demanded() {
+    let check = |body: &str, place: &str, what: &str| {
+        let said = in_body(body);
+        assert!(said.starts_with(&format!("TK0806 | {place} | {what} is not a constant")), "{said}");
+    };
+    check("let mut s = alloc_shared::<f32>([K]); s[t] = 0.0;", "K", "the extent of an array");
+    check("let e = t * 4; let mut r = alloc_local::<f32>([e]);", "e", "the extent of an array");
+    check("let mut m = 4; let mut r = alloc_local::<f32>([m]);", "m", "the extent of an array");
+    check("for i in unroll(0..K) { y[i] = 0.0; }", "K", "the extent of unrolled loop");
+    check("for i in vectorized(t..n) { y[i] = 0.0; }", "n", "the extent of vectorised loop");
+    check("for i in serial(0..n).unroll(n) { y[i] = 0.0; }", "n", "the unrolling factor");
+    check("let mut r = alloc_local::<f32>([8]); copy(x.tile([t..n]), &mut r);", "t..n", "the extent of a tile");
+    let said = one(
+        "#[tile_kernel()]\nfn k(x: &mut Tensor<f32, (N,)>, n: usize) { blocks([1]); let [t] = threads([n]); x[t] = 0.0; }",
+    );
+    assert!(said.starts_with("TK0806 | n | the extent of `threads`"), "{said}");
+    let said = one("#[tile_kernel()]\nfn k(x: &mut Tensor<f32, (N,)>) { let [t] = threads([32]); blocks([t]); }");
+    assert!(said.starts_with("TK0806 | t | the extent of `blocks` is not known before the launch"), "{said}");
+    let said = one("#[tile_kernel()]\nfn k(x: &Tensor<f32, (Fixed<HEAD_DIM>,)>) { blocks([1]); threads([32]); }");
+    assert!(said.starts_with("TK0802 | HEAD_DIM |"), "{said}");
+    let said = in_body("y[TILE] = 0.0;");
+    assert!(said.starts_with("TK0802 | TILE | `TILE` is no dim, const parameter or variable of `k`"), "{said}");
+}
+
+#[test]
+fn shapes_of_arrays() {
+    let said = in_body("let mut s = alloc_shared::<f32>([8, 16]); s[t] = 0.0;");
+    assert_eq!(said, "TK0101 | [t] | `s` has 2 axes, 1 index is given | write `s[[i, j]]`");
+    let said = in_body("let mut s = alloc_shared::<f32>([8]); y[t] = s[[t, 0]];");
+    assert_eq!(said, "TK0101 | [[t, 0]] | `s` has 1 axis, 2 indices are given | write `s[i]`");
+    let said = in_body("let mut s = alloc_shared::<f32>([8, 16]); copy(w.at([0, 0]), s.at_mut([0]));");
+    assert!(said.starts_with("TK0101 | [0] |"), "{said}");
+    let said = in_body("let mut s = alloc_shared::<f32>([]); s[t] = 0.0;");
+    assert!(said.starts_with("TK0101 | [] | an array has 1 to 3 axes"), "{said}");
+    let said = in_body("let mut s = alloc_shared::<f32>([8, 16]); y[t] = s[t][0];");
+    assert!(said.starts_with("TK0101 | [0] |"), "{said}");
+    let said = in_body("let mut r = alloc_local::<f32>([8]); copy(r.at([0]), y.at_mut([t]));");
+    assert!(said.starts_with("TK0102 | r.at([0]) | neither side"), "{said}");
+    let said = in_body("copy(x, y);");
+    assert!(said.starts_with("TK0102 | copy(x, y); | a copy between two tensors"), "{said}");
+}
+
+#[test]
+fn calls() {
+    let check = |body: &str, expected: &str| {
+        let said = in_body(body);
+        assert!(said.starts_with(expected), "{said}");
+    };
+    check(
+        "let row = b * 128 + t; y[t] = thread_allreduce(Sum, 1.0, row);",
+        "TK0803 | row | the last argument of `thread_allreduce` is not a thread index | it is the binding itself, one of `t`",
+    );
+    check("y[t] = thread_allreduce(t, 1.0, t);", "TK0803 | t | `thread_allreduce` needs its operator");
+    check(
+        "let mut s = alloc_shared::<f32>([4]); thread_allreduce(Sum, &mut s, t);",
+        "TK0803 | &mut s | `thread_allreduce` takes a value or a per-thread array; `s` is a shared array",
+    );
+    check(
+        "let mut s = alloc_shared([4]); s[t] = 0.0;",
+        "TK0803 | alloc_shared | `alloc_shared` needs its element type",
+    );
+    check("fill(&mut y, 0.0);", "TK0803 | &mut y | `fill` takes a shared or per-thread array; `y` is a tensor");
+    check("device_print(\"{} {}\", t);", "TK0803 | \"{} {}\" | the text has 2 `{}` for 1 values");
+    check("device_assert(t < 4, t);", "TK0803 | t | a text in quotes");
+    check("let mut v = 0.0; atomic_add(&mut v, 1.0);", "TK0803 | v | `atomic_add` takes an element");
+    check(
+        "let mut r = alloc_local::<f32>([4]); atomic_add(&mut r[0], 1.0);",
+        "TK0803 | r[0] | `atomic_add` on `r`, which every",
+    );
+    check("y[t] = x[t].cast();", "TK0803 | cast | `cast` needs the type");
+    check("y[t] = Sum;", "TK0803 | Sum | `Sum` is an operator");
+}
+
+#[test]
+fn dtypes_of_operations() {
+    let check = |body: &str, expected: &str| {
+        let said = in_body(body);
+        assert!(said.starts_with(expected), "{said}");
+    };
+    check("atomic_max(&mut y[t], 1.0);", "TK0103 | y[t] | `atomic_max` does not exist for f32: `y` holds `f32`");
+    check("let mut s = alloc_shared::<f16>([4]); atomic_add(&mut s[t], lit(1.0));", "TK0103 | s[t] |");
+    check("y[t] = x[t] % 2.0;", "TK0103 | x[t] % 2.0 | the remainder of `f32`");
+    check("y[t] = 1.0f64;", "TK0103 | 1.0f64 | `f64` is not a type");
+    check("let mut s = alloc_shared::<i8>([4]); s[t] = 0;", "TK0103 | i8 | `i8` is not an element type");
+    check("let v = warp_reduce(Sum, t); y[v] = 0.0;", "TK0103 | t | a reduction of `usize`");
+    check("let m = !t; y[m] = 0.0;", "TK0807 | !t | `!` on a `usize`");
+    check("let mut c = 0i32; for i in 0..8 { c += i; } y[t] = c as f32;", "TK0807 | i | loop index `i` is `i32`");
+    let said = one(
+        "#[tile_kernel()]\nfn k<T: Half>(y: &mut Tensor<T, (N,)>) { blocks([1]); let [t] = threads([32]); atomic_add(&mut y[t], T::ONE); }",
+    );
+    assert!(said.starts_with("TK0103 | y[t] | `atomic_add` does not exist for f16: `y` holds `T`"), "{said}");
+}
+
+/// A kernel of a signature with an empty body.
+fn signature(attribute: &str, signature: &str) -> String {
+    one(&format!("#[tile_kernel({attribute})]\nfn k{signature} {{ blocks([1]); threads([32]); }}"))
+}
+
+#[test]
+fn dims() {
+    let said = signature("", "(x: &Tensor<f32, (K)>)");
+    assert_eq!(
+        said,
+        "TK0104 | (K) | the dims of `x` are not a tuple: `(K)` is `K` in parentheses | one dim is written `(K,)`"
+    );
+    let said = signature("", "(x: &Tensor<f32, (M, 128)>)");
+    assert_eq!(said, "TK0104 | 128 | `128` is not a dim | a constant extent is written `Fixed<128>`");
+    let said = signature("", "(x: &Tensor<f32, (A, B, C, D)>)");
+    assert!(said.starts_with("TK0104 | (A, B, C, D) | tensor `x` has 4 dims"), "{said}");
+    let said = signature("", "(x: &Tensor<f32, K>)");
+    assert!(said.ends_with("| one dim is written `(K,)`"), "{said}");
+    let said = signature("instances(B in [true])", "<const B: bool>(x: &Tensor<f32, (B,)>)");
+    assert!(said.starts_with("TK0104 | B | dim `B` is a bool"), "{said}");
+    let said = signature("", "(n: usize, x: &Tensor<f32, (n,)>)");
+    assert!(said.starts_with("TK0104 | n | `n` is a parameter, not a dim"), "{said}");
+    let said = signature("", "(x: &Tensor<f32, (n,)>, n: usize)");
+    assert!(said.starts_with("TK0104 | n | `n` is a dim already"), "{said}");
+    let said = signature("", "(x: &Tensor<f32>)");
+    assert!(said.starts_with("TK0104 | Tensor<f32> | tensor `x` needs an element type and dims"), "{said}");
+    let said = signature("", "(x: Tensor<f32, (K,)>)");
+    assert!(said.contains("taken by value | borrow it: `x: &Tensor<..>`"), "{said}");
+    let said = signature("", "(x: &Tensor<f64, (K,)>)");
+    assert!(said.starts_with("TK0103 | f64 |"), "{said}");
+    let said = signature("", "(x: &Tensor<f32, (Fixed<N>, N)>)");
+    assert!(said.starts_with("TK0802 | N |"), "{said}");
+    let said = signature("", "(x: Option<&Tensor<f32, (K,)>>)");
+    assert!(said.starts_with("TK0801 | Option<&Tensor<f32, (K,)>> | optional tensors"), "{said}");
+    let said = signature("", "<T>(x: &Tensor<T, (K,)>)");
+    assert!(said.starts_with("TK0103 | T | the dtypes of `T` are not known"), "{said}");
+    let said = signature("", "(x: &Tensor<f32, (K,)>) -> f32");
+    assert!(said.starts_with("TK0801 | f32 | a kernel returns nothing"), "{said}");
+    let said = signature("", "<const S: u32>(x: &Tensor<f32, (K,)>)");
+    assert_eq!(said, "TK0103 | u32 | const parameter `S` is neither `usize` nor `bool` | const S: usize");
+}
+
+#[test]
+fn attributes() {
+    let rows = "<const ROWS: usize>(x: &Tensor<f32, (K,)>)";
+    let check = |attribute: &str, on: &str, expected: &str| {
+        let said = signature(attribute, on);
+        assert!(said.starts_with(expected), "{said}");
+    };
+    check("", rows, "TK0805 | ROWS | const parameter `ROWS` has no declared values | add `instances(ROWS in [1, 2])`");
+    check(
+        "instances(ROW in [1], ROWS in [1])",
+        rows,
+        "TK0805 | ROW | `ROW` is not a const parameter of `k` | the const",
+    );
+    check("instances(ROWS in [1, 2], ROWS = 4)", rows, "TK0805 | ROWS | the values of `ROWS` are given twice");
+    check("instances(ROWS in [true])", rows, "TK0805 | true | `ROWS` is a usize and cannot be true");
+    check("instances(ROWS in [-1])", rows, "TK0805 | -1 | `ROWS` is a usize and cannot be -1");
+    check(
+        "instances(ROWS in [1, 1])",
+        rows,
+        "TK0805 | instances(ROWS in [1, 1]) | the combination (1) is listed twice",
+    );
+    check(
+        "instances(ROWS in [1, 2] where ROWS > 4)",
+        rows,
+        "TK0805 | instances(ROWS in [1, 2] where ROWS > 4) | `where`",
+    );
+    check("instances(ROWS in [1, 2], where ROWS)", rows, "TK0805 | ROWS | `where` takes a condition");
+    check("instances(ROWS in [1, 4 / 0])", rows, "TK0805 | 4 / 0 | this divides by zero");
+    check("instances(ROWS in [])", rows, "TK0805 | ROWS in [] | the list of values is empty");
+    check("instances(ROWS of [1])", rows, "TK0805 | ROWS of [1] | this is not a list of values");
+    check("instances((ROWS,) in [(1, 2)])", rows, "TK0805 | (1, 2) | this tuple has 2 values for 1 names");
+    check("instance(ROWS in [1])", "()", "TK0805 | instance | #[tile_kernel] has no item `instance`");
+    check("targets(sm_75)", "()", "TK0805 | sm_75 | `sm_75` is not a target | targets(sm_80, sm_90a)");
+    check("min_blocks(many)", "()", "TK0805 | many | `min_blocks` takes a number");
+    check("lints(TK0101 = \"deny\")", "()", "TK0805 | TK0101 | `TK0101` is not a performance lint");
+    check("lints(TK0601 = \"loud\")", "()", "TK0805 | \"loud\" |");
+    check("pdl(independent = [x])", "()", "TK0801 | pdl | `pdl` is not in this version");
+    check("dtypes(T in [f16, f8])", "<T>(x: &Tensor<T, (K,)>)", "TK0103 | f8 | `f8` is not a dtype");
+    check(
+        "dtypes(T in [i32])",
+        "<T: Float>(x: &Tensor<T, (K,)>)",
+        "TK0103 | T | `i32` is listed for `T` but is not a `Float`",
+    );
+    check("dtypes(U in [f32])", "(x: &Tensor<f32, (K,)>)", "TK0805 | U | `U` is not a dtype parameter of `k`");
+    check("require(J % 8 == 0)", "(x: &Tensor<f32, (K,)>)", "TK0802 | J | `J` is no dim");
+    check(
+        "require(K % 8)",
+        "(x: &Tensor<f32, (K,)>)",
+        "TK0807 | K % 8 | mismatched types: expected `bool`, found `usize`",
+    );
+    check("require(k > 0)", "(x: &Tensor<f32, (K,)>)", "TK0802 | k | `k` is no dim");
+    check("require(%)", "()", "TK0805 | % | `require` takes a condition");
+    check("targets(sm_80),, min_blocks(1)", "()", "TK0805 | , | nothing stands before this comma");
+    check("targets(sm_80), targets(sm_90a)", "()", "TK0805 | targets | `targets` is given twice");
+}
+
+#[test]
+fn every_mistake_is_reported() {
+    let text = "#[tile_kernel(instances(A in [1]), min_blocks(x))]\n\
+         fn k<const A: usize, const B: usize>(x: &Tensor<f32, (K)>, y: &mut Tensor<f64, (N,)>) {\n\
+         let [b] = blocks([x]); let [t] = threads([K]);\n\
+         let mut s = alloc_shared::<f32>([8, 8]);\n\
+         s[t] = 0.0; while t < 4 { s[[t, 0, 0]] = 1.0; }\n\
+         match b { _ => {} }\n\
+         let q = match b { _ => 1 };\n\
+         y[q] = gemm(x); s[[t, t]] = q; }";
+    let parsed = parse(text);
+    let codes: Vec<u16> = parsed.diagnostics.iter().map(|d| d.code.0).collect();
+    assert_eq!(codes, [805, 104, 103, 805, 801, 806, 101, 801, 101, 801, 801, 801], "{:#?}", parsed.diagnostics);
+    assert!(parsed.item.is_some());
+}
+
+#[test]
+fn no_internal_name_is_said() {
+    const INTERNAL: [&str; 8] = ["ExprId", "StmtKind", "Poison", "TokenStream", "syn::", "proc_macro", "Some(", "None"];
+    for body in ["match t { _ => {} }", "y[t] = helper(1.0);", "for v in x { }", "let a = [1];"] {
+        let said = in_body(body);
+        assert!(INTERNAL.iter().all(|word| !said.contains(word)), "{said}");
+    }
+}

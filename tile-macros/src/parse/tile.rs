@@ -1,0 +1,256 @@
+//! Tile operations: `copy(src, dst)`, `copy(src, dst).width(n)`, `fill(&mut b, v)`, `clear(&mut b)`.
+//!
+//! An operand of `copy` is `x.at([i, j])` (its extents come from the other side), `x.tile([r0..r1, c0..c1])`, or the
+//! whole of an array or tensor: `&s`, `&mut s`, `x`. A destination says `at_mut` and `tile_mut`.
+
+use super::access::strip;
+use super::range::Range;
+use super::{Facts, Parser};
+use syn::{Expr, ExprCall, ExprMethodCall, RangeLimits};
+use tile_ir::diag::{Code, Diagnostic};
+use tile_ir::ir::{BinaryOp, BufferId, DtypeRef, ExprId, ExprKind, Place, SpecialValue, StmtKind, TileRef, Type};
+
+/// `.width(n)` of a copy: none if it could not be read.
+pub(super) type Width = Option<ExprId>;
+
+impl Parser {
+    /// `copy`, `fill` or `clear` as a statement. `width`: `.width(n)`, if it is written.
+    pub(super) fn tile_operation(&mut self, name: &str, call: &ExprCall, width: Option<Width>, range: Range) {
+        let arity = if name == "clear" { 1 } else { 2 };
+        if call.args.len() != arity {
+            let at = self.mark(call.paren_token.span);
+            let message = format!("`{name}` takes {arity} arguments, {} given", call.args.len());
+            return self.rustc(Diagnostic::new(Code::CALL, at, message));
+        }
+        match name {
+            "copy" => self.copy(call, width, range),
+            "fill" => {
+                let value = self.expr(&call.args[1]);
+                let buffer = self.filled(name, &call.args[0]);
+                let (Some(value), Some(buffer)) = (value, buffer) else { return };
+                let dtype = self.kernel.buffers[buffer].dtype;
+                if self.demand(value, Type::Value(dtype)).is_some() {
+                    let span = self.mark(range);
+                    self.emit(StmtKind::Fill { buffer, value }, span);
+                }
+            }
+            _ => {
+                let Some(buffer) = self.filled(name, &call.args[0]) else { return };
+                let dtype = self.kernel.buffers[buffer].dtype;
+                let span = self.mark(range);
+                let value = self.zero(dtype, span);
+                self.emit(StmtKind::Fill { buffer, value }, span);
+            }
+        }
+    }
+
+    fn zero(&mut self, dtype: DtypeRef, span: tile_ir::ir::SpanId) -> ExprId {
+        self.push(ExprKind::Special(dtype, SpecialValue::Zero), Type::Value(dtype), Facts::CONSTANT, span)
+    }
+
+    /// The array that `fill` or `clear` writes.
+    fn filled(&mut self, name: &str, argument: &Expr) -> Option<BufferId> {
+        let Expr::Reference(reference) = strip(argument) else {
+            let at = self.mark(argument);
+            self.rustc(Diagnostic::new(Code::TYPE, at, format!("`{name}` takes an array by `&mut`")));
+            return None;
+        };
+        let place = self.place(&reference.expr, &format!("`{name}`"))?;
+        if reference.mutability.is_none() {
+            let at = self.mark(argument);
+            self.rustc(Diagnostic::new(Code::TYPE, at, format!("`{name}` takes an array by `&mut`")));
+            return None;
+        }
+        match place {
+            Place::Buffer(buffer) => {
+                self.check_writable(place, &reference.expr);
+                Some(buffer)
+            }
+            Place::Tensor(param) => {
+                let at = self.mark(argument);
+                let tensor = self.kernel.params[param].name.clone();
+                let message = format!("`{name}` takes a shared or per-thread array; `{tensor}` is a tensor");
+                let diagnostic = Diagnostic::new(Code::CALL, at, message);
+                self.unsupported(diagnostic.help(format!("store its elements: `{tensor}[i] = ..;`")));
+                None
+            }
+        }
+    }
+
+    /// The methods of a `copy`: `.width(n)`.
+    pub(super) fn copy_options(&mut self, methods: &[&ExprMethodCall]) -> Option<Width> {
+        let mut width = None;
+        for call in methods.iter().rev() {
+            match (call.method.to_string().as_str(), call.args.len()) {
+                ("width", 1) => {
+                    let value = self.in_place("`.width(..)`", |p| p.expr(&call.args[0]));
+                    let value = value.and_then(|value| self.demand(value, Type::Index)).and_then(|value| {
+                        self.constant(value, "the width of a copy", "use literals, const parameters and `T::BITS`")
+                    });
+                    width = Some(value);
+                }
+                ("width", found) => {
+                    let at = self.mark(call.paren_token.span);
+                    self.rustc(Diagnostic::new(Code::CALL, at, format!("`.width` takes 1 argument, {found} given")));
+                    width = Some(None);
+                }
+                ("tma" | "evict", _) => {
+                    self.not_in_version(call.method.span(), &format!(".{}(..)", call.method), "");
+                    width = Some(None);
+                }
+                (other, _) => {
+                    let message = format!("`.{other}(..)` of a copy is not in the language");
+                    self.syntax(call.method.span(), message, "a copy has `.width(n)`: elements a transaction");
+                    width = Some(None);
+                }
+            }
+        }
+        width
+    }
+
+    fn copy(&mut self, call: &ExprCall, width: Option<Width>, range: Range) {
+        let src = self.tile(&call.args[0], false);
+        let dst = self.tile(&call.args[1], true);
+        let (Some(src), Some(dst)) = (src, dst) else { return };
+        let width = match width {
+            Some(None) => return,
+            Some(width) => width,
+            None => None,
+        };
+        let open = |tile: &TileRef| tile.extents.is_empty() && !tile.start.is_empty();
+        if open(&src) && open(&dst) {
+            let diagnostic = Diagnostic::new(Code::TILE_SHAPE, src.span, "neither side of this copy gives its extents");
+            let diagnostic = diagnostic.label(dst.span, "`.at` takes its extents from the other side");
+            return self.error(diagnostic.help("give them on one side: `.tile([r..r + 64, c..c + 64])`"));
+        }
+        let tensor = |tile: &TileRef| matches!(tile.place, Place::Tensor(_));
+        if tensor(&src) && tensor(&dst) {
+            let at = self.mark(range);
+            let diagnostic = Diagnostic::new(Code::TILE_SHAPE, at, "a copy between two tensors is not in the language");
+            return self.error(diagnostic.help("copy into a shared or per-thread array, and from there"));
+        }
+        let span = self.mark(range);
+        self.emit(StmtKind::Copy { src, dst, width }, span);
+    }
+
+    fn tile(&mut self, argument: &Expr, destination: bool) -> Option<TileRef> {
+        let argument = strip(argument);
+        let span = self.mark(argument);
+        match argument {
+            Expr::MethodCall(call) => self.part(call, destination, span),
+            Expr::Reference(reference) => {
+                let place = self.place(&reference.expr, "`copy`")?;
+                if destination && reference.mutability.is_none() {
+                    self.rustc(Diagnostic::new(Code::TYPE, span, "a copy writes its second operand: pass `&mut`"));
+                    return None;
+                }
+                if destination {
+                    self.check_writable(place, &reference.expr);
+                }
+                Some(TileRef { place, start: vec![], extents: vec![], span })
+            }
+            Expr::Path(_) => {
+                let place = self.place(argument, "`copy`")?;
+                if let Place::Buffer(buffer) = place {
+                    let name = self.kernel.buffers[buffer].name.clone();
+                    let message = format!("`copy` takes `{name}` by reference");
+                    let help = format!("write `{}{name}`", if destination { "&mut " } else { "&" });
+                    self.rustc(Diagnostic::new(Code::TYPE, span, message).help(help));
+                    return None;
+                }
+                if destination {
+                    self.check_writable(place, argument);
+                }
+                Some(TileRef { place, start: vec![], extents: vec![], span })
+            }
+            other => {
+                let side = if destination { "destination" } else { "source" };
+                let help = "write `x.at([i, j])`, `x.tile([r0..r1, c0..c1])`, or an array `&s`";
+                self.syntax(other, format!("this is not the {side} of a copy"), help);
+                None
+            }
+        }
+    }
+
+    /// `x.at([i, j])`, `x.tile([r0..r1, c0..c1])`.
+    fn part(&mut self, call: &ExprMethodCall, destination: bool, span: tile_ir::ir::SpanId) -> Option<TileRef> {
+        let method = call.method.to_string();
+        match method.as_str() {
+            "at" | "tile" | "at_mut" | "tile_mut" => {}
+            "t" => {
+                self.not_in_version(call.method.span(), ".t()", "");
+                return None;
+            }
+            _ => {
+                let help = "write `.at([i, j])` or `.tile([r0..r1, c0..c1])`";
+                self.syntax(call.method.span(), format!("`.{method}(..)` is not a part of a tensor"), help);
+                return None;
+            }
+        }
+        let place = self.place(&call.receiver, &format!("`.{method}(..)`"))?;
+        if method.ends_with("_mut") != destination {
+            let at = self.mark(call.method.span());
+            let message =
+                if destination { "a copy writes its second operand" } else { "a copy reads its first operand" };
+            let help =
+                format!("write `.{}{}(..)`", method.trim_end_matches("_mut"), if destination { "_mut" } else { "" });
+            self.rustc(Diagnostic::new(Code::TYPE, at, message).help(help));
+            return None;
+        }
+        if destination {
+            self.check_writable(place, &call.receiver);
+        }
+        let array = match call.args.first().map(strip) {
+            Some(Expr::Array(array)) if call.args.len() == 1 => array,
+            _ => {
+                let help = format!("write `.{method}([..])`");
+                self.syntax(call.paren_token.span, format!("`.{method}` takes its indices in brackets"), &help);
+                return None;
+            }
+        };
+        let elements: Vec<&Expr> = array.elems.iter().collect();
+        let rank = self.check_rank(place, elements.len(), array.bracket_token.span.into());
+        if method.starts_with("at") {
+            let start = self.indices(&elements)?;
+            rank?;
+            return Some(TileRef { place, start, extents: vec![], span });
+        }
+        let axes: Vec<Option<(ExprId, ExprId)>> = elements.iter().map(|axis| self.tile_axis(axis)).collect();
+        let (start, extents) = axes.into_iter().collect::<Option<Vec<_>>>()?.into_iter().unzip();
+        rank?;
+        Some(TileRef { place, start, extents, span })
+    }
+
+    /// `r0..r1`: the first index and the extent, a constant.
+    fn tile_axis(&mut self, axis: &Expr) -> Option<(ExprId, ExprId)> {
+        let (start, end) = match strip(axis) {
+            Expr::Range(range) if matches!(range.limits, RangeLimits::HalfOpen(_)) => {
+                match (&range.start, &range.end) {
+                    (Some(start), Some(end)) => (start, end),
+                    _ => {
+                        self.syntax(axis, "a tile's range has both bounds", "write `r..r + 64`");
+                        return None;
+                    }
+                }
+            }
+            other => {
+                self.syntax(other, "a tile has a range for each axis", "write `.tile([r..r + 64, c..c + 64])`");
+                return None;
+            }
+        };
+        let bounds = self.indices(&[start, end])?;
+        let (start, end) = (bounds[0], bounds[1]);
+        if let Some(extent) = self.constant_distance(start, end) {
+            return Some((start, extent));
+        }
+        if matches!(self.kernel.exprs[start].kind, ExprKind::Int(0)) {
+            return Some((start, self.constant(end, "the extent of a tile", TILE_HELP)?));
+        }
+        let span = self.mark(axis);
+        let facts = self.facts(end).and(self.facts(start));
+        let extent = self.push(ExprKind::Binary(BinaryOp::Sub, end, start), Type::Index, facts, span);
+        Some((start, self.constant(extent, "the extent of a tile", TILE_HELP)?))
+    }
+}
+
+const TILE_HELP: &str = "write it `r..r + 64`, the extent of literals, const parameters and `T::BITS`";

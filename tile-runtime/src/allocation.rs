@@ -1,0 +1,296 @@
+//! A piece of device memory, real or simulated, and the copies into and out of it.
+
+use crate::cuda::driver::Handle;
+use crate::cuda::{CudaDevice, StreamSlot, Usage};
+use crate::device::{Backend, DeviceState};
+use crate::error::Error;
+use crate::layout::Rows;
+use cudarc::driver::sys;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tile_ir::sim::Memory;
+
+/// Device memory. Freed in stream order, after everything that uses it, when the last tensor and graph let go.
+pub(crate) struct Allocation {
+    pub device: &'static DeviceState,
+    /// The address of byte 0. Of simulated memory: made up, aligned to 256 bytes and overlapping nothing.
+    pub address: u64,
+    pub bytes: usize,
+    pub usage: Usage,
+    storage: Storage,
+    /// The owner's stream, where the memory is borrowed: it must wait for each use, because the borrow may end, and the
+    /// owner free the memory, without our being told.
+    owner: Option<OwnerStream>,
+}
+
+/// A stream that is not ours.
+#[derive(Clone, Copy)]
+struct OwnerStream(Handle);
+
+// SAFETY: a stream handle may be used from any thread.
+unsafe impl Send for OwnerStream {}
+// SAFETY: as above.
+unsafe impl Sync for OwnerStream {}
+
+enum Storage {
+    /// Of the device's pool.
+    Owned,
+    /// Somebody else's: used, never freed.
+    Foreign,
+    /// Simulated.
+    Host(Arc<Memory>),
+}
+
+impl fmt::Debug for Allocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes at {:#x} of {}", self.bytes, self.address, self.device.label())
+    }
+}
+
+impl Allocation {
+    /// `bytes` bytes: zeros, or uninitialised where `zeroed` is false and the device does not clear them.
+    pub fn new(device: &'static DeviceState, bytes: usize, zeroed: bool) -> Result<Allocation, Error> {
+        match &device.backend {
+            Backend::Simulator { .. } => {
+                static NEXT: AtomicU64 = AtomicU64::new(1 << 40);
+                let room = (bytes as u64).next_multiple_of(256) + 256;
+                let address = NEXT.fetch_add(room, Ordering::Relaxed);
+                let storage = Storage::Host(Arc::new(Memory::zeros(bytes)));
+                Ok(Allocation { device, address, bytes, usage: Usage::written_by(0), storage, owner: None })
+            }
+            Backend::Cuda(cuda) => {
+                let stream = cuda.default_stream()?;
+                let address = cuda.allocate(bytes, stream)?;
+                let usage = Usage::written_by(stream.index);
+                let allocation = Allocation { device, address, bytes, usage, storage: Storage::Owned, owner: None };
+                if zeroed && bytes > 0 {
+                    // SAFETY: the range was just allocated on this stream.
+                    let code = unsafe { (cuda.driver.memset_d8_async)(address, 0, bytes, stream.raw) };
+                    cuda.check("cuMemsetD8Async", code)?;
+                }
+                Ok(allocation)
+            }
+        }
+    }
+
+    /// Memory that somebody else owns, last used on the device's default stream.
+    pub fn foreign(device: &'static DeviceState, address: u64, bytes: usize) -> Allocation {
+        Allocation { device, address, bytes, usage: Usage::written_by(0), storage: Storage::Foreign, owner: None }
+    }
+
+    /// The same where `owner`, the owner's stream, is to wait for each use.
+    pub fn borrowed(device: &'static DeviceState, address: u64, bytes: usize, owner: Handle) -> Allocation {
+        let mut allocation = Allocation::foreign(device, address, bytes);
+        allocation.owner = Some(OwnerStream(owner));
+        allocation
+    }
+
+    /// Whether the owner must wait for each use: then nothing may keep the memory beyond a launch.
+    #[inline]
+    pub fn is_borrowed(&self) -> bool {
+        self.owner.is_some()
+    }
+
+    /// Called after each use on `stream`.
+    #[inline]
+    pub fn used(&self, cuda: &CudaDevice, stream: &StreamSlot) -> Result<(), Error> {
+        match self.owner {
+            None => Ok(()),
+            // If the owner cannot be made to wait, the host does.
+            Some(OwnerStream(owner)) => cuda.order_foreign(stream.raw, owner).or_else(|_| cuda.synchronize(stream)),
+        }
+    }
+
+    /// The simulated memory.
+    pub fn host(&self) -> Option<&Arc<Memory>> {
+        match &self.storage {
+            Storage::Host(memory) => Some(memory),
+            _ => None,
+        }
+    }
+
+    /// The stream that wrote it last: where a copy needs to wait for nobody but readers.
+    fn own_stream<'a>(&self, cuda: &'a CudaDevice) -> Result<&'a StreamSlot, Error> {
+        match cuda.stream(self.usage.writer()) {
+            Some(stream) => Ok(stream),
+            None => cuda.default_stream(),
+        }
+    }
+
+    /// Copies packed `bytes` into rows of elements of `size` bytes. Waits until `bytes` may be reused.
+    pub fn upload(&self, bytes: &[u8], rows: &Rows, size: usize) -> Result<(), Error> {
+        let width = rows.width * size;
+        if bytes.is_empty() || width == 0 {
+            return Ok(());
+        }
+        match (&self.device.backend, &self.storage) {
+            (_, Storage::Host(memory)) => {
+                let starts = rows.each().map(|start| start * size);
+                starts.zip(bytes.chunks_exact(width)).for_each(|(start, row)| memory.write(start, row));
+                Ok(())
+            }
+            (Backend::Cuda(cuda), _) => {
+                cuda.bind()?;
+                let stream = self.own_stream(cuda)?;
+                self.usage.settle(cuda, stream, true)?;
+                let plane = width * rows.rows;
+                for (start, bytes) in rows.starts.iter().zip(bytes.chunks_exact(plane)) {
+                    let to = self.address + (start * size) as u64;
+                    // SAFETY: the rows lie inside the allocation (layouts are checked when made); pageable host
+                    // memory is copied before the call returns.
+                    unsafe {
+                        if rows.rows == 1 {
+                            let from = bytes.as_ptr().cast();
+                            let code = (cuda.driver.memcpy_htod_async)(to, from, width, stream.raw);
+                            cuda.check("cuMemcpyHtoDAsync", code)?;
+                        } else {
+                            let mut copy = copy_2d(width, rows.rows);
+                            copy.srcMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_HOST;
+                            (copy.srcHost, copy.srcPitch) = (bytes.as_ptr().cast(), width);
+                            (copy.dstDevice, copy.dstPitch) = (to, rows.pitch * size);
+                            cuda.check("cuMemcpy2DAsync", (cuda.driver.memcpy_2d_async)(&copy, stream.raw))?;
+                            // The two-dimensional copy promises nothing about when the source may be reused.
+                            cuda.synchronize(stream)?;
+                        }
+                    }
+                }
+                self.used(cuda, stream)
+            }
+            (Backend::Simulator { .. }, _) => Ok(()),
+        }
+    }
+
+    /// Copies rows of elements of `size` bytes into packed `bytes`, after everything queued that writes them.
+    pub fn download(&self, bytes: &mut [u8], rows: &Rows, size: usize) -> Result<(), Error> {
+        let width = rows.width * size;
+        if bytes.is_empty() || width == 0 {
+            return Ok(());
+        }
+        match (&self.device.backend, &self.storage) {
+            (_, Storage::Host(memory)) => {
+                let starts = rows.each().map(|start| start * size);
+                starts.zip(bytes.chunks_exact_mut(width)).for_each(|(start, row)| memory.read(start, row));
+                Ok(())
+            }
+            (Backend::Cuda(cuda), _) => {
+                cuda.bind()?;
+                let stream = self.own_stream(cuda)?;
+                let plane = width * rows.rows;
+                for (start, bytes) in rows.starts.iter().zip(bytes.chunks_exact_mut(plane)) {
+                    let from = self.address + (start * size) as u64;
+                    // SAFETY: the rows lie inside the allocation; the destination is not read before the stream is
+                    // synchronised below, also where a later copy fails.
+                    let code = unsafe {
+                        if rows.rows == 1 {
+                            (cuda.driver.memcpy_dtoh_async)(bytes.as_mut_ptr().cast(), from, width, stream.raw)
+                        } else {
+                            let mut copy = copy_2d(width, rows.rows);
+                            (copy.srcDevice, copy.srcPitch) = (from, rows.pitch * size);
+                            copy.dstMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_HOST;
+                            (copy.dstHost, copy.dstPitch) = (bytes.as_mut_ptr().cast(), width);
+                            (cuda.driver.memcpy_2d_async)(&copy, stream.raw)
+                        }
+                    };
+                    if let Err(error) = cuda.check("cuMemcpyDtoHAsync", code) {
+                        cuda.synchronize(stream).ok();
+                        return Err(error);
+                    }
+                }
+                cuda.synchronize(stream)
+            }
+            (Backend::Simulator { .. }, _) => Ok(()),
+        }
+    }
+
+    /// Copies rows of `source` into rows of the same width and number here; both on one device.
+    pub fn copy_from(&self, to: &Rows, source: &Arc<Allocation>, from: &Rows, size: usize) -> Result<(), Error> {
+        match (&self.device.backend, &self.storage, source.host()) {
+            (_, Storage::Host(memory), Some(source)) => {
+                // Row boundaries may differ where one side is contiguous, so element by element.
+                let mut element = [0u8; 4];
+                for (to, from) in each_element(to).zip(each_element(from)) {
+                    source.read(from * size, &mut element[..size]);
+                    memory.write(to * size, &element[..size]);
+                }
+                Ok(())
+            }
+            (Backend::Cuda(cuda), ..) => {
+                cuda.bind()?;
+                let stream = self.own_stream(cuda)?;
+                self.usage.settle(cuda, stream, true)?;
+                source.usage.settle(cuda, stream, false)?;
+                // The side with more rows gives the shape; the other is contiguous, or has the same.
+                let (width, rows) = if to.width < from.width { (to.width, to) } else { (from.width, from) };
+                let spread = |side: &Rows| -> Vec<usize> {
+                    if side.width == width {
+                        side.starts.clone()
+                    } else {
+                        (0..rows.starts.len()).map(|i| side.starts[0] + i * width * rows.rows).collect()
+                    }
+                };
+                let pitch = |side: &Rows| if side.width == width { side.pitch } else { width };
+                for (to_start, from_start) in spread(to).into_iter().zip(spread(from)) {
+                    let mut copy = copy_2d(width * size, rows.rows);
+                    copy.srcDevice = source.address + (from_start * size) as u64;
+                    copy.dstDevice = self.address + (to_start * size) as u64;
+                    (copy.srcPitch, copy.dstPitch) = (pitch(from) * size, pitch(to) * size);
+                    if copy.WidthInBytes == 0 || copy.Height == 0 {
+                        continue;
+                    }
+                    // SAFETY: both sides' rows lie inside their allocations.
+                    let code = unsafe {
+                        if rows.rows == 1 {
+                            let (to, from, bytes) = (copy.dstDevice, copy.srcDevice, copy.WidthInBytes);
+                            (cuda.driver.memcpy_dtod_async)(to, from, bytes, stream.raw)
+                        } else {
+                            (cuda.driver.memcpy_2d_async)(&copy, stream.raw)
+                        }
+                    };
+                    cuda.check("cuMemcpy2DAsync", code)?;
+                }
+                self.used(cuda, stream)?;
+                source.used(cuda, stream)
+            }
+            (Backend::Simulator { .. }, ..) => Ok(()),
+        }
+    }
+}
+
+fn each_element(rows: &Rows) -> impl Iterator<Item = usize> + '_ {
+    rows.each().flat_map(move |start| start..start + rows.width)
+}
+
+/// A copy between two places of device memory; a host side is set by the caller.
+fn copy_2d(width: usize, height: usize) -> sys::CUDA_MEMCPY2D {
+    sys::CUDA_MEMCPY2D {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+        srcHost: std::ptr::null(),
+        srcDevice: 0,
+        srcArray: std::ptr::null_mut(),
+        srcPitch: 0,
+        dstXInBytes: 0,
+        dstY: 0,
+        dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+        dstHost: std::ptr::null_mut(),
+        dstDevice: 0,
+        dstArray: std::ptr::null_mut(),
+        dstPitch: 0,
+        WidthInBytes: width,
+        Height: height,
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        if let (Storage::Owned, Backend::Cuda(cuda)) = (&self.storage, &self.device.backend) {
+            if let Ok(stream) = self.own_stream(cuda) {
+                if cuda.bind().is_ok() && self.usage.settle(cuda, stream, true).is_ok() {
+                    cuda.free(self.address, stream);
+                }
+            }
+        }
+    }
+}

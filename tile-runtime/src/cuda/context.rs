@@ -1,0 +1,442 @@
+//! One CUDA device: its primary context, what it can do, its streams, its memory, and its first fatal error.
+
+use super::driver::{self, Driver, Handle, Pointer, attribute, function_attribute};
+use crate::allocation::Allocation;
+use crate::error::{DriverError, Error, Fault};
+use crate::kernel::Definition;
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::panic::Location;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Streams a device can have at once: their numbers are bits of a `u64`.
+pub(crate) const STREAMS: usize = 64;
+
+/// The number of streams that are used by one capture only.
+const CAPTURE: u8 = u8::MAX;
+
+/// A CUDA device, for the life of the process: one a device number.
+pub(crate) struct CudaDevice {
+    pub driver: &'static Driver,
+    pub ordinal: usize,
+    /// `cuda:0`.
+    pub label: String,
+    /// `NVIDIA H200`.
+    pub name: String,
+    pub capability: (u32, u32),
+    pub multiprocessors: u32,
+    pub max_shared: u32,
+    pub l2_bytes: u64,
+    pub total_memory: u64,
+    /// Wait for each launch: `TILE_LAUNCH_BLOCKING=1`.
+    pub blocking: bool,
+    context: Handle,
+    pools: bool,
+    streams: [OnceLock<StreamSlot>; STREAMS],
+    free_streams: Mutex<Vec<u8>>,
+    failed: AtomicBool,
+    fault: OnceLock<Fault>,
+}
+
+// SAFETY: the context handle may be used from any thread; everything else is synchronised.
+unsafe impl Send for CudaDevice {}
+// SAFETY: as above.
+unsafe impl Sync for CudaDevice {}
+
+/// A stream of a device. Slots are never destroyed, only reused: work that used memory on a stream can be waited for
+/// as long as the memory lives, whoever made the stream.
+pub(crate) struct StreamSlot {
+    pub raw: Handle,
+    pub index: u8,
+    /// Orders other streams after this one; recorded again for each wait.
+    event: Handle,
+    /// The latest launches, for a fault's report.
+    recent: [Launched; 4],
+    recent_count: AtomicUsize,
+    /// Whether a capture is in progress: then launches are recorded, not executed.
+    pub capturing: AtomicBool,
+    /// What the capture in progress has touched, and whether it writes it.
+    pub captured: Mutex<Vec<(Arc<Allocation>, bool)>>,
+}
+
+// SAFETY: stream and event handles may be used from any thread; the rest is synchronised.
+unsafe impl Send for StreamSlot {}
+// SAFETY: as above.
+unsafe impl Sync for StreamSlot {}
+
+/// A launch that a fault may be blamed on. Two launches on one stream at the same instant may mix their halves, each of
+/// which stays a valid reference: it is a hint for a report.
+#[derive(Default)]
+struct Launched {
+    kernel: AtomicPtr<Definition>,
+    at: AtomicPtr<Location<'static>>,
+}
+
+/// What a block of a kernel needs.
+#[derive(Clone, Copy)]
+pub(crate) struct Limits {
+    pub threads: u32,
+    pub shared_bytes: u32,
+}
+
+/// A lock that a panic elsewhere does not spoil: what it guards is valid at every point.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl CudaDevice {
+    /// Opens device `ordinal`. Takes about 0.2 s, most of it the driver's.
+    pub fn open(ordinal: usize) -> Result<CudaDevice, Error> {
+        let driver = Driver::get()?;
+        let label = format!("cuda:{ordinal}");
+        let count = driver.device_count()?;
+        if ordinal >= count {
+            return Err(Error::NoDevice { asked: ordinal, count });
+        }
+        let mut handle: c_int = 0;
+        let number = c_int::try_from(ordinal).unwrap_or(c_int::MAX);
+        // SAFETY: `handle` outlives the call.
+        driver.check("cuDeviceGet", &label, unsafe { (driver.device_get)(&mut handle, number) })?;
+        let mut name = [0 as c_char; 256];
+        // SAFETY: the buffer has the length given.
+        driver.check("cuDeviceGetName", &label, unsafe { (driver.device_get_name)(name.as_mut_ptr(), 256, handle) })?;
+        let name: String = name.iter().take_while(|c| **c != 0).map(|c| *c as u8 as char).collect();
+        let get = |which: i32| -> Result<u32, DriverError> {
+            let mut value = 0;
+            // SAFETY: `value` outlives the call.
+            let code = unsafe { (driver.device_get_attribute)(&mut value, which, handle) };
+            driver.check("cuDeviceGetAttribute", &label, code)?;
+            Ok(u32::try_from(value).unwrap_or(0))
+        };
+        let capability = (get(attribute::COMPUTE_CAPABILITY_MAJOR)?, get(attribute::COMPUTE_CAPABILITY_MINOR)?);
+        if capability < (8, 0) {
+            return Err(Error::OldDevice { name, major: capability.0, minor: capability.1 });
+        }
+        let mut context = std::ptr::null_mut();
+        // SAFETY: a valid device. The context is never released: it lives as long as the process.
+        let code = unsafe { (driver.primary_ctx_retain)(&mut context, handle) };
+        driver.check("cuDevicePrimaryCtxRetain", &label, code)?;
+        let mut device = CudaDevice {
+            driver,
+            ordinal,
+            multiprocessors: get(attribute::MULTIPROCESSOR_COUNT)?,
+            max_shared: get(attribute::MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+            l2_bytes: u64::from(get(attribute::L2_CACHE_SIZE)?),
+            pools: get(attribute::MEMORY_POOLS_SUPPORTED)? != 0,
+            label,
+            name,
+            capability,
+            total_memory: 0,
+            blocking: std::env::var_os("TILE_LAUNCH_BLOCKING").is_some_and(|v| v == "1"),
+            context,
+            streams: [const { OnceLock::new() }; STREAMS],
+            free_streams: Mutex::new((0..STREAMS as u8).rev().collect()),
+            failed: AtomicBool::new(false),
+            fault: OnceLock::new(),
+        };
+        device.total_memory = device.memory()?.1;
+        // The default stream is slot 0, never given back.
+        device.take_stream()?;
+        Ok(device)
+    }
+
+    /// Makes the context current on this thread; fails fast after a fatal error.
+    pub fn bind(&self) -> Result<(), Error> {
+        if self.failed.load(Ordering::Relaxed) {
+            return Err(self.fault_error());
+        }
+        let mut current = std::ptr::null_mut();
+        // SAFETY: `current` outlives the call; the context lives as long as the process.
+        let code = unsafe {
+            match (self.driver.ctx_get_current)(&mut current) {
+                driver::SUCCESS if current == self.context => driver::SUCCESS,
+                _ => (self.driver.ctx_set_current)(self.context),
+            }
+        };
+        self.check("cuCtxSetCurrent", code)
+    }
+
+    /// A result as an error. A fatal one is remembered, with the kernels under way: the first wins.
+    #[inline]
+    pub fn check(&self, call: &'static str, code: c_int) -> Result<(), Error> {
+        if code == driver::SUCCESS { Ok(()) } else { Err(self.failure(call, code)) }
+    }
+
+    #[cold]
+    fn failure(&self, call: &'static str, code: c_int) -> Error {
+        match self.driver.check(call, &self.label, code) {
+            Err(error) if error.is_fatal() => {
+                let suspects = self.suspects();
+                self.fault.get_or_init(|| Fault { error, suspects });
+                self.failed.store(true, Ordering::Release);
+                self.fault_error()
+            }
+            Err(error) => error.into(),
+            Ok(()) => Error::Driver(DriverError {
+                call,
+                code,
+                name: String::new(),
+                message: "reported success".into(),
+                device: self.label.clone(),
+            }),
+        }
+    }
+
+    fn fault_error(&self) -> Error {
+        match self.fault.get() {
+            Some(fault) => Error::Fault(Box::new(fault.clone())),
+            None => Error::Driver(DriverError {
+                call: "cuCtxSetCurrent",
+                code: 0,
+                name: "CUDA_ERROR_UNKNOWN".into(),
+                message: "the device has failed".into(),
+                device: self.label.clone(),
+            }),
+        }
+    }
+
+    fn suspects(&self) -> Vec<String> {
+        let mut all: Vec<String> = Vec::new();
+        for slot in self.streams.iter().filter_map(OnceLock::get) {
+            let count = slot.recent_count.load(Ordering::Relaxed);
+            for i in (count.saturating_sub(slot.recent.len())..count).rev() {
+                let Launched { kernel, at } = &slot.recent[i % slot.recent.len()];
+                // SAFETY: null or pointers made from references that live as long as the process.
+                let pair = unsafe { (kernel.load(Ordering::Acquire).as_ref(), at.load(Ordering::Acquire).as_ref()) };
+                if let (Some(kernel), Some(at)) = pair {
+                    let text = format!("`{}` at {}:{}", kernel.name(), at.file(), at.line());
+                    if !all.contains(&text) {
+                        all.push(text);
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    /// Free and total device memory, bytes.
+    pub fn memory(&self) -> Result<(u64, u64), Error> {
+        self.bind()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: both outlive the call.
+        self.check("cuMemGetInfo", unsafe { (self.driver.mem_get_info)(&mut free, &mut total) })?;
+        Ok((free as u64, total as u64))
+    }
+
+    /// Allocates `bytes` bytes in stream order; uninitialised.
+    pub fn allocate(&self, bytes: usize, stream: &StreamSlot) -> Result<Pointer, Error> {
+        self.bind()?;
+        let mut pointer = 0;
+        // SAFETY: `pointer` outlives the call; the size is not zero.
+        let code = unsafe {
+            match self.pools {
+                true => (self.driver.mem_alloc_async)(&mut pointer, bytes.max(1), stream.raw),
+                false => (self.driver.mem_alloc)(&mut pointer, bytes.max(1)),
+            }
+        };
+        if code == driver::OUT_OF_MEMORY {
+            let (free, total) = self.memory()?;
+            return Err(Error::OutOfMemory { device: self.label.clone(), requested: bytes as u64, free, total });
+        }
+        self.check("cuMemAllocAsync", code)?;
+        Ok(pointer)
+    }
+
+    /// Frees in stream order. Never fails aloud: it is called by destructors.
+    pub fn free(&self, pointer: Pointer, stream: &StreamSlot) {
+        if self.bind().is_ok() {
+            // SAFETY: allocated by `allocate`, freed once; later work on this stream is after it.
+            let code = unsafe {
+                match self.pools {
+                    true => (self.driver.mem_free_async)(pointer, stream.raw),
+                    false => (self.driver.mem_free)(pointer),
+                }
+            };
+            // A fatal error is remembered for the next call; any other leaves nothing to do.
+            self.check("cuMemFreeAsync", code).ok();
+        }
+    }
+
+    /// The default stream.
+    pub fn default_stream(&self) -> Result<&StreamSlot, Error> {
+        self.stream(0).ok_or_else(|| self.fault_error())
+    }
+
+    /// The stream with this number, once made.
+    pub fn stream(&self, index: u8) -> Option<&StreamSlot> {
+        self.streams.get(usize::from(index))?.get()
+    }
+
+    /// A stream that nobody uses; given back by [`CudaDevice::give_back_stream`].
+    pub fn take_stream(&self) -> Result<u8, Error> {
+        let full = || Error::Streams { device: self.label.clone(), most: STREAMS };
+        let index = lock(&self.free_streams).pop().ok_or_else(full)?;
+        if self.streams[usize::from(index)].get().is_none() {
+            match self.new_stream(index) {
+                Ok(slot) => drop(self.streams[usize::from(index)].set(slot)),
+                Err(error) => {
+                    self.give_back_stream(index);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(index)
+    }
+
+    /// Lets a stream be used again. What is queued on it stays ordered before what comes next.
+    pub fn give_back_stream(&self, index: u8) {
+        lock(&self.free_streams).push(index);
+    }
+
+    /// A stream outside the table, for one capture: it never becomes the stream that memory is bound to, so nothing but
+    /// launches can end up in the captured graph.
+    pub fn capture_stream(&self) -> Result<StreamSlot, Error> {
+        self.new_stream(CAPTURE)
+    }
+
+    /// Destroys a stream made by [`CudaDevice::capture_stream`].
+    pub fn destroy_capture_stream(&self, slot: &StreamSlot) {
+        if self.bind().is_ok() {
+            // SAFETY: the owner is being dropped, so the handles are not used again.
+            unsafe {
+                (self.driver.stream_destroy)(slot.raw);
+                (self.driver.event_destroy)(slot.event);
+            }
+        }
+    }
+
+    fn new_stream(&self, index: u8) -> Result<StreamSlot, Error> {
+        self.bind()?;
+        let (mut raw, mut event) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: both outlive the calls.
+        unsafe {
+            let code = (self.driver.stream_create)(&mut raw, driver::STREAM_NON_BLOCKING);
+            self.check("cuStreamCreate", code)?;
+            let code = (self.driver.event_create)(&mut event, driver::EVENT_DISABLE_TIMING);
+            self.check("cuEventCreate", code)?;
+        }
+        Ok(StreamSlot {
+            raw,
+            index,
+            event,
+            recent: Default::default(),
+            recent_count: AtomicUsize::new(0),
+            capturing: AtomicBool::new(false),
+            captured: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// Makes everything queued on `later` from now wait for everything queued on `earlier` so far.
+    pub fn order(&self, earlier: &StreamSlot, later: &StreamSlot) -> Result<(), Error> {
+        // SAFETY: valid handles of this context. Another thread may record the same event in between: then `later`
+        // waits for a little more than it must.
+        unsafe {
+            self.check("cuEventRecord", (self.driver.event_record)(earlier.event, earlier.raw))?;
+            self.check("cuStreamWaitEvent", (self.driver.stream_wait_event)(later.raw, earlier.event, 0))
+        }
+    }
+
+    /// The same between raw streams, one of which is not ours.
+    pub fn order_foreign(&self, earlier: Handle, later: Handle) -> Result<(), Error> {
+        self.bind()?;
+        let mut event = std::ptr::null_mut();
+        // SAFETY: the caller vouches for the streams; the event outlives both calls, and the driver keeps what a stream
+        // still waits for after it is destroyed.
+        unsafe {
+            let code = (self.driver.event_create)(&mut event, driver::EVENT_DISABLE_TIMING);
+            self.check("cuEventCreate", code)?;
+            let recorded = self.check("cuEventRecord", (self.driver.event_record)(event, earlier));
+            let ordered = recorded
+                .and_then(|()| self.check("cuStreamWaitEvent", (self.driver.stream_wait_event)(later, event, 0)));
+            (self.driver.event_destroy)(event);
+            ordered
+        }
+    }
+
+    /// Whether `context` is this device's.
+    pub fn is_context(&self, context: Handle) -> bool {
+        context == self.context
+    }
+
+    /// Waits until everything queued on `stream` is done; reports what it did wrong.
+    pub fn synchronize(&self, stream: &StreamSlot) -> Result<(), Error> {
+        self.bind()?;
+        // SAFETY: a valid stream.
+        self.check("cuStreamSynchronize", unsafe { (self.driver.stream_synchronize)(stream.raw) })?;
+        stream.recent_count.store(0, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Waits for every stream.
+    pub fn synchronize_all(&self) -> Result<(), Error> {
+        self.streams.iter().filter_map(OnceLock::get).try_for_each(|slot| self.synchronize(slot))
+    }
+
+    /// Loads a cubin and finds its kernel; allows it `dynamic` bytes of dynamic shared memory where it declares none
+    /// statically. Returns the function and the dynamic bytes to launch it with.
+    pub fn load(&self, kernel: &str, cubin: &[u8], symbol: &str, limits: Limits) -> Result<(Handle, u32), Error> {
+        let Limits { threads, shared_bytes } = limits;
+        self.bind()?;
+        let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
+        let name = CString::new(symbol).unwrap_or_default();
+        // SAFETY: the image is a whole cubin, which carries its own length; it is copied by the call. The module is
+        // never unloaded.
+        let code = unsafe { (self.driver.module_load_data)(&mut module, cubin.as_ptr().cast::<c_void>()) };
+        self.check("cuModuleLoadData", code)?;
+        // SAFETY: a loaded module and a string that ends with a zero.
+        let code = unsafe { (self.driver.module_get_function)(&mut function, module, name.as_ptr()) };
+        self.check("cuModuleGetFunction", code)?;
+        let get = |which: i32| -> Result<u32, Error> {
+            let mut value = 0;
+            // SAFETY: a valid function.
+            let code = unsafe { (self.driver.func_get_attribute)(&mut value, which, function) };
+            self.check("cuFuncGetAttribute", code)?;
+            Ok(u32::try_from(value).unwrap_or(0))
+        };
+        let most = get(function_attribute::MAX_THREADS_PER_BLOCK)?;
+        if threads > most {
+            return Err(Error::Resource {
+                kernel: kernel.into(),
+                device: self.label.clone(),
+                what: "threads a block",
+                needed: u64::from(threads),
+                allowed: u64::from(most),
+            });
+        }
+        // The emitter declares all of a block's shared memory statically, or all of it dynamically.
+        let fixed = get(function_attribute::SHARED_SIZE_BYTES)?;
+        let dynamic = if fixed == 0 { shared_bytes } else { 0 };
+        if dynamic + fixed > self.max_shared {
+            return Err(Error::Resource {
+                kernel: kernel.into(),
+                device: self.label.clone(),
+                what: "bytes of shared memory",
+                needed: u64::from(dynamic + fixed),
+                allowed: u64::from(self.max_shared),
+            });
+        }
+        if dynamic > 0 {
+            let which = function_attribute::MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            // SAFETY: a valid function.
+            let code = unsafe { (self.driver.func_set_attribute)(function, which, dynamic as c_int) };
+            self.check("cuFuncSetAttribute", code)?;
+        }
+        Ok((function, dynamic))
+    }
+}
+
+impl StreamSlot {
+    /// Whether this stream's capture is over: it takes no more work.
+    pub fn is_over(&self) -> bool {
+        self.index == CAPTURE && !self.capturing.load(Ordering::Relaxed)
+    }
+
+    /// Remembers a launch for a fault's report.
+    #[inline]
+    pub fn remember(&self, kernel: &'static Definition, at: &'static Location<'static>) {
+        let count = self.recent_count.fetch_add(1, Ordering::Relaxed);
+        let slot = &self.recent[count % self.recent.len()];
+        slot.kernel.store(std::ptr::from_ref(kernel).cast_mut(), Ordering::Release);
+        slot.at.store(std::ptr::from_ref(at).cast_mut(), Ordering::Release);
+    }
+}

@@ -1,0 +1,327 @@
+//! Devices: CUDA devices and the simulators, behind one handle.
+
+use crate::allocation::Allocation;
+use crate::cuda::{CudaDevice, lock};
+use crate::element::{Element, as_bytes};
+use crate::error::{Bytes, Error, ShapeError};
+use crate::layout::Layout;
+use crate::library::LibraryError;
+use crate::stream::{Graph, Stream};
+use crate::tensor::Tensor;
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock};
+use tile_ir::ir::Target;
+
+/// A device that kernels run on. Cheap to clone; a device lives as long as the process.
+///
+/// ```
+/// # use tile_runtime::Device;
+/// let device = Device::simulator();
+/// let x = device.tensor(&[1.0f32, 2.0, 3.0, 4.0], [2, 2])?;
+/// assert_eq!(x.rows(1..2)?.to_vec()?, [3.0, 4.0]);
+/// # Ok::<(), tile_runtime::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Device {
+    pub(crate) state: &'static DeviceState,
+    why: Arc<str>,
+}
+
+/// What there is once for each device.
+pub(crate) struct DeviceState {
+    /// A small number: where a kernel's record for this device is found.
+    pub slot: u32,
+    pub backend: Backend,
+}
+
+pub(crate) enum Backend {
+    Cuda(Box<CudaDevice>),
+    Simulator { checked: bool },
+}
+
+static SIMULATOR: DeviceState = DeviceState { slot: 0, backend: Backend::Simulator { checked: false } };
+static CHECKED: DeviceState = DeviceState { slot: 1, backend: Backend::Simulator { checked: true } };
+/// Slots of CUDA devices start here.
+const FIRST_CUDA: u32 = 2;
+
+impl Device {
+    /// CUDA device `ordinal`. The first use of a device takes about 0.2 s.
+    ///
+    /// # Errors
+    /// No driver, no such device, a device older than compute capability 8.0.
+    pub fn cuda(ordinal: usize) -> Result<Device, Error> {
+        static DEVICES: Mutex<Vec<Option<&'static DeviceState>>> = Mutex::new(Vec::new());
+        let mut devices = lock(&DEVICES);
+        let known = devices.get(ordinal).copied().flatten();
+        let state = match known {
+            Some(state) => state,
+            None => {
+                let backend = Backend::Cuda(Box::new(CudaDevice::open(ordinal)?));
+                let state: &'static DeviceState =
+                    Box::leak(Box::new(DeviceState { slot: FIRST_CUDA + ordinal as u32, backend }));
+                let len = devices.len().max(ordinal + 1);
+                devices.resize(len, None);
+                devices[ordinal] = Some(state);
+                state
+            }
+        };
+        Ok(Device { state, why: "asked for".into() })
+    }
+
+    /// The fast simulator: kernels run on the CPU, for results.
+    pub fn simulator() -> Device {
+        Device { state: &SIMULATOR, why: "asked for".into() }
+    }
+
+    /// The checked simulator: kernels run lane by lane on the CPU, and races, accesses out of bounds and misused
+    /// barriers are reported. Slow.
+    pub fn checked_simulator() -> Device {
+        Device { state: &CHECKED, why: "asked for".into() }
+    }
+
+    /// What `TILE_DEVICE` says (`cuda:0`, `sim`, `sim-checked`); without it the first CUDA device if there is one, else
+    /// the simulator, which is said once on standard error. [`Device::why`] tells which and why.
+    ///
+    /// # Errors
+    /// `TILE_DEVICE` names no device, or one that cannot be opened.
+    pub fn auto() -> Result<Device, Error> {
+        match std::env::var_os("TILE_DEVICE").filter(|v| !v.is_empty()) {
+            Some(value) => {
+                let value = value.to_string_lossy();
+                Ok(Device { why: format!("TILE_DEVICE={value}").into(), ..Device::named(&value)? })
+            }
+            None => Ok(match Device::cuda(0) {
+                Ok(device) => Device { why: "the first CUDA device".into(), ..device },
+                Err(error) => {
+                    let why = why_not(&error);
+                    static SAID: OnceLock<()> = OnceLock::new();
+                    SAID.get_or_init(|| eprintln!("tile: {why}: kernels are simulated on the CPU"));
+                    Device { why: why.into(), ..Device::simulator() }
+                }
+            }),
+        }
+    }
+
+    /// The device called `cuda:N`, `cuda`, `sim` or `sim-checked`.
+    ///
+    /// # Errors
+    /// No such name, or a device that cannot be opened.
+    pub fn named(name: &str) -> Result<Device, Error> {
+        let unknown = || Error::DeviceName { value: name.to_string() };
+        match name {
+            "sim" => Ok(Device::simulator()),
+            "sim-checked" => Ok(Device::checked_simulator()),
+            "cuda" => Device::cuda(0),
+            _ => {
+                let number = name.strip_prefix("cuda:").ok_or_else(unknown)?;
+                Device::cuda(number.parse().map_err(|_| unknown())?)
+            }
+        }
+    }
+
+    /// How many CUDA devices there are.
+    ///
+    /// # Errors
+    /// No driver.
+    pub fn cuda_count() -> Result<usize, Error> {
+        Ok(crate::cuda::driver::Driver::get()?.device_count()?)
+    }
+
+    /// The newest CUDA version the driver supports, such as `(13, 0)`.
+    ///
+    /// # Errors
+    /// No driver.
+    pub fn driver_version() -> Result<(u32, u32), LibraryError> {
+        Ok(crate::cuda::driver::Driver::get()?.version())
+    }
+
+    /// A tensor with this shape, outermost extent first, and these elements.
+    ///
+    /// # Errors
+    /// The slice has another length; the device is out of memory.
+    pub fn tensor<T: Element, const R: usize>(&self, values: &[T], shape: [usize; R]) -> Result<Tensor<T, R>, Error> {
+        let layout = Layout::packed(shape)?;
+        if layout.len() != values.len() {
+            let (expected, found) = (layout.len(), values.len());
+            return Err(ShapeError::Length { shape: shape.to_vec(), expected, found }.into());
+        }
+        let allocation = Allocation::new(self.state, size_of_val(values), false)?;
+        allocation.upload(as_bytes(values), &layout.as_rows(), size_of::<T>())?;
+        Ok(Tensor::from_parts(Arc::new(allocation), layout))
+    }
+
+    /// A tensor of zeros (`false` for bool) with this shape, outermost extent first.
+    ///
+    /// # Errors
+    /// The device is out of memory.
+    pub fn zeros<T: Element, const R: usize>(&self, shape: [usize; R]) -> Result<Tensor<T, R>, Error> {
+        let layout = Layout::packed(shape)?;
+        let allocation = Allocation::new(self.state, layout.len() * size_of::<T>(), true)?;
+        Ok(Tensor::from_parts(Arc::new(allocation), layout))
+    }
+
+    /// A new stream, concurrent with the default one. At most 63 at once.
+    ///
+    /// # Errors
+    /// Too many streams; the device has failed.
+    pub fn stream(&self) -> Result<Stream, Error> {
+        Stream::new(self)
+    }
+
+    /// Captures what `work` launches on the stream it is given, to be launched again as one piece. Launches on other
+    /// streams or on the device itself happen at once and are not captured. Kernels should be prepared before: the
+    /// first use of one compiles it.
+    ///
+    /// # Errors
+    /// What `work` returns; what the driver refuses to capture.
+    pub fn capture(&self, work: impl FnOnce(&Stream) -> Result<(), Error>) -> Result<Graph, Error> {
+        Graph::capture(self, work)
+    }
+
+    /// Waits for everything launched on this device.
+    ///
+    /// # Errors
+    /// What a kernel did wrong since the last wait: the device then cannot be used any more.
+    pub fn synchronize(&self) -> Result<(), Error> {
+        match &self.state.backend {
+            Backend::Cuda(cuda) => cuda.synchronize_all(),
+            Backend::Simulator { .. } => Ok(()),
+        }
+    }
+
+    /// Free and total memory in bytes; `None` for a simulator.
+    ///
+    /// # Errors
+    /// The device has failed.
+    pub fn memory(&self) -> Result<Option<(u64, u64)>, Error> {
+        match &self.state.backend {
+            Backend::Cuda(cuda) => cuda.memory().map(Some),
+            Backend::Simulator { .. } => Ok(None),
+        }
+    }
+
+    /// Why [`Device::auto`] chose this device.
+    pub fn why(&self) -> &str {
+        &self.why
+    }
+
+    /// `cuda:0`, `sim`, `sim-checked`.
+    pub fn label(&self) -> &str {
+        self.state.label()
+    }
+
+    /// Whether kernels are simulated.
+    pub fn is_simulator(&self) -> bool {
+        matches!(self.state.backend, Backend::Simulator { .. })
+    }
+
+    /// What kernels are compiled for here: the first of these targets the device can run, best first.
+    ///
+    /// # Errors
+    /// None of them runs here.
+    pub(crate) fn target(&self, declared: &[Target]) -> Option<Target> {
+        let can = |target: &Target| declared.is_empty() || declared.contains(target);
+        let hopper = match &self.state.backend {
+            Backend::Cuda(cuda) => cuda.capability == (9, 0),
+            Backend::Simulator { .. } => true,
+        };
+        [Target::Sm90a, Target::Sm80].into_iter().filter(|t| hopper || *t != Target::Sm90a).find(can)
+    }
+
+    /// NVRTC's `--gpu-architecture` for a program of this target: the device's own architecture.
+    pub(crate) fn architecture(&self, target: Target) -> String {
+        match (&self.state.backend, target) {
+            (_, Target::Sm90a) | (Backend::Simulator { .. }, _) => target.name().to_string(),
+            (Backend::Cuda(cuda), Target::Sm80) => format!("sm_{}{}", cuda.capability.0, cuda.capability.1),
+        }
+    }
+}
+
+/// Why there is no CUDA device, in a line.
+fn why_not(error: &Error) -> String {
+    match error {
+        Error::Library(LibraryError { tried, .. }) => match tried.iter().find(|t| t.problem.contains("cuInit")) {
+            Some(attempt) => attempt.problem.clone(),
+            None => "there is no CUDA driver".to_string(),
+        },
+        Error::NoDevice { .. } => "there is no CUDA device".to_string(),
+        other => other.to_string(),
+    }
+}
+
+impl DeviceState {
+    /// `cuda:0`, `sim`, `sim-checked`.
+    pub fn label(&self) -> &str {
+        match &self.backend {
+            Backend::Cuda(cuda) => &cuda.label,
+            Backend::Simulator { checked: false } => "sim",
+            Backend::Simulator { checked: true } => "sim-checked",
+        }
+    }
+}
+
+impl PartialEq for Device {
+    fn eq(&self, other: &Device) -> bool {
+        std::ptr::eq(self.state, other.state)
+    }
+}
+
+impl Eq for Device {}
+
+/// What the device is, in a line.
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.state.backend {
+            Backend::Cuda(cuda) => {
+                let CudaDevice {
+                    name, label, capability: (major, minor), multiprocessors, total_memory, l2_bytes, ..
+                } = &**cuda;
+                write!(f, "{name} ({label}, compute capability {major}.{minor}, {multiprocessors} multiprocessors, ")?;
+                write!(f, "{} memory, {} L2)", Bytes(*total_memory), Bytes(*l2_bytes))
+            }
+            Backend::Simulator { checked: false } => write!(f, "the simulator, on the CPU"),
+            Backend::Simulator { checked: true } => write!(f, "the checked simulator, on the CPU"),
+        }
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({})", self.label())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_the_documented_ones() {
+        assert_eq!(Device::named("sim").unwrap(), Device::simulator());
+        assert_eq!(Device::named("sim-checked").unwrap(), Device::checked_simulator());
+        for wrong in ["", "gpu", "cuda:", "cuda:x", "cuda:-1", "sim:0", "SIM"] {
+            let error = Device::named(wrong).unwrap_err();
+            assert!(matches!(&error, Error::DeviceName { value } if value == wrong), "{error}");
+        }
+        assert!(Device::named("cuda:999").is_err());
+    }
+
+    #[test]
+    fn tensors_come_back_as_they_went() {
+        let device = Device::simulator();
+        let values: Vec<i32> = (0..24).collect();
+        let tensor = device.tensor(&values, [2, 3, 4]).unwrap();
+        assert_eq!(tensor.to_vec().unwrap(), values);
+        assert_eq!(device.zeros::<bool, 1>([3]).unwrap().to_vec().unwrap(), [false; 3]);
+        assert_eq!(device.tensor::<f32, 2>(&[], [0, 5]).unwrap().to_vec().unwrap(), []);
+        let error = device.tensor(&values, [5, 5]).unwrap_err();
+        assert_eq!(error.to_string(), "shape [5, 5] has 25 elements, the slice has 24");
+    }
+
+    #[test]
+    fn a_declared_target_is_respected() {
+        let device = Device::simulator();
+        assert_eq!(device.target(&[]), Some(Target::Sm90a));
+        assert_eq!(device.target(&[Target::Sm80]), Some(Target::Sm80));
+    }
+}

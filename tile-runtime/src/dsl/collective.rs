@@ -1,0 +1,107 @@
+//! What threads do together. Every thread of the block (or warp) must reach a collective; one inside an `if` that
+//! depends on the thread is an error.
+
+use super::{LocalArray, Number, Value, shadow};
+
+/// Waits for every thread of the block; what they wrote before is visible to all after.
+pub fn sync_threads() {
+    shadow()
+}
+
+/// Waits for every lane of the warp; what they wrote before is visible to the warp after.
+pub fn sync_warp() {
+    shadow()
+}
+
+/// Combines `value` over the threads that differ only in `axis`, a binding of [`super::threads`]; every one of them
+/// gets the result. `value` is a number, or `&mut` of a local array, whose every element is combined in place, all at
+/// the price of one barrier.
+///
+/// The order is defined: a butterfly within a warp, then warps in ascending order. So the result has the same bits
+/// everywhere.
+pub fn thread_allreduce<V: Reducible>(operator: impl ReduceOperator, value: V, axis: usize) -> V::Output {
+    let _ = (operator, value, axis);
+    shadow()
+}
+
+/// Combines `value` over the 32 lanes of the warp, by a butterfly; every lane gets the result.
+pub fn warp_reduce<V: Reducible>(operator: impl ReduceOperator, value: V) -> V::Output {
+    let _ = (operator, value);
+    shadow()
+}
+
+/// The `value` of the lane whose index is this lane's xor `mask`.
+pub fn shfl_xor<T: Value>(value: T, mask: usize) -> T {
+    let _ = (value, mask);
+    shadow()
+}
+
+/// The `value` of the lane `delta` above this one; this lane's own where there is none.
+pub fn shfl_down<T: Value>(value: T, delta: usize) -> T {
+    let _ = (value, delta);
+    shadow()
+}
+
+/// A bit for each lane of the warp: whether its `predicate` holds.
+pub fn ballot(predicate: bool) -> u32 {
+    let _ = predicate;
+    shadow()
+}
+
+/// Whether `predicate` holds in any lane of the warp.
+pub fn any(predicate: bool) -> bool {
+    let _ = predicate;
+    shadow()
+}
+
+/// Whether `predicate` holds in every lane of the warp.
+pub fn all(predicate: bool) -> bool {
+    let _ = predicate;
+    shadow()
+}
+
+/// The operator of a reduction: [`Sum`], [`Max`] or [`Min`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an operator of a reduction: those are `Sum`, `Max` and `Min`",
+    label = "expected `Sum`, `Max` or `Min`"
+)]
+pub trait ReduceOperator {}
+
+macro_rules! operators {
+    ($($(#[$doc:meta])* $name:ident: $ty:ident;)*) => {$(
+        $(#[$doc])*
+        #[allow(non_upper_case_globals)]
+        pub const $name: $ty = $ty;
+
+        #[doc = concat!("The type of [`", stringify!($name), "`].")]
+        #[derive(Clone, Copy)]
+        pub struct $ty;
+        impl ReduceOperator for $ty {}
+    )*};
+}
+operators! {
+    /// Adds.
+    Sum: SumOperator;
+    /// Takes the greatest; of a number and a NaN, the number.
+    Max: MaxOperator;
+    /// Takes the least; of a number and a NaN, the number.
+    Min: MinOperator;
+}
+
+/// What a reduction combines: a number, or `&mut` of a local array.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be reduced over threads",
+    label = "expected a number, or `&mut` of an array made by `alloc_local`"
+)]
+pub trait Reducible {
+    /// The number's type; `()` for a local array, which is reduced in place.
+    type Output;
+}
+
+impl<T: Number> Reducible for T {
+    type Output = T;
+}
+
+impl<T: Number> Reducible for &mut LocalArray<T> {
+    type Output = ();
+}

@@ -1,0 +1,54 @@
+//! What a kernel's body is written in.
+//!
+//! `#[tile_kernel]` reads a body and compiles it for the GPU and the simulators; it also gives the same tokens to
+//! rustc as a function that is never called, type-checked against this module. So the types, the completion and
+//! the documentation that an editor shows inside a kernel come from here, and **nothing here ever runs**: every
+//! function says what the kernel does with it.
+//!
+//! Inside a kernel everything here is in scope. Outside, [`crate::prelude`] exports what a kernel's signature needs.
+//!
+//! | to do | write |
+//! |---|---|
+//! | the shape of the launch | [`blocks`], [`threads`] |
+//! | memory | [`alloc_shared`], [`alloc_local`], [`Tensor`], [`copy`], [`fill`], [`clear`] |
+//! | loops | `a..b`, [`serial`], [`unroll`], [`vectorized`], [`parallel`] |
+//! | the threads of a block together | [`sync_threads`], [`thread_allreduce`] |
+//! | the lanes of a warp together | [`sync_warp`], [`warp_reduce`], [`shfl_xor`], [`shfl_down`], [`ballot`], [`any`], [`all`] |
+//! | several threads, one element | [`atomic_add`], [`atomic_max`], [`atomic_min`] |
+//! | arithmetic | operators, [`Cast::cast`], [`exp`], [`max`], [`fma`], [`select`], ..., and [`fast`] |
+//! | looking inside | [`device_print`], [`device_assert`] |
+
+mod array;
+mod atomic;
+mod collective;
+mod debug;
+mod element;
+pub mod fast;
+mod grid;
+mod loops;
+mod math;
+mod tensor;
+mod tile;
+
+pub use array::{Array, ArrayIndex, Extents, LocalArray, SharedArray, alloc_local, alloc_shared};
+pub use atomic::{AtomicElement, atomic_add, atomic_max, atomic_min};
+pub use collective::{
+    Max, MaxOperator, Min, MinOperator, ReduceOperator, Reducible, Sum, SumOperator, all, any, ballot, shfl_down, shfl_xor, sync_threads, sync_warp,
+    thread_allreduce, warp_reduce,
+};
+pub use debug::{device_assert, device_print};
+pub use element::{Cast, Float, Half, Integer, Number, Value, bf16, f16, lit};
+pub use grid::{blocks, threads};
+pub use loops::{LoopIndices, LoopRange, SerialLoop, parallel, serial, unroll, vectorized};
+pub use math::{Ordered, abs, ceil_div, exp, exp2, fma, log, max, min, rsqrt, select, sqrt, tanh};
+pub use tensor::{GlobalTensor, Tensor};
+pub use tile::{CopyDestination, CopyRequest, CopySource, Tile, TileMut, clear, copy, fill};
+
+#[doc(hidden)]
+pub use debug::printed;
+
+/// The body of everything here: a kernel's shadow is type-checked and never called.
+#[cold]
+fn shadow() -> ! {
+    unreachable!("the shadow of a kernel is never called")
+}

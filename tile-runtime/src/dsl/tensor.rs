@@ -1,0 +1,86 @@
+//! Global tensors.
+
+use super::tile::{Tile, TileMut};
+use super::{Value, shadow};
+use std::marker::PhantomData;
+use std::ops::{Index, IndexMut, Range};
+
+/// A tensor parameter inside a kernel: what `&Tensor<T, (N, K)>` of the signature is in the body.
+pub type Tensor<T, const R: usize> = GlobalTensor<T, R>;
+
+/// A kernel's tensor parameter: `R` axes of `T` in global memory, row-major, innermost stride 1.
+///
+/// `x[i]` is an element of a vector, `w[[row, k]]` one of a matrix. A plain element access must stay inside the
+/// tensor: prove it by the loop's bounds or guard it with an `if`. Where the edge is ragged, use [`GlobalTensor::masked`].
+pub struct GlobalTensor<T, const R: usize> {
+    _element: PhantomData<T>,
+}
+
+impl<T: Value, const R: usize> GlobalTensor<T, R> {
+    /// The element at `index`, or 0 where `index` is outside the tensor.
+    ///
+    /// In a [`super::vectorized`] loop the mask is all or nothing: the whole access is inside or the whole reads 0.
+    pub fn masked(&self, index: [usize; R]) -> T {
+        let _ = index;
+        shadow()
+    }
+
+    /// The element at `index`, to be written: `*y.masked_mut([i]) = v;`. Nothing is written where `index` is outside
+    /// the tensor.
+    pub fn masked_mut(&mut self, index: [usize; R]) -> &mut T {
+        let _ = index;
+        shadow()
+    }
+
+    /// The tile that starts at `index`, as a source of [`super::copy`]; its extents are the destination's. Elements
+    /// outside the tensor read 0.
+    pub fn at(&self, index: [usize; R]) -> Tile<T> {
+        let _ = index;
+        shadow()
+    }
+
+    /// The tile that starts at `index`, as a destination of [`super::copy`]; its extents are the source's. Elements
+    /// outside the tensor are not written.
+    pub fn at_mut(&mut self, index: [usize; R]) -> TileMut<T> {
+        let _ = index;
+        shadow()
+    }
+
+    /// The tile `[r0..r1, c0..c1]`, as a source of [`super::copy`].
+    pub fn tile(&self, ranges: [Range<usize>; R]) -> Tile<T> {
+        let _ = ranges;
+        shadow()
+    }
+
+    /// The tile `[r0..r1, c0..c1]`, as a destination of [`super::copy`].
+    pub fn tile_mut(&mut self, ranges: [Range<usize>; R]) -> TileMut<T> {
+        let _ = ranges;
+        shadow()
+    }
+}
+
+impl<T: Value, const R: usize> Index<[usize; R]> for GlobalTensor<T, R> {
+    type Output = T;
+    fn index(&self, _: [usize; R]) -> &T {
+        shadow()
+    }
+}
+
+impl<T: Value, const R: usize> IndexMut<[usize; R]> for GlobalTensor<T, R> {
+    fn index_mut(&mut self, _: [usize; R]) -> &mut T {
+        shadow()
+    }
+}
+
+impl<T: Value> Index<usize> for GlobalTensor<T, 1> {
+    type Output = T;
+    fn index(&self, _: usize) -> &T {
+        shadow()
+    }
+}
+
+impl<T: Value> IndexMut<usize> for GlobalTensor<T, 1> {
+    fn index_mut(&mut self, _: usize) -> &mut T {
+        shadow()
+    }
+}

@@ -1,0 +1,79 @@
+//! Tile operations: copies between memories, and fills.
+
+use super::array::Array;
+use super::{GlobalTensor, LocalArray, Number, SharedArray, Value, shadow};
+use std::marker::PhantomData;
+
+/// Copies a tile: `copy(w.at([row, k]), &mut w_s);`, `copy(&y_s, y.at_mut([row]));`.
+///
+/// The shapes must agree; an `.at(..)` has the extents of the other side, leading axes that the other side lacks have
+/// extent 1. The dtype may differ: elements are converted as by [`super::Cast::cast`]. Past the ragged edge of a
+/// tensor, elements read 0 and are not written.
+///
+/// To and from shared memory the threads of the block share the work: every thread must reach the copy, with the same
+/// coordinates, and the compiler places the barriers. To a local array each thread copies for itself.
+pub fn copy<T: Value, U: Value>(source: impl CopySource<T>, destination: impl CopyDestination<U>) -> CopyRequest {
+    let _ = (source, destination);
+    shadow()
+}
+
+/// Sets every element of an array to `value`.
+///
+/// On a shared array the threads share the work; every thread must reach it, and the compiler places the barriers.
+pub fn fill<A: Array<Element: Value>>(array: &mut A, value: A::Element) {
+    let _ = (array, value);
+    shadow()
+}
+
+/// Sets every element of an array to 0, as [`fill`].
+pub fn clear<A: Array<Element: Number>>(array: &mut A) {
+    let _ = array;
+    shadow()
+}
+
+/// A copy, of which more can be demanded.
+pub struct CopyRequest(());
+
+impl CopyRequest {
+    /// Demands `elements` elements in each transaction (2, 4, 8 or 16 bytes): what cannot be proven aligned is an
+    /// error that names the `require` to add.
+    pub fn width(self, elements: usize) -> CopyRequest {
+        let _ = elements;
+        shadow()
+    }
+}
+
+/// A part of a tensor or array, to be read.
+#[derive(Clone, Copy)]
+pub struct Tile<T> {
+    _element: PhantomData<T>,
+}
+
+/// A part of a tensor or array, to be written.
+#[derive(Clone, Copy)]
+pub struct TileMut<T> {
+    _element: PhantomData<T>,
+}
+
+/// What [`copy`] reads: a tensor, `.at(..)` or `.tile(..)` of one, or an array of the kernel.
+#[diagnostic::on_unimplemented(
+    message = "`copy` cannot read from `{Self}`",
+    label = "expected `x.at([..])`, `x.tile([..])` or `&array`"
+)]
+pub trait CopySource<T> {}
+
+/// What [`copy`] writes: `.at_mut(..)` or `.tile_mut(..)` of a tensor, or an array of the kernel.
+#[diagnostic::on_unimplemented(
+    message = "`copy` cannot write to `{Self}`",
+    label = "expected `y.at_mut([..])`, `y.tile_mut([..])` or `&mut array`"
+)]
+pub trait CopyDestination<T> {}
+
+impl<T> CopySource<T> for Tile<T> {}
+impl<T, const R: usize> CopySource<T> for &GlobalTensor<T, R> {}
+impl<T> CopySource<T> for &SharedArray<T> {}
+impl<T> CopySource<T> for &LocalArray<T> {}
+impl<T> CopyDestination<T> for TileMut<T> {}
+impl<T, const R: usize> CopyDestination<T> for &mut GlobalTensor<T, R> {}
+impl<T> CopyDestination<T> for &mut SharedArray<T> {}
+impl<T> CopyDestination<T> for &mut LocalArray<T> {}

@@ -1,0 +1,349 @@
+//! The runtime's one error type. Variants carry the values that disagree; every message says what to do where there is
+//! something to do.
+
+use crate::launch_error::LaunchError;
+use crate::library::LibraryError;
+use std::fmt;
+use std::path::PathBuf;
+use thiserror::Error;
+use tile_ir::codec::DecodeError;
+
+/// Why the runtime could not do what was asked.
+///
+/// `Debug` prints the same text as `Display`, because that is what `unwrap` and `fn main() -> Result<..>` show.
+#[derive(Clone, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A library or tool is missing.
+    #[error("{0}")]
+    Library(#[from] LibraryError),
+    /// A device number that does not exist.
+    #[error("there is no CUDA device {asked}: this machine has {count} (cuda:0 to cuda:N-1)")]
+    NoDevice {
+        /// The number asked for.
+        asked: usize,
+        /// How many there are.
+        count: usize,
+    },
+    /// The device is older than any target.
+    #[error("{name} has compute capability {major}.{minor}; kernels need 8.0 (Ampere) or newer")]
+    OldDevice {
+        /// The device's name.
+        name: String,
+        /// Compute capability, major.
+        major: u32,
+        /// Compute capability, minor.
+        minor: u32,
+    },
+    /// The kernel declares no target that the device runs.
+    #[error("kernel `{kernel}` is declared for {declared}, which {device} does not run")]
+    NoTarget {
+        /// The kernel.
+        kernel: String,
+        /// The device.
+        device: String,
+        /// The declared targets.
+        declared: String,
+    },
+    /// `TILE_DEVICE` is not a device.
+    #[error("TILE_DEVICE is `{value}`; it must be cuda:0 (or another number), sim or sim-checked")]
+    DeviceName {
+        /// Its value.
+        value: String,
+    },
+    /// A call of the CUDA driver failed.
+    #[error("{0}")]
+    Driver(#[from] DriverError),
+    /// The device has failed earlier and cannot be used any more in this process.
+    #[error("{0}")]
+    Fault(Box<Fault>),
+    /// Device memory is full.
+    #[error(
+        "{device} is out of memory: {} were requested, {} of {} are free",
+        Bytes(*.requested), Bytes(*.free), Bytes(*.total)
+    )]
+    OutOfMemory {
+        /// The device.
+        device: String,
+        /// Bytes requested.
+        requested: u64,
+        /// Bytes free.
+        free: u64,
+        /// Bytes in all.
+        total: u64,
+    },
+    /// NVRTC refused the source.
+    #[error("the CUDA C of `{kernel}` does not compile; this is a mistake of the kernel compiler:\n{log}")]
+    Compile {
+        /// The kernel.
+        kernel: String,
+        /// NVRTC's log.
+        log: String,
+    },
+    /// A call of NVRTC failed.
+    #[error("{call} failed with code {code}: {message}")]
+    Nvrtc {
+        /// The function.
+        call: &'static str,
+        /// Its result.
+        code: i32,
+        /// What it means.
+        message: String,
+    },
+    /// The kernel's bytes cannot be read.
+    #[error("kernel `{kernel}`: {source}")]
+    Decode {
+        /// The kernel.
+        kernel: String,
+        /// Why.
+        source: DecodeError,
+    },
+    /// The kernel cannot be lowered for this device. The reports show the author's lines.
+    #[error("{report}")]
+    Lower {
+        /// The kernel.
+        kernel: String,
+        /// The rendered diagnostics.
+        report: String,
+    },
+    /// No such instance.
+    #[error("[TK0706] kernel `{kernel}` has no instance {asked}; declared: {declared}")]
+    Instance {
+        /// The kernel.
+        kernel: String,
+        /// What was asked for.
+        asked: String,
+        /// What there is.
+        declared: String,
+    },
+    /// The kernel is too large for the launcher.
+    #[error("kernel `{kernel}` has {found} {what}; the launcher takes at most {most}")]
+    TooMany {
+        /// The kernel.
+        kernel: String,
+        /// Of what.
+        what: &'static str,
+        /// How many.
+        found: usize,
+        /// The limit.
+        most: usize,
+    },
+    /// The kernel needs more than the device has.
+    #[error("[TK0705] kernel `{kernel}` needs {needed} {what}; {device} allows {allowed}")]
+    Resource {
+        /// The kernel.
+        kernel: String,
+        /// The device.
+        device: String,
+        /// Of what.
+        what: &'static str,
+        /// How much.
+        needed: u64,
+        /// The limit.
+        allowed: u64,
+    },
+    /// A shape does not fit the data or the tensor.
+    #[error("{0}")]
+    Shape(#[from] ShapeError),
+    /// Two devices where there must be one.
+    #[error("the source is on {source_device}, the destination on {destination}")]
+    DifferentDevices {
+        /// One.
+        source_device: String,
+        /// The other.
+        destination: String,
+    },
+    /// A device has too many streams at once.
+    #[error("{device} already has {most} streams; drop some before making more")]
+    Streams {
+        /// The device.
+        device: String,
+        /// The limit.
+        most: usize,
+    },
+    /// A capture went wrong.
+    #[error("graph capture on {device}: {problem}")]
+    Capture {
+        /// The device.
+        device: String,
+        /// What went wrong.
+        problem: String,
+    },
+    /// A file could not be read or written.
+    #[error("could not {action} {}: {problem}", .path.display())]
+    File {
+        /// What was being done.
+        action: &'static str,
+        /// The path.
+        path: PathBuf,
+        /// The system's words.
+        problem: String,
+    },
+    /// A tool failed.
+    #[error("{tool} failed: {problem}")]
+    Tool {
+        /// Its path.
+        tool: String,
+        /// What it said.
+        problem: String,
+    },
+    /// A launch was refused or failed.
+    #[error("{0}")]
+    Launch(#[from] LaunchError),
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A failed call of the CUDA driver.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{call} failed on {device}: {name} ({code}): {message}")]
+pub struct DriverError {
+    /// The function.
+    pub call: &'static str,
+    /// Its result.
+    pub code: i32,
+    /// The result's name, such as `CUDA_ERROR_ILLEGAL_ADDRESS`.
+    pub name: String,
+    /// What it means.
+    pub message: String,
+    /// The device.
+    pub device: String,
+}
+
+impl DriverError {
+    /// Whether the device's context is lost: an illegal address and its like.
+    ///
+    /// Source: CUDA driver API, `CUresult`: after these "the process must be terminated and relaunched".
+    pub fn is_fatal(&self) -> bool {
+        matches!(self.code, 700 | 702 | 709 | 710 | 714..=719 | 721 | 214 | 226)
+    }
+}
+
+/// The first fatal error of a device: what failed and which kernels were under way.
+#[derive(Clone, Debug, Error)]
+#[error("{error}\n{}\nThe device cannot be used any more in this process; nothing was done.", Suspects(.suspects))]
+pub struct Fault {
+    /// The error.
+    pub error: DriverError,
+    /// Kernels launched since the last synchronisation, `name at file:line`, latest first.
+    pub suspects: Vec<String>,
+}
+
+struct Suspects<'a>(&'a [String]);
+
+impl fmt::Display for Suspects<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            [] => write!(f, "No kernel of this crate was under way."),
+            [one] => write!(f, "The kernel under way was {one}."),
+            many => write!(
+                f,
+                "Kernels under way, latest first: {}. TILE_LAUNCH_BLOCKING=1 waits after each launch and so names the one.",
+                many.join("; ")
+            ),
+        }
+    }
+}
+
+/// A shape that does not fit.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ShapeError {
+    /// The data has another length than the shape.
+    #[error("shape {shape:?} has {expected} elements, the slice has {found}")]
+    Length {
+        /// The shape.
+        shape: Vec<usize>,
+        /// Its elements.
+        expected: usize,
+        /// The slice's.
+        found: usize,
+    },
+    /// The shape's size overflows.
+    #[error("shape {shape:?} is too large to address")]
+    Overflow {
+        /// The shape.
+        shape: Vec<usize>,
+    },
+    /// A rank outside 1 to 3.
+    #[error("tensors have rank 1 to 3, not {rank}")]
+    Rank {
+        /// The rank.
+        rank: usize,
+    },
+    /// A range that leaves its axis.
+    #[error("range {start}..{end} leaves axis {axis}, which has extent {extent}")]
+    Range {
+        /// First.
+        start: usize,
+        /// Past the last.
+        end: usize,
+        /// The axis, outermost 0.
+        axis: usize,
+        /// Its extent.
+        extent: usize,
+    },
+    /// Two shapes that must agree.
+    #[error("the source has shape {source_shape:?}, the destination {destination:?}")]
+    Differ {
+        /// One.
+        source_shape: Vec<usize>,
+        /// The other.
+        destination: Vec<usize>,
+    },
+    /// A view that cannot be given another shape without a copy.
+    #[error("shape {shape:?} with strides {strides:?} is not contiguous, so it has no view of shape {wanted:?}")]
+    NotContiguous {
+        /// The shape.
+        shape: Vec<usize>,
+        /// Its strides.
+        strides: Vec<usize>,
+        /// The shape asked for.
+        wanted: Vec<usize>,
+    },
+}
+
+/// A size for people, exact below 10 KiB.
+pub(crate) struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = ["KiB", "MiB", "GiB", "TiB"];
+        if self.0 < 10_240 {
+            return write!(f, "{} bytes", self.0);
+        }
+        let mut size = self.0 as f64 / 1024.0;
+        let mut unit = 0;
+        while size >= 10_240.0 && unit + 1 < units.len() {
+            size /= 1024.0;
+            unit += 1;
+        }
+        match size < 100.0 {
+            true => write!(f, "{size:.1} {}", units[unit]),
+            false => write!(f, "{size:.0} {}", units[unit]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_readable() {
+        assert_eq!(Bytes(512).to_string(), "512 bytes");
+        assert_eq!(Bytes(40 << 10).to_string(), "40.0 KiB");
+        assert_eq!(Bytes(139 << 30).to_string(), "139 GiB");
+        assert_eq!(Bytes(12 << 40).to_string(), "12.0 TiB");
+    }
+
+    #[test]
+    fn out_of_memory_says_requested_free_and_total() {
+        let error =
+            Error::OutOfMemory { device: "cuda:0".into(), requested: 40 << 30, free: 20 << 30, total: 139 << 30 };
+        assert_eq!(error.to_string(), "cuda:0 is out of memory: 40.0 GiB were requested, 20.0 GiB of 139 GiB are free");
+    }
+}

@@ -1,0 +1,210 @@
+//! Arguments of a launch, with their types erased.
+
+use crate::allocation::Allocation;
+use crate::element::Element;
+use crate::layout::Layout;
+use half::{bf16, f16};
+use std::fmt;
+use std::sync::Arc;
+use tile_ir::ir::Dtype;
+use tile_ir::sim::{self, ScalarValue, TensorArgument};
+
+/// Most axes a tensor has.
+pub(crate) const MAX_RANK: usize = 3;
+
+/// One argument of a launch, in the order of the kernel's parameters.
+#[derive(Clone, Copy, Debug)]
+pub enum Argument<'a> {
+    /// A tensor or view.
+    Tensor(TensorRef<'a>),
+    /// A value.
+    Scalar(Scalar),
+}
+
+/// A tensor or view of any dtype and rank.
+#[derive(Clone, Copy)]
+pub struct TensorRef<'a> {
+    allocation: &'a Arc<Allocation>,
+    offset: u64,
+    /// Bytes from the first element to one past the last.
+    bytes: u64,
+    dtype: Dtype,
+    rank: u8,
+    shape: [i64; MAX_RANK],
+    strides: [i64; MAX_RANK],
+}
+
+/// A scalar argument.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scalar {
+    /// Its value.
+    pub(crate) value: ScalarValue,
+}
+
+impl<'a> TensorRef<'a> {
+    #[inline]
+    pub(crate) fn new<T: Element, const R: usize>(allocation: &'a Arc<Allocation>, layout: &Layout<R>) -> Self {
+        let size = size_of::<T>();
+        let (mut shape, mut strides) = ([1; MAX_RANK], [1; MAX_RANK]);
+        for axis in 0..R.min(MAX_RANK) {
+            shape[axis] = layout.shape[axis] as i64;
+            strides[axis] = layout.strides[axis] as i64;
+        }
+        // A layout's span was checked against its memory when it was made.
+        let bytes = layout.span().unwrap_or(usize::MAX / 8) * size;
+        let (offset, bytes) = ((layout.offset * size) as u64, bytes as u64);
+        TensorRef { allocation, offset, bytes, dtype: T::DTYPE, rank: R as u8, shape, strides }
+    }
+
+    pub(crate) fn allocation(&self) -> &'a Arc<Allocation> {
+        self.allocation
+    }
+
+    /// The address of element 0.
+    #[inline]
+    pub(crate) fn address(&self) -> u64 {
+        self.allocation.address.wrapping_add(self.offset)
+    }
+
+    /// The addresses from the first element's to one past the last's.
+    #[inline]
+    pub(crate) fn range(&self) -> (u64, u64) {
+        (self.address(), self.address().saturating_add(self.bytes))
+    }
+
+    /// Whether every element lies in the memory.
+    #[inline]
+    pub(crate) fn is_covered(&self) -> bool {
+        self.offset.checked_add(self.bytes).is_some_and(|end| end <= self.allocation.bytes as u64)
+    }
+
+    /// Bytes from the first element to one past the last.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// Extents, outermost first.
+    #[inline]
+    pub fn shape(&self) -> &[i64] {
+        &self.shape[..usize::from(self.rank).min(MAX_RANK)]
+    }
+
+    /// Strides in elements, outermost first.
+    #[inline]
+    pub fn strides(&self) -> &[i64] {
+        &self.strides[..usize::from(self.rank).min(MAX_RANK)]
+    }
+
+    /// The layout, of a tensor known to have rank `R`.
+    pub(crate) fn layout<const R: usize>(&self) -> Layout<R> {
+        let at = |values: &[i64; MAX_RANK]| std::array::from_fn(|axis| values[axis.min(MAX_RANK - 1)] as usize);
+        let offset = self.offset as usize / self.dtype.bytes() as usize;
+        Layout { offset, shape: at(&self.shape), strides: at(&self.strides) }
+    }
+
+    /// The same view for a simulator; `None` where the memory is not simulated.
+    pub(crate) fn to_simulator(self) -> Option<TensorArgument> {
+        Some(TensorArgument {
+            dtype: self.dtype,
+            shape: self.shape().to_vec(),
+            strides: self.strides().to_vec(),
+            memory: self.allocation.host()?.clone(),
+            offset: self.offset as usize,
+        })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn with(mut self, change: impl FnOnce(&mut RawTensor<'_>)) -> Self {
+        let TensorRef { offset, bytes, dtype, shape, strides, .. } = &mut self;
+        change(&mut RawTensor { offset, bytes, dtype, shape, strides });
+        self
+    }
+}
+
+/// The fields of a [`TensorRef`], to make wrong ones in tests.
+#[cfg(test)]
+#[allow(dead_code)]
+pub(crate) struct RawTensor<'a> {
+    pub offset: &'a mut u64,
+    pub bytes: &'a mut u64,
+    pub dtype: &'a mut Dtype,
+    pub shape: &'a mut [i64; MAX_RANK],
+    pub strides: &'a mut [i64; MAX_RANK],
+}
+
+impl fmt::Debug for TensorRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{:?}", self.dtype, self.shape())
+    }
+}
+
+impl Argument<'_> {
+    /// What it is, in words: `f16[8, 128]`, `f32 value`, `usize value`.
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            Argument::Tensor(tensor) => format!("{tensor:?}"),
+            Argument::Scalar(Scalar { value: ScalarValue::Index(_) }) => "a usize value".into(),
+            Argument::Scalar(Scalar { value: ScalarValue::Element(dtype, _) }) => format!("a {dtype} value"),
+        }
+    }
+
+    /// The same argument for a simulator; `None` where a tensor is not simulated.
+    pub(crate) fn to_simulator(self) -> Option<sim::Argument> {
+        Some(match self {
+            Argument::Tensor(tensor) => sim::Argument::Tensor(tensor.to_simulator()?),
+            Argument::Scalar(scalar) => sim::Argument::Scalar(scalar.value),
+        })
+    }
+}
+
+/// What can be given for a tensor that the kernel reads: `&Tensor`, `TensorView`.
+#[diagnostic::on_unimplemented(
+    message = "this parameter takes a tensor of {T} with {R} axes, to be read",
+    label = "expected `&Tensor<{T}, {R}>` or `TensorView<'_, {T}, {R}>`"
+)]
+pub trait TensorInput<T, const R: usize> {
+    /// The tensor with its type erased.
+    fn argument(&self) -> Argument<'_>;
+}
+
+/// What can be given for a tensor that the kernel writes: `&mut Tensor`, `TensorViewMut`.
+#[diagnostic::on_unimplemented(
+    message = "this parameter takes a tensor of {T} with {R} axes, to be written",
+    label = "expected `&mut Tensor<{T}, {R}>` or `TensorViewMut<'_, {T}, {R}>`"
+)]
+pub trait TensorOutput<T, const R: usize> {
+    /// The tensor with its type erased.
+    fn argument(&mut self) -> Argument<'_>;
+}
+
+/// What can be given for a scalar: `f32`, `i32`, `u32`, `f16`, `bf16`, `bool`, `usize`.
+pub trait ScalarInput {
+    /// The value with its type erased.
+    fn scalar(&self) -> Argument<'static>;
+}
+
+impl ScalarInput for usize {
+    #[inline]
+    fn scalar(&self) -> Argument<'static> {
+        // Anything above i32's range is refused by the launch, so clamping loses nothing.
+        Argument::Scalar(Scalar { value: ScalarValue::Index(i64::try_from(*self).unwrap_or(i64::MAX)) })
+    }
+}
+
+macro_rules! scalars {
+    ($($ty:ty),*) => {$(
+        impl ScalarInput for $ty {
+            #[inline]
+            fn scalar(&self) -> Argument<'static> {
+                Argument::Scalar(Scalar { value: ScalarValue::Element(<$ty>::DTYPE, Element::to_bits(*self)) })
+            }
+        }
+    )*};
+}
+
+scalars!(f16, bf16, f32, i32, u32, bool);

@@ -1,0 +1,149 @@
+//! A kernel as expansion leaves it in the program, and its table of prepared instances.
+
+use super::prepared::Prepared;
+use crate::error::Error;
+use std::fmt;
+use std::ptr::null_mut;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use tile_ir::codec::{self, DecodeError};
+use tile_ir::ir::{ConstKind, Dtype, Instance, Kernel};
+
+/// One kernel: its name and its tile IR. Expansion makes one `static` a kernel.
+pub struct Definition {
+    name: &'static str,
+    ir: &'static [u8],
+    kernel: OnceLock<Result<Kernel, DecodeError>>,
+}
+
+impl Definition {
+    /// A kernel encoded by `tile_ir::codec::encode`.
+    pub const fn new(name: &'static str, ir: &'static [u8]) -> Self {
+        Definition { name, ir, kernel: OnceLock::new() }
+    }
+
+    /// The kernel's name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The kernel's encoded tile IR.
+    pub fn bytes(&self) -> &'static [u8] {
+        self.ir
+    }
+
+    /// The kernel's tile IR, decoded at the first call.
+    ///
+    /// # Errors
+    /// The bytes were made by another version of this crate.
+    pub fn kernel(&'static self) -> Result<&'static Kernel, Error> {
+        let decoded = self.kernel.get_or_init(|| codec::decode(self.ir));
+        decoded.as_ref().map_err(|source| Error::Decode { kernel: self.name.into(), source: source.clone() })
+    }
+
+    /// Instance `index` of the kernel.
+    pub(crate) fn instance(&'static self, index: usize) -> Result<(&'static Kernel, &'static Instance), Error> {
+        let kernel = self.kernel()?;
+        let instance = kernel.instances.get(index).ok_or_else(|| Error::Instance {
+            kernel: self.name.into(),
+            asked: format!("number {index}"),
+            declared: format!("{} instances", kernel.instances.len()),
+        })?;
+        Ok((kernel, instance))
+    }
+}
+
+impl fmt::Debug for Definition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Definition({})", self.name)
+    }
+}
+
+/// An instance as an author writes it: `<f16> ROWS = 8`.
+pub(crate) fn instance_text(kernel: &Kernel, instance: &Instance) -> String {
+    let dtypes = instance.dtypes.iter().map(|d| d.name().to_string()).collect();
+    let consts = instance.consts.iter().zip(kernel.consts.values()).map(|(value, param)| match param.kind {
+        ConstKind::Bool => format!("{} = {}", param.name, *value != 0),
+        ConstKind::Usize => format!("{} = {value}", param.name),
+    });
+    let parts: Vec<String> = std::iter::once::<Vec<String>>(dtypes)
+        .filter(|d| !d.is_empty())
+        .map(|d| format!("<{}>", d.join(", ")))
+        .chain(std::iter::once(consts.collect::<Vec<_>>().join(", ")).filter(|c| !c.is_empty()))
+        .collect();
+    if parts.is_empty() { "the only one".into() } else { parts.join(" ") }
+}
+
+/// The index of the instance with these dtypes and constants, given by name in any order.
+///
+/// # Errors
+/// There is none; the error lists the declared tuples for these dtypes, or all where the dtypes are the problem.
+pub fn instance_index(def: &'static Definition, dtypes: &[Dtype], consts: &[(&str, i64)]) -> Result<usize, Error> {
+    let kernel = def.kernel()?;
+    let wanted: Option<Vec<i64>> = kernel
+        .consts
+        .values()
+        .map(|param| consts.iter().find(|(name, _)| *name == param.name).map(|(_, value)| *value))
+        .collect();
+    let found =
+        wanted.and_then(|consts| kernel.instances.iter().position(|i| i.dtypes == dtypes && i.consts == consts));
+    found.ok_or_else(|| {
+        let asked = Instance { dtypes: dtypes.to_vec(), consts: vec![] };
+        let named: Vec<String> = consts.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+        let asked = [instance_text(kernel, &asked), named.join(", ")].map(|t| t.replace("the only one", ""));
+        let same: Vec<&Instance> = kernel.instances.iter().filter(|i| i.dtypes == dtypes).collect();
+        let listed = if same.is_empty() { kernel.instances.iter().collect() } else { same };
+        let mut declared: Vec<String> = listed.iter().take(40).map(|i| instance_text(kernel, i)).collect();
+        if listed.len() > declared.len() {
+            declared.push(format!("and {} more", listed.len() - declared.len()));
+        }
+        let asked = asked.iter().map(|t| t.trim()).filter(|t| !t.is_empty()).collect::<Vec<_>>().join(" ");
+        Error::Instance { kernel: def.name.into(), asked, declared: declared.join("; ") }
+    })
+}
+
+/// The prepared records of a kernel's `N` declared instances: one list an instance, one record a device. Expansion makes
+/// one `static` a kernel. A record is never removed, so finding one takes no lock.
+pub struct InstanceTable<const N: usize> {
+    first: [AtomicPtr<Prepared>; N],
+}
+
+impl<const N: usize> InstanceTable<N> {
+    /// An empty table.
+    #[allow(clippy::new_without_default)]
+    pub const fn new() -> Self {
+        InstanceTable { first: [const { AtomicPtr::new(null_mut()) }; N] }
+    }
+
+    /// The record of an instance on the device with this slot.
+    #[inline]
+    pub(crate) fn find(&'static self, instance: usize, slot: u32) -> Option<&'static Prepared> {
+        let mut next = self.first.get(instance)?.load(Ordering::Acquire);
+        // SAFETY: null or a record that was leaked before it was published.
+        while let Some(prepared) = unsafe { next.as_ref::<'static>() } {
+            if prepared.slot == slot {
+                return Some(prepared);
+            }
+            next = prepared.next.load(Ordering::Acquire);
+        }
+        None
+    }
+
+    /// Publishes a record, unless another thread has been faster: then that one is used.
+    pub(crate) fn insert(&'static self, instance: usize, prepared: Prepared) -> Option<&'static Prepared> {
+        let first = self.first.get(instance)?;
+        let slot = prepared.slot;
+        let new: &'static Prepared = Box::leak(Box::new(prepared));
+        loop {
+            let head = first.load(Ordering::Acquire);
+            if let Some(existing) = self.find(instance, slot) {
+                return Some(existing);
+            }
+            new.next.store(head, Ordering::Relaxed);
+            let pointer = std::ptr::from_ref(new).cast_mut();
+            if first.compare_exchange(head, pointer, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                return Some(new);
+            }
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! Launching.
+
+use super::argument::{Argument, Scalar};
+use super::definition::{Definition, InstanceTable};
+use super::plan::Values;
+use super::prepared::{self, Build, Code, Function, MAX_PARAMETERS, Prepared};
+use crate::cuda::{CudaDevice, StreamSlot, lock, touch};
+use crate::device::{Backend, Device, DeviceState};
+use crate::error::Error;
+use crate::launch_error::{LaunchError, Problem};
+use crate::nvrtc::Resources;
+use crate::stream::Stream;
+use cudarc::driver::sys;
+use std::ffi::c_void;
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::panic::Location;
+use tile_ir::ir::EntityRef;
+use tile_ir::lowered::{HostValues, ParameterKind};
+use tile_ir::sim::checked::CheckedOptions;
+use tile_ir::sim::{self, SimError};
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Device {}
+    impl Sealed for super::Stream {}
+}
+
+/// Where a kernel is launched: a [`Device`], for its default stream, or a [`Stream`].
+pub trait LaunchOn: sealed::Sealed {
+    /// The device.
+    fn device(&self) -> &Device;
+    /// The stream; `None` for the device's default stream.
+    #[doc(hidden)]
+    fn stream(&self) -> Option<&Stream>;
+}
+
+impl LaunchOn for Device {
+    fn device(&self) -> &Device {
+        self
+    }
+
+    fn stream(&self) -> Option<&Stream> {
+        None
+    }
+}
+
+impl LaunchOn for Stream {
+    fn device(&self) -> &Device {
+        Stream::device(self)
+    }
+
+    fn stream(&self) -> Option<&Stream> {
+        Some(self)
+    }
+}
+
+/// Launches instance number `instance` of a kernel. Everything is checked before anything is launched; a grid without
+/// blocks launches nothing and is no error. The first launch of an instance on a device compiles it.
+///
+/// # Errors
+/// See [`Problem`].
+#[track_caller]
+#[inline]
+pub fn launch<const N: usize>(
+    def: &'static Definition,
+    table: &'static InstanceTable<N>,
+    instance: usize,
+    on: &impl LaunchOn,
+    args: &mut [Argument<'_>],
+) -> Result<(), LaunchError> {
+    let at = Location::caller();
+    let prepared = match table.find(instance, on.device().state.slot) {
+        Some(prepared) => prepared,
+        None => prepared::prepared(def, table, instance, on.device())
+            .map_err(|error| LaunchError::new(def.name(), at, Problem::Prepare(error)))?,
+    };
+    run(prepared, on.device().state, on.stream(), args, at)
+}
+
+/// A kernel's instance on a device, compiled and loaded.
+#[derive(Clone)]
+pub struct Loaded {
+    device: Device,
+    prepared: &'static Prepared,
+}
+
+/// Compiles and loads an instance ahead of its first launch.
+///
+/// # Errors
+/// It cannot be lowered, compiled or loaded for this device.
+pub fn prepare<const N: usize>(
+    def: &'static Definition,
+    table: &'static InstanceTable<N>,
+    instance: usize,
+    device: &Device,
+) -> Result<Loaded, Error> {
+    Ok(Loaded { device: device.clone(), prepared: prepared::prepared(def, table, instance, device)? })
+}
+
+impl Loaded {
+    /// Launches it on its device's default stream.
+    ///
+    /// # Errors
+    /// See [`Problem`].
+    #[track_caller]
+    pub fn launch(&self, args: &mut [Argument<'_>]) -> Result<(), LaunchError> {
+        run(self.prepared, self.device.state, None, args, Location::caller())
+    }
+
+    /// Launches it on its device or one of its streams.
+    ///
+    /// # Errors
+    /// See [`Problem`]; `on` is another device.
+    #[track_caller]
+    pub fn launch_on(&self, on: &impl LaunchOn, args: &mut [Argument<'_>]) -> Result<(), LaunchError> {
+        let at = Location::caller();
+        if *on.device() != self.device {
+            let (expected, found) = (on.device().label().into(), self.device.label().into());
+            let argument = self.prepared.definition.name().into();
+            return Err(self.prepared.error(at, Problem::Device { argument, expected, found }));
+        }
+        run(self.prepared, self.device.state, on.stream(), args, at)
+    }
+
+    /// The device it is loaded on.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The kernel's name.
+    pub fn name(&self) -> &'static str {
+        self.prepared.definition.name()
+    }
+
+    /// The instance, as an author writes it: `<f16> ROWS = 8`.
+    pub fn instance(&self) -> &str {
+        &self.prepared.build.instance
+    }
+
+    /// Registers, spills and shared memory, as the assembler reported them; `None` on a simulator.
+    pub fn resources(&self) -> Option<Resources> {
+        self.prepared.build.resources
+    }
+
+    /// Whether the cache had it; `None` on a simulator.
+    pub fn was_cached(&self) -> Option<bool> {
+        self.prepared.build.origin.map(|origin| origin == crate::cache::Origin::Cache)
+    }
+
+    /// The lowered program.
+    pub fn program(&self) -> &'static tile_ir::lowered::Program {
+        &self.prepared.plan.program
+    }
+}
+
+impl fmt::Debug for Loaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Build { instance, architecture, .. } = &self.prepared.build;
+        write!(f, "{} {instance} on {} {architecture}", self.name(), self.device.label())
+    }
+}
+
+impl Prepared {
+    #[cold]
+    fn error(&self, at: &'static Location<'static>, problem: Problem) -> LaunchError {
+        LaunchError::new(self.definition.name(), at, problem)
+    }
+}
+
+/// Checks and launches.
+fn run(
+    prepared: &'static Prepared,
+    device: &'static DeviceState,
+    stream: Option<&Stream>,
+    args: &[Argument<'_>],
+    at: &'static Location<'static>,
+) -> Result<(), LaunchError> {
+    let checked = prepared.plan.check(device, args);
+    let (values, grid) = checked.map_err(|problem| prepared.error(at, *problem))?;
+    let Some(grid) = grid else { return Ok(()) };
+    match (&prepared.code, &device.backend) {
+        (Code::Cuda { device: cuda, function }, _) => {
+            let failed = |error| prepared.error(at, Problem::Driver(error));
+            let slot = match stream {
+                Some(stream) => stream.cuda().map(|(_, slot)| slot),
+                None => cuda.stream(0),
+            };
+            let slot = slot.filter(|slot| !slot.is_over()).ok_or_else(|| prepared.error(at, Problem::StreamOver))?;
+            cuda.bind().map_err(failed)?;
+            for (i, argument) in args.iter().enumerate() {
+                if let Argument::Tensor(tensor) = argument {
+                    touch(cuda, slot, tensor.allocation(), prepared.plan.writes(i)).map_err(failed)?;
+                }
+            }
+            slot.remember(prepared.definition, at);
+            submit(prepared, cuda, function, slot, &values, grid).map_err(failed)?;
+            for argument in args {
+                if let Argument::Tensor(tensor) = argument {
+                    tensor.allocation().used(cuda, slot).map_err(failed)?;
+                }
+            }
+            if cuda.blocking && !slot.capturing.load(std::sync::atomic::Ordering::Relaxed) {
+                cuda.synchronize(slot).map_err(failed)?;
+            }
+            Ok(())
+        }
+        (_, Backend::Cuda(_)) => Ok(()),
+        (_, Backend::Simulator { .. }) => {
+            // The check has made sure that every tensor is on this simulator.
+            let args: Vec<sim::Argument> = args.iter().filter_map(|a| a.to_simulator()).collect();
+            let launch = Recorded { prepared, args, at };
+            match stream.and_then(Stream::recording) {
+                Some(recording) => {
+                    lock(recording).push(launch);
+                    Ok(())
+                }
+                None => launch.run(),
+            }
+        }
+    }
+}
+
+/// Hands the launch to the driver.
+#[inline]
+fn submit(
+    prepared: &Prepared,
+    cuda: &CudaDevice,
+    function: &Function,
+    slot: &StreamSlot,
+    values: &Values<'_>,
+    grid: [u32; 3],
+) -> Result<(), Error> {
+    let mut storage = [MaybeUninit::<u64>::uninit(); MAX_PARAMETERS];
+    let mut pointers = [MaybeUninit::<*mut c_void>::uninit(); MAX_PARAMETERS];
+    for ((kind, slot), pointer) in function.parameters.iter().zip(&mut storage).zip(&mut pointers) {
+        // The driver reads as many bytes as the parameter has, from the low end (the host is little-endian).
+        let bits = match *kind {
+            ParameterKind::Pointer(param) => values.address(param),
+            ParameterKind::Dim(dim) => values.dim(dim) as u64,
+            ParameterKind::Stride(param, axis) => values.stride(param, axis) as u64,
+            ParameterKind::Scalar(param) => match values.args.get(param.index()) {
+                Some(Argument::Scalar(Scalar { value: sim::ScalarValue::Index(value) })) => *value as u64,
+                Some(Argument::Scalar(Scalar { value: sim::ScalarValue::Element(_, bits) })) => u64::from(*bits),
+                _ => 0,
+            },
+        };
+        pointer.write(std::ptr::from_mut(slot.write(bits)).cast());
+    }
+    let [threads_x, threads_y, threads_z] = prepared.plan.program.launch.threads;
+    let config = sys::CUlaunchConfig {
+        gridDimX: grid[0],
+        gridDimY: grid[1],
+        gridDimZ: grid[2],
+        blockDimX: threads_x,
+        blockDimY: threads_y,
+        blockDimZ: threads_z,
+        sharedMemBytes: function.dynamic_shared,
+        hStream: slot.raw.cast(),
+        attrs: std::ptr::null_mut(),
+        numAttrs: 0,
+    };
+    // SAFETY: the function takes exactly `parameters`, each of which has a value in `storage` that is at least as large;
+    // the pointers before `parameters.len()` are written, and the driver reads no others. Tensors were checked to cover
+    // what the kernel accesses and are kept alive, in stream order, by their allocations.
+    let code = unsafe {
+        let parameters = pointers.as_mut_ptr().cast::<*mut c_void>();
+        (cuda.driver.launch_kernel_ex)(&config, function.handle, parameters, std::ptr::null_mut())
+    };
+    cuda.check("cuLaunchKernelEx", code)
+}
+
+/// A checked launch on a simulator.
+pub(crate) struct Recorded {
+    prepared: &'static Prepared,
+    args: Vec<sim::Argument>,
+    at: &'static Location<'static>,
+}
+
+impl Recorded {
+    /// Runs it.
+    pub fn run(&self) -> Result<(), LaunchError> {
+        let failed = |report: String| self.prepared.error(self.at, Problem::Simulator(report));
+        let program = &self.prepared.plan.program;
+        match &self.prepared.code {
+            Code::Fast { bound } => {
+                let report = sim::fast::run(bound, &self.args).map_err(|error| {
+                    failed(match error {
+                        SimError::Fault(fault) => format!("the kernel went wrong\n{}", fault.render(bound)),
+                        other => other.to_string(),
+                    })
+                })?;
+                print(report.printed.iter().map(|line| line.text.as_str()), report.unprinted);
+                Ok(())
+            }
+            Code::Checked => {
+                let options = CheckedOptions { seed: checked_seed(), ..CheckedOptions::default() };
+                let report =
+                    sim::checked::run(program, &self.args, &options).map_err(|error| failed(error.to_string()))?;
+                print(report.prints.iter().map(|line| line.text.as_str()), report.prints_dropped);
+                if report.is_clean() {
+                    return Ok(());
+                }
+                let more = match report.suppressed {
+                    0 => String::new(),
+                    n => format!("\n{n} further reports are not shown"),
+                };
+                let seed = report.seed;
+                let text = format!("the kernel is wrong\n{}{more}\nreplay: TILE_SEED={seed}", report.render(program));
+                Err(failed(text))
+            }
+            Code::Cuda { .. } => Ok(()),
+        }
+    }
+}
+
+/// The seed of the checked simulator's schedule: `TILE_SEED`, else 0.
+fn checked_seed() -> u64 {
+    std::env::var("TILE_SEED").ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}
+
+/// Shows what `device_print` printed, in one piece.
+fn print<'a>(lines: impl Iterator<Item = &'a str>, dropped: u64) {
+    let mut text: String = lines.flat_map(|line| [line, "\n"]).collect();
+    if dropped > 0 {
+        text += &format!("({dropped} further lines of device_print are not shown)\n");
+    }
+    if !text.is_empty() {
+        print!("{text}");
+    }
+}

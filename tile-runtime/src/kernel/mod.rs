@@ -1,0 +1,23 @@
+//! The glue between a kernel's expansion and the runtime: what `#[tile_kernel]` emits calls, and what tools use to look
+//! at a kernel.
+//!
+//! A [`Definition`] is a kernel's tile IR; an [`InstanceTable`] holds its prepared instances. [`launch`] finds the
+//! prepared instance without a lock, checks the arguments, and hands the launch to the driver or a simulator.
+
+mod argument;
+mod definition;
+mod launch;
+mod plan;
+mod prepared;
+mod show;
+
+#[cfg(test)]
+mod tests;
+
+pub use crate::element::Element;
+pub use argument::{Argument, Scalar, ScalarInput, TensorInput, TensorOutput, TensorRef};
+pub use definition::{Definition, InstanceTable, instance_index};
+pub use launch::{LaunchOn, Loaded, launch, prepare};
+pub use show::{Format, show};
+
+pub(crate) use launch::Recorded;

@@ -1,0 +1,476 @@
+//! What a launch of one instance must check, and the checks.
+//!
+//! A plan is made once, from the lowered program. Checking takes no lock, makes no string and allocates nothing while
+//! everything holds; a report is put together only once something does not.
+
+use super::argument::{Argument, MAX_RANK, Scalar, TensorRef};
+use crate::device::DeviceState;
+use crate::error::Error;
+use crate::launch_error::Problem;
+use tile_ir::ir::{DimId, Dtype, DtypeRef, EntityRef, Kernel, ParamId, ParamKind, SpanId, Type};
+use tile_ir::lowered::{Check, CheckKind, HostExpr, HostValues, Program};
+use tile_ir::sim::ScalarValue;
+
+/// Most dims a kernel has: their values live on the stack during a launch.
+const MAX_DIMS: usize = 32;
+/// Most blocks on each axis. Source: CUDA C++ Programming Guide, compute capabilities.
+const MOST_BLOCKS: [i64; 3] = [i32::MAX as i64, 65_535, 65_535];
+
+/// The checks of one instance.
+pub(crate) struct Plan {
+    params: Vec<ParamPlan>,
+    names: Vec<String>,
+    /// The program: what is launched, and the words of a report.
+    pub program: Program,
+}
+
+enum ParamPlan {
+    Tensor { dtype: Dtype, rank: u8, mutable: bool, extents: [ExtentPlan; MAX_RANK] },
+    Scalar { ty: ScalarType },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ScalarType {
+    Index,
+    Element(Dtype),
+}
+
+#[derive(Clone, Copy)]
+enum ExtentPlan {
+    /// The first place of a dim: gives it its value.
+    Bind(u8),
+    /// A further place of a dim.
+    Equal(u8),
+    Fixed(i64),
+}
+
+/// The values a launch's expressions are made of.
+pub(crate) struct Values<'a> {
+    pub dims: [i64; MAX_DIMS],
+    pub args: &'a [Argument<'a>],
+}
+
+impl<'a> Values<'a> {
+    #[inline]
+    fn tensor(&self, param: ParamId) -> Option<&TensorRef<'a>> {
+        match self.args.get(param.index()) {
+            Some(Argument::Tensor(tensor)) => Some(tensor),
+            _ => None,
+        }
+    }
+}
+
+impl HostValues for Values<'_> {
+    #[inline]
+    fn dim(&self, dim: DimId) -> i64 {
+        self.dims[dim.index() % MAX_DIMS]
+    }
+
+    #[inline]
+    fn stride(&self, tensor: ParamId, axis: u8) -> i64 {
+        self.tensor(tensor).and_then(|t| t.strides().get(usize::from(axis)).copied()).unwrap_or(0)
+    }
+
+    #[inline]
+    fn scalar(&self, param: ParamId) -> i64 {
+        match self.args.get(param.index()) {
+            Some(Argument::Scalar(Scalar { value })) => match *value {
+                ScalarValue::Index(value) => value,
+                ScalarValue::Element(Dtype::I32, bits) => i64::from(bits as i32),
+                ScalarValue::Element(_, bits) => i64::from(bits),
+            },
+            _ => 0,
+        }
+    }
+
+    #[inline]
+    fn address(&self, tensor: ParamId) -> u64 {
+        self.tensor(tensor).map_or(0, TensorRef::address)
+    }
+}
+
+impl Plan {
+    /// The plan of a program lowered from `kernel`.
+    pub fn new(kernel: &Kernel, program: Program) -> Result<Plan, Error> {
+        if kernel.dims.len() > MAX_DIMS {
+            let (kernel, found) = (kernel.name.clone(), kernel.dims.len());
+            return Err(Error::TooMany { kernel, what: "dims", found, most: MAX_DIMS });
+        }
+        let mut bound = [false; MAX_DIMS];
+        let mut params = Vec::new();
+        for (id, param) in kernel.params.iter() {
+            params.push(match &param.kind {
+                ParamKind::Scalar { ty } => ParamPlan::Scalar { ty: scalar_type(*ty, &program) },
+                ParamKind::Tensor { shape, mutable, .. } => {
+                    let malformed = || Error::Lower {
+                        kernel: kernel.name.clone(),
+                        report: format!("kernel `{}`: tensor `{}` is not as it was declared", kernel.name, param.name),
+                    };
+                    let info = program.tensors.iter().find(|t| t.param == id).ok_or_else(malformed)?;
+                    if info.shape.len() != shape.len() || shape.len() > MAX_RANK {
+                        return Err(malformed());
+                    }
+                    let mut extents = [ExtentPlan::Fixed(1); MAX_RANK];
+                    for (plan, extent) in extents.iter_mut().zip(&info.shape) {
+                        *plan = match extent {
+                            HostExpr::Int(value) => ExtentPlan::Fixed(*value),
+                            HostExpr::Dim(dim) if bound[dim.index()] => ExtentPlan::Equal(dim.index() as u8),
+                            HostExpr::Dim(dim) => {
+                                bound[dim.index()] = true;
+                                ExtentPlan::Bind(dim.index() as u8)
+                            }
+                            _ => return Err(malformed()),
+                        };
+                    }
+                    ParamPlan::Tensor { dtype: info.dtype, rank: shape.len() as u8, mutable: *mutable, extents }
+                }
+            });
+        }
+        Ok(Plan { params, names: kernel.params.values().map(|p| p.name.clone()).collect(), program })
+    }
+
+    /// Whether the kernel may write this argument.
+    #[inline]
+    pub fn writes(&self, param: usize) -> bool {
+        matches!(self.params.get(param), Some(ParamPlan::Tensor { mutable: true, .. }))
+    }
+
+    /// Checks everything. The values for the kernel's parameters, and the grid; `None` where it is empty.
+    #[inline]
+    pub fn check<'a>(
+        &self,
+        device: &DeviceState,
+        args: &'a [Argument<'a>],
+    ) -> Result<(Values<'a>, Option<[u32; 3]>), Box<Problem>> {
+        let mut values = Values { dims: [0; MAX_DIMS], args };
+        if args.len() != self.params.len() {
+            return Err(Box::new(Problem::ArgumentCount { expected: self.params.len(), found: args.len() }));
+        }
+        for (i, (plan, argument)) in self.params.iter().zip(args).enumerate() {
+            match (plan, argument) {
+                (ParamPlan::Tensor { dtype, rank, extents, .. }, Argument::Tensor(tensor)) => {
+                    if tensor.dtype() != *dtype || tensor.shape().len() != usize::from(*rank) {
+                        return Err(self.wrong_type(i, argument));
+                    }
+                    for (axis, (extent, plan)) in tensor.shape().iter().zip(extents).enumerate() {
+                        // One unsigned comparison for both ends of the range.
+                        if *extent as u64 > i32::MAX as u64 {
+                            return Err(self.extent_range(i, axis, *extent));
+                        }
+                        match *plan {
+                            ExtentPlan::Bind(dim) => values.dims[usize::from(dim) % MAX_DIMS] = *extent,
+                            ExtentPlan::Equal(dim) if values.dims[usize::from(dim) % MAX_DIMS] == *extent => {}
+                            ExtentPlan::Fixed(value) if value == *extent => {}
+                            _ => return Err(self.wrong_extent(i, axis, &values)),
+                        }
+                    }
+                    check_strides(tensor).map_err(|problem| self.wrong_stride(i, tensor, problem))?;
+                    if !std::ptr::eq(tensor.allocation().device, device) || !tensor.is_covered() {
+                        return Err(self.wrong_place(i, tensor, device));
+                    }
+                }
+                (
+                    ParamPlan::Scalar { ty: ScalarType::Index },
+                    Argument::Scalar(Scalar { value: ScalarValue::Index(n) }),
+                ) => {
+                    if *n as u64 > i32::MAX as u64 {
+                        return Err(Box::new(Problem::ScalarRange { argument: self.names[i].clone(), found: *n }));
+                    }
+                }
+                (
+                    ParamPlan::Scalar { ty: ScalarType::Element(dtype) },
+                    Argument::Scalar(Scalar { value: ScalarValue::Element(found, _) }),
+                ) if dtype == found => {}
+                _ => return Err(self.wrong_type(i, argument)),
+            }
+        }
+        self.check_overlap(args)?;
+        for check in &self.program.launch.checks {
+            if !matches!(check.holds.evaluate(&values), Some(n) if n != 0) {
+                return Err(self.broken(check, &values));
+            }
+        }
+        let mut grid = [1u32; 3];
+        let mut empty = false;
+        for (axis, (blocks, extent)) in grid.iter_mut().zip(&self.program.launch.grid).enumerate() {
+            match extent.evaluate(&values) {
+                Some(n) if (0..=MOST_BLOCKS[axis]).contains(&n) => (*blocks, empty) = (n as u32, empty || n == 0),
+                other => return Err(self.wrong_grid(axis, other)),
+            }
+        }
+        Ok((values, (!empty).then_some(grid)))
+    }
+
+    /// Refuses a written tensor that shares an element with another argument.
+    #[inline]
+    fn check_overlap(&self, args: &[Argument<'_>]) -> Result<(), Box<Problem>> {
+        for (i, argument) in args.iter().enumerate() {
+            let (Argument::Tensor(written), true) = (argument, self.writes(i)) else { continue };
+            let (start, end) = written.range();
+            for (j, other) in args.iter().enumerate() {
+                let Argument::Tensor(other) = other else { continue };
+                let (other_start, other_end) = other.range();
+                // Two written tensors are compared once.
+                let compare = j != i && !(j < i && self.writes(j));
+                if compare && start < other_end && other_start < end && share_elements(written, other) {
+                    let (written, other) = (self.names[i].clone(), self.names[j].clone());
+                    return Err(Box::new(Problem::Overlap { written, other }));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn name(&self, param: ParamId) -> String {
+        self.names.get(param.index()).cloned().unwrap_or_default()
+    }
+
+    fn text(&self, expr: &HostExpr) -> String {
+        expr.display(&self.program.dims, &|param| self.name(param))
+    }
+
+    fn line(&self, span: SpanId) -> u32 {
+        self.program.spans.get(span).map_or(0, |s| s.line)
+    }
+
+    /// The dims and scalars in `expr`, each once, with their values.
+    fn values_in(&self, expr: &HostExpr, values: &Values<'_>) -> Vec<(String, i64)> {
+        let mut found = Vec::new();
+        each_leaf(expr, &mut |leaf| {
+            if !matches!(leaf, HostExpr::Int(_)) {
+                let named = (self.text(leaf), leaf.evaluate(values).unwrap_or(0));
+                if !found.contains(&named) {
+                    found.push(named);
+                }
+            }
+        });
+        found
+    }
+
+    /// The argument that an expression is about: where its first dim got its value, or its first scalar or tensor.
+    fn argument_of(&self, expr: &HostExpr) -> Option<String> {
+        let mut found = None;
+        each_leaf(expr, &mut |leaf| {
+            let name = match leaf {
+                HostExpr::Dim(dim) => self.binder(dim.index()).map(|(param, _)| self.names[param].clone()),
+                HostExpr::Scalar(p) | HostExpr::Stride(p, _) | HostExpr::Address(p) => Some(self.name(*p)),
+                _ => None,
+            };
+            found = found.take().or(name);
+        });
+        found
+    }
+
+    /// The parameter and axis that give a dim its value.
+    fn binder(&self, dim: usize) -> Option<(usize, usize)> {
+        self.params.iter().enumerate().find_map(|(i, plan)| match plan {
+            ParamPlan::Tensor { extents, rank, .. } => extents[..usize::from(*rank)]
+                .iter()
+                .position(|e| matches!(e, ExtentPlan::Bind(d) if usize::from(*d) == dim))
+                .map(|axis| (i, axis)),
+            ParamPlan::Scalar { .. } => None,
+        })
+    }
+
+    #[cold]
+    fn wrong_type(&self, i: usize, argument: &Argument<'_>) -> Box<Problem> {
+        let name = self.names[i].clone();
+        Box::new(match (&self.params[i], argument) {
+            (ParamPlan::Tensor { rank, .. }, Argument::Tensor(t)) if t.shape().len() != usize::from(*rank) => {
+                Problem::Rank { argument: name, expected: usize::from(*rank), found: t.shape().len() }
+            }
+            (ParamPlan::Tensor { dtype, .. }, Argument::Tensor(t)) => {
+                Problem::Dtype { argument: name, expected: *dtype, found: t.dtype() }
+            }
+            (plan, argument) => {
+                let expected = match plan {
+                    ParamPlan::Tensor { dtype, rank, .. } => format!("a tensor of {dtype} with {rank} axes"),
+                    ParamPlan::Scalar { ty: ScalarType::Index } => "a usize value".into(),
+                    ParamPlan::Scalar { ty: ScalarType::Element(dtype) } => format!("a {dtype} value"),
+                };
+                Problem::Kind { argument: name, expected, found: argument.describe() }
+            }
+        })
+    }
+
+    #[cold]
+    fn extent_range(&self, i: usize, axis: usize, found: i64) -> Box<Problem> {
+        let argument = self.names[i].clone();
+        Box::new(match found {
+            ..0 => Problem::NegativeExtent { argument, axis, found },
+            _ => Problem::ExtentRange { argument, axis, found },
+        })
+    }
+
+    #[cold]
+    fn wrong_extent(&self, i: usize, axis: usize, values: &Values<'_>) -> Box<Problem> {
+        let argument = self.names[i].clone();
+        let found = match &values.args[i] {
+            Argument::Tensor(tensor) => tensor.shape()[axis],
+            Argument::Scalar(_) => 0,
+        };
+        let ParamPlan::Tensor { extents, .. } = &self.params[i] else {
+            return self.wrong_type(i, &values.args[i]);
+        };
+        Box::new(match extents[axis] {
+            ExtentPlan::Fixed(expected) => Problem::FixedExtent { argument, axis, expected, found },
+            ExtentPlan::Bind(dim) | ExtentPlan::Equal(dim) => {
+                let dim = usize::from(dim);
+                let (first, first_axis) = self.binder(dim).unwrap_or((i, axis));
+                Problem::NamedExtent {
+                    dim: self.program.dims.get(dim).cloned().unwrap_or_default(),
+                    first: self.names[first].clone(),
+                    first_axis,
+                    expected: values.dims[dim],
+                    argument,
+                    axis,
+                    found,
+                }
+            }
+        })
+    }
+
+    #[cold]
+    fn wrong_stride(&self, i: usize, tensor: &TensorRef<'_>, problem: StrideProblem) -> Box<Problem> {
+        let argument = self.names[i].clone();
+        Box::new(match problem {
+            StrideProblem::Range { axis } => Problem::StrideRange { argument, axis, found: tensor.strides()[axis] },
+            StrideProblem::Inner => {
+                Problem::InnerStride { argument, found: tensor.strides().last().copied().unwrap_or(0) }
+            }
+            StrideProblem::Overlap { axis, least } => {
+                Problem::StrideOverlap { argument, axis, least, found: tensor.strides()[axis] }
+            }
+        })
+    }
+
+    #[cold]
+    fn wrong_place(&self, i: usize, tensor: &TensorRef<'_>, device: &DeviceState) -> Box<Problem> {
+        let argument = self.names[i].clone();
+        let memory = tensor.allocation();
+        Box::new(if std::ptr::eq(memory.device, device) {
+            let before = tensor.address().wrapping_sub(memory.address);
+            let found = (memory.bytes as u64).saturating_sub(before);
+            Problem::Coverage { argument, needed: tensor.bytes(), found }
+        } else {
+            Problem::Device { argument, expected: device.label().into(), found: memory.device.label().into() }
+        })
+    }
+
+    #[cold]
+    fn broken(&self, check: &Check, values: &Values<'_>) -> Box<Problem> {
+        let line = self.line(check.span);
+        Box::new(match &check.kind {
+            CheckKind::Require { text } => Problem::Require {
+                argument: self.argument_of(&check.holds),
+                text: text.clone(),
+                line,
+                values: self.values_in(&check.holds, values),
+            },
+            CheckKind::Alignment { tensor, bytes } => Problem::Alignment {
+                argument: self.name(*tensor),
+                bytes: *bytes,
+                address: values.address(*tensor),
+                line,
+            },
+            CheckKind::StrideMultiple { tensor, axis, multiple } => Problem::StrideMultiple {
+                argument: self.name(*tensor),
+                axis: usize::from(*axis),
+                multiple: *multiple,
+                found: values.stride(*tensor, *axis),
+                line,
+            },
+            CheckKind::IndexRange { bound } => Problem::IndexRange {
+                expression: self.text(bound),
+                value: bound.evaluate(values),
+                line,
+                values: self.values_in(bound, values),
+            },
+        })
+    }
+
+    #[cold]
+    fn wrong_grid(&self, axis: usize, blocks: Option<i64>) -> Box<Problem> {
+        let expression = self.text(&self.program.launch.grid[axis]);
+        Box::new(Problem::Grid { axis: ['x', 'y', 'z'][axis], blocks, most: MOST_BLOCKS[axis], expression })
+    }
+}
+
+fn scalar_type(ty: Type, program: &Program) -> ScalarType {
+    match ty {
+        Type::Index => ScalarType::Index,
+        Type::Value(DtypeRef::Is(dtype)) => ScalarType::Element(dtype),
+        // Bound kernels have no dtype parameters; the caller passes a bound one.
+        Type::Value(DtypeRef::Param(_)) => {
+            debug_assert!(false, "{} is not bound", program.name);
+            ScalarType::Index
+        }
+    }
+}
+
+enum StrideProblem {
+    Range { axis: usize },
+    Inner,
+    Overlap { axis: usize, least: i64 },
+}
+
+/// Whether the strides fit 32 bits and no two elements share an address.
+#[inline]
+fn check_strides(tensor: &TensorRef<'_>) -> Result<(), StrideProblem> {
+    let (shape, strides) = (tensor.shape(), tensor.strides());
+    let Some((inner, outer)) = strides.split_last() else { return Ok(()) };
+    if *inner != 1 {
+        return Err(StrideProblem::Inner);
+    }
+    // Elements from the first to one past the last, of the axes inside.
+    let mut inside = shape[outer.len()];
+    for (axis, stride) in outer.iter().enumerate().rev() {
+        if *stride as u64 > i32::MAX as u64 {
+            return Err(if *stride < 0 {
+                StrideProblem::Overlap { axis, least: inside }
+            } else {
+                StrideProblem::Range { axis }
+            });
+        }
+        if *stride < inside {
+            return Err(StrideProblem::Overlap { axis, least: inside });
+        }
+        // Both are below 2^31, so this cannot overflow.
+        inside = inside.saturating_add((shape[axis] - 1).max(0).saturating_mul(*stride));
+    }
+    Ok(())
+}
+
+/// Whether two tensors whose address ranges overlap share an element. Column ranges of one matrix do not; where that
+/// cannot be seen at once, they are taken to.
+#[cold]
+fn share_elements(a: &TensorRef<'_>, b: &TensorRef<'_>) -> bool {
+    if a.bytes() == 0 || b.bytes() == 0 {
+        return false;
+    }
+    let (&[_, columns_a], &[_, columns_b], &[pitch_a, _], &[pitch_b, _]) =
+        (a.shape(), b.shape(), a.strides(), b.strides())
+    else {
+        return true;
+    };
+    let (size_a, size_b) = (i64::from(a.dtype().bytes()), i64::from(b.dtype().bytes()));
+    let pitch = pitch_a * size_a;
+    if pitch != pitch_b * size_b || pitch <= 0 {
+        return true;
+    }
+    let distance = (b.address().wrapping_sub(a.address()) as i64).rem_euclid(pitch);
+    // `b` starts `distance` bytes into one of `a`'s rows (or where one would be).
+    distance < columns_a * size_a || distance + columns_b * size_b > pitch
+}
+
+/// Calls `f` for the constants, dims, strides, scalars and addresses in an expression.
+fn each_leaf(expr: &HostExpr, f: &mut dyn FnMut(&HostExpr)) {
+    match expr {
+        HostExpr::Binary(_, a, b) => {
+            each_leaf(a, f);
+            each_leaf(b, f);
+        }
+        HostExpr::Not(x) => each_leaf(x, f),
+        leaf => f(leaf),
+    }
+}

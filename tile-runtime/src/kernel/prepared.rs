@@ -1,0 +1,151 @@
+//! One instance of a kernel, ready to be launched on one device: lowered, compiled (or found in the cache), loaded.
+
+use super::definition::{Definition, InstanceTable, instance_text};
+use super::plan::Plan;
+use crate::cache::{Cache, Entry, Key, Origin};
+use crate::cuda::{CudaDevice, Limits, driver::Handle};
+use crate::device::{Backend, Device};
+use crate::error::Error;
+use crate::nvrtc::{self, Nvrtc, Output, Resources};
+use std::ptr::null_mut;
+use std::sync::atomic::AtomicPtr;
+use tile_ir::diag::Diagnostic;
+use tile_ir::ir::{Instance, Kernel, Target};
+use tile_ir::lowered::{ParameterKind, Program};
+
+/// Most parameters of the C function: their values live on the stack during a launch.
+pub(crate) const MAX_PARAMETERS: usize = 96;
+
+/// A record of an [`InstanceTable`].
+pub(crate) struct Prepared {
+    /// The device's slot.
+    pub slot: u32,
+    /// The same instance on another device.
+    pub next: AtomicPtr<Prepared>,
+    pub definition: &'static Definition,
+    pub plan: Plan,
+    pub code: Code,
+    pub build: Build,
+}
+
+/// What runs.
+pub(crate) enum Code {
+    Cuda { device: &'static CudaDevice, function: Function },
+    Fast { bound: Box<Kernel> },
+    Checked,
+}
+
+/// A loaded function.
+pub(crate) struct Function {
+    pub handle: Handle,
+    pub dynamic_shared: u32,
+    pub parameters: Vec<ParameterKind>,
+}
+
+// SAFETY: a function handle may be used from any thread.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
+/// How it was made.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Build {
+    /// The instance, as an author writes it.
+    pub instance: String,
+    /// NVRTC's architecture.
+    pub architecture: String,
+    /// What the assembler reported; `None` on a simulator.
+    pub resources: Option<Resources>,
+    /// Whether the cache had it; `None` on a simulator.
+    pub origin: Option<Origin>,
+}
+
+/// The record of an instance on a device; made if it is not in the table.
+pub(crate) fn prepared<const N: usize>(
+    definition: &'static Definition,
+    table: &'static InstanceTable<N>,
+    instance: usize,
+    device: &Device,
+) -> Result<&'static Prepared, Error> {
+    if let Some(prepared) = table.find(instance, device.state.slot) {
+        return Ok(prepared);
+    }
+    let prepared = prepare(definition, instance, device)?;
+    table.insert(instance, prepared).ok_or_else(|| Error::Instance {
+        kernel: definition.name().into(),
+        asked: format!("number {instance}"),
+        declared: format!("{N} instances"),
+    })
+}
+
+#[cold]
+fn prepare(definition: &'static Definition, index: usize, device: &Device) -> Result<Prepared, Error> {
+    let (kernel, instance) = definition.instance(index)?;
+    let target = target_for(kernel, device)?;
+    let (bound, program) = lowered(kernel, instance, target)?;
+    let plan = Plan::new(&bound, program)?;
+    let mut build = Build { instance: instance_text(kernel, instance), ..Build::default() };
+    let code = match &device.state.backend {
+        Backend::Simulator { checked: false } => Code::Fast { bound: Box::new(bound) },
+        Backend::Simulator { checked: true } => Code::Checked,
+        Backend::Cuda(cuda) => {
+            let program = &plan.program;
+            if program.params.len() > MAX_PARAMETERS {
+                let (kernel, found) = (kernel.name.clone(), program.params.len());
+                return Err(Error::TooMany { kernel, what: "C parameters", found, most: MAX_PARAMETERS });
+            }
+            build.architecture = device.architecture(target);
+            let (entry, origin) = machine_code(program, &build.architecture)?;
+            build.resources = Resources::parse(&entry.log, &program.name);
+            build.origin = Some(origin);
+            let limits =
+                Limits { threads: program.launch.threads.iter().product(), shared_bytes: program.shared_bytes };
+            let (handle, dynamic_shared) = cuda.load(&kernel.name, &entry.code, &program.name, limits)?;
+            let parameters = program.params.iter().map(|p| p.kind).collect();
+            Code::Cuda { device: cuda, function: Function { handle, dynamic_shared, parameters } }
+        }
+    };
+    Ok(Prepared { slot: device.state.slot, next: AtomicPtr::new(null_mut()), definition, plan, code, build })
+}
+
+/// What a kernel is compiled for on a device.
+pub(crate) fn target_for(kernel: &Kernel, device: &Device) -> Result<Target, Error> {
+    device.target(&kernel.targets).ok_or_else(|| Error::NoTarget {
+        kernel: kernel.name.clone(),
+        device: device.to_string(),
+        declared: kernel.targets.iter().map(|t| t.name()).collect::<Vec<_>>().join(", "),
+    })
+}
+
+/// The bound kernel and the lowered program of an instance.
+pub(crate) fn lowered(kernel: &Kernel, instance: &Instance, target: Target) -> Result<(Kernel, Program), Error> {
+    let report = |diagnostics: Vec<Diagnostic>| {
+        let mut report: String = diagnostics.iter().map(|d| d.render(&kernel.source, &kernel.spans) + "\n").collect();
+        report += &format!("in kernel `{}`, instance {}, for {target}", kernel.name, instance_text(kernel, instance));
+        Error::Lower { kernel: kernel.name.clone(), report }
+    };
+    let bound = tile_ir::lower::bind(kernel, instance).map_err(report)?;
+    let program = tile_ir::lower::lower(kernel, instance, target).map_err(report)?;
+    Ok((bound, program))
+}
+
+/// The cubin of a program, from the cache or from NVRTC, with the compiler's log.
+pub(crate) fn machine_code(program: &Program, architecture: &str) -> Result<(Entry, Origin), Error> {
+    let line_info = nvrtc::line_info_wanted();
+    let source = tile_ir::emit::cuda::emit_with(program, line_info);
+    let options = nvrtc::options(architecture, line_info);
+    let compile = || {
+        let compiled = Nvrtc::get()?.compile(&program.name, &source, &options, Output::Cubin)?;
+        Ok(Entry { code: compiled.code, log: compiled.log })
+    };
+    match Cache::process() {
+        Ok(cache) => {
+            let options = options.join(" ");
+            let parts =
+                [("symbol", program.name.as_str()), ("arch", architecture), ("options", &options), ("source", &source)];
+            let compiler = Nvrtc::get().ok().map(Nvrtc::identity);
+            cache.get_or_build(&Key::new(&parts, compiler), compile)
+        }
+        Err(_) => Ok((compile()?, Origin::Compiled)),
+    }
+}

@@ -1,0 +1,101 @@
+//! A kernel's instance at each stage of its way to the machine, as text.
+
+use super::definition::Definition;
+use super::prepared::{lowered, machine_code};
+use crate::error::Error;
+use crate::library::find_nvdisasm;
+use crate::nvrtc::{self, Nvrtc, Output, Resources};
+use std::fmt;
+use std::process::Command;
+use std::str::FromStr;
+use tile_ir::ir::Target;
+
+/// A stage of a kernel's way to the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// The CUDA C.
+    Cuda,
+    /// PTX.
+    Ptx,
+    /// Machine code, disassembled.
+    Sass,
+    /// Registers, spills, shared memory.
+    Resources,
+}
+
+impl Format {
+    /// Every format.
+    pub const ALL: [Format; 4] = [Format::Cuda, Format::Ptx, Format::Sass, Format::Resources];
+
+    /// What it is called on a command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Format::Cuda => "cuda",
+            Format::Ptx => "ptx",
+            Format::Sass => "sass",
+            Format::Resources => "resources",
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Format, String> {
+        Format::ALL.into_iter().find(|f| f.name() == text).ok_or_else(|| {
+            let names = Format::ALL.map(Format::name).join(", ");
+            format!("`{text}` is not one of {names}")
+        })
+    }
+}
+
+/// Instance number `instance` of a kernel for `target`, as text. Needs no device; PTX and resources need NVRTC, machine
+/// code needs `nvdisasm` too.
+///
+/// # Errors
+/// The instance cannot be lowered for this target; a library or tool is missing.
+pub fn show(def: &'static Definition, instance: usize, target: Target, format: Format) -> Result<String, Error> {
+    let (kernel, instance) = def.instance(instance)?;
+    let (_, program) = lowered(kernel, instance, target)?;
+    match format {
+        Format::Cuda => Ok(tile_ir::emit::cuda::emit(&program)),
+        Format::Ptx => {
+            let source = tile_ir::emit::cuda::emit(&program);
+            let options = nvrtc::options(target.name(), false);
+            let compiled = Nvrtc::get()?.compile(&program.name, &source, &options, Output::Ptx)?;
+            Ok(String::from_utf8_lossy(&compiled.code).into_owned())
+        }
+        Format::Sass => {
+            let (entry, _) = machine_code(&program, target.name())?;
+            disassemble(&entry.code)
+        }
+        Format::Resources => {
+            let (entry, _) = machine_code(&program, target.name())?;
+            Ok(Resources::parse(&entry.log, &program.name).map_or(entry.log, |r| r.to_string()))
+        }
+    }
+}
+
+fn disassemble(cubin: &[u8]) -> Result<String, Error> {
+    let tool = find_nvdisasm()?;
+    let path = std::env::temp_dir().join(format!("tile-{}-{:p}.cubin", std::process::id(), cubin));
+    let failed = |action: &'static str| {
+        let path = path.clone();
+        move |e: std::io::Error| Error::File { action, path, problem: e.to_string() }
+    };
+    std::fs::write(&path, cubin).map_err(failed("write"))?;
+    let output = Command::new(&tool).args(["--print-code", "--print-line-info"]).arg(&path).output();
+    std::fs::remove_file(&path).ok();
+    let problem = |problem: String| Error::Tool { tool: tool.display().to_string(), problem };
+    let output = output.map_err(|e| problem(e.to_string()))?;
+    if !output.status.success() {
+        return Err(problem(String::from_utf8_lossy(&output.stderr).trim().to_string()));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

@@ -1,0 +1,433 @@
+//! Finding NVIDIA's libraries and tools.
+//!
+//! The lookup is ours, not the binding crate's, because it must never panic and because it owes its caller every path
+//! it tried. The order for NVRTC:
+//!
+//! 1. `TILE_NVRTC`, a library or a folder: set means used, or an error;
+//! 2. `CUDA_HOME`, `CUDA_PATH`;
+//! 3. `/usr/local/cuda`, then `/usr/local/cuda-*`, newest first;
+//! 4. `target/nvrtc*` upward from the current folder and from the executable (where `cargo xtask setup` unpacks it);
+//! 5. the `nvidia-cuda-nvrtc` wheel in a reachable Python `site-packages`;
+//! 6. plain names, as the dynamic linker resolves them.
+
+use libloading::Library;
+use std::env;
+use std::ffi::OsStr;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// A library or tool that could not be used: what was tried, and what to do.
+#[derive(Clone, Debug, Error)]
+pub struct LibraryError {
+    /// What was looked for, as one says it: `NVRTC`, `the CUDA driver`, `nvdisasm`.
+    pub what: &'static str,
+    /// Each path tried and why it did not do.
+    pub tried: Vec<Attempt>,
+    /// How to get it.
+    pub help: &'static str,
+}
+
+/// One path that was tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// The path, or the pattern of a folder that held nothing.
+    pub path: PathBuf,
+    /// Why it did not do.
+    pub problem: String,
+}
+
+impl fmt::Display for LibraryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} was not found; tried:", self.what)?;
+        for attempt in &self.tried {
+            write!(f, "\n  {}: {}", attempt.path.display(), attempt.problem)?;
+        }
+        write!(f, "\nhelp: {}", self.help)
+    }
+}
+
+/// How to get NVRTC, in words that can be pasted.
+pub const NVRTC_HELP: &str = "pip install nvidia-cuda-nvrtc==13.0.88, or `cargo xtask setup` in this repository, \
+     or set TILE_NVRTC to libnvrtc.so.13 or its folder";
+/// How to get the driver.
+pub const DRIVER_HELP: &str =
+    "install the NVIDIA driver (580 or newer); without one, TILE_DEVICE=sim runs every kernel on the CPU";
+/// How to get the disassembler.
+pub const NVDISASM_HELP: &str = "pip install nvidia-cuda-nvdisasm, or `cargo xtask setup` in this repository, \
+     or set TILE_NVDISASM to the program";
+
+/// A library that is open, and where it was found.
+pub(crate) struct Found {
+    pub library: Library,
+    pub path: PathBuf,
+}
+
+/// A step of a lookup: a folder to list, or a name for the dynamic linker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    Folder(PathBuf),
+    File(PathBuf),
+    Name(&'static str),
+}
+
+/// What a lookup reads of the process: replaced in tests.
+pub(crate) struct Surroundings<'a> {
+    pub variable: &'a dyn Fn(&str) -> Option<PathBuf>,
+    pub current_dir: Option<PathBuf>,
+    pub executable: Option<PathBuf>,
+    pub root: PathBuf,
+}
+
+impl Surroundings<'_> {
+    /// Runs `f` with this process's surroundings.
+    pub fn with_process<R>(f: impl FnOnce(&Surroundings<'_>) -> R) -> R {
+        let variable = |name: &str| env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        f(&Surroundings {
+            variable: &variable,
+            current_dir: env::current_dir().ok(),
+            executable: env::current_exe().ok(),
+            root: PathBuf::from("/"),
+        })
+    }
+
+    /// `target/<kind>` folders from the current folder and the executable upward, nearest first.
+    fn target_folders(&self, kind: &str) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        for start in [&self.current_dir, &self.executable].into_iter().flatten() {
+            for folder in start.ancestors() {
+                for entry in list(&folder.join("target")) {
+                    let name = entry.file_name().and_then(OsStr::to_str).unwrap_or_default();
+                    if name.starts_with(kind) && entry.is_dir() && !found.contains(&entry) {
+                        found.push(entry);
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// Roots of unpacked wheels in `target/<kind>*`: the folder itself and one a version, oldest first, because code
+    /// made by an older compiler runs on more drivers.
+    fn wheel_roots(&self, kind: &str) -> Vec<PathBuf> {
+        self.target_folders(kind)
+            .into_iter()
+            .flat_map(|folder| {
+                let mut versions: Vec<_> = list(&folder).into_iter().filter(|p| p.is_dir()).collect();
+                versions.sort_by_key(|p| version_of(p));
+                std::iter::once(folder).chain(versions)
+            })
+            .filter(|p| p.join("nvidia").is_dir())
+            .collect()
+    }
+
+    /// Python's package folders that can be reached without starting Python.
+    fn site_packages(&self) -> Vec<PathBuf> {
+        let mut prefixes: Vec<PathBuf> =
+            ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(|name| (self.variable)(name)).collect();
+        for folder in self.current_dir.iter().flat_map(|d| d.ancestors()) {
+            prefixes.extend([folder.join(".venv"), folder.join("venv")]);
+        }
+        if let Some(home) = (self.variable)("HOME") {
+            prefixes.push(home.join(".local"));
+        }
+        for folder in env::split_paths(&(self.variable)("PATH").unwrap_or_default()) {
+            if let Ok(python) = folder.join("python3").canonicalize() {
+                prefixes.extend(python.parent().and_then(Path::parent).map(Path::to_path_buf));
+            }
+        }
+        prefixes.extend([self.root.join("usr/local"), self.root.join("usr")]);
+        let mut found = Vec::new();
+        for prefix in prefixes {
+            for python in list(&prefix.join("lib")) {
+                if python.file_name().and_then(OsStr::to_str).is_some_and(|n| n.starts_with("python3")) {
+                    for packages in ["site-packages", "dist-packages"].map(|name| python.join(name)) {
+                        if packages.is_dir() && !found.contains(&packages) {
+                            found.push(packages);
+                        }
+                    }
+                }
+            }
+        }
+        found.extend((self.variable)("PYTHONPATH").iter().flat_map(env::split_paths));
+        found
+    }
+}
+
+/// Folders inside a wheel or `site-packages` that hold NVRTC.
+const WHEEL_LIBRARIES: [&str; 3] = ["nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib", "nvidia/cu12/lib"];
+/// Folders inside a CUDA toolkit that hold libraries.
+const TOOLKIT_LIBRARIES: [&str; 4] = ["lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"];
+
+fn nvrtc_steps(around: &Surroundings<'_>) -> Vec<Step> {
+    if let Some(explicit) = (around.variable)("TILE_NVRTC") {
+        return explicit_steps(&explicit);
+    }
+    let mut toolkits: Vec<PathBuf> =
+        ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(|name| (around.variable)(name)).collect();
+    toolkits.extend(system_toolkits(&around.root));
+    let in_toolkits = toolkits.iter().flat_map(|t| TOOLKIT_LIBRARIES.map(|lib| t.join(lib)));
+    let wheels = around.wheel_roots("nvrtc").into_iter().chain(around.site_packages());
+    let in_wheels: Vec<PathBuf> = wheels.flat_map(|w| WHEEL_LIBRARIES.map(|lib| w.join(lib))).collect();
+    let mut steps: Vec<Step> =
+        in_toolkits.chain(in_wheels).filter(|folder| folder.is_dir()).map(Step::Folder).collect();
+    steps.extend(["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"].map(Step::Name));
+    steps
+}
+
+fn explicit_steps(path: &Path) -> Vec<Step> {
+    if path.is_dir() {
+        let inside = WHEEL_LIBRARIES.iter().chain(&TOOLKIT_LIBRARIES).map(|lib| path.join(lib)).filter(|p| p.is_dir());
+        std::iter::once(path.to_path_buf()).chain(inside).map(Step::Folder).collect()
+    } else {
+        vec![Step::File(path.to_path_buf())]
+    }
+}
+
+/// `/usr/local/cuda` and its versioned neighbours, newest first.
+fn system_toolkits(root: &Path) -> Vec<PathBuf> {
+    let local = root.join("usr/local");
+    let named = |p: &PathBuf| p.file_name().and_then(OsStr::to_str).is_some_and(|n| n.starts_with("cuda-"));
+    let mut versions: Vec<PathBuf> = list(&local).into_iter().filter(named).collect();
+    versions.sort_by_key(|p| std::cmp::Reverse(version_of(p)));
+    std::iter::once(local.join("cuda")).filter(|p| p.is_dir()).chain(versions).collect()
+}
+
+/// The numbers in a file name, for ordering: `libnvrtc.so.13.0.88` is `[13, 0, 88]`.
+fn version_of(path: &Path) -> Vec<u64> {
+    let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    name.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect()
+}
+
+/// A folder's entries, sorted by name; none where it cannot be read.
+fn list(folder: &Path) -> Vec<PathBuf> {
+    let mut entries: Vec<PathBuf> =
+        std::fs::read_dir(folder).into_iter().flatten().filter_map(|e| Some(e.ok()?.path())).collect();
+    entries.sort();
+    entries
+}
+
+/// The NVRTC libraries of a folder, newest first, links to one file once.
+fn nvrtc_files(folder: &Path) -> Vec<PathBuf> {
+    let named = |p: &PathBuf| p.file_name().and_then(OsStr::to_str).is_some_and(|n| n.starts_with("libnvrtc.so"));
+    let mut files: Vec<PathBuf> =
+        list(folder).into_iter().filter(named).map(|p| p.canonicalize().unwrap_or(p)).collect();
+    files.sort_by_key(|p| std::cmp::Reverse(version_of(p)));
+    files.dedup();
+    files
+}
+
+/// Opens NVRTC. `usable` looks at an open library and says why it does not do.
+pub(crate) fn open_nvrtc(
+    around: &Surroundings<'_>,
+    mut usable: impl FnMut(&Library) -> Result<(), String>,
+) -> Result<Found, LibraryError> {
+    let mut tried = Vec::new();
+    for step in nvrtc_steps(around) {
+        let files = match step {
+            Step::Folder(folder) => {
+                let files = nvrtc_files(&folder);
+                if files.is_empty() {
+                    tried.push(Attempt { path: folder.join("libnvrtc.so*"), problem: "no such file".into() });
+                }
+                files
+            }
+            Step::File(file) => vec![file],
+            Step::Name(name) => vec![PathBuf::from(name)],
+        };
+        for path in files {
+            // The compiler opens its builtins by plain name, which fails unless they are open already.
+            let builtins = path.parent().filter(|p| !p.as_os_str().is_empty()).map(open_builtins).unwrap_or_default();
+            match open(&path).and_then(|library| usable(&library).map(|()| library)) {
+                Ok(library) => {
+                    builtins.into_iter().for_each(std::mem::forget);
+                    return Ok(Found { library, path });
+                }
+                Err(problem) => tried.push(Attempt { path, problem }),
+            }
+        }
+    }
+    Err(LibraryError { what: "NVRTC", tried, help: NVRTC_HELP })
+}
+
+fn open_builtins(folder: &Path) -> Vec<Library> {
+    let named =
+        |p: &PathBuf| p.file_name().and_then(OsStr::to_str).is_some_and(|n| n.starts_with("libnvrtc-builtins.so"));
+    list(folder).into_iter().filter(named).filter_map(|p| open(&p.canonicalize().unwrap_or(p)).ok()).collect()
+}
+
+/// Opens the CUDA driver's library.
+pub(crate) fn open_driver() -> Result<Found, LibraryError> {
+    let mut tried = Vec::new();
+    for name in ["libcuda.so.1", "libcuda.so"] {
+        match open(Path::new(name)) {
+            Ok(library) => return Ok(Found { library, path: PathBuf::from(name) }),
+            Err(problem) => tried.push(Attempt { path: PathBuf::from(name), problem }),
+        }
+    }
+    Err(LibraryError { what: "the CUDA driver", tried, help: DRIVER_HELP })
+}
+
+fn open(path: &Path) -> Result<Library, String> {
+    // SAFETY: NVIDIA's libraries have initialisers that are safe to run at any time; nothing else is opened here
+    // unless the user names it in an environment variable.
+    unsafe { Library::new(path) }.map_err(|e| {
+        // The linker's message starts with the path, which the report already shows.
+        let text = std::error::Error::source(&e).map_or_else(|| e.to_string(), ToString::to_string);
+        text.strip_prefix(&format!("{}: ", path.display())).map_or(text.clone(), str::to_string)
+    })
+}
+
+/// The program that disassembles cubins: `TILE_NVDISASM`, `PATH`, the CUDA toolkits, `target/nvdisasm*`, wheels.
+pub fn find_nvdisasm() -> Result<PathBuf, LibraryError> {
+    Surroundings::with_process(find_nvdisasm_in)
+}
+
+pub(crate) fn find_nvdisasm_in(around: &Surroundings<'_>) -> Result<PathBuf, LibraryError> {
+    let mut candidates = Vec::new();
+    if let Some(explicit) = (around.variable)("TILE_NVDISASM") {
+        candidates.push(if explicit.is_dir() { explicit.join("nvdisasm") } else { explicit });
+    } else {
+        candidates.extend(env::split_paths(&(around.variable)("PATH").unwrap_or_default()).map(|p| p.join("nvdisasm")));
+        let toolkits = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(|name| (around.variable)(name));
+        candidates.extend(toolkits.chain(system_toolkits(&around.root)).map(|t| t.join("bin/nvdisasm")));
+        let wheels = around.wheel_roots("nvdisasm").into_iter().rev().chain(around.site_packages());
+        candidates.extend(wheels.map(|w| w.join("nvidia/cu13/bin/nvdisasm")));
+    }
+    let mut tried = Vec::new();
+    for path in candidates {
+        if path.is_file() {
+            return Ok(path);
+        }
+        tried.push(Attempt { path, problem: "no such file".into() });
+    }
+    Err(LibraryError { what: "nvdisasm", tried, help: NVDISASM_HELP })
+}
+
+/// What identifies a library's build: its GNU build id, else its size. NVRTC reports `13.0` for every patch release,
+/// and a patch release can generate different code.
+pub(crate) fn build_identity(path: &Path) -> String {
+    use std::io::Read;
+    // The note stands right after the program headers, in the first page.
+    let mut head = [0u8; 4096];
+    let read = std::fs::File::open(path).and_then(|mut f| f.read(&mut head)).unwrap_or(0);
+    const NOTE: [u8; 12] = [20, 0, 0, 0, 3, 0, 0, 0, b'G', b'N', b'U', 0];
+    if let Some(at) = head[..read].windows(NOTE.len()).position(|w| w == NOTE) {
+        if let Some(id) = head[..read].get(at + NOTE.len()..at + NOTE.len() + 20) {
+            return id.iter().map(|b| format!("{b:02x}")).collect();
+        }
+    }
+    std::fs::metadata(path).map_or_else(|_| "unknown".into(), |m| format!("size {}", m.len()))
+}
+
+/// The version a wheel's `dist-info` beside the library gives, such as `13.0.88`; the file's own suffix otherwise.
+pub(crate) fn patch_version(library: &Path) -> Option<String> {
+    for root in library.ancestors().skip(1).take(5) {
+        for entry in list(root) {
+            let name = entry.file_name().and_then(OsStr::to_str).unwrap_or_default();
+            if let Some(rest) = name.strip_prefix("nvidia_cuda_nvrtc") {
+                let version = rest.strip_suffix(".dist-info")?.rsplit('-').next()?;
+                return Some(version.to_string());
+            }
+        }
+    }
+    let name = library.file_name()?.to_str()?.strip_prefix("libnvrtc.so.")?;
+    (name.matches('.').count() == 2).then(|| name.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+    use std::fs;
+
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Scratch {
+            let path = env::temp_dir().join(format!("tile-library-{name}-{}", std::process::id()));
+            fs::remove_dir_all(&path).ok();
+            fs::create_dir_all(&path).unwrap();
+            Scratch(path)
+        }
+
+        fn file(&self, path: &str) -> PathBuf {
+            let path = self.0.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, b"not a library").unwrap();
+            path
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            fs::remove_dir_all(&self.0).ok();
+        }
+    }
+
+    fn around<R>(scratch: &Scratch, variables: &[(&str, PathBuf)], f: impl FnOnce(&Surroundings<'_>) -> R) -> R {
+        let variables: HashMap<String, PathBuf> =
+            variables.iter().map(|(name, value)| (name.to_string(), value.clone())).collect();
+        let variable = |name: &str| variables.get(name).cloned();
+        f(&Surroundings {
+            variable: &variable,
+            current_dir: Some(scratch.0.join("project/crate")),
+            executable: None,
+            root: scratch.0.clone(),
+        })
+    }
+
+    fn tried(scratch: &Scratch, variables: &[(&str, PathBuf)]) -> Vec<PathBuf> {
+        let refuse = |_: &Library| Err("refused by the test".to_string());
+        let error = around(scratch, variables, |a| open_nvrtc(a, refuse).map(|f| f.path).unwrap_err());
+        assert!(error.to_string().contains("pip install nvidia-cuda-nvrtc"), "{error}");
+        error.tried.iter().for_each(|t| assert!(error.to_string().contains(t.path.to_str().unwrap()), "{error}"));
+        error.tried.into_iter().map(|t| t.path).collect()
+    }
+
+    #[test]
+    fn the_explicit_variable_excludes_everything_else() {
+        let scratch = Scratch::new("explicit");
+        scratch.file("usr/local/cuda/lib64/libnvrtc.so.13");
+        let missing = scratch.0.join("nowhere/libnvrtc.so.13");
+        assert_eq!(tried(&scratch, &[("TILE_NVRTC", missing.clone())]), [missing]);
+        let folder = scratch.file("mine/libnvrtc.so.12");
+        assert_eq!(tried(&scratch, &[("TILE_NVRTC", scratch.0.join("mine"))]), [folder]);
+    }
+
+    #[test]
+    fn the_order_is_the_documented_one() {
+        let scratch = Scratch::new("order");
+        let expected = [
+            scratch.file("home/targets/x86_64-linux/lib/libnvrtc.so.12"),
+            scratch.file("usr/local/cuda/lib64/libnvrtc.so.13"),
+            scratch.file("usr/local/cuda-13.1/lib64/libnvrtc.so.13.1.80"),
+            scratch.file("usr/local/cuda-12.9/lib64/libnvrtc.so.12"),
+            scratch.file("project/target/nvrtc/13.0.88/nvidia/cu13/lib/libnvrtc.so.13"),
+            scratch.file("project/target/nvrtc/13.5.37/nvidia/cu13/lib/libnvrtc.so.13"),
+            scratch.file("venv/lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13"),
+            scratch.file("usr/local/lib/python3.11/dist-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12"),
+        ];
+        let variables = [("CUDA_HOME", scratch.0.join("home")), ("VIRTUAL_ENV", scratch.0.join("venv"))];
+        let tried = tried(&scratch, &variables);
+        assert_eq!(tried[..expected.len()], expected);
+        assert_eq!(tried[expected.len()..], ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn a_tool_that_is_missing_lists_what_was_tried() {
+        let scratch = Scratch::new("nvdisasm");
+        let variables = [("PATH", scratch.0.join("bin"))];
+        let error = around(&scratch, &variables, find_nvdisasm_in).unwrap_err();
+        assert_eq!(error.tried[0].path, scratch.0.join("bin/nvdisasm"));
+        let tool = scratch.file("project/target/nvdisasm/13.5.37/nvidia/cu13/bin/nvdisasm");
+        assert_eq!(around(&scratch, &variables, find_nvdisasm_in).unwrap(), tool);
+    }
+
+    #[test]
+    fn names_of_files_give_versions() {
+        assert_eq!(version_of(Path::new("/x/libnvrtc.so.13.0.88")), [13, 0, 88]);
+        assert_eq!(patch_version(Path::new("/usr/lib/libnvrtc.so.12.9.86")).as_deref(), Some("12.9.86"));
+        assert_eq!(patch_version(Path::new("/nowhere/at/all/here/libnvrtc.so.13")), None);
+    }
+}

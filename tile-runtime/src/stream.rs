@@ -1,0 +1,271 @@
+//! Streams, events and captured graphs.
+
+use crate::cuda::{CudaDevice, CudaGraph, StreamSlot, driver, lock};
+use crate::device::{Backend, Device};
+use crate::error::Error;
+use crate::kernel::Recorded;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// A queue of work on a device. Work on one stream happens in order; work on two may overlap, except that whatever
+/// touches a tensor waits for what must come before (see [`crate::Tensor`]).
+#[derive(Clone)]
+pub struct Stream {
+    device: Device,
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    device: Device,
+    queue: Queue,
+}
+
+enum Queue {
+    /// A stream of the device's table, by its number.
+    Pooled(u8),
+    /// A stream that only a capture uses: no memory is ever bound to it.
+    Capture(StreamSlot),
+    /// Work on a simulator happens at once.
+    Simulator,
+    /// What a capture on a simulator has recorded.
+    Recording(Mutex<Vec<Recorded>>),
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Backend::Cuda(cuda) = &self.device.state.backend {
+            match &self.queue {
+                Queue::Pooled(slot) => cuda.give_back_stream(*slot),
+                Queue::Capture(slot) => cuda.destroy_capture_stream(slot),
+                Queue::Simulator | Queue::Recording(_) => {}
+            }
+        }
+    }
+}
+
+impl Stream {
+    pub(crate) fn new(device: &Device) -> Result<Stream, Error> {
+        Ok(Stream::over(
+            device,
+            match &device.state.backend {
+                Backend::Cuda(cuda) => Queue::Pooled(cuda.take_stream()?),
+                Backend::Simulator { .. } => Queue::Simulator,
+            },
+        ))
+    }
+
+    fn over(device: &Device, queue: Queue) -> Stream {
+        Stream { device: device.clone(), inner: Arc::new(Inner { device: device.clone(), queue }) }
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Waits for everything launched on this stream.
+    ///
+    /// # Errors
+    /// What a kernel did wrong since the last wait.
+    pub fn synchronize(&self) -> Result<(), Error> {
+        match self.cuda() {
+            Some((cuda, slot)) => cuda.synchronize(slot),
+            None => Ok(()),
+        }
+    }
+
+    /// An event that happens when everything launched on this stream so far is done.
+    ///
+    /// # Errors
+    /// The device has failed.
+    pub fn record(&self) -> Result<Event, Error> {
+        Event::record(self)
+    }
+
+    /// Makes what is launched on this stream from now on wait for `event`.
+    ///
+    /// # Errors
+    /// The device has failed.
+    pub fn wait(&self, event: &Event) -> Result<(), Error> {
+        match (self.cuda(), &event.kind) {
+            (Some((cuda, slot)), EventKind::Cuda { raw, .. }) => {
+                cuda.bind()?;
+                // SAFETY: valid handles.
+                cuda.check("cuStreamWaitEvent", unsafe { (cuda.driver.stream_wait_event)(slot.raw, *raw, 0) })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn cuda(&self) -> Option<(&'static CudaDevice, &StreamSlot)> {
+        match (&self.device.state.backend, &self.inner.queue) {
+            (Backend::Cuda(cuda), Queue::Pooled(slot)) => Some((cuda, cuda.stream(*slot)?)),
+            (Backend::Cuda(cuda), Queue::Capture(slot)) => Some((cuda, slot)),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn recording(&self) -> Option<&Mutex<Vec<Recorded>>> {
+        match &self.inner.queue {
+            Queue::Recording(recorded) => Some(recorded),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = self.cuda().map_or(0, |(_, slot)| slot.index);
+        write!(f, "Stream({number} of {})", self.device.label())
+    }
+}
+
+/// A moment on a stream.
+pub struct Event {
+    kind: EventKind,
+}
+
+enum EventKind {
+    Cuda { device: &'static CudaDevice, raw: driver::Handle },
+    Host(Instant),
+}
+
+// SAFETY: an event handle may be used from any thread.
+unsafe impl Send for Event {}
+// SAFETY: as above.
+unsafe impl Sync for Event {}
+
+impl Event {
+    fn record(stream: &Stream) -> Result<Event, Error> {
+        let Some((device, slot)) = stream.cuda() else { return Ok(Event { kind: EventKind::Host(Instant::now()) }) };
+        device.bind()?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: `raw` outlives the call.
+        let code = unsafe { (device.driver.event_create)(&mut raw, driver::EVENT_DEFAULT) };
+        device.check("cuEventCreate", code)?;
+        let event = Event { kind: EventKind::Cuda { device, raw } };
+        // SAFETY: valid handles.
+        device.check("cuEventRecord", unsafe { (device.driver.event_record)(raw, slot.raw) })?;
+        Ok(event)
+    }
+
+    /// Waits until it has happened.
+    ///
+    /// # Errors
+    /// What a kernel did wrong.
+    pub fn synchronize(&self) -> Result<(), Error> {
+        match &self.kind {
+            EventKind::Host(_) => Ok(()),
+            EventKind::Cuda { device, raw } => {
+                device.bind()?;
+                // SAFETY: a valid event.
+                device.check("cuEventSynchronize", unsafe { (device.driver.event_synchronize)(*raw) })
+            }
+        }
+    }
+
+    /// Time from `earlier` to this event, after waiting for both. Of the device; on a simulator, of the host.
+    ///
+    /// # Errors
+    /// What a kernel did wrong; events of two devices.
+    pub fn since(&self, earlier: &Event) -> Result<Duration, Error> {
+        self.synchronize()?;
+        earlier.synchronize()?;
+        match (&self.kind, &earlier.kind) {
+            (EventKind::Host(end), EventKind::Host(start)) => Ok(end.duration_since(*start)),
+            (EventKind::Cuda { device, raw }, EventKind::Cuda { raw: start, .. }) => {
+                let mut milliseconds = 0.0f32;
+                // SAFETY: both events are recorded and done; the float outlives the call.
+                let code = unsafe { (device.driver.event_elapsed_time)(&mut milliseconds, *start, *raw) };
+                device.check("cuEventElapsedTime", code)?;
+                Ok(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1e3))
+            }
+            _ => Err(Error::DifferentDevices {
+                source_device: "a CUDA device".into(),
+                destination: "a simulator".into(),
+            }),
+        }
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        if let EventKind::Cuda { device, raw } = &self.kind {
+            if device.bind().is_ok() {
+                // SAFETY: made once, destroyed once; the driver keeps what still waits for it.
+                unsafe { (device.driver.event_destroy)(*raw) };
+            }
+        }
+    }
+}
+
+/// Launches recorded by [`Device::capture`]. It keeps the memory of every tensor it uses, so it may outlive them.
+pub struct Graph {
+    device: Device,
+    kind: GraphKind,
+}
+
+enum GraphKind {
+    Cuda(CudaGraph),
+    Simulator(Vec<Recorded>),
+}
+
+impl Graph {
+    pub(crate) fn capture(device: &Device, work: impl FnOnce(&Stream) -> Result<(), Error>) -> Result<Graph, Error> {
+        let kind = match &device.state.backend {
+            Backend::Cuda(cuda) => {
+                let stream = Stream::over(device, Queue::Capture(cuda.capture_stream()?));
+                let problem = || Error::Capture { device: device.label().into(), problem: "no stream".into() };
+                let (_, slot) = stream.cuda().ok_or_else(problem)?;
+                GraphKind::Cuda(CudaGraph::capture(cuda, slot, || work(&stream))?)
+            }
+            Backend::Simulator { .. } => {
+                let stream = Stream::over(device, Queue::Recording(Mutex::new(Vec::new())));
+                work(&stream)?;
+                let recorded = stream.recording().map(|r| std::mem::take(&mut *lock(r)));
+                GraphKind::Simulator(recorded.unwrap_or_default())
+            }
+        };
+        Ok(Graph { device: device.clone(), kind })
+    }
+
+    /// Launches everything captured, on the device's default stream.
+    ///
+    /// # Errors
+    /// The device has failed; on a simulator, what a kernel did wrong.
+    pub fn launch(&self) -> Result<(), Error> {
+        match (&self.kind, &self.device.state.backend) {
+            (GraphKind::Cuda(graph), Backend::Cuda(cuda)) => graph.launch(cuda.default_stream()?),
+            _ => self.replay(),
+        }
+    }
+
+    /// Launches everything captured, on `stream`.
+    ///
+    /// # Errors
+    /// As [`Graph::launch`].
+    pub fn launch_on(&self, stream: &Stream) -> Result<(), Error> {
+        match (&self.kind, stream.cuda()) {
+            (GraphKind::Cuda(graph), Some((_, slot))) if *stream.device() == self.device => graph.launch(slot),
+            (GraphKind::Simulator(_), _) if *stream.device() == self.device => self.replay(),
+            _ => Err(Error::DifferentDevices {
+                source_device: self.device.label().into(),
+                destination: stream.device().label().into(),
+            }),
+        }
+    }
+
+    fn replay(&self) -> Result<(), Error> {
+        match &self.kind {
+            GraphKind::Simulator(recorded) => recorded.iter().try_for_each(|launch| Ok(launch.run()?)),
+            GraphKind::Cuda(_) => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Graph({})", self.device.label())
+    }
+}

@@ -1,0 +1,53 @@
+//! `cargo xtask test` and `cargo xtask ci`.
+
+use crate::process::{cargo, installed, run as run_command, say};
+use crate::{book, setup};
+use anyhow::Result;
+use std::path::Path;
+use std::time::Instant;
+
+/// Everything a machine without a GPU can run. `args` go to `cargo test`; with any, only that is run.
+pub fn run(root: &Path, args: &[String]) -> Result<()> {
+    let start = Instant::now();
+    let tools = setup::run(root)?;
+    let with_tools = |mut command: std::process::Command| {
+        command.env("TILE_NVRTC", &tools.nvrtc).env("TILE_NVDISASM", &tools.nvdisasm);
+        command
+    };
+    run_command(with_tools(cargo(root)).args(["test", "--workspace"]).args(args))?;
+    if !args.is_empty() {
+        say("ran only what was asked for: neither the examples nor the book were checked");
+        return Ok(());
+    }
+    for example in book::check(root)?.examples {
+        let mut command = with_tools(cargo(root));
+        run_command(command.args(["run", "--quiet", "--example", &example]).env("TILE_DEVICE", "sim"))?;
+    }
+    book::build(root)?;
+
+    say(format!("passed in {} s", start.elapsed().as_secs()));
+    for skipped in skipped() {
+        say(format!("skipped: {skipped}"));
+    }
+    Ok(())
+}
+
+/// What this machine could not run.
+fn skipped() -> Vec<&'static str> {
+    let mut skipped = Vec::new();
+    if !["/dev/nvidiactl", "/dev/dxg"].iter().any(|node| Path::new(node).exists()) {
+        skipped.push("whatever needs a GPU (there is none here: every kernel ran on the simulators instead)");
+    }
+    if !installed("mdbook") {
+        skipped.push("building the book to HTML (mdbook is not installed; its listings and links were checked)");
+    }
+    skipped
+}
+
+/// Formatting, clippy and documentation without warnings, then [`run`].
+pub fn ci(root: &Path) -> Result<()> {
+    run_command(cargo(root).args(["fmt", "--all", "--check"]))?;
+    run_command(cargo(root).args(["clippy", "--workspace", "--all-targets", "--", "-Dwarnings"]))?;
+    run_command(cargo(root).args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-Dwarnings"))?;
+    run(root, &[])
+}
