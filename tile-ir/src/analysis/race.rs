@@ -1,9 +1,10 @@
 //! Races that certainly happen: one block of one launch, its integer part executed for all threads at once.
 //!
 //! The launch is a representative one (dims that the `require`s admit), the block is the first, and of every loop the
-//! first two iterations and the last are executed. A value from memory is unknown, and what happens only under a
-//! condition that is unknown is not recorded. So every race found is a race of an execution that exists; what is not
-//! found is left to the checked simulator. Bounded in work: beyond the budget nothing more is reported.
+//! first two iterations and the last are executed. A value from memory or from a scalar parameter is unknown, and what
+//! happens only under a condition that is unknown is not recorded. So every race found is a race of an execution that
+//! exists; what is not found is left to the checked simulator. Bounded in work: beyond the budget nothing more is
+//! reported.
 
 use super::point::apply;
 use super::uniform::{Uniformity, dtype_range};
@@ -290,7 +291,8 @@ impl Run<'_> {
         let kernel = self.kernel;
         let admitted = |run: &mut Self| {
             kernel.requires.iter().all(|r| match run.eval(r.cond) {
-                Values::Same(v) => v == 1,
+                // What is about scalar parameters too is not known.
+                Values::Same(v) => v != 0,
                 Values::Each(_) => false,
             })
         };
@@ -310,7 +312,7 @@ impl Run<'_> {
         }
         for binding in &kernel.grid {
             let Values::Same(blocks) = self.eval(binding.extent) else { return false };
-            if blocks < 1 {
+            if blocks < 1 && blocks != UNKNOWN {
                 return false;
             }
             self.vars[binding.var] = Some(Values::Same(0));
@@ -767,10 +769,8 @@ impl Run<'_> {
             ExprKind::Int(v) => Values::Same(*v),
             ExprKind::Bool(v) => Values::Same(i64::from(*v)),
             ExprKind::Dim(d) => Values::Same(self.dims.get(d.as_u32() as usize).copied().unwrap_or(UNKNOWN)),
-            ExprKind::Scalar(_) => match e.ty {
-                Type::Index => Values::Same(self.dims.first().copied().unwrap_or(4096)),
-                _ => Values::Same(UNKNOWN),
-            },
+            // A parameter may be anything: what depends on it is the launch's business.
+            ExprKind::Scalar(_) => Values::Same(UNKNOWN),
             ExprKind::Var(var) => self.vars[*var].clone().unwrap_or(Values::Same(UNKNOWN)),
             ExprKind::Unary(op, a) => {
                 let (a, ty) = (self.eval(*a), e.ty);
