@@ -28,7 +28,7 @@ pub fn check(kernel: &Kernel) -> Vec<Diagnostic> {
         let diagnostics = match crate::lower::bind(kernel, instance) {
             Err(diagnostics) => diagnostics,
             Ok(bound) => {
-                let Analysis { mut diagnostics, .. } = anywhere(&bound);
+                let Analysis { mut diagnostics, lints, .. } = anywhere(&bound);
                 if diagnostics.is_empty() {
                     let each: Vec<_> = targets.iter().map(|t| budget::on_target(&bound, *t)).collect();
                     if each.iter().all(|d| !d.is_empty()) {
@@ -36,6 +36,7 @@ pub fn check(kernel: &Kernel) -> Vec<Diagnostic> {
                         diagnostics.extend(each.into_iter().last().unwrap_or_default());
                     }
                 }
+                diagnostics.extend(lints);
                 diagnostics
             }
         };

@@ -9,6 +9,7 @@ mod budget;
 mod check;
 mod collective;
 mod copy;
+mod lints;
 mod point;
 mod race;
 mod ranges;
@@ -34,6 +35,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Analysis {
     /// Mistakes. Where there are any, the facts below may be incomplete and the kernel must not be lowered.
     pub diagnostics: Vec<Diagnostic>,
+    /// Performance lints that the author turned on. They do not stop the lowering.
+    pub lints: Vec<Diagnostic>,
     /// Per element access reached from the body: is it in bounds, per axis, on both sides. An access that is absent
     /// is not reached.
     pub bounds: BTreeMap<AccessId, Vec<Bound>>,
@@ -149,6 +152,7 @@ fn anywhere(bound: &Kernel) -> Analysis {
         analysis.diagnostics.extend(races);
     }
     distinct(&mut analysis.diagnostics);
+    distinct(&mut analysis.lints);
     analysis
 }
 
