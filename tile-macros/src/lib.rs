@@ -26,7 +26,7 @@ use proc_macro::TokenStream;
 ///   compile error;
 /// - `gemv::<f16>::instance(&device, GemvParams { ROWS: rows })?`: an instance chosen at run time, a `GemvKernel<f16>`
 ///   with a `launch` of its own;
-/// - `gemv::definition()`: the kernel as data.
+/// - `gemv::<f16>::definition()`: the kernel as data.
 ///
 /// The attribute takes, separated by commas:
 /// - `instances(A in [1, 2], (B, C) in [(1, 2), (3, 4)], D = 5, where A < B)`: the combinations of const parameters

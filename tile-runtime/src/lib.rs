@@ -3,6 +3,8 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`Device`], [`Tensor`], [`Stream`] | where kernels run, what they run on, in which order |
+//! | [`tile_kernel`], [`prelude`] | declaring a kernel |
+//! | [`dsl`] | what a kernel's body is written in |
 //! | [`kernel`] | what an expanded kernel calls; looking at a kernel's CUDA C, PTX and machine code |
 //! | [`interop`] | memory that other code owns |
 //! | [`nvrtc`] | CUDA C to machine code |
@@ -21,6 +23,7 @@ mod allocation;
 pub mod cache;
 mod cuda;
 mod device;
+pub mod dsl;
 pub mod element;
 pub mod error;
 pub mod interop;
@@ -29,6 +32,7 @@ mod launch_error;
 mod layout;
 pub mod library;
 pub mod nvrtc;
+pub mod prelude;
 mod stream;
 mod tensor;
 
@@ -40,3 +44,4 @@ pub use launch_error::{LaunchError, Problem};
 pub use library::LibraryError;
 pub use stream::{Event, Graph, Stream};
 pub use tensor::{Tensor, TensorView, TensorViewMut};
+pub use tile_macros::tile_kernel;

@@ -40,5 +40,5 @@ pub fn launches(device: &Device, x: &Tensor<f16, 1>, w: &Tensor<f16, 2>, y: &mut
         let _ = kernel.launch(x, w, &mut *y);
         let _ = kernel.launch_on(device, x, w, y);
     }
-    let _ = gemv::definition();
+    let _ = gemv::<f16>::definition();
 }

@@ -21,7 +21,6 @@ pub(super) fn host(signature: &Signature<'_>, kernel: &Kernel) -> TokenStream {
         static DEFINITION: #runtime::kernel::Definition = #runtime::kernel::Definition::new(#name, #bytes);
         &DEFINITION
     };
-    // Not generic, so that there is one table for all instances.
     let table = quote_spanned! {at=>
         #[doc(hidden)]
         fn launch_table() -> &'static #runtime::kernel::InstanceTable<#count> {
@@ -105,15 +104,16 @@ fn params_struct(signature: &Signature<'_>) -> TokenStream {
     }
 }
 
-/// `gemv::definition()`: in the one instance that no launch names, so that it needs no type arguments.
+/// `gemv::<f16>::definition()`: the same for every instance, because a `static` in a generic function is one.
 fn definition(signature: &Signature<'_>, value: &TokenStream, table: &TokenStream) -> TokenStream {
-    let Signature { name, runtime, at, .. } = signature;
-    let units = signature.types.iter().map(|_| quote!(()));
-    let unnamed = signature.consts.iter().map(Const::unnamed);
+    let Signature { name, runtime, consts, at, .. } = signature;
+    let type_names = signature.type_names();
+    let const_names: Vec<_> = consts.iter().map(|c| c.name).collect();
+    let const_types = consts.iter().map(Const::ty);
     quote_spanned! {*at=>
         #[allow(dead_code)]
-        impl #name<#(#units,)* #(#unnamed,)*> {
-            /// The kernel as data.
+        impl<#(#type_names,)* #(const #const_names: #const_types,)*> #name<#(#type_names,)* #(#const_names,)*> {
+            /// The kernel as data: the same for every instance.
             pub fn definition() -> &'static #runtime::kernel::Definition {
                 #value
             }

@@ -88,7 +88,7 @@ fn instance(signature: &Signature<'_>, body: &Body) -> TokenStream {
             let const_texts = consts.iter().map(|c| c.name.to_string());
             quote_spanned! {*at=>
                 let instance = #runtime::kernel::instance_index(
-                    #name::definition(),
+                    Self::definition(),
                     &[#(<#type_names as #runtime::kernel::Element>::DTYPE),*],
                     &[#((#const_texts, #params.#const_names as i64)),*],
                 )?;
@@ -176,14 +176,16 @@ fn handle(signature: &Signature<'_>, body: &Body) -> TokenStream {
 
 /// The body of a launch of instance `index` on `on`.
 fn run(signature: &Signature<'_>, body: &Body, on: &impl ToTokens, index: &TokenStream) -> TokenStream {
-    let Signature { name, runtime, at, .. } = signature;
+    let Signature { name, runtime, consts, at, .. } = signature;
+    let (type_names, unnamed) = (signature.type_names(), consts.iter().map(Const::unnamed));
+    let kernel = quote_spanned!(*at=> #name::<#(#type_names,)* #(#unnamed,)*>);
     let names = signature.params.iter().map(|p| p.name);
     match body {
         Body::Launch => {
             let arguments = signature.params.iter().map(|p| argument(signature, p));
             quote_spanned! {*at=>
                 #runtime::kernel::launch(
-                    #name::definition(), #name::launch_table(), #index, #on, &mut [#(#arguments),*],
+                    #kernel::definition(), #kernel::launch_table(), #index, #on, &mut [#(#arguments),*],
                 )
             }
         }
