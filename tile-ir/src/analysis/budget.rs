@@ -22,8 +22,10 @@ pub(super) fn everywhere(kernel: &Kernel) -> Vec<Diagnostic> {
     if total > REGISTER_BYTES
         && let Some((buffer, _)) = arrays.first()
     {
-        let message =
-            format!("a thread's local arrays need {} bytes of registers; a thread has {REGISTER_BYTES}", grouped(total));
+        let message = format!(
+            "a thread's local arrays need {} bytes of registers; a thread has {REGISTER_BYTES}",
+            grouped(total)
+        );
         let diagnostic = Diagnostic::new(Code::REGISTER_BUDGET, kernel.buffers[*buffer].span, message)
             .at(listed(kernel, &arrays))
             .help("use smaller arrays, more threads, or shared memory");
@@ -59,7 +61,8 @@ fn sized(kernel: &Kernel, scope: Scope) -> (u64, Vec<(BufferId, u64)>) {
     let of = |(id, buffer): (BufferId, &Buffer)| (buffer.scope == scope).then(|| (id, bytes(id)));
     let mut arrays: Vec<_> = kernel.buffers.iter().filter_map(of).collect();
     let align = if scope == Scope::Shared { 16 } else { 1 };
-    let total = arrays.iter().fold(0u64, |sum, a| sum.saturating_add(a.1.checked_next_multiple_of(align).unwrap_or(a.1)));
+    let total =
+        arrays.iter().fold(0u64, |sum, a| sum.saturating_add(a.1.checked_next_multiple_of(align).unwrap_or(a.1)));
     arrays.sort_by_key(|a| std::cmp::Reverse(a.1));
     (total, arrays)
 }

@@ -50,9 +50,8 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId) {
 /// How many threads arrive, if the conditions around are about thread indices only.
 fn arrivals(walk: &Walk<'_>, block: bool) -> Option<String> {
     let points = threads(walk, walk.control.iter().map(|c| c.cond.as_ref()))?;
-    let arrives = |p: &Point| {
-        walk.control.iter().filter_map(|c| c.cond.as_ref()).all(|c| p.holds(&walk.cx, c) == Some(true))
-    };
+    let arrives =
+        |p: &Point| walk.control.iter().filter_map(|c| c.cond.as_ref()).all(|c| p.holds(&walk.cx, c) == Some(true));
     let here: Vec<bool> = points.iter().map(arrives).collect();
     if block {
         let count = here.iter().filter(|h| **h).count();

@@ -84,7 +84,8 @@ fn shape(walk: &Walk<'_>, place: Place, extents: &[Poly]) -> String {
 /// The bounds of one side's axes.
 fn side(walk: &mut Walk<'_>, tile: &TileRef, extents: &[Poly], shared: bool) -> Vec<Bound> {
     let whole = walk.extents(tile.place);
-    let starts = if tile.start.is_empty() { vec![Poly::default(); whole.len()] } else { walk.index_values(&tile.start) };
+    let starts =
+        if tile.start.is_empty() { vec![Poly::default(); whole.len()] } else { walk.index_values(&tile.start) };
     if shared
         && let Some(at) = starts.iter().position(|p| walk.cx.varies(p).threads != 0)
         && let Some(index) = tile.start.get(at)
@@ -144,7 +145,8 @@ fn demanded(walk: &mut Walk<'_>, width: ExprId, src: &TileRef, dst: &TileRef, ex
         }
         if value != 1 && ![2, 4, 8, 16].contains(&bytes) {
             let message = format!("copy: a width of {value} x {dtype} is {bytes} bytes");
-            let diagnostic = Diagnostic::new(Code::VECTOR_SHAPE, span, message).at("one transaction is 2, 4, 8 or 16 bytes");
+            let diagnostic =
+                Diagnostic::new(Code::VECTOR_SHAPE, span, message).at("one transaction is 2, 4, 8 or 16 bytes");
             walk.analysis.diagnostics.push(diagnostic);
             return None;
         }
@@ -163,15 +165,12 @@ fn demanded(walk: &mut Walk<'_>, width: ExprId, src: &TileRef, dst: &TileRef, ex
         };
         if let Some(culprit) = culprit {
             let text = walk.show(culprit).filter(|t| !t.contains(' '));
-            let mut diagnostic = Diagnostic::new(
-                Code::VECTOR_ALIGNMENT,
-                span,
-                format!("{bytes}-byte copy of `{name}` is not aligned"),
-            );
+            let mut diagnostic =
+                Diagnostic::new(Code::VECTOR_ALIGNMENT, span, format!("{bytes}-byte copy of `{name}` is not aligned"));
             diagnostic = match text.filter(|_| culprit.as_constant().is_none()) {
-                Some(text) => diagnostic
-                    .at(format!("aligned only if {text} % {value} == 0"))
-                    .help(format!("add `require({text} % {value} == 0)` to #[tile_kernel(..)], or drop `.width({value})`")),
+                Some(text) => diagnostic.at(format!("aligned only if {text} % {value} == 0")).help(format!(
+                    "add `require({text} % {value} == 0)` to #[tile_kernel(..)], or drop `.width({value})`"
+                )),
                 None => diagnostic
                     .at(format!("tiles and rows must start at multiples of {value} elements"))
                     .help(format!("drop `.width({value})`")),

@@ -6,9 +6,7 @@
 //! every conditional and loop that not all threads run alike. The state is what has been accessed since the last
 //! barrier, joined where paths meet, carried round loops until nothing changes.
 
-use crate::ir::{
-    AccessId, BufferId, ExprId, ExprKind, Kernel, LoopKind, Place, ReduceSource, Scope, StmtId, StmtKind,
-};
+use crate::ir::{AccessId, BufferId, ExprId, ExprKind, Kernel, LoopKind, Place, ReduceSource, Scope, StmtId, StmtKind};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Element reads since the last barrier.
@@ -111,7 +109,9 @@ impl Placement<'_> {
                 }
                 if axis.is_some() {
                     // From here on the compiler orders what came before.
-                    pending.values_mut().for_each(|bits| *bits = (*bits & (READ | WRITE)) << 2 | *bits & (TILE_READ | TILE_WRITE));
+                    pending
+                        .values_mut()
+                        .for_each(|bits| *bits = (*bits & (READ | WRITE)) << 2 | *bits & (TILE_READ | TILE_WRITE));
                 }
             }
             StmtKind::Shuffle { value, lane, .. } => {

@@ -52,9 +52,7 @@ impl Uniformity {
             ExprKind::Var(var) => self.vars[*var],
             ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => self.expr(kernel, *a),
             ExprKind::Binary(_, a, b) => self.expr(kernel, *a).or(self.expr(kernel, *b)),
-            ExprKind::Math(_, args) => {
-                args.iter().fold(Varies::default(), |v, a| v.or(self.expr(kernel, *a)))
-            }
+            ExprKind::Math(_, args) => args.iter().fold(Varies::default(), |v, a| v.or(self.expr(kernel, *a))),
             ExprKind::Select(a, b, c) | ExprKind::If(a, b, c) => {
                 self.expr(kernel, *a).or(self.expr(kernel, *b)).or(self.expr(kernel, *c))
             }

@@ -244,7 +244,10 @@ impl Aligned<'_> {
             if walk.hosts.contains_key(&sym) && named && !symbol.name.contains(' ') {
                 let modulus = self.width / crate::constraint::gcd(c.unsigned_abs(), self.width as u64) as i64;
                 return (
-                    format!("it starts at a multiple of {} elements only if {} % {modulus} == 0", self.width, symbol.name),
+                    format!(
+                        "it starts at a multiple of {} elements only if {} % {modulus} == 0",
+                        self.width, symbol.name
+                    ),
                     format!("add `require({} % {modulus} == 0)` to #[tile_kernel(..)], or vectorise by 1", symbol.name),
                 );
             }
@@ -383,10 +386,7 @@ impl Aligned<'_> {
         } else {
             let require = self.needed(walk, extent, &text);
             diagnostic
-                .at(format!(
-                    "a mask is all or nothing: the {} elements exist together only if {require}",
-                    self.width
-                ))
+                .at(format!("a mask is all or nothing: the {} elements exist together only if {require}", self.width))
                 .help(format!("add `require({require})` to #[tile_kernel(..)], or vectorise by 1"))
         };
         walk.analysis.diagnostics.push(diagnostic);

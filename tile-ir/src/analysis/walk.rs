@@ -163,7 +163,9 @@ impl<'k> Walk<'k> {
         let Some(modulus) = modulus.as_constant().filter(|m| (2..=1 << 20).contains(m)) else { return };
         let mut rest = value.terms().iter().filter(|t| t.1 % modulus != 0);
         let (Some((monomial, coefficient)), None) = (rest.next(), rest.next()) else { return };
-        let Some(sym) = monomial.latest().filter(|_| monomial.rest() == crate::constraint::Monomial::ONE) else { return };
+        let Some(sym) = monomial.latest().filter(|_| monomial.rest() == crate::constraint::Monomial::ONE) else {
+            return;
+        };
         let shared = crate::constraint::gcd(coefficient.unsigned_abs(), modulus.unsigned_abs()) as i64;
         let factor = modulus / shared;
         let Some(host) = self.hosts.get(&sym).cloned() else { return };
@@ -323,9 +325,7 @@ impl<'k> Walk<'k> {
         let span = self.kernel.stmts[stmt].span;
         let before = self.vars.clone();
         let mut after = Vec::new();
-        for (arm, cond, skip) in
-            [(then, cond.clone(), Answer::Refuted), (otherwise, cond.negated(), Answer::Proven)]
-        {
+        for (arm, cond, skip) in [(then, cond.clone(), Answer::Refuted), (otherwise, cond.negated(), Answer::Proven)] {
             if decided == skip {
                 continue;
             }
@@ -360,7 +360,8 @@ impl<'k> Walk<'k> {
         if varies.threads == 0 {
             self.analysis.block_uniform.insert(stmt);
         }
-        let warp = !varies.warp || varies.threads == 0 || cond.is_some_and(|c| super::collective::warp_uniform(self, c));
+        let warp =
+            !varies.warp || varies.threads == 0 || cond.is_some_and(|c| super::collective::warp_uniform(self, c));
         if warp {
             self.analysis.warp_uniform.insert(stmt);
         }
@@ -599,9 +600,7 @@ impl<'k> Walk<'k> {
         match (a, b) {
             (Value::Int(a), Value::Int(b)) if a == b => Value::Int(a),
             (Value::Int(a), Value::Int(b)) => Value::Int(Poly::sym(self.cx.one_of(vec![a, b], varies))),
-            (Value::Bool(a), Value::Bool(b)) => {
-                Value::Bool(cond.clone().and(a).or(cond.negated().and(b)))
-            }
+            (Value::Bool(a), Value::Bool(b)) => Value::Bool(cond.clone().and(a).or(cond.negated().and(b))),
             _ => Value::Other,
         }
     }
@@ -725,9 +724,12 @@ impl<'k> Walk<'k> {
     fn opaque(&mut self, ty: Type, op: BinaryOp, a: &Poly, b: &Poly) -> Poly {
         use crate::constraint::Definition;
         let range = match ty {
-            Type::Index => self.cx.is_data(a).then_some(()).or(self.cx.is_data(b).then_some(())).map(|()| {
-                (-i64::from(i32::MAX), i64::from(i32::MAX))
-            }),
+            Type::Index => self
+                .cx
+                .is_data(a)
+                .then_some(())
+                .or(self.cx.is_data(b).then_some(()))
+                .map(|()| (-i64::from(i32::MAX), i64::from(i32::MAX))),
             Type::Value(DtypeRef::Is(dtype)) => dtype_range(dtype),
             Type::Value(DtypeRef::Param(_)) => None,
         };

@@ -338,9 +338,9 @@ impl Context {
                 _ => vec![],
             };
             if !cases.is_empty()
-                && cases.iter().all(|case| {
-                    poly.substitute(sym, case).is_some_and(|p| self.eliminate(p, depth - 1, fuel))
-                })
+                && cases
+                    .iter()
+                    .all(|case| poly.substitute(sym, case).is_some_and(|p| self.eliminate(p, depth - 1, fuel)))
             {
                 return true;
             }
@@ -373,7 +373,10 @@ impl Context {
         let bound = if coefficient > 0 { self.symbol(sym).lo } else { self.symbol(sym).hi };
         if let Some(bound) = bound.filter(|_| rest_nonneg) {
             let sign = coefficient.signum();
-            let fact = bound.checked_neg().and_then(|b| Poly::sym(sym).plus_constant(b)).and_then(|p| p.times_term(&rest, sign));
+            let fact = bound
+                .checked_neg()
+                .and_then(|b| Poly::sym(sym).plus_constant(b))
+                .and_then(|p| p.times_term(&rest, sign));
             if fact.is_some_and(|fact| step(&fact, sign)) {
                 return true;
             }
@@ -485,7 +488,8 @@ fn opaque_range(op: BinaryOp, ranges: &[(Option<i64>, Option<i64>)]) -> (Option<
     if !nonneg {
         return (None, None);
     }
-    let ones = |v: i64| (v as u64).checked_next_power_of_two().map_or(i64::MAX, |p| (p as i64).saturating_sub(1).max(v));
+    let ones =
+        |v: i64| (v as u64).checked_next_power_of_two().map_or(i64::MAX, |p| (p as i64).saturating_sub(1).max(v));
     match op {
         BinaryOp::BitAnd => (Some(0), [*a_hi, *b_hi].into_iter().flatten().min()),
         BinaryOp::BitOr | BinaryOp::BitXor => (Some(0), a_hi.zip(*b_hi).map(|(a, b)| ones(a.max(b)))),

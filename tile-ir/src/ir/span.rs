@@ -17,7 +17,7 @@ pub struct Span {
 
 /// The kernel's own source text, so that a report made long after expansion can show the line it is about.
 ///
-/// It is rebuilt from tokens: columns are exact, comments are absent.
+/// Columns are exact; the text is rebuilt from tokens where the compiler has none, and comments are then absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
     /// Path of the file as the compiler saw it; empty where it is unknown.

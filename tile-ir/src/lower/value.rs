@@ -22,7 +22,7 @@ impl Lowering<'_> {
         match op {
             BinaryOp::Add if whole && is(b, 0) => return a,
             BinaryOp::Add if whole && is(a, 0) => return b,
-            BinaryOp::Mul if whole && is(b, 1) => return a,
+            BinaryOp::Mul | BinaryOp::Div if whole && is(b, 1) => return a,
             BinaryOp::Mul if whole && is(a, 1) => return b,
             _ => {}
         }

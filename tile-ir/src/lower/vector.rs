@@ -98,7 +98,10 @@ impl Lowering<'_> {
         }
         // A per-thread array stored as it is needs no copy of it.
         let direct = match kernel.exprs[value].kind {
-            ExprKind::Load(source) => self.local_run(source, var, first),
+            ExprKind::Load(source) => match self.loaded.iter().find(|(access, _)| *access == source) {
+                Some(&(_, local)) => Some((local, self.int(0))),
+                None => self.local_run(source, var, first),
+            },
             _ => None,
         };
         let (local, start) = match direct {

@@ -16,6 +16,9 @@ mod operation;
 mod program;
 mod value;
 
+#[cfg(test)]
+mod tests;
+
 pub use program::canonical;
 
 /// How tightly an operator binds, as in Rust; a looser operand needs parentheses.

@@ -64,7 +64,7 @@ impl Parser {
             }
         }
         items.retain(|item| !item.is_empty());
-        items
+        items.into_iter().map(without_group).collect()
     }
 
     fn attribute_error(&mut self, range: impl Into<Range>, message: impl Into<String>, help: &str) {
@@ -140,7 +140,7 @@ impl Parser {
                     self.target(&item);
                 }
             }
-            "min_blocks" => match list.stream().into_iter().collect::<Vec<_>>().as_slice() {
+            "min_blocks" => match without_group(list.stream().into_iter().collect()).as_slice() {
                 [value] => self.min_blocks(name, Some(value)),
                 _ => self.min_blocks(name, None),
             },
@@ -358,6 +358,16 @@ impl Parser {
                 self.attribute_error(level.span(), message, "\"warn\", \"deny\" or \"off\"");
             }
         }
+    }
+}
+
+/// What a macro passed on as one piece, piece by piece.
+fn without_group(item: Vec<TokenTree>) -> Vec<TokenTree> {
+    match item.as_slice() {
+        [TokenTree::Group(group)] if group.delimiter() == Delimiter::None => {
+            without_group(group.stream().into_iter().collect())
+        }
+        _ => item,
     }
 }
 

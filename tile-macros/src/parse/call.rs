@@ -184,7 +184,7 @@ impl Parser {
         Some(self.push(ExprKind::Math(math, operands), ty, facts, span))
     }
 
-    /// `lit(2.0)`: a float literal of any float type.
+    /// `lit(2.0)`: a literal of any number type.
     fn lit(&mut self, call: &ExprCall, function: &Function<'_>) -> Option<ExprId> {
         let (negative, literal) = match super::access::strip(&call.args[0]) {
             Expr::Unary(unary) if matches!(unary.op, UnOp::Neg(_)) => (true, super::access::strip(&unary.expr)),
@@ -254,27 +254,19 @@ impl Parser {
                 return None;
             }
         };
-        if matches!(super::types::peel(to), syn::Type::Path(path) if path.path.is_ident("usize")) {
-            let at = self.mark(to);
-            let diagnostic = Diagnostic::new(Code::CALL, at, "`cast` converts to element types");
-            self.unsupported(diagnostic.help("an index is made by `x as usize`"));
-            return None;
-        }
-        let to = self.dtype_type(to);
+        let to = self.scalar_type(to);
         if !call.args.is_empty() {
             let at = self.mark(call.paren_token.span);
             self.rustc(Diagnostic::new(Code::CALL, at, "`cast` takes no arguments"));
             return None;
         }
-        let (value, to) = (value?, Type::Value(to?));
+        let (value, to) = (value?, to?);
         let span = self.mark(range);
-        match self.resolve(self.ty(value)) {
-            Ty::Is(Type::Value(_)) => {}
-            found => {
-                let message = format!("`cast` does not apply to {}", self.ty_name(found));
-                self.rustc(Diagnostic::new(Code::TYPE, span, message).help("convert it by `as f32`"));
-                return None;
-            }
+        if let Ty::Slot(_) = self.resolve(self.ty(value)) {
+            // Rust wants to know the type before it looks for a method.
+            let diagnostic = Diagnostic::new(Code::TYPE, span, "`cast` of a literal without a type");
+            self.rustc(diagnostic.help("write the type: `2.0f32`, or `lit(2.0)`"));
+            return None;
         }
         Some(self.push(ExprKind::Cast(to, value), to, self.facts(value), span))
     }

@@ -275,17 +275,11 @@ impl Parser {
         dst.map_or(Called::Done, |dst| Called::Value(self.var(dst, span)))
     }
 
-    /// `device_print("i = {}, v = {}", (i, v))`: the values as a tuple, or one alone.
+    /// `device_print("i = {}, v = {}", i, v)`.
     fn print(&mut self, call: &ExprCall, range: Range) -> Called {
-        const HELP: &str = "device_print(\"i = {}, v = {}\", (i, v));";
+        const HELP: &str = "device_print(\"i = {}, v = {}\", i, v);";
         let format = self.text(call.args.first(), call, HELP);
-        let mut values: Vec<&Expr> = vec![];
-        for argument in call.args.iter().skip(1) {
-            match strip(argument) {
-                Expr::Tuple(tuple) => values.extend(&tuple.elems),
-                value => values.push(value),
-            }
-        }
+        let values: Vec<&Expr> = call.args.iter().skip(1).collect();
         let args = self.operands(&values);
         let (Some(format), Some(args)) = (format, args) else { return Called::Poison };
         match placeholders(&format) {

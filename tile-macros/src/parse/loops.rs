@@ -75,18 +75,15 @@ impl Parser {
     fn head(&mut self, iterator: &Expr) -> Option<Head> {
         // Methods, innermost last.
         let mut methods = vec![];
-        let mut base = strip(iterator);
-        while let Expr::MethodCall(call) = base {
-            methods.push(call);
-            base = strip(&call.receiver);
+        let mut base = unchained(iterator, &mut methods);
+        let mut form = Form::Serial;
+        if let Expr::Call(call) = base {
+            let (called, inner) = self.loop_call(call)?;
+            (form, base) = (called, unchained(inner, &mut methods));
         }
-        let (form, range) = match base {
-            Expr::Range(range) => (Form::Serial, range),
-            Expr::Call(call) => self.loop_call(call)?,
-            other => {
-                self.syntax(other, "a kernel cannot loop over this", FORMS);
-                return None;
-            }
+        let Expr::Range(range) = base else {
+            self.syntax(base, "a kernel cannot loop over this", FORMS);
+            return None;
         };
         let bounds = self.bounds(range);
         let (mut step, mut unroll, mut sound) = (None, None, true);
@@ -166,8 +163,8 @@ impl Parser {
         Some(Head { start, end, step, kind })
     }
 
-    /// `serial(a..b)` and its like: the form and the range.
-    fn loop_call<'a>(&mut self, call: &'a syn::ExprCall) -> Option<(Form, &'a ExprRange)> {
+    /// `serial(a..b)` and its like: the form and what it is of.
+    fn loop_call<'a>(&mut self, call: &'a syn::ExprCall) -> Option<(Form, &'a Expr)> {
         let name = function_name(&call.func).map(|f| f.name).unwrap_or_default();
         let form = match name.as_str() {
             "serial" => Form::Serial,
@@ -191,7 +188,7 @@ impl Parser {
             }
         };
         match call.args.first().map(strip) {
-            Some(Expr::Range(range)) if call.args.len() == 1 => Some((form, range)),
+            Some(range @ (Expr::Range(_) | Expr::MethodCall(_))) if call.args.len() == 1 => Some((form, range)),
             _ => {
                 self.syntax(call.paren_token.span, format!("`{name}` takes a range"), &format!("{name}(0..n)"));
                 None
@@ -302,4 +299,14 @@ impl Parser {
             self.emit(StmtKind::Parallel { vars, extents, body }, span);
         }
     }
+}
+
+/// What methods are called on, and the methods, outermost first.
+fn unchained<'a>(expr: &'a Expr, methods: &mut Vec<&'a syn::ExprMethodCall>) -> &'a Expr {
+    let mut base = strip(expr);
+    while let Expr::MethodCall(call) = base {
+        methods.push(call);
+        base = strip(&call.receiver);
+    }
+    base
 }

@@ -47,7 +47,7 @@ use tile_ir::ir::{
     BufferId, ConstId, DimId, Expr, ExprId, ExprKind, Kernel, ParamId, SpanId, Stmt, StmtId, StmtKind, Type,
     TypeParamId, Var, VarId, VarKind,
 };
-use types::{Slot, Ty};
+use types::{Class, Slot, Ty};
 
 /// What the tokens of one kernel say.
 pub struct Parsed {
@@ -344,10 +344,16 @@ impl Parser {
             let id = ExprId::from_u32(index as u32);
             let span = self.kernel.exprs[id].span;
             let ty = self.settle(self.tys[index], span);
-            let expr = &mut self.kernel.exprs[id];
-            expr.ty = ty;
-            if let ExprKind::Cast(to, _) = &mut expr.kind {
-                *to = ty;
+            self.kernel.exprs[id].ty = ty;
+            match self.kernel.exprs[id].kind {
+                ExprKind::Cast(_, value) => self.kernel.exprs[id].kind = ExprKind::Cast(ty, value),
+                // `lit(2.0)` of a type that may be an integer.
+                ExprKind::Float(_) if self.class(Ty::Is(ty)) != Class::Float => {
+                    let literal = Expr { ty: Type::F32, ..self.kernel.exprs[id].clone() };
+                    let literal = self.kernel.exprs.push(literal);
+                    self.kernel.exprs[id].kind = ExprKind::Cast(ty, literal);
+                }
+                _ => {}
             }
         }
         for index in 0..self.vars.len() {

@@ -46,7 +46,7 @@ struct Page {
 }
 
 /// A page longer than this has positions that cannot be trusted.
-const MOST_LINES: usize = 20_000;
+const MOST_LINES: usize = 4_000;
 
 impl Page {
     fn stream(&mut self, stream: &TokenStream) {

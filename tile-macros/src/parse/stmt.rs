@@ -57,7 +57,10 @@ impl Parser {
         self.depth += 1;
         match stmt {
             Stmt::Local(local) => self.local(local),
-            Stmt::Expr(expr, _) => self.expr_stmt(expr, Range::from(stmt)),
+            Stmt::Expr(expr, _) => {
+                self.leading_attributes(expr);
+                self.expr_stmt(expr, Range::from(stmt));
+            }
             Stmt::Item(item) => self.outside_item(item),
             Stmt::Macro(mac) => self.outside_macro(&mac.mac),
         }
@@ -69,19 +72,15 @@ impl Parser {
             Expr::Paren(inner) => self.expr_stmt(&inner.expr, range),
             Expr::Group(inner) => self.expr_stmt(&inner.expr, range),
             Expr::Assign(assign) => {
-                self.attributes(&assign.attrs);
                 self.assign(&assign.left, &assign.right, range);
             }
             Expr::Binary(binary) if assigning_op(&binary.op).is_some() => {
-                self.attributes(&binary.attrs);
                 self.compound_assign(binary, range);
             }
             Expr::If(branch) => {
-                self.attributes(&branch.attrs);
                 self.if_stmt(branch);
             }
             Expr::ForLoop(each) => {
-                self.attributes(&each.attrs);
                 self.for_loop(each);
             }
             Expr::While(other) => {
@@ -93,7 +92,6 @@ impl Parser {
                 self.nested("a loop", |p| p.block_statements(&other.body));
             }
             Expr::Block(block) if block.label.is_none() => {
-                self.attributes(&block.attrs);
                 self.block_statements(&block.block);
             }
             Expr::Unsafe(block) => {
@@ -101,17 +99,36 @@ impl Parser {
                 self.block_statements(&block.block);
             }
             Expr::Call(call) => {
-                self.attributes(&call.attrs);
                 self.call_stmt(call, range);
             }
             Expr::MethodCall(call) => {
-                self.attributes(&call.attrs);
                 self.method_stmt(call, range);
             }
             // Any other expression has no effect of its own; what statements it is made into stay.
             other => {
                 self.expr(other);
             }
+        }
+    }
+
+    /// The attributes of a statement, which Rust gives to the expression it begins with.
+    fn leading_attributes(&mut self, expr: &Expr) {
+        let (attributes, first) = match expr {
+            Expr::Assign(e) => (&e.attrs, Some(&e.left)),
+            Expr::Binary(e) => (&e.attrs, Some(&e.left)),
+            Expr::Index(e) => (&e.attrs, Some(&e.expr)),
+            Expr::Call(e) => (&e.attrs, Some(&e.func)),
+            Expr::MethodCall(e) => (&e.attrs, Some(&e.receiver)),
+            Expr::Path(e) => (&e.attrs, None),
+            Expr::Unary(e) => (&e.attrs, None),
+            Expr::If(e) => (&e.attrs, None),
+            Expr::ForLoop(e) => (&e.attrs, None),
+            Expr::Block(e) => (&e.attrs, None),
+            _ => return,
+        };
+        self.attributes(attributes);
+        if let Some(first) = first {
+            self.leading_attributes(first);
         }
     }
 

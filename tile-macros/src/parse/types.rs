@@ -32,7 +32,7 @@ pub(super) enum Slot {
     Int { negated: bool },
     /// A float literal.
     Float,
-    /// `lit(..)`: any float.
+    /// `lit(..)`: any number of an element type.
     Lit,
 }
 
@@ -85,7 +85,7 @@ impl Parser {
                         ty == Type::from(Dtype::I32) || !negated && (ty == Type::Index || ty == Type::from(Dtype::U32))
                     }
                     Slot::Float => ty == Type::F32,
-                    Slot::Lit => self.class(Ty::Is(ty)) == Class::Float,
+                    Slot::Lit => matches!(self.class(Ty::Is(ty)), Class::Float | Class::Int | Class::Mixed),
                 };
                 if fits {
                     self.slots[slot as usize] = Slot::Same(Ty::Is(ty));

@@ -1,4 +1,4 @@
-//! Values as C expressions.
+//! Values as C expressions, with the parentheses that C's precedence needs and `-Wparentheses` would ask for.
 
 use super::type_name;
 use crate::ir::{BinaryOp, Dtype, MathFn, UnaryOp};
@@ -7,7 +7,6 @@ use crate::lowered::{Memory, Program, Space, ValueId, ValueKind, ValueType};
 /// The value as an expression, parenthesised where an operand needs it.
 pub(super) fn value(program: &Program, id: ValueId) -> String {
     let node = &program.values[id];
-    let sub = |v: ValueId| operand(program, v);
     match &node.kind {
         ValueKind::Int(number) => integer(*number, node.ty),
         ValueKind::Float(number) => float(*number, node.ty),
@@ -18,11 +17,16 @@ pub(super) fn value(program: &Program, id: ValueId) -> String {
         ValueKind::Unary(op, x) => unary(program, *op, *x, node.ty),
         ValueKind::Binary(op, a, b) => binary(program, *op, *a, *b, node.ty),
         ValueKind::Math(function, args) => math(program, *function, args, node.ty),
-        ValueKind::Select(c, a, b) | ValueKind::Choose(c, a, b) => format!("{} ? {} : {}", sub(*c), sub(*a), sub(*b)),
+        ValueKind::Select(c, a, b) | ValueKind::Choose(c, a, b) => {
+            let side = |v: ValueId| bound(program, v, 2);
+            format!("{} ? {} : {}", side(*c), side(*a), side(*b))
+        }
         ValueKind::Cast(x) => cast(program, *x, node.ty),
         ValueKind::Load(memory) => match memory.guard {
             None => place(program, memory),
-            Some(guard) => format!("{} ? {} : {}", sub(guard.cond), place(program, memory), zero(node.ty)),
+            Some(guard) => {
+                format!("{} ? {} : {}", bound(program, guard.cond, 2), place(program, memory), zero(node.ty))
+            }
         },
     }
 }
@@ -56,16 +60,55 @@ fn axis_name(axis: u8) -> char {
     }
 }
 
-/// The value, in parentheses unless it is atomic.
-fn operand(program: &Program, id: ValueId) -> String {
+/// How tightly a printed value binds; larger binds tighter. C's levels, as far as the emitter uses them.
+fn binding(program: &Program, id: ValueId) -> u8 {
+    const ATOM: u8 = 15;
+    const PREFIX: u8 = 14;
+    let node = &program.values[id];
+    match &node.kind {
+        ValueKind::Int(number) if *number < 0 => PREFIX,
+        ValueKind::Load(memory) if memory.guard.is_some() => 1,
+        ValueKind::Select(..) | ValueKind::Choose(..) => 1,
+        ValueKind::Unary(..) | ValueKind::Thread(_) | ValueKind::Block(_) => PREFIX,
+        ValueKind::Cast(_) => PREFIX,
+        ValueKind::Binary(op, a, _) => {
+            let operands = program.values[*a].ty;
+            let call = matches!(op, BinaryOp::CeilDiv | BinaryOp::Min | BinaryOp::Max)
+                || (operands == ValueType::Element(Dtype::I32)
+                    && matches!(op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul))
+                || matches!(operands, ValueType::Element(d) if d.is_half() && !op.is_comparison());
+            if call { ATOM } else { level(*op) }
+        }
+        _ => ATOM,
+    }
+}
+
+fn level(op: BinaryOp) -> u8 {
+    use BinaryOp::*;
+    match op {
+        Mul | Div | Rem => 13,
+        Add | Sub => 12,
+        Shl | Shr => 11,
+        Lt | Le | Gt | Ge => 10,
+        Eq | Ne => 9,
+        BitAnd => 8,
+        BitXor => 7,
+        BitOr => 6,
+        And => 5,
+        Or => 4,
+        CeilDiv | Min | Max => 15,
+    }
+}
+
+/// An operand that binds at least as tightly as `least`, by itself or in parentheses.
+fn bound(program: &Program, id: ValueId, least: u8) -> String {
     let text = value(program, id);
-    let atomic = match &program.values[id].kind {
-        ValueKind::Int(number) => *number >= 0,
-        ValueKind::Float(_) | ValueKind::Param(_) | ValueKind::Reg(_) | ValueKind::Math(..) => true,
-        ValueKind::Load(memory) => memory.guard.is_none(),
-        _ => false,
-    };
-    if atomic || is_call(&text) { text } else { format!("({text})") }
+    if binding(program, id) >= least || is_call(&text) { text } else { format!("({text})") }
+}
+
+/// An operand of a prefix operator or a conversion.
+fn operand(program: &Program, id: ValueId) -> String {
+    bound(program, id, 15)
 }
 
 /// Whether the text is one call: a name and one pair of parentheses around the rest.
@@ -155,8 +198,23 @@ fn unary(program: &Program, op: UnaryOp, x: ValueId, ty: ValueType) -> String {
 
 fn binary(program: &Program, op: BinaryOp, a: ValueId, b: ValueId, ty: ValueType) -> String {
     let operands = program.values[a].ty;
-    let (left, right) = (widened(program, a), widened(program, b));
+    let half = matches!(operands, ValueType::Element(d) if d.is_half());
+    let side = |v: ValueId, least: u8| if half { widened(program, v) } else { bound(program, v, least) };
+    // Shifts, bit operations and mixed comparisons keep their parentheses: few readers know those levels.
+    let own = level(op);
+    let (least_left, least_right) = match op {
+        BinaryOp::Add => (own, own),
+        BinaryOp::And | BinaryOp::Or => (own, own),
+        BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div | BinaryOp::Rem => (own, own + 1),
+        BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge | BinaryOp::Eq | BinaryOp::Ne => (12, 12),
+        _ => (14, 14),
+    };
+    // Floating-point addition does not associate: a right operand of the same level stays apart.
     let float = matches!(operands, ValueType::Element(d) if d.is_float());
+    let least_right = if float && op == BinaryOp::Add { own + 1 } else { least_right };
+    // `a && b || c` is read wrongly often enough.
+    let (least_left, least_right) = if op == BinaryOp::Or { (9, 9) } else { (least_left, least_right) };
+    let (left, right) = (side(a, least_left), side(b, least_right));
     let signed = operands == ValueType::Element(Dtype::I32);
     let text = match op {
         BinaryOp::CeilDiv => format!("ceil_div({}, {})", value(program, a), value(program, b)),

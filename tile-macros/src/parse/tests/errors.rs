@@ -54,7 +54,7 @@ fn rustc_reports_names_types_and_mutability() {
         "y[t] = exp(t);",
         "y[t] = fma(x[t], x[t]);",
         "y[t] = x[t].cast::<f16>();",
-        "let c = t.cast::<f32>();",
+        "let c = 2.0.cast::<f16>();",
         "let h = x[t] as f16;",
         "y[t] = select(t, 1.0, 2.0);",
         "for i in 0.0..1.0 { y[t] = 0.0; } y[t] = 1;",

@@ -48,7 +48,7 @@ const SEEDS: [&str; 3] = [
             copy(&s, y.at_mut([b * 8, k * 64])); copy(w.tile([b..b + 8, 0..64]), &mut s);
         }
         let lane = b & 31; let u = !(lane as u32) << 2; let v: f32 = select(u == 1, fma(1.0, 2.0, -3.0), u32::MAX as f32);
-        device_print("v = {}, {}", (v, u)); device_assert(v < 4.0 || !(lane >= 3), "text");
+        device_print("v = {}, {}", v, u); device_assert(v < 4.0 || !(lane >= 3), "text");
         { let z = ballot(v != 0.0); atomic_max(&mut y[[0, 0]], lit(1.0)); }
     }"#,
     r#"#[tile_kernel(instances(N = 4))]
@@ -145,6 +145,10 @@ fn read(attribute: TokenStream, item: TokenStream) -> Parsed {
         assert!(parsed.kernel.spans.get(d.primary).is_some());
         let text = d.compiler_text(&parsed.kernel);
         assert!(text.starts_with("[TK0"), "{text}");
+    }
+    if parsed.diagnostics.is_empty() && parsed.body_resolved {
+        let bytes = tile_ir::codec::encode(&parsed.kernel);
+        assert_eq!(tile_ir::codec::decode(&bytes).as_ref(), Ok(&parsed.kernel));
     }
     if parsed.item.is_none() {
         assert!(!parsed.diagnostics.is_empty() && !parsed.body_resolved);

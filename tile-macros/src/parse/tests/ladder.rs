@@ -283,6 +283,43 @@ fn allreduce_and_shared_x() {
     assert!(text.contains("copy a@[(bk * block_k)]x[] -> a_shared@[]x[]\n"), "{text}");
 }
 
+/// The kernels of a file of this workspace.
+fn kernels_of(items: &[syn::Item], found: &mut Vec<Parsed>) {
+    for item in items {
+        match item {
+            syn::Item::Mod(module) => kernels_of(module.content.as_ref().map_or(&[][..], |(_, items)| items), found),
+            syn::Item::Fn(function) => {
+                let mut function = function.clone();
+                let Some(at) = function.attrs.iter().position(|a| a.path().is_ident("tile_kernel")) else { continue };
+                let attribute = match function.attrs.remove(at).meta {
+                    syn::Meta::List(list) => list.tokens,
+                    _ => TokenStream::new(),
+                };
+                found.push(kernel(attribute, quote::quote!(#function)));
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn the_workspaces_kernels_are_read() {
+    for (file, count) in
+        [("../src/ladder/kernels.rs", 7), ("../tile-kernels/src/gemv.rs", 1), ("../tests/wrong_kernels.rs", 14)]
+    {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let mut found = vec![];
+        kernels_of(&syn::parse_file(&text).unwrap().items, &mut found);
+        assert!(found.len() >= count, "{file}: {}", found.len());
+        for parsed in found {
+            let said = parsed.diagnostics.iter().chain(&parsed.deferred);
+            let said: Vec<String> = said.map(|d| d.compiler_text(&parsed.kernel)).collect();
+            assert!(said.is_empty() && parsed.body_resolved, "{file}: {}: {}", parsed.kernel.name, said.join("\n"));
+        }
+    }
+}
+
 #[test]
 fn an_expansion_is_quick_even_unoptimised() {
     // Here, as in a user's debug build, nothing is optimised; in rustc positions cost a little more.

@@ -25,14 +25,15 @@ fn split(tokens: TokenStream) -> (TokenStream, TokenStream) {
         if let TokenTree::Punct(hash) = &token
             && hash.as_char() == '#'
             && let Some(TokenTree::Group(group)) = tokens.peek()
-            && let mut inner = group.stream().into_iter()
-            && matches!(inner.next(), Some(TokenTree::Ident(name)) if name == "tile_kernel")
         {
-            if let Some(TokenTree::Group(list)) = inner.next() {
-                attribute = list.stream();
+            let mut inner = group.stream().into_iter();
+            if matches!(inner.next(), Some(TokenTree::Ident(name)) if name == "tile_kernel") {
+                if let Some(TokenTree::Group(list)) = inner.next() {
+                    attribute = list.stream();
+                }
+                tokens.next();
+                continue;
             }
-            tokens.next();
-            continue;
         }
         item.extend([token]);
     }

@@ -446,9 +446,14 @@ fn a_vector_leaves_its_local_array() {
     };
     let args = || vec![floats(&[4], |_| 0.0)];
     clean(&program(2), &args);
-    finds(&program(1), &args, &[202], expect![[r#"
+    finds(
+        &program(1),
+        &args,
+        &[202],
+        expect![[r#"
         TK0202 line 2: 8-byte vector access to `l` is misaligned for 32 of 32 threads of a warp | thread 0 starts at byte 4; 4 % 8 = 4 | in block 0, barrier interval 0; replay with seed 0
-    "#]]);
+    "#]],
+    );
     finds(
         &program(4),
         &args,

@@ -1,0 +1,446 @@
+//! What the printers print. `UPDATE_EXPECT=1 cargo test -p tile-ir text` refreshes the expectations.
+
+use super::canonical;
+use crate::ir::*;
+use crate::lowered::*;
+use crate::testing::{self, kernel};
+use expect_test::{Expect, expect};
+
+fn check(text: &impl ToString, expected: Expect) {
+    expected.assert_eq(&text.to_string());
+}
+
+#[test]
+fn the_gemv() {
+    check(&testing::gemv(Dtype::F16, 8), expect![[r#"
+        kernel gemv_f16_8(
+            x: &Tensor<f16, (K,)>,
+            w: &Tensor<f16, (N, K)>,
+            y: &mut Tensor<f16, (N,)>,
+        ) {
+            let [bn] = blocks([ceil_div(N, 8)]);
+            let [tk, tn] = threads([32, 8]);
+            let row: usize = bn * 8 + tn;
+            let mut acc: f32 = 0.0f32;
+            let mut xs = alloc_local::<f16>([8]);
+            let mut ws = alloc_local::<f16>([8]);
+            for bk in 0..ceil_div(K, 256) {
+                for v in vectorized(0..8) {
+                    xs[v] = x.masked([bk * 256 + (tk * 8 + v)]);
+                    ws[v] = w.masked([row, bk * 256 + (tk * 8 + v)]);
+                }
+                for v in unroll(0..8) {
+                    acc = fma(xs[v].cast::<f32>(), ws[v].cast::<f32>(), acc);
+                }
+            }
+            let sum: f32 = thread_allreduce(Sum, acc, tk);
+            if tk == 0 && row < N {
+                y[row] = sum.cast::<f16>();
+            }
+        }
+    "#]]);
+}
+
+#[test]
+fn every_statement() {
+    let built = kernel("all", |b| {
+        let (m, n) = (b.dim("M"), b.dim("N"));
+        let x = b.tensor("x", Dtype::F32, &[m, n]);
+        let sixteen = b.int(16);
+        let y = b.tensor_mut("y", Dtype::I32, &[sixteen]);
+        let alpha = b.scalar("alpha", Dtype::F32);
+        let [bx, by] = b.blocks([("bx", m), ("by", n)]);
+        let [tx] = b.threads([("tx", 64)]);
+        let s = b.buffer("s", Scope::Shared, Dtype::F32, &[4, 16]);
+        let h = b.buffer("h", Scope::Local, Dtype::F16, &[3]);
+        let (Place::Buffer(shared), Place::Buffer(local)) = (s, h) else { unreachable!() };
+        let (zero, one, two) = (b.int(0), b.int(1), b.int(2));
+        let (from, to) = (b.tile(x, &[bx, by], &[]), b.tile(s, &[], &[]));
+        b.copy(from, to);
+        let (from, to) = (b.tile(x, &[zero, by], &[one, two]), b.tile(s, &[bx, zero], &[]));
+        let width = Some(two);
+        b.stmt(StmtKind::Copy { src: from, dst: to, width });
+        b.stmt(StmtKind::Fill { buffer: shared, value: alpha });
+        b.stmt(StmtKind::SyncThreads);
+        let v = b.load(s, &[zero, tx]);
+        let v = b.bind_mut("v", v);
+        let bounds = [zero, n, two];
+        b.for_each("i", LoopKind::Serial { unroll: Some(two) }, bounds, |b, i| {
+            let bounds = [b.int(0), b.int(4), b.int(1)];
+            b.for_each("i", LoopKind::Unroll, bounds, |b, inner| {
+                let sum = b.add(i, inner);
+                let element = b.masked(x, &[sum, inner]);
+                let negative = b.unary(UnaryOp::Neg, element);
+                let product = b.mul(negative, v);
+                b.assign(v, product);
+            });
+        });
+        b.parallel(&[("i", two), ("j", one)], |b, ij| {
+            let value = b.load(s, ij);
+            b.store(s, ij, value);
+        });
+        let lane = b.int_of(Dtype::U32, 5);
+        let (dst, _) = b.result("w", Dtype::F32);
+        b.stmt(StmtKind::Shuffle { kind: ShuffleKind::Xor, value: v, lane, dst });
+        b.reduce("", ReduceOp::Max, v, None);
+        let axis = Some(b.var_of(tx));
+        b.stmt(StmtKind::Reduce { op: ReduceOp::Min, src: ReduceSource::Local(local), dst: None, axis });
+        let limit = b.float(Dtype::F32, -0.5);
+        let pred = b.lt(limit, v);
+        let (dst, votes) = b.result("votes", Dtype::U32);
+        b.stmt(StmtKind::Vote { kind: VoteKind::Ballot, pred, dst });
+        let access = b.access(y, &[bx], false);
+        let value = b.cast(Dtype::I32, votes);
+        b.stmt(StmtKind::Atomic { op: AtomicOp::Max, access, value, dst: None });
+        let access = b.access(y, &[bx], true);
+        let (dst, _) = b.result("old", Dtype::I32);
+        b.stmt(StmtKind::Atomic { op: AtomicOp::Add, access, value, dst: Some(dst) });
+        let high = b.binary(BinaryOp::Ge, tx, two);
+        let cond = b.binary(BinaryOp::Or, pred, high);
+        let cond = b.unary(UnaryOp::Not, cond);
+        b.branch(
+            cond,
+            |b| {
+                let chosen = b.lazy_if(high, tx, zero);
+                let sum = b.add(chosen, one);
+                let difference = b.binary(BinaryOp::Sub, one, sum);
+                let index = b.binary(BinaryOp::Min, difference, two);
+                b.store_masked(y, &[index], value);
+            },
+            |b| b.stmt(StmtKind::SyncWarp),
+        );
+        b.stmt(StmtKind::Print { format: "tx = {}\n".into(), args: vec![tx] });
+        b.stmt(StmtKind::Assert { cond: high, message: "too \"low\"".into() });
+    });
+    check(&built, expect![[r#"
+        kernel all(
+            x: &Tensor<f32, (M, N)>,
+            y: &mut Tensor<i32, (Fixed<16>,)>,
+            alpha: f32,
+        ) {
+            let [bx, by] = blocks([M, N]);
+            let [tx] = threads([64]);
+            let mut s = alloc_shared::<f32>([4, 16]);
+            let mut h = alloc_local::<f16>([3]);
+            copy(x.at([bx, by]), &mut s);
+            copy(x.tile([0..1, by..by + 2]), s.at_mut([bx, 0])).width(2);
+            fill(&mut s, alpha);
+            sync_threads();
+            let mut v: f32 = s[[0, tx]];
+            for i in (0..N).step_by(2).unroll(2) {
+                for i_2 in unroll(0..4) {
+                    v = -x.masked([i + i_2, i_2]) * v;
+                }
+            }
+            for [i, j] in parallel([2, 1]) {
+                s[[i, j]] = s[[i, j]];
+            }
+            let w: f32 = shfl_xor(v, 5u32);
+            let v9: f32 = warp_reduce(Max, v);
+            thread_allreduce(Min, &mut h, tx);
+            let votes: u32 = ballot(-0.5f32 < v);
+            atomic_max(&mut y[bx], votes.cast::<i32>());
+            let old: i32 = atomic_add(y.masked_mut([bx]), votes.cast::<i32>());
+            if !(-0.5f32 < v || tx >= 2) {
+                *y.masked_mut([min(1 - ((if tx >= 2 { tx } else { 0 }) + 1), 2)]) = votes.cast::<i32>();
+            } else {
+                sync_warp();
+            }
+            device_print("tx = {}\n", tx);
+            device_assert(tx >= 2, "too \"low\"");
+        }
+    "#]]);
+}
+
+#[test]
+fn a_generic_head() {
+    let mut built = kernel("generic", |b| {
+        let n = b.dim("N");
+        b.tensor("x", Dtype::F16, &[n]);
+        b.blocks([("bx", n)]);
+        b.threads([("tx", 32)]);
+        let eight = b.int(8);
+        let rest = b.binary(BinaryOp::Rem, n, eight);
+        let zero = b.int(0);
+        let cond = b.eq(rest, zero);
+        let span = SpanId::from_u32(0);
+        b.kernel.requires.push(Require { cond, text: "N % 8 == 0".into(), span });
+        let allowed = vec![Dtype::F16, Dtype::Bf16];
+        let t = b.kernel.type_params.push(TypeParam { name: "T".into(), allowed, span });
+        b.kernel.consts.push(ConstParam { name: "ROWS".into(), kind: ConstKind::Usize, span });
+        b.kernel.consts.push(ConstParam { name: "FAST".into(), kind: ConstKind::Bool, span });
+        let zero = b.expr(ExprKind::Special(DtypeRef::Param(t), SpecialValue::Zero), Type::Value(DtypeRef::Param(t)));
+        b.bind("z", zero);
+        let half = b.expr(ExprKind::Float(0.5), Type::Value(DtypeRef::Param(t)));
+        b.bind("h", half);
+        let bits = b.expr(ExprKind::Bits(DtypeRef::Param(t)), Type::Index);
+        b.bind("bits", bits);
+    });
+    built.instances = vec![
+        Instance { dtypes: vec![Dtype::F16], consts: vec![1, 0] },
+        Instance { dtypes: vec![Dtype::Bf16], consts: vec![2, 1] },
+    ];
+    built.targets = Target::ALL.to_vec();
+    built.attributes = Attributes { min_blocks: Some(2), lints: vec![("TK0601".into(), "deny".into())] };
+    check(&built, expect![[r##"
+        #[instances((T, ROWS, FAST) in [(f16, 1, false), (bf16, 2, true)])]
+        #[require(N % 8 == 0)]
+        #[targets(sm_80, sm_90a)]
+        #[min_blocks(2)]
+        #[lints(TK0601 = "deny")]
+        kernel generic<T: f16 | bf16, const ROWS: usize, const FAST: bool>(
+            x: &Tensor<f16, (N,)>,
+        ) {
+            let [bx] = blocks([N]);
+            let [tx] = threads([32]);
+            let z: T = T::ZERO;
+            let h: T = lit::<T>(0.5);
+            let bits: usize = T::BITS;
+        }
+    "##]]);
+}
+
+#[test]
+fn broken_data_is_printed() {
+    let mut built = kernel("broken", |b| {
+        b.stmt(StmtKind::SyncThreads);
+    });
+    built.body.push(StmtId::from_u32(9));
+    check(&built, expect![[r#"
+        kernel broken(
+        ) {
+            let [] = blocks([]);
+            let [] = threads([]);
+            sync_threads();
+            ?s9;
+        }
+    "#]]);
+}
+
+/// A program with one of everything; the numbers mean nothing.
+fn program() -> Program {
+    let span = SpanId::from_u32(0);
+    let (tensor, scalar) = (ParamId::from_u32(0), ParamId::from_u32(1));
+    let mut p = Program {
+        name: "k_f16".into(),
+        target: Target::Sm80,
+        params: vec![
+            Parameter { name: "x".into(), ty: ValueType::Wide, kind: ParameterKind::Pointer(tensor) },
+            Parameter { name: "N".into(), ty: ValueType::Index, kind: ParameterKind::Dim(DimId::from_u32(0)) },
+            Parameter { name: "x_pitch".into(), ty: ValueType::Index, kind: ParameterKind::Stride(tensor, 0) },
+            Parameter { name: "alpha".into(), ty: ValueType::Element(Dtype::F32), kind: ParameterKind::Scalar(scalar) },
+        ],
+        tensors: vec![TensorInfo {
+            param: tensor,
+            name: "x".into(),
+            dtype: Dtype::F16,
+            shape: vec![HostExpr::Dim(DimId::from_u32(0)), HostExpr::Int(16)],
+            mutable: true,
+        }],
+        dims: vec!["N".into()],
+        launch: Launch {
+            grid: [HostExpr::Dim(DimId::from_u32(0)), HostExpr::Int(1), HostExpr::Int(1)],
+            threads: [64, 1, 1],
+            min_blocks: Some(2),
+            checks: vec![
+                Check {
+                    holds: HostExpr::binary(BinaryOp::Lt, HostExpr::Dim(DimId::from_u32(0)), HostExpr::Int(9)),
+                    kind: CheckKind::Require { text: "N   < 9".into() },
+                    span,
+                },
+                Check {
+                    holds: HostExpr::Not(Box::new(HostExpr::Address(tensor))),
+                    kind: CheckKind::Alignment { tensor, bytes: 16 },
+                    span,
+                },
+            ],
+        },
+        shared: PrimaryMap::new(),
+        shared_bytes: 256,
+        locals: PrimaryMap::new(),
+        regs: PrimaryMap::new(),
+        values: PrimaryMap::new(),
+        body: vec![],
+        remarks: vec![],
+        spans: PrimaryMap::new(),
+        source: Source::default(),
+    };
+    let dtype = Dtype::F32;
+    let s = p.shared.push(SharedArray { name: "s".into(), dtype, len: 64, offset: 0, align: 16, scratch: true });
+    let l = p.locals.push(LocalArray { name: "h".into(), dtype: Dtype::F16, len: 8 });
+    let mut reg = |name: &str, ty, mutable| p.regs.push(Reg { name: name.into(), ty, mutable });
+    let row = reg("row", ValueType::Wide, false);
+    let acc = reg("acc", ValueType::Element(Dtype::F32), true);
+    let i = reg("i", ValueType::Index, true);
+    let other = reg("other", ValueType::Element(Dtype::F32), false);
+    let values = &mut p.values;
+    let mut value = |kind, ty| values.push(Value { kind, ty, span });
+    let f32 = ValueType::Element(Dtype::F32);
+    let tx = value(ValueKind::Thread(0), ValueType::Index);
+    let pitch = value(ValueKind::Param(2), ValueType::Index);
+    let wide = value(ValueKind::Cast(tx), ValueType::Wide);
+    let start = value(ValueKind::Binary(BinaryOp::Mul, wide, pitch), ValueType::Wide);
+    let zero = value(ValueKind::Int(0), ValueType::Index);
+    let eight = value(ValueKind::Int(8), ValueType::Index);
+    let minus = value(ValueKind::Float(-0.5), f32);
+    let row_value = value(ValueKind::Reg(row), ValueType::Wide);
+    let cond = value(ValueKind::Binary(BinaryOp::Lt, tx, eight), ValueType::BOOL);
+    let guard = Some(Guard { cond, reason: GuardReason::Unproven });
+    let global = Memory { space: Space::Global(tensor), offset: row_value, guard, span };
+    let masked = Memory { guard: Some(Guard { cond, reason: GuardReason::Masked }), ..global };
+    let shared = Memory { space: Space::Shared(s), offset: tx, guard: None, span };
+    let loaded = value(ValueKind::Load(global), ValueType::Element(Dtype::F16));
+    let loaded = value(ValueKind::Cast(loaded), f32);
+    let difference = value(ValueKind::Binary(BinaryOp::Sub, loaded, minus), f32);
+    let nested = value(ValueKind::Binary(BinaryOp::Sub, minus, difference), f32);
+    let one = value(ValueKind::Int(1), ValueType::Element(Dtype::U32));
+    let op = |kind| Op { kind, span };
+    p.body = vec![
+        op(OpKind::Let { reg: row, value: Some(start) }),
+        op(OpKind::Let { reg: acc, value: None }),
+        op(OpKind::Local { local: l }),
+        op(OpKind::Shared { shared: s }),
+        op(OpKind::For {
+            reg: i,
+            start: zero,
+            end: eight,
+            step: eight,
+            unroll: Unroll::By(2),
+            body: vec![
+                op(OpKind::VectorLoad { local: l, start: zero, memory: masked, width: 8 }),
+                op(OpKind::Set { reg: acc, value: nested }),
+            ],
+        }),
+        op(OpKind::Shuffle { reg: other, kind: ShuffleKind::Down, value: loaded, lane: one }),
+        op(OpKind::Barrier),
+        op(OpKind::If {
+            cond,
+            then: vec![op(OpKind::Store { memory: shared, value: minus })],
+            otherwise: vec![op(OpKind::VectorStore { memory: global, local: l, start: zero, width: 8 })],
+        }),
+        op(OpKind::Store { memory: masked, value: loaded }),
+        op(OpKind::Atomic { op: AtomicOp::Add, memory: shared, value: minus, old: None }),
+    ];
+    p
+}
+
+#[test]
+fn a_program() {
+    check(&program(), expect![[r#"
+        program k_f16 for sm_80
+        parameters
+            x: wide = address of x
+            N: index = dim N
+            x_pitch: index = stride of x on axis 0
+            alpha: f32 = scalar alpha
+        tensors
+            x: mut f16 (N, 16)
+        launch
+            blocks [N, 1, 1]
+            threads [64, 1, 1]
+            at least 2 blocks a multiprocessor
+            check N < 9 (require)
+            check !(address of x) (x aligned to 16 bytes)
+        shared: 256 bytes
+            s: f32[64] at byte 0, aligned to 16, scratch
+        body
+            let row: wide = wide(thread.x) * x_pitch
+            let mut acc: f32
+            local h: f16[8]
+            shared s
+            for i: index in 0..8 step 8 unroll by 2 {
+                h[0; 8] = load x[row; 8] if thread.x < 8
+                acc = -0.5f32 - (f32((x[row] guarded by thread.x < 8)) - -0.5f32)
+            }
+            let other: f32 = shfl_down(f32((x[row] guarded by thread.x < 8)), 1u32)
+            barrier
+            if thread.x < 8 {
+                s[thread.x] = -0.5f32
+            } else {
+                store h[0; 8] to x[row; 8] guarded by thread.x < 8
+            }
+            (x[row] if thread.x < 8) = f32((x[row] guarded by thread.x < 8))
+            atomic_add(s[thread.x], -0.5f32)
+    "#]]);
+}
+
+#[test]
+fn a_program_without_names() {
+    check(&canonical(&program()), expect![[r#"
+        program k_f16 for sm_80
+        parameters
+            arg0: wide = address of p0
+            arg1: index = dim d0
+            arg2: index = stride of p0 on axis 0
+            arg3: f32 = scalar p1
+        tensors
+            p0: mut f16 (d0, 16)
+        launch
+            blocks [d0, 1, 1]
+            threads [64, 1, 1]
+            at least 2 blocks a multiprocessor
+            check d0 < 9 (require)
+            check !(address of p0) (p0 aligned to 16 bytes)
+        shared: 256 bytes
+            sh0: f32[64] at byte 0, aligned to 16, scratch
+        body
+            let r0: wide = wide(thread.x) * arg2
+            let mut r1: f32
+            local l0: f16[8]
+            shared sh0
+            for r2: index in 0..8 step 8 unroll by 2 {
+                l0[0; 8] = load p0[r0; 8] if thread.x < 8
+                r1 = -0.5f32 - (f32((p0[r0] guarded by thread.x < 8)) - -0.5f32)
+            }
+            let r3: f32 = shfl_down(f32((p0[r0] guarded by thread.x < 8)), 1u32)
+            barrier
+            if thread.x < 8 {
+                sh0[thread.x] = -0.5f32
+            } else {
+                store l0[0; 8] to p0[r0; 8] guarded by thread.x < 8
+            }
+            (p0[r0] if thread.x < 8) = f32((p0[r0] guarded by thread.x < 8))
+            atomic_add(sh0[thread.x], -0.5f32)
+    "#]]);
+}
+
+#[test]
+fn the_canonical_text_knows_what_matters_and_nothing_else() {
+    let same = |change: fn(&mut Program)| {
+        let mut changed = program();
+        change(&mut changed);
+        canonical(&changed) == canonical(&program())
+    };
+    // Names of the author's, places, remarks.
+    assert!(same(|p| p.regs[RegId::from_u32(0)].name = "r".into()));
+    assert!(same(|p| p.dims[0] = "rows".into()));
+    assert!(same(|p| p.params[2].name = "pitch".into()));
+    assert!(same(|p| p.source.file = "elsewhere.rs".into()));
+    assert!(same(|p| p.remarks.push(Remark {
+        kind: RemarkKind::Choice,
+        text: "why".into(),
+        span: SpanId::from_u32(0)
+    })));
+    assert!(same(|p| p.body[0].span = SpanId::from_u32(7)));
+    // Everything else.
+    assert!(!same(|p| p.name = "k_bf16".into()));
+    assert!(!same(|p| p.target = Target::Sm90a));
+    assert!(!same(|p| p.params.swap(1, 2)));
+    assert!(!same(|p| p.params[3].ty = ValueType::Element(Dtype::I32)));
+    assert!(!same(|p| p.tensors[0].mutable = false));
+    assert!(!same(|p| p.launch.threads[0] = 32));
+    assert!(!same(|p| p.launch.min_blocks = None));
+    assert!(!same(|p| p.regs[RegId::from_u32(1)].mutable = false));
+    assert!(!same(|p| p.locals[LocalId::from_u32(0)].len = 4));
+    assert!(!same(|p| p.shared[SharedId::from_u32(0)].align = 32));
+    assert!(!same(|p| p.values[ValueId::from_u32(2)].ty = ValueType::Index));
+    assert!(!same(|p| p.values[ValueId::from_u32(4)].kind = ValueKind::Int(-0x8000)));
+    assert!(!same(|p| {
+        let OpKind::For { unroll, .. } = &mut p.body[4].kind else { unreachable!() };
+        *unroll = Unroll::Full;
+    }));
+    assert!(!same(|p| {
+        let OpKind::Store { memory, .. } = &mut p.body[8].kind else { unreachable!() };
+        memory.guard = None;
+    }));
+}
