@@ -117,13 +117,13 @@ ladder! { f16 bf16 f32 }
 pub fn definitions() -> Vec<&'static Definition> {
     use kernels::*;
     vec![
-        naive::definition(),
-        splitk_atomic::definition(),
-        splitk::definition(),
-        vectorized_loads::definition(),
-        allreduce::definition(),
-        coalesced::definition(),
-        shared_x::definition(),
+        naive::<f32>::definition(),
+        splitk_atomic::<f32>::definition(),
+        splitk::<f32>::definition(),
+        vectorized_loads::<f32>::definition(),
+        allreduce::<f32>::definition(),
+        coalesced::<f32>::definition(),
+        shared_x::<f32>::definition(),
     ]
 }
 

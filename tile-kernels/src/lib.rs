@@ -1,1 +1,8 @@
-//! The bundled kernels.
+//! Kernels written in the tile-kernel language, with host entry points.
+//!
+//! | module | what it computes |
+//! |---|---|
+//! | [`gemv`] | `y = alpha W x + beta y` |
+#![deny(missing_docs)]
+
+pub mod gemv;

@@ -2,11 +2,11 @@
 
 use tile_runtime::prelude::*;
 
-#[tile_kernel(instances(ROWS in [1, 2]))]
-pub fn rows<const ROWS: usize>(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
-    let [b] = blocks([ceil_div(N, ROWS)]);
-    let [t] = threads([ROWS]);
-    let i = b * ROWS + t;
+#[tile_kernel(require(N % 32 == 0))]
+pub fn rows(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    let [b] = blocks([ceil_div(N, 32)]);
+    let [t] = threads([32]);
+    let i = b * 32 + t;
     if i < N {
         y[i] = x[i];
     }

@@ -1,7 +1,7 @@
 //! Resources: threads, shared memory, registers; and extents that make sense.
 
 use crate::diag::{Code, Diagnostic};
-use crate::ir::{Buffer, BufferId, Kernel, Scope, Target};
+use crate::ir::{BufferId, Kernel, ReduceSource, ReduceStep, Reduction, Scope, StmtId, StmtKind, Target};
 
 /// Most bytes of registers a thread has: 255 of 4 bytes.
 /// Source: CUDA C++ Programming Guide, compute capabilities.
@@ -36,7 +36,9 @@ pub(super) fn everywhere(kernel: &Kernel) -> Vec<Diagnostic> {
 
 /// What is wrong on one target.
 pub(super) fn on_target(kernel: &Kernel, target: Target) -> Vec<Diagnostic> {
-    let (total, arrays) = sized(kernel, Scope::Shared);
+    let (arrays_total, arrays) = sized(kernel, Scope::Shared);
+    let scratch = scratch(kernel);
+    let total = arrays_total.saturating_add(scratch);
     let most = u64::from(target.max_shared_bytes());
     let Some((buffer, _)) = arrays.first().filter(|_| total > most) else { return vec![] };
     let message = format!(
@@ -45,11 +47,66 @@ pub(super) fn on_target(kernel: &Kernel, target: Target) -> Vec<Diagnostic> {
         target.name().trim_end_matches('a'),
         grouped(most)
     );
-    vec![
-        Diagnostic::new(Code::SHARED_BUDGET, kernel.buffers[*buffer].span, message)
-            .at(listed(kernel, &arrays))
-            .help(format!("shrink `{}` by {} bytes", kernel.buffers[*buffer].name, grouped(total - most))),
-    ]
+    let mut parts = listed(kernel, &arrays);
+    if scratch > 0 {
+        parts += &format!("; reductions: {}", grouped(scratch));
+    }
+    vec![Diagnostic::new(Code::SHARED_BUDGET, kernel.buffers[*buffer].span, message).at(parts).help(format!(
+        "shrink `{}` by {} bytes",
+        kernel.buffers[*buffer].name,
+        grouped(total - most)
+    ))]
+}
+
+/// The arrays that exist in this instance: those whose allocation is reached.
+fn allocated(kernel: &Kernel) -> Vec<BufferId> {
+    let mut all = Vec::new();
+    each_stmt(kernel, &kernel.body, &mut |stmt| {
+        if let StmtKind::Alloc { buffer } = stmt {
+            all.push(*buffer);
+        }
+    });
+    all
+}
+
+/// Bytes of shared memory that reductions across warps need.
+fn scratch(kernel: &Kernel) -> u64 {
+    let threads = u64::from(kernel.thread_count());
+    let mut total = 0u64;
+    each_stmt(kernel, &kernel.body, &mut |stmt| {
+        let StmtKind::Reduce { op, src, dst, axis: Some(axis) } = stmt else { return };
+        let Some(at) = kernel.threads.iter().position(|a| a.var == *axis) else { return };
+        let extents = kernel.thread_extents();
+        let stride = extents[..at.min(3)].iter().product();
+        let Some(&extent) = extents.get(at) else { return };
+        let (dtype, count) = match src {
+            ReduceSource::Local(b) => (Some(kernel.buffer_dtype(*b)), kernel.buffer_len(*b)),
+            ReduceSource::Value(_) => (dst.and_then(|v| kernel.vars[v].ty.dtype()), 1),
+        };
+        for step in (Reduction { op: *op, extent, stride }).plan().steps {
+            if let ReduceStep::Ascending { parts, .. } = step {
+                let slots = threads / u64::from(extent.max(1)) * u64::from(parts);
+                let bytes = slots.saturating_mul(count).saturating_mul(u64::from(dtype.map_or(4, |d| d.bytes())));
+                total = total.saturating_add(bytes.next_multiple_of(16));
+            }
+        }
+    });
+    total
+}
+
+fn each_stmt(kernel: &Kernel, body: &[StmtId], f: &mut impl FnMut(&StmtKind)) {
+    for &stmt in body {
+        let kind = &kernel.stmts[stmt].kind;
+        f(kind);
+        match kind {
+            StmtKind::If { then, otherwise, .. } => {
+                each_stmt(kernel, then, f);
+                each_stmt(kernel, otherwise, f);
+            }
+            StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } => each_stmt(kernel, body, f),
+            _ => {}
+        }
+    }
 }
 
 /// The bytes of a scope's arrays, each aligned to 16 in shared memory, largest first.
@@ -58,8 +115,8 @@ fn sized(kernel: &Kernel, scope: Scope) -> (u64, Vec<(BufferId, u64)>) {
         let extents = kernel.buffer_extents(id).into_iter().map(u64::from);
         extents.fold(u64::from(kernel.buffer_dtype(id).bytes()), u64::saturating_mul)
     };
-    let of = |(id, buffer): (BufferId, &Buffer)| (buffer.scope == scope).then(|| (id, bytes(id)));
-    let mut arrays: Vec<_> = kernel.buffers.iter().filter_map(of).collect();
+    let of = |id: BufferId| (kernel.buffers[id].scope == scope).then(|| (id, bytes(id)));
+    let mut arrays: Vec<_> = allocated(kernel).into_iter().filter_map(of).collect();
     let align = if scope == Scope::Shared { 16 } else { 1 };
     let total =
         arrays.iter().fold(0u64, |sum, a| sum.saturating_add(a.1.checked_next_multiple_of(align).unwrap_or(a.1)));
@@ -108,7 +165,7 @@ fn threads(kernel: &Kernel) -> Vec<Diagnostic> {
 
 fn extents(kernel: &Kernel) -> Vec<Diagnostic> {
     let mut all = Vec::new();
-    for buffer in kernel.buffers.values() {
+    for buffer in allocated(kernel).into_iter().map(|b| &kernel.buffers[b]) {
         for &extent in &buffer.extents {
             let span = kernel.exprs[extent].span;
             let name = &buffer.name;

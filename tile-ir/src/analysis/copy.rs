@@ -104,7 +104,9 @@ fn side(walk: &mut Walk<'_>, tile: &TileRef, extents: &[Poly], shared: bool) -> 
     for (axis, (start, extent)) in starts.iter().zip(&whole).enumerate() {
         // The tile's axes are the last ones; leading ones have extent 1.
         let size = (axis + extents.len()).checked_sub(rank).map_or(Poly::constant(1), |a| extents[a].clone());
-        let room = start.plus(&size).and_then(|end| extent.minus(&end));
+        let end = start.plus(&size);
+        end.iter().for_each(|end| walk.note_range(end, tile.span));
+        let room = end.and_then(|end| extent.minus(&end));
         let inside = room.as_ref().is_some_and(|r| walk.cx.proves(r)) && walk.cx.proves(start);
         bounds.push(if inside { Bound::Proven } else { Bound::Unproven });
         // Arrays of the kernel are not clipped: there is no ragged edge.

@@ -6,14 +6,23 @@
 
 mod bounds;
 mod budget;
+mod check;
 mod collective;
 mod copy;
 mod point;
+mod race;
 mod ranges;
 mod sync;
 mod uniform;
 mod vector;
 mod walk;
+
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use check::check;
 
 use crate::diag::Diagnostic;
 use crate::ir::{AccessId, Kernel, ParamId, SpanId, StmtId, Target};
@@ -118,7 +127,9 @@ pub struct IndexRange {
 /// Analyses a bound kernel for a target.
 pub fn analyse(bound: &Kernel, target: Target) -> Analysis {
     let mut analysis = anywhere(bound);
-    analysis.diagnostics.extend(budget::on_target(bound, target));
+    if analysis.diagnostics.is_empty() {
+        analysis.diagnostics.extend(budget::on_target(bound, target));
+    }
     analysis
 }
 
@@ -133,6 +144,10 @@ fn anywhere(bound: &Kernel) -> Analysis {
     ranges::finish(&mut walk);
     let mut analysis = walk.analysis;
     analysis.barriers_before = sync::place(bound, &analysis.block_uniform);
+    if analysis.diagnostics.is_empty() {
+        let races = race::find(bound, &walk.uniform, &analysis.barriers_before, &analysis.block_uniform);
+        analysis.diagnostics.extend(races);
+    }
     distinct(&mut analysis.diagnostics);
     analysis
 }
@@ -141,10 +156,4 @@ fn anywhere(bound: &Kernel) -> Analysis {
 fn distinct(diagnostics: &mut Vec<Diagnostic>) {
     let mut seen = BTreeSet::new();
     diagnostics.retain(|d| seen.insert((d.code, d.primary)));
-}
-
-/// Everything reported at expansion: the verifier's rules, then the analysis of every declared instance on every
-/// declared target. One diagnostic a mistake.
-pub fn check(kernel: &Kernel) -> Vec<Diagnostic> {
-    crate::verify::kernel(kernel)
 }

@@ -2,7 +2,7 @@
 
 use super::IndexRange;
 use super::walk::Walk;
-use crate::constraint::{Definition, Poly, Sym};
+use crate::constraint::{Definition, Monomial, Poly, Sym};
 use crate::ir::{BinaryOp, SpanId};
 use crate::lowered::HostExpr;
 
@@ -109,17 +109,26 @@ impl Walk<'_> {
     pub fn host(&self, poly: &Poly) -> Option<HostExpr> {
         let mut sum: Option<HostExpr> = None;
         // Positive terms first, so that the text reads as an author's would.
-        let (negative, positive): (Vec<_>, Vec<_>) = poly.terms().iter().rev().partition(|t| t.1 < 0);
-        for &(m, c) in positive.into_iter().chain(negative) {
+        let (negative, positive): (Vec<&(Monomial, i64)>, Vec<&(Monomial, i64)>) =
+            poly.terms().iter().rev().partition(|t| t.1 < 0);
+        for (m, c) in positive.into_iter().chain(negative).map(|t| (&t.0, t.1)) {
             let mut product: Option<HostExpr> = None;
+            let mut size = c.checked_abs()?;
             for sym in m.factors() {
-                let factor = self.host_sym(sym)?;
+                let factor = match self.hosts.get(&sym) {
+                    // A dim that `require` makes a multiple: 8 * (K / 8) is K.
+                    Some(HostExpr::Binary(BinaryOp::Div, whole, by)) if divides(by, size) => {
+                        size /= by_value(by);
+                        (**whole).clone()
+                    }
+                    _ => self.host_sym(sym)?,
+                };
                 product = Some(match product {
                     Some(p) => HostExpr::binary(BinaryOp::Mul, p, factor),
                     None => factor,
                 });
             }
-            let size = HostExpr::Int(c.checked_abs()?);
+            let size = HostExpr::Int(size);
             let product = match product {
                 Some(p) if size == HostExpr::Int(1) => p,
                 Some(p) => HostExpr::binary(BinaryOp::Mul, p, size),
@@ -127,6 +136,7 @@ impl Walk<'_> {
             };
             sum = Some(match sum {
                 Some(s) => HostExpr::binary(if c < 0 { BinaryOp::Sub } else { BinaryOp::Add }, s, product),
+                None if c < 0 && *m == Monomial::ONE => HostExpr::Int(c),
                 None if c < 0 => HostExpr::binary(BinaryOp::Sub, HostExpr::Int(0), product),
                 None => product,
             });
@@ -162,26 +172,15 @@ impl Walk<'_> {
     pub fn show(&self, poly: &Poly) -> Option<String> {
         let dims: Vec<String> = self.kernel.dims.values().map(|d| d.name.clone()).collect();
         let params = |p| self.kernel.params[p].name.clone();
-        let host = self.host(poly)?;
-        // A dim that `require` makes a multiple: (K / 8) * 8 is K.
-        Some(simplified(host).display(&dims, &params))
+        let text = self.host(poly)?.display(&dims, &params);
+        Some(text)
     }
 }
 
-/// `(x / c) * (c * n)` is `x * n`, where it is known that `c` divides `x` (as of the symbols `require` splits).
-fn simplified(host: HostExpr) -> HostExpr {
-    match host {
-        HostExpr::Binary(BinaryOp::Mul, a, b) => match (*a, *b) {
-            (HostExpr::Binary(BinaryOp::Div, x, c), HostExpr::Int(k)) => match *c {
-                HostExpr::Int(c) if c != 0 && k % c == 0 => match k / c {
-                    1 => simplified(*x),
-                    n => HostExpr::binary(BinaryOp::Mul, simplified(*x), HostExpr::Int(n)),
-                },
-                c => HostExpr::binary(BinaryOp::Mul, HostExpr::Binary(BinaryOp::Div, x, Box::new(c)), HostExpr::Int(k)),
-            },
-            (a, b) => HostExpr::binary(BinaryOp::Mul, simplified(a), simplified(b)),
-        },
-        HostExpr::Binary(op, a, b) => HostExpr::binary(op, simplified(*a), simplified(*b)),
-        other => other,
-    }
+fn by_value(by: &HostExpr) -> i64 {
+    if let HostExpr::Int(value) = by { *value } else { 1 }
+}
+
+fn divides(by: &HostExpr, size: i64) -> bool {
+    matches!(by, HostExpr::Int(value) if *value > 1 && size % value == 0)
 }

@@ -8,7 +8,9 @@ use super::walk::Walk;
 use super::{Bound, LaunchNeed, VectorAccess};
 use crate::constraint::{Answer, Definition, Monomial, Poly, Sym};
 use crate::diag::{Code, Diagnostic};
-use crate::ir::{AccessId, Dtype, DtypeRef, Effect, Place, Scope, StmtId, StmtKind, effects};
+use crate::ir::{
+    AccessId, Dtype, DtypeRef, Effect, ExprId, ExprKind, Kernel, Place, Scope, StmtId, StmtKind, Type, VarId, effects,
+};
 
 /// The vectorised loop the walk is in.
 pub(super) struct VectorLoop {
@@ -18,6 +20,8 @@ pub(super) struct VectorLoop {
     /// Iterations.
     width: i64,
     met: Vec<Met>,
+    /// Statements of the body begun so far.
+    statement: usize,
 }
 
 /// An access met in the loop.
@@ -25,20 +29,28 @@ struct Met {
     access: AccessId,
     write: bool,
     indices: Vec<Poly>,
+    /// Which statement of the body.
+    statement: usize,
 }
 
 impl VectorLoop {
     /// A loop of `width` iterations.
     pub fn new(stmt: StmtId, counter: Sym, width: i64) -> Self {
-        VectorLoop { stmt, counter, width, met: Vec::new() }
+        VectorLoop { stmt, counter, width, met: Vec::new(), statement: 0 }
+    }
+
+    /// A statement of the body begins.
+    pub fn next(&mut self) {
+        self.statement += 1;
     }
 }
 
-/// Whether a symbol is in a polynomial or in the definition of one of its symbols.
-fn depends(walk: &Walk<'_>, poly: &Poly, sym: Sym) -> bool {
+/// Whether a polynomial may change from one iteration to the next: it depends on the counter, or on a value that
+/// came from memory since the loop began.
+fn depends(walk: &Walk<'_>, poly: &Poly, counter: Sym) -> bool {
     let mut leaves = Vec::new();
     walk.leaves(poly, &mut leaves);
-    leaves.contains(&sym)
+    leaves.iter().any(|s| *s >= counter)
 }
 
 /// Meets an access in the loop: its stride, size, alignment and mask. One report an access.
@@ -46,7 +58,8 @@ pub(super) fn access(walk: &mut Walk<'_>, access: AccessId, write: bool, indices
     let Some(vector) = &mut walk.vector else { return };
     let (counter, width) = (vector.counter, vector.width);
     let loop_span = walk.kernel.stmts[vector.stmt].span;
-    vector.met.push(Met { access, write, indices: indices.clone() });
+    let statement = vector.statement;
+    vector.met.push(Met { access, write, indices: indices.clone(), statement });
     let kernel = walk.kernel;
     let data = &kernel.accesses[access];
     let dtype = match kernel.place_dtype(data.place) {
@@ -59,17 +72,21 @@ pub(super) fn access(walk: &mut Walk<'_>, access: AccessId, write: bool, indices
     let mut stride = 0;
     for (axis, index) in indices.iter().enumerate() {
         let last = axis + 1 == indices.len();
-        let (linear, deep) = (index.linear_in(counter), depends(walk, index, counter));
+        let linear = index.linear_in(counter);
+        let rest = index.substitute(counter, &Poly::default());
+        let deep = rest.is_none_or(|rest| depends(walk, &rest, counter));
         let problem = match linear {
             Some(0) if !deep => continue,
-            Some(1) if last => {
+            Some(1) if last && !deep => {
                 stride = 1;
                 continue;
             }
-            Some(c) if last && c != 0 => {
+            Some(c) if last && c != 0 && !deep => {
                 format!("neighbouring iterations are {c} elements apart; a transaction needs 0 or 1")
             }
-            Some(c) if c != 0 => "the loop's index moves along an outer axis, whose elements are not neighbours".into(),
+            Some(c) if c != 0 && !deep => {
+                "the loop's index moves along an outer axis, whose elements are not neighbours".into()
+            }
             _ => "the index is not the loop's index plus something that stands still".into(),
         };
         let span = kernel.exprs[data.indices[axis]].span;
@@ -81,8 +98,13 @@ pub(super) fn access(walk: &mut Walk<'_>, access: AccessId, write: bool, indices
         walk.analysis.diagnostics.push(diagnostic);
         return;
     }
+    let scope = match data.place {
+        Place::Tensor(_) => None,
+        Place::Buffer(b) => Some(kernel.buffers[b].scope),
+    };
     if stride == 0 {
-        if write && width > 1 {
+        // A register may accumulate over the iterations.
+        if write && width > 1 && scope != Some(Scope::Local) {
             let diagnostic = Diagnostic::new(
                 Code::VECTOR_SHAPE,
                 data.span,
@@ -95,13 +117,18 @@ pub(super) fn access(walk: &mut Walk<'_>, access: AccessId, write: bool, indices
         walk.analysis.vectors.insert(access, VectorAccess { width: 1, bytes: element as u32 });
         return;
     }
-    let scope = match data.place {
-        Place::Tensor(_) => None,
-        Place::Buffer(b) => Some(kernel.buffers[b].scope),
-    };
     let Some(bytes) = width.checked_mul(element) else { return };
     if scope == Some(Scope::Local) {
-        // Registers: no transaction.
+        // Registers: no transaction. But a transaction may fill or empty them, and is not guarded on their side.
+        if walk.analysis.bounds.get(&access).and_then(|b| b.last()) == Some(&Bound::Unproven) {
+            let span = kernel.exprs[data.indices[data.indices.len() - 1]].span;
+            let message = format!("the index of `{name}` in a vectorised loop is not known to be in bounds");
+            let diagnostic = Diagnostic::new(Code::VECTOR_SHAPE, span, message)
+                .label(loop_span, "vectorised here")
+                .help("use `unroll` or a plain `for` for this loop, or an index that is provably in bounds");
+            walk.analysis.diagnostics.push(diagnostic);
+            return;
+        }
         let (width, bytes) = (u32::try_from(width).unwrap_or(u32::MAX), u32::try_from(bytes).unwrap_or(u32::MAX));
         walk.analysis.vectors.insert(access, VectorAccess { width, bytes });
         return;
@@ -132,7 +159,7 @@ pub(super) fn access(walk: &mut Walk<'_>, access: AccessId, write: bool, indices
         Place::Tensor(_) => place.global(walk),
         Place::Buffer(_) => place.shared(walk),
     };
-    if !reported && data.masked {
+    if !reported {
         place.mask(walk);
     }
 }
@@ -358,7 +385,7 @@ impl Aligned<'_> {
         Some((offset, row))
     }
 
-    /// A masked access never straddles the edge: all of its elements exist, or none.
+    /// An access that is masked or guarded never straddles the edge: all of its elements exist, or none.
     fn mask(&self, walk: &mut Walk<'_>) {
         let rank = self.starts.len();
         let bounds = walk.analysis.bounds.get(&self.access);
@@ -373,7 +400,7 @@ impl Aligned<'_> {
         let kernel = walk.kernel;
         let data = &kernel.accesses[self.access];
         let name = kernel.place_name(data.place);
-        let message = format!("masked {}-byte vector access to `{name}` may straddle its edge", self.bytes);
+        let message = format!("{}-byte vector access to `{name}` may straddle its edge", self.bytes);
         let diagnostic = Diagnostic::new(Code::VECTOR_STRADDLE, data.span, message)
             .label(self.loop_span, format!("{} elements a transaction", self.width));
         let text = walk.show(extent).unwrap_or_else(|| "the extent".into());
@@ -386,7 +413,7 @@ impl Aligned<'_> {
         } else {
             let require = self.needed(walk, extent, &text);
             diagnostic
-                .at(format!("a mask is all or nothing: the {} elements exist together only if {require}", self.width))
+                .at(format!("it is all or nothing: the {} elements exist together only if {require}", self.width))
                 .help(format!("add `require({require})` to #[tile_kernel(..)], or vectorise by 1"))
         };
         walk.analysis.diagnostics.push(diagnostic);
@@ -421,7 +448,10 @@ pub(super) fn finish(walk: &mut Walk<'_>) {
             if i == j || (b.write && j < i) || place != kernel.accesses[b.access].place {
                 continue;
             }
-            if a.indices == b.indices || disjoint(walk, &vector, a, b) {
+            // The same element in the same iteration; one that stands still, only within a statement.
+            let moves = a.indices.last().is_some_and(|p| p.mentions(vector.counter));
+            let same = a.indices == b.indices && (moves || a.statement == b.statement);
+            if same || disjoint(walk, &vector, a, b) {
                 continue;
             }
             let name = kernel.place_name(place);
@@ -455,17 +485,32 @@ fn disjoint(walk: &Walk<'_>, vector: &VectorLoop, a: &Met, b: &Met) -> bool {
 fn straight_line(walk: &mut Walk<'_>, stmt: StmtId) {
     let kernel = walk.kernel;
     let StmtKind::For { body, .. } = &kernel.stmts[stmt].kind else { return };
-    for &inner in body {
+    // Where each variable is assigned: what one iteration leaves for the next, only its own statement may see.
+    let assigned: Vec<(usize, VarId)> = body
+        .iter()
+        .enumerate()
+        .filter_map(|(at, s)| match kernel.stmts[*s].kind {
+            StmtKind::Assign { var, .. } => Some((at, var)),
+            _ => None,
+        })
+        .collect();
+    for (at, &inner) in body.iter().enumerate() {
         let collective =
             effects(kernel, inner).iter().any(|e| matches!(e, Effect::BlockCollective | Effect::WarpCollective));
         let what = match &kernel.stmts[inner].kind {
+            StmtKind::Store { .. } | StmtKind::Assign { .. } | StmtKind::Let { value: Some(_), .. } => {
+                shared_variable(walk, stmt, at, inner, &assigned);
+                continue;
+            }
             StmtKind::If { .. } => "an `if`",
             StmtKind::For { .. } | StmtKind::Parallel { .. } => "a loop",
             StmtKind::Copy { .. } | StmtKind::Fill { .. } => "a tile operation",
             StmtKind::Atomic { .. } => "an atomic",
             StmtKind::Alloc { .. } => "an allocation",
+            StmtKind::Let { .. } => "a variable without a value",
+            StmtKind::Print { .. } | StmtKind::Assert { .. } => "`device_print` or `device_assert`",
             _ if collective => "a barrier or collective",
-            _ => continue,
+            _ => "this statement",
         };
         let diagnostic = Diagnostic::new(
             Code::PLACEMENT,
@@ -476,5 +521,71 @@ fn straight_line(walk: &mut Walk<'_>, stmt: StmtId) {
         .label(kernel.stmts[stmt].span, "vectorised here")
         .help("use `unroll` or a plain `for` for this loop");
         walk.analysis.diagnostics.push(diagnostic);
+    }
+}
+
+/// A statement of a vectorised body is executed for every iteration before the next one begins: a variable that one
+/// of them assigns is its own, and indices are what they were at the first.
+fn shared_variable(walk: &mut Walk<'_>, stmt: StmtId, at: usize, inner: StmtId, assigned: &[(usize, VarId)]) {
+    let kernel = walk.kernel;
+    let mut read = Vec::new();
+    let mut loads = false;
+    let mut visit = |e: ExprId| visit_expr(kernel, e, &mut read, &mut loads);
+    let own = match &kernel.stmts[inner].kind {
+        StmtKind::Store { access, value } => {
+            kernel.accesses[*access].indices.iter().for_each(|e| visit(*e));
+            visit(*value);
+            None
+        }
+        StmtKind::Assign { var, value } => {
+            visit(*value);
+            Some(*var)
+        }
+        StmtKind::Let { var, value: Some(value) } => {
+            visit(*value);
+            if kernel.vars[*var].ty == Type::Index && loads {
+                let message = "an index read from memory cannot be used in a vectorised loop";
+                let diagnostic = Diagnostic::new(Code::VECTOR_SHAPE, kernel.exprs[*value].span, message)
+                    .label(kernel.stmts[stmt].span, "vectorised here")
+                    .help("use `unroll` or a plain `for` for this loop");
+                walk.analysis.diagnostics.push(diagnostic);
+            }
+            Some(*var)
+        }
+        _ => None,
+    };
+    let clash = assigned.iter().find(|(other, var)| *other != at && (read.contains(var) || own == Some(*var)));
+    if let Some((other, var)) = clash {
+        let name = &kernel.vars[*var].name;
+        let message = format!("`{name}` is assigned in one statement of the vectorised loop and used in another");
+        let diagnostic = Diagnostic::new(Code::VECTOR_SHAPE, kernel.stmts[inner].span, message)
+            .at("each statement runs for all iterations at once")
+            .label(kernel.stmts[body_stmt(kernel, stmt, *other)].span, format!("`{name}` is assigned here"))
+            .help("use `unroll` or a plain `for` for this loop, or a `let` of its own for each value");
+        walk.analysis.diagnostics.push(diagnostic);
+    }
+}
+
+fn body_stmt(kernel: &Kernel, stmt: StmtId, at: usize) -> StmtId {
+    match &kernel.stmts[stmt].kind {
+        StmtKind::For { body, .. } => body.get(at).copied().unwrap_or(stmt),
+        _ => stmt,
+    }
+}
+
+fn visit_expr(kernel: &Kernel, expr: ExprId, read: &mut Vec<VarId>, loads: &mut bool) {
+    match &kernel.exprs[expr].kind {
+        ExprKind::Var(var) => read.push(*var),
+        ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => visit_expr(kernel, *a, read, loads),
+        ExprKind::Binary(_, a, b) => [a, b].into_iter().for_each(|e| visit_expr(kernel, *e, read, loads)),
+        ExprKind::Math(_, args) => args.iter().for_each(|e| visit_expr(kernel, *e, read, loads)),
+        ExprKind::Select(a, b, c) | ExprKind::If(a, b, c) => {
+            [a, b, c].into_iter().for_each(|e| visit_expr(kernel, *e, read, loads));
+        }
+        ExprKind::Load(access) => {
+            *loads = true;
+            kernel.accesses[*access].indices.iter().for_each(|e| visit_expr(kernel, *e, read, loads));
+        }
+        _ => {}
     }
 }

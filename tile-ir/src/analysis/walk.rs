@@ -235,6 +235,9 @@ impl<'k> Walk<'k> {
 
     fn block(&mut self, body: &[StmtId]) {
         for &stmt in body {
+            if let Some(vector) = &mut self.vector {
+                vector.next();
+            }
             self.stmt(stmt);
         }
     }
@@ -387,18 +390,23 @@ impl<'k> Walk<'k> {
         }
         let varies = trip.as_ref().map_or(Varies::ALL, |t| self.cx.varies(t)).or(self.cx.varies(&step_by));
         self.record_uniform(stmt, varies, None);
-        if let LoopKind::Unroll | LoopKind::Vectorized = kind
-            && trip.as_ref().and_then(Poly::as_constant).is_none()
-        {
-            let form = if *kind == LoopKind::Unroll { "unroll" } else { "vectorized" };
-            let expr = if end_at.as_constant().is_none() { *end } else { *start };
+        let constant = |p: &Poly| p.as_constant().is_some();
+        let form = match kind {
+            LoopKind::Unroll if !trip.as_ref().is_some_and(constant) => Some("the extent of `unroll`"),
+            LoopKind::Vectorized if !constant(&start_at) || !constant(&end_at) => Some("the range of `vectorized`"),
+            LoopKind::Vectorized if step_by.as_constant() != Some(1) => {
+                let span = self.kernel.exprs[*step].span;
+                let message = "the step of `vectorized` must be 1";
+                self.analysis.diagnostics.push(Diagnostic::new(Code::VECTOR_SHAPE, span, message));
+                return;
+            }
+            _ => None,
+        };
+        if let Some(form) = form {
+            let expr = if constant(&end_at) { *start } else { *end };
             self.analysis.diagnostics.push(
-                Diagnostic::new(
-                    Code::NOT_CONSTANT,
-                    self.kernel.exprs[expr].span,
-                    format!("the extent of `{form}` must be a constant"),
-                )
-                .help("use a constant extent, or a plain `for` loop"),
+                Diagnostic::new(Code::NOT_CONSTANT, self.kernel.exprs[expr].span, format!("{form} must be constant"))
+                    .help("use constants, and add what varies to the index in the body; or use a plain `for` loop"),
             );
             return;
         }
@@ -455,6 +463,7 @@ impl<'k> Walk<'k> {
         let mark = self.cx.mark();
         let varies = Varies { threads: 7, blocks: 0, warp: true };
         let mut ranged = 0;
+        let mut total = Some(Poly::constant(1));
         for (var, extent) in vars.iter().zip(extents) {
             let Value::Int(extent) = self.eval(*extent) else { return };
             let most = self.cx.range(&extent).1.map_or(i64::from(i32::MAX), |e| (e - 1).max(0));
@@ -462,6 +471,11 @@ impl<'k> Walk<'k> {
             let Some(last) = extent.plus_constant(-1) else { return };
             self.bind_ranged(*var, sym, last);
             ranged += 1;
+            total = total.and_then(|t| t.times(&extent));
+        }
+        // Elements are counted in steps of the block's threads.
+        if let Some(past) = total.and_then(|t| t.plus_constant(i64::from(self.kernel.thread_count()))) {
+            self.note_range(&past, self.kernel.stmts[stmt].span);
         }
         let assigned = self.assigned.get(&stmt).cloned().unwrap_or_default();
         assigned.iter().for_each(|v| self.forget(*v));
@@ -752,7 +766,8 @@ impl<'k> Walk<'k> {
         }
     }
 
-    fn note_range(&mut self, poly: &Poly, span: SpanId) {
+    /// Records a value an index takes.
+    pub fn note_range(&mut self, poly: &Poly, span: SpanId) {
         super::ranges::note(self, poly, span);
     }
 }

@@ -262,7 +262,7 @@ pub enum Scope {
 impl Kernel {
     /// The block's thread count, once bound.
     pub fn thread_count(&self) -> u32 {
-        self.thread_extents().iter().product()
+        self.thread_extents().into_iter().fold(1, u32::saturating_mul)
     }
 
     /// The block's extents x, y, z, once bound: absent axes are 1.
@@ -290,7 +290,7 @@ impl Kernel {
 
     /// How many elements a buffer has, once bound.
     pub fn buffer_len(&self, buffer: BufferId) -> u64 {
-        self.buffer_extents(buffer).iter().map(|&e| u64::from(e)).product()
+        self.buffer_extents(buffer).into_iter().map(u64::from).fold(1, u64::saturating_mul)
     }
 
     /// A buffer's dtype, once bound.

@@ -12,7 +12,9 @@ fn check(text: &impl ToString, expected: Expect) {
 
 #[test]
 fn the_gemv() {
-    check(&testing::gemv(Dtype::F16, 8), expect![[r#"
+    check(
+        &testing::gemv(Dtype::F16, 8),
+        expect![[r#"
         kernel gemv_f16_8(
             x: &Tensor<f16, (K,)>,
             w: &Tensor<f16, (N, K)>,
@@ -38,7 +40,8 @@ fn the_gemv() {
                 y[row] = sum.cast::<f16>();
             }
         }
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -112,7 +115,9 @@ fn every_statement() {
         b.stmt(StmtKind::Print { format: "tx = {}\n".into(), args: vec![tx] });
         b.stmt(StmtKind::Assert { cond: high, message: "too \"low\"".into() });
     });
-    check(&built, expect![[r#"
+    check(
+        &built,
+        expect![[r#"
         kernel all(
             x: &Tensor<f32, (M, N)>,
             y: &mut Tensor<i32, (Fixed<16>,)>,
@@ -149,7 +154,8 @@ fn every_statement() {
             device_print("tx = {}\n", tx);
             device_assert(tx >= 2, "too \"low\"");
         }
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -182,7 +188,9 @@ fn a_generic_head() {
     ];
     built.targets = Target::ALL.to_vec();
     built.attributes = Attributes { min_blocks: Some(2), lints: vec![("TK0601".into(), "deny".into())] };
-    check(&built, expect![[r##"
+    check(
+        &built,
+        expect![[r##"
         #[instances((T, ROWS, FAST) in [(f16, 1, false), (bf16, 2, true)])]
         #[require(N % 8 == 0)]
         #[targets(sm_80, sm_90a)]
@@ -197,7 +205,8 @@ fn a_generic_head() {
             let h: T = lit::<T>(0.5);
             let bits: usize = T::BITS;
         }
-    "##]]);
+    "##]],
+    );
 }
 
 #[test]
@@ -206,7 +215,9 @@ fn broken_data_is_printed() {
         b.stmt(StmtKind::SyncThreads);
     });
     built.body.push(StmtId::from_u32(9));
-    check(&built, expect![[r#"
+    check(
+        &built,
+        expect![[r#"
         kernel broken(
         ) {
             let [] = blocks([]);
@@ -214,7 +225,8 @@ fn broken_data_is_printed() {
             sync_threads();
             ?s9;
         }
-    "#]]);
+    "#]],
+    );
 }
 
 /// A program with one of everything; the numbers mean nothing.
@@ -326,7 +338,9 @@ fn program() -> Program {
 
 #[test]
 fn a_program() {
-    check(&program(), expect![[r#"
+    check(
+        &program(),
+        expect![[r#"
         program k_f16 for sm_80
         parameters
             x: wide = address of x
@@ -361,12 +375,15 @@ fn a_program() {
             }
             (x[row] if thread.x < 8) = f32((x[row] guarded by thread.x < 8))
             atomic_add(s[thread.x], -0.5f32)
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn a_program_without_names() {
-    check(&canonical(&program()), expect![[r#"
+    check(
+        &canonical(&program()),
+        expect![[r#"
         program k_f16 for sm_80
         parameters
             arg0: wide = address of p0
@@ -401,7 +418,8 @@ fn a_program_without_names() {
             }
             (p0[r0] if thread.x < 8) = f32((p0[r0] guarded by thread.x < 8))
             atomic_add(sh0[thread.x], -0.5f32)
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]

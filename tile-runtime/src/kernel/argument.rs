@@ -62,7 +62,7 @@ impl<'a> TensorRef<'a> {
 
     /// The address of element 0.
     #[inline]
-    pub(crate) fn address(&self) -> u64 {
+    pub fn address(&self) -> u64 {
         self.allocation.address.wrapping_add(self.offset)
     }
 

@@ -1,4 +1,4 @@
-//! `y = alpha W x + beta y`: memory bound, so everything here is about loads.
+//! The kernel: memory bound, so everything here is about loads.
 
 use tile_runtime::prelude::*;
 

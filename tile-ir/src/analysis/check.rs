@@ -1,0 +1,111 @@
+//! Everything reported at expansion, over all declared instances.
+
+use super::{Analysis, anywhere, budget};
+use crate::diag::{Code, Diagnostic};
+use crate::ir::{Dtype, Instance, Kernel, SpanId, Target};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Combinations of instances and targets analysed; of the rest, those that differ in a constant from all analysed.
+const COMBINATIONS: usize = 40;
+
+/// Everything reported at expansion: the verifier's rules, then the analysis of every declared instance on every
+/// declared target. One diagnostic a mistake; where instances differ, it names the first that fails. What is illegal on
+/// some targets only is not an error here: such an instance is not offered there.
+///
+/// Instances whose dtypes have the same size and kind are analysed once. Of more than 40 combinations, the first 40
+/// and those with a constant not seen before are analysed, and a diagnostic says so.
+pub fn check(kernel: &Kernel) -> Vec<Diagnostic> {
+    let mut all = crate::verify::kernel(kernel);
+    if !all.is_empty() {
+        return all;
+    }
+    let targets: &[Target] = if kernel.targets.is_empty() { &Target::ALL } else { &kernel.targets };
+    let chosen = chosen(kernel, targets.len());
+    let skipped = kernel.instances.len() - chosen.iter().map(|c| c.1).sum::<usize>();
+    // By what is wrong and where: the first failing instance, and how many fail.
+    let mut found: BTreeMap<(SpanId, Code), (usize, Diagnostic, String)> = BTreeMap::new();
+    for (instance, alike) in &chosen {
+        let diagnostics = match crate::lower::bind(kernel, instance) {
+            Err(diagnostics) => diagnostics,
+            Ok(bound) => {
+                let Analysis { mut diagnostics, .. } = anywhere(&bound);
+                if diagnostics.is_empty() {
+                    let each: Vec<_> = targets.iter().map(|t| budget::on_target(&bound, *t)).collect();
+                    if each.iter().all(|d| !d.is_empty()) {
+                        // The target that allows most: what does not fit there fits nowhere.
+                        diagnostics.extend(each.into_iter().last().unwrap_or_default());
+                    }
+                }
+                diagnostics
+            }
+        };
+        for diagnostic in diagnostics {
+            let known = found
+                .entry((diagnostic.primary, diagnostic.code))
+                .or_insert_with(|| (0, diagnostic, named(kernel, instance)));
+            known.0 += alike;
+        }
+    }
+    let total = kernel.instances.len();
+    for (fails, mut diagnostic, instance) in found.into_values() {
+        if !instance.is_empty() {
+            let others = if fails > 1 { format!(" ({fails} of {total} instances fail here)") } else { String::new() };
+            diagnostic = diagnostic.note(format!("for {instance}{others}"));
+        }
+        if skipped > 0 {
+            diagnostic = diagnostic.note(format!("{skipped} of {total} instances were not checked here"));
+        }
+        all.push(diagnostic);
+    }
+    all.sort_by_key(|d| kernel.spans.get(d.primary).map(|s| (s.line, s.column)));
+    all
+}
+
+/// The instances to analyse, each with how many it stands for.
+fn chosen(kernel: &Kernel, targets: usize) -> Vec<(&Instance, usize)> {
+    let mut classes: Vec<(&Instance, usize)> = Vec::new();
+    let mut seen: BTreeMap<(Vec<(u32, u8)>, &[i64]), usize> = BTreeMap::new();
+    for instance in &kernel.instances {
+        let class = (instance.dtypes.iter().map(|d| class(*d)).collect(), instance.consts.as_slice());
+        match seen.get(&class) {
+            Some(&at) => classes[at].1 += 1,
+            None => {
+                seen.insert(class, classes.len());
+                classes.push((instance, 1));
+            }
+        }
+    }
+    let most = COMBINATIONS / targets.max(1);
+    let mut values: BTreeSet<(usize, i64)> = BTreeSet::new();
+    classes
+        .into_iter()
+        .enumerate()
+        .filter(|(at, (instance, _))| {
+            // Inserts all of them: no short circuit.
+            let new = instance.consts.iter().enumerate().filter(|(i, c)| values.insert((*i, **c))).count();
+            *at < most || new > 0
+        })
+        .map(|(_, class)| class)
+        .collect()
+}
+
+/// What checks see of a dtype: its size and kind.
+fn class(dtype: Dtype) -> (u32, u8) {
+    let kind = match dtype {
+        Dtype::Bool => 0,
+        Dtype::I32 => 1,
+        Dtype::U32 => 2,
+        Dtype::F16 | Dtype::Bf16 | Dtype::F32 => 3,
+    };
+    (dtype.bytes(), kind)
+}
+
+/// `T = f32, ROWS = 16`.
+fn named(kernel: &Kernel, instance: &Instance) -> String {
+    let dtypes = kernel.type_params.values().zip(&instance.dtypes).map(|(p, d)| format!("{} = {d}", p.name));
+    let consts = kernel.consts.values().zip(&instance.consts).map(|(p, c)| match p.kind {
+        crate::ir::ConstKind::Usize => format!("{} = {c}", p.name),
+        crate::ir::ConstKind::Bool => format!("{} = {}", p.name, *c != 0),
+    });
+    dtypes.chain(consts).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,437 @@
+//! Well-formedness: what every pass relies on.
+
+use crate::ir::*;
+
+/// Deepest nesting of expressions.
+const EXPR_DEPTH: u32 = 256;
+/// Deepest nesting of statements.
+const STMT_DEPTH: u32 = 64;
+/// Most nodes of an expression whose shared parts are written out.
+const EXPR_WEIGHT: u64 = 1 << 16;
+/// Most nodes of all expressions of a kernel, written out.
+const TOTAL_WEIGHT: u64 = 1 << 22;
+/// Largest literal: what an f64 holds exactly.
+const LITERAL: i64 = 1 << 53;
+
+/// Checks that a kernel is well-formed; the error says what is not.
+pub fn structure(kernel: &Kernel) -> Result<(), String> {
+    let mut checker = Checker {
+        kernel,
+        values: SecondaryMap::new(),
+        exprs: vec![Mark::New; kernel.exprs.len()],
+        owned: vec![false; kernel.stmts.len()],
+    };
+    checker.tables()?;
+    checker.launch()?;
+    checker.expressions()?;
+    checker.statements()
+}
+
+/// Progress on an expression.
+#[derive(Clone, Copy)]
+enum Mark {
+    New,
+    Open,
+    Done { depth: u32, weight: u64 },
+}
+
+struct Checker<'k> {
+    kernel: &'k Kernel,
+    /// What an immutable variable stands for.
+    values: SecondaryMap<VarId, Option<ExprId>>,
+    exprs: Vec<Mark>,
+    owned: Vec<bool>,
+}
+
+type Checked = Result<(), String>;
+
+fn within<K: EntityRef + std::fmt::Display, V>(table: &PrimaryMap<K, V>, id: K) -> Checked {
+    if table.is_valid(id) { Ok(()) } else { Err(format!("{id} does not exist")) }
+}
+
+fn rank(rank: usize, what: &str) -> Checked {
+    if (1..=3).contains(&rank) { Ok(()) } else { Err(format!("{what} has rank {rank}")) }
+}
+
+impl Checker<'_> {
+    fn span(&self, span: SpanId) -> Checked {
+        within(&self.kernel.spans, span)
+    }
+
+    fn dtype(&self, dtype: DtypeRef) -> Checked {
+        match dtype {
+            DtypeRef::Is(_) => Ok(()),
+            DtypeRef::Param(param) => within(&self.kernel.type_params, param),
+        }
+    }
+
+    fn ty(&self, ty: Type) -> Checked {
+        match ty {
+            Type::Index => Ok(()),
+            Type::Value(dtype) => self.dtype(dtype),
+        }
+    }
+
+    fn expr(&self, expr: ExprId) -> Checked {
+        within(&self.kernel.exprs, expr)
+    }
+
+    fn place(&self, place: Place) -> Result<usize, String> {
+        match place {
+            Place::Tensor(param) => {
+                within(&self.kernel.params, param)?;
+                match &self.kernel.params[param].kind {
+                    ParamKind::Tensor { shape, .. } => Ok(shape.len()),
+                    ParamKind::Scalar { .. } => Err(format!("{param} is accessed but is no tensor")),
+                }
+            }
+            Place::Buffer(buffer) => {
+                within(&self.kernel.buffers, buffer)?;
+                Ok(self.kernel.buffers[buffer].extents.len())
+            }
+        }
+    }
+
+    fn writable(&self, place: Place) -> Checked {
+        match place {
+            Place::Tensor(param) => match self.kernel.params[param].kind {
+                ParamKind::Tensor { mutable: true, .. } => Ok(()),
+                _ => Err(format!("{param} is written but is not `&mut`")),
+            },
+            Place::Buffer(_) => Ok(()),
+        }
+    }
+
+    fn tables(&mut self) -> Checked {
+        let kernel = self.kernel;
+        for param in kernel.type_params.values() {
+            self.span(param.span)?;
+        }
+        for param in kernel.consts.values() {
+            self.span(param.span)?;
+        }
+        for dim in kernel.dims.values() {
+            self.span(dim.span)?;
+        }
+        for (id, param) in kernel.params.iter() {
+            self.span(param.span)?;
+            match &param.kind {
+                ParamKind::Tensor { dtype, shape, .. } => {
+                    self.dtype(*dtype)?;
+                    rank(shape.len(), &id.to_string())?;
+                    for extent in shape {
+                        match extent {
+                            Extent::Dim(dim) => within(&kernel.dims, *dim)?,
+                            Extent::Fixed(expr) => self.expr(*expr)?,
+                        }
+                    }
+                }
+                ParamKind::Scalar { ty } => self.ty(*ty)?,
+            }
+        }
+        for instance in &kernel.instances {
+            if instance.dtypes.len() != kernel.type_params.len() || instance.consts.len() != kernel.consts.len() {
+                return Err("an instance has the wrong number of parameters".into());
+            }
+            let allowed = kernel.type_params.values().zip(&instance.dtypes).all(|(p, d)| p.allowed.contains(d));
+            if !allowed || instance.consts.iter().any(|c| !(-LITERAL..=LITERAL).contains(c)) {
+                return Err("an instance's parameter is out of range".into());
+            }
+        }
+        for require in &kernel.requires {
+            self.span(require.span)?;
+            self.expr(require.cond)?;
+        }
+        for var in kernel.vars.values() {
+            self.span(var.span)?;
+            self.ty(var.ty)?;
+        }
+        for (id, buffer) in kernel.buffers.iter() {
+            self.span(buffer.span)?;
+            self.dtype(buffer.dtype)?;
+            rank(buffer.extents.len(), &id.to_string())?;
+            buffer.extents.iter().try_for_each(|e| self.expr(*e))?;
+        }
+        for (id, access) in kernel.accesses.iter() {
+            self.span(access.span)?;
+            let rank = self.place(access.place)?;
+            if access.indices.len() != rank {
+                return Err(format!("{id} has {} indices for {rank} axes", access.indices.len()));
+            }
+            access.indices.iter().try_for_each(|e| self.expr(*e))?;
+        }
+        Ok(())
+    }
+
+    fn launch(&self) -> Checked {
+        let kernel = self.kernel;
+        for (axes, is_grid) in [(&kernel.grid, true), (&kernel.threads, false)] {
+            if axes.len() > 3 {
+                return Err("more than 3 grid or thread axes".into());
+            }
+            for (at, axis) in axes.iter().enumerate() {
+                self.span(axis.span)?;
+                self.expr(axis.extent)?;
+                within(&kernel.vars, axis.var)?;
+                let wanted = if is_grid { VarKind::Block(at as u8) } else { VarKind::Thread(at as u8) };
+                if kernel.vars[axis.var].kind != wanted {
+                    return Err(format!("{} is not bound to its axis", axis.var));
+                }
+            }
+        }
+        // A binding without an axis would have no value.
+        for (id, var) in kernel.vars.iter() {
+            let bound = match var.kind {
+                VarKind::Block(at) => kernel.grid.get(usize::from(at)).is_some_and(|a| a.var == id),
+                VarKind::Thread(at) => kernel.threads.get(usize::from(at)).is_some_and(|a| a.var == id),
+                _ => true,
+            };
+            if !bound {
+                return Err(format!("{id} is bound to no axis"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ids and arities of every expression, then that there is no cycle, also through immutable variables.
+    fn expressions(&mut self) -> Checked {
+        let kernel = self.kernel;
+        for (id, expr) in kernel.exprs.iter() {
+            self.span(expr.span)?;
+            self.ty(expr.ty)?;
+            match &expr.kind {
+                ExprKind::Int(value) if !(-LITERAL..=LITERAL).contains(value) => {
+                    return Err(format!("{id} is a literal out of range"));
+                }
+                ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_) => {}
+                ExprKind::Dim(dim) => within(&kernel.dims, *dim)?,
+                ExprKind::Const(c) => within(&kernel.consts, *c)?,
+                ExprKind::Bits(dtype) | ExprKind::Special(dtype, _) => self.dtype(*dtype)?,
+                ExprKind::Scalar(param) => {
+                    within(&kernel.params, *param)?;
+                    if !matches!(kernel.params[*param].kind, ParamKind::Scalar { .. }) {
+                        return Err(format!("{param} is read as a scalar but is a tensor"));
+                    }
+                }
+                ExprKind::Var(var) => within(&kernel.vars, *var)?,
+                ExprKind::Math(function, args) if args.len() != function.arity() => {
+                    return Err(format!("{} with {} operands", function.name(), args.len()));
+                }
+                ExprKind::Cast(ty, _) => self.ty(*ty)?,
+                ExprKind::Load(access) => within(&kernel.accesses, *access)?,
+                _ => {}
+            }
+            operands(kernel, &expr.kind).into_iter().try_for_each(|e| self.expr(e))?;
+        }
+        for stmt in kernel.stmts.values() {
+            let StmtKind::Let { var, value: Some(value) } = stmt.kind else { continue };
+            within(&kernel.vars, var)?;
+            self.expr(value)?;
+            if kernel.vars[var].kind == VarKind::Let && self.values[var].replace(value).is_some() {
+                return Err(format!("{var} has two values"));
+            }
+        }
+        let mut total = 0u64;
+        for root in kernel.exprs.keys() {
+            total = total.saturating_add(self.measure(root)?.1);
+            if total > TOTAL_WEIGHT.saturating_add(64 * kernel.exprs.len() as u64) {
+                return Err("the expressions are too large when written out".into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Depth and weight of an expression, depth first without recursion.
+    fn measure(&mut self, root: ExprId) -> Result<(u32, u64), String> {
+        let kernel = self.kernel;
+        let mut stack = vec![root];
+        while let Some(&expr) = stack.last() {
+            if let Mark::Done { .. } = self.exprs[expr.index()] {
+                stack.pop();
+                continue;
+            }
+            let kind = &kernel.exprs[expr].kind;
+            let mut below = operands(kernel, kind);
+            // Passes look through immutable variables of the types that constants have.
+            if let ExprKind::Var(var) = kind
+                && let Some(value) = self.values[*var]
+                && matches!(kernel.vars[*var].ty, Type::Index | Type::BOOL)
+            {
+                below.push(value);
+            }
+            self.exprs[expr.index()] = Mark::Open;
+            let (mut depth, mut weight, mut waiting) = (0, 1u64, false);
+            for next in below {
+                match self.exprs[next.index()] {
+                    Mark::Done { depth: d, weight: w } => (depth, weight) = (depth.max(d), weight.saturating_add(w)),
+                    Mark::New => {
+                        stack.push(next);
+                        waiting = true;
+                    }
+                    Mark::Open => return Err(format!("{next} contains itself")),
+                }
+            }
+            if waiting {
+                continue;
+            }
+            if depth >= EXPR_DEPTH || weight > EXPR_WEIGHT {
+                return Err(format!("{expr} is too deep or too large"));
+            }
+            self.exprs[expr.index()] = Mark::Done { depth: depth + 1, weight };
+            stack.pop();
+        }
+        match self.exprs[root.index()] {
+            Mark::Done { depth, weight } => Ok((depth, weight)),
+            _ => Err(format!("{root} contains itself")),
+        }
+    }
+
+    fn statements(&mut self) -> Checked {
+        let kernel = self.kernel;
+        for stmt in kernel.stmts.values() {
+            self.span(stmt.span)?;
+            self.statement(&stmt.kind)?;
+        }
+        // Ownership from the body, which also bounds the depth.
+        let mut stack: Vec<(StmtId, u32)> = kernel.body.iter().map(|s| (*s, 1)).collect();
+        while let Some((stmt, depth)) = stack.pop() {
+            within(&kernel.stmts, stmt)?;
+            if std::mem::replace(&mut self.owned[stmt.index()], true) {
+                return Err(format!("{stmt} stands in two places"));
+            }
+            if depth > STMT_DEPTH {
+                return Err(format!("{stmt} is nested too deeply"));
+            }
+            let inner: Vec<StmtId> = match &kernel.stmts[stmt].kind {
+                StmtKind::If { then, otherwise, .. } => then.iter().chain(otherwise).copied().collect(),
+                StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } => body.clone(),
+                _ => vec![],
+            };
+            stack.extend(inner.into_iter().map(|s| (s, depth + 1)));
+        }
+        Ok(())
+    }
+
+    fn assignable(&self, var: VarId) -> Checked {
+        within(&self.kernel.vars, var)?;
+        match self.kernel.vars[var].kind {
+            VarKind::Mut => Ok(()),
+            VarKind::Let if self.values[var].is_none() => Ok(()),
+            _ => Err(format!("{var} is assigned but is not `mut`")),
+        }
+    }
+
+    fn of_kind(&self, var: VarId, kind: VarKind) -> Checked {
+        within(&self.kernel.vars, var)?;
+        if self.kernel.vars[var].kind == kind { Ok(()) } else { Err(format!("{var} is bound by the wrong construct")) }
+    }
+
+    fn tile(&self, tile: &TileRef) -> Checked {
+        self.span(tile.span)?;
+        let rank = self.place(tile.place)?;
+        for list in [&tile.start, &tile.extents] {
+            if !list.is_empty() && list.len() != rank {
+                return Err(format!("a tile has {} coordinates for {rank} axes", list.len()));
+            }
+            list.iter().try_for_each(|e| self.expr(*e))?;
+        }
+        Ok(())
+    }
+
+    fn statement(&self, kind: &StmtKind) -> Checked {
+        let kernel = self.kernel;
+        match kind {
+            StmtKind::Let { var, value } => {
+                within(&kernel.vars, *var)?;
+                if !matches!(kernel.vars[*var].kind, VarKind::Let | VarKind::Mut) {
+                    return Err(format!("{var} is bound by the wrong construct"));
+                }
+                value.iter().try_for_each(|e| self.expr(*e))
+            }
+            StmtKind::Alloc { buffer } => within(&kernel.buffers, *buffer),
+            StmtKind::Assign { var, value } => {
+                self.assignable(*var)?;
+                self.expr(*value)
+            }
+            StmtKind::Store { access, value } => {
+                within(&kernel.accesses, *access)?;
+                self.writable(kernel.accesses[*access].place)?;
+                self.expr(*value)
+            }
+            StmtKind::If { cond, then, otherwise } => {
+                self.expr(*cond)?;
+                then.iter().chain(otherwise).try_for_each(|s| within(&kernel.stmts, *s))
+            }
+            StmtKind::For { var, start, end, step, kind, body } => {
+                self.of_kind(*var, VarKind::Loop)?;
+                [start, end, step].into_iter().try_for_each(|e| self.expr(*e))?;
+                if let LoopKind::Serial { unroll: Some(n) } = kind {
+                    self.expr(*n)?;
+                }
+                body.iter().try_for_each(|s| within(&kernel.stmts, *s))
+            }
+            StmtKind::Parallel { vars, extents, body } => {
+                rank(vars.len(), "a `parallel` loop")?;
+                if vars.len() != extents.len() {
+                    return Err("a `parallel` loop has not one extent an index".into());
+                }
+                vars.iter().try_for_each(|v| self.of_kind(*v, VarKind::Loop))?;
+                extents.iter().try_for_each(|e| self.expr(*e))?;
+                body.iter().try_for_each(|s| within(&kernel.stmts, *s))
+            }
+            StmtKind::Copy { src, dst, width } => {
+                self.tile(src)?;
+                self.tile(dst)?;
+                self.writable(dst.place)?;
+                width.iter().try_for_each(|e| self.expr(*e))
+            }
+            StmtKind::Fill { buffer, value } => {
+                within(&kernel.buffers, *buffer)?;
+                self.expr(*value)
+            }
+            StmtKind::Reduce { src, dst, axis, .. } => {
+                match src {
+                    ReduceSource::Value(value) => {
+                        self.expr(*value)?;
+                        if dst.is_none() {
+                            return Err("a reduction of a value has no result".into());
+                        }
+                    }
+                    ReduceSource::Local(buffer) => within(&kernel.buffers, *buffer)?,
+                }
+                axis.iter().try_for_each(|v| within(&kernel.vars, *v))?;
+                dst.iter().try_for_each(|v| self.assignable(*v))
+            }
+            StmtKind::Shuffle { value, lane, dst, .. } => {
+                self.expr(*value)?;
+                self.expr(*lane)?;
+                self.assignable(*dst)
+            }
+            StmtKind::Vote { pred, dst, .. } => {
+                self.expr(*pred)?;
+                self.assignable(*dst)
+            }
+            StmtKind::Atomic { access, value, dst, .. } => {
+                within(&kernel.accesses, *access)?;
+                self.writable(kernel.accesses[*access].place)?;
+                self.expr(*value)?;
+                dst.iter().try_for_each(|v| self.assignable(*v))
+            }
+            StmtKind::SyncThreads | StmtKind::SyncWarp => Ok(()),
+            StmtKind::Print { args, .. } => args.iter().try_for_each(|e| self.expr(*e)),
+            StmtKind::Assert { cond, .. } => self.expr(*cond),
+        }
+    }
+}
+
+/// The expressions an expression is made of; of a load, its indices (none if the access does not exist).
+fn operands(kernel: &Kernel, kind: &ExprKind) -> Vec<ExprId> {
+    match kind {
+        ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => vec![*a],
+        ExprKind::Binary(_, a, b) => vec![*a, *b],
+        ExprKind::Math(_, args) => args.clone(),
+        ExprKind::Select(a, b, c) | ExprKind::If(a, b, c) => vec![*a, *b, *c],
+        ExprKind::Load(access) => kernel.accesses.get(*access).map(|a| a.indices.clone()).unwrap_or_default(),
+        _ => vec![],
+    }
+}

@@ -1,0 +1,69 @@
+//! Which instance of the kernel serves a shape.
+
+use super::kernel::gemv;
+use super::{Gemv, GemvElement};
+use tile_runtime::LaunchError;
+use tile_runtime::kernel::{LaunchOn, TensorInput, TensorOutput, TensorRef};
+use tile_runtime::prelude::*;
+
+/// An instance: how a block's threads share rows, and how wide they load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// Warps of a group, rows of a group, groups of a block, loads a thread keeps in flight a row.
+    pub shape: (usize, usize, usize, usize),
+    /// Whether loads are 16 bytes wide; else one element.
+    pub vector: bool,
+}
+
+impl Default for Choice {
+    fn default() -> Self {
+        Choice { shape: (1, 1, 4, 4), vector: false }
+    }
+}
+
+impl Choice {
+    /// The choice for these operands: by the bytes of a row and of the matrix, measured on an H200.
+    pub(super) fn of(w: &TensorRef<'_>, x: &TensorRef<'_>) -> Choice {
+        let bytes = i64::from(w.dtype().bytes());
+        let (&[n, k], &[pitch, _]) = (w.shape(), w.strides()) else { return Choice::default() };
+        let vector = [w.address() as i64, x.address() as i64, k * bytes, pitch * bytes].iter().all(|v| v % 16 == 0);
+        let (row, total) = (k.saturating_mul(bytes), n.saturating_mul(k).saturating_mul(bytes));
+        let shape = match (row, total) {
+            (..=2048, _) => (1, 1, 4, 4),
+            (_, ..=67_108_864) => (8, 2, 1, 1),
+            (24_576.., _) => (8, 2, 1, 4),
+            _ => (4, 1, 1, 4),
+        };
+        Choice { shape, vector }
+    }
+}
+
+/// Every instance is a type of its own: the match from a value to it, written once.
+macro_rules! element {
+    ($ty:ty, $vector:literal, [$(($w:literal, $r:literal, $g:literal, $u:literal)),*]) => {
+        impl GemvElement for $ty {
+            #[track_caller]
+            fn launch(
+                on: &impl LaunchOn,
+                choice: Choice,
+                w: impl TensorInput<Self, 2>,
+                x: impl TensorInput<Self, 1>,
+                y: impl TensorOutput<Self, 1>,
+                Gemv { alpha, beta }: Gemv,
+            ) -> Result<(), LaunchError> {
+                match (choice.shape, choice.vector) {
+                    $((($w, $r, $g, $u), true) => gemv::<$ty, $w, $r, $g, $u, $vector>::launch(on, w, x, y, alpha, beta),
+                      (($w, $r, $g, $u), false) => gemv::<$ty, $w, $r, $g, $u, 1>::launch(on, w, x, y, alpha, beta),)*
+                    // A shape that no instance has: the smallest serves every operand.
+                    _ => gemv::<$ty, 1, 1, 4, 4, 1>::launch(on, w, x, y, alpha, beta),
+                }
+            }
+        }
+    };
+}
+
+macro_rules! elements {
+    ($shapes:tt: $($ty:ty = $vector:literal),*) => { $(element!($ty, $vector, $shapes);)* };
+}
+
+elements!([(1, 1, 4, 4), (1, 1, 8, 2), (4, 1, 1, 4), (4, 2, 1, 2), (8, 2, 1, 1), (8, 2, 1, 4)]: f16 = 8, bf16 = 8, f32 = 4);

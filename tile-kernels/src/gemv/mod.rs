@@ -1,0 +1,71 @@
+//! `y = alpha W x + beta y`: [`gemv`] on tensors, [`kernel`] as it is written, [`Choice`] of the instance.
+//!
+//! f16, bf16 and f32; any N and K; `W` may be a view with a row pitch. Sums are accumulated in f32 in an order that
+//! depends only on the shape and the instance, so that equal calls give equal bits.
+
+mod choice;
+pub mod kernel;
+
+pub use choice::Choice;
+
+use tile_runtime::kernel::{Argument, Definition, LaunchOn, TensorInput, TensorOutput};
+use tile_runtime::prelude::*;
+use tile_runtime::{Element, LaunchError};
+
+/// The scalars of `y = alpha W x + beta y`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gemv {
+    /// Factor of the product.
+    pub alpha: f32,
+    /// Factor of the old `y`; where it is 0, `y` is not read and may hold anything.
+    pub beta: f32,
+}
+
+impl Default for Gemv {
+    /// `y = W x`.
+    fn default() -> Self {
+        Gemv { alpha: 1.0, beta: 0.0 }
+    }
+}
+
+/// An element type of [`gemv`].
+pub trait GemvElement: Element {
+    #[doc(hidden)]
+    #[track_caller]
+    fn launch(
+        on: &impl LaunchOn,
+        choice: Choice,
+        w: impl TensorInput<Self, 2>,
+        x: impl TensorInput<Self, 1>,
+        y: impl TensorOutput<Self, 1>,
+        scalars: Gemv,
+    ) -> Result<(), LaunchError>;
+}
+
+/// `y = alpha W x + beta y` on a device or stream: `w` of shape [N, K], `x` of [K], `y` of [N].
+///
+/// The instance is chosen from the shape and from how `w` and `x` are aligned: rows whose pitch or address is not a
+/// multiple of 16 bytes are read an element at a time, which is several times slower ([`Choice::vector`]).
+///
+/// # Errors
+/// Where shapes disagree, a tensor lives elsewhere, or `y` overlaps an operand; and whatever compiling and launching
+/// may fail with. Nothing is launched then.
+#[track_caller]
+pub fn gemv<T: GemvElement>(
+    on: &impl LaunchOn,
+    w: impl TensorInput<T, 2>,
+    x: impl TensorInput<T, 1>,
+    y: impl TensorOutput<T, 1>,
+    scalars: Gemv,
+) -> Result<(), LaunchError> {
+    let choice = match (w.argument(), x.argument()) {
+        (Argument::Tensor(w), Argument::Tensor(x)) => Choice::of(&w, &x),
+        _ => Choice::default(),
+    };
+    T::launch(on, choice, w, x, y, scalars)
+}
+
+/// The kernel as data.
+pub fn definition() -> &'static Definition {
+    kernel::gemv::<f32>::definition()
+}
