@@ -6,6 +6,6 @@ use tile_runtime::kernel::Definition;
 /// The bundled kernels and the ladder's.
 pub fn kernels() -> Vec<&'static Definition> {
     let mut all = ladder::definitions();
-    all.push(tile_kernels::gemv::gemv::<f32>::definition());
+    all.push(tile_kernels::gemv::definition());
     all
 }
