@@ -6,13 +6,17 @@
 //! $ cargo run --release --example gemv -- --show cuda
 //! ```
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use clap::{Parser, ValueEnum};
+use std::path::PathBuf;
 use std::time::Instant;
+use tile_ir::ir::Target;
 use tile_kernel_examples::data::{Real, normal};
+use tile_kernel_examples::export;
 use tile_kernel_examples::gemv::{reference, worst_error};
 use tile_kernel_examples::timing::time_rotating;
-use tile_kernels::gemv::{Gemv, GemvElement};
+use tile_kernels::gemv::{Gemv, GemvElement, definition, gemv};
+use tile_runtime::kernel::{Format, show};
 use tile_runtime::prelude::*;
 
 #[derive(Parser)]
@@ -34,7 +38,7 @@ struct Arguments {
     show: Option<Stage>,
     /// Write every instance as a cubin, and a launch record for each of the benchmark's shapes, into this folder.
     #[arg(long)]
-    export: Option<std::path::PathBuf>,
+    export: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -53,6 +57,12 @@ enum Stage {
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
+    if let Some(stage) = arguments.show {
+        return print_stage(stage, &arguments.dtype);
+    }
+    if let Some(folder) = &arguments.export {
+        return export::gemv(folder);
+    }
     match arguments.dtype.as_str() {
         "f16" => run::<f16>(&arguments),
         "bf16" => run::<bf16>(&arguments),
@@ -62,5 +72,55 @@ fn main() -> Result<()> {
 }
 
 fn run<T: GemvElement + Real>(arguments: &Arguments) -> Result<()> {
-    todo!()
+    let (n, k) = (arguments.n, arguments.k);
+    let device = match arguments.device.as_str() {
+        "auto" => Device::auto()?,
+        name => Device::named(name)?,
+    };
+    println!("{device}");
+    println!("y = W x, N = {n}, K = {k}, {}", T::DTYPE);
+
+    let (w_host, x_host) = (normal::<T>(1, n * k), normal::<T>(2, k));
+    let (w, x) = (device.tensor(&w_host, [n, k])?, device.tensor(&x_host, [k])?);
+    // The old content of y must not matter.
+    let mut y = device.tensor(&vec![T::from_f32(f32::NAN); n], [n])?;
+    let start = Instant::now();
+    gemv(&device, &w, &x, &mut y, Gemv::default())?;
+    let result = y.to_vec()?;
+    let first = start.elapsed();
+
+    let error = worst_error(&result, &reference(&w_host, &x_host, n, k), k);
+    ensure!(error <= 1.0, "the result is {error:.2} times its error bound away from f64");
+    println!("checked against f64: the largest error is {error:.3} of its bound");
+
+    let bytes = (n * k + n + k) * size_of::<T>();
+    if device.is_simulator() {
+        println!("simulated in {:.2} s; time and bandwidth of a GPU cannot be simulated", first.as_secs_f64());
+        return Ok(());
+    }
+    println!("first call, with compilation or cache: {:.1} ms", first.as_secs_f64() * 1e3);
+    let make = || Ok((device.tensor(&w_host, [n, k])?, device.tensor(&x_host, [k])?, device.zeros::<T, 1>([n])?));
+    let time = time_rotating(&device, bytes, make, |on, (w, x, y)| gemv(on, &*w, &*x, y, Gemv::default()))?;
+    println!("{:.2} us a call with a cold L2: {:.2} TB/s", time * 1e6, bytes as f64 / time * 1e-12);
+    Ok(())
+}
+
+/// Prints a stage of the instance for large shapes.
+fn print_stage(stage: Stage, dtype: &str) -> Result<()> {
+    let kernel = definition().kernel()?;
+    let wanted = |i: &tile_ir::ir::Instance| i.dtypes[0].name() == dtype && i.consts[..4] == [4, 1, 1, 4] && i.consts[4] > 1;
+    let Some(index) = kernel.instances.iter().position(wanted) else { bail!("--dtype {dtype}: f16, bf16 or f32") };
+    let instance = &kernel.instances[index];
+    let text = match stage {
+        Stage::Tile => kernel.to_string(),
+        Stage::Lowered => match tile_ir::lower::lower(kernel, instance, Target::Sm90a) {
+            Ok(program) => program.to_string(),
+            Err(mistakes) => bail!("{}", mistakes.iter().map(|d| d.message.clone()).collect::<Vec<_>>().join("\n")),
+        },
+        Stage::Cuda => show(definition(), index, Target::Sm90a, Format::Cuda)?,
+        Stage::Ptx => show(definition(), index, Target::Sm90a, Format::Ptx)?,
+        Stage::Sass => show(definition(), index, Target::Sm90a, Format::Sass)?,
+    };
+    println!("{text}");
+    Ok(())
 }

@@ -9,7 +9,6 @@ pub mod kernel;
 pub use choice::Choice;
 
 use tile_runtime::kernel::{Argument, Definition, LaunchOn, TensorInput, TensorOutput};
-use tile_runtime::prelude::*;
 use tile_runtime::{Element, LaunchError};
 
 /// The scalars of `y = alpha W x + beta y`.

@@ -34,7 +34,8 @@ pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let Some(function) = &parsed.item else { return not_a_function(errors, item) };
     let Some(signature) = Signature::new(&parsed, function) else { return errors };
     // Where the body was not understood and the author has been told, rustc would only tell it again.
-    let shadow = if parsed.body_resolved || found.is_empty() { shadow::function(&signature, &parsed) } else { quote!() };
+    let shadow =
+        if parsed.body_resolved || found.is_empty() { shadow::function(&signature, &parsed) } else { quote!() };
     let host = if failed {
         kernel::stub(&signature, parsed.deferred.first().map(|d| d.compiler_text(&parsed.kernel)))
     } else {

@@ -89,7 +89,14 @@ fn an_expansion_names_only_the_runtime() {
 
 #[test]
 fn a_struct_under_the_attribute_is_given_back() {
-    let tokens = kernel(TokenStream::new(), quote!(pub struct Point { x: f32 }));
+    let tokens = kernel(
+        TokenStream::new(),
+        quote!(
+            pub struct Point {
+                x: f32,
+            }
+        ),
+    );
     let text = tokens.to_string();
     assert!(text.contains("compile_error") && text.contains("struct Point"), "{text}");
 }

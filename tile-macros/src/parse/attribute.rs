@@ -383,7 +383,7 @@ fn integer(literal: &Literal) -> Option<u64> {
 /// An expression made of all these tokens.
 fn parse_expr(tokens: &[TokenTree]) -> Option<Expr> {
     let tokens: TokenStream = tokens.iter().cloned().collect();
-    super::signature::shallow(&tokens).then(|| syn::parse2(tokens).ok())?
+    super::tokens::shallow(&tokens).then(|| syn::parse2(tokens).ok())?
 }
 
 /// First and last token of some tokens.

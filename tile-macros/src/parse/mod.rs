@@ -13,23 +13,26 @@
 //! |---|---|
 //! | [`attribute`] | the attribute's items: `instances`, `dtypes`, `require`, ... |
 //! | [`instances`] | the value lists of `instances(..)`, evaluated for every dtype combination |
-//! | [`signature`] | generics, parameters, dims |
+//! | [`tokens`], [`signature`] | the function; generics, parameters, dims |
 //! | [`launch`] | `blocks(..)`, `threads(..)`, `alloc_*` |
-//! | [`stmt`], [`loops`] | statements |
-//! | [`expr`], [`access`] | expressions; element accesses |
+//! | [`stmt`], [`branch`], [`loops`] | statements |
+//! | [`expr`], [`name`], [`access`] | expressions; names and literals; element accesses |
 //! | [`call`], [`effect`], [`tile`] | functions: elementwise; collectives and atomics; `copy`, `fill`, `clear` |
-//! | [`types`] | type inference |
+//! | [`types`], [`constant`] | type inference; where a constant is demanded |
 //! | [`source`], [`range`] | spans and source text |
 //! | [`outside`] | what is not in the language, and what to write instead |
 
 mod access;
 mod attribute;
+mod branch;
 mod call;
+mod constant;
 mod effect;
 mod expr;
 mod instances;
 mod launch;
 mod loops;
+mod name;
 mod outside;
 mod range;
 mod signature;
@@ -38,6 +41,7 @@ mod stmt;
 #[cfg(test)]
 mod tests;
 mod tile;
+mod tokens;
 mod types;
 
 use proc_macro2::{Span, TokenStream};

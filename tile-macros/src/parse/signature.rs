@@ -1,14 +1,13 @@
-//! The function's tokens and its signature: generics, parameters, dims.
+//! The signature: generics, parameters, dims.
 
-use super::attribute::{Entries, tokens_range};
+use super::attribute::Entries;
 use super::range::generic_types;
 use super::types::{Class, Ty, peel};
 use super::{Binding, Parser};
-use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use syn::{FnArg, GenericParam, ItemFn, Pat, ReturnType, TypeParamBound};
 use tile_ir::diag::{Code, Diagnostic};
 use tile_ir::ir::{
-    ConstKind, ConstParam, Dim, Dtype, ExprId, ExprKind, Extent, Param, ParamKind, SpanId, Target, Type, TypeParam,
+    ConstKind, ConstParam, Dim, Dtype, ExprId, ExprKind, Extent, Param, ParamKind, Target, Type, TypeParam,
 };
 
 const HALF: [Dtype; 2] = [Dtype::F16, Dtype::Bf16];
@@ -18,38 +17,6 @@ const FLOAT: [Dtype; 3] = [Dtype::F16, Dtype::Bf16, Dtype::F32];
 pub(super) const MOST_AXES: usize = 3;
 
 impl Parser {
-    /// Parses the item. A literal dim such as `(M, 128)` is no Rust, so it is replaced, with an error, and the rest
-    /// is read.
-    pub(super) fn function(&mut self, item: TokenStream) -> Option<ItemFn> {
-        if !shallow(&item) {
-            let at: Vec<TokenTree> = item.into_iter().collect();
-            self.syntax(tokens_range(&at), "this kernel is nested too deeply", "split it up");
-            return None;
-        }
-        match syn::parse2::<ItemFn>(item.clone()) {
-            Ok(function) => Some(function),
-            Err(error) => {
-                let mut literals = vec![];
-                let fixed = fix_literal_dims(item, &mut literals);
-                for literal in &literals {
-                    let text = literal.to_string();
-                    let at = self.mark(literal.span());
-                    let diagnostic = Diagnostic::new(Code::DIM, at, format!("`{text}` is not a dim"));
-                    self.unsupported(diagnostic.help(format!("a constant extent is written `Fixed<{text}>`")));
-                }
-                match syn::parse2::<ItemFn>(fixed) {
-                    Ok(function) if !literals.is_empty() => Some(function),
-                    _ => {
-                        if literals.is_empty() {
-                            self.syntax(error.span(), format!("this cannot be read as a function: {error}"), "");
-                        }
-                        None
-                    }
-                }
-            }
-        }
-    }
-
     /// Reads the signature into parameters, dims and names.
     pub(super) fn signature(&mut self, function: &ItemFn, entries: &Entries) {
         let signature = &function.sig;
@@ -384,50 +351,6 @@ impl Parser {
         }
         self.constant(value, "the extent in `Fixed<..>`", "use literals, const parameters and `T::BITS`")
     }
-
-    /// Demands that an expression is a constant.
-    pub(super) fn constant(&mut self, value: ExprId, what: &str, help: &str) -> Option<ExprId> {
-        if self.facts(value).constant {
-            return Some(value);
-        }
-        let span = self.kernel.exprs[value].span;
-        let mut diagnostic = Diagnostic::new(Code::NOT_CONSTANT, span, format!("{what} is not a constant"));
-        if let Some((name, declared, why)) = self.not_constant(value) {
-            diagnostic = diagnostic.label(declared, format!("`{name}` {why}"));
-        }
-        self.error(diagnostic.help(help));
-        None
-    }
-
-    /// The first thing in an expression that is not a constant.
-    fn not_constant(&self, value: ExprId) -> Option<(String, SpanId, &'static str)> {
-        let facts = self.facts(value);
-        if facts.constant {
-            return None;
-        }
-        match &self.kernel.exprs[value].kind {
-            ExprKind::Dim(dim) => {
-                let dim = &self.kernel.dims[*dim];
-                Some((dim.name.clone(), dim.span, "is a dim, known at the launch only"))
-            }
-            ExprKind::Scalar(param) => {
-                let param = &self.kernel.params[*param];
-                Some((param.name.clone(), param.span, "is a parameter, known at the launch only"))
-            }
-            ExprKind::Var(var) => {
-                let declared = &self.kernel.vars[*var];
-                let why = if facts.varies { "is a variable" } else { "is known while the kernel runs only" };
-                Some((declared.name.clone(), declared.span, why))
-            }
-            ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => self.not_constant(*a),
-            ExprKind::Binary(_, a, b) => self.not_constant(*a).or_else(|| self.not_constant(*b)),
-            ExprKind::Select(a, b, c) | ExprKind::If(a, b, c) => {
-                self.not_constant(*a).or_else(|| self.not_constant(*b)).or_else(|| self.not_constant(*c))
-            }
-            ExprKind::Math(_, operands) => operands.iter().find_map(|&a| self.not_constant(a)),
-            _ => None,
-        }
-    }
 }
 
 /// The dtypes a bound stands for, by its last path segment.
@@ -449,81 +372,4 @@ fn type_name(ty: &syn::Type) -> Option<String> {
         syn::Type::Path(path) if path.qself.is_none() => path.path.segments.last().map(|s| s.ident.to_string()),
         _ => None,
     }
-}
-
-/// Whether tokens are nested little enough for a recursive parser's stack.
-pub(super) fn shallow(tokens: &TokenStream) -> bool {
-    /// Groups in groups.
-    const DEEPEST: u32 = 80;
-    /// Prefix operators, `else`s and the like in a row: every one is a call of the parser inside the last.
-    const LONGEST_RUN: u32 = 200;
-    fn within(tokens: TokenStream, depth: u32) -> bool {
-        let (mut run, mut after_block) = (0, false);
-        for token in tokens {
-            // A block ends a statement, and with it a run, unless an `else` follows.
-            if std::mem::take(&mut after_block) && !matches!(&token, TokenTree::Ident(word) if word == "else") {
-                run = 0;
-            }
-            match &token {
-                TokenTree::Group(group) => {
-                    if depth == 0 || !within(group.stream(), depth - 1) {
-                        return false;
-                    }
-                    after_block = group.delimiter() == Delimiter::Brace;
-                }
-                TokenTree::Punct(punct) if matches!(punct.as_char(), ';' | ',') => run = 0,
-                TokenTree::Punct(_) => run += 1,
-                TokenTree::Ident(word) if word == "let" || word == "for" => run = 0,
-                TokenTree::Ident(word) if word == "else" || word == "return" || word == "break" => run += 1,
-                _ => {}
-            }
-            if run > LONGEST_RUN {
-                return false;
-            }
-        }
-        true
-    }
-    within(tokens.clone(), DEEPEST)
-}
-
-/// Replaces literals in the dims of tensors by `Fixed<..>` and lists them.
-fn fix_literal_dims(tokens: TokenStream, literals: &mut Vec<proc_macro2::Literal>) -> TokenStream {
-    let mut after_tensor = 0_u32;
-    tokens
-        .into_iter()
-        .map(|token| match token {
-            TokenTree::Ident(ident) => {
-                if ident == "Tensor" {
-                    // `Tensor < T , (dims)`: the dims are at most a few tokens on.
-                    after_tensor = 8;
-                }
-                TokenTree::Ident(ident)
-            }
-            TokenTree::Group(group) => {
-                let dims = after_tensor > 0 && group.delimiter() == Delimiter::Parenthesis;
-                after_tensor = 0;
-                let inner = if dims {
-                    group.stream().into_iter().flat_map(|t| fixed_literal(t, literals)).collect()
-                } else {
-                    fix_literal_dims(group.stream(), literals)
-                };
-                let mut replaced = Group::new(group.delimiter(), inner);
-                replaced.set_span(group.span());
-                TokenTree::Group(replaced)
-            }
-            other => {
-                after_tensor = after_tensor.saturating_sub(1);
-                other
-            }
-        })
-        .collect()
-}
-
-fn fixed_literal(token: TokenTree, literals: &mut Vec<proc_macro2::Literal>) -> Vec<TokenTree> {
-    let TokenTree::Literal(literal) = token else { return vec![token] };
-    literals.push(literal.clone());
-    let span = literal.span();
-    let mut tokens: Vec<TokenTree> = quote::quote_spanned!(span => Fixed<#literal>).into_iter().collect();
-    tokens.iter_mut().for_each(|t| t.set_span(span));
-    tokens
 }

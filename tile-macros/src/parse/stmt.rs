@@ -1,8 +1,9 @@
 //! Statements.
 
 use super::access::strip;
+use super::branch::plain_arms;
 use super::call::function_name;
-use super::expr::{assigning_op, plain_arms};
+use super::expr::assigning_op;
 use super::range::Range;
 use super::types::{Slot, Ty};
 use super::{Binding, Facts, Hoist, Parser};
@@ -385,82 +386,6 @@ impl Parser {
         if let Some(value) = self.combine_values(op, current, value, span) {
             self.emit(StmtKind::Store { access, value }, span);
         }
-    }
-
-    fn if_stmt(&mut self, branch: &syn::ExprIf) {
-        let cond = self.condition(&branch.cond);
-        let names = self.scope.len();
-        if let Expr::Let(binding) = &*branch.cond {
-            self.poison_pattern(&binding.pat);
-        }
-        let then = self.nested("an `if`", |p| p.block_statements(&branch.then_branch));
-        self.scope.truncate(names);
-        let otherwise = match &branch.else_branch {
-            None => vec![],
-            Some((_, otherwise)) => self.nested("an `if`", |p| match &**otherwise {
-                Expr::If(nested) => {
-                    p.depth += 1;
-                    if p.depth >= super::expr::DEEPEST {
-                        p.syntax(nested.if_token.span, "too many `else if`s", "split them up");
-                    } else {
-                        p.if_stmt(nested);
-                    }
-                    p.depth -= 1;
-                }
-                Expr::Block(block) => p.block_statements(&block.block),
-                _ => {}
-            }),
-        };
-        if let Some(cond) = cond {
-            let span = self.mark(branch.if_token.span);
-            self.emit(StmtKind::If { cond, then, otherwise }, span);
-        }
-    }
-
-    /// `var = if .. { statements; value } else { .. }`.
-    pub(super) fn if_into(&mut self, branch: &syn::ExprIf, var: VarId) -> Option<()> {
-        let cond = self.condition(&branch.cond);
-        let mut read = cond.map(|_| ());
-        let then = self.nested("an `if`", |p| {
-            let value = p.arm_into(&branch.then_branch, var);
-            read = read.and(value);
-        });
-        let otherwise = self.nested("an `if`", |p| {
-            p.depth += 1;
-            let value = match branch.else_branch.as_ref().map(|(_, otherwise)| &**otherwise) {
-                _ if p.depth >= super::expr::DEEPEST => {
-                    p.syntax(branch.if_token.span, "too many `else if`s", "split them up");
-                    None
-                }
-                Some(Expr::If(nested)) => p.if_into(nested, var),
-                Some(Expr::Block(block)) => p.arm_into(&block.block, var),
-                _ => {
-                    let at = p.mark(branch.if_token.span);
-                    p.rustc(Diagnostic::new(Code::TYPE, at, "this `if` gives no value where it does not hold"));
-                    None
-                }
-            };
-            p.depth -= 1;
-            read = read.and(value);
-        });
-        let span = self.mark(branch.if_token.span);
-        self.emit(StmtKind::If { cond: cond?, then, otherwise }, span);
-        read
-    }
-
-    fn arm_into(&mut self, block: &Block, var: VarId) -> Option<()> {
-        if let Some((Stmt::Expr(Expr::If(nested), None), statements)) = block.stmts.split_last()
-            && plain_arms(nested).is_none()
-        {
-            statements.iter().for_each(|stmt| self.stmt(stmt));
-            return self.if_into(nested, var);
-        }
-        let value = self.statements_then_value(block)?;
-        let span = self.kernel.exprs[value].span;
-        let ty = self.vars[var.as_u32() as usize].ty;
-        self.demand(value, ty)?;
-        self.emit(StmtKind::Assign { var, value }, span);
-        Some(())
     }
 
     fn call_stmt(&mut self, call: &syn::ExprCall, range: Range) {

@@ -165,14 +165,6 @@ impl Parser {
         }
     }
 
-    /// The dtype an expression has, where it is known to be an element.
-    pub(super) fn dtype_of(&self, expr: ExprId) -> Option<DtypeRef> {
-        match self.resolve(self.ty(expr)) {
-            Ty::Is(Type::Value(dtype)) => Some(dtype),
-            _ => None,
-        }
-    }
-
     pub(super) fn dtype_name(&self, dtype: DtypeRef) -> String {
         match dtype {
             DtypeRef::Is(dtype) => dtype.name().to_owned(),

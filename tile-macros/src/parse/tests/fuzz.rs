@@ -149,6 +149,13 @@ fn read(attribute: TokenStream, item: TokenStream) -> Parsed {
     if parsed.diagnostics.is_empty() && parsed.body_resolved {
         let bytes = tile_ir::codec::encode(&parsed.kernel);
         assert_eq!(tile_ir::codec::decode(&bytes).as_ref(), Ok(&parsed.kernel));
+        // What is read without a mistake goes through the compiler, which may refuse it but not panic.
+        if let Some(instance) = parsed.kernel.instances.first() {
+            if let Ok(bound) = tile_ir::lower::bind(&parsed.kernel, instance) {
+                tile_ir::analysis::analyse(&bound, Target::Sm80);
+            }
+            let _ = tile_ir::lower::lower(&parsed.kernel, instance, Target::Sm80);
+        }
     }
     if parsed.item.is_none() {
         assert!(!parsed.diagnostics.is_empty() && !parsed.body_resolved);

@@ -316,6 +316,11 @@ fn the_workspaces_kernels_are_read() {
             let said = parsed.diagnostics.iter().chain(&parsed.deferred);
             let said: Vec<String> = said.map(|d| d.compiler_text(&parsed.kernel)).collect();
             assert!(said.is_empty() && parsed.body_resolved, "{file}: {}: {}", parsed.kernel.name, said.join("\n"));
+            // What is read can be bound: every name and type is in its place.
+            for instance in &parsed.kernel.instances {
+                let bound = tile_ir::lower::bind(&parsed.kernel, instance);
+                assert!(bound.is_ok(), "{file}: {}: {:?}", parsed.kernel.name, bound.err());
+            }
         }
     }
 }
