@@ -21,7 +21,7 @@ pub fn unguarded(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
 /// Runs a kernel on 100 elements with blocks of 128 threads.
 pub fn run_unguarded(device: &Device) -> Result<(), Error> {
     let x = device.tensor(&[1.0f32; 100], [100])?;
-    let mut y = device.zeros::<f32>([100])?;
+    let mut y = device.zeros::<f32, 1>([100])?;
     unguarded::launch(device, &x, &mut y)?;
     y.to_vec().map(|_| ())
 }
@@ -46,7 +46,7 @@ pub fn scattered(values: &Tensor<u32, (N,)>, counts: &mut Tensor<u32, (Fixed<16>
 pub fn run_scattered(device: &Device) -> Result<(), Error> {
     let values: Vec<u32> = (0..100).map(|i| i % 7).collect();
     let values = device.tensor(&values, [100])?;
-    let mut counts = device.zeros::<u32>([16])?;
+    let mut counts = device.zeros::<u32, 1>([16])?;
     scattered::launch(device, &values, &mut counts)?;
     counts.to_vec().map(|_| ())
 }
@@ -68,7 +68,7 @@ pub fn guarded(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
 pub fn run_wrong_launch(device: &Device) -> Result<(), Error> {
     // ANCHOR: wrong_launch
     let x = device.tensor(&[1.0f32; 100], [100])?;
-    let mut y = device.zeros::<f32>([99])?;
+    let mut y = device.zeros::<f32, 1>([99])?;
     guarded::launch(device, &x, &mut y)?;
     // ANCHOR_END: wrong_launch
     Ok(())
@@ -78,7 +78,7 @@ pub fn run_wrong_launch(device: &Device) -> Result<(), Error> {
 fn main() -> anyhow::Result<()> {
     let device = Device::checked_simulator();
     for (code, outcome) in
-        [("TK0302", run_unguarded(&device)), ("TK0405", run_scattered(&device)), ("TK0701", run_wrong_launch(&device))]
+        [("TK0302", run_unguarded(&device)), ("TK0401", run_scattered(&device)), ("TK0701", run_wrong_launch(&device))]
     {
         let message = outcome.err().map(|error| error.to_string()).unwrap_or_default();
         anyhow::ensure!(message.contains(code), "expected {code}, found: {message}");

@@ -285,12 +285,10 @@ fn copy_2d(width: usize, height: usize) -> sys::CUDA_MEMCPY2D {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        if let (Storage::Owned, Backend::Cuda(cuda)) = (&self.storage, &self.device.backend) {
-            if let Ok(stream) = self.own_stream(cuda) {
-                if cuda.bind().is_ok() && self.usage.settle(cuda, stream, true).is_ok() {
+        if let (Storage::Owned, Backend::Cuda(cuda)) = (&self.storage, &self.device.backend)
+            && let Ok(stream) = self.own_stream(cuda)
+                && cuda.bind().is_ok() && self.usage.settle(cuda, stream, true).is_ok() {
                     cuda.free(self.address, stream);
                 }
-            }
-        }
     }
 }

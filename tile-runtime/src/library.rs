@@ -312,11 +312,10 @@ pub(crate) fn build_identity(path: &Path) -> String {
     let mut head = [0u8; 4096];
     let read = std::fs::File::open(path).and_then(|mut f| f.read(&mut head)).unwrap_or(0);
     const NOTE: [u8; 12] = [20, 0, 0, 0, 3, 0, 0, 0, b'G', b'N', b'U', 0];
-    if let Some(at) = head[..read].windows(NOTE.len()).position(|w| w == NOTE) {
-        if let Some(id) = head[..read].get(at + NOTE.len()..at + NOTE.len() + 20) {
+    if let Some(at) = head[..read].windows(NOTE.len()).position(|w| w == NOTE)
+        && let Some(id) = head[..read].get(at + NOTE.len()..at + NOTE.len() + 20) {
             return id.iter().map(|b| format!("{b:02x}")).collect();
         }
-    }
     std::fs::metadata(path).map_or_else(|_| "unknown".into(), |m| format!("size {}", m.len()))
 }
 

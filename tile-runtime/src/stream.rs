@@ -191,12 +191,11 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        if let EventKind::Cuda { device, raw } = &self.kind {
-            if device.bind().is_ok() {
+        if let EventKind::Cuda { device, raw } = &self.kind
+            && device.bind().is_ok() {
                 // SAFETY: made once, destroyed once; the driver keeps what still waits for it.
                 unsafe { (device.driver.event_destroy)(*raw) };
             }
-        }
     }
 }
 

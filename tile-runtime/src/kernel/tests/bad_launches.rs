@@ -307,7 +307,7 @@ fn checks_of_the_program_are_evaluated_and_reported() {
     ];
     let mut good = Good::new(Device::simulator());
     // An address that is a multiple of 256 and not of 512.
-    while good.x.erased().address() % 512 == 0 {
+    while good.x.erased().address().is_multiple_of(512) {
         good.x = good.device.zeros([4, 16]).unwrap();
     }
     let device = good.device.clone();
