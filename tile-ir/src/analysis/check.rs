@@ -65,9 +65,9 @@ pub fn check(kernel: &Kernel) -> Vec<Diagnostic> {
 /// The instances to analyse, each with how many it stands for.
 fn chosen(kernel: &Kernel, targets: usize) -> Vec<(&Instance, usize)> {
     let mut classes: Vec<(&Instance, usize)> = Vec::new();
-    let mut seen: BTreeMap<(Vec<(u32, u8)>, &[i64]), usize> = BTreeMap::new();
+    let mut seen: BTreeMap<_, usize> = BTreeMap::new();
     for instance in &kernel.instances {
-        let class = (instance.dtypes.iter().map(|d| class(*d)).collect(), instance.consts.as_slice());
+        let class = (instance.dtypes.iter().map(|d| class(*d)).collect::<Vec<_>>(), instance.consts.as_slice());
         match seen.get(&class) {
             Some(&at) => classes[at].1 += 1,
             None => {

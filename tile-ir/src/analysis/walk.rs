@@ -520,6 +520,13 @@ impl<'k> Walk<'k> {
         for (axis, (index, extent)) in indices.iter().zip(&extents).enumerate() {
             bounds.push(super::bounds::axis(self, access, axis, index, extent));
         }
+        let nonnegative: Vec<bool> = indices.iter().map(|p| self.cx.proves(p)).collect();
+        match self.analysis.nonnegative.get_mut(&access) {
+            Some(known) => known.iter_mut().zip(nonnegative).for_each(|(a, b)| *a &= b),
+            None => {
+                self.analysis.nonnegative.insert(access, nonnegative);
+            }
+        }
         match self.analysis.bounds.get_mut(&access) {
             // Met on several paths: what holds on all of them.
             Some(known) => known.iter_mut().zip(bounds).for_each(|(a, b)| *a = merged(*a, b)),

@@ -34,10 +34,7 @@ fn poly(random: &mut Random, syms: &[Poly]) -> Poly {
 
 /// A polynomial's value where symbol `i` has the value `point[i]`, definitions evaluated.
 fn value(cx: &Context, p: &Poly, point: &[i64]) -> i64 {
-    p.terms()
-        .iter()
-        .map(|(m, c)| c * m.factors().map(|s| symbol(cx, s, point)).product::<i64>())
-        .sum()
+    p.terms().iter().map(|(m, c)| c * m.factors().map(|s| symbol(cx, s, point)).product::<i64>()).sum()
 }
 
 fn symbol(cx: &Context, sym: Sym, point: &[i64]) -> i64 {
