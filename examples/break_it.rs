@@ -78,7 +78,7 @@ pub fn run_wrong_launch(device: &Device) -> Result<(), Error> {
 fn main() -> anyhow::Result<()> {
     let device = Device::checked_simulator();
     for (code, outcome) in
-        [("TK0302", run_unguarded(&device)), ("TK0405", run_scattered(&device)), ("TK0701", run_wrong_launch(&device))]
+        [("TK0302", run_unguarded(&device)), ("TK0401", run_scattered(&device)), ("TK0701", run_wrong_launch(&device))]
     {
         let message = outcome.err().map(|error| error.to_string()).unwrap_or_default();
         anyhow::ensure!(message.contains(code), "expected {code}, found: {message}");

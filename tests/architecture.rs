@@ -16,9 +16,13 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The Rust files below a folder (or the one file), each with its path from the root and its text.
+/// The Rust files below a folder, each with its path from the root and its text; without tests, which may look further
+/// than what they test.
 fn sources(place: &str) -> Vec<(String, String)> {
     fn walk(path: &Path, found: &mut Vec<PathBuf>) {
+        if path.ends_with("tests") || path.ends_with("tests.rs") {
+            return;
+        }
         if path.is_dir() {
             fs::read_dir(path).unwrap().for_each(|entry| walk(&entry.unwrap().path(), found));
         } else if path.extension().is_some_and(|e| e == "rs") {
@@ -31,6 +35,7 @@ fn sources(place: &str) -> Vec<(String, String)> {
     assert!(!found.is_empty(), "no sources in {place}");
     let named = |path: PathBuf| {
         let text = fs::read_to_string(&path).unwrap();
+        let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default().to_owned();
         (path.strip_prefix(root()).unwrap_or(&path).display().to_string(), text)
     };
     found.into_iter().map(named).collect()

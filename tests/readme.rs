@@ -55,7 +55,7 @@ fn readme_kernel_multiplies() {
         let (x, w): (Vec<f16>, Vec<f16>) = ((0..k).map(value).collect(), (0..n * k).map(|i| value(i + 5)).collect());
         let on_device_x = device.tensor(&x, [k]).unwrap();
         let on_device_w = device.tensor(&w, [n, k]).unwrap();
-        let mut on_device_y = device.zeros::<f16>([n]).unwrap();
+        let mut on_device_y = device.zeros::<f16, 1>([n]).unwrap();
         kernel::gemv::<f16, 8>::launch(&device, &on_device_x, &on_device_w, &mut on_device_y).unwrap();
         let y = on_device_y.to_vec().unwrap();
         for row in 0..n {

@@ -10,7 +10,6 @@ mod valid {
     mod attribute_no_values;
     mod attribute_tuple_length;
     mod attribute_unknown;
-    mod bank_conflict;
     mod barrier_collective_in_if;
     mod barrier_in_if;
     mod bounds_fixed;
@@ -50,6 +49,7 @@ mod valid {
     mod rustc_rank;
     mod rustc_types;
     mod rustc_unknown_name;
+    mod stub_uses;
     mod syntax_by_value;
     mod syntax_closure;
     mod syntax_macro;

@@ -1,11 +1,19 @@
 //! Which kernels are compiled: all of them.
 
+#[path = "../../examples/first_kernel.rs"]
+#[allow(dead_code)] // its `main` is not called here
+mod first_kernel;
+#[path = "../grammar/kernels.rs"]
+mod grammar;
+
 use tile_kernel_examples::ladder;
 use tile_runtime::kernel::Definition;
 
-/// The bundled kernels and the ladder's.
+/// The bundled kernels, the ladder's, the book's first ones, and those that use every form of the language.
 pub fn kernels() -> Vec<&'static Definition> {
     let mut all = ladder::definitions();
-    all.push(tile_kernels::gemv::gemv::<f32>::definition());
+    all.push(tile_kernels::gemv::definition());
+    all.extend([first_kernel::saxpy::definition(), first_kernel::scaled_add::<f32>::definition()]);
+    all.extend([grammar::statements::<f32>::definition(), grammar::tiles::definition(), grammar::expressions::definition()]);
     all
 }

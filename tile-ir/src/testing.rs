@@ -306,6 +306,10 @@ pub(crate) fn gemv(dtype: Dtype, rows: i64) -> Kernel {
         let x = b.tensor("x", dtype, &[k]);
         let w = b.tensor("w", dtype, &[n, k]);
         let y = b.tensor_mut("y", dtype, &[n]);
+        let (zero, width) = (b.int(0), b.int(vec));
+        let rest = b.binary(BinaryOp::Rem, k, width);
+        let cond = b.eq(rest, zero);
+        b.kernel.requires.push(Require { cond, text: format!("K % {vec} == 0"), span: nowhere() });
         let rows_literal = b.int(rows);
         let grid = b.binary(BinaryOp::CeilDiv, n, rows_literal);
         let [bn] = b.blocks([("bn", grid)]);

@@ -3,8 +3,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`Device`], [`Tensor`], [`Stream`] | where kernels run, what they run on, in which order |
-//! | [`tile_kernel`], [`prelude`] | declaring a kernel |
-//! | [`dsl`] | what a kernel's body is written in |
+//! | [`prelude`], [`dsl`] | what a program with kernels needs in scope; what a kernel's body is written in |
 //! | [`kernel`] | what an expanded kernel calls; looking at a kernel's CUDA C, PTX and machine code |
 //! | [`interop`] | memory that other code owns |
 //! | [`nvrtc`] | CUDA C to machine code |

@@ -2,7 +2,7 @@
 
 use tile_runtime::prelude::*;
 
-#[tile_kernel]
+#[tile_kernel(require(N % 4 == 0))]
 pub fn evens(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
     let [b] = blocks([ceil_div(N, 128)]);
     let [t] = threads([32]);

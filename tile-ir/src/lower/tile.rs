@@ -96,7 +96,8 @@ impl Lowering<'_> {
         let (src_open, dst_open) = (open_axes(&facts.src), open_axes(&facts.dst));
         let extents: Vec<ValueId> = facts.extents.iter().map(|&e| self.int(i64::from(e))).collect();
         let total: u32 = facts.extents.iter().product();
-        let cooperative = [src, dst].iter().any(|t| self.is_shared(t.place));
+        // A per-thread array is copied by its thread; anything else by the block together.
+        let cooperative = ![src, dst].iter().any(|t| self.is_local_place(t.place));
         let body = |l: &mut Self, indices: &[ValueId]| {
             let from = l.tile_memory(src, indices, &src_open);
             let to = l.tile_memory(dst, indices, &dst_open);
@@ -117,14 +118,14 @@ impl Lowering<'_> {
         }
     }
 
-    /// The address of a tile's element at `indices`, clipped on the axes `open`. A place of lower rank than the tile
-    /// ignores the tile's leading axes, whose extent is 1.
+    /// The address of a tile's element at `indices`, clipped on the axes `open`. Axes are matched from the innermost:
+    /// a place of lower rank ignores the tile's leading axes, whose extent is 1, and a place of higher rank has its
+    /// leading coordinates from the start alone.
     fn tile_memory(&mut self, tile: &TileRef, indices: &[ValueId], open: &[usize]) -> Memory {
         let rank = self.rank(tile.place);
-        let padding = indices.len().saturating_sub(rank);
         let mut coordinates = Vec::with_capacity(rank);
         for axis in 0..rank {
-            let index = match indices.get(axis + padding) {
+            let index = match (axis + indices.len()).checked_sub(rank).and_then(|position| indices.get(position)) {
                 Some(&index) => index,
                 None => self.int(0),
             };
@@ -151,8 +152,8 @@ impl Lowering<'_> {
         }
     }
 
-    fn is_shared(&self, place: Place) -> bool {
-        matches!(place, Place::Buffer(b) if self.kernel.buffers[b].scope == Scope::Shared)
+    fn is_local_place(&self, place: Place) -> bool {
+        matches!(place, Place::Buffer(b) if self.kernel.buffers[b].scope == Scope::Local)
     }
 }
 

@@ -15,32 +15,33 @@ fn the_gemv() {
     check(
         &testing::gemv(Dtype::F16, 8),
         expect![[r#"
-        kernel gemv_f16_8(
-            x: &Tensor<f16, (K,)>,
-            w: &Tensor<f16, (N, K)>,
-            y: &mut Tensor<f16, (N,)>,
-        ) {
-            let [bn] = blocks([ceil_div(N, 8)]);
-            let [tk, tn] = threads([32, 8]);
-            let row: usize = bn * 8 + tn;
-            let mut acc: f32 = 0.0f32;
-            let mut xs = alloc_local::<f16>([8]);
-            let mut ws = alloc_local::<f16>([8]);
-            for bk in 0..ceil_div(K, 256) {
-                for v in vectorized(0..8) {
-                    xs[v] = x.masked([bk * 256 + (tk * 8 + v)]);
-                    ws[v] = w.masked([row, bk * 256 + (tk * 8 + v)]);
+            #[require(K % 8 == 0)]
+            kernel gemv_f16_8(
+                x: &Tensor<f16, (K,)>,
+                w: &Tensor<f16, (N, K)>,
+                y: &mut Tensor<f16, (N,)>,
+            ) {
+                let [bn] = blocks([ceil_div(N, 8)]);
+                let [tk, tn] = threads([32, 8]);
+                let row: usize = bn * 8 + tn;
+                let mut acc: f32 = 0.0f32;
+                let mut xs = alloc_local::<f16>([8]);
+                let mut ws = alloc_local::<f16>([8]);
+                for bk in 0..ceil_div(K, 256) {
+                    for v in vectorized(0..8) {
+                        xs[v] = x.masked([bk * 256 + (tk * 8 + v)]);
+                        ws[v] = w.masked([row, bk * 256 + (tk * 8 + v)]);
+                    }
+                    for v in unroll(0..8) {
+                        acc = fma(xs[v].cast::<f32>(), ws[v].cast::<f32>(), acc);
+                    }
                 }
-                for v in unroll(0..8) {
-                    acc = fma(xs[v].cast::<f32>(), ws[v].cast::<f32>(), acc);
+                let sum: f32 = thread_allreduce(Sum, acc, tk);
+                if tk == 0 && row < N {
+                    y[row] = sum.cast::<f16>();
                 }
             }
-            let sum: f32 = thread_allreduce(Sum, acc, tk);
-            if tk == 0 && row < N {
-                y[row] = sum.cast::<f16>();
-            }
-        }
-    "#]],
+        "#]],
     );
 }
 

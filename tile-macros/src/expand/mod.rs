@@ -16,17 +16,19 @@ mod signature;
 #[cfg(test)]
 mod tests;
 
-use crate::parse::{self, Parsed};
+use crate::parse;
 use proc_macro2::TokenStream;
 use quote::quote;
 use signature::Signature;
-use tile_ir::diag::Diagnostic;
 
 /// The expansion of `#[tile_kernel(attribute)] item`. Takes any tokens.
 pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let mut parsed = parse::kernel(attribute, item.clone());
     let complete = parsed.diagnostics.is_empty() && parsed.deferred.is_empty();
-    let found = if complete { check(&parsed) } else { std::mem::take(&mut parsed.diagnostics) };
+    let found = match complete {
+        true => tile_ir::analysis::check(&parsed.kernel),
+        false => std::mem::take(&mut parsed.diagnostics),
+    };
     let errors = errors::emit(&parsed, &found);
     let failed = !complete || errors.any;
     let errors = errors.tokens;
@@ -42,12 +44,6 @@ pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
         kernel::host(&signature, &parsed.kernel)
     };
     quote!(#errors #host #shadow)
-}
-
-/// What the checks of `tile_ir` find in a kernel that was read completely.
-fn check(parsed: &Parsed) -> Vec<Diagnostic> {
-    let _ = parsed;
-    Vec::new()
 }
 
 /// An item of another kind is given back, so that what names it still finds it.

@@ -78,7 +78,7 @@ fn prelude(program: &Program, body: &str) -> String {
     for dtype in dtypes(program) {
         used.insert(element_name(dtype));
     }
-    let mut text = String::from("#define TILE_INLINE static __device__ __forceinline__\n");
+    let mut text = String::from("#define TILE_INLINE __device__ __forceinline__\n");
     for part in PRELUDE.split("//@ ").skip(1) {
         let Some((head, code)) = part.split_once('\n') else { continue };
         if head.split(' ').all(|word| used.contains(word)) {

@@ -245,6 +245,7 @@ fn math(program: &Program, function: MathFn, args: &[ValueId], ty: ValueType) ->
         MathFn::Tanh => "tanhf",
         MathFn::Abs if integer => "abs",
         MathFn::Abs => "fabsf",
+        MathFn::Fma if integer => return format!("({} * {} + {})", arguments[0], arguments[1], arguments[2]),
         MathFn::Fma => "fmaf",
         MathFn::FastExp => return narrowed(format!("fast_exp2({} * 1.44269504f)", arguments[0]), ty),
         MathFn::FastExp2 => "fast_exp2",
@@ -265,6 +266,7 @@ fn cast(program: &Program, x: ValueId, to: ValueType) -> String {
         ValueType::Element(Dtype::F32) if from_float => widened(program, x),
         // Conversions from floats to integers saturate and turn NaN into 0, as Rust's `as` does.
         ValueType::Element(Dtype::U32) if from_float => format!("__float2uint_rz({})", widened(program, x)),
+        ValueType::Index | ValueType::Wide if from_float => format!("max(__float2int_rz({}), 0)", widened(program, x)),
         _ if from_float => format!("__float2int_rz({})", widened(program, x)),
         _ => format!("({}){}", type_name(to), operand(program, x)),
     }

@@ -259,10 +259,13 @@ fn get(run: &Running<'_>, element: &Element<'_>, dtype: Dtype, lane: usize) -> u
     match element {
         Element::Global { view, byte } => view.memory.load(*byte, dtype),
         Element::Shared { byte, .. } => {
-            let mut raw = [0; 4];
-            let bytes = dtype.bytes() as usize;
-            raw[..bytes].copy_from_slice(&run.shared.data[*byte..*byte + bytes]);
-            u32::from_le_bytes(raw)
+            // Inside: `touch` made it.
+            match run.shared.data[*byte..*byte + dtype.bytes() as usize] {
+                [a] => u32::from(a),
+                [a, b] => u32::from(u16::from_le_bytes([a, b])),
+                [a, b, c, d] => u32::from_le_bytes([a, b, c, d]),
+                _ => 0,
+            }
         }
         Element::Local { array, index } => lanes::to_bits(dtype, run.warp.locals[*array].data[*index][lane]),
     }

@@ -11,6 +11,10 @@ use crate::lowered::{LocalId, RegId, Space};
 
 impl Machine<'_> {
     pub(super) fn out_of_bounds(&mut self, who: Who, site: &Site, lane: usize, offset: i64) {
+        // An index that went wrong was reported where it did.
+        if offset < 0 && self.reporter.has(Code::INDEX_OVERFLOW) {
+            return;
+        }
         let key = (Code::OUT_OF_BOUNDS, site.span, None);
         if self.reporter.is_known(key, 0) {
             return;

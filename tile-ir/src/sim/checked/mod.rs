@@ -1,11 +1,14 @@
 //! The checked simulator: a lowered program executed lane by lane, with everything about it distrusted.
 //!
-//! The program is compiled to flat bytecode ([`bytecode`], [`compile`]). Each warp has a program counter, a mask stack
-//! and a vector clock ([`warp`]); a seeded scheduler picks a warp and runs it for a few instructions ([`schedule`],
-//! [`execute`]). Every element that may be written has a shadow that remembers who touched it last ([`shadow`],
-//! [`access`]): two accesses that conflict and that no barrier orders are a race, whatever order they happened to run
-//! in. What is found becomes a [`Diagnostic`] with the author's line, numbers and a witness ([`report`], [`findings`]); execution
-//! goes on where it sensibly can, so that results can still be compared with `fast`.
+//! The program is compiled to flat bytecode (`bytecode`, `compile`). Each warp has a program counter, a mask stack and
+//! a vector clock (`warp`); a seeded scheduler picks a warp and runs it for a few instructions (`schedule`, `execute`).
+//! Every element that may be written has a shadow that remembers who touched it last (`shadow`, `access`): two accesses
+//! that conflict and that no barrier orders are a race, whatever order they happened to run in. What is found becomes
+//! a [`Diagnostic`] with the author's line, numbers and a witness (`report`, `findings`); execution goes on where it
+//! sensibly can, so that results can still be compared with `fast`.
+//!
+//! What comes next has its place: a warp's `State` gains the waits on asynchronous work, a vector clock the entries of
+//! asynchronous agents, `shadow::Access::thread` their numbers.
 //!
 //! | finding | code |
 //! |---|---|

@@ -50,6 +50,11 @@ impl Reporter {
         }
     }
 
+    /// Whether there is a finding with this code.
+    pub(super) fn has(&self, code: Code) -> bool {
+        self.found.iter().any(|f| f.key.0 == code)
+    }
+
     /// Describes a finding that is not known.
     pub(super) fn describe(&mut self, key: Key, rank: u8, diagnostic: Diagnostic) {
         match self.index.get(&key) {

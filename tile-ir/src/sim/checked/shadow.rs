@@ -45,6 +45,7 @@ impl Now<'_> {
         earlier.clock != 0 && (self.global || earlier.block == self.access.block)
     }
 
+    #[inline]
     fn is_after(&self, earlier: &Access) -> bool {
         earlier.block == self.access.block
             && (earlier.thread == self.access.thread
@@ -81,6 +82,7 @@ struct Others {
 
 impl Shadow {
     /// Records an access to cell `index`; gives an earlier access it races with, and how that one touched the cell.
+    #[inline]
     pub fn record(&mut self, index: usize, kind: AccessKind, now: Now<'_>) -> Option<(Access, AccessKind)> {
         let (page, index) = (index / PAGE, index % PAGE);
         if page >= self.pages.len() {
@@ -118,22 +120,26 @@ impl Shadow {
     }
 }
 
+#[inline]
 fn remember(entries: &mut [Access; 2], now: &Now<'_>) {
     let access = now.access;
-    let same = |e: &Access| e.block == access.block && e.thread == access.thread && e.clock != 0;
-    // What this access is ordered after, it stands for.
-    let slot = entries.iter().position(same).or_else(|| entries.iter().position(|e| !now.races_with(e)));
-    let [first, second] = entries;
-    let elsewhere = if first.block == second.block {
-        first.block != access.block || (first.warp() == second.warp() && first.warp() != access.warp())
-    } else {
-        false
+    let [first, second] = *entries;
+    let slot = match (now.races_with(&first), now.races_with(&second)) {
+        (true, true) => {
+            let same_block = first.block == second.block;
+            let same_warp = same_block && first.warp() == second.warp();
+            if same_block && first.block != access.block || same_warp && first.warp() != access.warp() {
+                1
+            } else {
+                return;
+            }
+        }
+        // What this access is ordered after, it stands for; itself before others, so that it is kept once.
+        (false, false) if second.block == access.block && second.thread == access.thread && second.clock != 0 => 1,
+        (false, _) => 0,
+        (true, false) => 1,
     };
-    match slot {
-        Some(slot) => entries[slot] = access,
-        None if elsewhere => entries[1] = access,
-        None => {}
-    }
+    entries[slot] = access;
 }
 
 #[cfg(test)]

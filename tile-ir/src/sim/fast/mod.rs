@@ -4,7 +4,7 @@
 //! For a program without races and with its barriers in place that is its meaning, so barriers do nothing here beyond
 //! checking that every thread reaches them. What a race would do is not found: that is the checked simulator's part.
 //!
-//! The kernel is compiled once a launch ([`code`]): values are typed, what is the same for the block is computed once,
+//! The kernel is compiled once a launch (`code`): values are typed, what is the same for the block is computed once,
 //! and every operation is a loop over the block's threads that the host's compiler vectorises. Blocks are independent
 //! and run in parallel.
 //!
@@ -66,6 +66,7 @@ pub struct FastReport {
 /// [`SimError::Fault`]: a shared or per-thread array indexed out of bounds, integer division by zero, a failed
 /// `device_assert`, a barrier or collective that some threads do not reach.
 pub fn run(bound: &Kernel, args: &[Argument]) -> Result<FastReport, SimError> {
+    crate::verify::structure(bound).map_err(SimError::Malformed)?;
     let launch = Launch::new(bound, args)?;
     let code = compile::compile(bound, &launch)?;
     let empty = Memory::zeros(0);

@@ -2,7 +2,7 @@
 
 use super::block::Machine;
 use super::code::{ArrayInfo, CopyPlan, Kind, Loc, MaskId, Target, TileSide};
-use super::state::{Shared, State};
+use super::state::{Operand, Shared, State};
 use crate::diag::{Code as DiagnosticCode, Diagnostic};
 use crate::ir::{Dtype, SpanId};
 use crate::sim::{Fault, numeric};
@@ -11,7 +11,7 @@ use crate::sim::{Fault, numeric};
 const AXES: usize = 8;
 
 impl Machine<'_> {
-    /// Fills a shared array.
+    /// Fills a shared array: its elements are spread over the threads, and each thread writes its own value.
     pub(super) fn fill_shared(
         &self,
         s: &mut State,
@@ -21,10 +21,11 @@ impl Machine<'_> {
         span: SpanId,
     ) -> Result<(), Box<Fault>> {
         self.check_convergence(s, false, mask, span)?;
+        let lanes = s.lanes;
         match &mut s.shared[shared as usize] {
-            Shared::Floats(all) => all.fill(s.registers.floats.scalar(value)),
-            Shared::Ints(all) => all.fill(s.registers.ints.scalar(value)),
-            Shared::Bools(all) => all.fill(s.registers.bools.scalar(value)),
+            Shared::Floats(all) => spread(all, s.registers.floats.operand(value), lanes),
+            Shared::Ints(all) => spread(all, s.registers.ints.operand(value), lanes),
+            Shared::Bools(all) => spread(all, s.registers.bools.operand(value), lanes),
         }
         Ok(())
     }
@@ -145,6 +146,10 @@ impl Machine<'_> {
         let at = format!("`{name}` has extent {extent} on axis {axis}");
         self.fault(s, lane, Diagnostic::new(DiagnosticCode::OUT_OF_BOUNDS, side.span, message).at(at))
     }
+}
+
+fn spread<T: Copy>(all: &mut [T], value: Operand<'_, T>, lanes: usize) {
+    all.iter_mut().enumerate().for_each(|(i, element)| *element = value.at(i % lanes));
 }
 
 /// One operand of a copy in progress.

@@ -373,3 +373,57 @@ fn no_program_makes_it_panic() {
     }
     assert!(refused > 100 && wrong > 100 && unchanged > 100, "{refused} {wrong} {unchanged}");
 }
+
+/// `cargo test -p tile-ir --features parallel -- --ignored --nocapture speed`
+#[test]
+#[ignore = "a measurement"]
+fn speed_of_shared_memory_and_barriers() {
+    // C = A B of 256 x 256 x 256 through 16 x 16 shared tiles: 16.8 M products, 33.6 M checked shared reads.
+    let mut b = Build::threads(16).blocks(16);
+    b.program.launch.threads = [16, 16, 1];
+    b.program.launch.grid[1] = HostExpr::Int(16);
+    let [x, y, z] = [("a", false), ("b", false), ("c", true)].map(|(name, m)| b.tensor(name, Dtype::F32, 2, m));
+    let (xs, ys) = (b.shared("a_s", Dtype::F32, 256), b.shared("b_s", Dtype::F32, 256));
+    let (tx, bx, n, tile) = (b.tx(), b.bx(), b.int(256), b.int(16));
+    let ty = b.value(ValueKind::Thread(1), ValueType::Index);
+    let by = b.value(ValueKind::Block(1), ValueType::Index);
+    let at = |b: &mut Build, block: ValueId, thread: ValueId| {
+        let base = b.mul(block, tile);
+        b.add(base, thread)
+    };
+    let offset = |b: &mut Build, row: ValueId, column: ValueId, pitch: ValueId| {
+        let base = b.mul(row, pitch);
+        b.add(base, column)
+    };
+    let zero = b.float(0.0);
+    let acc = b.let_("acc", zero);
+    b.for_(0, tile, 1, |b, k| {
+        let k = b.get(k);
+        let (row, column) = (at(b, by, ty), at(b, k, tx));
+        let (from, own) = (offset(b, row, column, n), offset(b, ty, tx, tile));
+        let value = b.load(x, from);
+        b.store(xs, own, value);
+        let (row, column) = (at(b, k, ty), at(b, bx, tx));
+        let from = offset(b, row, column, n);
+        let value = b.load(y, from);
+        b.store(ys, own, value);
+        b.barrier();
+        b.for_(0, tile, 1, |b, i| {
+            let i = b.get(i);
+            let (p, q) = (offset(b, ty, i, tile), offset(b, i, tx, tile));
+            let (p, q, sum) = (b.load(xs, p), b.load(ys, q), b.get(acc));
+            let fma = b.value(ValueKind::Math(MathFn::Fma, vec![p, q, sum]), F32);
+            b.set(acc, fma);
+        });
+        b.barrier();
+    });
+    let (row, column) = (at(&mut b, by, ty), at(&mut b, bx, tx));
+    let (to, value) = (offset(&mut b, row, column, n), b.get(acc));
+    b.store(z, to, value);
+    let program = b.finish();
+    let args = [0, 1, 2].map(|i| floats(&[256, 256], move |j| if i == 2 { 0.0 } else { ((j * 7 + i) % 5) as f32 }));
+    let start = std::time::Instant::now();
+    let report = run(&program, &args, &CheckedOptions::default()).unwrap();
+    assert!(report.is_clean(), "{}", report.render(&program));
+    println!("gemm 256 x 256 x 256: {:?}, {} steps", start.elapsed(), report.counters.steps);
+}

@@ -260,9 +260,9 @@ fn casts_on_registers_are_those_of_numeric() {
             let args = [tensor(from, &[8], &data), zeros(to, &[8])];
             ok(&built, &args);
             let (Argument::Tensor(x), Argument::Tensor(y)) = (&args[0], &args[1]) else { unreachable!() };
-            for i in 0..8 {
+            for (i, value) in data.iter().enumerate() {
                 let expected = numeric::cast(from, to, x.memory.load(i * from.bytes() as usize, from));
-                assert_eq!(y.memory.load(i * to.bytes() as usize, to), expected, "{from} to {to}: {}", data[i]);
+                assert_eq!(y.memory.load(i * to.bytes() as usize, to), expected, "{from} to {to}: {value}");
             }
         }
     }

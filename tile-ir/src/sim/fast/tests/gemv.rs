@@ -2,7 +2,7 @@ use super::*;
 use crate::testing;
 
 /// Seeded values in -1..1 that f16 and bf16 hold exactly.
-fn noise(count: usize, seed: u32) -> Vec<f64> {
+pub(super) fn noise(count: usize, seed: u32) -> Vec<f64> {
     let mut state = seed;
     let next = |_| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

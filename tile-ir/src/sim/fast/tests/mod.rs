@@ -1,5 +1,6 @@
 //! Hand-built kernels against plain Rust.
 
+mod checked;
 mod collectives;
 mod control;
 mod faults;

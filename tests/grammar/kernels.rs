@@ -1,0 +1,121 @@
+//! The kernels: together they use every form of the language. `tests/nvrtc` compiles them too.
+
+use tile_runtime::prelude::*;
+
+#[tile_kernel(
+    instances((A, B) in [(2, 4), (4, 8)], FLAG in [true, false], C = 3, where A * B <= 32),
+    dtypes(T in [f16, f32]),
+    require(K % 4 == 0 && n <= N),
+    targets(sm_80, sm_90a),
+    min_blocks(2),
+    lints(TK0601 = "off")
+)]
+pub fn statements<T: Float, const A: usize, const B: usize, const C: usize, const FLAG: bool>(
+    x: &Tensor<T, (N, K)>,
+    y: &mut Tensor<f32, (N, K)>,
+    table: &Tensor<f32, (Fixed<{ 2 * B }>, Fixed<4>)>,
+    scale: f32,
+    n: usize,
+) {
+    let most = A * B;
+    let [block_y, block_x] = blocks([N, ceil_div(K, most)]);
+    let [thread] = threads([A * B]);
+    let row = block_y;
+    let column = block_x * most + thread;
+
+    let mut shared = alloc_shared::<f32>([A, B]);
+    let mut local = alloc_local::<f32>([4]);
+    clear(&mut shared);
+    fill(&mut local, 1.5);
+
+    let mut sum = 0.0f32;
+    for i in 0..C {
+        sum += i as f32;
+    }
+    for i in serial(0..K).step_by(16).unroll(2) {
+        sum -= (x.masked([row, i]) * lit(2.0)).cast::<f32>();
+    }
+    for i in (0..4).step_by(2) {
+        sum *= local[i];
+    }
+    for i in unroll(0..4) {
+        local[i] = table[[i, i % 4]] + sum;
+    }
+    for [i, j] in parallel([A, B]) {
+        shared[[i, j]] += table[[j, i % 4]];
+    }
+    let picked = if thread % 2 == 0 {
+        let near = local[1];
+        near * 2.0
+    } else if FLAG {
+        local[2]
+    } else {
+        0.25
+    };
+    if FLAG {
+        sum += shared[[thread / B, thread % B]];
+    } else {
+        sum -= shared[[thread / B, thread % B]];
+    }
+    {
+        let scoped = picked * scale;
+        sum += scoped;
+    }
+    sync_threads();
+    sync_warp();
+    let total = thread_allreduce(Sum, sum, thread);
+    thread_allreduce(Max, &mut local, thread);
+    if row < n && column < K {
+        y[[row, column]] = total + local[3];
+        y[[row, column]] += 1.0;
+    }
+    *y.masked_mut([row, column + K]) = 7.0;
+    device_assert(total == total, "a sum of numbers is a number");
+}
+
+#[tile_kernel(require(N % 4 == 0))]
+pub fn tiles(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M, N)>, copied: &mut Tensor<f32, (M, N)>) {
+    let [bn, bm] = blocks([ceil_div(N, 16), ceil_div(M, 8)]);
+    let [t, _] = threads([32, 2]);
+    let mut tile = alloc_shared::<f32>([8, 16]);
+    let mut row = alloc_local::<f32>([4]);
+    copy(x.at([bm * 8, bn * 16]), &mut tile);
+    copy(&tile, y.tile_mut([bm * 8..bm * 8 + 8, bn * 16..bn * 16 + 16]));
+    copy(x.tile([bm * 8..bm * 8 + 8, bn * 16..bn * 16 + 16]), &mut tile).width(4);
+    copy(&tile, copied.at_mut([bm * 8, bn * 16]));
+    for v in vectorized(0..4) {
+        row[v] = tile[[t % 8, t / 8 * 4 + v]];
+    }
+    device_assert(row[0] == tile[[t % 8, t / 8 * 4]], "one transaction or four loads, the same elements");
+}
+
+#[tile_kernel]
+pub fn expressions(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, counts: &mut Tensor<u32, (Fixed<4>,)>, on: bool) {
+    let [b] = blocks([ceil_div(N, 64)]);
+    let [t] = threads([64]);
+    let i = b * 64 + t;
+    let v = x.masked([i]);
+    let mut bits = (i as u32 & 0xf | 1) ^ 2 << 1 >> 1;
+    bits = !bits % 7 / 2 + 1;
+    let small = min(max(v, -1.0), 1.0);
+    let half = (small.cast::<f16>() * lit::<f16>(0.5) + f16::ONE).cast::<f32>();
+    let other = lit::<bf16>(0.25).cast::<f32>() + f32::ZERO;
+    let bounded = if v < f32::INFINITY && v > f32::NEG_INFINITY || !on { v } else { other };
+    let chosen = select(bits >= 2 && bits != 3, bounded, -half);
+    let exact = fma(chosen, 2.0, sqrt(abs(chosen)));
+    let inexact = exp(small) + exp2(small) + log(half) + rsqrt(half + 1.0) + tanh(small);
+    let approximate = fast::exp(small) + fast::exp2(small) + fast::log(half) + fast::tanh(small);
+    let warp = warp_reduce(Min, exact) + shfl_xor(exact, 1) - shfl_down(exact, 2);
+    let votes = ballot(v > 0.0);
+    let agreed = any(v > 0.5) && true;
+    let unanimous = all(v <= 2.0);
+    if inexact < approximate + 1.0 {
+        atomic_add(&mut counts[0], 1);
+    }
+    let before = atomic_max(&mut counts[1], bits);
+    atomic_min(&mut counts[2], before * 0 + 5);
+    if i < N {
+        y[i] = if agreed == unanimous { warp } else { (votes as i32 % 3) as f32 };
+    }
+    device_print("{} {}", i, v);
+}

@@ -1,0 +1,61 @@
+//! Every form on the book's page "The grammar", once: it compiles, and both simulators give the same bits.
+
+mod kernels;
+
+use kernels::{expressions, statements, tiles};
+use tile_runtime::prelude::*;
+
+/// The same launch on both simulators.
+fn both<R: PartialEq + std::fmt::Debug>(run: impl Fn(&Device) -> R) -> R {
+    let (fast, checked) = (run(&Device::simulator()), run(&Device::checked_simulator()));
+    assert_eq!(fast, checked);
+    fast
+}
+
+fn bits(values: Vec<f32>) -> Vec<u32> {
+    values.into_iter().map(f32::to_bits).collect()
+}
+
+#[test]
+fn statements_run_alike() {
+    let (n, k) = (3, 20);
+    let x: Vec<f32> = (0..n * k).map(|i| (i as f32 * 0.7).sin()).collect();
+    let table: Vec<f32> = (0..64).map(|i| i as f32 / 8.0).collect();
+    both(|device| {
+        let x = device.tensor(&x, [n, k]).unwrap();
+        let small = device.tensor(&table[..32], [8, 4]).unwrap();
+        let large = device.tensor(&table, [16, 4]).unwrap();
+        let mut y = device.zeros::<f32, 2>([n, k]).unwrap();
+        statements::<f32, 2, 4, 3, true>::launch(device, &x, &mut y, &small, 0.5f32, n).unwrap();
+        let first = bits(y.to_vec().unwrap());
+        statements::<f32, 4, 8, 3, false>::launch(device, &x, &mut y, &large, 0.5f32, n).unwrap();
+        (first, bits(y.to_vec().unwrap()))
+    });
+}
+
+#[test]
+fn tiles_run_alike() {
+    let (m, n) = (11, 20);
+    let x: Vec<f32> = (0..m * n).map(|i| i as f32).collect();
+    let (y, copied) = both(|device| {
+        let on_device = device.tensor(&x, [m, n]).unwrap();
+        let mut y = device.zeros::<f32, 2>([m, n]).unwrap();
+        let mut copied = device.zeros::<f32, 2>([m, n]).unwrap();
+        tiles::launch(device, &on_device, &mut y, &mut copied).unwrap();
+        (y.to_vec().unwrap(), copied.to_vec().unwrap())
+    });
+    assert_eq!(y, x);
+    assert_eq!(copied, x);
+}
+
+#[test]
+fn expressions_run_alike() {
+    let x: Vec<f32> = (0..150).map(|i| (i as f32 * 0.3).sin() * 2.0).collect();
+    both(|device| {
+        let x = device.tensor(&x, [150]).unwrap();
+        let mut y = device.zeros::<f32, 1>([150]).unwrap();
+        let mut counts = device.tensor(&[0u32, 0, 9, 0], [4]).unwrap();
+        expressions::launch(device, &x, &mut y, &mut counts, true).unwrap();
+        (bits(y.to_vec().unwrap()), counts.to_vec().unwrap())
+    });
+}
