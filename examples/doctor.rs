@@ -30,7 +30,9 @@ fn main() {
     let (Some(driver), Some(compiler)) = (driver, compiler) else { return };
     if compiler > driver {
         let ((major, minor), (driver_major, driver_minor)) = (compiler, driver);
-        println!("NVRTC {major}.{minor} is newer than the driver's CUDA {driver_major}.{driver_minor}: the driver may refuse");
+        println!(
+            "NVRTC {major}.{minor} is newer than the driver's CUDA {driver_major}.{driver_minor}: the driver may refuse"
+        );
         println!("its code. Update the driver, or take the matching nvidia-cuda-nvrtc and set TILE_NVRTC.");
     }
 }

@@ -170,7 +170,8 @@ fn child_illegal_address() {
     let good = gpu.tensor(&[1.0f32; 64], [1, 64]).unwrap();
     let mut y = gpu.zeros::<f32, 2>([1, 64]).unwrap();
     // SAFETY: none, on purpose: nobody owns this address.
-    let bad = unsafe { interop::from_raw_parts::<f32, 2>(&gpu, 0x1000, [1, 64], [64, 1], std::ptr::null_mut()) }.unwrap();
+    let bad =
+        unsafe { interop::from_raw_parts::<f32, 2>(&gpu, 0x1000, [1, 64], [64, 1], std::ptr::null_mut()) }.unwrap();
     let line = line!() + 1;
     mix::launch(&gpu, &bad, &mut y, 1.0, 1.0).unwrap();
     let first = gpu.synchronize().unwrap_err().to_string();
