@@ -8,7 +8,6 @@
 
 use anyhow::{Result, ensure};
 use clap::Parser;
-use tile_kernel_examples::data::Real;
 use tile_kernel_examples::gemv::{reference, worst_error};
 use tile_kernel_examples::ladder::LadderElement;
 use tile_kernel_examples::timing::time_rotating;

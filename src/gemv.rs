@@ -23,7 +23,7 @@ pub fn reference<T: Real>(w: &[T], x: &[T], n: usize, k: usize) -> Vec<(f64, f64
 pub fn worst_error<T: Real>(y: &[T], reference: &[(f64, f64)], k: usize) -> f64 {
     let unit = match T::DTYPE.bytes() {
         4 => 2f64.powi(-24),
-        _ if T::DTYPE == tile_ir::ir::Dtype::Bf16 => 2f64.powi(-9),
+        _ if T::DTYPE == tile_ir::ir::Dtype::Bf16 => 2f64.powi(-8),
         _ => 2f64.powi(-11),
     };
     let smallest = if T::DTYPE == tile_ir::ir::Dtype::F16 { 2f64.powi(-25) } else { f64::MIN_POSITIVE };

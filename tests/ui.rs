@@ -14,8 +14,24 @@ const PINNED: &str = "1.95.0";
 
 /// Words that belong to the implementation: no author wrote them and none should have to read them.
 const INTERNALS: &[&str] = &[
-    "__", "dsl::", "tile_ir", "tile_macros", "ExprId", "StmtId", "SpanId", "ExprKind", "StmtKind", "Diagnostic", "shadow",
-    "launch_table", "INDEX", "DEFINITION", "ArgumentTable", "error: error", "panicked", "_::",
+    "__",
+    "dsl::",
+    "tile_ir",
+    "tile_macros",
+    "ExprId",
+    "StmtId",
+    "SpanId",
+    "ExprKind",
+    "StmtKind",
+    "Diagnostic",
+    "shadow",
+    "launch_table",
+    "INDEX",
+    "DEFINITION",
+    "ArgumentTable",
+    "error: error",
+    "panicked",
+    "_::",
 ];
 
 #[test]
@@ -51,7 +67,8 @@ fn no_report_names_an_internal() {
         // A documented function is named by rustc with its module where its name alone is ambiguous, and its source
         // file is a fact.
         let relevant = |line: &&str| {
-            !line.starts_with("note: required by a bound in `tile_runtime::dsl::") && !line.trim_start().starts_with("-->")
+            !line.starts_with("note: required by a bound in `tile_runtime::dsl::")
+                && !line.trim_start().starts_with("-->")
         };
         for line in case.stderr().lines().filter(relevant) {
             for internal in INTERNALS {
@@ -94,7 +111,8 @@ impl Case {
     /// The line that ends in `//~`, from 1.
     fn marked_line(&self) -> usize {
         let text = fs::read_to_string(&self.path).expect("a readable case");
-        let marked: Vec<usize> = text.lines().enumerate().filter(|(_, l)| l.ends_with("//~")).map(|(n, _)| n + 1).collect();
+        let marked: Vec<usize> =
+            text.lines().enumerate().filter(|(_, l)| l.ends_with("//~")).map(|(n, _)| n + 1).collect();
         assert_eq!(marked.len(), 1, "{}: one line is marked", self.name);
         marked[0]
     }
@@ -128,7 +146,8 @@ fn cases() -> Vec<Case> {
 
 /// The `TK` code in a message, or else rustc's code of `error[E0425]: ..`.
 fn code_of(message: &str) -> String {
-    let bracketed = |text: &str| text.split('[').skip(1).filter_map(|t| t.split(']').next()).map(str::to_owned).collect::<Vec<_>>();
+    let bracketed =
+        |text: &str| text.split('[').skip(1).filter_map(|t| t.split(']').next()).map(str::to_owned).collect::<Vec<_>>();
     let codes = bracketed(message);
     codes.iter().find(|c| c.starts_with("TK")).or(codes.first()).cloned().unwrap_or_default()
 }

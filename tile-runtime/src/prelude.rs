@@ -4,4 +4,6 @@
 //! program keeps its own `max` and `copy`.
 
 pub use crate::dsl::{Float, Half, Integer, Number};
-pub use crate::{Device, Element, Error, LaunchError, Stream, Tensor, TensorView, TensorViewMut, bf16, f16, tile_kernel};
+pub use crate::{
+    Device, Element, Error, LaunchError, Stream, Tensor, TensorView, TensorViewMut, bf16, f16, tile_kernel,
+};

@@ -4,11 +4,7 @@ use tile_runtime::prelude::*;
 
 /// y = W x: a warp per row, 16-byte loads, reduction by shuffles.
 #[tile_kernel(instances(ROWS in [1, 2, 4]), require(K % (128 / T::BITS) == 0))]
-pub fn gemv<T: Float, const ROWS: usize>(
-    x: &Tensor<T, (K,)>,
-    w: &Tensor<T, (N, K)>,
-    y: &mut Tensor<T, (N,)>,
-) {
+pub fn gemv<T: Float, const ROWS: usize>(x: &Tensor<T, (K,)>, w: &Tensor<T, (N, K)>, y: &mut Tensor<T, (N,)>) {
     let vec = 128 / T::BITS;
     let [bn] = blocks([ceil_div(N, ROWS)]);
     let [tk, tn] = threads([32, ROWS]);

@@ -16,14 +16,15 @@ const POINTS: u64 = 2048;
 
 /// The bounds of one axis of an access; a refuted one is reported.
 pub(super) fn axis(walk: &mut Walk<'_>, access: AccessId, axis: usize, index: &Poly, extent: &Poly) -> Bound {
-    let (low, high) = (walk.cx.nonneg(index), walk.cx.less(index, extent));
-    if low == Answer::Proven && high == Answer::Proven {
+    let room = extent.minus(index).and_then(|p| p.plus_constant(-1));
+    if walk.cx.proves(index) && room.is_some_and(|room| walk.cx.proves(&room)) {
         return Bound::Proven;
     }
     let data = &walk.kernel.accesses[access];
     if data.masked {
         return Bound::Unproven;
     }
+    let (low, high) = (walk.cx.nonneg(index), walk.cx.less(index, extent));
     let below = index.scaled(-1).and_then(|p| p.plus_constant(-1));
     let above = index.minus(extent);
     let witness = if low == Answer::Refuted || high == Answer::Refuted {

@@ -28,7 +28,7 @@ pub fn check(kernel: &Kernel) -> Vec<Diagnostic> {
         let diagnostics = match crate::lower::bind(kernel, instance) {
             Err(diagnostics) => diagnostics,
             Ok(bound) => {
-                let Analysis { mut diagnostics, .. } = anywhere(&bound);
+                let Analysis { mut diagnostics, lints, .. } = anywhere(&bound);
                 if diagnostics.is_empty() {
                     let each: Vec<_> = targets.iter().map(|t| budget::on_target(&bound, *t)).collect();
                     if each.iter().all(|d| !d.is_empty()) {
@@ -36,6 +36,7 @@ pub fn check(kernel: &Kernel) -> Vec<Diagnostic> {
                         diagnostics.extend(each.into_iter().last().unwrap_or_default());
                     }
                 }
+                diagnostics.extend(lints);
                 diagnostics
             }
         };
@@ -64,9 +65,9 @@ pub fn check(kernel: &Kernel) -> Vec<Diagnostic> {
 /// The instances to analyse, each with how many it stands for.
 fn chosen(kernel: &Kernel, targets: usize) -> Vec<(&Instance, usize)> {
     let mut classes: Vec<(&Instance, usize)> = Vec::new();
-    let mut seen: BTreeMap<(Vec<(u32, u8)>, &[i64]), usize> = BTreeMap::new();
+    let mut seen: BTreeMap<_, usize> = BTreeMap::new();
     for instance in &kernel.instances {
-        let class = (instance.dtypes.iter().map(|d| class(*d)).collect(), instance.consts.as_slice());
+        let class = (instance.dtypes.iter().map(|d| class(*d)).collect::<Vec<_>>(), instance.consts.as_slice());
         match seen.get(&class) {
             Some(&at) => classes[at].1 += 1,
             None => {

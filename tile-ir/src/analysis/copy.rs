@@ -51,14 +51,17 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId, src: &TileRef, dst: &Tile
         Place::Buffer(b) => kernel.buffers[b].scope == Scope::Shared,
         Place::Tensor(_) => false,
     });
-    let src_bounds = side(walk, src, &extents, shared);
-    let dst_bounds = side(walk, dst, &extents, shared);
+    let (src_bounds, src_nonnegative) = side(walk, src, &extents, shared);
+    let (dst_bounds, dst_nonnegative) = side(walk, dst, &extents, shared);
     let width = width.and_then(|w| demanded(walk, w, src, dst, &constants));
-    let facts = CopyFacts { extents: constants, src: src_bounds, dst: dst_bounds, width };
+    let facts =
+        CopyFacts { extents: constants, src: src_bounds, dst: dst_bounds, src_nonnegative, dst_nonnegative, width };
     match walk.analysis.copies.get_mut(&stmt) {
         Some(known) => {
             known.src.iter_mut().zip(facts.src).for_each(|(a, b)| *a = (*a).max(b));
             known.dst.iter_mut().zip(facts.dst).for_each(|(a, b)| *a = (*a).max(b));
+            known.src_nonnegative.iter_mut().zip(facts.src_nonnegative).for_each(|(a, b)| *a &= b);
+            known.dst_nonnegative.iter_mut().zip(facts.dst_nonnegative).for_each(|(a, b)| *a &= b);
         }
         None => {
             walk.analysis.copies.insert(stmt, facts);
@@ -81,8 +84,8 @@ fn shape(walk: &Walk<'_>, place: Place, extents: &[Poly]) -> String {
     format!("{dtype}[{}]", extents.join(", "))
 }
 
-/// The bounds of one side's axes.
-fn side(walk: &mut Walk<'_>, tile: &TileRef, extents: &[Poly], shared: bool) -> Vec<Bound> {
+/// The bounds of one side's axes, and whether each starts at 0 or above.
+fn side(walk: &mut Walk<'_>, tile: &TileRef, extents: &[Poly], shared: bool) -> (Vec<Bound>, Vec<bool>) {
     let whole = walk.extents(tile.place);
     let starts =
         if tile.start.is_empty() { vec![Poly::default(); whole.len()] } else { walk.index_values(&tile.start) };
@@ -100,6 +103,7 @@ fn side(walk: &mut Walk<'_>, tile: &TileRef, extents: &[Poly], shared: bool) -> 
         walk.analysis.diagnostics.push(diagnostic);
     }
     let (place, rank) = (tile.place, whole.len());
+    let nonnegative = starts.iter().map(|p| walk.cx.proves(p)).collect();
     let mut bounds = Vec::with_capacity(rank);
     for (axis, (start, extent)) in starts.iter().zip(&whole).enumerate() {
         // The tile's axes are the last ones; leading ones have extent 1.
@@ -120,7 +124,7 @@ fn side(walk: &mut Walk<'_>, tile: &TileRef, extents: &[Poly], shared: bool) -> 
             walk.analysis.diagnostics.push(diagnostic);
         }
     }
-    bounds
+    (bounds, nonnegative)
 }
 
 /// `.width(n)`: a demand, so it must be provable.

@@ -9,6 +9,7 @@ mod budget;
 mod check;
 mod collective;
 mod copy;
+mod lints;
 mod point;
 mod race;
 mod ranges;
@@ -34,9 +35,14 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Analysis {
     /// Mistakes. Where there are any, the facts below may be incomplete and the kernel must not be lowered.
     pub diagnostics: Vec<Diagnostic>,
+    /// Performance lints that the author turned on. They do not stop the lowering.
+    pub lints: Vec<Diagnostic>,
     /// Per element access reached from the body: is it in bounds, per axis, on both sides. An access that is absent
     /// is not reached.
     pub bounds: BTreeMap<AccessId, Vec<Bound>>,
+    /// Per element access reached from the body: is the index known not to be negative, per axis. An axis that is
+    /// proven in bounds is; where neither is known, a guard must test both ends.
+    pub nonnegative: BTreeMap<AccessId, Vec<bool>>,
     /// Per access inside a vectorised loop: how it is one transaction.
     pub vectors: BTreeMap<AccessId, VectorAccess>,
     /// Per `copy` statement: its extents and the bounds of its two sides.
@@ -63,6 +69,11 @@ impl Analysis {
     /// Whether one axis of an access is proven in bounds.
     pub fn axis_in_bounds(&self, access: AccessId, axis: usize) -> bool {
         self.bounds.get(&access).and_then(|axes| axes.get(axis)) == Some(&Bound::Proven)
+    }
+
+    /// Whether the index on one axis of an access is known not to be negative.
+    pub fn axis_nonnegative(&self, access: AccessId, axis: usize) -> bool {
+        self.nonnegative.get(&access).and_then(|axes| axes.get(axis)) == Some(&true)
     }
 }
 
@@ -97,6 +108,10 @@ pub struct CopyFacts {
     pub src: Vec<Bound>,
     /// Per axis of the destination: the whole tile is in bounds.
     pub dst: Vec<Bound>,
+    /// Per axis of the source: the tile does not start below 0. Where it is not known, clipping must test both ends.
+    pub src_nonnegative: Vec<bool>,
+    /// The same for the destination.
+    pub dst_nonnegative: Vec<bool>,
     /// `.width(n)`, once it is checked.
     pub width: Option<u32>,
 }
@@ -149,6 +164,7 @@ fn anywhere(bound: &Kernel) -> Analysis {
         analysis.diagnostics.extend(races);
     }
     distinct(&mut analysis.diagnostics);
+    distinct(&mut analysis.lints);
     analysis
 }
 

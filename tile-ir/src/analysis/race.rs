@@ -1,9 +1,10 @@
 //! Races that certainly happen: one block of one launch, its integer part executed for all threads at once.
 //!
 //! The launch is a representative one (dims that the `require`s admit), the block is the first, and of every loop the
-//! first two iterations and the last are executed. A value from memory is unknown, and what happens only under a
-//! condition that is unknown is not recorded. So every race found is a race of an execution that exists; what is not
-//! found is left to the checked simulator. Bounded in work: beyond the budget nothing more is reported.
+//! first two iterations and the last are executed. A value from memory or from a scalar parameter is unknown, and what
+//! happens only under a condition that is unknown is not recorded. So every race found is a race of an execution that
+//! exists; what is not found is left to the checked simulator. Bounded in work: beyond the budget nothing more is
+//! reported.
 
 use super::point::apply;
 use super::uniform::{Uniformity, dtype_range};
@@ -14,6 +15,7 @@ use crate::ir::{
     SecondaryMap, StmtId, StmtKind, Type, UnaryOp, VarId,
 };
 use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
 
 /// Values one thread may compute, all threads and statements together.
 const BUDGET: usize = 60_000;
@@ -86,24 +88,47 @@ struct Run<'k> {
     needed: BTreeSet<VarId>,
     /// Statements that matter: with accesses to check, barriers, or assignments of needed variables.
     relevant: BTreeSet<StmtId>,
-    cells: HashMap<(Place, i64), Cell>,
+    cells: HashMap<(Key, i64), Cell, BuildHasherDefault<Mix>>,
     epoch: u32,
     time: u32,
     /// Statements around, from the outside in, each with the time its execution began.
     around: Vec<(StmtId, u32)>,
     control: Vec<Varies>,
     work: usize,
-    reported: BTreeSet<Place_>,
+    reported: BTreeSet<Key>,
     found: Vec<Diagnostic>,
 }
 
-/// A place, ordered.
-type Place_ = (u8, u32);
+/// A place, ordered: tensors are even, arrays odd.
+type Key = u64;
 
-fn key(place: Place) -> Place_ {
+fn key(place: Place) -> Key {
     match place {
-        Place::Tensor(p) => (0, p.as_u32()),
-        Place::Buffer(b) => (1, b.as_u32()),
+        Place::Tensor(p) => 2 * u64::from(p.as_u32()),
+        Place::Buffer(b) => 2 * u64::from(b.as_u32()) + 1,
+    }
+}
+
+/// A hash of a few integers, cheap in unoptimised builds; the keys are the compiler's own.
+#[derive(Default)]
+struct Mix(u64);
+
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|b| self.write_u64(u64::from(*b)));
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        // The multiplier of rustc's FxHash; the high bits select the bucket's tag, the low ones the bucket.
+        self.0 = (self.0.rotate_left(5) ^ value).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+
+    fn write_i64(&mut self, value: i64) {
+        self.write_u64(value as u64);
     }
 }
 
@@ -132,7 +157,7 @@ pub(super) fn find(
         vars: SecondaryMap::new(),
         needed: BTreeSet::new(),
         relevant: BTreeSet::new(),
-        cells: HashMap::new(),
+        cells: HashMap::default(),
         epoch: 0,
         time: 0,
         around: Vec::new(),
@@ -290,7 +315,8 @@ impl Run<'_> {
         let kernel = self.kernel;
         let admitted = |run: &mut Self| {
             kernel.requires.iter().all(|r| match run.eval(r.cond) {
-                Values::Same(v) => v == 1,
+                // What is about scalar parameters too is not known.
+                Values::Same(v) => v != 0,
                 Values::Each(_) => false,
             })
         };
@@ -310,7 +336,7 @@ impl Run<'_> {
         }
         for binding in &kernel.grid {
             let Values::Same(blocks) = self.eval(binding.extent) else { return false };
-            if blocks < 1 {
+            if blocks < 1 && blocks != UNKNOWN {
                 return false;
             }
             self.vars[binding.var] = Some(Values::Same(0));
@@ -559,7 +585,7 @@ impl Run<'_> {
             }
             let thread = self.threads[position];
             let touch = Touch { thread, epoch: self.epoch, access, stmt, time: self.time };
-            let cell = self.cells.entry((data.place, address)).or_default();
+            let cell = self.cells.entry((key(data.place), address)).or_default();
             let races = |other: &&Touch| {
                 other.thread != thread && (other.thread / 32 != thread / 32 || other.epoch == touch.epoch)
             };
@@ -767,10 +793,8 @@ impl Run<'_> {
             ExprKind::Int(v) => Values::Same(*v),
             ExprKind::Bool(v) => Values::Same(i64::from(*v)),
             ExprKind::Dim(d) => Values::Same(self.dims.get(d.as_u32() as usize).copied().unwrap_or(UNKNOWN)),
-            ExprKind::Scalar(_) => match e.ty {
-                Type::Index => Values::Same(self.dims.first().copied().unwrap_or(4096)),
-                _ => Values::Same(UNKNOWN),
-            },
+            // A parameter may be anything: what depends on it is the launch's business.
+            ExprKind::Scalar(_) => Values::Same(UNKNOWN),
             ExprKind::Var(var) => self.vars[*var].clone().unwrap_or(Values::Same(UNKNOWN)),
             ExprKind::Unary(op, a) => {
                 let (a, ty) = (self.eval(*a), e.ty);

@@ -109,9 +109,8 @@ impl Walk<'_> {
     pub fn host(&self, poly: &Poly) -> Option<HostExpr> {
         let mut sum: Option<HostExpr> = None;
         // Positive terms first, so that the text reads as an author's would.
-        let (negative, positive): (Vec<&(Monomial, i64)>, Vec<&(Monomial, i64)>) =
-            poly.terms().iter().rev().partition(|t| t.1 < 0);
-        for (m, c) in positive.into_iter().chain(negative).map(|t| (&t.0, t.1)) {
+        let (negative, positive): (Vec<_>, Vec<_>) = poly.terms().iter().rev().copied().partition(|t| t.1 < 0);
+        for (m, c) in positive.into_iter().chain(negative) {
             let mut product: Option<HostExpr> = None;
             let mut size = c.checked_abs()?;
             for sym in m.factors() {
@@ -136,7 +135,7 @@ impl Walk<'_> {
             };
             sum = Some(match sum {
                 Some(s) => HostExpr::binary(if c < 0 { BinaryOp::Sub } else { BinaryOp::Add }, s, product),
-                None if c < 0 && *m == Monomial::ONE => HostExpr::Int(c),
+                None if c < 0 && m == Monomial::ONE => HostExpr::Int(c),
                 None if c < 0 => HostExpr::binary(BinaryOp::Sub, HostExpr::Int(0), product),
                 None => product,
             });

@@ -1022,6 +1022,78 @@ fn check_names_the_failing_instance() {
 }
 
 #[test]
+fn indices_that_may_be_negative() {
+    let mut b = Build::new();
+    let x = b.tensor("x", Dtype::F32, &["N"], false);
+    let shift = b.scalar("shift", Type::Index);
+    let t = b.threads("t", 32);
+    let (i, j) = (b.var(t), b.var(t));
+    let below = b.bin(BinaryOp::Sub, i, shift);
+    let (below, above) = (b.access(x, &[below], true), b.access(x, &[j], true));
+    for access in [below, above] {
+        let value = b.expr(ExprKind::Load(access), Type::F32);
+        b.let_("value", value);
+    }
+    let analysis = clean(b);
+    assert!(!analysis.axis_nonnegative(below, 0) && analysis.axis_nonnegative(above, 0));
+    assert!(!analysis.in_bounds(above));
+}
+
+#[test]
+fn bank_conflicts_are_looked_for_where_asked() {
+    let kernel = |columns: i64, level: &str| {
+        let mut b = Build::new();
+        let tx = b.threads("tx", 32);
+        let s = b.shared("s", Dtype::F32, &[32, columns]);
+        b.k.attributes.lints.push(("TK0601".into(), level.into()));
+        let (row, column) = (b.var(tx), b.int(0));
+        let value = b.load(s, &[row, column]);
+        b.let_("value", value);
+        b.done()
+    };
+    assert_eq!(check(&kernel(33, "deny")), []);
+    assert_eq!(check(&kernel(32, "off")), []);
+    expect![[r#"
+        [TK0601] 32-way bank conflict on `s`: 32 wavefronts, ideal 1
+          at: lanes 0 and 1 are in different words of bank 0
+          help: pad the rows of `s` to 33 elements
+    "#]]
+    .assert_eq(&report(&check(&kernel(32, "deny"))));
+}
+
+#[test]
+fn steps_are_positive() {
+    let mut b = Build::new();
+    b.threads("t", 32);
+    let (start, end, step) = (b.int(0), b.int(8), b.int(0));
+    let var = b.new_var("i", Type::Index, VarKind::Loop);
+    let kind = LoopKind::Serial { unroll: None };
+    b.stmt(StmtKind::For { var, start, end, step, kind, body: vec![] });
+    fails(
+        b,
+        expect![[r#"
+        [TK0303] a loop's step must be at least 1, not 0
+    "#]],
+    );
+}
+
+#[test]
+fn division_by_zero() {
+    let mut b = Build::new();
+    let t = b.threads("t", 32);
+    let (t_, zero) = (b.var(t), b.int(0));
+    let value = b.bin(BinaryOp::Div, t_, zero);
+    b.let_("value", value);
+    fails(
+        b,
+        expect![[r#"
+        [TK0303] division by zero
+          at: this is 0
+    "#]],
+    );
+}
+
+#[test]
 fn analysis_is_deterministic() {
     let first = clean(gemv(true).0);
     for _ in 0..4 {

@@ -41,6 +41,8 @@ pub(super) struct Walk<'k> {
     pub ranges: BTreeSet<(Poly, u32)>,
     /// Whether expressions are evaluated by the kernel, not by the launcher.
     in_kernel: bool,
+    /// Whether to look for bank conflicts.
+    lint_banks: bool,
     /// Assigned variables of loops and conditionals.
     assigned: HashMap<StmtId, Vec<VarId>>,
 }
@@ -96,6 +98,7 @@ impl<'k> Walk<'k> {
             vector: None,
             ranges: BTreeSet::new(),
             in_kernel: false,
+            lint_banks: super::lints::enabled(kernel, Code::BANK_CONFLICT),
             assigned: HashMap::new(),
         };
         walk.launch_symbols();
@@ -378,6 +381,12 @@ impl<'k> Walk<'k> {
         else {
             return;
         };
+        if let Some(step_at) = step_by.as_constant().filter(|s| *s < 1) {
+            let message = format!("a loop's step must be at least 1, not {step_at}");
+            let diagnostic = Diagnostic::new(Code::INDEX_OVERFLOW, self.kernel.exprs[*step].span, message);
+            self.analysis.diagnostics.push(diagnostic);
+            return;
+        }
         let trip = end_at.minus(&start_at);
         let assigned = self.assigned.get(&stmt).cloned().unwrap_or_default();
         if let Some(trip) = &trip
@@ -511,12 +520,22 @@ impl<'k> Walk<'k> {
         for (axis, (index, extent)) in indices.iter().zip(&extents).enumerate() {
             bounds.push(super::bounds::axis(self, access, axis, index, extent));
         }
+        let nonnegative: Vec<bool> = indices.iter().map(|p| self.cx.proves(p)).collect();
+        match self.analysis.nonnegative.get_mut(&access) {
+            Some(known) => known.iter_mut().zip(nonnegative).for_each(|(a, b)| *a &= b),
+            None => {
+                self.analysis.nonnegative.insert(access, nonnegative);
+            }
+        }
         match self.analysis.bounds.get_mut(&access) {
             // Met on several paths: what holds on all of them.
             Some(known) => known.iter_mut().zip(bounds).for_each(|(a, b)| *a = merged(*a, b)),
             None => {
                 self.analysis.bounds.insert(access, bounds);
             }
+        }
+        if self.lint_banks {
+            super::lints::banks(self, access, &indices, &extents);
         }
         if self.vector.is_some() {
             super::vector::access(self, access, write, indices, extents);

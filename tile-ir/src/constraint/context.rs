@@ -2,7 +2,7 @@
 
 use super::poly::{Monomial, Poly, Sym, gcd};
 use crate::ir::BinaryOp;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
 /// Symbols and facts. Facts assumed after a [`Mark`] are forgotten by resetting to it; symbols stay.
@@ -16,6 +16,8 @@ pub struct Context {
     scoped: Vec<Poly>,
     /// Polynomials that are multiples of a number here.
     multiples: Vec<(Poly, i64)>,
+    /// Answers under the present facts: the two sides of a bound, and neighbouring accesses, ask the same.
+    answers: RefCell<HashMap<Poly, bool>>,
 }
 
 /// The answer to a query.
@@ -183,6 +185,7 @@ impl Context {
             _ => {}
         }
         self.permanent.extend(facts.into_iter().flatten());
+        self.answers.get_mut().clear();
         self.defined.insert(definition, sym);
         sym
     }
@@ -204,6 +207,9 @@ impl Context {
 
     /// Forgets the facts assumed since `mark`.
     pub fn reset(&mut self, mark: Mark) {
+        if self.scoped.len() != mark.scoped {
+            self.answers.get_mut().clear();
+        }
         self.scoped.truncate(mark.scoped);
         self.multiples.truncate(mark.multiples);
     }
@@ -213,6 +219,7 @@ impl Context {
         let poly = tighten(poly);
         if poly.as_constant().is_none() {
             self.scoped.push(poly);
+            self.answers.get_mut().clear();
         }
     }
 
@@ -235,6 +242,7 @@ impl Context {
             self.scoped.push(negated);
         }
         self.scoped.push(poly);
+        self.answers.get_mut().clear();
     }
 
     /// Constant bounds of a polynomial, from the bounds of its symbols.
@@ -292,7 +300,15 @@ impl Context {
 
     /// Whether `poly >= 0` follows from the facts.
     pub fn proves(&self, poly: &Poly) -> bool {
-        self.eliminate(poly.clone(), DEPTH, &Cell::new(FUEL))
+        if self.range(poly).0.is_some_and(|lo| lo >= 0) {
+            return true;
+        }
+        if let Some(known) = self.answers.borrow().get(poly) {
+            return *known;
+        }
+        let answer = self.eliminate(poly.clone(), DEPTH, &Cell::new(FUEL));
+        self.answers.borrow_mut().insert(poly.clone(), answer);
+        answer
     }
 
     /// `poly % modulus == 0`? Refuted where every value leaves the same remainder.

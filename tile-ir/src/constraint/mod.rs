@@ -11,6 +11,8 @@
 mod cond;
 mod context;
 mod poly;
+#[cfg(test)]
+mod soundness;
 
 pub use cond::Cond;
 pub use context::{Answer, Context, Definition, Mark, Symbol, Varies};

@@ -44,3 +44,268 @@ pub fn kernel(kernel: &Kernel) -> Vec<Diagnostic> {
     operands::check(kernel, &mut all);
     all
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::testing::{Build, report};
+    use crate::ir::*;
+    use expect_test::{Expect, expect};
+
+    fn check(build: Build, expected: Expect) {
+        expected.assert_eq(&report(&super::kernel(&build.done())));
+    }
+
+    fn small() -> Build {
+        let mut b = Build::new();
+        let x = b.tensor("x", Dtype::F32, &["N"], true);
+        let n = b.dim("N");
+        b.blocks("bx", n);
+        let t = b.threads("t", 32);
+        let s = b.shared("s", Dtype::F32, &[32]);
+        let (at, value) = (b.var(t), b.float(1.0));
+        b.store(s, &[at], value);
+        let (t_, n) = (b.var(t), b.dim("N"));
+        let cond = b.lt(t_, n);
+        b.if_(cond, |b| {
+            let (i, j) = (b.var(t), b.var(t));
+            let value = b.load(s, &[i]);
+            b.store(x, &[j], value);
+        });
+        b
+    }
+
+    #[test]
+    fn a_kernel_that_keeps_the_rules() {
+        check(small(), expect![[""]]);
+    }
+
+    #[test]
+    fn structure_finds_what_passes_rely_on() {
+        let wrong = |change: fn(&mut Kernel)| {
+            let mut kernel = small().done();
+            change(&mut kernel);
+            structure(&kernel).unwrap_err()
+        };
+        let found = [
+            wrong(|k| k.exprs[ExprId::from_u32(0)].kind = ExprKind::Var(VarId::from_u32(99))),
+            wrong(|k| k.exprs[ExprId::from_u32(0)].kind = ExprKind::Unary(UnaryOp::Not, ExprId::from_u32(0))),
+            wrong(|k| k.exprs[ExprId::from_u32(0)].kind = ExprKind::Math(MathFn::Fma, vec![])),
+            wrong(|k| k.exprs[ExprId::from_u32(0)].kind = ExprKind::Int(i64::MIN)),
+            wrong(|k| k.exprs[ExprId::from_u32(0)].span = SpanId::from_u32(9999)),
+            wrong(|k| k.accesses[AccessId::from_u32(0)].indices.clear()),
+            wrong(|k| k.body.push(k.body[0])),
+            wrong(|k| {
+                let own = *k.body.last().unwrap();
+                k.stmts[own].kind = StmtKind::If { cond: ExprId::from_u32(0), then: vec![own], otherwise: vec![] };
+            }),
+            wrong(|k| k.instances.push(Instance { dtypes: vec![Dtype::F16], consts: vec![] })),
+            wrong(|k| k.threads.push(k.threads[0].clone())),
+            wrong(|k| {
+                let ParamKind::Tensor { mutable, .. } = &mut k.params[ParamId::from_u32(0)].kind else { return };
+                *mutable = false;
+            }),
+        ];
+        expect![[r#"
+            [
+                "v99 does not exist",
+                "e0 contains itself",
+                "fma with 0 operands",
+                "e0 is a literal out of range",
+                "sp9999 does not exist",
+                "a0 has 0 indices for 1 axes",
+                "s0 stands in two places",
+                "s3 stands in two places",
+                "an instance has the wrong number of parameters",
+                "v1 is not bound to its axis",
+                "p0 is written but is not `&mut`",
+            ]
+        "#]]
+        .assert_debug_eq(&found);
+    }
+
+    #[test]
+    fn shared_parts_may_not_grow_without_bound() {
+        let mut b = small();
+        let mut e = b.int(1);
+        for _ in 0..40 {
+            e = b.add(e, e);
+        }
+        b.let_("big", e);
+        b.k.body = vec![];
+        assert!(structure(&b.k).unwrap_err().contains("too large"));
+        // And through variables, which passes look through.
+        let mut b = small();
+        let first = b.int(1);
+        let mut v = b.let_("a", first);
+        for _ in 0..40 {
+            let (x, y) = (b.var(v), b.var(v));
+            let sum = b.add(x, y);
+            v = b.let_("a", sum);
+        }
+        assert!(structure(&b.k).unwrap_err().contains("too large"));
+    }
+
+    /// Damaged bytes decode to an error or to a kernel that every pass here takes without a panic.
+    #[test]
+    fn damaged_bytes_never_panic() {
+        let bytes = crate::codec::encode(&small().done());
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut random = move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as usize
+        };
+        let mut accepted = 0;
+        for round in 0..4000 {
+            let mut damaged = bytes.clone();
+            for _ in 0..1 + round % 3 {
+                let at = 5 + random() % (damaged.len() - 5);
+                damaged[at] = if random() % 2 == 0 { random() as u8 } else { damaged[at].wrapping_add(1) };
+            }
+            if let Ok(kernel) = crate::codec::decode(&damaged) {
+                accepted += 1;
+                crate::analysis::check(&kernel);
+                for instance in &kernel.instances {
+                    if let Ok(bound) = crate::lower::bind(&kernel, instance) {
+                        crate::analysis::analyse(&bound, Target::Sm90a);
+                    }
+                }
+            }
+        }
+        assert!(accepted > 100, "{accepted}");
+    }
+
+    #[test]
+    fn extents_and_contracts() {
+        let mut b = Build::new();
+        let t = b.threads("t", 32);
+        let extent = b.var(t);
+        b.blocks("bx", extent);
+        check(
+            b,
+            expect![[r#"
+                [TK0806] a grid extent is made of dims, constants and scalar parameters only
+                  at: this is not known before the launch
+            "#]],
+        );
+        let mut b = small();
+        let n = b.dim("N");
+        b.k.buffers[BufferId::from_u32(0)].extents = vec![n];
+        check(
+            b,
+            expect![[r#"
+                [TK0806] an extent of `s` must be a constant
+                  at: `N` is a dynamic dim, known at launch only
+                  help: use literals, const parameters, `T::BITS` and immutable `let`s of these
+            "#]],
+        );
+        let mut b = Build::new();
+        let n = b.dim("N");
+        b.blocks("bx", n);
+        check(
+            b,
+            expect![[r#"
+                [TK0502] the kernel binds no threads
+                  help: begin the body with `let [tx] = threads([128]);`
+            "#]],
+        );
+    }
+
+    #[test]
+    fn placement_of_shared_arrays() {
+        let mut b = small();
+        let n = b.dim("N");
+        b.serial("k", n, |b, _| {
+            b.shared("late", Dtype::F32, &[4]);
+        });
+        check(
+            b,
+            expect![[r#"
+                [TK0804] the shared array `late` is allocated once for the block
+                  label: but it stands in this loop
+                  help: allocate it before the loop or conditional
+            "#]],
+        );
+        // A condition that every instance decides is none.
+        let mut b = small();
+        let cond = b.expr(ExprKind::Bool(true), Type::BOOL);
+        b.if_(cond, |b| {
+            b.shared("late", Dtype::F32, &[4]);
+        });
+        check(b, expect![[""]]);
+    }
+
+    #[test]
+    fn parallel_bodies() {
+        let mut b = small();
+        let zero = b.float(0.0);
+        let sum = b.let_mut("sum", zero);
+        b.parallel("i", 64, |b, _| {
+            let one = b.float(1.0);
+            b.assign(sum, one);
+            b.sync();
+        });
+        check(
+            b,
+            expect![[r#"
+                [TK0804] `sum` is declared outside of the `parallel` loop and assigned inside
+                  label: the loop
+                  help: its elements run on different threads: store to an array, or reduce afterwards
+                [TK0804] a barrier or collective cannot stand in a `parallel` loop
+                  label: the loop
+                  help: its elements run on different threads, not all at the same time: move it out of the loop
+            "#]],
+        );
+    }
+
+    #[test]
+    fn operands_of_reductions_atomics_and_prints() {
+        let mut b = small();
+        let one = b.float(1.0);
+        let row = b.int(0);
+        let row = b.let_("row", row);
+        b.allreduce("sum", one, row);
+        let half = b.tensor("h", Dtype::F16, &["N"], true);
+        let zero = b.int(0);
+        let access = b.access(half, &[zero], false);
+        let value = b.expr(ExprKind::Float(1.0), Type::Value(Dtype::F16.into()));
+        b.stmt(StmtKind::Atomic { op: AtomicOp::Add, access, value, dst: None });
+        let local = b.local("l", Dtype::I32, &[1]);
+        let (zero, one) = (b.int(0), b.expr(ExprKind::Int(1), Type::Value(Dtype::I32.into())));
+        let access = b.access(local, &[zero], false);
+        b.stmt(StmtKind::Atomic { op: AtomicOp::Max, access, value: one, dst: None });
+        b.stmt(StmtKind::Print { format: "{} and {}".into(), args: vec![one] });
+        check(
+            b,
+            expect![[r#"
+                [TK0804] `row` is not a thread index
+                  label: bound here
+                  help: the axis is one of the names bound by `let [..] = threads([..]);`
+                [TK0103] `atomic_add` does not exist for f16
+                  help: use an element of i32, u32, f32
+                [TK0804] `l` is a local array: no other thread sees it
+                  help: use a plain assignment
+                [TK0803] device_print: 2 `{}` and 1 arguments
+                  help: give one argument for each `{}`
+            "#]],
+        );
+    }
+
+    #[test]
+    fn copies_between_tensors() {
+        let mut b = small();
+        let (x, y) = (b.tensor("a", Dtype::F32, &["N"], false), b.tensor("b", Dtype::F32, &["N"], true));
+        let (i, j) = (b.int(0), b.int(0));
+        let (src, dst) = (b.tile(x, &[i]), b.tile(y, &[j]));
+        b.stmt(StmtKind::Copy { src, dst, width: None });
+        check(
+            b,
+            expect![[r#"
+                [TK0804] copy: from one tensor to another, every thread would copy the whole tile
+                  help: copy through a shared or local array, or use `parallel`
+            "#]],
+        );
+    }
+}

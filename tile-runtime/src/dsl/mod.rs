@@ -33,8 +33,8 @@ mod tile;
 pub use array::{Array, ArrayIndex, Extents, LocalArray, SharedArray, alloc_local, alloc_shared};
 pub use atomic::{AtomicElement, atomic_add, atomic_max, atomic_min};
 pub use collective::{
-    Max, MaxOperator, Min, MinOperator, ReduceOperator, Reducible, Sum, SumOperator, all, any, ballot, shfl_down, shfl_xor, sync_threads, sync_warp,
-    thread_allreduce, warp_reduce,
+    Max, MaxOperator, Min, MinOperator, ReduceOperator, Reducible, Sum, SumOperator, all, any, ballot, shfl_down,
+    shfl_xor, sync_threads, sync_warp, thread_allreduce, warp_reduce,
 };
 pub use debug::{device_assert, device_print};
 pub use element::{Cast, Float, Half, Integer, Number, Value, bf16, f16, lit};

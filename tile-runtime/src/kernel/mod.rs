@@ -6,6 +6,7 @@
 
 mod argument;
 mod definition;
+mod formula;
 mod launch;
 mod plan;
 mod prepared;
@@ -18,6 +19,6 @@ pub use crate::element::Element;
 pub use argument::{Argument, Scalar, ScalarInput, TensorInput, TensorOutput, TensorRef};
 pub use definition::{Definition, InstanceTable, instance_index};
 pub use launch::{LaunchOn, Loaded, launch, prepare};
-pub use show::{Format, show};
+pub use show::{Binary, Format, compile, show};
 
 pub(crate) use launch::Recorded;

@@ -3,6 +3,7 @@
 //! A plan is made once, from the lowered program. Checking takes no lock, makes no string and allocates nothing while
 //! everything holds; a report is put together only once something does not.
 
+use super::formula::Formula;
 use super::argument::{Argument, MAX_RANK, Scalar, TensorRef};
 use crate::device::DeviceState;
 use crate::error::Error;
@@ -11,6 +12,8 @@ use tile_ir::ir::{DimId, Dtype, DtypeRef, EntityRef, Kernel, ParamId, ParamKind,
 use tile_ir::lowered::{Check, CheckKind, HostExpr, HostValues, Program};
 use tile_ir::sim::ScalarValue;
 
+/// Most parameters a kernel has: their numbers are bytes here.
+const MAX_ARGUMENTS: usize = 255;
 /// Most dims a kernel has: their values live on the stack during a launch.
 const MAX_DIMS: usize = 32;
 /// Most blocks on each axis. Source: CUDA C++ Programming Guide, compute capabilities.
@@ -20,6 +23,11 @@ const MOST_BLOCKS: [i64; 3] = [i32::MAX as i64, 65_535, 65_535];
 pub(crate) struct Plan {
     params: Vec<ParamPlan>,
     names: Vec<String>,
+    /// What must hold, in the order of the program's checks.
+    checks: Vec<Formula>,
+    grid: [Formula; 3],
+    /// The tensors that are written, if any: which must overlap no other.
+    written: Vec<u8>,
     /// The program: what is launched, and the words of a report.
     pub program: Program,
 }
@@ -92,6 +100,10 @@ impl HostValues for Values<'_> {
 impl Plan {
     /// The plan of a program lowered from `kernel`.
     pub fn new(kernel: &Kernel, program: Program) -> Result<Plan, Error> {
+        if kernel.params.len() > MAX_ARGUMENTS {
+            let (kernel, found) = (kernel.name.clone(), kernel.params.len());
+            return Err(Error::TooMany { kernel, what: "parameters", found, most: MAX_ARGUMENTS });
+        }
         if kernel.dims.len() > MAX_DIMS {
             let (kernel, found) = (kernel.name.clone(), kernel.dims.len());
             return Err(Error::TooMany { kernel, what: "dims", found, most: MAX_DIMS });
@@ -126,7 +138,18 @@ impl Plan {
                 }
             });
         }
-        Ok(Plan { params, names: kernel.params.values().map(|p| p.name.clone()).collect(), program })
+        let writes = |(i, plan): (usize, &ParamPlan)| match plan {
+            ParamPlan::Tensor { mutable: true, .. } => u8::try_from(i).ok(),
+            _ => None,
+        };
+        Ok(Plan {
+            written: params.iter().enumerate().filter_map(writes).collect(),
+            params,
+            names: kernel.params.values().map(|p| p.name.clone()).collect(),
+            checks: program.launch.checks.iter().map(|check| Formula::new(&check.holds)).collect(),
+            grid: program.launch.grid.each_ref().map(Formula::new),
+            program,
+        })
     }
 
     /// Whether the kernel may write this argument.
@@ -185,14 +208,14 @@ impl Plan {
             }
         }
         self.check_overlap(args)?;
-        for check in &self.program.launch.checks {
-            if !matches!(check.holds.evaluate(&values), Some(n) if n != 0) {
-                return Err(self.broken(check, &values));
+        for (i, check) in self.checks.iter().enumerate() {
+            if !matches!(check.evaluate(&values), Some(n) if n != 0) {
+                return Err(self.broken(&self.program.launch.checks[i], &values));
             }
         }
         let mut grid = [1u32; 3];
         let mut empty = false;
-        for (axis, (blocks, extent)) in grid.iter_mut().zip(&self.program.launch.grid).enumerate() {
+        for (axis, (blocks, extent)) in grid.iter_mut().zip(&self.grid).enumerate() {
             match extent.evaluate(&values) {
                 Some(n) if (0..=MOST_BLOCKS[axis]).contains(&n) => (*blocks, empty) = (n as u32, empty || n == 0),
                 other => return Err(self.wrong_grid(axis, other)),
@@ -204,8 +227,8 @@ impl Plan {
     /// Refuses a written tensor that shares an element with another argument.
     #[inline]
     fn check_overlap(&self, args: &[Argument<'_>]) -> Result<(), Box<Problem>> {
-        for (i, argument) in args.iter().enumerate() {
-            let (Argument::Tensor(written), true) = (argument, self.writes(i)) else { continue };
+        for i in self.written.iter().map(|i| usize::from(*i)) {
+            let Some(Argument::Tensor(written)) = args.get(i) else { continue };
             let (start, end) = written.range();
             for (j, other) in args.iter().enumerate() {
                 let Argument::Tensor(other) = other else { continue };

@@ -2,6 +2,7 @@
 
 use super::definition::Definition;
 use super::prepared::{lowered, machine_code};
+use crate::cache::Entry;
 use crate::error::Error;
 use crate::library::find_nvdisasm;
 use crate::nvrtc::{self, Nvrtc, Output, Resources};
@@ -9,10 +10,15 @@ use std::fmt;
 use std::process::Command;
 use std::str::FromStr;
 use tile_ir::ir::Target;
+use tile_ir::lowered::Program;
 
 /// A stage of a kernel's way to the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
+    /// The tile IR of the instance.
+    Tile,
+    /// The lowered program.
+    Lowered,
     /// The CUDA C.
     Cuda,
     /// PTX.
@@ -24,12 +30,15 @@ pub enum Format {
 }
 
 impl Format {
-    /// Every format.
-    pub const ALL: [Format; 4] = [Format::Cuda, Format::Ptx, Format::Sass, Format::Resources];
+    /// Every format, in order.
+    pub const ALL: [Format; 6] =
+        [Format::Tile, Format::Lowered, Format::Cuda, Format::Ptx, Format::Sass, Format::Resources];
 
     /// What it is called on a command line.
     pub const fn name(self) -> &'static str {
         match self {
+            Format::Tile => "tile",
+            Format::Lowered => "lowered",
             Format::Cuda => "cuda",
             Format::Ptx => "ptx",
             Format::Sass => "sass",
@@ -61,9 +70,11 @@ impl FromStr for Format {
 /// # Errors
 /// The instance cannot be lowered for this target; a library or tool is missing.
 pub fn show(def: &'static Definition, instance: usize, target: Target, format: Format) -> Result<String, Error> {
-    let (kernel, instance) = def.instance(instance)?;
-    let (_, program) = lowered(kernel, instance, target)?;
+    let (kernel, which) = def.instance(instance)?;
+    let (bound, program) = lowered(kernel, which, target)?;
     match format {
+        Format::Tile => Ok(bound.to_string()),
+        Format::Lowered => Ok(program.to_string()),
         Format::Cuda => Ok(tile_ir::emit::cuda::emit(&program)),
         Format::Ptx => {
             let source = tile_ir::emit::cuda::emit(&program);
@@ -71,15 +82,37 @@ pub fn show(def: &'static Definition, instance: usize, target: Target, format: F
             let compiled = Nvrtc::get()?.compile(&program.name, &source, &options, Output::Ptx)?;
             Ok(String::from_utf8_lossy(&compiled.code).into_owned())
         }
-        Format::Sass => {
-            let (entry, _) = machine_code(&program, target.name())?;
-            disassemble(&entry.code)
-        }
+        Format::Sass => disassemble(&compile(def, instance, target)?.cubin),
         Format::Resources => {
-            let (entry, _) = machine_code(&program, target.name())?;
-            Ok(Resources::parse(&entry.log, &program.name).map_or(entry.log, |r| r.to_string()))
+            let Binary { resources, log, .. } = compile(def, instance, target)?;
+            Ok(resources.map_or(log, |r| r.to_string()))
         }
     }
+}
+
+/// One instance as machine code.
+#[derive(Clone, Debug)]
+pub struct Binary {
+    /// The lowered program: symbol, parameters, grid, threads.
+    pub program: Program,
+    /// The cubin.
+    pub cubin: Vec<u8>,
+    /// The compiler's log.
+    pub log: String,
+    /// What the log says about the kernel.
+    pub resources: Option<Resources>,
+}
+
+/// Compiles instance number `instance` for `target`, or takes it from the cache. Needs no device.
+///
+/// # Errors
+/// The instance cannot be lowered for this target; NVRTC is missing.
+pub fn compile(def: &'static Definition, instance: usize, target: Target) -> Result<Binary, Error> {
+    let (kernel, which) = def.instance(instance)?;
+    let (_, program) = lowered(kernel, which, target)?;
+    let (Entry { code, log }, _) = machine_code(&program, target.name())?;
+    let resources = Resources::parse(&log, &program.name);
+    Ok(Binary { program, cubin: code, log, resources })
 }
 
 fn disassemble(cubin: &[u8]) -> Result<String, Error> {

@@ -146,6 +146,10 @@ fn every_instance_becomes_a_cubin() {
     }
     for target in Target::ALL {
         for instance in 0..INSTANCES {
+            let tile = show(definition(), instance, target, Format::Tile).unwrap();
+            assert!(tile.contains("scale"), "{tile}");
+            let lowered = show(definition(), instance, target, Format::Lowered).unwrap();
+            assert!(lowered.contains(target.name()), "{lowered}");
             let cuda = show(definition(), instance, target, Format::Cuda).unwrap();
             assert!(cuda.contains("extern \"C\""), "{cuda}");
             let ptx = show(definition(), instance, target, Format::Ptx).unwrap();

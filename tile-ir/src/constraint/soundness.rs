@@ -1,0 +1,128 @@
+//! Everything proven is true: random contexts, checked at every point of a small box.
+
+use super::*;
+
+/// A small generator of numbers.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+
+    fn between(&mut self, lo: i64, hi: i64) -> i64 {
+        lo + self.below((hi - lo + 1) as u64) as i64
+    }
+}
+
+/// A polynomial in `n` symbols (and products of two), as a value and as a function.
+fn poly(random: &mut Random, syms: &[Poly]) -> Poly {
+    let mut sum = Poly::constant(random.between(-9, 9));
+    for _ in 0..random.between(1, 3) {
+        let at = |r: &mut Random| syms[r.below(syms.len() as u64) as usize].clone();
+        let mut term = at(random);
+        if random.below(4) == 0 {
+            term = term.times(&at(random)).unwrap_or(term);
+        }
+        sum = sum.combine(1, &term, random.between(-4, 8)).unwrap();
+    }
+    sum
+}
+
+/// A polynomial's value where symbol `i` has the value `point[i]`, definitions evaluated.
+fn value(cx: &Context, p: &Poly, point: &[i64]) -> i64 {
+    p.terms().iter().map(|(m, c)| c * m.factors().map(|s| symbol(cx, s, point)).product::<i64>()).sum()
+}
+
+fn symbol(cx: &Context, sym: Sym, point: &[i64]) -> i64 {
+    match &cx.symbol(sym).definition {
+        Definition::Free(_) => point[sym.index()],
+        Definition::Floor(n, d) => value(cx, n, point).div_euclid(value(cx, d, point)),
+        Definition::Min(a, b) => value(cx, a, point).min(value(cx, b, point)),
+        Definition::Max(a, b) => value(cx, a, point).max(value(cx, b, point)),
+        Definition::OneOf(_) | Definition::Opaque(..) => unreachable!("not generated here"),
+    }
+}
+
+#[test]
+fn what_is_proven_holds_at_every_point() {
+    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    let (mut proven, mut refuted, mut multiples) = (0, 0, 0);
+    for _ in 0..3000 {
+        let mut cx = Context::default();
+        // The first three symbols are free, in 0..=bound; the rest is defined by them.
+        let bounds: Vec<i64> = (0..3).map(|_| random.between(0, 7)).collect();
+        let mut syms: Vec<Poly> = bounds
+            .iter()
+            .map(|hi| {
+                let hi = (random.below(3) > 0).then_some(*hi);
+                Poly::sym(cx.fresh("x", Some(0), hi, Varies::default()))
+            })
+            .collect();
+        for _ in 0..random.below(3) {
+            let (a, b) = (poly(&mut random, &syms), poly(&mut random, &syms));
+            let d = Poly::constant(random.between(1, 8));
+            let made = match random.below(4) {
+                0 if cx.proves(&a) => cx.floor_div(&a, &d),
+                1 if cx.proves(&a) => cx.floor_rem(&a, &d),
+                2 => Some(cx.min(&a, &b)),
+                _ => Some(cx.max(&a, &b)),
+            };
+            syms.extend(made);
+        }
+        let mut facts = Vec::new();
+        for _ in 0..random.below(4) {
+            let fact = poly(&mut random, &syms);
+            let cond = match random.below(4) {
+                0 => Cond::Zero(fact.clone()),
+                1 => Cond::NonNeg(fact.clone()).negated(),
+                2 => {
+                    let rem = cx.floor_rem(&syms[0].clone(), &Poly::constant(random.between(2, 4)));
+                    Cond::Zero(rem.unwrap())
+                }
+                _ => Cond::NonNeg(fact.clone()),
+            };
+            cx.assume(&cond);
+            facts.push(cond);
+        }
+        let holds = |cond: &Cond, point: &[i64]| match cond {
+            Cond::NonNeg(p) => value(&cx, p, point) >= 0,
+            Cond::Zero(p) => value(&cx, p, point) == 0,
+            _ => true,
+        };
+        let mut points = Vec::new();
+        for x in 0..=bounds[0] {
+            for y in 0..=bounds[1] {
+                for z in 0..=bounds[2] {
+                    let point = [x, y, z];
+                    if facts.iter().all(|f| holds(f, &point)) {
+                        points.push(point);
+                    }
+                }
+            }
+        }
+        for _ in 0..6 {
+            let query = poly(&mut random, &syms);
+            let answer = cx.nonneg(&query);
+            proven += u32::from(answer == Answer::Proven && !points.is_empty());
+            refuted += u32::from(answer == Answer::Refuted && !points.is_empty());
+            let modulus = random.between(2, 6);
+            let multiple = cx.divisible(&query, modulus);
+            multiples += u32::from(multiple != Answer::Unknown && !points.is_empty());
+            let (lo, hi) = cx.range(&query);
+            for point in &points {
+                let v = value(&cx, &query, point);
+                assert!(answer != Answer::Proven || v >= 0, "{query:?} at {point:?} given {facts:?}");
+                assert!(answer != Answer::Refuted || v < 0, "{query:?} at {point:?} given {facts:?}");
+                assert!(multiple != Answer::Proven || v.rem_euclid(modulus) == 0, "{query:?} % {modulus}");
+                assert!(multiple != Answer::Refuted || v.rem_euclid(modulus) != 0, "{query:?} % {modulus}");
+                assert!(lo.is_none_or(|lo| lo <= v) && hi.is_none_or(|hi| hi >= v), "{query:?} at {point:?}");
+            }
+        }
+    }
+    // The test is about something.
+    assert!(proven > 1000 && refuted > 300 && multiples > 100, "{proven} {refuted} {multiples}");
+}

@@ -1,0 +1,147 @@
+// A CUDA driver that runs nothing and writes down what it is asked: so the runtime's use of the driver is tested where
+// there is no GPU. Memory is host memory, so copies are real. FAKE_LOG names the log; the other FAKE_* variables make
+// it fail. Signatures: cuda.h of CUDA 13.0.
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef int R;
+typedef uint64_t P;
+typedef void *H;
+
+static FILE *out;
+static int launches;
+static intptr_t next_handle = 1;
+static H current;
+
+static void say(const char *format, ...) {
+    if (!out) {
+        const char *path = getenv("FAKE_LOG");
+        out = path ? fopen(path, "a") : stderr;
+    }
+    va_list arguments;
+    va_start(arguments, format);
+    vfprintf(out, format, arguments);
+    va_end(arguments);
+    fputc('\n', out);
+    fflush(out);
+}
+
+static int setting(const char *name) {
+    const char *text = getenv(name);
+    return text ? atoi(text) : 0;
+}
+
+static H handle(void) { return (H)(next_handle++); }
+static long id(H h) { return (long)(intptr_t)h; }
+
+// After FAKE_FAULT_AFTER launches every wait fails, as after an illegal address.
+static R sticky(void) {
+    int after = setting("FAKE_FAULT_AFTER");
+    return after && launches >= after ? 700 : 0;
+}
+
+R cuInit(unsigned flags) { return setting("FAKE_INIT"); }
+R cuDriverGetVersion(int *v) { *v = 13000; return 0; }
+R cuDeviceGet(int *d, int n) { *d = n; return 0; }
+R cuDeviceGetCount(int *n) { *n = setting("FAKE_NO_DEVICE") ? 0 : 2; return 0; }
+R cuDeviceGetName(char *name, int len, int d) { snprintf(name, len, "Fake %d", d); return 0; }
+R cuDeviceGetAttribute(int *v, int which, int d) {
+    int major = setting("FAKE_MAJOR") ? setting("FAKE_MAJOR") : 9;
+    *v = which == 16 ? 4 : which == 38 ? 1 << 20 : which == 75 ? major : which == 76 ? 0 : which == 97 ? 232448 : 1;
+    return 0;
+}
+R cuDevicePrimaryCtxRetain(H *c, int d) { *c = (H)(intptr_t)(1000 + d); return 0; }
+R cuCtxGetCurrent(H *c) { *c = current; return 0; }
+R cuCtxSetCurrent(H c) { current = c; say("context %ld", id(c)); return sticky(); }
+R cuMemGetInfo_v2(size_t *f, size_t *t) { *f = 1 << 20; *t = 1 << 22; return 0; }
+R cuMemAlloc_v2(P *p, size_t n) { return 1; }
+R cuMemFree_v2(P p) { return 1; }
+R cuMemAllocAsync(P *p, size_t n, H s) {
+    if (n > (1 << 20)) return 2;
+    *p = (P)(uintptr_t)aligned_alloc(256, (n + 255) / 256 * 256);
+    say("alloc %zu on %ld", n, id(s));
+    return 0;
+}
+R cuMemFreeAsync(P p, H s) { free((void *)(uintptr_t)p); say("free on %ld", id(s)); return sticky(); }
+R cuMemcpyHtoDAsync_v2(P to, const void *from, size_t n, H s) {
+    memcpy((void *)(uintptr_t)to, from, n);
+    say("upload %zu on %ld", n, id(s));
+    return 0;
+}
+R cuMemcpyDtoHAsync_v2(void *to, P from, size_t n, H s) {
+    memcpy(to, (void *)(uintptr_t)from, n);
+    say("download %zu on %ld", n, id(s));
+    return sticky();
+}
+R cuMemcpyDtoDAsync_v2(P to, P from, size_t n, H s) {
+    memmove((void *)(uintptr_t)to, (void *)(uintptr_t)from, n);
+    say("copy %zu on %ld", n, id(s));
+    return sticky();
+}
+struct Copy {
+    size_t sx, sy; int st; const void *sh; P sd; H sa; size_t sp;
+    size_t dx, dy; int dt; void *dh; P dd; H da; size_t dp;
+    size_t width, height;
+};
+R cuMemcpy2DAsync_v2(const struct Copy *c, H s) {
+    const char *from = c->st == 1 ? c->sh : (const char *)(uintptr_t)c->sd;
+    char *to = c->dt == 1 ? c->dh : (char *)(uintptr_t)c->dd;
+    if (c->sp < c->width || c->dp < c->width) return 1;
+    for (size_t i = 0; i < c->height; i++) memcpy(to + i * c->dp, from + i * c->sp, c->width);
+    say("copy2d %zux%zu on %ld", c->height, c->width, id(s));
+    return sticky();
+}
+R cuMemsetD8Async(P p, unsigned char v, size_t n, H s) {
+    memset((void *)(uintptr_t)p, v, n);
+    say("clear %zu on %ld", n, id(s));
+    return 0;
+}
+R cuStreamCreate(H *s, unsigned flags) { *s = handle(); say("stream %ld", id(*s)); return 0; }
+R cuStreamDestroy_v2(H s) { say("destroy stream %ld", id(s)); return 0; }
+R cuStreamSynchronize(H s) { say("synchronize %ld", id(s)); return sticky(); }
+R cuStreamWaitEvent(H s, H e, unsigned flags) { say("wait %ld for %ld", id(s), id(e)); return 0; }
+R cuStreamBeginCapture_v2(H s, unsigned mode) { say("begin %ld mode %u", id(s), mode); return 0; }
+R cuStreamEndCapture(H s, H *g) { *g = handle(); say("end %ld", id(s)); return setting("FAKE_CAPTURE"); }
+R cuEventCreate(H *e, unsigned flags) { *e = handle(); return 0; }
+R cuEventRecord(H e, H s) { say("record %ld on %ld", id(e), id(s)); return 0; }
+R cuEventSynchronize(H e) { return sticky(); }
+R cuEventElapsedTime(float *ms, H a, H b) { *ms = 1.5f; return 0; }
+R cuEventDestroy_v2(H e) { return 0; }
+R cuModuleLoadData(H *m, const void *image) {
+    if (memcmp(image, "\177ELF", 4)) return 200;
+    *m = handle();
+    return 0;
+}
+R cuModuleGetFunction(H *f, H m, const char *name) { *f = handle(); say("function %s", name); return 0; }
+R cuFuncGetAttribute(int *v, int which, H f) { *v = which == 0 ? 1024 : 0; return 0; }
+R cuFuncSetAttribute(H f, int which, int v) { say("attribute %d = %d", which, v); return 0; }
+struct Launch { unsigned gx, gy, gz, bx, by, bz, shared; H stream; void *attributes; unsigned count; };
+R cuLaunchKernelEx(const struct Launch *c, H f, void **parameters, void **extra) {
+    if (extra || c->count) return 1;
+    // The test's kernel: x, y, N, pitches, alpha; it is executed, so that parameters are known to arrive.
+    const float *x = *(const float **)parameters[0];
+    float *y = *(float **)parameters[1];
+    int n = *(int *)parameters[2], k = *(int *)parameters[3];
+    int pitch_x = *(int *)parameters[4], pitch_y = *(int *)parameters[5];
+    float alpha = *(float *)parameters[6];
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < k; j++) y[i * pitch_y + j] = alpha * x[i * pitch_x + j];
+    launches++;
+    say("launch on %ld grid %u %u %u block %u %u %u shared %u", id(c->stream), c->gx, c->gy, c->gz, c->bx, c->by,
+        c->bz, c->shared);
+    return setting("FAKE_LAUNCH");
+}
+R cuGraphInstantiateWithFlags(H *x, H g, unsigned long long flags) { *x = handle(); return 0; }
+R cuGraphLaunch(H x, H s) { say("graph on %ld", id(s)); return 0; }
+R cuGraphExecDestroy(H x) { say("destroy graph"); return 0; }
+R cuGraphDestroy(H g) { return 0; }
+R cuGetErrorName(int code, const char **text) {
+    *text = code == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : code == 100 ? "CUDA_ERROR_NO_DEVICE" : "CUDA_ERROR_FAKE";
+    return 0;
+}
+#ifndef OLD
+R cuGetErrorString(int code, const char **text) { *text = "made up by the test"; return 0; }
+#endif
