@@ -12,6 +12,8 @@ pub fn run(root: &Path, args: &[String]) -> Result<()> {
     let tools = setup::run(root)?;
     let with_tools = |mut command: std::process::Command| {
         command.env("TILE_NVRTC", &tools.nvrtc).env("TILE_NVDISASM", &tools.nvdisasm);
+        // Not the user's own cache of kernels.
+        command.env("TILE_CACHE_DIR", root.join("target/kernel-cache"));
         command
     };
     run_command(with_tools(cargo(root)).args(["test", "--workspace"]).args(args))?;
