@@ -21,7 +21,7 @@ pub use argument::{Argument, Scalar, ScalarInput, TensorInput, TensorOutput, Ten
 pub use definition::{Definition, InstanceTable, instance_index};
 pub use explain::{Explanation, explain};
 pub use launch::{LaunchOn, Loaded, launch, prepare};
-pub use tile_ir::ir::Dtype;
 pub use show::{Binary, Format, compile, show};
+pub use tile_ir::ir::Dtype;
 
 pub(crate) use launch::Recorded;
