@@ -14,6 +14,10 @@ pub fn kernels() -> Vec<&'static Definition> {
     let mut all = ladder::definitions();
     all.push(tile_kernels::gemv::definition());
     all.extend([first_kernel::saxpy::definition(), first_kernel::scaled_add::<f32>::definition()]);
-    all.extend([grammar::statements::<f32>::definition(), grammar::tiles::definition(), grammar::expressions::definition()]);
+    all.extend([
+        grammar::statements::<f32>::definition(),
+        grammar::tiles::definition(),
+        grammar::expressions::definition(),
+    ]);
     all
 }
