@@ -4,19 +4,21 @@
 //! $ cargo run --release --example gemv
 //! $ cargo run --release --example gemv -- --n 28672 --k 8192 --dtype bf16
 //! $ cargo run --release --example gemv -- --show cuda
+//! $ cargo run --release --example gemv -- --show explain --n 28672 --k 8192
 //! ```
 
 use anyhow::{Result, bail, ensure};
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
 use std::time::Instant;
+use tile_ir::explain::Machine;
 use tile_ir::ir::Target;
 use tile_kernel_examples::data::{Real, normal};
 use tile_kernel_examples::export;
 use tile_kernel_examples::gemv::{reference, worst_error};
 use tile_kernel_examples::timing::time_rotating;
 use tile_kernels::gemv::{Gemv, GemvElement, definition, gemv};
-use tile_runtime::kernel::{Format, show};
+use tile_runtime::kernel::{Format, explain, show};
 use tile_runtime::prelude::*;
 
 #[derive(Parser)]
@@ -53,12 +55,14 @@ enum Stage {
     Ptx,
     /// Machine code.
     Sass,
+    /// What a launch with --n and --k costs on an H200, and what bounds it.
+    Explain,
 }
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
     if let Some(stage) = arguments.show {
-        return print_stage(stage, &arguments.dtype);
+        return print_stage(stage, &arguments);
     }
     if let Some(folder) = &arguments.export {
         return export::gemv(folder);
@@ -106,9 +110,11 @@ fn run<T: GemvElement + Real>(arguments: &Arguments) -> Result<()> {
 }
 
 /// Prints a stage of the instance for large shapes.
-fn print_stage(stage: Stage, dtype: &str) -> Result<()> {
+fn print_stage(stage: Stage, arguments: &Arguments) -> Result<()> {
+    let dtype = arguments.dtype.as_str();
     let kernel = definition().kernel()?;
-    let wanted = |i: &tile_ir::ir::Instance| i.dtypes[0].name() == dtype && i.consts[..4] == [4, 1, 1, 4] && i.consts[4] > 1;
+    let wanted =
+        |i: &tile_ir::ir::Instance| i.dtypes[0].name() == dtype && i.consts[..4] == [4, 1, 1, 4] && i.consts[4] > 1;
     let Some(index) = kernel.instances.iter().position(wanted) else { bail!("--dtype {dtype}: f16, bf16 or f32") };
     let instance = &kernel.instances[index];
     let text = match stage {
@@ -120,6 +126,10 @@ fn print_stage(stage: Stage, dtype: &str) -> Result<()> {
         Stage::Cuda => show(definition(), index, Target::Sm90a, Format::Cuda)?,
         Stage::Ptx => show(definition(), index, Target::Sm90a, Format::Ptx)?,
         Stage::Sass => show(definition(), index, Target::Sm90a, Format::Sass)?,
+        Stage::Explain => {
+            let values = [("N", arguments.n as f64), ("K", arguments.k as f64), ("alpha", 1.0), ("beta", 0.0)];
+            explain(definition(), index, Target::Sm90a, &Machine::H200, &values)?.to_string()
+        }
     };
     println!("{text}");
     Ok(())

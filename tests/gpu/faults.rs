@@ -36,8 +36,9 @@ fn an_illegal_address_is_remembered_with_its_kernel() {
     let device = Device::cuda(0).unwrap();
     let n = 1 << 20;
     // SAFETY: deliberately wrong: the address is not an allocation. The kernel faults on it, which is the test.
-    let mut y =
-        unsafe { tile_runtime::interop::from_raw_parts::<f32, 1>(&device, 0x10_0000, [n], [1], std::ptr::null_mut()).unwrap() };
+    let mut y = unsafe {
+        tile_runtime::interop::from_raw_parts::<f32, 1>(&device, 0x10_0000, [n], [1], std::ptr::null_mut()).unwrap()
+    };
     let launched = out_of_bounds::launch(&device, &mut y);
     let error = launched.map_err(|e| e.to_string()).and_then(|()| device.synchronize().map_err(|e| e.to_string()));
     let error = error.expect_err("the fault is reported");

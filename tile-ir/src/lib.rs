@@ -29,6 +29,7 @@
 //! | [`lower`] | the passes from a bound kernel to a [`lowered`] program |
 //! | [`lowered`] | the lowered program: what the emitter prints and the checked simulator executes |
 //! | [`emit`] | CUDA C |
+//! | [`explain`] | what a launch costs and what bounds it, read off the lowered program |
 //! | [`sim`] | the simulators, `fast` and `checked` |
 #![deny(missing_docs)]
 
@@ -37,6 +38,7 @@ pub mod codec;
 pub mod constraint;
 pub mod diag;
 pub mod emit;
+pub mod explain;
 pub mod ir;
 pub mod layout;
 pub mod lower;

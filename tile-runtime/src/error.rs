@@ -116,6 +116,9 @@ pub enum Error {
         /// What there is.
         declared: String,
     },
+    /// A launch cannot be explained.
+    #[error(transparent)]
+    Explain(#[from] tile_ir::explain::ExplainError),
     /// The kernel is too large for the launcher.
     #[error("kernel `{kernel}` has {found} {what}; the launcher takes at most {most}")]
     TooMany {

@@ -6,6 +6,7 @@
 
 mod argument;
 mod definition;
+mod explain;
 mod formula;
 mod launch;
 mod plan;
@@ -18,8 +19,9 @@ mod tests;
 pub use crate::element::Element;
 pub use argument::{Argument, Scalar, ScalarInput, TensorInput, TensorOutput, TensorRef};
 pub use definition::{Definition, InstanceTable, instance_index};
+pub use explain::{Explanation, explain};
 pub use launch::{LaunchOn, Loaded, launch, prepare};
-pub use tile_ir::ir::Dtype;
 pub use show::{Binary, Format, compile, show};
+pub use tile_ir::ir::Dtype;
 
 pub(crate) use launch::Recorded;

@@ -186,7 +186,7 @@ fn child_illegal_address() {
     drop((good, bad, y));
 }
 
-/// What a launch costs on the host: `cargo test --release -p tile-runtime --test gpu -- --ignored launch_cost --nocapture`.
+/// What a launch costs on the host: `cargo test --release -p tile-runtime --test runtime_gpu -- --ignored launch_cost --nocapture`.
 #[test]
 #[ignore = "a measurement"]
 fn launch_cost() {

@@ -1,0 +1,143 @@
+//! One representative block: what its threads know of their integers.
+//!
+//! Every value is known or not. What comes from memory is not; nor is what is computed from that. Addresses, guards
+//! and trip counts are made of indices, dims and constants, and so are known, unless the author's data decide.
+
+use super::shape::Shape;
+use crate::ir::{BinaryOp, Dtype, EntityRef, UnaryOp};
+use crate::lowered::{HostValues, ParameterKind, Program, RegId, ValueId, ValueKind, ValueType, fold};
+
+/// A value that does not come from memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Known {
+    Int(i64),
+    Float(f64),
+}
+
+impl Known {
+    pub fn int(self) -> Option<i64> {
+        match self {
+            Known::Int(value) => Some(value),
+            Known::Float(_) => None,
+        }
+    }
+}
+
+/// Block 0 of a launch: the values of its threads' registers.
+pub(super) struct Block<'p> {
+    program: &'p Program,
+    /// By position in `Program::params`.
+    params: Vec<Option<Known>>,
+    /// Threads on x and y; z has the rest.
+    extents: [usize; 2],
+    /// By register, then by thread.
+    regs: Vec<Vec<Option<Known>>>,
+}
+
+impl<'p> Block<'p> {
+    pub fn new(program: &'p Program, shape: &Shape, threads: usize) -> Block<'p> {
+        let params = program.params.iter().map(|p| match p.kind {
+            ParameterKind::Pointer(_) => None,
+            ParameterKind::Dim(dim) => Some(Known::Int(shape.dim(dim))),
+            ParameterKind::Stride(tensor, axis) => Some(Known::Int(shape.stride(tensor, axis))),
+            ParameterKind::Scalar(param) => shape.given_scalar(param).map(|value| match p.ty {
+                ValueType::Element(dtype) if dtype.is_float() => Known::Float(value),
+                _ => Known::Int(value as i64),
+            }),
+        });
+        let [x, y, _] = program.launch.threads.map(|t| t.max(1) as usize);
+        Block {
+            program,
+            params: params.collect(),
+            extents: [x, y],
+            regs: vec![vec![None; threads]; program.regs.len()],
+        }
+    }
+
+    /// Gives a thread's register a value.
+    pub fn set(&mut self, reg: RegId, thread: usize, value: Option<Known>) {
+        if let Some(slot) = self.regs.get_mut(reg.index()).and_then(|threads| threads.get_mut(thread)) {
+            *slot = value;
+        }
+    }
+
+    /// A condition's value for a thread.
+    pub fn condition(&self, value: ValueId, thread: usize) -> Option<bool> {
+        Some(self.value(value, thread)?.int()? != 0)
+    }
+
+    /// An integer's value for a thread.
+    pub fn int(&self, value: ValueId, thread: usize) -> Option<i64> {
+        self.value(value, thread)?.int()
+    }
+
+    /// A value for a thread; `None` where it depends on memory or has none.
+    pub fn value(&self, value: ValueId, thread: usize) -> Option<Known> {
+        let value = self.program.values.get(value)?;
+        Some(match &value.kind {
+            ValueKind::Int(value) => Known::Int(*value),
+            ValueKind::Float(value) => Known::Float(*value),
+            ValueKind::Param(position) => (*self.params.get(*position as usize)?)?,
+            ValueKind::Thread(axis) => Known::Int(self.thread(*axis, thread)),
+            // The representative block is the first.
+            ValueKind::Block(_) => Known::Int(0),
+            ValueKind::Reg(reg) => (*self.regs.get(reg.index())?.get(thread)?)?,
+            ValueKind::Unary(op, a) => match (op, self.value(*a, thread)?, value.ty) {
+                (UnaryOp::Neg, Known::Int(a), _) => Known::Int(a.checked_neg()?),
+                (UnaryOp::Neg, Known::Float(a), _) => Known::Float(-a),
+                (UnaryOp::Not, Known::Int(a), ValueType::BOOL) => Known::Int(i64::from(a == 0)),
+                (UnaryOp::Not, Known::Int(a), _) => Known::Int(!a),
+                (UnaryOp::Not, Known::Float(_), _) => return None,
+            },
+            ValueKind::Binary(op, a, b) => return self.binary(*op, *a, *b, thread),
+            ValueKind::Select(cond, a, b) | ValueKind::Choose(cond, a, b) => {
+                return self.value(if self.condition(*cond, thread)? { *a } else { *b }, thread);
+            }
+            ValueKind::Cast(a) => match (self.value(*a, thread)?, value.ty) {
+                (Known::Int(a), ValueType::Element(dtype)) if dtype.is_float() => Known::Float(a as f64),
+                (Known::Int(a), ValueType::Element(Dtype::U32)) => Known::Int(i64::from(a as u32)),
+                (Known::Float(a), ValueType::Element(dtype)) if dtype.is_float() => Known::Float(a),
+                (Known::Float(a), _) => Known::Int(a as i64),
+                (known, _) => known,
+            },
+            ValueKind::Math(..) | ValueKind::Load(_) => return None,
+        })
+    }
+
+    fn binary(&self, op: BinaryOp, a: ValueId, b: ValueId, thread: usize) -> Option<Known> {
+        let (a, b) = (self.value(a, thread), || self.value(b, thread));
+        // One side decides, whether or not the other is known.
+        match (op, a) {
+            (BinaryOp::And, Some(Known::Int(0))) => return Some(Known::Int(0)),
+            (BinaryOp::Or, Some(Known::Int(a))) if a != 0 => return Some(Known::Int(1)),
+            (BinaryOp::And, None) if b() == Some(Known::Int(0)) => return Some(Known::Int(0)),
+            _ => {}
+        }
+        match (a?, b()?) {
+            (Known::Int(a), Known::Int(b)) => fold(op, a, b).map(Known::Int),
+            (Known::Float(a), Known::Float(b)) => {
+                let holds = match op {
+                    BinaryOp::Lt => a < b,
+                    BinaryOp::Le => a <= b,
+                    BinaryOp::Gt => a > b,
+                    BinaryOp::Ge => a >= b,
+                    BinaryOp::Eq => a == b,
+                    BinaryOp::Ne => a != b,
+                    // Floating-point arithmetic decides no address.
+                    _ => return None,
+                };
+                Some(Known::Int(i64::from(holds)))
+            }
+            _ => None,
+        }
+    }
+
+    fn thread(&self, axis: u8, thread: usize) -> i64 {
+        let [x, y] = self.extents;
+        (match axis {
+            0 => thread % x,
+            1 => thread / x % y,
+            _ => thread / (x * y),
+        }) as i64
+    }
+}

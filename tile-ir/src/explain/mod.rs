@@ -1,0 +1,184 @@
+//! What a launch costs and what bounds it, read off the lowered program: the numbers a tuner works with, before
+//! anything runs.
+//!
+//! ```text
+//! Program + Shape (dims, strides, scalars) + Machine (figures of the device) + Resources (registers, if known)
+//!    │ walk one block: trip counts, guards and addresses evaluated for every thread
+//!    ▼
+//! Report: roofline, traffic, sectors and wavefronts an access, guards that remain, waves, occupancy
+//! ```
+//!
+//! What is modelled, and what is not:
+//! - Work is counted on block 0 and multiplied by the grid, so the last block of a ragged grid counts as a full one.
+//! - Caches are not modelled. Unique bytes are the least that must move; requested bytes are what lanes ask for; what
+//!   the device moves lies between.
+//! - Sectors and wavefronts are those of the instruction, with every lane that comes by, guards or not.
+//! - Where data decide a condition, both sides are counted, and the report says so.
+
+mod block;
+mod display;
+mod machine;
+mod occupancy;
+mod pattern;
+mod report;
+mod shape;
+mod walk;
+
+#[cfg(test)]
+mod tests;
+
+pub use machine::{Limits, Machine};
+pub use occupancy::{Limit, Occupancy};
+pub use pattern::{BANKS, Cost, SECTOR, atomic_wavefronts, sectors, wavefronts};
+pub use report::{AccessReport, Class, Note, Report, Resources, Roofline, TensorTraffic};
+pub use shape::{ExplainError, Shape};
+pub use walk::AccessKind;
+
+use crate::ir::{Dtype, EntityRef, SpanId};
+use crate::lowered::{HostValues, Program, Space};
+use block::Block;
+use walk::Walker;
+
+/// Explains one launch of `program`. `resources` is what the assembler says; without it, occupancy leaves registers out.
+///
+/// # Errors
+/// The shape has no grid; the program has more threads than a block may.
+pub fn explain(
+    program: &Program,
+    shape: &Shape,
+    machine: &Machine,
+    resources: Option<Resources>,
+) -> Result<Report, ExplainError> {
+    let grid = grid(program, shape)?;
+    let blocks = grid.iter().map(|e| *e as f64).product::<f64>();
+    let threads = program.launch.threads.iter().fold(1u32, |n, t| n.saturating_mul(*t));
+    if threads == 0 || threads > 1024 {
+        let problem = format!("{threads} threads a block");
+        return Err(ExplainError::Malformed { kernel: program.name.clone(), problem });
+    }
+
+    let base = |space: Space| match space {
+        Space::Global(param) => shape.address(param) % 256,
+        Space::Shared(shared) => program.shared.get(shared).map_or(0, |s| u64::from(s.offset)),
+        Space::Local(_) => 0,
+    };
+    let mut walker = Walker {
+        program,
+        block: Block::new(program, shape, threads as usize),
+        base: &base,
+        flops: 0.0,
+        functions: 0.0,
+        sites: Vec::new(),
+        undecided: Vec::new(),
+    };
+    walker.ops(&program.body, &vec![1.0; threads as usize]);
+
+    let mut tensors: Vec<TensorTraffic> = Vec::new();
+    for tensor in &program.tensors {
+        let elements = tensor.shape.iter().map(|e| e.evaluate(shape).unwrap_or(0).max(0) as f64).product::<f64>();
+        let mut traffic = TensorTraffic {
+            name: tensor.name.clone(),
+            bytes: elements * f64::from(tensor.dtype.bytes()),
+            reads: 0.0,
+            writes: 0.0,
+        };
+        for site in walker.sites.iter().filter(|s| s.space == Space::Global(tensor.param)) {
+            let bytes = site.lanes * f64::from(site.width) * blocks;
+            traffic.reads += if site.kind == AccessKind::Store { 0.0 } else { bytes };
+            traffic.writes += if site.kind == AccessKind::Load { 0.0 } else { bytes };
+        }
+        tensors.push(traffic);
+    }
+    let accesses = walker.sites.iter().map(|site| AccessReport {
+        place: place(program, site.space),
+        global: matches!(site.space, Space::Global(_)),
+        kind: site.kind,
+        width: site.width,
+        requests: site.requests * blocks,
+        found: site.found / site.requests,
+        ideal: site.ideal / site.requests,
+        unknown: site.unknown,
+        at: Note { line: line(program, site.span), text: written(program, site.span) },
+    });
+    let note = |span: SpanId, text: String| Note { line: line(program, span), text };
+    let occupancy = Occupancy::of(&machine.limits, threads, resources.map(|r| r.registers), program.shared_bytes);
+    Ok(Report {
+        program: program.name.clone(),
+        machine: *machine,
+        dims: program.dims.iter().enumerate().map(|(i, d)| (d.clone(), shape.dim(EntityRef::new(i)))).collect(),
+        grid,
+        threads: program.launch.threads,
+        roofline: roofline(program, &walker, &tensors, machine, blocks),
+        accesses: accesses.collect(),
+        tensors,
+        remarks: program.remarks.iter().map(|r| note(r.span, r.text.clone())).collect(),
+        undecided: walker.undecided.iter().map(|s| note(*s, first_line(&written(program, *s)))).collect(),
+        shared_bytes: program.shared_bytes,
+        resources,
+        occupancy,
+    })
+}
+
+fn grid(program: &Program, shape: &Shape) -> Result<[u64; 3], ExplainError> {
+    let mut grid = [0; 3];
+    for (axis, (blocks, extent)) in grid.iter_mut().zip(&program.launch.grid).enumerate() {
+        let found = extent.evaluate(shape);
+        *blocks = found.and_then(|n| u64::try_from(n).ok()).ok_or_else(|| ExplainError::Grid {
+            kernel: program.name.clone(),
+            axis,
+            found: found.map_or("no value for".into(), |n| n.to_string()),
+        })?;
+    }
+    Ok(grid)
+}
+
+fn roofline(
+    program: &Program,
+    walker: &Walker<'_>,
+    tensors: &[TensorTraffic],
+    machine: &Machine,
+    blocks: f64,
+) -> Roofline {
+    let largest = tensors.iter().zip(&program.tensors).max_by(|a, b| a.0.bytes.total_cmp(&b.0.bytes));
+    let dtype = largest.map_or(Dtype::F32, |(_, info)| info.dtype);
+    let unique_bytes = tensors.iter().map(|t| t.unique_reads() + t.unique_writes()).sum::<f64>();
+    let flops = walker.flops * blocks;
+    Roofline {
+        flops,
+        functions: walker.functions * blocks,
+        unique_bytes,
+        requested_bytes: tensors.iter().map(|t| t.reads + t.writes).sum(),
+        dtype,
+        dense_flops: machine.dense_flops(dtype),
+        used_flops: machine.f32_flops,
+        memory_time: unique_bytes / machine.bandwidth,
+        compute_time: flops / machine.f32_flops,
+    }
+}
+
+/// The name of what is accessed.
+fn place(program: &Program, space: Space) -> String {
+    let name = match space {
+        Space::Global(param) => program.tensors.iter().find(|t| t.param == param).map(|t| t.name.clone()),
+        Space::Shared(shared) => program.shared.get(shared).map(|s| s.name.clone()),
+        Space::Local(local) => program.locals.get(local).map(|l| l.name.clone()),
+    };
+    name.unwrap_or_default()
+}
+
+fn line(program: &Program, span: SpanId) -> u32 {
+    program.spans.get(span).map_or(0, |s| s.line)
+}
+
+/// The source text of a span, up to the end of its first line; empty where there is none.
+fn written(program: &Program, span: SpanId) -> String {
+    let Some(span) = program.spans.get(span) else { return String::new() };
+    let Some(line) = program.source.line(span.line) else { return String::new() };
+    let start = span.column.saturating_sub(1) as usize;
+    let columns = if span.end_line == span.line { span.end_column.saturating_sub(span.column) } else { u32::MAX };
+    line.chars().skip(start).take(columns as usize).collect::<String>().trim_end().to_owned()
+}
+
+fn first_line(text: &str) -> String {
+    text.trim_end_matches('{').trim_end().to_owned()
+}
