@@ -113,7 +113,8 @@ fn run<T: GemvElement + Real>(arguments: &Arguments) -> Result<()> {
 fn print_stage(stage: Stage, arguments: &Arguments) -> Result<()> {
     let dtype = arguments.dtype.as_str();
     let kernel = definition().kernel()?;
-    let wanted = |i: &tile_ir::ir::Instance| i.dtypes[0].name() == dtype && i.consts[..4] == [4, 1, 1, 4] && i.consts[4] > 1;
+    let wanted =
+        |i: &tile_ir::ir::Instance| i.dtypes[0].name() == dtype && i.consts[..4] == [4, 1, 1, 4] && i.consts[4] > 1;
     let Some(index) = kernel.instances.iter().position(wanted) else { bail!("--dtype {dtype}: f16, bf16 or f32") };
     let instance = &kernel.instances[index];
     let text = match stage {
@@ -126,8 +127,7 @@ fn print_stage(stage: Stage, arguments: &Arguments) -> Result<()> {
         Stage::Ptx => show(definition(), index, Target::Sm90a, Format::Ptx)?,
         Stage::Sass => show(definition(), index, Target::Sm90a, Format::Sass)?,
         Stage::Explain => {
-            let values =
-                [("N", arguments.n as f64), ("K", arguments.k as f64), ("alpha", 1.0), ("beta", 0.0)];
+            let values = [("N", arguments.n as f64), ("K", arguments.k as f64), ("alpha", 1.0), ("beta", 0.0)];
             explain(definition(), index, Target::Sm90a, &Machine::H200, &values)?.to_string()
         }
     };
