@@ -70,6 +70,25 @@ fn reports_of_the_other_codes() {
     }
 }
 
+/// The report of the bundled GEMV. NVRTC's part is given, because its versions differ in registers.
+#[test]
+fn an_explained_launch() {
+    use tile_ir::explain::{Machine, Resources, Shape, explain};
+    use tile_ir::ir::{Dtype, Target};
+    let definition = tile_kernels::gemv::definition();
+    let consts = [("WARPS", 4), ("ROWS", 1), ("GROUPS", 1), ("UNROLL", 4), ("VEC", 8)];
+    let instance = tile_runtime::kernel::instance_index(definition, &[Dtype::Bf16], &consts).unwrap();
+    let kernel = definition.kernel().unwrap();
+    let program = tile_ir::lower::lower(kernel, &kernel.instances[instance], Target::Sm90a).unwrap();
+    let values = [("N", 28672.0), ("K", 8192.0), ("alpha", 1.0), ("beta", 0.0)];
+    let shape = Shape::dense(&program, &values).unwrap();
+    let resources = Resources { registers: 34, ..Resources::default() };
+    let report = explain(&program, &shape, &Machine::H200, Some(resources)).unwrap();
+    let loads: Vec<f64> = report.accesses.iter().filter(|a| a.global && a.width == 16).map(|a| a.found).collect();
+    assert_eq!(loads, [16.0, 16.0], "a request of 32 lanes of 16 bytes is 16 sectors\n{report}");
+    compare("explain", &report.to_string());
+}
+
 #[test]
 fn a_missing_nvrtc() {
     let mut worker = Command::new(std::env::current_exe().unwrap());

@@ -2,6 +2,7 @@
 
 use super::report::{AccessReport, Class, Note, Report, Roofline};
 use super::walk::AccessKind;
+use crate::lowered::GuardReason;
 use std::fmt;
 
 impl fmt::Display for Report {
@@ -9,10 +10,14 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let dims: Vec<String> = self.dims.iter().map(|(name, value)| format!("{name} = {value}")).collect();
         writeln!(f, "{} on {} with {}", self.program, self.machine.name, dims.join(", "))?;
+        section(f, "THIS LAUNCH IS REFUSED; it breaks", &self.refused)?;
         self.roofline_lines(f)?;
         self.traffic_lines(f)?;
         self.access_lines(f)?;
-        section(f, "remarks of the compiler", &self.remarks)?;
+        match self.remarks.as_slice() {
+            [] => writeln!(f, "\nno guards added, no lesser forms")?,
+            remarks => section(f, "remarks of the compiler", remarks)?,
+        }
         section(f, "decided by data, counted on both sides", &self.undecided)?;
         self.launch_lines(f)
     }
@@ -28,7 +33,7 @@ impl Report {
             n => format!(" ({} of them functions)", si(n, "")),
         };
         let (work, bytes) = (si(flops, "FLOP"), si(unique_bytes, "B"));
-        writeln!(f, "  {work}{functions} / {bytes} = {:.2} FLOP/B", self.roofline.intensity())?;
+        writeln!(f, "  {work} executed{functions} / {bytes} moved at least = {:.2} FLOP/B", self.roofline.intensity())?;
         let crossover = |peak: f64, what: String| {
             format!(
                 "{:.1} FLOP/B ({} {what} / {})",
@@ -93,11 +98,16 @@ impl Report {
                     excess if excess > 1.005 => format!("  {excess:.1}x the ideal"),
                     _ => String::new(),
                 };
+                let guard = match access.guard {
+                    Some(GuardReason::Masked) => ", masked",
+                    Some(GuardReason::Unproven) => ", GUARD ADDED",
+                    None => "",
+                };
                 let bytes = access.width;
                 let text = if access.at.text.is_empty() { &access.place } else { &access.at.text };
                 writeln!(
                     f,
-                    "  line {:<4} {verb:<6} {bytes:>2} B a lane  {found:>5} of {ideal:>3}  {} requests  {text}{verdict}",
+                    "  line {:<4} {verb:<6} {bytes:>2} B a lane  {found:>5} of {ideal:>3}  {} requests{guard}  {text}{verdict}",
                     access.at.line,
                     si(access.requests, ""),
                 )?;

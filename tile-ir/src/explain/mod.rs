@@ -35,7 +35,7 @@ pub use shape::{ExplainError, Shape};
 pub use walk::AccessKind;
 
 use crate::ir::{Dtype, EntityRef, SpanId};
-use crate::lowered::{HostValues, Program, Space};
+use crate::lowered::{Check, CheckKind, HostValues, Program, Space};
 use block::Block;
 use walk::Walker;
 
@@ -97,6 +97,7 @@ pub fn explain(
         requests: site.requests * blocks,
         found: site.found / site.requests,
         ideal: site.ideal / site.requests,
+        guard: site.guard,
         unknown: site.unknown,
         at: Note { line: line(program, site.span), text: written(program, site.span) },
     });
@@ -112,6 +113,7 @@ pub fn explain(
         accesses: accesses.collect(),
         tensors,
         remarks: program.remarks.iter().map(|r| note(r.span, r.text.clone())).collect(),
+        refused: refused(program, shape),
         undecided: walker.undecided.iter().map(|s| note(*s, first_line(&written(program, *s)))).collect(),
         shared_bytes: program.shared_bytes,
         resources,
@@ -130,6 +132,27 @@ fn grid(program: &Program, shape: &Shape) -> Result<[u64; 3], ExplainError> {
         })?;
     }
     Ok(grid)
+}
+
+/// The launch checks that do not hold.
+fn refused(program: &Program, shape: &Shape) -> Vec<Note> {
+    let fails = |check: &&Check| !matches!(check.holds.evaluate(shape), Some(n) if n != 0);
+    let words = |check: &Check| match &check.kind {
+        CheckKind::Require { text } => format!("require({text})"),
+        CheckKind::Alignment { tensor, bytes } => {
+            format!("`{}` must be aligned to {bytes} bytes", place(program, Space::Global(*tensor)))
+        }
+        CheckKind::StrideMultiple { tensor, axis, multiple } => {
+            let name = place(program, Space::Global(*tensor));
+            format!("the stride of `{name}` on axis {axis} must be a multiple of {multiple}")
+        }
+        CheckKind::IndexRange { bound } => {
+            let names = |param| place(program, Space::Global(param));
+            format!("the index {} must stay below 2^31", bound.display(&program.dims, &names))
+        }
+    };
+    let checks = program.launch.checks.iter().filter(fails);
+    checks.map(|check| Note { line: line(program, check.span), text: words(check) }).collect()
 }
 
 fn roofline(

@@ -4,6 +4,7 @@ use super::machine::Machine;
 use super::occupancy::Occupancy;
 use super::walk::AccessKind;
 use crate::ir::Dtype;
+use crate::lowered::GuardReason;
 
 /// What the assembler says a kernel uses; see `tile_runtime::nvrtc::Resources`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub struct Report {
     pub accesses: Vec<AccessReport>,
     /// Guards that remain, lesser forms, postponed checks and choices, as the lowering remarked them.
     pub remarks: Vec<Note>,
+    /// Launch checks that this shape fails: the launch would be refused.
+    pub refused: Vec<Note>,
     /// Conditions and trip counts that data decide: both sides were counted, a loop once.
     pub undecided: Vec<Note>,
     /// Bytes of shared memory a block.
@@ -150,6 +153,8 @@ pub struct AccessReport {
     pub found: f64,
     /// The fewest that would carry the distinct bytes it asks for.
     pub ideal: f64,
+    /// Why it is guarded, if it is: clipping that the author asked for, or an access that was not proven in bounds.
+    pub guard: Option<GuardReason>,
     /// Whether addresses depend on data: then `found` and `ideal` count the lanes whose address is known.
     pub unknown: bool,
     /// The author's line.

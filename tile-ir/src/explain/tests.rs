@@ -195,6 +195,24 @@ fn names_are_checked() {
 }
 
 #[test]
+fn a_launch_that_would_be_refused_is_said_to_be() {
+    let kernel = gemv(Dtype::F16, 8);
+    let broken = report(&kernel, &[("N", 8.0), ("K", 12.0)]);
+    assert!(broken.refused.iter().any(|note| note.text == "require(K % 8 == 0)"), "{broken}");
+    assert!(broken.to_string().contains("REFUSED"), "{broken}");
+    assert_eq!(report(&kernel, &[("N", 8.0), ("K", 16.0)]).refused, []);
+}
+
+#[test]
+fn guards_are_shown_at_their_access() {
+    let report = report(&gemv(Dtype::F16, 8), &[("N", 8.0), ("K", 256.0)]);
+    let guards: Vec<_> = report.accesses.iter().filter(|a| a.global).map(|a| (&*a.place, a.guard)).collect();
+    let masked = Some(crate::lowered::GuardReason::Masked);
+    assert_eq!(guards, [("x", masked), ("w", masked), ("y", None)], "{report}");
+    assert!(report.to_string().contains("no guards added, no lesser forms"), "{report}");
+}
+
+#[test]
 fn an_empty_launch_is_explained_too() {
     let report = report(&gemv(Dtype::F16, 8), &[("N", 0.0), ("K", 0.0)]);
     assert_eq!((report.blocks(), report.roofline.flops, report.roofline.intensity()), (0, 0.0, 0.0));

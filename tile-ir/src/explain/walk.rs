@@ -10,7 +10,7 @@ use super::block::{Block, Known};
 use super::occupancy::WARP;
 use super::pattern::{Cost, atomic_wavefronts, sectors, wavefronts};
 use crate::ir::{BinaryOp, MathFn, SpanId};
-use crate::lowered::{Memory, Op, OpKind, Program, RegId, Space, ValueId, ValueKind, ValueType};
+use crate::lowered::{GuardReason, Memory, Op, OpKind, Program, RegId, Space, ValueId, ValueKind, ValueType};
 
 /// What an access does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub(super) struct Site {
     pub space: Space,
     pub kind: AccessKind,
     pub span: SpanId,
+    /// Why it is guarded, if it is.
+    pub guard: Option<GuardReason>,
     /// Bytes a lane.
     pub width: u32,
     /// Warps' requests.
@@ -226,6 +228,7 @@ impl Walker<'_> {
             space: memory.space,
             kind,
             span: memory.span,
+            guard: memory.guard.map(|g| g.reason),
             width,
             requests: 0.0,
             lanes: 0.0,
