@@ -35,7 +35,7 @@ fn main() -> Result<()> {
 
     let bare = Bare::new([address_of(&w).0, address_of(&x).0, address_of(&y).0])?;
     let mut ours = || -> Result<()> {
-        kernel::gemv::<f16, 1, 1, 4, 4, 8>::launch(&device, &w, &x, &mut y, 1.0, 0.0)?;
+        kernel::gemv::<f16, 1, 1, 4, 4, 1, 8>::launch(&device, &w, &x, &mut y, 1.0, 0.0)?;
         Ok(())
     };
     ours()?;
@@ -48,9 +48,11 @@ fn main() -> Result<()> {
     }
     let [bare_us, ours_us] = times.map(median);
     let mut y = device.zeros::<f16, 1>([N])?;
-    let chosen_us = median((0..ROUNDS).map(|_| {
-        burst(&device, || Ok(gemv(&device, &w, &x, &mut y, Gemv::default())?))
-    }).collect::<Result<Vec<_>>>()?);
+    let chosen_us = median(
+        (0..ROUNDS)
+            .map(|_| burst(&device, || Ok(gemv(&device, &w, &x, &mut y, Gemv::default())?)))
+            .collect::<Result<Vec<_>>>()?,
+    );
     println!("cuLaunchKernelEx            {bare_us:.3} us");
     println!("kernel::launch              {ours_us:.3} us, {:+.3} beyond it", ours_us - bare_us);
     println!("tile_kernels::gemv::gemv    {chosen_us:.3} us, {:+.3} beyond it", chosen_us - bare_us);
@@ -84,10 +86,12 @@ struct Bare {
 impl Bare {
     fn new(pointers: [u64; 3]) -> Result<Bare> {
         let kernel = definition().kernel()?;
-        let wanted = |i: &tile_ir::ir::Instance| i.dtypes[0].name() == "f16" && i.consts == [1, 1, 4, 4, 8];
+        let wanted = |i: &tile_ir::ir::Instance| i.dtypes[0].name() == "f16" && i.consts == [1, 1, 4, 4, 1, 8];
         let instance = kernel.instances.iter().find(|i| wanted(i)).ok_or_else(|| anyhow!("no such instance"))?;
-        let program = tile_ir::lower::lower(kernel, instance, Target::Sm90a).map_err(|d| anyhow!("{}", d[0].message))?;
-        let compiled = Nvrtc::get()?.compile(&program.name, &emit(&program), &options("sm_90a", false), Output::Cubin)?;
+        let program =
+            tile_ir::lower::lower(kernel, instance, Target::Sm90a).map_err(|d| anyhow!("{}", d[0].message))?;
+        let compiled =
+            Nvrtc::get()?.compile(&program.name, &emit(&program), &options("sm_90a", false), Output::Cubin)?;
         let name = std::ffi::CString::new(program.name)?;
         // SAFETY: the driver is initialised and its library present, since a device is open; the image is a cubin.
         unsafe {
