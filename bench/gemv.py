@@ -170,6 +170,9 @@ def main():
                     quick[label] = (min(timed(graph.replay, 2) for _ in range(3)) / sets, graph)
                 for label in sorted(quick, key=lambda l: quick[l][0])[:3]:
                     finalists[f"{who} {label}"] = quick[label][1]
+                for label in quick:
+                    if who == "ours" and contenders[label].record["chosen"]:
+                        finalists["default"] = quick[label][1]
                 if who == "ours":
                     for label, (us, _) in sorted(quick.items(), key=lambda q: q[1][0]):
                         print(f"    ours {label}: {us:.2f} us", flush=True)
@@ -180,12 +183,13 @@ def main():
             best = {who: min((us, label) for label, us in result.items() if label.startswith(who)) for who in groups if any(l.startswith(who) for l in result)}
             spread = abs(result["baseline again"] / best["triton"][0] - 1)
             ours = best["ours"][0]
-            row = dict(dtype=name, n=n, k=k, sets=sets, ours_us=ours, ours=best["ours"][1], triton_us=best["triton"][0],
+            default = result.get("default", float("nan"))
+            row = dict(default_us=default, default_vs_triton=best["triton"][0] / default, dtype=name, n=n, k=k, sets=sets, ours_us=ours, ours=best["ours"][1], triton_us=best["triton"][0],
                        cublas_us=best["cublas"][0], tbps=nbytes / ours * 1e-6, vs_triton=best["triton"][0] / ours,
                        vs_cublas=best["cublas"][0] / ours, baseline_spread=spread, all=result)
             rows.append(row)
             print(f"{name} {n}x{k}: ours {ours:.2f} us ({row['tbps']:.2f} TB/s, {best['ours'][1]}), triton {best['triton'][0]:.2f} "
-                  f"({row['vs_triton']:.3f}x), cublas {best['cublas'][0]:.2f} ({row['vs_cublas']:.3f}x), spread {spread:.3f}", flush=True)
+                  f"({row['vs_triton']:.3f}x), cublas {best['cublas'][0]:.2f} ({row['vs_cublas']:.3f}x), default {default:.2f} ({row['default_vs_triton']:.3f}x), spread {spread:.3f}", flush=True)
             del w, x, y, finalists
             torch.cuda.empty_cache()
     if args.out:

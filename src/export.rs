@@ -7,6 +7,7 @@ use tile_ir::emit::cuda::{STATIC_SHARED_LIMIT, emit};
 use tile_ir::ir::{DimId, EntityRef, ParamId, Target};
 use tile_ir::lower::lower;
 use tile_ir::lowered::{HostValues, ParameterKind, Program};
+use tile_kernels::gemv::Choice;
 use tile_runtime::nvrtc::{Nvrtc, Output, options};
 
 /// The shapes (N, K) of the GEMV benchmark.
@@ -54,7 +55,9 @@ pub fn gemv(folder: &Path) -> Result<()> {
         let cubin = format!("{}.cubin", program.name);
         std::fs::write(folder.join(&cubin), &compiled.code)?;
         for (n, k) in GEMV_SHAPES {
-            launches.push(record(&program, &cubin, n, k).with_context(|| format!("{n} x {k}"))?);
+            let Choice { shape: (w, r, g, u), stages, .. } = Choice::for_shape(n, k, instance.dtypes[0]);
+            let chosen = [w, r, g, u, stages].iter().zip(&instance.consts).all(|(a, b)| *a as i64 == *b);
+            launches.push(record(&program, &cubin, n, k, chosen).with_context(|| format!("{n} x {k}"))?);
         }
     }
     std::fs::write(folder.join("launches.json"), serde_json::to_string_pretty(&launches)?)?;
@@ -62,7 +65,7 @@ pub fn gemv(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-fn record(program: &Program, cubin: &str, n: i64, k: i64) -> Result<Value> {
+fn record(program: &Program, cubin: &str, n: i64, k: i64, chosen: bool) -> Result<Value> {
     let values = Dense { program, n, k };
     let grid: Option<Vec<i64>> = program.launch.grid.iter().map(|e| e.evaluate(&values)).collect();
     let params: Vec<Value> = program
@@ -79,7 +82,7 @@ fn record(program: &Program, cubin: &str, n: i64, k: i64) -> Result<Value> {
     let dynamic = if program.shared_bytes > STATIC_SHARED_LIMIT { program.shared_bytes } else { 0 };
     Ok(json!({
         "kernel": "gemv", "instance": program.name, "symbol": program.name, "cubin": cubin, "dtype": dtype,
-        "n": n, "k": k, "grid": grid.context("the grid has no value")?, "threads": program.launch.threads,
+        "n": n, "k": k, "chosen": chosen, "grid": grid.context("the grid has no value")?, "threads": program.launch.threads,
         "dynamic_shared": dynamic, "params": params,
     }))
 }

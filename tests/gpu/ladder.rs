@@ -46,8 +46,8 @@ fn every_rung_equals_the_simulator() {
         let (major, minor) = Device::driver_version().unwrap();
         let nvrtc = tile_runtime::nvrtc::Nvrtc::get().map(|n| n.version()).unwrap_or_default();
         let file = serde_json::json!({
-            "device": device.label(),
-            "driver": format!("{major}.{minor}"),
+            "device": device.to_string(),
+            "driver": format!("CUDA {major}.{minor}"),
             "nvrtc": nvrtc,
             "results": all,
         });

@@ -8,12 +8,15 @@
 //!
 //! Everything proven is true in every execution; nothing follows from an answer of `Unknown`.
 
+mod arithmetic;
 mod cond;
 mod context;
 mod poly;
+mod query;
 #[cfg(test)]
 mod soundness;
 
 pub use cond::Cond;
-pub use context::{Answer, Context, Definition, Mark, Symbol, Varies};
+pub use context::{Context, Definition, Mark, Symbol, Varies};
 pub use poly::{Monomial, Poly, Sym, gcd};
+pub use query::Answer;

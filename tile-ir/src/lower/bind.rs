@@ -208,7 +208,7 @@ impl Binder<'_> {
                 match (op, &self.to.exprs[x].kind) {
                     (UnaryOp::Not, ExprKind::Bool(value)) => ExprKind::Bool(!value),
                     (UnaryOp::Neg, ExprKind::Int(value)) if ty == Type::Index || ty.dtype() == Some(Dtype::I32) => {
-                        ExprKind::Int(-value)
+                        ExprKind::Int(value.wrapping_neg())
                     }
                     (UnaryOp::Neg, ExprKind::Float(value)) => ExprKind::Float(-value),
                     _ => ExprKind::Unary(*op, x),
@@ -275,7 +275,7 @@ impl Binder<'_> {
             ExprKind::Bits(dtype) => i64::from(self.concrete(*dtype).bits()),
             ExprKind::Var(var) => self.literal(self.values[*var]?)?,
             ExprKind::Unary(UnaryOp::Not, x) => i64::from(self.literal(*x)? == 0),
-            ExprKind::Unary(UnaryOp::Neg, x) => -self.literal(*x)?,
+            ExprKind::Unary(UnaryOp::Neg, x) => self.literal(*x)?.checked_neg()?,
             ExprKind::Binary(op, a, b) => {
                 let a = self.literal(*a)?;
                 match op {

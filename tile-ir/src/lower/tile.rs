@@ -1,6 +1,7 @@
 //! Tile operations: `parallel`, `copy`, `fill`, spread over the block's threads in linear order, so that neighbouring
 //! threads touch neighbouring elements.
 
+use super::value::OpenAxis;
 use super::*;
 use crate::analysis::Bound;
 
@@ -93,7 +94,8 @@ impl Lowering<'_> {
 
     pub(super) fn copy(&mut self, stmt: StmtId, src: &TileRef, dst: &TileRef) {
         let Some(facts) = self.analysis.copies.get(&stmt) else { return };
-        let (src_open, dst_open) = (open_axes(&facts.src), open_axes(&facts.dst));
+        let src_open = open_axes(&facts.src, &facts.src_nonnegative);
+        let dst_open = open_axes(&facts.dst, &facts.dst_nonnegative);
         let extents: Vec<ValueId> = facts.extents.iter().map(|&e| self.int(i64::from(e))).collect();
         let total: u32 = facts.extents.iter().product();
         // A per-thread array is copied by its thread; anything else by the block together.
@@ -121,7 +123,7 @@ impl Lowering<'_> {
     /// The address of a tile's element at `indices`, clipped on the axes `open`. Axes are matched from the innermost:
     /// a place of lower rank ignores the tile's leading axes, whose extent is 1, and a place of higher rank has its
     /// leading coordinates from the start alone.
-    fn tile_memory(&mut self, tile: &TileRef, indices: &[ValueId], open: &[usize]) -> Memory {
+    fn tile_memory(&mut self, tile: &TileRef, indices: &[ValueId], open: &[OpenAxis]) -> Memory {
         let rank = self.rank(tile.place);
         let mut coordinates = Vec::with_capacity(rank);
         for axis in 0..rank {
@@ -157,6 +159,7 @@ impl Lowering<'_> {
     }
 }
 
-fn open_axes(bounds: &[Bound]) -> Vec<usize> {
-    (0..bounds.len()).filter(|&axis| bounds[axis] != Bound::Proven).collect()
+fn open_axes(bounds: &[Bound], nonnegative: &[bool]) -> Vec<OpenAxis> {
+    let open = bounds.iter().enumerate().filter(|(_, bound)| **bound != Bound::Proven);
+    open.map(|(axis, _)| OpenAxis { axis, below: nonnegative.get(axis) != Some(&true) }).collect()
 }

@@ -2,6 +2,14 @@
 
 use super::*;
 
+/// An axis on which an index was not proven in bounds.
+#[derive(Clone, Copy)]
+pub(super) struct OpenAxis {
+    pub(super) axis: usize,
+    /// Whether the index may be negative, which is a mistake (TK0303) but must not leave the tensor.
+    pub(super) below: bool,
+}
+
 impl Lowering<'_> {
     pub(super) fn push(&mut self, kind: ValueKind, ty: ValueType) -> ValueId {
         self.program.values.push(Value { kind, ty, span: self.span })
@@ -124,12 +132,15 @@ impl Lowering<'_> {
         let access = &kernel.accesses[id];
         let outer = std::mem::replace(&mut self.span, access.span);
         let indices: Vec<ValueId> = access.indices.iter().map(|&e| self.value(e)).collect();
-        let open: Vec<usize> = (0..indices.len()).filter(|&axis| !self.analysis.axis_in_bounds(id, axis)).collect();
+        let open: Vec<OpenAxis> = (0..indices.len())
+            .filter(|&axis| !self.analysis.axis_in_bounds(id, axis))
+            .map(|axis| OpenAxis { axis, below: !self.analysis.axis_nonnegative(id, axis) })
+            .collect();
         let reason = if access.masked { GuardReason::Masked } else { GuardReason::Unproven };
         let guard = self.guard(access.place, &indices, &open, reason);
         if guard.is_some() && reason == GuardReason::Unproven {
             let name = kernel.place_name(access.place).to_string();
-            let axes: Vec<String> = open.iter().map(usize::to_string).collect();
+            let axes: Vec<String> = open.iter().map(|o| o.axis.to_string()).collect();
             let text = format!("`{name}` is guarded on axis {}: the index was not proven in bounds", axes.join(", "));
             self.remark(RemarkKind::Guard, access.span, text);
         }
@@ -143,23 +154,31 @@ impl Lowering<'_> {
         memory
     }
 
-    /// The condition under which `indices` are in bounds on the axes `open`. Indices are never negative (TK0303), so
-    /// one comparison an axis.
+    /// The condition under which `indices` are in bounds on the axes `open`.
     pub(super) fn guard(
         &mut self,
         place: Place,
         indices: &[ValueId],
-        open: &[usize],
+        open: &[OpenAxis],
         reason: GuardReason,
     ) -> Option<Guard> {
         let mut cond = None;
-        for &axis in open {
-            let extent = self.extent(place, axis);
-            let inside = self.binary(BinaryOp::Lt, indices[axis], extent);
+        let mut require = |l: &mut Self, inside: ValueId| {
             cond = Some(match cond {
                 None => inside,
-                Some(all) => self.binary(BinaryOp::And, all, inside),
+                Some(all) => l.binary(BinaryOp::And, all, inside),
             });
+        };
+        for open in open {
+            let index = indices[open.axis];
+            if open.below {
+                let zero = self.int(0);
+                let inside = self.binary(BinaryOp::Ge, index, zero);
+                require(self, inside);
+            }
+            let extent = self.extent(place, open.axis);
+            let inside = self.binary(BinaryOp::Lt, index, extent);
+            require(self, inside);
         }
         cond.map(|cond| Guard { cond, reason })
     }

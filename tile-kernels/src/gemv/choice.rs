@@ -3,7 +3,7 @@
 use super::kernel::gemv;
 use super::{Gemv, GemvElement};
 use tile_runtime::LaunchError;
-use tile_runtime::kernel::{LaunchOn, TensorInput, TensorOutput, TensorRef};
+use tile_runtime::kernel::{Dtype, LaunchOn, TensorInput, TensorOutput, TensorRef};
 use tile_runtime::prelude::*;
 
 /// An instance: how a block's threads share rows, and how wide they load.
@@ -24,14 +24,20 @@ impl Default for Choice {
 }
 
 impl Choice {
-    /// The choice for these operands, by how many 16-byte loads a row takes and how they divide among the threads.
-    ///
-    /// Measured on an H200 with `bench/gemv.py`: on each of its six shapes the choice is within 2% of the best instance.
+    /// The choice for these operands.
     pub(super) fn of(w: &TensorRef<'_>, x: &TensorRef<'_>) -> Choice {
         let bytes = i64::from(w.dtype().bytes());
         let (&[n, k], &[pitch, _]) = (w.shape(), w.strides()) else { return Choice::default() };
         let vector = [w.address() as i64, x.address() as i64, k * bytes, pitch * bytes].iter().all(|v| v % 16 == 0);
-        let loads = k.saturating_mul(bytes) / 16;
+        Choice { vector, ..Choice::for_shape(n, k, w.dtype()) }
+    }
+
+    /// The choice for aligned operands of this shape, by how many 16-byte loads a row takes and how they divide among
+    /// the threads.
+    ///
+    /// Measured on an H200 with `bench/gemv.py`: on each of its six shapes the choice is within 2% of the best instance.
+    pub fn for_shape(n: i64, k: i64, dtype: Dtype) -> Choice {
+        let loads = k.saturating_mul(i64::from(dtype.bytes())) / 16;
         let shape = match loads {
             // Short rows: a warp has enough to do with one of its own.
             ..=64 => (1, 1, 8, 2),
@@ -39,7 +45,7 @@ impl Choice {
             _ if loads % 512 == 0 && n.saturating_mul(loads) > 1 << 19 => (4, 1, 1, 4),
             _ => (4, 2, 1, 2),
         };
-        Choice { shape, stages: 1, vector }
+        Choice { shape, stages: 1, vector: true }
     }
 }
 

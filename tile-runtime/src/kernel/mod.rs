@@ -19,6 +19,7 @@ pub use crate::element::Element;
 pub use argument::{Argument, Scalar, ScalarInput, TensorInput, TensorOutput, TensorRef};
 pub use definition::{Definition, InstanceTable, instance_index};
 pub use launch::{LaunchOn, Loaded, launch, prepare};
+pub use tile_ir::ir::Dtype;
 pub use show::{Binary, Format, compile, show};
 
 pub(crate) use launch::Recorded;

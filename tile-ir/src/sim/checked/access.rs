@@ -96,9 +96,14 @@ impl<'p> Machine<'p> {
     pub(super) fn guard_fired_at(&mut self, run: &mut Running<'_>, site: u32, offset: Option<Slot>) {
         let (code, active) = (self.code, run.warp.active);
         self.counters.guards_fired += u64::from(active.count_ones());
-        let lane = active.trailing_zeros() as usize;
-        let offset = offset.map(|slot| run.warp.slots[slot as usize][lane & 31]);
-        self.guard_fired(run.who, &code.sites[site as usize], lane, offset);
+        let offsets = offset.map(|slot| &run.warp.slots[slot as usize]);
+        // An access below the first element follows from a negative index, which was reported where it arose.
+        let inside = |lane: usize| offsets.is_none_or(|offsets| offsets[lane] >= 0);
+        let fired = (0..32).find(|&lane| active & (1 << lane) != 0 && inside(lane));
+        if let Some(lane) = fired {
+            let offset = offsets.map(|offsets| offsets[lane]);
+            self.guard_fired(run.who, &code.sites[site as usize], lane, offset);
+        }
     }
 
     /// One element's value, 0 where it is out of bounds.

@@ -166,6 +166,7 @@ fn arguments_are_checked() {
 fn generic_and_broken_kernels_are_refused() {
     let mut generic = built(|_, _, _| {});
     generic.type_params.push(TypeParam { name: "T".into(), allowed: vec![Dtype::F16], span: SpanId::from_u32(0) });
+    generic.instances.iter_mut().for_each(|i| i.dtypes.push(Dtype::F16));
     assert_eq!(run(&generic, &[]), Err(SimError::Malformed("`k` is generic: bind an instance first".into())));
     let mixed = built(|b, _, tx| {
         let one = b.float(Dtype::F32, 1.0);

@@ -1,0 +1,245 @@
+//! The execution: statements, for all threads at once.
+
+use super::touch::Kind;
+use super::{Here, Run, UNKNOWN, Values};
+use crate::constraint::Varies;
+use crate::ir::{ExprId, ExprKind, Kernel, ReduceSource, StmtId, StmtKind, VarId};
+use std::collections::BTreeSet;
+
+/// Values one thread may compute, all threads and statements together.
+const BUDGET: usize = 60_000;
+
+impl Run<'_> {
+    /// Executes statements, until the budget is spent.
+    pub(super) fn block(&mut self, body: &[StmtId], here: &[Here]) {
+        for &stmt in body {
+            if self.work > BUDGET {
+                return;
+            }
+            if self.barriers.contains(&stmt) {
+                self.cells.clear();
+            }
+            if self.relevant.contains(&stmt) {
+                self.around.push((stmt, self.time));
+                self.stmt(stmt, here);
+                self.around.pop();
+            }
+        }
+    }
+
+    fn stmt(&mut self, stmt: StmtId, here: &[Here]) {
+        let kernel = self.kernel;
+        match &kernel.stmts[stmt].kind {
+            StmtKind::Let { var, value } => {
+                value.iter().for_each(|v| self.loads(*v, here));
+                let value = value.filter(|_| self.needed.contains(var)).map(|v| self.eval(v));
+                self.vars[*var] = value;
+            }
+            StmtKind::Assign { var, value } => {
+                self.loads(*value, here);
+                if self.needed.contains(var) {
+                    let value = self.eval(*value);
+                    self.assign(*var, value, here);
+                }
+            }
+            StmtKind::Store { access, value } => {
+                self.loads(*value, here);
+                self.access(*access, Kind::Write, here);
+            }
+            StmtKind::Atomic { access, value, dst, .. } => {
+                self.loads(*value, here);
+                self.access(*access, Kind::Atomic, here);
+                dst.iter().for_each(|v| self.vars[*v] = None);
+            }
+            StmtKind::If { cond, then, otherwise } => {
+                self.loads(*cond, here);
+                let value = self.eval(*cond);
+                let arm = |wanted: i64| -> Vec<Here> {
+                    here.iter()
+                        .enumerate()
+                        .map(|(t, h)| match value.at(t) {
+                            _ if *h == Here::No => Here::No,
+                            UNKNOWN => Here::Maybe,
+                            v if v == wanted => *h,
+                            _ => Here::No,
+                        })
+                        .collect()
+                };
+                self.control.push(self.uniform.expr(kernel, *cond));
+                for (body, mask) in [(then, arm(1)), (otherwise, arm(0))] {
+                    if mask.iter().any(|h| *h != Here::No) {
+                        self.block(body, &mask);
+                    }
+                }
+                self.control.pop();
+            }
+            StmtKind::For { .. } => self.for_loop(stmt, here),
+            StmtKind::Parallel { body, .. } => body.iter().for_each(|s| self.forget_assigned(*s)),
+            StmtKind::Copy { .. } | StmtKind::Fill { .. } | StmtKind::Alloc { .. } => {}
+            StmtKind::Reduce { src, dst, .. } => {
+                if let ReduceSource::Value(value) = src {
+                    self.loads(*value, here);
+                }
+                dst.iter().for_each(|v| self.vars[*v] = None);
+                self.epoch += 1;
+            }
+            StmtKind::Shuffle { value, lane, dst, .. } => {
+                self.loads(*value, here);
+                self.loads(*lane, here);
+                self.vars[*dst] = None;
+                self.epoch += 1;
+            }
+            StmtKind::Vote { pred, dst, .. } => {
+                self.loads(*pred, here);
+                self.vars[*dst] = None;
+                self.epoch += 1;
+            }
+            StmtKind::SyncThreads => self.cells.clear(),
+            StmtKind::SyncWarp => self.epoch += 1,
+            StmtKind::Print { args, .. } => args.iter().for_each(|a| self.loads(*a, here)),
+            StmtKind::Assert { cond, .. } => self.loads(*cond, here),
+        }
+    }
+
+    fn assign(&mut self, var: VarId, value: Values, here: &[Here]) {
+        let old = self.vars[var].take();
+        let value = if here.iter().all(|h| *h == Here::Yes) {
+            value
+        } else {
+            Values::Each(
+                here.iter()
+                    .enumerate()
+                    .map(|(t, h)| match h {
+                        Here::Yes => value.at(t),
+                        Here::No => old.as_ref().map_or(UNKNOWN, |v| v.at(t)),
+                        Here::Maybe => UNKNOWN,
+                    })
+                    .collect(),
+            )
+        };
+        self.vars[var] = Some(value);
+    }
+
+    fn for_loop(&mut self, stmt: StmtId, here: &[Here]) {
+        let kernel = self.kernel;
+        let StmtKind::For { var, start, end, step, body, .. } = &kernel.stmts[stmt].kind else { return };
+        [start, end, step].into_iter().for_each(|e| self.loads(*e, here));
+        self.control
+            .push([start, end, step].into_iter().fold(Varies::default(), |v, e| v.or(self.uniform.expr(kernel, *e))));
+        let (start, end, step) = (self.eval(*start), self.eval(*end), self.eval(*step));
+        // Iteration n of each thread; the last by its own count.
+        let at = |t: usize, n: Option<i64>| -> (i64, Here) {
+            let (a, b, s) = (start.at(t), end.at(t), step.at(t));
+            if a == UNKNOWN || b == UNKNOWN || s == UNKNOWN || s < 1 {
+                return (UNKNOWN, Here::Maybe);
+            }
+            let Some(trips) = b.checked_sub(a).map(|d| (d.max(0) as u64).div_ceil(s as u64) as i64) else {
+                return (UNKNOWN, Here::Maybe);
+            };
+            let n = match n {
+                Some(n) => n,
+                None if trips > 2 => trips - 1,
+                None => return (UNKNOWN, Here::No),
+            };
+            (a.saturating_add(n.saturating_mul(s)), if n < trips { Here::Yes } else { Here::No })
+        };
+        let known = (0..here.len()).all(|t| at(t, Some(0)).1 != Here::Maybe);
+        let has_barrier = contains_barrier(kernel, body, self.barriers);
+        let rounds: &[Option<i64>] = if known { &[Some(0), Some(1), None] } else { &[Some(0)] };
+        for round in rounds {
+            let mut mask = here.to_vec();
+            let mut values = Vec::with_capacity(here.len());
+            for (t, h) in mask.iter_mut().enumerate() {
+                let (value, inside) = at(t, *round);
+                values.push(value);
+                *h = match (*h, inside) {
+                    (Here::No, _) | (_, Here::No) => Here::No,
+                    (Here::Yes, Here::Yes) => Here::Yes,
+                    _ => Here::Maybe,
+                };
+            }
+            if mask.iter().all(|h| *h == Here::No) {
+                continue;
+            }
+            if round.is_none() {
+                // Iterations in between are not executed: what they assigned is unknown, and where they
+                // synchronised, nothing from before is pending.
+                body.iter().for_each(|s| self.forget_assigned(*s));
+                self.epoch += 1;
+                if has_barrier {
+                    self.cells.clear();
+                }
+            }
+            let same = values.iter().all(|v| *v == values[0]);
+            self.vars[*var] = Some(if same { Values::Same(values[0]) } else { Values::Each(values) });
+            self.work += 1;
+            self.block(body, &mask);
+        }
+        if !known {
+            self.epoch += 1;
+            body.iter().for_each(|s| self.forget_assigned(*s));
+            if has_barrier {
+                self.cells.clear();
+            }
+        } else if rounds.len() == 3 && (0..here.len()).any(|t| at(t, None).1 == Here::Yes) {
+            body.iter().for_each(|s| self.forget_assigned(*s));
+        }
+        self.control.pop();
+    }
+
+    fn forget_assigned(&mut self, stmt: StmtId) {
+        match &self.kernel.stmts[stmt].kind {
+            StmtKind::Assign { var, .. } | StmtKind::Let { var, .. } => self.vars[*var] = None,
+            StmtKind::If { then, otherwise, .. } => {
+                then.iter().chain(otherwise).for_each(|s| self.forget_assigned(*s));
+            }
+            StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } => {
+                body.iter().for_each(|s| self.forget_assigned(*s));
+            }
+            StmtKind::Reduce { dst: Some(var), .. }
+            | StmtKind::Shuffle { dst: var, .. }
+            | StmtKind::Vote { dst: var, .. }
+            | StmtKind::Atomic { dst: Some(var), .. } => self.vars[*var] = None,
+            _ => {}
+        }
+    }
+
+    /// Meets the loads of an expression. Those that only some evaluations reach are not recorded.
+    fn loads(&mut self, expr: ExprId, here: &[Here]) {
+        let kernel = self.kernel;
+        match &kernel.exprs[expr].kind {
+            ExprKind::Load(access) => {
+                let indices = &kernel.accesses[*access].indices;
+                indices.iter().for_each(|e| self.loads(*e, here));
+                self.access(*access, Kind::Read, here);
+            }
+            ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => self.loads(*a, here),
+            ExprKind::Binary(op, a, b) => {
+                self.loads(*a, here);
+                if !matches!(op, crate::ir::BinaryOp::And | crate::ir::BinaryOp::Or) {
+                    self.loads(*b, here);
+                }
+            }
+            ExprKind::Math(_, args) => args.iter().for_each(|e| self.loads(*e, here)),
+            ExprKind::Select(a, b, c) => [a, b, c].into_iter().for_each(|e| self.loads(*e, here)),
+            ExprKind::If(c, _, _) => self.loads(*c, here),
+            _ => {}
+        }
+    }
+}
+
+fn contains_barrier(kernel: &Kernel, body: &[StmtId], barriers: &BTreeSet<StmtId>) -> bool {
+    body.iter().any(|s| {
+        barriers.contains(s)
+            || match &kernel.stmts[*s].kind {
+                StmtKind::SyncThreads => true,
+                StmtKind::If { then, otherwise, .. } => {
+                    contains_barrier(kernel, then, barriers) || contains_barrier(kernel, otherwise, barriers)
+                }
+                StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } => {
+                    contains_barrier(kernel, body, barriers)
+                }
+                _ => false,
+            }
+    })
+}
