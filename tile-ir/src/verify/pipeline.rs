@@ -248,7 +248,11 @@ fn first_compute(kernel: &Kernel, stmt: StmtId, body: &[StmtId]) -> Option<SpanI
         StmtKind::For { body: inner, kind, .. } if !matches!(kind, LoopKind::Pipelined { .. }) => {
             inner.iter().find_map(|s| first_compute(kernel, *s, body))
         }
-        StmtKind::Let { value: Some(value), .. } if is_address(kernel, *value) => None,
+        StmtKind::Let { var, value: Some(value) }
+            if kernel.vars[*var].kind == VarKind::Let && is_address(kernel, *value) =>
+        {
+            None
+        }
         StmtKind::Store { .. } if stray_fill(kernel, stmt, body).is_some() => None,
         _ => Some(kernel.stmts[stmt].span),
     }
@@ -333,5 +337,134 @@ fn parts(kernel: &Kernel, expr: ExprId, f: &mut impl FnMut(&ExprKind)) {
         }
         ExprKind::Load(access) => kernel.accesses[*access].indices.iter().for_each(|e| parts(kernel, *e, f)),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::testing::{Build, report};
+    use crate::ir::{Dtype, Kernel};
+    use expect_test::{Expect, expect};
+
+    /// A pipelined loop whose body `body` builds, given the tensor, the array to fill and the index; then `after`.
+    fn looped(
+        scope: Scope,
+        body: impl FnOnce(&mut Build, Place, Place, VarId),
+        after: impl FnOnce(&mut Build, Place),
+    ) -> Kernel {
+        let mut b = Build::new();
+        let x = b.tensor("x", Dtype::F32, &["N"], false);
+        let n = b.dim("N");
+        b.blocks("bx", n);
+        b.threads("t", 32);
+        let a = b.alloc("a", scope, Dtype::F32, &[1]);
+        let (zero, n, stages) = (b.int(0), b.dim("N"), b.int(2));
+        b.for_("i", zero, n, LoopKind::Pipelined { stages }, |b, i| body(b, x, a, i));
+        after(&mut b, a);
+        b.done()
+    }
+
+    fn fill(b: &mut Build, x: Place, a: Place, i: VarId) {
+        let (at, zero) = (b.var(i), b.int(0));
+        let value = b.masked(x, &[at]);
+        b.store(a, &[zero], value);
+    }
+
+    fn check(kernel: &Kernel, expected: Expect) {
+        let mut all = Vec::new();
+        super::check(kernel, &mut all);
+        expected.assert_eq(&report(&all));
+    }
+
+    fn nothing(_: &mut Build, _: Place) {}
+
+    #[test]
+    fn loads_that_lead() {
+        let kernel = looped(
+            Scope::Local,
+            |b, x, a, i| {
+                fill(b, x, a, i);
+                let own = b.local("own", Dtype::F32, &[1]);
+                fill(b, x, own, i);
+                let zero = b.int(0);
+                let sum = b.load(own, &[zero]);
+                b.let_mut("sum", sum);
+            },
+            nothing,
+        );
+        check(&kernel, expect![[""]]);
+        let StmtKind::For { body, .. } = &kernel.stmts[*kernel.body.last().unwrap()].kind else { panic!() };
+        let split = split(&kernel, body);
+        assert_eq!((split.loads, split.own, split.buffers.len()), (1, 3, 1));
+    }
+
+    #[test]
+    fn loops_without_leading_loads() {
+        let compute = |b: &mut Build| {
+            let one = b.float(1.0);
+            b.let_mut("sum", one);
+        };
+        let kernel = looped(
+            Scope::Local,
+            |b, x, a, i| {
+                compute(b);
+                fill(b, x, a, i);
+            },
+            nothing,
+        );
+        check(
+            &kernel,
+            expect![[r#"
+                [TK0804] `a` is filled from global memory among statements that compute
+                  at: this is a load
+                  label: the computing begins here: loads stand before it
+                  help: a pipelined loop begins with statements that only load: fill the array in a loop of its own before the computing, or allocate it in the body if it is not to be loaded ahead
+            "#]],
+        );
+        check(
+            &looped(Scope::Local, |b, _, _, _| compute(b), nothing),
+            expect![[r#"
+                [TK0804] the loop has no loads to issue ahead
+                  label: its body begins with this
+                  help: begin the body with loops that only fill arrays of `alloc_local`, allocated before the loop, from `&` tensors; or use `serial(a..b)`
+            "#]],
+        );
+        check(
+            &looped(Scope::Shared, fill, nothing),
+            expect![[r#"
+                [TK0801] pipelined loads into shared memory are not in this version of the language
+                  label: the pipelined loop
+                  help: load into arrays of `alloc_local`, or use `serial(a..b)`
+            "#]],
+        );
+    }
+
+    #[test]
+    fn arrays_of_the_loads_are_theirs() {
+        let store = |b: &mut Build, a: Place| {
+            let (zero, one) = (b.int(0), b.float(1.0));
+            b.store(a, &[zero], one);
+        };
+        let written = |b: &mut Build, x, a, i| {
+            fill(b, x, a, i);
+            store(b, a);
+        };
+        check(
+            &looped(Scope::Local, written, nothing),
+            expect![[r#"
+                [TK0804] `a` holds loads that are issued ahead: only they may write it
+                  label: the pipelined loop
+                  help: compute into another array
+            "#]],
+        );
+        check(
+            &looped(Scope::Local, fill, store),
+            expect![[r#"
+                [TK0804] `a` is filled by a pipelined loop and used outside of it
+                  label: the pipelined loop
+                  help: use another array here: between iterations the loop keeps several copies of it
+            "#]],
+        );
     }
 }
