@@ -35,7 +35,7 @@ fn main() -> Result<()> {
 
     let bare = Bare::new([address_of(&w).0, address_of(&x).0, address_of(&y).0])?;
     let mut ours = || -> Result<()> {
-        kernel::gemv::<f16, 1, 1, 4, 4, 8>::launch(&device, &w, &x, &mut y, 1.0, 0.0)?;
+        kernel::gemv::<f16, 1, 1, 4, 4, 1, 8>::launch(&device, &w, &x, &mut y, 1.0, 0.0)?;
         Ok(())
     };
     ours()?;
@@ -86,7 +86,7 @@ struct Bare {
 impl Bare {
     fn new(pointers: [u64; 3]) -> Result<Bare> {
         let kernel = definition().kernel()?;
-        let wanted = |i: &tile_ir::ir::Instance| i.dtypes[0].name() == "f16" && i.consts == [1, 1, 4, 4, 8];
+        let wanted = |i: &tile_ir::ir::Instance| i.dtypes[0].name() == "f16" && i.consts == [1, 1, 4, 4, 1, 8];
         let instance = kernel.instances.iter().find(|i| wanted(i)).ok_or_else(|| anyhow!("no such instance"))?;
         let program =
             tile_ir::lower::lower(kernel, instance, Target::Sm90a).map_err(|d| anyhow!("{}", d[0].message))?;

@@ -55,8 +55,8 @@ pub fn gemv(folder: &Path) -> Result<()> {
         let cubin = format!("{}.cubin", program.name);
         std::fs::write(folder.join(&cubin), &compiled.code)?;
         for (n, k) in GEMV_SHAPES {
-            let (w, r, g, u) = Choice::for_shape(n, k, instance.dtypes[0]).shape;
-            let chosen = [w, r, g, u].iter().zip(&instance.consts).all(|(a, b)| *a as i64 == *b);
+            let Choice { shape: (w, r, g, u), stages, .. } = Choice::for_shape(n, k, instance.dtypes[0]);
+            let chosen = [w, r, g, u, stages].iter().zip(&instance.consts).all(|(a, b)| *a as i64 == *b);
             launches.push(record(&program, &cubin, n, k, chosen).with_context(|| format!("{n} x {k}"))?);
         }
     }

@@ -15,12 +15,13 @@ fn every_instance<T: GemvElement + Real + Float>() {
     let mut run = 0;
     let instances = &definition().kernel().unwrap().instances;
     for instance in instances.iter().filter(|i| i.dtypes == [T::DTYPE]) {
-        let [warps, rows, groups, unroll, vec] = instance.consts[..] else { panic!("five constants") };
+        let [warps, rows, groups, unroll, stages, vec] = instance.consts[..] else { panic!("six constants") };
         let params = GemvParams {
             WARPS: warps as usize,
             ROWS: rows as usize,
             GROUPS: groups as usize,
             UNROLL: unroll as usize,
+            STAGES: stages as usize,
             VEC: vec as usize,
         };
         for (n, k) in SHAPES.into_iter().filter(|(_, k)| k.is_multiple_of(vec as usize)) {

@@ -8,6 +8,7 @@
 mod valid {
     mod attribute_lint_level;
     mod attribute_no_values;
+    mod attribute_stream;
     mod attribute_tuple_length;
     mod attribute_unknown;
     mod barrier_collective_in_if;
@@ -19,6 +20,7 @@ mod valid {
     mod budget_shared_instance;
     mod call_arguments;
     mod call_reduce_operator;
+    mod call_stages;
     mod constant_extent;
     mod constant_threads;
     mod constant_unroll;
@@ -40,6 +42,7 @@ mod valid {
     mod launch_scalar;
     mod placement_blocks_twice;
     mod placement_collective_in_condition;
+    mod placement_pipelined;
     mod placement_vectorized_body;
     mod race_global;
     mod race_in_loop;

@@ -8,6 +8,7 @@ use tile_runtime::prelude::*;
     require(K % 4 == 0 && n <= N),
     targets(sm_80, sm_90a),
     min_blocks(2),
+    stream(table),
     lints(TK0601 = "off")
 )]
 pub fn statements<T: Float, const A: usize, const B: usize, const C: usize, const FLAG: bool>(
@@ -37,6 +38,13 @@ pub fn statements<T: Float, const A: usize, const B: usize, const C: usize, cons
     }
     for i in (0..4).step_by(2) {
         sum *= local[i];
+    }
+    let mut ahead = alloc_local::<T>([2]);
+    for i in pipelined(0..ceil_div(K, 2), C) {
+        for v in unroll(0..2) {
+            ahead[v] = x.masked([row, i * 2 + v]);
+        }
+        sum += ahead[0].cast::<f32>() - ahead[1].cast::<f32>();
     }
     for i in unroll(0..4) {
         local[i] = table[[i, i % 4]] + sum;

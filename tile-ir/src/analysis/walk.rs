@@ -437,8 +437,17 @@ impl<'k> Walk<'k> {
         let (Some(value), Some(room)) = (value, room) else { return };
         self.cx.assume_nonneg(room);
         if self.in_kernel {
-            let past = end_at.plus_constant(step - 1);
+            // A pipelined loop looks ahead, and advances by all of its stages at once.
+            let stages = match kind {
+                LoopKind::Pipelined { stages } => self.kernel.const_index(*stages).unwrap_or(1).max(1),
+                _ => 1,
+            };
+            let past = end_at.plus_constant(stages.saturating_mul(step) - 1);
             past.iter().for_each(|p| self.note_range(p, self.kernel.exprs[*end].span));
+            if stages > 1 {
+                let ahead = start_at.plus_constant(stages.saturating_mul(step));
+                ahead.iter().for_each(|p| self.note_range(p, self.kernel.exprs[*start].span));
+            }
         }
         self.vars[*var] = Value::Int(value.clone());
         let last = trip.clone().and_then(|t| {

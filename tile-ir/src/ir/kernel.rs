@@ -192,6 +192,8 @@ impl fmt::Display for Target {
 pub struct Attributes {
     /// `min_blocks(n)`: blocks a multiprocessor should hold.
     pub min_blocks: Option<u32>,
+    /// `stream(w)`: tensors that are read once, whose loads leave no copy in L1. None of them is written.
+    pub stream: Vec<ParamId>,
     /// `lints(CODE = "..")`: code and level (`warn`, `deny` or `off`).
     pub lints: Vec<(String, String)>,
 }

@@ -164,6 +164,11 @@ pub enum LoopKind {
     Unroll,
     /// Each access is one transaction over the whole range; arithmetic is per element.
     Vectorized,
+    /// One iteration after another; the loads that lead the body are issued `stages - 1` iterations ahead.
+    Pipelined {
+        /// Iterations whose data is held at once, at least 1 (constant once bound).
+        stages: ExprId,
+    },
 }
 
 /// Operators of reductions.

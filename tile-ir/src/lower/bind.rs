@@ -39,6 +39,9 @@ pub fn bind(kernel: &Kernel, instance: &Instance) -> Result<Kernel, Vec<Diagnost
     if binder.diagnostics.is_empty() { Ok(binder.to) } else { Err(binder.diagnostics) }
 }
 
+/// Most stages of a pipelined loop: every stage is a copy of its arrays in registers, and of its body in the code.
+const MOST_STAGES: i64 = 8;
+
 /// The instance's symbol: `gemv_f16_8`.
 fn symbol(kernel: &Kernel, instance: &Instance) -> String {
     let mut name = kernel.name.clone();
@@ -148,6 +151,18 @@ impl Binder<'_> {
             let help = "use literals, const parameters, `T::BITS` and immutable `let`s of these";
             self.diagnostics.push(Diagnostic::new(Code::NOT_CONSTANT, span, message).help(help));
             return self.push(ExprKind::Int(1), Type::Index, span);
+        }
+        bound
+    }
+
+    fn stages(&mut self, expr: ExprId) -> ExprId {
+        let bound = self.constant(expr, "the number of stages");
+        let stages = self.to.const_index(bound).unwrap_or(1);
+        if !(1..=MOST_STAGES).contains(&stages) {
+            let span = self.from.exprs[expr].span;
+            let message = format!("a pipelined loop has 1 to {MOST_STAGES} stages, not {stages}");
+            let help = "1 loads nothing ahead, 2 loads the next iteration's data during this one";
+            self.diagnostics.push(Diagnostic::new(Code::CALL, span, message).help(help));
         }
         bound
     }
@@ -396,7 +411,8 @@ impl Binder<'_> {
                     LoopKind::Serial { unroll: Some(n) } => {
                         LoopKind::Serial { unroll: Some(self.constant(*n, "an unrolling factor")) }
                     }
-                    other => *other,
+                    LoopKind::Pipelined { stages } => LoopKind::Pipelined { stages: self.stages(*stages) },
+                    LoopKind::Serial { unroll: None } | LoopKind::Unroll | LoopKind::Vectorized => *kind,
                 };
                 StmtKind::For { var: *var, start, end, step, kind, body: self.block(body) }
             }

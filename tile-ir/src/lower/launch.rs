@@ -12,14 +12,16 @@ impl Lowering<'_> {
             match kind {
                 ParamKind::Tensor { shape, mutable, .. } => {
                     let name = self.name(name);
-                    let shape_exprs = (0..shape.len()).map(|axis| self.host_extent(param, axis)).collect();
+                    let axes = shape.len();
+                    let shape_exprs = (0..axes).map(|axis| self.host_extent(param, axis)).collect();
                     let dtype = self.dtype_of(Place::Tensor(param));
-                    let info = TensorInfo { param, name: name.clone(), dtype, shape: shape_exprs, mutable: *mutable };
+                    let (shape, stream) = (shape_exprs, kernel.attributes.stream.contains(&param));
+                    let info = TensorInfo { param, name: name.clone(), dtype, shape, mutable: *mutable, stream };
                     self.program.tensors.push(info);
                     let kind = ParameterKind::Pointer(param);
                     self.program.params.push(Parameter { name: name.clone(), ty: ValueType::Wide, kind });
-                    for axis in 0..shape.len().saturating_sub(1) {
-                        let suffix = if shape.len() == 2 { String::new() } else { axis.to_string() };
+                    for axis in 0..axes.saturating_sub(1) {
+                        let suffix = if axes == 2 { String::new() } else { axis.to_string() };
                         strides.push((format!("{name}_stride{suffix}"), ParameterKind::Stride(param, axis as u8)));
                     }
                 }

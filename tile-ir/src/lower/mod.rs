@@ -3,12 +3,14 @@
 //! 1. [`bind`](bind::bind) — instance constants, dtypes, static `if`; contraction of `a * b + c`
 //! 2. `analysis` — facts about the bound kernel, and its last errors
 //! 3. `statement`, `value` — statements to operations, with guards on what was not proven and barriers where tile
-//!    operations meet other accesses; `vector` — vectorised loops; `tile` — copy, fill, parallel; `reduce`
+//!    operations meet other accesses; `vector` — vectorised loops; `tile` — copy, fill, parallel; `reduce`;
+//!    `pipeline` — loads issued ahead
 //! 4. `place` — shared-memory offsets
 //! 5. `launch` — C parameters, grid, checks
 
 mod bind;
 mod launch;
+mod pipeline;
 mod place;
 mod reduce;
 mod statement;
@@ -212,6 +214,8 @@ const RESERVED: &[&str] = &[
     "inline",
     "int",
     "log",
+    "load_stream",
+    "load_stream_if",
     "long",
     "main",
     "max",

@@ -2,7 +2,7 @@
 
 use super::*;
 
-impl Lowering<'_> {
+impl<'a> Lowering<'a> {
     pub(super) fn block(&mut self, block: &[StmtId]) {
         for &stmt in block {
             self.span = self.kernel.stmts[stmt].span;
@@ -99,6 +99,9 @@ impl Lowering<'_> {
             }
             StmtKind::For { var, start, end, kind: LoopKind::Vectorized, body, .. } => {
                 self.vectorized(*var, *start, *end, body);
+            }
+            StmtKind::For { var, start, end, step, kind: LoopKind::Pipelined { stages }, body } => {
+                self.pipelined(*var, [*start, *end, *step], *stages, body);
             }
             StmtKind::For { var, start, end, step, kind, body } => {
                 let (start, end, step) = (self.value(*start), self.value(*end), self.value(*step));

@@ -98,6 +98,8 @@ pub struct TensorInfo {
     pub shape: Vec<HostExpr>,
     /// Whether the kernel may write it. Tensors that are not written are read through the read-only path.
     pub mutable: bool,
+    /// Whether it is read once, so that loads of it leave no copy in L1.
+    pub stream: bool,
 }
 
 /// How a program is launched.

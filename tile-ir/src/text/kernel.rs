@@ -4,7 +4,7 @@ use super::expr::alternatives;
 use super::names::Names;
 use super::{Lines, commas, tuple};
 use crate::ir::{
-    AtomicOp, Axis, ConstKind, ExprKind, Extent, Kernel, LoopKind, ParamKind, ReduceOp, ReduceSource, Scope,
+    AtomicOp, Axis, ConstKind, ExprKind, Extent, Kernel, LoopKind, ParamId, ParamKind, ReduceOp, ReduceSource, Scope,
     ShuffleKind, StmtId, StmtKind, TileRef, VarId, VarKind, VoteKind,
 };
 use std::fmt;
@@ -97,6 +97,10 @@ impl Printer<'_> {
         if let Some(blocks) = kernel.attributes.min_blocks {
             self.lines.line(format!("#[min_blocks({blocks})]"));
         }
+        if !kernel.attributes.stream.is_empty() {
+            let name = |id: &ParamId| kernel.params.get(*id).map_or_else(|| format!("?{id}"), |p| p.name.clone());
+            self.lines.line(format!("#[stream({})]", commas(kernel.attributes.stream.iter().map(name))));
+        }
         for (code, level) in &kernel.attributes.lints {
             self.lines.line(format!("#[lints({code} = {level:?})]"));
         }
@@ -175,6 +179,7 @@ impl Printer<'_> {
                     LoopKind::Serial { .. } => range,
                     LoopKind::Unroll => format!("unroll({range})"),
                     LoopKind::Vectorized => format!("vectorized({range})"),
+                    LoopKind::Pipelined { stages } => format!("pipelined({range}, {})", self.expr(*stages)),
                 };
                 let one = matches!(self.kernel.exprs.get(*step).map(|e| &e.kind), Some(ExprKind::Int(1)));
                 let serial = matches!(kind, LoopKind::Serial { .. });

@@ -50,7 +50,8 @@ impl ProgramPrinter<'_> {
             for tensor in &program.tensors {
                 let mutable = if tensor.mutable { "mut " } else { "" };
                 let shape = tuple(tensor.shape.iter().map(|e| p.host(e)));
-                let text = format!("{}: {mutable}{} {shape}", p.tensor(tensor.param), tensor.dtype);
+                let stream = if tensor.stream { ", read once" } else { "" };
+                let text = format!("{}: {mutable}{} {shape}{stream}", p.tensor(tensor.param), tensor.dtype);
                 p.lines.line(text);
             }
         });

@@ -188,7 +188,8 @@ fn a_generic_head() {
         Instance { dtypes: vec![Dtype::Bf16], consts: vec![2, 1] },
     ];
     built.targets = Target::ALL.to_vec();
-    built.attributes = Attributes { min_blocks: Some(2), lints: vec![("TK0601".into(), "deny".into())] };
+    built.attributes =
+        Attributes { min_blocks: Some(2), stream: vec![], lints: vec![("TK0601".into(), "deny".into())] };
     check(
         &built,
         expect![[r##"
@@ -249,6 +250,7 @@ fn program() -> Program {
             dtype: Dtype::F16,
             shape: vec![HostExpr::Dim(DimId::from_u32(0)), HostExpr::Int(16)],
             mutable: true,
+            stream: false,
         }],
         dims: vec!["N".into()],
         launch: Launch {

@@ -40,6 +40,9 @@ pub(super) fn check(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
         if let StmtKind::For { kind: LoopKind::Serial { unroll: Some(n) }, .. } = stmt.kind {
             constant(kernel, n, "an unrolling factor", all);
         }
+        if let StmtKind::For { kind: LoopKind::Pipelined { stages }, .. } = stmt.kind {
+            constant(kernel, stages, "the number of stages", all);
+        }
     }
 }
 
@@ -77,7 +80,7 @@ fn constant(kernel: &Kernel, expr: ExprId, what: &str, all: &mut Vec<Diagnostic>
 }
 
 /// What an immutable variable of a type that constants have stands for.
-fn value(kernel: &Kernel, var: VarId) -> Option<ExprId> {
+pub(super) fn value(kernel: &Kernel, var: VarId) -> Option<ExprId> {
     if kernel.vars[var].kind != VarKind::Let || !matches!(kernel.vars[var].ty, Type::Index | Type::BOOL) {
         return None;
     }

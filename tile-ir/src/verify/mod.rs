@@ -10,7 +10,7 @@
 //! - expressions are acyclic, at most 256 deep, and bounded in size when shared parts are written out; so are immutable
 //!   variables replaced by their values
 //! - every statement stands in at most one place; bodies are at most 64 deep
-//! - only variables that may be assigned are; only `&mut` tensors are written
+//! - only variables that may be assigned are; only `&mut` tensors are written; only others are streamed
 //! - functions have their arity; literals are within 2^53
 //!
 //! [`kernel`] is the language's rules that no instance is needed for; each is reported on the author's line.
@@ -24,10 +24,12 @@
 //! - the axis of a reduction is a thread binding; its operand is a number (`operands`)
 //! - atomics are on shared or global elements of a dtype that has them (`operands`)
 //! - a `copy` touches an array of the kernel, and converts numbers only to numbers (`operands`)
+//! - the loads of a pipelined loop lead its body, and nothing else touches the arrays that they fill (`pipeline`)
 //! - `device_print` has an argument for each `{}` (`operands`)
 
 mod extents;
 mod operands;
+pub(crate) mod pipeline;
 mod placement;
 mod structure;
 
@@ -42,6 +44,7 @@ pub fn kernel(kernel: &Kernel) -> Vec<Diagnostic> {
     extents::check(kernel, &mut all);
     placement::check(kernel, &mut all);
     operands::check(kernel, &mut all);
+    pipeline::check(kernel, &mut all);
     all
 }
 

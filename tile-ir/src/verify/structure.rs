@@ -22,6 +22,7 @@ pub fn structure(kernel: &Kernel) -> Result<(), String> {
         owned: vec![false; kernel.stmts.len()],
     };
     checker.tables()?;
+    checker.streams()?;
     checker.launch()?;
     checker.expressions()?;
     checker.statements()
@@ -54,6 +55,16 @@ fn rank(rank: usize, what: &str) -> Checked {
 }
 
 impl Checker<'_> {
+    fn streams(&self) -> Checked {
+        for &param in &self.kernel.attributes.stream {
+            within(&self.kernel.params, param)?;
+            if !matches!(self.kernel.params[param].kind, ParamKind::Tensor { mutable: false, .. }) {
+                return Err(format!("{param} is streamed and is not a tensor that is only read"));
+            }
+        }
+        Ok(())
+    }
+
     fn span(&self, span: SpanId) -> Checked {
         within(&self.kernel.spans, span)
     }
@@ -365,7 +376,7 @@ impl Checker<'_> {
             StmtKind::For { var, start, end, step, kind, body } => {
                 self.of_kind(*var, VarKind::Loop)?;
                 [start, end, step].into_iter().try_for_each(|e| self.expr(*e))?;
-                if let LoopKind::Serial { unroll: Some(n) } = kind {
+                if let LoopKind::Serial { unroll: Some(n) } | LoopKind::Pipelined { stages: n } = kind {
                     self.expr(*n)?;
                 }
                 body.iter().try_for_each(|s| within(&kernel.stmts, *s))

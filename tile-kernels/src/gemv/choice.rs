@@ -11,13 +11,15 @@ use tile_runtime::prelude::*;
 pub struct Choice {
     /// Warps of a group, rows of a group, groups of a block, loads a thread keeps in flight a row.
     pub shape: (usize, usize, usize, usize),
+    /// Steps whose loads are in flight at once: 1 loads nothing ahead.
+    pub stages: usize,
     /// Whether loads are 16 bytes wide; else one element.
     pub vector: bool,
 }
 
 impl Default for Choice {
     fn default() -> Self {
-        Choice { shape: (1, 1, 4, 4), vector: false }
+        Choice { shape: (1, 1, 4, 4), stages: 1, vector: false }
     }
 }
 
@@ -43,13 +45,17 @@ impl Choice {
             _ if loads % 512 == 0 && n.saturating_mul(loads) > 1 << 19 => (4, 1, 1, 4),
             _ => (4, 2, 1, 2),
         };
-        Choice { shape, vector: true }
+        Choice { shape, stages: 1, vector: true }
     }
 }
 
-/// Every instance is a type of its own: the match from a value to it, written once.
+/// Every instance is a type of its own: the match from a value to it, written once. Instances that load ahead are
+/// vectorised ones.
 macro_rules! element {
-    ($ty:ty, $vector:literal, [$(($w:literal, $r:literal, $g:literal, $u:literal)),*]) => {
+    (
+        $ty:ty, $vector:literal, [$(($w:literal, $r:literal, $g:literal, $u:literal)),*],
+        [$(($pw:literal, $pr:literal, $pg:literal, $pu:literal, $ps:literal)),*]
+    ) => {
         impl GemvElement for $ty {
             #[track_caller]
             fn launch(
@@ -60,11 +66,15 @@ macro_rules! element {
                 y: impl TensorOutput<Self, 1>,
                 Gemv { alpha, beta }: Gemv,
             ) -> Result<(), LaunchError> {
-                match (choice.shape, choice.vector) {
-                    $((($w, $r, $g, $u), true) => gemv::<$ty, $w, $r, $g, $u, $vector>::launch(on, w, x, y, alpha, beta),
-                      (($w, $r, $g, $u), false) => gemv::<$ty, $w, $r, $g, $u, 1>::launch(on, w, x, y, alpha, beta),)*
+                match (choice.shape, choice.stages, choice.vector) {
+                    $((($w, $r, $g, $u), 1, true) =>
+                        gemv::<$ty, $w, $r, $g, $u, 1, $vector>::launch(on, w, x, y, alpha, beta),
+                      (($w, $r, $g, $u), 1, false) =>
+                        gemv::<$ty, $w, $r, $g, $u, 1, 1>::launch(on, w, x, y, alpha, beta),)*
+                    $((($pw, $pr, $pg, $pu), $ps, true) =>
+                        gemv::<$ty, $pw, $pr, $pg, $pu, $ps, $vector>::launch(on, w, x, y, alpha, beta),)*
                     // A shape that no instance has: the smallest serves every operand.
-                    _ => gemv::<$ty, 1, 1, 4, 4, 1>::launch(on, w, x, y, alpha, beta),
+                    _ => gemv::<$ty, 1, 1, 4, 4, 1, 1>::launch(on, w, x, y, alpha, beta),
                 }
             }
         }
@@ -72,7 +82,10 @@ macro_rules! element {
 }
 
 macro_rules! elements {
-    ($shapes:tt: $($ty:ty = $vector:literal),*) => { $(element!($ty, $vector, $shapes);)* };
+    ($shapes:tt, $ahead:tt: $($ty:ty = $vector:literal),*) => { $(element!($ty, $vector, $shapes, $ahead);)* };
 }
 
-elements!([(1, 1, 4, 4), (1, 1, 8, 2), (4, 1, 1, 4), (4, 2, 1, 2), (8, 2, 1, 1), (8, 2, 1, 4)]: f16 = 8, bf16 = 8, f32 = 4);
+elements!(
+    [(1, 1, 4, 4), (1, 1, 8, 2), (4, 1, 1, 4), (4, 2, 1, 2), (8, 2, 1, 1), (8, 2, 1, 4)],
+    [(4, 1, 1, 4, 2), (4, 1, 1, 8, 2), (8, 2, 1, 1, 2)]: f16 = 8, bf16 = 8, f32 = 4
+);

@@ -5,14 +5,19 @@ use tile_runtime::prelude::*;
 /// `y = alpha W x + beta y` for a row-major `W` of N rows and K columns, accumulated in f32.
 ///
 /// `WARPS` warps share a group of `ROWS` rows; a block has `GROUPS` such groups. Every thread keeps `UNROLL * ROWS`
-/// independent loads of `VEC` elements in flight. With `beta == 0`, `y` is not read.
+/// independent loads of `VEC` elements of `W` in flight for each of `STAGES` steps: those of the next `STAGES - 1` steps
+/// are on their way while one is summed. With `beta == 0`, `y` is not read.
 #[tile_kernel(
     instances(
-        (WARPS, ROWS, GROUPS, UNROLL) in [(1, 1, 4, 4), (1, 1, 8, 2), (4, 1, 1, 4), (4, 2, 1, 2), (8, 2, 1, 1), (8, 2, 1, 4)],
+        (WARPS, ROWS, GROUPS, UNROLL, STAGES) in [
+            (1, 1, 4, 4, 1), (1, 1, 8, 2, 1), (4, 1, 1, 4, 1), (4, 2, 1, 2, 1), (8, 2, 1, 1, 1), (8, 2, 1, 4, 1),
+            (4, 1, 1, 4, 2), (4, 1, 1, 8, 2), (8, 2, 1, 1, 2),
+        ],
         VEC in [8, 4, 1],
-        where VEC == 1 || VEC * T::BITS == 128
+        where VEC * T::BITS == 128 || VEC == 1 && STAGES == 1
     ),
-    require(K % VEC == 0)
+    require(K % VEC == 0),
+    stream(w)
 )]
 pub fn gemv<
     T: Float,
@@ -20,6 +25,7 @@ pub fn gemv<
     const ROWS: usize,
     const GROUPS: usize,
     const UNROLL: usize,
+    const STAGES: usize,
     const VEC: usize,
 >(
     w: &Tensor<T, (N, K)>,
@@ -34,10 +40,9 @@ pub fn gemv<
     let row = (block * GROUPS + group) * ROWS;
 
     let mut sums = alloc_local::<f32>([ROWS]);
-    let mut xs = alloc_local::<T>([UNROLL, VEC]);
     let mut ws = alloc_local::<T>([ROWS, UNROLL, VEC]);
     clear(&mut sums);
-    for chunk in 0..ceil_div(K, UNROLL * step) {
+    for chunk in pipelined(0..ceil_div(K, UNROLL * step), STAGES) {
         let first = chunk * (UNROLL * step) + tk * VEC;
         for u in unroll(0..UNROLL) {
             for r in unroll(0..ROWS) {
@@ -45,6 +50,10 @@ pub fn gemv<
                     ws[[r, u, v]] = w.masked([row + r, first + u * step + v]);
                 }
             }
+        }
+        // x is in a cache after the first block: it is not worth registers ahead.
+        let mut xs = alloc_local::<T>([UNROLL, VEC]);
+        for u in unroll(0..UNROLL) {
             for v in vectorized(0..VEC) {
                 xs[[u, v]] = x.masked([first + u * step + v]);
             }

@@ -5,7 +5,7 @@ use super::{AttributeInfo, Parser, source};
 use proc_macro2::{Delimiter, Group, Ident, Literal, Span, TokenStream, TokenTree};
 use syn::Expr;
 use tile_ir::diag::{Code, Diagnostic};
-use tile_ir::ir::{Dtype, Require, SpanId, Target, Type};
+use tile_ir::ir::{Dtype, ParamKind, Require, SpanId, Target, Type};
 
 /// What the attribute says, before the signature gives it meaning.
 #[derive(Default)]
@@ -22,6 +22,8 @@ pub(super) struct Entries {
     /// Whether a part of `instances(..)` could not be read: what it lacks is then not reported.
     pub(super) instances_damaged: bool,
     requires: Vec<(Expr, String, SpanId)>,
+    /// `stream(..)`, before the signature gives the names meaning.
+    streams: Vec<Ident>,
     seen: Vec<String>,
 }
 
@@ -33,7 +35,7 @@ pub(super) struct ValueGroup {
 }
 
 /// The items of the attribute, for messages.
-const ITEMS: &str = "instances, dtypes, require, targets, min_blocks, lints, crate";
+const ITEMS: &str = "instances, dtypes, require, targets, min_blocks, stream, lints, crate";
 
 impl Parser {
     /// Reads the attribute's tokens.
@@ -108,6 +110,7 @@ impl Parser {
             "require" => "require(K % 8 == 0)",
             "targets" => "targets(sm_80, sm_90a)",
             "min_blocks" => "min_blocks(2)",
+            "stream" => "stream(w)",
             "lints" => "lints(TK0601 = \"deny\")",
             "crate" => "crate = ::tile_runtime",
             _ => {
@@ -149,7 +152,18 @@ impl Parser {
                     self.lint(&item);
                 }
             }
-            "specialize" | "pdl" | "stream" => {
+            "stream" => {
+                for item in self.comma_separated(list.stream()) {
+                    match item.as_slice() {
+                        [TokenTree::Ident(tensor)] => entries.streams.push(tensor.clone()),
+                        _ => {
+                            let message = "`stream` takes the names of tensors";
+                            self.attribute_error(tokens_range(&item), message, "stream(w)");
+                        }
+                    }
+                }
+            }
+            "specialize" | "pdl" => {
                 let at = self.mark(name.span());
                 let message = format!("`{word}` is not in this version of the language");
                 self.error(Diagnostic::new(Code::SYNTAX, at, message).help(format!("remove `{word}(..)`")));
@@ -307,6 +321,36 @@ impl Parser {
                 self.kernel.requires.push(Require { cond, text, span });
             }
             entries.info.requires.push(condition);
+        }
+    }
+
+    /// Gives `stream(..)` its meaning, once the parameters are known.
+    pub(super) fn streams(&mut self, entries: &mut Entries) {
+        for name in std::mem::take(&mut entries.streams) {
+            let found = self.kernel.params.iter().find(|(_, p)| name == p.name);
+            let Some((param, kind)) = found.map(|(id, param)| (id, param.kind.clone())) else {
+                let message = format!("the kernel has no parameter `{name}`");
+                self.attribute_error(name.span(), message, "`stream` takes the names of tensors");
+                continue;
+            };
+            match kind {
+                ParamKind::Tensor { mutable: false, .. } if self.kernel.attributes.stream.contains(&param) => {
+                    self.attribute_error(name.span(), format!("`{name}` is listed twice"), "remove one");
+                }
+                ParamKind::Tensor { mutable: false, .. } => self.kernel.attributes.stream.push(param),
+                ParamKind::Tensor { mutable: true, .. } => {
+                    let at = self.mark(name.span());
+                    let message = format!("`{name}` is written by the kernel: it cannot be streamed");
+                    let diagnostic = Diagnostic::new(Code::ATTRIBUTE, at, message)
+                        .label(self.kernel.params[param].span, "it is `&mut`")
+                        .help("streamed tensors are read past L1, as data that never changes: remove it from `stream`");
+                    self.error(diagnostic);
+                }
+                ParamKind::Scalar { .. } => {
+                    let message = format!("`{name}` is a scalar: only tensors are streamed");
+                    self.attribute_error(name.span(), message, "remove it");
+                }
+            }
         }
     }
 

@@ -105,7 +105,7 @@ impl Parser {
                 self.unsupported(diagnostic.help(format!("write `{help}`")));
                 Called::Poison
             }
-            "serial" | "unroll" | "vectorized" | "parallel" => {
+            "serial" | "unroll" | "vectorized" | "pipelined" | "parallel" => {
                 let message = format!("`{name}(..)` is the range of a loop, not a value");
                 self.syntax(range, message, &format!("for i in {name}(0..n) {{ .. }}"));
                 Called::Poison

@@ -1,4 +1,4 @@
-//! Loops: `a..b`, `serial`, `unroll`, `vectorized`, `parallel`, with `.step_by(n)` and `.unroll(n)`.
+//! Loops: `a..b`, `serial`, `unroll`, `vectorized`, `pipelined`, `parallel`, with `.step_by(n)` and `.unroll(n)`.
 
 use super::access::strip;
 use super::call::function_name;
@@ -9,7 +9,8 @@ use syn::{Expr, ExprForLoop, ExprRange, Pat, RangeLimits};
 use tile_ir::diag::{Code, Diagnostic};
 use tile_ir::ir::{ExprId, ExprKind, LoopKind, StmtKind, Type, VarId, VarKind};
 
-const FORMS: &str = "loops run over `a..b`, `serial(a..b)`, `unroll(a..b)`, `vectorized(a..b)` or `parallel([m, n])`";
+const FORMS: &str = "loops run over `a..b`, `serial(a..b)`, `unroll(a..b)`, `vectorized(a..b)`, \
+                     `pipelined(a..b, stages)` or `parallel([m, n])`";
 
 /// A loop's kind as written.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -17,6 +18,7 @@ enum Form {
     Serial,
     Unroll,
     Vectorized,
+    Pipelined,
 }
 
 /// A loop's head, read.
@@ -77,9 +79,11 @@ impl Parser {
         let mut methods = vec![];
         let mut base = unchained(iterator, &mut methods);
         let mut form = Form::Serial;
+        let mut stages = None;
         if let Expr::Call(call) = base {
             let (called, inner) = self.loop_call(call)?;
             (form, base) = (called, unchained(inner, &mut methods));
+            stages = call.args.get(1);
         }
         let Expr::Range(range) = base else {
             self.syntax(base, "a kernel cannot loop over this", FORMS);
@@ -138,7 +142,15 @@ impl Parser {
             }
         }
         let (start, end) = bounds?;
-        if form != Form::Serial && !self.constant_extent(start, end) {
+        let stages = match stages {
+            Some(stages) => {
+                let stages = self.in_place("a loop's head", |p| p.expr(stages));
+                let stages = stages.and_then(|stages| self.demand(stages, Type::Index))?;
+                Some(self.constant(stages, "the number of stages", "use literals and const parameters")?)
+            }
+            None => None,
+        };
+        if matches!(form, Form::Unroll | Form::Vectorized) && !self.constant_extent(start, end) {
             let word = if form == Form::Unroll { "unrolled" } else { "vectorised" };
             let (what, help) = (
                 format!("the extent of {word} loop"),
@@ -159,6 +171,7 @@ impl Parser {
             Form::Serial => LoopKind::Serial { unroll },
             Form::Unroll => LoopKind::Unroll,
             Form::Vectorized => LoopKind::Vectorized,
+            Form::Pipelined => LoopKind::Pipelined { stages: stages? },
         };
         Some(Head { start, end, step, kind })
     }
@@ -170,10 +183,7 @@ impl Parser {
             "serial" => Form::Serial,
             "unroll" => Form::Unroll,
             "vectorized" => Form::Vectorized,
-            "pipelined" => {
-                self.not_in_version(&*call.func, "pipelined(..)", "use `serial(a..b)`");
-                return None;
-            }
+            "pipelined" => Form::Pipelined,
             "persistent" => {
                 self.not_in_version(&*call.func, "persistent(..)", "give every tile a block: `blocks([m, n])`");
                 return None;
@@ -187,8 +197,14 @@ impl Parser {
                 return None;
             }
         };
+        let arguments = if form == Form::Pipelined { 2 } else { 1 };
         match call.args.first().map(strip) {
-            Some(range @ (Expr::Range(_) | Expr::MethodCall(_))) if call.args.len() == 1 => Some((form, range)),
+            Some(range @ (Expr::Range(_) | Expr::MethodCall(_))) if call.args.len() == arguments => Some((form, range)),
+            _ if form == Form::Pipelined => {
+                let message = "`pipelined` takes a range and the number of stages";
+                self.syntax(call.paren_token.span, message, "pipelined(0..n, 2)");
+                None
+            }
             _ => {
                 self.syntax(call.paren_token.span, format!("`{name}` takes a range"), &format!("{name}(0..n)"));
                 None

@@ -93,6 +93,7 @@ pub fn kernel(attribute: TokenStream, item: TokenStream) -> Parsed {
         parser.signature(function, &entries);
         parser.instances(&entries);
         parser.requires(&mut entries);
+        parser.streams(&mut entries);
         parser.body(function);
     }
     parser.finish(function, entries.info)

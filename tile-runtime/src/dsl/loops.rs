@@ -25,6 +25,16 @@ pub fn vectorized(range: impl LoopRange) -> LoopIndices {
     shadow()
 }
 
+/// `for i in pipelined(a..b, stages)`: as `serial`, with the loads of an iteration issued `stages - 1` iterations ahead.
+///
+/// The loads are the statements that lead the body: they only fill arrays of `alloc_local`, allocated before the loop,
+/// from `&` tensors, at addresses made of constants, dims and indices. The loop keeps `stages` copies of those arrays in
+/// registers, 1 to 8; nothing outside of it may use them. An array that is allocated in the body is not loaded ahead.
+pub fn pipelined(range: impl LoopRange, stages: usize) -> LoopIndices {
+    let _ = (range, stages);
+    shadow()
+}
+
 /// `for [i, j] in parallel([m, n])`: every index tuple once, spread over the threads of the block; the last index
 /// varies fastest. Every thread of the block must reach it; which thread takes which tuple is the compiler's choice.
 pub fn parallel<const N: usize>(extents: [usize; N]) -> impl Iterator<Item = [usize; N]> {

@@ -11,7 +11,7 @@
 //! |---|---|
 //! | the shape of the launch | [`blocks`], [`threads`] |
 //! | memory | [`alloc_shared`], [`alloc_local`], [`Tensor`], [`copy`], [`fill`], [`clear`] |
-//! | loops | `a..b`, [`serial`], [`unroll`], [`vectorized`], [`parallel`] |
+//! | loops | `a..b`, [`serial`], [`unroll`], [`vectorized`], [`pipelined`], [`parallel`] |
 //! | the threads of a block together | [`sync_threads`], [`thread_allreduce`] |
 //! | the lanes of a warp together | [`sync_warp`], [`warp_reduce`], [`shfl_xor`], [`shfl_down`], [`ballot`], [`any`], [`all`] |
 //! | several threads, one element | [`atomic_add`], [`atomic_max`], [`atomic_min`] |
@@ -39,7 +39,7 @@ pub use collective::{
 pub use debug::{device_assert, device_print};
 pub use element::{Cast, Float, Half, Integer, Number, Value, bf16, f16, lit};
 pub use grid::{blocks, threads};
-pub use loops::{LoopIndices, LoopRange, SerialLoop, parallel, serial, unroll, vectorized};
+pub use loops::{LoopIndices, LoopRange, SerialLoop, parallel, pipelined, serial, unroll, vectorized};
 pub use math::{Ordered, abs, ceil_div, exp, exp2, fma, log, max, min, rsqrt, select, sqrt, tanh};
 pub use tensor::{GlobalTensor, Tensor};
 pub use tile::{CopyDestination, CopyRequest, CopySource, Tile, TileMut, clear, copy, fill};

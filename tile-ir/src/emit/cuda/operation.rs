@@ -1,6 +1,6 @@
 //! Operations as C statements.
 
-use super::value::{address, place, value};
+use super::value::{address, is_stream, place, value};
 use super::{Emitter, bound_may_change, element_name, is_silent, type_name, warp_mask};
 use crate::ir::{AtomicOp, ShuffleKind, VoteKind};
 use crate::lowered::{Memory, Op, OpKind, RegId, Unroll, ValueId};
@@ -63,9 +63,10 @@ impl Emitter<'_> {
                 let bytes = width * array.dtype.bytes();
                 let to = format!("&{}[{}]", array.name, self.value(*start));
                 let from = address(program, memory);
+                let stream = if is_stream(program, memory.space) { "_stream" } else { "" };
                 let text = match memory.guard {
-                    None => format!("load{bytes}({to}, {from});"),
-                    Some(guard) => format!("load{bytes}_if({}, {to}, {from});", self.value(guard.cond)),
+                    None => format!("load{bytes}{stream}({to}, {from});"),
+                    Some(guard) => format!("load{bytes}{stream}_if({}, {to}, {from});", self.value(guard.cond)),
                 };
                 self.write_line(&text);
             }

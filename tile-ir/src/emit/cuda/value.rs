@@ -22,6 +22,13 @@ pub(super) fn value(program: &Program, id: ValueId) -> String {
             format!("{} ? {} : {}", side(*c), side(*a), side(*b))
         }
         ValueKind::Cast(x) => cast(program, *x, node.ty),
+        ValueKind::Load(memory) if is_stream(program, memory.space) && node.ty != ValueType::BOOL => {
+            let address = address(program, memory);
+            match memory.guard {
+                None => format!("load_stream({address})"),
+                Some(guard) => format!("load_stream_if({}, {address})", value(program, guard.cond)),
+            }
+        }
         ValueKind::Load(memory) => match memory.guard {
             None => place(program, memory),
             Some(guard) => {
@@ -39,6 +46,11 @@ pub(super) fn place(program: &Program, memory: &Memory) -> String {
 /// A place's address.
 pub(super) fn address(program: &Program, memory: &Memory) -> String {
     format!("&{}", place(program, memory))
+}
+
+/// Whether it is a tensor that is read once.
+pub(super) fn is_stream(program: &Program, space: Space) -> bool {
+    matches!(space, Space::Global(param) if program.tensors.iter().any(|t| t.param == param && t.stream))
 }
 
 fn space_name(program: &Program, space: Space) -> String {
@@ -67,6 +79,7 @@ fn binding(program: &Program, id: ValueId) -> u8 {
     let node = &program.values[id];
     match &node.kind {
         ValueKind::Int(number) if *number < 0 => PREFIX,
+        ValueKind::Load(memory) if is_stream(program, memory.space) && node.ty != ValueType::BOOL => ATOM,
         ValueKind::Load(memory) if memory.guard.is_some() => 1,
         ValueKind::Select(..) | ValueKind::Choose(..) => 1,
         ValueKind::Unary(..) | ValueKind::Thread(_) | ValueKind::Block(_) => PREFIX,

@@ -97,7 +97,8 @@ fn syntax_outside_the_language() {
     check("y[t] = expp(x[t]);", "expp", "there is `exp`");
     check("gemm(&x, &w, &mut y);", "gemm", "not in this version");
     check("let mut f = alloc_fragment::<f32>([4]); clear(&mut f);", "alloc_fragment::<f32>", "not in this version");
-    check("for i in pipelined(0..n, 3) { y[i] = x[i]; }", "pipelined", "serial(a..b)");
+    check("for i in persistent(0..n) { y[i] = x[i]; }", "persistent", "blocks([m, n])");
+    check("for i in pipelined(0..n) { y[i] = x[i]; }", "(0..n)", "pipelined(0..n, 2)");
     check("for i in 0..=n { y[i] = 0.0; }", "..=", "a..b + 1");
     check("for i in (0..n).rev() { y[i] = 0.0; }", "rev", "step_by");
     check("for v in x { y[t] = v; }", "x", "loops run over");
@@ -304,6 +305,11 @@ fn attributes() {
     check("targets(sm_75)", "()", "TK0805 | sm_75 | `sm_75` is not a target | targets(sm_80, sm_90a)");
     check("min_blocks(many)", "()", "TK0805 | many | `min_blocks` takes a number");
     check("lints(TK0101 = \"deny\")", "()", "TK0805 | TK0101 | `TK0101` is not a performance lint");
+    check("stream(x)", "(x: &mut Tensor<f32, (K,)>)", "TK0805 | x | `x` is written by the kernel");
+    check("stream(x, x)", "(x: &Tensor<f32, (K,)>)", "TK0805 | x | `x` is listed twice");
+    check("stream(s)", "(x: &Tensor<f32, (K,)>, s: f32)", "TK0805 | s | `s` is a scalar");
+    check("stream(q)", "()", "TK0805 | q | the kernel has no parameter `q`");
+    check("stream(x + 1)", "()", "TK0805 | x + 1 | `stream` takes the names of tensors");
     check("lints(TK0601 = \"loud\")", "()", "TK0805 | \"loud\" |");
     check("pdl(independent = [x])", "()", "TK0801 | pdl | `pdl` is not in this version");
     check("dtypes(T in [f16, f8])", "<T>(x: &Tensor<T, (K,)>)", "TK0103 | f8 | `f8` is not a dtype");

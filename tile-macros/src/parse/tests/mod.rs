@@ -134,6 +134,7 @@ impl Printer<'_> {
                     LoopKind::Serial { unroll: Some(n) } => format!("serial.unroll({})", e(*n)),
                     LoopKind::Unroll => "unroll".to_owned(),
                     LoopKind::Vectorized => "vectorized".to_owned(),
+                    LoopKind::Pipelined { stages } => format!("pipelined({})", e(*stages)),
                 };
                 writeln!(text, "for {} in {}..{} by {} {kind}", self.var(*var), e(*start), e(*end), e(*step)).unwrap();
                 self.block(body, depth + 1, text);

@@ -8,7 +8,7 @@ use crate::sim::checked::{self, CheckedOptions};
 use crate::testing::{self, kernel};
 
 /// Runs both; the arguments are given twice because they are written.
-fn both(built: &Kernel, args: impl Fn() -> Vec<Argument>) {
+pub(super) fn both(built: &Kernel, args: impl Fn() -> Vec<Argument>) {
     let bound = bind(built, &Instance::default()).unwrap_or_else(|d| panic!("{d:?}"));
     let program = lower_bound(&bound, Target::Sm90a).unwrap_or_else(|d| panic!("{d:?}"));
     let (ours, theirs) = (args(), args());

@@ -6,6 +6,7 @@ mod control;
 mod faults;
 mod gemv;
 mod memory;
+mod pipeline;
 
 use super::{FastReport, run};
 use crate::ir::{Dtype, Kernel};

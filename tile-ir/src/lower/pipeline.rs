@@ -1,0 +1,172 @@
+//! Pipelined loops: an iteration's loads are issued iterations ahead, into registers.
+//!
+//! Every array that the loads fill has one copy a stage. The loop is written out `stages` times, so that which copy an
+//! iteration uses is known where it stands, and no data moves from copy to copy. An iteration first issues the loads
+//! of its own arrays, then those of the iteration `stages - 1` later, since loads come back in the order in which they
+//! were issued, and then computes.
+
+use super::*;
+use crate::verify::pipeline::{Split, split, variables};
+
+/// A pipelined loop that is being lowered.
+struct Pipeline<'k> {
+    var: VarId,
+    body: &'k [StmtId],
+    split: Split,
+    /// The copies of each array.
+    slots: Vec<(BufferId, Vec<LocalId>)>,
+    end: ValueId,
+    step: ValueId,
+    stages: u32,
+}
+
+impl<'a> Lowering<'a> {
+    pub(super) fn pipelined(&mut self, var: VarId, range: [ExprId; 3], stages: ExprId, body: &'a [StmtId]) {
+        let kernel = self.kernel;
+        let stages = kernel.const_index(stages).and_then(|n| u32::try_from(n).ok()).unwrap_or(1);
+        let split = split(kernel, body);
+        let [start, end, step] = range.map(|e| self.value(e));
+        if stages < 2 || split.loads == 0 {
+            return self.counted_loop(var, [start, end, step], Unroll::Auto, |l| l.block(body));
+        }
+        let name = kernel.vars[var].name.clone();
+        let [start, end, step] = [("start", start), ("end", end), ("step", step)]
+            .map(|(bound, value)| self.once(&format!("{name}_{bound}"), value));
+        let mut slots = Vec::new();
+        for &buffer in &split.buffers {
+            let Space::Local(first) = self.space(Place::Buffer(buffer)) else { continue };
+            let LocalArray { dtype, len, .. } = self.program.locals[first];
+            let mut copies = vec![first];
+            for _ in 1..stages {
+                let local = self.local(&kernel.buffers[buffer].name, dtype, len);
+                self.op(OpKind::Local { local });
+                copies.push(local);
+            }
+            slots.push((buffer, copies));
+        }
+        let pipeline = Pipeline { var, body, split, slots, end, step, stages };
+        for ahead in 0..stages - 1 {
+            let index = self.ahead(&pipeline, start, ahead);
+            self.issue(&pipeline, index, ahead);
+        }
+        let reg = self.reg(&name, ValueType::Index, false);
+        let stride = self.int(i64::from(stages));
+        let stride = self.binary(BinaryOp::Mul, stride, step);
+        self.loop_over(reg, [start, end, stride], Unroll::Auto, |l| {
+            for slot in 0..stages {
+                let first = l.read(reg);
+                if slot == 0 {
+                    l.iteration(&pipeline, reg, slot);
+                    continue;
+                }
+                let index = l.ahead(&pipeline, first, slot);
+                let inside = l.binary(BinaryOp::Lt, index, pipeline.end);
+                let then = l.nested(|l| {
+                    let own = l.reg(&name, ValueType::Index, false);
+                    l.op(OpKind::Let { reg: own, value: Some(index) });
+                    l.iteration(&pipeline, own, slot);
+                });
+                l.op(OpKind::If { cond: inside, then, otherwise: Vec::new() });
+            }
+        });
+        self.select(&pipeline, 0);
+        self.vars[var] = None;
+    }
+
+    /// A value that is evaluated once, here.
+    fn once(&mut self, name: &str, value: ValueId) -> ValueId {
+        if matches!(self.program.values[value].kind, ValueKind::Int(_) | ValueKind::Param(_)) {
+            return value;
+        }
+        let reg = self.reg(name, ValueType::Index, false);
+        self.op(OpKind::Let { reg, value: Some(value) });
+        self.read(reg)
+    }
+
+    /// The index `by` iterations after `index`.
+    fn ahead(&mut self, pipeline: &Pipeline<'_>, index: ValueId, by: u32) -> ValueId {
+        if by == 0 {
+            return index;
+        }
+        let by = self.int(i64::from(by));
+        let distance = match self.program.values[pipeline.step].kind {
+            ValueKind::Int(1) => by,
+            _ => self.binary(BinaryOp::Mul, by, pipeline.step),
+        };
+        self.binary(BinaryOp::Add, index, distance)
+    }
+
+    /// Makes the arrays stand for their copies `slot`.
+    fn select(&mut self, pipeline: &Pipeline<'_>, slot: u32) {
+        for (buffer, copies) in &pipeline.slots {
+            self.locals[*buffer] = copies.get(slot as usize).copied();
+        }
+    }
+
+    /// The loads of iteration `index`, if there is such an iteration, into the copies `slot`.
+    fn issue(&mut self, pipeline: &Pipeline<'_>, index: ValueId, slot: u32) {
+        let span = self.span;
+        let cond = self.binary(BinaryOp::Lt, index, pipeline.end);
+        let then = self.nested(|l| {
+            l.select(pipeline, slot);
+            let name = format!("{}_ahead", l.kernel.vars[pipeline.var].name);
+            let reg = l.reg(&name, ValueType::Index, false);
+            l.op(OpKind::Let { reg, value: Some(index) });
+            l.vars[pipeline.var] = Some(Binding::Reg(reg));
+            let loads = &pipeline.body[..pipeline.split.loads];
+            let needed = l.needed(loads, loads);
+            l.block(&needed);
+        });
+        self.span = span;
+        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
+    }
+
+    /// One iteration on the copies `slot`.
+    fn iteration(&mut self, pipeline: &Pipeline<'_>, index: RegId, slot: u32) {
+        let Split { loads, own, .. } = pipeline.split;
+        let bind = |l: &mut Self| {
+            l.select(pipeline, slot);
+            l.vars[pipeline.var] = Some(Binding::Reg(index));
+        };
+        bind(self);
+        // The indices that the rest shares with the loads.
+        let (before, rest) = pipeline.body.split_at(loads);
+        let names: Vec<StmtId> = self.needed(before, rest).into_iter().filter(|s| is_let(self.kernel, *s)).collect();
+        self.block(&names);
+        self.block(&pipeline.body[loads..own]);
+        let outer: Vec<_> =
+            before.iter().filter_map(|s| declared(self.kernel, *s)).map(|v| (v, self.vars[v])).collect();
+        let later = self.read(index);
+        let later = self.ahead(pipeline, later, pipeline.stages - 1);
+        self.issue(pipeline, later, (slot + pipeline.stages - 1) % pipeline.stages);
+        bind(self);
+        outer.into_iter().for_each(|(var, binding)| self.vars[var] = binding);
+        self.block(&pipeline.body[own..]);
+    }
+
+    /// `block` without the variables that neither `users` nor what is kept reads.
+    fn needed(&self, block: &[StmtId], users: &[StmtId]) -> Vec<StmtId> {
+        let kernel = self.kernel;
+        let lets = |s: &&StmtId| is_let(kernel, **s);
+        let users: Vec<StmtId> = users.iter().filter(|s| !block.contains(s) || !is_let(kernel, **s)).copied().collect();
+        let mut read = variables(kernel, &users);
+        for stmt in block.iter().rev().filter(lets) {
+            if declared(kernel, *stmt).is_some_and(|var| read.contains(&var)) {
+                read.extend(variables(kernel, &[*stmt]));
+            }
+        }
+        let kept = |s: &&StmtId| declared(kernel, **s).is_none_or(|var| read.contains(&var));
+        block.iter().filter(kept).copied().collect()
+    }
+}
+
+fn is_let(kernel: &Kernel, stmt: StmtId) -> bool {
+    declared(kernel, stmt).is_some()
+}
+
+fn declared(kernel: &Kernel, stmt: StmtId) -> Option<VarId> {
+    match kernel.stmts[stmt].kind {
+        StmtKind::Let { var, .. } => Some(var),
+        _ => None,
+    }
+}
