@@ -114,7 +114,7 @@ fn print_stage(stage: Stage, arguments: &Arguments) -> Result<()> {
     let dtype = arguments.dtype.as_str();
     let kernel = definition().kernel()?;
     let wanted =
-        |i: &tile_ir::ir::Instance| i.dtypes[0].name() == dtype && i.consts[..4] == [4, 1, 1, 4] && i.consts[4] > 1;
+        |i: &tile_ir::ir::Instance| i.dtypes[0].name() == dtype && i.consts[..5] == [4, 1, 1, 4, 1] && i.consts[5] > 1;
     let Some(index) = kernel.instances.iter().position(wanted) else { bail!("--dtype {dtype}: f16, bf16 or f32") };
     let instance = &kernel.instances[index];
     let text = match stage {
