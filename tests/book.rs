@@ -76,7 +76,7 @@ fn an_explained_launch() {
     use tile_ir::explain::{Machine, Resources, Shape, explain};
     use tile_ir::ir::{Dtype, Target};
     let definition = tile_kernels::gemv::definition();
-    let consts = [("WARPS", 4), ("ROWS", 1), ("GROUPS", 1), ("UNROLL", 4), ("VEC", 8)];
+    let consts = [("WARPS", 4), ("ROWS", 1), ("GROUPS", 1), ("UNROLL", 4), ("STAGES", 1), ("VEC", 8)];
     let instance = tile_runtime::kernel::instance_index(definition, &[Dtype::Bf16], &consts).unwrap();
     let kernel = definition.kernel().unwrap();
     let program = tile_ir::lower::lower(kernel, &kernel.instances[instance], Target::Sm90a).unwrap();
