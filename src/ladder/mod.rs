@@ -7,6 +7,9 @@ use crate::data::{Real, integers, normal};
 use tile_runtime::kernel::Definition;
 use tile_runtime::prelude::*;
 
+/// Launches a rung: `x`, `W`, `y`.
+pub type Launch<T> = fn(&Stream, &Tensor<T, 1>, &Tensor<T, 2>, &mut Tensor<T, 1>) -> Result<(), LaunchError>;
+
 /// One rung for one element type.
 pub struct Rung<T: Real> {
     /// Its name.
@@ -21,7 +24,7 @@ pub struct Rung<T: Real> {
     /// What K must be a multiple of.
     pub k_multiple: usize,
     /// `y = W x`.
-    pub launch: fn(&Stream, &Tensor<T, 1>, &Tensor<T, 2>, &mut Tensor<T, 1>) -> Result<(), LaunchError>,
+    pub launch: Launch<T>,
 }
 
 impl<T: Real> Rung<T> {

@@ -41,7 +41,7 @@ pub trait GemvElement: Element {
     ) -> Result<(), LaunchError>;
 }
 
-/// `y = alpha W x + beta y` on a device or stream: `w` of shape [N, K], `x` of [K], `y` of [N].
+/// `y = alpha W x + beta y` on a device or stream: `w` of shape `[N, K]`, `x` of `[K]`, `y` of `[N]`.
 ///
 /// The instance is chosen from the shape and from how `w` and `x` are aligned: rows whose pitch or address is not a
 /// multiple of 16 bytes are read an element at a time, which is several times slower ([`Choice::vector`]).
