@@ -51,17 +51,15 @@ pub fn gemv<
                 }
             }
         }
-        // x is in a cache after the first block: it is not worth registers ahead.
-        let mut xs = alloc_local::<T>([UNROLL, VEC]);
         for u in unroll(0..UNROLL) {
+            // x is in a cache after the first block: it is not worth registers ahead.
+            let mut xs = alloc_local::<T>([VEC]);
             for v in vectorized(0..VEC) {
-                xs[[u, v]] = x.masked([first + u * step + v]);
+                xs[v] = x.masked([first + u * step + v]);
             }
-        }
-        for u in unroll(0..UNROLL) {
             for r in unroll(0..ROWS) {
                 for v in unroll(0..VEC) {
-                    sums[r] += ws[[r, u, v]].cast::<f32>() * xs[[u, v]].cast::<f32>();
+                    sums[r] += ws[[r, u, v]].cast::<f32>() * xs[v].cast::<f32>();
                 }
             }
         }
