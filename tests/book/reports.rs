@@ -86,7 +86,7 @@ pub fn tk0703() -> String {
     // ANCHOR: TK0703
     let x = device.tensor(&[1.0f32; 104], [104]).unwrap();
     let mut y = device.zeros::<f32, 1>([100]).unwrap();
-    let outcome = doubled::launch(&device, &x.rows(1..101).unwrap(), &mut y);
+    let outcome = doubled::launch(&device, x.rows(1..101).unwrap(), &mut y);
     // ANCHOR_END: TK0703
     said(outcome)
 }
