@@ -69,7 +69,7 @@ fn a_row_pitch_and_an_odd_start_are_served() {
             let rows = matrix.chunks(pitch).flat_map(|row| row[first..first + k].to_vec()).collect::<Vec<_>>();
             let view = on_device.0.slice([0..n, first..first + k]).unwrap();
             let mut y = device.zeros::<f16, 1>([n]).unwrap();
-            gemv(&device, &view, &on_device.1, &mut y, Gemv::default()).unwrap();
+            gemv(&device, view, &on_device.1, &mut y, Gemv::default()).unwrap();
             let error = worst_error(&y.to_vec().unwrap(), &reference(&rows, &x, n, k), k);
             assert!(error <= 1.0, "from column {first}: {error} times the bound");
         }

@@ -24,8 +24,8 @@ fn random_shapes<T: GemvElement + Real>(device: &Device, seed: u64) {
         let mut y = device.tensor(&poison, [n + 2 * guard]).unwrap();
         let view = w.slice([0..n, 0..k]).unwrap();
         let mut run = || {
-            let out = y.slice_mut([guard..guard + n]).unwrap();
-            gemv(device, &view, &x_device, out, Gemv::default()).unwrap();
+            let out = y.rows_mut(guard..guard + n).unwrap();
+            gemv(device, view, &x_device, out, Gemv::default()).unwrap();
             y.to_vec().unwrap()
         };
         let result = run();
