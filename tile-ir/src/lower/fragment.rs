@@ -1,0 +1,131 @@
+//! Fragments: a tile in the registers of the block's threads, by a layout.
+//!
+//! Work on a fragment is a loop over a thread's registers; the layout says which row and column each of them is.
+
+use super::value::OpenAxis;
+use super::*;
+use crate::layout::{Formula, Fragment};
+
+/// A fragment that has registers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Registers {
+    pub(super) local: LocalId,
+    pub(super) layout: Fragment,
+}
+
+impl<'a> Lowering<'a> {
+    /// Gives a fragment its registers.
+    pub(super) fn declare_fragment(&mut self, buffer: BufferId) {
+        let Some(&layout) = self.layouts.fragments.get(&buffer) else { return };
+        let Buffer { name, .. } = &self.kernel.buffers[buffer];
+        let local = self.local(name, self.kernel.buffer_dtype(buffer), layout.registers());
+        self.fragments[buffer] = Some(Registers { local, layout });
+        self.op(OpKind::Local { local });
+    }
+
+    /// Sets every element.
+    pub(super) fn fill_fragment(&mut self, buffer: BufferId, value: ValueId) {
+        let Some(Registers { local, layout }) = self.fragments[buffer] else { return };
+        let span = self.span;
+        self.unrolled("i", layout.registers(), |l, offset| {
+            l.op(OpKind::Store { memory: Memory { space: Space::Local(local), offset, guard: None, span }, value });
+        });
+    }
+
+    /// The fragment that a `parallel` loop works on: any whose elements its body accesses.
+    pub(super) fn fragment_of(&self, body: &[StmtId]) -> Option<BufferId> {
+        let fragment = |access: &AccessId| match self.kernel.accesses[*access].place {
+            Place::Buffer(buffer) if self.kernel.buffers[buffer].scope == Scope::Fragment => Some(buffer),
+            _ => None,
+        };
+        crate::ir::pipeline::accesses(self.kernel, body).iter().find_map(fragment)
+    }
+
+    /// `for [i, j] in parallel([m, n])` over a fragment: every thread its own elements.
+    pub(super) fn parallel_fragment(&mut self, fragment: BufferId, vars: &[VarId], body: &'a [StmtId]) {
+        let Some(Registers { layout, .. }) = self.fragments[fragment] else { return };
+        self.unrolled("i", layout.registers(), |l, register| {
+            let position = l.position(&layout, register);
+            for (&var, value) in vars.iter().zip(position) {
+                let reg = l.variable_reg(var);
+                l.op(OpKind::Let { reg, value: Some(value) });
+            }
+            let outer = l.register.replace(register);
+            l.block(body);
+            l.register = outer;
+        });
+    }
+
+    /// Row and column of this thread's element `register`.
+    pub(super) fn position(&mut self, layout: &Fragment, register: ValueId) -> [ValueId; 2] {
+        let thread = self.compute_thread();
+        let (row, col) = layout.position(Formula::Symbol(0), Formula::Symbol(1));
+        [row, col].map(|formula| self.formula(&formula, &[thread, register]))
+    }
+
+    /// The thread's number among those that compute.
+    pub(super) fn compute_thread(&mut self) -> ValueId {
+        match self.thread {
+            Some(reg) => self.read(reg),
+            None => {
+                let linear = self.linear_thread();
+                match self.program.values[linear].kind {
+                    ValueKind::Thread(_) => linear,
+                    _ => self.once("thread", linear),
+                }
+            }
+        }
+    }
+
+    /// `copy(&fragment, y.at_mut(..))`, straight from registers: neighbours in pairs where the tile's columns begin at
+    /// an even one of an aligned tensor.
+    pub(super) fn store_fragment(&mut self, fragment: BufferId, dst: &TileRef, open: &[OpenAxis], paired: bool) {
+        let Some(Registers { local, layout }) = self.fragments[fragment] else { return };
+        let (source, target) = (self.kernel.buffer_dtype(fragment), self.dtype_of(dst.place));
+        let width = if paired { layout.vector().min(2) } else { 1 };
+        let name = format!("{}_pair", self.kernel.place_name(dst.place));
+        let pair = (width == 2).then(|| self.local(&name, target, 2));
+        pair.iter().for_each(|&local| self.op(OpKind::Local { local }));
+        let span = self.span;
+        self.unrolled("i", layout.registers() / width, |l, index| {
+            let stride = l.int(i64::from(width));
+            let register = l.binary(BinaryOp::Mul, index, stride);
+            let [row, col] = l.position(&layout, register);
+            let row = l.once("row", row);
+            let col = l.once("col", col);
+            let element = |l: &mut Self, by: i64| {
+                let by = l.int(by);
+                let offset = l.binary(BinaryOp::Add, register, by);
+                let memory = Memory { space: Space::Local(local), offset, guard: None, span };
+                let value = l.push(ValueKind::Load(memory), ValueType::Element(source));
+                if source == target { value } else { l.push(ValueKind::Cast(value), ValueType::Element(target)) }
+            };
+            let Some(pair) = pair else {
+                let memory = l.tile_memory(dst, &[row, col], open);
+                let value = element(l, 0);
+                return l.op(OpKind::Store { memory, value });
+            };
+            let first = l.tile_memory(dst, &[row, col], open);
+            let one = l.int(1);
+            let next = l.binary(BinaryOp::Add, col, one);
+            let second = l.tile_memory(dst, &[row, next], open);
+            for by in 0..2 {
+                let value = element(l, by);
+                let offset = l.int(by);
+                let memory = Memory { space: Space::Local(pair), offset, guard: None, span };
+                l.op(OpKind::Store { memory, value });
+            }
+            let start = l.int(0);
+            let both = Memory { guard: None, ..first };
+            let store = OpKind::VectorStore { memory: both, local: pair, start, width: 2 };
+            let Some(inside) = second.guard else { return l.op(store) };
+            // At a ragged edge the pair may be cut in two.
+            let then = vec![Op { kind: store, span }];
+            let otherwise = l.nested(|l| {
+                let value = element(l, 0);
+                l.op(OpKind::Store { memory: first, value });
+            });
+            l.op(OpKind::If { cond: inside.cond, then, otherwise });
+        });
+    }
+}

@@ -1,0 +1,404 @@
+//! What qualifies for specialisation, and what it is given: layouts of the slots, warpgroups, registers.
+
+use super::super::infer::Layouts;
+use crate::analysis::Analysis;
+use crate::ir::pipeline::{accesses, each};
+use crate::ir::*;
+use crate::layout::{
+    Fragment, Major, Operand, SharedLayout, Swizzle, TmaPlan, WarpGrid, WgmmaOperand as MatrixOperand,
+};
+use crate::lowered::RolesRegisters;
+use std::collections::BTreeMap;
+
+/// Threads of a warpgroup.
+pub(crate) const WARPGROUP: u32 = 128;
+/// Rows of one product of a warpgroup.
+pub(crate) const BLOCK_ROWS: u32 = 64;
+/// Most f32 of accumulators a thread may hold beside what else it needs of 232 registers.
+const MOST_ACCUMULATORS: u32 = 192;
+
+/// How a kernel is specialised.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// The pipelined loop whose loads the producer issues.
+    pub(super) ring: StmtId,
+    /// Slots of the ring.
+    pub(super) stages: u32,
+    /// What fills a slot, in order.
+    pub(super) loads: Vec<Load>,
+    /// The tile products of the loop.
+    pub(super) products: BTreeMap<StmtId, Product>,
+    /// Warpgroups that compute.
+    pub(super) consumers: u32,
+    /// How registers are shared out; none where the launch gives everyone enough.
+    pub(super) registers: Option<RolesRegisters>,
+    /// Layouts of fragments and slots.
+    pub(crate) layouts: Layouts,
+}
+
+/// One copy into the ring.
+#[derive(Clone, Debug)]
+pub(super) struct Load {
+    pub(super) tensor: ParamId,
+    pub(super) buffer: BufferId,
+    /// The tile's first element in the tensor.
+    pub(super) start: Vec<ExprId>,
+    pub(super) layout: SharedLayout,
+    pub(super) boxes: TmaPlan,
+    /// Whether the blocks of the cluster need the same tile: each fetches a part and sends it to all.
+    pub(super) shared: bool,
+    pub(super) evict: Option<Evict>,
+    pub(super) span: SpanId,
+}
+
+/// One tile product of the consumers.
+#[derive(Clone, Debug)]
+pub(super) struct Product {
+    pub(super) a: (BufferId, MatrixOperand),
+    pub(super) b: (BufferId, MatrixOperand),
+    pub(super) acc: BufferId,
+    pub(super) dtype: Dtype,
+    /// 64-row blocks a warpgroup has.
+    pub(super) blocks: u32,
+    /// Columns of an instruction.
+    pub(super) n: u32,
+    pub(super) clear: bool,
+}
+
+/// Why a kernel is not specialised, and where.
+#[derive(Clone, Debug)]
+pub(crate) struct Reason {
+    pub(crate) text: String,
+    pub(crate) span: SpanId,
+}
+
+/// The plan for a bound kernel, or why there is none.
+pub(crate) fn plan(kernel: &Kernel, analysis: &Analysis) -> Result<Plan, Reason> {
+    let mut search = Search { kernel, ring: None, in_ring: false };
+    search.block(&kernel.body)?;
+    let Some(ring) = search.ring else {
+        let span = kernel.body.first().map_or(SpanId::from_u32(0), |s| kernel.stmts[*s].span);
+        return Err(Reason { text: "it has no pipelined loop of copies".into(), span });
+    };
+    search.accesses()?;
+    Planner { kernel, analysis, ring, cluster: cluster(kernel) }.plan()
+}
+
+/// Blocks of a cluster along x and y.
+fn cluster(kernel: &Kernel) -> [u32; 2] {
+    let axis = |axis: usize| {
+        let extent = kernel.cluster.get(axis).and_then(|e| kernel.const_index(*e));
+        extent.and_then(|n| u32::try_from(n).ok()).unwrap_or(1)
+    };
+    [axis(0), axis(1)]
+}
+
+/// Walks the kernel for its one ring and for what roles cannot do.
+struct Search<'k> {
+    kernel: &'k Kernel,
+    ring: Option<StmtId>,
+    in_ring: bool,
+}
+
+impl Search<'_> {
+    fn block(&mut self, body: &[StmtId]) -> Result<(), Reason> {
+        body.iter().try_for_each(|s| self.stmt(*s))
+    }
+
+    fn stmt(&mut self, stmt: StmtId) -> Result<(), Reason> {
+        let kernel = self.kernel;
+        let span = kernel.stmts[stmt].span;
+        let no = |text: &str| Err(Reason { text: text.to_owned(), span });
+        let scope = |place| match place {
+            Place::Buffer(buffer) => Some(kernel.buffers[buffer].scope),
+            Place::Tensor(_) => None,
+        };
+        match &kernel.stmts[stmt].kind {
+            StmtKind::For { kind: LoopKind::Pipelined { .. }, body, .. } => {
+                if self.ring.is_some() {
+                    return no("it has two pipelined loops");
+                }
+                self.ring = Some(stmt);
+                self.in_ring = true;
+                self.block(body)?;
+                self.in_ring = false;
+                Ok(())
+            }
+            StmtKind::For { body, .. } | StmtKind::Persistent { body, .. } => self.block(body),
+            StmtKind::If { then, otherwise, .. } => {
+                self.block(then)?;
+                self.block(otherwise)
+            }
+            StmtKind::Parallel { body, .. } => {
+                let fragment = |a: &AccessId| scope(kernel.accesses[*a].place) == Some(Scope::Fragment);
+                if !accesses(kernel, body).iter().any(fragment) {
+                    return no("it has a `parallel` loop that is over no fragment");
+                }
+                Ok(())
+            }
+            StmtKind::Copy { src, dst, .. } => match (scope(src.place), scope(dst.place)) {
+                (None, Some(Scope::Shared)) if self.in_ring => Ok(()),
+                (Some(Scope::Fragment), None) => Ok(()),
+                (Some(Scope::Local), _) | (_, Some(Scope::Local)) => Ok(()),
+                _ => no("it copies between shared memory and something else outside of the pipelined loop's loads"),
+            },
+            StmtKind::Fill { buffer, .. } if kernel.buffers[*buffer].scope == Scope::Shared => {
+                no("it fills a shared array")
+            }
+            StmtKind::Gemm { .. } if !self.in_ring => no("it has a `gemm` outside of the pipelined loop"),
+            StmtKind::SyncThreads => no("its author places a barrier"),
+            StmtKind::Reduce { axis: Some(_), .. } => no("it reduces over the block's threads"),
+            StmtKind::Atomic { .. } => no("it has atomic operations"),
+            StmtKind::Let { .. }
+            | StmtKind::Alloc { .. }
+            | StmtKind::Assign { .. }
+            | StmtKind::Store { .. }
+            | StmtKind::Fill { .. }
+            | StmtKind::Gemm { .. }
+            | StmtKind::Reduce { .. }
+            | StmtKind::Shuffle { .. }
+            | StmtKind::Vote { .. }
+            | StmtKind::SyncWarp
+            | StmtKind::Print { .. }
+            | StmtKind::Assert { .. } => Ok(()),
+        }
+    }
+
+    /// Shared arrays are the ring's: nothing accesses their elements.
+    fn accesses(&self) -> Result<(), Reason> {
+        for access in accesses(self.kernel, &self.kernel.body) {
+            let access = &self.kernel.accesses[access];
+            if let Place::Buffer(buffer) = access.place
+                && self.kernel.buffers[buffer].scope == Scope::Shared
+            {
+                let text = format!("it accesses elements of the shared array `{}`", self.kernel.buffers[buffer].name);
+                return Err(Reason { text, span: access.span });
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Planner<'k> {
+    kernel: &'k Kernel,
+    analysis: &'k Analysis,
+    ring: StmtId,
+    cluster: [u32; 2],
+}
+
+impl Planner<'_> {
+    fn plan(&self) -> Result<Plan, Reason> {
+        let kernel = self.kernel;
+        let span = kernel.stmts[self.ring].span;
+        let StmtKind::For { kind: LoopKind::Pipelined { stages, .. }, body, .. } = &kernel.stmts[self.ring].kind else {
+            return Err(Reason { text: "its pipelined loop is none".into(), span });
+        };
+        let stages = kernel.const_index(*stages).and_then(|n| u32::try_from(n).ok()).unwrap_or(1);
+        let threads = kernel.thread_count();
+        if threads % WARPGROUP != 0 || threads == 0 {
+            let text = format!("its {threads} threads are not whole warpgroups of {WARPGROUP}");
+            return Err(Reason { text, span });
+        }
+        let consumers = threads / WARPGROUP;
+        let mut products = BTreeMap::new();
+        let mut operands: BTreeMap<BufferId, Operand> = BTreeMap::new();
+        let mut fragments: BTreeMap<BufferId, Fragment> = BTreeMap::new();
+        let mut found = Ok(());
+        each(kernel, body, &mut |stmt| {
+            if found.is_ok() && matches!(kernel.stmts[stmt].kind, StmtKind::Gemm { .. }) {
+                found = self.product(stmt, consumers, &mut operands, &mut fragments).map(|product| {
+                    products.insert(stmt, product);
+                });
+            }
+        });
+        found?;
+        if products.is_empty() {
+            return Err(Reason { text: "its pipelined loop has no `gemm`".into(), span });
+        }
+        let mut loads = Vec::new();
+        for &stmt in body {
+            if let StmtKind::Copy { src, dst, tma, evict, .. } = &kernel.stmts[stmt].kind
+                && let (Place::Tensor(tensor), Place::Buffer(buffer)) = (src.place, dst.place)
+                && kernel.buffers[buffer].scope == Scope::Shared
+            {
+                loads.push(self.load(stmt, tensor, buffer, src, *tma, *evict, &operands)?);
+            }
+        }
+        self.other_fragments(consumers, &mut fragments, span)?;
+        let held: u32 = fragments.values().map(Fragment::registers).sum();
+        if held > MOST_ACCUMULATORS {
+            let text = format!("its fragments take {held} registers a thread, of {MOST_ACCUMULATORS} at most");
+            return Err(Reason { text, span });
+        }
+        let shared = operands.iter().map(|(buffer, operand)| (*buffer, operand.tile)).collect();
+        let layouts = Layouts { fragments, shared };
+        let registers = registers(consumers, held);
+        Ok(Plan { ring: self.ring, stages, loads, products, consumers, registers, layouts })
+    }
+
+    fn product(
+        &self,
+        stmt: StmtId,
+        consumers: u32,
+        operands: &mut BTreeMap<BufferId, Operand>,
+        fragments: &mut BTreeMap<BufferId, Fragment>,
+    ) -> Result<Product, Reason> {
+        let kernel = self.kernel;
+        let span = kernel.stmts[stmt].span;
+        let no = |text: String| Reason { text, span };
+        let StmtKind::Gemm { a, b, acc, clear, .. } = &kernel.stmts[stmt].kind else {
+            return Err(no("a product that is none".into()));
+        };
+        let (rows, cols) = match kernel.buffer_extents(*acc)[..] {
+            [rows, cols] => (rows, cols),
+            _ => return Err(no("its accumulator is not a matrix".into())),
+        };
+        let dtype = kernel.buffer_dtype(a.buffer);
+        if !matches!(dtype, Dtype::F16 | Dtype::Bf16) {
+            return Err(no(format!("wgmma multiplies f16 and bf16 here, not {dtype}")));
+        }
+        // A warpgroup has whole rows; the columns of one instruction are at most 256.
+        let grid = WarpGrid { rows: consumers, cols: 1 };
+        let fragment = Fragment::wgmma_accumulator(rows, cols, grid).map_err(|e| no(e.to_string()))?;
+        if *fragments.entry(*acc).or_insert(fragment) != fragment {
+            return Err(no("two products want their accumulator in different layouts".into()));
+        }
+        let mut operand = |matrix: &MatrixRef, k_is_last: bool| -> Result<MatrixOperand, Reason> {
+            let scope = kernel.buffers[matrix.buffer].scope;
+            if scope != Scope::Shared {
+                return Err(no("an operand is not in shared memory".into()));
+            }
+            let major = if k_is_last { Major::K } else { Major::Mn };
+            let tile = self.tile(matrix.buffer).map_err(no)?;
+            let operand = Operand { tile, major };
+            if *operands.entry(matrix.buffer).or_insert(operand) != operand {
+                return Err(no("an operand is used both as it is and transposed".into()));
+            }
+            operand.wgmma().map_err(|e| no(e.to_string()))
+        };
+        let left = operand(a, !a.transposed)?;
+        let right = operand(b, b.transposed)?;
+        let blocks = rows / consumers / BLOCK_ROWS;
+        Ok(Product { a: (a.buffer, left), b: (b.buffer, right), acc: *acc, dtype, blocks, n: cols, clear: *clear })
+    }
+
+    /// The layout of a slot: the widest swizzle of its rows, unless the author asked for one.
+    fn tile(&self, buffer: BufferId) -> Result<SharedLayout, String> {
+        let kernel = self.kernel;
+        let [rows, cols] = kernel.buffer_extents(buffer)[..] else {
+            return Err(format!("`{}` is not a matrix", kernel.buffers[buffer].name));
+        };
+        let dtype = kernel.buffer_dtype(buffer);
+        let layout = match kernel.buffers[buffer].swizzle {
+            SwizzleRequest::Auto => SharedLayout::new(rows, cols, dtype, Swizzle::widest(cols * dtype.bytes())),
+            SwizzleRequest::None => SharedLayout::new(rows, cols, dtype, Swizzle::None),
+            SwizzleRequest::B32 => SharedLayout::new(rows, cols, dtype, Swizzle::B32),
+            SwizzleRequest::B64 => SharedLayout::new(rows, cols, dtype, Swizzle::B64),
+            SwizzleRequest::B128 => SharedLayout::new(rows, cols, dtype, Swizzle::B128),
+        };
+        layout.map_err(|e| e.to_string())
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn load(
+        &self,
+        stmt: StmtId,
+        tensor: ParamId,
+        buffer: BufferId,
+        src: &TileRef,
+        tma: bool,
+        evict: Option<Evict>,
+        operands: &BTreeMap<BufferId, Operand>,
+    ) -> Result<Load, Reason> {
+        let kernel = self.kernel;
+        let span = kernel.stmts[stmt].span;
+        let no = |text: String| Reason { text, span };
+        if !tma {
+            return Err(no("a copy says `.tma(false)`".into()));
+        }
+        let Some(operand) = operands.get(&buffer) else {
+            return Err(no(format!("`{}` is loaded but no operand of a `gemm`", kernel.buffers[buffer].name)));
+        };
+        if kernel.place_dtype(src.place) != kernel.place_dtype(Place::Buffer(buffer)) {
+            return Err(no("a load converts its elements".into()));
+        }
+        let Some(facts) = self.analysis.copies.get(&stmt) else {
+            return Err(no("a load is not analysed".into()));
+        };
+        let layout = operand.tile;
+        let rank = match &kernel.params[tensor].kind {
+            ParamKind::Tensor { shape, .. } => shape.len(),
+            ParamKind::Scalar { .. } | ParamKind::Absent => 0,
+        };
+        // The tile has an extent along every axis of the tensor: 1 along leading ones that it does not span.
+        let missing = rank.saturating_sub(facts.extents.len());
+        let extra = facts.extents.len().saturating_sub(rank);
+        let tile: Vec<u32> = std::iter::repeat_n(1, missing).chain(facts.extents[extra..].iter().copied()).collect();
+        let start = if src.start.is_empty() { Vec::new() } else { src.start.clone() };
+        let shared = self.is_invariant(&start);
+        let parts = if shared { self.cluster.iter().product() } else { 1 };
+        let boxes = TmaPlan::new(&tile, &layout, parts).map_err(|e| no(e.to_string()))?;
+        Ok(Load { tensor, buffer, start, layout, boxes, shared, evict, span })
+    }
+
+    /// Whether a tile's coordinates are the same for all blocks of a cluster: along every axis that the cluster spans,
+    /// they do not mention the grid's index.
+    fn is_invariant(&self, start: &[ExprId]) -> bool {
+        let spans: Vec<usize> = (0..2).filter(|axis| self.cluster[*axis] > 1).collect();
+        if spans.is_empty() {
+            return false;
+        }
+        let mut indices: Vec<VarId> = Vec::new();
+        for axis in &spans {
+            indices.extend(self.kernel.grid.get(*axis).map(|a| a.var));
+        }
+        for stmt in self.kernel.stmts.values() {
+            if let StmtKind::Persistent { vars, .. } = &stmt.kind {
+                indices.extend(spans.iter().filter_map(|axis| vars.get(*axis)));
+            }
+        }
+        !start.iter().any(|e| crate::ir::pipeline::depends_on(self.kernel, *e, &indices))
+    }
+
+    /// Fragments that no product fills: elementwise ones take the layout of the accumulator they meet.
+    fn other_fragments(
+        &self,
+        consumers: u32,
+        fragments: &mut BTreeMap<BufferId, Fragment>,
+        span: SpanId,
+    ) -> Result<(), Reason> {
+        let kernel = self.kernel;
+        for (buffer, declared) in kernel.buffers.iter().filter(|(_, b)| b.scope == Scope::Fragment) {
+            if fragments.contains_key(&buffer) {
+                continue;
+            }
+            let extents = kernel.buffer_extents(buffer);
+            let alike = fragments.values().find(|f| extents[..] == [f.rows(), f.cols()]).copied();
+            let made = match (alike, &extents[..]) {
+                (Some(layout), _) => Ok(layout),
+                (None, [rows, cols]) => {
+                    let grid = WarpGrid { rows: consumers, cols: 1 };
+                    Fragment::wgmma_accumulator(*rows, *cols, grid).map_err(|e| e.to_string())
+                }
+                (None, _) => Err("it is not a matrix".into()),
+            };
+            let layout = made.map_err(|text| Reason { text: format!("fragment `{}`: {text}", declared.name), span })?;
+            fragments.insert(buffer, layout);
+        }
+        Ok(())
+    }
+}
+
+/// How registers are shared out. A block's registers are those that the launch gives its threads; the producer gives
+/// back what consumers take, and taking more than there are would wait for ever (hopper.md 1.1).
+fn registers(consumers: u32, held: u32) -> Option<RolesRegisters> {
+    let threads = (consumers + 1) * WARPGROUP;
+    let launch = (65_536 / threads / 8 * 8).min(248);
+    // One consumer has what it needs from the launch.
+    if consumers == 1 || held <= 64 {
+        return None;
+    }
+    let producer = if consumers == 2 { 40 } else { 32 };
+    let consumer = ((launch * (consumers + 1) - producer) / consumers / 8 * 8).min(240);
+    (consumer > launch).then_some(RolesRegisters { launch, producer, consumer })
+}

@@ -1,0 +1,299 @@
+//! Both sides of the pipelined loop: a producer that fills slots, consumers that multiply from them.
+
+use super::super::*;
+use super::plan::{BLOCK_ROWS, Load, Product};
+use super::roles::Roles;
+use crate::layout::descriptor::UNIT;
+
+impl<'a> Lowering<'a> {
+    /// Waits for the current slot's barrier.
+    pub(super) fn wait_for_slot(&mut self, roles: &Roles, array: BarrierId) {
+        let index = self.read(roles.slot);
+        let parity = self.read(roles.parity);
+        self.op(OpKind::BarrierWait { barrier: BarrierRef { array, index }, parity });
+    }
+
+    /// The next slot; after the last the first again, a phase later.
+    pub(super) fn advance(&mut self, roles: &Roles) {
+        let (slot, one) = (self.read(roles.slot), self.int(1));
+        let next = self.binary(BinaryOp::Add, slot, one);
+        self.op(OpKind::Set { reg: roles.slot, value: next });
+        let (slot, stages) = (self.read(roles.slot), self.int(i64::from(roles.plan.stages)));
+        let cond = self.binary(BinaryOp::Eq, slot, stages);
+        let then = self.nested(|l| {
+            let zero = l.int(0);
+            l.op(OpKind::Set { reg: roles.slot, value: zero });
+            let (parity, one) = (l.read(roles.parity), l.int(1));
+            let flipped = l.binary(BinaryOp::BitXor, parity, one);
+            l.op(OpKind::Set { reg: roles.parity, value: flipped });
+        });
+        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
+    }
+
+    /// The producer's loop: for every iteration, when its slot is empty, say how many bytes will come and ask for them.
+    pub(super) fn produce(&mut self, roles: &Roles, var: VarId, range: [ExprId; 3], body: &'a [StmtId]) {
+        let range = range.map(|e| self.value(e));
+        let bytes: u32 = roles.plan.loads.iter().map(|load| load.layout.bytes()).sum();
+        self.counted_loop(var, range, Unroll::By(1), |l| {
+            for stmt in body {
+                if matches!(l.kernel.stmts[*stmt].kind, StmtKind::Let { .. })
+                    && let Some(declared) = super::super::pipeline::declared(l.kernel, *stmt)
+                    && roles.plan.loads.iter().any(|load| load.uses(l.kernel, declared))
+                {
+                    l.block(std::slice::from_ref(stmt));
+                }
+            }
+            l.wait_for_slot(roles, roles.empty);
+            let index = l.read(roles.slot);
+            let barrier = BarrierRef { array: roles.full, index };
+            let bytes = l.int(i64::from(bytes));
+            l.op(OpKind::BarrierExpect { barrier, bytes });
+            for (load, &map) in roles.plan.loads.iter().zip(&roles.maps) {
+                l.load_slot(roles, load, map, barrier);
+            }
+            l.advance(roles);
+        });
+    }
+
+    /// Asks for one tile: all its boxes, or this block's part of one that the cluster shares.
+    fn load_slot(&mut self, roles: &Roles, load: &Load, map: MapId, barrier: BarrierRef) {
+        self.span = load.span;
+        let Some(shared) = self.shared[load.buffer] else { return };
+        let size = load.layout.dtype().bytes();
+        let elements = load.layout.bytes() / size;
+        let (slot, elements) = (self.read(roles.slot), self.int(i64::from(elements)));
+        let base = self.binary(BinaryOp::Mul, slot, elements);
+        let part = load.shared.then(|| {
+            let rank = self.push(ValueKind::Special(Special::ClusterRank), ValueType::Index);
+            let mask = self.int((1 << roles.cluster) - 1);
+            (rank, mask, load.part_step())
+        });
+        for piece in load.boxes.boxes.iter().filter(|b| b.part == 0) {
+            let rank = piece.coordinates.len();
+            let mut coordinates = Vec::new();
+            for (axis, &within) in piece.coordinates.iter().enumerate() {
+                let first = match load.start.get(rank - 1 - axis) {
+                    Some(&start) => self.value(start),
+                    None => self.int(0),
+                };
+                let within = self.int(i64::from(within));
+                let mut coordinate = self.binary(BinaryOp::Add, first, within);
+                if let Some((rank, _, (steps, _))) = &part
+                    && steps[axis] != 0
+                {
+                    let step = self.int(i64::from(steps[axis]));
+                    let shift = self.binary(BinaryOp::Mul, *rank, step);
+                    coordinate = self.binary(BinaryOp::Add, coordinate, shift);
+                }
+                coordinates.push(coordinate);
+            }
+            let within = self.int(i64::from(piece.offset / size));
+            let mut offset = self.binary(BinaryOp::Add, base, within);
+            if let Some((rank, _, (_, bytes))) = &part {
+                let step = self.int(i64::from(bytes / size));
+                let shift = self.binary(BinaryOp::Mul, *rank, step);
+                offset = self.binary(BinaryOp::Add, offset, shift);
+            }
+            let multicast = part.as_ref().map(|(_, mask, _)| *mask);
+            let evict = load.evict.map(|evict| match evict {
+                crate::ir::Evict::First => crate::lowered::Evict::First,
+                crate::ir::Evict::Normal => crate::lowered::Evict::Normal,
+            });
+            self.op(OpKind::TensorLoad { map, coordinates, shared, offset, barrier, multicast, evict });
+        }
+    }
+
+    /// Descriptors of this warpgroup's rows of the left operands and of the right operands, in the first slot.
+    pub(super) fn descriptors(&mut self, roles: &mut Roles) {
+        let plan = roles.plan.clone();
+        for product in plan.products.values() {
+            for (left, (buffer, operand)) in [(true, product.a), (false, product.b)] {
+                let Some(shared) = self.shared[buffer] else { continue };
+                if roles.descriptors.iter().any(|(b, _)| *b == buffer) {
+                    continue;
+                }
+                let bits = operand.descriptor.bits(0);
+                let mut value = self.push(ValueKind::Descriptor { shared, bits }, ValueType::Wide);
+                if left
+                    && plan.consumers > 1
+                    && let Some((consumer, _)) = roles.consumer
+                    && let Ok(bytes) = operand.offset(product.blocks * BLOCK_ROWS, 0)
+                {
+                    let units = self.int(i64::from(bytes / UNIT));
+                    let rows = self.binary(BinaryOp::Mul, consumer, units);
+                    let rows = self.push(ValueKind::Cast(rows), ValueType::Wide);
+                    value = self.binary(BinaryOp::Add, value, rows);
+                }
+                let name = format!("{}_descriptor", self.kernel.buffers[buffer].name);
+                let reg = self.reg(&name, ValueType::Wide, false);
+                self.op(OpKind::Let { reg, value: Some(value) });
+                let value = self.read(reg);
+                roles.descriptors.push((buffer, value));
+            }
+        }
+    }
+
+    /// The consumers' loop. Where its body is products alone, one iteration's products are in flight while the next
+    /// one's are started, and a slot is given back an iteration late.
+    pub(super) fn consume_ring(&mut self, roles: &Roles, var: VarId, range: [ExprId; 3], body: &'a [StmtId]) {
+        let kernel = self.kernel;
+        let rest: Vec<StmtId> =
+            body.iter().copied().filter(|s| !matches!(kernel.stmts[*s].kind, StmtKind::Copy { .. })).collect();
+        let products_alone =
+            rest.iter().all(|s| matches!(kernel.stmts[*s].kind, StmtKind::Gemm { .. } | StmtKind::Let { .. }));
+        let overlapped = products_alone && roles.plan.stages > 1 && !roles.plan.products.values().any(|p| p.clear);
+        let [start, end, step] = range.map(|e| self.value(e));
+        let [start, end] = [("start", start), ("end", end)]
+            .map(|(bound, value)| self.once(&format!("{}_{bound}", kernel.vars[var].name), value));
+        self.zero_if_empty(roles, start, end);
+        let accumulators: BTreeSet<LocalId> =
+            roles.plan.products.values().filter_map(|p| self.fragments[p.acc].map(|r| r.local)).collect();
+        let previous = self.reg("previous", ValueType::Index, true);
+        if overlapped {
+            let zero = self.int(0);
+            self.op(OpKind::Let { reg: previous, value: Some(zero) });
+        }
+        self.counted_loop(var, [start, end, step], Unroll::By(1), |l| {
+            l.wait_for_slot(roles, roles.full);
+            let index = l.value_of(var);
+            let mut begun: BTreeSet<BufferId> = BTreeSet::new();
+            if overlapped {
+                accumulators.iter().for_each(|&local| l.op(OpKind::Pin { local }));
+                l.op(OpKind::WgmmaFence);
+                for &stmt in &rest {
+                    if let Some(product) = roles.plan.products.get(&stmt) {
+                        l.span = kernel.stmts[stmt].span;
+                        l.multiply(roles, product, index, start, begun.insert(product.acc));
+                    } else {
+                        l.block(&[stmt]);
+                    }
+                }
+                l.op(OpKind::WgmmaCommit);
+                accumulators.iter().for_each(|&local| l.op(OpKind::Pin { local }));
+                // Last iteration's products have read their slot.
+                l.op(OpKind::WgmmaWait { pending: 1 });
+                let later = l.binary(BinaryOp::Gt, index, start);
+                let then = l.nested(|l| {
+                    let slot = l.read(previous);
+                    l.release(roles, slot);
+                });
+                l.op(OpKind::If { cond: later, then, otherwise: Vec::new() });
+                let slot = l.read(roles.slot);
+                l.op(OpKind::Set { reg: previous, value: slot });
+            } else {
+                for &stmt in &rest {
+                    let Some(product) = roles.plan.products.get(&stmt) else {
+                        l.block(&[stmt]);
+                        continue;
+                    };
+                    l.span = kernel.stmts[stmt].span;
+                    accumulators.iter().for_each(|&local| l.op(OpKind::Pin { local }));
+                    l.op(OpKind::WgmmaFence);
+                    l.multiply(roles, product, index, start, begun.insert(product.acc));
+                    l.op(OpKind::WgmmaCommit);
+                    l.op(OpKind::WgmmaWait { pending: 0 });
+                    accumulators.iter().for_each(|&local| l.op(OpKind::Pin { local }));
+                }
+                let slot = l.read(roles.slot);
+                l.release(roles, slot);
+            }
+            l.advance(roles);
+        });
+        if overlapped {
+            self.op(OpKind::WgmmaWait { pending: 0 });
+            let any = self.binary(BinaryOp::Lt, start, end);
+            let then = self.nested(|l| {
+                let slot = l.read(previous);
+                l.release(roles, slot);
+            });
+            self.op(OpKind::If { cond: any, then, otherwise: Vec::new() });
+            accumulators.iter().for_each(|&local| self.op(OpKind::Pin { local }));
+        }
+    }
+
+    fn value_of(&mut self, var: VarId) -> ValueId {
+        match self.vars[var] {
+            Some(Binding::Reg(reg)) => self.read(reg),
+            Some(Binding::Value(value)) => value,
+            _ => self.int(0),
+        }
+    }
+
+    /// Accumulators that the first product overwrites are zeros where there is no product.
+    fn zero_if_empty(&mut self, roles: &Roles, start: ValueId, end: ValueId) {
+        let folded: BTreeSet<BufferId> = roles.plan.folded.values().copied().collect();
+        if folded.is_empty() {
+            return;
+        }
+        let cond = self.binary(BinaryOp::Ge, start, end);
+        let then = self.nested(|l| {
+            for buffer in folded {
+                let zero = l.push(ValueKind::Float(0.0), ValueType::Element(Dtype::F32));
+                l.fill_fragment(buffer, zero);
+            }
+        });
+        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
+    }
+
+    /// The instructions of one tile product on the current slot. `first`: of this accumulator in the iteration.
+    fn multiply(&mut self, roles: &Roles, product: &Product, index: ValueId, start: ValueId, first: bool) {
+        let Some(registers) = self.fragments[product.acc] else { return };
+        let [a, b] = [product.a, product.b].map(|(buffer, operand)| {
+            let base = roles.descriptors.iter().find(|(b, _)| *b == buffer).map(|(_, value)| *value);
+            let base = base.unwrap_or_else(|| self.push(ValueKind::Int(0), ValueType::Wide));
+            let bytes = self.layouts.shared.get(&buffer).map_or(0, |tile| tile.bytes());
+            let (slot, units) = (self.read(roles.slot), self.int(i64::from(bytes / UNIT)));
+            let shift = self.binary(BinaryOp::Mul, slot, units);
+            let shift = self.push(ValueKind::Cast(shift), ValueType::Wide);
+            let value = self.binary(BinaryOp::Add, base, shift);
+            let reg = self.reg(&format!("{}_slot", self.kernel.buffers[buffer].name), ValueType::Wide, false);
+            self.op(OpKind::Let { reg, value: Some(value) });
+            (reg, operand)
+        });
+        let folded = roles.plan.folded.values().any(|b| *b == product.acc);
+        for step in 0..a.1.k_steps() {
+            for block in 0..product.blocks {
+                let begins = step == 0 && first;
+                let accumulate = if begins && product.clear {
+                    self.push(ValueKind::Int(0), ValueType::BOOL)
+                } else if begins && folded {
+                    self.binary(BinaryOp::Ne, index, start)
+                } else {
+                    self.push(ValueKind::Int(1), ValueType::BOOL)
+                };
+                let piece = |l: &mut Self, reg: RegId, bytes: u32| {
+                    let base = l.read(reg);
+                    let units = l.push(ValueKind::Int(i64::from(bytes / UNIT)), ValueType::Wide);
+                    l.binary(BinaryOp::Add, base, units)
+                };
+                let left = a.1.offset(block * BLOCK_ROWS, step).unwrap_or(0);
+                let right = b.1.offset(0, step).unwrap_or(0);
+                let left = piece(self, a.0, left);
+                let right = piece(self, b.0, right);
+                let offset = self.int(i64::from(block * product.n / 2));
+                self.op(OpKind::Wgmma {
+                    acc: registers.local,
+                    start: offset,
+                    n: product.n,
+                    dtype: product.dtype,
+                    a: WgmmaOperand::Descriptor(left),
+                    b: right,
+                    accumulate,
+                    transposed: [a.1.transposed, b.1.transposed],
+                });
+            }
+        }
+    }
+
+    /// This warpgroup has read `slot`: one arrival for every producer that fills it.
+    fn release(&mut self, roles: &Roles, slot: ValueId) {
+        let Some((_, within)) = roles.consumer else { return };
+        let barrier = BarrierRef { array: roles.empty, index: slot };
+        let feeders = roles.feeders();
+        let limit = self.int(i64::from(feeders));
+        let cond = self.binary(BinaryOp::Lt, within, limit);
+        let cta = (feeders > 1).then_some(within);
+        let then = self.nested(|l| l.op(OpKind::BarrierArrive { barrier, cta }));
+        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
+    }
+}

@@ -1,0 +1,360 @@
+//! The split into a producer and consumers: set-up of the ring, and each role's slice of the kernel.
+
+use super::super::*;
+use super::plan::{Load, Plan, WARPGROUP};
+use crate::ir::pipeline::{depends, each, variables};
+use crate::layout::TmaPlan;
+use std::rc::Rc;
+
+/// What both roles know of the ring, and where a role is in it.
+#[derive(Clone)]
+pub(crate) struct Roles {
+    pub(super) plan: Rc<Plan>,
+    /// Completes when a slot's bytes have arrived.
+    pub(super) full: BarrierId,
+    /// Completes when every consumer has read a slot.
+    pub(super) empty: BarrierId,
+    /// The tensor map of each load.
+    pub(super) maps: Vec<MapId>,
+    /// The slot this role is at.
+    pub(super) slot: RegId,
+    /// The parity of the phase it waits for.
+    pub(super) parity: RegId,
+    /// Blocks of a cluster.
+    pub(super) cluster: u32,
+    /// The consumer's warpgroup, and its thread in it. The producer has none.
+    pub(super) consumer: Option<(ValueId, ValueId)>,
+    /// Descriptors of the operands' first slots, this warpgroup's rows.
+    pub(super) descriptors: Vec<(BufferId, ValueId)>,
+    /// The staging buffer that the next sub-tile goes through.
+    pub(super) staging: Option<RegId>,
+}
+
+impl<'a> Lowering<'a> {
+    /// Lowers the kernel's body into roles.
+    pub(in super::super) fn specialised(&mut self, plan: Plan) {
+        let kernel = self.kernel;
+        let plan = Rc::new(plan);
+        let [cx, cy] = self.cluster();
+        let cluster = cx * cy;
+        self.layouts = plan.layouts.clone();
+        self.program.launch.threads = [(plan.consumers + 1) * WARPGROUP, 1, 1];
+        self.program.launch.cluster = [cluster, 1, 1];
+        self.program.launch.registers = plan.registers;
+        // Registers are shared out only where the launch says how many blocks a multiprocessor has.
+        self.program.launch.min_blocks = Some(1);
+        let text = format!(
+            "warp specialised: a producer warpgroup fills {} slots, {} warpgroup{} multiply with wgmma",
+            plan.stages,
+            plan.consumers,
+            if plan.consumers == 1 { "" } else { "s" }
+        );
+        self.remark(RemarkKind::Choice, kernel.stmts[plan.ring].span, text);
+
+        let maps = plan.loads.iter().map(|load| self.slots_of(load, plan.stages)).collect();
+        let full = self.barrier_array("full", plan.stages);
+        let empty = self.barrier_array("empty", plan.stages);
+        let warp = self.push(ValueKind::Special(Special::Warp), ValueType::Index);
+        let warp = self.once("warp", warp);
+        let slot = self.reg("slot", ValueType::Index, true);
+        let parity = self.reg("parity", ValueType::Index, true);
+        let roles = Roles {
+            plan: plan.clone(),
+            full,
+            empty,
+            maps,
+            slot,
+            parity,
+            cluster,
+            consumer: None,
+            descriptors: Vec::new(),
+            staging: None,
+        };
+        let first_warp = self.is_first(warp);
+        let set_up = self.nested(|l| l.set_up_ring(&roles));
+        self.op(OpKind::If { cond: first_warp, then: set_up, otherwise: Vec::new() });
+        if cluster > 1 {
+            self.op(OpKind::ClusterBarrier { relaxed: true });
+        }
+        self.op(OpKind::Barrier);
+        if !kernel.grid.is_empty() {
+            let vars: Vec<VarId> = kernel.grid.iter().map(|a| a.var).collect();
+            let extents: Vec<ExprId> = kernel.grid.iter().map(|a| a.extent).collect();
+            self.line_bindings(&vars, &extents);
+            self.launch_line(&extents);
+        }
+        let four = self.int(i64::from(WARPGROUP / 32));
+        let produces = self.binary(BinaryOp::Lt, warp, four);
+        let producer = self.nested(|l| l.producer(&roles, warp));
+        let consumers = self.nested(|l| l.consumers(roles, warp));
+        self.op(OpKind::If { cond: produces, then: producer, otherwise: consumers });
+    }
+
+    /// The slots of a load's array and its tensor map.
+    fn slots_of(&mut self, load: &Load, stages: u32) -> MapId {
+        let elements = load.layout.bytes() / load.layout.dtype().bytes();
+        let Buffer { name, .. } = &self.kernel.buffers[load.buffer];
+        if self.shared[load.buffer].is_none() {
+            let shared = self.shared_array(name, load.layout.dtype(), elements.saturating_mul(stages), false);
+            self.program.shared[shared].align = load.layout.alignment();
+            self.program.shared[shared].slots = stages;
+            self.shared[load.buffer] = Some(shared);
+            self.op(OpKind::Shared { shared });
+        }
+        self.tensor_map(load.tensor, &load.boxes)
+    }
+
+    /// The map of a tensor for boxes of this plan.
+    pub(super) fn tensor_map(&mut self, tensor: ParamId, boxes: &TmaPlan) -> MapId {
+        let swizzle = match boxes.swizzle {
+            crate::layout::Swizzle::None => Swizzle::None,
+            crate::layout::Swizzle::B32 => Swizzle::B32,
+            crate::layout::Swizzle::B64 => Swizzle::B64,
+            crate::layout::Swizzle::B128 => Swizzle::B128,
+        };
+        let alike = |map: &TensorMap| {
+            map.tensor == tensor && map.box_extents == boxes.box_dims && map.swizzle == swizzle
+        };
+        if let Some((map, _)) = self.program.tensor_maps.iter().find(|(_, map)| alike(map)) {
+            return map;
+        }
+        let name = self.name(&format!("{}_map", self.kernel.params[tensor].name));
+        let map = self.program.tensor_maps.push(TensorMap {
+            name: name.clone(),
+            tensor,
+            box_extents: boxes.box_dims.clone(),
+            swizzle,
+            // 256 bytes cost up to 6% where a tensor is read once (hopper.md W4).
+            promotion: Promotion::B128,
+        });
+        let kind = ParameterKind::TensorMap(map);
+        self.program.params.push(Parameter { name, ty: ValueType::Wide, kind });
+        map
+    }
+
+    fn barrier_array(&mut self, name: &str, len: u32) -> BarrierId {
+        let name = self.name(name);
+        self.program.barriers.push(BarrierArray { name, len, offset: 0 })
+    }
+
+    /// Whether this thread is the one chosen of the block's first warp.
+    fn is_first(&mut self, warp: ValueId) -> ValueId {
+        let zero = self.int(0);
+        let first = self.binary(BinaryOp::Eq, warp, zero);
+        let elected = self.push(ValueKind::Special(Special::Elected), ValueType::BOOL);
+        self.binary(BinaryOp::And, first, elected)
+    }
+
+    /// One thread makes the barriers.
+    fn set_up_ring(&mut self, roles: &Roles) {
+        for &map in &roles.maps {
+            self.op(OpKind::PrefetchMap { map });
+        }
+        // A slot that several blocks' producers fill is free once the consumers of all of them have read it.
+        let readers = roles.plan.consumers * roles.feeders();
+        self.unrolled("i", roles.plan.stages, |l, index| {
+            let (full, empty) = (BarrierRef { array: roles.full, index }, BarrierRef { array: roles.empty, index });
+            l.op(OpKind::BarrierInit { barrier: full, arrivals: 1 });
+            l.op(OpKind::BarrierInit { barrier: empty, arrivals: readers });
+        });
+        self.op(OpKind::FenceBarrierInit);
+    }
+
+    /// Declares where a role is in the ring.
+    fn enter_ring(&mut self, roles: &Roles, parity: i64) {
+        let zero = self.int(0);
+        self.op(OpKind::Let { reg: roles.slot, value: Some(zero) });
+        let parity = self.int(parity);
+        self.op(OpKind::Let { reg: roles.parity, value: Some(parity) });
+    }
+
+    fn producer(&mut self, roles: &Roles, warp: ValueId) {
+        if let Some(registers) = roles.plan.registers {
+            self.op(OpKind::SetRegisters { count: registers.producer, increase: false });
+        }
+        let cond = self.is_first(warp);
+        let then = self.nested(|l| {
+            // Parity 1 passes at once on fresh barriers: the first pass over the ring never waits.
+            l.enter_ring(roles, 1);
+            let body = &l.kernel.body;
+            let needed = l.needed_by_loads(roles);
+            l.producer_block(roles, body, &needed);
+            if roles.feeders() > 1 {
+                // A block that has ended must not be arrived at.
+                l.unrolled("i", roles.plan.stages, |l, _| {
+                    l.wait_for_slot(roles, roles.empty);
+                    l.advance(roles);
+                });
+            }
+        });
+        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
+    }
+
+    /// The variables that the producer's control flow and coordinates are made of.
+    fn needed_by_loads(&self, roles: &Roles) -> BTreeSet<VarId> {
+        let kernel = self.kernel;
+        let mut needed: BTreeSet<VarId> = BTreeSet::new();
+        for load in &roles.plan.loads {
+            load.start.iter().for_each(|e| needed.extend(depends(kernel, *e)));
+        }
+        each(kernel, &kernel.body, &mut |stmt| {
+            let bounds: Vec<ExprId> = match &kernel.stmts[stmt].kind {
+                StmtKind::For { start, end, step, .. } => vec![*start, *end, *step],
+                StmtKind::If { cond, .. } => vec![*cond],
+                StmtKind::Persistent { extents, .. } => extents.clone(),
+                _ => return,
+            };
+            bounds.iter().for_each(|e| needed.extend(depends(kernel, *e)));
+        });
+        // A variable is made of others.
+        loop {
+            let before = needed.len();
+            each(kernel, &kernel.body, &mut |stmt| {
+                if let StmtKind::Let { var, .. } | StmtKind::Assign { var, .. } = kernel.stmts[stmt].kind
+                    && needed.contains(&var)
+                {
+                    needed.extend(variables(kernel, &[stmt]));
+                }
+            });
+            if needed.len() == before {
+                return needed;
+            }
+        }
+    }
+
+    /// The producer's slice: control flow around the ring, and what its coordinates are made of.
+    fn producer_block(&mut self, roles: &Roles, body: &'a [StmtId], needed: &BTreeSet<VarId>) {
+        let kernel = self.kernel;
+        for &stmt in body {
+            self.span = kernel.stmts[stmt].span;
+            let holds_ring = |body: &[StmtId]| {
+                let mut found = false;
+                each(kernel, body, &mut |s| found |= s == roles.plan.ring);
+                found
+            };
+            match &kernel.stmts[stmt].kind {
+                StmtKind::For { var, start, end, step, body, .. } if stmt == roles.plan.ring => {
+                    self.produce(roles, *var, [*start, *end, *step], body);
+                }
+                StmtKind::For { var, start, end, step, body, .. } if holds_ring(body) => {
+                    let range = [*start, *end, *step].map(|e| self.value(e));
+                    self.counted_loop(*var, range, Unroll::Auto, |l| l.producer_block(roles, body, needed));
+                }
+                StmtKind::Persistent { vars, extents, contiguous, body, .. } => {
+                    self.persistent_loop(vars, extents, *contiguous, |l| l.producer_block(roles, body, needed));
+                }
+                StmtKind::If { cond, then, otherwise } if holds_ring(then) || holds_ring(otherwise) => {
+                    let cond = self.value(*cond);
+                    let then = self.nested(|l| l.producer_block(roles, then, needed));
+                    let otherwise = self.nested(|l| l.producer_block(roles, otherwise, needed));
+                    self.op(OpKind::If { cond, then, otherwise });
+                }
+                StmtKind::Let { var, .. } | StmtKind::Assign { var, .. } if needed.contains(var) => {
+                    self.block(std::slice::from_ref(&body[self.place_of(body, stmt)]));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn place_of(&self, body: &[StmtId], stmt: StmtId) -> usize {
+        body.iter().position(|s| *s == stmt).unwrap_or(0)
+    }
+
+    fn consumers(&mut self, mut roles: Roles, warp: ValueId) {
+        let kernel = self.kernel;
+        let plan = roles.plan.clone();
+        if let Some(registers) = plan.registers {
+            self.op(OpKind::SetRegisters { count: registers.consumer, increase: true });
+        }
+        let hardware = self.push(ValueKind::Thread(0), ValueType::Index);
+        let producers = self.int(i64::from(WARPGROUP));
+        let thread = self.binary(BinaryOp::Sub, hardware, producers);
+        let reg = self.reg("thread", ValueType::Index, false);
+        self.op(OpKind::Let { reg, value: Some(thread) });
+        self.thread = Some(reg);
+        self.thread_bindings();
+        let warps = self.int(i64::from(WARPGROUP / 32));
+        let group = self.binary(BinaryOp::Div, warp, warps);
+        let one = self.int(1);
+        let group = self.binary(BinaryOp::Sub, group, one);
+        let consumer = if plan.consumers == 1 { self.int(0) } else { self.once("consumer", group) };
+        let within = self.read(reg);
+        let mask = self.int(i64::from(WARPGROUP) - 1);
+        let within = self.binary(BinaryOp::BitAnd, within, mask);
+        let within = self.once("group_thread", within);
+        roles.consumer = Some((consumer, within));
+        self.enter_ring(&roles, 0);
+        self.descriptors(&mut roles);
+        self.staging(&mut roles);
+        self.roles = Some(Rc::new(roles.clone()));
+        self.block(&kernel.body);
+        self.roles = None;
+        self.thread = None;
+        if roles.staging.is_some() {
+            // What the copy engine still reads must outlive the block; its writes are visible when the grid ends.
+            let leader = self.is_leader(&roles);
+            let then = self.nested(|l| l.op(OpKind::BulkWait { pending: 0, read: true }));
+            self.op(OpKind::If { cond: leader, then, otherwise: Vec::new() });
+        }
+    }
+
+    /// Binds the author's thread indices to the consumers' threads.
+    fn thread_bindings(&mut self) {
+        let kernel = self.kernel;
+        let extents = kernel.thread_extents();
+        let mut stride = 1;
+        for (axis, bound) in kernel.threads.iter().enumerate() {
+            let thread = self.compute_thread();
+            let by = self.int(i64::from(stride));
+            let index = self.binary(BinaryOp::Div, thread, by);
+            let index = if axis + 1 == kernel.threads.len() {
+                index
+            } else {
+                let extent = self.int(i64::from(extents[axis]));
+                self.binary(BinaryOp::Rem, index, extent)
+            };
+            stride *= extents.get(axis).copied().unwrap_or(1);
+            self.vars[bound.var] = Some(Binding::Value(index));
+        }
+    }
+
+    /// Whether this thread speaks for its warpgroup.
+    pub(super) fn is_leader(&mut self, roles: &Roles) -> ValueId {
+        let within = roles.consumer.map(|(_, within)| within);
+        let within = within.unwrap_or_else(|| self.int(0));
+        let zero = self.int(0);
+        self.binary(BinaryOp::Eq, within, zero)
+    }
+
+    /// A statement that a consumer lowers otherwise than a block without roles does; whether it was one.
+    pub(in super::super) fn consume(&mut self, stmt: StmtId) -> bool {
+        let Some(roles) = self.roles.clone() else { return false };
+        let kernel = self.kernel;
+        match &kernel.stmts[stmt].kind {
+            StmtKind::For { var, start, end, step, body, .. } if stmt == roles.plan.ring => {
+                self.consume_ring(&roles, *var, [*start, *end, *step], body);
+                true
+            }
+            // Slots are declared by the set-up.
+            StmtKind::Alloc { buffer } => kernel.buffers[*buffer].scope == Scope::Shared,
+            StmtKind::Fill { buffer, .. } => roles.plan.folded.contains_key(&stmt) && {
+                let _ = buffer;
+                true
+            },
+            StmtKind::Copy { src: TileRef { place: Place::Buffer(buffer), .. }, dst, .. }
+                if kernel.buffers[*buffer].scope == Scope::Fragment && matches!(dst.place, Place::Tensor(_)) =>
+            {
+                self.store_by_copy_engine(&roles, stmt, *buffer, dst)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Roles {
+    /// Blocks whose producers fill this block's slots.
+    pub(super) fn feeders(&self) -> u32 {
+        if self.plan.loads.iter().any(|load| load.shared) { self.cluster } else { 1 }
+    }
+}

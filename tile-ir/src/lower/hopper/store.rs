@@ -1,0 +1,206 @@
+//! A fragment to a tensor through shared memory: sub-tiles are converted, stored as matrices and sent by the copy engine
+//! while the next is converted, and while the producer already fills the ring for the next tile.
+
+use super::super::*;
+use super::plan::{BLOCK_ROWS, Product, WARPGROUP};
+use super::roles::Roles;
+use crate::layout::{Formula, Fragment, MatrixAccess, SharedLayout, TmaPlan, WarpGrid};
+
+/// Sub-tiles that a warpgroup has in flight.
+const BUFFERS: u32 = 2;
+/// Widest row of a sub-tile in bytes: that of the widest swizzle.
+const ROW_BYTES: u32 = 128;
+
+/// A sub-tile: 64 rows of as many columns as one swizzled row has.
+struct SubTile {
+    tile: SharedLayout,
+    fragment: Fragment,
+    boxes: TmaPlan,
+    width: u32,
+}
+
+impl<'a> Lowering<'a> {
+    /// Whether some fragment leaves through shared memory; then its buffers are declared.
+    pub(super) fn staging(&mut self, roles: &mut Roles) {
+        let kernel = self.kernel;
+        let mut elements = 0;
+        let mut found: Option<(Dtype, u32)> = None;
+        for stmt in kernel.stmts.values() {
+            if let StmtKind::Copy { src: TileRef { place: Place::Buffer(buffer), .. }, dst, tma: true, .. } = &stmt.kind
+                && kernel.buffers[*buffer].scope == Scope::Fragment
+                && let Some(sub) = self.sub_tile(*buffer, dst)
+            {
+                elements = elements.max(BLOCK_ROWS * sub.width);
+                found = Some((sub.tile.dtype(), sub.tile.alignment()));
+            }
+        }
+        let Some((dtype, align)) = found else { return };
+        let shared = self.shared_array("staging", dtype, roles.plan.consumers * BUFFERS * elements, true);
+        self.program.shared[shared].align = align;
+        self.staging_array = Some(shared);
+        self.op(OpKind::Shared { shared });
+        let buffer = self.reg("buffer", ValueType::Index, true);
+        let zero = self.int(0);
+        self.op(OpKind::Let { reg: buffer, value: Some(zero) });
+        roles.staging = Some(buffer);
+    }
+
+    /// The sub-tile of a store, if the copy engine can do it: 16-bit elements, whole sub-tiles.
+    fn sub_tile(&self, fragment: BufferId, dst: &TileRef) -> Option<SubTile> {
+        let layout = self.layouts.fragments.get(&fragment)?;
+        let dtype = self.dtype_of(dst.place);
+        if dtype.bytes() != 2 || !matches!(dst.place, Place::Tensor(_)) {
+            return None;
+        }
+        let mut width = ROW_BYTES / dtype.bytes();
+        while layout.cols() % width != 0 {
+            width /= 2;
+            if width < 16 {
+                return None;
+            }
+        }
+        let tile = SharedLayout::automatic(BLOCK_ROWS, width, dtype).ok()?;
+        let fragment = Fragment::wgmma_accumulator(BLOCK_ROWS, width, WarpGrid { rows: 1, cols: 1 }).ok()?;
+        let rank = match dst.place {
+            Place::Tensor(param) => match &self.kernel.params[param].kind {
+                ParamKind::Tensor { shape, .. } => shape.len(),
+                ParamKind::Scalar { .. } | ParamKind::Absent => return None,
+            },
+            Place::Buffer(_) => return None,
+        };
+        let extents: Vec<u32> = std::iter::repeat_n(1, rank.checked_sub(2)?).chain([BLOCK_ROWS, width]).collect();
+        let boxes = TmaPlan::new(&extents, &tile, 1).ok().filter(|plan| plan.boxes.len() == 1)?;
+        Some(SubTile { tile, fragment, boxes, width })
+    }
+
+    /// Stores a fragment by sub-tiles; false where the copy engine cannot.
+    pub(super) fn store_by_copy_engine(&mut self, roles: &Roles, stmt: StmtId, fragment: BufferId, dst: &TileRef) -> bool {
+        let StmtKind::Copy { tma: true, .. } = self.kernel.stmts[stmt].kind else { return false };
+        let (Some(sub), Some(staging), Some(buffer)) = (self.sub_tile(fragment, dst), self.staging_array, roles.staging)
+        else {
+            return false;
+        };
+        let (Some(registers), Some((consumer, _))) = (self.fragments[fragment], roles.consumer) else { return false };
+        let Place::Tensor(tensor) = dst.place else { return false };
+        let map = self.tensor_map(tensor, &sub.boxes);
+        let blocks = registers.layout.rows() / roles.plan.consumers / BLOCK_ROWS;
+        let across = registers.layout.cols() / sub.width;
+        // The tile's first column and this warpgroup's first row.
+        let rank = sub.boxes.rank();
+        let mut origin: Vec<ValueId> = (0..rank)
+            .map(|axis| match dst.start.get(axis) {
+                Some(&start) => self.value(start),
+                None => self.int(0),
+            })
+            .collect();
+        let rows = self.int(i64::from(blocks * BLOCK_ROWS));
+        let down = self.binary(BinaryOp::Mul, consumer, rows);
+        if let Some(row) = rank.checked_sub(2).and_then(|axis| origin.get_mut(axis)) {
+            *row = self.binary(BinaryOp::Add, *row, down);
+        }
+        let lane = self.push(ValueKind::Special(Special::Lane), ValueType::Index);
+        let lane = self.once("lane", lane);
+        let span = self.span;
+        for block in 0..blocks {
+            let first = block * registers.layout.cols() / 2;
+            self.unrolled("j", across, |l, j| {
+                let leader = l.is_leader(roles);
+                let wait = l.nested(|l| l.op(OpKind::BulkWait { pending: BUFFERS - 1, read: true }));
+                l.op(OpKind::If { cond: leader, then: wait, otherwise: Vec::new() });
+                l.warpgroup_barrier(roles);
+                let size = l.int(i64::from(BLOCK_ROWS * sub.width));
+                let (buffers, current) = (l.int(i64::from(BUFFERS)), l.read(buffer));
+                let mine = l.binary(BinaryOp::Mul, consumer, buffers);
+                let slot = l.binary(BinaryOp::Add, mine, current);
+                let base = l.binary(BinaryOp::Mul, slot, size);
+                let base = l.once("sub_tile", base);
+                let columns = l.int(i64::from(sub.width / 2));
+                let skipped = l.binary(BinaryOp::Mul, j, columns);
+                let before = l.int(i64::from(first));
+                let from = l.binary(BinaryOp::Add, before, skipped);
+                l.store_matrices(&sub, registers.local, from, staging, base, lane);
+                l.op(OpKind::FenceProxyAsync);
+                l.warpgroup_barrier(roles);
+                let leader = l.is_leader(roles);
+                let send = l.nested(|l| {
+                    let width = l.int(i64::from(sub.width));
+                    let right = l.binary(BinaryOp::Mul, j, width);
+                    let mut coordinates: Vec<ValueId> = origin.iter().rev().copied().collect();
+                    coordinates[0] = l.binary(BinaryOp::Add, coordinates[0], right);
+                    let below = l.int(i64::from(block * BLOCK_ROWS));
+                    coordinates[1] = l.binary(BinaryOp::Add, coordinates[1], below);
+                    l.op(OpKind::TensorStore { map, coordinates, shared: staging, offset: base });
+                    l.op(OpKind::BulkCommit);
+                });
+                l.op(OpKind::If { cond: leader, then: send, otherwise: Vec::new() });
+                let (current, one) = (l.read(buffer), l.int(1));
+                let other = l.binary(BinaryOp::BitXor, current, one);
+                l.op(OpKind::Set { reg: buffer, value: other });
+            });
+        }
+        let _ = span;
+        true
+    }
+
+    /// Converts a sub-tile's accumulators and stores them, four matrices an instruction.
+    fn store_matrices(
+        &mut self,
+        sub: &SubTile,
+        acc: LocalId,
+        from: ValueId,
+        staging: SharedId,
+        base: ValueId,
+        lane: ValueId,
+    ) {
+        let dtype = sub.tile.dtype();
+        let span = self.span;
+        let name = format!("{}_words", self.program.locals[acc].name);
+        let words = self.local(&name, Dtype::U32, 4);
+        self.op(OpKind::Local { local: words });
+        let warp = self.push(ValueKind::Special(Special::Warp), ValueType::Index);
+        for quad in 0..sub.fragment.words() / 4 {
+            let Ok(access) = MatrixAccess::new(&sub.fragment, quad * 4, 4, false) else { continue };
+            for word in 0..4 {
+                let [low, high] = [0, 1].map(|half| {
+                    let at = self.int(i64::from((quad * 4 + word) * 2 + half));
+                    let offset = self.binary(BinaryOp::Add, from, at);
+                    let memory = Memory { space: Space::Local(acc), offset, guard: None, span };
+                    self.push(ValueKind::Load(memory), ValueType::Element(Dtype::F32))
+                });
+                let packed = self.push(ValueKind::Pack(dtype, low, high), ValueType::Element(Dtype::U32));
+                let offset = self.int(i64::from(word));
+                let memory = Memory { space: Space::Local(words), offset, guard: None, span };
+                self.op(OpKind::Store { memory, value: packed });
+            }
+            // The warps of a warpgroup are below one another.
+            let group = sub.fragment.warp_origin(Formula::Symbol(0).and_three());
+            let bytes = access.offset(&sub.tile, group.0, group.1, Formula::Symbol(1));
+            let bytes = self.formula(&bytes, &[warp, lane]);
+            let size = self.int(i64::from(dtype.bytes()));
+            let elements = self.binary(BinaryOp::Div, bytes, size);
+            let offset = self.binary(BinaryOp::Add, base, elements);
+            let memory = Memory { space: Space::Shared(staging), offset, guard: None, span };
+            let start = self.int(0);
+            self.op(OpKind::StoreMatrix { memory, local: words, start, count: 4, transposed: false });
+        }
+    }
+
+    /// A barrier of this consumer's warpgroup. Barrier 0 is the block's.
+    fn warpgroup_barrier(&mut self, roles: &Roles) {
+        let Some((consumer, _)) = roles.consumer else { return };
+        let consumers = roles.plan.consumers;
+        let one = |id: u32| OpKind::NamedBarrier { id, threads: WARPGROUP, arrive: false };
+        let span = self.span;
+        let mut ops = vec![Op { kind: one(consumers), span }];
+        for group in (0..consumers - 1).rev() {
+            let number = self.int(i64::from(group));
+            let cond = self.binary(BinaryOp::Eq, consumer, number);
+            let then = vec![Op { kind: one(group + 1), span }];
+            ops = vec![Op { kind: OpKind::If { cond, then, otherwise: ops }, span }];
+        }
+        self.ops.extend(ops);
+    }
+}
+
+#[allow(dead_code)]
+fn unused(_: &Product) {}

@@ -1,0 +1,212 @@
+//! Which tile a block works on: the grid of the hardware, or the order that `use_swizzle`, `persistent` and clusters ask
+//! for.
+//!
+//! Contract. In: the extents of the author's grid. Out: its indices are bound, and `launch.grid` is what the launcher
+//! evaluates. A plain grid is the hardware's. Any other is launched as a line of blocks: a cluster takes `cx x cy`
+//! neighbouring tiles (tiles beyond the grid's edge read zeros and store nothing), clusters take groups of `panel` rows,
+//! column by column within a group, so that what a wave of blocks reads fits the second-level cache.
+
+use super::launch::host_expr;
+use super::*;
+
+/// A line of blocks that stands for a grid.
+#[derive(Clone, Copy)]
+pub(super) struct Raster {
+    /// Cluster-tiles along x and y.
+    wide: ValueId,
+    high: ValueId,
+    /// All of them, z included.
+    total: ValueId,
+    /// Blocks of a cluster along x and y.
+    cluster: [u32; 2],
+    /// Rows of cluster-tiles in a group; none: row after row.
+    panel: Option<u32>,
+}
+
+impl<'a> Lowering<'a> {
+    /// Blocks of a cluster along x and y.
+    pub(super) fn cluster(&self) -> [u32; 2] {
+        let axis = |axis: usize| {
+            let extent = self.kernel.cluster.get(axis).and_then(|e| self.kernel.const_index(*e));
+            extent.and_then(|n| u32::try_from(n).ok()).unwrap_or(1)
+        };
+        [axis(0), axis(1)]
+    }
+
+    /// The raster of a grid of these extents, as values and as the launcher's expressions.
+    pub(super) fn raster(&mut self, extents: &[ExprId]) -> Raster {
+        let cluster = self.cluster();
+        let mut along = |l: &mut Self, axis: usize, name: &str| match extents.get(axis) {
+            None => l.int(1),
+            Some(&extent) => {
+                let extent = l.value(extent);
+                let by = l.int(i64::from(cluster.get(axis).copied().unwrap_or(1)));
+                let tiles = if cluster.get(axis).is_some_and(|c| *c > 1) {
+                    l.binary(BinaryOp::CeilDiv, extent, by)
+                } else {
+                    extent
+                };
+                l.once(name, tiles)
+            }
+        };
+        let wide = along(self, 0, "tiles_x");
+        let high = along(self, 1, "tiles_y");
+        let deep = along(self, 2, "tiles_z");
+        let total = self.binary(BinaryOp::Mul, wide, high);
+        let total = self.binary(BinaryOp::Mul, total, deep);
+        let panel = self.kernel.swizzle.and_then(|e| self.kernel.const_index(e)).and_then(|n| u32::try_from(n).ok());
+        Raster { wide, high, total, cluster, panel: panel.filter(|n| *n > 0) }
+    }
+
+    /// The launcher's count of cluster-tiles.
+    fn host_tiles(&self, extents: &[ExprId]) -> Option<HostExpr> {
+        let cluster = self.cluster();
+        let mut tiles = HostExpr::Int(1);
+        for (axis, &extent) in extents.iter().enumerate() {
+            let mut along = host_expr(self.kernel, extent)?;
+            if let Some(&by) = cluster.get(axis).filter(|by| **by > 1) {
+                along = HostExpr::binary(BinaryOp::CeilDiv, along, HostExpr::Int(i64::from(by)));
+            }
+            tiles = match tiles {
+                HostExpr::Int(1) => along,
+                _ => HostExpr::binary(BinaryOp::Mul, tiles, along),
+            };
+        }
+        Some(tiles)
+    }
+
+    /// Launches one block a tile, as a line.
+    pub(super) fn launch_line(&mut self, extents: &[ExprId]) {
+        let Some(tiles) = self.host_tiles(extents) else { return };
+        let size = i64::from(self.cluster().iter().product::<u32>());
+        self.program.launch.grid = [scaled(tiles, size), HostExpr::Int(1), HostExpr::Int(1)];
+    }
+
+    /// Launches as many blocks as the device holds at once, evenly: `tiles / waves`, so that no block idles while
+    /// others work on a last, partial wave.
+    pub(super) fn launch_persistent(&mut self, extents: &[ExprId]) {
+        let Some(tiles) = self.host_tiles(extents) else { return };
+        let size = i64::from(self.cluster().iter().product::<u32>());
+        let one = HostExpr::Int(1);
+        let at_once = match size {
+            1 => HostExpr::Capacity,
+            size => HostExpr::binary(BinaryOp::Div, HostExpr::Capacity, HostExpr::Int(size)),
+        };
+        let at_once = HostExpr::binary(BinaryOp::Max, at_once, one.clone());
+        let waves = HostExpr::binary(BinaryOp::CeilDiv, tiles.clone(), at_once);
+        let waves = HostExpr::binary(BinaryOp::Max, waves, one.clone());
+        let even = HostExpr::binary(BinaryOp::CeilDiv, tiles, waves);
+        self.program.launch.grid = [scaled(even, size), one.clone(), one];
+    }
+
+    /// This block's cluster in the line.
+    fn line_index(&mut self, kind: ValueKind) -> ValueId {
+        let size = self.cluster().iter().product::<u32>();
+        let index = self.push(kind, ValueType::Index);
+        let size = self.int(i64::from(size));
+        self.binary(BinaryOp::Div, index, size)
+    }
+
+    /// The indices x, y, z of the tile of this block in cluster-tile `t`.
+    pub(super) fn tile_of(&mut self, raster: &Raster, t: ValueId) -> [ValueId; 3] {
+        let plane = self.binary(BinaryOp::Mul, raster.wide, raster.high);
+        let flat = matches!(self.program.values[raster.total].kind, ValueKind::Binary(BinaryOp::Mul, a, b)
+            if a == raster.wide && b == raster.high);
+        let (z, t) = if flat {
+            (self.int(0), t)
+        } else {
+            (self.binary(BinaryOp::Div, t, plane), self.binary(BinaryOp::Rem, t, plane))
+        };
+        let (x, y) = match raster.panel {
+            None => (self.binary(BinaryOp::Rem, t, raster.wide), self.binary(BinaryOp::Div, t, raster.wide)),
+            Some(panel) => {
+                let panel = self.int(i64::from(panel));
+                let group_tiles = self.binary(BinaryOp::Mul, panel, raster.wide);
+                let group = self.binary(BinaryOp::Div, t, group_tiles);
+                let group = self.once("group", group);
+                let first = self.binary(BinaryOp::Mul, group, panel);
+                let left = self.binary(BinaryOp::Sub, raster.high, first);
+                let rows = self.binary(BinaryOp::Min, panel, left);
+                let rows = self.once("group_rows", rows);
+                let before = self.binary(BinaryOp::Mul, group, group_tiles);
+                let within = self.binary(BinaryOp::Sub, t, before);
+                let within = self.once("in_group", within);
+                let down = self.binary(BinaryOp::Rem, within, rows);
+                (self.binary(BinaryOp::Div, within, rows), self.binary(BinaryOp::Add, first, down))
+            }
+        };
+        let [cx, cy] = raster.cluster;
+        if cx * cy == 1 {
+            return [x, y, z];
+        }
+        let rank = self.push(ValueKind::Special(Special::ClusterRank), ValueType::Index);
+        let [wide, high] = [cx, cy].map(|n| self.int(i64::from(n)));
+        let across = if cy == 1 { rank } else { self.binary(BinaryOp::Rem, rank, wide) };
+        let down = self.binary(BinaryOp::Div, rank, wide);
+        let place = |l: &mut Self, tile: ValueId, by: u32, extent: ValueId, within: ValueId| match by {
+            1 => tile,
+            _ => {
+                let first = l.binary(BinaryOp::Mul, tile, extent);
+                l.binary(BinaryOp::Add, first, within)
+            }
+        };
+        [place(self, x, cx, wide, across), place(self, y, cy, high, down), z]
+    }
+
+    /// Binds the author's grid indices to a tile.
+    fn bind_tile(&mut self, vars: &[VarId], tile: [ValueId; 3]) {
+        for (&var, value) in vars.iter().zip(tile) {
+            let name = self.kernel.vars[var].name.clone();
+            let reg = self.reg(&name, ValueType::Index, false);
+            self.op(OpKind::Let { reg, value: Some(value) });
+            self.vars[var] = Some(Binding::Reg(reg));
+        }
+    }
+
+    /// Binds the indices of a grid that is launched as a line.
+    pub(super) fn line_bindings(&mut self, vars: &[VarId], extents: &[ExprId]) {
+        let raster = self.raster(extents);
+        let t = self.line_index(ValueKind::Block(0));
+        let t = self.once("tile", t);
+        let tile = self.tile_of(&raster, t);
+        self.bind_tile(vars, tile);
+    }
+
+    /// A loop over the tiles of this block.
+    pub(super) fn persistent_loop(
+        &mut self,
+        vars: &[VarId],
+        extents: &[ExprId],
+        contiguous: bool,
+        f: impl FnOnce(&mut Self),
+    ) {
+        let raster = self.raster(extents);
+        let first = self.line_index(ValueKind::Block(0));
+        let clusters = self.line_index(ValueKind::Special(Special::Grid(0)));
+        let one = self.int(1);
+        let bounds = if contiguous {
+            let share = self.binary(BinaryOp::CeilDiv, raster.total, clusters);
+            let share = self.once("share", share);
+            let start = self.binary(BinaryOp::Mul, first, share);
+            let end = self.binary(BinaryOp::Add, start, share);
+            let end = self.binary(BinaryOp::Min, end, raster.total);
+            [start, end, one]
+        } else {
+            [first, raster.total, clusters]
+        };
+        let reg = self.reg("tile", ValueType::Index, false);
+        self.loop_over(reg, bounds, Unroll::Auto, |l| {
+            let t = l.read(reg);
+            let tile = l.tile_of(&raster, t);
+            l.bind_tile(vars, tile);
+            f(l);
+        });
+    }
+}
+
+fn scaled(blocks: HostExpr, by: i64) -> HostExpr {
+    match by {
+        1 => blocks,
+        by => HostExpr::binary(BinaryOp::Mul, blocks, HostExpr::Int(by)),
+    }
+}
