@@ -45,7 +45,12 @@ impl Builder {
             ExprKind::Dim(dim) => Extent::Dim(dim),
             _ => Extent::Fixed(*e),
         };
-        let kind = ParamKind::Tensor { dtype: dtype.into(), shape: shape.iter().map(extent).collect(), mutable };
+        let kind = ParamKind::Tensor {
+            dtype: dtype.into(),
+            shape: shape.iter().map(extent).collect(),
+            mutable,
+            optional: false,
+        };
         Place::Tensor(self.kernel.params.push(Param { name: name.into(), kind, span: nowhere() }))
     }
 
@@ -86,7 +91,14 @@ impl Builder {
 
     pub(crate) fn buffer(&mut self, name: &str, scope: Scope, dtype: Dtype, extents: &[i64]) -> Place {
         let extents = extents.iter().map(|e| self.int(*e)).collect();
-        let buffer = Buffer { name: name.into(), scope, dtype: dtype.into(), extents, span: nowhere() };
+        let buffer = Buffer {
+            name: name.into(),
+            scope,
+            dtype: dtype.into(),
+            extents,
+            swizzle: SwizzleRequest::Auto,
+            span: nowhere(),
+        };
         let buffer = self.kernel.buffers.push(buffer);
         self.stmt(StmtKind::Alloc { buffer });
         Place::Buffer(buffer)
@@ -285,7 +297,7 @@ impl Builder {
     }
 
     pub(crate) fn copy(&mut self, src: TileRef, dst: TileRef) {
-        self.stmt(StmtKind::Copy { src, dst, width: None });
+        self.stmt(StmtKind::Copy { src, dst, width: None, tma: true, evict: None });
     }
 
     /// `thread_allreduce(op, value, axis)`, or `warp_reduce` without an axis.

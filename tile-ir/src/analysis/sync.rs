@@ -103,6 +103,15 @@ impl Placement<'_> {
                 self.expr(*value, pending);
                 self.touch(Place::Buffer(*buffer), TILE_WRITE, pending);
             }
+            // The sum is in registers.
+            StmtKind::Gemm { a, b, .. } => {
+                self.touch(Place::Buffer(a.buffer), TILE_READ, pending);
+                self.touch(Place::Buffer(b.buffer), TILE_READ, pending);
+            }
+            StmtKind::Persistent { extents, body, .. } => {
+                extents.iter().for_each(|e| self.expr(*e, pending));
+                self.round(body, pending);
+            }
             StmtKind::Reduce { src, axis, .. } => {
                 if let ReduceSource::Value(value) = src {
                     self.expr(*value, pending);

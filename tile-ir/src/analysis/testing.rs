@@ -104,7 +104,7 @@ impl Build {
                 Err(_) => Extent::Dim(self.dim_id(e)),
             })
             .collect();
-        let kind = ParamKind::Tensor { dtype: dtype.into(), shape, mutable };
+        let kind = ParamKind::Tensor { dtype: dtype.into(), shape, mutable, optional: false };
         let span = self.span();
         Place::Tensor(self.k.params.push(Param { name: name.into(), kind, span }))
     }
@@ -161,7 +161,14 @@ impl Build {
     pub fn alloc(&mut self, name: &str, scope: Scope, dtype: Dtype, extents: &[i64]) -> Place {
         let extents = extents.iter().map(|e| self.int(*e)).collect();
         let span = self.span();
-        let buffer = self.k.buffers.push(Buffer { name: name.into(), scope, dtype: dtype.into(), extents, span });
+        let buffer = self.k.buffers.push(Buffer {
+            name: name.into(),
+            scope,
+            dtype: dtype.into(),
+            extents,
+            swizzle: SwizzleRequest::Auto,
+            span,
+        });
         self.stmt(StmtKind::Alloc { buffer });
         Place::Buffer(buffer)
     }

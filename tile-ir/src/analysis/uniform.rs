@@ -48,7 +48,7 @@ impl Uniformity {
             ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_) | ExprKind::Dim(_) | ExprKind::Const(_) => {
                 Varies::default()
             }
-            ExprKind::Bits(_) | ExprKind::Special(..) | ExprKind::Scalar(_) => Varies::default(),
+            ExprKind::Bits(_) | ExprKind::Special(..) | ExprKind::Scalar(_) | ExprKind::Present(_) => Varies::default(),
             ExprKind::Var(var) => self.vars[*var],
             ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => self.expr(kernel, *a),
             ExprKind::Binary(_, a, b) => self.expr(kernel, *a).or(self.expr(kernel, *b)),
@@ -118,6 +118,12 @@ impl Uniformity {
                 let control = control.or(origin).or(self.expr(kernel, *end));
                 self.block(kernel, body, control, changed);
             }
+            StmtKind::Persistent { vars, body, .. } => {
+                for (axis, var) in vars.iter().enumerate().take(3) {
+                    self.set(*var, Varies { blocks: 1 << axis, ..Varies::default() }, changed);
+                }
+                self.block(kernel, body, control.or(Varies { blocks: 1, ..Varies::default() }), changed);
+            }
             StmtKind::Parallel { vars, body, .. } => {
                 let varies = Varies { threads: 7, blocks: 0, warp: true };
                 vars.iter().for_each(|v| self.set(*v, varies, changed));
@@ -145,6 +151,7 @@ impl Uniformity {
             StmtKind::Atomic { dst: Some(dst), .. } => self.set(*dst, Varies::ALL, changed),
             StmtKind::Let { value: None, .. } | StmtKind::Reduce { dst: None, .. } => {}
             StmtKind::Alloc { .. } | StmtKind::Store { .. } | StmtKind::Copy { .. } | StmtKind::Fill { .. } => {}
+            StmtKind::Gemm { .. } => {}
             StmtKind::Atomic { .. } | StmtKind::SyncThreads | StmtKind::SyncWarp => {}
             StmtKind::Print { .. } | StmtKind::Assert { .. } => {}
         }

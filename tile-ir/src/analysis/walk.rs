@@ -228,7 +228,7 @@ impl<'k> Walk<'k> {
                         },
                     })
                     .collect(),
-                ParamKind::Scalar { .. } => vec![],
+                ParamKind::Scalar { .. } | ParamKind::Absent => vec![],
             },
             Place::Buffer(buffer) => {
                 kernel.buffer_extents(buffer).into_iter().map(|e| Poly::constant(i64::from(e))).collect()
@@ -264,10 +264,12 @@ impl<'k> Walk<'k> {
             StmtKind::If { cond, then, otherwise } => self.conditional(stmt, *cond, then, otherwise),
             StmtKind::For { .. } => self.for_loop(stmt),
             StmtKind::Parallel { vars, extents, body } => self.parallel(stmt, vars, extents, body),
-            StmtKind::Copy { src, dst, width } => self.copy(stmt, src, dst, *width),
+            StmtKind::Copy { src, dst, width, tma: _, evict: _ } => self.copy(stmt, src, dst, *width),
             StmtKind::Fill { value, .. } => {
                 self.eval(*value);
             }
+            StmtKind::Gemm { .. } => {}
+            StmtKind::Persistent { vars, extents, body, .. } => self.persistent(stmt, vars, extents, body),
             StmtKind::Reduce { src, dst, .. } => {
                 if let ReduceSource::Value(value) = src {
                     self.eval(*value);
@@ -439,7 +441,7 @@ impl<'k> Walk<'k> {
         if self.in_kernel {
             // A pipelined loop looks ahead, and advances by all of its stages at once.
             let stages = match kind {
-                LoopKind::Pipelined { stages } => self.kernel.const_index(*stages).unwrap_or(1).max(1),
+                LoopKind::Pipelined { stages, .. } => self.kernel.const_index(*stages).unwrap_or(1).max(1),
                 _ => 1,
             };
             let past = end_at.plus_constant(stages.saturating_mul(step) - 1);
@@ -501,6 +503,31 @@ impl<'k> Walk<'k> {
         self.block(body);
         self.control.pop();
         self.ranged.truncate(self.ranged.len() - ranged);
+        self.cx.reset(mark);
+        assigned.iter().for_each(|v| self.forget(*v));
+    }
+
+    /// Every tile once: the indices are the block's, as those of `blocks`.
+    fn persistent(&mut self, stmt: StmtId, vars: &[VarId], extents: &[ExprId], body: &'k [StmtId]) {
+        let kernel = self.kernel;
+        let mark = self.cx.mark();
+        let ranged = self.ranged.len();
+        for (&var, &extent) in vars.iter().zip(extents) {
+            let Value::Int(extent) = self.eval(extent) else { continue };
+            let varies = self.uniform.var(var);
+            let sym = self.cx.fresh(&kernel.vars[var].name, Some(0), Some(i64::from(i32::MAX) - 1), varies);
+            let Some(last) = extent.plus_constant(-1) else { continue };
+            self.bind_ranged(var, sym, last);
+        }
+        let assigned = self.assigned.get(&stmt).cloned().unwrap_or_default();
+        assigned.iter().for_each(|v| self.forget(*v));
+        // A block's number of tiles differs between blocks, never within one.
+        let varies = Varies { blocks: 1, ..Varies::default() };
+        self.record_uniform(stmt, varies, None);
+        self.control.push(Control { span: kernel.stmts[stmt].span, varies, cond: None });
+        self.block(body);
+        self.control.pop();
+        self.ranged.truncate(ranged);
         self.cx.reset(mark);
         assigned.iter().for_each(|v| self.forget(*v));
     }
@@ -569,7 +596,7 @@ impl<'k> Walk<'k> {
             ExprKind::Float(_) | ExprKind::Special(..) => Value::Other,
             ExprKind::Bool(value) => Value::Bool(if *value { Cond::True } else { Cond::False }),
             ExprKind::Dim(dim) => Value::Int(self.dims[dim.as_u32() as usize].clone()),
-            ExprKind::Const(_) | ExprKind::Bits(_) => self.unknown(e.ty, Varies::default()),
+            ExprKind::Const(_) | ExprKind::Bits(_) | ExprKind::Present(_) => self.unknown(e.ty, Varies::default()),
             ExprKind::Scalar(param) => match self.scalars.get(&param.as_u32()) {
                 Some(value) => Value::Int(value.clone()),
                 None => self.unknown(e.ty, Varies::default()),
@@ -830,7 +857,7 @@ fn collect_assigned(kernel: &Kernel, stmt: StmtId, all: &mut HashMap<StmtId, Vec
             inner(otherwise, &mut own);
             true
         }
-        StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } => {
+        StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } | StmtKind::Persistent { body, .. } => {
             inner(body, &mut own);
             true
         }

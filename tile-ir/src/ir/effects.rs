@@ -28,13 +28,13 @@ pub enum Effect {
 pub fn effects(kernel: &Kernel, stmt: StmtId) -> Vec<Effect> {
     match &kernel.stmts[stmt].kind {
         StmtKind::Let { .. } | StmtKind::Alloc { .. } | StmtKind::Assign { .. } => vec![],
-        StmtKind::If { .. } | StmtKind::For { .. } => vec![],
+        StmtKind::If { .. } | StmtKind::For { .. } | StmtKind::Persistent { .. } => vec![],
         StmtKind::Parallel { .. } => vec![Effect::BlockCollective],
         StmtKind::Store { access, .. } => vec![Effect::Write(kernel.accesses[*access].place)],
         StmtKind::Copy { src, dst, .. } => {
             let mut all = vec![Effect::Read(src.place), Effect::Write(dst.place)];
             for place in [src.place, dst.place] {
-                if is_shared(kernel, place) {
+                if is_the_blocks(kernel, place) {
                     all.extend([Effect::Cooperative(place), Effect::BlockCollective]);
                 }
             }
@@ -43,9 +43,16 @@ pub fn effects(kernel: &Kernel, stmt: StmtId) -> Vec<Effect> {
         StmtKind::Fill { buffer, .. } => {
             let place = Place::Buffer(*buffer);
             let mut all = vec![Effect::Write(place)];
-            if is_shared(kernel, place) {
+            if is_the_blocks(kernel, place) {
                 all.extend([Effect::Cooperative(place), Effect::BlockCollective]);
             }
+            all
+        }
+        StmtKind::Gemm { a, b, acc, .. } => {
+            let (a, b, acc) = (Place::Buffer(a.buffer), Place::Buffer(b.buffer), Place::Buffer(*acc));
+            let mut all = vec![Effect::Read(a), Effect::Read(b), Effect::Read(acc), Effect::Write(acc)];
+            all.extend([a, b, acc].map(Effect::Cooperative));
+            all.push(Effect::BlockCollective);
             all
         }
         StmtKind::Reduce { src, axis, .. } => {
@@ -64,6 +71,7 @@ pub fn effects(kernel: &Kernel, stmt: StmtId) -> Vec<Effect> {
     }
 }
 
-fn is_shared(kernel: &Kernel, place: Place) -> bool {
-    matches!(place, Place::Buffer(b) if kernel.buffers[b].scope == super::Scope::Shared)
+/// Whether the block has one of it: a shared array or a fragment.
+fn is_the_blocks(kernel: &Kernel, place: Place) -> bool {
+    matches!(place, Place::Buffer(b) if kernel.buffers[b].scope != super::Scope::Local)
 }

@@ -49,6 +49,8 @@ pub enum ExprKind {
     Cast(Type, ExprId),
     /// A load of one element.
     Load(AccessId),
+    /// Whether this launch has the optional tensor: `if let Some(b) = bias`. Absent once bound.
+    Present(ParamId),
 }
 
 /// Values every dtype (or every float dtype) has.
@@ -225,6 +227,17 @@ pub struct Access {
     /// `masked`: out of bounds reads 0 and drops writes.
     pub masked: bool,
     /// The whole access as written.
+    pub span: SpanId,
+}
+
+/// An operand of `gemm`: a whole array, as it is or transposed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MatrixRef {
+    /// The array, of rank 2.
+    pub buffer: BufferId,
+    /// `.t()`: the array holds the transpose of the operand.
+    pub transposed: bool,
+    /// The operand as written.
     pub span: SpanId,
 }
 

@@ -33,6 +33,10 @@ pub struct Kernel {
     pub grid: Vec<Axis>,
     /// Thread axes, x first. Extents are constants.
     pub threads: Vec<Axis>,
+    /// `cluster([x, y])`: blocks a cluster on each grid axis, constants; empty for blocks on their own.
+    pub cluster: Vec<ExprId>,
+    /// `use_swizzle(panel)`: blocks take the tiles in groups of `panel` along y, a constant.
+    pub swizzle: Option<ExprId>,
     /// Variables.
     pub vars: PrimaryMap<VarId, Var>,
     /// Arrays.
@@ -113,7 +117,11 @@ pub enum ParamKind {
         shape: Vec<Extent>,
         /// `&mut`.
         mutable: bool,
+        /// `Option<&Tensor<..>>`: a launch may leave it out, and then its uses are not compiled. Not once bound.
+        optional: bool,
     },
+    /// An optional tensor that the bound launch leaves out: nothing mentions it. Only once bound.
+    Absent,
     /// A value: `usize`, or an element type.
     Scalar {
         /// Its type.
@@ -130,13 +138,16 @@ pub enum Extent {
     Fixed(ExprId),
 }
 
-/// One declared combination of dtypes and constants.
+/// One declared combination of dtypes and constants, and which optional tensors are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Instance {
     /// One dtype a type parameter.
     pub dtypes: Vec<Dtype>,
     /// One value a const parameter; a bool is 0 or 1.
     pub consts: Vec<i64>,
+    /// Optional tensors this launch leaves out, ascending. Declared instances leave out none: which are absent is
+    /// chosen by a launch.
+    pub absent: Vec<ParamId>,
 }
 
 /// A launch contract.
@@ -248,6 +259,8 @@ pub struct Buffer {
     pub dtype: DtypeRef,
     /// Extents, constants, outermost first.
     pub extents: Vec<ExprId>,
+    /// `alloc_shared(..).swizzle(..)`: the layout asked for.
+    pub swizzle: SwizzleRequest,
     /// Where it is declared.
     pub span: SpanId,
 }
@@ -259,6 +272,24 @@ pub enum Scope {
     Shared,
     /// Private to a thread, in registers.
     Local,
+    /// One tile for the block, spread over its threads' registers by a layout that the compiler chooses.
+    Fragment,
+}
+
+/// The layout an author asks for a shared array.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum SwizzleRequest {
+    /// The compiler chooses one without bank conflicts.
+    #[default]
+    Auto,
+    /// Row-major.
+    None,
+    /// 16-byte units permuted within 32 bytes.
+    B32,
+    /// Within 64 bytes.
+    B64,
+    /// Within 128 bytes.
+    B128,
 }
 
 impl Kernel {
@@ -274,6 +305,11 @@ impl Kernel {
             *slot = self.const_index(axis.extent).and_then(|v| u32::try_from(v).ok()).unwrap_or(1);
         }
         extents
+    }
+
+    /// Whether a `persistent` loop stands for the grid.
+    pub fn is_persistent(&self) -> bool {
+        self.stmts.values().any(|s| matches!(s.kind, super::StmtKind::Persistent { .. }))
     }
 
     /// The value of an integer literal; `None` for anything else. Once bound, every constant is a literal.
@@ -316,7 +352,7 @@ impl Kernel {
         match place {
             super::Place::Tensor(param) => match self.params[param].kind {
                 ParamKind::Tensor { dtype, .. } => dtype,
-                ParamKind::Scalar { .. } => DtypeRef::Is(Dtype::F32),
+                ParamKind::Scalar { .. } | ParamKind::Absent => DtypeRef::Is(Dtype::F32),
             },
             super::Place::Buffer(buffer) => self.buffers[buffer].dtype,
         }

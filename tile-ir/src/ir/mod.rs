@@ -13,14 +13,16 @@ mod stmt;
 
 pub use dtype::{Dtype, DtypeRef, Type};
 pub use effects::{Effect, effects};
-pub use expr::{Access, BinaryOp, Expr, ExprKind, MathFn, Place, SpecialValue, TileRef, UnaryOp};
+pub use expr::{Access, BinaryOp, Expr, ExprKind, MathFn, MatrixRef, Place, SpecialValue, TileRef, UnaryOp};
 pub use kernel::{
     Attributes, Axis, Buffer, ConstKind, ConstParam, Dim, Extent, Instance, Kernel, Param, ParamKind, Require, Scope,
-    Target, TypeParam, Var, VarKind,
+    SwizzleRequest, Target, TypeParam, Var, VarKind,
 };
 pub use reduction::{ReduceStep, Reduction, ReductionPlan};
 pub use span::{Source, Span};
-pub use stmt::{AtomicOp, LoopKind, ReduceOp, ReduceSource, ShuffleKind, Stmt, StmtKind, VoteKind};
+pub use stmt::{
+    AtomicOp, Evict, LoopKind, ReduceOp, ReduceSource, Schedule, ShuffleKind, Stmt, StmtKind, VoteKind, WarpPolicy,
+};
 
 pub use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap};
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! Statements: everything with an effect, in program order.
 
-use super::{AccessId, BufferId, Dtype, ExprId, SpanId, StmtId, TileRef, VarId};
+use super::{AccessId, BufferId, Dtype, ExprId, MatrixRef, SpanId, StmtId, TileRef, VarId};
 use serde::{Deserialize, Serialize};
 
 /// A statement and where it stands.
@@ -82,6 +82,37 @@ pub enum StmtKind {
         dst: TileRef,
         /// `.width(n)`: elements a transaction, demanded.
         width: Option<ExprId>,
+        /// Whether the tensor memory accelerator may do it: not after `.tma(false)`.
+        tma: bool,
+        /// `.evict(..)`: how long the caches should keep what is copied.
+        evict: Option<Evict>,
+    },
+    /// `gemm(a, b, &mut acc)`: `acc[M, N] += a[M, K] b[K, N]`, products of whole tiles.
+    Gemm {
+        /// The left operand, a shared array or a fragment.
+        a: MatrixRef,
+        /// The right operand, a shared array.
+        b: MatrixRef,
+        /// The sum, a fragment.
+        acc: BufferId,
+        /// `.policy(..)`: how warps divide the tile.
+        policy: WarpPolicy,
+        /// `.clear()`: the sum starts from zero, `acc = a b`.
+        clear: bool,
+    },
+    /// `for [x, y] in persistent([tx, ty])`: every tile once, spread over the blocks that the device holds. It stands
+    /// for the grid: what is before it in the body are declarations, and nothing follows it.
+    Persistent {
+        /// One index an axis; x varies fastest.
+        vars: Vec<VarId>,
+        /// One extent an axis: expressions of dims and constants.
+        extents: Vec<ExprId>,
+        /// `.per_sm(n)`: blocks a multiprocessor.
+        per_sm: Option<ExprId>,
+        /// `.contiguous()`: a block's tiles follow each other instead of being a grid apart.
+        contiguous: bool,
+        /// The body, executed once a tile.
+        body: Vec<StmtId>,
     },
     /// `fill(&mut b, v)` and `clear(&mut b)`.
     Fill {
@@ -168,7 +199,42 @@ pub enum LoopKind {
     Pipelined {
         /// Iterations whose data is held at once, at least 1 (constant once bound).
         stages: ExprId,
+        /// `.schedule(..)`: who computes while whom.
+        schedule: Schedule,
     },
+}
+
+/// How the warps of a block share a pipelined loop of `gemm`s.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Schedule {
+    /// The compiler chooses.
+    #[default]
+    Auto,
+    /// Every computing warp works on the same tile.
+    Cooperative,
+    /// Two groups of warps work on two tiles, one computing while the other stores.
+    PingPong,
+}
+
+/// How warps divide the accumulator of a `gemm`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum WarpPolicy {
+    /// As square as the tile allows.
+    #[default]
+    Square,
+    /// All along the rows: a warp has whole rows of the accumulator.
+    FullRow,
+    /// All along the columns: a warp has whole columns of the accumulator.
+    FullCol,
+}
+
+/// How long the caches should keep what a `copy` moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Evict {
+    /// Leaves first: it is used once.
+    First,
+    /// As anything else.
+    Normal,
 }
 
 /// Operators of reductions.

@@ -51,6 +51,9 @@ fn symbol(kernel: &Kernel, instance: &Instance) -> String {
     for value in &instance.consts {
         name += &format!("_{value}");
     }
+    for &param in &instance.absent {
+        name += &format!("_no_{}", kernel.params.get(param).map_or("", |p| p.name.as_str()));
+    }
     name
 }
 
@@ -102,12 +105,14 @@ impl Binder<'_> {
             let ty = self.ty(var.ty);
             self.to.vars.push(Var { ty, ..var.clone() });
         }
-        for param in self.from.params.values() {
+        for (id, param) in self.from.params.iter() {
             let kind = match &param.kind {
                 ParamKind::Scalar { ty } => ParamKind::Scalar { ty: self.ty(*ty) },
-                ParamKind::Tensor { dtype, shape, mutable } => {
+                ParamKind::Absent => ParamKind::Absent,
+                ParamKind::Tensor { .. } if self.instance.absent.contains(&id) => ParamKind::Absent,
+                ParamKind::Tensor { dtype, shape, mutable, optional: _ } => {
                     let shape = shape.iter().map(|extent| self.extent(*extent, param.span)).collect();
-                    ParamKind::Tensor { dtype: self.dtype(*dtype), shape, mutable: *mutable }
+                    ParamKind::Tensor { dtype: self.dtype(*dtype), shape, mutable: *mutable, optional: false }
                 }
             };
             self.to.params.push(Param { kind, ..param.clone() });
@@ -138,6 +143,11 @@ impl Binder<'_> {
             self.to.threads.push(Axis { extent, ..axis.clone() });
         }
         self.inlining = false;
+        for &extent in &self.from.cluster {
+            let extent = self.constant(extent, "an extent of a cluster");
+            self.to.cluster.push(extent);
+        }
+        self.to.swizzle = self.from.swizzle.map(|panel| self.constant(panel, "the panel of `use_swizzle`"));
     }
 
     /// Binds an expression that must be constant.
@@ -246,6 +256,7 @@ impl Binder<'_> {
                 }
             }
             ExprKind::Load(access) => ExprKind::Load(self.access(*access)),
+            ExprKind::Present(param) => ExprKind::Bool(!self.instance.absent.contains(param)),
         };
         self.push(kind, ty, span)
     }
@@ -273,6 +284,7 @@ impl Binder<'_> {
             ExprKind::Bool(value) => i64::from(*value),
             ExprKind::Const(id) => self.instance.consts.get(id.index()).copied()?,
             ExprKind::Bits(dtype) => i64::from(self.concrete(*dtype).bits()),
+            ExprKind::Present(param) => i64::from(!self.instance.absent.contains(param)),
             ExprKind::Var(var) => self.literal(self.values[*var]?)?,
             ExprKind::Unary(UnaryOp::Not, x) => i64::from(self.literal(*x)? == 0),
             ExprKind::Unary(UnaryOp::Neg, x) => self.literal(*x)?.checked_neg()?,
@@ -411,7 +423,9 @@ impl Binder<'_> {
                     LoopKind::Serial { unroll: Some(n) } => {
                         LoopKind::Serial { unroll: Some(self.constant(*n, "an unrolling factor")) }
                     }
-                    LoopKind::Pipelined { stages } => LoopKind::Pipelined { stages: self.stages(*stages) },
+                    LoopKind::Pipelined { stages, schedule } => {
+                        LoopKind::Pipelined { stages: self.stages(*stages), schedule: *schedule }
+                    }
                     LoopKind::Serial { unroll: None } | LoopKind::Unroll | LoopKind::Vectorized => *kind,
                 };
                 StmtKind::For { var: *var, start, end, step, kind, body: self.block(body) }
@@ -420,9 +434,17 @@ impl Binder<'_> {
                 let extents = extents.iter().map(|&e| self.expr(e)).collect();
                 StmtKind::Parallel { vars: vars.clone(), extents, body: self.block(body) }
             }
-            StmtKind::Copy { src, dst, width } => {
+            StmtKind::Copy { src, dst, width, tma, evict } => {
                 let width = width.map(|w| self.constant(w, "a copy's width"));
-                StmtKind::Copy { src: self.tile(src), dst: self.tile(dst), width }
+                StmtKind::Copy { src: self.tile(src), dst: self.tile(dst), width, tma: *tma, evict: *evict }
+            }
+            StmtKind::Persistent { vars, extents, per_sm, contiguous, body } => {
+                let inlining = std::mem::replace(&mut self.inlining, true);
+                let extents = extents.iter().map(|&e| self.expr(e)).collect();
+                self.inlining = inlining;
+                let per_sm = per_sm.map(|n| self.constant(n, "the number of blocks a multiprocessor"));
+                let (vars, contiguous) = (vars.clone(), *contiguous);
+                StmtKind::Persistent { vars, extents, per_sm, contiguous, body: self.block(body) }
             }
             StmtKind::Fill { buffer, value } => StmtKind::Fill { buffer: *buffer, value: self.expr(*value) },
             StmtKind::Reduce { op, src, dst, axis } => {
@@ -446,7 +468,7 @@ impl Binder<'_> {
                 StmtKind::Print { format: format.clone(), args }
             }
             StmtKind::Assert { cond, message } => StmtKind::Assert { cond: self.expr(*cond), message: message.clone() },
-            StmtKind::Alloc { .. } | StmtKind::SyncThreads | StmtKind::SyncWarp => kind.clone(),
+            StmtKind::Alloc { .. } | StmtKind::Gemm { .. } | StmtKind::SyncThreads | StmtKind::SyncWarp => kind.clone(),
         };
         out.push(self.to.stmts.push(Stmt { kind, span: *span }));
     }

@@ -25,6 +25,7 @@ impl Lowering<'_> {
                         strides.push((format!("{name}_stride{suffix}"), ParameterKind::Stride(param, axis as u8)));
                     }
                 }
+                ParamKind::Absent => {}
                 ParamKind::Scalar { ty } => {
                     scalars.push((name.clone(), self.value_type(*ty), ParameterKind::Scalar(param)));
                 }

@@ -10,6 +10,7 @@
 
 mod bind;
 mod launch;
+mod pending;
 mod pipeline;
 mod place;
 mod reduce;
@@ -40,6 +41,7 @@ pub fn lower_bound(bound: &Kernel, target: Target) -> Result<Program, Vec<Diagno
     if !analysis.diagnostics.is_empty() {
         return Err(analysis.diagnostics);
     }
+    pending::check(bound)?;
     let mut lowering = Lowering::new(bound, &analysis, target);
     lowering.parameters();
     lowering.bindings();

@@ -54,6 +54,8 @@ impl<'a> Lowering<'a> {
                 self.locals[buffer] = Some(local);
                 self.op(OpKind::Local { local });
             }
+            // Refused in `pending`.
+            Scope::Fragment => {}
             Scope::Shared => {
                 let shared = self.shared_array(name, dtype, len, false);
                 self.shared[buffer] = Some(shared);
@@ -100,7 +102,7 @@ impl<'a> Lowering<'a> {
             StmtKind::For { var, start, end, kind: LoopKind::Vectorized, body, .. } => {
                 self.vectorized(*var, *start, *end, body);
             }
-            StmtKind::For { var, start, end, step, kind: LoopKind::Pipelined { stages }, body } => {
+            StmtKind::For { var, start, end, step, kind: LoopKind::Pipelined { stages, .. }, body } => {
                 self.pipelined(*var, [*start, *end, *step], *stages, body);
             }
             StmtKind::For { var, start, end, step, kind, body } => {
@@ -117,6 +119,8 @@ impl<'a> Lowering<'a> {
             StmtKind::Parallel { vars, extents, body } => self.parallel(vars, extents, body),
             StmtKind::Copy { src, dst, .. } => self.copy(stmt, src, dst),
             StmtKind::Fill { buffer, value } => self.fill(*buffer, *value),
+            // Refused in `pending`.
+            StmtKind::Gemm { .. } | StmtKind::Persistent { .. } => {}
             StmtKind::Reduce { op, src, dst, axis } => self.reduce(*op, *src, *dst, *axis),
             StmtKind::Shuffle { kind, value, lane, dst } => {
                 let (value, lane) = (self.value(*value), self.value(*lane));

@@ -85,6 +85,8 @@ impl Lowering<'_> {
         };
         match kernel.buffers[buffer].scope {
             Scope::Local => self.unrolled("i", len, store),
+            // Refused in `pending`.
+            Scope::Fragment => {}
             Scope::Shared => {
                 let extent = self.int(i64::from(len));
                 self.spread("element", &[extent], |l, indices| store(l, indices[0]));
@@ -149,7 +151,7 @@ impl Lowering<'_> {
             Place::Buffer(buffer) => self.kernel.buffers[buffer].extents.len(),
             Place::Tensor(param) => match &self.kernel.params[param].kind {
                 ParamKind::Tensor { shape, .. } => shape.len(),
-                ParamKind::Scalar { .. } => 0,
+                ParamKind::Scalar { .. } | ParamKind::Absent => 0,
             },
         }
     }

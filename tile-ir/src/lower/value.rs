@@ -95,7 +95,9 @@ impl Lowering<'_> {
             }
             ExprKind::Load(access) => self.load(*access, ty),
             // Absent from bound kernels.
-            ExprKind::Const(_) | ExprKind::Bits(_) | ExprKind::Special(..) => self.push(ValueKind::Int(0), ty),
+            ExprKind::Const(_) | ExprKind::Bits(_) | ExprKind::Special(..) | ExprKind::Present(_) => {
+                self.push(ValueKind::Int(0), ty)
+            }
         };
         self.span = outer;
         value
@@ -201,7 +203,7 @@ impl Lowering<'_> {
     pub(super) fn tensor_extent(&self, param: ParamId, axis: usize) -> Option<Extent> {
         match &self.kernel.params[param].kind {
             ParamKind::Tensor { shape, .. } => shape.get(axis).copied(),
-            ParamKind::Scalar { .. } => None,
+            ParamKind::Scalar { .. } | ParamKind::Absent => None,
         }
     }
 

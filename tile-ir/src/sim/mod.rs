@@ -21,4 +21,6 @@ pub enum Argument {
     Tensor(TensorArgument),
     /// A value.
     Scalar(ScalarValue),
+    /// Nothing, for an optional tensor that the kernel was bound without.
+    Absent,
 }

@@ -53,6 +53,10 @@ impl Printer<'_> {
                 Piece::atom(format!("{operand}.cast::<{}>()", self.ty(*ty)))
             }
             ExprKind::Load(access) => Piece::atom(self.access(*access, false)),
+            ExprKind::Present(param) => {
+                let name = self.named(self.kernel.params.get(*param).map(|p| &p.name), param).text;
+                Piece::atom(format!("{name}.is_some()"))
+            }
         }
     }
 

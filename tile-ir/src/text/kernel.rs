@@ -4,8 +4,9 @@ use super::expr::alternatives;
 use super::names::Names;
 use super::{Lines, commas, tuple};
 use crate::ir::{
-    AtomicOp, Axis, ConstKind, ExprKind, Extent, Kernel, LoopKind, ParamId, ParamKind, ReduceOp, ReduceSource, Scope,
-    ShuffleKind, StmtId, StmtKind, TileRef, VarId, VarKind, VoteKind,
+    AtomicOp, Axis, ConstKind, Evict, ExprKind, Extent, Kernel, LoopKind, MatrixRef, ParamId, ParamKind, ReduceOp,
+    ReduceSource, Schedule, Scope, ShuffleKind, StmtId, StmtKind, SwizzleRequest, TileRef, VarId, VarKind, VoteKind,
+    WarpPolicy,
 };
 use std::fmt;
 
@@ -46,13 +47,15 @@ impl Printer<'_> {
         self.lines.depth += 1;
         for param in kernel.params.values() {
             let ty = match &param.kind {
-                ParamKind::Tensor { dtype, shape, mutable } => {
+                ParamKind::Absent => "absent".to_owned(),
+                ParamKind::Tensor { dtype, shape, mutable, optional } => {
                     let reference = if *mutable { "&mut " } else { "&" };
                     let extents = shape.iter().map(|extent| match extent {
                         Extent::Dim(dim) => kernel.dims.get(*dim).map_or_else(|| format!("?{dim}"), |d| d.name.clone()),
                         Extent::Fixed(expr) => format!("Fixed<{}>", self.expr(*expr)),
                     });
-                    format!("{reference}Tensor<{}, {}>", self.dtype(*dtype), tuple(extents))
+                    let tensor = format!("{reference}Tensor<{}, {}>", self.dtype(*dtype), tuple(extents));
+                    if *optional { format!("Option<{tensor}>") } else { tensor }
                 }
                 ParamKind::Scalar { ty } => self.ty(*ty),
             };
@@ -61,8 +64,16 @@ impl Printer<'_> {
         self.lines.depth -= 1;
         self.lines.line(") {");
         self.lines.depth += 1;
-        self.axes("blocks", &kernel.grid);
+        if !kernel.grid.is_empty() || !kernel.is_persistent() {
+            self.axes("blocks", &kernel.grid);
+        }
         self.axes("threads", &kernel.threads);
+        if !kernel.cluster.is_empty() {
+            self.lines.line(format!("cluster([{}]);", self.exprs(&kernel.cluster)));
+        }
+        if let Some(panel) = kernel.swizzle {
+            self.lines.line(format!("use_swizzle({});", self.expr(panel)));
+        }
         self.statements(&kernel.body);
         self.lines.depth -= 1;
         self.lines.line("}");
@@ -150,10 +161,18 @@ impl Printer<'_> {
                 let call = match declared.scope {
                     Scope::Shared => "alloc_shared",
                     Scope::Local => "alloc_local",
+                    Scope::Fragment => "alloc_fragment",
                 };
                 let (dtype, extents) = (self.dtype(declared.dtype), self.exprs(&declared.extents));
+                let swizzle = match declared.swizzle {
+                    SwizzleRequest::Auto => "",
+                    SwizzleRequest::None => ".swizzle(None)",
+                    SwizzleRequest::B32 => ".swizzle(B32)",
+                    SwizzleRequest::B64 => ".swizzle(B64)",
+                    SwizzleRequest::B128 => ".swizzle(B128)",
+                };
                 let name = self.names.declare_buffer(*buffer, &declared.name);
-                self.lines.line(format!("let mut {name} = {call}::<{dtype}>([{extents}]);"));
+                self.lines.line(format!("let mut {name} = {call}::<{dtype}>([{extents}]){swizzle};"));
             }
             StmtKind::Assign { var, value } => {
                 let text = format!("{} = {};", self.var(*var), self.expr(*value));
@@ -179,7 +198,14 @@ impl Printer<'_> {
                     LoopKind::Serial { .. } => range,
                     LoopKind::Unroll => format!("unroll({range})"),
                     LoopKind::Vectorized => format!("vectorized({range})"),
-                    LoopKind::Pipelined { stages } => format!("pipelined({range}, {})", self.expr(*stages)),
+                    LoopKind::Pipelined { stages, schedule } => {
+                        let schedule = match schedule {
+                            Schedule::Auto => "",
+                            Schedule::Cooperative => ".schedule(Cooperative)",
+                            Schedule::PingPong => ".schedule(PingPong)",
+                        };
+                        format!("pipelined({range}, {}){schedule}", self.expr(*stages))
+                    }
                 };
                 let one = matches!(self.kernel.exprs.get(*step).map(|e| &e.kind), Some(ExprKind::Int(1)));
                 let serial = matches!(kind, LoopKind::Serial { .. });
@@ -208,10 +234,39 @@ impl Printer<'_> {
                 self.names.close();
                 self.lines.line("}");
             }
-            StmtKind::Copy { src, dst, width } => {
+            StmtKind::Copy { src, dst, width, tma, evict } => {
                 let width = width.map(|w| format!(".width({})", self.expr(w))).unwrap_or_default();
-                let text = format!("copy({}, {}){width};", self.tile(src, false), self.tile(dst, true));
+                let tma = if *tma { "" } else { ".tma(false)" };
+                let evict = match evict {
+                    None => "",
+                    Some(Evict::First) => ".evict(First)",
+                    Some(Evict::Normal) => ".evict(Normal)",
+                };
+                let text = format!("copy({}, {}){width}{tma}{evict};", self.tile(src, false), self.tile(dst, true));
                 self.lines.line(text);
+            }
+            StmtKind::Gemm { a, b, acc, policy, clear } => {
+                let policy = match policy {
+                    WarpPolicy::Square => "",
+                    WarpPolicy::FullRow => ".policy(FullRow)",
+                    WarpPolicy::FullCol => ".policy(FullCol)",
+                };
+                let clear = if *clear { ".clear()" } else { "" };
+                let acc = self.place(crate::ir::Place::Buffer(*acc));
+                let text = format!("gemm({}, {}, &mut {acc}){policy}{clear};", self.matrix(a), self.matrix(b));
+                self.lines.line(text);
+            }
+            StmtKind::Persistent { vars, extents, per_sm, contiguous, body } => {
+                let per_sm = per_sm.map(|n| format!(".per_sm({})", self.expr(n))).unwrap_or_default();
+                let contiguous = if *contiguous { ".contiguous()" } else { "" };
+                let extents = self.exprs(extents);
+                self.names.open();
+                let names: Vec<_> = vars.iter().map(|v| self.declare(*v)).collect();
+                let names = commas(names);
+                self.lines.line(format!("for [{names}] in persistent([{extents}]){per_sm}{contiguous} {{"));
+                self.nested(body);
+                self.names.close();
+                self.lines.line("}");
             }
             StmtKind::Fill { buffer, value } => {
                 let place = self.place(crate::ir::Place::Buffer(*buffer));
@@ -289,6 +344,12 @@ impl Printer<'_> {
             Some(var) => format!("{} = ", self.binding(var)),
         };
         self.lines.line(format!("{left}{call};"));
+    }
+
+    /// `&a`, `a.t()`.
+    fn matrix(&self, matrix: &MatrixRef) -> String {
+        let place = self.place(crate::ir::Place::Buffer(matrix.buffer));
+        if matrix.transposed { format!("{place}.t()") } else { format!("&{place}") }
     }
 
     /// `&x`, `x.at([..])`, `x.tile([a..b, ..])`.

@@ -40,7 +40,7 @@ pub(super) fn check(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
         if let StmtKind::For { kind: LoopKind::Serial { unroll: Some(n) }, .. } = stmt.kind {
             constant(kernel, n, "an unrolling factor", all);
         }
-        if let StmtKind::For { kind: LoopKind::Pipelined { stages }, .. } = stmt.kind {
+        if let StmtKind::For { kind: LoopKind::Pipelined { stages, .. }, .. } = stmt.kind {
             constant(kernel, stages, "the number of stages", all);
         }
     }

@@ -102,7 +102,7 @@ mod tests {
                 let own = *k.body.last().unwrap();
                 k.stmts[own].kind = StmtKind::If { cond: ExprId::from_u32(0), then: vec![own], otherwise: vec![] };
             }),
-            wrong(|k| k.instances.push(Instance { dtypes: vec![Dtype::F16], consts: vec![] })),
+            wrong(|k| k.instances.push(Instance { dtypes: vec![Dtype::F16], consts: vec![], absent: vec![] })),
             wrong(|k| k.threads.push(k.threads[0].clone())),
             wrong(|k| {
                 let ParamKind::Tensor { mutable, .. } = &mut k.params[ParamId::from_u32(0)].kind else { return };
@@ -302,7 +302,7 @@ mod tests {
         let (x, y) = (b.tensor("a", Dtype::F32, &["N"], false), b.tensor("b", Dtype::F32, &["N"], true));
         let (i, j) = (b.int(0), b.int(0));
         let (src, dst) = (b.tile(x, &[i]), b.tile(y, &[j]));
-        b.stmt(StmtKind::Copy { src, dst, width: None });
+        b.stmt(StmtKind::Copy { src, dst, width: None, tma: true, evict: None });
         check(
             b,
             expect![[r#"

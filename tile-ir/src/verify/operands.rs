@@ -15,7 +15,9 @@ fn block(kernel: &Kernel, body: &[StmtId], all: &mut Vec<Diagnostic>) {
                 block(kernel, then, all);
                 block(kernel, otherwise, all);
             }
-            StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } => block(kernel, body, all),
+            StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } | StmtKind::Persistent { body, .. } => {
+                block(kernel, body, all);
+            }
             StmtKind::Reduce { src, axis, .. } => {
                 if let Some(axis) = axis
                     && !matches!(kernel.vars[*axis].kind, VarKind::Thread(_))

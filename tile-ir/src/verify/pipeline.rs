@@ -267,7 +267,9 @@ fn each(kernel: &Kernel, body: &[StmtId], f: &mut impl FnMut(StmtId)) {
                 each(kernel, then, f);
                 each(kernel, otherwise, f);
             }
-            StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } => each(kernel, body, f),
+            StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } | StmtKind::Persistent { body, .. } => {
+                each(kernel, body, f);
+            }
             _ => {}
         }
     }
@@ -320,7 +322,9 @@ fn roots(kernel: &Kernel, stmt: StmtId) -> Vec<ExprId> {
         StmtKind::Shuffle { value, lane, .. } => vec![*value, *lane],
         StmtKind::Vote { pred, .. } => vec![*pred],
         StmtKind::Print { args, .. } => args.clone(),
-        StmtKind::Reduce { .. } | StmtKind::Alloc { .. } | StmtKind::SyncThreads | StmtKind::SyncWarp => vec![],
+        StmtKind::Persistent { extents, per_sm, .. } => extents.iter().chain(per_sm).copied().collect(),
+        StmtKind::Gemm { .. } | StmtKind::Reduce { .. } | StmtKind::Alloc { .. } => vec![],
+        StmtKind::SyncThreads | StmtKind::SyncWarp => vec![],
     }
 }
 
@@ -360,7 +364,9 @@ mod tests {
         b.threads("t", 32);
         let a = b.alloc("a", scope, Dtype::F32, &[1]);
         let (zero, n, stages) = (b.int(0), b.dim("N"), b.int(2));
-        b.for_("i", zero, n, LoopKind::Pipelined { stages }, |b, i| body(b, x, a, i));
+        b.for_("i", zero, n, LoopKind::Pipelined { stages, schedule: crate::ir::Schedule::Auto }, |b, i| {
+            body(b, x, a, i)
+        });
         after(&mut b, a);
         b.done()
     }

@@ -89,7 +89,7 @@ impl Walk<'_, '_> {
             }
             StmtKind::Alloc { .. } => Some("an allocation"),
             StmtKind::Parallel { .. } => Some("another `parallel` loop"),
-            StmtKind::Copy { .. } | StmtKind::Fill { .. } => Some("a tile operation"),
+            StmtKind::Copy { .. } | StmtKind::Fill { .. } | StmtKind::Gemm { .. } => Some("a tile operation"),
             _ => effects(kernel, stmt)
                 .iter()
                 .any(|e| matches!(e, Effect::BlockCollective | Effect::WarpCollective))

@@ -93,7 +93,9 @@ impl Checker<'_> {
                 within(&self.kernel.params, param)?;
                 match &self.kernel.params[param].kind {
                     ParamKind::Tensor { shape, .. } => Ok(shape.len()),
-                    ParamKind::Scalar { .. } => Err(format!("{param} is accessed but is no tensor")),
+                    ParamKind::Scalar { .. } | ParamKind::Absent => {
+                        Err(format!("{param} is accessed but is no tensor"))
+                    }
                 }
             }
             Place::Buffer(buffer) => {
@@ -138,6 +140,7 @@ impl Checker<'_> {
                     }
                 }
                 ParamKind::Scalar { ty } => self.ty(*ty)?,
+                ParamKind::Absent => {}
             }
         }
         for instance in &kernel.instances {
@@ -190,6 +193,10 @@ impl Checker<'_> {
                 }
             }
         }
+        if kernel.cluster.len() > 3 {
+            return Err("more than 3 cluster axes".into());
+        }
+        kernel.cluster.iter().chain(&kernel.swizzle).try_for_each(|e| self.expr(*e))?;
         // A binding without an axis would have no value.
         for (id, var) in kernel.vars.iter() {
             let bound = match var.kind {
@@ -230,6 +237,12 @@ impl Checker<'_> {
                 }
                 ExprKind::Cast(ty, _) => self.ty(*ty)?,
                 ExprKind::Load(access) => within(&kernel.accesses, *access)?,
+                ExprKind::Present(param) => {
+                    within(&kernel.params, *param)?;
+                    if !matches!(kernel.params[*param].kind, ParamKind::Tensor { optional: true, .. }) {
+                        return Err(format!("{param} is asked for but is not optional"));
+                    }
+                }
                 _ => {}
             }
             operands(kernel, &expr.kind).into_iter().try_for_each(|e| self.expr(e))?;
@@ -315,7 +328,9 @@ impl Checker<'_> {
             }
             let inner: Vec<StmtId> = match &kernel.stmts[stmt].kind {
                 StmtKind::If { then, otherwise, .. } => then.iter().chain(otherwise).copied().collect(),
-                StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } => body.clone(),
+                StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } | StmtKind::Persistent { body, .. } => {
+                    body.clone()
+                }
                 _ => vec![],
             };
             stack.extend(inner.into_iter().map(|s| (s, depth + 1)));
@@ -349,6 +364,14 @@ impl Checker<'_> {
         Ok(())
     }
 
+    fn matrix(&self, buffer: BufferId) -> Checked {
+        within(&self.kernel.buffers, buffer)?;
+        match self.kernel.buffers[buffer].extents.len() {
+            2 => Ok(()),
+            rank => Err(format!("{buffer} is a matrix of rank {rank}")),
+        }
+    }
+
     fn statement(&self, kind: &StmtKind) -> Checked {
         let kernel = self.kernel;
         match kind {
@@ -376,7 +399,7 @@ impl Checker<'_> {
             StmtKind::For { var, start, end, step, kind, body } => {
                 self.of_kind(*var, VarKind::Loop)?;
                 [start, end, step].into_iter().try_for_each(|e| self.expr(*e))?;
-                if let LoopKind::Serial { unroll: Some(n) } | LoopKind::Pipelined { stages: n } = kind {
+                if let LoopKind::Serial { unroll: Some(n) } | LoopKind::Pipelined { stages: n, .. } = kind {
                     self.expr(*n)?;
                 }
                 body.iter().try_for_each(|s| within(&kernel.stmts, *s))
@@ -390,11 +413,27 @@ impl Checker<'_> {
                 extents.iter().try_for_each(|e| self.expr(*e))?;
                 body.iter().try_for_each(|s| within(&kernel.stmts, *s))
             }
-            StmtKind::Copy { src, dst, width } => {
+            StmtKind::Copy { src, dst, width, .. } => {
                 self.tile(src)?;
                 self.tile(dst)?;
                 self.writable(dst.place)?;
                 width.iter().try_for_each(|e| self.expr(*e))
+            }
+            StmtKind::Gemm { a, b, acc, .. } => {
+                for matrix in [a, b] {
+                    self.span(matrix.span)?;
+                    self.matrix(matrix.buffer)?;
+                }
+                self.matrix(*acc)
+            }
+            StmtKind::Persistent { vars, extents, per_sm, body, .. } => {
+                rank(vars.len(), "a `persistent` loop")?;
+                if vars.len() != extents.len() {
+                    return Err("a `persistent` loop has not one extent an index".into());
+                }
+                vars.iter().try_for_each(|v| self.of_kind(*v, VarKind::Loop))?;
+                extents.iter().chain(per_sm).try_for_each(|e| self.expr(*e))?;
+                body.iter().try_for_each(|s| within(&kernel.stmts, *s))
             }
             StmtKind::Fill { buffer, value } => {
                 within(&kernel.buffers, *buffer)?;

@@ -179,7 +179,7 @@ impl Parser {
         let (rank, declared) = match place {
             Place::Tensor(param) => match &self.kernel.params[param].kind {
                 ParamKind::Tensor { shape, .. } => (shape.len(), self.kernel.params[param].span),
-                ParamKind::Scalar { .. } => return None,
+                ParamKind::Scalar { .. } | ParamKind::Absent => return None,
             },
             Place::Buffer(buffer) => (self.kernel.buffers[buffer].extents.len(), self.kernel.buffers[buffer].span),
         };

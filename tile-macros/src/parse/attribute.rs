@@ -346,7 +346,7 @@ impl Parser {
                         .help("streamed tensors are read past L1, as data that never changes: remove it from `stream`");
                     self.error(diagnostic);
                 }
-                ParamKind::Scalar { .. } => {
+                ParamKind::Scalar { .. } | ParamKind::Absent => {
                     let message = format!("`{name}` is a scalar: only tensors are streamed");
                     self.attribute_error(name.span(), message, "remove it");
                 }

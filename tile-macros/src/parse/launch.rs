@@ -8,7 +8,7 @@ use super::stmt::Name;
 use super::{Binding, Facts, Parser};
 use syn::{Expr, ExprCall, Pat};
 use tile_ir::diag::{Code, Diagnostic};
-use tile_ir::ir::{Axis, Buffer, ExprId, ExprKind, Scope, StmtKind, Type, VarKind};
+use tile_ir::ir::{Axis, Buffer, ExprId, ExprKind, Scope, StmtKind, SwizzleRequest, Type, VarKind};
 
 const CONSTANTS: &str = "use literals, const parameters and `T::BITS`";
 
@@ -253,7 +253,14 @@ impl Parser {
         let (dtype, name) = (dtype?, name?);
         let scope = if what == "alloc_shared" { Scope::Shared } else { Scope::Local };
         let text = name.name.clone().unwrap_or_else(|| "_".to_owned());
-        let buffer = self.kernel.buffers.push(Buffer { name: text, scope, dtype, extents, span: name.span });
+        let buffer = self.kernel.buffers.push(Buffer {
+            name: text,
+            scope,
+            dtype,
+            extents,
+            swizzle: SwizzleRequest::Auto,
+            span: name.span,
+        });
         let span = self.mark(range);
         self.emit(StmtKind::Alloc { buffer }, span);
         Some(buffer)

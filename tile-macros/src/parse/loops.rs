@@ -7,7 +7,7 @@ use super::types::Ty;
 use super::{Binding, Facts, Parser};
 use syn::{Expr, ExprForLoop, ExprRange, Pat, RangeLimits};
 use tile_ir::diag::{Code, Diagnostic};
-use tile_ir::ir::{ExprId, ExprKind, LoopKind, StmtKind, Type, VarId, VarKind};
+use tile_ir::ir::{ExprId, ExprKind, LoopKind, Schedule, StmtKind, Type, VarId, VarKind};
 
 const FORMS: &str = "loops run over `a..b`, `serial(a..b)`, `unroll(a..b)`, `vectorized(a..b)`, \
                      `pipelined(a..b, stages)` or `parallel([m, n])`";
@@ -171,7 +171,7 @@ impl Parser {
             Form::Serial => LoopKind::Serial { unroll },
             Form::Unroll => LoopKind::Unroll,
             Form::Vectorized => LoopKind::Vectorized,
-            Form::Pipelined => LoopKind::Pipelined { stages: stages? },
+            Form::Pipelined => LoopKind::Pipelined { stages: stages?, schedule: Schedule::Auto },
         };
         Some(Head { start, end, step, kind })
     }

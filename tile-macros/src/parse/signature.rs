@@ -256,7 +256,12 @@ impl Parser {
             return None;
         }
         let shape: Vec<Option<Extent>> = dims.into_iter().map(|dim| self.extent(dim)).collect();
-        Some(ParamKind::Tensor { dtype: dtype?, shape: shape.into_iter().collect::<Option<_>>()?, mutable })
+        Some(ParamKind::Tensor {
+            dtype: dtype?,
+            shape: shape.into_iter().collect::<Option<_>>()?,
+            mutable,
+            optional: false,
+        })
     }
 
     /// One dim: a new or known dynamic dim, a const parameter, or `Fixed<..>`.

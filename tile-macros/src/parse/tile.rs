@@ -130,7 +130,7 @@ impl Parser {
             return self.error(diagnostic.help("copy into a shared or per-thread array, and from there"));
         }
         let span = self.mark(range);
-        self.emit(StmtKind::Copy { src, dst, width }, span);
+        self.emit(StmtKind::Copy { src, dst, width, tma: true, evict: None }, span);
     }
 
     fn tile(&mut self, argument: &Expr, destination: bool) -> Option<TileRef> {

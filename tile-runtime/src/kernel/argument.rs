@@ -20,6 +20,8 @@ pub enum Argument<'a> {
     Tensor(TensorRef<'a>),
     /// A value.
     Scalar(Scalar),
+    /// An optional tensor that is left out.
+    Absent,
 }
 
 /// A tensor or view of any dtype and rank.
@@ -166,6 +168,7 @@ impl Argument<'_> {
     /// What it is, in words: `f16[8, 128]`, `f32 value`, `usize value`.
     pub(crate) fn describe(&self) -> String {
         match self {
+            Argument::Absent => "nothing".into(),
             Argument::Tensor(tensor) => format!("{tensor:?}"),
             Argument::Scalar(Scalar { value: ScalarValue::Index(_) }) => "a usize value".into(),
             Argument::Scalar(Scalar { value: ScalarValue::Element(dtype, _) }) => format!("a {dtype} value"),
@@ -177,6 +180,7 @@ impl Argument<'_> {
         Some(match self {
             Argument::Tensor(tensor) => sim::Argument::Tensor(tensor.to_simulator()?),
             Argument::Scalar(scalar) => sim::Argument::Scalar(scalar.value),
+            Argument::Absent => sim::Argument::Absent,
         })
     }
 }

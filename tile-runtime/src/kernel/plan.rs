@@ -33,8 +33,17 @@ pub(crate) struct Plan {
 }
 
 enum ParamPlan {
-    Tensor { dtype: Dtype, rank: u8, mutable: bool, extents: [ExtentPlan; MAX_RANK] },
-    Scalar { ty: ScalarType },
+    Tensor {
+        dtype: Dtype,
+        rank: u8,
+        mutable: bool,
+        extents: [ExtentPlan; MAX_RANK],
+    },
+    Scalar {
+        ty: ScalarType,
+    },
+    /// An optional tensor that these launches leave out.
+    Absent,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -113,6 +122,7 @@ impl Plan {
         for (id, param) in kernel.params.iter() {
             params.push(match &param.kind {
                 ParamKind::Scalar { ty } => ParamPlan::Scalar { ty: scalar_type(*ty, &program) },
+                ParamKind::Absent => ParamPlan::Absent,
                 ParamKind::Tensor { shape, mutable, .. } => {
                     let malformed = || Error::Lower {
                         kernel: kernel.name.clone(),
@@ -204,6 +214,7 @@ impl Plan {
                     ParamPlan::Scalar { ty: ScalarType::Element(dtype) },
                     Argument::Scalar(Scalar { value: ScalarValue::Element(found, _) }),
                 ) if dtype == found => {}
+                (ParamPlan::Absent, Argument::Absent) => {}
                 _ => return Err(self.wrong_type(i, argument)),
             }
         }
@@ -291,7 +302,7 @@ impl Plan {
                 .iter()
                 .position(|e| matches!(e, ExtentPlan::Bind(d) if usize::from(*d) == dim))
                 .map(|axis| (i, axis)),
-            ParamPlan::Scalar { .. } => None,
+            ParamPlan::Scalar { .. } | ParamPlan::Absent => None,
         })
     }
 
@@ -308,6 +319,7 @@ impl Plan {
             (plan, argument) => {
                 let expected = match plan {
                     ParamPlan::Tensor { dtype, rank, .. } => format!("a tensor of {dtype} with {rank} axes"),
+                    ParamPlan::Absent => "nothing".into(),
                     ParamPlan::Scalar { ty: ScalarType::Index } => "a usize value".into(),
                     ParamPlan::Scalar { ty: ScalarType::Element(dtype) } => format!("a {dtype} value"),
                 };
@@ -330,7 +342,7 @@ impl Plan {
         let argument = self.names[i].clone();
         let found = match &values.args[i] {
             Argument::Tensor(tensor) => tensor.shape()[axis],
-            Argument::Scalar(_) => 0,
+            Argument::Scalar(_) | Argument::Absent => 0,
         };
         let ParamPlan::Tensor { extents, .. } = &self.params[i] else {
             return self.wrong_type(i, &values.args[i]);

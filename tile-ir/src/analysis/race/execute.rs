@@ -75,7 +75,12 @@ impl Run<'_> {
             }
             StmtKind::For { .. } => self.for_loop(stmt, here),
             StmtKind::Parallel { body, .. } => body.iter().for_each(|s| self.forget_assigned(*s)),
-            StmtKind::Copy { .. } | StmtKind::Fill { .. } | StmtKind::Alloc { .. } => {}
+            StmtKind::Copy { .. } | StmtKind::Fill { .. } | StmtKind::Gemm { .. } | StmtKind::Alloc { .. } => {}
+            // One tile: the indices are unknown, and the same for every thread.
+            StmtKind::Persistent { vars, body, .. } => {
+                vars.iter().for_each(|v| self.vars[*v] = None);
+                self.block(body, here);
+            }
             StmtKind::Reduce { src, dst, .. } => {
                 if let ReduceSource::Value(value) = src {
                     self.loads(*value, here);
@@ -193,7 +198,7 @@ impl Run<'_> {
             StmtKind::If { then, otherwise, .. } => {
                 then.iter().chain(otherwise).for_each(|s| self.forget_assigned(*s));
             }
-            StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } => {
+            StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } | StmtKind::Persistent { body, .. } => {
                 body.iter().for_each(|s| self.forget_assigned(*s));
             }
             StmtKind::Reduce { dst: Some(var), .. }
@@ -236,7 +241,7 @@ fn contains_barrier(kernel: &Kernel, body: &[StmtId], barriers: &BTreeSet<StmtId
                 StmtKind::If { then, otherwise, .. } => {
                     contains_barrier(kernel, then, barriers) || contains_barrier(kernel, otherwise, barriers)
                 }
-                StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } => {
+                StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } | StmtKind::Persistent { body, .. } => {
                     contains_barrier(kernel, body, barriers)
                 }
                 _ => false,

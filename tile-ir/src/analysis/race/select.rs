@@ -75,8 +75,19 @@ impl Run<'_> {
                     [*start, *end, *step].into_iter().for_each(|e| self.need(e));
                 }
             }
+            StmtKind::Persistent { extents, body, .. } => {
+                exprs.extend(extents);
+                let mut inside = false;
+                for s in body {
+                    watched |= self.select_stmt(*s);
+                    inside |= self.relevant.contains(s);
+                }
+                if inside {
+                    self.relevant.insert(stmt);
+                }
+            }
             // The compiler orders these.
-            StmtKind::Parallel { .. } | StmtKind::Copy { .. } | StmtKind::Fill { .. } => {
+            StmtKind::Parallel { .. } | StmtKind::Copy { .. } | StmtKind::Fill { .. } | StmtKind::Gemm { .. } => {
                 self.relevant.insert(stmt);
             }
             StmtKind::Reduce { src, .. } => {

@@ -134,7 +134,7 @@ impl Run<'_> {
                         Extent::Fixed(e) => kernel.const_index(*e).unwrap_or(0),
                     })
                     .collect(),
-                ParamKind::Scalar { .. } => vec![],
+                ParamKind::Scalar { .. } | ParamKind::Absent => vec![],
             },
         }
     }

@@ -11,7 +11,7 @@ fn copies() {
         let s = b.shared("s", Dtype::F32, extents);
         let (row, column) = (if per_thread { b.var(t) } else { b.int(0) }, b.int(0));
         let (src, dst) = (b.tile(x, &[row, column]), b.tile(s, &[]));
-        let stmt = b.stmt(StmtKind::Copy { src, dst, width: None });
+        let stmt = b.stmt(StmtKind::Copy { src, dst, width: None, tma: true, evict: None });
         (b, stmt)
     };
     let (b, stmt) = kernel(&[16, 64], false);
@@ -32,7 +32,7 @@ fn copies() {
     let a = b.shared("a", Dtype::F16, &[128, 64]);
     let s = b.shared("s", Dtype::F16, &[128, 32]);
     let (src, dst) = (b.tile(a, &[]), b.tile(s, &[]));
-    b.stmt(StmtKind::Copy { src, dst, width: None });
+    b.stmt(StmtKind::Copy { src, dst, width: None, tma: true, evict: None });
     fails(
         b,
         expect![[r#"
@@ -54,7 +54,7 @@ fn the_compiler_synchronises_tile_operations() {
     b.serial("k", k, |b, i| {
         let start = b.affine(128, i, 0);
         let (src, dst) = (b.tile(x, &[start]), b.tile(s, &[]));
-        wanted.push(b.stmt(StmtKind::Copy { src, dst, width: None }));
+        wanted.push(b.stmt(StmtKind::Copy { src, dst, width: None, tma: true, evict: None }));
         let (t_, c) = (b.var(t), b.int(64));
         let cond = b.lt(t_, c);
         // The read stands under a condition that threads do not share: the barrier goes before it.

@@ -149,7 +149,7 @@ fn tensor<'a>(info: &TensorInfo, args: &'a [Argument]) -> Result<&'a TensorArgum
             found: tensor.shape.len(),
         }),
         Argument::Tensor(tensor) => Ok(tensor),
-        Argument::Scalar(_) => Err(SimError::ArgumentKind {
+        Argument::Scalar(_) | Argument::Absent => Err(SimError::ArgumentKind {
             argument: info.name.clone(),
             expected: "a tensor".into(),
             found: "a scalar".into(),

@@ -18,7 +18,7 @@ impl Machine<'_> {
             Target::Tensor(index) => {
                 let view = self.tensor(index);
                 tensor_addresses(&s.registers, &mut s.scratch, view, from, &s.masks[mask.0 as usize].lanes);
-                let Scratch { offsets, valid, bits } = &mut s.scratch;
+                let Scratch { offsets, valid, bits, .. } = &mut s.scratch;
                 view.memory.gather(view.dtype, view.offset, offsets, valid, bits);
                 put_bits(&mut s.registers, view.dtype, dst, bits);
             }
@@ -60,7 +60,7 @@ impl Machine<'_> {
                 let view = self.tensor(index);
                 tensor_addresses(&s.registers, &mut s.scratch, view, to, &s.masks[mask.0 as usize].lanes);
                 get_bits(&s.registers, view.dtype, value, &mut s.scratch.bits);
-                let Scratch { offsets, valid, bits } = &s.scratch;
+                let Scratch { offsets, valid, bits, .. } = &s.scratch;
                 view.memory.scatter(view.dtype, view.offset, offsets, valid, bits);
             }
             Target::Shared(index) => {
@@ -130,7 +130,7 @@ impl Machine<'_> {
             Target::Local(_) => return Ok(()),
         };
         get_bits(&s.registers, dtype, value, &mut s.scratch.bits);
-        let Scratch { offsets, valid, bits } = &mut s.scratch;
+        let Scratch { offsets, valid, bits, .. } = &mut s.scratch;
         for ((operand, offset), valid) in bits.iter_mut().zip(offsets.iter()).zip(valid.iter()) {
             let operand_bits = *operand;
             *operand = match (valid, to.target) {

@@ -129,6 +129,24 @@ pub(super) struct CopyPlan {
     pub(super) span: SpanId,
 }
 
+/// An operand of a product of tiles: an array of the block, as it is or transposed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GemmOperand {
+    pub(super) array: u32,
+    pub(super) transposed: bool,
+}
+
+/// A product of whole tiles, added to a third.
+#[derive(Clone, Debug)]
+pub(super) struct GemmPlan {
+    pub(super) a: GemmOperand,
+    pub(super) b: GemmOperand,
+    pub(super) acc: u32,
+    /// From zero instead.
+    pub(super) clear: bool,
+    pub(super) span: SpanId,
+}
+
 /// What a reduction works on.
 #[derive(Clone, Debug)]
 pub(super) struct ReducePlan {
@@ -246,6 +264,10 @@ pub(super) enum Step {
     },
     Copy {
         plan: Box<CopyPlan>,
+        mask: MaskId,
+    },
+    Gemm {
+        plan: Box<GemmPlan>,
         mask: MaskId,
     },
     FillShared {

@@ -1,7 +1,7 @@
 //! A launch: the arguments checked against the kernel's parameters, dims known, grid and threads evaluated.
 
 use crate::ir::{
-    BinaryOp, DimId, Dtype, EntityRef, ExprId, ExprKind, Extent, Kernel, ParamId, ParamKind, Type, UnaryOp,
+    BinaryOp, DimId, Dtype, EntityRef, ExprId, ExprKind, Extent, Kernel, ParamId, ParamKind, StmtKind, Type, UnaryOp,
 };
 use crate::sim::{Argument, Memory, ScalarValue, SimError, TensorArgument, numeric};
 
@@ -50,6 +50,12 @@ impl<'a> Launch<'a> {
                     tensors.push(None);
                     scalars.push(Some(*value));
                 }
+                (ParamKind::Absent, Argument::Absent) => {
+                    tensors.push(None);
+                    scalars.push(None);
+                }
+                (ParamKind::Absent, _) => return Err(kind(kernel, param, "nothing", "an argument")),
+                (_, Argument::Absent) => return Err(kind(kernel, param, "an argument", "nothing")),
                 (ParamKind::Tensor { .. }, Argument::Scalar(_)) => {
                     return Err(kind(kernel, param, "a tensor", "a scalar"));
                 }
@@ -61,8 +67,14 @@ impl<'a> Launch<'a> {
         let dims = dims.into_iter().map(|d| d.unwrap_or(0)).collect();
         let threads = threads(kernel)?;
         let mut launch = Launch { dims, tensors, scalars, grid: [1; 3], threads };
-        for (axis, declared) in kernel.grid.iter().enumerate().take(3) {
-            let extent = launch.evaluate(kernel, declared.extent)?;
+        // A `persistent` loop stands for the grid: here a block executes one tile.
+        let persistent = kernel.stmts.values().find_map(|s| match &s.kind {
+            StmtKind::Persistent { extents, .. } => Some(extents.clone()),
+            _ => None,
+        });
+        let extents = persistent.unwrap_or_else(|| kernel.grid.iter().map(|axis| axis.extent).collect());
+        for (axis, extent) in extents.into_iter().enumerate().take(3) {
+            let extent = launch.evaluate(kernel, extent)?;
             launch.grid[axis] =
                 u32::try_from(extent).ok().filter(|e| *e <= i32::MAX as u32).ok_or(SimError::Grid { axis, extent })?;
         }

@@ -23,6 +23,7 @@ mod block;
 mod code;
 mod collective;
 mod compile;
+mod gemm;
 mod lanes;
 mod launch;
 mod state;

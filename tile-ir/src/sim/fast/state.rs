@@ -136,6 +136,9 @@ pub(super) struct Scratch {
     pub(super) offsets: Box<[i64]>,
     pub(super) valid: Box<[bool]>,
     pub(super) bits: Box<[u32]>,
+    /// The operands of a product of tiles, as they are multiplied.
+    pub(super) left: Vec<f32>,
+    pub(super) right: Vec<f32>,
 }
 
 /// A block's state.
@@ -180,6 +183,7 @@ impl State {
             offsets: vec![0; lanes].into_boxed_slice(),
             valid: vec![false; lanes].into_boxed_slice(),
             bits: vec![0; lanes].into_boxed_slice(),
+            ..Scratch::default()
         };
         State { lanes, registers, masks, shared, scratch, block: [0; 3], printed: Vec::new(), unprinted: 0 }
     }

@@ -94,6 +94,7 @@ impl<'k> Uniformity<'k> {
                     let inner = walk.region(region, own || self.varies(*end));
                     self.statements(body, inner, walk);
                 }
+                StmtKind::Persistent { body, .. } => self.statements(body, region, walk),
                 StmtKind::Parallel { vars, body, .. } => {
                     for var in vars {
                         self.mark(*var, walk);

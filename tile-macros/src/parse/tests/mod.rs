@@ -134,7 +134,8 @@ impl Printer<'_> {
                     LoopKind::Serial { unroll: Some(n) } => format!("serial.unroll({})", e(*n)),
                     LoopKind::Unroll => "unroll".to_owned(),
                     LoopKind::Vectorized => "vectorized".to_owned(),
-                    LoopKind::Pipelined { stages } => format!("pipelined({})", e(*stages)),
+                    LoopKind::Pipelined { stages, schedule: Schedule::Auto } => format!("pipelined({})", e(*stages)),
+                    LoopKind::Pipelined { stages, schedule } => format!("pipelined({}) {schedule:?}", e(*stages)),
                 };
                 writeln!(text, "for {} in {}..{} by {} {kind}", self.var(*var), e(*start), e(*end), e(*step)).unwrap();
                 self.block(body, depth + 1, text);
@@ -144,9 +145,25 @@ impl Printer<'_> {
                 writeln!(text, "for [{}] in parallel [{}]", vars.join(", "), list(extents)).unwrap();
                 self.block(body, depth + 1, text);
             }
-            StmtKind::Copy { src, dst, width } => {
+            StmtKind::Copy { src, dst, width, tma, evict } => {
                 let width = width.map(|w| format!(" width {}", e(w))).unwrap_or_default();
-                writeln!(text, "copy {} -> {}{width}", tile(src), tile(dst)).unwrap();
+                let tma = if *tma { "" } else { " no tma" };
+                let evict = evict.map(|e| format!(" evict {e:?}")).unwrap_or_default();
+                writeln!(text, "copy {} -> {}{width}{tma}{evict}", tile(src), tile(dst)).unwrap();
+            }
+            StmtKind::Gemm { a, b, acc, policy, clear } => {
+                let name = |buffer: BufferId| &self.kernel.buffers[buffer].name;
+                let matrix = |m: &MatrixRef| format!("{}{}", name(m.buffer), if m.transposed { ".t" } else { "" });
+                let clear = if *clear { " clear" } else { "" };
+                writeln!(text, "gemm {} {} {} {policy:?}{clear}", matrix(a), matrix(b), name(*acc)).unwrap();
+            }
+            StmtKind::Persistent { vars, extents, per_sm, contiguous, body } => {
+                let vars: Vec<&str> = vars.iter().map(|&v| self.var(v)).collect();
+                let per_sm = per_sm.map(|n| format!(" per_sm {}", e(n))).unwrap_or_default();
+                let order = if *contiguous { " contiguous" } else { "" };
+                let (vars, extents) = (vars.join(", "), list(extents));
+                writeln!(text, "for [{vars}] in persistent [{extents}]{per_sm}{order}").unwrap();
+                self.block(body, depth + 1, text);
             }
             StmtKind::Fill { buffer, value } => {
                 writeln!(text, "fill {} {}", self.kernel.buffers[*buffer].name, e(*value)).unwrap();
@@ -210,6 +227,7 @@ impl Printer<'_> {
             ExprKind::If(c, a, b) => format!("(if {} {{ {} }} else {{ {} }})", e(*c), e(*a), e(*b)),
             ExprKind::Cast(ty, a) => format!("{}({})", self.ty(*ty), e(*a)),
             ExprKind::Load(access) => self.access(*access),
+            ExprKind::Present(param) => format!("present({})", self.kernel.params[*param].name),
         }
     }
 }

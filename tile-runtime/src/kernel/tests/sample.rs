@@ -82,15 +82,15 @@ fn kernel() -> Kernel {
     let element = DtypeRef::Param(t);
     let matrix = vec![Extent::Dim(n), Extent::Dim(k)];
     let mut param = |name: &str, kind| b.kernel.params.push(Param { name: name.into(), kind, span: at });
-    let x = param("x", ParamKind::Tensor { dtype: element, shape: matrix.clone(), mutable: false });
+    let x = param("x", ParamKind::Tensor { dtype: element, shape: matrix.clone(), mutable: false, optional: false });
     let f32_ = DtypeRef::Is(Dtype::F32);
-    let v = param("v", ParamKind::Tensor { dtype: f32_, shape: vec![Extent::Dim(k)], mutable: false });
-    let y = param("y", ParamKind::Tensor { dtype: element, shape: matrix, mutable: true });
+    let v = param("v", ParamKind::Tensor { dtype: f32_, shape: vec![Extent::Dim(k)], mutable: false, optional: false });
+    let y = param("y", ParamKind::Tensor { dtype: element, shape: matrix, mutable: true, optional: false });
     let alpha = param("alpha", ParamKind::Scalar { ty: Type::F32 });
     let count = param("n", ParamKind::Scalar { ty: Type::Index });
     for dtype in [Dtype::F32, Dtype::F16] {
         for width in [32, 64] {
-            b.kernel.instances.push(Instance { dtypes: vec![dtype], consts: vec![width] });
+            b.kernel.instances.push(Instance { dtypes: vec![dtype], consts: vec![width], absent: vec![] });
         }
     }
 

@@ -52,7 +52,8 @@ impl Compiler<'_, '_> {
         };
         let name = declared.name.clone();
         let target = match declared.scope {
-            Scope::Shared => {
+            // A fragment is whole, as a shared array is: how it is spread over threads shows in nothing.
+            Scope::Shared | Scope::Fragment => {
                 self.shared.push(ArrayInfo { name, dtype, extents, first: 0, len });
                 Target::Shared(self.shared.len() as u32 - 1)
             }

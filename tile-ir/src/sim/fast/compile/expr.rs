@@ -28,7 +28,7 @@ impl Compiler<'_, '_> {
                 Some(ScalarValue::Element(dtype, bits)) => Ok(self.element_constant(dtype, bits)),
                 None => malformed("a tensor is used as a scalar"),
             },
-            ExprKind::Const(_) | ExprKind::Bits(_) | ExprKind::Special(..) => {
+            ExprKind::Const(_) | ExprKind::Bits(_) | ExprKind::Special(..) | ExprKind::Present(_) => {
                 malformed("a constant is left unbound: bind an instance first")
             }
             ExprKind::Var(var) => Ok(Value { repr: self.var_repr(*var)?, loc: self.var(*var)?, temp: false }),

@@ -7,12 +7,14 @@ mod declare;
 mod expr;
 mod pool;
 
-use super::code::{ArrayInfo, Code, CopyPlan, Kind, Loc, MaskId, ReducePlan, Repr, Step, Target, TileSide};
+use super::code::{
+    ArrayInfo, Code, CopyPlan, GemmOperand, GemmPlan, Kind, Loc, MaskId, ReducePlan, Repr, Step, Target, TileSide,
+};
 use super::launch::Launch;
 use super::uniform::Uniformity;
 use crate::ir::{
-    BufferId, ExprId, Kernel, ReduceOp, ReduceSource, Reduction, SecondaryMap, SpanId, StmtId, StmtKind, TileRef,
-    VarId, VarKind, reduction::WARP,
+    BufferId, ExprId, Kernel, MatrixRef, ReduceOp, ReduceSource, Reduction, SecondaryMap, SpanId, StmtId, StmtKind,
+    TileRef, VarId, VarKind, reduction::WARP,
 };
 use crate::sim::SimError;
 use pool::Pools;
@@ -140,6 +142,29 @@ impl Compiler<'_, '_> {
                 Ok(())
             }
             StmtKind::Copy { src, dst, .. } => self.copy(src, dst, mask, span, out),
+            StmtKind::Gemm { a, b, acc, clear, .. } => {
+                let array = |c: &mut Self, buffer: BufferId| match c.array(buffer)? {
+                    Target::Shared(array) => Ok(array),
+                    Target::Local(_) | Target::Tensor(_) => malformed("a `gemm` of what the block has not one of"),
+                };
+                let operand = |c: &mut Self, m: &MatrixRef| {
+                    Ok(GemmOperand { array: array(c, m.buffer)?, transposed: m.transposed })
+                };
+                let (a, b) = (operand(self, a)?, operand(self, b)?);
+                let plan = GemmPlan { a, b, acc: array(self, *acc)?, clear: *clear, span };
+                out.push(Step::Gemm { plan: Box::new(plan), mask });
+                Ok(())
+            }
+            // A block a tile: the launch's grid is the loop's.
+            StmtKind::Persistent { vars, body, .. } => {
+                for (axis, var) in vars.iter().enumerate() {
+                    match self.var(*var)? {
+                        Loc::Scalar(scalar) => self.block_vars.push((axis as u8, scalar)),
+                        Loc::Lanes(_) => return malformed("a persistent index differs between threads"),
+                    }
+                }
+                self.statements(body, mask, out)
+            }
             StmtKind::Fill { buffer, value } => {
                 let value = self.expr(*value, mask, out)?;
                 match self.array(*buffer)? {

@@ -32,7 +32,7 @@ fn dots(first: i64, step: i64, stages: i64, times: i64) -> Kernel {
         let times = b.int(times);
         b.range("time", times, |b, _| {
             let bounds = [b.int(first), trips, b.int(step)];
-            b.for_each("c", LoopKind::Pipelined { stages }, bounds, |b, c| {
+            b.for_each("c", LoopKind::Pipelined { stages, schedule: crate::ir::Schedule::Auto }, bounds, |b, c| {
                 let own = b.scaled(tk, 4, zero);
                 let column = b.scaled(c, 256, own);
                 let column = b.bind("column", column);
