@@ -40,6 +40,10 @@ impl HostValues for Dense<'_> {
     fn address(&self, _tensor: ParamId) -> u64 {
         0
     }
+
+    fn capacity(&self) -> i64 {
+        1
+    }
 }
 
 /// Writes every vectorised 16-bit instance of the bundled GEMV for sm_90a into `folder`, and `launches.json`.
@@ -73,6 +77,7 @@ fn record(program: &Program, cubin: &str, n: i64, k: i64, chosen: bool) -> Resul
         .iter()
         .map(|p| match p.kind {
             ParameterKind::Pointer(_) => json!({ "pointer": p.name }),
+            ParameterKind::TensorMap(_) => json!({ "tensor_map": p.name }),
             ParameterKind::Dim(dim) => json!({ "i32": values.dim(dim) }),
             ParameterKind::Stride(..) => json!({ "i32": k }),
             ParameterKind::Scalar(_) => json!({ "f32": if p.name == "alpha" { 1.0 } else { 0.0 } }),

@@ -3,9 +3,10 @@
 //! Every value is known or not. What comes from memory is not; nor is what is computed from that. Addresses, guards
 //! and trip counts are made of indices, dims and constants, and so are known, unless the author's data decide.
 
+use super::occupancy::WARP;
 use super::shape::Shape;
 use crate::ir::{BinaryOp, Dtype, EntityRef, UnaryOp};
-use crate::lowered::{HostValues, ParameterKind, Program, RegId, ValueId, ValueKind, ValueType, fold};
+use crate::lowered::{HostValues, ParameterKind, Program, RegId, Special, ValueId, ValueKind, ValueType, fold};
 
 /// A value that does not come from memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,6 +31,8 @@ pub(super) struct Block<'p> {
     params: Vec<Option<Known>>,
     /// Threads on x and y; z has the rest.
     extents: [usize; 2],
+    /// Blocks on x, y and z.
+    grid: [Option<i64>; 3],
     /// By register, then by thread.
     regs: Vec<Vec<Option<Known>>>,
 }
@@ -37,7 +40,7 @@ pub(super) struct Block<'p> {
 impl<'p> Block<'p> {
     pub fn new(program: &'p Program, shape: &Shape, threads: usize) -> Block<'p> {
         let params = program.params.iter().map(|p| match p.kind {
-            ParameterKind::Pointer(_) => None,
+            ParameterKind::Pointer(_) | ParameterKind::TensorMap(_) => None,
             ParameterKind::Dim(dim) => Some(Known::Int(shape.dim(dim))),
             ParameterKind::Stride(tensor, axis) => Some(Known::Int(shape.stride(tensor, axis))),
             ParameterKind::Scalar(param) => shape.given_scalar(param).map(|value| match p.ty {
@@ -50,6 +53,7 @@ impl<'p> Block<'p> {
             program,
             params: params.collect(),
             extents: [x, y],
+            grid: [0, 1, 2].map(|axis: usize| program.launch.grid[axis].evaluate(shape)),
             regs: vec![vec![None; threads]; program.regs.len()],
         }
     }
@@ -100,7 +104,16 @@ impl<'p> Block<'p> {
                 (Known::Float(a), _) => Known::Int(a as i64),
                 (known, _) => known,
             },
-            ValueKind::Math(..) | ValueKind::Load(_) => return None,
+            ValueKind::Special(special) => match special {
+                Special::Warp => Known::Int((thread / WARP as usize) as i64),
+                Special::Lane => Known::Int((thread % WARP as usize) as i64),
+                Special::ClusterRank => Known::Int(0),
+                Special::Grid(axis) => Known::Int((*self.grid.get(usize::from(*axis))?)?),
+                Special::Elected => Known::Int(i64::from(thread.is_multiple_of(WARP as usize))),
+            },
+            // Addresses in shared memory, of which only differences matter here.
+            ValueKind::Descriptor { bits, .. } => Known::Int(*bits as i64),
+            ValueKind::Math(..) | ValueKind::Load(_) | ValueKind::Pack(..) | ValueKind::Unpack(..) => return None,
         })
     }
 

@@ -42,7 +42,11 @@ impl Report {
                 si(bandwidth, "B/s")
             )
         };
-        writeln!(f, "  crossovers: {}", crossover(used_flops, "f32 on CUDA cores, what this kernel executes".into()))?;
+        let used = match used_flops == self.machine.f32_flops {
+            true => "f32 on CUDA cores, what this kernel executes".to_owned(),
+            false => format!("dense {dtype} on tensor cores, what this kernel executes"),
+        };
+        writeln!(f, "  crossovers: {}", crossover(used_flops, used))?;
         if dense_flops != used_flops {
             writeln!(f, "              {}", crossover(dense_flops, format!("dense {dtype} on tensor cores")))?;
         }

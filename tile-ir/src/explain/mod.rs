@@ -37,6 +37,7 @@ pub use walk::AccessKind;
 use crate::ir::{Dtype, EntityRef, SpanId};
 use crate::lowered::{Check, CheckKind, HostValues, Program, Space};
 use block::Block;
+use std::collections::BTreeMap;
 use walk::Walker;
 
 /// Explains one launch of `program`. `resources` is what the assembler says; without it, occupancy leaves registers out.
@@ -49,9 +50,13 @@ pub fn explain(
     machine: &Machine,
     resources: Option<Resources>,
 ) -> Result<Report, ExplainError> {
+    let threads = program.launch.threads.iter().fold(1u32, |n, t| n.saturating_mul(*t));
+    let occupancy = Occupancy::of(&machine.limits, threads, resources.map(|r| r.registers), program.shared_bytes);
+    let at_once = (occupancy.blocks.max(1) * machine.sms) / program.launch.cluster_size().max(1);
+    let fitted = shape.clone().with_capacity(i64::from(at_once.max(1) * program.launch.cluster_size().max(1)));
+    let shape = if shape.has_capacity() { shape } else { &fitted };
     let grid = grid(program, shape)?;
     let blocks = grid.iter().map(|e| *e as f64).product::<f64>();
-    let threads = program.launch.threads.iter().fold(1u32, |n, t| n.saturating_mul(*t));
     if threads == 0 || threads > 1024 {
         let problem = format!("{threads} threads a block");
         return Err(ExplainError::Malformed { kernel: program.name.clone(), problem });
@@ -67,6 +72,8 @@ pub fn explain(
         block: Block::new(program, shape, threads as usize),
         base: &base,
         flops: 0.0,
+        tensor_flops: 0.0,
+        descriptors: BTreeMap::new(),
         functions: 0.0,
         sites: Vec::new(),
         undecided: Vec::new(),
@@ -102,7 +109,6 @@ pub fn explain(
         at: Note { line: line(program, site.span), text: written(program, site.span) },
     });
     let note = |span: SpanId, text: String| Note { line: line(program, span), text };
-    let occupancy = Occupancy::of(&machine.limits, threads, resources.map(|r| r.registers), program.shared_bytes);
     Ok(Report {
         program: program.name.clone(),
         machine: *machine,
@@ -165,17 +171,20 @@ fn roofline(
     let largest = tensors.iter().zip(&program.tensors).max_by(|a, b| a.0.bytes.total_cmp(&b.0.bytes));
     let dtype = largest.map_or(Dtype::F32, |(_, info)| info.dtype);
     let unique_bytes = tensors.iter().map(|t| t.unique_reads() + t.unique_writes()).sum::<f64>();
-    let flops = walker.flops * blocks;
+    let (flops, tensor_flops) = (walker.flops * blocks, walker.tensor_flops * blocks);
+    // What runs on the tensor cores sets the peak of a kernel that uses them.
+    let dense_flops = machine.dense_flops(dtype);
+    let used_flops = if tensor_flops > 0.0 { dense_flops } else { machine.f32_flops };
     Roofline {
-        flops,
+        flops: flops + tensor_flops,
         functions: walker.functions * blocks,
         unique_bytes,
         requested_bytes: tensors.iter().map(|t| t.reads + t.writes).sum(),
         dtype,
-        dense_flops: machine.dense_flops(dtype),
-        used_flops: machine.f32_flops,
+        dense_flops,
+        used_flops,
         memory_time: unique_bytes / machine.bandwidth,
-        compute_time: flops / machine.f32_flops,
+        compute_time: (flops / machine.f32_flops).max(tensor_flops / dense_flops),
     }
 }
 

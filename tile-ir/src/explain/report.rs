@@ -66,7 +66,7 @@ pub struct Roofline {
     pub dtype: Dtype,
     /// Dense peak of the device for that type, in FLOP/s.
     pub dense_flops: f64,
-    /// Peak of what the program executes: the CUDA cores' f32, in FLOP/s. Tensor-core operations are not in the language.
+    /// Peak of what the program executes, in FLOP/s: the tensor cores' where it uses them, else the CUDA cores' f32.
     pub used_flops: f64,
     /// Seconds the memory needs for `unique_bytes`.
     pub memory_time: f64,

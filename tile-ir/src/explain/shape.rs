@@ -54,6 +54,7 @@ pub struct Shape {
     strides: BTreeMap<(ParamId, u8), i64>,
     scalars: BTreeMap<ParamId, f64>,
     addresses: BTreeMap<ParamId, u64>,
+    capacity: Option<i64>,
 }
 
 impl Shape {
@@ -111,6 +112,17 @@ impl Shape {
         self
     }
 
+    /// The same on a device that holds this many blocks at once, in whole clusters.
+    pub fn with_capacity(mut self, blocks: i64) -> Shape {
+        self.capacity = Some(blocks);
+        self
+    }
+
+    /// Whether the number of blocks at once was given.
+    pub(super) fn has_capacity(&self) -> bool {
+        self.capacity.is_some()
+    }
+
     /// A scalar's value, where it was given.
     pub(super) fn given_scalar(&self, param: ParamId) -> Option<f64> {
         self.scalars.get(&param).copied()
@@ -132,5 +144,9 @@ impl HostValues for Shape {
 
     fn address(&self, tensor: ParamId) -> u64 {
         self.addresses.get(&tensor).copied().unwrap_or(0)
+    }
+
+    fn capacity(&self) -> i64 {
+        self.capacity.unwrap_or(1).max(1)
     }
 }

@@ -8,9 +8,13 @@
 
 use super::block::{Block, Known};
 use super::occupancy::WARP;
-use super::pattern::{Cost, atomic_wavefronts, sectors, wavefronts};
+use super::pattern::{BANKS, Cost, SECTOR, atomic_wavefronts, sectors, wavefronts};
 use crate::ir::{BinaryOp, MathFn, SpanId};
-use crate::lowered::{GuardReason, Memory, Op, OpKind, Program, RegId, Space, ValueId, ValueKind, ValueType};
+use crate::lowered::{
+    GuardReason, MapId, Memory, Op, OpKind, Program, RegId, SharedId, Space, ValueId, ValueKind, ValueType, WGMMA_M,
+    WgmmaOperand, wgmma_k,
+};
+use std::collections::BTreeMap;
 
 /// What an access does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +53,12 @@ pub(super) struct Walker<'p> {
     pub block: Block<'p>,
     /// Byte offset, modulo 256, of a tensor's first element.
     pub base: &'p dyn Fn(Space) -> u64,
-    /// Floating-point operations; a multiply-add is two.
+    /// Floating-point operations of the CUDA cores; a multiply-add is two.
     pub flops: f64,
+    /// Those of the tensor cores.
+    pub tensor_flops: f64,
+    /// The array that a register's matrix descriptor points into.
+    pub descriptors: BTreeMap<RegId, SharedId>,
     /// Those among them that are a function: `exp`, `sqrt`.
     pub functions: f64,
     pub sites: Vec<Site>,
@@ -73,6 +81,9 @@ impl Walker<'_> {
         match &op.kind {
             OpKind::Let { reg, value: Some(value) } | OpKind::Set { reg, value } => {
                 self.value(*value, weights);
+                if let Some(shared) = self.described(*value) {
+                    self.descriptors.insert(*reg, shared);
+                }
                 let values: Vec<_> = (0..weights.len()).map(|t| self.block.value(*value, t)).collect();
                 self.set(*reg, weights, |t| values[t]);
             }
@@ -135,7 +146,61 @@ impl Walker<'_> {
                 self.value(*pred, weights);
                 self.set(*reg, weights, |_| None);
             }
+            OpKind::LoadMatrix { memory, count, .. } => self.matrices(memory, AccessKind::Load, *count, weights),
+            OpKind::StoreMatrix { memory, count, .. } => self.matrices(memory, AccessKind::Store, *count, weights),
+            OpKind::Mma { atom, .. } => {
+                let [m, n, k] = atom.shape();
+                self.tensor_flops += f64::from(2 * m * n * k / WARP) * weights.iter().sum::<f64>();
+            }
+            OpKind::Wgmma { n, dtype, a, b, accumulate, .. } => {
+                self.value(*accumulate, weights);
+                let threads = f64::from(4 * WARP);
+                let times = weights.iter().sum::<f64>() / threads;
+                self.tensor_flops += f64::from(2 * WGMMA_M * n * wgmma_k(*dtype)) * times;
+                // Either operand has 32 bytes a row.
+                if let WgmmaOperand::Descriptor(a) = a {
+                    self.operand(*a, WGMMA_M * 32, times, op.span);
+                }
+                self.operand(*b, n * 32, times, op.span);
+            }
+            OpKind::TensorLoad { map, shared, .. } => {
+                self.boxes(*map, *shared, AccessKind::Load, weights, op.span);
+            }
+            OpKind::TensorStore { map, shared, .. } => {
+                self.boxes(*map, *shared, AccessKind::Store, weights, op.span);
+            }
+            OpKind::BulkLoad { memory, shared, bytes, .. } => {
+                for (thread, weight) in weights.iter().enumerate().filter(|(_, w)| **w > 0.0) {
+                    let known = self.block.int(*bytes, thread).and_then(|b| u32::try_from(b).ok());
+                    self.bulk(memory.space, AccessKind::Load, known.unwrap_or(0), known.is_none(), *weight, op.span);
+                    self.bulk(
+                        Space::Shared(*shared),
+                        AccessKind::Store,
+                        known.unwrap_or(0),
+                        known.is_none(),
+                        *weight,
+                        op.span,
+                    );
+                }
+            }
             OpKind::Local { .. } | OpKind::Shared { .. } | OpKind::Barrier | OpKind::WarpBarrier => {}
+            // They order what the others do.
+            OpKind::BarrierInit { .. }
+            | OpKind::FenceBarrierInit
+            | OpKind::BarrierArrive { .. }
+            | OpKind::BarrierExpect { .. }
+            | OpKind::BarrierWait { .. }
+            | OpKind::BulkCommit
+            | OpKind::BulkWait { .. }
+            | OpKind::FenceProxyAsync
+            | OpKind::PrefetchMap { .. }
+            | OpKind::NamedBarrier { .. }
+            | OpKind::ClusterBarrier { .. }
+            | OpKind::SetRegisters { .. }
+            | OpKind::WgmmaFence
+            | OpKind::WgmmaCommit
+            | OpKind::WgmmaWait { .. }
+            | OpKind::Pin { .. } => {}
             // Simulators only.
             OpKind::Print { .. } | OpKind::Assert { .. } => {}
         }
@@ -209,6 +274,9 @@ impl Walker<'_> {
             ValueKind::Select(cond, a, b) => [cond, a, b].into_iter().for_each(|v| self.value(*v, weights)),
             ValueKind::Unary(_, a) | ValueKind::Cast(a) => self.value(*a, weights),
             ValueKind::Load(memory) => self.access(memory, AccessKind::Load, 1, weights),
+            ValueKind::Pack(_, a, b) => [a, b].into_iter().for_each(|v| self.value(*v, weights)),
+            ValueKind::Unpack(_, word, _) => self.value(*word, weights),
+            ValueKind::Special(_) | ValueKind::Descriptor { .. } => {}
             ValueKind::Int(_)
             | ValueKind::Float(_)
             | ValueKind::Param(_)
@@ -266,6 +334,66 @@ impl Walker<'_> {
             site.ideal += times * ideal as f64;
         }
         self.add(site);
+    }
+
+    /// Counts a warp's load or store of matrices: each of the first `8 * count` lanes has the 16 bytes of a row.
+    fn matrices(&mut self, memory: &Memory, kind: AccessKind, count: u32, weights: &[f64]) {
+        let Some(bytes) = self.element_bytes(memory.space) else { return };
+        let rows =
+            |(thread, weight): (usize, &f64)| if thread % (WARP as usize) < 8 * count as usize { *weight } else { 0.0 };
+        let weights: Vec<f64> = weights.iter().enumerate().map(rows).collect();
+        self.access(memory, kind, 16 / bytes, &weights);
+    }
+
+    /// Counts what the tensor cores read of shared memory for one operand of a warpgroup's product. Its swizzle keeps
+    /// the banks apart.
+    fn operand(&mut self, descriptor: ValueId, bytes: u32, times: f64, span: SpanId) {
+        if let Some(shared) = self.described(descriptor) {
+            self.bulk(Space::Shared(shared), AccessKind::Load, bytes, false, times, span);
+        }
+    }
+
+    /// The array a descriptor points into, as far as it is seen.
+    fn described(&self, value: ValueId) -> Option<SharedId> {
+        match &self.program.values.get(value)?.kind {
+            ValueKind::Descriptor { shared, .. } => Some(*shared),
+            ValueKind::Reg(reg) => self.descriptors.get(reg).copied(),
+            ValueKind::Binary(_, a, b) => self.described(*a).or_else(|| self.described(*b)),
+            ValueKind::Cast(a) => self.described(*a),
+            _ => None,
+        }
+    }
+
+    /// Counts the copy engine's boxes between a tensor and an array. Parts outside the tensor are counted too.
+    fn boxes(&mut self, map: MapId, shared: SharedId, kind: AccessKind, weights: &[f64], span: SpanId) {
+        let Some(map) = self.program.tensor_maps.get(map) else { return };
+        let Some(element) = self.element_bytes(Space::Global(map.tensor)) else { return };
+        let bytes = u32::try_from(map.box_elements()).unwrap_or(u32::MAX).saturating_mul(element);
+        let times = weights.iter().sum::<f64>();
+        let other = if kind == AccessKind::Load { AccessKind::Store } else { AccessKind::Load };
+        self.bulk(Space::Global(map.tensor), kind, bytes, false, times, span);
+        self.bulk(Space::Shared(shared), other, bytes, false, times, span);
+    }
+
+    /// Counts an access by one agent to bytes that lie together.
+    fn bulk(&mut self, space: Space, kind: AccessKind, bytes: u32, unknown: bool, times: f64, span: SpanId) {
+        if times == 0.0 {
+            return;
+        }
+        let unit = if matches!(space, Space::Global(_)) { SECTOR } else { u64::from(4 * BANKS) };
+        let parts = times * u64::from(bytes).div_ceil(unit) as f64;
+        self.add(Site {
+            space,
+            kind,
+            span,
+            guard: None,
+            width: bytes,
+            requests: times,
+            lanes: times,
+            found: parts,
+            ideal: parts,
+            unknown,
+        });
     }
 
     /// Adds to what is known of an access.

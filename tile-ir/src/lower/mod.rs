@@ -98,9 +98,13 @@ impl<'a> Lowering<'a> {
                 grid: [none.clone(), none.clone(), none],
                 threads: kernel.thread_extents(),
                 min_blocks: kernel.attributes.min_blocks,
+                cluster: [1, 1, 1],
+                registers: None,
                 checks: Vec::new(),
             },
+            tensor_maps: PrimaryMap::new(),
             shared: PrimaryMap::new(),
+            barriers: PrimaryMap::new(),
             shared_bytes: 0,
             locals: PrimaryMap::new(),
             regs: PrimaryMap::new(),
@@ -136,6 +140,11 @@ impl<'a> Lowering<'a> {
             if base.starts_with(|c: char| c.is_ascii_digit()) || base.is_empty() { format!("v{base}") } else { base };
         let mut name = base.clone();
         let mut suffix = 1;
+        // Names of the emitter's helpers begin so.
+        if RESERVED_PREFIXES.iter().any(|prefix| base.starts_with(prefix)) {
+            name = format!("{base}_{suffix}");
+            suffix += 1;
+        }
         while !self.names.insert(name.clone()) {
             name = format!("{base}_{suffix}");
             suffix += 1;
@@ -177,6 +186,22 @@ impl<'a> Lowering<'a> {
         }
     }
 }
+
+/// What the names of the emitter's helpers begin with.
+const RESERVED_PREFIXES: [&str; 12] = [
+    "barrier_",
+    "bulk_",
+    "cluster_barrier",
+    "fence_",
+    "load_matrix_",
+    "mma_",
+    "named_barrier_",
+    "shared_at",
+    "store_matrix_",
+    "tensor_",
+    "tile_",
+    "wgmma_",
+];
 
 /// C's keywords, CUDA's built-in names and those of the emitter's prelude: not for registers and arrays.
 const RESERVED: &[&str] = &[

@@ -16,6 +16,8 @@ pub enum HostExpr {
     Scalar(ParamId),
     /// A tensor's address, in bytes.
     Address(ParamId),
+    /// Blocks of this kernel that the device holds at once, in whole clusters.
+    Capacity,
     /// Two operands.
     Binary(BinaryOp, Box<HostExpr>, Box<HostExpr>),
     /// `!x`.
@@ -32,6 +34,8 @@ pub trait HostValues {
     fn scalar(&self, param: ParamId) -> i64;
     /// A tensor's address.
     fn address(&self, tensor: ParamId) -> u64;
+    /// Blocks of this kernel that the device holds at once, in whole clusters; at least 1.
+    fn capacity(&self) -> i64;
 }
 
 impl HostExpr {
@@ -48,6 +52,7 @@ impl HostExpr {
             HostExpr::Stride(tensor, axis) => values.stride(*tensor, *axis),
             HostExpr::Scalar(param) => values.scalar(*param),
             HostExpr::Address(tensor) => values.address(*tensor) as i64,
+            HostExpr::Capacity => values.capacity(),
             HostExpr::Not(x) => i64::from(x.evaluate(values)? == 0),
             HostExpr::Binary(op, a, b) => {
                 let a = a.evaluate(values)?;
@@ -71,6 +76,7 @@ impl HostExpr {
             HostExpr::Stride(tensor, axis) => format!("{}.stride({axis})", params(*tensor)),
             HostExpr::Scalar(param) => params(*param),
             HostExpr::Address(tensor) => format!("address of {}", params(*tensor)),
+            HostExpr::Capacity => "blocks at once".into(),
             HostExpr::Not(x) => format!("!({})", x.display(dims, params)),
             HostExpr::Binary(op @ (BinaryOp::CeilDiv | BinaryOp::Min | BinaryOp::Max), a, b) => {
                 format!("{}({}, {})", op.symbol(), a.display(dims, params), b.display(dims, params))

@@ -6,8 +6,15 @@
 //! launch check bounds them, or 64-bit ([`ValueType::Wide`]).
 
 mod host;
+mod matrix;
+mod transfer;
 
 pub use host::{Check, CheckKind, HostExpr, HostValues, fold};
+pub use matrix::{MmaAtom, WGMMA_M, WgmmaOperand, wgmma_k};
+pub use transfer::{
+    BARRIER_BYTES, BarrierArray, BarrierId, BarrierRef, Evict, MapId, Promotion, RolesRegisters, Special, Swizzle,
+    TensorMap,
+};
 
 use crate::ir::{
     AtomicOp, BinaryOp, Dtype, MathFn, ParamId, PrimaryMap, ShuffleKind, Source, Span, SpanId, Target, UnaryOp,
@@ -41,8 +48,12 @@ pub struct Program {
     pub dims: Vec<String>,
     /// How it is launched.
     pub launch: Launch,
+    /// How the copy engine sees tensors.
+    pub tensor_maps: PrimaryMap<MapId, TensorMap>,
     /// Shared arrays, placed.
     pub shared: PrimaryMap<SharedId, SharedArray>,
+    /// Arrays of barriers, placed in shared memory.
+    pub barriers: PrimaryMap<BarrierId, BarrierArray>,
     /// Bytes of shared memory a block uses (static and dynamic together).
     pub shared_bytes: u32,
     /// Per-thread arrays.
@@ -83,6 +94,8 @@ pub enum ParameterKind {
     Stride(ParamId, u8),
     /// A scalar of the kernel: `usize` as i32, bool as u8, else the dtype.
     Scalar(ParamId),
+    /// A tensor map, 128 bytes at a multiple of 64, made at launch from the tensor's address, extents and strides.
+    TensorMap(MapId),
 }
 
 /// A tensor as the program sees it.
@@ -111,8 +124,19 @@ pub struct Launch {
     pub threads: [u32; 3],
     /// `__launch_bounds__`'s second argument.
     pub min_blocks: Option<u32>,
+    /// Blocks of a cluster on x, y, z; the grid is a multiple of it on each axis.
+    pub cluster: [u32; 3],
+    /// How registers are shared out between roles, where they are.
+    pub registers: Option<RolesRegisters>,
     /// What must hold, in order of reporting.
     pub checks: Vec<Check>,
+}
+
+impl Launch {
+    /// Blocks of a cluster.
+    pub fn cluster_size(&self) -> u32 {
+        self.cluster.iter().product()
+    }
 }
 
 /// A shared array.
@@ -211,6 +235,20 @@ pub enum ValueKind {
     Cast(ValueId),
     /// A load of one element; 0 where the guard fails.
     Load(Memory),
+    /// The thread's place beyond `threadIdx` and `blockIdx`.
+    Special(Special),
+    /// Two f32, low half first, rounded to a 16-bit float and packed into a u32.
+    Pack(Dtype, ValueId, ValueId),
+    /// The f32 value of the low (`false`) or high half of a u32 that holds two of a 16-bit float.
+    Unpack(Dtype, ValueId, bool),
+    /// A matrix descriptor for `Wgmma`, `Wide`: `bits | (address & 0x3FFFF) >> 4`, where the address is the array's in
+    /// shared memory. Offsets are added to it in units of 16 bytes.
+    Descriptor {
+        /// The array.
+        shared: SharedId,
+        /// The fields beside the address: leading and stride offsets, swizzle.
+        bits: u64,
+    },
 }
 
 /// An address: one element, or the first of a vector.
@@ -380,6 +418,200 @@ pub enum OpKind {
         /// The old value.
         old: Option<RegId>,
     },
+    // ---- matrices in registers (sm_80) ----
+    /// `ldmatrix`: 8 x 8 matrices of 16-bit elements, one 32-bit word of each a lane. Lane `8 i + r` gives the address of
+    /// row `r` of matrix `i` (16 bytes, aligned); a whole warp takes part.
+    LoadMatrix {
+        /// A u32 array.
+        local: LocalId,
+        /// Its first element of `count`.
+        start: ValueId,
+        /// Shared memory; the offset is this lane's row's. No guard.
+        memory: Memory,
+        /// Matrices: 1, 2 or 4.
+        count: u32,
+        /// Whether each is transposed on the way.
+        transposed: bool,
+    },
+    /// `stmatrix` (sm_90): the inverse of `LoadMatrix`.
+    StoreMatrix {
+        /// Shared memory; the offset is this lane's row's. No guard.
+        memory: Memory,
+        /// A u32 array.
+        local: LocalId,
+        /// Its first element of `count`.
+        start: ValueId,
+        /// Matrices: 1, 2 or 4.
+        count: u32,
+        /// Whether each is transposed on the way.
+        transposed: bool,
+    },
+    /// `mma.sync`: a product of a warp, in place in `acc`.
+    Mma {
+        /// Which.
+        atom: MmaAtom,
+        /// An f32 array and its first of 4 elements.
+        acc: (LocalId, ValueId),
+        /// A u32 (or, for tf32, f32) array and its first of 4.
+        a: (LocalId, ValueId),
+        /// A u32 (or, for tf32, f32) array and its first of 2.
+        b: (LocalId, ValueId),
+    },
+
+    // ---- barriers that count arrivals and bytes (sm_90) ----
+    /// Makes a barrier that completes a phase after so many arrivals. One thread.
+    BarrierInit {
+        /// Which.
+        barrier: BarrierRef,
+        /// Arrivals a phase, at least 1.
+        arrivals: u32,
+    },
+    /// Makes this thread's initialised barriers visible to the copy engine and the cluster, before the barrier that
+    /// lets others use them.
+    FenceBarrierInit,
+    /// One arrival.
+    BarrierArrive {
+        /// Which.
+        barrier: BarrierRef,
+        /// The block of the cluster whose barrier it is; this block's where `None`.
+        cta: Option<ValueId>,
+    },
+    /// One arrival, and so many more bytes that this phase waits for.
+    BarrierExpect {
+        /// Which.
+        barrier: BarrierRef,
+        /// Bytes (`Index`).
+        bytes: ValueId,
+    },
+    /// Waits until the phase of this parity has completed: 0 for the first. On a fresh barrier parity 1 passes at once.
+    BarrierWait {
+        /// Which.
+        barrier: BarrierRef,
+        /// 0 or 1 (`Index`).
+        parity: ValueId,
+    },
+
+    // ---- bulk copies by the copy engine (sm_90) ----
+    /// Copies a box of a tensor into shared memory, zeros where the box leaves the tensor; counts the whole box's bytes
+    /// on the barrier when they have arrived. One thread.
+    TensorLoad {
+        /// The tensor and its box.
+        map: MapId,
+        /// The box's first element on each axis (`Index`), innermost first; may be outside.
+        coordinates: Vec<ValueId>,
+        /// Where to.
+        shared: SharedId,
+        /// The box's first element in the array (`Index`).
+        offset: ValueId,
+        /// The barrier.
+        barrier: BarrierRef,
+        /// The blocks of the cluster that receive it, a bit each (`Index`): the same offset and barrier in each.
+        multicast: Option<ValueId>,
+        /// How long to keep it cached.
+        evict: Option<Evict>,
+    },
+    /// Copies a box from shared memory into a tensor; what leaves the tensor is dropped. Part of this thread's current
+    /// bulk group. One thread.
+    TensorStore {
+        /// The tensor and its box.
+        map: MapId,
+        /// The box's first element on each axis (`Index`), innermost first.
+        coordinates: Vec<ValueId>,
+        /// Where from.
+        shared: SharedId,
+        /// The box's first element in the array (`Index`).
+        offset: ValueId,
+    },
+    /// Copies bytes that lie together; counts them on the barrier. Both addresses and the count are multiples of 16.
+    /// One thread.
+    BulkLoad {
+        /// Global memory. No guard.
+        memory: Memory,
+        /// Where to; the same element type.
+        shared: SharedId,
+        /// The first element in the array (`Index`).
+        offset: ValueId,
+        /// Bytes (`Index`).
+        bytes: ValueId,
+        /// The barrier.
+        barrier: BarrierRef,
+    },
+    /// Closes this thread's current bulk group.
+    BulkCommit,
+    /// Waits until at most `pending` of this thread's latest bulk groups are unfinished.
+    BulkWait {
+        /// How many.
+        pending: u32,
+        /// Whether it is enough that their sources have been read.
+        read: bool,
+    },
+    /// Makes this thread's accesses to shared memory visible to the copy engine and the tensor cores.
+    FenceProxyAsync,
+    /// Asks for a tensor map to be cached. One thread.
+    PrefetchMap {
+        /// Which.
+        map: MapId,
+    },
+
+    // ---- roles and clusters (sm_90) ----
+    /// A barrier of some of the block's warps: `threads` of them, this warp included.
+    NamedBarrier {
+        /// 1 to 15; 0 is `Barrier`'s.
+        id: u32,
+        /// A multiple of 32.
+        threads: u32,
+        /// Whether to go on without waiting.
+        arrive: bool,
+    },
+    /// All threads of the cluster wait for each other.
+    ClusterBarrier {
+        /// Whether it orders no memory accesses but the barriers that `FenceBarrierInit` covers.
+        relaxed: bool,
+    },
+    /// Gives registers of a warpgroup back, or takes some, waiting until there are enough. Every warp of it.
+    SetRegisters {
+        /// A thread's registers from here: 24 to 256, a multiple of 8.
+        count: u32,
+        /// Whether that is more than before.
+        increase: bool,
+    },
+
+    // ---- products of a warpgroup (sm_90a) ----
+    /// Orders register accesses before the products that follow. Every warp of the warpgroup, as for all below.
+    WgmmaFence,
+    /// Starts `acc[64, n] (+)= a[64, k] b[k, n]`, k being 32 bytes of an operand. `acc` and `a`, where it is in
+    /// registers, are the product's until a wait covers it.
+    Wgmma {
+        /// An f32 array.
+        acc: LocalId,
+        /// Its first of `n / 2` elements.
+        start: ValueId,
+        /// Columns: a multiple of 8, 8 to 256.
+        n: u32,
+        /// The operands' type: `f16`, `bf16`, or `f32` for tf32.
+        dtype: Dtype,
+        /// The left operand.
+        a: WgmmaOperand,
+        /// The right operand's descriptor (`Wide`).
+        b: ValueId,
+        /// Whether to add to `acc` (`bool`); else it is overwritten.
+        accumulate: ValueId,
+        /// Whether a and b are stored with m and n innermost (16-bit types only).
+        transposed: [bool; 2],
+    },
+    /// Closes this warpgroup's current group of products.
+    WgmmaCommit,
+    /// Waits until at most `pending` of the latest groups are unfinished.
+    WgmmaWait {
+        /// How many, 0 to 7.
+        pending: u32,
+    },
+    /// Keeps the compiler from moving accesses to these registers across this place.
+    Pin {
+        /// An f32 array.
+        local: LocalId,
+    },
+
     /// `device_print`: simulators only.
     Print {
         /// The text, with `{}` for each argument.

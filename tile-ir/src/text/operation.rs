@@ -1,8 +1,9 @@
 //! Operations of the lowered program.
 
+use super::commas;
 use super::program::{ProgramPrinter, type_name};
 use crate::ir::{AtomicOp, ShuffleKind, VoteKind};
-use crate::lowered::{Op, OpKind, RegId, Unroll};
+use crate::lowered::{BarrierRef, LocalId, MmaAtom, Op, OpKind, RegId, Unroll, ValueId, WgmmaOperand};
 
 impl ProgramPrinter<'_> {
     pub(super) fn operations(&mut self, ops: &[Op]) {
@@ -93,6 +94,85 @@ impl ProgramPrinter<'_> {
                 let old = old.map(|r| format!("{} = ", self.declaration(r))).unwrap_or_default();
                 format!("{old}{name}({}, {})", self.memory(memory, None), self.value(*value))
             }
+            OpKind::LoadMatrix { local, start, memory, count, transposed } => {
+                let target = self.part(*local, *start, *count);
+                format!("{target} = load matrices{} {}", transposed_text(*transposed), self.memory(memory, None))
+            }
+            OpKind::StoreMatrix { memory, local, start, count, transposed } => {
+                let source = self.part(*local, *start, *count);
+                format!("store matrices{} {source} to {}", transposed_text(*transposed), self.memory(memory, None))
+            }
+            OpKind::Mma { atom, acc, a, b } => {
+                let shape = match atom {
+                    MmaAtom::M16n8k16 { dtype } => format!("m16n8k16 {dtype}"),
+                    MmaAtom::M16n8k8Tf32 => "m16n8k8 tf32".to_owned(),
+                };
+                let acc = self.part(acc.0, acc.1, MmaAtom::ACC);
+                let (a, b) = (self.part(a.0, a.1, MmaAtom::A), self.part(b.0, b.1, MmaAtom::B));
+                format!("{acc} += mma {shape} {a}, {b}")
+            }
+            OpKind::BarrierInit { barrier, arrivals } => {
+                format!("init {} for {arrivals} arrivals", self.barrier(*barrier))
+            }
+            OpKind::FenceBarrierInit => "fence barrier init".to_owned(),
+            OpKind::BarrierArrive { barrier, cta } => {
+                let cta = cta.map(|cta| format!(" of block {}", self.value(cta))).unwrap_or_default();
+                format!("arrive at {}{cta}", self.barrier(*barrier))
+            }
+            OpKind::BarrierExpect { barrier, bytes } => {
+                format!("arrive at {} and expect {} bytes", self.barrier(*barrier), self.value(*bytes))
+            }
+            OpKind::BarrierWait { barrier, parity } => {
+                format!("wait for {} parity {}", self.barrier(*barrier), self.value(*parity))
+            }
+            OpKind::TensorLoad { map, coordinates, shared, offset, barrier, multicast, evict } => {
+                let coordinates = commas(coordinates.iter().map(|c| self.value(*c)));
+                let target = format!("{}[{}]", self.shared(*shared), self.value(*offset));
+                let to = multicast.map(|mask| format!(", to blocks {}", self.value(mask))).unwrap_or_default();
+                let evict = evict.map(|evict| format!(", evict {evict:?}")).unwrap_or_default();
+                let barrier = self.barrier(*barrier);
+                format!("{target} = tensor load {}[{coordinates}] on {barrier}{to}{evict}", self.map(*map))
+            }
+            OpKind::TensorStore { map, coordinates, shared, offset } => {
+                let coordinates = commas(coordinates.iter().map(|c| self.value(*c)));
+                let source = format!("{}[{}]", self.shared(*shared), self.value(*offset));
+                format!("tensor store {source} to {}[{coordinates}]", self.map(*map))
+            }
+            OpKind::BulkLoad { memory, shared, offset, bytes, barrier } => {
+                let target = format!("{}[{}]", self.shared(*shared), self.value(*offset));
+                let source = self.memory(memory, None);
+                let (bytes, barrier) = (self.value(*bytes), self.barrier(*barrier));
+                format!("{target} = bulk load {bytes} bytes of {source} on {barrier}")
+            }
+            OpKind::BulkCommit => "bulk commit".to_owned(),
+            OpKind::BulkWait { pending, read } => {
+                format!("bulk wait{} {pending}", if *read { " read" } else { "" })
+            }
+            OpKind::FenceProxyAsync => "fence proxy async".to_owned(),
+            OpKind::PrefetchMap { map } => format!("prefetch {}", self.map(*map)),
+            OpKind::NamedBarrier { id, threads, arrive } => {
+                format!("barrier {id} of {threads} threads{}", if *arrive { ", arrive only" } else { "" })
+            }
+            OpKind::ClusterBarrier { relaxed } => {
+                format!("cluster barrier{}", if *relaxed { " relaxed" } else { "" })
+            }
+            OpKind::SetRegisters { count, increase } => {
+                format!("{} registers to {count}", if *increase { "raise" } else { "lower" })
+            }
+            OpKind::WgmmaFence => "wgmma fence".to_owned(),
+            OpKind::Wgmma { acc, start, n, dtype, a, b, accumulate, transposed } => {
+                let acc = self.part(*acc, *start, n / 2);
+                let a = match a {
+                    WgmmaOperand::Descriptor(a) => self.value(*a),
+                    WgmmaOperand::Registers(local, start) => self.part(*local, *start, 4),
+                };
+                let [a_text, b_text] = transposed.map(transposed_text);
+                let (b, accumulate) = (self.value(*b), self.value(*accumulate));
+                format!("{acc} = wgmma n{n} {dtype} {a}{a_text}, {b}{b_text}, accumulate if {accumulate}")
+            }
+            OpKind::WgmmaCommit => "wgmma commit".to_owned(),
+            OpKind::WgmmaWait { pending } => format!("wgmma wait {pending}"),
+            OpKind::Pin { local } => format!("pin {}", self.local(*local)),
             OpKind::Print { format, args } => {
                 let args: String = args.iter().map(|a| format!(", {}", self.value(*a))).collect();
                 format!("print({format:?}{args})")
@@ -102,10 +182,23 @@ impl ProgramPrinter<'_> {
         self.lines.line(text);
     }
 
+    /// `array[start; count]`
+    fn part(&self, local: LocalId, start: ValueId, count: u32) -> String {
+        format!("{}[{}; {count}]", self.local(local), self.value(start))
+    }
+
+    fn barrier(&self, barrier: BarrierRef) -> String {
+        format!("{}[{}]", self.barriers(barrier.array), self.value(barrier.index))
+    }
+
     /// `let r: ty`, `let mut r: ty`.
     fn declaration(&self, reg: RegId) -> String {
         let declared = self.program.regs.get(reg);
         let mutable = if declared.is_some_and(|r| r.mutable) { "mut " } else { "" };
         format!("let {mutable}{}: {}", self.reg(reg), declared.map_or("?", |r| type_name(r.ty)))
     }
+}
+
+fn transposed_text(transposed: bool) -> &'static str {
+    if transposed { " transposed" } else { "" }
 }

@@ -2,7 +2,9 @@
 
 use super::{Lines, commas, tuple};
 use crate::ir::{DimId, EntityRef, ParamId};
-use crate::lowered::{CheckKind, HostExpr, LocalId, ParameterKind, Program, RegId, SharedId, Space, ValueType};
+use crate::lowered::{
+    BarrierId, CheckKind, HostExpr, LocalId, MapId, ParameterKind, Program, RegId, SharedId, Space, ValueType,
+};
 use std::fmt;
 
 impl fmt::Display for Program {
@@ -41,6 +43,7 @@ impl ProgramPrinter<'_> {
                     ParameterKind::Dim(dim) => format!("dim {}", p.dim(dim)),
                     ParameterKind::Stride(tensor, axis) => format!("stride of {} on axis {axis}", p.tensor(tensor)),
                     ParameterKind::Scalar(param) => format!("scalar {}", p.tensor(param)),
+                    ParameterKind::TensorMap(map) => format!("tensor map {}", p.map(map)),
                 };
                 let text = format!("{}: {} = {what}", p.parameter(position as u32), type_name(parameter.ty));
                 p.lines.line(text);
@@ -64,6 +67,14 @@ impl ProgramPrinter<'_> {
             if let Some(blocks) = program.launch.min_blocks {
                 p.lines.line(format!("at least {blocks} blocks a multiprocessor"));
             }
+            if program.launch.cluster != [1, 1, 1] {
+                let [x, y, z] = program.launch.cluster;
+                p.lines.line(format!("clusters [{x}, {y}, {z}]"));
+            }
+            if let Some(registers) = &program.launch.registers {
+                let (launch, producer, consumer) = (registers.launch, registers.producer, registers.consumer);
+                p.lines.line(format!("registers {launch} at launch, {producer} a producer, {consumer} a consumer"));
+            }
             for check in &program.launch.checks {
                 let kind = match &check.kind {
                     CheckKind::Require { .. } => "require".to_owned(),
@@ -77,6 +88,16 @@ impl ProgramPrinter<'_> {
                 p.lines.line(text);
             }
         });
+        if !program.tensor_maps.is_empty() {
+            self.section("tensor maps", |p| {
+                for (id, map) in program.tensor_maps.iter() {
+                    let extents = commas(map.box_extents.iter().map(u32::to_string));
+                    let (name, tensor) = (p.map(id), p.tensor(map.tensor));
+                    let how = format!("swizzle {}, promotion {:?}", map.swizzle.name(), map.promotion);
+                    p.lines.line(format!("{name}: boxes [{extents}] of {tensor}, {how}"));
+                }
+            });
+        }
         if program.shared_bytes > 0 || !program.shared.is_empty() {
             self.section(&format!("shared: {} bytes", program.shared_bytes), |p| {
                 for (id, array) in program.shared.iter() {
@@ -84,6 +105,10 @@ impl ProgramPrinter<'_> {
                     let (name, dtype, len) = (p.shared(id), array.dtype, array.len);
                     let place = format!("at byte {}, aligned to {}{scratch}", array.offset, array.align);
                     p.lines.line(format!("{name}: {dtype}[{len}] {place}"));
+                }
+                for (id, array) in program.barriers.iter() {
+                    let text = format!("{}: barrier[{}] at byte {}", p.barriers(id), array.len, array.offset);
+                    p.lines.line(text);
                 }
             });
         }
@@ -135,6 +160,14 @@ impl ProgramPrinter<'_> {
 
     pub(super) fn shared(&self, shared: SharedId) -> String {
         self.pick(self.program.shared.get(shared).map(|s| &s.name), shared.to_string())
+    }
+
+    pub(super) fn map(&self, map: MapId) -> String {
+        self.pick(self.program.tensor_maps.get(map).map(|m| &m.name), map.to_string())
+    }
+
+    pub(super) fn barriers(&self, array: BarrierId) -> String {
+        self.pick(self.program.barriers.get(array).map(|b| &b.name), array.to_string())
     }
 
     pub(super) fn space(&self, space: Space) -> String {

@@ -257,6 +257,8 @@ fn program() -> Program {
             grid: [HostExpr::Dim(DimId::from_u32(0)), HostExpr::Int(1), HostExpr::Int(1)],
             threads: [64, 1, 1],
             min_blocks: Some(2),
+            cluster: [1, 1, 1],
+            registers: None,
             checks: vec![
                 Check {
                     holds: HostExpr::binary(BinaryOp::Lt, HostExpr::Dim(DimId::from_u32(0)), HostExpr::Int(9)),
@@ -270,7 +272,9 @@ fn program() -> Program {
                 },
             ],
         },
+        tensor_maps: PrimaryMap::new(),
         shared: PrimaryMap::new(),
+        barriers: PrimaryMap::new(),
         shared_bytes: 256,
         locals: PrimaryMap::new(),
         regs: PrimaryMap::new(),

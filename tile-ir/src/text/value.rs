@@ -3,7 +3,7 @@
 use super::program::{ProgramPrinter, call, type_name};
 use super::{Piece, float};
 use crate::ir::UnaryOp;
-use crate::lowered::{GuardReason, Memory, ValueId, ValueKind, ValueType};
+use crate::lowered::{GuardReason, Memory, Special, ValueId, ValueKind, ValueType};
 
 const AXES: [&str; 3] = ["x", "y", "z"];
 
@@ -42,6 +42,23 @@ impl ProgramPrinter<'_> {
                 let text = self.memory(memory, None);
                 // A guard is part of the load.
                 Piece::atom(if memory.guard.is_some() { format!("({text})") } else { text })
+            }
+            ValueKind::Special(special) => Piece::atom(match special {
+                Special::Warp => "warp".to_owned(),
+                Special::Lane => "lane".to_owned(),
+                Special::ClusterRank => "cluster rank".to_owned(),
+                Special::Grid(a) => format!("grid.{}", axis(*a)),
+                Special::Elected => "elected".to_owned(),
+            }),
+            ValueKind::Pack(dtype, low, high) => {
+                Piece::atom(call(&format!("pack_{dtype}"), [low, high].map(|v| self.value(*v))))
+            }
+            ValueKind::Unpack(dtype, word, high) => {
+                let half = if *high { "high" } else { "low" };
+                Piece::atom(call(&format!("unpack_{dtype}_{half}"), [self.value(*word)]))
+            }
+            ValueKind::Descriptor { shared, bits } => {
+                Piece::atom(call("descriptor", [self.shared(*shared), format!("{bits:#018x}")]))
             }
         }
     }

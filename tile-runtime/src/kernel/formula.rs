@@ -24,6 +24,7 @@ pub(crate) enum Leaf {
     Stride(ParamId, u8),
     Scalar(ParamId),
     Address(ParamId),
+    Capacity,
 }
 
 impl Leaf {
@@ -34,6 +35,7 @@ impl Leaf {
             HostExpr::Stride(param, axis) => Leaf::Stride(*param, *axis),
             HostExpr::Scalar(param) => Leaf::Scalar(*param),
             HostExpr::Address(param) => Leaf::Address(*param),
+            HostExpr::Capacity => Leaf::Capacity,
             HostExpr::Binary(..) | HostExpr::Not(_) => return None,
         })
     }
@@ -46,6 +48,7 @@ impl Leaf {
             Leaf::Stride(param, axis) => values.stride(param, axis),
             Leaf::Scalar(param) => values.scalar(param),
             Leaf::Address(param) => values.address(param) as i64,
+            Leaf::Capacity => values.capacity(),
         }
     }
 }
@@ -127,6 +130,9 @@ mod tests {
         fn address(&self, _: ParamId) -> u64 {
             self.0 as u64
         }
+        fn capacity(&self) -> i64 {
+            self.0
+        }
     }
 
     #[test]
@@ -137,6 +143,7 @@ mod tests {
             HostExpr::Stride(param, 0),
             HostExpr::Scalar(param),
             HostExpr::Address(param),
+            HostExpr::Capacity,
         ];
         let numbers = [i64::MIN, -1025, -9, -8, -1, 0, 1, 7, 8, 9, 1024, i64::from(i32::MAX), 1 << 40, i64::MAX];
         let mut special = 0;

@@ -244,6 +244,8 @@ fn submit(
                 Some(Argument::Scalar(Scalar { value: sim::ScalarValue::Element(_, bits) })) => u64::from(*bits),
                 _ => 0,
             },
+            // Refused before it is loaded.
+            ParameterKind::TensorMap(_) => 0,
         };
         pointer.write(std::ptr::from_mut(slot.write(bits)).cast());
     }

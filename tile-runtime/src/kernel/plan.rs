@@ -28,6 +28,8 @@ pub(crate) struct Plan {
     grid: [Formula; 3],
     /// The tensors that are written, if any: which must overlap no other.
     written: Vec<u8>,
+    /// Blocks of it that the device holds at once, in whole clusters.
+    pub capacity: i64,
     /// The program: what is launched, and the words of a report.
     pub program: Program,
 }
@@ -64,6 +66,8 @@ enum ExtentPlan {
 /// The values a launch's expressions are made of.
 pub(crate) struct Values<'a> {
     pub dims: [i64; MAX_DIMS],
+    /// Blocks of the kernel that the device holds at once, in whole clusters.
+    pub capacity: i64,
     pub args: &'a [Argument<'a>],
 }
 
@@ -103,6 +107,11 @@ impl HostValues for Values<'_> {
     #[inline]
     fn address(&self, tensor: ParamId) -> u64 {
         self.tensor(tensor).map_or(0, TensorRef::address)
+    }
+
+    #[inline]
+    fn capacity(&self) -> i64 {
+        self.capacity
     }
 }
 
@@ -158,6 +167,8 @@ impl Plan {
             names: kernel.params.values().map(|p| p.name.clone()).collect(),
             checks: program.launch.checks.iter().map(|check| Formula::new(&check.holds)).collect(),
             grid: program.launch.grid.each_ref().map(Formula::new),
+            // What the simulators hold; a device says so itself once the program is loaded.
+            capacity: i64::from(4 * program.launch.cluster_size().max(1)),
             program,
         })
     }
@@ -175,7 +186,7 @@ impl Plan {
         device: &DeviceState,
         args: &'a [Argument<'a>],
     ) -> Result<(Values<'a>, Option<[u32; 3]>), Box<Problem>> {
-        let mut values = Values { dims: [0; MAX_DIMS], args };
+        let mut values = Values { dims: [0; MAX_DIMS], capacity: self.capacity, args };
         if args.len() != self.params.len() {
             return Err(Box::new(Problem::ArgumentCount { expected: self.params.len(), found: args.len() }));
         }

@@ -90,6 +90,11 @@ fn prepare(definition: &'static Definition, index: usize, device: &Device) -> Re
         Backend::Simulator { checked: true } => Code::Checked,
         Backend::Cuda(cuda) => {
             let program = &plan.program;
+            if !program.tensor_maps.is_empty() || program.launch.cluster_size() != 1 {
+                let report =
+                    format!("kernel `{}` needs tensor maps or clusters: not launched on devices yet", kernel.name);
+                return Err(Error::Lower { kernel: kernel.name.clone(), report });
+            }
             if program.params.len() > MAX_PARAMETERS {
                 let (kernel, found) = (kernel.name.clone(), program.params.len());
                 return Err(Error::TooMany { kernel, what: "C parameters", found, most: MAX_PARAMETERS });

@@ -28,7 +28,7 @@ impl Emitter<'_> {
         &self.program.regs[reg].name
     }
 
-    fn value(&self, id: ValueId) -> String {
+    pub(super) fn value(&self, id: ValueId) -> String {
         value(self.program, id)
     }
 
@@ -154,6 +154,68 @@ impl Emitter<'_> {
                     }
                 }
             }
+            OpKind::LoadMatrix { local, start, memory, count, transposed } => {
+                self.load_matrix(memory, (*local, *start), *count, *transposed);
+            }
+            OpKind::StoreMatrix { memory, local, start, count, transposed } => {
+                self.store_matrix(memory, (*local, *start), *count, *transposed);
+            }
+            OpKind::Mma { atom, acc, a, b } => self.mma(*atom, [*acc, *a, *b]),
+            OpKind::BarrierInit { barrier, arrivals } => {
+                let arguments = [self.barrier(*barrier), arrivals.to_string()];
+                self.call("barrier_init", &arguments);
+            }
+            OpKind::FenceBarrierInit => self.call("fence_barrier_init", &[]),
+            OpKind::BarrierArrive { barrier, cta: None } => {
+                let arguments = [self.barrier(*barrier)];
+                self.call("barrier_arrive", &arguments);
+            }
+            OpKind::BarrierArrive { barrier, cta: Some(cta) } => {
+                let arguments = [self.barrier(*barrier), self.value(*cta)];
+                self.call("barrier_arrive_in", &arguments);
+            }
+            OpKind::BarrierExpect { barrier, bytes } => {
+                let arguments = [self.barrier(*barrier), self.value(*bytes)];
+                self.call("barrier_expect", &arguments);
+            }
+            OpKind::BarrierWait { barrier, parity } => {
+                let arguments = [self.barrier(*barrier), self.value(*parity)];
+                self.call("barrier_wait", &arguments);
+            }
+            OpKind::TensorLoad { map, coordinates, shared, offset, barrier, multicast, evict } => {
+                self.tensor_load(*map, coordinates, (*shared, *offset), *barrier, *multicast, *evict);
+            }
+            OpKind::TensorStore { map, coordinates, shared, offset } => {
+                self.tensor_store(*map, coordinates, (*shared, *offset));
+            }
+            OpKind::BulkLoad { memory, shared, offset, bytes, barrier } => {
+                self.bulk_load(memory, (*shared, *offset), *bytes, *barrier);
+            }
+            OpKind::BulkCommit => self.call("bulk_commit", &[]),
+            OpKind::BulkWait { pending, read: false } => self.call(&format!("bulk_wait<{pending}>"), &[]),
+            OpKind::BulkWait { pending, read: true } => self.call(&format!("bulk_wait_read<{pending}>"), &[]),
+            OpKind::FenceProxyAsync => self.call("fence_proxy_async", &[]),
+            OpKind::PrefetchMap { map } => {
+                let arguments = [format!("&{}", program.tensor_maps[*map].name)];
+                self.call("tensor_prefetch", &arguments);
+            }
+            OpKind::NamedBarrier { id, threads, arrive } => {
+                let how = if *arrive { "arrive" } else { "sync" };
+                self.call(&format!("named_barrier_{how}<{id}, {threads}>"), &[]);
+            }
+            OpKind::ClusterBarrier { relaxed: false } => self.call("cluster_barrier", &[]),
+            OpKind::ClusterBarrier { relaxed: true } => self.call("cluster_barrier_relaxed", &[]),
+            OpKind::SetRegisters { count, increase } => {
+                let how = if *increase { "raise" } else { "lower" };
+                self.call(&format!("tile_{how}_registers<{count}>"), &[]);
+            }
+            OpKind::WgmmaFence => self.call("wgmma_fence", &[]),
+            OpKind::Wgmma { acc, start, n, dtype, a, b, accumulate, transposed } => {
+                self.wgmma((*acc, *start), (*n, *dtype, *transposed), (a, *b), *accumulate);
+            }
+            OpKind::WgmmaCommit => self.call("wgmma_commit", &[]),
+            OpKind::WgmmaWait { pending } => self.call(&format!("wgmma_wait<{pending}>"), &[]),
+            OpKind::Pin { local } => self.pin(*local),
             OpKind::Shared { .. } | OpKind::Print { .. } | OpKind::Assert { .. } => {}
         }
     }

@@ -94,3 +94,97 @@ template <class T> TILE_INLINE T shuffle_down(unsigned mask, T x, int lane) { re
 TILE_INLINE float fast_exp2(float x) { float y; asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 //@ fast_tanh
 TILE_INLINE float fast_tanh(float x) { float y; asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+//@ TensorMap
+struct __align__(64) TensorMap { unsigned long long opaque[16]; };
+//@ shared_at
+template <class T> TILE_INLINE unsigned shared_at(const T* array, int index) { return (unsigned)__cvta_generic_to_shared(array) + (unsigned)index * (unsigned)sizeof(T); }
+//@ tile_descriptor
+template <class T> TILE_INLINE long long tile_descriptor(const T* array, unsigned long long bits) { return (long long)(bits | (unsigned long long)(((unsigned)__cvta_generic_to_shared(array) & 0x3FFFFu) >> 4)); }
+//@ tile_elected
+TILE_INLINE bool tile_elected() { unsigned chosen; asm volatile("{\n.reg .pred P;\nelect.sync _|P, 0xffffffff;\nselp.u32 %0, 1, 0, P;\n}" : "=r"(chosen)); return chosen; }
+//@ tile_read_cluster_rank
+TILE_INLINE int tile_read_cluster_rank() { unsigned rank; asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank)); return (int)rank; }
+//@ tile_pack_f16
+TILE_INLINE unsigned tile_pack_f16(float low, float high) { unsigned word; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low)); return word; }
+//@ tile_pack_bf16
+TILE_INLINE unsigned tile_pack_bf16(float low, float high) { unsigned word; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low)); return word; }
+//@ tile_unpack_f16
+TILE_INLINE float tile_unpack_f16(unsigned word, bool high) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"((unsigned short)(high ? word >> 16 : word))); return y; }
+//@ tile_unpack_bf16
+TILE_INLINE float tile_unpack_bf16(unsigned word, bool high) { return __uint_as_float(high ? word & 0xffff0000u : word << 16); }
+//@ load_matrix_x1
+TILE_INLINE void load_matrix_x1(unsigned* to, unsigned from) { asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(to[0]) : "r"(from) : "memory"); }
+//@ load_matrix_x2
+TILE_INLINE void load_matrix_x2(unsigned* to, unsigned from) { asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "r"(from) : "memory"); }
+//@ load_matrix_x4
+TILE_INLINE void load_matrix_x4(unsigned* to, unsigned from) { asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(from) : "memory"); }
+//@ load_matrix_x1_transposed
+TILE_INLINE void load_matrix_x1_transposed(unsigned* to, unsigned from) { asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];" : "=r"(to[0]) : "r"(from) : "memory"); }
+//@ load_matrix_x2_transposed
+TILE_INLINE void load_matrix_x2_transposed(unsigned* to, unsigned from) { asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "r"(from) : "memory"); }
+//@ load_matrix_x4_transposed
+TILE_INLINE void load_matrix_x4_transposed(unsigned* to, unsigned from) { asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(from) : "memory"); }
+//@ store_matrix_x1
+TILE_INLINE void store_matrix_x1(unsigned to, const unsigned* from) { asm volatile("stmatrix.sync.aligned.m8n8.x1.shared::cta.b16 [%0], {%1};" :: "r"(to), "r"(from[0]) : "memory"); }
+//@ store_matrix_x2
+TILE_INLINE void store_matrix_x2(unsigned to, const unsigned* from) { asm volatile("stmatrix.sync.aligned.m8n8.x2.shared::cta.b16 [%0], {%1, %2};" :: "r"(to), "r"(from[0]), "r"(from[1]) : "memory"); }
+//@ store_matrix_x4
+TILE_INLINE void store_matrix_x4(unsigned to, const unsigned* from) { asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" :: "r"(to), "r"(from[0]), "r"(from[1]), "r"(from[2]), "r"(from[3]) : "memory"); }
+//@ store_matrix_x1_transposed
+TILE_INLINE void store_matrix_x1_transposed(unsigned to, const unsigned* from) { asm volatile("stmatrix.sync.aligned.m8n8.x1.trans.shared::cta.b16 [%0], {%1};" :: "r"(to), "r"(from[0]) : "memory"); }
+//@ store_matrix_x2_transposed
+TILE_INLINE void store_matrix_x2_transposed(unsigned to, const unsigned* from) { asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared::cta.b16 [%0], {%1, %2};" :: "r"(to), "r"(from[0]), "r"(from[1]) : "memory"); }
+//@ store_matrix_x4_transposed
+TILE_INLINE void store_matrix_x4_transposed(unsigned to, const unsigned* from) { asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared::cta.b16 [%0], {%1, %2, %3, %4};" :: "r"(to), "r"(from[0]), "r"(from[1]), "r"(from[2]), "r"(from[3]) : "memory"); }
+//@ barrier_init
+TILE_INLINE void barrier_init(unsigned barrier, unsigned arrivals) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(barrier), "r"(arrivals) : "memory"); }
+//@ fence_barrier_init
+TILE_INLINE void fence_barrier_init() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+//@ barrier_arrive
+TILE_INLINE void barrier_arrive(unsigned barrier) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(barrier) : "memory"); }
+//@ barrier_arrive_in
+TILE_INLINE void barrier_arrive_in(unsigned barrier, unsigned block) { asm volatile("{\n.reg .b32 r;\nmapa.shared::cluster.u32 r, %0, %1;\nmbarrier.arrive.shared::cluster.b64 _, [r];\n}" :: "r"(barrier), "r"(block) : "memory"); }
+//@ barrier_expect
+TILE_INLINE void barrier_expect(unsigned barrier, unsigned bytes) { asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(barrier), "r"(bytes) : "memory"); }
+//@ barrier_wait
+TILE_INLINE void barrier_wait(unsigned barrier, unsigned parity) { asm volatile("{\n.reg .pred P;\nW:\nmbarrier.try_wait.parity.shared::cta.b64 P, [%0], %1;\n@P bra D;\nbra W;\nD:\n}" :: "r"(barrier), "r"(parity) : "memory"); }
+//@ bulk_load
+TILE_INLINE void bulk_load(unsigned to, const void* from, unsigned bytes, unsigned barrier) { asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" :: "r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory"); }
+//@ bulk_commit
+TILE_INLINE void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+//@ bulk_wait
+template <int pending> TILE_INLINE void bulk_wait() { asm volatile("cp.async.bulk.wait_group %0;" :: "n"(pending) : "memory"); }
+//@ bulk_wait_read
+template <int pending> TILE_INLINE void bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(pending) : "memory"); }
+//@ fence_proxy_async
+TILE_INLINE void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+//@ tensor_prefetch
+TILE_INLINE void tensor_prefetch(const TensorMap* map) { asm volatile("prefetch.tensormap [%0];" :: "l"(map) : "memory"); }
+//@ named_barrier_sync
+template <int id, int threads> TILE_INLINE void named_barrier_sync() { asm volatile("bar.sync %0, %1;" :: "n"(id), "n"(threads) : "memory"); }
+//@ named_barrier_arrive
+template <int id, int threads> TILE_INLINE void named_barrier_arrive() { asm volatile("bar.arrive %0, %1;" :: "n"(id), "n"(threads) : "memory"); }
+//@ cluster_barrier
+TILE_INLINE void cluster_barrier() { asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory"); }
+//@ cluster_barrier_relaxed
+TILE_INLINE void cluster_barrier_relaxed() { asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory"); }
+//@ tile_raise_registers
+template <int count> TILE_INLINE void tile_raise_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(count)); }
+//@ tile_lower_registers
+template <int count> TILE_INLINE void tile_lower_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(count)); }
+//@ wgmma_fence
+TILE_INLINE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+//@ wgmma_commit
+TILE_INLINE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+//@ wgmma_wait
+template <int pending> TILE_INLINE void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(pending) : "memory"); }
+//@ tile_pin_f
+template <int count> TILE_INLINE void tile_pin_f(float (&array)[count]) {
+#pragma unroll
+  for (int i = 0; i < count; ++i) asm volatile("" : "+f"(array[i]) :: "memory");
+}
+//@ tile_pin_r
+template <int count, class T> TILE_INLINE void tile_pin_r(T (&array)[count]) {
+#pragma unroll
+  for (int i = 0; i < count; ++i) asm volatile("" : "+r"(array[i]) :: "memory");
+}

@@ -2,7 +2,7 @@
 
 use super::type_name;
 use crate::ir::{BinaryOp, Dtype, MathFn, UnaryOp};
-use crate::lowered::{Memory, Program, Space, ValueId, ValueKind, ValueType};
+use crate::lowered::{Memory, Program, Space, Special, ValueId, ValueKind, ValueType};
 
 /// The value as an expression, parenthesised where an operand needs it.
 pub(super) fn value(program: &Program, id: ValueId) -> String {
@@ -35,6 +35,20 @@ pub(super) fn value(program: &Program, id: ValueId) -> String {
                 format!("{} ? {} : {}", bound(program, guard.cond, 2), place(program, memory), zero(node.ty))
             }
         },
+        ValueKind::Special(special) => match special {
+            Special::Warp => "tile_warp".into(),
+            Special::Lane => "tile_lane".into(),
+            Special::ClusterRank => "tile_cluster_rank".into(),
+            Special::Grid(axis) => format!("(int)gridDim.{}", axis_name(*axis)),
+            Special::Elected => "tile_elected()".into(),
+        },
+        ValueKind::Pack(dtype, low, high) => {
+            format!("tile_pack_{dtype}({}, {})", value(program, *low), value(program, *high))
+        }
+        ValueKind::Unpack(dtype, word, high) => format!("tile_unpack_{dtype}({}, {high})", value(program, *word)),
+        ValueKind::Descriptor { shared, bits } => {
+            format!("tile_descriptor({}, {bits:#x}ull)", program.shared[*shared].name)
+        }
     }
 }
 
@@ -83,6 +97,7 @@ fn binding(program: &Program, id: ValueId) -> u8 {
         ValueKind::Load(memory) if memory.guard.is_some() => 1,
         ValueKind::Select(..) | ValueKind::Choose(..) => 1,
         ValueKind::Unary(..) | ValueKind::Thread(_) | ValueKind::Block(_) => PREFIX,
+        ValueKind::Special(Special::Grid(_)) => PREFIX,
         ValueKind::Cast(_) => PREFIX,
         ValueKind::Binary(op, a, _) => {
             let operands = program.values[*a].ty;

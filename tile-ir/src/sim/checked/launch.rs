@@ -84,7 +84,7 @@ pub(super) struct Allocation {
 }
 
 /// Binds arguments.
-pub(super) fn bind(program: &Program, code: &Code, args: &[Argument]) -> Result<Launch, SimError> {
+pub(super) fn bind(program: &Program, code: &Code, args: &[Argument], clusters: u32) -> Result<Launch, SimError> {
     let scalars = program.params.iter().filter_map(|p| match p.kind {
         ParameterKind::Scalar(param) => Some(param.index() + 1),
         _ => None,
@@ -106,7 +106,8 @@ pub(super) fn bind(program: &Program, code: &Code, args: &[Argument]) -> Result<
         return Err(SimError::Threads { threads });
     }
 
-    let mut values = Values { dims: vec![None; program.dims.len()], args };
+    let capacity = i64::from(clusters.max(1)) * i64::from(program.launch.cluster_size().max(1));
+    let mut values = Values { dims: vec![None; program.dims.len()], capacity, args };
     for info in &program.tensors {
         bind_dims(&mut values, info, args)?;
     }
@@ -258,7 +259,7 @@ fn is_written(ops: &[crate::lowered::Op], param: ParamId) -> bool {
 fn parameter(values: &Values<'_>, parameter: &crate::lowered::Parameter) -> Result<i64, SimError> {
     let missing = || SimError::Malformed(format!("parameter `{}` has no value", parameter.name));
     Ok(match parameter.kind {
-        ParameterKind::Pointer(_) => 0,
+        ParameterKind::Pointer(_) | ParameterKind::TensorMap(_) => 0,
         ParameterKind::Dim(dim) => values.dims.get(dim.index()).copied().flatten().ok_or_else(missing)?,
         ParameterKind::Stride(param, axis) => match values.args.get(param.index()) {
             Some(Argument::Tensor(t)) => *t.strides.get(axis as usize).ok_or_else(missing)?,
@@ -301,6 +302,8 @@ fn check_scalar(name: &str, argument: Option<&Argument>, ty: ValueType) -> Resul
 
 struct Values<'a> {
     dims: Vec<Option<i64>>,
+    /// Blocks that the simulated device holds at once.
+    capacity: i64,
     args: &'a [Argument],
 }
 
@@ -331,5 +334,9 @@ impl HostValues for Values<'_> {
             Some(Argument::Tensor(t)) => t.offset as u64,
             _ => 0,
         }
+    }
+
+    fn capacity(&self) -> i64 {
+        self.capacity
     }
 }

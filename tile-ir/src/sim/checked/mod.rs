@@ -59,7 +59,7 @@ use crate::lowered::{Program, Space};
 /// program does wrong is not an error but a diagnostic of the report.
 pub fn run(program: &Program, args: &[Argument], options: &CheckedOptions) -> Result<CheckedReport, SimError> {
     let code = compile::compile(program)?;
-    let launch = launch::bind(program, &code, args)?;
+    let launch = launch::bind(program, &code, args, options.clusters)?;
     Ok(schedule::Machine::new(program, &code, &launch, options).run())
 }
 
@@ -70,6 +70,8 @@ pub struct CheckedOptions {
     pub seed: u64,
     /// In which order warps and blocks run.
     pub schedule: Schedule,
+    /// Clusters (blocks, where there are none) that the device is said to hold at once: what `HostExpr::Capacity` is.
+    pub clusters: u32,
     /// Instructions (of warps) after which the program counts as stuck.
     pub step_limit: u64,
     /// Diagnostics to keep; further ones are counted.
@@ -86,6 +88,7 @@ impl Default for CheckedOptions {
         CheckedOptions {
             seed: 0,
             schedule: Schedule::default(),
+            clusters: 4,
             step_limit: 2_000_000_000,
             max_reports: 32,
             max_prints: 10_000,

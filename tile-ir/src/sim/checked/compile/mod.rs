@@ -84,7 +84,9 @@ impl Compiler<'_> {
                     _ => return malformed(format!("{id} is a float of another type")),
                 },
                 ValueKind::Param(index) => match self.program.params.get(index as usize).map(|p| p.kind) {
-                    Some(ParameterKind::Pointer(_)) | None => return malformed(format!("{id} is no scalar parameter")),
+                    Some(ParameterKind::Pointer(_) | ParameterKind::TensorMap(_)) | None => {
+                        return malformed(format!("{id} is no scalar parameter"));
+                    }
                     Some(_) => Preset::Param(index, value.ty),
                 },
                 ValueKind::Thread(axis) if axis < 3 => Preset::Thread(axis),
@@ -247,6 +249,31 @@ impl Compiler<'_> {
                     let reg = self.assign(*old)?;
                     self.emit(Instr::Assign { reg, src: result }, span);
                 }
+            }
+            OpKind::LoadMatrix { .. }
+            | OpKind::StoreMatrix { .. }
+            | OpKind::Mma { .. }
+            | OpKind::BarrierInit { .. }
+            | OpKind::FenceBarrierInit
+            | OpKind::BarrierArrive { .. }
+            | OpKind::BarrierExpect { .. }
+            | OpKind::BarrierWait { .. }
+            | OpKind::TensorLoad { .. }
+            | OpKind::TensorStore { .. }
+            | OpKind::BulkLoad { .. }
+            | OpKind::BulkCommit
+            | OpKind::BulkWait { .. }
+            | OpKind::FenceProxyAsync
+            | OpKind::PrefetchMap { .. }
+            | OpKind::NamedBarrier { .. }
+            | OpKind::ClusterBarrier { .. }
+            | OpKind::SetRegisters { .. }
+            | OpKind::WgmmaFence
+            | OpKind::Wgmma { .. }
+            | OpKind::WgmmaCommit
+            | OpKind::WgmmaWait { .. }
+            | OpKind::Pin { .. } => {
+                return malformed("the checked simulator does not execute tensor-core operations yet");
             }
             OpKind::Print { format, args } => {
                 let mut slots = Vec::new();

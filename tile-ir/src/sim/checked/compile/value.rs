@@ -116,6 +116,9 @@ impl Compiler<'_> {
                 }
                 self.guarded(memory, site, |_, offset| Ok(Instr::Load { site, offset, dst }))?;
             }
+            ValueKind::Special(_) | ValueKind::Pack(..) | ValueKind::Unpack(..) | ValueKind::Descriptor { .. } => {
+                return malformed("the checked simulator does not evaluate tensor-core values yet");
+            }
             ValueKind::Int(_) | ValueKind::Float(_) | ValueKind::Param(_) | ValueKind::Thread(_) => {}
             ValueKind::Block(_) | ValueKind::Reg(_) => {}
         }

@@ -1,0 +1,221 @@
+//! Helpers that come in many shapes: the products of the tensor cores and the copies of the copy engine. The table is the
+//! instruction set's; a program gets the helpers it uses.
+
+use crate::ir::Dtype;
+use crate::lowered::{Evict, MmaAtom, Op, OpKind, Program, WgmmaOperand};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+/// A helper that is written on demand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Helper {
+    /// A product of a warpgroup.
+    Wgmma(Wgmma),
+    /// A product of a warp on 16-bit floats of this type.
+    Mma(Dtype),
+    /// A product of a warp on tf32.
+    MmaTf32,
+    /// A box from global to shared memory.
+    TensorLoad { rank: usize, multicast: bool, hint: bool },
+    /// A box from shared to global memory.
+    TensorStore { rank: usize },
+}
+
+/// A form of `wgmma.mma_async` with an f32 accumulator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Wgmma {
+    /// Columns: 8, 16, .. 256.
+    pub n: u32,
+    /// f16, bf16, or f32 for tf32.
+    pub dtype: Dtype,
+    /// Whether the left operand is in registers.
+    pub registers: bool,
+    /// Whether a and b have m and n innermost.
+    pub transposed: [bool; 2],
+}
+
+impl Helper {
+    /// The name it is called by.
+    pub fn name(self) -> String {
+        match self {
+            Helper::Wgmma(form) => form.name(),
+            Helper::Mma(dtype) => format!("mma_m16n8k16_{dtype}"),
+            Helper::MmaTf32 => "mma_m16n8k8_tf32".into(),
+            Helper::TensorLoad { rank, multicast, hint } => {
+                let multicast = if multicast { "_multicast" } else { "" };
+                format!("tensor_load_{rank}d{multicast}{}", if hint { "_hint" } else { "" })
+            }
+            Helper::TensorStore { rank } => format!("tensor_store_{rank}d"),
+        }
+    }
+
+    /// Its definition, a line.
+    fn definition(self) -> String {
+        match self {
+            Helper::Wgmma(form) => form.definition(),
+            Helper::Mma(dtype) => mma(&self.name(), &format!("m16n8k16.row.col.f32.{dtype}.{dtype}.f32"), "unsigned"),
+            // The fragments of f32 operands may be floats or their bits.
+            Helper::MmaTf32 => {
+                ["unsigned", "float"].map(|word| mma(&self.name(), "m16n8k8.row.col.f32.tf32.tf32.f32", word)).concat()
+            }
+            Helper::TensorLoad { rank, multicast, hint } => self.tensor_load(rank, multicast, hint),
+            Helper::TensorStore { rank } => {
+                let (parameters, operands) = (coordinates(rank, |c| format!("int {c}")), coordinates(rank, register));
+                let places = numbered(2, rank);
+                format!(
+                    "TILE_INLINE void {}(const TensorMap* map, unsigned from, {parameters}) {{ asm volatile(\"cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [%0, {{{places}}}], [%1];\" :: \"l\"(map), \"r\"(from), {operands} : \"memory\"); }}\n",
+                    self.name()
+                )
+            }
+        }
+    }
+
+    fn tensor_load(self, rank: usize, multicast: bool, hint: bool) -> String {
+        let (mut parameters, mut operands) = (coordinates(rank, |c| format!("int {c}")), coordinates(rank, register));
+        let (mut form, mut rest) = (String::new(), String::new());
+        let mut next = 3 + rank;
+        if multicast {
+            form += ".multicast::cluster";
+            parameters += ", unsigned short blocks";
+            operands += ", \"h\"(blocks)";
+            let _ = write!(rest, ", %{next}");
+            next += 1;
+        }
+        if hint {
+            form += ".L2::cache_hint";
+            parameters += ", unsigned long long hint";
+            operands += ", \"l\"(hint)";
+            let _ = write!(rest, ", %{next}");
+        }
+        let places = numbered(3, rank);
+        format!(
+            "TILE_INLINE void {}(unsigned to, const TensorMap* map, unsigned barrier, {parameters}) {{ asm volatile(\"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes{form} [%0], [%1, {{{places}}}], [%2]{rest};\" :: \"r\"(to), \"l\"(map), \"r\"(barrier), {operands} : \"memory\"); }}\n",
+            self.name()
+        )
+    }
+}
+
+impl Wgmma {
+    fn name(self) -> String {
+        let Wgmma { n, dtype, registers, transposed } = self;
+        let operands = if dtype == Dtype::F32 { "tf32" } else { dtype.name() };
+        let source = if registers { "rs" } else { "ss" };
+        let [a, b] = transposed.map(|t| if t { "t" } else { "n" });
+        format!("wgmma_{source}_n{n}_{operands}_{a}{b}")
+    }
+
+    fn definition(self) -> String {
+        let Wgmma { n, dtype, registers, transposed } = self;
+        let [a, b] = transposed.map(u8::from);
+        let (operands, k) = match dtype {
+            Dtype::F32 => ("tf32", 8),
+            other => (other.name(), 16),
+        };
+        let count = n / 2;
+        let accumulators = numbered(0, count as usize);
+        let outputs: Vec<String> = (0..count).map(|i| format!("\"+f\"(d[{i}])")).collect();
+        // A descriptor is one operand, a fragment four.
+        let (left, left_places, left_operand, b_place) = if registers {
+            let places = numbered(count as usize, 4);
+            let operand: Vec<String> = (0..4).map(|i| format!("\"r\"(a[{i}])")).collect();
+            ("const unsigned* a", format!("{{{places}}}"), operand.join(", "), count + 4)
+        } else {
+            ("unsigned long long a", format!("%{count}"), "\"l\"(a)".to_owned(), count + 1)
+        };
+        // Which operands may be transposed: both in shared memory, the right one alone beside registers, none of tf32.
+        let flags = match (dtype, registers) {
+            (Dtype::F32, _) => String::new(),
+            (_, true) => format!(", {b}"),
+            (_, false) => format!(", {a}, {b}"),
+        };
+        let scale = b_place + 1;
+        format!(
+            "TILE_INLINE void {}(float* d, {left}, unsigned long long b, int accumulate) {{ asm volatile(\"{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{scale}, 0;\\nwgmma.mma_async.sync.aligned.m64n{n}k{k}.f32.{operands}.{operands} {{{accumulators}}}, {left_places}, %{b_place}, p, 1, 1{flags};\\n}}\\n\" : {} : {left_operand}, \"l\"(b), \"r\"(accumulate)); }}\n",
+            self.name(),
+            outputs.join(", ")
+        )
+    }
+}
+
+fn mma(name: &str, form: &str, word: &str) -> String {
+    let read = |array: &str, count: u32| {
+        let one = |i| match word {
+            "float" => format!("\"r\"(__float_as_uint({array}[{i}]))"),
+            _ => format!("\"r\"({array}[{i}])"),
+        };
+        (0..count).map(one).collect::<Vec<_>>().join(", ")
+    };
+    format!(
+        "TILE_INLINE void {name}(float* d, const {word}* a, const {word}* b) {{ asm volatile(\"mma.sync.aligned.{form} {{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};\" : \"+f\"(d[0]), \"+f\"(d[1]), \"+f\"(d[2]), \"+f\"(d[3]) : {}, {}); }}\n",
+        read("a", MmaAtom::A),
+        read("b", MmaAtom::B)
+    )
+}
+
+/// The cache hint of the second-level cache. Source: CUTLASS, `TMA::CacheHintSm90`.
+pub(super) const fn hint(evict: Evict) -> &'static str {
+    match evict {
+        Evict::Normal => "0x1000000000000000ull",
+        Evict::First => "0x12f0000000000000ull",
+    }
+}
+
+/// The form of a `Wgmma` operation.
+pub(super) fn wgmma(n: u32, dtype: Dtype, a: &WgmmaOperand, transposed: [bool; 2]) -> Helper {
+    let registers = matches!(a, WgmmaOperand::Registers(..));
+    Helper::Wgmma(Wgmma { n, dtype, registers, transposed })
+}
+
+/// The helper of an `Mma` operation.
+pub(super) fn mma_helper(atom: MmaAtom) -> Helper {
+    match atom {
+        MmaAtom::M16n8k16 { dtype } => Helper::Mma(dtype),
+        MmaAtom::M16n8k8Tf32 => Helper::MmaTf32,
+    }
+}
+
+/// The definitions of the helpers that a program uses, in order of the table.
+pub(super) fn definitions(program: &Program) -> String {
+    let mut used = BTreeSet::new();
+    collect(&program.body, &mut used);
+    used.into_iter().map(Helper::definition).collect()
+}
+
+fn collect(ops: &[Op], used: &mut BTreeSet<Helper>) {
+    for op in ops {
+        match &op.kind {
+            OpKind::Wgmma { n, dtype, a, transposed, .. } => {
+                used.insert(wgmma(*n, *dtype, a, *transposed));
+            }
+            OpKind::Mma { atom, .. } => {
+                used.insert(mma_helper(*atom));
+            }
+            OpKind::TensorLoad { coordinates, multicast, evict, .. } => {
+                let (rank, multicast, hint) = (coordinates.len(), multicast.is_some(), evict.is_some());
+                used.insert(Helper::TensorLoad { rank, multicast, hint });
+            }
+            OpKind::TensorStore { coordinates, .. } => {
+                used.insert(Helper::TensorStore { rank: coordinates.len() });
+            }
+            OpKind::If { then, otherwise, .. } => {
+                collect(then, used);
+                collect(otherwise, used);
+            }
+            OpKind::For { body, .. } => collect(body, used),
+            _ => {}
+        }
+    }
+}
+
+/// `%first, %(first + 1), ..`
+fn numbered(first: usize, count: usize) -> String {
+    (first..first + count).map(|i| format!("%{i}")).collect::<Vec<_>>().join(", ")
+}
+
+fn coordinates(rank: usize, text: impl Fn(String) -> String) -> String {
+    (0..rank).map(|i| text(format!("c{i}"))).collect::<Vec<_>>().join(", ")
+}
+
+fn register(name: String) -> String {
+    format!("\"r\"({name})")
+}

@@ -1,0 +1,152 @@
+//! What asynchronous transfers are described by: tensor maps, barriers that count arrivals and bytes, cache hints.
+
+use super::ValueId;
+use crate::ir::ParamId;
+use serde::{Deserialize, Serialize};
+
+crate::ir::entities! {
+    /// A tensor map.
+    MapId = "m";
+    /// An array of barriers.
+    BarrierId = "mb";
+}
+
+/// How the copy engine sees a tensor: the box it moves at once. The tensor's address, extents and strides are put in at
+/// launch, innermost axis first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TensorMap {
+    /// The C parameter's name.
+    pub name: String,
+    /// The tensor.
+    pub tensor: ParamId,
+    /// Elements of the box on each axis, innermost first; at most 256 each, as many as the tensor has axes.
+    pub box_extents: Vec<u32>,
+    /// How the box's rows are permuted in shared memory.
+    pub swizzle: Swizzle,
+    /// How much of a missed line the second-level cache fetches.
+    pub promotion: Promotion,
+}
+
+impl TensorMap {
+    /// Elements of a box.
+    pub fn box_elements(&self) -> u64 {
+        self.box_extents.iter().map(|&extent| u64::from(extent)).product()
+    }
+}
+
+/// A permutation of 16-byte chunks in shared memory, a function of the byte address alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Swizzle {
+    /// Rows as they are.
+    None,
+    /// Address bit 4 is xored with bit 7; the inner box axis is at most 32 bytes.
+    B32,
+    /// Address bits 4 and 5 with bits 7 and 8; at most 64 bytes.
+    B64,
+    /// Address bits 4 to 6 with bits 7 to 9; at most 128 bytes.
+    B128,
+}
+
+impl Swizzle {
+    /// Most bytes of the inner axis of a box; `None` where the swizzle sets no limit.
+    pub const fn row_bytes(self) -> Option<u32> {
+        match self {
+            Swizzle::None => None,
+            Swizzle::B32 => Some(32),
+            Swizzle::B64 => Some(64),
+            Swizzle::B128 => Some(128),
+        }
+    }
+
+    /// Bytes after which the permutation repeats: what the address of a box must be a multiple of.
+    pub const fn period(self) -> u32 {
+        match self {
+            Swizzle::None => 128,
+            Swizzle::B32 => 256,
+            Swizzle::B64 => 512,
+            Swizzle::B128 => 1024,
+        }
+    }
+
+    /// The name an author writes.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Swizzle::None => "None",
+            Swizzle::B32 => "B32",
+            Swizzle::B64 => "B64",
+            Swizzle::B128 => "B128",
+        }
+    }
+}
+
+/// How much of a missed line the second-level cache fetches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Promotion {
+    /// What was asked for.
+    None,
+    /// 64 bytes.
+    B64,
+    /// 128 bytes.
+    B128,
+    /// 256 bytes.
+    B256,
+}
+
+/// How long the second-level cache should keep what a transfer moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Evict {
+    /// Leaves first: it is used once.
+    First,
+    /// As anything else.
+    Normal,
+}
+
+/// An array of barriers in shared memory. Each counts arrivals and bytes; its phase completes, and its parity flips, when
+/// none of either is outstanding.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BarrierArray {
+    /// Its name.
+    pub name: String,
+    /// Barriers, [`BARRIER_BYTES`] bytes each.
+    pub len: u32,
+    /// Byte offset in the block's shared memory, a multiple of [`BARRIER_BYTES`].
+    pub offset: u32,
+}
+
+/// Bytes of one barrier.
+pub const BARRIER_BYTES: u32 = 8;
+
+/// One barrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BarrierRef {
+    /// The array.
+    pub array: BarrierId,
+    /// Which of it, an `Index`.
+    pub index: ValueId,
+}
+
+/// How registers are shared out between producer and consumer warpgroups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RolesRegisters {
+    /// A thread's registers at launch: what the assembler gives a block of this many threads.
+    pub launch: u32,
+    /// A producer thread's, after it has given some back.
+    pub producer: u32,
+    /// A consumer thread's, after it has taken some.
+    pub consumer: u32,
+}
+
+/// What a warp or block knows of its place beyond `threadIdx` and `blockIdx`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Special {
+    /// The warp's number in its block, an `Index`, the same register in all its lanes.
+    Warp,
+    /// The lane, an `Index`.
+    Lane,
+    /// The block's number in its cluster, an `Index`; 0 without clusters.
+    ClusterRank,
+    /// `gridDim` on an axis, an `Index`.
+    Grid(u8),
+    /// Whether this lane is the one chosen of its warp, a `bool`: true in exactly one lane. All lanes evaluate it.
+    Elected,
+}
