@@ -89,6 +89,19 @@ impl Builder {
         })
     }
 
+    /// `for [names..] in persistent([extents..])`
+    pub(crate) fn persistent<const N: usize>(
+        &mut self,
+        axes: [(&str, ExprId); N],
+        body: impl FnOnce(&mut Builder, [ExprId; N]),
+    ) {
+        let extents = axes.iter().map(|(_, extent)| *extent).collect();
+        let declared = axes.map(|(name, _)| self.declare(name, Type::Index, VarKind::Loop));
+        let body = self.nested(|b| body(b, declared.map(|(_, index)| index)));
+        let vars = declared.iter().map(|(var, _)| *var).collect();
+        self.stmt(StmtKind::Persistent { vars, extents, per_sm: None, contiguous: false, body });
+    }
+
     pub(crate) fn buffer(&mut self, name: &str, scope: Scope, dtype: Dtype, extents: &[i64]) -> Place {
         let extents = extents.iter().map(|e| self.int(*e)).collect();
         let buffer = Buffer {

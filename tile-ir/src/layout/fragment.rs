@@ -96,20 +96,23 @@ impl Atom {
     }
 
     /// Where register `register` of lane `lane` is.
-    fn position<I: Index>(self, lane: I, register: u32) -> (I, I) {
+    fn position<I: Index>(self, lane: I, register: I) -> (I, I) {
         let (group, thread) = (lane.clone().shr(2), lane.and(3));
         match self {
-            Atom::Accumulator => (group.plus(register / 2 * 8), thread.times(2).plus(register % 2)),
+            Atom::Accumulator => {
+                let (pair, half) = (register.clone().over(2), register.modulo(2));
+                (group.add(pair.times(8)), thread.times(2).add(half))
+            }
             Atom::A(input) => {
-                let (word, half) = (register / input.packing(), register % input.packing());
-                let col = thread.times(input.packing()).plus(half + word / 2 * (input.k() / 2));
-                (group.plus(word % 2 * 8), col)
+                let (word, half) = (register.clone().over(input.packing()), register.modulo(input.packing()));
+                let col = thread.times(input.packing()).add(half).add(word.clone().over(2).times(input.k() / 2));
+                (group.add(word.modulo(2).times(8)), col)
             }
             Atom::B(input) => {
-                let (word, half) = (register / input.packing(), register % input.packing());
-                (group, thread.times(input.packing()).plus(half + word * (input.k() / 2)))
+                let (word, half) = (register.clone().over(input.packing()), register.modulo(input.packing()));
+                (group, thread.times(input.packing()).add(half).add(word.times(input.k() / 2)))
             }
-            Atom::Vectors { .. } => (I::constant(0), I::constant(register)),
+            Atom::Vectors { .. } => (I::constant(0), register),
         }
     }
 
@@ -268,19 +271,19 @@ impl Fragment {
     }
 
     /// Row and column of register `register` of `thread`.
-    pub fn position<I: Index>(&self, thread: I, register: u32) -> (I, I) {
+    pub fn position<I: Index>(&self, thread: I, register: I) -> (I, I) {
         match self.shape {
             Shape::Warps { .. } => {
                 let (top, left) = self.warp_origin(thread.clone().shr(5));
-                let (down, right) = self.atom_origin(register / self.atom.registers());
-                let (row, col) = self.atom.position(thread.and(31), register % self.atom.registers());
-                (top.add(row).plus(down), left.add(col).plus(right))
+                let (down, right) = self.atom_origin(register.clone().over(self.atom.registers()));
+                let (row, col) = self.atom.position(thread.and(31), register.modulo(self.atom.registers()));
+                (top.add(row).add(down), left.add(col).add(right))
             }
             Shape::Blocked { threads } => {
                 let Atom::Vectors { vector } = self.atom else { return (I::constant(0), I::constant(0)) };
                 let per_row = self.cols / vector;
-                let index = thread.plus(register / vector * threads);
-                (index.clone().over(per_row), index.modulo(per_row).times(vector).plus(register % vector))
+                let index = thread.add(register.clone().over(vector).times(threads));
+                (index.clone().over(per_row), index.modulo(per_row).times(vector).add(register.modulo(vector)))
             }
         }
     }
@@ -325,11 +328,11 @@ impl Fragment {
     }
 
     /// Row and column of atom number `atom` of a thread, from [`Fragment::warp_origin`].
-    pub fn atom_origin(&self, atom: u32) -> (u32, u32) {
-        let Shape::Warps { grid, quad } = self.shape else { return (0, 0) };
+    pub fn atom_origin<I: Index>(&self, atom: I) -> (I, I) {
+        let Shape::Warps { grid, quad } = self.shape else { return (I::constant(0), I::constant(0)) };
         let across = self.cols / grid.cols / self.atom.cols();
         let rows = self.atom.rows() * if quad { 4 } else { 1 };
-        (atom / across * rows, atom % across * self.atom.cols())
+        (atom.clone().over(across).times(rows), atom.modulo(across).times(self.atom.cols()))
     }
 
     /// 32-bit words a thread has of it: as [`Fragment::word_origin`] counts them.

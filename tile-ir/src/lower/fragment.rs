@@ -38,14 +38,14 @@ impl<'a> Lowering<'a> {
             Place::Buffer(buffer) if self.kernel.buffers[buffer].scope == Scope::Fragment => Some(buffer),
             _ => None,
         };
-        crate::ir::pipeline::accesses(self.kernel, body).iter().find_map(fragment)
+        super::uses::accesses(self.kernel, body).iter().find_map(fragment)
     }
 
     /// `for [i, j] in parallel([m, n])` over a fragment: every thread its own elements.
     pub(super) fn parallel_fragment(&mut self, fragment: BufferId, vars: &[VarId], body: &'a [StmtId]) {
         let Some(Registers { layout, .. }) = self.fragments[fragment] else { return };
         self.unrolled("i", layout.registers(), |l, register| {
-            let position = l.position(&layout, register);
+            let position = l.element_position(&layout, register);
             for (&var, value) in vars.iter().zip(position) {
                 let reg = l.variable_reg(var);
                 l.op(OpKind::Let { reg, value: Some(value) });
@@ -57,7 +57,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Row and column of this thread's element `register`.
-    pub(super) fn position(&mut self, layout: &Fragment, register: ValueId) -> [ValueId; 2] {
+    pub(super) fn element_position(&mut self, layout: &Fragment, register: ValueId) -> [ValueId; 2] {
         let thread = self.compute_thread();
         let (row, col) = layout.position(Formula::Symbol(0), Formula::Symbol(1));
         [row, col].map(|formula| self.formula(&formula, &[thread, register]))
@@ -90,7 +90,7 @@ impl<'a> Lowering<'a> {
         self.unrolled("i", layout.registers() / width, |l, index| {
             let stride = l.int(i64::from(width));
             let register = l.binary(BinaryOp::Mul, index, stride);
-            let [row, col] = l.position(&layout, register);
+            let [row, col] = l.element_position(&layout, register);
             let row = l.once("row", row);
             let col = l.once("col", col);
             let element = |l: &mut Self, by: i64| {

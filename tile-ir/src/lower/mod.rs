@@ -9,13 +9,19 @@
 //! 5. `launch` — C parameters, grid, checks
 
 mod bind;
+mod formula;
+mod fragment;
+mod hopper;
+mod infer;
 mod launch;
 mod pending;
 mod pipeline;
 mod place;
+mod raster;
 mod reduce;
 mod statement;
 mod tile;
+mod uses;
 mod value;
 mod vector;
 
@@ -26,6 +32,7 @@ use crate::diag::Diagnostic;
 use crate::ir::*;
 use crate::lowered::*;
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 /// Lowers one instance of a verified kernel for a target.
 ///
@@ -41,11 +48,16 @@ pub fn lower_bound(bound: &Kernel, target: Target) -> Result<Program, Vec<Diagno
     if !analysis.diagnostics.is_empty() {
         return Err(analysis.diagnostics);
     }
-    pending::check(bound)?;
     let mut lowering = Lowering::new(bound, &analysis, target);
     lowering.parameters();
-    lowering.bindings();
-    lowering.block(&bound.body);
+    match infer::infer(bound, &analysis, target)? {
+        infer::Choice::Roles(plan) => lowering.specialised(*plan),
+        infer::Choice::Block(layouts) => {
+            lowering.layouts = layouts;
+            lowering.bindings();
+            lowering.block(&bound.body);
+        }
+    }
     lowering.checks();
     lowering.program.body = std::mem::take(&mut lowering.ops);
     place::place(&mut lowering.program);
@@ -73,6 +85,17 @@ struct Lowering<'a> {
     vars: SecondaryMap<VarId, Option<Binding>>,
     locals: SecondaryMap<BufferId, Option<LocalId>>,
     shared: SecondaryMap<BufferId, Option<SharedId>>,
+    /// Layouts of fragments and of operands in shared memory.
+    layouts: infer::Layouts,
+    fragments: SecondaryMap<BufferId, Option<fragment::Registers>>,
+    /// In a loop over a fragment: the register that is the element being lowered.
+    register: Option<ValueId>,
+    /// The number of this thread among those that compute, where it is not the hardware's.
+    thread: Option<RegId>,
+    /// What a consumer knows of its ring.
+    roles: Option<Rc<hopper::Roles>>,
+    /// Sub-tiles on their way from fragments to tensors.
+    staging_array: Option<SharedId>,
     /// Accesses already loaded into a temporary by the vectorised statement being lowered.
     loaded: Vec<(AccessId, LocalId)>,
     /// In a vectorised statement: the position of the element being lowered.
@@ -123,6 +146,12 @@ impl<'a> Lowering<'a> {
             vars: SecondaryMap::new(),
             locals: SecondaryMap::new(),
             shared: SecondaryMap::new(),
+            layouts: infer::Layouts::default(),
+            fragments: SecondaryMap::new(),
+            register: None,
+            thread: None,
+            roles: None,
+            staging_array: None,
             loaded: Vec::new(),
             element: None,
             ops: Vec::new(),

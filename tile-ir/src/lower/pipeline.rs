@@ -74,7 +74,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// A value that is evaluated once, here.
-    fn once(&mut self, name: &str, value: ValueId) -> ValueId {
+    pub(super) fn once(&mut self, name: &str, value: ValueId) -> ValueId {
         if matches!(self.program.values[value].kind, ValueKind::Int(_) | ValueKind::Param(_)) {
             return value;
         }
@@ -164,7 +164,7 @@ fn is_let(kernel: &Kernel, stmt: StmtId) -> bool {
     declared(kernel, stmt).is_some()
 }
 
-fn declared(kernel: &Kernel, stmt: StmtId) -> Option<VarId> {
+pub(super) fn declared(kernel: &Kernel, stmt: StmtId) -> Option<VarId> {
     match kernel.stmts[stmt].kind {
         StmtKind::Let { var, .. } => Some(var),
         _ => None,

@@ -36,7 +36,7 @@ impl<'a> Lowering<'a> {
     /// The raster of a grid of these extents, as values and as the launcher's expressions.
     pub(super) fn raster(&mut self, extents: &[ExprId]) -> Raster {
         let cluster = self.cluster();
-        let mut along = |l: &mut Self, axis: usize, name: &str| match extents.get(axis) {
+        let along = |l: &mut Self, axis: usize, name: &str| match extents.get(axis) {
             None => l.int(1),
             Some(&extent) => {
                 let extent = l.value(extent);

@@ -54,8 +54,7 @@ impl<'a> Lowering<'a> {
                 self.locals[buffer] = Some(local);
                 self.op(OpKind::Local { local });
             }
-            // Refused in `pending`.
-            Scope::Fragment => {}
+            Scope::Fragment => self.declare_fragment(buffer),
             Scope::Shared => {
                 let shared = self.shared_array(name, dtype, len, false);
                 self.shared[buffer] = Some(shared);
@@ -71,6 +70,9 @@ impl<'a> Lowering<'a> {
 
     fn statement(&mut self, stmt: StmtId) {
         let kernel = self.kernel;
+        if self.consume(stmt) {
+            return;
+        }
         match &kernel.stmts[stmt].kind {
             StmtKind::Let { var, value } => {
                 let value = value.map(|e| self.value(e));
@@ -116,11 +118,19 @@ impl<'a> Lowering<'a> {
                 };
                 self.counted_loop(*var, [start, end, step], unroll, |l| l.block(body));
             }
-            StmtKind::Parallel { vars, extents, body } => self.parallel(vars, extents, body),
+            StmtKind::Parallel { vars, extents, body } => match self.fragment_of(body) {
+                Some(fragment) => self.parallel_fragment(fragment, vars, body),
+                None => self.parallel(vars, extents, body),
+            },
             StmtKind::Copy { src, dst, .. } => self.copy(stmt, src, dst),
             StmtKind::Fill { buffer, value } => self.fill(*buffer, *value),
             // Refused in `pending`.
-            StmtKind::Gemm { .. } | StmtKind::Persistent { .. } => {}
+            // Lowered by the consumers' loop, or refused by `infer`.
+            StmtKind::Gemm { .. } => {}
+            StmtKind::Persistent { vars, extents, contiguous, body, .. } => {
+                self.launch_persistent(extents);
+                self.persistent_loop(vars, extents, *contiguous, |l| l.block(body));
+            }
             StmtKind::Reduce { op, src, dst, axis } => self.reduce(*op, *src, *dst, *axis),
             StmtKind::Shuffle { kind, value, lane, dst } => {
                 let (value, lane) = (self.value(*value), self.value(*lane));

@@ -86,7 +86,7 @@ impl Lowering<'_> {
         match kernel.buffers[buffer].scope {
             Scope::Local => self.unrolled("i", len, store),
             // Refused in `pending`.
-            Scope::Fragment => {}
+            Scope::Fragment => self.fill_fragment(buffer, value),
             Scope::Shared => {
                 let extent = self.int(i64::from(len));
                 self.spread("element", &[extent], |l, indices| store(l, indices[0]));
@@ -100,6 +100,11 @@ impl Lowering<'_> {
         let dst_open = open_axes(&facts.dst, &facts.dst_nonnegative);
         let extents: Vec<ValueId> = facts.extents.iter().map(|&e| self.int(i64::from(e))).collect();
         let total: u32 = facts.extents.iter().product();
+        if let Place::Buffer(fragment) = src.place
+            && self.kernel.buffers[fragment].scope == Scope::Fragment
+        {
+            return self.store_fragment(fragment, dst, &dst_open, false);
+        }
         // A per-thread array is copied by its thread; anything else by the block together.
         let cooperative = ![src, dst].iter().any(|t| self.is_local_place(t.place));
         let body = |l: &mut Self, indices: &[ValueId]| {
@@ -125,7 +130,7 @@ impl Lowering<'_> {
     /// The address of a tile's element at `indices`, clipped on the axes `open`. Axes are matched from the innermost:
     /// a place of lower rank ignores the tile's leading axes, whose extent is 1, and a place of higher rank has its
     /// leading coordinates from the start alone.
-    fn tile_memory(&mut self, tile: &TileRef, indices: &[ValueId], open: &[OpenAxis]) -> Memory {
+    pub(super) fn tile_memory(&mut self, tile: &TileRef, indices: &[ValueId], open: &[OpenAxis]) -> Memory {
         let rank = self.rank(tile.place);
         let mut coordinates = Vec::with_capacity(rank);
         for axis in 0..rank {

@@ -210,13 +210,17 @@ impl Lowering<'_> {
     pub(super) fn space(&mut self, place: Place) -> Space {
         match place {
             Place::Tensor(param) => Space::Global(param),
-            Place::Buffer(buffer) => match (self.locals[buffer], self.shared[buffer]) {
-                (Some(local), _) => Space::Local(local),
-                (None, Some(shared)) => Space::Shared(shared),
+            Place::Buffer(buffer) => match (self.locals[buffer], self.shared[buffer], self.fragments[buffer]) {
+                (Some(local), _, _) => Space::Local(local),
+                (None, Some(shared), _) => Space::Shared(shared),
+                (None, None, Some(registers)) => Space::Local(registers.local),
                 // Buffers are declared before they are used; a late declaration keeps the program well formed.
-                (None, None) => {
-                    self.declare(buffer);
-                    self.space(place)
+                (None, None, None) => {
+                    let (dtype, len) = (self.kernel.buffer_dtype(buffer), self.kernel.buffer_len(buffer) as u32);
+                    let local = self.local(&self.kernel.buffers[buffer].name, dtype, len);
+                    self.op(OpKind::Local { local });
+                    self.locals[buffer] = Some(local);
+                    Space::Local(local)
                 }
             },
         }
@@ -225,6 +229,12 @@ impl Lowering<'_> {
     /// The offset of an element: row-major. Rows of tensors are 64-bit, since a tensor may have more than 2^31
     /// elements though no axis has.
     pub(super) fn offset(&mut self, place: Place, indices: &[ValueId]) -> ValueId {
+        // An element of a fragment is the register that the loop over the fragment is at.
+        if let (Place::Buffer(buffer), Some(register)) = (place, self.register)
+            && self.fragments[buffer].is_some()
+        {
+            return register;
+        }
         let Some((&last, outer)) = indices.split_last() else { return self.int(0) };
         if outer.is_empty() {
             return last;

@@ -259,7 +259,7 @@ fn first_compute(kernel: &Kernel, stmt: StmtId, body: &[StmtId]) -> Option<SpanI
 }
 
 /// Every statement, nested ones included.
-fn each(kernel: &Kernel, body: &[StmtId], f: &mut impl FnMut(StmtId)) {
+pub(crate) fn each(kernel: &Kernel, body: &[StmtId], f: &mut impl FnMut(StmtId)) {
     for &stmt in body {
         f(stmt);
         match &kernel.stmts[stmt].kind {
@@ -304,7 +304,7 @@ pub(crate) fn variables(kernel: &Kernel, body: &[StmtId]) -> Vec<VarId> {
 }
 
 /// The expressions of a statement, those of nested statements excepted.
-fn roots(kernel: &Kernel, stmt: StmtId) -> Vec<ExprId> {
+pub(crate) fn roots(kernel: &Kernel, stmt: StmtId) -> Vec<ExprId> {
     let indices = |access| kernel.accesses[access].indices.iter().copied();
     match &kernel.stmts[stmt].kind {
         StmtKind::Let { value, .. } => value.iter().copied().collect(),
@@ -329,7 +329,7 @@ fn roots(kernel: &Kernel, stmt: StmtId) -> Vec<ExprId> {
 }
 
 /// An expression and every part of it.
-fn parts(kernel: &Kernel, expr: ExprId, f: &mut impl FnMut(&ExprKind)) {
+pub(crate) fn parts(kernel: &Kernel, expr: ExprId, f: &mut impl FnMut(&ExprKind)) {
     let kind = &kernel.exprs[expr].kind;
     f(kind);
     match kind {

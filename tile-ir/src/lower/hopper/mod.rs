@@ -21,5 +21,8 @@ mod ring;
 mod roles;
 mod store;
 
-pub(super) use plan::{Plan, plan};
+pub(super) use plan::{Plan, Reason, plan};
 pub(super) use roles::Roles;
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use super::super::infer::Layouts;
 use crate::analysis::Analysis;
-use crate::ir::pipeline::{accesses, each};
+use super::super::uses::{accesses, depends_on, each};
 use crate::ir::*;
 use crate::layout::{
     Fragment, Major, Operand, SharedLayout, Swizzle, TmaPlan, WarpGrid, WgmmaOperand as MatrixOperand,
@@ -32,8 +32,10 @@ pub(crate) struct Plan {
     pub(super) consumers: u32,
     /// How registers are shared out; none where the launch gives everyone enough.
     pub(super) registers: Option<RolesRegisters>,
+    /// Fills with zero of accumulators that the first products overwrite instead.
+    pub(super) folded: BTreeMap<StmtId, BufferId>,
     /// Layouts of fragments and slots.
-    pub(crate) layouts: Layouts,
+    pub(in super::super) layouts: Layouts,
 }
 
 /// One copy into the ring.
@@ -233,7 +235,9 @@ impl Planner<'_> {
         let shared = operands.iter().map(|(buffer, operand)| (*buffer, operand.tile)).collect();
         let layouts = Layouts { fragments, shared };
         let registers = registers(consumers, held);
-        Ok(Plan { ring: self.ring, stages, loads, products, consumers, registers, layouts })
+        let mut folded = BTreeMap::new();
+        self.fold(&kernel.body, &products, &mut folded);
+        Ok(Plan { ring: self.ring, stages, loads, products, consumers, registers, folded, layouts })
     }
 
     fn product(
@@ -357,7 +361,40 @@ impl Planner<'_> {
                 indices.extend(spans.iter().filter_map(|axis| vars.get(*axis)));
             }
         }
-        !start.iter().any(|e| crate::ir::pipeline::depends_on(self.kernel, *e, &indices))
+        !start.iter().any(|e| depends_on(self.kernel, *e, &indices))
+    }
+
+    /// Finds fills with zero that stand right before the ring, with nothing between them that mentions the fragment:
+    /// the first product of the loop overwrites the accumulator instead of adding to it.
+    fn fold(
+        &self,
+        body: &[StmtId],
+        products: &BTreeMap<StmtId, Product>,
+        folded: &mut BTreeMap<StmtId, BufferId>,
+    ) {
+        let kernel = self.kernel;
+        let mut zeroed: BTreeMap<BufferId, StmtId> = BTreeMap::new();
+        for &stmt in body {
+            match &kernel.stmts[stmt].kind {
+                StmtKind::Fill { buffer, value } => {
+                    zeroed.remove(buffer);
+                    if matches!(kernel.exprs[*value].kind, ExprKind::Float(value) if value == 0.0) {
+                        zeroed.insert(*buffer, stmt);
+                    }
+                }
+                _ if stmt == self.ring => {
+                    let accumulators = products.values().map(|product| product.acc);
+                    folded.extend(accumulators.filter_map(|acc| Some((*zeroed.get(&acc)?, acc))));
+                    return;
+                }
+                StmtKind::Let { .. } | StmtKind::Alloc { .. } => {}
+                StmtKind::Persistent { body, .. } | StmtKind::For { body, .. } => {
+                    zeroed.clear();
+                    self.fold(body, products, folded);
+                }
+                _ => zeroed.clear(),
+            }
+        }
     }
 
     /// Fragments that no product fills: elementwise ones take the layout of the accumulator they meet.
@@ -401,4 +438,24 @@ fn registers(consumers: u32, held: u32) -> Option<RolesRegisters> {
     let producer = if consumers == 2 { 40 } else { 32 };
     let consumer = ((launch * (consumers + 1) - producer) / consumers / 8 * 8).min(240);
     (consumer > launch).then_some(RolesRegisters { launch, producer, consumer })
+}
+
+impl Load {
+    /// Whether the tile's coordinates name a variable.
+    pub(super) fn uses(&self, kernel: &Kernel, var: VarId) -> bool {
+        self.start.iter().any(|e| depends_on(kernel, *e, &[var]))
+    }
+
+    /// How coordinates (innermost first) and byte offset change from one part of a shared tile to the next: parts
+    /// follow one another in whole atoms of rows, so the same for every box.
+    pub(super) fn part_step(&self) -> (Vec<u32>, u32) {
+        let first = |part: u32| self.boxes.boxes.iter().find(|b| b.part == part);
+        match (first(0), first(1)) {
+            (Some(a), Some(b)) => {
+                let steps = a.coordinates.iter().zip(&b.coordinates).map(|(a, b)| b.saturating_sub(*a)).collect();
+                (steps, b.offset.saturating_sub(a.offset))
+            }
+            _ => (vec![0; self.boxes.rank()], 0),
+        }
+    }
 }

@@ -145,7 +145,6 @@ impl<'a> Lowering<'a> {
         let [start, end, step] = range.map(|e| self.value(e));
         let [start, end] = [("start", start), ("end", end)]
             .map(|(bound, value)| self.once(&format!("{}_{bound}", kernel.vars[var].name), value));
-        self.zero_if_empty(roles, start, end);
         let accumulators: BTreeSet<LocalId> =
             roles.plan.products.values().filter_map(|p| self.fragments[p.acc].map(|r| r.local)).collect();
         let previous = self.reg("previous", ValueType::Index, true);
@@ -199,7 +198,9 @@ impl<'a> Lowering<'a> {
             }
             l.advance(roles);
         });
-        if overlapped {
+        if !overlapped {
+            self.zero_if_empty(roles, start, end);
+        } else {
             self.op(OpKind::WgmmaWait { pending: 0 });
             let any = self.binary(BinaryOp::Lt, start, end);
             let then = self.nested(|l| {
@@ -207,6 +208,7 @@ impl<'a> Lowering<'a> {
                 l.release(roles, slot);
             });
             self.op(OpKind::If { cond: any, then, otherwise: Vec::new() });
+            self.zero_if_empty(roles, start, end);
             accumulators.iter().for_each(|&local| self.op(OpKind::Pin { local }));
         }
     }
@@ -219,7 +221,8 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Accumulators that the first product overwrites are zeros where there is no product.
+    /// Accumulators that the first product overwrites are zeros where there is no product. After the loop: before it,
+    /// the assembler would carry two copies of them into it, and spill.
     fn zero_if_empty(&mut self, roles: &Roles, start: ValueId, end: ValueId) {
         let folded: BTreeSet<BufferId> = roles.plan.folded.values().copied().collect();
         if folded.is_empty() {

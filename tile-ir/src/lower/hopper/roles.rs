@@ -2,7 +2,7 @@
 
 use super::super::*;
 use super::plan::{Load, Plan, WARPGROUP};
-use crate::ir::pipeline::{depends, each, variables};
+use super::super::uses::{depends, each, variables};
 use crate::layout::TmaPlan;
 use std::rc::Rc;
 
@@ -97,7 +97,6 @@ impl<'a> Lowering<'a> {
         if self.shared[load.buffer].is_none() {
             let shared = self.shared_array(name, load.layout.dtype(), elements.saturating_mul(stages), false);
             self.program.shared[shared].align = load.layout.alignment();
-            self.program.shared[shared].slots = stages;
             self.shared[load.buffer] = Some(shared);
             self.op(OpKind::Shared { shared });
         }
@@ -338,10 +337,7 @@ impl<'a> Lowering<'a> {
             }
             // Slots are declared by the set-up.
             StmtKind::Alloc { buffer } => kernel.buffers[*buffer].scope == Scope::Shared,
-            StmtKind::Fill { buffer, .. } => roles.plan.folded.contains_key(&stmt) && {
-                let _ = buffer;
-                true
-            },
+            StmtKind::Fill { .. } => roles.plan.folded.contains_key(&stmt),
             StmtKind::Copy { src: TileRef { place: Place::Buffer(buffer), .. }, dst, .. }
                 if kernel.buffers[*buffer].scope == Scope::Fragment && matches!(dst.place, Place::Tensor(_)) =>
             {

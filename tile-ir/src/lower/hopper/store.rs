@@ -2,9 +2,9 @@
 //! while the next is converted, and while the producer already fills the ring for the next tile.
 
 use super::super::*;
-use super::plan::{BLOCK_ROWS, Product, WARPGROUP};
+use super::plan::{BLOCK_ROWS, WARPGROUP};
 use super::roles::Roles;
-use crate::layout::{Formula, Fragment, MatrixAccess, SharedLayout, TmaPlan, WarpGrid};
+use crate::layout::{Formula, Fragment, Index, MatrixAccess, SharedLayout, TmaPlan, WarpGrid};
 
 /// Sub-tiles that a warpgroup has in flight.
 const BUFFERS: u32 = 2;
@@ -100,7 +100,6 @@ impl<'a> Lowering<'a> {
         }
         let lane = self.push(ValueKind::Special(Special::Lane), ValueType::Index);
         let lane = self.once("lane", lane);
-        let span = self.span;
         for block in 0..blocks {
             let first = block * registers.layout.cols() / 2;
             self.unrolled("j", across, |l, j| {
@@ -138,7 +137,6 @@ impl<'a> Lowering<'a> {
                 l.op(OpKind::Set { reg: buffer, value: other });
             });
         }
-        let _ = span;
         true
     }
 
@@ -173,7 +171,7 @@ impl<'a> Lowering<'a> {
                 self.op(OpKind::Store { memory, value: packed });
             }
             // The warps of a warpgroup are below one another.
-            let group = sub.fragment.warp_origin(Formula::Symbol(0).and_three());
+            let group = sub.fragment.warp_origin(Formula::Symbol(0).and(3));
             let bytes = access.offset(&sub.tile, group.0, group.1, Formula::Symbol(1));
             let bytes = self.formula(&bytes, &[warp, lane]);
             let size = self.int(i64::from(dtype.bytes()));
@@ -201,6 +199,3 @@ impl<'a> Lowering<'a> {
         self.ops.extend(ops);
     }
 }
-
-#[allow(dead_code)]
-fn unused(_: &Product) {}
