@@ -43,7 +43,7 @@ pub mod ir;
 pub mod layout;
 pub mod lower;
 pub mod lowered;
-#[cfg(feature = "sim")]
+#[cfg(any(test, feature = "sim"))]
 pub mod sim;
 #[cfg(test)]
 pub(crate) mod testing;

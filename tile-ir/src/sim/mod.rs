@@ -5,6 +5,7 @@
 pub mod checked;
 mod error;
 pub mod fast;
+pub mod hw;
 mod memory;
 pub mod numeric;
 mod print;

@@ -1,0 +1,361 @@
+//! A tile in the registers of threads: (thread, register) <-> (row, column).
+//!
+//! A fragment is an atom, the piece that one instruction holds in one warp, repeated within a warp's part of the tile
+//! and over the warps. "Register" counts the elements a thread holds: 16-bit elements share a 32-bit register two by
+//! two, the even one in the low half ([`Fragment::packing`]).
+//!
+//! Operand fragments have the same orientation for both operands: rows are M (or N), columns are K.
+//!
+//! Source: PTX ISA, "Matrix Fragments for mma.m16n8k16 / mma.m16n8k8", "Register Fragments for wgmma.mma_async". With
+//! `g = lane / 4` and `t = lane % 4` each is rows `g` and `g + 8`, and columns from `2t` (16 bit, accumulators) or `t`
+//! (tf32).
+
+use super::{Index, LayoutError, WarpGrid};
+use crate::ir::Dtype;
+
+/// What the tensor cores multiply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MmaInput {
+    /// f16 or bf16: 16 of K an instruction.
+    Half,
+    /// f32 read as tf32 (the low 13 bits are ignored): 8 of K an instruction.
+    Tf32,
+}
+
+impl MmaInput {
+    /// What a tile of `dtype` is multiplied as.
+    pub const fn of(dtype: Dtype) -> Option<MmaInput> {
+        match dtype {
+            Dtype::F16 | Dtype::Bf16 => Some(MmaInput::Half),
+            Dtype::F32 => Some(MmaInput::Tf32),
+            Dtype::Bool | Dtype::I32 | Dtype::U32 => None,
+        }
+    }
+
+    /// K of one instruction: 32 bytes of either.
+    pub const fn k(self) -> u32 {
+        match self {
+            MmaInput::Half => 16,
+            MmaInput::Tf32 => 8,
+        }
+    }
+
+    /// Elements in one 32-bit register.
+    pub const fn packing(self) -> u32 {
+        match self {
+            MmaInput::Half => 2,
+            MmaInput::Tf32 => 1,
+        }
+    }
+}
+
+/// The piece of a tile that one instruction holds in one warp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Atom {
+    /// 16 x 8 accumulator, f32.
+    Accumulator,
+    /// 16 (M) x k of A.
+    A(MmaInput),
+    /// 8 (N) x k of B.
+    B(MmaInput),
+    /// A row of `vector` elements a lane, lane after lane along rows of `cols` lanes.
+    Vectors { vector: u32 },
+}
+
+impl Atom {
+    fn rows(self) -> u32 {
+        match self {
+            Atom::Accumulator | Atom::A(_) => 16,
+            Atom::B(_) => 8,
+            Atom::Vectors { .. } => 1,
+        }
+    }
+
+    fn cols(self) -> u32 {
+        match self {
+            Atom::Accumulator => 8,
+            Atom::A(input) | Atom::B(input) => input.k(),
+            Atom::Vectors { vector } => vector,
+        }
+    }
+
+    fn registers(self) -> u32 {
+        match self {
+            Atom::Accumulator => 4,
+            Atom::A(input) => 4 * input.packing(),
+            Atom::B(input) => 2 * input.packing(),
+            Atom::Vectors { vector } => vector,
+        }
+    }
+
+    fn packing(self) -> u32 {
+        match self {
+            Atom::A(input) | Atom::B(input) => input.packing(),
+            Atom::Accumulator | Atom::Vectors { .. } => 1,
+        }
+    }
+
+    /// Where register `register` of lane `lane` is.
+    fn position<I: Index>(self, lane: I, register: u32) -> (I, I) {
+        let (group, thread) = (lane.clone().shr(2), lane.and(3));
+        match self {
+            Atom::Accumulator => (group.plus(register / 2 * 8), thread.times(2).plus(register % 2)),
+            Atom::A(input) => {
+                let (word, half) = (register / input.packing(), register % input.packing());
+                let col = thread.times(input.packing()).plus(half + word / 2 * (input.k() / 2));
+                (group.plus(word % 2 * 8), col)
+            }
+            Atom::B(input) => {
+                let (word, half) = (register / input.packing(), register % input.packing());
+                (group, thread.times(input.packing()).plus(half + word * (input.k() / 2)))
+            }
+            Atom::Vectors { .. } => (I::constant(0), I::constant(register)),
+        }
+    }
+
+    /// The lane and register that hold an element: the inverse.
+    fn holder(self, row: u32, col: u32) -> (u32, u32) {
+        let group = row % 8 * 4;
+        match self {
+            Atom::Accumulator => (group + col / 2, row / 8 * 2 + col % 2),
+            Atom::A(input) | Atom::B(input) => {
+                let (packing, half_k) = (input.packing(), input.k() / 2);
+                let word = match self {
+                    Atom::A(_) => row / 8 + 2 * (col / half_k),
+                    _ => col / half_k,
+                };
+                (group + col % half_k / packing, word * packing + col % packing)
+            }
+            Atom::Vectors { .. } => (0, col),
+        }
+    }
+}
+
+/// A tile in registers. Threads are counted from the first that takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fragment {
+    rows: u32,
+    cols: u32,
+    atom: Atom,
+    shape: Shape,
+}
+
+/// How atoms fill the tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Shape {
+    /// `grid` of warps (`quad` false) or warpgroups (true), each with its contiguous part of the tile. A warpgroup's
+    /// four warps are below one another: 64 rows of `wgmma`, of which its part may have several.
+    Warps { grid: WarpGrid, quad: bool },
+    /// Vectors side by side over all threads, row after row, then again from where the last thread ended.
+    Blocked { threads: u32 },
+}
+
+impl Fragment {
+    /// The A operand of one warp, `rows x depth` of M x K: 16-row atoms, each with K steps of [`MmaInput::k`].
+    /// Registers are counted step by step along K within 16 rows.
+    ///
+    /// # Errors
+    /// `rows` not a multiple of 16 or `depth` not one of [`MmaInput::k`].
+    pub fn mma_a(input: MmaInput, rows: u32, depth: u32) -> Result<Fragment, LayoutError> {
+        Fragment::warps(rows, depth, Atom::A(input), WarpGrid { rows: 1, cols: 1 }, false)
+    }
+
+    /// The B operand of one warp, `cols x depth` of N x K, in atoms of 8 x [`MmaInput::k`].
+    ///
+    /// # Errors
+    /// `cols` not a multiple of 8 or `depth` not one of [`MmaInput::k`].
+    pub fn mma_b(input: MmaInput, cols: u32, depth: u32) -> Result<Fragment, LayoutError> {
+        Fragment::warps(cols, depth, Atom::B(input), WarpGrid { rows: 1, cols: 1 }, false)
+    }
+
+    /// The f32 accumulator of `mma.sync`, `rows x cols` over a grid of warps. A warp's registers are
+    /// `[16-row atom][8-column atom][4]`.
+    ///
+    /// # Errors
+    /// A warp's part that is not whole 16 x 8 atoms.
+    pub fn mma_accumulator(rows: u32, cols: u32, grid: WarpGrid) -> Result<Fragment, LayoutError> {
+        Fragment::warps(rows, cols, Atom::Accumulator, grid, false)
+    }
+
+    /// The f32 accumulator of `wgmma`, `rows x cols` over a grid of warpgroups of 128 threads. A thread's registers
+    /// are `[64-row block][n / 2]`, the second as the instruction numbers them.
+    ///
+    /// # Errors
+    /// A warpgroup's part that is not whole 64 x 8 pieces, or wider than 256, the most that one instruction has.
+    pub fn wgmma_accumulator(rows: u32, cols: u32, grid: WarpGrid) -> Result<Fragment, LayoutError> {
+        let fragment = Fragment::warps(rows, cols, Atom::Accumulator, grid, true)?;
+        let n = cols / grid.cols;
+        if n > 256 {
+            return Err(LayoutError::TooLarge { what: "n of wgmma", extent: n.into(), most: 256 });
+        }
+        Ok(fragment)
+    }
+
+    /// The A operand of `wgmma` from registers: `rows x depth` of M x K over one warpgroup, `rows` a multiple of 64.
+    /// A thread's registers are `[64-row block][K step][4 words]`.
+    ///
+    /// # Errors
+    /// `rows` not a multiple of 64 or `depth` not one of [`MmaInput::k`].
+    pub fn wgmma_a(input: MmaInput, rows: u32, depth: u32) -> Result<Fragment, LayoutError> {
+        Fragment::warps(rows, depth, Atom::A(input), WarpGrid { rows: 1, cols: 1 }, true)
+    }
+
+    /// For elementwise work: `vector` neighbouring columns a thread, threads side by side over the rows, as often as
+    /// the tile needs.
+    ///
+    /// # Errors
+    /// A row that is not whole vectors, or a tile that is not whole vectors for every thread.
+    pub fn blocked(rows: u32, cols: u32, threads: u32, vector: u32) -> Result<Fragment, LayoutError> {
+        if vector == 0 || !cols.is_multiple_of(vector) || cols == 0 {
+            return Err(LayoutError::Multiple { what: "columns of a tile", extent: cols, multiple: vector });
+        }
+        let (elements, turn) = (u64::from(rows) * u64::from(cols), u64::from(threads) * u64::from(vector));
+        if elements == 0 || turn == 0 || elements % turn != 0 || elements > u32::MAX.into() {
+            let what = "elements of a tile, for every thread's vector";
+            let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+            return Err(LayoutError::Multiple { what, extent: narrow(elements), multiple: narrow(turn) });
+        }
+        Ok(Fragment { rows, cols, atom: Atom::Vectors { vector }, shape: Shape::Blocked { threads } })
+    }
+
+    fn warps(rows: u32, cols: u32, atom: Atom, grid: WarpGrid, quad: bool) -> Result<Fragment, LayoutError> {
+        let piece = (atom.rows() * if quad { 4 } else { 1 }, atom.cols());
+        grid.divide(rows, cols, piece)?;
+        Ok(Fragment { rows, cols, atom, shape: Shape::Warps { grid, quad } })
+    }
+
+    /// Rows of the tile.
+    pub const fn rows(&self) -> u32 {
+        self.rows
+    }
+
+    /// Columns of the tile.
+    pub const fn cols(&self) -> u32 {
+        self.cols
+    }
+
+    /// Threads that hold it.
+    pub const fn threads(&self) -> u32 {
+        match self.shape {
+            Shape::Warps { grid, quad } => grid.rows * grid.cols * if quad { 128 } else { 32 },
+            Shape::Blocked { threads } => threads,
+        }
+    }
+
+    /// Elements a thread holds.
+    pub const fn registers(&self) -> u32 {
+        self.rows * self.cols / self.threads()
+    }
+
+    /// Elements in one 32-bit register of an operand of the tensor cores: 2 of 16 bit, else 1.
+    pub fn packing(&self) -> u32 {
+        self.atom.packing()
+    }
+
+    /// Neighbouring elements of a row that lie in registers following one another, from any register that is a
+    /// multiple of this.
+    pub fn vector(&self) -> u32 {
+        match self.atom {
+            Atom::Accumulator => 2,
+            Atom::A(input) | Atom::B(input) => input.packing(),
+            Atom::Vectors { vector } => vector,
+        }
+    }
+
+    /// Elements a thread holds of one atom: registers `n * atom_registers ..` are atom `n`.
+    pub fn atom_registers(&self) -> u32 {
+        self.atom.registers()
+    }
+
+    /// Row and column of register `register` of `thread`.
+    pub fn position<I: Index>(&self, thread: I, register: u32) -> (I, I) {
+        match self.shape {
+            Shape::Warps { .. } => {
+                let (top, left) = self.warp_origin(thread.clone().shr(5));
+                let (down, right) = self.atom_origin(register / self.atom.registers());
+                let (row, col) = self.atom.position(thread.and(31), register % self.atom.registers());
+                (top.add(row).plus(down), left.add(col).plus(right))
+            }
+            Shape::Blocked { threads } => {
+                let Atom::Vectors { vector } = self.atom else { return (I::constant(0), I::constant(0)) };
+                let per_row = self.cols / vector;
+                let index = thread.plus(register / vector * threads);
+                (index.clone().over(per_row), index.modulo(per_row).times(vector).plus(register % vector))
+            }
+        }
+    }
+
+    /// The thread and the register that hold an element of the tile: the inverse of [`Fragment::position`].
+    pub fn holder(&self, row: u32, col: u32) -> (u32, u32) {
+        let atom = self.atom;
+        match self.shape {
+            Shape::Warps { grid, quad } => {
+                let (part_rows, part_cols) = (self.rows / grid.rows, self.cols / grid.cols);
+                let group = row / part_rows * grid.cols + col / part_cols;
+                let (row, col) = (row % part_rows, col % part_cols);
+                // Atoms of a warpgroup below one another belong to its four warps in turn.
+                let warps = if quad { 4 } else { 1 };
+                let (down, across) = (row / atom.rows(), col / atom.cols());
+                let warp = group * warps + down % warps;
+                let number = down / warps * (part_cols / atom.cols()) + across;
+                let (lane, register) = atom.holder(row % atom.rows(), col % atom.cols());
+                (warp * 32 + lane, number * atom.registers() + register)
+            }
+            Shape::Blocked { threads } => {
+                let index = row * (self.cols / atom.cols()) + col / atom.cols();
+                (index % threads, index / threads * atom.cols() + col % atom.cols())
+            }
+        }
+    }
+
+    /// Row and column where the part of a warp begins. (0, 0) of a blocked fragment, which has no such parts.
+    pub fn warp_origin<I: Index>(&self, warp: I) -> (I, I) {
+        let Shape::Warps { grid, quad } = self.shape else { return (I::constant(0), I::constant(0)) };
+        let group = if quad { warp.clone().shr(2) } else { warp.clone() };
+        // A grid of one row or column has no division to do.
+        let (top, left) = match grid {
+            WarpGrid { rows: 1, cols: 1 } => (I::constant(0), I::constant(0)),
+            WarpGrid { rows: 1, .. } => (I::constant(0), group),
+            WarpGrid { cols: 1, .. } => (group, I::constant(0)),
+            WarpGrid { cols, .. } => (group.clone().over(cols), group.modulo(cols)),
+        };
+        let (top, left) = (top.times(self.rows / grid.rows), left.times(self.cols / grid.cols));
+        let inside = if quad { warp.and(3).times(self.atom.rows()) } else { I::constant(0) };
+        (top.add(inside), left)
+    }
+
+    /// Row and column of atom number `atom` of a thread, from [`Fragment::warp_origin`].
+    pub fn atom_origin(&self, atom: u32) -> (u32, u32) {
+        let Shape::Warps { grid, quad } = self.shape else { return (0, 0) };
+        let across = self.cols / grid.cols / self.atom.cols();
+        let rows = self.atom.rows() * if quad { 4 } else { 1 };
+        (atom / across * rows, atom % across * self.atom.cols())
+    }
+
+    /// 32-bit words a thread has of it: as [`Fragment::word_origin`] counts them.
+    pub fn words(&self) -> u32 {
+        self.registers() / self.per_word()
+    }
+
+    /// Registers of one word.
+    fn per_word(&self) -> u32 {
+        match self.atom {
+            Atom::Accumulator => 2,
+            Atom::A(input) | Atom::B(input) => input.packing(),
+            Atom::Vectors { .. } => 1,
+        }
+    }
+
+    /// Of one warp's words (32-bit registers, or pairs of accumulators that are converted to 16 bit), the 8 rows x 16
+    /// bytes that word number `word` of all lanes makes up, as `ldmatrix` and `stmatrix` move them: its first row and
+    /// column, from [`Fragment::warp_origin`]. `None` of a blocked fragment.
+    pub fn word_origin(&self, word: u32) -> Option<(u32, u32)> {
+        if matches!(self.atom, Atom::Vectors { .. }) {
+            return None;
+        }
+        let register = word * self.per_word();
+        let (down, right) = self.atom_origin(register / self.atom.registers());
+        let (row, col) = self.atom.position(0u32, register % self.atom.registers());
+        Some((down + row, right + col))
+    }
+}

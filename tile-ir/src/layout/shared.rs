@@ -1,0 +1,211 @@
+//! A tile in shared memory.
+//!
+//! A tile is stored as column panels, each as wide as the swizzle's span and as tall as the tile, one after another:
+//! the image that TMA leaves when it fetches one box a panel (a box may not be wider than its swizzle). Nothing is
+//! padded; a tile of `rows x cols` takes exactly `rows * cols * size_of(element)` bytes.
+//!
+//! ```text
+//! 64 x 128 bf16, B128 (64 columns a panel):   panel 0: 64 rows x 128 B | panel 1: 64 rows x 128 B
+//! ```
+
+use super::{Index, LayoutError, Swizzle};
+use crate::ir::Dtype;
+
+/// A tile of `rows x cols` in shared memory, its columns contiguous: (row, column) <-> byte offset from its start,
+/// which is aligned to [`SharedLayout::alignment`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SharedLayout {
+    rows: u32,
+    cols: u32,
+    dtype: Dtype,
+    swizzle: Swizzle,
+    /// Bytes of a row within one panel.
+    panel: u32,
+}
+
+/// How the offset changes from one element to another a fixed number of rows and columns away; see
+/// [`SharedLayout::step`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Step {
+    /// XORed onto the offset first,
+    pub xor: u32,
+    /// then this is added, in bytes.
+    pub add: u32,
+}
+
+impl Step {
+    /// The offset (or address, of a tile aligned to 128 bytes) after the step from `offset`.
+    pub fn apply<I: Index>(self, offset: I) -> I {
+        let turned = if self.xor == 0 { offset } else { offset.xor(I::constant(self.xor)) };
+        turned.plus(self.add)
+    }
+}
+
+impl SharedLayout {
+    /// A tile in panels as wide as the span of `swizzle`. With [`Swizzle::None`] the panels are 16 bytes wide: the
+    /// "core matrices" of 8 x 16 bytes that `wgmma` reads without a swizzle.
+    ///
+    /// # Errors
+    /// An extent of 0; a row that is not whole spans; several panels of rows that are not whole atoms.
+    pub fn new(rows: u32, cols: u32, dtype: Dtype, swizzle: Swizzle) -> Result<SharedLayout, LayoutError> {
+        let bytes = row_bytes(rows, cols, dtype)?;
+        let panel = swizzle.span();
+        if !bytes.is_multiple_of(panel) {
+            return Err(LayoutError::Span { bytes, span: panel, swizzle });
+        }
+        let panels = bytes / panel;
+        let multiple = super::swizzle::ATOM_ROWS;
+        if panels > 1 && !rows.is_multiple_of(multiple) {
+            return Err(LayoutError::PanelRows { rows, multiple, panels });
+        }
+        Ok(SharedLayout { rows, cols, dtype, swizzle, panel })
+    }
+
+    /// A tile with the widest swizzle that its row allows; row after row where none does.
+    ///
+    /// # Errors
+    /// As [`SharedLayout::new`].
+    pub fn automatic(rows: u32, cols: u32, dtype: Dtype) -> Result<SharedLayout, LayoutError> {
+        match Swizzle::widest(row_bytes(rows, cols, dtype)?) {
+            Swizzle::None => SharedLayout::row_major(rows, cols, dtype),
+            swizzle => SharedLayout::new(rows, cols, dtype, swizzle),
+        }
+    }
+
+    /// A tile row after row, without a swizzle.
+    ///
+    /// # Errors
+    /// An extent of 0.
+    pub fn row_major(rows: u32, cols: u32, dtype: Dtype) -> Result<SharedLayout, LayoutError> {
+        let panel = row_bytes(rows, cols, dtype)?;
+        Ok(SharedLayout { rows, cols, dtype, swizzle: Swizzle::None, panel })
+    }
+
+    /// Rows of the tile.
+    pub const fn rows(&self) -> u32 {
+        self.rows
+    }
+
+    /// Columns of the tile; they are contiguous within a chunk of 16 bytes.
+    pub const fn cols(&self) -> u32 {
+        self.cols
+    }
+
+    /// Its element type.
+    pub const fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// Its swizzle.
+    pub const fn swizzle(&self) -> Swizzle {
+        self.swizzle
+    }
+
+    /// Bytes from one row of a panel to the next: the panel's width.
+    pub const fn panel(&self) -> u32 {
+        self.panel
+    }
+
+    /// Columns of one panel.
+    pub const fn panel_cols(&self) -> u32 {
+        self.panel / self.dtype.bytes()
+    }
+
+    /// Panels side by side.
+    pub const fn panels(&self) -> u32 {
+        self.cols / self.panel_cols()
+    }
+
+    /// Bytes from one panel to the next.
+    pub const fn panel_stride(&self) -> u32 {
+        self.rows * self.panel
+    }
+
+    /// Bytes of the tile; there is no padding.
+    pub const fn bytes(&self) -> u32 {
+        self.rows * self.cols * self.dtype.bytes()
+    }
+
+    /// What the tile's address must be a multiple of, in bytes.
+    pub const fn alignment(&self) -> u32 {
+        self.swizzle.alignment()
+    }
+
+    /// Elements that are contiguous from any column that is a multiple of this: the widest vector that one access may
+    /// use is this long, and 16 bytes at most.
+    pub const fn contiguous(&self) -> u32 {
+        match self.swizzle {
+            Swizzle::None => self.panel_cols(),
+            Swizzle::B32 | Swizzle::B64 | Swizzle::B128 => super::swizzle::CHUNK / self.dtype.bytes(),
+        }
+    }
+
+    /// Byte offset of an element from the start of the tile.
+    pub fn offset<I: Index>(&self, row: I, col: I) -> I {
+        let size = self.dtype.bytes();
+        if self.panels() == 1 {
+            return self.within(row, col.times(size));
+        }
+        let panel = col.clone().over(self.panel_cols());
+        let byte = col.modulo(self.panel_cols()).times(size);
+        panel.times(self.panel_stride()).add(self.within(row, byte))
+    }
+
+    /// Byte offset within a panel.
+    fn within<I: Index>(&self, row: I, byte: I) -> I {
+        match self.swizzle {
+            Swizzle::None => row.times(self.panel).add(byte),
+            swizzle => swizzle.place(row, byte),
+        }
+    }
+
+    /// The element whose first byte is at `offset`, the inverse of [`SharedLayout::offset`]: `None` beyond the tile
+    /// or inside an element.
+    pub fn element(&self, offset: u32) -> Option<(u32, u32)> {
+        if offset >= self.bytes() || !offset.is_multiple_of(self.dtype.bytes()) {
+            return None;
+        }
+        let (panel, rest) = (offset / self.panel_stride(), offset % self.panel_stride());
+        let plain = self.swizzle.apply(rest);
+        let col = panel * self.panel_cols() + plain % self.panel / self.dtype.bytes();
+        Some((plain / self.panel, col))
+    }
+
+    /// How an offset changes `rows` down and `cols` to the right of an element, whatever the element, as long as
+    /// - `rows` is a multiple of 8, and
+    /// - either `cols` is whole panels, or the element's column within its panel is less than `grain` and `cols` a
+    ///   multiple of it, `grain` being the lowest bit of `cols`, and both stay within a panel.
+    ///
+    /// With it an address is computed once a lane and turned with one XOR a step. `None` where `rows` is not a
+    /// multiple of 8, or where `cols` would cross panels part of the way.
+    pub fn step(&self, rows: u32, cols: u32) -> Option<Step> {
+        let size = self.dtype.bytes();
+        if !rows.is_multiple_of(super::swizzle::ATOM_ROWS) {
+            return None;
+        }
+        let (panels, inside) = (cols / self.panel_cols(), cols % self.panel_cols() * size);
+        let add = panels * self.panel_stride() + rows * self.panel;
+        match self.swizzle {
+            Swizzle::None => Some(Step { xor: 0, add: add + inside }),
+            Swizzle::B32 | Swizzle::B64 | Swizzle::B128 if inside.is_multiple_of(super::swizzle::CHUNK) => {
+                Some(Step { xor: inside, add })
+            }
+            Swizzle::B32 | Swizzle::B64 | Swizzle::B128 => None,
+        }
+    }
+}
+
+/// Bytes of a row of a tile that is not empty.
+fn row_bytes(rows: u32, cols: u32, dtype: Dtype) -> Result<u32, LayoutError> {
+    match (rows, cols) {
+        (0, _) => Err(LayoutError::Empty { what: "rows" }),
+        (_, 0) => Err(LayoutError::Empty { what: "columns" }),
+        _ => {
+            let bytes = u64::from(rows) * u64::from(cols) * u64::from(dtype.bytes());
+            match u32::try_from(bytes) {
+                Ok(_) => Ok(cols * dtype.bytes()),
+                Err(_) => Err(LayoutError::TooLarge { what: "bytes of a tile", extent: bytes, most: u32::MAX.into() }),
+            }
+        }
+    }
+}
