@@ -94,6 +94,10 @@ impl Walker<'_> {
             }
             OpKind::VectorLoad { memory, width, .. } => self.access(memory, AccessKind::Load, *width, weights),
             OpKind::VectorStore { memory, width, .. } => self.access(memory, AccessKind::Store, *width, weights),
+            OpKind::AsyncCopy { to, from, width } => {
+                self.access(from, AccessKind::Load, *width, weights);
+                self.access(to, AccessKind::Store, *width, weights);
+            }
             OpKind::Atomic { memory, value, old, .. } => {
                 self.value(*value, weights);
                 self.access(memory, AccessKind::Atomic, 1, weights);
@@ -200,7 +204,9 @@ impl Walker<'_> {
             | OpKind::WgmmaFence
             | OpKind::WgmmaCommit
             | OpKind::WgmmaWait { .. }
-            | OpKind::Pin { .. } => {}
+            | OpKind::Pin { .. }
+            | OpKind::AsyncCommit
+            | OpKind::AsyncWait { .. } => {}
             // Simulators only.
             OpKind::Print { .. } | OpKind::Assert { .. } => {}
         }

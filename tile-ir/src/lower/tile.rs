@@ -27,7 +27,7 @@ impl Lowering<'_> {
     }
 
     /// Every element of `extents` once, spread over the block; `f` gets the index tuple.
-    fn spread(&mut self, name: &str, extents: &[ValueId], f: impl FnOnce(&mut Self, Vec<ValueId>)) {
+    pub(super) fn spread(&mut self, name: &str, extents: &[ValueId], f: impl FnOnce(&mut Self, Vec<ValueId>)) {
         let mut total = extents.first().copied().unwrap_or_else(|| self.int(1));
         for &extent in extents.iter().skip(1) {
             total = self.product(total, extent);
@@ -107,6 +107,9 @@ impl Lowering<'_> {
         }
         // A per-thread array is copied by its thread; anything else by the block together.
         let cooperative = ![src, dst].iter().any(|t| self.is_local_place(t.place));
+        if let Some(width) = self.asynchronous_width(stmt) {
+            return self.asynchronous_tile(src, dst, [&src_open, &dst_open], &facts.extents, width);
+        }
         let body = |l: &mut Self, indices: &[ValueId]| {
             let from = l.tile_memory(src, indices, &src_open);
             let to = l.tile_memory(dst, indices, &dst_open);

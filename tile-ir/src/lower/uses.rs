@@ -1,9 +1,9 @@
 //! What expressions and statements are made of.
 
 use crate::ir::*;
-use crate::verify::pipeline::{parts, roots};
+use crate::ir::pipeline::{parts, roots};
 
-pub(super) use crate::verify::pipeline::{each, variables};
+pub(super) use crate::ir::pipeline::{each, variables};
 
 /// Every element access of statements, loads in expressions included.
 pub(super) fn accesses(kernel: &Kernel, body: &[StmtId]) -> Vec<AccessId> {

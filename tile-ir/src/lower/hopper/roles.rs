@@ -97,6 +97,7 @@ impl<'a> Lowering<'a> {
         if self.shared[load.buffer].is_none() {
             let shared = self.shared_array(name, load.layout.dtype(), elements.saturating_mul(stages), false);
             self.program.shared[shared].align = load.layout.alignment();
+            self.program.shared[shared].slots = stages;
             self.shared[load.buffer] = Some(shared);
             self.op(OpKind::Shared { shared });
         }

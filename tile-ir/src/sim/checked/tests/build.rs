@@ -89,10 +89,36 @@ impl Build {
         let offset = self.shared_end.next_multiple_of(16);
         self.shared_end = offset + len * dtype.bytes();
         self.program.shared_bytes = self.shared_end;
-        let array = SharedArray { name: name.into(), dtype, len, offset, align: 16, scratch: false };
+        let array = SharedArray { name: name.into(), dtype, len, slots: 1, offset, align: 16, scratch: false };
         let shared = self.program.shared.push(array);
         self.op(OpKind::Shared { shared });
         Space::Shared(shared)
+    }
+
+    /// A shared array at a multiple of 1024 bytes, as swizzled boxes need it; not marked uninitialised.
+    pub fn swizzled(&mut self, name: &str, dtype: Dtype, len: u32) -> SharedId {
+        let offset = self.shared_end.next_multiple_of(1024);
+        self.shared_end = offset + len * dtype.bytes();
+        self.program.shared_bytes = self.shared_end;
+        self.program.shared.push(SharedArray { name: name.into(), dtype, len, slots: 1, offset, align: 1024, scratch: false })
+    }
+
+    pub fn barriers(&mut self, name: &str, len: u32) -> BarrierId {
+        let offset = self.shared_end.next_multiple_of(BARRIER_BYTES);
+        self.shared_end = offset + len * BARRIER_BYTES;
+        self.program.shared_bytes = self.shared_end;
+        self.program.barriers.push(BarrierArray { name: name.into(), len, offset })
+    }
+
+    /// A map of a tensor, with its C parameter.
+    pub fn map(&mut self, name: &str, tensor: Space, box_extents: &[u32], swizzle: Swizzle) -> MapId {
+        let Space::Global(tensor) = tensor else { panic!("only tensors have maps") };
+        let (name, box_extents) = (name.to_string(), box_extents.to_vec());
+        let promotion = Promotion::B128;
+        let map = TensorMap { name: name.clone(), tensor, box_extents, swizzle, promotion };
+        let map = self.program.tensor_maps.push(map);
+        self.program.params.push(Parameter { name, kind: ParameterKind::TensorMap(map), ty: ValueType::Wide });
+        map
     }
 
     pub fn local(&mut self, name: &str, dtype: Dtype, len: u32) -> LocalId {
@@ -102,7 +128,11 @@ impl Build {
     }
 
     pub fn reg(&mut self, name: &str, ty: ValueType) -> RegId {
-        self.program.regs.push(Reg { name: name.into(), ty, mutable: true })
+        // Names are C's too: one that is taken gets a number.
+        let taken = |name: &str| self.program.regs.values().any(|r| r.name == name);
+        let numbered = (1..).map(|i| format!("{name}_{i}")).find(|n| !taken(n));
+        let name = if taken(name) { numbered.unwrap_or_default() } else { name.to_string() };
+        self.program.regs.push(Reg { name, ty, mutable: true })
     }
 
     // ---- values ----
@@ -127,9 +157,26 @@ impl Build {
         self.value(ValueKind::Block(0), ValueType::Index)
     }
 
+    pub fn special(&mut self, special: Special) -> ValueId {
+        let ty = if special == Special::Elected { ValueType::BOOL } else { ValueType::Index };
+        self.value(ValueKind::Special(special), ty)
+    }
+
+    pub fn bool(&mut self, value: bool) -> ValueId {
+        self.value(ValueKind::Int(value.into()), ValueType::BOOL)
+    }
+
+    pub fn barrier_at(&mut self, array: BarrierId, index: i64) -> BarrierRef {
+        BarrierRef { array, index: self.int(index) }
+    }
+
     /// The extent of a tensor's axis.
     pub fn dim(&mut self, name: &str) -> ValueId {
         let dim = self.program.dims.iter().position(|d| d == name).expect("a dim of a declared tensor");
+        let kind = ParameterKind::Dim(DimId::new(dim));
+        if let Some(position) = self.program.params.iter().position(|p| p.kind == kind) {
+            return self.value(ValueKind::Param(position as u32), ValueType::Index);
+        }
         let position = self.program.params.len() as u32;
         self.program.params.push(Parameter {
             name: name.into(),
@@ -156,6 +203,22 @@ impl Build {
 
     pub fn mul(&mut self, a: ValueId, b: ValueId) -> ValueId {
         self.binary(BinaryOp::Mul, a, b)
+    }
+
+    pub fn sub(&mut self, a: ValueId, b: ValueId) -> ValueId {
+        self.binary(BinaryOp::Sub, a, b)
+    }
+
+    pub fn div(&mut self, a: ValueId, b: ValueId) -> ValueId {
+        self.binary(BinaryOp::Div, a, b)
+    }
+
+    pub fn rem(&mut self, a: ValueId, b: ValueId) -> ValueId {
+        self.binary(BinaryOp::Rem, a, b)
+    }
+
+    pub fn equal(&mut self, a: ValueId, b: ValueId) -> ValueId {
+        self.binary(BinaryOp::Eq, a, b)
     }
 
     pub fn less(&mut self, a: ValueId, b: ValueId) -> ValueId {
@@ -233,9 +296,15 @@ impl Build {
     }
 
     pub fn for_(&mut self, start: i64, end: ValueId, step: i64, body: impl FnOnce(&mut Build, RegId)) {
-        let span = self.span;
         let (start, step) = (self.int(start), self.int(step));
-        let reg = self.reg("i", ValueType::Index);
+        self.for_between("i", [start, end, step], body);
+    }
+
+    /// `for name in (start..end).step_by(step)`
+    pub fn for_between(&mut self, name: &str, bounds: [ValueId; 3], body: impl FnOnce(&mut Build, RegId)) {
+        let [start, end, step] = bounds;
+        let span = self.span;
+        let reg = self.reg(name, ValueType::Index);
         self.line();
         let body = self.nested(|b| body(b, reg));
         self.ops.push(Op { kind: OpKind::For { reg, start, end, step, unroll: Unroll::Auto, body }, span });

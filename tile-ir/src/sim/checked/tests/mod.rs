@@ -3,6 +3,7 @@
 mod accesses;
 mod build;
 mod execution;
+mod gemm;
 mod lowered;
 mod races;
 mod synchronisation;
