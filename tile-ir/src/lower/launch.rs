@@ -61,6 +61,15 @@ impl Lowering<'_> {
                 self.program.launch.grid[slot] = extent;
             }
         }
+        let persistent = kernel.stmts.values().find_map(|s| match &s.kind {
+            StmtKind::Persistent { extents, .. } => Some(extents.clone()),
+            _ => None,
+        });
+        for (slot, extent) in persistent.into_iter().flatten().enumerate().take(3) {
+            if let Some(extent) = host_expr(kernel, extent) {
+                self.program.launch.grid[slot] = extent;
+            }
+        }
         let mut checks = Vec::new();
         for require in &kernel.requires {
             if let Some(holds) = host_expr(kernel, require.cond) {

@@ -43,6 +43,23 @@ pub fn lower(kernel: &Kernel, instance: &Instance, target: Target) -> Result<Pro
     lower_bound(&bound, target)
 }
 
+/// Whether the kernel has statements whose lowering is on its way.
+pub fn is_pending(bound: &Kernel) -> bool {
+    pending::check(bound).is_err()
+}
+
+/// What a launch needs to know of a bound kernel: parameters, grid, checks. The program has no body.
+pub fn interface(bound: &Kernel, target: Target) -> Result<Program, Vec<Diagnostic>> {
+    let analysis = analyse(bound, target);
+    if !analysis.diagnostics.is_empty() {
+        return Err(analysis.diagnostics);
+    }
+    let mut lowering = Lowering::new(bound, &analysis, target);
+    lowering.parameters();
+    lowering.checks();
+    Ok(lowering.program)
+}
+
 /// Lowers a bound kernel.
 pub fn lower_bound(bound: &Kernel, target: Target) -> Result<Program, Vec<Diagnostic>> {
     let analysis = analyse(bound, target);

@@ -20,7 +20,18 @@ pub(super) fn check(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
     }
 }
 
+/// Whether the body multiplies tiles.
+pub(super) fn is_tile_pipeline(kernel: &Kernel, body: &[StmtId]) -> bool {
+    let mut found = false;
+    each(kernel, body, &mut |s| found |= matches!(kernel.stmts[s].kind, StmtKind::Gemm { .. }));
+    found
+}
+
 fn one(kernel: &Kernel, stmt: StmtId, body: &[StmtId], all: &mut Vec<Diagnostic>) {
+    if is_tile_pipeline(kernel, body) {
+        // Its loads are copies: `tiles` has its rules.
+        return;
+    }
     let StmtKind::For { var, .. } = kernel.stmts[stmt].kind else { return };
     let Split { loads, buffers, moving, .. } = split(kernel, var, body);
     let rest = &body[loads..];

@@ -147,6 +147,9 @@ impl Checker<'_> {
             if instance.dtypes.len() != kernel.type_params.len() || instance.consts.len() != kernel.consts.len() {
                 return Err("an instance has the wrong number of parameters".into());
             }
+            if !instance.absent.is_empty() {
+                return Err("a declared instance leaves out a parameter".into());
+            }
             let allowed = kernel.type_params.values().zip(&instance.dtypes).all(|(p, d)| p.allowed.contains(d));
             if !allowed || instance.consts.iter().any(|c| !(-LITERAL..=LITERAL).contains(c)) {
                 return Err("an instance's parameter is out of range".into());

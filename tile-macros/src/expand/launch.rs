@@ -204,6 +204,9 @@ fn run(signature: &Signature<'_>, body: &Body, on: &impl ToTokens, index: &Token
 fn argument(signature: &Signature<'_>, param: &Param<'_>) -> TokenStream {
     let (name, runtime) = (param.name, &signature.runtime);
     match param.kind {
+        ParamKind::Tensor { element, rank, option: Some(_), .. } => {
+            quote!(#runtime::kernel::optional::<#element, #rank>(#name))
+        }
         ParamKind::Tensor { element, rank, mutable: false, .. } => {
             quote!(#runtime::kernel::TensorInput::<#element, #rank>::argument(&#name))
         }
@@ -221,6 +224,9 @@ fn parameters(signature: &Signature<'_>) -> Vec<TokenStream> {
         let name = param.name;
         let at = name.span();
         match param.kind {
+            ParamKind::Tensor { element, rank, option: Some(_), .. } => {
+                quote_spanned!(at=> #name: ::core::option::Option<&#runtime::Tensor<#element, #rank>>)
+            }
             ParamKind::Tensor { element, rank, mutable: false, .. } => {
                 quote_spanned!(at=> #name: impl #runtime::kernel::TensorInput<#element, #rank>)
             }

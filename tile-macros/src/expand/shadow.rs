@@ -98,7 +98,7 @@ fn parameter(signature: &Signature<'_>, param: &Param<'_>) -> TokenStream {
     let (name, runtime) = (param.name, &signature.runtime);
     match param.kind {
         ParamKind::Scalar { ty } => quote!(#name: #ty),
-        ParamKind::Tensor { element, rank, written, path, .. } => {
+        ParamKind::Tensor { element, rank, written, path, option, .. } => {
             let Type::Reference(reference) = written else { return quote!(#name: #written) };
             let (and, mutability) = (&reference.and_token, &reference.mutability);
             // The author's own `Tensor`, so that an editor shows the shadow's documentation on it; and from the first
@@ -107,7 +107,11 @@ fn parameter(signature: &Signature<'_>, param: &Param<'_>) -> TokenStream {
             let (open, close) = brackets(reference);
             let runtime = respanned(runtime, at);
             let rank = quote_spanned!(at=> #rank);
-            quote_spanned!(at=> #name: #and #mutability #runtime::dsl::#path #open #element, #rank #close)
+            let tensor = quote_spanned!(at=> #and #mutability #runtime::dsl::#path #open #element, #rank #close);
+            match option {
+                Some(_) => quote_spanned!(at=> #name: ::core::option::Option<#tensor>),
+                None => quote_spanned!(at=> #name: #tensor),
+            }
         }
     }
 }

@@ -41,8 +41,18 @@ pub(super) struct Param<'a> {
 
 /// What a parameter is.
 pub(super) enum ParamKind<'a> {
-    Tensor { element: &'a Type, rank: usize, mutable: bool, written: &'a Type, path: &'a Ident },
-    Scalar { ty: &'a Type },
+    /// `option`: the `Option` of `Option<&Tensor<..>>`, of which `written` is the inside.
+    Tensor {
+        element: &'a Type,
+        rank: usize,
+        mutable: bool,
+        written: &'a Type,
+        path: &'a Ident,
+        option: Option<&'a Ident>,
+    },
+    Scalar {
+        ty: &'a Type,
+    },
 }
 
 impl<'a> Signature<'a> {
@@ -115,20 +125,35 @@ impl<'a> Signature<'a> {
 fn param(argument: &FnArg) -> Option<Param<'_>> {
     let FnArg::Typed(argument) = argument else { return None };
     let Pat::Ident(pattern) = &*argument.pat else { return None };
-    let kind = match &*argument.ty {
+    let (ty, option) = match inside_option(&argument.ty) {
+        Some((ty, option)) => (ty, Some(option)),
+        None => (&*argument.ty, None),
+    };
+    let kind = match ty {
         Type::Reference(reference) => {
             let Type::Path(path) = &*reference.elem else { return None };
             let segment = path.path.segments.last()?;
             let PathArguments::AngleBracketed(arguments) = &segment.arguments else { return None };
             let Some(GenericArgument::Type(element)) = arguments.args.first() else { return None };
-            let rank = shape_of(&argument.ty)?.elems.len();
-            let (written, path) = (&*argument.ty, &segment.ident);
-            ParamKind::Tensor { element, rank, mutable: reference.mutability.is_some(), written, path }
+            let rank = shape_of(ty)?.elems.len();
+            let (written, path) = (ty, &segment.ident);
+            ParamKind::Tensor { element, rank, mutable: reference.mutability.is_some(), written, path, option }
         }
         ty @ Type::Path(path) if path.path.get_ident().is_some() => ParamKind::Scalar { ty },
         _ => return None,
     };
     Some(Param { name: &pattern.ident, kind })
+}
+
+/// What is in `Option<..>`, and the `Option`.
+fn inside_option(ty: &Type) -> Option<(&Type, &Ident)> {
+    let Type::Path(path) = ty else { return None };
+    let segment = path.path.segments.last().filter(|s| s.ident == "Option")?;
+    let PathArguments::AngleBracketed(arguments) = &segment.arguments else { return None };
+    match arguments.args.first() {
+        Some(GenericArgument::Type(inner)) => Some((inner, &segment.ident)),
+        _ => None,
+    }
 }
 
 /// The shape `(N, K)` of `&Tensor<T, (N, K)>`.

@@ -136,6 +136,14 @@ impl Parser {
             (Some(Binding::Tensor(param)), _) => Some(Place::Tensor(param)),
             (Some(Binding::Buffer(buffer)), _) => Some(Place::Buffer(buffer)),
             (Some(Binding::Poison), _) => None,
+            (Some(Binding::Optional(param)), Some(name)) => {
+                let declared = self.kernel.params[param].span;
+                let at = self.mark(expr);
+                let message = format!("`{name}` is optional: {what} does not apply to it as it is");
+                let diagnostic = Diagnostic::new(Code::TYPE, at, message).label(declared, "declared here");
+                self.rustc(diagnostic.help(format!("take it out: `if let Some(t) = {name} {{ .. }}`")));
+                None
+            }
             (_, Some(name)) => {
                 let at = self.mark(expr);
                 let message = format!("`{name}` is neither a tensor nor an array, {what} does not apply");

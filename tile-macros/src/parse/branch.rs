@@ -1,18 +1,20 @@
 //! `if`, as a statement and as a value, and blocks as values.
 
+use super::access::strip;
 use super::expr::{DEEPEST, binary_op};
+use super::range::Range;
 use super::types::Slot;
-use super::{Facts, Parser};
-use syn::{Block, Expr, Stmt};
+use super::{Binding, Facts, Parser};
+use syn::{Block, Expr, Pat, Stmt};
 use tile_ir::diag::{Code, Diagnostic};
-use tile_ir::ir::{ExprId, ExprKind, StmtKind, Type, VarId, VarKind};
+use tile_ir::ir::{ExprId, ExprKind, ParamId, StmtKind, Type, VarId, VarKind};
 
 impl Parser {
     pub(super) fn if_stmt(&mut self, branch: &syn::ExprIf) {
         let cond = self.condition(&branch.cond);
         let names = self.scope.len();
         if let Expr::Let(binding) = &*branch.cond {
-            self.poison_pattern(&binding.pat);
+            self.bind_present(binding);
         }
         let then = self.nested("an `if`", |p| p.block_statements(&branch.then_branch));
         self.scope.truncate(names);
@@ -43,8 +45,15 @@ impl Parser {
     pub(super) fn if_value(&mut self, branch: &syn::ExprIf) -> Option<ExprId> {
         if let Some((then, otherwise)) = plain_arms(branch) {
             let cond = self.condition(&branch.cond);
-            let (then, otherwise) =
-                self.in_place("an arm of `if`, which is not always evaluated", |p| (p.expr(then), p.expr(otherwise)));
+            let (then, otherwise) = self.in_place("an arm of `if`, which is not always evaluated", |p| {
+                let names = p.scope.len();
+                if let Expr::Let(binding) = &*branch.cond {
+                    p.bind_present(binding);
+                }
+                let then = p.expr(then);
+                p.scope.truncate(names);
+                (then, p.expr(otherwise))
+            });
             let (cond, then, otherwise) = (cond?, then?, otherwise?);
             self.same_type(self.ty(otherwise), self.ty(then), self.kernel.exprs[otherwise].span)?;
             let facts = self.facts(cond).and(self.facts(then)).and(self.facts(otherwise));
@@ -69,6 +78,9 @@ impl Parser {
         let cond = self.condition(&branch.cond);
         let mut read = cond.map(|_| ());
         let then = self.nested("an `if`", |p| {
+            if let Expr::Let(binding) = &*branch.cond {
+                p.bind_present(binding);
+            }
             let value = p.arm_into(&branch.then_branch, var);
             read = read.and(value);
         });
@@ -110,12 +122,48 @@ impl Parser {
         Some(())
     }
 
+    /// `let Some(b) = bias` as a condition: whether the launch has the tensor.
+    fn present(&mut self, binding: &syn::ExprLet) -> Option<ExprId> {
+        let help = "the only `if let` is `if let Some(b) = bias`, of an optional tensor parameter";
+        let Some(param) = self.optional_of(&binding.expr) else {
+            let known = matches!(strip(&binding.expr), Expr::Path(path)
+                if path.path.get_ident().is_some_and(|n| matches!(self.lookup(&n.to_string()), Some(Binding::Poison))));
+            if !known {
+                self.syntax(binding.let_token.span, "`if let` of this is not in the language", help);
+            }
+            return None;
+        };
+        if some_pattern(&binding.pat).is_none() {
+            self.syntax(binding.let_token.span, "this `if let` is not in the language", help);
+            return None;
+        }
+        let span = self.mark(Range { first: binding.let_token.span, last: Range::from(&*binding.expr).last });
+        Some(self.push(ExprKind::Present(param), Type::BOOL, Facts::LAUNCH, span))
+    }
+
+    /// Binds what an `if let` names.
+    fn bind_present(&mut self, binding: &syn::ExprLet) {
+        match (self.optional_of(&binding.expr), some_pattern(&binding.pat)) {
+            (Some(param), Some(Pat::Ident(name))) if name.mutability.is_none() => {
+                self.bind(name.ident.to_string(), Binding::Tensor(param));
+            }
+            (Some(_), Some(Pat::Wild(_))) => {}
+            _ => self.poison_pattern(&binding.pat),
+        }
+    }
+
+    fn optional_of(&self, expr: &Expr) -> Option<ParamId> {
+        let Expr::Path(path) = strip(expr) else { return None };
+        match self.lookup(&path.path.get_ident()?.to_string()) {
+            Some(Binding::Optional(param)) => Some(param),
+            _ => None,
+        }
+    }
+
     /// The condition of an `if`.
     pub(super) fn condition(&mut self, cond: &Expr) -> Option<ExprId> {
         if let Expr::Let(binding) = cond {
-            let help = "`if` takes a bool; an optional tensor is a `const HAS_BIAS: bool` in this version";
-            self.syntax(binding.let_token.span, "`if let` is not in the language", help);
-            return None;
+            return self.present(binding);
         }
         let cond = self.expr(cond)?;
         self.demand(cond, Type::BOOL)
@@ -153,6 +201,16 @@ impl Parser {
                 None
             }
         }
+    }
+}
+
+/// The name in `Some(name)`.
+fn some_pattern(pattern: &Pat) -> Option<&Pat> {
+    match pattern {
+        Pat::TupleStruct(tuple) if tuple.path.is_ident("Some") && tuple.elems.len() == 1 => {
+            tuple.elems.first().filter(|inner| matches!(inner, Pat::Ident(_) | Pat::Wild(_)))
+        }
+        _ => None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Calls: the elementwise functions, and the way to all others.
 
 use super::range::{Range, generic_types};
+use super::tile::CopyOptions;
 use super::types::{Class, Slot, Ty};
 use super::{Binding, Facts, Parser};
 use syn::{Expr, ExprCall, ExprMethodCall, Lit, PathArguments, UnOp};
@@ -52,7 +53,8 @@ pub(super) fn function_name(expr: &Expr) -> Option<Function<'_>> {
 }
 
 /// Functions with an effect, which are read by [`super::effect`] and [`super::tile`].
-const STATEMENTS: [&str; 7] = ["copy", "fill", "clear", "sync_threads", "sync_warp", "device_print", "device_assert"];
+const STATEMENTS: [&str; 8] =
+    ["copy", "fill", "clear", "gemm", "sync_threads", "sync_warp", "device_print", "device_assert"];
 
 impl Parser {
     /// A call as a value.
@@ -89,15 +91,26 @@ impl Parser {
         }
         match name {
             "copy" | "fill" | "clear" => {
-                self.tile_operation(name, call, None, range);
+                self.tile_operation(name, call, Some(CopyOptions::default()), range);
                 Called::Done
             }
-            "blocks" | "threads" | "alloc_shared" | "alloc_local" => {
+            "gemm" => {
+                self.gemm(call, &[], range);
+                Called::Done
+            }
+            "cluster" | "use_swizzle" => {
+                let at = self.mark(range);
+                let message = format!("`{name}(..)` gives no value");
+                self.unsupported(Diagnostic::new(Code::PLACEMENT, at, message).help("make it a statement of its own"));
+                Called::Poison
+            }
+            "blocks" | "threads" | "alloc_shared" | "alloc_local" | "alloc_fragment" => {
                 let at = self.mark(range);
                 let help = match name {
                     "blocks" => "let [bx] = blocks([ceil_div(N, 128)]);",
                     "threads" => "let [tx] = threads([128]);",
                     "alloc_shared" => "let mut s = alloc_shared::<f32>([128]);",
+                    "alloc_fragment" => "let mut acc = alloc_fragment::<f32>([128, 128]);",
                     _ => "let mut a = alloc_local::<f32>([8]);",
                 };
                 let diagnostic =
@@ -105,7 +118,7 @@ impl Parser {
                 self.unsupported(diagnostic.help(format!("write `{help}`")));
                 Called::Poison
             }
-            "serial" | "unroll" | "vectorized" | "pipelined" | "parallel" => {
+            "serial" | "unroll" | "vectorized" | "pipelined" | "parallel" | "persistent" => {
                 let message = format!("`{name}(..)` is the range of a loop, not a value");
                 self.syntax(range, message, &format!("for i in {name}(0..n) {{ .. }}"));
                 Called::Poison
@@ -273,18 +286,28 @@ impl Parser {
 
     /// `copy(..).width(n)` as a statement; any other method call is a value.
     pub(super) fn method_stmt(&mut self, call: &ExprMethodCall, range: Range) {
-        let mut methods = vec![call];
-        let mut base = super::access::strip(&call.receiver);
-        while let Expr::MethodCall(inner) = base {
-            methods.push(inner);
-            base = super::access::strip(&inner.receiver);
+        let (base, methods) = unchained(call);
+        let name = if let Expr::Call(call) = base { function_name(&call.func).map(|f| f.name) } else { None };
+        match (base, name.as_deref()) {
+            (Expr::Call(copy), Some("copy")) => {
+                let options = self.copy_options(&methods);
+                self.tile_operation("copy", copy, options, range);
+            }
+            (Expr::Call(gemm), Some("gemm")) => self.gemm(gemm, &methods, range),
+            _ => {
+                self.method_value(call);
+            }
         }
-        if let Expr::Call(copy) = base
-            && function_name(&copy.func).is_some_and(|f| f.name == "copy")
-        {
-            let width = self.copy_options(&methods);
-            return self.tile_operation("copy", copy, width, range);
-        }
-        self.method_value(call);
     }
+}
+
+/// What methods are called on, and the methods, outermost first.
+pub(super) fn unchained(call: &ExprMethodCall) -> (&Expr, Vec<&ExprMethodCall>) {
+    let mut methods = vec![call];
+    let mut base = super::access::strip(&call.receiver);
+    while let Expr::MethodCall(inner) = base {
+        methods.push(inner);
+        base = super::access::strip(&inner.receiver);
+    }
+    (base, methods)
 }

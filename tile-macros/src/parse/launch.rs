@@ -1,4 +1,5 @@
-//! What fixes the launch: `blocks(..)`, `threads(..)`, and the arrays, `alloc_shared` and `alloc_local`.
+//! What fixes the launch: `blocks(..)`, `threads(..)`, `cluster(..)`, `use_swizzle(..)`, and the arrays: `alloc_shared`,
+//! `alloc_local`, `alloc_fragment`.
 
 use super::access::strip;
 use super::call::Function;
@@ -6,9 +7,9 @@ use super::range::{Range, generic_types};
 use super::signature::MOST_AXES;
 use super::stmt::Name;
 use super::{Binding, Facts, Parser};
-use syn::{Expr, ExprCall, Pat};
+use syn::{Expr, ExprCall, ExprMethodCall, Pat};
 use tile_ir::diag::{Code, Diagnostic};
-use tile_ir::ir::{Axis, Buffer, ExprId, ExprKind, Scope, StmtKind, SwizzleRequest, Type, VarKind};
+use tile_ir::ir::{Axis, Buffer, ExprId, ExprKind, Scope, SpanId, StmtKind, SwizzleRequest, Type, VarKind};
 
 const CONSTANTS: &str = "use literals, const parameters and `T::BITS`";
 
@@ -16,7 +17,7 @@ impl Parser {
     /// `let [bx, by] = blocks([m, n]);`
     pub(super) fn blocks(&mut self, call: &ExprCall, pattern: Option<&Pat>) {
         let at = self.mark(Range { first: Range::from(&*call.func).first, last: call.paren_token.span.close() });
-        let first = self.blocks_at.replace(at);
+        let first = self.blocks_at.replace(at).or(self.persistent_at);
         let grid = self.axes(call, pattern, "blocks", VarKind::Block, first);
         if first.is_none() {
             self.kernel.grid = grid.unwrap_or_default();
@@ -31,6 +32,71 @@ impl Parser {
         if first.is_none() {
             self.kernel.threads = threads.unwrap_or_default();
         }
+    }
+
+    /// `cluster([2, 1]);`
+    pub(super) fn cluster(&mut self, call: &ExprCall) {
+        let Some(at) = self.launch_option(call, "cluster", self.cluster_at) else { return };
+        self.cluster_at = Some(at);
+        let array = match call.args.first().map(strip) {
+            Some(Expr::Array(array)) if call.args.len() == 1 && (1..=3).contains(&array.elems.len()) => array,
+            _ => {
+                let at = self.mark(call.paren_token.span);
+                let diagnostic = Diagnostic::new(Code::CALL, at, "`cluster` takes 1 to 3 extents in brackets");
+                return self.unsupported(diagnostic.help("write `cluster([2, 1]);`"));
+            }
+        };
+        let elements: Vec<&Expr> = array.elems.iter().collect();
+        let Some(extents) = self.in_place("the extents of `cluster`", |p| p.indices(&elements)) else { return };
+        let extents = extents.into_iter().map(|e| self.constant(e, "the extent of `cluster`", CONSTANTS));
+        if let Some(extents) = extents.collect::<Option<Vec<_>>>() {
+            self.kernel.cluster = extents;
+        }
+    }
+
+    /// `use_swizzle(8);`
+    pub(super) fn use_swizzle(&mut self, call: &ExprCall) {
+        let Some(at) = self.launch_option(call, "use_swizzle", self.swizzle_at) else { return };
+        self.swizzle_at = Some(at);
+        if call.args.len() != 1 {
+            let at = self.mark(call.paren_token.span);
+            let message = format!("`use_swizzle` takes 1 argument, {} given", call.args.len());
+            return self.rustc(Diagnostic::new(Code::CALL, at, message).help("use_swizzle(8);"));
+        }
+        let panel = self.in_place("the panel of `use_swizzle`", |p| p.expr(&call.args[0]));
+        let panel = panel.and_then(|panel| self.demand(panel, Type::Index));
+        self.kernel.swizzle = panel.and_then(|panel| self.constant(panel, "the panel of `use_swizzle`", CONSTANTS));
+    }
+
+    /// Where a call that says something about the whole launch stands, if it may stand there.
+    fn launch_option(&mut self, call: &ExprCall, what: &str, first: Option<SpanId>) -> Option<SpanId> {
+        let at = self.mark(Range { first: Range::from(&*call.func).first, last: call.paren_token.span.close() });
+        if let Some(&place) = self.nesting.last() {
+            let diagnostic = Diagnostic::new(Code::PLACEMENT, at, format!("`{what}(..)` stands inside {place}"));
+            self.error(diagnostic.help("move it to the beginning of the kernel"));
+            return None;
+        }
+        if let Some(first) = first {
+            let diagnostic = Diagnostic::new(Code::PLACEMENT, at, format!("`{what}(..)` is given twice"));
+            self.error(diagnostic.label(first, "first given here").help("keep one of the two"));
+            return None;
+        }
+        Some(at)
+    }
+
+    /// The extents of a grid in an expression that the launch evaluates.
+    pub(super) fn grid_extents(&mut self, extents: Vec<ExprId>, what: &str) -> Option<Vec<ExprId>> {
+        let known = extents.into_iter().map(|extent| {
+            if self.facts(extent).launch {
+                return Some(self.inline(extent));
+            }
+            let span = self.kernel.exprs[extent].span;
+            let message = format!("the extent of `{what}` is not known before the launch");
+            let help = "use dims, const parameters and scalar parameters";
+            self.error(Diagnostic::new(Code::NOT_CONSTANT, span, message).help(help));
+            None
+        });
+        known.collect()
     }
 
     fn axes(
@@ -200,14 +266,54 @@ impl Parser {
     }
 
     /// `let mut s = alloc_shared::<f32>([128, 64]);`
-    pub(super) fn alloc(&mut self, call: &ExprCall, function: &Function<'_>, pattern: &Pat, range: Range) {
+    pub(super) fn alloc(
+        &mut self,
+        call: &ExprCall,
+        function: &Function<'_>,
+        pattern: &Pat,
+        methods: &[&ExprMethodCall],
+        range: Range,
+    ) {
         let name = self.simple_name(pattern);
+        let swizzle = self.array_options(&function.name, methods);
         let buffer = self.allocate(call, function, name.as_ref(), range);
+        if let (Some(buffer), Some(swizzle)) = (buffer, swizzle) {
+            self.kernel.buffers[buffer].swizzle = swizzle;
+        }
         let Some(Name { name: Some(text), mutable, .. }) = name else { return self.poison_pattern(pattern) };
         if let (Some(buffer), true) = (buffer, mutable) {
             self.mutable_buffers.push(buffer);
         }
         self.bind(text, buffer.map_or(Binding::Poison, Binding::Buffer));
+    }
+
+    /// The methods of an allocation: `.swizzle(B128)`.
+    fn array_options(&mut self, what: &str, methods: &[&ExprMethodCall]) -> Option<SwizzleRequest> {
+        let mut swizzle = SwizzleRequest::Auto;
+        for call in methods {
+            let words = [
+                ("Auto", SwizzleRequest::Auto),
+                ("None", SwizzleRequest::None),
+                ("B32", SwizzleRequest::B32),
+                ("B64", SwizzleRequest::B64),
+                ("B128", SwizzleRequest::B128),
+            ];
+            let name = call.method.to_string();
+            if what != "alloc_shared" || name != "swizzle" {
+                let message = format!("`.{name}(..)` of `{what}` is not in the language");
+                let help = "a shared array has `.swizzle(B128)`";
+                self.syntax(call.method.span(), message, help);
+                return None;
+            }
+            if call.args.len() != 1 {
+                let at = self.mark(call.paren_token.span);
+                let message = format!("`.swizzle` takes 1 argument, {} given", call.args.len());
+                self.rustc(Diagnostic::new(Code::CALL, at, message));
+                return None;
+            }
+            swizzle = self.word(&call.args[0], &words, "the layout of a shared array")?;
+        }
+        Some(swizzle)
     }
 
     fn allocate(
@@ -251,7 +357,18 @@ impl Parser {
             extents.into_iter().map(|extent| self.constant(extent, "the extent of an array", CONSTANTS)).collect();
         let extents = extents.into_iter().collect::<Option<Vec<_>>>()?;
         let (dtype, name) = (dtype?, name?);
-        let scope = if what == "alloc_shared" { Scope::Shared } else { Scope::Local };
+        let scope = match what {
+            "alloc_shared" => Scope::Shared,
+            "alloc_fragment" => Scope::Fragment,
+            _ => Scope::Local,
+        };
+        if scope == Scope::Fragment && elements.len() != 2 {
+            // The shadow's `alloc_fragment` takes two extents.
+            let at = self.mark(array.bracket_token.span);
+            let message = format!("a fragment has 2 axes, this has {}", elements.len());
+            self.rustc(Diagnostic::new(Code::SHAPE, at, message).help("alloc_fragment::<f32>([128, 128])"));
+            return None;
+        }
         let text = name.name.clone().unwrap_or_else(|| "_".to_owned());
         let buffer = self.kernel.buffers.push(Buffer {
             name: text,

@@ -1,4 +1,5 @@
-//! Loops: `a..b`, `serial`, `unroll`, `vectorized`, `pipelined`, `parallel`, with `.step_by(n)` and `.unroll(n)`.
+//! Loops: `a..b`, `serial`, `unroll`, `vectorized`, `pipelined`, `parallel`, `persistent`, with `.step_by(n)`, `.unroll(n)`
+//! and their like.
 
 use super::access::strip;
 use super::call::function_name;
@@ -10,7 +11,7 @@ use tile_ir::diag::{Code, Diagnostic};
 use tile_ir::ir::{ExprId, ExprKind, LoopKind, Schedule, StmtKind, Type, VarId, VarKind};
 
 const FORMS: &str = "loops run over `a..b`, `serial(a..b)`, `unroll(a..b)`, `vectorized(a..b)`, \
-                     `pipelined(a..b, stages)` or `parallel([m, n])`";
+                     `pipelined(a..b, stages)`, `parallel([m, n])` or `persistent([x, y])`";
 
 /// A loop's kind as written.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,6 +40,9 @@ impl Parser {
             && function.name == "parallel"
         {
             return self.parallel(each, call);
+        }
+        if let Some((call, methods)) = persistent_call(&each.expr) {
+            return self.persistent(each, call, &methods);
         }
         let head = self.head(&each.expr);
         // Both bounds have one type, which is checked to be `usize` when everything is inferred.
@@ -80,6 +84,7 @@ impl Parser {
         let mut base = unchained(iterator, &mut methods);
         let mut form = Form::Serial;
         let mut stages = None;
+        let mut schedule = Schedule::Auto;
         if let Expr::Call(call) = base {
             let (called, inner) = self.loop_call(call)?;
             (form, base) = (called, unchained(inner, &mut methods));
@@ -93,6 +98,18 @@ impl Parser {
         let (mut step, mut unroll, mut sound) = (None, None, true);
         for call in methods.into_iter().rev() {
             let name = call.method.to_string();
+            if name == "schedule" && form == Form::Pipelined && call.args.len() == 1 {
+                let words = [
+                    ("Auto", Schedule::Auto),
+                    ("Cooperative", Schedule::Cooperative),
+                    ("PingPong", Schedule::PingPong),
+                ];
+                match self.word(&call.args[0], &words, "the schedule of a pipelined loop") {
+                    Some(found) => schedule = found,
+                    None => sound = false,
+                }
+                continue;
+            }
             let argument = match (name.as_str(), call.args.len()) {
                 ("step_by" | "unroll", 1) => self.in_place("a loop's head", |p| p.expr(&call.args[0])),
                 ("step_by" | "unroll", found) => {
@@ -100,8 +117,15 @@ impl Parser {
                     self.rustc(Diagnostic::new(Code::CALL, at, format!("`.{name}` takes 1 argument, {found} given")));
                     None
                 }
+                ("schedule", found) if form == Form::Pipelined => {
+                    let at = self.mark(call.paren_token.span);
+                    self.rustc(Diagnostic::new(Code::CALL, at, format!("`.schedule` takes 1 argument, {found} given")));
+                    None
+                }
                 ("schedule" | "per_sm" | "contiguous", _) => {
-                    self.not_in_version(call.method.span(), &format!(".{name}(..)"), "");
+                    let of = if name == "schedule" { "pipelined" } else { "persistent" };
+                    let message = format!("`.{name}(..)` belongs to a `{of}` loop");
+                    self.syntax(call.method.span(), message, "remove it");
                     None
                 }
                 _ => {
@@ -171,7 +195,7 @@ impl Parser {
             Form::Serial => LoopKind::Serial { unroll },
             Form::Unroll => LoopKind::Unroll,
             Form::Vectorized => LoopKind::Vectorized,
-            Form::Pipelined => LoopKind::Pipelined { stages: stages?, schedule: Schedule::Auto },
+            Form::Pipelined => LoopKind::Pipelined { stages: stages?, schedule },
         };
         Some(Head { start, end, step, kind })
     }
@@ -184,10 +208,6 @@ impl Parser {
             "unroll" => Form::Unroll,
             "vectorized" => Form::Vectorized,
             "pipelined" => Form::Pipelined,
-            "persistent" => {
-                self.not_in_version(&*call.func, "persistent(..)", "give every tile a block: `blocks([m, n])`");
-                return None;
-            }
             "parallel" => {
                 self.syntax(&*call.func, "`parallel(..)` takes no methods", "for [i, j] in parallel([m, n])");
                 return None;
@@ -287,7 +307,87 @@ impl Parser {
                 None
             }
         };
-        let vars = self.axis_names(&each.pat, extents.as_ref().map(Vec::len)).map(|names| {
+        let (vars, body) = self.tuple_loop(each, extents.as_ref().map(Vec::len), "a `parallel` loop");
+        if let (Some(extents), Some(vars)) = (extents, vars) {
+            let span = self.mark(each.for_token.span);
+            self.emit(StmtKind::Parallel { vars, extents, body }, span);
+        }
+    }
+}
+
+impl Parser {
+    /// `for [x, y] in persistent([tx, ty])`, with `.per_sm(n)` and `.contiguous()`.
+    fn persistent(&mut self, each: &ExprForLoop, call: &syn::ExprCall, methods: &[&syn::ExprMethodCall]) {
+        let at = self.mark(Range { first: Range::from(&*call.func).first, last: call.paren_token.span.close() });
+        let mut placed = true;
+        if let Some(&place) = self.nesting.last() {
+            let diagnostic = Diagnostic::new(Code::PLACEMENT, at, format!("`persistent(..)` stands inside {place}"));
+            self.error(diagnostic.help("it stands for the grid: make it the last statement of the kernel"));
+            placed = false;
+        } else if let Some(first) = self.persistent_at.or(self.blocks_at) {
+            let what = if self.persistent_at.is_some() {
+                "a second `persistent(..)`"
+            } else {
+                "`persistent(..)` beside `blocks(..)`"
+            };
+            let diagnostic = Diagnostic::new(Code::PLACEMENT, at, format!("{what}: each gives the grid"));
+            self.error(diagnostic.label(first, "the grid is given here").help("keep one of the two"));
+            placed = false;
+        }
+        self.persistent_at = Some(at);
+        let extents = match call.args.first().map(strip) {
+            Some(Expr::Array(array)) if call.args.len() == 1 && (1..=3).contains(&array.elems.len()) => {
+                let elements: Vec<&Expr> = array.elems.iter().collect();
+                self.in_place("the extents of `persistent`", |p| p.indices(&elements))
+            }
+            _ => {
+                let help = "for [bx, by] in persistent([ceil_div(N, 128), ceil_div(M, 128)])";
+                self.syntax(call.paren_token.span, "`persistent` takes 1 to 3 extents in brackets", help);
+                None
+            }
+        };
+        let extents = extents.and_then(|extents| self.grid_extents(extents, "persistent"));
+        let (mut per_sm, mut contiguous, mut sound) = (None, false, placed);
+        for method in methods.iter().rev() {
+            let name = method.method.to_string();
+            match (name.as_str(), method.args.len()) {
+                ("contiguous", 0) => contiguous = true,
+                ("per_sm", 1) => {
+                    let value = self.in_place("a loop's head", |p| p.expr(&method.args[0]));
+                    let value = value.and_then(|value| self.demand(value, Type::Index));
+                    let help = "use literals and const parameters";
+                    per_sm = value.and_then(|v| self.constant(v, "the number of blocks a multiprocessor", help));
+                    sound &= per_sm.is_some();
+                }
+                ("contiguous" | "per_sm", found) => {
+                    let wanted = if name == "per_sm" { "1 argument" } else { "no arguments" };
+                    let at = self.mark(method.paren_token.span);
+                    let message = format!("`.{name}` takes {wanted}, {found} given");
+                    self.rustc(Diagnostic::new(Code::CALL, at, message));
+                    sound = false;
+                }
+                _ => {
+                    let message = format!("`.{name}(..)` of a `persistent` loop is not in the language");
+                    self.syntax(method.method.span(), message, "it has `.per_sm(n)` and `.contiguous()`");
+                    sound = false;
+                }
+            }
+        }
+        let (vars, body) = self.tuple_loop(each, extents.as_ref().map(Vec::len), "a `persistent` loop");
+        if let (Some(extents), Some(vars), true) = (extents, vars, sound) {
+            let span = self.mark(each.for_token.span);
+            self.emit(StmtKind::Persistent { vars, extents, per_sm, contiguous, body }, span);
+        }
+    }
+
+    /// The indices of `for [i, j] in ..`, and the body.
+    fn tuple_loop(
+        &mut self,
+        each: &ExprForLoop,
+        axes: Option<usize>,
+        what: &'static str,
+    ) -> (Option<Vec<VarId>>, Vec<tile_ir::ir::StmtId>) {
+        let vars = self.axis_names(&each.pat, axes).map(|names| {
             let mut vars: Vec<(Option<String>, VarId)> = vec![];
             for name in names {
                 let text = name.name.clone().unwrap_or_else(|| "_".to_owned());
@@ -296,7 +396,7 @@ impl Parser {
             }
             vars
         });
-        let body = self.nested("a `parallel` loop", |p| {
+        let body = self.nested(what, |p| {
             match &vars {
                 Some(vars) => {
                     for (name, var) in vars {
@@ -309,11 +409,16 @@ impl Parser {
             }
             p.block_statements(&each.body);
         });
-        if let (Some(extents), Some(vars)) = (extents, vars) {
-            let vars = vars.into_iter().map(|(_, var)| var).collect();
-            let span = self.mark(each.for_token.span);
-            self.emit(StmtKind::Parallel { vars, extents, body }, span);
-        }
+        (vars.map(|vars| vars.into_iter().map(|(_, var)| var).collect()), body)
+    }
+}
+
+/// `persistent(..)` and its methods, outermost first.
+fn persistent_call(iterator: &Expr) -> Option<(&syn::ExprCall, Vec<&syn::ExprMethodCall>)> {
+    let mut methods = vec![];
+    match unchained(iterator, &mut methods) {
+        Expr::Call(call) if function_name(&call.func).is_some_and(|f| f.name == "persistent") => Some((call, methods)),
+        _ => None,
     }
 }
 

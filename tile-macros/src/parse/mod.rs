@@ -17,7 +17,7 @@
 //! | [`launch`] | `blocks(..)`, `threads(..)`, `alloc_*` |
 //! | [`stmt`], [`branch`], [`loops`] | statements |
 //! | [`expr`], [`name`], [`access`] | expressions; names and literals; element accesses |
-//! | [`call`], [`effect`], [`tile`] | functions: elementwise; collectives and atomics; `copy`, `fill`, `clear` |
+//! | [`call`], [`effect`], [`tile`], [`gemm`] | functions: elementwise; collectives and atomics; `copy`, `fill`, `clear`; `gemm` |
 //! | [`types`], [`constant`] | type inference; where a constant is demanded |
 //! | [`source`], [`range`] | spans and source text |
 //! | [`outside`] | what is not in the language, and what to write instead |
@@ -29,6 +29,7 @@ mod call;
 mod constant;
 mod effect;
 mod expr;
+mod gemm;
 mod instances;
 mod launch;
 mod loops;
@@ -105,6 +106,8 @@ enum Binding {
     Var(VarId),
     Buffer(BufferId),
     Tensor(ParamId),
+    /// An optional tensor, which `if let Some(t)` makes a tensor of.
+    Optional(ParamId),
     Scalar(ParamId),
     Dim(DimId),
     Const(ConstId),
@@ -180,6 +183,10 @@ struct Parser {
     outside_body: bool,
     blocks_at: Option<SpanId>,
     threads_at: Option<SpanId>,
+    /// `persistent(..)`, which stands where `blocks(..)` would.
+    persistent_at: Option<SpanId>,
+    cluster_at: Option<SpanId>,
+    swizzle_at: Option<SpanId>,
     /// Arrays declared `let mut`.
     mutable_buffers: Vec<BufferId>,
     /// Const parameters that were reported: their values are not asked for.
@@ -217,6 +224,9 @@ impl Default for Parser {
             outside_body: true,
             blocks_at: None,
             threads_at: None,
+            persistent_at: None,
+            cluster_at: None,
+            swizzle_at: None,
             mutable_buffers: vec![],
             unfit_consts: vec![],
         }

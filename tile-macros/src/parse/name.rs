@@ -98,6 +98,12 @@ impl Parser {
                 self.unsupported(Diagnostic::new(Code::SYNTAX, span, message).help(format!("use {index}")));
                 return None;
             }
+            Binding::Optional(_) => {
+                let message = format!("optional tensor `{name}` is not a value");
+                let help = format!("take it out: `if let Some(t) = {name} {{ .. }}`");
+                self.unsupported(Diagnostic::new(Code::SYNTAX, span, message).help(help));
+                return None;
+            }
             Binding::Poison => return None,
         })
     }

@@ -8,16 +8,10 @@ use tile_ir::diag::{Code, Diagnostic};
 
 /// Functions of later versions, and what serves until then.
 const LATER: &[(&str, &str)] = &[
-    ("pipelined", "use `serial(a..b)`"),
-    ("persistent", "give every tile a block: `blocks([m, n])`"),
-    ("cluster", "remove it"),
-    ("alloc_fragment", "use `alloc_local` or `alloc_shared`"),
-    ("gemm", "multiply in loops: `acc += a * b`"),
     ("reduce", "use `thread_allreduce` or a loop"),
     ("cumsum", "use a loop"),
     ("last_arriver", "reduce in a second kernel"),
     ("cluster_reduce", "reduce in a second kernel"),
-    ("use_swizzle", "remove it"),
 ];
 
 /// Functions of the language, for "did you mean".
@@ -26,10 +20,16 @@ const FUNCTIONS: &[&str] = &[
     "threads",
     "alloc_shared",
     "alloc_local",
+    "alloc_fragment",
     "serial",
     "unroll",
     "vectorized",
+    "pipelined",
     "parallel",
+    "persistent",
+    "cluster",
+    "use_swizzle",
+    "gemm",
     "copy",
     "fill",
     "clear",
@@ -101,8 +101,20 @@ impl Parser {
         let math = ["exp", "exp2", "sqrt", "tanh", "abs", "min", "max"];
         let at = call.method.span();
         match name {
-            "t" | "swizzle" | "policy" | "schedule" | "per_sm" | "contiguous" | "tma" | "evict" => {
-                self.not_in_version(at, &format!(".{name}(..)"), "");
+            "t" => self.syntax(
+                at,
+                "a transpose is not a value",
+                "it is an operand of `gemm`: `gemm(&a_s, b_s.t(), &mut acc)`",
+            ),
+            "swizzle" | "policy" | "schedule" | "per_sm" | "contiguous" | "tma" | "evict" => {
+                let owner = match name {
+                    "swizzle" => "let mut s = alloc_shared::<T>([BM, BK]).swizzle(B128);",
+                    "policy" => "gemm(&a_s, b_s.t(), &mut acc).policy(FullRow);",
+                    "schedule" => "for k in pipelined(0..n, 4).schedule(Cooperative) { .. }",
+                    "tma" | "evict" => "copy(src, dst).tma(false).evict(First);",
+                    _ => "for [x, y] in persistent([m, n]).per_sm(2).contiguous() { .. }",
+                };
+                self.syntax(at, format!("`.{name}(..)` does not belong here"), owner);
             }
             "at" | "tile" | "at_mut" | "tile_mut" => {
                 let message = format!("`.{name}(..)` is a part of a tensor, not a value");

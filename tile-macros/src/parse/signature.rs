@@ -162,8 +162,13 @@ impl Parser {
             None => Binding::Poison,
             Some(kind) => {
                 let tensor = matches!(kind, ParamKind::Tensor { .. });
+                let optional = matches!(kind, ParamKind::Tensor { optional: true, .. });
                 let param = self.kernel.params.push(Param { name: name.clone(), kind, span });
-                if tensor { Binding::Tensor(param) } else { Binding::Scalar(param) }
+                match (tensor, optional) {
+                    (true, true) => Binding::Optional(param),
+                    (true, false) => Binding::Tensor(param),
+                    (false, _) => Binding::Scalar(param),
+                }
             }
         };
         self.bind(name, binding);
@@ -178,14 +183,7 @@ impl Parser {
                     self.syntax(ty, message, &format!("borrow it: `{name}: &Tensor<..>`, or `&mut` to write it"));
                     None
                 }
-                Some("Option") => {
-                    self.syntax(
-                        ty,
-                        "optional tensors are not in this version of the language",
-                        "pass a flag: `const HAS_BIAS: bool`",
-                    );
-                    None
-                }
+                Some("Option") => self.optional(name, ty),
                 _ => self.scalar_type(ty).map(|ty| ParamKind::Scalar { ty }),
             };
         };
@@ -209,6 +207,46 @@ impl Parser {
                 );
                 None
             }
+        }
+    }
+
+    /// `Option<&Tensor<T, (N,)>>`: a tensor that a launch may leave out.
+    fn optional(&mut self, name: &str, ty: &syn::Type) -> Option<ParamKind> {
+        let help = format!("write `{name}: Option<&Tensor<T, (N,)>>`");
+        let syn::Type::Path(path) = ty else { return None };
+        let inner = path.path.segments.last().map(|s| generic_types(&s.arguments)).unwrap_or_default();
+        let tensor = match inner.as_slice() {
+            [syn::Type::Reference(reference)] if type_name(peel(&reference.elem)).as_deref() == Some("Tensor") => {
+                reference
+            }
+            _ => {
+                self.syntax(ty, format!("parameter `{name}` is no optional tensor"), &help);
+                return None;
+            }
+        };
+        if tensor.mutability.is_some() {
+            self.syntax(
+                ty,
+                format!("optional tensor `{name}` is written: only one that is read may be left out"),
+                &help,
+            );
+            return None;
+        }
+        let known = self.kernel.dims.len();
+        let kind = self.tensor(name, peel(&tensor.elem), false)?;
+        // A dim must be known whether the tensor is there or not.
+        if let Some(dim) = self.kernel.dims.keys().nth(known) {
+            let (dim, span) = (self.kernel.dims[dim].name.clone(), self.kernel.dims[dim].span);
+            let message = format!("dim `{dim}` is known only where `{name}` is given");
+            let help = format!("declare `{name}` after a tensor that has `{dim}`, or pass the extent as a `usize`");
+            self.unsupported(Diagnostic::new(Code::DIM, span, message).help(help));
+            return None;
+        }
+        match kind {
+            ParamKind::Tensor { dtype, shape, mutable, .. } => {
+                Some(ParamKind::Tensor { dtype, shape, mutable, optional: true })
+            }
+            _ => None,
         }
     }
 
@@ -309,7 +347,9 @@ impl Parser {
                 Some(Extent::Fixed(self.push(ExprKind::Const(constant), Type::Index, super::Facts::CONSTANT, span)))
             }
             Some(Binding::Poison) => None,
-            Some(Binding::Tensor(_) | Binding::Scalar(_) | Binding::Var(_) | Binding::Buffer(_)) => {
+            Some(
+                Binding::Tensor(_) | Binding::Optional(_) | Binding::Scalar(_) | Binding::Var(_) | Binding::Buffer(_),
+            ) => {
                 let message = format!("`{name}` is a parameter, not a dim");
                 let help = "dims are dynamic already: use a new name, and `require(..)` that it equals the parameter";
                 self.unsupported(Diagnostic::new(Code::DIM, span, message).help(help));

@@ -2,7 +2,7 @@
 
 use super::access::strip;
 use super::branch::plain_arms;
-use super::call::function_name;
+use super::call::{function_name, unchained};
 use super::expr::assigning_op;
 use super::range::Range;
 use super::types::{Slot, Ty};
@@ -32,7 +32,11 @@ impl Parser {
             return;
         }
         for (missing, what, help) in [
-            (self.blocks_at.is_none(), "blocks", "let [bx] = blocks([ceil_div(N, 128)]);"),
+            (
+                self.blocks_at.is_none() && self.persistent_at.is_none(),
+                "blocks",
+                "let [bx] = blocks([ceil_div(N, 128)]);",
+            ),
             (self.threads_at.is_none(), "threads", "let [tx] = threads([128]);"),
         ] {
             if missing {
@@ -166,8 +170,19 @@ impl Parser {
             match function.name.as_str() {
                 "blocks" => return self.blocks(call, Some(pattern)),
                 "threads" => return self.threads(call, Some(pattern)),
-                "alloc_shared" | "alloc_local" => return self.alloc(call, &function, pattern, range),
+                "alloc_shared" | "alloc_local" | "alloc_fragment" => {
+                    return self.alloc(call, &function, pattern, &[], range);
+                }
                 _ => {}
+            }
+        }
+        if let Some(Expr::MethodCall(method)) = init {
+            let (base, methods) = unchained(method);
+            if let Expr::Call(call) = base
+                && let Some(function) = function_name(&call.func)
+                && matches!(function.name.as_str(), "alloc_shared" | "alloc_local" | "alloc_fragment")
+            {
+                return self.alloc(call, &function, pattern, &methods, range);
             }
         }
         let Some(name) = self.simple_name(pattern) else {
@@ -349,7 +364,7 @@ impl Parser {
         let message = match self.lookup(name) {
             Some(Binding::Var(var)) if self.vars[var.as_u32() as usize].assignable => return Some(var),
             Some(Binding::Poison) => return None,
-            Some(Binding::Tensor(_) | Binding::Buffer(_)) => {
+            Some(Binding::Tensor(_) | Binding::Optional(_) | Binding::Buffer(_)) => {
                 let message = format!("`{name}` as a whole cannot be assigned");
                 self.syntax(expr, message, "assign elements, or use `copy`, `fill`, `clear`");
                 return None;
@@ -393,6 +408,8 @@ impl Parser {
             match function.name.as_str() {
                 "blocks" => return self.blocks(call, None),
                 "threads" => return self.threads(call, None),
+                "cluster" => return self.cluster(call),
+                "use_swizzle" => return self.use_swizzle(call),
                 _ => {}
             }
         }

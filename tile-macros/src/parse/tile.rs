@@ -8,14 +8,27 @@ use super::range::Range;
 use super::{Facts, Parser};
 use syn::{Expr, ExprCall, ExprMethodCall, RangeLimits};
 use tile_ir::diag::{Code, Diagnostic};
-use tile_ir::ir::{BinaryOp, BufferId, DtypeRef, ExprId, ExprKind, Place, SpecialValue, StmtKind, TileRef, Type};
+use tile_ir::ir::{
+    BinaryOp, BufferId, DtypeRef, Evict, ExprId, ExprKind, Place, SpecialValue, StmtKind, TileRef, Type,
+};
 
-/// `.width(n)` of a copy: none if it could not be read.
-pub(super) type Width = Option<ExprId>;
+/// What a copy asks for beside moving a tile.
+#[derive(Clone, Copy)]
+pub(super) struct CopyOptions {
+    width: Option<ExprId>,
+    tma: bool,
+    evict: Option<Evict>,
+}
+
+impl Default for CopyOptions {
+    fn default() -> Self {
+        CopyOptions { width: None, tma: true, evict: None }
+    }
+}
 
 impl Parser {
-    /// `copy`, `fill` or `clear` as a statement. `width`: `.width(n)`, if it is written.
-    pub(super) fn tile_operation(&mut self, name: &str, call: &ExprCall, width: Option<Width>, range: Range) {
+    /// `copy`, `fill` or `clear` as a statement. `options`: a copy's, none if they could not be read.
+    pub(super) fn tile_operation(&mut self, name: &str, call: &ExprCall, options: Option<CopyOptions>, range: Range) {
         let arity = if name == "clear" { 1 } else { 2 };
         if call.args.len() != arity {
             let at = self.mark(call.paren_token.span);
@@ -23,7 +36,7 @@ impl Parser {
             return self.rustc(Diagnostic::new(Code::CALL, at, message));
         }
         match name {
-            "copy" => self.copy(call, width, range),
+            "copy" => self.copy(call, options, range),
             "fill" => {
                 let value = self.expr(&call.args[1]);
                 let buffer = self.filled(name, &call.args[0]);
@@ -77,9 +90,10 @@ impl Parser {
         }
     }
 
-    /// The methods of a `copy`: `.width(n)`.
-    pub(super) fn copy_options(&mut self, methods: &[&ExprMethodCall]) -> Option<Width> {
-        let mut width = None;
+    /// The methods of a `copy`: `.width(n)`, `.tma(false)`, `.evict(First)`.
+    pub(super) fn copy_options(&mut self, methods: &[&ExprMethodCall]) -> Option<CopyOptions> {
+        let mut options = CopyOptions::default();
+        let mut sound = true;
         for call in methods.iter().rev() {
             match (call.method.to_string().as_str(), call.args.len()) {
                 ("width", 1) => {
@@ -87,36 +101,44 @@ impl Parser {
                     let value = value.and_then(|value| self.demand(value, Type::Index)).and_then(|value| {
                         self.constant(value, "the width of a copy", "use literals, const parameters and `T::BITS`")
                     });
-                    width = Some(value);
+                    options.width = value;
+                    sound &= value.is_some();
                 }
-                ("width", found) => {
+                ("tma", 1) => match strip(&call.args[0]) {
+                    Expr::Lit(syn::ExprLit { lit: syn::Lit::Bool(allowed), .. }) => options.tma = allowed.value,
+                    other => {
+                        let at = self.mark(other);
+                        let diagnostic = Diagnostic::new(Code::CALL, at, "`.tma` takes `true` or `false`");
+                        self.unsupported(diagnostic.help("write `.tma(false)`"));
+                        sound = false;
+                    }
+                },
+                ("evict", 1) => {
+                    let words = [("First", Evict::First), ("Normal", Evict::Normal)];
+                    options.evict = self.word(&call.args[0], &words, "the eviction of a copy");
+                    sound &= options.evict.is_some();
+                }
+                (name @ ("width" | "tma" | "evict"), found) => {
                     let at = self.mark(call.paren_token.span);
-                    self.rustc(Diagnostic::new(Code::CALL, at, format!("`.width` takes 1 argument, {found} given")));
-                    width = Some(None);
-                }
-                ("tma" | "evict", _) => {
-                    self.not_in_version(call.method.span(), &format!(".{}(..)", call.method), "");
-                    width = Some(None);
+                    self.rustc(Diagnostic::new(Code::CALL, at, format!("`.{name}` takes 1 argument, {found} given")));
+                    sound = false;
                 }
                 (other, _) => {
                     let message = format!("`.{other}(..)` of a copy is not in the language");
-                    self.syntax(call.method.span(), message, "a copy has `.width(n)`: elements a transaction");
-                    width = Some(None);
+                    let help = "a copy has `.width(n)`: elements a transaction; `.tma(false)`; `.evict(First)`";
+                    self.syntax(call.method.span(), message, help);
+                    sound = false;
                 }
             }
         }
-        width
+        sound.then_some(options)
     }
 
-    fn copy(&mut self, call: &ExprCall, width: Option<Width>, range: Range) {
+    fn copy(&mut self, call: &ExprCall, options: Option<CopyOptions>, range: Range) {
         let src = self.tile(&call.args[0], false);
         let dst = self.tile(&call.args[1], true);
         let (Some(src), Some(dst)) = (src, dst) else { return };
-        let width = match width {
-            Some(None) => return,
-            Some(width) => width,
-            None => None,
-        };
+        let Some(CopyOptions { width, tma, evict }) = options else { return };
         let open = |tile: &TileRef| tile.extents.is_empty() && !tile.start.is_empty();
         if open(&src) && open(&dst) {
             let diagnostic = Diagnostic::new(Code::TILE_SHAPE, src.span, "neither side of this copy gives its extents");
@@ -130,7 +152,7 @@ impl Parser {
             return self.error(diagnostic.help("copy into a shared or per-thread array, and from there"));
         }
         let span = self.mark(range);
-        self.emit(StmtKind::Copy { src, dst, width, tma: true, evict: None }, span);
+        self.emit(StmtKind::Copy { src, dst, width, tma, evict }, span);
     }
 
     fn tile(&mut self, argument: &Expr, destination: bool) -> Option<TileRef> {
@@ -178,7 +200,9 @@ impl Parser {
         match method.as_str() {
             "at" | "tile" | "at_mut" | "tile_mut" => {}
             "t" => {
-                self.not_in_version(call.method.span(), ".t()", "");
+                let message = "a copy does not transpose";
+                let help = "copy the tile as it is stored, and multiply its transpose: `gemm(&a_s, b_s.t(), &mut acc)`";
+                self.syntax(call.method.span(), message, help);
                 return None;
             }
             _ => {

@@ -16,6 +16,22 @@ pub struct LocalArray<T> {
     _element: PhantomData<T>,
 }
 
+/// A tile of the block, spread over its threads' registers by a layout that the compiler chooses: the accumulator of
+/// [`super::gemm`].
+///
+/// It is used whole: [`super::clear`] and [`super::fill`], [`super::gemm`], [`super::copy`] to and from tensors and shared
+/// arrays, and element by element in a [`super::parallel`] loop over exactly its extents:
+/// `for [i, j] in parallel([BM, BN]) { acc[[i, j]] *= alpha; }`.
+pub struct Fragment<T> {
+    _element: PhantomData<T>,
+}
+
+/// Allocates a tile of the block in registers, of two axes; the extents are constants.
+pub fn alloc_fragment<T: Value>(extents: [usize; 2]) -> Fragment<T> {
+    let _ = extents;
+    shadow()
+}
+
 /// Allocates an array that the threads of the block share; the extents are constants.
 ///
 /// A thread that reads what another wrote needs a [`super::sync_threads`] between, except around tile operations
@@ -29,6 +45,56 @@ pub fn alloc_shared<T: Value>(extents: impl Extents) -> SharedArray<T> {
 pub fn alloc_local<T: Value>(extents: impl Extents) -> LocalArray<T> {
     let _ = extents;
     shadow()
+}
+
+impl<T> SharedArray<T> {
+    /// Asks for a layout: `Auto`, the default, has no bank conflicts where the compiler knows the array's uses; `None`
+    /// is row-major; `B32`, `B64` and `B128` permute 16-byte units within that many bytes.
+    pub fn swizzle(self, layout: impl SwizzleName) -> SharedArray<T> {
+        let _ = layout;
+        shadow()
+    }
+}
+
+/// A layout of a shared array: `Auto`, `None`, `B32`, `B64`, `B128`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a layout of a shared array",
+    label = "expected `Auto`, `None`, `B32`, `B64` or `B128`"
+)]
+pub trait SwizzleName {}
+
+/// Row-major: the `None` of `.swizzle(None)`.
+#[doc(hidden)]
+pub struct Plain(());
+impl SwizzleName for Option<Plain> {}
+
+/// The type of [`B32`], [`B64`] and [`B128`].
+#[derive(Clone, Copy)]
+pub struct SwizzleBytes(());
+impl SwizzleName for SwizzleBytes {}
+
+/// 16-byte units are permuted within 32 bytes.
+pub const B32: SwizzleBytes = SwizzleBytes(());
+/// 16-byte units are permuted within 64 bytes.
+pub const B64: SwizzleBytes = SwizzleBytes(());
+/// 16-byte units are permuted within 128 bytes.
+pub const B128: SwizzleBytes = SwizzleBytes(());
+
+impl<T> Array for Fragment<T> {
+    type Element = T;
+}
+
+impl<T: Value> Index<[usize; 2]> for Fragment<T> {
+    type Output = T;
+    fn index(&self, _: [usize; 2]) -> &T {
+        shadow()
+    }
+}
+
+impl<T: Value> IndexMut<[usize; 2]> for Fragment<T> {
+    fn index_mut(&mut self, _: [usize; 2]) -> &mut T {
+        shadow()
+    }
 }
 
 /// The extents of an array: `[n]`, `[m, n]` or `[l, m, n]`.
@@ -53,7 +119,7 @@ impl<const R: usize> ArrayIndex for [usize; R] {}
 /// Either array, where it does not matter which.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an array of the kernel",
-    label = "expected an array made by `alloc_shared` or `alloc_local`"
+    label = "expected an array made by `alloc_shared`, `alloc_local` or `alloc_fragment`"
 )]
 pub trait Array {
     /// The element type.

@@ -10,6 +10,21 @@ pub fn blocks<const N: usize>(extents: [usize; N]) -> [usize; N] {
     shadow()
 }
 
+/// Groups the blocks in clusters of these extents on the grid's axes, x first: `cluster([2, 1]);`. The extents are
+/// constants; a cluster has 1, 2, 4 or 8 blocks. On a GPU without clusters it has no effect.
+pub fn cluster<const N: usize>(extents: [usize; N]) {
+    let _ = extents;
+    shadow()
+}
+
+/// Lets blocks take the tiles of a grid of two axes in groups of `panel` tiles along y, x after x within a group, so
+/// that blocks that run together share what they read in the L2 cache. It changes the order of the tiles and nothing
+/// else.
+pub fn use_swizzle(panel: usize) {
+    let _ = panel;
+    shadow()
+}
+
 /// Declares the threads of a block, one to three axes of constant extent, and gives this thread's index on each:
 /// `let [tk, tn] = threads([32, ROWS]);`. The first axis varies fastest: neighbours on it are neighbours in a warp.
 ///

@@ -30,7 +30,7 @@ pub fn vectorized(range: impl LoopRange) -> LoopIndices {
 /// The loads are the statements that lead the body: they only fill arrays of `alloc_local`, allocated before the loop,
 /// from `&` tensors, at addresses made of constants, dims and indices. The loop keeps `stages` copies of those arrays in
 /// registers, 1 to 8; nothing outside of it may use them. An array that is allocated in the body is not loaded ahead.
-pub fn pipelined(range: impl LoopRange, stages: usize) -> LoopIndices {
+pub fn pipelined(range: impl LoopRange, stages: usize) -> PipelinedLoop {
     let _ = (range, stages);
     shadow()
 }
@@ -41,6 +41,84 @@ pub fn parallel<const N: usize>(extents: [usize; N]) -> impl Iterator<Item = [us
     let _ = extents;
     std::iter::from_fn(|| shadow())
 }
+
+/// `for [x, y] in persistent([tx, ty])`: every tile of a grid once, in place of [`super::blocks`]. The grid is as large as
+/// what the device holds at once; a block takes one tile after another, and its loads run ahead into the next.
+///
+/// It stands at the end of the body; before it are declarations only.
+pub fn persistent<const N: usize>(extents: [usize; N]) -> PersistentTiles<N> {
+    let _ = extents;
+    shadow()
+}
+
+/// The tiles of a [`persistent`] loop.
+pub struct PersistentTiles<const N: usize>(());
+
+impl<const N: usize> PersistentTiles<N> {
+    /// How many blocks a multiprocessor holds, instead of as many as fit; a constant.
+    pub fn per_sm(self, blocks: usize) -> PersistentTiles<N> {
+        let _ = blocks;
+        shadow()
+    }
+
+    /// A block takes tiles that follow each other, instead of tiles a grid apart.
+    pub fn contiguous(self) -> PersistentTiles<N> {
+        shadow()
+    }
+}
+
+impl<const N: usize> Iterator for PersistentTiles<N> {
+    type Item = [usize; N];
+    fn next(&mut self) -> Option<[usize; N]> {
+        shadow()
+    }
+}
+
+/// A loop whose loads run ahead.
+pub struct PipelinedLoop(());
+
+impl PipelinedLoop {
+    /// Who computes while whom, in a loop of [`super::gemm`]s: [`Auto`], [`Cooperative`] or [`PingPong`].
+    pub fn schedule(self, schedule: impl ScheduleName) -> PipelinedLoop {
+        let _ = schedule;
+        shadow()
+    }
+}
+
+impl Iterator for PipelinedLoop {
+    type Item = usize;
+    fn next(&mut self) -> Option<usize> {
+        shadow()
+    }
+}
+
+/// A schedule of a pipelined loop: `Auto`, `Cooperative`, `PingPong`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a schedule of a pipelined loop",
+    label = "expected `Auto`, `Cooperative` or `PingPong`"
+)]
+pub trait ScheduleName {}
+
+/// The type of [`Auto`].
+#[derive(Clone, Copy)]
+pub struct AutoChoice(());
+impl ScheduleName for AutoChoice {}
+impl super::array::SwizzleName for AutoChoice {}
+
+/// The type of [`Cooperative`] and [`PingPong`].
+#[derive(Clone, Copy)]
+pub struct ScheduleChoice(());
+impl ScheduleName for ScheduleChoice {}
+
+/// The compiler chooses.
+#[allow(non_upper_case_globals)]
+pub const Auto: AutoChoice = AutoChoice(());
+/// Every computing warp works on the same tile.
+#[allow(non_upper_case_globals)]
+pub const Cooperative: ScheduleChoice = ScheduleChoice(());
+/// Two groups of warps work on two tiles: one computes while the other stores.
+#[allow(non_upper_case_globals)]
+pub const PingPong: ScheduleChoice = ScheduleChoice(());
 
 /// A loop whose execution can be steered.
 pub struct SerialLoop(());

@@ -9,9 +9,10 @@
 //!
 //! | to do | write |
 //! |---|---|
-//! | the shape of the launch | [`blocks`], [`threads`] |
-//! | memory | [`alloc_shared`], [`alloc_local`], [`Tensor`], [`copy`], [`fill`], [`clear`] |
+//! | the shape of the launch | [`blocks`] or [`persistent`], [`threads`], [`cluster`], [`use_swizzle`] |
+//! | memory | [`alloc_shared`], [`alloc_local`], [`alloc_fragment`], [`Tensor`], [`copy`], [`fill`], [`clear`] |
 //! | loops | `a..b`, [`serial`], [`unroll`], [`vectorized`], [`pipelined`], [`parallel`] |
+//! | products of tiles | [`gemm`] |
 //! | the threads of a block together | [`sync_threads`], [`thread_allreduce`] |
 //! | the lanes of a warp together | [`sync_warp`], [`warp_reduce`], [`shfl_xor`], [`shfl_down`], [`ballot`], [`any`], [`all`] |
 //! | several threads, one element | [`atomic_add`], [`atomic_max`], [`atomic_min`] |
@@ -24,13 +25,17 @@ mod collective;
 mod debug;
 mod element;
 pub mod fast;
+mod gemm;
 mod grid;
 mod loops;
 mod math;
 mod tensor;
 mod tile;
 
-pub use array::{Array, ArrayIndex, Extents, LocalArray, SharedArray, alloc_local, alloc_shared};
+pub use array::{
+    Array, ArrayIndex, B32, B64, B128, Extents, Fragment, LocalArray, SharedArray, SwizzleBytes, SwizzleName,
+    alloc_fragment, alloc_local, alloc_shared,
+};
 pub use atomic::{AtomicElement, atomic_add, atomic_max, atomic_min};
 pub use collective::{
     Max, MaxOperator, Min, MinOperator, ReduceOperator, Reducible, Sum, SumOperator, all, any, ballot, shfl_down,
@@ -38,11 +43,17 @@ pub use collective::{
 };
 pub use debug::{device_assert, device_print};
 pub use element::{Cast, Float, Half, Integer, Number, Value, bf16, f16, lit};
-pub use grid::{blocks, threads};
-pub use loops::{LoopIndices, LoopRange, SerialLoop, parallel, pipelined, serial, unroll, vectorized};
+pub use gemm::{FullCol, FullRow, GemmRequest, LeftMatrix, RightMatrix, Square, Transposed, WarpPolicyName, gemm};
+pub use grid::{blocks, cluster, threads, use_swizzle};
+pub use loops::{
+    Auto, AutoChoice, Cooperative, LoopIndices, LoopRange, PersistentTiles, PingPong, PipelinedLoop, ScheduleChoice,
+    ScheduleName, SerialLoop, parallel, persistent, pipelined, serial, unroll, vectorized,
+};
 pub use math::{Ordered, abs, ceil_div, exp, exp2, fma, log, max, min, rsqrt, select, sqrt, tanh};
 pub use tensor::{GlobalTensor, Tensor};
-pub use tile::{CopyDestination, CopyRequest, CopySource, Tile, TileMut, clear, copy, fill};
+pub use tile::{
+    CopyDestination, CopyRequest, CopySource, EvictionOrder, First, Normal, Tile, TileMut, clear, copy, fill,
+};
 
 #[doc(hidden)]
 pub use debug::printed;

@@ -1,6 +1,6 @@
 //! Tile operations: copies between memories, and fills.
 
-use super::array::Array;
+use super::array::{Array, Fragment};
 use super::{GlobalTensor, LocalArray, Number, SharedArray, Value, shadow};
 use std::marker::PhantomData;
 
@@ -43,6 +43,31 @@ impl CopyRequest {
     }
 }
 
+impl CopyRequest {
+    /// Whether the tensor memory accelerator may do it: `.tma(false)` has the threads copy.
+    pub fn tma(self, allowed: bool) -> CopyRequest {
+        let _ = allowed;
+        shadow()
+    }
+
+    /// How long the caches should keep what is copied: [`First`] or [`Normal`].
+    pub fn evict(self, order: EvictionOrder) -> CopyRequest {
+        let _ = order;
+        shadow()
+    }
+}
+
+/// When what a copy moves leaves the caches: [`First`], [`Normal`].
+#[derive(Clone, Copy)]
+pub struct EvictionOrder(());
+
+/// It leaves the caches first: it is used once.
+#[allow(non_upper_case_globals)]
+pub const First: EvictionOrder = EvictionOrder(());
+/// It leaves the caches as anything else.
+#[allow(non_upper_case_globals)]
+pub const Normal: EvictionOrder = EvictionOrder(());
+
 /// A part of a tensor or array, to be read.
 #[derive(Clone, Copy)]
 pub struct Tile<T> {
@@ -73,7 +98,9 @@ impl<T> CopySource<T> for Tile<T> {}
 impl<T, const R: usize> CopySource<T> for &GlobalTensor<T, R> {}
 impl<T> CopySource<T> for &SharedArray<T> {}
 impl<T> CopySource<T> for &LocalArray<T> {}
+impl<T> CopySource<T> for &Fragment<T> {}
 impl<T> CopyDestination<T> for TileMut<T> {}
 impl<T, const R: usize> CopyDestination<T> for &mut GlobalTensor<T, R> {}
 impl<T> CopyDestination<T> for &mut SharedArray<T> {}
 impl<T> CopyDestination<T> for &mut LocalArray<T> {}
+impl<T> CopyDestination<T> for &mut Fragment<T> {}

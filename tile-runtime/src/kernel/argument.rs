@@ -195,6 +195,11 @@ pub trait TensorInput<T, const R: usize> {
     fn argument(&self) -> Argument<'_>;
 }
 
+/// The argument for an optional tensor.
+pub fn optional<'a, T: Element, const R: usize>(tensor: Option<&'a crate::Tensor<T, R>>) -> Argument<'a> {
+    tensor.map_or(Argument::Absent, |tensor| Argument::Tensor(tensor.erased()))
+}
+
 /// What can be given for a tensor that the kernel writes: `&mut Tensor`, `TensorViewMut`.
 #[diagnostic::on_unimplemented(
     message = "this parameter takes a tensor of {T} with {R} axes, to be written",

@@ -115,13 +115,13 @@ impl<const N: usize> InstanceTable<N> {
         InstanceTable { first: [const { AtomicPtr::new(null_mut()) }; N] }
     }
 
-    /// The record of an instance on the device with this slot.
+    /// The record of an instance on the device with this slot, without the parameters whose bit is set in `absent`.
     #[inline]
-    pub(crate) fn find(&'static self, instance: usize, slot: u32) -> Option<&'static Prepared> {
+    pub(crate) fn find(&'static self, instance: usize, slot: u32, absent: u64) -> Option<&'static Prepared> {
         let mut next = self.first.get(instance)?.load(Ordering::Acquire);
         // SAFETY: null or a record that was leaked before it was published.
         while let Some(prepared) = unsafe { next.as_ref::<'static>() } {
-            if prepared.slot == slot {
+            if prepared.slot == slot && prepared.absent == absent {
                 return Some(prepared);
             }
             next = prepared.next.load(Ordering::Acquire);
@@ -132,11 +132,11 @@ impl<const N: usize> InstanceTable<N> {
     /// Publishes a record, unless another thread has been faster: then that one is used.
     pub(crate) fn insert(&'static self, instance: usize, prepared: Prepared) -> Option<&'static Prepared> {
         let first = self.first.get(instance)?;
-        let slot = prepared.slot;
+        let (slot, absent) = (prepared.slot, prepared.absent);
         let new: &'static Prepared = Box::leak(Box::new(prepared));
         loop {
             let head = first.load(Ordering::Acquire);
-            if let Some(existing) = self.find(instance, slot) {
+            if let Some(existing) = self.find(instance, slot, absent) {
                 return Some(existing);
             }
             new.next.store(head, Ordering::Relaxed);

@@ -70,9 +70,13 @@ pub fn launch<const N: usize>(
     args: &mut [Argument<'_>],
 ) -> Result<(), LaunchError> {
     let at = Location::caller();
-    let prepared = match table.find(instance, on.device().state.slot) {
+    let absent = args.iter().enumerate().fold(0, |bits: u64, (i, argument)| match argument {
+        Argument::Absent => bits | 1u64.checked_shl(i as u32).unwrap_or(0),
+        Argument::Tensor(_) | Argument::Scalar(_) => bits,
+    });
+    let prepared = match table.find(instance, on.device().state.slot, absent) {
         Some(prepared) => prepared,
-        None => prepared::prepared(def, table, instance, on.device())
+        None => prepared::prepared(def, table, instance, absent, on.device())
             .map_err(|error| LaunchError::new(def.name(), at, Problem::Prepare(error)))?,
     };
     run(prepared, on.device().state, on.stream(), args, at)
@@ -95,7 +99,7 @@ pub fn prepare<const N: usize>(
     instance: usize,
     device: &Device,
 ) -> Result<Loaded, Error> {
-    Ok(Loaded { device: device.clone(), prepared: prepared::prepared(def, table, instance, device)? })
+    Ok(Loaded { device: device.clone(), prepared: prepared::prepared(def, table, instance, 0, device)? })
 }
 
 impl Loaded {

@@ -17,7 +17,7 @@ mod show;
 mod tests;
 
 pub use crate::element::Element;
-pub use argument::{Argument, Scalar, ScalarInput, TensorInput, TensorOutput, TensorRef};
+pub use argument::{Argument, Scalar, ScalarInput, TensorInput, TensorOutput, TensorRef, optional};
 pub use definition::{Definition, InstanceTable, instance_index};
 pub use explain::{Explanation, explain};
 pub use launch::{LaunchOn, Loaded, launch, prepare};

@@ -10,7 +10,7 @@ use crate::nvrtc::{self, Nvrtc, Output, Resources};
 use std::ptr::null_mut;
 use std::sync::atomic::AtomicPtr;
 use tile_ir::diag::Diagnostic;
-use tile_ir::ir::{Instance, Kernel, Target};
+use tile_ir::ir::{Instance, Kernel, ParamKind, Target};
 use tile_ir::lowered::{ParameterKind, Program};
 
 /// Most parameters of the C function: their values live on the stack during a launch.
@@ -20,6 +20,8 @@ pub(crate) const MAX_PARAMETERS: usize = 96;
 pub(crate) struct Prepared {
     /// The device's slot.
     pub slot: u32,
+    /// The parameters that its launches leave out, a bit each.
+    pub absent: u64,
     /// The same instance on another device.
     pub next: AtomicPtr<Prepared>,
     pub definition: &'static Definition,
@@ -65,12 +67,13 @@ pub(crate) fn prepared<const N: usize>(
     definition: &'static Definition,
     table: &'static InstanceTable<N>,
     instance: usize,
+    absent: u64,
     device: &Device,
 ) -> Result<&'static Prepared, Error> {
-    if let Some(prepared) = table.find(instance, device.state.slot) {
+    if let Some(prepared) = table.find(instance, device.state.slot, absent) {
         return Ok(prepared);
     }
-    let prepared = prepare(definition, instance, device)?;
+    let prepared = prepare(definition, instance, absent, device)?;
     table.insert(instance, prepared).ok_or_else(|| Error::Instance {
         kernel: definition.name().into(),
         asked: format!("number {instance}"),
@@ -79,10 +82,17 @@ pub(crate) fn prepared<const N: usize>(
 }
 
 #[cold]
-fn prepare(definition: &'static Definition, index: usize, device: &Device) -> Result<Prepared, Error> {
-    let (kernel, instance) = definition.instance(index)?;
+fn prepare(definition: &'static Definition, index: usize, absent: u64, device: &Device) -> Result<Prepared, Error> {
+    let (kernel, declared) = definition.instance(index)?;
+    // A tensor that is not optional stays: the launch's check reports that it is missing.
+    let left_out = kernel.params.iter().filter(|(id, param)| {
+        let bit = id.as_u32() < 64 && absent >> id.as_u32() & 1 == 1;
+        bit && matches!(param.kind, ParamKind::Tensor { optional: true, .. })
+    });
+    let instance = &Instance { absent: left_out.map(|(id, _)| id).collect(), ..declared.clone() };
     let target = target_for(kernel, device)?;
-    let (bound, program) = lowered(kernel, instance, target)?;
+    let fast = matches!(device.state.backend, Backend::Simulator { checked: false });
+    let (bound, program) = lowered_for(kernel, instance, target, fast)?;
     let plan = Plan::new(&bound, program)?;
     let mut build = Build { instance: instance_text(kernel, instance), ..Build::default() };
     let code = match &device.state.backend {
@@ -110,7 +120,7 @@ fn prepare(definition: &'static Definition, index: usize, device: &Device) -> Re
             Code::Cuda { device: cuda, function: Function { handle, dynamic_shared, parameters } }
         }
     };
-    Ok(Prepared { slot: device.state.slot, next: AtomicPtr::new(null_mut()), definition, plan, code, build })
+    Ok(Prepared { slot: device.state.slot, absent, next: AtomicPtr::new(null_mut()), definition, plan, code, build })
 }
 
 /// What a kernel is compiled for on a device.
@@ -124,13 +134,22 @@ pub(crate) fn target_for(kernel: &Kernel, device: &Device) -> Result<Target, Err
 
 /// The bound kernel and the lowered program of an instance.
 pub(crate) fn lowered(kernel: &Kernel, instance: &Instance, target: Target) -> Result<(Kernel, Program), Error> {
+    lowered_for(kernel, instance, target, false)
+}
+
+/// As [`lowered`]. `fast`: for the fast simulator, which executes the bound kernel: what cannot be lowered yet runs there
+/// all the same.
+fn lowered_for(kernel: &Kernel, instance: &Instance, target: Target, fast: bool) -> Result<(Kernel, Program), Error> {
     let report = |diagnostics: Vec<Diagnostic>| {
         let mut report: String = diagnostics.iter().map(|d| d.render(&kernel.source, &kernel.spans) + "\n").collect();
         report += &format!("in kernel `{}`, instance {}, for {target}", kernel.name, instance_text(kernel, instance));
         Error::Lower { kernel: kernel.name.clone(), report }
     };
     let bound = tile_ir::lower::bind(kernel, instance).map_err(report)?;
-    let program = tile_ir::lower::lower(kernel, instance, target).map_err(report)?;
+    let program = match fast && tile_ir::lower::is_pending(&bound) {
+        true => tile_ir::lower::interface(&bound, target).map_err(report)?,
+        false => tile_ir::lower::lower_bound(&bound, target).map_err(report)?,
+    };
     Ok((bound, program))
 }
 
