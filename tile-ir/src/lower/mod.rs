@@ -45,7 +45,7 @@ pub fn lower(kernel: &Kernel, instance: &Instance, target: Target) -> Result<Pro
 
 /// Whether the kernel has statements whose lowering is on its way.
 pub fn is_pending(bound: &Kernel) -> bool {
-    pending::check(bound).is_err()
+    pending::check(bound, None).is_err()
 }
 
 /// What a launch needs to know of a bound kernel: parameters, grid, checks. The program has no body.
