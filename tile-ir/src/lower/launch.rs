@@ -97,6 +97,27 @@ impl Lowering<'_> {
                 });
             }
         }
+        // What the copy engine asks of a tensor.
+        let mapped: BTreeSet<ParamId> = self.program.tensor_maps.values().map(|map| map.tensor).collect();
+        for tensor in mapped {
+            let span = kernel.params[tensor].span;
+            let bytes = crate::layout::swizzle::CHUNK;
+            let holds = multiple(HostExpr::Address(tensor), bytes);
+            checks.push(Check { holds, kind: CheckKind::Alignment { tensor, bytes }, span });
+            let elements = bytes / self.dtype_of(Place::Tensor(tensor)).bytes();
+            let rank = match &kernel.params[tensor].kind {
+                ParamKind::Tensor { shape, .. } => shape.len(),
+                ParamKind::Scalar { .. } | ParamKind::Absent => 0,
+            };
+            for axis in 0..rank.saturating_sub(1) as u8 {
+                let holds = multiple(HostExpr::Stride(tensor, axis), elements);
+                checks.push(Check {
+                    holds,
+                    kind: CheckKind::StrideMultiple { tensor, axis, multiple: elements },
+                    span,
+                });
+            }
+        }
         for range in &self.analysis.index_ranges {
             let limit = HostExpr::Int(1 << 31);
             let holds = HostExpr::binary(BinaryOp::Lt, range.bound.clone(), limit);

@@ -112,6 +112,8 @@ struct Lowering<'a> {
     thread: Option<RegId>,
     /// What a consumer knows of its ring.
     roles: Option<Rc<hopper::Roles>>,
+    /// Where warpgroups take turns: whether the other has another tile.
+    more_tiles: Option<ValueId>,
     /// Sub-tiles on their way from fragments to tensors.
     staging_array: Option<SharedId>,
     /// How many slots the arrays have that pipelined loops load ahead.
@@ -173,6 +175,7 @@ impl<'a> Lowering<'a> {
             register: None,
             thread: None,
             roles: None,
+            more_tiles: None,
             staging_array: None,
             stages: crate::ir::pipeline::stages(kernel),
             slots: SecondaryMap::new(),

@@ -172,12 +172,13 @@ impl<'a> Lowering<'a> {
         self.bind_tile(vars, tile);
     }
 
-    /// A loop over the tiles of this block.
+    /// A loop over the tiles of this block; over every second one, from the `turn`th, where two take turns.
     pub(super) fn persistent_loop(
         &mut self,
         vars: &[VarId],
         extents: &[ExprId],
         contiguous: bool,
+        turn: Option<ValueId>,
         f: impl FnOnce(&mut Self),
     ) {
         let raster = self.raster(extents);
@@ -191,12 +192,22 @@ impl<'a> Lowering<'a> {
             let end = self.binary(BinaryOp::Add, start, share);
             let end = self.binary(BinaryOp::Min, end, raster.total);
             [start, end, one]
+        } else if let Some(turn) = turn {
+            let ahead = self.binary(BinaryOp::Mul, turn, clusters);
+            let start = self.binary(BinaryOp::Add, first, ahead);
+            let two = self.int(2);
+            let step = self.binary(BinaryOp::Mul, two, clusters);
+            [start, raster.total, step]
         } else {
             [first, raster.total, clusters]
         };
         let reg = self.reg("tile", ValueType::Index, false);
         self.loop_over(reg, bounds, Unroll::Auto, |l| {
             let t = l.read(reg);
+            l.more_tiles = turn.map(|_| {
+                let next = l.binary(BinaryOp::Add, t, clusters);
+                l.binary(BinaryOp::Lt, next, raster.total)
+            });
             let tile = l.tile_of(&raster, t);
             l.bind_tile(vars, tile);
             f(l);

@@ -135,7 +135,7 @@ impl<'a> Lowering<'a> {
             StmtKind::Gemm { .. } => {}
             StmtKind::Persistent { vars, extents, contiguous, body, .. } => {
                 self.launch_persistent(extents);
-                self.persistent_loop(vars, extents, *contiguous, |l| l.block(body));
+                self.persistent_loop(vars, extents, *contiguous, None, |l| l.block(body));
             }
             StmtKind::Reduce { op, src, dst, axis } => self.reduce(*op, *src, *dst, *axis),
             StmtKind::Shuffle { kind, value, lane, dst } => {

@@ -12,12 +12,12 @@ mod transfer;
 pub use host::{Check, CheckKind, HostExpr, HostValues, fold};
 pub use matrix::{MmaAtom, WGMMA_M, WgmmaOperand, wgmma_k};
 pub use transfer::{
-    BARRIER_BYTES, BarrierArray, BarrierId, BarrierRef, Evict, MapId, Promotion, RolesRegisters, Special, Swizzle,
+    BARRIER_BYTES, BarrierArray, BarrierId, BarrierRef, MapId, Promotion, RolesRegisters, Special, Swizzle,
     TensorMap,
 };
 
 use crate::ir::{
-    AtomicOp, BinaryOp, Dtype, MathFn, ParamId, PrimaryMap, ShuffleKind, Source, Span, SpanId, Target, UnaryOp,
+    AtomicOp, BinaryOp, Dtype, Evict, MathFn, ParamId, PrimaryMap, ShuffleKind, Source, Span, SpanId, Target, UnaryOp,
     VoteKind,
 };
 use serde::{Deserialize, Serialize};

@@ -92,15 +92,6 @@ pub enum Promotion {
     B256,
 }
 
-/// How long the second-level cache should keep what a transfer moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Evict {
-    /// Leaves first: it is used once.
-    First,
-    /// As anything else.
-    Normal,
-}
-
 /// An array of barriers in shared memory. Each counts arrivals and bytes; its phase completes, and its parity flips, when
 /// none of either is outstanding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

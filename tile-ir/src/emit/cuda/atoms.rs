@@ -2,7 +2,8 @@
 //! instruction set's; a program gets the helpers it uses.
 
 use crate::ir::Dtype;
-use crate::lowered::{Evict, MmaAtom, Op, OpKind, Program, WgmmaOperand};
+use crate::ir::Evict;
+use crate::lowered::{MmaAtom, Op, OpKind, Program, WgmmaOperand};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 

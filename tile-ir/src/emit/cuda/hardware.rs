@@ -4,7 +4,8 @@ use super::Emitter;
 use super::atoms::{Helper, hint, mma_helper, wgmma};
 use super::value::place;
 use crate::ir::Dtype;
-use crate::lowered::{BarrierRef, Evict, LocalId, MapId, Memory, MmaAtom, SharedId, Space, ValueId, WgmmaOperand};
+use crate::ir::Evict;
+use crate::lowered::{BarrierRef, LocalId, MapId, Memory, MmaAtom, SharedId, Space, ValueId, WgmmaOperand};
 
 impl Emitter<'_> {
     /// `helper(arguments);`

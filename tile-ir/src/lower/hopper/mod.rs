@@ -14,12 +14,14 @@
 //! | [`plan`] | what qualifies, layouts of the slots, warpgroups, registers |
 //! | [`roles`] | set-up of the barriers, the split into producer and consumers |
 //! | [`ring`] | both sides of the pipelined loop |
+//! | [`turns`] | two warpgroups on two tiles, one multiplying while the other stores |
 //! | [`store`] | fragments to a tensor, by sub-tiles through shared memory |
 
 mod plan;
 mod ring;
 mod roles;
 mod store;
+mod turns;
 
 pub(super) use plan::{Plan, Reason, plan};
 pub(super) use roles::Roles;

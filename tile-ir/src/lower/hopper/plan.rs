@@ -28,8 +28,11 @@ pub(crate) struct Plan {
     pub(super) loads: Vec<Load>,
     /// The tile products of the loop.
     pub(super) products: BTreeMap<StmtId, Product>,
-    /// Warpgroups that compute.
+    /// Warpgroups that compute a tile together.
     pub(super) consumers: u32,
+    /// Tiles that are computed at once, each by its own warpgroups: 2 where they take turns (ping-pong), so that one
+    /// stores while the other multiplies.
+    pub(super) groups: u32,
     /// How registers are shared out; none where the launch gives everyone enough.
     pub(super) registers: Option<RolesRegisters>,
     /// Fills with zero of accumulators that the first products overwrite instead.
@@ -192,7 +195,9 @@ impl Planner<'_> {
     fn plan(&self) -> Result<Plan, Reason> {
         let kernel = self.kernel;
         let span = kernel.stmts[self.ring].span;
-        let StmtKind::For { kind: LoopKind::Pipelined { stages, .. }, body, .. } = &kernel.stmts[self.ring].kind else {
+        let StmtKind::For { start, end, step, kind: LoopKind::Pipelined { stages, schedule }, body, .. } =
+            &kernel.stmts[self.ring].kind
+        else {
             return Err(Reason { text: "its pipelined loop is none".into(), span });
         };
         let stages = kernel.const_index(*stages).and_then(|n| u32::try_from(n).ok()).unwrap_or(1);
@@ -202,6 +207,10 @@ impl Planner<'_> {
             return Err(Reason { text, span });
         }
         let consumers = threads / WARPGROUP;
+        let groups = match schedule {
+            Schedule::Auto | Schedule::Cooperative => 1,
+            Schedule::PingPong => self.turns(consumers, [*start, *end, *step], span)?,
+        };
         let mut products = BTreeMap::new();
         let mut operands: BTreeMap<BufferId, Operand> = BTreeMap::new();
         let mut fragments: BTreeMap<BufferId, Fragment> = BTreeMap::new();
@@ -234,10 +243,29 @@ impl Planner<'_> {
         }
         let shared = operands.iter().map(|(buffer, operand)| (*buffer, operand.tile)).collect();
         let layouts = Layouts { fragments, shared };
-        let registers = registers(consumers, held);
+        let registers = registers(consumers * groups, held);
         let mut folded = BTreeMap::new();
         self.fold(&kernel.body, &products, &mut folded);
-        Ok(Plan { ring: self.ring, stages, loads, products, consumers, registers, folded, layouts })
+        Ok(Plan { ring: self.ring, stages, loads, products, consumers, groups, registers, folded, layouts })
+    }
+
+    /// Tiles at once where warpgroups take turns: a loop over tiles whose rings are equally long, one warpgroup a tile.
+    fn turns(&self, consumers: u32, bounds: [ExprId; 3], span: SpanId) -> Result<u32, Reason> {
+        let kernel = self.kernel;
+        let no = |text: &str| Err(Reason { text: text.to_owned(), span });
+        let persistent = kernel.stmts.values().find_map(|s| match &s.kind {
+            StmtKind::Persistent { vars, contiguous, .. } => Some((vars, *contiguous)),
+            _ => None,
+        });
+        match persistent {
+            None => no("ping-pong takes turns over the tiles of a `persistent` loop, and there is none"),
+            Some((_, true)) => no("ping-pong takes tiles in turn, not contiguous ones"),
+            Some(_) if consumers != 1 => no("ping-pong has one warpgroup of 128 threads a tile"),
+            Some((vars, _)) if bounds.iter().any(|e| depends_on(kernel, *e, vars)) => {
+                no("ping-pong needs pipelined loops of one length for all tiles")
+            }
+            Some(_) => Ok(2),
+        }
     }
 
     fn product(
@@ -438,6 +466,13 @@ fn registers(consumers: u32, held: u32) -> Option<RolesRegisters> {
     let producer = if consumers == 2 { 40 } else { 32 };
     let consumer = ((launch * (consumers + 1) - producer) / consumers / 8 * 8).min(240);
     (consumer > launch).then_some(RolesRegisters { launch, producer, consumer })
+}
+
+impl Plan {
+    /// Warpgroups that compute.
+    pub(super) fn warpgroups(&self) -> u32 {
+        self.consumers * self.groups
+    }
 }
 
 impl Load {

@@ -95,10 +95,7 @@ impl<'a> Lowering<'a> {
                 offset = self.binary(BinaryOp::Add, offset, shift);
             }
             let multicast = part.as_ref().map(|(_, mask, _)| *mask);
-            let evict = load.evict.map(|evict| match evict {
-                crate::ir::Evict::First => crate::lowered::Evict::First,
-                crate::ir::Evict::Normal => crate::lowered::Evict::Normal,
-            });
+            let evict = load.evict;
             self.op(OpKind::TensorLoad { map, coordinates, shared, offset, barrier, multicast, evict });
         }
     }
@@ -198,6 +195,7 @@ impl<'a> Lowering<'a> {
             }
             l.advance(roles);
         });
+        self.give_turn(roles);
         if !overlapped {
             self.zero_if_empty(roles, start, end);
         } else {

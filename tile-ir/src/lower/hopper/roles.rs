@@ -22,8 +22,12 @@ pub(crate) struct Roles {
     pub(super) parity: RegId,
     /// Blocks of a cluster.
     pub(super) cluster: u32,
-    /// The consumer's warpgroup, and its thread in it. The producer has none.
+    /// The consumer's warpgroup among those of its tile, and its thread in it. The producer has none.
     pub(super) consumer: Option<(ValueId, ValueId)>,
+    /// Where warpgroups take turns: whose turn this one waits for.
+    pub(super) group: Option<ValueId>,
+    /// The warpgroup among all that compute.
+    pub(super) warpgroup: Option<ValueId>,
     /// Descriptors of the operands' first slots, this warpgroup's rows.
     pub(super) descriptors: Vec<(BufferId, ValueId)>,
     /// The staging buffer that the next sub-tile goes through.
@@ -38,16 +42,17 @@ impl<'a> Lowering<'a> {
         let [cx, cy] = self.cluster();
         let cluster = cx * cy;
         self.layouts = plan.layouts.clone();
-        self.program.launch.threads = [(plan.consumers + 1) * WARPGROUP, 1, 1];
+        self.program.launch.threads = [(plan.warpgroups() + 1) * WARPGROUP, 1, 1];
         self.program.launch.cluster = [cluster, 1, 1];
         self.program.launch.registers = plan.registers;
         // Registers are shared out only where the launch says how many blocks a multiprocessor has.
         self.program.launch.min_blocks = Some(1);
         let text = format!(
-            "warp specialised: a producer warpgroup fills {} slots, {} warpgroup{} multiply with wgmma",
+            "warp specialised: a producer fills {} slots, {} warpgroup{} with wgmma{}",
             plan.stages,
-            plan.consumers,
-            if plan.consumers == 1 { "" } else { "s" }
+            plan.warpgroups(),
+            if plan.warpgroups() == 1 { " multiplies" } else { "s multiply" },
+            if plan.groups == 1 { "" } else { ", in turn" },
         );
         self.remark(RemarkKind::Choice, kernel.stmts[plan.ring].span, text);
 
@@ -67,6 +72,8 @@ impl<'a> Lowering<'a> {
             parity,
             cluster,
             consumer: None,
+            group: None,
+            warpgroup: None,
             descriptors: Vec::new(),
             staging: None,
         };
@@ -241,7 +248,7 @@ impl<'a> Lowering<'a> {
                     self.counted_loop(*var, range, Unroll::Auto, |l| l.producer_block(roles, body, needed));
                 }
                 StmtKind::Persistent { vars, extents, contiguous, body, .. } => {
-                    self.persistent_loop(vars, extents, *contiguous, |l| l.producer_block(roles, body, needed));
+                    self.persistent_loop(vars, extents, *contiguous, None, |l| l.producer_block(roles, body, needed));
                 }
                 StmtKind::If { cond, then, otherwise } if holds_ring(then) || holds_ring(otherwise) => {
                     let cond = self.value(*cond);
@@ -273,18 +280,22 @@ impl<'a> Lowering<'a> {
         let reg = self.reg("thread", ValueType::Index, false);
         self.op(OpKind::Let { reg, value: Some(thread) });
         self.thread = Some(reg);
-        self.thread_bindings();
+        self.thread_bindings(plan.groups > 1);
         let warps = self.int(i64::from(WARPGROUP / 32));
         let group = self.binary(BinaryOp::Div, warp, warps);
         let one = self.int(1);
         let group = self.binary(BinaryOp::Sub, group, one);
-        let consumer = if plan.consumers == 1 { self.int(0) } else { self.once("consumer", group) };
+        let warpgroup = if plan.warpgroups() == 1 { self.int(0) } else { self.once("consumer", group) };
+        let consumer = if plan.consumers == 1 { self.int(0) } else { warpgroup };
+        roles.warpgroup = Some(warpgroup);
+        roles.group = (plan.groups > 1).then_some(warpgroup);
         let within = self.read(reg);
         let mask = self.int(i64::from(WARPGROUP) - 1);
         let within = self.binary(BinaryOp::BitAnd, within, mask);
         let within = self.once("group_thread", within);
         roles.consumer = Some((consumer, within));
         self.enter_ring(&roles, 0);
+        self.first_turn(&roles);
         self.descriptors(&mut roles);
         self.staging(&mut roles);
         self.roles = Some(Rc::new(roles.clone()));
@@ -300,12 +311,16 @@ impl<'a> Lowering<'a> {
     }
 
     /// Binds the author's thread indices to the consumers' threads.
-    fn thread_bindings(&mut self) {
+    fn thread_bindings(&mut self, ping_pong: bool) {
         let kernel = self.kernel;
         let extents = kernel.thread_extents();
         let mut stride = 1;
         for (axis, bound) in kernel.threads.iter().enumerate() {
-            let thread = self.compute_thread();
+            let mut thread = self.compute_thread();
+            if ping_pong {
+                let threads = self.int(i64::from(WARPGROUP));
+                thread = self.binary(BinaryOp::Rem, thread, threads);
+            }
             let by = self.int(i64::from(stride));
             let index = self.binary(BinaryOp::Div, thread, by);
             let index = if axis + 1 == kernel.threads.len() {
@@ -334,6 +349,10 @@ impl<'a> Lowering<'a> {
         match &kernel.stmts[stmt].kind {
             StmtKind::For { var, start, end, step, body, .. } if stmt == roles.plan.ring => {
                 self.consume_ring(&roles, *var, [*start, *end, *step], body);
+                true
+            }
+            StmtKind::Persistent { vars, extents, contiguous, body, .. } if roles.group.is_some() => {
+                self.take_turns(&roles, vars, extents, *contiguous, body);
                 true
             }
             // Slots are declared by the set-up.

@@ -35,7 +35,7 @@ impl<'a> Lowering<'a> {
             }
         }
         let Some((dtype, align)) = found else { return };
-        let shared = self.shared_array("staging", dtype, roles.plan.consumers * BUFFERS * elements, true);
+        let shared = self.shared_array("staging", dtype, roles.plan.warpgroups() * BUFFERS * elements, true);
         self.program.shared[shared].align = align;
         self.staging_array = Some(shared);
         self.op(OpKind::Shared { shared });
@@ -109,7 +109,8 @@ impl<'a> Lowering<'a> {
                 l.warpgroup_barrier(roles);
                 let size = l.int(i64::from(BLOCK_ROWS * sub.width));
                 let (buffers, current) = (l.int(i64::from(BUFFERS)), l.read(buffer));
-                let mine = l.binary(BinaryOp::Mul, consumer, buffers);
+                let warpgroup = roles.warpgroup.unwrap_or(consumer);
+                let mine = l.binary(BinaryOp::Mul, warpgroup, buffers);
                 let slot = l.binary(BinaryOp::Add, mine, current);
                 let base = l.binary(BinaryOp::Mul, slot, size);
                 let base = l.once("sub_tile", base);
@@ -185,8 +186,8 @@ impl<'a> Lowering<'a> {
 
     /// A barrier of this consumer's warpgroup. Barrier 0 is the block's.
     fn warpgroup_barrier(&mut self, roles: &Roles) {
-        let Some((consumer, _)) = roles.consumer else { return };
-        let consumers = roles.plan.consumers;
+        let Some(consumer) = roles.warpgroup else { return };
+        let consumers = roles.plan.warpgroups();
         let one = |id: u32| OpKind::NamedBarrier { id, threads: WARPGROUP, arrive: false };
         let span = self.span;
         let mut ops = vec![Op { kind: one(consumers), span }];

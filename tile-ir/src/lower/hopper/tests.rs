@@ -15,6 +15,7 @@ struct Gemm {
     persistent: bool,
     /// Whether a, b are stored transposed: `[K, M]`, `[K, N]`.
     stored: [bool; 2],
+    schedule: Schedule,
     dtype: Dtype,
     out: Dtype,
 }
@@ -26,6 +27,7 @@ const COOPERATIVE: Gemm = Gemm {
     cluster: [1, 2],
     persistent: true,
     stored: [false, true],
+    schedule: Schedule::Auto,
     dtype: Dtype::Bf16,
     out: Dtype::Bf16,
 };
@@ -56,7 +58,7 @@ fn gemm(g: &Gemm) -> Kernel {
             let zero = b.float(Dtype::F32, 0.0);
             b.stmt(StmtKind::Fill { buffer: acc_buffer, value: zero });
             let stages = b.int(g.stages);
-            let kind = LoopKind::Pipelined { stages, schedule: Schedule::Auto };
+            let kind = LoopKind::Pipelined { stages, schedule: g.schedule };
             let bounds = [b.int(0), tk, b.int(1)];
             let zero = b.int(0);
             b.for_each("k", kind, bounds, |b, ki| {
@@ -123,9 +125,6 @@ fn a_cooperative_gemm_has_a_ring_and_two_consumers() {
     let multicast = |op: &OpKind| matches!(op, OpKind::TensorLoad { multicast: Some(_), .. });
     assert_eq!(count(&program.body, &multicast), 1);
     assert!(program.shared_bytes <= Target::Sm90a.max_shared_bytes(), "{}", program.shared_bytes);
-    if let Ok(path) = std::env::var("TILE_TEST_CUDA") {
-        std::fs::write(path, emit(&program)).unwrap();
-    }
 }
 
 #[test]
@@ -138,5 +137,82 @@ fn every_layout_of_the_operands_is_specialised() {
             let wgmma = |op: &OpKind| matches!(op, OpKind::Wgmma { transposed: t, .. } if *t == transposed);
             assert_eq!(count(&program.body, &wgmma), 4, "{stored:?} {cluster:?}");
         }
+    }
+}
+
+#[test]
+fn ping_pong_has_two_tiles_at_once() {
+    let g = Gemm {
+        tile: [128, 128, 64],
+        stages: 6,
+        threads: 128,
+        cluster: [1, 1],
+        schedule: Schedule::PingPong,
+        ..COOPERATIVE
+    };
+    let program = lowered(&g);
+    assert_eq!(program.launch.threads, [384, 1, 1]);
+    // A slot is read by one warpgroup: two blocks of 64 rows each.
+    assert_eq!(count(&program.body, &|op| matches!(op, OpKind::Wgmma { n: 128, .. })), 8);
+    let empty = |op: &OpKind| matches!(op, OpKind::BarrierInit { arrivals: 1, .. });
+    assert_eq!(count(&program.body, &empty), 2);
+}
+
+/// Writes the CUDA C of variants to a folder, to be compiled and measured by hand:
+/// `TILE_VARIANTS=DIR cargo test -p tile-ir --lib -- --ignored variants`.
+#[test]
+#[ignore = "writes files"]
+fn variants() {
+    let Ok(folder) = std::env::var("TILE_VARIANTS") else { return };
+    let cooperative = |tile, stages, cluster| Gemm { tile, stages, cluster, ..COOPERATIVE };
+    let single = |tile, stages| Gemm { tile, stages, threads: 128, cluster: [1, 1], ..COOPERATIVE };
+    let turns = |tile, stages, cluster| Gemm {
+        tile,
+        stages,
+        threads: 128,
+        cluster,
+        schedule: Schedule::PingPong,
+        ..COOPERATIVE
+    };
+    let mut list = vec![
+        cooperative([128, 256, 64], 4, [1, 1]),
+        cooperative([128, 256, 64], 4, [1, 2]),
+        cooperative([128, 256, 64], 4, [2, 1]),
+        cooperative([128, 256, 64], 3, [1, 2]),
+        cooperative([128, 224, 64], 4, [1, 1]),
+        cooperative([128, 192, 64], 4, [1, 2]),
+        cooperative([128, 128, 64], 6, [1, 1]),
+        cooperative([256, 128, 64], 4, [2, 1]),
+        single([64, 128, 64], 8),
+        single([64, 256, 64], 5),
+        single([64, 64, 64], 10),
+        single([128, 64, 64], 8),
+        turns([128, 128, 64], 6, [1, 1]),
+        turns([128, 128, 64], 6, [1, 2]),
+        turns([64, 256, 64], 4, [1, 1]),
+        turns([64, 224, 64], 5, [1, 1]),
+    ];
+    for stored in [[false, false], [true, true], [true, false]] {
+        list.push(Gemm { stored, ..cooperative([128, 256, 64], 4, [1, 2]) });
+        list.push(Gemm { stored, ..turns([128, 128, 64], 6, [1, 1]) });
+    }
+    for g in list {
+        let program = lowered(&g);
+        let [bm, bn, bk] = g.tile;
+        let pp = if g.schedule == Schedule::PingPong { "pp" } else { "" };
+        let stored = g.stored.map(|t| if t { "t" } else { "n" }).concat();
+        let [cx, cy] = g.cluster;
+        let name = format!("{bm}x{bn}x{bk}{pp}_s{}_c{cx}{cy}_{stored}", g.stages);
+        let maps: Vec<String> = program
+            .tensor_maps
+            .values()
+            .map(|m| format!("{{\"map\": {{\"tensor\": \"{}\", \"box\": {:?}, \"swizzle\": \"{}\", \"promotion\": \"B128\"}}}}",
+                ["a", "b", "c"][m.tensor.index()], m.box_extents, m.swizzle.name()))
+            .collect();
+        let record = format!(
+            "{{\"name\": \"{name}\", \"tile\": [{bm}, {bn}], \"cluster\": [{cx}, {cy}], \"threads\": {}, \"shared\": {}, \"stored\": \"{stored}\", \"maps\": [{}]}}",
+            program.launch.threads[0], program.shared_bytes, maps.join(", "));
+        std::fs::write(format!("{folder}/{name}.cu"), emit(&program)).unwrap();
+        std::fs::write(format!("{folder}/{name}.json"), record).unwrap();
     }
 }

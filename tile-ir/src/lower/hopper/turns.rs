@@ -1,0 +1,93 @@
+//! Ping-pong: two warpgroups take the tiles in turn. While one stores its tile, the other multiplies.
+//!
+//! The ring is filled tile after tile, so a warpgroup skips the slots of the other's tiles. A wait on a parity is
+//! meaningful within one phase of its barrier only: a warpgroup that ran more than a lap ahead would find the parity it
+//! waits for in a phase long past (hopper.md V4). So a warpgroup begins a tile only after the other has seen the last
+//! slot of the tile before, which a pair of named barriers says.
+
+use super::super::*;
+use super::plan::WARPGROUP;
+use super::roles::Roles;
+
+/// The named barriers of the two turns, above those of the warpgroups.
+const TURNS: [u32; 2] = [5, 6];
+
+impl<'a> Lowering<'a> {
+    /// Waits for, or announces, the turn of a group.
+    fn turn(&mut self, group: ValueId, arrive: bool, of_other: bool) {
+        let zero = self.int(0);
+        let first = self.binary(BinaryOp::Eq, group, zero);
+        let barrier = |id: usize| OpKind::NamedBarrier { id: TURNS[id], threads: 2 * WARPGROUP, arrive };
+        let [mine, other] = if of_other { [1, 0] } else { [0, 1] };
+        let then = self.nested(|l| l.op(barrier(mine)));
+        let otherwise = self.nested(|l| l.op(barrier(other)));
+        self.op(OpKind::If { cond: first, then, otherwise });
+    }
+
+    /// The second group lets the first begin.
+    pub(super) fn first_turn(&mut self, roles: &Roles) {
+        let Some(group) = roles.group else { return };
+        let one = self.int(1);
+        let second = self.binary(BinaryOp::Eq, group, one);
+        let barrier = OpKind::NamedBarrier { id: TURNS[0], threads: 2 * WARPGROUP, arrive: true };
+        let then = self.nested(|l| l.op(barrier));
+        self.op(OpKind::If { cond: second, then, otherwise: Vec::new() });
+    }
+
+    /// The loop over the tiles of a group: every second one of the block's.
+    pub(super) fn take_turns(
+        &mut self,
+        roles: &Roles,
+        vars: &[VarId],
+        extents: &[ExprId],
+        contiguous: bool,
+        body: &'a [StmtId],
+    ) {
+        let Some(group) = roles.group else { return };
+        self.launch_persistent(extents);
+        let trips = self.trips(roles);
+        // The second group's first tile comes after the first group's.
+        let skipped = self.binary(BinaryOp::Mul, group, trips);
+        self.skip(roles, skipped);
+        self.persistent_loop(vars, extents, contiguous, Some(group), |l| {
+            l.turn(group, false, false);
+            l.block(body);
+            l.skip(roles, trips);
+        });
+    }
+
+    /// Iterations of the pipelined loop, the same for every tile.
+    fn trips(&mut self, roles: &Roles) -> ValueId {
+        let StmtKind::For { start, end, step, .. } = &self.kernel.stmts[roles.plan.ring].kind else {
+            return self.int(0);
+        };
+        let [start, end, step] = [*start, *end, *step].map(|e| self.value(e));
+        let length = self.binary(BinaryOp::Sub, end, start);
+        let zero = self.int(0);
+        let length = self.binary(BinaryOp::Max, length, zero);
+        let trips = self.binary(BinaryOp::CeilDiv, length, step);
+        self.once("trips", trips)
+    }
+
+    /// Goes `by` slots on.
+    fn skip(&mut self, roles: &Roles, by: ValueId) {
+        let (slot, stages) = (self.read(roles.slot), self.int(i64::from(roles.plan.stages)));
+        let sum = self.binary(BinaryOp::Add, slot, by);
+        self.op(OpKind::Set { reg: roles.slot, value: sum });
+        let (slot, one, parity) = (self.read(roles.slot), self.int(1), self.read(roles.parity));
+        let laps = self.binary(BinaryOp::Div, slot, stages);
+        let odd = self.binary(BinaryOp::BitAnd, laps, one);
+        let parity = self.binary(BinaryOp::BitXor, parity, odd);
+        self.op(OpKind::Set { reg: roles.parity, value: parity });
+        let slot = self.read(roles.slot);
+        let slot = self.binary(BinaryOp::Rem, slot, stages);
+        self.op(OpKind::Set { reg: roles.slot, value: slot });
+    }
+
+    /// This group has seen the last slot of its tile: the other may begin the next one, if there is one.
+    pub(super) fn give_turn(&mut self, roles: &Roles) {
+        let (Some(group), Some(more)) = (roles.group, self.more_tiles) else { return };
+        let then = self.nested(|l| l.turn(group, true, true));
+        self.op(OpKind::If { cond: more, then, otherwise: Vec::new() });
+    }
+}
