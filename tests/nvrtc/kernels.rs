@@ -19,6 +19,7 @@ pub fn kernels() -> Vec<&'static Definition> {
         grammar::statements::<f32>::definition(),
         grammar::tiles::definition(),
         grammar::expressions::definition(),
+        grammar::specialized::definition(),
     ]);
     all
 }

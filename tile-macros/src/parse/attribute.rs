@@ -184,7 +184,7 @@ impl Parser {
 
     /// `specialize(K, max = 32)`.
     fn specialize_list(&mut self, entries: &mut Entries, list: &Group, at: SpanId) {
-        let (mut dims, mut max) = (vec![], None);
+        let (mut dims, mut max, mut damaged) = (vec![], None, false);
         for item in self.comma_separated(list.stream()) {
             match item.as_slice() {
                 [TokenTree::Ident(dim)] => dims.push(dim.clone()),
@@ -202,11 +202,17 @@ impl Parser {
                         Specialize::MAX
                     }));
                 }
-                _ => self.attribute_error(tokens_range(&item), "`specialize` takes the names of dims", SPECIALIZE),
+                _ => {
+                    damaged = true;
+                    self.attribute_error(tokens_range(&item), "`specialize` takes the names of dims", SPECIALIZE);
+                }
             }
         }
         if dims.is_empty() {
-            return self.attribute_error(list.delim_span(), "`specialize` names no dim", SPECIALIZE);
+            if !damaged {
+                self.attribute_error(list.delim_span(), "`specialize` names no dim", SPECIALIZE);
+            }
+            return;
         }
         if let Some(beyond) = dims.get(Specialize::MOST_DIMS) {
             let message = format!("`specialize` takes at most {} dims", Specialize::MOST_DIMS);
