@@ -60,7 +60,8 @@ impl LaunchOn for Stream {
 }
 
 /// Launches instance number `instance` of a kernel. Everything is checked before anything is launched; a grid without
-/// blocks launches nothing and is no error. The first launch of an instance on a device compiles it.
+/// blocks launches nothing and is no error. The first launch of an instance on a device compiles it; of a specialised
+/// kernel, the first with these values of its dims among those that are kept.
 ///
 /// # Errors
 /// See [`Problem`].
