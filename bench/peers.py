@@ -102,7 +102,7 @@ def compete(problem, work, contenders, args):
     others = [n for n in finalists if not finalists[n][0].peer.startswith("ours")] or list(finalists)
     baseline = min(others, key=quick.get)
     graphs = {name: entry[1] for name, entry in finalists.items()}
-    times = race({**graphs, report.AGAIN: graphs[baseline]}, args.rounds)
+    times = race({**graphs, report.AGAIN: graphs[baseline]}, args.rounds, idle_s=args.idle)
     for name, entry in finalists.items():
         work.poison()
         entry[1].run()
@@ -117,7 +117,7 @@ def run(kind, peers, args, results):
     for dtype in args.dtypes:
         for shape in shapes:
             started = time.time()
-            problem = make(dtype, *shape)
+            problem = make(dtype, *shape, **({"layout": args.layout} if op == "gemm" else {}))
             work = Chain(problem) if kind == "chain" else Rotation(problem)
             contenders = (entered_in_chain if kind == "chain" else entered)(problem, peers, args)
             finalists, times, baseline = compete(problem, work, contenders, args)
@@ -183,6 +183,8 @@ def main():
     parser.add_argument("--peers", type=listed, default=["ours", *PEERS], help="of " + ",".join(["ours", *PEERS]))
     parser.add_argument("--dtypes", type=listed, default=["f16", "bf16"])
     parser.add_argument("--shapes", type=lambda text: [tuple(map(int, s.split("x"))) for s in text.split(",")])
+    parser.add_argument("--layout", default="nt", choices=["nn", "nt", "tn", "tt"], help="of gemm: which operands are stored transposed")
+    parser.add_argument("--idle", type=float, default=0.0, help="seconds of rest before every block, so that power does not bind")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--sustained", action="store_true", help="also half-second blocks of each peer's best")
     parser.add_argument("--skip", help="leave out the contenders whose name this finds")

@@ -61,24 +61,38 @@ class Gemv(Problem):
 
 
 class Gemm(Problem):
-    """c[M,N] = a[M,K] b[N,K]^T; accumulated in float32."""
+    """c[M,N] = a[M,K] b[K,N]; accumulated in float32. `layout`, as in BLAS: whether a and b are stored transposed."""
 
     op = "gemm"
     output = "c"
 
-    def __init__(self, dtype, m, n, k):
-        self.dtype, self.m, self.n, self.k = dtype, m, n, k
+    def __init__(self, dtype, m, n, k, layout="nt"):
+        self.dtype, self.m, self.n, self.k, self.layout = dtype, m, n, k, layout
         self.shape = {"m": m, "n": n, "k": k}
         size = self.torch_dtype.itemsize
         self.nbytes = (m * k + n * k + m * n) * size
         self.flops = 2 * m * n * k
 
     def tensors(self):
-        return {"a": self.normal(self.m, self.k), "b": self.normal(self.n, self.k),
+        a = (self.m, self.k) if self.layout[0] == "n" else (self.k, self.m)
+        b = (self.k, self.n) if self.layout[1] == "n" else (self.n, self.k)
+        return {"a": self.normal(*a), "b": self.normal(*b),
                 "c": torch.empty(self.m, self.n, device="cuda", dtype=self.torch_dtype)}
 
     def reference(self, t):
-        return t["a"].double() @ t["b"].double().T
+        a, b = self.operands(t)
+        return a.double() @ b.double()
+
+    def operands(self, t):
+        """a[M,K] and b[K,N] as views of the buffers."""
+        return (t["a"] if self.layout[0] == "n" else t["a"].T), (t["b"] if self.layout[1] == "n" else t["b"].T)
+
+    @property
+    def title(self):
+        return f"{super().title} {self.layout}"
+
+    def matches(self, record):
+        return super().matches(record) and record.get("layout", "nt") == self.layout
 
 
 PROBLEMS = {"gemv": (Gemv, GEMV_SHAPES), "gemm": (Gemm, GEMM_SHAPES)}
