@@ -184,12 +184,16 @@ fn a_generic_head() {
         b.bind("bits", bits);
     });
     built.instances = vec![
-        Instance { dtypes: vec![Dtype::F16], consts: vec![1, 0], absent: vec![] },
-        Instance { dtypes: vec![Dtype::Bf16], consts: vec![2, 1], absent: vec![] },
+        Instance { dtypes: vec![Dtype::F16], consts: vec![1, 0], dims: vec![], absent: vec![] },
+        Instance { dtypes: vec![Dtype::Bf16], consts: vec![2, 1], dims: vec![], absent: vec![] },
     ];
     built.targets = Target::ALL.to_vec();
-    built.attributes =
-        Attributes { min_blocks: Some(2), stream: vec![], lints: vec![("TK0601".into(), "deny".into())] };
+    built.attributes = Attributes {
+        min_blocks: Some(2),
+        stream: vec![],
+        specialize: None,
+        lints: vec![("TK0601".into(), "deny".into())],
+    };
     check(
         &built,
         expect![[r##"
@@ -285,7 +289,8 @@ fn program() -> Program {
         source: Source::default(),
     };
     let dtype = Dtype::F32;
-    let s = p.shared.push(SharedArray { name: "s".into(), dtype, len: 64, slots: 1, offset: 0, align: 16, scratch: true });
+    let s =
+        p.shared.push(SharedArray { name: "s".into(), dtype, len: 64, slots: 1, offset: 0, align: 16, scratch: true });
     let l = p.locals.push(LocalArray { name: "h".into(), dtype: Dtype::F16, len: 8 });
     let mut reg = |name: &str, ty, mutable| p.regs.push(Reg { name: name.into(), ty, mutable });
     let row = reg("row", ValueType::Wide, false);
