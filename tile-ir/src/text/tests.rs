@@ -189,7 +189,7 @@ fn a_generic_head() {
     ];
     built.targets = Target::ALL.to_vec();
     built.attributes =
-        Attributes { min_blocks: Some(2), stream: vec![], lints: vec![("TK0601".into(), "deny".into())] };
+        Attributes { min_blocks: Some(2), stream: vec![], dependent: None, lints: vec![("TK0601".into(), "deny".into())] };
     check(
         &built,
         expect![[r##"

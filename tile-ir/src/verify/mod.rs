@@ -10,7 +10,7 @@
 //! - expressions are acyclic, at most 256 deep, and bounded in size when shared parts are written out; so are immutable
 //!   variables replaced by their values
 //! - every statement stands in at most one place; bodies are at most 64 deep
-//! - only variables that may be assigned are; only `&mut` tensors are written; only others are streamed
+//! - only variables that may be assigned are; only `&mut` tensors are written; only others are streamed or independent
 //! - functions have their arity; literals are within 2^53
 //!
 //! [`kernel`] is the language's rules that no instance is needed for; each is reported on the author's line.

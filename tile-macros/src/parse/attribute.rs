@@ -24,6 +24,8 @@ pub(super) struct Entries {
     requires: Vec<(Expr, String, SpanId)>,
     /// `stream(..)`, before the signature gives the names meaning.
     streams: Vec<Ident>,
+    /// `pdl(independent = [..])`, likewise.
+    pub(super) independent: Option<Vec<Ident>>,
     seen: Vec<String>,
 }
 
@@ -35,7 +37,7 @@ pub(super) struct ValueGroup {
 }
 
 /// The items of the attribute, for messages.
-const ITEMS: &str = "instances, dtypes, require, targets, min_blocks, stream, lints, crate";
+const ITEMS: &str = "instances, dtypes, require, targets, min_blocks, stream, pdl, lints, crate";
 
 impl Parser {
     /// Reads the attribute's tokens.
@@ -48,7 +50,7 @@ impl Parser {
     }
 
     /// The items of a list. An empty one is reported; a trailing comma is not.
-    fn comma_separated(&mut self, tokens: TokenStream) -> Vec<Vec<TokenTree>> {
+    pub(super) fn comma_separated(&mut self, tokens: TokenStream) -> Vec<Vec<TokenTree>> {
         let mut items: Vec<Vec<TokenTree>> = vec![vec![]];
         for token in tokens {
             match token {
@@ -69,7 +71,7 @@ impl Parser {
         items.into_iter().map(without_group).collect()
     }
 
-    fn attribute_error(&mut self, range: impl Into<Range>, message: impl Into<String>, help: &str) {
+    pub(super) fn attribute_error(&mut self, range: impl Into<Range>, message: impl Into<String>, help: &str) {
         let at = self.mark(range);
         self.error(Diagnostic::new(Code::ATTRIBUTE, at, message).help(help));
     }
@@ -111,6 +113,7 @@ impl Parser {
             "targets" => "targets(sm_80, sm_90a)",
             "min_blocks" => "min_blocks(2)",
             "stream" => "stream(w)",
+            "pdl" => "pdl(independent = [w])",
             "lints" => "lints(TK0601 = \"deny\")",
             "crate" => "crate = ::tile_runtime",
             _ => {
@@ -163,7 +166,8 @@ impl Parser {
                     }
                 }
             }
-            "specialize" | "pdl" => {
+            "pdl" => self.pdl(entries, name, list),
+            "specialize" => {
                 let at = self.mark(name.span());
                 let message = format!("`{word}` is not in this version of the language");
                 self.error(Diagnostic::new(Code::SYNTAX, at, message).help(format!("remove `{word}(..)`")));

@@ -27,6 +27,7 @@ mod attribute;
 mod branch;
 mod call;
 mod constant;
+mod dependent;
 mod effect;
 mod expr;
 mod instances;
@@ -94,6 +95,7 @@ pub fn kernel(attribute: TokenStream, item: TokenStream) -> Parsed {
         parser.instances(&entries);
         parser.requires(&mut entries);
         parser.streams(&mut entries);
+        parser.independent(&mut entries);
         parser.body(function);
     }
     parser.finish(function, entries.info)

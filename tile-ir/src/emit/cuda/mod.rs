@@ -116,7 +116,11 @@ fn signature(program: &Program) -> String {
                 let info = program.tensors.iter().find(|t| t.param == tensor);
                 let (ty, mutable) = info.map_or(("float", true), |t| (element_name(t.dtype), t.mutable));
                 let constness = if mutable { "" } else { "const " };
-                let _ = write!(text, "{constness}{ty}* __restrict__ {}", param.name);
+                // What the previous kernel may still write is not constant while this one runs, and a compiler may move
+                // a load through a restricted pointer above the wait: nothing it sees could write there.
+                let dependent = program.launch.dependent && info.is_none_or(|t| !t.independent);
+                let restrict = if dependent { "" } else { " __restrict__" };
+                let _ = write!(text, "{constness}{ty}*{restrict} {}", param.name);
             }
             ParameterKind::Dim(_) | ParameterKind::Stride(..) => {
                 let _ = write!(text, "const int {}", param.name);

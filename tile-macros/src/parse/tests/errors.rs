@@ -311,7 +311,10 @@ fn attributes() {
     check("stream(q)", "()", "TK0805 | q | the kernel has no parameter `q`");
     check("stream(x + 1)", "()", "TK0805 | x + 1 | `stream` takes the names of tensors");
     check("lints(TK0601 = \"loud\")", "()", "TK0805 | \"loud\" |");
-    check("pdl(independent = [x])", "()", "TK0801 | pdl | `pdl` is not in this version");
+    check("pdl(independent = [z])", "()", "TK0805 | z | the kernel has no parameter `z`");
+    check("pdl(x)", "()", "TK0805 | pdl(x) | `pdl` names the tensors");
+    check("pdl(independent = [x + 1])", "()", "TK0805 | x + 1 | `independent` takes the names");
+    check("pdl", "()", "TK0805 | pdl | `pdl` is written otherwise");
     check("dtypes(T in [f16, f8])", "<T>(x: &Tensor<T, (K,)>)", "TK0103 | f8 | `f8` is not a dtype");
     check(
         "dtypes(T in [i32])",
