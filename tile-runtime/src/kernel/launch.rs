@@ -4,7 +4,7 @@ use super::argument::{Argument, Scalar};
 use super::definition::{Definition, InstanceTable};
 use super::plan::Values;
 use super::prepared::{self, Build, Code, Function, MAX_PARAMETERS, Prepared};
-use crate::cuda::{CudaDevice, StreamSlot, lock, touch};
+use crate::cuda::{CudaDevice, Range, StreamSlot, lock, touch};
 use crate::device::{Backend, Device, DeviceState};
 use crate::error::Error;
 use crate::launch_error::{LaunchError, Problem};
@@ -15,6 +15,7 @@ use std::ffi::c_void;
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::panic::Location;
+use std::sync::atomic::Ordering;
 use tile_ir::ir::EntityRef;
 use tile_ir::lowered::{HostValues, ParameterKind};
 use tile_ir::sim::checked::CheckedOptions;
@@ -194,13 +195,15 @@ fn run(
                 }
             }
             slot.remember(prepared.definition, at);
-            submit(prepared, cuda, function, slot, &values, grid).map_err(failed)?;
+            let bits = function.parameters.iter().map(|kind| bits(&values, *kind));
+            let (written, independent) = (prepared.plan.written(args), prepared.plan.independent(args));
+            submit(prepared, cuda, function, slot, (bits, grid), written, independent).map_err(failed)?;
             for argument in args {
                 if let Argument::Tensor(tensor) = argument {
                     tensor.allocation().used(cuda, slot).map_err(failed)?;
                 }
             }
-            if cuda.blocking && !slot.capturing.load(std::sync::atomic::Ordering::Relaxed) {
+            if cuda.blocking && !slot.capturing.load(Ordering::Relaxed) {
                 cuda.synchronize(slot).map_err(failed)?;
             }
             Ok(())
@@ -221,32 +224,47 @@ fn run(
     }
 }
 
-/// Hands the launch to the driver.
+/// A parameter as the driver takes it: as many bytes as it has, from the low end (the host is little-endian).
 #[inline]
-fn submit(
+pub(super) fn bits(values: &Values<'_>, kind: ParameterKind) -> u64 {
+    match kind {
+        ParameterKind::Pointer(param) => values.address(param),
+        ParameterKind::Dim(dim) => values.dim(dim) as u64,
+        ParameterKind::Stride(param, axis) => values.stride(param, axis) as u64,
+        ParameterKind::Scalar(param) => match values.args.get(param.index()) {
+            Some(Argument::Scalar(Scalar { value: sim::ScalarValue::Index(value) })) => *value as u64,
+            Some(Argument::Scalar(Scalar { value: sim::ScalarValue::Element(_, bits) })) => u64::from(*bits),
+            _ => 0,
+        },
+    }
+}
+
+/// Hands a launch to the driver: the parameters' bits and the grid; what it writes; what it may read early.
+#[inline]
+pub(super) fn submit(
     prepared: &Prepared,
     cuda: &CudaDevice,
     function: &Function,
     slot: &StreamSlot,
-    values: &Values<'_>,
-    grid: [u32; 3],
+    (bits, grid): (impl Iterator<Item = u64>, [u32; 3]),
+    written: impl Iterator<Item = Range>,
+    independent: impl Iterator<Item = Range>,
 ) -> Result<(), Error> {
     let mut storage = [MaybeUninit::<u64>::uninit(); MAX_PARAMETERS];
     let mut pointers = [MaybeUninit::<*mut c_void>::uninit(); MAX_PARAMETERS];
-    for ((kind, slot), pointer) in function.parameters.iter().zip(&mut storage).zip(&mut pointers) {
-        // The driver reads as many bytes as the parameter has, from the low end (the host is little-endian).
-        let bits = match *kind {
-            ParameterKind::Pointer(param) => values.address(param),
-            ParameterKind::Dim(dim) => values.dim(dim) as u64,
-            ParameterKind::Stride(param, axis) => values.stride(param, axis) as u64,
-            ParameterKind::Scalar(param) => match values.args.get(param.index()) {
-                Some(Argument::Scalar(Scalar { value: sim::ScalarValue::Index(value) })) => *value as u64,
-                Some(Argument::Scalar(Scalar { value: sim::ScalarValue::Element(_, bits) })) => u64::from(*bits),
-                _ => 0,
-            },
-        };
+    for ((bits, slot), pointer) in bits.zip(&mut storage).zip(&mut pointers) {
         pointer.write(std::ptr::from_mut(slot.write(bits)).cast());
     }
+    let entry = slot.enter();
+    let early = function.dependent
+        && cuda.dependent_launch.load(Ordering::Relaxed)
+        && entry.follows_kernel_apart_from(independent);
+    let mut attribute = sys::CUlaunchAttribute {
+        id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+        pad: [0; 4],
+        value: sys::CUlaunchAttributeValue { pad: [0; 64] },
+    };
+    attribute.value.programmaticStreamSerializationAllowed = 1;
     let [threads_x, threads_y, threads_z] = prepared.plan.program.launch.threads;
     let config = sys::CUlaunchConfig {
         gridDimX: grid[0],
@@ -256,18 +274,21 @@ fn submit(
         blockDimY: threads_y,
         blockDimZ: threads_z,
         sharedMemBytes: function.dynamic_shared,
-        hStream: slot.raw.cast(),
-        attrs: std::ptr::null_mut(),
-        numAttrs: 0,
+        hStream: entry.stream().cast(),
+        attrs: if early { &mut attribute } else { std::ptr::null_mut() },
+        numAttrs: u32::from(early),
     };
     // SAFETY: the function takes exactly `parameters`, each of which has a value in `storage` that is at least as large;
     // the pointers before `parameters.len()` are written, and the driver reads no others. Tensors were checked to cover
-    // what the kernel accesses and are kept alive, in stream order, by their allocations.
+    // what the kernel accesses and are kept alive, in stream order, by their allocations. A launch that may start early
+    // obeys the rule of `cuda::dependent`.
     let code = unsafe {
         let parameters = pointers.as_mut_ptr().cast::<*mut c_void>();
         (cuda.driver.launch_kernel_ex)(&config, function.handle, parameters, std::ptr::null_mut())
     };
-    cuda.check("cuLaunchKernelEx", code)
+    cuda.check("cuLaunchKernelEx", code)?;
+    entry.is_kernel(written);
+    Ok(())
 }
 
 /// A checked launch on a simulator.

@@ -40,6 +40,8 @@ pub(crate) struct Function {
     pub handle: Handle,
     pub dynamic_shared: u32,
     pub parameters: Vec<ParameterKind>,
+    /// Whether it may be launched before the previous kernel is done.
+    pub dependent: bool,
 }
 
 // SAFETY: a function handle may be used from any thread.
@@ -101,8 +103,9 @@ fn prepare(definition: &'static Definition, index: usize, device: &Device) -> Re
             let limits =
                 Limits { threads: program.launch.threads.iter().product(), shared_bytes: program.shared_bytes };
             let (handle, dynamic_shared) = cuda.load(&kernel.name, &entry.code, &program.name, limits)?;
+            let dependent = program.launch.dependent;
             let parameters = program.params.iter().map(|p| p.kind).collect();
-            Code::Cuda { device: cuda, function: Function { handle, dynamic_shared, parameters } }
+            Code::Cuda { device: cuda, function: Function { handle, dynamic_shared, parameters, dependent } }
         }
     };
     Ok(Prepared { slot: device.state.slot, next: AtomicPtr::new(null_mut()), definition, plan, code, build })
