@@ -40,6 +40,7 @@ pub use device::Device;
 pub use element::Element;
 pub use error::{DriverError, Error, Fault, ShapeError};
 pub use half::{bf16, f16};
+pub use kernel::PreparedLaunch;
 pub use launch_error::{LaunchError, Problem};
 pub use library::LibraryError;
 pub use stream::{Event, Graph, Stream};

@@ -204,3 +204,232 @@ impl Lowering<'_> {
 fn wait(span: SpanId) -> [Op; 2] {
     [Op { kind: OpKind::Wait, span }, Op { kind: OpKind::LaunchDependents, span }]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Builder, kernel};
+    use expect_test::{Expect, expect};
+
+    /// The operations of a kernel over `w: (N, K)`, which is independent, `x: (K,)` and `y: (N,)`, a thread a row.
+    fn lowered(target: Target, build: impl FnOnce(&mut Builder, [Place; 3], [ExprId; 2])) -> Program {
+        let mut bound = kernel("rows", |b| {
+            let (n, k) = (b.dim("N"), b.dim("K"));
+            let places = [
+                b.tensor("w", Dtype::F32, &[n, k]),
+                b.tensor("x", Dtype::F32, &[k]),
+                b.tensor_mut("y", Dtype::F32, &[n]),
+            ];
+            let threads = b.int(32);
+            let grid = b.binary(BinaryOp::CeilDiv, n, threads);
+            let [block] = b.blocks([("block", grid)]);
+            let [thread] = b.threads([("thread", 32)]);
+            let row = b.scaled(block, 32, thread);
+            let row = b.bind("row", row);
+            build(b, places, [row, k]);
+        });
+        bound.attributes.dependent = Some(vec![ParamId::from_u32(0)]);
+        lower_bound(&bound, target).unwrap_or_else(|d| panic!("{d:?}"))
+    }
+
+    /// The body is as expected, and obeys the rule on every shape: the checked simulator finds nothing.
+    fn check(expected: Expect, build: impl Fn(&mut Builder, [Place; 3], [ExprId; 2])) {
+        let program = lowered(Target::Sm90a, build);
+        let text = program.to_string();
+        expected.assert_eq(text.split_once("body\n").map_or("", |(_, body)| body));
+        #[cfg(feature = "sim")]
+        simulate(&program);
+    }
+
+    #[cfg(feature = "sim")]
+    fn simulate(program: &Program) {
+        use crate::sim::checked::{CheckedOptions, run};
+        use crate::sim::{Argument, Memory, TensorArgument};
+        for (n, k) in [(32, 0), (32, 1), (64, 2), (40, 5)] {
+            let tensor = |shape: &[i64]| {
+                let strides = if let [_, k] = shape { vec![*k, 1] } else { vec![1] };
+                let memory = std::sync::Arc::new(Memory::zeros(4 * shape.iter().product::<i64>() as usize));
+                let (dtype, shape) = (Dtype::F32, shape.to_vec());
+                Argument::Tensor(TensorArgument { dtype, shape, strides, memory, offset: 0 })
+            };
+            let args = [tensor(&[n, k]), tensor(&[k]), tensor(&[n])];
+            let report = run(program, &args, &CheckedOptions::default()).expect("arguments fit");
+            assert!(report.is_clean(), "{n}x{k}:\n{}", report.render(program));
+        }
+    }
+
+    /// `y[row] = sum`, masked.
+    fn put(b: &mut Builder, y: Place, row: ExprId, sum: ExprId) {
+        b.store_masked(y, &[row], sum);
+    }
+
+    #[test]
+    fn what_stands_before_the_first_dependent_access_stays_above_the_wait() {
+        check(expect![[r#"
+                let block: index = block.x
+                let thread: index = thread.x
+                let row: index = block * 32 + thread
+                let weight: f32 = (w[wide(row) * wide(w_stride)] if row < N && 0 < K)
+                wait for the previous kernel
+                launch dependents
+                (y[row] if row < N) = weight * (x[row] if row < K)
+        "#]], |b, [w, x, y], [row, _]| {
+            let zero = b.int(0);
+            let weight = b.masked(w, &[row, zero]);
+            let weight = b.bind("weight", weight);
+            let value = b.masked(x, &[row]);
+            let product = b.mul(weight, value);
+            put(b, y, row, product);
+        });
+    }
+
+    #[test]
+    fn the_first_iteration_of_a_loop_waits() {
+        check(expect![[r#"
+                let block: index = block.x
+                let thread: index = thread.x
+                let row: index = block * 32 + thread
+                let mut sum: f32 = 0.0f32
+                if 0 < K {
+                    let i: index = 0
+                    let weight: f32 = (w[wide(row) * wide(w_stride) + wide(i)] if row < N)
+                    wait for the previous kernel
+                    launch dependents
+                    sum = fma(weight, x[i], sum)
+                    for i: index in 1..K step 1 {
+                        let weight: f32 = (w[wide(row) * wide(w_stride) + wide(i)] if row < N)
+                        sum = fma(weight, x[i], sum)
+                    }
+                } else {
+                    wait for the previous kernel
+                    launch dependents
+                }
+                (y[row] if row < N) = sum
+        "#]], |b, [w, x, y], [row, k]| {
+            let zero = b.float(Dtype::F32, 0.0);
+            let sum = b.bind_mut("sum", zero);
+            b.range("i", k, |b, i| {
+                let weight = b.masked(w, &[row, i]);
+                let weight = b.bind("weight", weight);
+                let value = b.load(x, &[i]);
+                let next = b.math(MathFn::Fma, &[weight, value, sum]);
+                b.assign(sum, next);
+            });
+            put(b, y, row, sum);
+        });
+    }
+
+    #[test]
+    fn a_loop_is_left_alone_where_loads_stand_before_it_or_none_would_be_hoisted() {
+        check(expect![[r#"
+                let block: index = block.x
+                let thread: index = thread.x
+                let row: index = block * 32 + thread
+                let mut sum: f32 = (w[wide(row) * wide(w_stride)] if row < N && 0 < K)
+                wait for the previous kernel
+                launch dependents
+                for i: index in 0..K step 1 {
+                    let weight: f32 = (w[wide(row) * wide(w_stride) + wide(i)] if row < N)
+                    sum = fma(weight, x[i], sum)
+                }
+                (y[row] if row < N) = sum
+        "#]], |b, [w, x, y], [row, k]| {
+            let zero = b.int(0);
+            let first = b.masked(w, &[row, zero]);
+            let sum = b.bind_mut("sum", first);
+            b.range("i", k, |b, i| {
+                let weight = b.masked(w, &[row, i]);
+                let weight = b.bind("weight", weight);
+                let value = b.load(x, &[i]);
+                let next = b.math(MathFn::Fma, &[weight, value, sum]);
+                b.assign(sum, next);
+            });
+            put(b, y, row, sum);
+        });
+        check(expect![[r#"
+                let block: index = block.x
+                let thread: index = thread.x
+                let row: index = block * 32 + thread
+                let mut sum: f32 = 0.0f32
+                wait for the previous kernel
+                launch dependents
+                for i: index in 0..K step 1 {
+                    let value: f32 = x[i]
+                    sum = fma((w[wide(row) * wide(w_stride) + wide(i)] if row < N), value, sum)
+                }
+                (y[row] if row < N) = sum
+        "#]], |b, [w, x, y], [row, k]| {
+            let zero = b.float(Dtype::F32, 0.0);
+            let sum = b.bind_mut("sum", zero);
+            b.range("i", k, |b, i| {
+                let value = b.load(x, &[i]);
+                let value = b.bind("value", value);
+                let weight = b.masked(w, &[row, i]);
+                let next = b.math(MathFn::Fma, &[weight, value, sum]);
+                b.assign(sum, next);
+            });
+            put(b, y, row, sum);
+        });
+    }
+
+    #[test]
+    fn every_branch_waits() {
+        check(expect![[r#"
+                let block: index = block.x
+                let thread: index = thread.x
+                let row: index = block * 32 + thread
+                if row < 35 {
+                    let weight: f32 = (w[wide(row) * wide(w_stride)] if row < N && 0 < K)
+                    wait for the previous kernel
+                    launch dependents
+                    (y[row] if row < N) = weight * (x[row] if row < K)
+                } else {
+                    wait for the previous kernel
+                    launch dependents
+                }
+        "#]], |b, [w, x, y], [row, k]| {
+            let limit = b.int(35);
+            let cond = b.lt(row, limit);
+            b.branch(
+                cond,
+                |b| {
+                    let zero = b.int(0);
+                    let weight = b.masked(w, &[row, zero]);
+                    let weight = b.bind("weight", weight);
+                    let value = b.masked(x, &[row]);
+                    let sum = b.mul(weight, value);
+                    put(b, y, row, sum);
+                },
+                |_| (),
+            );
+            let _ = k;
+        });
+    }
+
+    #[test]
+    fn a_thread_that_touches_nothing_else_waits_at_its_end() {
+        check(expect![[r#"
+                let block: index = block.x
+                let thread: index = thread.x
+                let row: index = block * 32 + thread
+                let weight: f32 = (w[wide(row) * wide(w_stride)] if row < N && 0 < K)
+                wait for the previous kernel
+                launch dependents
+        "#]], |b, [w, ..], [row, _]| {
+            let zero = b.int(0);
+            let weight = b.masked(w, &[row, zero]);
+            b.bind("weight", weight);
+        });
+    }
+
+    #[test]
+    fn an_older_target_does_not_wait_and_says_so() {
+        let program = lowered(Target::Sm80, |b, [w, _, y], [row, _]| {
+            let zero = b.int(0);
+            let weight = b.masked(w, &[row, zero]);
+            put(b, y, row, weight);
+        });
+        assert!(!program.to_string().contains("wait") && !program.launch.dependent);
+        assert!(program.remarks.iter().any(|r| r.text == "sm_80 has no dependent launch: `pdl` has no effect"));
+    }
+}

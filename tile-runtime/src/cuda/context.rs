@@ -376,6 +376,12 @@ impl CudaDevice {
         Ok(())
     }
 
+    /// Called after each launch: waits for it with `TILE_LAUNCH_BLOCKING=1`.
+    #[inline]
+    pub fn finish(&self, slot: &StreamSlot) -> Result<(), Error> {
+        if self.blocking && !slot.capturing.load(Ordering::Relaxed) { self.synchronize(slot) } else { Ok(()) }
+    }
+
     /// Waits for every stream.
     pub fn synchronize_all(&self) -> Result<(), Error> {
         self.streams.iter().filter_map(OnceLock::get).try_for_each(|slot| self.synchronize(slot))

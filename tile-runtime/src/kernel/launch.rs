@@ -203,23 +203,13 @@ fn run(
                     tensor.allocation().used(cuda, slot).map_err(failed)?;
                 }
             }
-            if cuda.blocking && !slot.capturing.load(Ordering::Relaxed) {
-                cuda.synchronize(slot).map_err(failed)?;
-            }
-            Ok(())
+            cuda.finish(slot).map_err(failed)
         }
         (_, Backend::Cuda(_)) => Ok(()),
         (_, Backend::Simulator { .. }) => {
             // The check has made sure that every tensor is on this simulator.
             let args: Vec<sim::Argument> = args.iter().filter_map(|a| a.to_simulator()).collect();
-            let launch = Recorded { prepared, args, at };
-            match stream.and_then(Stream::recording) {
-                Some(recording) => {
-                    lock(recording).push(launch);
-                    Ok(())
-                }
-                None => launch.run(),
-            }
+            Recorded::new(prepared, args, at).make(stream)
         }
     }
 }
@@ -299,6 +289,21 @@ pub(crate) struct Recorded {
 }
 
 impl Recorded {
+    pub fn new(prepared: &'static Prepared, args: Vec<sim::Argument>, at: &'static Location<'static>) -> Recorded {
+        Recorded { prepared, args, at }
+    }
+
+    /// Runs it, or records it where the stream is being captured.
+    pub fn make(self, stream: Option<&Stream>) -> Result<(), LaunchError> {
+        match stream.and_then(Stream::recording) {
+            Some(recording) => {
+                lock(recording).push(self);
+                Ok(())
+            }
+            None => self.run(),
+        }
+    }
+
     /// Runs it.
     pub fn run(&self) -> Result<(), LaunchError> {
         let failed = |report: String| self.prepared.error(self.at, Problem::Simulator(report));
