@@ -7,7 +7,11 @@ Method: every contender gets the same N(0,1) data and is checked against float64
 contender in a fresh random order, a CUDA graph that rotates over buffer sets of at least 0.8 GB together, so that L2 is
 cold; the baseline is entered twice and its spread printed; medians over the rounds.
 
-usage: gemv.py DIR [--rounds 15] [--dtypes f16,bf16] [--out FILE.json]
+With `--chain 64` the square shapes are timed as a chain of at least so many products, each of the previous one's result,
+with weights of its own; ours are then launched as dependent launches (programmatic stream serialisation), and the chain's
+last vector must have the bits it has without them. The others are launched as they come.
+
+usage: gemv.py DIR [--rounds 15] [--dtypes f16,bf16] [--chain 0] [--out FILE.json]
 """
 import argparse
 import ctypes
@@ -47,13 +51,27 @@ def triton_call(cfg):
     return call
 
 
+class Attribute(ctypes.Structure):
+    """CUlaunchAttribute. 6: programmatic stream serialisation."""
+
+    _fields_ = [("id", ctypes.c_int), ("pad", ctypes.c_char * 4), ("value", ctypes.c_int), ("rest", ctypes.c_char * 60)]
+
+
+class Config(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = [("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared", ctypes.c_uint),
+                ("stream", ctypes.c_void_p), ("attributes", ctypes.POINTER(Attribute)), ("count", ctypes.c_uint)]
+
+
 class Exported:
     """One exported launch: a cubin's function with its grid and parameters."""
 
     driver = ctypes.CDLL("libcuda.so.1")
 
-    def __init__(self, folder, record):
+    def __init__(self, folder, record, early=False):
         self.record = record
+        self.early = early and record.get("pdl", False)
         with open(os.path.join(folder, record["cubin"]), "rb") as f:
             image = f.read()
         self.module, self.function = ctypes.c_void_p(), ctypes.c_void_p()
@@ -78,7 +96,10 @@ class Exported:
         array = (ctypes.c_void_p * len(slots))(*[ctypes.cast(ctypes.byref(s), ctypes.c_void_p) for s in slots])
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         grid, block = self.record["grid"], self.record["threads"]
-        self.check(self.driver.cuLaunchKernel(self.function, *grid, *block, self.record["dynamic_shared"], stream, array, None))
+        attribute = Attribute(id=6, value=1)
+        config = Config((ctypes.c_uint * 3)(*grid), (ctypes.c_uint * 3)(*block), self.record["dynamic_shared"], stream,
+                        ctypes.pointer(attribute), int(self.early))
+        self.check(self.driver.cuLaunchKernelEx(ctypes.byref(config), self.function, array, None))
 
 
 def graph_of(calls):
@@ -135,6 +156,7 @@ def main():
     parser.add_argument("folder")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--dtypes", default="f16,bf16")
+    parser.add_argument("--chain", type=int, default=0)
     parser.add_argument("--out")
     args = parser.parse_args()
     with open(os.path.join(args.folder, "launches.json")) as f:
@@ -144,15 +166,21 @@ def main():
         dtype = DTYPES[name]
         for n, k in SHAPES:
             nbytes = (n * k + n + k) * 2
-            sets = max(2, -(-ROTATE // nbytes))
+            sets = max(2, args.chain, -(-ROTATE // nbytes))
+            if args.chain and n != k:
+                continue
             w = [torch.randn(n, k, device="cuda", dtype=dtype) for _ in range(sets)]
             x = [torch.randn(k, device="cuda", dtype=dtype) for _ in range(sets)]
             y = [torch.empty(n, device="cuda", dtype=dtype) for _ in range(sets)]
+            if args.chain:
+                w = [a / k ** 0.5 for a in w]
+                vectors = [torch.randn(k, device="cuda", dtype=dtype) for _ in range(sets + 1)]
+                x, y = vectors[:-1], vectors[1:]
             ref = w[0].double() @ x[0].double()
             groups = {"cublas": {"torch.mv": lambda w, x, y: torch.mv(w, x, out=y)}}
             groups["triton"] = {str(c): triton_call(c) for c in
                                 [(bn, bk, nw) for bn in (1, 2, 4, 8) for bk in (512, 1024, 2048) for nw in (1, 2, 4, 8)]}
-            groups["ours"] = {r["instance"]: Exported(args.folder, r) for r in records
+            groups["ours"] = {r["instance"]: Exported(args.folder, r, args.chain > 0) for r in records
                               if r["dtype"] == name and r["n"] == n and r["k"] == k}
             finalists = {}
             for who, contenders in groups.items():
@@ -167,6 +195,14 @@ def main():
                         continue
                     graph = graph_of([lambda w=a, x=b, y=c, call=call: call(w, x, y) for a, b, c in zip(w, x, y)])
                     timed(graph.replay, 1)
+                    if args.chain and who == "ours":
+                        chained, call.early = y[-1].clone(), False
+                        for a, b, c in zip(w, x, y):
+                            call(a, b, c)
+                        call.early = True
+                        if not torch.equal(chained, y[-1]):
+                            print(f"  WRONG {who} {label}: the chain has other bits than its products", flush=True)
+                            continue
                     quick[label] = (min(timed(graph.replay, 2) for _ in range(3)) / sets, graph)
                 for label in sorted(quick, key=lambda l: quick[l][0])[:3]:
                     finalists[f"{who} {label}"] = quick[label][1]

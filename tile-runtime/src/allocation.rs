@@ -98,7 +98,9 @@ impl Allocation {
         match self.owner {
             None => Ok(()),
             // If the owner cannot be made to wait, the host does.
-            Some(OwnerStream(owner)) => cuda.order_foreign(stream.enter().stream(), owner).or_else(|_| cuda.synchronize(stream)),
+            Some(OwnerStream(owner)) => {
+                cuda.order_foreign(stream.enter().stream(), owner).or_else(|_| cuda.synchronize(stream))
+            }
         }
     }
 

@@ -28,10 +28,7 @@ struct Touch {
 
 impl Touch {
     fn and(self, other: Touch) -> Touch {
-        Touch {
-            independent: self.independent || other.independent,
-            dependent: self.dependent || other.dependent,
-        }
+        Touch { independent: self.independent || other.independent, dependent: self.dependent || other.dependent }
     }
 }
 
@@ -78,7 +75,9 @@ impl Lowering<'_> {
                 ops.push(Op { kind: OpKind::If { cond, then, otherwise }, span });
             }
             OpKind::For { reg, start, end, step, unroll, body }
-                if !above && self.hoists(&body) && ![start, end, step].iter().any(|v| self.touch_value(*v).dependent) =>
+                if !above
+                    && self.hoists(&body)
+                    && ![start, end, step].iter().any(|v| self.touch_value(*v).dependent) =>
             {
                 self.span = span;
                 ops.extend(self.first_iteration(reg, [start, end, step], unroll, body));
@@ -137,9 +136,7 @@ impl Lowering<'_> {
             | OpKind::VectorStore { memory, .. }
             | OpKind::Store { memory, .. }
             | OpKind::Atomic { memory, .. } => match memory.space {
-                Space::Global(param) => {
-                    Some((format!("`{}` is touched", self.kernel.params[param].name), memory.span))
-                }
+                Space::Global(param) => Some((format!("`{}` is touched", self.kernel.params[param].name), memory.span)),
                 Space::Shared(_) | Space::Local(_) => None,
             },
             _ => None,
@@ -265,7 +262,8 @@ mod tests {
 
     #[test]
     fn what_stands_before_the_first_dependent_access_stays_above_the_wait() {
-        check(expect![[r#"
+        check(
+            expect![[r#"
                 let block: index = block.x
                 let thread: index = thread.x
                 let row: index = block * 32 + thread
@@ -273,19 +271,22 @@ mod tests {
                 wait for the previous kernel
                 launch dependents
                 (y[row] if row < N) = weight * (x[row] if row < K)
-        "#]], |b, [w, x, y], [row, _]| {
-            let zero = b.int(0);
-            let weight = b.masked(w, &[row, zero]);
-            let weight = b.bind("weight", weight);
-            let value = b.masked(x, &[row]);
-            let product = b.mul(weight, value);
-            put(b, y, row, product);
-        });
+        "#]],
+            |b, [w, x, y], [row, _]| {
+                let zero = b.int(0);
+                let weight = b.masked(w, &[row, zero]);
+                let weight = b.bind("weight", weight);
+                let value = b.masked(x, &[row]);
+                let product = b.mul(weight, value);
+                put(b, y, row, product);
+            },
+        );
     }
 
     #[test]
     fn the_first_iteration_of_a_loop_waits() {
-        check(expect![[r#"
+        check(
+            expect![[r#"
                 let block: index = block.x
                 let thread: index = thread.x
                 let row: index = block * 32 + thread
@@ -305,23 +306,26 @@ mod tests {
                     launch dependents
                 }
                 (y[row] if row < N) = sum
-        "#]], |b, [w, x, y], [row, k]| {
-            let zero = b.float(Dtype::F32, 0.0);
-            let sum = b.bind_mut("sum", zero);
-            b.range("i", k, |b, i| {
-                let weight = b.masked(w, &[row, i]);
-                let weight = b.bind("weight", weight);
-                let value = b.load(x, &[i]);
-                let next = b.math(MathFn::Fma, &[weight, value, sum]);
-                b.assign(sum, next);
-            });
-            put(b, y, row, sum);
-        });
+        "#]],
+            |b, [w, x, y], [row, k]| {
+                let zero = b.float(Dtype::F32, 0.0);
+                let sum = b.bind_mut("sum", zero);
+                b.range("i", k, |b, i| {
+                    let weight = b.masked(w, &[row, i]);
+                    let weight = b.bind("weight", weight);
+                    let value = b.load(x, &[i]);
+                    let next = b.math(MathFn::Fma, &[weight, value, sum]);
+                    b.assign(sum, next);
+                });
+                put(b, y, row, sum);
+            },
+        );
     }
 
     #[test]
     fn a_loop_is_left_alone_where_loads_stand_before_it_or_none_would_be_hoisted() {
-        check(expect![[r#"
+        check(
+            expect![[r#"
                 let block: index = block.x
                 let thread: index = thread.x
                 let row: index = block * 32 + thread
@@ -333,20 +337,23 @@ mod tests {
                     sum = fma(weight, x[i], sum)
                 }
                 (y[row] if row < N) = sum
-        "#]], |b, [w, x, y], [row, k]| {
-            let zero = b.int(0);
-            let first = b.masked(w, &[row, zero]);
-            let sum = b.bind_mut("sum", first);
-            b.range("i", k, |b, i| {
-                let weight = b.masked(w, &[row, i]);
-                let weight = b.bind("weight", weight);
-                let value = b.load(x, &[i]);
-                let next = b.math(MathFn::Fma, &[weight, value, sum]);
-                b.assign(sum, next);
-            });
-            put(b, y, row, sum);
-        });
-        check(expect![[r#"
+        "#]],
+            |b, [w, x, y], [row, k]| {
+                let zero = b.int(0);
+                let first = b.masked(w, &[row, zero]);
+                let sum = b.bind_mut("sum", first);
+                b.range("i", k, |b, i| {
+                    let weight = b.masked(w, &[row, i]);
+                    let weight = b.bind("weight", weight);
+                    let value = b.load(x, &[i]);
+                    let next = b.math(MathFn::Fma, &[weight, value, sum]);
+                    b.assign(sum, next);
+                });
+                put(b, y, row, sum);
+            },
+        );
+        check(
+            expect![[r#"
                 let block: index = block.x
                 let thread: index = thread.x
                 let row: index = block * 32 + thread
@@ -358,23 +365,26 @@ mod tests {
                     sum = fma((w[wide(row) * wide(w_stride) + wide(i)] if row < N), value, sum)
                 }
                 (y[row] if row < N) = sum
-        "#]], |b, [w, x, y], [row, k]| {
-            let zero = b.float(Dtype::F32, 0.0);
-            let sum = b.bind_mut("sum", zero);
-            b.range("i", k, |b, i| {
-                let value = b.load(x, &[i]);
-                let value = b.bind("value", value);
-                let weight = b.masked(w, &[row, i]);
-                let next = b.math(MathFn::Fma, &[weight, value, sum]);
-                b.assign(sum, next);
-            });
-            put(b, y, row, sum);
-        });
+        "#]],
+            |b, [w, x, y], [row, k]| {
+                let zero = b.float(Dtype::F32, 0.0);
+                let sum = b.bind_mut("sum", zero);
+                b.range("i", k, |b, i| {
+                    let value = b.load(x, &[i]);
+                    let value = b.bind("value", value);
+                    let weight = b.masked(w, &[row, i]);
+                    let next = b.math(MathFn::Fma, &[weight, value, sum]);
+                    b.assign(sum, next);
+                });
+                put(b, y, row, sum);
+            },
+        );
     }
 
     #[test]
     fn every_branch_waits() {
-        check(expect![[r#"
+        check(
+            expect![[r#"
                 let block: index = block.x
                 let thread: index = thread.x
                 let row: index = block * 32 + thread
@@ -387,39 +397,44 @@ mod tests {
                     wait for the previous kernel
                     launch dependents
                 }
-        "#]], |b, [w, x, y], [row, k]| {
-            let limit = b.int(35);
-            let cond = b.lt(row, limit);
-            b.branch(
-                cond,
-                |b| {
-                    let zero = b.int(0);
-                    let weight = b.masked(w, &[row, zero]);
-                    let weight = b.bind("weight", weight);
-                    let value = b.masked(x, &[row]);
-                    let sum = b.mul(weight, value);
-                    put(b, y, row, sum);
-                },
-                |_| (),
-            );
-            let _ = k;
-        });
+        "#]],
+            |b, [w, x, y], [row, k]| {
+                let limit = b.int(35);
+                let cond = b.lt(row, limit);
+                b.branch(
+                    cond,
+                    |b| {
+                        let zero = b.int(0);
+                        let weight = b.masked(w, &[row, zero]);
+                        let weight = b.bind("weight", weight);
+                        let value = b.masked(x, &[row]);
+                        let sum = b.mul(weight, value);
+                        put(b, y, row, sum);
+                    },
+                    |_| (),
+                );
+                let _ = k;
+            },
+        );
     }
 
     #[test]
     fn a_thread_that_touches_nothing_else_waits_at_its_end() {
-        check(expect![[r#"
+        check(
+            expect![[r#"
                 let block: index = block.x
                 let thread: index = thread.x
                 let row: index = block * 32 + thread
                 let weight: f32 = (w[wide(row) * wide(w_stride)] if row < N && 0 < K)
                 wait for the previous kernel
                 launch dependents
-        "#]], |b, [w, ..], [row, _]| {
-            let zero = b.int(0);
-            let weight = b.masked(w, &[row, zero]);
-            b.bind("weight", weight);
-        });
+        "#]],
+            |b, [w, ..], [row, _]| {
+                let zero = b.int(0);
+                let weight = b.masked(w, &[row, zero]);
+                b.bind("weight", weight);
+            },
+        );
     }
 
     #[test]

@@ -52,7 +52,8 @@ impl ProgramPrinter<'_> {
                 let shape = tuple(tensor.shape.iter().map(|e| p.host(e)));
                 let stream = if tensor.stream { ", read once" } else { "" };
                 let independent = if tensor.independent { ", independent" } else { "" };
-                let text = format!("{}: {mutable}{} {shape}{stream}{independent}", p.tensor(tensor.param), tensor.dtype);
+                let text =
+                    format!("{}: {mutable}{} {shape}{stream}{independent}", p.tensor(tensor.param), tensor.dtype);
                 p.lines.line(text);
             }
         });

@@ -57,7 +57,11 @@ pub(crate) struct Entry<'a> {
 impl Last {
     pub fn new() -> Last {
         let nothing = || (AtomicU64::new(0), AtomicU64::new(0));
-        Last { ticket: AtomicU64::new(0), number: AtomicU64::new(u64::MAX), written: std::array::from_fn(|_| nothing()) }
+        Last {
+            ticket: AtomicU64::new(0),
+            number: AtomicU64::new(u64::MAX),
+            written: std::array::from_fn(|_| nothing()),
+        }
     }
 
     /// Begins an operation. Unless it is recorded as a kernel, the stream's last operation is then none.

@@ -49,8 +49,7 @@ pub fn prepare_launch<const N: usize>(
     let at = Location::caller();
     let failed = |problem| LaunchError::new(def.name(), at, problem);
     let device = on.device();
-    let prepared =
-        prepared::prepared(def, table, instance, device).map_err(|error| failed(Problem::Prepare(error)))?;
+    let prepared = prepared::prepared(def, table, instance, device).map_err(|error| failed(Problem::Prepare(error)))?;
     let args: &[Argument<'_>] = args;
     let (values, grid) = prepared.plan.check(device.state, args).map_err(|problem| failed(*problem))?;
     let parameters = match &prepared.code {

@@ -73,7 +73,15 @@ impl Build {
             shape.push(HostExpr::Dim(DimId::new(self.program.dims.len())));
             self.program.dims.push(format!("{}{axis}", name.to_uppercase()));
         }
-        self.program.tensors.push(TensorInfo { param, name: name.into(), dtype, shape, mutable, stream: false, independent: false });
+        self.program.tensors.push(TensorInfo {
+            param,
+            name: name.into(),
+            dtype,
+            shape,
+            mutable,
+            stream: false,
+            independent: false,
+        });
         self.program.params.push(Parameter {
             name: name.into(),
             kind: ParameterKind::Pointer(param),
