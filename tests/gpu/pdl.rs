@@ -115,13 +115,13 @@ fn dependent_chains_of_products_give_the_same_bits() {
     for n in [256, 1024, 2056, 4096] {
         let weights: Vec<Tensor<f16, 2>> =
             (0..4).map(|seed| device.tensor(&normal::<f16>(seed, n * n), [n, n]).unwrap()).collect();
-        let scale = Gemv { alpha: 1.0 / (n as f32).sqrt(), beta: 0.0 };
+        let scalars = Gemv { alpha: 1.0 / (n as f32).sqrt(), beta: 0.0 };
         let start = normal::<f16>(9, n);
         let mut vectors: Vec<Tensor<f16, 1>> = (0..=LINKS).map(|_| device.tensor(&start, [n]).unwrap()).collect();
         let mut launch = |stream: &Stream| -> Result<(), Error> {
             for link in 0..LINKS {
                 let (before, after) = vectors.split_at_mut(link + 1);
-                gemv(stream, &weights[link % weights.len()], &before[link], &mut after[0], scale)?;
+                gemv(stream, &weights[link % weights.len()], &before[link], &mut after[0], scalars)?;
             }
             Ok(())
         };
@@ -143,7 +143,7 @@ fn dependent_chains_of_products_give_the_same_bits() {
             vectors.iter_mut().skip(1).for_each(|v| v.write(&start).unwrap());
             for link in 0..LINKS {
                 let (before, after) = vectors.split_at_mut(link + 1);
-                gemv(&stream, &weights[link % weights.len()], &before[link], &mut after[0], scale).unwrap();
+                gemv(&stream, &weights[link % weights.len()], &before[link], &mut after[0], scalars).unwrap();
             }
             assert_eq!(all(&vectors), reference, "{n}: stream, round {round}");
         }
