@@ -136,6 +136,7 @@ impl Walker<'_> {
                 self.set(*reg, weights, |_| None);
             }
             OpKind::Local { .. } | OpKind::Shared { .. } | OpKind::Barrier | OpKind::WarpBarrier => {}
+            OpKind::Wait | OpKind::LaunchDependents => {}
             // Simulators only.
             OpKind::Print { .. } | OpKind::Assert { .. } => {}
         }

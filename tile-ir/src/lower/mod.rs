@@ -5,10 +5,12 @@
 //! 3. `statement`, `value` — statements to operations, with guards on what was not proven and barriers where tile
 //!    operations meet other accesses; `vector` — vectorised loops; `tile` — copy, fill, parallel; `reduce`;
 //!    `pipeline` — loads issued ahead
-//! 4. `place` — shared-memory offsets
-//! 5. `launch` — C parameters, grid, checks
+//! 4. `dependent` — where a kernel that starts early waits for the previous one
+//! 5. `place` — shared-memory offsets
+//! 6. `launch` — C parameters, grid, checks
 
 mod bind;
+mod dependent;
 mod launch;
 mod pipeline;
 mod place;
@@ -46,7 +48,8 @@ pub fn lower_bound(bound: &Kernel, target: Target) -> Result<Program, Vec<Diagno
     lowering.bindings();
     lowering.block(&bound.body);
     lowering.checks();
-    lowering.program.body = std::mem::take(&mut lowering.ops);
+    let body = std::mem::take(&mut lowering.ops);
+    lowering.program.body = lowering.dependent(body);
     place::place(&mut lowering.program);
     Ok(lowering.program)
 }
@@ -97,6 +100,7 @@ impl<'a> Lowering<'a> {
                 grid: [none.clone(), none.clone(), none],
                 threads: kernel.thread_extents(),
                 min_blocks: kernel.attributes.min_blocks,
+                dependent: kernel.attributes.dependent.is_some() && target.has_dependent_launch(),
                 checks: Vec::new(),
             },
             shared: PrimaryMap::new(),

@@ -75,7 +75,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// A value that is evaluated once, here.
-    fn once(&mut self, name: &str, value: ValueId) -> ValueId {
+    pub(super) fn once(&mut self, name: &str, value: ValueId) -> ValueId {
         if matches!(self.program.values[value].kind, ValueKind::Int(_) | ValueKind::Param(_)) {
             return value;
         }

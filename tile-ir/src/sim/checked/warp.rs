@@ -29,6 +29,8 @@ pub(super) struct Warp {
     pub seen: Vec<u32>,
     /// Block barriers passed.
     pub interval: u32,
+    /// Lanes that have waited for the previous kernel.
+    pub waited: u32,
     /// By shared array: how often this warp declared it.
     pub generations: Vec<u32>,
 }
@@ -106,6 +108,7 @@ impl Block {
                 clock: 1,
                 seen: vec![0; count as usize],
                 interval: 0,
+                waited: 0,
                 generations: vec![0; code.shared as usize],
             }
         };
@@ -120,7 +123,7 @@ impl Block {
         let [tx, ty, _] = launch.threads;
         for warp in &mut self.warps {
             (warp.pc, warp.state, warp.active) = (0, State::Runnable, warp.full);
-            (warp.clock, warp.interval) = (1, 0);
+            (warp.clock, warp.interval, warp.waited) = (1, 0, 0);
             warp.stack.clear();
             warp.seen.fill(0);
             warp.init.fill(0);

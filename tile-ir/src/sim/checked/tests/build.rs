@@ -31,6 +31,7 @@ impl Build {
                     grid: [HostExpr::Int(1), HostExpr::Int(1), HostExpr::Int(1)],
                     threads: [x, 1, 1],
                     min_blocks: None,
+                    dependent: false,
                     checks: vec![],
                 },
                 shared: PrimaryMap::new(),
@@ -72,7 +73,15 @@ impl Build {
             shape.push(HostExpr::Dim(DimId::new(self.program.dims.len())));
             self.program.dims.push(format!("{}{axis}", name.to_uppercase()));
         }
-        self.program.tensors.push(TensorInfo { param, name: name.into(), dtype, shape, mutable, stream: false });
+        self.program.tensors.push(TensorInfo {
+            param,
+            name: name.into(),
+            dtype,
+            shape,
+            mutable,
+            stream: false,
+            independent: false,
+        });
         self.program.params.push(Parameter {
             name: name.into(),
             kind: ParameterKind::Pointer(param),
