@@ -4,11 +4,14 @@
 //! 2. `analysis` — facts about the bound kernel, and its last errors
 //! 3. `statement`, `value` — statements to operations, with guards on what was not proven and barriers where tile
 //!    operations meet other accesses; `vector` — vectorised loops; `tile` — copy, fill, parallel; `reduce`;
-//!    `pipeline` — loads issued ahead: slots, and the tokens of what was loaded; `token` — what a token is on the target
-//! 4. `place` — shared-memory offsets
-//! 5. `launch` — C parameters, grid, checks
+//!    `pipeline` — loads issued ahead: slots, and the tokens of what was loaded; `token` — what a token is on the target;
+//!    `infer` — layouts of fragments and operands; `fragment` — work on them; `hopper` — producer and consumers
+//! 4. `dependent` — where a kernel that starts early waits for the previous one
+//! 5. `place` — shared-memory offsets
+//! 6. `launch` — C parameters, grid, checks
 
 mod bind;
+mod dependent;
 mod formula;
 mod fragment;
 mod hopper;
@@ -78,7 +81,8 @@ pub fn lower_bound(bound: &Kernel, target: Target) -> Result<Program, Vec<Diagno
         }
     }
     lowering.checks();
-    lowering.program.body = std::mem::take(&mut lowering.ops);
+    let body = std::mem::take(&mut lowering.ops);
+    lowering.program.body = lowering.dependent(body);
     place::place(&mut lowering.program);
     Ok(lowering.program)
 }
@@ -148,6 +152,7 @@ impl<'a> Lowering<'a> {
                 min_blocks: kernel.attributes.min_blocks,
                 cluster: [1, 1, 1],
                 registers: None,
+                dependent: kernel.attributes.dependent.is_some() && target.has_dependent_launch(),
                 checks: Vec::new(),
             },
             tensor_maps: PrimaryMap::new(),

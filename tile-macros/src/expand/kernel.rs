@@ -47,7 +47,7 @@ pub(super) fn host(signature: &Signature<'_>, kernel: &Kernel) -> TokenStream {
 fn place(kernel: &Kernel, dim: DimId) -> (u8, u8) {
     let axis = |param: &Param| match &param.kind {
         ParamKind::Tensor { shape, .. } => shape.iter().position(|extent| *extent == Extent::Dim(dim)),
-        ParamKind::Scalar { .. } => None,
+        ParamKind::Scalar { .. } | ParamKind::Absent => None,
     };
     let found = kernel.params.values().enumerate().find_map(|(param, p)| Some((param, axis(p)?)));
     found.map_or((u8::MAX, 0), |(param, axis)| (param.min(255) as u8, axis as u8))

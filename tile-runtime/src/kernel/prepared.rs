@@ -1,6 +1,7 @@
 //! One instance of a kernel, ready to be launched on one device: lowered, compiled (or found in the cache), loaded.
 
 use super::definition::{Definition, InstanceTable, instance_text};
+use super::maps::MOST_MAPS;
 use super::plan::Plan;
 use super::variants::{self, Shared};
 use crate::cache::{Cache, Entry, Key, Origin};
@@ -12,7 +13,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::AtomicPtr;
 use tile_ir::diag::Diagnostic;
 use tile_ir::ir::{DimId, EntityRef, Instance, Kernel, ParamKind, Target};
-use tile_ir::lowered::{ParameterKind, Program};
+use tile_ir::lowered::{ParameterKind, Program, TensorMap};
 
 /// Most parameters of the C function: their values live on the stack during a launch.
 pub(crate) const MAX_PARAMETERS: usize = 96;
@@ -45,6 +46,10 @@ pub(crate) struct Function {
     pub handle: Handle,
     pub dynamic_shared: u32,
     pub parameters: Vec<ParameterKind>,
+    /// How the copy engine sees its tensors.
+    pub maps: Vec<TensorMap>,
+    /// Whether it may be launched before the previous kernel is done.
+    pub dependent: bool,
 }
 
 impl Drop for Function {
@@ -127,21 +132,20 @@ fn prepare(
     let target = target_for(kernel, device)?;
     let fast = matches!(device.state.backend, Backend::Simulator { checked: false });
     let (bound, program) = lowered_for(kernel, instance, target, fast)?;
-    let plan = Plan::new(&bound, program)?;
+    let mut plan = Plan::new(&bound, program)?;
     let mut build = Build { instance: instance_text(kernel, instance), ..Build::default() };
     let code = match &device.state.backend {
         Backend::Simulator { checked: false } => Code::Fast { bound: Box::new(bound) },
         Backend::Simulator { checked: true } => Code::Checked,
         Backend::Cuda(cuda) => {
             let program = &plan.program;
-            if !program.tensor_maps.is_empty() || program.launch.cluster_size() != 1 {
-                let report =
-                    format!("kernel `{}` needs tensor maps or clusters: not launched on devices yet", kernel.name);
-                return Err(Error::Lower { kernel: kernel.name.clone(), report });
-            }
             if program.params.len() > MAX_PARAMETERS {
                 let (kernel, found) = (kernel.name.clone(), program.params.len());
                 return Err(Error::TooMany { kernel, what: "C parameters", found, most: MAX_PARAMETERS });
+            }
+            if program.tensor_maps.len() > MOST_MAPS {
+                let (kernel, found) = (kernel.name.clone(), program.tensor_maps.len());
+                return Err(Error::TooMany { kernel, what: "tensor maps", found, most: MOST_MAPS });
             }
             build.architecture = device.architecture(target);
             let (entry, origin) = machine_code(program, &build.architecture)?;
@@ -150,8 +154,13 @@ fn prepare(
             let limits =
                 Limits { threads: program.launch.threads.iter().product(), shared_bytes: program.shared_bytes };
             let (module, handle, dynamic_shared) = cuda.load(&kernel.name, &entry.code, &program.name, limits)?;
+            let dependent = program.launch.dependent;
             let parameters = program.params.iter().map(|p| p.kind).collect();
-            Code::Cuda { device: cuda, function: Function { device: cuda, module, handle, dynamic_shared, parameters } }
+            let maps = program.tensor_maps.values().cloned().collect();
+            let cluster = program.launch.cluster_size();
+            let function = Function { device: cuda, module, handle, dynamic_shared, parameters, maps, dependent };
+            plan.capacity = cuda.capacity(handle, limits.threads, dynamic_shared, cluster)?;
+            Code::Cuda { device: cuda, function }
         }
     };
     Ok(Prepared { slot: device.state.slot, absent, next: AtomicPtr::new(null_mut()), definition, plan, code, build })

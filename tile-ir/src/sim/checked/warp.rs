@@ -32,6 +32,8 @@ pub(super) struct Warp {
     pub flight: Flight,
     /// Block barriers passed.
     pub interval: u32,
+    /// Lanes that have waited for the previous kernel.
+    pub waited: u32,
     /// By shared array: how often this warp declared it.
     pub generations: Vec<u32>,
 }
@@ -110,6 +112,7 @@ impl Block {
                 seen: vec![0; count as usize],
                 flight: Flight::default(),
                 interval: 0,
+                waited: 0,
                 generations: vec![0; code.shared as usize],
             }
         };
@@ -130,7 +133,7 @@ impl Block {
         let [tx, ty, _] = launch.threads;
         for warp in &mut self.warps {
             (warp.pc, warp.state, warp.active) = (0, State::Runnable, warp.full);
-            (warp.clock, warp.interval) = (1, 0);
+            (warp.clock, warp.interval, warp.waited) = (1, 0, 0);
             warp.stack.clear();
             warp.flight.clear();
             warp.seen.fill(0);

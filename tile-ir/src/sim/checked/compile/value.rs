@@ -167,7 +167,15 @@ impl Compiler<'_> {
         }
         let guard = memory.guard.map(|g| g.reason);
         let (span, pc) = (memory.span, self.here());
-        self.code.sites.push(Site { space: memory.space, dtype, kind, width, guard, span, pc });
+        let tensor = |param| program.tensors.iter().find(|t| t.param == param);
+        let dependent = match memory.space {
+            Space::Global(param) => {
+                let early = kind == AccessKind::Read && tensor(param).is_some_and(|t| t.independent);
+                program.launch.dependent && !early
+            }
+            Space::Shared(_) | Space::Local(_) => false,
+        };
+        self.code.sites.push(Site { space: memory.space, dtype, kind, width, guard, dependent, span, pc });
         // Shadow cells name a site in 16 bits.
         match u16::try_from(self.code.sites.len()) {
             Ok(len) => Ok(u32::from(len) - 1),
