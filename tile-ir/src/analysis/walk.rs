@@ -37,6 +37,8 @@ pub(super) struct Walk<'k> {
     pub control: Vec<Control>,
     /// The vectorised loop around here.
     pub vector: Option<VectorLoop>,
+    /// The `parallel` loop around here.
+    pub parallel: Option<StmtId>,
     /// Largest values of index expressions so far.
     pub ranges: BTreeSet<(Poly, u32)>,
     /// Whether expressions are evaluated by the kernel, not by the launcher.
@@ -96,6 +98,7 @@ impl<'k> Walk<'k> {
             path: Vec::new(),
             control: Vec::new(),
             vector: None,
+            parallel: None,
             ranges: BTreeSet::new(),
             in_kernel: false,
             lint_banks: super::lints::enabled(kernel, Code::BANK_CONFLICT),
@@ -268,7 +271,7 @@ impl<'k> Walk<'k> {
             StmtKind::Fill { value, .. } => {
                 self.eval(*value);
             }
-            StmtKind::Gemm { .. } => {}
+            StmtKind::Gemm { a, b, acc, .. } => super::tiles::gemm(self, stmt, a, b, *acc),
             StmtKind::Persistent { vars, extents, body, .. } => self.persistent(stmt, vars, extents, body),
             StmtKind::Reduce { src, dst, .. } => {
                 if let ReduceSource::Value(value) = src {
@@ -500,7 +503,9 @@ impl<'k> Walk<'k> {
         let assigned = self.assigned.get(&stmt).cloned().unwrap_or_default();
         assigned.iter().for_each(|v| self.forget(*v));
         self.control.push(Control { span: self.kernel.stmts[stmt].span, varies, cond: None });
+        let outer = self.parallel.replace(stmt);
         self.block(body);
+        self.parallel = outer;
         self.control.pop();
         self.ranged.truncate(self.ranged.len() - ranged);
         self.cx.reset(mark);
@@ -550,6 +555,9 @@ impl<'k> Walk<'k> {
     /// Meets an element access: bounds, and the rules of vectorised loops.
     fn access(&mut self, access: AccessId, write: bool) {
         let data = &self.kernel.accesses[access];
+        if !super::tiles::element(self, access) {
+            return;
+        }
         let indices = self.index_values(&data.indices);
         let extents = self.extents(data.place);
         let mut bounds = Vec::with_capacity(indices.len());

@@ -131,7 +131,7 @@ fn is_global_load(kernel: &Kernel, expr: ExprId) -> bool {
 }
 
 /// Made of constants, dims, scalars, indices and what is named once: nothing that an iteration computes.
-fn is_address(kernel: &Kernel, expr: ExprId) -> bool {
+pub(super) fn is_address(kernel: &Kernel, expr: ExprId) -> bool {
     match &kernel.exprs[expr].kind {
         ExprKind::Load(_) => false,
         ExprKind::Var(var) => kernel.vars[*var].kind != VarKind::Mut,
@@ -270,7 +270,7 @@ fn first_compute(kernel: &Kernel, stmt: StmtId, body: &[StmtId]) -> Option<SpanI
 }
 
 /// Every statement, nested ones included.
-fn each(kernel: &Kernel, body: &[StmtId], f: &mut impl FnMut(StmtId)) {
+pub(super) fn each(kernel: &Kernel, body: &[StmtId], f: &mut impl FnMut(StmtId)) {
     for &stmt in body {
         f(stmt);
         match &kernel.stmts[stmt].kind {
@@ -315,7 +315,7 @@ pub(crate) fn variables(kernel: &Kernel, body: &[StmtId]) -> Vec<VarId> {
 }
 
 /// The expressions of a statement, those of nested statements excepted.
-fn roots(kernel: &Kernel, stmt: StmtId) -> Vec<ExprId> {
+pub(super) fn roots(kernel: &Kernel, stmt: StmtId) -> Vec<ExprId> {
     let indices = |access| kernel.accesses[access].indices.iter().copied();
     match &kernel.stmts[stmt].kind {
         StmtKind::Let { value, .. } => value.iter().copied().collect(),
@@ -340,7 +340,7 @@ fn roots(kernel: &Kernel, stmt: StmtId) -> Vec<ExprId> {
 }
 
 /// An expression and every part of it.
-fn parts(kernel: &Kernel, expr: ExprId, f: &mut impl FnMut(&ExprKind)) {
+pub(super) fn parts(kernel: &Kernel, expr: ExprId, f: &mut impl FnMut(&ExprKind)) {
     let kind = &kernel.exprs[expr].kind;
     f(kind);
     match kind {
