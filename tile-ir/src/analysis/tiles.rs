@@ -31,8 +31,8 @@ pub(super) fn gemm(walk: &mut Walk<'_>, stmt: StmtId, a: &MatrixRef, b: &MatrixR
         let diagnostic = Diagnostic::new(Code::TILE_SHAPE, span, message);
         walk.analysis.diagnostics.push(diagnostic.label(first.0, first.1).label(second.0, second.1).help(&advice));
     };
-    let of_a = (a.span, format!("[{m}, {k}]"));
-    let of_b = (b.span, format!("[{k_of_b}, {n}]"));
+    let of_a = (a.span, format!("`{}` is [{m}, {k}]", written(a, false)));
+    let of_b = (b.span, format!("`{}` is [{k_of_b}, {n}]", written(b, false)));
     let of_sum = (kernel.buffers[acc].span, format!("`{}` is [{}, {}]", name(acc), sum.0, sum.1));
     if k != k_of_b {
         let message = format!("gemm: the left operand has {k} columns, the right one {k_of_b} rows");
