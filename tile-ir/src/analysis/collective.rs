@@ -18,8 +18,10 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId) {
         differs && (block || !c.cond.as_ref().is_some_and(|cond| warp_uniform(walk, cond)))
     };
     let Some(control) = walk.control.iter().find(diverges).cloned() else { return };
-    let fragment = kinds.iter().any(|e| matches!(e, Effect::Cooperative(Place::Buffer(b))
-        if walk.kernel.buffers[*b].scope == Scope::Fragment));
+    let fragment = kinds.iter().any(|e| {
+        matches!(e, Effect::Cooperative(Place::Buffer(b))
+        if walk.kernel.buffers[*b].scope == Scope::Fragment)
+    });
     let name = match &walk.kernel.stmts[stmt].kind {
         StmtKind::SyncThreads => "barrier",
         StmtKind::SyncWarp => "`sync_warp`",
