@@ -37,9 +37,11 @@ pub fn check(kernel: &Kernel) -> Vec<Diagnostic> {
         false => chosen.iter().map(|(instance, _)| (without(instance), 0)).collect(),
     };
     for (instance, alike) in chosen.iter().map(|(i, n)| (*i, n)).chain(bare.iter().map(|(i, n)| (i, n))) {
-        let diagnostics = match crate::lower::bind(kernel, instance) {
+        let diagnostics = match crate::lower::bind_ahead(kernel, instance) {
             Err(diagnostics) => diagnostics,
-            Ok(bound) => {
+            // Checked when its dims have values: see `lower`.
+            Ok(None) => vec![],
+            Ok(Some(bound)) => {
                 let Analysis { mut diagnostics, lints, .. } = anywhere(&bound);
                 if diagnostics.is_empty() {
                     let each: Vec<_> = targets.iter().map(|t| budget::on_target(&bound, *t)).collect();

@@ -4,8 +4,8 @@
 use super::pipeline::{each, is_address, is_tile_pipeline, parts, roots};
 use crate::diag::{Code, Diagnostic};
 use crate::ir::{
-    AccessId, BufferId, ExprKind, Kernel, LoopKind, MatrixRef, Place, Scope, SpanId, StmtId, StmtKind, TileRef, VarId,
-    VarKind,
+    AccessId, BufferId, ExprKind, Kernel, LoopKind, MatrixRef, ParamKind, Place, Scope, SpanId, StmtId, StmtKind,
+    TileRef, VarId, VarKind,
 };
 
 pub(super) fn check(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
@@ -239,8 +239,15 @@ fn persistent(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
     }
 }
 
-/// `cluster` and `use_swizzle` fit the grid.
+/// `cluster` and `use_swizzle` fit the grid; what is specialised has no optional tensors.
 fn launch(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
+    if let Some(specialize) = &kernel.attributes.specialize
+        && let Some(param) = kernel.params.values().find(|p| matches!(p.kind, ParamKind::Tensor { optional: true, .. }))
+    {
+        let message = format!("`{}` is optional, in a kernel with `specialize(..)`", param.name);
+        let diagnostic = Diagnostic::new(Code::ATTRIBUTE, specialize.span, message).label(param.span, "declared here");
+        all.push(diagnostic.help("a variant is chosen by the values of its dims only: use two kernels"));
+    }
     let axes = kernel.stmts.values().find_map(|s| match &s.kind {
         StmtKind::Persistent { extents, .. } => Some(extents.len()),
         _ => None,
