@@ -22,6 +22,7 @@ mod valid {
     mod call_arguments;
     mod call_reduce_operator;
     mod call_stages;
+    mod cluster_size;
     mod constant_extent;
     mod constant_threads;
     mod constant_unroll;
@@ -32,6 +33,10 @@ mod valid {
     mod dtype_atomic;
     mod dtype_unbounded;
     mod dtype_unknown;
+    mod fragment_copy;
+    mod fragment_element;
+    mod fragment_loop;
+    mod gemm_shape;
     mod gemv;
     mod index_rank;
     mod launch_dtype;
@@ -43,6 +48,8 @@ mod valid {
     mod launch_scalar;
     mod placement_blocks_twice;
     mod placement_collective_in_condition;
+    mod placement_gemm_load;
+    mod placement_persistent;
     mod placement_pipelined;
     mod placement_vectorized_body;
     mod race_global;

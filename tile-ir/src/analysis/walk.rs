@@ -38,6 +38,8 @@ pub(super) struct Walk<'k> {
     pub control: Vec<Control>,
     /// The vectorised loop around here.
     pub vector: Option<VectorLoop>,
+    /// The `parallel` loop around here.
+    pub parallel: Option<StmtId>,
     /// Largest values of index expressions so far.
     pub ranges: BTreeSet<(Poly, u32)>,
     /// Statements of pipelined loops that load shared arrays ahead.
@@ -99,6 +101,7 @@ impl<'k> Walk<'k> {
             path: Vec::new(),
             control: Vec::new(),
             vector: None,
+            parallel: None,
             ranges: BTreeSet::new(),
             loads_ahead: shared_loads(kernel).into_iter().flat_map(|l| l.loads).collect(),
             in_kernel: false,
@@ -296,7 +299,7 @@ impl<'k> Walk<'k> {
             StmtKind::Fill { value, .. } => {
                 self.eval(*value);
             }
-            StmtKind::Gemm { .. } => {}
+            StmtKind::Gemm { a, b, acc, .. } => super::tiles::gemm(self, stmt, a, b, *acc),
             StmtKind::Persistent { vars, extents, body, .. } => self.persistent(stmt, vars, extents, body),
             StmtKind::Reduce { src, dst, .. } => {
                 if let ReduceSource::Value(value) = src {
@@ -529,7 +532,9 @@ impl<'k> Walk<'k> {
         let assigned = self.assigned.get(&stmt).cloned().unwrap_or_default();
         assigned.iter().for_each(|v| self.forget(*v));
         self.control.push(Control { span: self.kernel.stmts[stmt].span, varies, cond: None });
+        let outer = self.parallel.replace(stmt);
         self.block(body);
+        self.parallel = outer;
         self.control.pop();
         self.ranged.truncate(self.ranged.len() - ranged);
         self.cx.reset(mark);
@@ -579,6 +584,9 @@ impl<'k> Walk<'k> {
     /// Meets an element access: bounds, and the rules of vectorised loops.
     fn access(&mut self, access: AccessId, write: bool) {
         let data = &self.kernel.accesses[access];
+        if !super::tiles::element(self, access) {
+            return;
+        }
         let indices = self.index_values(&data.indices);
         let extents = self.extents(data.place);
         let mut bounds = Vec::with_capacity(indices.len());

@@ -26,6 +26,8 @@
 //! - atomics are on shared or global elements of a dtype that has them (`operands`)
 //! - a `copy` touches an array of the kernel, and converts numbers only to numbers (`operands`)
 //! - the loads of a pipelined loop lead its body, and nothing else touches the arrays that they fill (`pipeline`)
+//! - a fragment's elements are touched in `parallel` loops at the loop's own indices; it is copied whole; a `gemm` sums
+//!   into one; `persistent` is alone and last; `cluster` and `use_swizzle` fit the grid (`tiles`)
 //! - `device_print` has an argument for each `{}` (`operands`)
 
 mod extents;
@@ -33,6 +35,7 @@ mod operands;
 mod pipeline;
 mod placement;
 mod structure;
+mod tiles;
 
 pub use structure::structure;
 
@@ -46,6 +49,7 @@ pub fn kernel(kernel: &Kernel) -> Vec<Diagnostic> {
     placement::check(kernel, &mut all);
     operands::check(kernel, &mut all);
     pipeline::check(kernel, &mut all);
+    tiles::check(kernel, &mut all);
     all
 }
 
