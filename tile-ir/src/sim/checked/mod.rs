@@ -34,15 +34,20 @@
 
 mod access;
 mod bytecode;
+mod cluster;
 mod compile;
 mod execute;
 mod findings;
 mod flight;
+mod hazards;
 mod lanes;
 mod launch;
+mod mbarrier;
+mod product;
 mod report;
 mod schedule;
 mod shadow;
+mod transfer;
 mod warp;
 
 #[cfg(test)]
@@ -201,8 +206,12 @@ pub struct Counters {
     pub guards_masked: u64,
     /// Of those, the compiler's that failed: each is a bug of the program.
     pub guards_fired: u64,
-    /// Asynchronous copies issued, one a thread.
+    /// Asynchronous copies issued, one a thread; those of the copy engine among them.
     pub async_copies: u64,
+    /// Phases of barriers in memory that were completed.
+    pub phases: u64,
+    /// Products of warps and warpgroups.
+    pub products: u64,
     /// Most groups of copies, empty ones apart, that a thread's wait left in flight: how far ahead loads were.
     pub groups_in_flight: u32,
 }
