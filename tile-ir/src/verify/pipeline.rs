@@ -199,7 +199,7 @@ mod tests {
         );
         check(&kernel, expect![[""]]);
         let StmtKind::For { var, body, .. } = &kernel.stmts[*kernel.body.last().unwrap()].kind else { panic!() };
-        let split = split(&kernel, body);
+        let split = split(&kernel, *var, body);
         assert_eq!((split.loads, split.own, split.buffers.len()), (1, 3, 1));
     }
 
