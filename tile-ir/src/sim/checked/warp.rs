@@ -113,7 +113,12 @@ impl Block {
                 generations: vec![0; code.shared as usize],
             }
         };
-        Block { index: [0; 3], linear: 0, warps: (0..count).map(warp).collect(), shared: SharedMemory::new(program, code) }
+        Block {
+            index: [0; 3],
+            linear: 0,
+            warps: (0..count).map(warp).collect(),
+            shared: SharedMemory::new(program, code),
+        }
     }
 
     /// Makes this the block of that linear index, at its start.
