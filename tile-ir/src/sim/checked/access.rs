@@ -128,7 +128,13 @@ impl<'p> Machine<'p> {
 
     /// Checks and records an access to one element. None where it is out of bounds.
     #[inline]
-    pub(super) fn touch(&mut self, run: &mut Running<'_>, site_index: u32, lane: usize, offset: i64) -> Option<Element<'p>> {
+    pub(super) fn touch(
+        &mut self,
+        run: &mut Running<'_>,
+        site_index: u32,
+        lane: usize,
+        offset: i64,
+    ) -> Option<Element<'p>> {
         let (code, launch, program) = (self.code, self.launch, self.program);
         let site = &code.sites[site_index as usize];
         let bytes = site.dtype.bytes() as usize;

@@ -231,8 +231,7 @@ impl Compiler<'_> {
         if !matches!((to.space, from.space), (Space::Shared(_), Space::Global(_))) {
             return malformed("an asynchronous copy that is not from global to shared memory");
         }
-        let (target, source) =
-            (self.site(to, AccessKind::Write, width)?, self.site(from, AccessKind::Read, width)?);
+        let (target, source) = (self.site(to, AccessKind::Write, width)?, self.site(from, AccessKind::Read, width)?);
         let [a, b] = [target, source].map(|s| self.code.sites[s as usize].dtype);
         let bytes = width.checked_mul(a.bytes());
         if a != b || !matches!(bytes, Some(4 | 8 | 16)) {
