@@ -345,7 +345,7 @@ impl Machine<'_> {
     }
 
     /// Reports a warp operation that not all threads of the warp reach.
-    fn collective(&mut self, run: &Running<'_>, at: SpanId, what: &str) {
+    pub(super) fn collective(&mut self, run: &Running<'_>, at: SpanId, what: &str) {
         let Warp { active, full, .. } = *run.warp;
         if active != full {
             self.divergent_warp(run.who, at, what, active, full);

@@ -4,6 +4,7 @@ mod accesses;
 mod build;
 mod execution;
 mod gemm;
+mod hopper;
 mod lowered;
 mod races;
 mod synchronisation;
