@@ -83,9 +83,10 @@ impl Machine<'_> {
         self.pass_cluster_barrier(cluster);
     }
 
-    /// Whether the block's registers suffice for a warp to have `count` a thread.
+    /// Whether the block's registers suffice for a warp to have `count` a thread. Those of warps that have ended count:
+    /// nothing promises that they come back.
     pub(super) fn has_registers(block: &Block, warp: usize, count: u32, at_launch: u32) -> bool {
-        let others = block.warps.iter().enumerate().filter(|(i, w)| *i != warp && w.state != State::Done);
+        let others = block.warps.iter().enumerate().filter(|(i, _)| *i != warp);
         let held: u32 = others.map(|(_, w)| w.registers).sum();
         held + count <= at_launch * block.warps.len() as u32
     }

@@ -8,6 +8,7 @@ mod hopper;
 mod lowered;
 mod races;
 mod synchronisation;
+mod tensor;
 
 use super::{CheckedOptions, CheckedReport, Schedule, run};
 use crate::lowered::Program;
