@@ -291,7 +291,7 @@ impl<'p> Machine<'p> {
         index: i64,
         value: i64,
     ) {
-        if let Some(element) = usize::try_from(index).ok() {
+        if let Ok(element) = usize::try_from(index) {
             let code = self.code;
             let site = Site { kind: AccessKind::Write, ..code.sites[site as usize] };
             self.touch_local(run, &site, local as usize, element, lane);
@@ -323,7 +323,7 @@ impl<'p> Machine<'p> {
 
     pub(super) fn take_local(&mut self, run: &mut Running<'_>, site: u32, local: u32, lane: usize, index: i64) -> i64 {
         let code = self.code;
-        if let Some(element) = usize::try_from(index).ok() {
+        if let Ok(element) = usize::try_from(index) {
             let site = Site { kind: AccessKind::Read, ..code.sites[site as usize] };
             self.touch_local(run, &site, local as usize, element, lane);
         }

@@ -219,8 +219,12 @@ impl Machine<'_> {
                 let first = active.trailing_zeros() as usize;
                 each(active, |i| run.warp.slots[dst as usize][i] = i64::from(i == first));
             }
-            Instr::Pack { dtype, dst, low, high } => map2(slots, active, dst, low, high, |a, b| Self::pack(dtype, a, b)),
-            Instr::Unpack { dtype, dst, word, high } => map1(slots, active, dst, word, |x| Self::unpack(dtype, x, high)),
+            Instr::Pack { dtype, dst, low, high } => {
+                map2(slots, active, dst, low, high, |a, b| Self::pack(dtype, a, b))
+            }
+            Instr::Unpack { dtype, dst, word, high } => {
+                map1(slots, active, dst, word, |x| Self::unpack(dtype, x, high))
+            }
             Instr::Matrices { site, offset, part, count, transposed } => {
                 self.matrices(run, (site, offset), part, count, transposed, code.spans[pc]);
             }

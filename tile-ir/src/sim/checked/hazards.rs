@@ -86,7 +86,8 @@ impl Machine<'_> {
         self.report(Code::RACE, site.span, who, |m| {
             let element = m.element_name(site, offset);
             let writer = m.thread_name(u32::from(write.thread));
-            let message = format!("`{}` is read by the copy engine or tensor cores with no proxy fence", m.name(site.space));
+            let message =
+                format!("`{}` is read by the copy engine or tensor cores with no proxy fence", m.name(site.space));
             let at = format!("{writer} writes {element} (line {}) and has no proxy fence after it", m.line(first));
             (message, at)
         });
@@ -186,8 +187,14 @@ impl Machine<'_> {
         let who = Who::of(block.index, block.linear, &block.warps[0]);
         let span = self.code.spans.last().copied().unwrap_or(SpanId::from_u32(0));
         self.report(Code::IN_FLIGHT, span, who, |m| {
-            let message = format!("a block may end before another block of its cluster arrives at its `{}`", m.barrier_name(number));
-            let at = format!("{} has not waited for the last arrivals of block {from} of its cluster", m.block_name(who.block));
+            let message = format!(
+                "a block may end before another block of its cluster arrives at its `{}`",
+                m.barrier_name(number)
+            );
+            let at = format!(
+                "{} has not waited for the last arrivals of block {from} of its cluster",
+                m.block_name(who.block)
+            );
             (message, at)
         });
     }

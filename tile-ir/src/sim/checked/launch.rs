@@ -130,8 +130,7 @@ pub(super) fn bind(program: &Program, code: &Code, args: &[Argument], clusters: 
         return Err(SimError::Threads { threads });
     }
     let barriers = program.barriers.values().map(|b| b.len).sum();
-    launch.clocks =
-        Clocks::new(program.launch.cluster_size(), (threads as u32).div_ceil(32), barriers, code.agents);
+    launch.clocks = Clocks::new(program.launch.cluster_size(), (threads as u32).div_ceil(32), barriers, code.agents);
     // What the assembler gives: the register file among the threads, in steps of 8.
     let even = (65_536 / threads as u32 / 8 * 8).min(255);
     launch.registers = program.launch.registers.map_or(even, |r| r.launch);
@@ -169,7 +168,9 @@ pub(super) fn bind(program: &Program, code: &Code, args: &[Argument], clusters: 
     for axis in 0..3 {
         let (extent, cluster) = (launch.grid[axis], launch.cluster[axis]);
         if !extent.is_multiple_of(cluster) {
-            return Err(SimError::Malformed(format!("{extent} blocks on axis {axis} are no whole clusters of {cluster}")));
+            return Err(SimError::Malformed(format!(
+                "{extent} blocks on axis {axis} are no whole clusters of {cluster}"
+            )));
         }
     }
     Ok(launch)
@@ -286,9 +287,7 @@ fn is_written(program: &Program, ops: &[crate::lowered::Op], param: ParamId) -> 
         OpKind::Store { memory, .. } | OpKind::VectorStore { memory, .. } | OpKind::Atomic { memory, .. } => {
             memory.space == Space::Global(param)
         }
-        OpKind::TensorStore { map, .. } => {
-            program.tensor_maps.get(*map).is_some_and(|map| map.tensor == param)
-        }
+        OpKind::TensorStore { map, .. } => program.tensor_maps.get(*map).is_some_and(|map| map.tensor == param),
         OpKind::If { then, otherwise, .. } => is_written(program, then, param) || is_written(program, otherwise, param),
         OpKind::For { body, .. } => is_written(program, body, param),
         _ => false,

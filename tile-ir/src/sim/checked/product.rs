@@ -80,9 +80,8 @@ impl Machine<'_> {
         let mut registers = [[0u32; 4]; 32];
         if info.kind == AccessKind::Write {
             each(run.warp.active, |lane| {
-                for i in 0..count as usize {
-                    let value = self.take_local(run, part.site, part.local, lane, starts[lane] + i as i64);
-                    registers[lane][i] = value as u32;
+                for (i, word) in (0..).zip(registers[lane].iter_mut().take(count as usize)) {
+                    *word = self.take_local(run, part.site, part.local, lane, starts[lane] + i) as u32;
                 }
             });
             let stored = matrix::stmatrix(&mut run.shared.data, &addresses, &registers, count as usize, transposed);
@@ -91,9 +90,8 @@ impl Machine<'_> {
             }
         } else if let Ok(loaded) = matrix::ldmatrix(&run.shared.data, &addresses, count as usize, transposed) {
             each(run.warp.active, |lane| {
-                for i in 0..count as usize {
-                    let value = i64::from(loaded[lane][i]);
-                    self.put_local(run, part.site, part.local, lane, starts[lane] + i as i64, value);
+                for (i, word) in (0..).zip(loaded[lane].iter().take(count as usize)) {
+                    self.put_local(run, part.site, part.local, lane, starts[lane] + i, i64::from(*word));
                 }
             });
         }

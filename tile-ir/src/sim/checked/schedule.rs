@@ -8,7 +8,7 @@ use super::report::{Reporter, Who};
 use super::shadow::Shadow;
 use super::transfer::Message;
 use super::warp::{Block, State};
-use super::{Copies, CheckedOptions, CheckedReport, Counters, ObservedEffect, Print, Schedule};
+use super::{CheckedOptions, CheckedReport, Copies, Counters, ObservedEffect, Print, Schedule};
 use crate::ir::SpanId;
 use crate::lowered::Program;
 

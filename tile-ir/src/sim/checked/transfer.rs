@@ -98,7 +98,11 @@ impl Machine<'_> {
                 // The image repeats only at multiples of the swizzle's period.
                 if !address.is_multiple_of(self.program.tensor_maps[copy.map].swizzle.period()) {
                     let multiple = u64::from(self.program.tensor_maps[copy.map].swizzle.period());
-                    return Err(HwError::Misaligned { what: "shared address of a box", address: address.into(), multiple });
+                    return Err(HwError::Misaligned {
+                        what: "shared address of a box",
+                        address: address.into(),
+                        multiple,
+                    });
                 }
                 map.placements(&coordinates, address)
             });
@@ -146,9 +150,11 @@ impl Machine<'_> {
             let Some(view) = self.launch.views[param.index()].as_ref() else { return };
             let count = bytes / size;
             let shared = i64::from(array.offset) + offset * size;
-            for (what, number) in
-                [("number of bytes", bytes), ("shared address", shared), ("global address", view.base as i64 + from * size)]
-            {
+            for (what, number) in [
+                ("number of bytes", bytes),
+                ("shared address", shared),
+                ("global address", view.base as i64 + from * size),
+            ] {
                 if number % 16 != 0 || number < 0 {
                     let text = format!("the {what} of a bulk copy is {number}, which is not a multiple of 16");
                     return self.refused(run.who, span, lane, &text);
@@ -161,10 +167,8 @@ impl Machine<'_> {
                 let site = &code.sites[copy.sites[1] as usize];
                 return self.out_of_bounds(run.who, site, lane, offset + count - 1);
             }
-            let places = (0..count).map(|i| Placement {
-                global: Some(view.byte(from + i) as u64),
-                shared: (shared + i * size) as u32,
-            });
+            let places = (0..count)
+                .map(|i| Placement { global: Some(view.byte(from + i) as u64), shared: (shared + i * size) as u32 });
             let places = places.collect();
             let Some(kind) = self.load_kind(run, copy.barrier, None, lane, bytes, span) else { return };
             let seen = run.warp.released();

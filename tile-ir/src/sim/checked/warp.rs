@@ -189,7 +189,11 @@ impl Block {
                 stack: Vec::new(),
                 slots: vec![[0; 32]; code.slots as usize],
                 init: vec![0; code.regs as usize],
-                locals: code.locals.iter().map(|&len| LocalMemory::new(len as usize, !code.products.is_empty())).collect(),
+                locals: code
+                    .locals
+                    .iter()
+                    .map(|&len| LocalMemory::new(len as usize, !code.products.is_empty()))
+                    .collect(),
                 clock: 1,
                 seen: vec![0; clocks.len()],
                 own: 0,

@@ -110,11 +110,11 @@ impl Compiler<'_> {
                     Special::Elected => continue,
                 },
                 ValueKind::Descriptor { shared, bits } => {
-                // Its number is kept among the presets; it is no leaf.
-                let offset = self.program.shared.get(shared).map_or(0, |array| array.offset);
-                self.preset(Preset::Constant((bits | u64::from((offset & 0x3ffff) >> 4)) as i64));
-                continue;
-            }
+                    // Its number is kept among the presets; it is no leaf.
+                    let offset = self.program.shared.get(shared).map_or(0, |array| array.offset);
+                    self.preset(Preset::Constant((bits | u64::from((offset & 0x3ffff) >> 4)) as i64));
+                    continue;
+                }
                 _ => continue,
             };
             let slot = self.preset(preset);

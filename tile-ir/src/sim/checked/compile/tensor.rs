@@ -210,7 +210,8 @@ impl Compiler<'_> {
             Some(_) => (AccessKind::Read, AccessKind::Write),
             None => (AccessKind::Write, AccessKind::Read),
         };
-        let sites = [self.own_site(global, dtype, outer, span)?, self.own_site(Space::Shared(shared), other, inner, span)?];
+        let sites =
+            [self.own_site(global, dtype, outer, span)?, self.own_site(Space::Shared(shared), other, inner, span)?];
         let coordinates = coordinates.iter().map(|c| self.index(*c)).collect::<Result<_, _>>()?;
         let copy = BoxCopy { map, coordinates, shared, offset: self.index(offset)?, barrier, multicast, sites };
         self.code.boxes.push(copy);

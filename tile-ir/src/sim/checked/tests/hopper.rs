@@ -39,8 +39,11 @@ fn expected([m, n, k]: [i64; 3]) -> Vec<u8> {
 /// One way of executing each kind, and some drawn from seeds.
 fn executions(seeds: u64) -> Vec<CheckedOptions> {
     let base = CheckedOptions { clusters: 1, step_limit: 3_000_000, ..CheckedOptions::default() };
-    let fixed = [Copies::Early, Copies::Late]
-        .map(|copies| CheckedOptions { copies, schedule: Schedule::InOrder, ..base.clone() });
+    let fixed = [Copies::Early, Copies::Late].map(|copies| CheckedOptions {
+        copies,
+        schedule: Schedule::InOrder,
+        ..base.clone()
+    });
     let seeded = (0..seeds).map(|seed| {
         let copies = [Copies::Seeded, Copies::Late, Copies::Early][seed as usize % 3];
         CheckedOptions { seed, copies, ..base.clone() }
@@ -132,10 +135,74 @@ fn every_mistake_in_the_protocol_is_found_and_named() {
 fn mistakes_that_need_two_consumers_or_a_cluster() {
     let two = |mistake| Config { consumers: 2, mistake, ..Config::SMALL };
     let cluster = |mistake| Config { cluster: 2, mistake, ..Config::SMALL };
-    let early_release = ["more than the 1 arrivals", "is overwritten while it is read", "is read before it is complete", "of `full[0]`"];
+    let early_release = [
+        "more than the 1 arrivals",
+        "is overwritten while it is read",
+        "is read before it is complete",
+        "of `full[0]`",
+    ];
     all_found(vec![
         missed(two(Mistake::Arrivals(-1)), [128, 64, 256], 1, &early_release),
         missed(two(Mistake::Registers), [128, 64, 64], 1, &["waits for 256 registers a thread"]),
-        missed(cluster(Mistake::NoTailWait), [128, 64, 192], 1, &["a block may end before another block of its cluster"]),
+        missed(
+            cluster(Mistake::NoTailWait),
+            [128, 64, 192],
+            1,
+            &["a block may end before another block of its cluster"],
+        ),
     ]);
+}
+
+#[test]
+fn its_work_and_traffic_are_counted() {
+    use crate::explain::{Machine, Shape, explain};
+    let program = Config::SMALL.build();
+    let [m, n, k] = [64 * 132, 64, 256];
+    let values = [("A0", m), ("A1", k), ("B0", n), ("B1", k), ("C0", m), ("C1", n)].map(|(d, v)| (d, f64::from(v)));
+    let shape = Shape::dense(&program, &values).expect("every dim has a value");
+    let report = explain(&program, &shape, &Machine::H200, None).expect("it is launched");
+    assert_eq!(report.grid, [132, 1, 1]);
+    assert_eq!(report.roofline.flops, 2.0 * f64::from(m) * f64::from(n) * f64::from(k));
+    assert_eq!(report.roofline.used_flops, Machine::H200.half_flops);
+    let traffic = |name: &str| report.tensors.iter().find(|t| t.name == name).expect("a tensor");
+    let bytes = |elements: i32| f64::from(2 * elements);
+    assert_eq!(
+        (traffic("a").reads, traffic("b").reads, traffic("c").writes),
+        (bytes(m * k), bytes(n * k * 132), bytes(m * n))
+    );
+    // Of every k block a product reads 64 rows of a and of b, 128 bytes each.
+    let of_a: f64 = report
+        .accesses_to("a_s")
+        .filter(|a| a.kind == crate::explain::AccessKind::Load)
+        .map(|a| a.requests * f64::from(a.width))
+        .sum();
+    assert_eq!(of_a, bytes(m * k));
+}
+
+#[test]
+fn its_text_names_every_part() {
+    let text = Config { cluster: 2, ..Config::SMALL }.build().to_string();
+    for part in [
+        "clusters [2, 1, 1]",
+        "registers 248 at launch, 40 a producer, 232 a consumer",
+        "a_map: boxes [64, 64] of a, swizzle B128, promotion B128",
+        "full: barrier[2] at byte",
+        "if warp == 0 && elected {",
+        "init empty[0] for 2 arrivals",
+        "fence barrier init",
+        "cluster barrier relaxed",
+        "wait for empty[fill_slot] parity fill_parity",
+        "arrive at full[fill_slot] and expect 16384 bytes",
+        "= tensor load a_map[kb * 64, row] on full[fill_slot], evict Normal",
+        "on full[fill_slot], to blocks 3",
+        "acc[0; 32] = wgmma n64 bf16 descriptor(a_s, 0x4000004000010000)",
+        "wgmma wait 1",
+        "store matrices words[0; 4] to c_s[",
+        "barrier 1 of 128 threads",
+        "tensor store c_s[",
+        "bulk wait read 0",
+        "raise registers to 232",
+    ] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
 }

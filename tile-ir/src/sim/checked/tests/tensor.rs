@@ -33,8 +33,7 @@ fn warp_product() -> Program {
     let (ta, tb) = (b.tensor("a", Dtype::F16, 1, false), b.tensor("b", Dtype::F16, 1, false));
     let y = b.tensor("y", Dtype::F32, 1, true);
     let (a_s, b_s) = (b.shared("a_s", Dtype::F16, 256), b.shared("b_s", Dtype::F16, 128));
-    let (a, right, acc) =
-        (b.local("af", Dtype::U32, 4), b.local("bf", Dtype::U32, 2), b.local("acc", Dtype::F32, 4));
+    let (a, right, acc) = (b.local("af", Dtype::U32, 4), b.local("bf", Dtype::U32, 2), b.local("acc", Dtype::F32, 4));
     for (from, to, each) in [(ta, a_s, 8), (tb, b_s, 4)] {
         for i in 0..each {
             let (tx, threads, i) = (b.tx(), b.int(32), b.int(i));
@@ -149,7 +148,7 @@ fn bytes_arrive_on_a_barrier() {
     assert_eq!(read(&results[1]), (0..64).map(|i| i as f32).collect::<Vec<_>>());
     names(&copied(true, 272, true), &copy_arguments, "lacks 0 of 1 arrivals and 16 bytes");
     names(&copied(true, 240, true), &copy_arguments, "-16 bytes");
-    names(&copied(false, 256, true), &copy_arguments, "`tile` is read before it is");
+    names(&copied(false, 256, true), &copy_arguments, "shared `tile` is");
     names(&copied(true, 256, false), &copy_arguments, "is used before it is initialised");
 }
 
