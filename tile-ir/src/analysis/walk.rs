@@ -204,11 +204,8 @@ impl<'k> Walk<'k> {
                 HostExpr::Dim(dim) => kernel.specialized().contains(dim) && kernel.dims[*dim].value.is_none(),
                 HostExpr::Binary(_, a, b) => mentions(kernel, a) || mentions(kernel, b),
                 HostExpr::Not(a) => mentions(kernel, a),
-                HostExpr::Int(_)
-                | HostExpr::Stride(..)
-                | HostExpr::Scalar(_)
-                | HostExpr::Address(_)
-                | HostExpr::Capacity => false,
+                HostExpr::Int(_) | HostExpr::Stride(..) | HostExpr::Scalar(_) => false,
+                HostExpr::Address(_) | HostExpr::Capacity => false,
             }
         }
         let mut leaves = Vec::new();

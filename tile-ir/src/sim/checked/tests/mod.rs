@@ -5,9 +5,11 @@ mod build;
 mod dependent;
 mod execution;
 mod gemm;
+mod hopper;
 mod lowered;
 mod races;
 mod synchronisation;
+mod tensor;
 
 use super::{CheckedOptions, CheckedReport, Schedule, run};
 use crate::lowered::Program;
