@@ -61,6 +61,17 @@ pub struct Program {
     pub source: Source,
 }
 
+impl Program {
+    /// The element type of what an address is in.
+    pub fn dtype(&self, space: Space) -> Option<Dtype> {
+        match space {
+            Space::Global(param) => self.tensors.iter().find(|t| t.param == param).map(|t| t.dtype),
+            Space::Shared(shared) => self.shared.get(shared).map(|s| s.dtype),
+            Space::Local(local) => self.locals.get(local).map(|l| l.dtype),
+        }
+    }
+}
+
 /// A C parameter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parameter {
@@ -127,8 +138,11 @@ pub struct SharedArray {
     pub name: String,
     /// Element type.
     pub dtype: Dtype,
-    /// Elements.
+    /// Elements, of all slots together.
     pub len: u32,
+    /// How many slots it has, of equally many elements, one behind the other: a pipelined loop fills one while others
+    /// are read. 1 for any other array.
+    pub slots: u32,
     /// Byte offset in the block's shared memory.
     pub offset: u32,
     /// Alignment of the offset, bytes.
@@ -325,6 +339,25 @@ pub enum OpKind {
         start: ValueId,
         /// Elements.
         width: u32,
+    },
+    /// One transaction from global to shared memory that goes on while the thread does: its data is there once the
+    /// thread has waited for the group it is committed to. Where `from`'s guard fails, zeros are written; where `to`'s
+    /// does, nothing happens. `width * element bytes` is 4, 8 or 16, and both addresses are aligned to it.
+    AsyncCopy {
+        /// Where to.
+        to: Memory,
+        /// Where from.
+        from: Memory,
+        /// Elements.
+        width: u32,
+    },
+    /// Makes a group of the thread's asynchronous copies since the last commit; it may be empty.
+    AsyncCommit,
+    /// The thread waits until at most its `pending` newest groups are not complete. Other threads see the data after a
+    /// barrier.
+    AsyncWait {
+        /// Groups that need not be complete.
+        pending: u32,
     },
     /// A conditional.
     If {

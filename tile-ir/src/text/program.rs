@@ -88,7 +88,8 @@ impl ProgramPrinter<'_> {
                 for (id, array) in program.shared.iter() {
                     let scratch = if array.scratch { ", scratch" } else { "" };
                     let (name, dtype, len) = (p.shared(id), array.dtype, array.len);
-                    let place = format!("at byte {}, aligned to {}{scratch}", array.offset, array.align);
+                    let slots = if array.slots == 1 { String::new() } else { format!(" in {} slots", array.slots) };
+                    let place = format!("at byte {}, aligned to {}{slots}{scratch}", array.offset, array.align);
                     p.lines.line(format!("{name}: {dtype}[{len}] {place}"));
                 }
             });

@@ -30,7 +30,7 @@
 
 mod extents;
 mod operands;
-pub(crate) mod pipeline;
+mod pipeline;
 mod placement;
 mod structure;
 

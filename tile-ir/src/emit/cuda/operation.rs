@@ -2,7 +2,7 @@
 
 use super::value::{address, is_stream, place, value};
 use super::{Emitter, bound_may_change, element_name, is_silent, type_name, warp_mask};
-use crate::ir::{AtomicOp, ShuffleKind, VoteKind};
+use crate::ir::{AtomicOp, Dtype, ShuffleKind, VoteKind};
 use crate::lowered::{Memory, Op, OpKind, RegId, Unroll, ValueId};
 
 impl Emitter<'_> {
@@ -76,6 +76,20 @@ impl Emitter<'_> {
                 let from = format!("&{}[{}]", array.name, self.value(*start));
                 let text = format!("store{bytes}({}, {from});", address(program, memory));
                 self.guarded(memory, &text);
+            }
+            OpKind::AsyncCopy { to, from, width } => {
+                let bytes = width * program.dtype(to.space).map_or(4, Dtype::bytes);
+                let (target, source) = (address(program, to), address(program, from));
+                let text = match from.guard {
+                    None => format!("async_copy{bytes}({target}, {source});"),
+                    Some(guard) => format!("async_copy{bytes}_if({}, {target}, {source});", self.value(guard.cond)),
+                };
+                self.guarded(to, &text);
+            }
+            OpKind::AsyncCommit => self.write_line("async_commit();"),
+            OpKind::AsyncWait { pending } => {
+                let text = format!("async_wait<{pending}>();");
+                self.write_line(&text);
             }
             OpKind::If { cond, then, otherwise } => {
                 let head = format!("if ({}) {{", self.value(*cond));

@@ -203,6 +203,15 @@ pub(super) enum Instr {
         value: Slot,
         old: Slot,
     },
+    /// Issues an asynchronous copy: sites and offsets of its two sides. Without a source, of zeros.
+    AsyncCopy {
+        to: (u32, Slot),
+        from: Option<(u32, Slot)>,
+    },
+    AsyncCommit,
+    AsyncWait {
+        pending: u32,
+    },
     /// A guard the compiler added failed in the active lanes; `offset` is where the access would have gone.
     GuardFired {
         site: u32,

@@ -120,6 +120,9 @@ impl Machine<'_> {
             Instr::VectorStore { site, offset, local, start } => self.vector_store(run, site, offset, local, start),
             Instr::VectorZero { site, local, start } => self.vector_zero(run, site, local, start),
             Instr::Atomic { op, site, offset, value, old } => self.atomic(run, op, site, [offset, value, old]),
+            Instr::AsyncCopy { to, from } => self.async_copy(run, to, from),
+            Instr::AsyncCommit => self.async_commit(run.warp),
+            Instr::AsyncWait { pending } => self.async_wait(run, pending),
             Instr::GuardFired { site, offset } => self.guard_fired_at(run, site, offset),
 
             Instr::If { cond, target } => {
@@ -189,6 +192,7 @@ impl Machine<'_> {
                 }
                 run.warp.pc -= 1;
                 run.warp.state = State::Done;
+                self.end_of_flight(run);
             }
 
             Instr::Barrier => {

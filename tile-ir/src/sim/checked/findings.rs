@@ -2,6 +2,7 @@
 
 use super::AccessKind;
 use super::bytecode::{Instr, Site};
+use super::flight::Pilot;
 use super::report::Who;
 use super::schedule::Machine;
 use super::shadow::Access;
@@ -185,6 +186,43 @@ impl Machine<'_> {
             diagnostic = diagnostic.label(first.span, format!("{then} {verb_then} it here"));
         }
         self.reporter.describe(key, rank, diagnostic);
+    }
+
+    /// An access to bytes that an asynchronous copy is writing.
+    pub(super) fn in_flight(&mut self, who: Who, site: &Site, lane: usize, offset: i64, pilot: Pilot) {
+        let key = (Code::IN_FLIGHT, site.span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
+        let name = self.name(site.space).to_string();
+        let (element, copy) = (self.element_name(site, offset), &self.code.sites[usize::from(pilot.site)]);
+        let (now, then) = (self.thread_name(who.thread(lane)), self.thread_name(u32::from(pilot.thread) - 1));
+        let message = match site.kind {
+            AccessKind::Read => format!("`{name}` is read before its copy has finished"),
+            AccessKind::Write | AccessKind::Atomic => format!("`{name}` is written while a copy into it is in flight"),
+        };
+        let text = format!(
+            "{now} {} {element}; the copy that {then} issued (line {}) has not been waited for",
+            verb(site.kind),
+            self.line(copy.span)
+        );
+        let mut diagnostic = Diagnostic::new(Code::IN_FLIGHT, site.span, message).at(text).note(self.witness(who));
+        if copy.span != site.span {
+            diagnostic = diagnostic.label(copy.span, "the copy");
+        }
+        self.reporter.describe(key, 0, diagnostic);
+    }
+
+    /// A thread that ends before a copy of its own is known to be complete.
+    pub(super) fn exit_in_flight(&mut self, who: Who, site: &Site, lane: usize) {
+        let key = (Code::IN_FLIGHT, site.span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
+        let message = format!("a copy into `{}` is still in flight when its thread ends", self.name(site.space));
+        let text = format!("{} issued it and did not wait for it", self.thread_name(who.thread(lane)));
+        let diagnostic = Diagnostic::new(Code::IN_FLIGHT, site.span, message).at(text).note(self.witness(who));
+        self.reporter.describe(key, 0, diagnostic);
     }
 
     /// Whether there is a barrier in the program's text between two accesses.
