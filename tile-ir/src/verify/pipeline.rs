@@ -100,9 +100,10 @@ fn one(kernel: &Kernel, stmt: StmtId, body: &[StmtId], all: &mut Vec<Diagnostic>
 /// A fill of an array from outside the loop that is not among the leading loads, and the array.
 fn stray_fill(kernel: &Kernel, stmt: StmtId, index: VarId, body: &[StmtId]) -> Option<(SpanId, BufferId)> {
     let mut allocated = Vec::new();
-    each(kernel, body, &mut |s| match kernel.stmts[s].kind {
-        StmtKind::Alloc { buffer } => allocated.push(buffer),
-        _ => {}
+    each(kernel, body, &mut |s| {
+        if let StmtKind::Alloc { buffer } = kernel.stmts[s].kind {
+            allocated.push(buffer);
+        }
     });
     match &kernel.stmts[stmt].kind {
         StmtKind::Store { access, value } => {
