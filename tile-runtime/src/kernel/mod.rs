@@ -24,4 +24,7 @@ pub use launch::{LaunchOn, Loaded, launch, prepare};
 pub use show::{Binary, Format, compile, show};
 pub use tile_ir::ir::Dtype;
 
+pub(crate) use definition::instance_text;
 pub(crate) use launch::Recorded;
+pub(crate) use plan::Plan;
+pub(crate) use prepared::{lowered, target_for};

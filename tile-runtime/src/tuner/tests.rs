@@ -1,0 +1,1 @@
+//! The tuner without a GPU: planted candidates on a device that is made up.
