@@ -1,4 +1,4 @@
-//! The GPU's side of the search: scratch memory, launches with a deadline, cold-L2 samples.
+//! The device's side of the search: scratch memory, launches with a deadline, cold-L2 samples.
 //!
 //! The caller's outputs are never written: every launch writes scratch copies of them. A sample is one replay of a CUDA
 //! graph that launches a candidate over enough copies of its tensors to find none of them in L2, between two events; where
@@ -11,7 +11,7 @@ use super::report::Status;
 use super::scratch::{Owned, Scratch};
 use super::search::{Bench, Failure};
 use crate::allocation::Allocation;
-use crate::cuda::{CudaDevice, Use, touch};
+use crate::cuda::{Use, touch};
 use crate::device::Device;
 use crate::error::Error;
 use crate::kernel::{Argument, Loaded};
@@ -28,10 +28,11 @@ const MOST_COPIES: u64 = 512;
 /// Fewest launches a sample is the mean of.
 const LAUNCHES: usize = 8;
 
-/// A CUDA device that candidates run on.
-pub(super) struct Gpu<'a> {
+/// A device that candidates run on: a CUDA device; in tests, also a simulator.
+pub(super) struct Rig<'a> {
     pub device: &'a Device,
-    pub cuda: &'static CudaDevice,
+    /// Size of L2.
+    pub l2_bytes: u64,
     pub args: &'a [Argument<'a>],
     /// Which arguments the kernel writes.
     pub writes: Vec<bool>,
@@ -75,31 +76,31 @@ struct Rotation {
     flush: Option<Arc<Allocation>>,
 }
 
-impl<'a> Gpu<'a> {
+impl<'a> Rig<'a> {
     /// A bench for these arguments.
     pub fn new(
         device: &'a Device,
-        cuda: &'static CudaDevice,
+        l2_bytes: u64,
         args: &'a [Argument<'a>],
         writes: Vec<bool>,
         simulate: &'a dyn Fn(usize) -> Result<Loaded, Error>,
         exact: bool,
         options: &'a TuneOptions,
         start: Instant,
-    ) -> Gpu<'a> {
+    ) -> Rig<'a> {
         let (loaded, state) = (BTreeMap::new(), State::default());
-        Gpu { device, cuda, args, writes, loaded, simulate, exact, options, start, state }
+        Rig { device, l2_bytes, args, writes, loaded, simulate, exact, options, start, state }
     }
 
     /// How candidates are timed, in words.
     pub fn timing(&self) -> String {
         let Some(rotation) = &self.state.rotation else { return "nothing was timed".into() };
         let bytes: u64 = rotation.copies.iter().map(Scratch::bytes).sum();
-        let (mb, l2) = (bytes as f64 / 1e6, self.cuda.l2_bytes as f64 / 1e6);
+        let (mb, l2) = (bytes as f64 / 1e6, self.l2_bytes as f64 / 1e6);
         let copies = rotation.copies.len();
         match &rotation.flush {
             Some(_) => format!("each launch between two events, after flushing L2 ({l2:.0} MB): memory for copies is short"),
-            None if bytes < self.cuda.l2_bytes => {
+            None if bytes < self.l2_bytes => {
                 format!("graph replays over {copies} copies ({mb:.1} MB in all): tensors this small stay in L2 ({l2:.0} MB)")
             }
             None => format!("graph replays over {copies} copies of the tensors ({mb:.0} MB, L2 has {l2:.0} MB): cold L2"),
@@ -236,14 +237,14 @@ impl<'a> Gpu<'a> {
             return Ok(());
         }
         let bytes = Scratch::bytes_of(self.args).max(1);
-        let wanted = (L2_TIMES * self.cuda.l2_bytes / bytes + 1).clamp(2, MOST_COPIES);
-        let free = self.cuda.memory()?.0;
+        let wanted = (L2_TIMES * self.l2_bytes / bytes + 1).clamp(2, MOST_COPIES);
+        let free = self.device.memory()?.map_or(u64::MAX, |(free, _)| free);
         // Half of what is free stays free for others.
         let affordable = (free / 2) / bytes;
         let count = if affordable >= wanted { wanted } else { 1 };
         let flush = match count {
             1 => {
-                let memory = Allocation::new(self.device.state, (2 * self.cuda.l2_bytes).max(1 << 20) as usize, true)?;
+                let memory = Allocation::new(self.device.state, (2 * self.l2_bytes).max(1 << 20) as usize, true)?;
                 Some(Arc::new(memory))
             }
             _ => None,
@@ -318,7 +319,7 @@ impl<'a> Gpu<'a> {
     }
 }
 
-impl Bench for Gpu<'_> {
+impl Bench for Rig<'_> {
     fn gate(&mut self, instance: usize) -> Result<(), Failure> {
         if !self.state.has_reference {
             let small = self.check_reference(instance)?;

@@ -46,7 +46,7 @@ use crate::error::Error;
 use crate::kernel::{Argument, Definition, Dtype, InstanceTable, Loaded, prepare};
 use crate::launch_error::LaunchError;
 use crate::nvrtc::Nvrtc;
-use measure::Gpu;
+use measure::Rig;
 use progress::Progress;
 use random::Random;
 use search::{Outcome, first_line, search};
@@ -153,7 +153,7 @@ fn tune_call(call: &Call<'_>) -> Result<TuneReport, Error> {
             }
             return Ok(report);
         }
-        Backend::Cuda(cuda) => on_gpu(call, cuda, &mut report, start),
+        Backend::Cuda(cuda) => measured(call, cuda.l2_bytes, &mut report, start),
     };
     report.seconds = start.elapsed().as_secs_f64();
     // A failed tuning is kept too: it says which candidate must be left out.
@@ -163,10 +163,10 @@ fn tune_call(call: &Call<'_>) -> Result<TuneReport, Error> {
     Ok(report)
 }
 
-/// Compiles, checks and times on a CUDA device.
-fn on_gpu(
+/// Compiles, checks and times.
+fn measured(
     call: &Call<'_>,
-    cuda: &'static crate::cuda::CudaDevice,
+    l2_bytes: u64,
     report: &mut TuneReport,
     start: Instant,
 ) -> Result<(), Error> {
@@ -177,23 +177,23 @@ fn on_gpu(
     let writes = kernel.params.values().map(|p| matches!(p.kind, ParamKind::Tensor { mutable: true, .. })).collect();
     let simulate = |instance: usize| load(instance, &Device::simulator());
     let exact = compare::is_exact(kernel);
-    let mut gpu = Gpu::new(device, cuda, args, writes, &simulate, exact, options, start);
+    let mut rig = Rig::new(device, l2_bytes, args, writes, &simulate, exact, options, start);
     for (instance, loaded) in build(&mut report.trials, options, start, &progress, &|i| load(i, device)) {
-        gpu.loaded.insert(instance, loaded);
+        rig.loaded.insert(instance, loaded);
     }
-    let outcome = search(&mut gpu, &mut report.trials, options, &progress, seed(start));
-    report.timing = gpu.timing();
-    report.gate = gate_words(exact, call, gpu.notes());
+    let outcome = search(&mut rig, &mut report.trials, options, &progress, seed(start));
+    report.timing = rig.timing();
+    report.gate = gate_words(exact, call, rig.notes());
     let result = conclude(report, outcome);
     progress.finish(&match &result {
         Ok(()) => format!("tuned `{}`: {}", def.name(), report.choice().map_or("", |t| t.parameters.as_str())),
         Err(error) => first_line(&error.to_string()).to_string(),
     });
-    // After a fault nothing runs in this process any more, and every call says so.
-    if report.trials.iter().any(|t| t.status == Status::Fault) {
-        cuda.bind()?;
+    match &device.state.backend {
+        // After a fault nothing runs in this process any more, and every call says so.
+        Backend::Cuda(cuda) => cuda.bind().and(result),
+        Backend::Simulator { .. } => result,
     }
-    result
 }
 
 /// Compiles the candidates; those that do not compile get their status.
@@ -305,7 +305,13 @@ fn recall_from(cache: &Cache, name: &str, key: &str) -> Option<TuneReport> {
 }
 
 fn keep(name: &str, report: &TuneReport) {
-    if let (Ok(cache), Ok(bytes)) = (Cache::process(), remember::encode(report)) {
+    if let Ok(cache) = Cache::process() {
+        keep_in(cache, name, report);
+    }
+}
+
+fn keep_in(cache: &Cache, name: &str, report: &TuneReport) {
+    if let Ok(bytes) = remember::encode(report) {
         cache.keep_note(name, &bytes);
     }
 }
