@@ -7,6 +7,7 @@ mod faults;
 mod gemv;
 mod ladder;
 mod streams;
+mod tuner;
 
 use tile_runtime::prelude::*;
 
