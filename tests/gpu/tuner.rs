@@ -100,8 +100,8 @@ fn exhaustive(device: &Device, report: &TuneReport, w: &[f16], x: &[f16], n: usi
     for round in 0..3 {
         let candidates = report.trials.iter().filter(|t| t.status != Status::Refused);
         for (place, trial) in candidates.enumerate() {
-            let [warps, rows, groups, unroll, stages, vec] = definition().kernel().unwrap().instances[trial.instance]
-                .consts[..]
+            let [warps, rows, groups, unroll, stages, vec] =
+                definition().kernel().unwrap().instances[trial.instance].consts[..]
             else {
                 panic!("six constants")
             };

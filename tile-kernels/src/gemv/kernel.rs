@@ -7,7 +7,6 @@ use tile_runtime::prelude::*;
 /// `WARPS` warps share a group of `ROWS` rows; a block has `GROUPS` such groups. Every thread keeps `UNROLL * ROWS`
 /// independent loads of `VEC` elements of `W` in flight for each of `STAGES` steps: those of the next `STAGES - 1` steps
 /// are on their way while one is summed. With `beta == 0`, `y` is not read.
-// ANCHOR: instances
 #[tile_kernel(
     instances(
         (WARPS, ROWS, GROUPS, UNROLL, STAGES) in [
@@ -20,7 +19,6 @@ use tile_runtime::prelude::*;
     require(K % VEC == 0),
     stream(w)
 )]
-// ANCHOR_END: instances
 pub fn gemv<
     T: Float,
     const WARPS: usize,

@@ -41,12 +41,17 @@ mod tests {
     fn results_are_in_order_and_threads_are_bounded() {
         let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let items: Vec<u64> = (0..40).collect();
-        let results = in_parallel(&items, 3, || false, |i| {
-            most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-            std::thread::sleep(std::time::Duration::from_millis(1));
-            now.fetch_sub(1, Ordering::SeqCst);
-            i * i
-        });
+        let results = in_parallel(
+            &items,
+            3,
+            || false,
+            |i| {
+                most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                std::thread::sleep(std::time::Duration::from_millis(1));
+                now.fetch_sub(1, Ordering::SeqCst);
+                i * i
+            },
+        );
         assert_eq!(results, items.iter().map(|i| Some(i * i)).collect::<Vec<_>>());
         assert!(most.into_inner() <= 3);
     }

@@ -44,12 +44,12 @@ pub(super) struct Rig<'a> {
     pub exact: bool,
     pub options: &'a TuneOptions,
     pub start: Instant,
-    state: State,
+    pub state: State,
 }
 
 /// What is made on the way.
 #[derive(Default)]
-struct State {
+pub(super) struct State {
     stream: Option<Stream>,
     full: Option<Case>,
     small: Option<Case>,
@@ -77,21 +77,6 @@ struct Rotation {
 }
 
 impl<'a> Rig<'a> {
-    /// A bench for these arguments.
-    pub fn new(
-        device: &'a Device,
-        l2_bytes: u64,
-        args: &'a [Argument<'a>],
-        writes: Vec<bool>,
-        simulate: &'a dyn Fn(usize) -> Result<Loaded, Error>,
-        exact: bool,
-        options: &'a TuneOptions,
-        start: Instant,
-    ) -> Rig<'a> {
-        let (loaded, state) = (BTreeMap::new(), State::default());
-        Rig { device, l2_bytes, args, writes, loaded, simulate, exact, options, start, state }
-    }
-
     /// How candidates are timed, in words.
     pub fn timing(&self) -> String {
         let Some(rotation) = &self.state.rotation else { return "nothing was timed".into() };
@@ -99,11 +84,17 @@ impl<'a> Rig<'a> {
         let (mb, l2) = (bytes as f64 / 1e6, self.l2_bytes as f64 / 1e6);
         let copies = rotation.copies.len();
         match &rotation.flush {
-            Some(_) => format!("each launch between two events, after flushing L2 ({l2:.0} MB): memory for copies is short"),
-            None if bytes < self.l2_bytes => {
-                format!("graph replays over {copies} copies ({mb:.1} MB in all): tensors this small stay in L2 ({l2:.0} MB)")
+            Some(_) => {
+                format!("each launch between two events, after flushing L2 ({l2:.0} MB): memory for copies is short")
             }
-            None => format!("graph replays over {copies} copies of the tensors ({mb:.0} MB, L2 has {l2:.0} MB): cold L2"),
+            None if bytes < self.l2_bytes => {
+                format!(
+                    "graph replays over {copies} copies ({mb:.1} MB in all): tensors this small stay in L2 ({l2:.0} MB)"
+                )
+            }
+            None => {
+                format!("graph replays over {copies} copies of the tensors ({mb:.0} MB, L2 has {l2:.0} MB): cold L2")
+            }
         }
     }
 
@@ -158,8 +149,10 @@ impl<'a> Rig<'a> {
         let dtypes = output_dtypes(self.args, &self.writes);
         for ((dtype, found), expected) in dtypes.zip(&found).zip(&case.reference) {
             let bound = self.options.tolerance.unwrap_or(gate_bound(dtype));
-            within(dtype, found, expected, bound)
-                .map_err(|detail| Failure { status: Status::Wrong, detail: format!("against the reference: {detail}") })?;
+            within(dtype, found, expected, bound).map_err(|detail| Failure {
+                status: Status::Wrong,
+                detail: format!("against the reference: {detail}"),
+            })?;
         }
         Ok(())
     }
@@ -226,7 +219,10 @@ impl<'a> Rig<'a> {
                 true => same_bits(dtype, found, expected),
                 false => within(dtype, found, expected, self.options.tolerance.unwrap_or(gate_bound(dtype))),
             };
-            compared.map_err(|detail| Failure { status: Status::Wrong, detail: format!("against the simulator: {detail}") })?;
+            compared.map_err(|detail| Failure {
+                status: Status::Wrong,
+                detail: format!("against the simulator: {detail}"),
+            })?;
         }
         case.reference = found;
         Ok(Some(case))
@@ -307,9 +303,8 @@ impl<'a> Rig<'a> {
             if let Some((cuda, slot)) = stream.cuda() {
                 touch(cuda, slot, memory, Use::Write).map_err(failed)?;
                 // SAFETY: the range is an allocation that is kept alive, ordered on this stream by `touch`.
-                let code = unsafe {
-                    (cuda.driver.memset_d8_async)(memory.address, round as u8, memory.bytes, slot.raw)
-                };
+                let code =
+                    unsafe { (cuda.driver.memset_d8_async)(memory.address, round as u8, memory.bytes, slot.raw) };
                 cuda.check("cuMemsetD8Async", code).map_err(failed)?;
             }
             let launch = || Ok(loaded.launch_on(stream, &mut copy.args(self.args))?);

@@ -14,7 +14,8 @@
 //! `instance(..)` returns. The caller's outputs are never written. Nothing here knows a kernel.
 //!
 //! What a library call cannot do is stop a kernel that hangs: tuning ends there, the report says which it was, and it is
-//! left out the next time. The device stays busy until that kernel ends, if it does.
+//! left out the next time. The device stays busy until that kernel ends, if it does. With `TILE_LAUNCH_BLOCKING=1` a launch
+//! waits for its kernel, for ever if need be.
 //!
 //! `TILE_TUNE_REPORT=1` prints the report of every tuned call, remembered or new, on standard error; any other value
 //! is the path of a folder or file that the report is written to as JSON.
@@ -137,7 +138,7 @@ fn tune_call(call: &Call<'_>) -> Result<TuneReport, Error> {
     };
     let space = space::candidates(def, call.dtypes, device, args, options.compilers())?;
     (report.trials, report.dims) = (space.trials, space.dims);
-    exclude_known(&mut report.trials, earlier.as_ref());
+    exclude_known(&mut report.trials, earlier.as_ref().filter(|_| !options.force));
     let Some(first) = report.trials.iter().find(|t| t.status == Status::Untried).map(|t| t.instance) else {
         return Err(match space.refusal {
             Some(problem) => LaunchError::new(def.name(), call.at, *problem).into(),
@@ -164,12 +165,7 @@ fn tune_call(call: &Call<'_>) -> Result<TuneReport, Error> {
 }
 
 /// Compiles, checks and times.
-fn measured(
-    call: &Call<'_>,
-    l2_bytes: u64,
-    report: &mut TuneReport,
-    start: Instant,
-) -> Result<(), Error> {
+fn measured(call: &Call<'_>, l2_bytes: u64, report: &mut TuneReport, start: Instant) -> Result<(), Error> {
     let Call { def, device, options, args, load, .. } = call;
     let kernel = def.kernel()?;
     let steps = report.trials.iter().filter(|t| t.status == Status::Untried).count() * (2 + options.rounds.max(1));
@@ -177,7 +173,18 @@ fn measured(
     let writes = kernel.params.values().map(|p| matches!(p.kind, ParamKind::Tensor { mutable: true, .. })).collect();
     let simulate = |instance: usize| load(instance, &Device::simulator());
     let exact = compare::is_exact(kernel);
-    let mut rig = Rig::new(device, l2_bytes, args, writes, &simulate, exact, options, start);
+    let mut rig = Rig {
+        device,
+        l2_bytes,
+        args,
+        writes,
+        loaded: Default::default(),
+        simulate: &simulate,
+        exact,
+        options,
+        start,
+        state: Default::default(),
+    };
     for (instance, loaded) in build(&mut report.trials, options, start, &progress, &|i| load(i, device)) {
         rig.loaded.insert(instance, loaded);
     }
@@ -228,7 +235,9 @@ fn build<L: Built + Send>(
                 trial.detail = error.to_string();
                 progress.say(&format!("{}: {}", trial.parameters, first_line(&trial.detail)));
             }
-            None => (trial.status, trial.detail) = (Status::Failed, "the budget was spent before it was compiled".into()),
+            None => {
+                (trial.status, trial.detail) = (Status::Failed, "the budget was spent before it was compiled".into())
+            }
         }
     }
     all

@@ -14,7 +14,7 @@ pub struct TuneOptions {
     /// How long one launch, or one sample of launches, may take before the candidate is taken to hang. Nothing can stop
     /// a kernel: tuning ends there, with the best candidate so far.
     pub patience: Duration,
-    /// Tune again although the result is remembered.
+    /// Tune again although the result is remembered, and try what hung or faulted before.
     pub force: bool,
     /// No progress, neither bar nor lines; warnings are still written.
     pub quiet: bool,

@@ -144,7 +144,11 @@ impl fmt::Display for TuneReport {
             let time = t.median.map_or("-".into(), |s| format!("{:.2}", s * 1e6));
             let registers = t.registers.map_or("-".into(), |n| n.to_string());
             let waves = t.waves.map_or("-".into(), |n| format!("{n:.2}"));
-            write!(f, "{mark} {:width$}  {time:>9}  {registers:>5}  {:>6}  {waves:>7}  ", t.parameters, t.shared_bytes)?;
+            write!(
+                f,
+                "{mark} {:width$}  {time:>9}  {registers:>5}  {:>6}  {waves:>7}  ",
+                t.parameters, t.shared_bytes
+            )?;
             write!(f, "{}", t.status.name())?;
             if let Some(bytes) = t.spill_bytes.filter(|b| *b > 0) {
                 write!(f, ", {bytes} bytes of spills")?;

@@ -77,13 +77,8 @@ impl Scratch {
     pub fn corner(device: &Device, args: &[Argument<'_>], shapes: &[Vec<i64>]) -> Result<Scratch, Error> {
         let one = |(arg, shape): (&Argument<'_>, &Vec<i64>)| match arg {
             Argument::Tensor(tensor) => {
-                let part = TensorRef::over(
-                    tensor.allocation(),
-                    tensor.offset(),
-                    tensor.dtype(),
-                    shape,
-                    tensor.strides(),
-                );
+                let part =
+                    TensorRef::over(tensor.allocation(), tensor.offset(), tensor.dtype(), shape, tensor.strides());
                 Owned::dense(device, tensor.dtype(), shape, &part.read()?).map(Some)
             }
             Argument::Scalar(_) => Ok(None),

@@ -54,10 +54,12 @@ pub(super) fn candidates(
     let judge = |i: &usize| judge(kernel, &kernel.instances[*i], target, device, args);
     let judged = in_parallel(&all, threads, || false, judge);
 
-    let models = || judged.iter().flatten().filter_map(|j| match j {
-        Judged::Candidate { model, .. } => model.as_ref(),
-        Judged::Out { .. } => None,
-    });
+    let models = || {
+        judged.iter().flatten().filter_map(|j| match j {
+            Judged::Candidate { model, .. } => model.as_ref(),
+            Judged::Out { .. } => None,
+        })
+    };
     let most_busy = models().map(|m| m.busy).fold(0.0, f64::max);
     let least_sectors = models().map(|m| m.sectors).fold(f64::MAX, f64::min);
     let (mut trials, mut dims, mut refusal) = (Vec::new(), Vec::new(), None);

@@ -264,7 +264,9 @@ fn a_damaged_or_stale_file_is_a_miss_and_a_warning() {
     for length in 0..whole.len() {
         assert!(remember::decode(&whole[..length], "key").is_err(), "cut to {length}");
     }
-    for (content, expected) in [(b"{}".to_vec(), "not a tuning report"), (remember::encode(&report("old")).unwrap(), "another")] {
+    for (content, expected) in
+        [(b"{}".to_vec(), "not a tuning report"), (remember::encode(&report("old")).unwrap(), "another")]
+    {
         cache.keep_note("tuned-k.json", &content);
         assert_eq!(recall_from(&cache, "tuned-k.json", "key"), None);
         assert!(cache.warnings().last().unwrap().contains(expected), "{:?}", cache.warnings());

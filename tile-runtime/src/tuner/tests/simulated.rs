@@ -68,8 +68,7 @@ fn tune<const N: usize>(
     let space = space::candidates(def, &[], &device, args, 2)?;
     let mut report = report(space);
     let at = Location::caller();
-    let call =
-        super::super::Call { def, dtypes: &[], device: &device, options: &options, args, load: &load, at };
+    let call = super::super::Call { def, dtypes: &[], device: &device, options: &options, args, load: &load, at };
     measured(&call, 1 << 14, &mut report, Instant::now())?;
     Ok(report)
 }
@@ -97,7 +96,11 @@ fn wrong_results_are_found_and_outputs_are_not_written() {
         assert!(matches!(statuses[3], Status::Timed | Status::Slower), "{report}");
         assert!([0, 3].contains(&report.chosen), "{report}");
         assert!(report.gate.starts_with("the reference equals the simulator bit by bit"), "{}", report.gate);
-        assert!(report.trials[2].detail.contains("element 299"), "the last row is missing: {}", report.trials[2].detail);
+        assert!(
+            report.trials[2].detail.contains("element 299"),
+            "the last row is missing: {}",
+            report.trials[2].detail
+        );
         assert_eq!(report.dims, [("N".to_string(), 300), ("K".to_string(), 2052)]);
         assert_eq!(y.to_vec().unwrap(), before, "the caller's output is as it was");
     }
@@ -112,6 +115,10 @@ fn a_call_that_no_instance_takes_says_why() {
     let (x, mut out) = (&x, &mut y);
     let args = [x.argument(), TensorOutput::<f32, 1>::argument(&mut out), 0.0f32.scalar()];
     let space = space::candidates(def, &[], &device, &args, 2).unwrap();
-    assert!(space.trials.iter().all(|t| t.status == Status::Refused && t.detail.contains("K % 4")), "{:?}", space.trials);
+    assert!(
+        space.trials.iter().all(|t| t.status == Status::Refused && t.detail.contains("K % 4")),
+        "{:?}",
+        space.trials
+    );
     assert!(space.refusal.unwrap().to_string().contains('3'));
 }
