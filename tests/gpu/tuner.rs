@@ -10,10 +10,10 @@ use tile_runtime::prelude::*;
 use tile_runtime::tuner::{Status, TuneOptions, TuneReport};
 
 /// Row sums by a warp or two a row. Planted: `LOST` leaves out the last column, `SHORT` the last row, `SPIN` makes each
-/// thread go round `spins` times first (seconds, but not for ever), `SLOW` twice a thousandth of that.
+/// thread go round `spins` times first (seconds, but not for ever), `SLOW` a thousandth of that.
 #[tile_kernel(
     instances((LOST, SHORT, SPIN, SLOW, WIDE) in [
-        (0, 0, 0, 1, 32), (1, 0, 0, 0, 32), (0, 1, 0, 0, 32), (0, 0, 0, 0, 32), (0, 0, 0, 0, 64), (0, 0, 1, 0, 32),
+        (0, 0, 0, 0, 32), (1, 0, 0, 0, 32), (0, 1, 0, 0, 32), (0, 0, 0, 1, 32), (0, 0, 0, 0, 64), (0, 0, 1, 0, 32),
     ])
 )]
 pub fn planted<const LOST: usize, const SHORT: usize, const SPIN: usize, const SLOW: usize, const WIDE: usize>(
@@ -56,7 +56,7 @@ fn planted_candidates_are_survived() {
     let x = device.tensor(&normal::<f32>(1, n * k), [n, k]).unwrap();
     let before = normal::<f32>(2, n);
     let mut y = device.tensor(&before, [n]).unwrap();
-    // About two seconds of the chain at 2 GHz; the patience is a quarter of one.
+    // A second of the chain at 2 GHz, if a step takes 4 cycles; the patience is a quarter of one.
     let spins = 500_000_000;
     let options = TuneOptions {
         quiet: true,
@@ -73,6 +73,9 @@ fn planted_candidates_are_survived() {
     // Candidates are met in random order, so the hung one may come before the wrong ones; never is one of those chosen.
     assert!(![1, 2, 5].contains(&chosen.index()), "{report}");
 
+    // It does end; until then it would disturb what follows.
+    device.synchronize().unwrap();
+
     // Once more: what hung is left out, so that everything else is tried.
     let again = TuneOptions { force: false, ..options };
     let (chosen, report) = planted::tuned_with(&device, &again, &x, &mut y, spins).unwrap();
@@ -82,7 +85,7 @@ fn planted_candidates_are_survived() {
     assert!(report.trials[1].detail.contains("against the reference"), "{report}");
     assert_eq!(report.trials[5].status, Status::Hung);
     assert!(report.trials[5].detail.starts_with("in an earlier tuning"), "{report}");
-    assert!(report.stopped.is_none() && [3, 4].contains(&chosen.index()), "{report}");
+    assert!(report.stopped.is_none() && [0, 4].contains(&chosen.index()), "{report}");
     assert!(report.gate.contains("bit by bit"), "{}", report.gate);
 
     // And a third time nothing is run.

@@ -133,7 +133,9 @@ impl fmt::Display for TuneReport {
         let dims = self.dims.iter().map(|(name, value)| format!("{name} = {value}")).collect::<Vec<_>>().join(", ");
         writeln!(f, "kernel `{}` <{}>, {dims}, on {}", self.kernel, self.dtypes.join(", "), self.device)?;
         writeln!(f, "timing: {}", self.timing)?;
-        writeln!(f, "gate: {}", self.gate)?;
+        if !self.gate.is_empty() {
+            writeln!(f, "gate: {}", self.gate)?;
+        }
         let width = self.trials.iter().map(|t| t.parameters.len()).max().unwrap_or(0).max(9);
         writeln!(f, "  {:width$}  {:>9}  {:>5}  {:>6}  {:>7}  outcome", "candidate", "us", "regs", "shared", "waves")?;
         // The fastest first, then those without a time in order of declaration.
