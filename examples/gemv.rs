@@ -153,7 +153,7 @@ fn tune<T: GemvElement>(
 fn default_instance<T: Element>(n: usize, k: usize) -> Result<usize> {
     let choice = Choice::for_shape(n as i64, k as i64, T::DTYPE);
     let (warps, rows, groups, unroll) = choice.shape;
-    let aligned = k * size_of::<T>() % 16 == 0;
+    let aligned = (k * size_of::<T>()).is_multiple_of(16);
     let vector = if aligned { 16 / size_of::<T>() } else { 1 };
     let wanted = [warps, rows, groups, unroll, choice.stages, vector].map(|v| v as i64);
     let instances = &definition().kernel()?.instances;
