@@ -6,7 +6,7 @@ use crate::kernel::{Argument, Definition, Dtype, Scalar};
 use crate::nvrtc::Nvrtc;
 use std::collections::HashMap;
 use std::sync::Mutex;
-use tile_ir::ir::{Kernel, Source, Span};
+use tile_ir::ir::{EntityRef, Kernel, Source, Span};
 use tile_ir::sim::ScalarValue;
 
 /// Version of what a key means.
@@ -35,6 +35,9 @@ pub(super) fn of(
         Backend::Simulator { .. } => line("device", device.label()),
     }
     line("nvrtc", &Nvrtc::get().map_or("none".into(), Nvrtc::identity));
+    for (dim, value) in super::space::specialized(def.kernel()?, args) {
+        line(&format!("specialised {}", dim.index()), &value.to_string());
+    }
     for (kernel_param, arg) in def.kernel()?.params.values().zip(args) {
         line(&kernel_param.name, &bucket_of(arg));
     }

@@ -44,7 +44,7 @@ use crate::cache::Cache;
 use crate::cuda::lock;
 use crate::device::{Backend, Device};
 use crate::error::Error;
-use crate::kernel::{Argument, Definition, Dtype, InstanceTable, Loaded, prepare};
+use crate::kernel::{Argument, Definition, Dtype, InstanceTable, Loaded, Variant, prepare};
 use crate::launch_error::LaunchError;
 use crate::nvrtc::Nvrtc;
 use measure::Rig;
@@ -76,7 +76,10 @@ pub fn tune<const N: usize>(
     args: &mut [Argument<'_>],
 ) -> Result<(usize, TuneReport), Error> {
     let at = Location::caller();
-    let load = |instance: usize, on: &Device| prepare(def, table, instance, on);
+    let kernel = def.kernel()?;
+    let values = space::specialized(kernel, args);
+    let dims: Vec<(&str, i64)> = values.iter().map(|(dim, value)| (kernel.dims[*dim].name.as_str(), *value)).collect();
+    let load = |instance: usize, on: &Device| prepare(def, table, Variant { instance, dims: &dims }, on);
     let report = tune_call(&Call { def, dtypes, device, options, args, load: &load, at })?;
     publish(&report);
     Ok((report.chosen, report))

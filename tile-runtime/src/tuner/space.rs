@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::kernel::{Argument, Definition, Dtype, Plan, instance_text, lowered, target_for};
 use crate::launch_error::Problem;
 use tile_ir::explain::{Machine, Shape, explain};
-use tile_ir::ir::{DimId, EntityRef, Instance, Kernel, Target};
+use tile_ir::ir::{DimId, EntityRef, Extent, Instance, Kernel, ParamKind, Target};
 use tile_ir::lowered::{HostValues, Program};
 
 /// A candidate that leaves this fraction of the multiprocessors that the best one uses without a block is pruned.
@@ -51,7 +51,8 @@ pub(super) fn candidates(
     let kernel = definition.kernel()?;
     let target = target_for(kernel, device)?;
     let all: Vec<usize> = (0..kernel.instances.len()).filter(|i| kernel.instances[*i].dtypes == dtypes).collect();
-    let judge = |i: &usize| judge(kernel, &kernel.instances[*i], target, device, args);
+    let values = specialized(kernel, args);
+    let judge = |i: &usize| judge(kernel, &kernel.instances[*i].with_dims(values.clone()), target, device, args);
     let judged = in_parallel(&all, threads, || false, judge);
 
     let models = || {
@@ -92,6 +93,20 @@ pub(super) fn candidates(
         trials.push(trial);
     }
     Ok(Space { trials, dims, refusal })
+}
+
+/// The values of the dims that the kernel is specialised by, from the first tensor that has each.
+pub(super) fn specialized(kernel: &Kernel, args: &[Argument<'_>]) -> Vec<(DimId, i64)> {
+    let value = |dim: &DimId| {
+        kernel.params.values().zip(args).find_map(|(param, arg)| match (&param.kind, arg) {
+            (ParamKind::Tensor { shape, .. }, Argument::Tensor(tensor)) => {
+                let axis = shape.iter().position(|extent| *extent == Extent::Dim(*dim))?;
+                Some((*dim, *tensor.shape().get(axis)?))
+            }
+            _ => None,
+        })
+    };
+    kernel.specialized().iter().filter_map(value).collect()
 }
 
 /// Why a candidate cannot be among the fast ones, if so. The best by either measure is never pruned by it.
