@@ -8,6 +8,7 @@ mod gemv;
 mod ladder;
 mod pdl;
 mod streams;
+mod tuner;
 
 use tile_runtime::prelude::*;
 
