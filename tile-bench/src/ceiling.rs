@@ -50,9 +50,9 @@ fn row_sums<const WARPS: usize, const UNROLL: usize>(x: &Tensor<f32, (N, K)>, y:
             }
         }
     }
-    thread_allreduce(Sum, &mut sum, thread);
+    let total = thread_allreduce(Sum, sum, thread);
     if thread == 0 {
-        y[row] = sum;
+        y[row] = total;
     }
 }
 
@@ -142,7 +142,8 @@ mod tests {
     #[test]
     fn the_kernel_reads_every_element() {
         let zero = Duration::ZERO;
-        let options = Options { rounds: 1, block: zero, idle: zero, screening: (1, zero), rotate: 1, ..Options::default() };
+        let options =
+            Options { rounds: 1, block: zero, idle: zero, screening: (1, zero), rotate: 1, ..Options::default() };
         // K is no multiple of any step, so that the last chunk is masked; `race` refuses wrong sums.
         let ceiling = measure_with(&Device::simulator(), &options, 3, 4 * 1033).unwrap();
         assert!(ceiling.read_tbps > 0.0 && ceiling.name.starts_with("row_sums"), "{ceiling:?}");

@@ -1,5 +1,6 @@
 //! Why something could not be measured.
 
+use crate::blas::BlasError;
 use std::path::PathBuf;
 use thiserror::Error;
 use tile_runtime::Error;
@@ -14,6 +15,9 @@ pub enum BenchError {
     /// A launch was refused.
     #[error(transparent)]
     Launch(#[from] tile_runtime::LaunchError),
+    /// cuBLAS failed.
+    #[error(transparent)]
+    Blas(#[from] BlasError),
     /// The rotating buffers do not fit.
     #[error(
         "{sets} buffer sets of {bytes} bytes do not fit into the {free} bytes that are free; \

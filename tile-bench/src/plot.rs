@@ -63,8 +63,9 @@ pub fn svg(report: &Report, op: &str) -> Result<String, BenchError> {
 /// There is nothing to draw; the name ends otherwise; the file cannot be written.
 pub fn write(report: &Report, op: &str, path: &Path) -> Result<(), BenchError> {
     match path.extension().and_then(|e| e.to_str()) {
-        Some("svg") => std::fs::write(path, svg(report, op)?)
-            .map_err(|source| BenchError::File { path: path.to_owned(), source }),
+        Some("svg") => {
+            std::fs::write(path, svg(report, op)?).map_err(|source| BenchError::File { path: path.to_owned(), source })
+        }
         Some("png") => draw(report, op, BitMapBackend::new(path, SIZE).into_drawing_area()),
         _ => Err(BenchError::Plot(format!("{} ends neither in .svg nor in .png", path.display()))),
     }
@@ -108,9 +109,7 @@ fn draw<B: DrawingBackend>(report: &Report, op: &str, area: DrawingArea<B, Shift
         .light_line_style(WHITE.mix(0.0))
         .draw()
         .map_err(problem)?;
-    chart
-        .draw_series(LineSeries::new([(least / 1.3, 100.0), (most * 1.3, 100.0)], BLACK.mix(0.4)))
-        .map_err(problem)?;
+    chart.draw_series(LineSeries::new([(least / 1.3, 100.0), (most * 1.3, 100.0)], BLACK.mix(0.4))).map_err(problem)?;
     for (index, line) in lines.iter().enumerate() {
         let color = COLORS[index % COLORS.len()];
         let style = ShapeStyle { color: color.to_rgba(), filled: true, stroke_width: 2 };

@@ -1,5 +1,6 @@
 //! What is computed, and who takes part.
 
+use crate::BenchError;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use tile_runtime::{Device, Error, Stream};
@@ -59,7 +60,7 @@ impl fmt::Display for Title {
 }
 
 /// How a contender launches one call. It may be captured, so it neither waits nor allocates; the first call is not.
-pub type Call<'a, B> = Box<dyn FnMut(&Stream, &mut B) -> Result<(), Error> + 'a>;
+pub type Call<'a, B> = Box<dyn FnMut(&Stream, &mut B) -> Result<(), BenchError> + 'a>;
 
 /// One way to compute a problem.
 pub struct Contender<'a, B> {
@@ -77,7 +78,7 @@ impl<'a, B> Contender<'a, B> {
     pub fn new(
         group: impl Into<String>,
         name: impl Into<String>,
-        call: impl FnMut(&Stream, &mut B) -> Result<(), Error> + 'a,
+        call: impl FnMut(&Stream, &mut B) -> Result<(), BenchError> + 'a,
     ) -> Self {
         Contender { group: group.into(), name: name.into(), chosen: false, call: Box::new(call) }
     }

@@ -202,13 +202,19 @@ fn admit<P: Problem>(
     for end in ends {
         problem.poison(&mut sets[end]).map_err(text)?;
         // The first launch compiles and loads, which a capture must not.
-        call(stream, &mut sets[end]).map_err(text)?;
+        call(stream, &mut sets[end]).map_err(|e| e.to_string())?;
     }
     let first = check(sets, "its result")?;
     for end in ends {
         problem.poison(&mut sets[end]).map_err(text)?;
     }
-    let graph = device.capture(|stream| sets.iter_mut().try_for_each(|set| call(stream, set))).map_err(text)?;
+    let mut captured = |stream: &Stream, set: &mut P::Buffers| {
+        call(stream, set).map_err(|e| match e {
+            BenchError::Runtime(error) => error,
+            other => Error::Capture { device: device.label().into(), problem: other.to_string() },
+        })
+    };
+    let graph = device.capture(|on| sets.iter_mut().try_for_each(|set| captured(on, set))).map_err(text)?;
     device.synchronize().map_err(text)?;
     graph.launch_on(stream).map_err(text)?;
     let replayed = check(sets, "what its graph computes")?;
@@ -361,7 +367,15 @@ mod tests {
 
     fn quick() -> Options {
         let zero = Duration::ZERO;
-        Options { rounds: 3, block: zero, idle: zero, screening: (1, zero), rotate: 4096, keep: 1, ..Options::default() }
+        Options {
+            rounds: 3,
+            block: zero,
+            idle: zero,
+            screening: (1, zero),
+            rotate: 4096,
+            keep: 1,
+            ..Options::default()
+        }
     }
 
     #[test]

@@ -173,7 +173,8 @@ impl Report {
     /// # Errors
     /// The file cannot be read, or is no report of this version.
     pub fn read(path: &Path) -> Result<Report, BenchError> {
-        let text = std::fs::read_to_string(path).map_err(|source| BenchError::File { path: path.to_owned(), source })?;
+        let text =
+            std::fs::read_to_string(path).map_err(|source| BenchError::File { path: path.to_owned(), source })?;
         Ok(serde_json::from_str(&text)?)
     }
 }

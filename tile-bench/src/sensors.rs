@@ -43,11 +43,9 @@ impl Sensors {
         let Some(nvml) = &self.nvml else { return Reading::default() };
         let (mut mhz, mut milliwatts) = (0, 0);
         // SAFETY: a valid handle; both integers outlive their call.
-        let codes = unsafe { ((nvml.clock)(nvml.device, CLOCK_SM, &mut mhz), (nvml.power)(nvml.device, &mut milliwatts)) };
-        Reading {
-            sm_mhz: (codes.0 == 0).then_some(mhz),
-            watts: (codes.1 == 0).then_some(f64::from(milliwatts) / 1e3),
-        }
+        let codes =
+            unsafe { ((nvml.clock)(nvml.device, CLOCK_SM, &mut mhz), (nvml.power)(nvml.device, &mut milliwatts)) };
+        Reading { sm_mhz: (codes.0 == 0).then_some(mhz), watts: (codes.1 == 0).then_some(f64::from(milliwatts) / 1e3) }
     }
 }
 
