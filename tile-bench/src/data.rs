@@ -6,38 +6,38 @@ use rand_distr::StandardNormal;
 use rayon::prelude::*;
 use tile_runtime::Element;
 
-/// An element type that can be filled from f32 and compared in f64.
+/// An element type that data is made for and compared in through `f32`.
 pub trait Real: Element + Sync {
     /// The nearest value, ties to even.
-    fn nearest(value: f32) -> Self;
+    fn from_f32(value: f32) -> Self;
     /// The exact value.
-    fn exact(self) -> f64;
+    fn to_f32(self) -> f32;
 }
 
 impl Real for f16 {
-    fn nearest(value: f32) -> Self {
+    fn from_f32(value: f32) -> Self {
         f16::from_f32(value)
     }
-    fn exact(self) -> f64 {
-        self.to_f64()
+    fn to_f32(self) -> f32 {
+        f16::to_f32(self)
     }
 }
 
 impl Real for bf16 {
-    fn nearest(value: f32) -> Self {
+    fn from_f32(value: f32) -> Self {
         bf16::from_f32(value)
     }
-    fn exact(self) -> f64 {
-        self.to_f64()
+    fn to_f32(self) -> f32 {
+        bf16::to_f32(self)
     }
 }
 
 impl Real for f32 {
-    fn nearest(value: f32) -> Self {
+    fn from_f32(value: f32) -> Self {
         value
     }
-    fn exact(self) -> f64 {
-        f64::from(self)
+    fn to_f32(self) -> f32 {
+        self
     }
 }
 
@@ -46,10 +46,10 @@ const CHUNK: usize = 1 << 16;
 
 /// `len` values of N(0, 1), the same for the same seed whatever the number of processors.
 pub fn normal<T: Real>(seed: u64, len: usize) -> Vec<T> {
-    let mut values = vec![T::nearest(0.0); len];
+    let mut values = vec![T::from_f32(0.0); len];
     values.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, values)| {
         let mut rng = StdRng::seed_from_u64(seed ^ ((chunk as u64) << 32));
-        values.iter_mut().for_each(|v| *v = T::nearest(rng.sample(StandardNormal)));
+        values.iter_mut().for_each(|v| *v = T::from_f32(rng.sample(StandardNormal)));
     });
     values
 }
