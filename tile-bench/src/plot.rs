@@ -142,11 +142,12 @@ const COLORS: [RGBColor; 7] = [
     RGBColor(90, 90, 90),
 ];
 
-/// Bytes in the largest binary unit.
+/// Bytes in the largest decimal unit: the ticks of the axis are powers of ten.
 fn human(bytes: f64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB"];
-    let power = ((bytes.max(1.0).log2() / 10.0).floor() as usize).min(units.len() - 1);
-    format!("{:.3} {}", bytes / 1024f64.powi(power as i32), units[power]).replace(".000", "")
+    let units = ["B", "kB", "MB", "GB"];
+    let power = ((bytes.max(1.0).log10() / 3.0).floor() as usize).min(units.len() - 1);
+    let number = format!("{:.2}", bytes / 1000f64.powi(power as i32));
+    format!("{} {}", number.trim_end_matches('0').trim_end_matches('.'), units[power])
 }
 
 #[cfg(test)]
@@ -170,7 +171,7 @@ mod tests {
     fn the_svg_is_well_formed_and_names_what_it_shows() {
         let text = svg(&report(), "gemv").unwrap();
         assert!(text.starts_with("<svg") && text.trim_end().ends_with("</svg>"));
-        for wanted in ["ours f16", "cublas f16", "% of the ceiling", "2 MiB"] {
+        for wanted in ["ours f16", "cublas f16", "% of the ceiling", "10 MB"] {
             assert!(text.contains(wanted), "no `{wanted}` in the picture");
         }
         // Every element that is opened is closed.
