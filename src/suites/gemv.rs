@@ -77,6 +77,8 @@ pub fn measure<T: GemvElement + Real>(
     options: &Options,
 ) -> Result<Row, BenchError> {
     let problem = Dense::<T>::new(n, k);
+    // Before the contenders, which borrow it.
+    let algorithms = blas.map(|blas| blas.heuristics::<T>(1, n, k));
     let default = Contender::new(OURS, "gemv", |on: &Stream, (w, x, y): &mut Buffers<T>| {
         Ok(gemv(on, &*w, &*x, y, Gemv::default())?)
     });
@@ -88,16 +90,19 @@ pub fn measure<T: GemvElement + Real>(
             Ok(T::launch(on, choice, &*w, &*x, y, Gemv::default())?)
         })
     }));
-    let algorithms = blas.map(|blas| blas.heuristics::<T>(1, n, k)).transpose()?;
     if let Some(blas) = blas {
         let gemm_ex =
             Contender::new("cublas", "GemmEx", |on: &Stream, (w, x, y): &mut Buffers<T>| Ok(blas.gemv(on, w, x, y)?));
         contenders.push(gemm_ex.chosen());
     }
-    if let Some(algorithms) = &algorithms {
+    if let Some(Ok(algorithms)) = &algorithms {
         contenders.extend((0..algorithms.len()).map(|index| heuristic(algorithms, index)));
     }
-    race(device, &problem, contenders, options)
+    let mut row = race(device, &problem, contenders, options)?;
+    if let Some(Err(error)) = &algorithms {
+        row.refused.push(("cublaslt".into(), error.to_string()));
+    }
+    Ok(row)
 }
 
 /// cuBLASLt's proposal `index`.
