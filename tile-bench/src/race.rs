@@ -191,8 +191,7 @@ fn admit<P: Problem>(
         let mut worst = 0.0f64;
         for end in ends {
             let error = problem.error(&sets[end]).map_err(text)?;
-            // Not `error > 1.0`: a NaN is wrong too.
-            if !(error <= 1.0) {
+            if error.is_nan() || error > 1.0 {
                 return Err(format!("wrong: {what} is {error:.3} times its error bound away from f64"));
             }
             worst = worst.max(error);
