@@ -11,6 +11,7 @@ use std::ffi::c_void;
 use std::time::Instant;
 use tile_ir::emit::cuda::emit;
 use tile_ir::ir::Target;
+use tile_kernels::gemv::specialized::gemv_specialized;
 use tile_kernels::gemv::{Gemv, definition, gemv, kernel};
 use tile_runtime::interop::address_of;
 use tile_runtime::nvrtc::{Nvrtc, Output, options};
@@ -53,8 +54,19 @@ fn main() -> Result<()> {
             .map(|_| burst(&device, || Ok(gemv(&device, &w, &x, &mut y, Gemv::default())?)))
             .collect::<Result<Vec<_>>>()?,
     );
+    // A specialised kernel looks the value of K up.
+    let special_us = median(
+        (0..ROUNDS)
+            .map(|_| {
+                let launch =
+                    || Ok(gemv_specialized::<f16, 1, 1, 4, 4, 1, 8>::launch(&device, &w, &x, &mut y, 1.0, 0.0)?);
+                burst(&device, launch)
+            })
+            .collect::<Result<Vec<_>>>()?,
+    );
     println!("cuLaunchKernelEx            {bare_us:.3} us");
     println!("kernel::launch              {ours_us:.3} us, {:+.3} beyond it", ours_us - bare_us);
+    println!("launch, specialize(K)       {special_us:.3} us, {:+.3} beyond it", special_us - bare_us);
     println!("tile_kernels::gemv::gemv    {chosen_us:.3} us, {:+.3} beyond it", chosen_us - bare_us);
     Ok(())
 }

@@ -8,6 +8,7 @@
 mod valid {
     mod attribute_lint_level;
     mod attribute_no_values;
+    mod attribute_specialize;
     mod attribute_stream;
     mod attribute_tuple_length;
     mod attribute_unknown;
@@ -52,6 +53,7 @@ mod valid {
     mod rustc_rank;
     mod rustc_types;
     mod rustc_unknown_name;
+    mod specialize_constant;
     mod stub_uses;
     mod syntax_by_value;
     mod syntax_closure;

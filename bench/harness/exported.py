@@ -9,7 +9,12 @@ import torch
 from .contender import Contender
 
 # CUlaunchAttribute: a 4-byte id, 4 bytes of padding, a union of 64 bytes.
+CLUSTER_DIMENSION = 4
 PROGRAMMATIC_STREAM_SERIALIZATION = 6
+# CUtensorMapDataType, CUtensorMapSwizzle and CUtensorMapL2promotion by the names that records use.
+MAP_TYPES = {torch.float16: 6, torch.float32: 7, torch.bfloat16: 9}
+SWIZZLES = {"None": 0, "B32": 1, "B64": 2, "B128": 3}
+PROMOTIONS = {"None": 0, "B64": 1, "B128": 2, "B256": 3}
 
 
 class LaunchAttribute(ctypes.Structure):
@@ -61,9 +66,33 @@ class Function:
             self.shared = shared
 
 
+class TensorMap(ctypes.Structure):
+    """A CUtensorMap: 128 bytes at a multiple of 64."""
+
+    _fields_ = [("opaque", ctypes.c_ulonglong * 16), ("room", ctypes.c_ulonglong * 8)]
+
+    @classmethod
+    def encode(cls, tensor, record):
+        """The map of a row-major tensor for boxes of `record["box"]`, innermost axis first."""
+        self = cls()
+        address = -(-ctypes.addressof(self) // 64) * 64
+        rank = tensor.dim()
+        extents = (ctypes.c_ulonglong * rank)(*reversed(tensor.shape))
+        strides = [s * tensor.element_size() for s in reversed(tensor.stride()[:-1])]
+        status = driver().cuTensorMapEncodeTiled(
+            ctypes.c_void_p(address), MAP_TYPES[tensor.dtype], rank, ctypes.c_void_p(tensor.data_ptr()), extents,
+            (ctypes.c_ulonglong * max(rank - 1, 1))(*strides), (ctypes.c_uint * rank)(*record["box"]),
+            (ctypes.c_uint * rank)(*[1] * rank), 0, SWIZZLES[record["swizzle"]], PROMOTIONS[record["promotion"]], 0)
+        check(status, f"a tensor map for {record['tensor']}")
+        self.address = address
+        return self
+
+
 def slot(parameter, tensors):
     """One kernel parameter."""
     (kind, value), = parameter.items()
+    if kind == "map":
+        return TensorMap.encode(tensors[value["tensor"]], value)
     if kind == "pointer":
         return ctypes.c_uint64(tensors[value].data_ptr())
     if kind == "f32":
@@ -86,12 +115,20 @@ def prepare(folder, record, tensors, dependent=False):
     function = Function.get(folder, record)
     function.reserve(record["dynamic_shared"])
     slots = [slot(p, tensors) for p in record["params"]]
-    array = (ctypes.c_void_p * len(slots))(*[ctypes.cast(ctypes.byref(s), ctypes.c_void_p) for s in slots])
-    attribute = LaunchAttribute(id=PROGRAMMATIC_STREAM_SERIALIZATION)
-    attribute.value[0] = 1
-    attributes = (LaunchAttribute * 1)(attribute)
+    addresses = [getattr(s, "address", None) or ctypes.addressof(s) for s in slots]
+    array = (ctypes.c_void_p * len(slots))(*addresses)
+    asked = []
+    if dependent:
+        attribute = LaunchAttribute(id=PROGRAMMATIC_STREAM_SERIALIZATION)
+        attribute.value[0] = 1
+        asked.append(attribute)
+    if record.get("cluster", [1, 1, 1]) != [1, 1, 1]:
+        attribute = LaunchAttribute(id=CLUSTER_DIMENSION)
+        attribute.value[0:3] = record["cluster"]
+        asked.append(attribute)
+    attributes = (LaunchAttribute * max(len(asked), 1))(*asked)
     config = LaunchConfig((ctypes.c_uint * 3)(*record["grid"]), (ctypes.c_uint * 3)(*record["threads"]),
-                          record["dynamic_shared"], None, attributes, 1 if dependent else 0)
+                          record["dynamic_shared"], None, attributes, len(asked))
     launch = driver().cuLaunchKernelEx
     kept = (tensors, slots, attributes)
 

@@ -38,8 +38,9 @@ fn jobs() -> Vec<Job> {
     let mut jobs = Vec::new();
     for definition in kernels() {
         let kernel = definition.kernel().unwrap_or_else(|error| panic!("{error}"));
-        for instance in &kernel.instances {
+        for (instance, &value) in kernel.instances.iter().flat_map(|i| values(kernel).iter().map(move |v| (i, v))) {
             assert!(!kernel.targets.is_empty(), "{} declares no target", kernel.name);
+            let instance = &instance.with_dims(kernel.specialized().iter().map(|dim| (*dim, value)).collect());
             for &target in &kernel.targets {
                 let name = name(kernel, instance, target);
                 assert!(names.insert(name.clone()), "two kernels are called {name}");
@@ -54,11 +55,17 @@ fn jobs() -> Vec<Job> {
     jobs
 }
 
+/// The values that a kernel's specialised dims are compiled for: one that divides evenly, one that does not.
+fn values(kernel: &Kernel) -> &'static [i64] {
+    if kernel.specialized().is_empty() { &[0] } else { &[4096, 7176] }
+}
+
 /// `gemv f16 ROWS=8 sm_90a`
 fn name(kernel: &Kernel, instance: &Instance, target: Target) -> String {
     let mut words = vec![kernel.name.clone()];
     words.extend(instance.dtypes.iter().map(ToString::to_string));
     words.extend(kernel.consts.values().zip(&instance.consts).map(|(c, value)| format!("{}={value}", c.name)));
+    words.extend(instance.dims.iter().map(|(dim, value)| format!("{}={value}", kernel.dims[*dim].name)));
     words.push(target.to_string());
     words.join(" ")
 }

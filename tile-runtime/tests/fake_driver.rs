@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 use tile_ir::ir::Target;
-use tile_runtime::kernel::compile;
+use tile_runtime::kernel::{Variant, compile};
 use tile_runtime::prelude::*;
 use tile_runtime::{Error, Problem};
 
@@ -21,6 +21,16 @@ pub fn scale(x: &Tensor<f32, (N, K)>, y: &mut Tensor<f32, (N, K)>, alpha: f32) {
         if k + t < K {
             y[[b, k + t]] = alpha * x[[b, k + t]];
         }
+    }
+}
+
+/// The same, compiled for each K, of which one is kept.
+#[tile_kernel(specialize(K, max = 1))]
+pub fn special(x: &Tensor<f32, (N, K)>, y: &mut Tensor<f32, (N, K)>) {
+    let [b] = blocks([N]);
+    let [t] = threads([32]);
+    for k in unroll(0..ceil_div(K, 32)) {
+        *y.masked_mut([b, k * 32 + t]) = x.masked([b, k * 32 + t]);
     }
 }
 
@@ -93,7 +103,10 @@ fn cache(driver: &Path) -> PathBuf {
 #[test]
 #[ignore = "run by the scenarios"]
 fn child_compile() {
-    if let Err(error) = compile(scale::definition(), 0, Target::Sm90a) {
+    let special = |k| compile(special::definition(), Variant { instance: 0, dims: &[("K", k)] }, Target::Sm90a);
+    let compiled = compile(scale::definition(), 0, Target::Sm90a)
+        .and_then(|_| [1, 2, 3].into_iter().try_for_each(|k| special(k).map(drop)));
+    if let Err(error) = compiled {
         assert!(matches!(error, Error::Library(_)), "{error}");
         println!("SKIPPED: {error}");
     }
@@ -216,6 +229,52 @@ fn child_streams() {
     drop(z);
     drop(x);
     drop(y);
+}
+
+#[test]
+fn a_dropped_variant_is_unloaded_when_nothing_launches_it() {
+    let Some(log) = scenario("child_variants", &[]) else { return };
+    let start = log.find("function special_K1").expect(&log);
+    let kept = ["function", "launch", "synchronize", "unload", "graph", "destroy graph"];
+    let trace: Vec<&str> = log[start..].lines().filter(|l| kept.iter().any(|start| l.starts_with(start))).collect();
+    let trace: Vec<&str> = trace.into_iter().map(|l| l.split(" on ").next().unwrap_or(l)).collect();
+    let expected = [
+        "function special_K1",
+        "launch",
+        "launch",
+        // 2 takes the place of 1, which is unloaded once what was launched is done.
+        "function special_K2",
+        "synchronize 1",
+        "unload",
+        "launch",
+        // 3 takes the place of 2, which the graph keeps.
+        "function special_K3",
+        "launch",
+        "graph",
+        "destroy graph",
+        "synchronize 1",
+        "unload",
+    ];
+    assert_eq!(trace[..expected.len()], expected, "{log}");
+}
+
+#[test]
+#[ignore = "run by a_dropped_variant_is_unloaded_when_nothing_launches_it"]
+fn child_variants() {
+    let device = Device::cuda(0).unwrap();
+    let tensors = |k: usize| (device.zeros::<f32, 2>([2, k]).unwrap(), device.zeros::<f32, 2>([2, k]).unwrap());
+    let ((x1, mut y1), (x2, mut y2), (x3, mut y3)) = (tensors(1), tensors(2), tensors(3));
+    special::launch(&device, &x1, &mut y1).unwrap();
+    special::launch(&device, &x1, &mut y1).unwrap();
+    let graph = device
+        .capture(|stream| {
+            special::launch(stream, &x2, &mut y2)?;
+            Ok(())
+        })
+        .unwrap();
+    special::launch(&device, &x3, &mut y3).unwrap();
+    graph.launch().unwrap();
+    drop(graph);
 }
 
 #[test]

@@ -25,9 +25,11 @@ pub fn check(kernel: &Kernel) -> Vec<Diagnostic> {
     // By what is wrong and where: the first failing instance, and how many fail.
     let mut found: BTreeMap<(SpanId, Code), (usize, Diagnostic, String)> = BTreeMap::new();
     for (instance, alike) in &chosen {
-        let diagnostics = match crate::lower::bind(kernel, instance) {
+        let diagnostics = match crate::lower::bind_ahead(kernel, instance) {
             Err(diagnostics) => diagnostics,
-            Ok(bound) => {
+            // Checked when its dims have values: see `lower`.
+            Ok(None) => vec![],
+            Ok(Some(bound)) => {
                 let Analysis { mut diagnostics, lints, .. } = anywhere(&bound);
                 if diagnostics.is_empty() {
                     let each: Vec<_> = targets.iter().map(|t| budget::on_target(&bound, *t)).collect();

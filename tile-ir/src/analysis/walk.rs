@@ -119,6 +119,10 @@ impl<'k> Walk<'k> {
     fn launch_symbols(&mut self) {
         let (kernel, most) = (self.kernel, Some(i64::from(i32::MAX)));
         for (id, dim) in kernel.dims.iter() {
+            if let Some(value) = dim.value {
+                self.dims.push(Poly::constant(value));
+                continue;
+            }
             let sym = self.cx.fresh(&dim.name, Some(0), most, Varies::default());
             self.hosts.insert(sym, HostExpr::Dim(id));
             self.dims.push(Poly::sym(sym));
@@ -183,6 +187,22 @@ impl<'k> Walk<'k> {
                 *value = next;
             }
         }
+    }
+
+    /// Whether a value depends on a specialised dim that has no value yet: what is demanded of it is checked once it
+    /// has one.
+    pub fn waits(&self, value: &Poly) -> bool {
+        fn mentions(kernel: &Kernel, host: &HostExpr) -> bool {
+            match host {
+                HostExpr::Dim(dim) => kernel.specialized().contains(dim) && kernel.dims[*dim].value.is_none(),
+                HostExpr::Binary(_, a, b) => mentions(kernel, a) || mentions(kernel, b),
+                HostExpr::Not(a) => mentions(kernel, a),
+                HostExpr::Int(_) | HostExpr::Stride(..) | HostExpr::Scalar(_) | HostExpr::Address(_) => false,
+            }
+        }
+        let mut leaves = Vec::new();
+        self.leaves(value, &mut leaves);
+        leaves.iter().any(|sym| self.hosts.get(sym).is_some_and(|host| mentions(self.kernel, host)))
     }
 
     fn bindings(&mut self) {

@@ -88,6 +88,8 @@ pub struct Dim {
     pub name: String,
     /// Where it first appears.
     pub span: SpanId,
+    /// Its value, in a bound kernel whose instance gives it one (`specialize`); the launch must agree.
+    pub value: Option<i64>,
 }
 
 /// A parameter.
@@ -137,6 +139,21 @@ pub struct Instance {
     pub dtypes: Vec<Dtype>,
     /// One value a const parameter; a bool is 0 or 1.
     pub consts: Vec<i64>,
+    /// Values of specialised dims, known when the kernel is compiled at run time: empty in a declared instance, and
+    /// all of `Attributes::specialize` in one that is lowered.
+    pub dims: Vec<(DimId, i64)>,
+}
+
+impl Instance {
+    /// The same instance with its specialised dims bound.
+    pub fn with_dims(&self, dims: Vec<(DimId, i64)>) -> Instance {
+        Instance { dims, ..self.clone() }
+    }
+
+    /// The value of a dim, where the instance binds it.
+    pub fn dim(&self, dim: DimId) -> Option<i64> {
+        self.dims.iter().find(|(bound, _)| *bound == dim).map(|(_, value)| *value)
+    }
 }
 
 /// A launch contract.
@@ -194,8 +211,28 @@ pub struct Attributes {
     pub min_blocks: Option<u32>,
     /// `stream(w)`: tensors that are read once, whose loads leave no copy in L1. None of them is written.
     pub stream: Vec<ParamId>,
+    /// `specialize(K, max = n)`: dims that are constants of the compiled kernel.
+    pub specialize: Option<Specialize>,
     /// `lints(CODE = "..")`: code and level (`warn`, `deny` or `off`).
     pub lints: Vec<(String, String)>,
+}
+
+/// Dims that become constants when the kernel is compiled at run time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Specialize {
+    /// The dims, each an extent of a tensor: at least one, at most [`Specialize::MOST_DIMS`].
+    pub dims: Vec<DimId>,
+    /// How many variants of an instance a device keeps: beyond that, the one launched least recently is dropped.
+    pub max: u32,
+    /// Where it stands.
+    pub span: SpanId,
+}
+
+impl Specialize {
+    /// Most dims a kernel specialises: their values are the key of a launch.
+    pub const MOST_DIMS: usize = 4;
+    /// How many variants are kept where the author does not say.
+    pub const MAX: u32 = 32;
 }
 
 /// A grid or thread axis.
@@ -301,6 +338,11 @@ impl Kernel {
             DtypeRef::Is(dtype) => dtype,
             DtypeRef::Param(_) => Dtype::F32,
         }
+    }
+
+    /// The dims that `specialize` names.
+    pub fn specialized(&self) -> &[DimId] {
+        self.attributes.specialize.as_ref().map_or(&[], |s| &s.dims)
     }
 
     /// The name of what is accessed.

@@ -30,7 +30,8 @@ impl Lowering<'_> {
                 }
             }
         }
-        for (dim, Dim { name, .. }) in kernel.dims.iter() {
+        // A dim with a value is no parameter: it is a constant of the program.
+        for (dim, Dim { name, .. }) in kernel.dims.iter().filter(|(_, d)| d.value.is_none()) {
             let name = self.name(name);
             self.program.params.push(Parameter { name, ty: ValueType::Index, kind: ParameterKind::Dim(dim) });
         }
@@ -52,7 +53,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Grid extents and launch checks, in order of reporting: requires, alignment, strides, index ranges.
+    /// Grid extents and launch checks, in order of reporting: specialised dims, requires, alignment, strides, index ranges.
     pub(super) fn checks(&mut self) {
         let kernel = self.kernel;
         for (slot, axis) in kernel.grid.iter().enumerate().take(3) {
@@ -61,6 +62,11 @@ impl Lowering<'_> {
             }
         }
         let mut checks = Vec::new();
+        for (dim, value) in kernel.dims.iter().filter_map(|(id, dim)| Some((id, dim.value?))) {
+            let holds = HostExpr::binary(BinaryOp::Eq, HostExpr::Dim(dim), HostExpr::Int(value));
+            let span = kernel.attributes.specialize.as_ref().map_or(kernel.dims[dim].span, |s| s.span);
+            checks.push(Check { holds, kind: CheckKind::Specialized { dim, value }, span });
+        }
         for require in &kernel.requires {
             if let Some(holds) = host_expr(kernel, require.cond) {
                 let kind = CheckKind::Require { text: require.text.clone() };

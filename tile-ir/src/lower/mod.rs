@@ -19,6 +19,7 @@ mod value;
 mod vector;
 
 pub use bind::bind;
+pub(crate) use bind::bind_ahead;
 
 use crate::analysis::{Analysis, analyse};
 use crate::diag::Diagnostic;
@@ -38,7 +39,7 @@ pub fn lower(kernel: &Kernel, instance: &Instance, target: Target) -> Result<Pro
 pub fn lower_bound(bound: &Kernel, target: Target) -> Result<Program, Vec<Diagnostic>> {
     let analysis = analyse(bound, target);
     if !analysis.diagnostics.is_empty() {
-        return Err(analysis.diagnostics);
+        return Err(bind::for_values(bound, analysis.diagnostics));
     }
     let mut lowering = Lowering::new(bound, &analysis, target);
     lowering.parameters();

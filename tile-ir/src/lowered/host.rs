@@ -131,6 +131,13 @@ pub struct Check {
 /// What a check is about; it decides the words of the report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum CheckKind {
+    /// The program was compiled for this value of the dim (`specialize`).
+    Specialized {
+        /// The dim.
+        dim: DimId,
+        /// The value.
+        value: i64,
+    },
     /// A `require(..)`, with its text.
     Require {
         /// As written.

@@ -4,8 +4,8 @@ use super::expr::alternatives;
 use super::names::Names;
 use super::{Lines, commas, tuple};
 use crate::ir::{
-    AtomicOp, Axis, ConstKind, ExprKind, Extent, Kernel, LoopKind, ParamId, ParamKind, ReduceOp, ReduceSource, Scope,
-    ShuffleKind, StmtId, StmtKind, TileRef, VarId, VarKind, VoteKind,
+    AtomicOp, Axis, ConstKind, Dim, DimId, ExprKind, Extent, Kernel, LoopKind, ParamId, ParamKind, ReduceOp,
+    ReduceSource, Scope, ShuffleKind, StmtId, StmtKind, TileRef, VarId, VarKind, VoteKind,
 };
 use std::fmt;
 
@@ -100,6 +100,15 @@ impl Printer<'_> {
         if !kernel.attributes.stream.is_empty() {
             let name = |id: &ParamId| kernel.params.get(*id).map_or_else(|| format!("?{id}"), |p| p.name.clone());
             self.lines.line(format!("#[stream({})]", commas(kernel.attributes.stream.iter().map(name))));
+        }
+        if let Some(specialize) = &kernel.attributes.specialize {
+            let name = |id: &DimId| match kernel.dims.get(*id) {
+                Some(Dim { name, value: Some(value), .. }) => format!("{name} = {value}"),
+                Some(dim) => dim.name.clone(),
+                None => format!("?{id}"),
+            };
+            let dims = commas(specialize.dims.iter().map(name));
+            self.lines.line(format!("#[specialize({dims}, max = {})]", specialize.max));
         }
         for (code, level) in &kernel.attributes.lints {
             self.lines.line(format!("#[lints({code} = {level:?})]"));

@@ -66,6 +66,7 @@ impl ProgramPrinter<'_> {
             }
             for check in &program.launch.checks {
                 let kind = match &check.kind {
+                    CheckKind::Specialized { .. } => "specialize".to_owned(),
                     CheckKind::Require { .. } => "require".to_owned(),
                     CheckKind::Alignment { tensor, bytes } => format!("{} aligned to {bytes} bytes", p.tensor(*tensor)),
                     CheckKind::StrideMultiple { tensor, axis, multiple } => {

@@ -184,12 +184,16 @@ fn a_generic_head() {
         b.bind("bits", bits);
     });
     built.instances = vec![
-        Instance { dtypes: vec![Dtype::F16], consts: vec![1, 0] },
-        Instance { dtypes: vec![Dtype::Bf16], consts: vec![2, 1] },
+        Instance { dtypes: vec![Dtype::F16], consts: vec![1, 0], dims: vec![] },
+        Instance { dtypes: vec![Dtype::Bf16], consts: vec![2, 1], dims: vec![] },
     ];
     built.targets = Target::ALL.to_vec();
-    built.attributes =
-        Attributes { min_blocks: Some(2), stream: vec![], lints: vec![("TK0601".into(), "deny".into())] };
+    built.attributes = Attributes {
+        min_blocks: Some(2),
+        stream: vec![],
+        specialize: None,
+        lints: vec![("TK0601".into(), "deny".into())],
+    };
     check(
         &built,
         expect![[r##"

@@ -11,13 +11,14 @@
 //!   variables replaced by their values
 //! - every statement stands in at most one place; bodies are at most 64 deep
 //! - only variables that may be assigned are; only `&mut` tensors are written; only others are streamed
+//! - a specialised dim is a tensor's extent, is listed once, and at least one variant is kept
 //! - functions have their arity; literals are within 2^53
 //!
 //! [`kernel`] is the language's rules that no instance is needed for; each is reported on the author's line.
 //!
 //! - there is at least one instance, one thread axis and one target (`extents`)
 //! - grid extents and `require`s are made of dims, constants and scalar parameters (`extents`)
-//! - thread, array, `Fixed` and unrolling extents are made of constants (`extents`)
+//! - thread, array, `Fixed` and unrolling extents are made of constants and specialised dims (`extents`)
 //! - shared arrays are allocated outside of loops and of conditionals that are not constant (`placement`)
 //! - a `parallel` body has no barrier, collective, tile operation, allocation or further `parallel`, and assigns only
 //!   its own variables (`placement`)
@@ -102,7 +103,7 @@ mod tests {
                 let own = *k.body.last().unwrap();
                 k.stmts[own].kind = StmtKind::If { cond: ExprId::from_u32(0), then: vec![own], otherwise: vec![] };
             }),
-            wrong(|k| k.instances.push(Instance { dtypes: vec![Dtype::F16], consts: vec![] })),
+            wrong(|k| k.instances.push(Instance { dtypes: vec![Dtype::F16], consts: vec![], dims: vec![] })),
             wrong(|k| k.threads.push(k.threads[0].clone())),
             wrong(|k| {
                 let ParamKind::Tensor { mutable, .. } = &mut k.params[ParamId::from_u32(0)].kind else { return };

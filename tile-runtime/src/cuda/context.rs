@@ -5,6 +5,7 @@ use super::ordering::Use;
 use crate::allocation::Allocation;
 use crate::error::{DriverError, Error, Fault};
 use crate::kernel::Definition;
+use std::any::Any;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -58,6 +59,8 @@ pub(crate) struct StreamSlot {
     pub capturing: AtomicBool,
     /// What the capture in progress has touched, and how.
     pub captured: Mutex<Vec<(Arc<Allocation>, Use)>>,
+    /// The kernels that the capture in progress launches and that would be dropped without it.
+    pub kept: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
 }
 
 // SAFETY: stream and event handles may be used from any thread; the rest is synchronised.
@@ -324,6 +327,7 @@ impl CudaDevice {
             recent_count: AtomicUsize::new(0),
             capturing: AtomicBool::new(false),
             captured: Mutex::new(Vec::new()),
+            kept: Mutex::new(Vec::new()),
         })
     }
 
@@ -374,14 +378,19 @@ impl CudaDevice {
     }
 
     /// Loads a cubin and finds its kernel; allows it `dynamic` bytes of dynamic shared memory where it declares none
-    /// statically. Returns the function and the dynamic bytes to launch it with.
-    pub fn load(&self, kernel: &str, cubin: &[u8], symbol: &str, limits: Limits) -> Result<(Handle, u32), Error> {
+    /// statically. Returns the module, the function and the dynamic bytes to launch it with.
+    pub fn load(
+        &self,
+        kernel: &str,
+        cubin: &[u8],
+        symbol: &str,
+        limits: Limits,
+    ) -> Result<(Handle, Handle, u32), Error> {
         let Limits { threads, shared_bytes } = limits;
         self.bind()?;
         let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
         let name = CString::new(symbol).unwrap_or_default();
-        // SAFETY: the image is a whole cubin, which carries its own length; it is copied by the call. The module is
-        // never unloaded.
+        // SAFETY: the image is a whole cubin, which carries its own length; it is copied by the call.
         let code = unsafe { (self.driver.module_load_data)(&mut module, cubin.as_ptr().cast::<c_void>()) };
         self.check("cuModuleLoadData", code)?;
         // SAFETY: a loaded module and a string that ends with a zero.
@@ -422,7 +431,18 @@ impl CudaDevice {
             let code = unsafe { (self.driver.func_set_attribute)(function, which, dynamic as c_int) };
             self.check("cuFuncSetAttribute", code)?;
         }
-        Ok((function, dynamic))
+        Ok((module, function, dynamic))
+    }
+
+    /// Unloads a module that nothing will launch again, once what was launched is done. Never fails aloud: it is called
+    /// by destructors, and a module that cannot be unloaded stays loaded.
+    pub fn unload(&self, module: Handle) {
+        if self.bind().is_ok() && self.synchronize_all().is_ok() {
+            // SAFETY: loaded by `load` and unloaded once, by its only owner. Launches are queued on this device's
+            // streams, which are all done; graphs keep the kernels that they launch.
+            let code = unsafe { (self.driver.module_unload)(module) };
+            self.check("cuModuleUnload", code).ok();
+        }
     }
 }
 

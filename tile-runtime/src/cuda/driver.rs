@@ -74,6 +74,7 @@ functions! {
     event_elapsed_time = "cuEventElapsedTime": fn(*mut f32, Handle, Handle);
     event_destroy = "cuEventDestroy_v2": fn(Handle);
     module_load_data = "cuModuleLoadData": fn(*mut Handle, *const c_void);
+    module_unload = "cuModuleUnload": fn(Handle);
     module_get_function = "cuModuleGetFunction": fn(*mut Handle, Handle, *const c_char);
     func_get_attribute = "cuFuncGetAttribute": fn(*mut c_int, c_int, Handle);
     func_set_attribute = "cuFuncSetAttribute": fn(Handle, c_int, c_int);

@@ -4,6 +4,8 @@ use super::argument::{Argument, Scalar};
 use super::definition::{Definition, InstanceTable};
 use super::plan::Values;
 use super::prepared::{self, Build, Code, Function, MAX_PARAMETERS, Prepared};
+use super::variants::{self, Shared, Specialized};
+use super::which::Variant;
 use crate::cuda::{CudaDevice, StreamSlot, lock, touch};
 use crate::device::{Backend, Device, DeviceState};
 use crate::error::Error;
@@ -11,10 +13,12 @@ use crate::launch_error::{LaunchError, Problem};
 use crate::nvrtc::Resources;
 use crate::stream::Stream;
 use cudarc::driver::sys;
+use std::any::Any;
 use std::ffi::c_void;
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::panic::Location;
+use std::sync::Arc;
 use tile_ir::ir::EntityRef;
 use tile_ir::lowered::{HostValues, ParameterKind};
 use tile_ir::sim::checked::CheckedOptions;
@@ -56,7 +60,8 @@ impl LaunchOn for Stream {
 }
 
 /// Launches instance number `instance` of a kernel. Everything is checked before anything is launched; a grid without
-/// blocks launches nothing and is no error. The first launch of an instance on a device compiles it.
+/// blocks launches nothing and is no error. The first launch of an instance on a device compiles it; of a specialised
+/// kernel, the first with these values of its dims among those that are kept.
 ///
 /// # Errors
 /// See [`Problem`].
@@ -70,32 +75,60 @@ pub fn launch<const N: usize>(
     args: &mut [Argument<'_>],
 ) -> Result<(), LaunchError> {
     let at = Location::caller();
-    let prepared = match table.find(instance, on.device().state.slot) {
-        Some(prepared) => prepared,
-        None => prepared::prepared(def, table, instance, on.device())
-            .map_err(|error| LaunchError::new(def.name(), at, Problem::Prepare(error)))?,
+    let prepared = match table.specialization() {
+        None => match table.find(instance, on.device().state.slot) {
+            Some(prepared) => Shared::Always(prepared),
+            None => prepared::prepared(def, table, instance, &[], on.device())
+                .map_err(|error| LaunchError::new(def.name(), at, Problem::Prepare(error)))?,
+        },
+        Some(specialized) => variant(def, table, specialized, instance, on.device(), args)
+            .map_err(|problem| LaunchError::new(def.name(), at, *problem))?,
     };
-    run(prepared, on.device().state, on.stream(), args, at)
+    run(&prepared, on.device().state, on.stream(), args, at)
+}
+
+/// The variant for the dims of these arguments.
+#[inline]
+fn variant<const N: usize>(
+    def: &'static Definition,
+    table: &'static InstanceTable<N>,
+    specialized: &'static Specialized,
+    instance: usize,
+    device: &Device,
+    args: &[Argument<'_>],
+) -> Result<Shared, Box<Problem>> {
+    let values = specialized.values(def, args)?;
+    let known = table.variants_of(instance).and_then(|variants| variants.find(device.state.slot, &values));
+    if let Some(prepared) = known {
+        return Ok(Shared::Counted(prepared));
+    }
+    let failed = |error| Box::new(Problem::Prepare(error));
+    let kernel = def.kernel().map_err(failed)?;
+    variants::agree(kernel, specialized, &values, args)?;
+    prepared::prepared(def, table, instance, &variants::dims(kernel, &values), device).map_err(failed)
 }
 
 /// A kernel's instance on a device, compiled and loaded.
 #[derive(Clone)]
 pub struct Loaded {
     device: Device,
-    prepared: &'static Prepared,
+    prepared: Shared,
 }
 
-/// Compiles and loads an instance ahead of its first launch.
+/// Compiles and loads an instance ahead of its first launch: `which` is its number, or a [`Variant`] that gives
+/// specialised dims their values.
 ///
 /// # Errors
-/// It cannot be lowered, compiled or loaded for this device.
-pub fn prepare<const N: usize>(
+/// It cannot be lowered, compiled or loaded for this device; a specialised dim has no value.
+pub fn prepare<'a, const N: usize>(
     def: &'static Definition,
     table: &'static InstanceTable<N>,
-    instance: usize,
+    which: impl Into<Variant<'a>>,
     device: &Device,
 ) -> Result<Loaded, Error> {
-    Ok(Loaded { device: device.clone(), prepared: prepared::prepared(def, table, instance, device)? })
+    let Variant { instance, dims } = which.into();
+    let dims = def.dims(dims)?;
+    Ok(Loaded { device: device.clone(), prepared: prepared::prepared(def, table, instance, &dims, device)? })
 }
 
 impl Loaded {
@@ -105,7 +138,7 @@ impl Loaded {
     /// See [`Problem`].
     #[track_caller]
     pub fn launch(&self, args: &mut [Argument<'_>]) -> Result<(), LaunchError> {
-        run(self.prepared, self.device.state, None, args, Location::caller())
+        run(&self.prepared, self.device.state, None, args, Location::caller())
     }
 
     /// Launches it on its device or one of its streams.
@@ -120,7 +153,7 @@ impl Loaded {
             let argument = self.prepared.definition.name().into();
             return Err(self.prepared.error(at, Problem::Device { argument, expected, found }));
         }
-        run(self.prepared, self.device.state, on.stream(), args, at)
+        run(&self.prepared, self.device.state, on.stream(), args, at)
     }
 
     /// The device it is loaded on.
@@ -149,7 +182,7 @@ impl Loaded {
     }
 
     /// The lowered program.
-    pub fn program(&self) -> &'static tile_ir::lowered::Program {
+    pub fn program(&self) -> &tile_ir::lowered::Program {
         &self.prepared.plan.program
     }
 }
@@ -170,7 +203,7 @@ impl Prepared {
 
 /// Checks and launches.
 fn run(
-    prepared: &'static Prepared,
+    prepared: &Shared,
     device: &'static DeviceState,
     stream: Option<&Stream>,
     args: &[Argument<'_>],
@@ -193,6 +226,13 @@ fn run(
                     touch(cuda, slot, tensor.allocation(), tensor.usage(prepared.plan.writes(i))).map_err(failed)?;
                 }
             }
+            if let Shared::Counted(variant) = prepared
+                && slot.capturing.load(std::sync::atomic::Ordering::Relaxed)
+            {
+                // The graph launches it after it may have been dropped here.
+                let kept: Arc<dyn Any + Send + Sync> = variant.clone();
+                lock(&slot.kept).push(kept);
+            }
             slot.remember(prepared.definition, at);
             submit(prepared, cuda, function, slot, &values, grid).map_err(failed)?;
             for argument in args {
@@ -209,7 +249,7 @@ fn run(
         (_, Backend::Simulator { .. }) => {
             // The check has made sure that every tensor is on this simulator.
             let args: Vec<sim::Argument> = args.iter().filter_map(|a| a.to_simulator()).collect();
-            let launch = Recorded { prepared, args, at };
+            let launch = Recorded { prepared: prepared.clone(), args, at };
             match stream.and_then(Stream::recording) {
                 Some(recording) => {
                     lock(recording).push(launch);
@@ -272,7 +312,7 @@ fn submit(
 
 /// A checked launch on a simulator.
 pub(crate) struct Recorded {
-    prepared: &'static Prepared,
+    prepared: Shared,
     args: Vec<sim::Argument>,
     at: &'static Location<'static>,
 }

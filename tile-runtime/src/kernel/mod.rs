@@ -12,6 +12,8 @@ mod launch;
 mod plan;
 mod prepared;
 mod show;
+mod variants;
+mod which;
 
 #[cfg(test)]
 mod tests;
@@ -23,5 +25,7 @@ pub use explain::{Explanation, explain};
 pub use launch::{LaunchOn, Loaded, launch, prepare};
 pub use show::{Binary, Format, compile, show};
 pub use tile_ir::ir::Dtype;
+pub use variants::Specialized;
+pub use which::Variant;
 
 pub(crate) use launch::Recorded;

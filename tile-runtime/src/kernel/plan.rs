@@ -384,6 +384,12 @@ impl Plan {
     fn broken(&self, check: &Check, values: &Values<'_>) -> Box<Problem> {
         let line = self.line(check.span);
         Box::new(match &check.kind {
+            CheckKind::Specialized { dim, value } => Problem::Specialized {
+                argument: self.argument_of(&check.holds).unwrap_or_default(),
+                dim: self.program.dims.get(dim.index()).cloned().unwrap_or_default(),
+                expected: *value,
+                found: values.dim(*dim),
+            },
             CheckKind::Require { text } => Problem::Require {
                 argument: self.argument_of(&check.holds),
                 text: text.clone(),

@@ -2,6 +2,7 @@
 
 use super::definition::{Definition, InstanceTable, instance_text};
 use super::plan::Plan;
+use super::variants::{self, Shared};
 use crate::cache::{Cache, Entry, Key, Origin};
 use crate::cuda::{CudaDevice, Limits, driver::Handle};
 use crate::device::{Backend, Device};
@@ -10,7 +11,7 @@ use crate::nvrtc::{self, Nvrtc, Output, Resources};
 use std::ptr::null_mut;
 use std::sync::atomic::AtomicPtr;
 use tile_ir::diag::Diagnostic;
-use tile_ir::ir::{Instance, Kernel, Target};
+use tile_ir::ir::{DimId, Instance, Kernel, Target};
 use tile_ir::lowered::{ParameterKind, Program};
 
 /// Most parameters of the C function: their values live on the stack during a launch.
@@ -35,11 +36,19 @@ pub(crate) enum Code {
     Checked,
 }
 
-/// A loaded function.
+/// A loaded function, unloaded with its module.
 pub(crate) struct Function {
+    device: &'static CudaDevice,
+    module: Handle,
     pub handle: Handle,
     pub dynamic_shared: u32,
     pub parameters: Vec<ParameterKind>,
+}
+
+impl Drop for Function {
+    fn drop(&mut self) {
+        self.device.unload(self.module);
+    }
 }
 
 // SAFETY: a function handle may be used from any thread.
@@ -60,27 +69,44 @@ pub(crate) struct Build {
     pub origin: Option<Origin>,
 }
 
-/// The record of an instance on a device; made if it is not in the table.
+/// The record of an instance on a device; made if it is not in the table. `dims` are those of its `specialize(..)`.
 pub(crate) fn prepared<const N: usize>(
     definition: &'static Definition,
     table: &'static InstanceTable<N>,
     instance: usize,
+    dims: &[(DimId, i64)],
     device: &Device,
-) -> Result<&'static Prepared, Error> {
-    if let Some(prepared) = table.find(instance, device.state.slot) {
-        return Ok(prepared);
-    }
-    let prepared = prepare(definition, instance, device)?;
-    table.insert(instance, prepared).ok_or_else(|| Error::Instance {
+) -> Result<Shared, Error> {
+    let slot = device.state.slot;
+    let missing = || Error::Instance {
         kernel: definition.name().into(),
         asked: format!("number {instance}"),
         declared: format!("{N} instances"),
-    })
+    };
+    if let Some(specialized) = table.specialization() {
+        let variants = table.variants_of(instance).ok_or_else(missing)?;
+        let values = variants::key(definition.kernel()?, dims);
+        return Ok(Shared::Counted(match variants.find(slot, &values) {
+            Some(prepared) => prepared,
+            None => variants.insert(&values, prepare(definition, instance, dims, device)?, specialized.max),
+        }));
+    }
+    if let Some(prepared) = table.find(instance, slot) {
+        return Ok(Shared::Always(prepared));
+    }
+    let prepared = prepare(definition, instance, dims, device)?;
+    table.insert(instance, prepared).map(Shared::Always).ok_or_else(missing)
 }
 
 #[cold]
-fn prepare(definition: &'static Definition, index: usize, device: &Device) -> Result<Prepared, Error> {
+fn prepare(
+    definition: &'static Definition,
+    index: usize,
+    dims: &[(DimId, i64)],
+    device: &Device,
+) -> Result<Prepared, Error> {
     let (kernel, instance) = definition.instance(index)?;
+    let instance = &instance.with_dims(dims.to_vec());
     let target = target_for(kernel, device)?;
     let (bound, program) = lowered(kernel, instance, target)?;
     let plan = Plan::new(&bound, program)?;
@@ -100,9 +126,9 @@ fn prepare(definition: &'static Definition, index: usize, device: &Device) -> Re
             build.origin = Some(origin);
             let limits =
                 Limits { threads: program.launch.threads.iter().product(), shared_bytes: program.shared_bytes };
-            let (handle, dynamic_shared) = cuda.load(&kernel.name, &entry.code, &program.name, limits)?;
+            let (module, handle, dynamic_shared) = cuda.load(&kernel.name, &entry.code, &program.name, limits)?;
             let parameters = program.params.iter().map(|p| p.kind).collect();
-            Code::Cuda { device: cuda, function: Function { handle, dynamic_shared, parameters } }
+            Code::Cuda { device: cuda, function: Function { device: cuda, module, handle, dynamic_shared, parameters } }
         }
     };
     Ok(Prepared { slot: device.state.slot, next: AtomicPtr::new(null_mut()), definition, plan, code, build })
@@ -125,7 +151,7 @@ pub(crate) fn lowered(kernel: &Kernel, instance: &Instance, target: Target) -> R
         Error::Lower { kernel: kernel.name.clone(), report }
     };
     let bound = tile_ir::lower::bind(kernel, instance).map_err(report)?;
-    let program = tile_ir::lower::lower(kernel, instance, target).map_err(report)?;
+    let program = tile_ir::lower::lower_bound(&bound, target).map_err(report)?;
     Ok((bound, program))
 }
 

@@ -115,12 +115,24 @@ R cuModuleLoadData(H *m, const void *image) {
     *m = handle();
     return 0;
 }
-R cuModuleGetFunction(H *f, H m, const char *name) { *f = handle(); say("function %s", name); return 0; }
+R cuModuleUnload(H m) { say("unload"); return 0; }
+// Specialised kernels, whose names end in a dim's value, are launched and do nothing.
+#define INERT ((intptr_t)1 << 40)
+R cuModuleGetFunction(H *f, H m, const char *name) {
+    *f = handle();
+    if (strstr(name, "_K")) *f = (H)((intptr_t)*f | INERT);
+    say("function %s", name);
+    return 0;
+}
 R cuFuncGetAttribute(int *v, int which, H f) { *v = which == 0 ? 1024 : 0; return 0; }
 R cuFuncSetAttribute(H f, int which, int v) { say("attribute %d = %d", which, v); return 0; }
 struct Launch { unsigned gx, gy, gz, bx, by, bz, shared; H stream; void *attributes; unsigned count; };
 R cuLaunchKernelEx(const struct Launch *c, H f, void **parameters, void **extra) {
     if (extra || c->count) return 1;
+    if ((intptr_t)f & INERT) {
+        say("launch on %ld", id(c->stream));
+        return 0;
+    }
     // The test's kernel: x, y, N, pitches, alpha; it is executed, so that parameters are known to arrive.
     const float *x = *(const float **)parameters[0];
     float *y = *(float **)parameters[1];

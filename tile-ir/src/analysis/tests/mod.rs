@@ -6,6 +6,7 @@ mod bounds;
 mod budgets;
 mod check;
 mod races;
+mod specialize;
 mod tile_operations;
 mod vectors;
 

@@ -311,6 +311,22 @@ fn attributes() {
     check("stream(q)", "()", "TK0805 | q | the kernel has no parameter `q`");
     check("stream(x + 1)", "()", "TK0805 | x + 1 | `stream` takes the names of tensors");
     check("lints(TK0601 = \"loud\")", "()", "TK0805 | \"loud\" |");
+    check(
+        "specialize(J)",
+        "(x: &Tensor<f32, (K,)>)",
+        "TK0805 | J | `J` is no dim of a tensor of this kernel | its dims are `K`",
+    );
+    check("specialize(K, K)", "(x: &Tensor<f32, (K,)>)", "TK0805 | K | `K` is listed twice");
+    check("specialize(s)", "(x: &Tensor<f32, (K,)>, s: usize)", "TK0805 | s | `s` is a parameter: only dims");
+    check("specialize(K, max = 0)", "(x: &Tensor<f32, (K,)>)", "TK0805 | 0 | `max` is how many variants are kept");
+    check("specialize(K, max = K)", "(x: &Tensor<f32, (K,)>)", "TK0805 | K | `max` is how many variants are kept");
+    check("specialize()", "(x: &Tensor<f32, (K,)>)", "TK0805 | () | `specialize` names no dim");
+    check("specialize(K + 1)", "(x: &Tensor<f32, (K,)>)", "TK0805 | K + 1 | `specialize` takes the names of dims");
+    check(
+        "specialize(B), instances(B = 4)",
+        "<const B: usize>(x: &Tensor<f32, (K,)>)",
+        "TK0805 | B | `B` is a const parameter: every instance has its value",
+    );
     check("pdl(independent = [x])", "()", "TK0801 | pdl | `pdl` is not in this version");
     check("dtypes(T in [f16, f8])", "<T>(x: &Tensor<T, (K,)>)", "TK0103 | f8 | `f8` is not a dtype");
     check(
