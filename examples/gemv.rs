@@ -17,7 +17,8 @@ use tile_ir::ir::Target;
 use tile_kernel_examples::data::{Real, normal};
 use tile_kernel_examples::export;
 use tile_kernel_examples::gemv::{reference, worst_error};
-use tile_kernel_examples::timing::time_rotating;
+use tile_kernel_examples::suites::gemv::{Buffers, Dense};
+use tile_kernel_examples::timing::time;
 use tile_kernels::gemv::{Choice, Gemv, GemvElement, definition, gemv, tuned};
 use tile_runtime::kernel::{Format, explain, show};
 use tile_runtime::prelude::*;
@@ -115,8 +116,8 @@ fn run<T: GemvElement + Real>(arguments: &Arguments) -> Result<()> {
         return Ok(());
     }
     println!("first call, with compilation or cache: {:.1} ms", first.as_secs_f64() * 1e3);
-    let make = || Ok((device.tensor(&w_host, [n, k])?, device.tensor(&x_host, [k])?, device.zeros::<T, 1>([n])?));
-    let time = time_rotating(&device, bytes, make, |on, (w, x, y)| gemv(on, &*w, &*x, y, Gemv::default()))?;
+    let problem = Dense::with(w_host, x_host, n, k);
+    let time = time(&device, &problem, |on, (w, x, y): &mut Buffers<T>| Ok(gemv(on, &*w, &*x, y, Gemv::default())?))?;
     println!("{:.2} us a call with a cold L2: {:.2} TB/s", time * 1e6, bytes as f64 / time * 1e-12);
     Ok(())
 }

@@ -1,8 +1,11 @@
 //! `tuned` on the simulators: nothing is timed, the first instance that may be launched is chosen, nothing is written.
 
 use tile_kernel_examples::data::normal;
+use tile_kernel_examples::gemv::{reference, worst_error};
 use tile_kernels::gemv::kernel::gemv as kernel;
+use tile_kernels::gemv::specialized::gemv_specialized;
 use tile_kernels::gemv::{Gemv, definition, tuned};
+use tile_runtime::Error;
 use tile_runtime::prelude::*;
 use tile_runtime::tuner::{Status, TuneOptions};
 
@@ -69,4 +72,35 @@ fn a_kernel_of_one_instance_is_tuned() {
     assert_eq!((only.index(), report.trials.len()), (0, 1));
     only.launch(&mut y).unwrap();
     assert_eq!(y.to_vec().unwrap(), [1.0; 50]);
+}
+
+/// Of a kernel with `specialize(..)` the variant for the call's dims is tuned, and its instance launches any other.
+#[test]
+fn a_specialised_kernel_is_tuned_for_its_dims() {
+    for device in [Device::simulator(), Device::checked_simulator()] {
+        for (n, k) in [(5, 512), (3, 520)] {
+            let (w_host, x_host) = (normal::<f16>(1, n * k), normal::<f16>(2, k));
+            let (w, x) = (device.tensor(&w_host, [n, k]).unwrap(), device.tensor(&x_host, [k]).unwrap());
+            let mut y = device.zeros::<f16, 1>([n]).unwrap();
+            let (chosen, report) =
+                gemv_specialized::<f16>::tuned_with(&device, &quiet(), &w, &x, &mut y, 1.0, 0.0).unwrap();
+            assert_eq!(y.to_vec().unwrap(), vec![f16::ZERO; n], "tuning wrote the output");
+            assert!(report.key.contains(&format!(": {k}\n")), "{}", report.key);
+            assert_eq!(report.choice().unwrap().status, Status::Untried, "{report}");
+            chosen.launch(&w, &x, &mut y, 1.0, 0.0).unwrap();
+            let error = worst_error(&y.to_vec().unwrap(), &reference(&w_host, &x_host, n, k), k);
+            assert!(error <= 1.0, "{error} of the bound");
+        }
+    }
+}
+
+/// Dims that the arguments disagree about are the launch's error.
+#[test]
+fn a_specialised_call_that_may_not_be_launched_is_the_launchs_error() {
+    let device = Device::simulator();
+    let (w, x) = (device.zeros::<f16, 2>([4, 512]).unwrap(), device.zeros::<f16, 1>([520]).unwrap());
+    let mut y = device.zeros::<f16, 1>([4]).unwrap();
+    let error = gemv_specialized::<f16>::tuned_with(&device, &quiet(), &w, &x, &mut y, 1.0, 0.0).map(|_| ()).unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, Error::Launch(_)) && text.contains("512") && text.contains("520"), "{text}");
 }

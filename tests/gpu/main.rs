@@ -3,6 +3,7 @@
 //! `cargo xtask gpu-bundle` builds this binary for a machine that has a GPU and no Rust. With `TILE_RESULTS=FOLDER`
 //! the ladder's hashes are written there.
 
+mod bench;
 mod faults;
 mod gemv;
 mod ladder;

@@ -467,6 +467,12 @@ impl StreamSlot {
         self.last.enter(self.raw)
     }
 
+    /// The stream, for other code to queue work on.
+    pub fn share(&self) -> Handle {
+        self.last.share();
+        self.raw
+    }
+
     /// Whether this stream's capture is over: it takes no more work.
     pub fn is_over(&self) -> bool {
         self.index == CAPTURE && !self.capturing.load(Ordering::Relaxed)
