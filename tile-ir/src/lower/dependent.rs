@@ -135,6 +135,7 @@ impl Lowering<'_> {
             OpKind::VectorLoad { memory, .. }
             | OpKind::VectorStore { memory, .. }
             | OpKind::Store { memory, .. }
+            | OpKind::AsyncCopy { from: memory, .. }
             | OpKind::Atomic { memory, .. } => match memory.space {
                 Space::Global(param) => Some((format!("`{}` is touched", self.kernel.params[param].name), memory.span)),
                 Space::Shared(_) | Space::Local(_) => None,
@@ -153,6 +154,8 @@ impl Lowering<'_> {
         match &op.kind {
             OpKind::Let { value: None, .. } | OpKind::Local { .. } | OpKind::Shared { .. } => Touch::default(),
             OpKind::Barrier | OpKind::WarpBarrier | OpKind::Wait | OpKind::LaunchDependents => Touch::default(),
+            OpKind::AsyncCommit | OpKind::AsyncWait { .. } => Touch::default(),
+            OpKind::AsyncCopy { to, from, .. } => self.touch_memory(from, false).and(self.touch_memory(to, true)),
             OpKind::Let { value: Some(v), .. } | OpKind::Set { value: v, .. } => value(*v),
             OpKind::Store { memory, value: v } => self.touch_memory(memory, true).and(value(*v)),
             OpKind::VectorLoad { start, memory, .. } => self.touch_memory(memory, false).and(value(*start)),
@@ -168,8 +171,6 @@ impl Lowering<'_> {
             OpKind::Vote { pred, .. } => value(*pred),
             OpKind::Print { args, .. } => args.iter().fold(Touch::default(), |all, v| all.and(value(*v))),
             OpKind::Assert { cond, .. } => value(*cond),
-            OpKind::AsyncCopy { to, from, .. } => self.touch_memory(from, false).and(value(to.offset)),
-            OpKind::AsyncCommit | OpKind::AsyncWait { .. } => Touch::default(),
             OpKind::LoadMatrix { start, memory, .. } => self.touch_memory(memory, false).and(value(*start)),
             OpKind::StoreMatrix { start, memory, .. } => self.touch_memory(memory, true).and(value(*start)),
             OpKind::BulkLoad { memory, .. } => self.touch_memory(memory, false),

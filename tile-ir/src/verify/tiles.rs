@@ -2,8 +2,8 @@
 //! pipelined loop of products lead its body.
 
 use super::pipeline::is_tile_pipeline;
-use crate::ir::pipeline::{each, is_address, parts, roots};
 use crate::diag::{Code, Diagnostic};
+use crate::ir::pipeline::{each, is_address, parts, roots};
 use crate::ir::{
     AccessId, BufferId, ExprKind, Kernel, LoopKind, MatrixRef, ParamKind, Place, Scope, SpanId, StmtId, StmtKind,
     TileRef, VarId, VarKind,
