@@ -57,9 +57,7 @@ fn host(device: &Device) -> Result<()> {
         let us = [
             burst(device, || bare.launch())?,
             burst(device, || Ok(kernel::gemv::<f16, 1, 1, 4, 4, 1, 8>::launch(device, &w, &x, &mut y, 1.0, 0.0)?))?,
-            burst(device, || {
-                Ok(gemv_specialized::<f16, 1, 1, 4, 4, 1, 8>::launch(device, &w, &x, &mut y, 1.0, 0.0)?)
-            })?,
+            burst(device, || Ok(gemv_specialized::<f16, 1, 1, 4, 4, 1, 8>::launch(device, &w, &x, &mut y, 1.0, 0.0)?))?,
             burst(device, || Ok(gemv(device, &w, &x, &mut y, Gemv::default())?))?,
             burst(device, || Ok(prepared.launch()?))?,
             burst(device, || bare.launch_graph())?,

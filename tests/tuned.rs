@@ -100,7 +100,8 @@ fn a_specialised_call_that_may_not_be_launched_is_the_launchs_error() {
     let device = Device::simulator();
     let (w, x) = (device.zeros::<f16, 2>([4, 512]).unwrap(), device.zeros::<f16, 1>([520]).unwrap());
     let mut y = device.zeros::<f16, 1>([4]).unwrap();
-    let error = gemv_specialized::<f16>::tuned_with(&device, &quiet(), &w, &x, &mut y, 1.0, 0.0).map(|_| ()).unwrap_err();
+    let error =
+        gemv_specialized::<f16>::tuned_with(&device, &quiet(), &w, &x, &mut y, 1.0, 0.0).map(|_| ()).unwrap_err();
     let text = error.to_string();
     assert!(matches!(error, Error::Launch(_)) && text.contains("512") && text.contains("520"), "{text}");
 }

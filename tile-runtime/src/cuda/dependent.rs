@@ -91,7 +91,10 @@ impl Entry<'_> {
     #[inline]
     pub fn follows_kernel_apart_from(&self, independent: impl Iterator<Item = Range>) -> bool {
         let last = self.last;
-        if !self.alone || last.shared.load(Ordering::Acquire) || last.number.load(Ordering::Relaxed).wrapping_add(1) != self.number {
+        if !self.alone
+            || last.shared.load(Ordering::Acquire)
+            || last.number.load(Ordering::Relaxed).wrapping_add(1) != self.number
+        {
             return false;
         }
         for (start, end) in independent {

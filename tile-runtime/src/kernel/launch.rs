@@ -93,8 +93,9 @@ pub(super) fn launched<const N: usize>(
     match table.specialization() {
         None => match table.find(instance, device.state.slot) {
             Some(prepared) => Ok(Shared::Always(prepared)),
-            None => prepared::prepared(def, table, instance, &[], device)
-                .map_err(|error| Box::new(Problem::Prepare(error))),
+            None => {
+                prepared::prepared(def, table, instance, &[], device).map_err(|error| Box::new(Problem::Prepare(error)))
+            }
         },
         Some(specialized) => variant(def, table, specialized, instance, device, args),
     }

@@ -304,9 +304,8 @@ impl<'a> Rig<'a> {
                 touch(cuda, slot, memory, Use::Write).map_err(failed)?;
                 let entry = slot.enter();
                 // SAFETY: the range is an allocation that is kept alive, ordered on this stream by `touch`.
-                let code = unsafe {
-                    (cuda.driver.memset_d8_async)(memory.address, round as u8, memory.bytes, entry.stream())
-                };
+                let code =
+                    unsafe { (cuda.driver.memset_d8_async)(memory.address, round as u8, memory.bytes, entry.stream()) };
                 cuda.check("cuMemsetD8Async", code).map_err(failed)?;
             }
             let launch = || Ok(loaded.launch_on(stream, &mut copy.args(self.args))?);
