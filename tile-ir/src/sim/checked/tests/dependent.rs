@@ -66,7 +66,14 @@ fn an_asynchronous_copy_before_the_wait() {
         })
     };
     clean(&copied(0), &args);
-    finds(&copied(1), &args, &[405], expect![[""]]);
+    finds(
+        &copied(1),
+        &args,
+        &[405],
+        expect![[r#"
+        TK0405 line 2: data race with the previous kernel on `x` | thread 0 reads it before it has waited for the previous kernel | in block 0, barrier interval 0; replay with seed 0 | seen 32 times in this run | help: wait first; only tensors that are `independent` may be read before, and `x` is not
+    "#]],
+    );
 }
 
 #[test]
