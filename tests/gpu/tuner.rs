@@ -3,7 +3,8 @@
 use crate::{gpu, results_folder};
 use std::time::Duration;
 use tile_kernel_examples::data::normal;
-use tile_kernel_examples::timing::time_rotating;
+use tile_kernel_examples::suites::gemv::{Buffers, Dense};
+use tile_kernel_examples::timing::time;
 use tile_kernels::gemv::kernel::{GemvParams, gemv as kernel};
 use tile_kernels::gemv::{Gemv, definition, tuned};
 use tile_runtime::prelude::*;
@@ -98,7 +99,7 @@ fn planted_candidates_are_survived() {
 /// Seconds a call of every candidate of the bundled GEMV that was not refused, each the least of three measurements by
 /// another harness than the tuner's.
 fn exhaustive(device: &Device, report: &TuneReport, w: &[f16], x: &[f16], n: usize, k: usize) -> Vec<(usize, f64)> {
-    let bytes = (n * k + n + k) * size_of::<f16>();
+    let problem = Dense::with(w.to_vec(), x.to_vec(), n, k);
     let mut times: Vec<(usize, f64)> = Vec::new();
     for round in 0..3 {
         let candidates = report.trials.iter().filter(|t| t.status != Status::Refused);
@@ -113,11 +114,8 @@ fn exhaustive(device: &Device, report: &TuneReport, w: &[f16], x: &[f16], n: usi
             let params =
                 GemvParams { WARPS: warps, ROWS: rows, GROUPS: groups, UNROLL: unroll, STAGES: stages, VEC: vec };
             let instance = kernel::<f16>::instance(device, params).unwrap();
-            let make = || Ok((device.tensor(w, [n, k])?, device.tensor(x, [k])?, device.zeros::<f16, 1>([n])?));
-            let call = |on: &Stream, (w, x, y): &mut (Tensor<f16, 2>, Tensor<f16, 1>, Tensor<f16, 1>)| {
-                instance.launch_on(on, &*w, &*x, y, 1.0, 0.0)
-            };
-            let time = time_rotating(device, bytes, make, call).unwrap();
+            let call = |on: &Stream, (w, x, y): &mut Buffers<f16>| Ok(instance.launch_on(on, &*w, &*x, y, 1.0, 0.0)?);
+            let time = time(device, &problem, call).unwrap();
             match round {
                 0 => times.push((trial.instance, time)),
                 _ => times[place].1 = times[place].1.min(time),
