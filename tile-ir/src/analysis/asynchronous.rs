@@ -87,7 +87,9 @@ fn of_width(dtype: Dtype, width: u32) -> SharedLoad {
         return SharedLoad::Asynchronous { width };
     }
     let elements = if width == 1 { "element".into() } else { format!("{width} elements") };
-    synchronous(format!("it copies {elements} of {dtype} at a time, {bytes} bytes; an asynchronous copy has 4, 8 or 16"))
+    synchronous(format!(
+        "it copies {elements} of {dtype} at a time, {bytes} bytes; an asynchronous copy has 4, 8 or 16"
+    ))
 }
 
 fn synchronous(why: String) -> SharedLoad {

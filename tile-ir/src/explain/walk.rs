@@ -386,7 +386,7 @@ impl Walker<'_> {
         if times == 0.0 {
             return;
         }
-        let unit = if matches!(space, Space::Global(_)) { SECTOR } else { u64::from(4 * BANKS) };
+        let unit = if matches!(space, Space::Global(_)) { SECTOR } else { 4 * BANKS };
         let parts = times * u64::from(bytes).div_ceil(unit) as f64;
         self.add(Site {
             space,

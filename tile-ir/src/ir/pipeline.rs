@@ -229,9 +229,7 @@ impl<'k> Leading<'k> {
             ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => self.is_steady(*a),
             ExprKind::Binary(_, a, b) => self.is_steady(*a) && self.is_steady(*b),
             ExprKind::Math(_, args) => args.iter().all(|e| self.is_steady(*e)),
-            ExprKind::Select(a, b, c) | ExprKind::If(a, b, c) => {
-                [a, b, c].into_iter().all(|e| self.is_steady(*e))
-            }
+            ExprKind::Select(a, b, c) | ExprKind::If(a, b, c) => [a, b, c].into_iter().all(|e| self.is_steady(*e)),
             _ => true,
         }
     }
@@ -341,4 +339,3 @@ pub(crate) fn parts(kernel: &Kernel, expr: ExprId, f: &mut impl FnMut(&ExprKind)
         _ => {}
     }
 }
-

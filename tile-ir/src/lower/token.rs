@@ -57,7 +57,9 @@ impl Lowering<'_> {
 
     /// A store of one loaded element.
     pub(super) fn asynchronous_element(&mut self, stmt: StmtId, access: AccessId, value: ExprId) -> bool {
-        let ExprKind::Load(source) = self.kernel.exprs[value].kind else { return self.asynchronous_width(stmt).is_some() };
+        let ExprKind::Load(source) = self.kernel.exprs[value].kind else {
+            return self.asynchronous_width(stmt).is_some();
+        };
         let Some(width) = self.asynchronous_width(stmt) else { return false };
         let (from, to) = (self.memory(source), self.memory(access));
         self.op(OpKind::AsyncCopy { to, from, width });
@@ -73,7 +75,9 @@ impl Lowering<'_> {
         var: VarId,
         first: i64,
     ) -> bool {
-        let ExprKind::Load(source) = self.kernel.exprs[value].kind else { return self.asynchronous_width(stmt).is_some() };
+        let ExprKind::Load(source) = self.kernel.exprs[value].kind else {
+            return self.asynchronous_width(stmt).is_some();
+        };
         let Some(width) = self.asynchronous_width(stmt) else { return false };
         let from = self.at_first(var, first, |l| l.memory(source));
         let to = self.at_first(var, first, |l| l.memory(access));

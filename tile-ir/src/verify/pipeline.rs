@@ -3,7 +3,9 @@
 
 use crate::diag::{Code, Diagnostic};
 use crate::ir::pipeline::{Leading, Split, each, is_address, is_global_load, parts, roots, split};
-use crate::ir::{BufferId, Effect, ExprKind, Kernel, LoopKind, Place, Scope, SpanId, StmtId, StmtKind, VarId, VarKind, effects};
+use crate::ir::{
+    BufferId, Effect, ExprKind, Kernel, LoopKind, Place, Scope, SpanId, StmtId, StmtKind, VarId, VarKind, effects,
+};
 
 /// Reports pipelined loops that cannot be.
 pub(super) fn check(kernel: &Kernel, all: &mut Vec<Diagnostic>) {

@@ -128,7 +128,13 @@ impl<'p> Machine<'p> {
 
     /// Checks and records an access to one element. None where it is out of bounds.
     #[inline]
-    pub(super) fn touch(&mut self, run: &mut Running<'_>, site_index: u32, lane: usize, offset: i64) -> Option<Element<'p>> {
+    pub(super) fn touch(
+        &mut self,
+        run: &mut Running<'_>,
+        site_index: u32,
+        lane: usize,
+        offset: i64,
+    ) -> Option<Element<'p>> {
         let (code, launch, program) = (self.code, self.launch, self.program);
         let site = &code.sites[site_index as usize];
         let bytes = site.dtype.bytes() as usize;
@@ -138,6 +144,7 @@ impl<'p> Machine<'p> {
             thread: run.who.thread(lane) as u16,
             site: site_index as u16,
         };
+        let (issuer, clocks) = ((access.block, access.thread), launch.clocks);
         let element = match site.space {
             Space::Global(param) => {
                 let Some(view) = launch.views[param.index()].as_ref().filter(|v| v.contains(offset)) else {
@@ -148,7 +155,7 @@ impl<'p> Machine<'p> {
                 let allocation = &launch.allocations[view.allocation];
                 if allocation.written {
                     let grain = allocation.grain as usize;
-                    let now = Now { access, seen: &run.warp.seen, global: true };
+                    let now = Now { access, issuer, clocks, seen: &run.warp.seen, global: true };
                     let shadow = &mut self.globals[view.allocation];
                     let race = (byte / grain..(byte + bytes) / grain).fold(None, |found, cell| {
                         let race = shadow.record(cell, site.kind, now);
@@ -171,7 +178,7 @@ impl<'p> Machine<'p> {
                 }
                 let grain = run.shared.grain as usize;
                 let cells = byte / grain..(byte + bytes) / grain;
-                let now = Now { access, seen: &run.warp.seen, global: false };
+                let now = Now { access, issuer, clocks, seen: &run.warp.seen, global: false };
                 if let Some(pilot) = run.shared.pilot(cells.clone()) {
                     self.in_flight(run.who, site, lane, offset, pilot);
                     self.observed[site_index as usize] += 1;
@@ -201,6 +208,7 @@ impl<'p> Machine<'p> {
                 if site.kind != AccessKind::Write && init >> lane & 1 == 0 {
                     self.uninitialised(run.who, site, lane, offset);
                 }
+                self.touch_local(run, site, array, offset as usize, lane);
                 Element::Local { array, index: offset as usize }
             }
         };
@@ -239,6 +247,29 @@ impl<'p> Machine<'p> {
         self.check_side(run, site, base, offsets);
     }
 
+    /// Reports lanes among `rows` whose 16 bytes of a matrix row are misaligned.
+    pub(super) fn check_rows(&mut self, run: &Running<'_>, site: u32, offsets: &Lanes, rows: u32) {
+        let code = self.code;
+        let site = &code.sites[site as usize];
+        let Space::Shared(array) = site.space else { return };
+        let base = i64::from(self.program.shared[array].offset);
+        let byte = |lane: usize| base.wrapping_add(offsets[lane].wrapping_mul(i64::from(site.dtype.bytes())));
+        let mut misaligned = 0;
+        each(rows, |lane| misaligned |= u32::from(byte(lane) % 16 != 0) << lane);
+        if misaligned != 0 {
+            let lane = misaligned.trailing_zeros() as usize;
+            self.misaligned(run.who, site, misaligned, rows, (lane, byte(lane)));
+        }
+    }
+
+    /// Bytes of an array are written.
+    pub(super) fn mark_written(&mut self, run: &mut Running<'_>, array: SharedId, byte: u32, bytes: u32) {
+        let grain = run.shared.grain;
+        let generation = run.warp.generations[array.index()];
+        let owner = Owner { block: run.who.linear + 1, array: array.index() as u32, generation };
+        run.shared.owners[(byte / grain) as usize..((byte + bytes) / grain) as usize].fill(owner);
+    }
+
     fn check_side(&mut self, run: &Running<'_>, site: &Site, base: i64, offsets: &Lanes) {
         let element = i64::from(site.dtype.bytes());
         let byte = |lane: usize| base.wrapping_add(offsets[lane].wrapping_mul(element));
@@ -251,7 +282,20 @@ impl<'p> Machine<'p> {
         }
     }
 
-    fn put_local(&mut self, run: &mut Running<'_>, site: u32, local: u32, lane: usize, index: i64, value: i64) {
+    pub(super) fn put_local(
+        &mut self,
+        run: &mut Running<'_>,
+        site: u32,
+        local: u32,
+        lane: usize,
+        index: i64,
+        value: i64,
+    ) {
+        if let Ok(element) = usize::try_from(index) {
+            let code = self.code;
+            let site = Site { kind: AccessKind::Write, ..code.sites[site as usize] };
+            self.touch_local(run, &site, local as usize, element, lane);
+        }
         let memory = &mut run.warp.locals[local as usize];
         match usize::try_from(index).ok().filter(|&i| i < memory.data.len()) {
             Some(index) => {
@@ -265,8 +309,24 @@ impl<'p> Machine<'p> {
         }
     }
 
-    fn take_local(&mut self, run: &mut Running<'_>, site: u32, local: u32, lane: usize, index: i64) -> i64 {
+    /// A thread's own access to a register: a product of its warpgroup may hold it.
+    #[inline]
+    fn touch_local(&mut self, run: &mut Running<'_>, site: &Site, array: usize, element: usize, lane: usize) {
+        let fences = run.warp.fences;
+        let Some(held) = run.warp.locals[array].held.get_mut(element) else { return };
+        held.touched = fences + 1;
+        let held = *held;
+        if held.written != 0 || held.read != 0 && site.kind != AccessKind::Read {
+            self.held_register(run.who, site, array, element, lane, held);
+        }
+    }
+
+    pub(super) fn take_local(&mut self, run: &mut Running<'_>, site: u32, local: u32, lane: usize, index: i64) -> i64 {
         let code = self.code;
+        if let Ok(element) = usize::try_from(index) {
+            let site = Site { kind: AccessKind::Read, ..code.sites[site as usize] };
+            self.touch_local(run, &site, local as usize, element, lane);
+        }
         let memory = &run.warp.locals[local as usize];
         let Some(at) = usize::try_from(index).ok().filter(|&i| i < memory.data.len()) else {
             self.local_out_of_bounds(run.who, &code.sites[site as usize], local, lane, index);

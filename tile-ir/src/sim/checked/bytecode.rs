@@ -2,7 +2,7 @@
 
 use super::AccessKind;
 use crate::ir::{AtomicOp, BinaryOp, Dtype, MathFn, ShuffleKind, SpanId, UnaryOp, VoteKind};
-use crate::lowered::{GuardReason, RegId, SharedId, Space, ValueType};
+use crate::lowered::{BarrierId, GuardReason, MapId, MmaAtom, RegId, SharedId, Space, ValueType};
 
 /// A slot of a warp: one value a lane (see [`super::lanes`]). Registers come first, then presets, then temporaries.
 pub(super) type Slot = u32;
@@ -28,6 +28,82 @@ pub(super) struct Code {
     pub locals: Vec<u32>,
     /// How many shared arrays.
     pub shared: u32,
+    pub boxes: Vec<BoxCopy>,
+    pub bulks: Vec<BulkCopy>,
+    pub mmas: Vec<WarpProduct>,
+    pub products: Vec<GroupProduct>,
+    /// Whether anything happens beside the threads: barriers, the copy engine, warpgroup products.
+    pub agents: bool,
+}
+
+/// A barrier of the program: its array and the slot of its index.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BarrierPlace {
+    pub array: BarrierId,
+    pub index: Slot,
+}
+
+/// A box copied by the copy engine.
+#[derive(Debug)]
+pub(super) struct BoxCopy {
+    pub map: MapId,
+    pub coordinates: Vec<Slot>,
+    pub shared: SharedId,
+    pub offset: Slot,
+    /// For loads.
+    pub barrier: Option<BarrierPlace>,
+    pub multicast: Option<Slot>,
+    /// Sites of the tensor's and the array's side.
+    pub sites: [u32; 2],
+}
+
+/// Bytes that lie together, copied by the copy engine.
+#[derive(Debug)]
+pub(super) struct BulkCopy {
+    pub from: Slot,
+    pub shared: SharedId,
+    pub offset: Slot,
+    pub bytes: Slot,
+    pub barrier: BarrierPlace,
+    pub sites: [u32; 2],
+}
+
+/// A part of a per-thread array: its number, the slot of its first element, and a site that names it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LocalPart {
+    pub local: u32,
+    pub start: Slot,
+    pub site: u32,
+}
+
+/// A product of a warp.
+#[derive(Debug)]
+pub(super) struct WarpProduct {
+    pub atom: MmaAtom,
+    pub acc: LocalPart,
+    pub a: LocalPart,
+    pub b: LocalPart,
+}
+
+/// A product of a warpgroup.
+#[derive(Debug)]
+pub(super) struct GroupProduct {
+    pub acc: LocalPart,
+    pub n: u32,
+    pub dtype: Dtype,
+    pub a: GroupOperand,
+    pub b: Slot,
+    pub accumulate: Slot,
+    pub transposed: [bool; 2],
+    /// Sites of what a and b read.
+    pub sites: [u32; 2],
+}
+
+/// A left operand.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum GroupOperand {
+    Descriptor(Slot),
+    Registers(LocalPart),
 }
 
 impl Code {
@@ -48,6 +124,13 @@ pub(super) enum Preset {
     Thread(u8),
     /// `blockIdx`.
     Block(u8),
+    /// The warp's number in its block.
+    Warp,
+    Lane,
+    /// The block's number in its cluster.
+    ClusterRank,
+    /// `gridDim`.
+    Grid(u8),
 }
 
 /// A memory access of the program.
@@ -255,6 +338,84 @@ pub(super) enum Instr {
     LoopExit,
     /// The warp is done.
     End,
+
+    // ---- tensor cores ----
+    /// True in one lane.
+    Elected {
+        dst: Slot,
+    },
+    Pack {
+        dtype: Dtype,
+        dst: Slot,
+        low: Slot,
+        high: Slot,
+    },
+    Unpack {
+        dtype: Dtype,
+        dst: Slot,
+        word: Slot,
+        high: bool,
+    },
+    /// `ldmatrix`, or `stmatrix` where the site writes.
+    Matrices {
+        site: u32,
+        offset: Slot,
+        part: LocalPart,
+        count: u32,
+        transposed: bool,
+    },
+    Mma {
+        product: u32,
+    },
+    WgmmaFence,
+    Wgmma {
+        product: u32,
+    },
+    WgmmaCommit,
+    WgmmaWait {
+        pending: u32,
+    },
+
+    // ---- barriers in memory, the copy engine, roles ----
+    BarrierInit {
+        at: BarrierPlace,
+        arrivals: u32,
+    },
+    FenceBarrierInit,
+    /// With bytes to expect, or at another block's barrier.
+    BarrierArrive {
+        at: BarrierPlace,
+        bytes: Option<Slot>,
+        cta: Option<Slot>,
+    },
+    BarrierWait {
+        at: BarrierPlace,
+        parity: Slot,
+    },
+    BoxCopy {
+        copy: u32,
+    },
+    BulkCopy {
+        copy: u32,
+    },
+    BulkCommit,
+    BulkWait {
+        pending: u32,
+        read: bool,
+    },
+    FenceProxy,
+    NamedBarrier {
+        id: u32,
+        threads: u32,
+        arrive: bool,
+    },
+    ClusterBarrier {
+        relaxed: bool,
+    },
+    SetRegisters {
+        count: u32,
+        increase: bool,
+    },
 
     // ---- synchronisation and the rest ----
     Barrier,

@@ -6,11 +6,17 @@ use super::findings::index_text;
 use super::lanes::{self, Lanes, each, float, from_float, holds, map1, map2};
 use super::report::Who;
 use super::schedule::Machine;
-use super::warp::{Block, Frame, State};
+use super::warp::{Block, Frame, PROXY_FENCES, State, Wait};
 use super::{Print, warp::Warp};
 use crate::ir::{BinaryOp, EntityRef, ShuffleKind, SpanId, VoteKind};
 use crate::lowered::{GuardReason, ValueType};
 use crate::sim::numeric;
+
+/// What a warp asks of its block.
+pub(super) enum Asked {
+    Named { id: u32, threads: u32, arrive: bool },
+    Registers { count: u32 },
+}
 
 impl Machine<'_> {
     /// Runs a warp until it waits or ends, for at most `quantum` instructions.
@@ -20,8 +26,23 @@ impl Machine<'_> {
         for _ in 0..quantum {
             self.counters.steps += 1;
             self.step(&mut run);
-            if run.warp.state != State::Runnable {
+            // What reaches beyond the warp happens once it is out of the way.
+            if run.warp.state != State::Runnable || self.asked.is_some() || !self.outbox.is_empty() {
                 break;
+            }
+        }
+        match self.asked.take() {
+            None => {}
+            Some(Asked::Named { id, threads, arrive }) => self.named_barrier(block, warp, id, threads, arrive),
+            Some(Asked::Registers { count }) => {
+                let enough = Self::has_registers(block, warp, count, self.launch.registers);
+                let warp = &mut block.warps[warp];
+                if enough {
+                    warp.registers = count;
+                } else {
+                    warp.pc -= 1;
+                    warp.state = State::Waiting(Wait::Registers { count });
+                }
             }
         }
     }
@@ -189,6 +210,69 @@ impl Machine<'_> {
                 run.warp.pc -= 1;
                 run.warp.state = State::Done;
                 self.end_of_flight(run);
+                self.end_of_stores(run, code.spans[pc]);
+                self.end_of_products(run, code.spans[pc]);
+            }
+
+            Instr::Elected { dst } => {
+                self.collective(run, code.spans[pc], "election");
+                let first = active.trailing_zeros() as usize;
+                each(active, |i| run.warp.slots[dst as usize][i] = i64::from(i == first));
+            }
+            Instr::Pack { dtype, dst, low, high } => {
+                map2(slots, active, dst, low, high, |a, b| Self::pack(dtype, a, b))
+            }
+            Instr::Unpack { dtype, dst, word, high } => {
+                map1(slots, active, dst, word, |x| Self::unpack(dtype, x, high))
+            }
+            Instr::Matrices { site, offset, part, count, transposed } => {
+                self.matrices(run, (site, offset), part, count, transposed, code.spans[pc]);
+            }
+            Instr::Mma { product } => self.warp_product(run, product, code.spans[pc]),
+            Instr::WgmmaFence => {
+                self.collective(run, code.spans[pc], "`wgmma` fence");
+                run.warp.fences += 1;
+            }
+            Instr::Wgmma { .. } => {
+                run.warp.pc -= 1;
+                run.warp.state = State::Waiting(Wait::Product);
+            }
+            Instr::WgmmaCommit => run.warp.groups += 1,
+            Instr::WgmmaWait { pending } => run.warp.state = State::Waiting(Wait::Products { pending }),
+
+            Instr::BarrierInit { at, arrivals } => self.barrier_init(run, at, arrivals, code.spans[pc]),
+            Instr::FenceBarrierInit => self.fence_barrier_init(run),
+            Instr::BarrierArrive { at, bytes, cta } => self.barrier_arrive(run, at, (bytes, cta), code.spans[pc]),
+            Instr::BarrierWait { at, parity } => self.barrier_wait(run, at, parity, code.spans[pc]),
+            Instr::BoxCopy { copy } => self.box_copy(run, copy, code.spans[pc]),
+            Instr::BulkCopy { copy } => self.bulk_copy(run, copy, code.spans[pc]),
+            Instr::BulkCommit => each(active, |lane| run.warp.bulk_groups[lane] += 1),
+            Instr::BulkWait { pending, read } => run.warp.state = State::Waiting(Wait::Bulk { pending, read }),
+            Instr::FenceProxy => {
+                let clock = run.warp.clock;
+                each(active, |lane| {
+                    let Some(fences) = run.warp.proxy_fences.get_mut(lane) else { return };
+                    fences.rotate_left(1);
+                    fences[PROXY_FENCES - 1] = clock;
+                });
+                // What follows is not covered.
+                run.warp.clock += 1;
+            }
+            Instr::NamedBarrier { id, threads, arrive } => {
+                self.collective(run, code.spans[pc], "named barrier");
+                self.asked = Some(Asked::Named { id, threads, arrive });
+            }
+            Instr::ClusterBarrier { .. } => {
+                self.collective(run, code.spans[pc], "cluster barrier");
+                run.warp.state = State::Waiting(Wait::Cluster);
+            }
+            Instr::SetRegisters { count, increase } => {
+                self.collective(run, code.spans[pc], "`setmaxnreg`");
+                if increase {
+                    self.asked = Some(Asked::Registers { count });
+                } else {
+                    run.warp.registers = count;
+                }
             }
 
             Instr::Barrier => {
@@ -265,7 +349,7 @@ impl Machine<'_> {
     }
 
     /// Reports a warp operation that not all threads of the warp reach.
-    fn collective(&mut self, run: &Running<'_>, at: SpanId, what: &str) {
+    pub(super) fn collective(&mut self, run: &Running<'_>, at: SpanId, what: &str) {
         let Warp { active, full, .. } = *run.warp;
         if active != full {
             self.divergent_warp(run.who, at, what, active, full);

@@ -132,6 +132,11 @@ impl Machine<'_> {
         (earlier, kind): (Access, AccessKind),
     ) {
         let first = &self.code.sites[earlier.site as usize];
+        if self.launch.clocks.agent_of(earlier).is_some() {
+            let thread = who.thread(lane) as u16;
+            let now = Access { block: who.linear, clock: 0, thread, site: 0 };
+            return self.agent_race(who, site, offset, now, (earlier, kind));
+        }
         let between_blocks = earlier.block != who.linear;
         let code = if between_blocks { Code::GLOBAL_RACE } else { Code::RACE };
         // The two accesses are met in either order.
@@ -328,7 +333,7 @@ pub(super) fn index_text(op: BinaryOp, a: i64, b: i64, value: Option<i64>, wide:
     }
 }
 
-fn verb(kind: AccessKind) -> &'static str {
+pub(super) fn verb(kind: AccessKind) -> &'static str {
     match kind {
         AccessKind::Read => "reads",
         AccessKind::Write => "writes",
@@ -336,6 +341,6 @@ fn verb(kind: AccessKind) -> &'static str {
     }
 }
 
-fn space_word(space: Space) -> &'static str {
+pub(super) fn space_word(space: Space) -> &'static str {
     if matches!(space, Space::Shared(_)) { "shared " } else { "" }
 }

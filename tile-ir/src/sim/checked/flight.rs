@@ -152,7 +152,8 @@ impl Machine<'_> {
             }
             for cell in cells {
                 run.shared.flying[cell] = Pilot::default();
-                let now = Now { access, seen: &run.warp.seen, global: false };
+                let issuer = (access.block, access.thread);
+                let now = Now { access, issuer, clocks: self.launch.clocks, seen: &run.warp.seen, global: false };
                 run.shared.shadow.record(cell, AccessKind::Write, now);
             }
         }

@@ -2,6 +2,7 @@
 
 use super::bytecode::{Code, Preset};
 use super::lanes;
+use super::shadow::Clocks;
 use crate::ir::{DimId, Dtype, EntityRef, ParamId};
 use crate::lowered::{HostExpr, HostValues, OpKind, ParameterKind, Program, Space, TensorInfo, ValueType};
 use crate::sim::{Argument, Memory, ScalarValue, SimError, TensorArgument};
@@ -19,12 +20,32 @@ pub(super) struct Launch {
     pub allocations: Vec<Allocation>,
     /// By position in `Program::params`; 0 for pointers.
     pub params: Vec<i64>,
+    /// Blocks of a cluster on x, y, z.
+    pub cluster: [u32; 3],
+    pub clocks: Clocks,
+    /// A thread's registers at launch.
+    pub registers: u32,
 }
 
 impl Launch {
     /// Threads a block.
     pub fn thread_count(&self) -> u32 {
         self.threads.iter().product()
+    }
+
+    /// Blocks of a cluster.
+    pub fn cluster_size(&self) -> u32 {
+        1 << self.clocks.shift
+    }
+
+    /// Where a block is in the grid. Blocks are numbered cluster by cluster, x fastest.
+    pub fn block_at(&self, number: u32) -> [u32; 3] {
+        let ([cx, cy, _], [gx, gy, _]) = (self.cluster, self.grid);
+        let (cluster, rank) = (number / self.cluster_size(), number % self.cluster_size());
+        let (wide, high) = ((gx / cx).max(1), (gy / cy).max(1));
+        let first = [cluster % wide * cx, cluster / wide % high * cy, cluster / wide / high * self.cluster[2]];
+        let inside = [rank % cx, rank / cx % cy, rank / cx / cy];
+        std::array::from_fn(|axis| first[axis] + inside[axis])
     }
 }
 
@@ -100,11 +121,19 @@ pub(super) fn bind(program: &Program, code: &Code, args: &[Argument], clusters: 
         views: args.iter().map(|_| None).collect(),
         allocations: Vec::new(),
         params: Vec::new(),
+        cluster: program.launch.cluster,
+        clocks: Clocks::default(),
+        registers: 0,
     };
     let threads = launch.threads.iter().map(|&t| u64::from(t)).try_fold(1u64, u64::checked_mul).unwrap_or(u64::MAX);
     if threads == 0 || threads > 1024 {
         return Err(SimError::Threads { threads });
     }
+    let barriers = program.barriers.values().map(|b| b.len).sum();
+    launch.clocks = Clocks::new(program.launch.cluster_size(), (threads as u32).div_ceil(32), barriers, code.agents);
+    // What the assembler gives: the register file among the threads, in steps of 8.
+    let even = (65_536 / threads as u32 / 8 * 8).min(255);
+    launch.registers = program.launch.registers.map_or(even, |r| r.launch);
 
     let capacity = i64::from(clusters.max(1)) * i64::from(program.launch.cluster_size().max(1));
     let mut values = Values { dims: vec![None; program.dims.len()], capacity, args };
@@ -114,7 +143,7 @@ pub(super) fn bind(program: &Program, code: &Code, args: &[Argument], clusters: 
     for info in &program.tensors {
         check_extents(&values, program, info, args)?;
         let view = view(&mut launch.allocations, info, args)?;
-        launch.allocations[view.allocation].written |= is_written(&program.body, info.param);
+        launch.allocations[view.allocation].written |= is_written(program, &program.body, info.param);
         launch.views[info.param.index()] = Some(view);
     }
     for preset in &code.presets {
@@ -135,6 +164,14 @@ pub(super) fn bind(program: &Program, code: &Code, args: &[Argument], clusters: 
         let blocks = launch.grid.iter().try_fold(1u32, |n, &e| n.checked_mul(e)).filter(|&n| n < u32::MAX);
         // No host executes that many.
         blocks.map(|n| launch.blocks = n).ok_or(SimError::Grid { axis: 0, extent: i64::from(launch.grid[0]) })?;
+    }
+    for axis in 0..3 {
+        let (extent, cluster) = (launch.grid[axis], launch.cluster[axis]);
+        if !extent.is_multiple_of(cluster) {
+            return Err(SimError::Malformed(format!(
+                "{extent} blocks on axis {axis} are no whole clusters of {cluster}"
+            )));
+        }
     }
     Ok(launch)
 }
@@ -245,13 +282,14 @@ fn view(allocations: &mut Vec<Allocation>, info: &TensorInfo, args: &[Argument])
     })
 }
 
-fn is_written(ops: &[crate::lowered::Op], param: ParamId) -> bool {
+fn is_written(program: &Program, ops: &[crate::lowered::Op], param: ParamId) -> bool {
     ops.iter().any(|op| match &op.kind {
         OpKind::Store { memory, .. } | OpKind::VectorStore { memory, .. } | OpKind::Atomic { memory, .. } => {
             memory.space == Space::Global(param)
         }
-        OpKind::If { then, otherwise, .. } => is_written(then, param) || is_written(otherwise, param),
-        OpKind::For { body, .. } => is_written(body, param),
+        OpKind::TensorStore { map, .. } => program.tensor_maps.get(*map).is_some_and(|map| map.tensor == param),
+        OpKind::If { then, otherwise, .. } => is_written(program, then, param) || is_written(program, otherwise, param),
+        OpKind::For { body, .. } => is_written(program, body, param),
         _ => false,
     })
 }

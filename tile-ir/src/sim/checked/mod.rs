@@ -7,9 +7,11 @@
 //! a [`Diagnostic`] with the author's line, numbers and a witness (`report`, `findings`); execution goes on where it
 //! sensibly can, so that results can still be compared with `fast`.
 //!
-//! Asynchronous copies are in flight from their issue to the wait that covers them (`flight`). What comes next has its
-//! place: a warp's `State` gains the waits on barriers in memory, a vector clock the entries of agents that such a barrier
-//! orders, `shadow::Access::thread` their numbers.
+//! Beside the threads there are agents: `cp.async` copies (`flight`), the copy engine (`transfer`) and products of
+//! warpgroups (`product`). Each is at work from its issue to the wait that covers it, and may do its work early or late
+//! ([`Copies`]). What an agent touches is recorded at its issue under a clock of its own, which a wait advances: on a
+//! barrier in memory (`mbarrier`), on a bulk group, on a group of products. The blocks of a cluster run together
+//! (`cluster`); the hardware's own address arithmetic is `sim::hw`.
 //!
 //! | finding | code |
 //! |---|---|
@@ -18,31 +20,45 @@
 //! | an index that is negative or leaves its 32 (or 64) bits, a division by zero | TK0303 |
 //! | a register, local or shared element read before it is written | TK0304 |
 //! | a misaligned vector access: global, shared | TK0201, TK0202 |
-//! | shared memory used while an asynchronous copy into it is in flight, or left so at the end | TK0403 |
+//! | memory or registers used while a copy or product has them, or left so at the end; a product's fence missing | TK0403 |
+//! | what a thread wrote, read by the copy engine or tensor cores with no proxy fence | TK0401 |
+//! | a barrier in memory or a named barrier used otherwise than it was made for | TK0402 |
+//! | nobody can go on: who waits for which barrier and parity | TK0404 |
+//! | more registers taken than the block has | TK0503 |
+//! | what the hardware refuses: misaligned boxes, descriptors that are none | TK0205 |
 //! | two threads of a block race, in shared or global memory | TK0401 |
 //! | two blocks race in global memory | TK0405 |
 //! | a barrier, shuffle or vote that not all its threads reach | TK0402 |
 //! | no end within the step limit | TK0404 |
 //! | `device_assert` | TK0901 |
 //!
-//! The memory model: threads of different warps are ordered by block barriers alone; lanes of one warp are unordered
-//! between block barriers, warp barriers and (see [`CheckedOptions::collectives_order`]) shuffles and votes, even
-//! within one instruction; blocks are never ordered. Atomics do not race with atomics. Two writes of the same value
+//! The memory model: threads of different warps are ordered by block barriers, named barriers, barriers in memory and, in
+//! a cluster, cluster barriers; lanes of one warp are unordered between block barriers, warp barriers and (see
+//! [`CheckedOptions::collectives_order`]) shuffles and votes, even within one instruction; blocks of different clusters
+//! are never ordered. Atomics do not race with atomics. Two writes of the same value
 //! are a race.
+//!
+//! An arrival at a barrier by some lanes of a warp stands for the accesses of all of them; a bulk store waited for as read
+//! counts as written where its thread waits next.
 //!
 //! What it cannot see: reorderings of weak memory, time, and mistakes of the assembler.
 
 mod access;
 mod bytecode;
+mod cluster;
 mod compile;
 mod execute;
 mod findings;
 mod flight;
+mod hazards;
 mod lanes;
 mod launch;
+mod mbarrier;
+mod product;
 mod report;
 mod schedule;
 mod shadow;
+mod transfer;
 mod warp;
 
 #[cfg(test)]
@@ -201,8 +217,12 @@ pub struct Counters {
     pub guards_masked: u64,
     /// Of those, the compiler's that failed: each is a bug of the program.
     pub guards_fired: u64,
-    /// Asynchronous copies issued, one a thread.
+    /// Asynchronous copies issued, one a thread; those of the copy engine among them.
     pub async_copies: u64,
+    /// Phases of barriers in memory that were completed.
+    pub phases: u64,
+    /// Products of warps and warpgroups.
+    pub products: u64,
     /// Most groups of copies, empty ones apart, that a thread's wait left in flight: how far ahead loads were.
     pub groups_in_flight: u32,
 }

@@ -125,8 +125,7 @@ impl Machine<'_> {
     }
 
     pub(super) fn block_at(&self, linear: u32) -> [u32; 3] {
-        let [x, y, _] = self.launch.grid;
-        [linear % x, linear / x % y, linear / x / y]
+        self.launch.block_at(linear)
     }
 
     pub(super) fn name(&self, space: Space) -> &str {

@@ -1,13 +1,19 @@
 //! The scheduler: blocks that run at once, the warp that runs next, and what happens where none can.
 
 use super::bytecode::{Code, Pc};
+use super::cluster::Cluster;
+use super::execute::Asked;
 use super::launch::Launch;
 use super::report::{Reporter, Who};
 use super::shadow::Shadow;
+use super::transfer::Message;
 use super::warp::{Block, State};
-use super::{CheckedOptions, CheckedReport, Counters, ObservedEffect, Print, Schedule};
+use super::{CheckedOptions, CheckedReport, Copies, Counters, ObservedEffect, Print, Schedule};
 use crate::ir::SpanId;
 use crate::lowered::Program;
+
+/// Most blocks of a cluster.
+const MAX_CLUSTER: usize = 8;
 
 /// An execution.
 pub(super) struct Machine<'p> {
@@ -24,6 +30,12 @@ pub(super) struct Machine<'p> {
     /// With the linear block.
     pub prints: Vec<(u32, Print)>,
     pub prints_dropped: u64,
+    /// What the running warp has asked of the copy engine or other blocks.
+    pub outbox: Vec<Message>,
+    /// What it has asked of its block.
+    pub asked: Option<Asked>,
+    /// Blocks and barriers whose phase has completed since that was last looked at.
+    pub finished: Vec<(u32, u32)>,
     random: Random,
 }
 
@@ -40,31 +52,34 @@ impl<'p> Machine<'p> {
             globals: launch.allocations.iter().map(|_| Shadow::default()).collect(),
             prints: Vec::new(),
             prints_dropped: 0,
+            outbox: Vec::new(),
+            asked: None,
+            finished: Vec::new(),
             random: Random(options.seed),
         }
     }
 
     /// Executes every block.
     pub fn run(mut self) -> CheckedReport {
-        let count = self.launch.blocks;
+        let count = self.launch.blocks / self.launch.cluster_size();
         let at_once = match self.options.schedule {
             Schedule::InOrder => 1,
             Schedule::Seeded { resident_blocks } => resident_blocks.clamp(1, 64),
         };
         let mut order = BlockOrder::new(count, self.options.schedule, &mut self.random);
-        let mut resident: Vec<Block> = Vec::new();
-        for linear in order.by_ref().take(at_once as usize) {
-            let mut block = Block::new(self.program, self.code, self.launch);
-            block.start(linear, self.code, self.launch);
-            resident.push(block);
+        let mut resident: Vec<Cluster> = Vec::new();
+        for number in order.by_ref().take(at_once as usize) {
+            let mut cluster = Cluster::new(self.program, self.code, self.launch);
+            cluster.start(number, self.code, self.launch);
+            resident.push(cluster);
         }
         while !resident.is_empty() {
             let at = self.choose(resident.len());
-            let block = &mut resident[at];
-            if self.advance(block) {
-                self.counters.blocks += 1;
+            let cluster = &mut resident[at];
+            if self.advance(cluster) {
+                self.counters.blocks += cluster.blocks.len() as u64;
                 match order.next() {
-                    Some(linear) => block.start(linear, self.code, self.launch),
+                    Some(number) => cluster.start(number, self.code, self.launch),
                     None => drop(resident.swap_remove(at)),
                 }
             } else if self.counters.steps >= self.options.step_limit {
@@ -75,30 +90,73 @@ impl<'p> Machine<'p> {
         self.finish()
     }
 
-    /// Runs one warp of a block for a while, or lets the block past its barrier. True where the block has ended.
-    fn advance(&mut self, block: &mut Block) -> bool {
-        let mut runnable = 0u32;
-        for (i, warp) in block.warps.iter().enumerate() {
-            runnable |= u32::from(warp.state == State::Runnable) << i;
+    /// Runs one warp of a cluster for a while, or lets something else happen. True where the cluster has ended.
+    fn advance(&mut self, cluster: &mut Cluster) -> bool {
+        if self.code.agents || cluster.blocks.len() > 1 {
+            self.wake(cluster);
+            self.deliver(cluster);
+            // Any time is a time for a copy to arrive.
+            if !cluster.transfers.is_empty() && self.options.copies == Copies::Seeded && self.choose(8) == 1 {
+                self.arrive_one(cluster);
+            }
         }
-        if runnable != 0 {
-            let (warp, quantum) = match self.options.schedule {
-                Schedule::InOrder => (runnable.trailing_zeros(), 1024),
-                Schedule::Seeded { .. } => {
-                    let skip = self.choose(runnable.count_ones() as usize);
-                    let rest = (0..skip).fold(runnable, |bits, _| bits & (bits - 1));
-                    (rest.trailing_zeros(), 1 + self.choose(64) as u32)
-                }
+        let mut runnable = [0u32; MAX_CLUSTER];
+        let mut count = 0;
+        for (runnable, block) in runnable.iter_mut().zip(&cluster.blocks) {
+            for (i, warp) in block.warps.iter().enumerate() {
+                *runnable |= u32::from(warp.state == State::Runnable) << i;
+            }
+            count += runnable.count_ones() as usize;
+        }
+        if count > 0 {
+            let (mut skip, quantum) = match self.options.schedule {
+                Schedule::InOrder => (0, 1024),
+                Schedule::Seeded { .. } => (self.choose(count), 1 + self.choose(64) as u32),
             };
             let left = self.options.step_limit.saturating_sub(self.counters.steps).max(1);
-            self.run_warp(block, warp as usize, quantum.min(u32::try_from(left).unwrap_or(u32::MAX)));
+            let quantum = quantum.min(u32::try_from(left).unwrap_or(u32::MAX));
+            for (block, runnable) in cluster.blocks.iter_mut().zip(runnable) {
+                let here = runnable.count_ones() as usize;
+                if skip < here {
+                    let rest = (0..skip).fold(runnable, |bits, _| bits & (bits - 1));
+                    self.run_warp(block, rest.trailing_zeros() as usize, quantum);
+                    break;
+                }
+                skip -= here;
+            }
+            self.deliver(cluster);
             return false;
         }
-        if block.warps.iter().all(|warp| warp.state == State::Done) {
+        if cluster.blocks.iter().all(Block::is_over) {
+            self.end_of_cluster(cluster);
             return true;
         }
-        self.pass_barrier(block);
+        let stopped = |block: &&mut Block| {
+            !block.is_over() && block.warps.iter().all(|w| matches!(w.state, State::AtBarrier | State::Done))
+        };
+        if let Some(block) = cluster.blocks.iter_mut().find(stopped) {
+            self.pass_barrier(block);
+        } else if !cluster.transfers.is_empty() {
+            self.arrive_one(cluster);
+        } else if !self.is_awake(cluster) {
+            self.hang(cluster);
+        }
         false
+    }
+
+    /// One of the copies under way arrives.
+    fn arrive_one(&mut self, cluster: &mut Cluster) {
+        let which = self.choose(cluster.transfers.len());
+        let transfer = cluster.transfers.swap_remove(which);
+        self.arrive(cluster, transfer);
+        self.deliver(cluster);
+    }
+
+    /// Whether waking whoever waits lets somebody go on.
+    fn is_awake(&mut self, cluster: &mut Cluster) -> bool {
+        self.wake(cluster);
+        self.deliver(cluster);
+        cluster.blocks.iter().flat_map(|b| &b.warps).any(|w| w.state == State::Runnable)
     }
 
     /// Every warp waits or has ended: the barrier opens, and is reported where not all threads are at the same one.
@@ -111,12 +169,13 @@ impl<'p> Machine<'p> {
         self.counters.barriers += 1;
         // What happened before any of the waiting warps' arrival happened before what any of them does next.
         let waits = |state| state == State::AtBarrier;
-        let mut joined = vec![0; block.warps.len()];
-        for (i, warp) in block.warps.iter().enumerate().filter(|(_, w)| waits(w.state)) {
+        let mut joined = vec![0; self.launch.clocks.len()];
+        for warp in block.warps.iter().filter(|w| waits(w.state)) {
+            // A warp's own entry in `seen` is never above its clock.
             for (joined, seen) in joined.iter_mut().zip(&warp.seen) {
                 *joined = (*joined).max(*seen);
             }
-            joined[i] = warp.clock;
+            joined[warp.own] = warp.clock;
         }
         for warp in block.warps.iter_mut().filter(|w| waits(w.state)) {
             warp.seen.copy_from_slice(&joined);
@@ -147,7 +206,9 @@ impl<'p> Machine<'p> {
         }
     }
 
-    fn give_up(&mut self, block: &Block) {
+    fn give_up(&mut self, cluster: &Cluster) {
+        let running = |b: &&Block| b.warps.iter().any(|w| w.state == State::Runnable);
+        let block = cluster.blocks.iter().find(running).unwrap_or(&cluster.blocks[0]);
         let warp = block.warps.iter().find(|w| w.state == State::Runnable).unwrap_or(&block.warps[0]);
         let span = self.code.spans.get(warp.pc as usize).copied().unwrap_or(SpanId::from_u32(0));
         let text = format!("the program is still running after {} instructions", self.counters.steps);

@@ -4,6 +4,7 @@ use super::bytecode::{Code, Instr, Pc, Preset};
 use super::flight::{Flight, Pilot};
 use super::lanes::{Lanes, each};
 use super::launch::Launch;
+use super::mbarrier::Mbarrier;
 use super::shadow::Shadow;
 use crate::ir::EntityRef;
 use crate::lowered::{Program, SharedId};
@@ -25,9 +26,22 @@ pub(super) struct Warp {
     pub locals: Vec<LocalMemory>,
     /// Counts the synchronisations this warp took part in, from 1.
     pub clock: u32,
-    /// By warp of the block: the clock up to which its accesses happened before this warp's. Asynchronous agents will
-    /// have further entries.
+    /// By entry of [`Clocks`](super::shadow::Clocks): the clock up to which its accesses happened before this warp's.
     pub seen: Vec<u32>,
+    /// This warp's own entry.
+    pub own: usize,
+    /// Registers a thread, where roles share them out.
+    pub registers: u32,
+    /// Groups of products committed.
+    pub groups: u32,
+    /// Counts the fences before products, from 1.
+    pub fences: u32,
+    /// By lane: bulk groups committed.
+    pub bulk_groups: [u32; 32],
+    /// The latest bulk group of any lane that has something in it, plus one.
+    pub bulk_started: u32,
+    /// By lane: clocks of its latest proxy fences, ascending.
+    pub proxy_fences: Vec<[u32; PROXY_FENCES]>,
     /// Asynchronous copies under way.
     pub flight: Flight,
     /// Block barriers passed.
@@ -41,11 +55,35 @@ pub(super) struct Warp {
 pub(super) enum State {
     /// It can.
     Runnable,
-    /// It waits at the barrier its program counter is at. (Waits on asynchronous work will be further states.)
+    /// It waits at the barrier its program counter is at.
     AtBarrier,
+    /// It waits for something else.
+    Waiting(Wait),
     /// It has ended.
     Done,
 }
+
+/// What a warp waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// A phase of a barrier of its block. The instruction is executed again.
+    Barrier { index: u32, parity: bool },
+    /// The other threads of a named barrier.
+    Named { id: u32 },
+    /// The other blocks of its cluster.
+    Cluster,
+    /// As many registers for each of its threads. The instruction is executed again.
+    Registers { count: u32 },
+    /// The other warps of its warpgroup, at a product.
+    Product,
+    /// That at most so many groups of products are unfinished.
+    Products { pending: u32 },
+    /// That at most so many of its lanes' bulk groups are unfinished.
+    Bulk { pending: u32, read: bool },
+}
+
+/// How many proxy fences of a lane are remembered.
+pub(super) const PROXY_FENCES: usize = 8;
 
 /// What a branch or loop left.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +99,19 @@ pub(super) struct LocalMemory {
     pub data: Vec<Lanes>,
     /// By element: lanes in which it is initialised.
     pub init: Vec<u32>,
+    /// By element, where the program has products of warpgroups: what they make of it.
+    pub held: Vec<Held>,
+}
+
+/// What products of warpgroups make of a register.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Held {
+    /// The group of products, plus one, that writes it; 0 where none does.
+    pub written: u32,
+    /// The same for those that read it.
+    pub read: u32,
+    /// The number of fences before the thread's last own access, plus one.
+    pub touched: u32,
 }
 
 impl Warp {
@@ -74,8 +125,23 @@ impl Warp {
 
     /// A synchronisation of the lanes of this warp with each other.
     pub fn synchronise(&mut self) {
-        self.seen[self.index as usize] = self.clock;
+        self.seen[self.own] = self.clock;
         self.clock += 1;
+    }
+
+    /// Everything this warp has seen is what `other` has, too.
+    pub fn acquire(&mut self, other: &[u32]) {
+        for (mine, other) in self.seen.iter_mut().zip(other) {
+            *mine = (*mine).max(*other);
+        }
+    }
+
+    /// What is ordered before something that follows this warp's accesses so far.
+    pub fn released(&mut self) -> Vec<u32> {
+        let mut seen = self.seen.clone();
+        seen[self.own] = self.clock;
+        self.clock += 1;
+        seen
     }
 }
 
@@ -87,13 +153,31 @@ pub(super) struct Block {
     pub linear: u32,
     pub warps: Vec<Warp>,
     pub shared: SharedMemory,
+    /// Named barriers, by id.
+    pub named: Vec<Named>,
+    /// Products under way, by warpgroup.
+    pub products: Vec<super::product::Queue>,
+}
+
+/// A named barrier.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Named {
+    /// Threads that have arrived since it last opened.
+    pub arrived: u32,
+    /// Threads that each arrival says it is for.
+    pub threads: u32,
+    /// The warps that have arrived, a bit each, and those of the time before.
+    pub warps: u32,
+    pub before: u32,
+    /// What happened before the arrivals.
+    pub clock: Vec<u32>,
 }
 
 impl Block {
     /// A block to be [`Block::start`]ed.
     pub fn new(program: &Program, code: &Code, launch: &Launch) -> Block {
         let threads = launch.thread_count();
-        let count = threads.div_ceil(32);
+        let (count, clocks) = (threads.div_ceil(32), launch.clocks);
         let warp = |index: u32| {
             let lanes = (threads - index * 32).min(32);
             Warp {
@@ -105,27 +189,51 @@ impl Block {
                 stack: Vec::new(),
                 slots: vec![[0; 32]; code.slots as usize],
                 init: vec![0; code.regs as usize],
-                locals: code.locals.iter().map(|&len| LocalMemory::new(len as usize)).collect(),
+                locals: code
+                    .locals
+                    .iter()
+                    .map(|&len| LocalMemory::new(len as usize, !code.products.is_empty()))
+                    .collect(),
                 clock: 1,
-                seen: vec![0; count as usize],
+                seen: vec![0; clocks.len()],
+                own: 0,
+                registers: 0,
+                groups: 0,
+                fences: 0,
+                bulk_groups: [0; 32],
+                bulk_started: 0,
+                proxy_fences: if code.agents { vec![[0; PROXY_FENCES]; 32] } else { vec![] },
                 flight: Flight::default(),
                 interval: 0,
                 generations: vec![0; code.shared as usize],
             }
         };
-        Block { index: [0; 3], linear: 0, warps: (0..count).map(warp).collect(), shared: SharedMemory::new(program, code) }
+        Block {
+            index: [0; 3],
+            linear: 0,
+            warps: (0..count).map(warp).collect(),
+            shared: SharedMemory::new(program, code),
+            named: vec![Named::default(); 16],
+            products: vec![super::product::Queue::default(); count.div_ceil(4) as usize],
+        }
     }
 
-    /// Makes this the block of that linear index, at its start.
+    /// Makes this the block of that number, at its start.
     pub fn start(&mut self, linear: u32, code: &Code, launch: &Launch) {
-        let [gx, gy, _] = launch.grid;
         self.linear = linear;
         self.shared.flying.fill(Pilot::default());
-        self.index = [linear % gx, linear / gx % gy, linear / gx / gy];
+        self.shared.barriers.fill(Mbarrier::default());
+        self.named.fill(Named::default());
+        self.products.fill(super::product::Queue::default());
+        self.index = launch.block_at(linear);
         let [tx, ty, _] = launch.threads;
         for warp in &mut self.warps {
             (warp.pc, warp.state, warp.active) = (0, State::Runnable, warp.full);
             (warp.clock, warp.interval) = (1, 0);
+            (warp.registers, warp.groups, warp.fences, warp.bulk_groups) = (launch.registers, 0, 0, [0; 32]);
+            warp.bulk_started = 0;
+            warp.own = launch.clocks.entry(linear, warp.index);
+            warp.proxy_fences.fill([0; PROXY_FENCES]);
             warp.stack.clear();
             warp.flight.clear();
             warp.seen.fill(0);
@@ -133,6 +241,7 @@ impl Block {
             warp.generations.fill(0);
             for local in &mut warp.locals {
                 local.init.fill(0);
+                local.held.fill(Held::default());
             }
             let presets = &mut warp.slots[code.regs as usize..];
             for (preset, slot) in code.presets.iter().zip(presets) {
@@ -140,6 +249,10 @@ impl Block {
                     Preset::Constant(value) => [value; 32],
                     Preset::Param(index, _) => [launch.params[index as usize]; 32],
                     Preset::Block(axis) => [i64::from(self.index[axis as usize]); 32],
+                    Preset::Warp => [i64::from(warp.index); 32],
+                    Preset::Lane => std::array::from_fn(|lane| lane as i64),
+                    Preset::ClusterRank => [i64::from(linear & ((1 << launch.clocks.shift) - 1)); 32],
+                    Preset::Grid(axis) => [i64::from(launch.grid[axis as usize]); 32],
                     Preset::Thread(axis) => std::array::from_fn(|lane| {
                         let thread = warp.index * 32 + lane as u32;
                         i64::from([thread % tx, thread / tx % ty, thread / tx / ty][axis as usize])
@@ -151,8 +264,9 @@ impl Block {
 }
 
 impl LocalMemory {
-    fn new(len: usize) -> LocalMemory {
-        LocalMemory { data: vec![[0; 32]; len], init: vec![0; len] }
+    fn new(len: usize, products: bool) -> LocalMemory {
+        let held = vec![Held::default(); if products { len } else { 0 }];
+        LocalMemory { data: vec![[0; 32]; len], init: vec![0; len], held }
     }
 }
 
@@ -166,6 +280,8 @@ pub(super) struct SharedMemory {
     pub owners: Vec<Owner>,
     /// By cell: whose asynchronous copy into it is in flight. Empty in programs that have none.
     pub flying: Vec<Pilot>,
+    /// The barriers, of all arrays in order.
+    pub barriers: Vec<Mbarrier>,
 }
 
 /// The last writer of a cell, as far as initialisation goes: an element is initialised where its own array was the
@@ -191,7 +307,9 @@ impl SharedMemory {
         let owners = vec![Owner::default(); bytes.div_ceil(grain as usize)];
         let copies = code.instrs.iter().any(|i| matches!(i, Instr::AsyncCopy { .. }));
         let flying = vec![Pilot::default(); if copies { owners.len() } else { 0 }];
-        SharedMemory { data: vec![0; bytes], shadow: Shadow::default(), grain, owners, flying }
+        let count = program.barriers.values().map(|b| b.len as usize).sum();
+        let barriers = vec![Mbarrier::default(); count];
+        SharedMemory { data: vec![0; bytes], shadow: Shadow::default(), grain, owners, flying, barriers }
     }
 
     /// Whose asynchronous copy into any of these cells is in flight.

@@ -4,14 +4,18 @@
 //! preset slots; registers are slots. Temporaries are a stack. A register's reads are checked only where no assignment
 //! dominates them.
 
+mod tensor;
 mod value;
 
 use super::AccessKind;
 use super::bytecode::{Code, Format, Instr, Pc, Preset, Slot};
 use super::lanes;
 use crate::ir::{EntityRef, SpanId};
-use crate::lowered::{Memory, Op, OpKind, ParameterKind, Program, RegId, ValueId, ValueKind, ValueType};
+use crate::lowered::{
+    Memory, Op, OpKind, ParameterKind, Program, RegId, SharedId, Special, ValueId, ValueKind, ValueType,
+};
 use crate::sim::SimError;
+use std::collections::BTreeMap;
 
 /// Compiles a program.
 pub(super) fn compile(program: &Program) -> Result<Code, SimError> {
@@ -27,6 +31,7 @@ pub(super) fn compile(program: &Program) -> Result<Code, SimError> {
             regs,
             locals: program.locals.values().map(|l| l.len).collect(),
             shared: program.shared.len() as u32,
+            agents: tensor::has_agents(program),
             ..Code::default()
         },
         leaves: vec![None; program.values.len()],
@@ -35,7 +40,9 @@ pub(super) fn compile(program: &Program) -> Result<Code, SimError> {
         definite: vec![false; regs as usize],
         quiet: false,
         depth: 0,
+        described: BTreeMap::new(),
     };
+    tensor::check(program)?;
     compiler.presets()?;
     compiler.ops(&program.body)?;
     let end = program.body.last().map_or(SpanId::new(0), |op| op.span);
@@ -65,6 +72,8 @@ struct Compiler<'p> {
     /// Whether index arithmetic is not to report: the offset of an access that does not happen.
     quiet: bool,
     depth: u32,
+    /// By register: the array its matrix descriptor points into.
+    described: BTreeMap<RegId, SharedId>,
 }
 
 fn malformed<T>(text: impl Into<String>) -> Result<T, SimError> {
@@ -92,6 +101,20 @@ impl Compiler<'_> {
                 ValueKind::Thread(axis) if axis < 3 => Preset::Thread(axis),
                 ValueKind::Block(axis) if axis < 3 => Preset::Block(axis),
                 ValueKind::Thread(_) | ValueKind::Block(_) => return malformed(format!("{id} has no such axis")),
+                ValueKind::Special(special) => match special {
+                    Special::Warp => Preset::Warp,
+                    Special::Lane => Preset::Lane,
+                    Special::ClusterRank => Preset::ClusterRank,
+                    Special::Grid(axis) if axis < 3 => Preset::Grid(axis),
+                    Special::Grid(_) => return malformed(format!("{id} has no such axis")),
+                    Special::Elected => continue,
+                },
+                ValueKind::Descriptor { shared, bits } => {
+                    // Its number is kept among the presets; it is no leaf.
+                    let offset = self.program.shared.get(shared).map_or(0, |array| array.offset);
+                    self.preset(Preset::Constant((bits | u64::from((offset & 0x3ffff) >> 4)) as i64));
+                    continue;
+                }
                 _ => continue,
             };
             let slot = self.preset(preset);
@@ -168,6 +191,9 @@ impl Compiler<'_> {
             OpKind::Let { reg, value: Some(value) } | OpKind::Set { reg, value } => {
                 let src = self.value(*value)?;
                 let reg = self.assign(*reg)?;
+                if let Some(shared) = self.described(*value) {
+                    self.described.insert(reg, shared);
+                }
                 self.emit(Instr::Assign { reg, src }, span);
             }
             OpKind::Let { reg, value: None } => {
@@ -257,30 +283,93 @@ impl Compiler<'_> {
                     self.emit(Instr::Assign { reg, src: result }, span);
                 }
             }
-            OpKind::LoadMatrix { .. }
-            | OpKind::StoreMatrix { .. }
-            | OpKind::Mma { .. }
-            | OpKind::BarrierInit { .. }
-            | OpKind::FenceBarrierInit
-            | OpKind::BarrierArrive { .. }
-            | OpKind::BarrierExpect { .. }
-            | OpKind::BarrierWait { .. }
-            | OpKind::TensorLoad { .. }
-            | OpKind::TensorStore { .. }
-            | OpKind::BulkLoad { .. }
-            | OpKind::BulkCommit
-            | OpKind::BulkWait { .. }
-            | OpKind::FenceProxyAsync
-            | OpKind::PrefetchMap { .. }
-            | OpKind::NamedBarrier { .. }
-            | OpKind::ClusterBarrier { .. }
-            | OpKind::SetRegisters { .. }
-            | OpKind::WgmmaFence
-            | OpKind::Wgmma { .. }
-            | OpKind::WgmmaCommit
-            | OpKind::WgmmaWait { .. }
-            | OpKind::Pin { .. } => {
-                return malformed("the checked simulator does not execute tensor-core operations yet");
+            OpKind::LoadMatrix { local, start, memory, count, transposed } => {
+                self.matrices(AccessKind::Read, memory, (*local, *start), *count, *transposed)?;
+            }
+            OpKind::StoreMatrix { memory, local, start, count, transposed } => {
+                self.matrices(AccessKind::Write, memory, (*local, *start), *count, *transposed)?;
+            }
+            OpKind::Mma { atom, acc, a, b } => self.warp_product(*atom, [*acc, *a, *b], span)?,
+            OpKind::BarrierInit { barrier, arrivals } => {
+                let at = self.barrier(*barrier)?;
+                if *arrivals == 0 || *arrivals >= 1 << 20 {
+                    return malformed(format!("a barrier of {arrivals} arrivals"));
+                }
+                self.emit(Instr::BarrierInit { at, arrivals: *arrivals }, span);
+            }
+            OpKind::FenceBarrierInit => {
+                self.emit(Instr::FenceBarrierInit, span);
+            }
+            OpKind::BarrierArrive { barrier, cta } => {
+                let at = self.barrier(*barrier)?;
+                let cta = cta.map(|cta| self.index(cta)).transpose()?;
+                self.emit(Instr::BarrierArrive { at, bytes: None, cta }, span);
+            }
+            OpKind::BarrierExpect { barrier, bytes } => {
+                let (at, bytes) = (self.barrier(*barrier)?, self.index(*bytes)?);
+                self.emit(Instr::BarrierArrive { at, bytes: Some(bytes), cta: None }, span);
+            }
+            OpKind::BarrierWait { barrier, parity } => {
+                let (at, parity) = (self.barrier(*barrier)?, self.index(*parity)?);
+                self.emit(Instr::BarrierWait { at, parity }, span);
+            }
+            OpKind::TensorLoad { map, coordinates, shared, offset, barrier, multicast, evict: _ } => {
+                let barrier = Some(self.barrier(*barrier)?);
+                let multicast = multicast.map(|mask| self.index(mask)).transpose()?;
+                self.box_copy(*map, coordinates, (*shared, *offset), barrier, multicast, span)?;
+            }
+            OpKind::TensorStore { map, coordinates, shared, offset } => {
+                self.box_copy(*map, coordinates, (*shared, *offset), None, None, span)?;
+            }
+            OpKind::BulkLoad { memory, shared, offset, bytes, barrier } => {
+                self.bulk_copy(memory, (*shared, *offset), *bytes, *barrier)?;
+            }
+            OpKind::BulkCommit => {
+                self.emit(Instr::BulkCommit, span);
+            }
+            OpKind::BulkWait { pending, read } => {
+                self.emit(Instr::BulkWait { pending: *pending, read: *read }, span);
+            }
+            OpKind::FenceProxyAsync => {
+                self.emit(Instr::FenceProxy, span);
+            }
+            OpKind::PrefetchMap { map } => {
+                if self.program.tensor_maps.get(*map).is_none() {
+                    return malformed(format!("{map} is not a tensor map"));
+                }
+            }
+            OpKind::NamedBarrier { id, threads, arrive } => {
+                if !(1..16).contains(id) || *threads == 0 || *threads > 1024 || !threads.is_multiple_of(32) {
+                    return malformed(format!("barrier {id} of {threads} threads"));
+                }
+                self.emit(Instr::NamedBarrier { id: *id, threads: *threads, arrive: *arrive }, span);
+            }
+            OpKind::ClusterBarrier { relaxed } => {
+                self.emit(Instr::ClusterBarrier { relaxed: *relaxed }, span);
+            }
+            OpKind::SetRegisters { count, increase } => {
+                if !(24..=256).contains(count) || !count.is_multiple_of(8) {
+                    return malformed(format!("{count} registers a thread: 24 to 256, a multiple of 8"));
+                }
+                if self.program.launch.min_blocks.is_none() {
+                    return malformed("registers are shared out without a least number of blocks, which ptxas ignores");
+                }
+                self.emit(Instr::SetRegisters { count: *count, increase: *increase }, span);
+            }
+            OpKind::WgmmaFence => {
+                self.emit(Instr::WgmmaFence, span);
+            }
+            OpKind::Wgmma { acc, start, n, dtype, a, b, accumulate, transposed } => {
+                self.group_product((*acc, *start), (*n, *dtype, *transposed), (a, *b), *accumulate, span)?;
+            }
+            OpKind::WgmmaCommit => {
+                self.emit(Instr::WgmmaCommit, span);
+            }
+            OpKind::WgmmaWait { pending } => {
+                self.emit(Instr::WgmmaWait { pending: *pending }, span);
+            }
+            OpKind::Pin { local } => {
+                self.local(*local)?;
             }
             OpKind::Print { format, args } => {
                 let mut slots = Vec::new();

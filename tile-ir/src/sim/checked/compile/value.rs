@@ -5,7 +5,7 @@ use crate::ir::{BinaryOp, Dtype, EntityRef, UnaryOp};
 use crate::lowered::{GuardReason, Memory, Space, ValueId, ValueKind, ValueType};
 use crate::sim::SimError;
 use crate::sim::checked::AccessKind;
-use crate::sim::checked::bytecode::{Instr, Site, Slot};
+use crate::sim::checked::bytecode::{Instr, Preset, Site, Slot};
 
 impl Compiler<'_> {
     /// The slot that holds a value, computed here unless it is a leaf.
@@ -116,8 +116,28 @@ impl Compiler<'_> {
                 }
                 self.guarded(memory, site, |_, offset| Ok(Instr::Load { site, offset, dst }))?;
             }
-            ValueKind::Special(_) | ValueKind::Pack(..) | ValueKind::Unpack(..) | ValueKind::Descriptor { .. } => {
-                return malformed("the checked simulator does not evaluate tensor-core values yet");
+            // The others are presets.
+            ValueKind::Special(_) => {
+                self.emit(Instr::Elected { dst }, span);
+            }
+            ValueKind::Pack(dtype, low, high) => {
+                self.packed(*dtype, &[*low, *high], ValueType::Element(Dtype::F32))?;
+                let (low, high) = (self.value(*low)?, self.value(*high)?);
+                self.emit(Instr::Pack { dtype: *dtype, dst, low, high }, span);
+            }
+            ValueKind::Unpack(dtype, word, high) => {
+                self.packed(*dtype, &[*word], ValueType::Element(Dtype::U32))?;
+                let word = self.value(*word)?;
+                self.emit(Instr::Unpack { dtype: *dtype, dst, word, high: *high }, span);
+            }
+            ValueKind::Descriptor { shared, bits } => {
+                let Some(array) = program.shared.get(*shared) else {
+                    return malformed(format!("{shared} is not a shared array"));
+                };
+                // A copy, because it is no index: its upper bits are fields, and nothing is to be said of its size.
+                let bits = bits | u64::from((array.offset & 0x3ffff) >> 4);
+                let src = self.constant(bits as i64);
+                self.emit(Instr::Copy { dst, src }, span);
             }
             ValueKind::Int(_) | ValueKind::Float(_) | ValueKind::Param(_) | ValueKind::Thread(_) => {}
             ValueKind::Block(_) | ValueKind::Reg(_) => {}
@@ -147,6 +167,22 @@ impl Compiler<'_> {
                 _ => Some(Instr::IntBinary { op, dtype, dst, a, b }),
             },
             _ => None,
+        }
+    }
+
+    /// A slot with this number in every lane. Presets are made before anything is compiled, so it is among them.
+    fn constant(&self, number: i64) -> Slot {
+        let at = self.code.presets.iter().position(|p| *p == Preset::Constant(number));
+        at.map_or(self.zero, |at| self.code.regs + at as u32)
+    }
+
+    /// Checks the operands of packing and unpacking.
+    fn packed(&self, dtype: Dtype, operands: &[ValueId], ty: ValueType) -> Result<(), SimError> {
+        let fits = |v: &ValueId| self.program.values.get(*v).is_some_and(|v| v.ty == ty);
+        if dtype.is_half() && operands.iter().all(fits) {
+            Ok(())
+        } else {
+            malformed(format!("{operands:?} cannot be packed or unpacked as {dtype}"))
         }
     }
 
@@ -195,8 +231,7 @@ impl Compiler<'_> {
         if !matches!((to.space, from.space), (Space::Shared(_), Space::Global(_))) {
             return malformed("an asynchronous copy that is not from global to shared memory");
         }
-        let (target, source) =
-            (self.site(to, AccessKind::Write, width)?, self.site(from, AccessKind::Read, width)?);
+        let (target, source) = (self.site(to, AccessKind::Write, width)?, self.site(from, AccessKind::Read, width)?);
         let [a, b] = [target, source].map(|s| self.code.sites[s as usize].dtype);
         let bytes = width.checked_mul(a.bytes());
         if a != b || !matches!(bytes, Some(4 | 8 | 16)) {
@@ -261,6 +296,8 @@ impl Compiler<'_> {
             Some(ValueKind::Unary(_, a) | ValueKind::Cast(a)) => self.has_load(*a),
             Some(ValueKind::Binary(_, a, b)) => self.has_load(*a) || self.has_load(*b),
             Some(ValueKind::Math(_, args)) => args.iter().any(|a| self.has_load(*a)),
+            Some(ValueKind::Pack(_, a, b)) => self.has_load(*a) || self.has_load(*b),
+            Some(ValueKind::Unpack(_, a, _)) => self.has_load(*a),
             Some(ValueKind::Select(c, a, b) | ValueKind::Choose(c, a, b)) => {
                 self.has_load(*c) || self.has_load(*a) || self.has_load(*b)
             }

@@ -100,7 +100,15 @@ impl Build {
         let offset = self.shared_end.next_multiple_of(1024);
         self.shared_end = offset + len * dtype.bytes();
         self.program.shared_bytes = self.shared_end;
-        self.program.shared.push(SharedArray { name: name.into(), dtype, len, slots: 1, offset, align: 1024, scratch: false })
+        self.program.shared.push(SharedArray {
+            name: name.into(),
+            dtype,
+            len,
+            slots: 1,
+            offset,
+            align: 1024,
+            scratch: false,
+        })
     }
 
     pub fn barriers(&mut self, name: &str, len: u32) -> BarrierId {

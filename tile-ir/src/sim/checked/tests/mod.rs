@@ -4,9 +4,11 @@ mod accesses;
 mod build;
 mod execution;
 mod gemm;
+mod hopper;
 mod lowered;
 mod races;
 mod synchronisation;
+mod tensor;
 
 use super::{CheckedOptions, CheckedReport, Schedule, run};
 use crate::lowered::Program;
