@@ -312,3 +312,6 @@ impl<'s> Words<'s> {
         l.binary(BinaryOp::Add, offset, add)
     }
 }
+
+#[cfg(test)]
+mod tests;
