@@ -58,6 +58,7 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId, src: &TileRef, dst: &Tile
     let ahead = width.is_none() && walk.loads_ahead.contains(&stmt);
     let transaction = ahead.then(|| super::asynchronous::transaction(walk, src, dst, &constants)).flatten();
     transaction.iter().for_each(|elements| need(walk, src, *elements));
+    let transaction = transaction.or_else(|| pairs(walk, src, dst));
     let facts = CopyFacts {
         extents: constants,
         src: src_bounds,
@@ -188,6 +189,16 @@ fn demanded(walk: &mut Walk<'_>, width: ExprId, src: &TileRef, dst: &TileRef, ex
         need(walk, tile, value as u32);
     }
     u32::try_from(value).ok()
+}
+
+/// A fragment stores neighbours of a row two by two where they are aligned.
+fn pairs(walk: &mut Walk<'_>, src: &TileRef, dst: &TileRef) -> Option<u32> {
+    let (Place::Buffer(fragment), Place::Tensor(_)) = (src.place, dst.place) else { return None };
+    if walk.kernel.buffers[fragment].scope != Scope::Fragment || misaligned(walk, dst, 2).is_some() {
+        return None;
+    }
+    need(walk, dst, 2);
+    Some(2)
 }
 
 /// What keeps a tile's rows from starting at multiples of `width` elements, if anything does.

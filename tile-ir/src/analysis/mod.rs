@@ -121,7 +121,7 @@ pub struct CopyFacts {
     /// `.width(n)`, once it is checked.
     pub width: Option<u32>,
     /// Where the tile is loaded ahead without a demand: the elements of one asynchronous copy, if its rows are made of
-    /// such.
+    /// such. Where a fragment is stored to a tensor: 2, if its rows are made of aligned pairs.
     pub transaction: Option<u32>,
 }
 

@@ -77,6 +77,24 @@ impl<'a> Lowering<'a> {
         }
     }
 
+    /// `copy(x.at(..), &mut fragment)`: every thread its own elements, zeros beyond the tensor's edge.
+    pub(super) fn load_fragment(&mut self, fragment: BufferId, src: &TileRef, open: &[OpenAxis]) {
+        let Some(Registers { local, layout }) = self.fragments[fragment] else { return };
+        let (source, target) = (self.dtype_of(src.place), self.kernel.buffer_dtype(fragment));
+        let span = self.span;
+        self.unrolled("i", layout.registers(), |l, register| {
+            let [row, col] = l.element_position(&layout, register);
+            let (row, col) = (l.once("row", row), l.once("col", col));
+            let memory = l.tile_memory(src, &[row, col], open);
+            let mut value = l.push(ValueKind::Load(memory), ValueType::Element(source));
+            if source != target {
+                value = l.push(ValueKind::Cast(value), ValueType::Element(target));
+            }
+            let memory = Memory { space: Space::Local(local), offset: register, guard: None, span };
+            l.op(OpKind::Store { memory, value });
+        });
+    }
+
     /// `copy(&fragment, y.at_mut(..))`, straight from registers: neighbours in pairs where the tile's columns begin at
     /// an even one of an aligned tensor.
     pub(super) fn store_fragment(&mut self, fragment: BufferId, dst: &TileRef, open: &[OpenAxis], paired: bool) {

@@ -1,10 +1,10 @@
 //! Layouts: how fragments lie in registers and operands in shared memory, which follows from who multiplies them.
 //!
-//! Contract. In: a bound, analysed kernel and a target. Out: either a plan for roles (`hopper`), or the layouts of a
-//! block whose threads all do the same; for a kernel without fragments there is nothing to choose.
+//! Contract. In: a bound, analysed kernel and a target. Out: either a plan for roles (`hopper`), or the layouts and
+//! products of a block whose threads all do the same (`block`).
 
-use super::hopper::{self, Plan};
-use super::pending;
+use super::block::{self, Block};
+use super::hopper::{self, Plan, Reason};
 use crate::analysis::Analysis;
 use crate::diag::Diagnostic;
 use crate::ir::*;
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 pub(super) struct Layouts {
     /// Of fragments.
     pub(super) fragments: BTreeMap<BufferId, Fragment>,
-    /// Of shared arrays that are operands of `gemm`: one slot.
+    /// Of shared arrays that are operands of `gemm`, and of those whose author asked for a swizzle: one slot.
     pub(super) shared: BTreeMap<BufferId, SharedLayout>,
 }
 
@@ -25,23 +25,26 @@ pub(super) enum Choice {
     /// Into a producer and consumers.
     Roles(Box<Plan>),
     /// As one block whose threads all run the same operations.
-    Block(Layouts),
+    Block(Box<Block>),
 }
 
 /// Chooses.
+///
+/// # Errors
+/// Fragments whose uses disagree about their layout, or that no layout divides among the block's threads.
 pub(super) fn infer(kernel: &Kernel, analysis: &Analysis, target: Target) -> Result<Choice, Vec<Diagnostic>> {
     let multiplies = kernel.stmts.values().any(|s| matches!(s.kind, StmtKind::Gemm { .. }));
-    if !multiplies {
-        pending::check(kernel, None)?;
-        return Ok(Choice::Block(Layouts::default()));
-    }
-    let reason = match target {
-        Target::Sm80 => None,
-        Target::Sm90a => match hopper::plan(kernel, analysis) {
+    let reason: Option<Reason> = match target {
+        Target::Sm90a if multiplies => match hopper::plan(kernel, analysis) {
             Ok(plan) => return Ok(Choice::Roles(Box::new(plan))),
             Err(reason) => Some(reason),
         },
+        Target::Sm80 | Target::Sm90a => None,
     };
-    pending::check(kernel, reason)?;
-    Ok(Choice::Block(Layouts::default()))
+    let mut block = block::infer(kernel)?;
+    if let Some(reason) = reason {
+        let text = format!("not specialised, every thread loads and multiplies with mma.sync: {}", reason.text);
+        block.fallbacks.push((reason.span, text));
+    }
+    Ok(Choice::Block(Box::new(block)))
 }

@@ -57,8 +57,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Grid extents and launch checks, in order of reporting: specialised dims, requires, alignment, strides, index ranges.
-    pub(super) fn checks(&mut self) {
+    /// One block a tile, on the axes of the author's grid.
+    pub(super) fn plain_grid(&mut self) {
         let kernel = self.kernel;
         for (slot, axis) in kernel.grid.iter().enumerate().take(3) {
             if let Some(extent) = host_expr(kernel, axis.extent) {
@@ -74,6 +74,11 @@ impl Lowering<'_> {
                 self.program.launch.grid[slot] = extent;
             }
         }
+    }
+
+    /// Launch checks, in order of reporting: specialised dims, requires, alignment, strides, index ranges.
+    pub(super) fn checks(&mut self) {
+        let kernel = self.kernel;
         let mut checks = Vec::new();
         for (dim, value) in kernel.dims.iter().filter_map(|(id, dim)| Some((id, dim.value?))) {
             let holds = HostExpr::binary(BinaryOp::Eq, HostExpr::Dim(dim), HostExpr::Int(value));

@@ -5,19 +5,21 @@
 //! 3. `statement`, `value` — statements to operations, with guards on what was not proven and barriers where tile
 //!    operations meet other accesses; `vector` — vectorised loops; `tile` — copy, fill, parallel; `reduce`;
 //!    `pipeline` — loads issued ahead: slots, and the tokens of what was loaded; `token` — what a token is on the target;
-//!    `infer` — layouts of fragments and operands; `fragment` — work on them; `hopper` — producer and consumers
+//!    `infer` — roles or one block, and layouts; `fragment`, `mma` — tiles in registers and their products; `hopper` —
+//!    producer and consumers
 //! 4. `dependent` — where a kernel that starts early waits for the previous one
 //! 5. `place` — shared-memory offsets
 //! 6. `launch` — C parameters, grid, checks
 
 mod bind;
+mod block;
 mod dependent;
 mod formula;
 mod fragment;
 mod hopper;
 mod infer;
 mod launch;
-mod pending;
+mod mma;
 mod pipeline;
 mod place;
 mod raster;
@@ -47,19 +49,25 @@ pub fn lower(kernel: &Kernel, instance: &Instance, target: Target) -> Result<Pro
     lower_bound(&bound, target)
 }
 
-/// Whether the kernel has statements whose lowering is on its way.
-pub fn is_pending(bound: &Kernel) -> bool {
-    pending::check(bound, None).is_err()
+/// Whether a kernel's grid is the lowering's to choose, so that [`interface`] differs from what [`lower_bound`] launches.
+pub fn chooses_grid(bound: &Kernel) -> bool {
+    bound.swizzle.is_some()
+        || bound.stmts.values().any(|s| matches!(s.kind, StmtKind::Gemm { .. } | StmtKind::Persistent { .. }))
 }
 
-/// What a launch needs to know of a bound kernel: parameters, grid, checks. The program has no body.
+/// What a launch needs to know of a bound kernel: parameters, grid, checks. The program has no body, and a block a tile.
+///
+/// # Errors
+/// Those of [`lower_bound`].
 pub fn interface(bound: &Kernel, target: Target) -> Result<Program, Vec<Diagnostic>> {
     let analysis = analyse(bound, target);
     if !analysis.diagnostics.is_empty() {
         return Err(analysis.diagnostics);
     }
+    infer::infer(bound, &analysis, target)?;
     let mut lowering = Lowering::new(bound, &analysis, target);
     lowering.parameters();
+    lowering.plain_grid();
     lowering.checks();
     Ok(lowering.program)
 }
@@ -74,11 +82,7 @@ pub fn lower_bound(bound: &Kernel, target: Target) -> Result<Program, Vec<Diagno
     lowering.parameters();
     match infer::infer(bound, &analysis, target)? {
         infer::Choice::Roles(plan) => lowering.specialised(*plan),
-        infer::Choice::Block(layouts) => {
-            lowering.layouts = layouts;
-            lowering.bindings();
-            lowering.block(&bound.body);
-        }
+        infer::Choice::Block(block) => lowering.whole_block(*block),
     }
     lowering.checks();
     let body = std::mem::take(&mut lowering.ops);
@@ -110,6 +114,10 @@ struct Lowering<'a> {
     shared: SecondaryMap<BufferId, Option<SharedId>>,
     /// Layouts of fragments and of operands in shared memory.
     layouts: infer::Layouts,
+    /// Products of a block without roles.
+    products: BTreeMap<StmtId, block::Product>,
+    /// Whether blocks are launched in the clusters that the author asks for.
+    clusters: bool,
     fragments: SecondaryMap<BufferId, Option<fragment::Registers>>,
     /// In a loop over a fragment: the register that is the element being lowered.
     register: Option<ValueId>,
@@ -177,6 +185,8 @@ impl<'a> Lowering<'a> {
             locals: SecondaryMap::new(),
             shared: SecondaryMap::new(),
             layouts: infer::Layouts::default(),
+            products: BTreeMap::new(),
+            clusters: true,
             fragments: SecondaryMap::new(),
             register: None,
             thread: None,

@@ -26,6 +26,9 @@ pub(super) struct Raster {
 impl<'a> Lowering<'a> {
     /// Blocks of a cluster along x and y.
     pub(super) fn cluster(&self) -> [u32; 2] {
+        if !self.clusters {
+            return [1, 1];
+        }
         let axis = |axis: usize| {
             let extent = self.kernel.cluster.get(axis).and_then(|e| self.kernel.const_index(*e));
             extent.and_then(|n| u32::try_from(n).ok()).unwrap_or(1)

@@ -1,5 +1,6 @@
 //! Statements to operations, one to one but for vectorised loops and tile operations.
 
+use super::block::Block;
 use super::*;
 
 impl<'a> Lowering<'a> {
@@ -13,12 +14,39 @@ impl<'a> Lowering<'a> {
         }
     }
 
+    /// Lowers the kernel's body as one block whose threads all do the same.
+    pub(super) fn whole_block(&mut self, block: Block) {
+        let kernel = self.kernel;
+        self.layouts = block.layouts;
+        self.products = block.products;
+        for (span, text) in block.fallbacks {
+            self.remark(RemarkKind::Fallback, span, text);
+        }
+        self.clusters = false;
+        if let Some(&extent) = kernel.cluster.first() {
+            let text = "no cluster: every block loads its own tiles".to_owned();
+            self.remark(RemarkKind::Fallback, kernel.exprs[extent].span, text);
+        }
+        self.plain_grid();
+        self.bindings();
+        self.block(&kernel.body);
+    }
+
     /// Registers for block and thread indices.
     pub(super) fn bindings(&mut self) {
         let kernel = self.kernel;
         let used = used_variables(kernel);
+        let rastered = kernel.swizzle.is_some() && !kernel.grid.is_empty();
+        if rastered {
+            let vars: Vec<VarId> = kernel.grid.iter().map(|a| a.var).collect();
+            let extents: Vec<ExprId> = kernel.grid.iter().map(|a| a.extent).collect();
+            self.span = kernel.grid[0].span;
+            self.line_bindings(&vars, &extents);
+            self.launch_line(&extents);
+        }
         for (axis, grid, bound) in [(&kernel.grid, true), (&kernel.threads, false)]
             .into_iter()
+            .filter(|(_, grid)| !(*grid && rastered))
             .flat_map(|(axes, grid)| axes.iter().enumerate().map(move |(i, a)| (i as u8, grid, a)))
         {
             self.span = bound.span;
@@ -60,6 +88,10 @@ impl<'a> Lowering<'a> {
                 let pitch = if slots == 1 { len } else { len.next_multiple_of(16 / dtype.bytes()) };
                 let shared = self.shared_array(name, dtype, pitch.saturating_mul(slots), false);
                 self.program.shared[shared].slots = slots;
+                if self.layouts.shared.contains_key(&buffer) {
+                    // Rows that are free of bank conflicts within an atom are so for every slot.
+                    self.program.shared[shared].align = 128;
+                }
                 self.shared[buffer] = Some(shared);
                 self.op(OpKind::Shared { shared });
             }
@@ -130,9 +162,8 @@ impl<'a> Lowering<'a> {
             },
             StmtKind::Copy { src, dst, .. } => self.copy(stmt, src, dst),
             StmtKind::Fill { buffer, value } => self.fill(*buffer, *value),
-            // Refused in `pending`.
-            // Lowered by the consumers' loop, or refused by `infer`.
-            StmtKind::Gemm { .. } => {}
+            // Consumers lower theirs in the loop over the ring.
+            StmtKind::Gemm { .. } => self.gemm(stmt),
             StmtKind::Persistent { vars, extents, contiguous, body, .. } => {
                 self.launch_persistent(extents);
                 self.persistent_loop(vars, extents, *contiguous, None, |l| l.block(body));

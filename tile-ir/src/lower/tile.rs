@@ -85,11 +85,15 @@ impl Lowering<'_> {
         };
         match kernel.buffers[buffer].scope {
             Scope::Local => self.unrolled("i", len, store),
-            // Refused in `pending`.
             Scope::Fragment => self.fill_fragment(buffer, value),
             Scope::Shared => {
+                // Whatever the layout, it has no gaps.
                 let extent = self.int(i64::from(len));
-                self.spread("element", &[extent], |l, indices| store(l, indices[0]));
+                let slot = self.slots[buffer];
+                self.spread("element", &[extent], |l, indices| {
+                    let offset = slot.map_or(indices[0], |slot| l.binary(BinaryOp::Add, indices[0], slot));
+                    store(l, offset);
+                });
             }
         }
     }
@@ -100,10 +104,12 @@ impl Lowering<'_> {
         let dst_open = open_axes(&facts.dst, &facts.dst_nonnegative);
         let extents: Vec<ValueId> = facts.extents.iter().map(|&e| self.int(i64::from(e))).collect();
         let total: u32 = facts.extents.iter().product();
-        if let Place::Buffer(fragment) = src.place
-            && self.kernel.buffers[fragment].scope == Scope::Fragment
-        {
-            return self.store_fragment(fragment, dst, &dst_open, false);
+        if let Some(fragment) = self.fragment_at(src.place) {
+            let paired = facts.transaction.is_some_and(|width| width >= 2);
+            return self.store_fragment(fragment, dst, &dst_open, paired);
+        }
+        if let Some(fragment) = self.fragment_at(dst.place) {
+            return self.load_fragment(fragment, src, &src_open);
         }
         // A per-thread array is copied by its thread; anything else by the block together.
         let cooperative = ![src, dst].iter().any(|t| self.is_local_place(t.place));
@@ -161,6 +167,13 @@ impl Lowering<'_> {
                 ParamKind::Tensor { shape, .. } => shape.len(),
                 ParamKind::Scalar { .. } | ParamKind::Absent => 0,
             },
+        }
+    }
+
+    fn fragment_at(&self, place: Place) -> Option<BufferId> {
+        match place {
+            Place::Buffer(b) if self.kernel.buffers[b].scope == Scope::Fragment => Some(b),
+            _ => None,
         }
     }
 

@@ -104,6 +104,10 @@ impl Lowering<'_> {
             if let Some(last) = indices.last_mut() {
                 *last = l.binary(BinaryOp::Mul, *last, scale);
             }
+            if let [row, col] = indices[..] {
+                // They are named in several places each.
+                indices = vec![l.once("row", row), l.once("col", col)];
+            }
             let from = l.tile_memory(src, &indices, src_open);
             let to = l.tile_memory(dst, &indices, dst_open);
             l.op(OpKind::AsyncCopy { to, from, width });

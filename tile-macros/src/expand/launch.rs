@@ -359,7 +359,7 @@ fn parameters(signature: &Signature<'_>) -> Vec<TokenStream> {
     signature.params.iter().map(parameter).collect()
 }
 
-/// `T: ScalarInput`, for a dtype parameter that is a scalar's type.
+/// `T: ScalarInput`, for a dtype parameter that is a scalar's type; `T: Element` for an optional tensor's.
 fn scalar_bounds(signature: &Signature<'_>) -> TokenStream {
     let runtime = &signature.runtime;
     let is_scalar = |name: &Ident| {
@@ -368,6 +368,14 @@ fn scalar_bounds(signature: &Signature<'_>) -> TokenStream {
             _ => false,
         })
     };
+    // An optional tensor is given as it is, so its element type has to be one.
+    let is_optional = |name: &Ident| {
+        signature.params.iter().any(|p| match &p.kind {
+            ParamKind::Tensor { element: syn::Type::Path(path), option: Some(_), .. } => path.path.is_ident(name),
+            _ => false,
+        })
+    };
     let types = signature.type_names().into_iter().filter(|name| is_scalar(name));
-    quote!(#(#types: #runtime::kernel::ScalarInput,)*)
+    let elements = signature.type_names().into_iter().filter(|name| is_optional(name));
+    quote!(#(#types: #runtime::kernel::ScalarInput,)* #(#elements: #runtime::Element,)*)
 }

@@ -180,8 +180,7 @@ pub(crate) fn lowered(kernel: &Kernel, instance: &Instance, target: Target) -> R
     lowered_for(kernel, instance, target, false)
 }
 
-/// As [`lowered`]. `fast`: for the fast simulator, which executes the bound kernel: what cannot be lowered yet runs there
-/// all the same.
+/// As [`lowered`]. `fast`: for the fast simulator, which executes the bound kernel, a block a tile.
 fn lowered_for(kernel: &Kernel, instance: &Instance, target: Target, fast: bool) -> Result<(Kernel, Program), Error> {
     let report = |diagnostics: Vec<Diagnostic>| {
         let mut report: String = diagnostics.iter().map(|d| d.render(&kernel.source, &kernel.spans) + "\n").collect();
@@ -189,7 +188,7 @@ fn lowered_for(kernel: &Kernel, instance: &Instance, target: Target, fast: bool)
         Error::Lower { kernel: kernel.name.clone(), report }
     };
     let bound = tile_ir::lower::bind(kernel, instance).map_err(report)?;
-    let program = match fast && tile_ir::lower::is_pending(&bound) {
+    let program = match fast && tile_ir::lower::chooses_grid(&bound) {
         true => tile_ir::lower::interface(&bound, target).map_err(report)?,
         false => tile_ir::lower::lower_bound(&bound, target).map_err(report)?,
     };

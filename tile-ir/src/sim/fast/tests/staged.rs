@@ -70,7 +70,7 @@ impl Staged {
                 let trips = b.binary(BinaryOp::CeilDiv, k, extent);
                 let stages = b.int(self.stages);
                 let bounds = [b.int(self.first), trips, b.int(self.step)];
-                b.for_each("c", LoopKind::Pipelined { stages }, bounds, |b, c| {
+                b.for_each("c", LoopKind::Pipelined { stages, schedule: Schedule::Auto }, bounds, |b, c| {
                     self.load(b, [w, x, ws, xs], [bn, tn, tk], c);
                     let bounds = [b.int(0), b.int(self.vector()), b.int(1)];
                     b.for_each("v", LoopKind::Unroll, bounds, |b, v| {

@@ -1,0 +1,323 @@
+//! Layouts and products of a block whose threads all run the same operations.
+//!
+//! Products decide: an accumulator lies as `mma.sync` leaves it, over the grid of warps that the policy asks for, and
+//! operands lie in shared memory with the widest swizzle of their rows. A fragment that meets another in a `parallel`
+//! loop takes its layout, since a thread must hold the same elements of both. What remains is spread over the threads
+//! in vectors.
+
+use super::infer::Layouts;
+use super::uses::{accesses, each};
+use crate::diag::{Code, Diagnostic};
+use crate::ir::*;
+use crate::layout::{Fragment, LayoutError, Major, MmaInput, Operand, SharedLayout, Swizzle, WarpGrid};
+use std::collections::BTreeMap;
+
+/// Threads of a warp.
+pub(super) const WARP: u32 = 32;
+/// Rows and columns of an accumulator's atom.
+pub(super) const ATOM: (u32, u32) = (16, 8);
+
+/// What is known of a block before it is lowered.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Block {
+    pub(super) layouts: Layouts,
+    /// Products by their statements.
+    pub(super) products: BTreeMap<StmtId, Product>,
+    /// What was met by a lesser form, and where.
+    pub(super) fallbacks: Vec<(SpanId, String)>,
+}
+
+/// One `gemm`.
+#[derive(Clone, Debug)]
+pub(super) struct Product {
+    pub(super) a: (BufferId, Operand),
+    pub(super) b: (BufferId, Operand),
+    pub(super) acc: BufferId,
+    pub(super) clear: bool,
+    pub(super) form: Form,
+}
+
+/// How a product is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// By `mma.sync`; the accumulator is divided over these warps.
+    Mma(WarpGrid),
+    /// By multiply-adds of f32; the accumulator is divided over these warps.
+    Fma(WarpGrid),
+    /// By multiply-adds, the accumulator being spread over the threads in vectors.
+    Elements,
+}
+
+/// Infers.
+pub(super) fn infer(kernel: &Kernel) -> Result<Block, Vec<Diagnostic>> {
+    let mut this = Inference { kernel, block: Block::default(), sources: BTreeMap::new(), all: Vec::new() };
+    let mut statements = Vec::new();
+    each(kernel, &kernel.body, &mut |stmt| statements.push(stmt));
+    for (buffer, declared) in kernel.buffers.iter() {
+        if declared.scope == Scope::Shared && !matches!(declared.swizzle, SwizzleRequest::Auto | SwizzleRequest::None) {
+            this.tile(buffer);
+        }
+    }
+    for &stmt in &statements {
+        if let StmtKind::Gemm { a, b, acc, policy, clear } = &kernel.stmts[stmt].kind {
+            this.product(stmt, [a, b], *acc, *policy, *clear);
+        }
+    }
+    this.meetings(&statements);
+    this.rest(&statements);
+    match this.all.is_empty() {
+        true => Ok(this.block),
+        false => Err(this.all),
+    }
+}
+
+struct Inference<'k> {
+    kernel: &'k Kernel,
+    block: Block,
+    /// Who gave a fragment its layout.
+    sources: BTreeMap<BufferId, SpanId>,
+    all: Vec<Diagnostic>,
+}
+
+impl Inference<'_> {
+    fn warps(&self) -> u32 {
+        self.kernel.thread_count() / WARP
+    }
+
+    fn product(
+        &mut self,
+        stmt: StmtId,
+        [a, b]: [&MatrixRef; 2],
+        acc: BufferId,
+        policy: crate::ir::WarpPolicy,
+        clear: bool,
+    ) {
+        let kernel = self.kernel;
+        let span = kernel.stmts[stmt].span;
+        let [rows, cols] = kernel.buffer_extents(acc)[..] else { return };
+        for matrix in [a, b] {
+            let Buffer { name, scope, .. } = &kernel.buffers[matrix.buffer];
+            if *scope != Scope::Shared {
+                let message = format!("gemm: the operand `{name}` is not in shared memory");
+                let help = format!("copy `{name}` to an array from `alloc_shared`, and multiply that");
+                self.all.push(Diagnostic::new(Code::ILLEGAL_OPERATION, matrix.span, message).help(help));
+                return;
+            }
+        }
+        let (Some(left), Some(right)) = (self.tile(a.buffer), self.tile(b.buffer)) else { return };
+        let major = |k_is_last: bool| if k_is_last { Major::K } else { Major::Mn };
+        let a = (a.buffer, Operand { tile: left, major: major(!a.transposed) });
+        let b = (b.buffer, Operand { tile: right, major: major(b.transposed) });
+        let policy = match policy {
+            crate::ir::WarpPolicy::Square => crate::layout::WarpPolicy::Square,
+            crate::ir::WarpPolicy::FullRow => crate::layout::WarpPolicy::FullRow,
+            crate::ir::WarpPolicy::FullCol => crate::layout::WarpPolicy::FullCol,
+        };
+        let threads = kernel.thread_count();
+        let grid = match threads.is_multiple_of(WARP) {
+            true => policy.grid(rows, cols, self.warps(), ATOM).map_err(|e| e.to_string()),
+            false => Err(format!("{threads} threads are not whole warps of {WARP}")),
+        };
+        let layout = match &grid {
+            Ok(grid) => Fragment::mma_accumulator(rows, cols, *grid).map_err(|e| e.to_string()),
+            Err(text) => self.blocked(rows, cols).map_err(|_| text.clone()),
+        };
+        let layout = match layout {
+            Ok(layout) => layout,
+            Err(text) => {
+                let name = &kernel.buffers[acc].name;
+                let message = format!("gemm: the accumulator `{name}` cannot be divided among the threads");
+                let help = "choose tile extents that are multiples of 16 x 8 for every warp, or other `threads`";
+                let diagnostic = Diagnostic::new(Code::TILE_SHAPE, span, message).at(text).help(help);
+                self.all.push(diagnostic);
+                return;
+            }
+        };
+        let clash = self.block.layouts.fragments.get(&acc).is_some_and(|known| *known != layout);
+        if clash {
+            return self.clash(acc, span, "this product wants its accumulator in one layout", "this one in another");
+        }
+        self.block.layouts.fragments.insert(acc, layout);
+        self.sources.entry(acc).or_insert(span);
+        let form = match grid {
+            Ok(grid) => match tensor_cores(a.1, b.1, grid) {
+                Ok(()) => Form::Mma(grid),
+                Err(text) => {
+                    // Exact products of f32 are what the author asked for.
+                    if a.1.tile.dtype() != Dtype::F32 {
+                        self.block.fallbacks.push((span, format!("multiplied without tensor cores: {text}")));
+                    }
+                    Form::Fma(grid)
+                }
+            },
+            Err(text) => {
+                self.block.fallbacks.push((span, format!("multiplied without tensor cores: {text}")));
+                Form::Elements
+            }
+        };
+        self.block.products.insert(stmt, Product { a, b, acc, clear, form });
+    }
+
+    /// The layout of a slot: the widest swizzle of its rows, unless the author asked for one.
+    fn tile(&mut self, buffer: BufferId) -> Option<SharedLayout> {
+        if let Some(known) = self.block.layouts.shared.get(&buffer) {
+            return Some(*known);
+        }
+        let kernel = self.kernel;
+        let declared = &kernel.buffers[buffer];
+        let [rows, cols] = kernel.buffer_extents(buffer)[..] else {
+            let message = format!("`{}` is not a matrix: only arrays of rank 2 are swizzled", declared.name);
+            self.all.push(Diagnostic::new(Code::SHAPE, declared.span, message));
+            return None;
+        };
+        let dtype = kernel.buffer_dtype(buffer);
+        let layout = match declared.swizzle {
+            // Panels need rows that are whole atoms.
+            SwizzleRequest::Auto => SharedLayout::automatic(rows, cols, dtype)
+                .or_else(|_| SharedLayout::row_major(rows, cols, dtype)),
+            SwizzleRequest::None => SharedLayout::row_major(rows, cols, dtype),
+            SwizzleRequest::B32 => SharedLayout::new(rows, cols, dtype, Swizzle::B32),
+            SwizzleRequest::B64 => SharedLayout::new(rows, cols, dtype, Swizzle::B64),
+            SwizzleRequest::B128 => SharedLayout::new(rows, cols, dtype, Swizzle::B128),
+        };
+        match layout {
+            Ok(layout) => {
+                self.block.layouts.shared.insert(buffer, layout);
+                Some(layout)
+            }
+            Err(error) => {
+                let message = format!("`{}` cannot have this swizzle", declared.name);
+                let help = "drop `.swizzle(..)`: the compiler chooses one";
+                let diagnostic = Diagnostic::new(Code::ILLEGAL_OPERATION, declared.span, message);
+                self.all.push(diagnostic.at(error.to_string()).help(help));
+                None
+            }
+        }
+    }
+
+    /// Fragments that meet have one layout.
+    fn meetings(&mut self, statements: &[StmtId]) {
+        let kernel = self.kernel;
+        let mut groups: Vec<(SpanId, Vec<BufferId>)> = Vec::new();
+        for &stmt in statements {
+            if let StmtKind::Parallel { body, .. } = &kernel.stmts[stmt].kind {
+                let mut members: Vec<BufferId> = accesses(kernel, body)
+                    .into_iter()
+                    .filter_map(|access| match kernel.accesses[access].place {
+                        Place::Buffer(b) if kernel.buffers[b].scope == Scope::Fragment => Some(b),
+                        _ => None,
+                    })
+                    .collect();
+                members.sort();
+                members.dedup();
+                if members.len() > 1 {
+                    groups.push((kernel.stmts[stmt].span, members));
+                }
+            }
+        }
+        // A fragment may get its layout from one that gets it from another.
+        loop {
+            let before = self.block.layouts.fragments.len();
+            for (span, members) in &groups {
+                let known = members.iter().find_map(|b| Some((*b, *self.block.layouts.fragments.get(b)?)));
+                let Some((first, layout)) = known else { continue };
+                for &member in members {
+                    match self.block.layouts.fragments.get(&member) {
+                        None => {
+                            self.block.layouts.fragments.insert(member, layout);
+                            self.sources.insert(member, *span);
+                        }
+                        Some(other) if *other != layout => {
+                            let names = [first, member].map(|b| &kernel.buffers[b].name);
+                            let message = format!(
+                                "`{}` and `{}` meet here, but lie differently in the threads' registers",
+                                names[0], names[1]
+                            );
+                            let mut diagnostic = Diagnostic::new(Code::TILE_SHAPE, *span, message);
+                            for (buffer, name) in [first, member].into_iter().zip(names) {
+                                if let Some(source) = self.sources.get(&buffer) {
+                                    diagnostic = diagnostic.label(*source, format!("this decides how `{name}` lies"));
+                                }
+                            }
+                            let help = "give both products one `.policy(..)`, or copy one fragment through a shared array";
+                            self.all.push(diagnostic.help(help));
+                            return;
+                        }
+                        Some(_) => {}
+                    }
+                }
+            }
+            if self.block.layouts.fragments.len() == before {
+                return;
+            }
+        }
+    }
+
+    /// Fragments that nothing has decided on.
+    fn rest(&mut self, statements: &[StmtId]) {
+        let kernel = self.kernel;
+        for &stmt in statements {
+            let StmtKind::Alloc { buffer } = kernel.stmts[stmt].kind else { continue };
+            let Buffer { name, scope, span, .. } = &kernel.buffers[buffer];
+            if *scope != Scope::Fragment || self.block.layouts.fragments.contains_key(&buffer) {
+                continue;
+            }
+            // Products that were refused have said so.
+            if !self.all.is_empty() {
+                return;
+            }
+            let [rows, cols] = kernel.buffer_extents(buffer)[..] else {
+                let message = format!("the fragment `{name}` is not a matrix");
+                self.all.push(Diagnostic::new(Code::SHAPE, *span, message));
+                continue;
+            };
+            match self.blocked(rows, cols) {
+                Ok(layout) => {
+                    self.block.layouts.fragments.insert(buffer, layout);
+                    self.sources.insert(buffer, *span);
+                }
+                Err(error) => {
+                    let message = format!("the fragment `{name}` cannot be divided among the threads");
+                    let help = "choose extents whose product is a multiple of the number of threads";
+                    self.all.push(
+                        Diagnostic::new(Code::TILE_SHAPE, *span, message).at(error.to_string()).help(help),
+                    );
+                }
+            }
+        }
+    }
+
+    fn blocked(&self, rows: u32, cols: u32) -> Result<Fragment, LayoutError> {
+        let threads = self.kernel.thread_count();
+        let made = [4, 2].into_iter().find_map(|vector| Fragment::blocked(rows, cols, threads, vector).ok());
+        made.map_or_else(|| Fragment::blocked(rows, cols, threads, 1), Ok)
+    }
+
+    fn clash(&mut self, acc: BufferId, span: SpanId, first: &str, second: &str) {
+        let name = &self.kernel.buffers[acc].name;
+        let message = format!("two products want `{name}` in different layouts");
+        let mut diagnostic = Diagnostic::new(Code::TILE_SHAPE, span, message).at(second);
+        if let Some(source) = self.sources.get(&acc) {
+            diagnostic = diagnostic.label(*source, first);
+        }
+        self.all.push(diagnostic.help("give both products one `.policy(..)`"));
+    }
+}
+
+/// Whether `mma.sync` multiplies these operands, read by `ldmatrix`; else why not.
+fn tensor_cores(a: Operand, b: Operand, grid: WarpGrid) -> Result<(), String> {
+    let dtype = a.tile.dtype();
+    if !matches!(dtype, Dtype::F16 | Dtype::Bf16) {
+        return Err(format!("mma.sync multiplies f16 and bf16, not {dtype}"));
+    }
+    let input = MmaInput::Half;
+    if !a.k().is_multiple_of(input.k()) {
+        return Err(format!("{} along K are not a multiple of {}, the depth of mma.sync", a.k(), input.k()));
+    }
+    let text = |error: LayoutError| error.to_string();
+    let left = Fragment::mma_a(input, a.mn() / grid.rows, input.k()).map_err(text)?;
+    let right = Fragment::mma_b(input, b.mn() / grid.cols, input.k()).map_err(text)?;
+    a.load_matrix(&left, 0, 4).map_err(text)?;
+    b.load_matrix(&right, 0, 2).map_err(text)?;
+    Ok(())
+}

@@ -1,0 +1,317 @@
+//! `gemm` by the warps of a block: `ldmatrix` and `mma.sync`, or multiply-adds of f32.
+//!
+//! A warp has a part of the accumulator, as its layout says. Along K it goes in steps: it loads the fragments of both
+//! operands that its part needs, and multiplies every 16 rows of one with every 8 columns of the other. An address is
+//! computed once a lane; the others differ from it by an XOR and an addition of constants, where the swizzle allows.
+
+use super::block::{ATOM, Form, Product, WARP};
+use super::*;
+use crate::layout::{Formula, Fragment, Index, Major, MatrixAccess, MmaInput, Operand, Step, WarpGrid};
+
+/// Elements of K that multiply-adds take at once.
+const CHUNK: u32 = 4;
+
+/// One operand, as the warps share it out.
+struct Side {
+    buffer: BufferId,
+    operand: Operand,
+    /// Extent along M (or N) of a warp's part.
+    extent: u32,
+    left: bool,
+}
+
+impl Lowering<'_> {
+    /// `gemm(a, b, &mut acc)`
+    pub(super) fn gemm(&mut self, stmt: StmtId) {
+        let Some(product) = self.products.get(&stmt).cloned() else { return };
+        let Some(fragment::Registers { local, layout }) = self.fragments[product.acc] else { return };
+        if product.clear {
+            let zero = self.push(ValueKind::Float(0.0), ValueType::Element(Dtype::F32));
+            self.fill_fragment(product.acc, zero);
+        }
+        match product.form {
+            Form::Mma(grid) => self.multiply_warps(&product, grid, local, &layout),
+            Form::Fma(grid) => self.multiply_add(&product, grid, local, &layout),
+            Form::Elements => self.multiply_elements(&product, local, &layout),
+        }
+    }
+
+    /// On tensor cores.
+    fn multiply_warps(&mut self, product: &Product, grid: WarpGrid, acc: LocalId, layout: &Fragment) {
+        let input = MmaInput::Half;
+        let [a, b] = sides(product, grid);
+        let fragments =
+            (Fragment::mma_a(input, a.extent, input.k()), Fragment::mma_b(input, b.extent, input.k()));
+        let (Ok(left), Ok(right)) = fragments else { return };
+        let thread = self.compute_thread();
+        let atom = MmaAtom::M16n8k16 { dtype: a.operand.tile.dtype() };
+        let [down, across] = [a.extent / ATOM.0, b.extent / ATOM.1];
+        let Some(a_words) = Words::new(self, &a, &left, layout, thread) else { return };
+        let Some(b_words) = Words::new(self, &b, &right, layout, thread) else { return };
+        for step in 0..a.operand.k() / input.k() {
+            for words in [&a_words, &b_words] {
+                words.load(self, step * input.k(), thread);
+            }
+            self.unrolled("i", down, |l, i| {
+                l.unrolled("j", across, |l, j| {
+                    let times = |l: &mut Self, index: ValueId, by: u32| {
+                        let by = l.int(i64::from(by));
+                        l.binary(BinaryOp::Mul, index, by)
+                    };
+                    let (from_a, from_b) = (times(l, i, MmaAtom::A), times(l, j, MmaAtom::B));
+                    let before = times(l, i, across);
+                    let number = l.binary(BinaryOp::Add, before, j);
+                    let into = times(l, number, MmaAtom::ACC);
+                    l.op(OpKind::Mma {
+                        atom,
+                        acc: (acc, into),
+                        a: (a_words.local, from_a),
+                        b: (b_words.local, from_b),
+                    });
+                });
+            });
+        }
+    }
+
+    /// The place of an offset in a slot, of an array that has several.
+    fn in_slot(&mut self, buffer: BufferId, offset: ValueId) -> ValueId {
+        match self.slots[buffer] {
+            Some(slot) => self.binary(BinaryOp::Add, offset, slot),
+            None => offset,
+        }
+    }
+
+    /// By multiply-adds: a thread's elements are the crossings of some rows with some columns.
+    fn multiply_add(&mut self, product: &Product, grid: WarpGrid, acc: LocalId, layout: &Fragment) {
+        let [a, b] = sides(product, grid);
+        let k = a.operand.k();
+        // A thread has two rows of an atom, and two columns next to each other.
+        let across = b.extent / ATOM.1;
+        let (rows, cols) = (a.extent / ATOM.0 * 2, across * 2);
+        let chunk = if k.is_multiple_of(CHUNK) { CHUNK } else { 1 };
+        let [row_part, col_part] = [(&a, rows), (&b, 1)].map(|(side, lines)| {
+            let name = format!("{}_part", self.kernel.buffers[side.buffer].name);
+            let local = self.local(&name, Dtype::F32, lines * chunk);
+            self.op(OpKind::Local { local });
+            local
+        });
+        let reg = self.reg("depth", ValueType::Index, false);
+        let bounds = [self.int(0), self.int(i64::from(k)), self.int(i64::from(chunk))];
+        self.loop_over(reg, bounds, Unroll::Auto, |l| {
+            let depth = l.read(reg);
+            let chunk_length = l.int(i64::from(chunk));
+            l.unrolled("i", rows, |l, i| {
+                let zero = l.int(0);
+                let register = l.crossing(i, zero, across);
+                let [row, _] = l.element_position(layout, register);
+                let first = l.binary(BinaryOp::Mul, i, chunk_length);
+                l.load_part(&a, row_part, first, row, depth, chunk);
+            });
+            l.unrolled("j", cols, |l, j| {
+                let zero = l.int(0);
+                let register = l.crossing(zero, j, across);
+                let [_, col] = l.element_position(layout, register);
+                l.load_part(&b, col_part, zero, col, depth, chunk);
+                l.unrolled("i", rows, |l, i| {
+                    let register = l.crossing(i, j, across);
+                    l.unrolled("kk", chunk, |l, kk| {
+                        let first = l.binary(BinaryOp::Mul, i, chunk_length);
+                        let offset = l.binary(BinaryOp::Add, first, kk);
+                        let (x, y) = (l.part(row_part, offset), l.part(col_part, kk));
+                        l.accumulate(acc, register, x, y);
+                    });
+                });
+            });
+        });
+    }
+
+    /// The register of the thread's row `i` and column `j`, of `across` atoms side by side.
+    fn crossing(&mut self, i: ValueId, j: ValueId, across: u32) -> ValueId {
+        let [two, four, across] = [2, 4, i64::from(across)].map(|n| self.int(n));
+        let split = |l: &mut Self, index: ValueId| {
+            (l.binary(BinaryOp::Div, index, two), l.binary(BinaryOp::Rem, index, two))
+        };
+        let ((down, below), (right, beside)) = (split(self, i), split(self, j));
+        let before = self.binary(BinaryOp::Mul, down, across);
+        let atom = self.binary(BinaryOp::Add, before, right);
+        let first = self.binary(BinaryOp::Mul, atom, four);
+        let pair = self.binary(BinaryOp::Mul, below, two);
+        let start = self.binary(BinaryOp::Add, first, pair);
+        self.binary(BinaryOp::Add, start, beside)
+    }
+
+    /// `count` elements along K of row (or column) `line` of an operand, as f32: `local[start ..]`.
+    fn load_part(&mut self, side: &Side, local: LocalId, start: ValueId, line: ValueId, depth: ValueId, count: u32) {
+        let (tile, span) = (side.operand.tile, self.span);
+        // Along K, as many elements as lie together in 16 bytes.
+        let together = tile.contiguous().is_multiple_of(count) && tile.cols().is_multiple_of(count);
+        if side.operand.major == Major::K && tile.dtype() == Dtype::F32 && together && count == CHUNK {
+            let memory = self.operand_memory(side, line, depth);
+            return self.op(OpKind::VectorLoad { local, start, memory, width: count });
+        }
+        self.unrolled("kk", count, |l, kk| {
+            let depth = l.binary(BinaryOp::Add, depth, kk);
+            let memory = l.operand_memory(side, line, depth);
+            let value = l.load_f32(memory, tile.dtype());
+            let offset = l.binary(BinaryOp::Add, start, kk);
+            l.op(OpKind::Store { memory: Memory { space: Space::Local(local), offset, guard: None, span }, value });
+        });
+    }
+
+    /// By multiply-adds, element by element.
+    fn multiply_elements(&mut self, product: &Product, acc: LocalId, layout: &Fragment) {
+        let [a, b] = sides(product, WarpGrid { rows: 1, cols: 1 });
+        let k = a.operand.k();
+        self.unrolled("i", layout.registers(), |l, register| {
+            let [row, col] = l.element_position(layout, register);
+            let (row, col) = (l.once("row", row), l.once("col", col));
+            let reg = l.reg("depth", ValueType::Index, false);
+            let bounds = [l.int(0), l.int(i64::from(k)), l.int(1)];
+            l.loop_over(reg, bounds, Unroll::Auto, |l| {
+                let depth = l.read(reg);
+                let [x, y] = [(&a, row), (&b, col)].map(|(side, line)| {
+                    let memory = l.operand_memory(side, line, depth);
+                    l.load_f32(memory, side.operand.tile.dtype())
+                });
+                l.accumulate(acc, register, x, y);
+            });
+        });
+    }
+
+    fn load_f32(&mut self, memory: Memory, dtype: Dtype) -> ValueId {
+        let value = self.push(ValueKind::Load(memory), ValueType::Element(dtype));
+        match dtype {
+            Dtype::F32 => value,
+            _ => self.push(ValueKind::Cast(value), ValueType::Element(Dtype::F32)),
+        }
+    }
+
+    fn part(&mut self, local: LocalId, offset: ValueId) -> ValueId {
+        let memory = Memory { space: Space::Local(local), offset, guard: None, span: self.span };
+        self.push(ValueKind::Load(memory), ValueType::Element(Dtype::F32))
+    }
+
+    /// `acc[register] = fma(x, y, acc[register])`
+    fn accumulate(&mut self, acc: LocalId, register: ValueId, x: ValueId, y: ValueId) {
+        let sum = self.part(acc, register);
+        let value = self.push(ValueKind::Math(MathFn::Fma, vec![x, y, sum]), ValueType::Element(Dtype::F32));
+        let memory = Memory { space: Space::Local(acc), offset: register, guard: None, span: self.span };
+        self.op(OpKind::Store { memory, value });
+    }
+
+    /// Where element `depth` along K of row (or column) `line` of an operand is.
+    fn operand_memory(&mut self, side: &Side, line: ValueId, depth: ValueId) -> Memory {
+        let tile = side.operand.tile;
+        let offset = side.operand.offset(Formula::Symbol(0), Formula::Symbol(1)).over(tile.dtype().bytes());
+        let offset = self.formula(&offset, &[line, depth]);
+        let offset = self.in_slot(side.buffer, offset);
+        Memory { space: self.space(Place::Buffer(side.buffer)), offset, guard: None, span: self.span }
+    }
+}
+
+fn sides(product: &Product, grid: WarpGrid) -> [Side; 2] {
+    let side = |(buffer, operand): (BufferId, Operand), warps: u32, left: bool| {
+        let extent = operand.mn() / warps;
+        Side { buffer, operand, extent, left }
+    };
+    [side(product.a, grid.rows, true), side(product.b, grid.cols, false)]
+}
+
+/// The words of an operand's fragment that a warp multiplies in one step.
+struct Words<'s> {
+    side: &'s Side,
+    fragment: &'s Fragment,
+    /// The accumulator, which says where a warp's part begins.
+    acc: &'s Fragment,
+    local: LocalId,
+    shared: SharedId,
+    /// What this lane names of the first words at the first step: offset in elements, in a slot.
+    first: ValueId,
+}
+
+impl<'s> Words<'s> {
+    fn new(
+        l: &mut Lowering<'_>,
+        side: &'s Side,
+        fragment: &'s Fragment,
+        acc: &'s Fragment,
+        thread: ValueId,
+    ) -> Option<Words<'s>> {
+        let Space::Shared(shared) = l.space(Place::Buffer(side.buffer)) else { return None };
+        let name = l.kernel.buffers[side.buffer].name.clone();
+        let local = l.local(&format!("{name}_words"), Dtype::U32, fragment.words());
+        l.op(OpKind::Local { local });
+        let zero = l.int(0);
+        let mut words = Words { side, fragment, acc, local, shared, first: zero };
+        let access = words.access(0)?;
+        let first = words.lane_offset(l, &access, 0, thread);
+        words.first = l.once(&format!("{name}_row"), first);
+        Some(words)
+    }
+
+    /// The instruction that loads the words from `word`, as many as it can.
+    fn access(&self, word: u32) -> Option<MatrixAccess> {
+        let left = self.fragment.words() - word;
+        self.side.operand.load_matrix(self.fragment, word, if left >= 4 { 4 } else { left }).ok()
+    }
+
+    /// Loads the words for the step at `k`.
+    fn load(&self, l: &mut Lowering<'_>, k: u32, thread: ValueId) {
+        let span = l.span;
+        let mut word = 0;
+        while let Some(access) = (word < self.fragment.words()).then(|| self.access(word)).flatten() {
+            let offset = match self.step(&access, k) {
+                Some(step) => self.turned(l, step),
+                None => self.lane_offset(l, &access, k, thread),
+            };
+            let offset = l.in_slot(self.side.buffer, offset);
+            let memory = Memory { space: Space::Shared(self.shared), offset, guard: None, span };
+            let start = l.int(i64::from(word));
+            let MatrixAccess { count, transposed, .. } = access;
+            l.op(OpKind::LoadMatrix { local: self.local, start, memory, count, transposed });
+            word += count;
+        }
+    }
+
+    /// The byte offset in a slot that a thread's lane names.
+    fn offset<I: Index>(&self, access: &MatrixAccess, k: u32, thread: I) -> I {
+        let (row, col) = self.acc.warp_origin(thread.clone().over(WARP));
+        let mn = if self.side.left { row } else { col };
+        access.offset(&self.side.operand.tile, mn, I::constant(k), thread.modulo(WARP))
+    }
+
+    /// The same in elements.
+    fn lane_offset(&self, l: &mut Lowering<'_>, access: &MatrixAccess, k: u32, thread: ValueId) -> ValueId {
+        let offset = self.offset(access, k, Formula::Symbol(0));
+        l.formula(&offset.over(self.side.operand.tile.dtype().bytes()), &[thread])
+    }
+
+    /// How every thread's offset follows from its first, if it does so by one step.
+    fn step(&self, access: &MatrixAccess, k: u32) -> Option<Step> {
+        let first = self.access(0)?;
+        let ((mn, depth), (first_mn, first_depth)) = (access.position(0u32), first.position(0u32));
+        // Matrices of a fragment are counted along the fragment's rows and columns, whatever is contiguous.
+        let (along_mn, along_k) = (mn.checked_sub(first_mn)?, (k + depth).checked_sub(first_depth)?);
+        let (rows, cols) = match self.side.operand.major {
+            Major::K => (along_mn, along_k),
+            Major::Mn => (along_k, along_mn),
+        };
+        let step = self.side.operand.tile.step(rows, cols)?;
+        let fits = |thread| step.apply(self.offset(&first, 0, thread)) == self.offset(access, k, thread);
+        (0..self.acc.threads()).all(fits).then_some(step)
+    }
+
+    fn turned(&self, l: &mut Lowering<'_>, step: Step) -> ValueId {
+        let size = self.side.operand.tile.dtype().bytes();
+        let mut offset = self.first;
+        if step.xor != 0 {
+            let xor = l.int(i64::from(step.xor / size));
+            offset = l.binary(BinaryOp::BitXor, offset, xor);
+        }
+        let add = l.int(i64::from(step.add / size));
+        l.binary(BinaryOp::Add, offset, add)
+    }
+}
+
+#[cfg(test)]
+mod tests;

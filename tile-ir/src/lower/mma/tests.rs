@@ -1,0 +1,347 @@
+//! Products of a block without roles: what they are made of, and what they compute.
+
+use crate::emit::cuda::emit;
+use crate::ir::*;
+use crate::lower::lower_bound;
+use crate::lowered::{Op, OpKind, Program, RemarkKind};
+use crate::sim::checked::{CheckedOptions, run as run_checked};
+use crate::sim::fast::run as run_fast;
+use crate::sim::{Argument, Memory, TensorArgument, numeric};
+use crate::testing::{Builder, kernel};
+use std::sync::Arc;
+
+/// What a test varies of a GEMM.
+#[derive(Clone, Copy, Debug)]
+struct Gemm {
+    tile: [i64; 3],
+    stages: i64,
+    threads: i64,
+    /// Whether a, b are stored transposed: `[K, M]`, `[N, K]`.
+    stored: [bool; 2],
+    dtype: Dtype,
+    out: Dtype,
+    policy: WarpPolicy,
+    swizzle: SwizzleRequest,
+    /// Whether extents are known to be multiples of 8.
+    aligned: bool,
+    persistent: bool,
+    panel: Option<i64>,
+    cluster: bool,
+    /// Whether a bias is added and the sum clamped on the way out.
+    epilogue: bool,
+    /// Whether the sum leaves through shared memory.
+    through: bool,
+}
+
+const BASE: Gemm = Gemm {
+    tile: [128, 128, 32],
+    stages: 3,
+    threads: 256,
+    stored: [false, true],
+    dtype: Dtype::Bf16,
+    out: Dtype::Bf16,
+    policy: WarpPolicy::Square,
+    swizzle: SwizzleRequest::Auto,
+    aligned: true,
+    persistent: false,
+    panel: Some(8),
+    cluster: false,
+    epilogue: false,
+    through: false,
+};
+
+/// A small one, for the simulators.
+const SMALL: Gemm = Gemm { tile: [32, 32, 32], threads: 64, stages: 2, ..BASE };
+
+const LAYOUTS: [[bool; 2]; 4] = [[false, true], [false, false], [true, true], [true, false]];
+
+fn gemm(g: &Gemm) -> Kernel {
+    let [bm, bn, bk] = g.tile;
+    kernel("gemm", |b| {
+        let [m, n, k] = ["M", "N", "K"].map(|d| b.dim(d));
+        let a = b.tensor("a", g.dtype, &if g.stored[0] { [k, m] } else { [m, k] });
+        let w = b.tensor("b", g.dtype, &if g.stored[1] { [n, k] } else { [k, n] });
+        let bias = g.epilogue.then(|| b.tensor("bias", g.dtype, &[n]));
+        let c = b.tensor_mut("c", g.out, &[m, n]);
+        if g.aligned {
+            for (extent, name) in [(m, "M"), (n, "N"), (k, "K")] {
+                let (eight, zero) = (b.int(8), b.int(0));
+                let rest = b.binary(BinaryOp::Rem, extent, eight);
+                let cond = b.eq(rest, zero);
+                let span = SpanId::from_u32(0);
+                b.kernel.requires.push(Require { cond, text: format!("{name} % 8 == 0"), span });
+            }
+        }
+        let [tm, tn, tk] = [(m, bm), (n, bn), (k, bk)].map(|(extent, tile)| {
+            let tile = b.int(tile);
+            b.binary(BinaryOp::CeilDiv, extent, tile)
+        });
+        b.kernel.swizzle = g.panel.map(|panel| b.int(panel));
+        if g.cluster {
+            b.kernel.cluster = [2, 1].map(|n| b.int(n)).to_vec();
+        }
+        b.threads([("t", g.threads)]);
+        let body = |b: &mut Builder, bx: ExprId, by: ExprId| {
+            let a_s = b.buffer("a_s", Scope::Shared, g.dtype, &if g.stored[0] { [bk, bm] } else { [bm, bk] });
+            let b_s = b.buffer("b_s", Scope::Shared, g.dtype, &if g.stored[1] { [bn, bk] } else { [bk, bn] });
+            let acc = b.buffer("acc", Scope::Fragment, Dtype::F32, &[bm, bn]);
+            let [Place::Buffer(a_buffer), Place::Buffer(b_buffer), Place::Buffer(acc_buffer)] = [a_s, b_s, acc] else {
+                unreachable!()
+            };
+            b.kernel.buffers[a_buffer].swizzle = g.swizzle;
+            b.kernel.buffers[b_buffer].swizzle = g.swizzle;
+            let zero = b.float(Dtype::F32, 0.0);
+            b.stmt(StmtKind::Fill { buffer: acc_buffer, value: zero });
+            let kind = LoopKind::Pipelined { stages: b.int(g.stages), schedule: Schedule::Auto };
+            let bounds = [b.int(0), tk, b.int(1)];
+            let zero = b.int(0);
+            b.for_each("k", kind, bounds, |b, ki| {
+                let row = b.scaled(by, bm, zero);
+                let col = b.scaled(bx, bn, zero);
+                let depth = b.scaled(ki, bk, zero);
+                let from = b.tile(a, &if g.stored[0] { [depth, row] } else { [row, depth] }, &[]);
+                let to = b.tile(a_s, &[], &[]);
+                b.copy(from, to);
+                let from = b.tile(w, &if g.stored[1] { [col, depth] } else { [depth, col] }, &[]);
+                let to = b.tile(b_s, &[], &[]);
+                b.copy(from, to);
+                let span = SpanId::from_u32(0);
+                b.stmt(StmtKind::Gemm {
+                    a: MatrixRef { buffer: a_buffer, transposed: g.stored[0], span },
+                    b: MatrixRef { buffer: b_buffer, transposed: g.stored[1], span },
+                    acc: acc_buffer,
+                    policy: g.policy,
+                    clear: false,
+                });
+            });
+            let row = b.scaled(by, bm, zero);
+            let col = b.scaled(bx, bn, zero);
+            if let Some(bias) = bias {
+                let extra = b.buffer("extra", Scope::Fragment, Dtype::F32, &[bm, bn]);
+                let [rows, cols] = [bm, bn].map(|n| b.int(n));
+                b.parallel(&[("i", rows), ("j", cols)], |b, at| {
+                    let place = b.scaled(bx, bn, at[1]);
+                    let value = b.masked(bias, &[place]);
+                    let value = b.cast(Dtype::F32, value);
+                    b.store(extra, at, value);
+                });
+                b.parallel(&[("i", rows), ("j", cols)], |b, at| {
+                    let (sum, more) = (b.load(acc, at), b.load(extra, at));
+                    let value = b.add(sum, more);
+                    b.store(acc, at, value);
+                });
+            }
+            let mut from = acc;
+            if g.through {
+                let out = b.buffer("c_s", Scope::Shared, g.out, &[bm, bn]);
+                let (src, dst) = (b.tile(acc, &[], &[]), b.tile(out, &[], &[]));
+                b.copy(src, dst);
+                from = out;
+            }
+            let extents = if g.through { vec![b.int(bm), b.int(bn)] } else { vec![] };
+            let from = b.tile(from, &[], &[]);
+            let to = b.tile(c, &[row, col], &extents);
+            b.copy(from, to);
+        };
+        if g.persistent {
+            b.persistent([("bx", tn), ("by", tm)], |b, [bx, by]| body(b, bx, by));
+        } else {
+            let [bx, by] = b.blocks([("bx", tn), ("by", tm)]);
+            body(b, bx, by);
+        }
+    })
+}
+
+fn lowered(g: &Gemm) -> Program {
+    lower_bound(&gemm(g), Target::Sm80).unwrap_or_else(|all| panic!("{g:?}: {all:#?}"))
+}
+
+fn count(ops: &[Op], is: &impl Fn(&OpKind) -> bool) -> usize {
+    let inner = |op: &Op| match &op.kind {
+        OpKind::If { then, otherwise, .. } => count(then, is) + count(otherwise, is),
+        OpKind::For { body, .. } => count(body, is),
+        _ => 0,
+    };
+    ops.iter().map(|op| inner(op) + usize::from(is(&op.kind))).sum()
+}
+
+#[test]
+fn a_product_is_made_of_matrices_loaded_by_sixteen_bytes() {
+    let program = lowered(&BASE);
+    // Three iterations are written out, each of two steps: 4 times 16 rows of a, 2 times 16 columns of b.
+    assert_eq!(count(&program.body, &|op| matches!(op, OpKind::LoadMatrix { count: 4, transposed: false, .. })), 36);
+    assert_eq!(count(&program.body, &|op| matches!(op, OpKind::Mma { .. })), 6);
+    let copy = |width: u32| move |op: &OpKind| matches!(op, OpKind::AsyncCopy { width: w, .. } if *w == width);
+    // Two are issued before the loop and three in it.
+    assert_eq!(count(&program.body, &copy(8)), 10);
+    assert_eq!(count(&program.body, &|op| matches!(op, OpKind::VectorStore { width: 2, .. })), 1);
+    assert!(program.remarks.iter().all(|r| r.kind != RemarkKind::Fallback), "{:#?}", program.remarks);
+}
+
+#[test]
+fn operands_along_mn_are_transposed_by_the_load() {
+    let program = lowered(&Gemm { stored: [true, false], ..BASE });
+    assert_eq!(count(&program.body, &|op| matches!(op, OpKind::LoadMatrix { transposed: true, .. })), 36);
+}
+
+/// Small integers, whose products and sums are exact.
+fn element(seed: usize, i: usize) -> f32 {
+    ((i * 7 + i / 13 + seed * 3) % 5) as f32 - 2.0
+}
+
+fn tensor(dtype: Dtype, shape: &[i64], f: impl Fn(usize) -> f32) -> Argument {
+    let elements = shape.iter().product::<i64>() as usize;
+    let memory = Memory::zeros(elements * dtype.bytes() as usize);
+    for i in 0..elements {
+        memory.store(i * dtype.bytes() as usize, dtype, numeric::encode(dtype, f(i)));
+    }
+    let strides = (0..shape.len()).map(|axis| shape[axis + 1..].iter().product()).collect();
+    Argument::Tensor(TensorArgument { dtype, shape: shape.to_vec(), strides, memory: Arc::new(memory), offset: 0 })
+}
+
+fn bits(argument: &Argument) -> Vec<u32> {
+    let Argument::Tensor(t) = argument else { panic!("a tensor") };
+    let elements = t.shape.iter().product::<i64>() as usize;
+    (0..elements).map(|i| t.memory.load(i * t.dtype.bytes() as usize, t.dtype)).collect()
+}
+
+fn arguments(g: &Gemm, [m, n, k]: [i64; 3]) -> Vec<Argument> {
+    let mut all = vec![
+        tensor(g.dtype, &if g.stored[0] { [k, m] } else { [m, k] }, |i| element(0, i)),
+        tensor(g.dtype, &if g.stored[1] { [n, k] } else { [k, n] }, |i| element(1, i)),
+    ];
+    if g.epilogue {
+        all.push(tensor(g.dtype, &[n], |i| element(2, i)));
+    }
+    all.push(tensor(g.out, &[m, n], |_| f32::NAN));
+    all
+}
+
+fn expected(g: &Gemm, [m, n, k]: [i64; 3]) -> Vec<u32> {
+    let (m, n, k) = (m as usize, n as usize, k as usize);
+    let a = |i: usize, l: usize| element(0, if g.stored[0] { l * m + i } else { i * k + l });
+    let b = |l: usize, j: usize| element(1, if g.stored[1] { j * k + l } else { l * n + j });
+    let mut all = Vec::new();
+    for i in 0..m {
+        for j in 0..n {
+            let sum: f32 = (0..k).map(|l| a(i, l) * b(l, j)).sum();
+            let sum = if g.epilogue { sum + element(2, j) } else { sum };
+            all.push(numeric::encode(g.out, sum));
+        }
+    }
+    all
+}
+
+/// Both simulators compute the product, bit for bit.
+fn is_right(g: &Gemm, shape: [i64; 3]) {
+    let bound = gemm(g);
+    let program = lower_bound(&bound, Target::Sm80).unwrap_or_else(|all| panic!("{g:?}: {all:#?}"));
+    let expected = expected(g, shape);
+    let fast = arguments(g, shape);
+    run_fast(&bound, &fast).unwrap_or_else(|e| panic!("{g:?} {shape:?}: {e}"));
+    let c = fast.len() - 1;
+    assert!(bits(&fast[c]) == expected, "fast, {g:?} {shape:?}");
+    let checked = arguments(g, shape);
+    let options = CheckedOptions { clusters: 2, step_limit: 5_000_000, ..CheckedOptions::default() };
+    let report = run_checked(&program, &checked, &options).unwrap_or_else(|e| panic!("{g:?} {shape:?}: {e}"));
+    assert!(report.is_clean(), "{g:?} {shape:?}\n{}", report.render(&program));
+    let wrong = bits(&checked[c]).iter().zip(&expected).position(|(a, b)| a != b);
+    assert_eq!(wrong, None, "checked, {g:?} {shape:?}");
+}
+
+#[test]
+fn every_layout_and_number_of_stages_is_right() {
+    for (i, stored) in LAYOUTS.into_iter().enumerate() {
+        for stages in [1, 2, 3] {
+            let dtype = if i % 2 == 0 { Dtype::Bf16 } else { Dtype::F16 };
+            is_right(&Gemm { stored, stages, dtype, ..SMALL }, [40, 48, 72]);
+        }
+    }
+}
+
+#[test]
+fn tiles_of_any_shape_are_right() {
+    for (tile, threads) in [([64, 16, 16], 128), ([16, 64, 64], 64), ([32, 24, 32], 32), ([64, 48, 128], 64)] {
+        for stored in [[false, true], [true, false]] {
+            is_right(&Gemm { tile, threads, stored, ..SMALL }, [72, 56, 136]);
+        }
+    }
+    for swizzle in [SwizzleRequest::None, SwizzleRequest::B32, SwizzleRequest::B64] {
+        is_right(&Gemm { swizzle, ..SMALL }, [40, 40, 40]);
+    }
+    for policy in [WarpPolicy::FullRow, WarpPolicy::FullCol] {
+        is_right(&Gemm { policy, ..SMALL }, [40, 40, 40]);
+    }
+}
+
+#[test]
+fn f32_is_multiplied_exactly() {
+    for stored in LAYOUTS {
+        let g = Gemm { stored, dtype: Dtype::F32, out: Dtype::F32, ..SMALL };
+        is_right(&g, [40, 48, 72]);
+        is_right(&Gemm { aligned: false, stages: 1, ..g }, [37, 19, 23]);
+    }
+}
+
+#[test]
+fn ragged_shapes_without_alignment_are_right() {
+    for stored in LAYOUTS {
+        is_right(&Gemm { stored, aligned: false, ..SMALL }, [37, 19, 23]);
+    }
+}
+
+#[test]
+fn grids_of_every_kind_are_right() {
+    is_right(&Gemm { persistent: true, ..SMALL }, [136, 72, 40]);
+    is_right(&Gemm { persistent: true, panel: None, cluster: true, stages: 1, ..SMALL }, [72, 136, 40]);
+    is_right(&Gemm { panel: Some(2), cluster: true, ..SMALL }, [136, 72, 40]);
+    is_right(&Gemm { panel: None, ..SMALL }, [72, 72, 40]);
+}
+
+#[test]
+fn epilogues_are_right() {
+    is_right(&Gemm { epilogue: true, ..SMALL }, [40, 48, 40]);
+    is_right(&Gemm { through: true, out: Dtype::F32, ..SMALL }, [40, 48, 40]);
+    is_right(&Gemm { through: true, persistent: true, epilogue: true, ..SMALL }, [72, 72, 40]);
+}
+
+#[test]
+fn tiles_that_no_warp_divides_are_multiplied_element_by_element() {
+    let g = Gemm { tile: [8, 32, 16], threads: 64, ..SMALL };
+    is_right(&g, [24, 40, 40]);
+    let program = lowered(&g);
+    let fallback = program.remarks.iter().find(|r| r.kind == RemarkKind::Fallback).unwrap();
+    assert!(fallback.text.contains("cannot divide a tile of 8 x 32"), "{}", fallback.text);
+}
+
+/// Writes the CUDA C of variants to a folder, to be compiled by hand:
+/// `TILE_VARIANTS=DIR cargo test -p tile-ir --lib -- --ignored mma::tests::variants`.
+#[test]
+#[ignore = "writes files"]
+fn variants() {
+    let Ok(folder) = std::env::var("TILE_VARIANTS") else { return };
+    let mut list = Vec::new();
+    for stored in LAYOUTS {
+        for dtype in [Dtype::Bf16, Dtype::F16, Dtype::F32] {
+            let out = dtype;
+            for (tile, stages, threads) in
+                [([128, 128, 32], 4, 256), ([128, 128, 32], 3, 128), ([128, 256, 32], 3, 256), ([64, 64, 64], 2, 128)]
+            {
+                if dtype == Dtype::F32 && tile == [128, 256, 32] {
+                    continue;
+                }
+                list.push(Gemm { stored, dtype, out, tile, stages, threads, ..BASE });
+            }
+        }
+    }
+    list.push(Gemm { persistent: true, epilogue: true, ..BASE });
+    list.push(Gemm { through: true, stages: 1, ..BASE });
+    for g in list {
+        let program = lowered(&g);
+        let [bm, bn, bk] = g.tile;
+        let stored = g.stored.map(|t| if t { "t" } else { "n" }).concat();
+        let (p, e, t) = (g.persistent as u8, g.epilogue as u8, g.through as u8);
+        let name = format!("{}_{stored}_{bm}x{bn}x{bk}_s{}_t{}_{p}{e}{t}", g.dtype, g.stages, g.threads);
+        std::fs::write(format!("{folder}/{name}.cu"), emit(&program)).unwrap();
+    }
+}
