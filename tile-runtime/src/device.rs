@@ -218,6 +218,11 @@ impl Device {
         self.state.label()
     }
 
+    /// Whether kernels compiled for `target` run here. The simulators run all of them.
+    pub fn supports(&self, target: Target) -> bool {
+        self.target(&[target]).is_some()
+    }
+
     /// Whether kernels are simulated.
     pub fn is_simulator(&self) -> bool {
         matches!(self.state.backend, Backend::Simulator { .. })

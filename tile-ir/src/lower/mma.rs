@@ -40,8 +40,7 @@ impl Lowering<'_> {
     fn multiply_warps(&mut self, product: &Product, grid: WarpGrid, acc: LocalId, layout: &Fragment) {
         let input = MmaInput::Half;
         let [a, b] = sides(product, grid);
-        let fragments =
-            (Fragment::mma_a(input, a.extent, input.k()), Fragment::mma_b(input, b.extent, input.k()));
+        let fragments = (Fragment::mma_a(input, a.extent, input.k()), Fragment::mma_b(input, b.extent, input.k()));
         let (Ok(left), Ok(right)) = fragments else { return };
         let thread = self.compute_thread();
         let atom = MmaAtom::M16n8k16 { dtype: a.operand.tile.dtype() };
@@ -128,9 +127,8 @@ impl Lowering<'_> {
     /// The register of the thread's row `i` and column `j`, of `across` atoms side by side.
     fn crossing(&mut self, i: ValueId, j: ValueId, across: u32) -> ValueId {
         let [two, four, across] = [2, 4, i64::from(across)].map(|n| self.int(n));
-        let split = |l: &mut Self, index: ValueId| {
-            (l.binary(BinaryOp::Div, index, two), l.binary(BinaryOp::Rem, index, two))
-        };
+        let split =
+            |l: &mut Self, index: ValueId| (l.binary(BinaryOp::Div, index, two), l.binary(BinaryOp::Rem, index, two));
         let ((down, below), (right, beside)) = (split(self, i), split(self, j));
         let before = self.binary(BinaryOp::Mul, down, across);
         let atom = self.binary(BinaryOp::Add, before, right);

@@ -27,7 +27,7 @@ pub use explain::{Explanation, explain};
 pub use launch::{LaunchOn, Loaded, launch, prepare};
 pub use repeat::{PreparedLaunch, prepare_launch};
 pub use show::{Binary, Format, compile, show};
-pub use tile_ir::ir::Dtype;
+pub use tile_ir::ir::{Dtype, Target};
 pub use variants::Specialized;
 pub use which::Variant;
 
