@@ -22,11 +22,14 @@ struct Arguments {
 enum Kernel {
     /// y = W x.
     Gemv,
+    /// C = A B, every layout.
+    Gemm,
 }
 
 fn main() -> Result<()> {
     let Arguments { kernel, folder } = Arguments::parse();
     match kernel {
         Kernel::Gemv => export::gemv(&folder),
+        Kernel::Gemm => export::gemm(&folder),
     }
 }

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 use tile_ir::emit::cuda::{STATIC_SHARED_LIMIT, emit};
-use tile_ir::ir::{DimId, EntityRef, Kernel, ParamId, Target};
+use tile_ir::ir::{DimId, EntityRef, Instance, Kernel, ParamId, Target};
 use tile_ir::lower::lower;
-use tile_ir::lowered::{HostValues, ParameterKind, Program};
+use tile_ir::lowered::{HostValues, MapId, Parameter, ParameterKind, Program, TensorMap};
 use tile_kernels::gemv::Choice;
 use tile_kernels::gemv::specialized::gemv_specialized;
 use tile_runtime::f16;
@@ -99,7 +99,7 @@ fn record(kernel: &str, program: &Program, cubin: &str, n: i64, k: i64, chosen: 
         .iter()
         .map(|p| match p.kind {
             ParameterKind::Pointer(_) => json!({ "pointer": p.name }),
-            ParameterKind::TensorMap(_) => json!({ "tensor_map": p.name }),
+            ParameterKind::TensorMap(map) => map_record(program, map),
             ParameterKind::Dim(dim) => json!({ "i32": values.dim(dim) }),
             ParameterKind::Stride(..) => json!({ "i32": k }),
             ParameterKind::Scalar(_) => json!({ "f32": if p.name == "alpha" { 1.0 } else { 0.0 } }),
@@ -112,4 +112,124 @@ fn record(kernel: &str, program: &Program, cubin: &str, n: i64, k: i64, chosen: 
         "n": n, "k": k, "chosen": chosen, "grid": grid.context("the grid has no value")?, "threads": program.launch.threads,
         "dynamic_shared": dynamic, "params": params, "pdl": program.launch.dependent,
     }))
+}
+
+/// How the copy engine sees a tensor, for `cuTensorMapEncodeTiled`.
+fn map_record(program: &Program, map: MapId) -> Value {
+    let TensorMap { tensor, box_extents, swizzle, promotion, .. } = &program.tensor_maps[map];
+    let name = program.tensors.iter().find(|t| t.param == *tensor).map(|t| t.name.as_str());
+    let promotion = format!("{promotion:?}");
+    json!({ "map": { "tensor": name, "box": box_extents, "swizzle": swizzle.name(), "promotion": promotion } })
+}
+
+/// The shapes (M, N, K) of the GEMM benchmark.
+pub const GEMM_SHAPES: [(i64, i64, i64); 12] = [
+    (1024, 1024, 1024),
+    (2048, 2048, 2048),
+    (4096, 4096, 4096),
+    (8192, 8192, 8192),
+    (16384, 16384, 16384),
+    (4096, 14336, 4096),
+    (4096, 7168, 16384),
+    (8192, 28672, 8192),
+    (16, 7168, 16384),
+    (64, 18432, 7168),
+    (128, 4096, 7168),
+    (512, 7168, 2048),
+];
+
+/// Blocks that an H200 holds at once, one a multiprocessor; in pairs as many.
+const H200_BLOCKS: i64 = 132;
+
+/// Dense operands of a GEMM.
+struct Matrices<'a> {
+    program: &'a Program,
+    shape: (i64, i64, i64),
+    stored: [bool; 2],
+}
+
+impl HostValues for Matrices<'_> {
+    fn dim(&self, dim: DimId) -> i64 {
+        let ((m, n, k), [a_t, b_t]) = (self.shape, self.stored);
+        match self.program.dims.get(dim.index()).map(String::as_str) {
+            Some("A0") => [m, k][usize::from(a_t)],
+            Some("A1") => [k, m][usize::from(a_t)],
+            Some("B0") => [k, n][usize::from(b_t)],
+            Some("B1") => [n, k][usize::from(b_t)],
+            Some("M") => m,
+            _ => n,
+        }
+    }
+
+    fn stride(&self, tensor: ParamId, _axis: u8) -> i64 {
+        let ((m, n, k), [a_t, b_t]) = (self.shape, self.stored);
+        match self.program.tensors.iter().find(|t| t.param == tensor).map(|t| t.name.as_str()) {
+            Some("a") => [k, m][usize::from(a_t)],
+            Some("b") => [n, k][usize::from(b_t)],
+            _ => n,
+        }
+    }
+
+    fn scalar(&self, _param: ParamId) -> i64 {
+        0
+    }
+
+    fn address(&self, _tensor: ParamId) -> u64 {
+        0
+    }
+
+    fn capacity(&self) -> i64 {
+        H200_BLOCKS
+    }
+}
+
+/// Writes every instance of the bundled GEMM without an epilogue for sm_90a into `folder`, and `launches.json`.
+pub fn gemm(folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
+    let nvrtc = Nvrtc::get()?;
+    let mut launches = Vec::new();
+    let kernel = tile_kernels::gemm::definition().kernel()?;
+    let bias = kernel.params.iter().find(|(_, p)| p.name == "bias").map(|(id, _)| id);
+    for instance in kernel.instances.iter().filter(|i| i.consts.last() == Some(&0)) {
+        let instance = Instance { absent: bias.into_iter().collect(), ..instance.clone() };
+        let program = lower(kernel, &instance, Target::Sm90a).map_err(|d| anyhow!("{}", d[0].message))?;
+        let source = emit(&program);
+        let compiled = nvrtc.compile(&program.name, &source, &options("sm_90a", false), Output::Cubin)?;
+        let cubin = format!("{}.cubin", program.name);
+        std::fs::write(folder.join(&cubin), &compiled.code)?;
+        let [bm, bn, stages, threads, cy, a_t, b_t, _] = instance.consts[..] else {
+            return Err(anyhow!("the instance has other constants"));
+        };
+        let stored = [a_t == 1, b_t == 1];
+        for shape in GEMM_SHAPES {
+            let values = Matrices { program: &program, shape, stored };
+            let grid: Option<Vec<i64>> = program.launch.grid.iter().map(|e| e.evaluate(&values)).collect();
+            let params: Vec<Value> = program.params.iter().map(|p| gemm_parameter(&program, &values, p)).collect();
+            let (m, n, k) = shape;
+            let tile = (bm, bn, stages as usize, threads as usize, cy as usize);
+            let letter = |t: bool| if t { "t" } else { "n" };
+            launches.push(json!({
+                "kernel": "gemm", "instance": program.name, "symbol": program.name, "cubin": cubin,
+                "dtype": instance.dtypes[0].name(), "layout": format!("{}{}", letter(stored[0]), letter(stored[1])),
+                "m": m, "n": n, "k": k, "chosen": tile_kernels::gemm::Choice::for_shape(m, n, k, stored[1]).tile == tile,
+                "grid": grid.context("the grid has no value")?, "threads": program.launch.threads,
+                "cluster": program.launch.cluster, "dynamic_shared": program.shared_bytes, "params": params,
+                "pdl": program.launch.dependent,
+            }));
+        }
+    }
+    std::fs::write(folder.join("launches.json"), serde_json::to_string_pretty(&launches)?)?;
+    println!("{} launches in {}", launches.len(), folder.display());
+    Ok(())
+}
+
+fn gemm_parameter(program: &Program, values: &Matrices<'_>, p: &Parameter) -> Value {
+    match p.kind {
+        ParameterKind::Pointer(_) => json!({ "pointer": p.name }),
+        ParameterKind::TensorMap(map) => map_record(program, map),
+        ParameterKind::Dim(dim) => json!({ "i32": values.dim(dim) }),
+        ParameterKind::Stride(tensor, axis) => json!({ "i32": values.stride(tensor, axis) }),
+        ParameterKind::Scalar(_) if p.name == "activation" => json!({ "i32": 0 }),
+        ParameterKind::Scalar(_) => json!({ "f32": if p.name == "alpha" { 1.0 } else { 0.0 } }),
+    }
 }

@@ -50,7 +50,7 @@ enum Command {
     },
     /// Write a kernel's cubins and launch records, for other harnesses.
     Export {
-        /// The kernel: `gemv`.
+        /// The kernel: `gemv` or `gemm`.
         kernel: String,
         /// The folder.
         folder: PathBuf,

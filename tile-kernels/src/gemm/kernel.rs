@@ -21,7 +21,15 @@ use tile_runtime::prelude::*;
         where B_T || BN % 64 == 0
     ),
     dtypes(T in [f16, bf16]),
-    targets(sm_90a)
+    targets(sm_90a),
+    require(A_T || A0 == M),
+    require(!A_T || A1 == M),
+    require(B_T || B1 == N),
+    require(!B_T || B0 == N),
+    require(A_T || B_T || A1 == B0),
+    require(A_T || !B_T || A1 == B1),
+    require(!A_T || B_T || A0 == B0),
+    require(!A_T || !B_T || A0 == B1)
 )]
 pub fn gemm<
     T,
@@ -93,7 +101,18 @@ pub fn gemm<
 }
 
 /// The same for operands at any address and of any pitch, on any device: tiles of 64 x 64 by the threads of the block.
-#[tile_kernel(instances((A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)]), dtypes(T in [f16, bf16]))]
+#[tile_kernel(
+    instances((A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)]),
+    dtypes(T in [f16, bf16]),
+    require(A_T || A0 == M),
+    require(!A_T || A1 == M),
+    require(B_T || B1 == N),
+    require(!B_T || B0 == N),
+    require(A_T || B_T || A1 == B0),
+    require(A_T || !B_T || A1 == B1),
+    require(!A_T || B_T || A0 == B0),
+    require(!A_T || !B_T || A0 == B1)
+)]
 pub fn gemm_any<T, const A_T: bool, const B_T: bool>(
     a: &Tensor<T, (A0, A1)>,
     b: &Tensor<T, (B0, B1)>,
