@@ -3,6 +3,7 @@
 use tile_kernel_examples::data::{Real, hash, normal};
 use tile_kernel_examples::gemv::{reference, worst_error};
 use tile_kernels::gemv::kernel::{GemvParams, gemv as instance_of};
+use tile_kernels::gemv::specialized::{GemvSpecializedParams, gemv_specialized};
 use tile_kernels::gemv::{Gemv, GemvElement, definition, gemv};
 use tile_runtime::prelude::*;
 
@@ -55,6 +56,66 @@ fn every_instance_in_bf16() {
 #[test]
 fn every_instance_in_f32() {
     every_instance::<f32>();
+}
+
+/// Every instance of the specialised kernel, each for several K in one process: like the reference, and alike on both
+/// simulators.
+fn specialized<T: GemvElement + Real + Float>() {
+    let devices = [Device::simulator(), Device::checked_simulator()];
+    let instances = &gemv_specialized::<T>::definition().kernel().unwrap().instances;
+    let mut run = 0;
+    for instance in instances.iter().filter(|i| i.dtypes == [T::DTYPE]) {
+        let [warps, rows, groups, unroll, stages, vec] = instance.consts[..] else { panic!("six constants") };
+        let params = GemvSpecializedParams {
+            WARPS: warps as usize,
+            ROWS: rows as usize,
+            GROUPS: groups as usize,
+            UNROLL: unroll as usize,
+            STAGES: stages as usize,
+            VEC: vec as usize,
+        };
+        for (n, k) in [(1, 8), (3, 256), (7, 1000), (16, 1024), (5, 8200), (2, 16384)] {
+            let (w, x) = (normal::<T>(n as u64, n * k), normal::<T>(k as u64, k));
+            let results = devices.each_ref().map(|device| {
+                let kernel = gemv_specialized::<T>::instance(device, params).unwrap();
+                let (w, x) = (device.tensor(&w, [n, k]).unwrap(), device.tensor(&x, [k]).unwrap());
+                let mut y = device.tensor(&vec![T::from_f32(f32::NAN); n], [n]).unwrap();
+                kernel.launch(&w, &x, &mut y, 1.0, 0.0).unwrap_or_else(|e| panic!("{params:?} {n}x{k}: {e}"));
+                y.to_vec().unwrap()
+            });
+            assert_eq!(hash(&results[0]), hash(&results[1]), "{params:?} {n}x{k}: fast and checked differ");
+            let error = worst_error(&results[0], &reference(&w, &x, n, k), k);
+            assert!(error <= 1.0, "{params:?} {n}x{k}: {error} times the bound");
+            run += 1;
+        }
+    }
+    assert_eq!(run, 12 * 6);
+}
+
+#[test]
+fn every_specialized_instance_in_bf16() {
+    specialized::<bf16>();
+}
+
+#[test]
+fn every_specialized_instance_in_f32() {
+    specialized::<f32>();
+}
+
+/// Where K divides, every load of W and x stands without a mask of its column.
+#[test]
+fn a_k_that_divides_needs_no_mask() {
+    use tile_ir::ir::Target;
+    use tile_runtime::kernel::{Format, Variant, show};
+    let def = gemv_specialized::<f16>::definition();
+    let wanted = |i: &tile_ir::ir::Instance| i.dtypes == [f16::DTYPE] && i.consts == [8, 1, 1, 4, 1, 8];
+    let instance = def.kernel().unwrap().instances.iter().position(wanted).unwrap();
+    let text = |k| {
+        let which = Variant { instance, dims: &[("K", k)] };
+        show(def, which, Target::Sm90a, Format::Lowered).unwrap()
+    };
+    let guards = |text: &str| text.matches(" if ").count();
+    assert!(guards(&text(8192)) < guards(&text(8200)), "{}\n{}", text(8192), text(8200));
 }
 
 #[test]

@@ -8,6 +8,7 @@
 mod valid {
     mod attribute_lint_level;
     mod attribute_no_values;
+    mod attribute_specialize;
     mod attribute_stream;
     mod attribute_tuple_length;
     mod attribute_unknown;
@@ -23,6 +24,7 @@ mod valid {
     mod call_arguments;
     mod call_reduce_operator;
     mod call_stages;
+    mod cluster_size;
     mod constant_extent;
     mod constant_threads;
     mod constant_unroll;
@@ -33,6 +35,10 @@ mod valid {
     mod dtype_atomic;
     mod dtype_unbounded;
     mod dtype_unknown;
+    mod fragment_copy;
+    mod fragment_element;
+    mod fragment_loop;
+    mod gemm_shape;
     mod gemv;
     mod index_rank;
     mod launch_dtype;
@@ -44,6 +50,8 @@ mod valid {
     mod launch_scalar;
     mod placement_blocks_twice;
     mod placement_collective_in_condition;
+    mod placement_gemm_load;
+    mod placement_persistent;
     mod placement_pipelined;
     mod placement_pipelined_copy;
     mod placement_pipelined_moving;
@@ -56,6 +64,7 @@ mod valid {
     mod rustc_rank;
     mod rustc_types;
     mod rustc_unknown_name;
+    mod specialize_constant;
     mod stub_uses;
     mod syntax_by_value;
     mod syntax_closure;

@@ -6,6 +6,7 @@
 mod faults;
 mod gemv;
 mod ladder;
+mod pdl;
 mod streams;
 
 use tile_runtime::prelude::*;

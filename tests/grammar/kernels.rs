@@ -127,3 +127,18 @@ pub fn expressions(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, counts: &mu
     }
     device_print("{} {}", i, v);
 }
+
+/// Extents, threads and unrolled loops of a dim.
+#[tile_kernel(specialize(K, max = 4), targets(sm_80, sm_90a))]
+pub fn specialized(x: &Tensor<f32, (N, K)>, y: &mut Tensor<f32, (N, K)>) {
+    let share = ceil_div(K, 128);
+    let [row] = blocks([N]);
+    let [t] = threads([if K < 128 { K } else { 128 }]);
+    let mut values = alloc_local::<f32>([share]);
+    for i in unroll(0..share) {
+        values[i] = x.masked([row, i * 128 + t]);
+    }
+    for i in unroll(0..share) {
+        *y.masked_mut([row, i * 128 + t]) = values[i] + (K as f32);
+    }
+}

@@ -2,7 +2,7 @@
 
 mod kernels;
 
-use kernels::{expressions, statements, tiles};
+use kernels::{expressions, specialized, statements, tiles};
 use tile_runtime::prelude::*;
 
 /// The same launch on both simulators.
@@ -58,4 +58,18 @@ fn expressions_run_alike() {
         expressions::launch(device, &x, &mut y, &mut counts, true).unwrap();
         (bits(y.to_vec().unwrap()), counts.to_vec().unwrap())
     });
+}
+
+#[test]
+fn specialized_dims_run_alike() {
+    for k in [1, 127, 128, 300] {
+        let x: Vec<f32> = (0..2 * k).map(|i| i as f32).collect();
+        let y = both(|device| {
+            let x = device.tensor(&x, [2, k]).unwrap();
+            let mut y = device.zeros::<f32, 2>([2, k]).unwrap();
+            specialized::launch(device, &x, &mut y).unwrap();
+            y.to_vec().unwrap()
+        });
+        assert_eq!(y, x.iter().map(|v| v + k as f32).collect::<Vec<_>>());
+    }
 }

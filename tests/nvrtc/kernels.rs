@@ -13,11 +13,13 @@ use tile_runtime::kernel::Definition;
 pub fn kernels() -> Vec<&'static Definition> {
     let mut all = ladder::definitions();
     all.push(tile_kernels::gemv::definition());
+    all.push(tile_kernels::gemv::specialized::gemv_specialized::<f32>::definition());
     all.extend([first_kernel::saxpy::definition(), first_kernel::scaled_add::<f32>::definition()]);
     all.extend([
         grammar::statements::<f32>::definition(),
         grammar::tiles::definition(),
         grammar::expressions::definition(),
+        grammar::specialized::definition(),
     ]);
     all
 }

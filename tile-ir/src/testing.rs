@@ -27,7 +27,7 @@ fn nowhere() -> SpanId {
 #[allow(dead_code)]
 impl Builder {
     pub(crate) fn dim(&mut self, name: &str) -> ExprId {
-        let dim = self.kernel.dims.push(Dim { name: name.into(), span: nowhere() });
+        let dim = self.kernel.dims.push(Dim { name: name.into(), span: nowhere(), value: None });
         self.expr(ExprKind::Dim(dim), Type::Index)
     }
 

@@ -200,6 +200,14 @@ impl Device {
         }
     }
 
+    /// Lets kernels with `pdl(..)` start before the previous kernel of their stream is done, or not: everywhere in this
+    /// process. They do unless `TILE_PDL=off` is set; to compare. A captured graph keeps what held at its capture.
+    pub fn set_dependent_launch(&self, on: bool) {
+        if let Backend::Cuda(cuda) = &self.state.backend {
+            cuda.dependent_launch.store(on, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
     /// Why [`Device::auto`] chose this device.
     pub fn why(&self) -> &str {
         &self.why

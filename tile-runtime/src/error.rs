@@ -116,6 +116,20 @@ pub enum Error {
         /// What there is.
         declared: String,
     },
+    /// Another set of dims than the kernel's `specialize(..)` names.
+    #[error(
+        "kernel `{kernel}` is specialised by {}; given: {}",
+        if needed.is_empty() { "no dim" } else { needed },
+        if asked.is_empty() { "none" } else { asked }
+    )]
+    Dims {
+        /// The kernel.
+        kernel: String,
+        /// What was given, with its values.
+        asked: String,
+        /// The dims that need a value.
+        needed: String,
+    },
     /// A launch cannot be explained.
     #[error(transparent)]
     Explain(#[from] tile_ir::explain::ExplainError),

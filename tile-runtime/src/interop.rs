@@ -121,7 +121,7 @@ fn cuda(device: &Device) -> Result<&'static CudaDevice, Error> {
 
 /// Makes the default stream wait for what is queued on a foreign stream.
 fn wait_for(cuda: &'static CudaDevice, stream: *mut std::ffi::c_void) -> Result<(), Error> {
-    cuda.order_foreign(stream, cuda.default_stream()?.raw)
+    cuda.order_foreign(stream, cuda.default_stream()?.enter().stream())
 }
 
 impl<T, const R: usize, S> Deref for Borrowed<T, R, S> {

@@ -58,6 +58,8 @@ pub enum Problem {
     NegativeExtent { argument: String, axis: usize, found: i64 },
     /// A `usize` scalar beyond 32 bits, or negative.
     ScalarRange { argument: String, found: i64 },
+    /// A variant prepared for another value of a specialised dim.
+    Specialized { argument: String, dim: String, expected: i64, found: i64 },
     /// A broken `require`.
     Require { argument: Option<String>, text: String, line: u32, values: Vec<(String, i64)> },
     /// An address that is not a multiple of what a vector access needs.
@@ -127,6 +129,7 @@ impl Problem {
             | FixedExtent { .. }
             | NamedExtent { .. }
             | NegativeExtent { .. }
+            | Specialized { .. }
             | Coverage { .. } => Code::LAUNCH_ARGUMENT,
             Require { .. } => Code::LAUNCH_REQUIRE,
             StrideOverlap { .. } | InnerStride { .. } | Alignment { .. } | StrideMultiple { .. } => {
@@ -212,6 +215,9 @@ impl fmt::Display for Problem {
             NegativeExtent { argument, axis, found } => write!(f, "`{argument}` has extent {found} on axis {axis}"),
             ScalarRange { argument, found } => {
                 write!(f, "`{argument}` = {found}; it must be 0 to {}", i32::MAX)
+            }
+            Specialized { argument, dim, expected, found } => {
+                write!(f, "this variant is compiled for {dim} = {expected}; `{argument}` has {dim} = {found}")
             }
             Require { argument, text, line, values } => match argument {
                 Some(argument) => write!(f, "`{argument}` breaks `require({text})`{}: {}", Line(*line), Values(values)),

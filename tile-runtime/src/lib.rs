@@ -15,7 +15,8 @@
 //! CPU, and what is missing is an error that lists what was tried.
 //!
 //! Environment: `TILE_DEVICE` (`cuda:0`, `sim`, `sim-checked`), `TILE_NVRTC`, `TILE_NVDISASM`, `TILE_CACHE` (`off`),
-//! `TILE_CACHE_DIR`, `TILE_CACHE_SIZE`, `TILE_LINEINFO=1`, `TILE_LAUNCH_BLOCKING=1`, `TILE_SEED`.
+//! `TILE_CACHE_DIR`, `TILE_CACHE_SIZE`, `TILE_LINEINFO=1`, `TILE_LAUNCH_BLOCKING=1`, `TILE_PDL` (`off`: no kernel starts before
+//! the previous one is done), `TILE_SEED`.
 #![deny(missing_docs)]
 
 mod allocation;
@@ -39,6 +40,7 @@ pub use device::Device;
 pub use element::Element;
 pub use error::{DriverError, Error, Fault, ShapeError};
 pub use half::{bf16, f16};
+pub use kernel::PreparedLaunch;
 pub use launch_error::{LaunchError, Problem};
 pub use library::LibraryError;
 pub use stream::{Event, Graph, Stream};

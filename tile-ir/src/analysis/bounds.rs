@@ -38,7 +38,8 @@ pub(super) fn axis(walk: &mut Walk<'_>, access: AccessId, axis: usize, index: &P
         Place::Tensor(_) => "",
         Place::Buffer(b) => match walk.kernel.buffers[b].scope {
             Scope::Shared => "shared ",
-            _ => "local ",
+            Scope::Local => "local ",
+            Scope::Fragment => "fragment ",
         },
     };
     let name = walk.kernel.place_name(place).to_owned();

@@ -32,6 +32,22 @@ pub(super) fn everywhere(kernel: &Kernel) -> Vec<Diagnostic> {
             .help("use smaller arrays, more threads, or shared memory");
         all.push(diagnostic);
     }
+    let (total, fragments) = sized(kernel, Scope::Fragment);
+    let threads = u64::from(kernel.thread_count().max(1));
+    if total.div_ceil(threads) > REGISTER_BYTES
+        && let Some((buffer, _)) = fragments.first()
+    {
+        let message = format!(
+            "the fragments need {} bytes of registers in each of {threads} threads; a thread has {REGISTER_BYTES}",
+            grouped(total.div_ceil(threads))
+        );
+        let diagnostic = Diagnostic::new(Code::REGISTER_BUDGET, kernel.buffers[*buffer].span, message)
+            .at(listed(kernel, &fragments))
+            .help("use a smaller tile or more threads");
+        all.push(diagnostic);
+    }
+    all.extend(super::tiles::cluster(kernel));
+    all.extend(super::tiles::raster(kernel));
     all
 }
 
@@ -119,7 +135,9 @@ fn each_stmt(kernel: &Kernel, body: &[StmtId], f: &mut impl FnMut(&StmtKind)) {
                 each_stmt(kernel, then, f);
                 each_stmt(kernel, otherwise, f);
             }
-            StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } => each_stmt(kernel, body, f),
+            StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } | StmtKind::Persistent { body, .. } => {
+                each_stmt(kernel, body, f);
+            }
             _ => {}
         }
     }

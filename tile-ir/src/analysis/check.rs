@@ -2,7 +2,7 @@
 
 use super::{Analysis, anywhere, budget};
 use crate::diag::{Code, Diagnostic};
-use crate::ir::{Dtype, Instance, Kernel, SpanId, Target};
+use crate::ir::{Dtype, Instance, Kernel, ParamId, ParamKind, SpanId, Target};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Combinations of instances and targets analysed; of the rest, those that differ in a constant from all analysed.
@@ -24,10 +24,24 @@ pub fn check(kernel: &Kernel) -> Vec<Diagnostic> {
     let skipped = kernel.instances.len() - chosen.iter().map(|c| c.1).sum::<usize>();
     // By what is wrong and where: the first failing instance, and how many fail.
     let mut found: BTreeMap<(SpanId, Code), (usize, Diagnostic, String)> = BTreeMap::new();
-    for (instance, alike) in &chosen {
-        let diagnostics = match crate::lower::bind(kernel, instance) {
+    // Declared instances have every optional tensor; each is looked at without any of them too.
+    let optional: Vec<ParamId> = kernel
+        .params
+        .iter()
+        .filter(|(_, p)| matches!(p.kind, ParamKind::Tensor { optional: true, .. }))
+        .map(|(id, _)| id)
+        .collect();
+    let without = |instance: &Instance| Instance { absent: optional.clone(), ..instance.clone() };
+    let bare: Vec<(Instance, usize)> = match optional.is_empty() {
+        true => Vec::new(),
+        false => chosen.iter().map(|(instance, _)| (without(instance), 0)).collect(),
+    };
+    for (instance, alike) in chosen.iter().map(|(i, n)| (*i, n)).chain(bare.iter().map(|(i, n)| (i, n))) {
+        let diagnostics = match crate::lower::bind_ahead(kernel, instance) {
             Err(diagnostics) => diagnostics,
-            Ok(bound) => {
+            // Checked when its dims have values: see `lower`.
+            Ok(None) => vec![],
+            Ok(Some(bound)) => {
                 let Analysis { mut diagnostics, lints, .. } = anywhere(&bound);
                 if diagnostics.is_empty() {
                     let each: Vec<_> = targets.iter().map(|t| budget::on_target(&bound, *t)).collect();

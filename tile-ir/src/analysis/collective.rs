@@ -4,7 +4,7 @@ use super::point::Point;
 use super::walk::Walk;
 use crate::constraint::{Cond, Varies};
 use crate::diag::{Code, Diagnostic};
-use crate::ir::{Effect, StmtId, StmtKind, effects};
+use crate::ir::{Effect, Place, Scope, StmtId, StmtKind, effects};
 
 /// Reports a barrier or collective that not every thread of its block or warp reaches.
 pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId) {
@@ -18,6 +18,10 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId) {
         differs && (block || !c.cond.as_ref().is_some_and(|cond| warp_uniform(walk, cond)))
     };
     let Some(control) = walk.control.iter().find(diverges).cloned() else { return };
+    let fragment = kinds.iter().any(|e| {
+        matches!(e, Effect::Cooperative(Place::Buffer(b))
+        if walk.kernel.buffers[*b].scope == Scope::Fragment)
+    });
     let name = match &walk.kernel.stmts[stmt].kind {
         StmtKind::SyncThreads => "barrier",
         StmtKind::SyncWarp => "`sync_warp`",
@@ -25,9 +29,12 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId) {
         StmtKind::Reduce { .. } => "`warp_reduce`",
         StmtKind::Shuffle { .. } => "shuffle",
         StmtKind::Vote { .. } => "vote",
+        StmtKind::Copy { .. } if fragment => "`copy` with a fragment",
         StmtKind::Copy { .. } => "`copy` with a shared array",
+        StmtKind::Fill { .. } if fragment => "`fill` of a fragment",
         StmtKind::Fill { .. } => "`fill` of a shared array",
         StmtKind::For { .. } => "`pipelined` loop with loads into shared memory",
+        StmtKind::Gemm { .. } => "`gemm`",
         _ => "`parallel` loop",
     };
     let group = if block { "every thread" } else { "every thread of the warp" };

@@ -48,7 +48,7 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId, src: &TileRef, dst: &Tile
         return;
     };
     let shared = [src, dst].into_iter().any(|t| match t.place {
-        Place::Buffer(b) => kernel.buffers[b].scope == Scope::Shared,
+        Place::Buffer(b) => kernel.buffers[b].scope != Scope::Local,
         Place::Tensor(_) => false,
     });
     let (src_bounds, src_nonnegative) = side(walk, src, &extents, shared);

@@ -15,6 +15,7 @@ mod point;
 mod race;
 mod ranges;
 mod sync;
+mod tiles;
 pub mod traffic;
 mod uniform;
 mod vector;

@@ -55,7 +55,7 @@ impl Build {
     pub fn dim_id(&mut self, name: &str) -> DimId {
         let known = self.k.dims.iter().find(|d| d.1.name == name).map(|d| d.0);
         let span = self.span();
-        known.unwrap_or_else(|| self.k.dims.push(Dim { name: name.into(), span }))
+        known.unwrap_or_else(|| self.k.dims.push(Dim { name: name.into(), span, value: None }))
     }
 
     pub fn dim(&mut self, name: &str) -> E {

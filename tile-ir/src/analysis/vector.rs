@@ -2,7 +2,8 @@
 //!
 //! The loop is a demand: what cannot be proven is an error that names the `require` or the change that makes it
 //! provable. Pitches and base addresses of tensors are left to launch checks ([`LaunchNeed`]); divisibility of the
-//! extents is not, so that rows of a dense tensor pass those checks.
+//! extents is not, so that rows of a dense tensor pass those checks. What depends on a specialised dim is demanded once
+//! the dim has its value.
 
 use super::walk::Walk;
 use super::{Bound, LaunchNeed, VectorAccess};
@@ -120,7 +121,8 @@ pub(super) fn access(walk: &mut Walk<'_>, access: AccessId, write: bool, indices
     let Some(bytes) = width.checked_mul(element) else { return };
     if scope == Some(Scope::Local) {
         // Registers: no transaction. But a transaction may fill or empty them, and is not guarded on their side.
-        if walk.analysis.bounds.get(&access).and_then(|b| b.last()) == Some(&Bound::Unproven) {
+        let waits = indices.last().is_some_and(|index| walk.waits(index));
+        if !waits && walk.analysis.bounds.get(&access).and_then(|b| b.last()) == Some(&Bound::Unproven) {
             let span = kernel.exprs[data.indices[data.indices.len() - 1]].span;
             let message = format!("the index of `{name}` in a vectorised loop is not known to be in bounds");
             let diagnostic = Diagnostic::new(Code::VECTOR_SHAPE, span, message)
@@ -195,7 +197,7 @@ impl Aligned<'_> {
                 continue;
             }
             multiples[axis] = self.width as u32;
-            if walk.cx.divisible(&pitch, self.width) == Answer::Proven {
+            if walk.cx.divisible(&pitch, self.width) == Answer::Proven || walk.waits(&pitch) {
                 continue;
             }
             let pitch_text = walk.show(&pitch).unwrap_or_else(|| "unknown".into());
@@ -230,7 +232,7 @@ impl Aligned<'_> {
             return true;
         }
         let start = &self.starts[rank - 1];
-        if walk.cx.divisible(start, self.width) != Answer::Proven {
+        if walk.cx.divisible(start, self.width) != Answer::Proven && !walk.waits(start) {
             let (evidence, help) = self.misaligned_start(walk, start);
             let span = kernel.exprs[data.indices[rank - 1]].span;
             let diagnostic = Diagnostic::new(Code::VECTOR_ALIGNMENT, span, message)
@@ -310,7 +312,7 @@ impl Aligned<'_> {
         let data = &kernel.accesses[self.access];
         let name = kernel.place_name(data.place);
         let Some((offset, pitch)) = self.offset() else { return false };
-        if walk.cx.divisible(&offset, self.width) == Answer::Proven {
+        if walk.cx.divisible(&offset, self.width) == Answer::Proven || walk.waits(&offset) {
             return false;
         }
         let mut leaves = Vec::new();
@@ -394,7 +396,7 @@ impl Aligned<'_> {
         }
         let (start, extent) = (&self.starts[rank - 1], &self.extents[rank - 1]);
         let whole = walk.cx.divisible(extent, self.width) == Answer::Proven;
-        if whole && walk.cx.divisible(start, self.width) == Answer::Proven {
+        if whole && walk.cx.divisible(start, self.width) == Answer::Proven || walk.waits(start) || walk.waits(extent) {
             return;
         }
         let kernel = walk.kernel;

@@ -38,6 +38,8 @@ pub(super) struct Walk<'k> {
     pub control: Vec<Control>,
     /// The vectorised loop around here.
     pub vector: Option<VectorLoop>,
+    /// The `parallel` loop around here.
+    pub parallel: Option<StmtId>,
     /// Largest values of index expressions so far.
     pub ranges: BTreeSet<(Poly, u32)>,
     /// Statements of pipelined loops that load shared arrays ahead.
@@ -99,6 +101,7 @@ impl<'k> Walk<'k> {
             path: Vec::new(),
             control: Vec::new(),
             vector: None,
+            parallel: None,
             ranges: BTreeSet::new(),
             loads_ahead: shared_loads(kernel).into_iter().flat_map(|l| l.loads).collect(),
             in_kernel: false,
@@ -123,6 +126,10 @@ impl<'k> Walk<'k> {
     fn launch_symbols(&mut self) {
         let (kernel, most) = (self.kernel, Some(i64::from(i32::MAX)));
         for (id, dim) in kernel.dims.iter() {
+            if let Some(value) = dim.value {
+                self.dims.push(Poly::constant(value));
+                continue;
+            }
             let sym = self.cx.fresh(&dim.name, Some(0), most, Varies::default());
             self.hosts.insert(sym, HostExpr::Dim(id));
             self.dims.push(Poly::sym(sym));
@@ -187,6 +194,23 @@ impl<'k> Walk<'k> {
                 *value = next;
             }
         }
+    }
+
+    /// Whether a value depends on a specialised dim that has no value yet: what is demanded of it is checked once it
+    /// has one.
+    pub fn waits(&self, value: &Poly) -> bool {
+        fn mentions(kernel: &Kernel, host: &HostExpr) -> bool {
+            match host {
+                HostExpr::Dim(dim) => kernel.specialized().contains(dim) && kernel.dims[*dim].value.is_none(),
+                HostExpr::Binary(_, a, b) => mentions(kernel, a) || mentions(kernel, b),
+                HostExpr::Not(a) => mentions(kernel, a),
+                HostExpr::Int(_) | HostExpr::Stride(..) | HostExpr::Scalar(_) => false,
+                HostExpr::Address(_) | HostExpr::Capacity => false,
+            }
+        }
+        let mut leaves = Vec::new();
+        self.leaves(value, &mut leaves);
+        leaves.iter().any(|sym| self.hosts.get(sym).is_some_and(|host| mentions(self.kernel, host)))
     }
 
     fn bindings(&mut self) {
@@ -272,7 +296,7 @@ impl<'k> Walk<'k> {
             StmtKind::Fill { value, .. } => {
                 self.eval(*value);
             }
-            StmtKind::Gemm { .. } => {}
+            StmtKind::Gemm { a, b, acc, .. } => super::tiles::gemm(self, stmt, a, b, *acc),
             StmtKind::Persistent { vars, extents, body, .. } => self.persistent(stmt, vars, extents, body),
             StmtKind::Reduce { src, dst, .. } => {
                 if let ReduceSource::Value(value) = src {
@@ -505,7 +529,9 @@ impl<'k> Walk<'k> {
         let assigned = self.assigned.get(&stmt).cloned().unwrap_or_default();
         assigned.iter().for_each(|v| self.forget(*v));
         self.control.push(Control { span: self.kernel.stmts[stmt].span, varies, cond: None });
+        let outer = self.parallel.replace(stmt);
         self.block(body);
+        self.parallel = outer;
         self.control.pop();
         self.ranged.truncate(self.ranged.len() - ranged);
         self.cx.reset(mark);
@@ -555,6 +581,9 @@ impl<'k> Walk<'k> {
     /// Meets an element access: bounds, and the rules of vectorised loops.
     fn access(&mut self, access: AccessId, write: bool) {
         let data = &self.kernel.accesses[access];
+        if !super::tiles::element(self, access) {
+            return;
+        }
         let indices = self.index_values(&data.indices);
         let extents = self.extents(data.place);
         let mut bounds = Vec::with_capacity(indices.len());

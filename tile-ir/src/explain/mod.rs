@@ -144,6 +144,10 @@ fn grid(program: &Program, shape: &Shape) -> Result<[u64; 3], ExplainError> {
 fn refused(program: &Program, shape: &Shape) -> Vec<Note> {
     let fails = |check: &&Check| !matches!(check.holds.evaluate(shape), Some(n) if n != 0);
     let words = |check: &Check| match &check.kind {
+        CheckKind::Specialized { dim, value } => {
+            let name = program.dims.get(dim.index()).map_or("", String::as_str);
+            format!("the program is compiled for {name} = {value}")
+        }
         CheckKind::Require { text } => format!("require({text})"),
         CheckKind::Alignment { tensor, bytes } => {
             format!("`{}` must be aligned to {bytes} bytes", place(program, Space::Global(*tensor)))

@@ -207,6 +207,7 @@ impl Walker<'_> {
             | OpKind::Pin { .. }
             | OpKind::AsyncCommit
             | OpKind::AsyncWait { .. } => {}
+            OpKind::Wait | OpKind::LaunchDependents => {}
             // Simulators only.
             OpKind::Print { .. } | OpKind::Assert { .. } => {}
         }

@@ -92,6 +92,8 @@ pub struct Dim {
     pub name: String,
     /// Where it first appears.
     pub span: SpanId,
+    /// Its value, in a bound kernel whose instance gives it one (`specialize`); the launch must agree.
+    pub value: Option<i64>,
 }
 
 /// A parameter.
@@ -145,9 +147,24 @@ pub struct Instance {
     pub dtypes: Vec<Dtype>,
     /// One value a const parameter; a bool is 0 or 1.
     pub consts: Vec<i64>,
+    /// Values of specialised dims, known when the kernel is compiled at run time: empty in a declared instance, and
+    /// all of `Attributes::specialize` in one that is lowered.
+    pub dims: Vec<(DimId, i64)>,
     /// Optional tensors this launch leaves out, ascending. Declared instances leave out none: which are absent is
     /// chosen by a launch.
     pub absent: Vec<ParamId>,
+}
+
+impl Instance {
+    /// The same instance with its specialised dims bound.
+    pub fn with_dims(&self, dims: Vec<(DimId, i64)>) -> Instance {
+        Instance { dims, ..self.clone() }
+    }
+
+    /// The value of a dim, where the instance binds it.
+    pub fn dim(&self, dim: DimId) -> Option<i64> {
+        self.dims.iter().find(|(bound, _)| *bound == dim).map(|(_, value)| *value)
+    }
 }
 
 /// A launch contract.
@@ -182,6 +199,14 @@ impl Target {
         }
     }
 
+    /// Whether a kernel may start before the previous one of its stream is done (`griddepcontrol`, from sm_90 on).
+    pub const fn has_dependent_launch(self) -> bool {
+        match self {
+            Target::Sm80 => false,
+            Target::Sm90a => true,
+        }
+    }
+
     /// Most bytes of shared memory a block may use.
     /// Source: CUDA C++ Programming Guide, compute capabilities: 163 KiB and 227 KiB.
     pub const fn max_shared_bytes(self) -> u32 {
@@ -205,8 +230,31 @@ pub struct Attributes {
     pub min_blocks: Option<u32>,
     /// `stream(w)`: tensors that are read once, whose loads leave no copy in L1. None of them is written.
     pub stream: Vec<ParamId>,
+    /// `specialize(K, max = n)`: dims that are constants of the compiled kernel.
+    pub specialize: Option<Specialize>,
+    /// `pdl(independent = [w])`: the kernel may start before the previous one of its stream is done, which wrote none of
+    /// these tensors; the kernel itself writes none of them either. `None`: it starts when the previous one is done.
+    pub dependent: Option<Vec<ParamId>>,
     /// `lints(CODE = "..")`: code and level (`warn`, `deny` or `off`).
     pub lints: Vec<(String, String)>,
+}
+
+/// Dims that become constants when the kernel is compiled at run time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Specialize {
+    /// The dims, each an extent of a tensor: at least one, at most [`Specialize::MOST_DIMS`].
+    pub dims: Vec<DimId>,
+    /// How many variants of an instance a device keeps: beyond that, the one launched least recently is dropped.
+    pub max: u32,
+    /// Where it stands.
+    pub span: SpanId,
+}
+
+impl Specialize {
+    /// Most dims a kernel specialises: their values are the key of a launch.
+    pub const MOST_DIMS: usize = 4;
+    /// How many variants are kept where the author does not say.
+    pub const MAX: u32 = 32;
 }
 
 /// A grid or thread axis.
@@ -337,6 +385,11 @@ impl Kernel {
             DtypeRef::Is(dtype) => dtype,
             DtypeRef::Param(_) => Dtype::F32,
         }
+    }
+
+    /// The dims that `specialize` names.
+    pub fn specialized(&self) -> &[DimId] {
+        self.attributes.specialize.as_ref().map_or(&[], |s| &s.dims)
     }
 
     /// The name of what is accessed.

@@ -18,7 +18,7 @@ pub use effects::{Effect, effects};
 pub use expr::{Access, BinaryOp, Expr, ExprKind, MathFn, MatrixRef, Place, SpecialValue, TileRef, UnaryOp};
 pub use kernel::{
     Attributes, Axis, Buffer, ConstKind, ConstParam, Dim, Extent, Instance, Kernel, Param, ParamKind, Require, Scope,
-    SwizzleRequest, Target, TypeParam, Var, VarKind,
+    Specialize, SwizzleRequest, Target, TypeParam, Var, VarKind,
 };
 pub use reduction::{ReduceStep, Reduction, ReductionPlan};
 pub use span::{Source, Span};

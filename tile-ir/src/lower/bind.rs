@@ -2,7 +2,8 @@
 //!
 //! Contract. In: a verified kernel and one of its instances. Out: a kernel without type or const parameters, in which
 //! every dtype is concrete, constant expressions of type `usize` and `bool` are literals, constant `let`s are gone,
-//! `if`s on constants are resolved, literals are rounded to their dtype, and f32 `a * b + c` is one `fma`. Entities
+//! `if`s on constants are resolved, literals are rounded to their dtype, and f32 `a * b + c` is one `fma`. A dim that
+//! the instance gives a value is a constant too; it stays the extent of its tensors, with its value. Entities
 //! that outlive binding (variables, buffers, parameters, dims, spans) keep their index; expressions, accesses and
 //! statements are renumbered in program order, so that equal bodies bind to equal kernels.
 
@@ -11,8 +12,49 @@ use crate::ir::*;
 use crate::lowered::fold;
 use half::{bf16, f16};
 
-/// Binds `instance`; see the module's contract. Errors name constants that do not exist or do not fit.
+/// Binds `instance`, which gives every specialised dim a value; see the module's contract. Errors name constants that do
+/// not exist or do not fit, and the values of specialised dims.
 pub fn bind(kernel: &Kernel, instance: &Instance) -> Result<Kernel, Vec<Diagnostic>> {
+    let missing: Vec<DimId> = kernel.specialized().iter().copied().filter(|d| instance.dim(*d).is_none()).collect();
+    if let (Some(specialize), Some(dim)) = (&kernel.attributes.specialize, missing.first()) {
+        let name = &kernel.dims[*dim].name;
+        let message = format!("the kernel is specialised by `{name}`, and this instance gives it no value");
+        let diagnostic = Diagnostic::new(Code::NOT_CONSTANT, specialize.span, message);
+        return Err(vec![diagnostic.help(format!("name the value it is compiled for: `{name} = 4096`"))]);
+    }
+    let wrong = |(dim, value): &&(DimId, i64)| {
+        !kernel.specialized().contains(dim) || !(0..=i64::from(i32::MAX)).contains(value)
+    };
+    if let Some((dim, value)) = instance.dims.iter().find(wrong)
+        && let Some(span) = kernel.attributes.specialize.as_ref().map(|s| s.span).or(kernel.spans.keys().next())
+    {
+        let name = kernel.dims.get(*dim).map_or("?", |d| &d.name);
+        let message = format!("{name} = {value} specialises nothing: it is no extent, or no dim of `specialize(..)`");
+        return Err(vec![Diagnostic::new(Code::NOT_CONSTANT, span, message)]);
+    }
+    bound(kernel, instance).map(|(bound, _)| bound)
+}
+
+/// What is known of an instance before its specialised dims are: bound like any other, dims staying dims. `None` where
+/// its form depends on them (its threads, an array's extent, the extent of an unrolled loop).
+pub(crate) fn bind_ahead(kernel: &Kernel, instance: &Instance) -> Result<Option<Kernel>, Vec<Diagnostic>> {
+    bound(kernel, instance).map(|(bound, open)| (!open).then_some(bound))
+}
+
+/// Diagnostics of a kernel name the values of its specialised dims: `for K = 1000`.
+pub(super) fn for_values(bound: &Kernel, all: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    let values = values(bound);
+    if values.is_empty() { all } else { all.into_iter().map(|d| d.note(format!("for {values}"))).collect() }
+}
+
+/// `K = 1000, N = 8`.
+fn values(bound: &Kernel) -> String {
+    let values = bound.dims.values().filter_map(|d| d.value.map(|v| format!("{} = {v}", d.name)));
+    values.collect::<Vec<_>>().join(", ")
+}
+
+/// The bound kernel, and whether something in it waits for a specialised dim.
+fn bound(kernel: &Kernel, instance: &Instance) -> Result<(Kernel, bool), Vec<Diagnostic>> {
     let mut binder = Binder {
         from: kernel,
         instance,
@@ -28,6 +70,7 @@ pub fn bind(kernel: &Kernel, instance: &Instance) -> Result<Kernel, Vec<Diagnost
         },
         values: SecondaryMap::new(),
         inlining: false,
+        open: false,
         diagnostics: Vec::new(),
     };
     binder.tables();
@@ -36,13 +79,17 @@ pub fn bind(kernel: &Kernel, instance: &Instance) -> Result<Kernel, Vec<Diagnost
     for require in &kernel.requires {
         binder.require(require);
     }
-    if binder.diagnostics.is_empty() { Ok(binder.to) } else { Err(binder.diagnostics) }
+    if binder.diagnostics.is_empty() {
+        Ok((binder.to, binder.open))
+    } else {
+        Err(for_values(&binder.to, binder.diagnostics))
+    }
 }
 
 /// Most stages of a pipelined loop: every stage is a copy of its arrays in registers, and of its body in the code.
 const MOST_STAGES: i64 = 8;
 
-/// The instance's symbol: `gemv_f16_8`.
+/// The instance's symbol: `gemv_f16_8`, or `gemv_f16_8_K4096`.
 fn symbol(kernel: &Kernel, instance: &Instance) -> String {
     let mut name = kernel.name.clone();
     for dtype in &instance.dtypes {
@@ -50,6 +97,9 @@ fn symbol(kernel: &Kernel, instance: &Instance) -> String {
     }
     for value in &instance.consts {
         name += &format!("_{value}");
+    }
+    for (dim, value) in &instance.dims {
+        name += &format!("_{}{value}", kernel.dims.get(*dim).map_or("", |d| d.name.as_str()));
     }
     for &param in &instance.absent {
         name += &format!("_no_{}", kernel.params.get(param).map_or("", |p| p.name.as_str()));
@@ -66,6 +116,8 @@ struct Binder<'a> {
     /// Whether variables are replaced by what they stand for even where that is not a constant: in extents, which the
     /// host evaluates.
     inlining: bool,
+    /// Whether a constant depends on a specialised dim that has no value yet.
+    open: bool,
     diagnostics: Vec<Diagnostic>,
 }
 
@@ -94,6 +146,11 @@ impl Binder<'_> {
     }
 
     fn tables(&mut self) {
+        for (dim, value) in &self.instance.dims {
+            if let Some(dim) = self.to.dims.get_mut(*dim) {
+                dim.value = Some(*value);
+            }
+        }
         for stmt in self.from.stmts.values() {
             if let StmtKind::Let { var, value: Some(value) } = stmt.kind
                 && self.from.vars[var].kind == VarKind::Let
@@ -157,12 +214,42 @@ impl Binder<'_> {
         self.inlining = inlining;
         if self.to.const_index(bound).is_none() {
             let span = self.from.exprs[expr].span;
+            if self.waits(expr) {
+                self.open = true;
+                return self.push(ExprKind::Int(1), Type::Index, span);
+            }
             let message = format!("{what} must be a constant");
             let help = "use literals, const parameters, `T::BITS` and immutable `let`s of these";
             self.diagnostics.push(Diagnostic::new(Code::NOT_CONSTANT, span, message).help(help));
             return self.push(ExprKind::Int(1), Type::Index, span);
         }
         bound
+    }
+
+    /// Whether an expression depends on a specialised dim that has no value yet.
+    fn waits(&self, expr: ExprId) -> bool {
+        self.instance.dims.is_empty() && self.specialized(expr)
+    }
+
+    /// Whether an expression depends on a specialised dim.
+    fn specialized(&self, expr: ExprId) -> bool {
+        match &self.from.exprs[expr].kind {
+            ExprKind::Dim(dim) => self.from.specialized().contains(dim),
+            ExprKind::Var(var) => self.values[*var].is_some_and(|value| self.specialized(value)),
+            ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => self.specialized(*a),
+            ExprKind::Binary(_, a, b) => self.specialized(*a) || self.specialized(*b),
+            ExprKind::Math(_, args) => args.iter().any(|a| self.specialized(*a)),
+            ExprKind::Select(a, b, c) | ExprKind::If(a, b, c) => [a, b, c].into_iter().any(|e| self.specialized(*e)),
+            ExprKind::Int(_)
+            | ExprKind::Bool(_)
+            | ExprKind::Float(_)
+            | ExprKind::Const(_)
+            | ExprKind::Bits(_)
+            | ExprKind::Special(..)
+            | ExprKind::Scalar(_)
+            | ExprKind::Present(_)
+            | ExprKind::Load(_) => false,
+        }
     }
 
     fn stages(&mut self, expr: ExprId) -> ExprId {
@@ -184,10 +271,16 @@ impl Binder<'_> {
         match self.to.exprs[cond].kind {
             ExprKind::Bool(true) => {}
             ExprKind::Bool(false) => {
-                let message =
-                    format!("this instance breaks `require({})`: every launch of it would fail", require.text);
-                let diagnostic = Diagnostic::new(Code::ATTRIBUTE, require.span, message);
-                self.diagnostics.push(diagnostic.help("exclude it with `where` in `instances(..)`"));
+                let diagnostic = if self.specialized(require.cond) {
+                    let message = format!("`require({})` does not hold for {}", require.text, values(&self.to));
+                    Diagnostic::new(Code::ATTRIBUTE, require.span, message)
+                } else {
+                    let message =
+                        format!("this instance breaks `require({})`: every launch of it would fail", require.text);
+                    let diagnostic = Diagnostic::new(Code::ATTRIBUTE, require.span, message);
+                    diagnostic.help("exclude it with `where` in `instances(..)`")
+                };
+                self.diagnostics.push(diagnostic);
             }
             _ => self.to.requires.push(Require { cond, ..require.clone() }),
         }
@@ -201,7 +294,8 @@ impl Binder<'_> {
         let Expr { kind, ty, span } = &self.from.exprs[id];
         let (ty, span) = (self.ty(*ty), *span);
         let kind = match kind {
-            ExprKind::Int(_) | ExprKind::Bool(_) | ExprKind::Dim(_) | ExprKind::Scalar(_) => kind.clone(),
+            ExprKind::Int(_) | ExprKind::Bool(_) | ExprKind::Scalar(_) => kind.clone(),
+            ExprKind::Dim(dim) => self.instance.dim(*dim).map_or(ExprKind::Dim(*dim), ExprKind::Int),
             ExprKind::Float(value) => ExprKind::Float(round(*value, ty)),
             ExprKind::Const(id) => {
                 let value = self.instance.consts.get(id.index()).copied().unwrap_or(0);
@@ -283,6 +377,7 @@ impl Binder<'_> {
             ExprKind::Int(value) => *value,
             ExprKind::Bool(value) => i64::from(*value),
             ExprKind::Const(id) => self.instance.consts.get(id.index()).copied()?,
+            ExprKind::Dim(dim) => self.instance.dim(*dim)?,
             ExprKind::Bits(dtype) => i64::from(self.concrete(*dtype).bits()),
             ExprKind::Present(param) => i64::from(!self.instance.absent.contains(param)),
             ExprKind::Var(var) => self.literal(self.values[*var]?)?,
@@ -418,6 +513,9 @@ impl Binder<'_> {
                 }
             }
             StmtKind::For { var, start, end, step, kind, body } => {
+                if matches!(kind, LoopKind::Unroll | LoopKind::Vectorized) && (self.waits(*start) || self.waits(*end)) {
+                    self.open = true;
+                }
                 let (start, end, step) = (self.expr(*start), self.expr(*end), self.expr(*step));
                 let kind = match kind {
                     LoopKind::Serial { unroll: Some(n) } => {

@@ -173,8 +173,9 @@ impl Inference<'_> {
         let dtype = kernel.buffer_dtype(buffer);
         let layout = match declared.swizzle {
             // Panels need rows that are whole atoms.
-            SwizzleRequest::Auto => SharedLayout::automatic(rows, cols, dtype)
-                .or_else(|_| SharedLayout::row_major(rows, cols, dtype)),
+            SwizzleRequest::Auto => {
+                SharedLayout::automatic(rows, cols, dtype).or_else(|_| SharedLayout::row_major(rows, cols, dtype))
+            }
             SwizzleRequest::None => SharedLayout::row_major(rows, cols, dtype),
             SwizzleRequest::B32 => SharedLayout::new(rows, cols, dtype, Swizzle::B32),
             SwizzleRequest::B64 => SharedLayout::new(rows, cols, dtype, Swizzle::B64),
@@ -239,7 +240,8 @@ impl Inference<'_> {
                                     diagnostic = diagnostic.label(*source, format!("this decides how `{name}` lies"));
                                 }
                             }
-                            let help = "give both products one `.policy(..)`, or copy one fragment through a shared array";
+                            let help =
+                                "give both products one `.policy(..)`, or copy one fragment through a shared array";
                             self.all.push(diagnostic.help(help));
                             return;
                         }
@@ -279,9 +281,7 @@ impl Inference<'_> {
                 Err(error) => {
                     let message = format!("the fragment `{name}` cannot be divided among the threads");
                     let help = "choose extents whose product is a multiple of the number of threads";
-                    self.all.push(
-                        Diagnostic::new(Code::TILE_SHAPE, *span, message).at(error.to_string()).help(help),
-                    );
+                    self.all.push(Diagnostic::new(Code::TILE_SHAPE, *span, message).at(error.to_string()).help(help));
                 }
             }
         }

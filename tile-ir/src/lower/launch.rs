@@ -16,7 +16,10 @@ impl Lowering<'_> {
                     let shape_exprs = (0..axes).map(|axis| self.host_extent(param, axis)).collect();
                     let dtype = self.dtype_of(Place::Tensor(param));
                     let (shape, stream) = (shape_exprs, kernel.attributes.stream.contains(&param));
-                    let info = TensorInfo { param, name: name.clone(), dtype, shape, mutable: *mutable, stream };
+                    let independent = self.program.launch.dependent
+                        && kernel.attributes.dependent.as_ref().is_some_and(|all| all.contains(&param));
+                    let (name, mutable) = (name.clone(), *mutable);
+                    let info = TensorInfo { param, name: name.clone(), dtype, shape, mutable, stream, independent };
                     self.program.tensors.push(info);
                     let kind = ParameterKind::Pointer(param);
                     self.program.params.push(Parameter { name: name.clone(), ty: ValueType::Wide, kind });
@@ -31,7 +34,8 @@ impl Lowering<'_> {
                 }
             }
         }
-        for (dim, Dim { name, .. }) in kernel.dims.iter() {
+        // A dim with a value is no parameter: it is a constant of the program.
+        for (dim, Dim { name, .. }) in kernel.dims.iter().filter(|(_, d)| d.value.is_none()) {
             let name = self.name(name);
             self.program.params.push(Parameter { name, ty: ValueType::Index, kind: ParameterKind::Dim(dim) });
         }
@@ -72,10 +76,15 @@ impl Lowering<'_> {
         }
     }
 
-    /// Launch checks, in order of reporting: requires, alignment, strides, index ranges.
+    /// Launch checks, in order of reporting: specialised dims, requires, alignment, strides, index ranges.
     pub(super) fn checks(&mut self) {
         let kernel = self.kernel;
         let mut checks = Vec::new();
+        for (dim, value) in kernel.dims.iter().filter_map(|(id, dim)| Some((id, dim.value?))) {
+            let holds = HostExpr::binary(BinaryOp::Eq, HostExpr::Dim(dim), HostExpr::Int(value));
+            let span = kernel.attributes.specialize.as_ref().map_or(kernel.dims[dim].span, |s| s.span);
+            checks.push(Check { holds, kind: CheckKind::Specialized { dim, value }, span });
+        }
         for require in &kernel.requires {
             if let Some(holds) = host_expr(kernel, require.cond) {
                 let kind = CheckKind::Require { text: require.text.clone() };

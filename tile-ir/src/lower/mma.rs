@@ -40,12 +40,21 @@ impl Lowering<'_> {
     fn multiply_warps(&mut self, product: &Product, grid: WarpGrid, acc: LocalId, layout: &Fragment) {
         let input = MmaInput::Half;
         let [a, b] = sides(product, grid);
-        let fragments =
-            (Fragment::mma_a(input, a.extent, input.k()), Fragment::mma_b(input, b.extent, input.k()));
+        let fragments = (Fragment::mma_a(input, a.extent, input.k()), Fragment::mma_b(input, b.extent, input.k()));
         let (Ok(left), Ok(right)) = fragments else { return };
         let thread = self.compute_thread();
         let atom = MmaAtom::M16n8k16 { dtype: a.operand.tile.dtype() };
         let [down, across] = [a.extent / ATOM.0, b.extent / ATOM.1];
+        let text = format!(
+            "multiplied with mma.sync: {} x {} warps of {} x {} elements each, operands by ldmatrix from {} and {}",
+            grid.rows,
+            grid.cols,
+            a.extent,
+            b.extent,
+            swizzle_text(&a),
+            swizzle_text(&b)
+        );
+        self.remark(RemarkKind::Choice, self.span, text);
         let Some(a_words) = Words::new(self, &a, &left, layout, thread) else { return };
         let Some(b_words) = Words::new(self, &b, &right, layout, thread) else { return };
         for step in 0..a.operand.k() / input.k() {
@@ -97,7 +106,8 @@ impl Lowering<'_> {
         });
         let reg = self.reg("depth", ValueType::Index, false);
         let bounds = [self.int(0), self.int(i64::from(k)), self.int(i64::from(chunk))];
-        self.loop_over(reg, bounds, Unroll::Auto, |l| {
+        // Unrolled further, the operands of several steps would be in registers at once.
+        self.loop_over(reg, bounds, Unroll::By(1), |l| {
             let depth = l.read(reg);
             let chunk_length = l.int(i64::from(chunk));
             l.unrolled("i", rows, |l, i| {
@@ -128,9 +138,8 @@ impl Lowering<'_> {
     /// The register of the thread's row `i` and column `j`, of `across` atoms side by side.
     fn crossing(&mut self, i: ValueId, j: ValueId, across: u32) -> ValueId {
         let [two, four, across] = [2, 4, i64::from(across)].map(|n| self.int(n));
-        let split = |l: &mut Self, index: ValueId| {
-            (l.binary(BinaryOp::Div, index, two), l.binary(BinaryOp::Rem, index, two))
-        };
+        let split =
+            |l: &mut Self, index: ValueId| (l.binary(BinaryOp::Div, index, two), l.binary(BinaryOp::Rem, index, two));
         let ((down, below), (right, beside)) = (split(self, i), split(self, j));
         let before = self.binary(BinaryOp::Mul, down, across);
         let atom = self.binary(BinaryOp::Add, before, right);
@@ -215,6 +224,13 @@ fn sides(product: &Product, grid: WarpGrid) -> [Side; 2] {
         Side { buffer, operand, extent, left }
     };
     [side(product.a, grid.rows, true), side(product.b, grid.cols, false)]
+}
+
+fn swizzle_text(side: &Side) -> String {
+    match side.operand.tile.swizzle().span() {
+        16 => "rows without a swizzle".into(),
+        span => format!("rows swizzled by {span} bytes"),
+    }
 }
 
 /// The words of an operand's fragment that a warp multiplies in one step.

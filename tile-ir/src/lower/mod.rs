@@ -4,13 +4,15 @@
 //! 2. `analysis` — facts about the bound kernel, and its last errors
 //! 3. `statement`, `value` — statements to operations, with guards on what was not proven and barriers where tile
 //!    operations meet other accesses; `vector` — vectorised loops; `tile` — copy, fill, parallel; `reduce`;
-//!    `pipeline` — loads issued ahead: slots, and the tokens of what was loaded; `token` — what a token is on the target
-//!    `infer` — roles or one block, and layouts; `fragment`, `mma` — tiles in registers and their products
-//! 4. `place` — shared-memory offsets
-//! 5. `launch` — C parameters, grid, checks
+//!    `pipeline` — loads issued ahead: slots, and the tokens of what was loaded; `token` — what a token is on the target;
+//!    `infer` — roles (`hopper`: producer and consumers) or one block (`block`, `mma`), and layouts; `fragment` — work on them
+//! 4. `dependent` — where a kernel that starts early waits for the previous one
+//! 5. `place` — shared-memory offsets
+//! 6. `launch` — C parameters, grid, checks
 
 mod bind;
 mod block;
+mod dependent;
 mod formula;
 mod fragment;
 mod hopper;
@@ -29,6 +31,7 @@ mod value;
 mod vector;
 
 pub use bind::bind;
+pub(crate) use bind::bind_ahead;
 
 use crate::analysis::{Analysis, analyse};
 use crate::diag::Diagnostic;
@@ -72,7 +75,7 @@ pub fn interface(bound: &Kernel, target: Target) -> Result<Program, Vec<Diagnost
 pub fn lower_bound(bound: &Kernel, target: Target) -> Result<Program, Vec<Diagnostic>> {
     let analysis = analyse(bound, target);
     if !analysis.diagnostics.is_empty() {
-        return Err(analysis.diagnostics);
+        return Err(bind::for_values(bound, analysis.diagnostics));
     }
     let mut lowering = Lowering::new(bound, &analysis, target);
     lowering.parameters();
@@ -81,7 +84,8 @@ pub fn lower_bound(bound: &Kernel, target: Target) -> Result<Program, Vec<Diagno
         infer::Choice::Block(block) => lowering.whole_block(*block),
     }
     lowering.checks();
-    lowering.program.body = std::mem::take(&mut lowering.ops);
+    let body = std::mem::take(&mut lowering.ops);
+    lowering.program.body = lowering.dependent(body);
     place::place(&mut lowering.program);
     Ok(lowering.program)
 }
@@ -155,6 +159,7 @@ impl<'a> Lowering<'a> {
                 min_blocks: kernel.attributes.min_blocks,
                 cluster: [1, 1, 1],
                 registers: None,
+                dependent: kernel.attributes.dependent.is_some() && target.has_dependent_launch(),
                 checks: Vec::new(),
             },
             tensor_maps: PrimaryMap::new(),

@@ -36,10 +36,11 @@ impl<'a> Lowering<'a> {
         let kernel = self.kernel;
         let stages = kernel.const_index(stages).and_then(|n| u32::try_from(n).ok()).unwrap_or(1).max(1);
         let split = split(kernel, var, body);
+        let unroll = written_out(kernel, range);
         let [start, end, step] = range.map(|e| self.value(e));
         let protocol = self.protocol(&split, body);
         if split.loads == 0 || stages == 1 {
-            return self.counted_loop(var, [start, end, step], Unroll::Auto, |l| l.in_turn(&split, protocol, body));
+            return self.counted_loop(var, [start, end, step], unroll, |l| l.in_turn(&split, protocol, body));
         }
         let name = kernel.vars[var].name.clone();
         let [start, end, step] = [("start", start), ("end", end), ("step", step)]
@@ -58,7 +59,7 @@ impl<'a> Lowering<'a> {
         let reg = self.reg(&name, ValueType::Index, false);
         let stride = self.int(i64::from(stages));
         let stride = self.binary(BinaryOp::Mul, stride, step);
-        self.loop_over(reg, [start, end, stride], Unroll::Auto, |l| {
+        self.loop_over(reg, [start, end, stride], unroll, |l| {
             for slot in 0..stages {
                 let first = l.read(reg);
                 if slot == 0 {
@@ -247,6 +248,17 @@ impl<'a> Lowering<'a> {
         let kept = |s: &&StmtId| declared(kernel, **s).is_none_or(|var| read.contains(&var));
         block.iter().filter(kept).copied().collect()
     }
+}
+
+/// A loop whose few iterations are known is written out: its guards are decided when it is compiled, and the compiler
+/// may move loads across iterations.
+fn written_out(kernel: &Kernel, [start, end, step]: [ExprId; 3]) -> Unroll {
+    const FEW: i64 = 4;
+    let known = || {
+        let distance = fold(BinaryOp::Sub, kernel.const_index(end)?, kernel.const_index(start)?)?;
+        fold(BinaryOp::CeilDiv, distance, kernel.const_index(step)?)
+    };
+    if known().is_some_and(|iterations| iterations <= FEW) { Unroll::Full } else { Unroll::Auto }
 }
 
 fn is_let(kernel: &Kernel, stmt: StmtId) -> bool {

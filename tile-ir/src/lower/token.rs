@@ -94,12 +94,16 @@ impl Lowering<'_> {
         extents: &[u32],
         width: u32,
     ) {
-        let mut counts: Vec<ValueId> = Vec::with_capacity(extents.len());
-        for (axis, &extent) in extents.iter().enumerate() {
-            let is_inner = axis + 1 == extents.len();
-            counts.push(self.int(i64::from(if is_inner { extent / width } else { extent })));
-        }
-        self.spread("part", &counts, |l, mut indices| {
+        let parts: Vec<u32> = extents
+            .iter()
+            .enumerate()
+            .map(|(axis, &extent)| {
+                let is_inner = axis + 1 == extents.len();
+                if is_inner { extent / width } else { extent }
+            })
+            .collect();
+        let counts: Vec<ValueId> = parts.iter().map(|n| self.int(i64::from(*n))).collect();
+        let copy = |l: &mut Self, mut indices: Vec<ValueId>| {
             let scale = l.int(i64::from(width));
             if let Some(last) = indices.last_mut() {
                 *last = l.binary(BinaryOp::Mul, *last, scale);
@@ -111,6 +115,7 @@ impl Lowering<'_> {
             let from = l.tile_memory(src, &indices, src_open);
             let to = l.tile_memory(dst, &indices, dst_open);
             l.op(OpKind::AsyncCopy { to, from, width });
-        });
+        };
+        self.spread("part", &counts, copy);
     }
 }

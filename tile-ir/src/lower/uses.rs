@@ -1,7 +1,7 @@
 //! What expressions and statements are made of.
 
-use crate::ir::*;
 use crate::ir::pipeline::{parts, roots};
+use crate::ir::*;
 
 pub(super) use crate::ir::pipeline::{each, variables};
 

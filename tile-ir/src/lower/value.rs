@@ -194,7 +194,10 @@ impl Lowering<'_> {
                 self.int(i64::from(extent))
             }
             Place::Tensor(param) => match self.tensor_extent(param, axis) {
-                Some(Extent::Dim(dim)) => self.param(ParameterKind::Dim(dim)),
+                Some(Extent::Dim(dim)) => match self.kernel.dims[dim].value {
+                    Some(value) => self.int(value),
+                    None => self.param(ParameterKind::Dim(dim)),
+                },
                 Some(Extent::Fixed(expr)) => self.value(expr),
                 None => self.int(0),
             },

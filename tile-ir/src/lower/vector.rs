@@ -52,11 +52,8 @@ impl Lowering<'_> {
                 }
                 self.vars[*name] = Some(Binding::PerElement(local));
             }
-            StmtKind::Store { access, value } => {
-                if !self.asynchronous_vector(stmt, *access, *value, var, first) {
-                    self.vector_store(*access, *value, var, first, width);
-                }
-            }
+            StmtKind::Store { access, value } if self.asynchronous_vector(stmt, *access, *value, var, first) => {}
+            StmtKind::Store { access, value } => self.vector_store(*access, *value, var, first, width),
             StmtKind::Assign { .. } => {
                 // An accumulation: element by element.
                 let StmtKind::Assign { var: name, value } = &kernel.stmts[stmt].kind else { return };

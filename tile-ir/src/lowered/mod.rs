@@ -12,8 +12,7 @@ mod transfer;
 pub use host::{Check, CheckKind, HostExpr, HostValues, fold};
 pub use matrix::{MmaAtom, WGMMA_M, WgmmaOperand, wgmma_k};
 pub use transfer::{
-    BARRIER_BYTES, BarrierArray, BarrierId, BarrierRef, MapId, Promotion, RolesRegisters, Special, Swizzle,
-    TensorMap,
+    BARRIER_BYTES, BarrierArray, BarrierId, BarrierRef, MapId, Promotion, RolesRegisters, Special, Swizzle, TensorMap,
 };
 
 use crate::ir::{
@@ -124,6 +123,8 @@ pub struct TensorInfo {
     pub mutable: bool,
     /// Whether it is read once, so that loads of it leave no copy in L1.
     pub stream: bool,
+    /// Whether it may be read before [`OpKind::Wait`]: the previous kernel of the stream does not write it.
+    pub independent: bool,
 }
 
 /// How a program is launched.
@@ -139,6 +140,9 @@ pub struct Launch {
     pub cluster: [u32; 3],
     /// How registers are shared out between roles, where they are.
     pub registers: Option<RolesRegisters>,
+    /// Whether it may be launched before the previous kernel of its stream is done: every thread runs an
+    /// [`OpKind::Wait`], before it touches anything but independent tensors.
+    pub dependent: bool,
     /// What must hold, in order of reporting.
     pub checks: Vec<Check>,
 }
@@ -420,6 +424,12 @@ pub enum OpKind {
     Barrier,
     /// The same for a warp.
     WarpBarrier,
+    /// Waits until the previous kernel of the stream is done and its writes are visible. Nothing where the launch was
+    /// not made dependent.
+    Wait,
+    /// Lets the next kernel of the stream start, once every block has come here or ended. Only after [`OpKind::Wait`]:
+    /// then what starts early starts after everything before the previous kernel is done.
+    LaunchDependents,
     /// A lane exchange in the warp.
     Shuffle {
         /// The result.

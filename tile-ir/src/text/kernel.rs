@@ -4,9 +4,9 @@ use super::expr::alternatives;
 use super::names::Names;
 use super::{Lines, commas, tuple};
 use crate::ir::{
-    AtomicOp, Axis, ConstKind, Evict, ExprKind, Extent, Kernel, LoopKind, MatrixRef, ParamId, ParamKind, ReduceOp,
-    ReduceSource, Schedule, Scope, ShuffleKind, StmtId, StmtKind, SwizzleRequest, TileRef, VarId, VarKind, VoteKind,
-    WarpPolicy,
+    AtomicOp, Axis, ConstKind, Dim, DimId, Evict, ExprKind, Extent, Kernel, LoopKind, MatrixRef, ParamId, ParamKind,
+    ReduceOp, ReduceSource, Schedule, Scope, ShuffleKind, StmtId, StmtKind, SwizzleRequest, TileRef, VarId, VarKind,
+    VoteKind, WarpPolicy,
 };
 use std::fmt;
 
@@ -111,6 +111,19 @@ impl Printer<'_> {
         if !kernel.attributes.stream.is_empty() {
             let name = |id: &ParamId| kernel.params.get(*id).map_or_else(|| format!("?{id}"), |p| p.name.clone());
             self.lines.line(format!("#[stream({})]", commas(kernel.attributes.stream.iter().map(name))));
+        }
+        if let Some(specialize) = &kernel.attributes.specialize {
+            let name = |id: &DimId| match kernel.dims.get(*id) {
+                Some(Dim { name, value: Some(value), .. }) => format!("{name} = {value}"),
+                Some(dim) => dim.name.clone(),
+                None => format!("?{id}"),
+            };
+            let dims = commas(specialize.dims.iter().map(name));
+            self.lines.line(format!("#[specialize({dims}, max = {})]", specialize.max));
+        }
+        if let Some(independent) = &kernel.attributes.dependent {
+            let name = |id: &ParamId| kernel.params.get(*id).map_or_else(|| format!("?{id}"), |p| p.name.clone());
+            self.lines.line(format!("#[pdl(independent = [{}])]", commas(independent.iter().map(name))));
         }
         for (code, level) in &kernel.attributes.lints {
             self.lines.line(format!("#[lints({code} = {level:?})]"));

@@ -75,6 +75,8 @@ impl ProgramPrinter<'_> {
             }
             OpKind::Barrier => "barrier".to_owned(),
             OpKind::WarpBarrier => "warp barrier".to_owned(),
+            OpKind::Wait => "wait for the previous kernel".to_owned(),
+            OpKind::LaunchDependents => "launch dependents".to_owned(),
             OpKind::Shuffle { reg, kind, value, lane } => {
                 let name = match kind {
                     ShuffleKind::Xor => "shfl_xor",

@@ -54,7 +54,9 @@ impl ProgramPrinter<'_> {
                 let mutable = if tensor.mutable { "mut " } else { "" };
                 let shape = tuple(tensor.shape.iter().map(|e| p.host(e)));
                 let stream = if tensor.stream { ", read once" } else { "" };
-                let text = format!("{}: {mutable}{} {shape}{stream}", p.tensor(tensor.param), tensor.dtype);
+                let independent = if tensor.independent { ", independent" } else { "" };
+                let text =
+                    format!("{}: {mutable}{} {shape}{stream}{independent}", p.tensor(tensor.param), tensor.dtype);
                 p.lines.line(text);
             }
         });
@@ -75,8 +77,12 @@ impl ProgramPrinter<'_> {
                 let (launch, producer, consumer) = (registers.launch, registers.producer, registers.consumer);
                 p.lines.line(format!("registers {launch} at launch, {producer} a producer, {consumer} a consumer"));
             }
+            if program.launch.dependent {
+                p.lines.line("may start before the previous kernel is done");
+            }
             for check in &program.launch.checks {
                 let kind = match &check.kind {
+                    CheckKind::Specialized { .. } => "specialize".to_owned(),
                     CheckKind::Require { .. } => "require".to_owned(),
                     CheckKind::Alignment { tensor, bytes } => format!("{} aligned to {bytes} bytes", p.tensor(*tensor)),
                     CheckKind::StrideMultiple { tensor, axis, multiple } => {

@@ -184,12 +184,16 @@ fn a_generic_head() {
         b.bind("bits", bits);
     });
     built.instances = vec![
-        Instance { dtypes: vec![Dtype::F16], consts: vec![1, 0], absent: vec![] },
-        Instance { dtypes: vec![Dtype::Bf16], consts: vec![2, 1], absent: vec![] },
+        Instance { dtypes: vec![Dtype::F16], consts: vec![1, 0], dims: vec![], absent: vec![] },
+        Instance { dtypes: vec![Dtype::Bf16], consts: vec![2, 1], dims: vec![], absent: vec![] },
     ];
     built.targets = Target::ALL.to_vec();
-    built.attributes =
-        Attributes { min_blocks: Some(2), stream: vec![], lints: vec![("TK0601".into(), "deny".into())] };
+    built.attributes = Attributes {
+        min_blocks: Some(2),
+        dependent: Some(vec![ParamId::from_u32(0)]),
+        lints: vec![("TK0601".into(), "deny".into())],
+        ..Attributes::default()
+    };
     check(
         &built,
         expect![[r##"
@@ -197,6 +201,7 @@ fn a_generic_head() {
         #[require(N % 8 == 0)]
         #[targets(sm_80, sm_90a)]
         #[min_blocks(2)]
+        #[pdl(independent = [x])]
         #[lints(TK0601 = "deny")]
         kernel generic<T: f16 | bf16, const ROWS: usize, const FAST: bool>(
             x: &Tensor<f16, (N,)>,
@@ -251,6 +256,7 @@ fn program() -> Program {
             shape: vec![HostExpr::Dim(DimId::from_u32(0)), HostExpr::Int(16)],
             mutable: true,
             stream: false,
+            independent: false,
         }],
         dims: vec!["N".into()],
         launch: Launch {
@@ -259,6 +265,7 @@ fn program() -> Program {
             min_blocks: Some(2),
             cluster: [1, 1, 1],
             registers: None,
+            dependent: false,
             checks: vec![
                 Check {
                     holds: HostExpr::binary(BinaryOp::Lt, HostExpr::Dim(DimId::from_u32(0)), HostExpr::Int(9)),
@@ -456,6 +463,8 @@ fn the_canonical_text_knows_what_matters_and_nothing_else() {
     assert!(!same(|p| p.tensors[0].mutable = false));
     assert!(!same(|p| p.launch.threads[0] = 32));
     assert!(!same(|p| p.launch.min_blocks = None));
+    assert!(!same(|p| p.launch.dependent = true));
+    assert!(!same(|p| p.tensors[0].independent = true));
     assert!(!same(|p| p.regs[RegId::from_u32(1)].mutable = false));
     assert!(!same(|p| p.locals[LocalId::from_u32(0)].len = 4));
     assert!(!same(|p| p.shared[SharedId::from_u32(0)].align = 32));

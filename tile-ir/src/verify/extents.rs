@@ -62,10 +62,11 @@ fn launch_time(kernel: &Kernel, expr: ExprId, what: &str, all: &mut Vec<Diagnost
     all.push(diagnostic.at("this is not known before the launch"));
 }
 
-/// Reports an expression with a part that no instance makes constant.
+/// Reports an expression with a part that neither an instance nor `specialize` makes constant.
 fn constant(kernel: &Kernel, expr: ExprId, what: &str, all: &mut Vec<Diagnostic>) {
     let Some(part) = find(kernel, expr, &mut |kind| match kind {
-        ExprKind::Load(_) | ExprKind::Dim(_) | ExprKind::Scalar(_) | ExprKind::Float(_) => false,
+        ExprKind::Dim(dim) => kernel.specialized().contains(dim),
+        ExprKind::Load(_) | ExprKind::Scalar(_) | ExprKind::Float(_) => false,
         ExprKind::Var(v) => value(kernel, *v).is_some(),
         _ => true,
     }) else {

@@ -10,14 +10,15 @@
 //! - expressions are acyclic, at most 256 deep, and bounded in size when shared parts are written out; so are immutable
 //!   variables replaced by their values
 //! - every statement stands in at most one place; bodies are at most 64 deep
-//! - only variables that may be assigned are; only `&mut` tensors are written; only others are streamed
+//! - only variables that may be assigned are; only `&mut` tensors are written; only others are streamed or independent
+//! - a specialised dim is a tensor's extent, is listed once, and at least one variant is kept
 //! - functions have their arity; literals are within 2^53
 //!
 //! [`kernel`] is the language's rules that no instance is needed for; each is reported on the author's line.
 //!
 //! - there is at least one instance, one thread axis and one target (`extents`)
 //! - grid extents and `require`s are made of dims, constants and scalar parameters (`extents`)
-//! - thread, array, `Fixed` and unrolling extents are made of constants (`extents`)
+//! - thread, array, `Fixed` and unrolling extents are made of constants and specialised dims (`extents`)
 //! - shared arrays are allocated outside of loops and of conditionals that are not constant (`placement`)
 //! - a `parallel` body has no barrier, collective, tile operation, allocation or further `parallel`, and assigns only
 //!   its own variables (`placement`)
@@ -25,6 +26,8 @@
 //! - atomics are on shared or global elements of a dtype that has them (`operands`)
 //! - a `copy` touches an array of the kernel, and converts numbers only to numbers (`operands`)
 //! - the loads of a pipelined loop lead its body, and nothing else touches the arrays that they fill (`pipeline`)
+//! - a fragment's elements are touched in `parallel` loops at the loop's own indices; it is copied whole; a `gemm` sums
+//!   into one; `persistent` is alone and last; `cluster` and `use_swizzle` fit the grid (`tiles`)
 //! - `device_print` has an argument for each `{}` (`operands`)
 
 mod extents;
@@ -32,6 +35,7 @@ mod operands;
 mod pipeline;
 mod placement;
 mod structure;
+mod tiles;
 
 pub use structure::structure;
 
@@ -45,6 +49,7 @@ pub fn kernel(kernel: &Kernel) -> Vec<Diagnostic> {
     placement::check(kernel, &mut all);
     operands::check(kernel, &mut all);
     pipeline::check(kernel, &mut all);
+    tiles::check(kernel, &mut all);
     all
 }
 
@@ -102,7 +107,9 @@ mod tests {
                 let own = *k.body.last().unwrap();
                 k.stmts[own].kind = StmtKind::If { cond: ExprId::from_u32(0), then: vec![own], otherwise: vec![] };
             }),
-            wrong(|k| k.instances.push(Instance { dtypes: vec![Dtype::F16], consts: vec![], absent: vec![] })),
+            wrong(|k| {
+                k.instances.push(Instance { dtypes: vec![Dtype::F16], consts: vec![], dims: vec![], absent: vec![] })
+            }),
             wrong(|k| k.threads.push(k.threads[0].clone())),
             wrong(|k| {
                 let ParamKind::Tensor { mutable, .. } = &mut k.params[ParamId::from_u32(0)].kind else { return };

@@ -4,7 +4,8 @@
 use crate::diag::{Code, Diagnostic};
 use crate::ir::pipeline::{Leading, Split, each, is_address, is_global_load, parts, roots, split};
 use crate::ir::{
-    BufferId, Effect, ExprKind, Kernel, LoopKind, Place, Scope, SpanId, StmtId, StmtKind, VarId, VarKind, effects,
+    Buffer, BufferId, Effect, ExprKind, Kernel, LoopKind, Place, Scope, SpanId, StmtId, StmtKind, VarId, VarKind,
+    effects,
 };
 
 /// Reports pipelined loops that cannot be.
@@ -38,14 +39,22 @@ fn one(kernel: &Kernel, stmt: StmtId, body: &[StmtId], all: &mut Vec<Diagnostic>
     let Split { loads, buffers, moving, .. } = split(kernel, var, body);
     let rest = &body[loads..];
     let span = kernel.stmts[stmt].span;
-    if let Some((fill, name)) = rest.iter().find_map(|s| stray_fill(kernel, *s, var, body)) {
+    if let Some((fill, buffer)) = rest.iter().find_map(|s| stray_fill(kernel, *s, var, body)) {
+        let Buffer { name, scope, .. } = &kernel.buffers[buffer];
         let message = format!("`{name}` is filled from global memory among statements that compute");
         let mut diagnostic = Diagnostic::new(Code::PLACEMENT, fill, message).at("this is a load");
         if let Some(compute) = rest.iter().find_map(|s| first_compute(kernel, *s, var, body)) {
             diagnostic = diagnostic.label(compute, "the computing begins here: loads stand before it");
         }
-        let help = "a pipelined loop begins with statements that only load: fill the array in a loop of its own \
-                    before the computing, or allocate it in the body if it is not to be loaded ahead";
+        let help = match scope {
+            Scope::Local => {
+                "a pipelined loop begins with statements that only load: fill the array in a loop of its own \
+                 before the computing, or allocate it in the body if it is not to be loaded ahead"
+            }
+            Scope::Shared | Scope::Fragment => {
+                "a pipelined loop begins with statements that only load: fill the array before the computing"
+            }
+        };
         all.push(diagnostic.help(help));
         return;
     }
@@ -99,28 +108,29 @@ fn one(kernel: &Kernel, stmt: StmtId, body: &[StmtId], all: &mut Vec<Diagnostic>
     }
 }
 
-/// A fill of an array from outside the loop that is not among the leading loads, and the array's name.
-fn stray_fill<'k>(kernel: &'k Kernel, stmt: StmtId, index: VarId, body: &[StmtId]) -> Option<(SpanId, &'k str)> {
+/// A fill of an array from outside the loop that is not among the leading loads, and the array.
+fn stray_fill(kernel: &Kernel, stmt: StmtId, index: VarId, body: &[StmtId]) -> Option<(SpanId, BufferId)> {
     let mut allocated = Vec::new();
-    each(kernel, body, &mut |s| match kernel.stmts[s].kind {
-        StmtKind::Alloc { buffer } => allocated.push(buffer),
-        _ => {}
+    each(kernel, body, &mut |s| {
+        if let StmtKind::Alloc { buffer } = kernel.stmts[s].kind {
+            allocated.push(buffer);
+        }
     });
     match &kernel.stmts[stmt].kind {
         StmtKind::Store { access, value } => {
             let Place::Buffer(buffer) = kernel.accesses[*access].place else { return None };
-            let array = &kernel.buffers[buffer];
-            let stray = match array.scope {
+            let stray = match kernel.buffers[buffer].scope {
                 Scope::Local => !allocated.contains(&buffer) && is_global_load(kernel, *value),
                 // Of other elements in every iteration, it is no load to begin with.
                 Scope::Fragment => false,
                 Scope::Shared => Leading::shared(kernel, index, &allocated).statement(stmt) == Some(true),
             };
-            stray.then(|| (kernel.stmts[stmt].span, array.name.as_str()))
+            stray.then(|| (kernel.stmts[stmt].span, buffer))
         }
         StmtKind::Copy { dst, .. } => {
+            let Place::Buffer(buffer) = dst.place else { return None };
             let stray = Leading::shared(kernel, index, &allocated).statement(stmt) == Some(true);
-            stray.then(|| (kernel.stmts[stmt].span, kernel.place_name(dst.place)))
+            stray.then(|| (kernel.stmts[stmt].span, buffer))
         }
         StmtKind::For { body: inner, kind, .. } if !matches!(kind, LoopKind::Pipelined { .. }) => {
             inner.iter().find_map(|s| stray_fill(kernel, *s, index, body))

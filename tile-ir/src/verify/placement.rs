@@ -38,9 +38,11 @@ impl Walk<'_, '_> {
             self.in_parallel(stmt, parallel);
         }
         match &kernel.stmts[stmt].kind {
-            StmtKind::Alloc { buffer } if kernel.buffers[*buffer].scope == Scope::Shared && self.parallel.is_none() => {
+            StmtKind::Alloc { buffer } if kernel.buffers[*buffer].scope != Scope::Local && self.parallel.is_none() => {
                 let name = &kernel.buffers[*buffer].name;
-                let message = format!("the shared array `{name}` is allocated once for the block");
+                let fragment = kernel.buffers[*buffer].scope == Scope::Fragment;
+                let what = if fragment { "fragment" } else { "shared array" };
+                let message = format!("the {what} `{name}` is allocated once for the block");
                 let help = "allocate it before the loop or conditional";
                 if let Some(around) = self.looped {
                     self.report(span, message, around, "but it stands in this loop", help);
@@ -62,6 +64,8 @@ impl Walk<'_, '_> {
                 self.block(body);
                 self.looped = outer;
             }
+            // Its body is the block's: what is allocated in it is allocated once.
+            StmtKind::Persistent { body, .. } => self.block(body),
             StmtKind::Parallel { body, .. } if self.parallel.is_none() => {
                 self.parallel = Some(span);
                 self.own.clear();

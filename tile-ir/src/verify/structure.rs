@@ -23,6 +23,7 @@ pub fn structure(kernel: &Kernel) -> Result<(), String> {
     };
     checker.tables()?;
     checker.streams()?;
+    checker.specialize()?;
     checker.launch()?;
     checker.expressions()?;
     checker.statements()
@@ -60,6 +61,29 @@ impl Checker<'_> {
             within(&self.kernel.params, param)?;
             if !matches!(self.kernel.params[param].kind, ParamKind::Tensor { mutable: false, .. }) {
                 return Err(format!("{param} is streamed and is not a tensor that is only read"));
+            }
+        }
+        for &param in self.kernel.attributes.dependent.iter().flatten() {
+            within(&self.kernel.params, param)?;
+            if !matches!(self.kernel.params[param].kind, ParamKind::Tensor { mutable: false, .. }) {
+                return Err(format!("{param} is independent and is not a tensor that is only read"));
+            }
+        }
+        Ok(())
+    }
+
+    fn specialize(&self) -> Checked {
+        let Some(Specialize { dims, max, span }) = &self.kernel.attributes.specialize else { return Ok(()) };
+        self.span(*span)?;
+        if dims.is_empty() || dims.len() > Specialize::MOST_DIMS || *max == 0 {
+            return Err(format!("{} dims are specialised, of which {max} variants are kept", dims.len()));
+        }
+        for (at, dim) in dims.iter().enumerate() {
+            within(&self.kernel.dims, *dim)?;
+            let extent =
+                |p: &Param| matches!(&p.kind, ParamKind::Tensor { shape, .. } if shape.contains(&Extent::Dim(*dim)));
+            if dims[..at].contains(dim) || !self.kernel.params.values().any(extent) {
+                return Err(format!("{dim} is specialised and is no tensor's extent, or is specialised twice"));
             }
         }
         Ok(())
@@ -125,6 +149,9 @@ impl Checker<'_> {
         }
         for dim in kernel.dims.values() {
             self.span(dim.span)?;
+            if dim.value.is_some_and(|value| !(0..=i64::from(i32::MAX)).contains(&value)) {
+                return Err(format!("the dim {} is out of range", dim.name));
+            }
         }
         for (id, param) in kernel.params.iter() {
             self.span(param.span)?;
@@ -146,6 +173,12 @@ impl Checker<'_> {
         for instance in &kernel.instances {
             if instance.dtypes.len() != kernel.type_params.len() || instance.consts.len() != kernel.consts.len() {
                 return Err("an instance has the wrong number of parameters".into());
+            }
+            for (dim, value) in &instance.dims {
+                within(&kernel.dims, *dim)?;
+                if !(0..=i64::from(i32::MAX)).contains(value) {
+                    return Err(format!("{dim} is {value} in an instance"));
+                }
             }
             if !instance.absent.is_empty() {
                 return Err("a declared instance leaves out a parameter".into());

@@ -35,7 +35,7 @@ impl Choice {
     /// The choice for aligned operands of this shape, by how many 16-byte loads a row takes and how they divide among
     /// the threads.
     ///
-    /// Measured on an H200 with `bench/gemv.py`: on each of its six shapes the choice is within 3% of the best instance.
+    /// Measured on an H200 with `bench/peers.py`: on each of its six shapes the choice is within 3% of the best instance.
     pub fn for_shape(n: i64, k: i64, dtype: Dtype) -> Choice {
         let loads = k.saturating_mul(i64::from(dtype.bytes())) / 16;
         let shape = match loads {

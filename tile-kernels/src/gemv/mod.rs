@@ -1,10 +1,12 @@
-//! `y = alpha W x + beta y`: [`gemv`] on tensors, [`kernel`] as it is written, [`Choice`] of the instance.
+//! `y = alpha W x + beta y`: [`gemv`] on tensors, [`kernel`] as it is written, [`Choice`] of the instance;
+//! [`specialized`] is compiled for each K.
 //!
 //! f16, bf16 and f32; any N and K; `W` may be a view with a row pitch. Sums are accumulated in f32 in an order that
 //! depends only on the shape and the instance, so that equal calls give equal bits.
 
 mod choice;
 pub mod kernel;
+pub mod specialized;
 
 pub use choice::Choice;
 

@@ -47,7 +47,8 @@ fn launch(signature: &Signature<'_>, body: &Body) -> TokenStream {
         _ => (quote!(), quote!(0)),
     };
     let scalars = scalar_bounds(signature);
-    let run = run(signature, body, &on, &index);
+    let prepare = run(signature, body, &quote!(prepare_launch), &on, &index);
+    let run = run(signature, body, &quote!(launch), &on, &index);
     let text = format!("Launches `{name}` on a device (its own stream) or on a stream.");
     quote_spanned! {*at=>
         #[allow(clippy::too_many_arguments, dead_code, non_snake_case, unused_mut)]
@@ -67,6 +68,22 @@ fn launch(signature: &Signature<'_>, body: &Body) -> TokenStream {
                 #scalars
             {
                 #run
+            }
+
+            /// The same launch, checked once, to be made again and again.
+            ///
+            /// # Errors
+            /// As `launch`; memory that is borrowed from other code.
+            #[track_caller]
+            pub fn prepare(
+                #on: &impl #runtime::kernel::LaunchOn,
+                #(#parameters,)*
+            ) -> ::core::result::Result<#runtime::kernel::PreparedLaunch, #runtime::LaunchError>
+            where
+                #bound
+                #scalars
+            {
+                #prepare
             }
         }
     }
@@ -128,8 +145,10 @@ fn handle(signature: &Signature<'_>, body: &Body) -> TokenStream {
     let parameters = parameters(signature);
     let on = signature.local("on");
     let scalars = scalar_bounds(signature);
-    let run_on = run(signature, body, &on, &quote!(self.instance));
-    let run_device = run(signature, body, &quote!(&self.device), &quote!(self.instance));
+    let index = quote!(self.instance);
+    let run_on = run(signature, body, &quote!(launch), &on, &index);
+    let run_device = run(signature, body, &quote!(launch), &quote!(&self.device), &index);
+    let prepare_on = run(signature, body, &quote!(prepare_launch), &on, &index);
     quote_spanned! {*at=>
         #[allow(clippy::too_many_arguments, dead_code, non_snake_case, unused_mut)]
         impl<#(#type_names,)*> #handle<#(#type_names),*> {
@@ -161,6 +180,22 @@ fn handle(signature: &Signature<'_>, body: &Body) -> TokenStream {
                 #run_on
             }
 
+            /// A launch on a device or on a stream, checked once, to be made again and again.
+            ///
+            /// # Errors
+            /// As the kernel's own `prepare`.
+            #[track_caller]
+            pub fn prepare(
+                &self,
+                #on: &impl #runtime::kernel::LaunchOn,
+                #(#parameters,)*
+            ) -> ::core::result::Result<#runtime::kernel::PreparedLaunch, #runtime::LaunchError>
+            where
+                #scalars
+            {
+                #prepare_on
+            }
+
             /// Which declared instance this is, in order of declaration, dtypes varying slowest.
             pub fn index(&self) -> usize {
                 self.instance
@@ -174,8 +209,14 @@ fn handle(signature: &Signature<'_>, body: &Body) -> TokenStream {
     }
 }
 
-/// The body of a launch of instance `index` on `on`.
-fn run(signature: &Signature<'_>, body: &Body, on: &impl ToTokens, index: &TokenStream) -> TokenStream {
+/// The body of a launch, or of what `function` of the runtime's `kernel` makes of it, of instance `index` on `on`.
+fn run(
+    signature: &Signature<'_>,
+    body: &Body,
+    function: &TokenStream,
+    on: &impl ToTokens,
+    index: &TokenStream,
+) -> TokenStream {
     let Signature { name, runtime, consts, at, .. } = signature;
     let (type_names, unnamed) = (signature.type_names(), consts.iter().map(Const::unnamed));
     let kernel = quote_spanned!(*at=> #name::<#(#type_names,)* #(#unnamed,)*>);
@@ -184,7 +225,7 @@ fn run(signature: &Signature<'_>, body: &Body, on: &impl ToTokens, index: &Token
         Body::Launch => {
             let arguments = signature.params.iter().map(|p| argument(signature, p));
             quote_spanned! {*at=>
-                #runtime::kernel::launch(
+                #runtime::kernel::#function(
                     #kernel::definition(), #kernel::launch_table(), #index, #on, &mut [#(#arguments),*],
                 )
             }

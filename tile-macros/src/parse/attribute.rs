@@ -5,7 +5,7 @@ use super::{AttributeInfo, Parser, source};
 use proc_macro2::{Delimiter, Group, Ident, Literal, Span, TokenStream, TokenTree};
 use syn::Expr;
 use tile_ir::diag::{Code, Diagnostic};
-use tile_ir::ir::{Dtype, ParamKind, Require, SpanId, Target, Type};
+use tile_ir::ir::{Dtype, ParamKind, Require, SpanId, Specialize, Target, Type};
 
 /// What the attribute says, before the signature gives it meaning.
 #[derive(Default)]
@@ -24,6 +24,10 @@ pub(super) struct Entries {
     requires: Vec<(Expr, String, SpanId)>,
     /// `stream(..)`, before the signature gives the names meaning.
     streams: Vec<Ident>,
+    /// `specialize(..)`, before the signature gives the names meaning: the dims, `max`, and where it stands.
+    specialize: Option<(Vec<Ident>, u32, SpanId)>,
+    /// `pdl(independent = [..])`, likewise.
+    pub(super) independent: Option<Vec<Ident>>,
     seen: Vec<String>,
 }
 
@@ -34,8 +38,11 @@ pub(super) struct ValueGroup {
     pub(super) rows: Vec<Vec<Expr>>,
 }
 
+/// `specialize` as it is written, for messages.
+const SPECIALIZE: &str = "specialize(K) or specialize(K, max = 32)";
+
 /// The items of the attribute, for messages.
-const ITEMS: &str = "instances, dtypes, require, targets, min_blocks, stream, lints, crate";
+const ITEMS: &str = "instances, dtypes, require, targets, min_blocks, stream, specialize, pdl, lints, crate";
 
 impl Parser {
     /// Reads the attribute's tokens.
@@ -48,7 +55,7 @@ impl Parser {
     }
 
     /// The items of a list. An empty one is reported; a trailing comma is not.
-    fn comma_separated(&mut self, tokens: TokenStream) -> Vec<Vec<TokenTree>> {
+    pub(super) fn comma_separated(&mut self, tokens: TokenStream) -> Vec<Vec<TokenTree>> {
         let mut items: Vec<Vec<TokenTree>> = vec![vec![]];
         for token in tokens {
             match token {
@@ -69,7 +76,7 @@ impl Parser {
         items.into_iter().map(without_group).collect()
     }
 
-    fn attribute_error(&mut self, range: impl Into<Range>, message: impl Into<String>, help: &str) {
+    pub(super) fn attribute_error(&mut self, range: impl Into<Range>, message: impl Into<String>, help: &str) {
         let at = self.mark(range);
         self.error(Diagnostic::new(Code::ATTRIBUTE, at, message).help(help));
     }
@@ -111,6 +118,8 @@ impl Parser {
             "targets" => "targets(sm_80, sm_90a)",
             "min_blocks" => "min_blocks(2)",
             "stream" => "stream(w)",
+            "specialize" => SPECIALIZE,
+            "pdl" => "pdl(independent = [w])",
             "lints" => "lints(TK0601 = \"deny\")",
             "crate" => "crate = ::tile_runtime",
             _ => {
@@ -163,13 +172,52 @@ impl Parser {
                     }
                 }
             }
-            "specialize" | "pdl" => {
-                let at = self.mark(name.span());
-                let message = format!("`{word}` is not in this version of the language");
-                self.error(Diagnostic::new(Code::SYNTAX, at, message).help(format!("remove `{word}(..)`")));
+            "specialize" => {
+                let at = self.mark(Range { first: name.span(), last: list.span_close() });
+                self.specialize_list(entries, list, at);
             }
+            "pdl" => self.pdl(entries, name, list),
             _ => self.unknown_item(name, word),
         }
+    }
+
+    /// `specialize(K, max = 32)`.
+    fn specialize_list(&mut self, entries: &mut Entries, list: &Group, at: SpanId) {
+        let (mut dims, mut max, mut damaged) = (vec![], None, false);
+        for item in self.comma_separated(list.stream()) {
+            match item.as_slice() {
+                [TokenTree::Ident(dim)] => dims.push(dim.clone()),
+                [TokenTree::Ident(word), TokenTree::Punct(eq), value] if word == "max" && eq.as_char() == '=' => {
+                    if max.is_some() {
+                        self.attribute_error(word.span(), "`max` is given twice", "remove one");
+                    }
+                    let number = match value {
+                        TokenTree::Literal(literal) => integer(literal).and_then(|n| u32::try_from(n).ok()),
+                        _ => None,
+                    };
+                    max = Some(number.filter(|n| *n > 0).unwrap_or_else(|| {
+                        let message = "`max` is how many variants are kept: at least 1";
+                        self.attribute_error(value.span(), message, SPECIALIZE);
+                        Specialize::MAX
+                    }));
+                }
+                _ => {
+                    damaged = true;
+                    self.attribute_error(tokens_range(&item), "`specialize` takes the names of dims", SPECIALIZE);
+                }
+            }
+        }
+        if dims.is_empty() {
+            if !damaged {
+                self.attribute_error(list.delim_span(), "`specialize` names no dim", SPECIALIZE);
+            }
+            return;
+        }
+        if let Some(beyond) = dims.get(Specialize::MOST_DIMS) {
+            let message = format!("`specialize` takes at most {} dims", Specialize::MOST_DIMS);
+            self.attribute_error(beyond.span(), message, "name the dims that loops and extents are made of");
+        }
+        entries.specialize = Some((dims, max.unwrap_or(Specialize::MAX), at));
     }
 
     /// `(A, B) in [(..), ..]`, `C in [..]`, `D = value`, `where condition`; the comma before `where` may be absent.
@@ -352,6 +400,50 @@ impl Parser {
                 }
             }
         }
+    }
+
+    /// Gives `specialize(..)` its meaning, once the dims are known.
+    pub(super) fn specialize(&mut self, entries: &mut Entries) {
+        let Some((names, max, span)) = entries.specialize.take() else { return };
+        let mut dims = vec![];
+        for name in names {
+            let text = name.to_string();
+            match self.kernel.dims.iter().find(|(_, dim)| dim.name == text).map(|(id, _)| id) {
+                Some(dim) if dims.contains(&dim) => {
+                    self.attribute_error(name.span(), format!("`{name}` is listed twice"), "remove one");
+                }
+                Some(dim) => dims.push(dim),
+                None => self.no_dim(&name, &text),
+            }
+        }
+        dims.truncate(Specialize::MOST_DIMS);
+        if !dims.is_empty() {
+            self.kernel.attributes.specialize = Some(Specialize { dims, max, span });
+        }
+    }
+
+    /// A name in `specialize(..)` that is no dim.
+    fn no_dim(&mut self, name: &Ident, text: &str) {
+        let at = self.mark(name.span());
+        let kernel = &self.kernel;
+        let constant = kernel.consts.values().find(|c| c.name == text);
+        let param = kernel.params.values().find(|p| p.name == text);
+        let diagnostic = if let Some(constant) = constant {
+            let message = format!("`{text}` is a const parameter: every instance has its value already");
+            Diagnostic::new(Code::ATTRIBUTE, at, message).label(constant.span, "declared here").help("remove it")
+        } else if let Some(param) = param {
+            let message = format!("`{text}` is a parameter: only dims are specialised");
+            let help = "name the dims of its shape";
+            Diagnostic::new(Code::ATTRIBUTE, at, message).label(param.span, "declared here").help(help)
+        } else {
+            let dims: Vec<String> = kernel.dims.values().map(|d| format!("`{}`", d.name)).collect();
+            let help = match dims.as_slice() {
+                [] => "a dim is a name in a tensor's shape: `x: &Tensor<f32, (K,)>`".to_owned(),
+                dims => format!("its dims are {}", dims.join(", ")),
+            };
+            Diagnostic::new(Code::ATTRIBUTE, at, format!("`{text}` is no dim of a tensor of this kernel")).help(help)
+        };
+        self.error(diagnostic);
     }
 
     fn target(&mut self, item: &[TokenTree]) {

@@ -188,7 +188,7 @@ impl Parser {
             Some(Value::Bool(value)) => i64::from(value),
             None => 0,
         });
-        instances.push(Instance { dtypes: dtypes.to_vec(), consts: consts.collect(), absent: vec![] });
+        instances.push(Instance { dtypes: dtypes.to_vec(), consts: consts.collect(), dims: vec![], absent: vec![] });
         Some(())
     }
 

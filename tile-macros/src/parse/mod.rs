@@ -27,6 +27,7 @@ mod attribute;
 mod branch;
 mod call;
 mod constant;
+mod dependent;
 mod effect;
 mod expr;
 mod gemm;
@@ -93,8 +94,10 @@ pub fn kernel(attribute: TokenStream, item: TokenStream) -> Parsed {
     if let Some(function) = &function {
         parser.signature(function, &entries);
         parser.instances(&entries);
+        parser.specialize(&mut entries);
         parser.requires(&mut entries);
         parser.streams(&mut entries);
+        parser.independent(&mut entries);
         parser.body(function);
     }
     parser.finish(function, entries.info)
@@ -118,7 +121,7 @@ enum Binding {
 /// What is known about an expression's or a variable's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Facts {
-    /// Made of literals and const parameters.
+    /// Made of literals, const parameters and specialised dims.
     constant: bool,
     /// Made of constants, dims and scalar parameters: known before the launch.
     launch: bool,

@@ -76,7 +76,11 @@ impl Parser {
         let span = self.mark(range);
         Some(match binding {
             Binding::Var(var) => self.var(var, span),
-            Binding::Dim(dim) => self.push(ExprKind::Dim(dim), Type::Index, Facts::LAUNCH, span),
+            Binding::Dim(dim) => {
+                let specialised = self.kernel.specialized().contains(&dim);
+                let facts = if specialised { Facts::CONSTANT } else { Facts::LAUNCH };
+                self.push(ExprKind::Dim(dim), Type::Index, facts, span)
+            }
             Binding::Const(constant) => {
                 let ty = match self.kernel.consts[constant].kind {
                     ConstKind::Usize => Type::Index,

@@ -331,7 +331,7 @@ impl Parser {
         }
         match self.lookup(&name) {
             None => {
-                let dim = self.kernel.dims.push(Dim { name: name.clone(), span });
+                let dim = self.kernel.dims.push(Dim { name: name.clone(), span, value: None });
                 self.bind(name, Binding::Dim(dim));
                 Some(Extent::Dim(dim))
             }

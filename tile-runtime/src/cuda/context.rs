@@ -1,10 +1,12 @@
 //! One CUDA device: its primary context, what it can do, its streams, its memory, and its first fatal error.
 
+use super::dependent::{Entry, Last};
 use super::driver::{self, Driver, Handle, Pointer, attribute, function_attribute};
 use super::ordering::Use;
 use crate::allocation::Allocation;
 use crate::error::{DriverError, Error, Fault};
 use crate::kernel::Definition;
+use std::any::Any;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -31,6 +33,8 @@ pub(crate) struct CudaDevice {
     pub total_memory: u64,
     /// Wait for each launch: `TILE_LAUNCH_BLOCKING=1`.
     pub blocking: bool,
+    /// Whether kernels that may start early do: not with `TILE_PDL=off`.
+    pub dependent_launch: AtomicBool,
     context: Handle,
     pools: bool,
     streams: [OnceLock<StreamSlot>; STREAMS],
@@ -47,7 +51,9 @@ unsafe impl Sync for CudaDevice {}
 /// A stream of a device. Slots are never destroyed, only reused: work that used memory on a stream can be waited for
 /// as long as the memory lives, whoever made the stream.
 pub(crate) struct StreamSlot {
-    pub raw: Handle,
+    /// Given out by [`StreamSlot::enter`] only, so that nothing is queued unnoticed.
+    raw: Handle,
+    last: Last,
     pub index: u8,
     /// Orders other streams after this one; recorded again for each wait.
     event: Handle,
@@ -58,6 +64,8 @@ pub(crate) struct StreamSlot {
     pub capturing: AtomicBool,
     /// What the capture in progress has touched, and how.
     pub captured: Mutex<Vec<(Arc<Allocation>, Use)>>,
+    /// The kernels that the capture in progress launches and that would be dropped without it.
+    pub kept: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
 }
 
 // SAFETY: stream and event handles may be used from any thread; the rest is synchronised.
@@ -129,6 +137,7 @@ impl CudaDevice {
             capability,
             total_memory: 0,
             blocking: std::env::var_os("TILE_LAUNCH_BLOCKING").is_some_and(|v| v == "1"),
+            dependent_launch: AtomicBool::new(!std::env::var_os("TILE_PDL").is_some_and(|v| v == "off")),
             context,
             streams: [const { OnceLock::new() }; STREAMS],
             free_streams: Mutex::new((0..STREAMS as u8).rev().collect()),
@@ -231,7 +240,7 @@ impl CudaDevice {
         // SAFETY: `pointer` outlives the call; the size is not zero.
         let code = unsafe {
             match self.pools {
-                true => (self.driver.mem_alloc_async)(&mut pointer, bytes.max(1), stream.raw),
+                true => (self.driver.mem_alloc_async)(&mut pointer, bytes.max(1), stream.enter().stream()),
                 false => (self.driver.mem_alloc)(&mut pointer, bytes.max(1)),
             }
         };
@@ -249,7 +258,7 @@ impl CudaDevice {
             // SAFETY: allocated by `allocate`, freed once; later work on this stream is after it.
             let code = unsafe {
                 match self.pools {
-                    true => (self.driver.mem_free_async)(pointer, stream.raw),
+                    true => (self.driver.mem_free_async)(pointer, stream.enter().stream()),
                     false => (self.driver.mem_free)(pointer),
                 }
             };
@@ -318,22 +327,25 @@ impl CudaDevice {
         }
         Ok(StreamSlot {
             raw,
+            last: Last::new(),
             index,
             event,
             recent: Default::default(),
             recent_count: AtomicUsize::new(0),
             capturing: AtomicBool::new(false),
             captured: Mutex::new(Vec::new()),
+            kept: Mutex::new(Vec::new()),
         })
     }
 
     /// Makes everything queued on `later` from now wait for everything queued on `earlier` so far.
     pub fn order(&self, earlier: &StreamSlot, later: &StreamSlot) -> Result<(), Error> {
+        let (from, to) = (earlier.enter(), later.enter());
         // SAFETY: valid handles of this context. Another thread may record the same event in between: then `later`
         // waits for a little more than it must.
         unsafe {
-            self.check("cuEventRecord", (self.driver.event_record)(earlier.event, earlier.raw))?;
-            self.check("cuStreamWaitEvent", (self.driver.stream_wait_event)(later.raw, earlier.event, 0))
+            self.check("cuEventRecord", (self.driver.event_record)(earlier.event, from.stream()))?;
+            self.check("cuStreamWaitEvent", (self.driver.stream_wait_event)(to.stream(), earlier.event, 0))
         }
     }
 
@@ -368,20 +380,64 @@ impl CudaDevice {
         Ok(())
     }
 
+    /// Called after each launch: waits for it with `TILE_LAUNCH_BLOCKING=1`.
+    #[inline]
+    pub fn finish(&self, slot: &StreamSlot) -> Result<(), Error> {
+        if self.blocking && !slot.capturing.load(Ordering::Relaxed) { self.synchronize(slot) } else { Ok(()) }
+    }
+
     /// Waits for every stream.
     pub fn synchronize_all(&self) -> Result<(), Error> {
         self.streams.iter().filter_map(OnceLock::get).try_for_each(|slot| self.synchronize(slot))
     }
 
+    /// Blocks of a loaded function that the device holds at once, in whole clusters.
+    ///
+    /// # Errors
+    /// The driver cannot say.
+    pub fn capacity(&self, function: Handle, threads: u32, dynamic_shared: u32, cluster: u32) -> Result<i64, Error> {
+        let mut found = 0;
+        if cluster <= 1 {
+            // SAFETY: a loaded function.
+            let code = unsafe {
+                (self.driver.occupancy_blocks)(&mut found, function, threads as i32, dynamic_shared as usize)
+            };
+            self.check("cuOccupancyMaxActiveBlocksPerMultiprocessor", code)?;
+            return Ok((i64::from(found) * i64::from(self.multiprocessors)).max(1));
+        }
+        let mut attribute = cluster_attribute(cluster);
+        let config = sys::CUlaunchConfig {
+            gridDimX: cluster,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: threads,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: dynamic_shared,
+            hStream: std::ptr::null_mut(),
+            attrs: &mut attribute,
+            numAttrs: 1,
+        };
+        // SAFETY: a loaded function, and a configuration that outlives the call.
+        let code = unsafe { (self.driver.occupancy_clusters)(&mut found, function, &config) };
+        self.check("cuOccupancyMaxActiveClusters", code)?;
+        Ok((i64::from(found) * i64::from(cluster)).max(1))
+    }
+
     /// Loads a cubin and finds its kernel; allows it `dynamic` bytes of dynamic shared memory where it declares none
-    /// statically. Returns the function and the dynamic bytes to launch it with.
-    pub fn load(&self, kernel: &str, cubin: &[u8], symbol: &str, limits: Limits) -> Result<(Handle, u32), Error> {
+    /// statically. Returns the module, the function and the dynamic bytes to launch it with.
+    pub fn load(
+        &self,
+        kernel: &str,
+        cubin: &[u8],
+        symbol: &str,
+        limits: Limits,
+    ) -> Result<(Handle, Handle, u32), Error> {
         let Limits { threads, shared_bytes } = limits;
         self.bind()?;
         let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
         let name = CString::new(symbol).unwrap_or_default();
-        // SAFETY: the image is a whole cubin, which carries its own length; it is copied by the call. The module is
-        // never unloaded.
+        // SAFETY: the image is a whole cubin, which carries its own length; it is copied by the call.
         let code = unsafe { (self.driver.module_load_data)(&mut module, cubin.as_ptr().cast::<c_void>()) };
         self.check("cuModuleLoadData", code)?;
         // SAFETY: a loaded module and a string that ends with a zero.
@@ -422,11 +478,28 @@ impl CudaDevice {
             let code = unsafe { (self.driver.func_set_attribute)(function, which, dynamic as c_int) };
             self.check("cuFuncSetAttribute", code)?;
         }
-        Ok((function, dynamic))
+        Ok((module, function, dynamic))
+    }
+
+    /// Unloads a module that nothing will launch again, once what was launched is done. Never fails aloud: it is called
+    /// by destructors, and a module that cannot be unloaded stays loaded.
+    pub fn unload(&self, module: Handle) {
+        if self.bind().is_ok() && self.synchronize_all().is_ok() {
+            // SAFETY: loaded by `load` and unloaded once, by its only owner. Launches are queued on this device's
+            // streams, which are all done; graphs keep the kernels that they launch.
+            let code = unsafe { (self.driver.module_unload)(module) };
+            self.check("cuModuleUnload", code).ok();
+        }
     }
 }
 
 impl StreamSlot {
+    /// Begins an operation on the stream: keep what this returns until the driver has been called.
+    #[inline]
+    pub fn enter(&self) -> Entry<'_> {
+        self.last.enter(self.raw)
+    }
+
     /// Whether this stream's capture is over: it takes no more work.
     pub fn is_over(&self) -> bool {
         self.index == CAPTURE && !self.capturing.load(Ordering::Relaxed)
@@ -440,4 +513,16 @@ impl StreamSlot {
         slot.kernel.store(std::ptr::from_ref(kernel).cast_mut(), Ordering::Release);
         slot.at.store(std::ptr::from_ref(at).cast_mut(), Ordering::Release);
     }
+}
+
+/// The launch attribute of clusters of this many blocks along x.
+#[inline]
+pub(crate) fn cluster_attribute(blocks: u32) -> sys::CUlaunchAttribute {
+    let mut attribute = sys::CUlaunchAttribute {
+        id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+        pad: [0; 4],
+        value: sys::CUlaunchAttributeValue { pad: [0; 64] },
+    };
+    attribute.value.clusterDim = sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: blocks, y: 1, z: 1 };
+    attribute
 }

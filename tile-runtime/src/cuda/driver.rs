@@ -74,9 +74,14 @@ functions! {
     event_elapsed_time = "cuEventElapsedTime": fn(*mut f32, Handle, Handle);
     event_destroy = "cuEventDestroy_v2": fn(Handle);
     module_load_data = "cuModuleLoadData": fn(*mut Handle, *const c_void);
+    module_unload = "cuModuleUnload": fn(Handle);
     module_get_function = "cuModuleGetFunction": fn(*mut Handle, Handle, *const c_char);
     func_get_attribute = "cuFuncGetAttribute": fn(*mut c_int, c_int, Handle);
     func_set_attribute = "cuFuncSetAttribute": fn(Handle, c_int, c_int);
+    occupancy_blocks = "cuOccupancyMaxActiveBlocksPerMultiprocessor": fn(*mut c_int, Handle, c_int, usize);
+    occupancy_clusters = "cuOccupancyMaxActiveClusters": fn(*mut c_int, Handle, *const sys::CUlaunchConfig);
+    tensor_map_encode_tiled = "cuTensorMapEncodeTiled":
+        fn(*mut sys::CUtensorMap, c_int, c_uint, *mut c_void, *const u64, *const u64, *const c_uint, *const c_uint, c_int, c_int, c_int, c_int);
     launch_kernel_ex = "cuLaunchKernelEx": fn(*const sys::CUlaunchConfig, Handle, *mut *mut c_void, *mut *mut c_void);
     graph_instantiate = "cuGraphInstantiateWithFlags": fn(*mut Handle, Handle, u64);
     graph_launch = "cuGraphLaunch": fn(Handle, Handle);

@@ -5,10 +5,12 @@ use super::driver::{self, Handle};
 use super::ordering::Use;
 use crate::allocation::Allocation;
 use crate::error::Error;
+use std::any::Any;
 use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+type Kept = Arc<dyn Any + Send + Sync>;
 type MemoryUse = (Arc<Allocation>, Use);
 
 /// An executable graph, with the memory it uses, which it keeps alive.
@@ -17,6 +19,8 @@ pub(crate) struct CudaGraph {
     exec: Handle,
     /// Each piece of memory once, and how the graph uses it.
     uses: Vec<MemoryUse>,
+    /// The kernels it launches, where nothing else keeps them.
+    _kernels: Vec<Kept>,
 }
 
 // SAFETY: the handle may be used from any thread; a launch of a graph that is still running is queued by the driver.
@@ -33,12 +37,12 @@ impl CudaGraph {
     ) -> Result<CudaGraph, Error> {
         device.bind()?;
         // SAFETY: a valid stream that is not being captured.
-        let code = unsafe { (device.driver.stream_begin_capture)(stream.raw, driver::CAPTURE_RELAXED) };
+        let code = unsafe { (device.driver.stream_begin_capture)(stream.enter().stream(), driver::CAPTURE_RELAXED) };
         device.check("cuStreamBeginCapture", code)?;
         stream.capturing.store(true, Ordering::Release);
         let capture = Capture { device, stream };
         let worked = work();
-        let (graph, mut uses) = capture.end();
+        let (graph, mut uses, kernels) = capture.end();
         let graph = graph.and_then(|graph| worked.map(|()| graph))?;
         uses.sort_by_key(|(memory, how)| (Arc::as_ptr(memory).addr(), Reverse(*how)));
         uses.dedup_by_key(|(memory, _)| Arc::as_ptr(memory).addr());
@@ -46,7 +50,7 @@ impl CudaGraph {
         // SAFETY: a captured graph; `exec` outlives the call.
         let code = unsafe { (device.driver.graph_instantiate)(&mut exec, graph.0, 0) };
         device.check("cuGraphInstantiate", code)?;
-        Ok(CudaGraph { device, exec, uses })
+        Ok(CudaGraph { device, exec, uses, _kernels: kernels })
     }
 
     /// Queues the graph on `stream`, after everything that it must follow.
@@ -55,8 +59,9 @@ impl CudaGraph {
         for (memory, how) in &self.uses {
             super::touch(self.device, stream, memory, *how)?;
         }
+        let entry = stream.enter();
         // SAFETY: valid handles; the memory is kept alive by `uses`.
-        self.device.check("cuGraphLaunch", unsafe { (self.device.driver.graph_launch)(self.exec, stream.raw) })
+        self.device.check("cuGraphLaunch", unsafe { (self.device.driver.graph_launch)(self.exec, entry.stream()) })
     }
 }
 
@@ -88,18 +93,19 @@ impl Drop for Graph {
 }
 
 impl Capture<'_> {
-    fn end(self) -> (Result<Graph, Error>, Vec<MemoryUse>) {
+    fn end(self) -> (Result<Graph, Error>, Vec<MemoryUse>, Vec<Kept>) {
         let ended = self.stop();
         let uses = std::mem::take(&mut *lock(&self.stream.captured));
+        let kernels = std::mem::take(&mut *lock(&self.stream.kept));
         std::mem::forget(self);
-        (ended, uses)
+        (ended, uses, kernels)
     }
 
     fn stop(&self) -> Result<Graph, Error> {
         self.stream.capturing.store(false, Ordering::Release);
         let mut graph = std::ptr::null_mut();
         // SAFETY: the stream is being captured; `graph` outlives the call.
-        let code = unsafe { (self.device.driver.stream_end_capture)(self.stream.raw, &mut graph) };
+        let code = unsafe { (self.device.driver.stream_end_capture)(self.stream.enter().stream(), &mut graph) };
         let graph = Graph(graph, self.device);
         self.device.check("cuStreamEndCapture", code).map(|()| graph)
     }
@@ -109,5 +115,6 @@ impl Drop for Capture<'_> {
     fn drop(&mut self) {
         self.stop().ok();
         lock(&self.stream.captured).clear();
+        lock(&self.stream.kept).clear();
     }
 }

@@ -1,6 +1,7 @@
 //! A kernel as expansion leaves it in the program, and its table of prepared instances.
 
 use super::prepared::Prepared;
+use super::variants::{Specialized, Variants};
 use crate::error::Error;
 use std::fmt;
 use std::ptr::null_mut;
@@ -59,7 +60,7 @@ impl fmt::Debug for Definition {
     }
 }
 
-/// An instance as an author writes it: `<f16> ROWS = 8`.
+/// An instance as an author writes it: `<f16> ROWS = 8`, with its specialised dims after it.
 pub(crate) fn instance_text(kernel: &Kernel, instance: &Instance) -> String {
     let dtypes = instance.dtypes.iter().map(|d| d.name().to_string()).collect();
     let consts = instance.consts.iter().zip(kernel.consts.values()).map(|(value, param)| match param.kind {
@@ -71,6 +72,11 @@ pub(crate) fn instance_text(kernel: &Kernel, instance: &Instance) -> String {
         .map(|d| format!("<{}>", d.join(", ")))
         .chain(std::iter::once(consts.collect::<Vec<_>>().join(", ")).filter(|c| !c.is_empty()))
         .collect();
+    let dims = instance.dims.iter().map(|(dim, value)| {
+        let name = kernel.dims.get(*dim).map_or("?", |d| d.name.as_str());
+        format!("{name} = {value}")
+    });
+    let parts: Vec<String> = parts.into_iter().chain(dims).collect();
     if parts.is_empty() { "the only one".into() } else { parts.join(" ") }
 }
 
@@ -88,7 +94,7 @@ pub fn instance_index(def: &'static Definition, dtypes: &[Dtype], consts: &[(&st
     let found =
         wanted.and_then(|consts| kernel.instances.iter().position(|i| i.dtypes == dtypes && i.consts == consts));
     found.ok_or_else(|| {
-        let asked = Instance { dtypes: dtypes.to_vec(), consts: vec![], absent: vec![] };
+        let asked = Instance { dtypes: dtypes.to_vec(), consts: vec![], dims: vec![], absent: vec![] };
         let named: Vec<String> = consts.iter().map(|(name, value)| format!("{name} = {value}")).collect();
         let asked = [instance_text(kernel, &asked), named.join(", ")].map(|t| t.replace("the only one", ""));
         let same: Vec<&Instance> = kernel.instances.iter().filter(|i| i.dtypes == dtypes).collect();
@@ -103,16 +109,44 @@ pub fn instance_index(def: &'static Definition, dtypes: &[Dtype], consts: &[(&st
 }
 
 /// The prepared records of a kernel's `N` declared instances: one list an instance, one record a device. Expansion makes
-/// one `static` a kernel. A record is never removed, so finding one takes no lock.
+/// one `static` a kernel. A record is never removed, so finding one takes no lock; the variants of a specialised kernel
+/// are.
 pub struct InstanceTable<const N: usize> {
     first: [AtomicPtr<Prepared>; N],
+    specialized: Option<Specialized>,
+    variants: [Variants; N],
 }
 
 impl<const N: usize> InstanceTable<N> {
     /// An empty table.
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Self {
-        InstanceTable { first: [const { AtomicPtr::new(null_mut()) }; N] }
+        Self::with(None)
+    }
+
+    /// An empty table of a kernel with `specialize(..)`.
+    pub const fn specialized(specialized: Specialized) -> Self {
+        Self::with(Some(specialized))
+    }
+
+    const fn with(specialized: Option<Specialized>) -> Self {
+        let first = [const { AtomicPtr::new(null_mut()) }; N];
+        InstanceTable { first, specialized, variants: [const { Variants::new() }; N] }
+    }
+
+    /// How many variants of an instance are kept, over all devices: 0 where the kernel has no `specialize(..)`.
+    pub fn variants(&self, instance: usize) -> usize {
+        self.variants.get(instance).map_or(0, Variants::count)
+    }
+
+    #[inline]
+    pub(crate) fn specialization(&'static self) -> Option<&'static Specialized> {
+        self.specialized.as_ref()
+    }
+
+    #[inline]
+    pub(crate) fn variants_of(&'static self, instance: usize) -> Option<&'static Variants> {
+        self.variants.get(instance)
     }
 
     /// The record of an instance on the device with this slot, without the parameters whose bit is set in `absent`.

@@ -3,6 +3,7 @@
 use super::definition::Definition;
 use super::prepared::lowered;
 use super::show::compile;
+use super::which::Variant;
 use crate::error::Error;
 use tile_ir::explain::{Machine, Report, Resources, Shape};
 use tile_ir::ir::Target;
@@ -24,7 +25,7 @@ impl std::fmt::Display for Explanation {
 }
 
 /// What a launch of instance number `instance` costs on `machine`, and what bounds it. `values` are the kernel's dims
-/// by name, and those scalars whose value decides what is executed; tensors are dense. Needs no device: without NVRTC,
+/// by name (specialised ones too), and those scalars whose value decides what is executed; tensors are dense. Needs no device: without NVRTC,
 /// the report leaves registers out and says why.
 ///
 /// # Errors
@@ -36,10 +37,14 @@ pub fn explain(
     machine: &Machine,
     values: &[(&str, f64)],
 ) -> Result<Explanation, Error> {
-    let (kernel, which) = def.instance(instance)?;
-    let (_, program) = lowered(kernel, which, target)?;
+    let kernel = def.kernel()?;
+    let specialized = kernel.specialized().iter().map(|dim| kernel.dims[*dim].name.as_str());
+    let value = |name| values.iter().find(|(given, _)| *given == name).map(|(_, value)| (name, *value as i64));
+    let dims: Vec<(&str, i64)> = specialized.filter_map(value).collect();
+    let which = Variant { instance, dims: &dims };
+    let (_, program) = lowered(kernel, &which.instance(def)?.1, target)?;
     let shape = Shape::dense(&program, values)?;
-    let (resources, no_resources) = match compile(def, instance, target).map(|binary| binary.resources) {
+    let (resources, no_resources) = match compile(def, which, target).map(|binary| binary.resources) {
         Ok(Some(r)) => {
             let (registers, spill_stores, spill_loads) = (r.registers, r.spill_stores, r.spill_loads);
             (Some(Resources { registers, spill_stores, spill_loads }), None)

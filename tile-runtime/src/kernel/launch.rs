@@ -2,19 +2,25 @@
 
 use super::argument::{Argument, Scalar};
 use super::definition::{Definition, InstanceTable};
+use super::maps::Maps;
 use super::plan::Values;
-use super::prepared::{self, Build, Code, Function, MAX_PARAMETERS, Prepared};
-use crate::cuda::{CudaDevice, StreamSlot, lock, touch};
+use super::prepared::{self, Build, Chosen, Code, Function, MAX_PARAMETERS, Prepared};
+use super::variants::{self, Shared, Specialized};
+use super::which::Variant;
+use crate::cuda::{CudaDevice, Range, StreamSlot, cluster_attribute, lock, touch};
 use crate::device::{Backend, Device, DeviceState};
 use crate::error::Error;
 use crate::launch_error::{LaunchError, Problem};
 use crate::nvrtc::Resources;
 use crate::stream::Stream;
 use cudarc::driver::sys;
+use std::any::Any;
 use std::ffi::c_void;
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::panic::Location;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use tile_ir::ir::EntityRef;
 use tile_ir::lowered::{HostValues, ParameterKind};
 use tile_ir::sim::checked::CheckedOptions;
@@ -56,7 +62,8 @@ impl LaunchOn for Stream {
 }
 
 /// Launches instance number `instance` of a kernel. Everything is checked before anything is launched; a grid without
-/// blocks launches nothing and is no error. The first launch of an instance on a device compiles it.
+/// blocks launches nothing and is no error. The first launch of an instance on a device compiles it; of a specialised
+/// kernel, the first with these values of its dims among those that are kept.
 ///
 /// # Errors
 /// See [`Problem`].
@@ -70,36 +77,81 @@ pub fn launch<const N: usize>(
     args: &mut [Argument<'_>],
 ) -> Result<(), LaunchError> {
     let at = Location::caller();
+    let prepared = launched(def, table, instance, on.device(), args)
+        .map_err(|problem| LaunchError::new(def.name(), at, *problem))?;
+    run(&prepared, on.device().state, on.stream(), args, at)
+}
+
+/// What a launch with these arguments launches, compiled if it has to be.
+#[inline]
+pub(super) fn launched<const N: usize>(
+    def: &'static Definition,
+    table: &'static InstanceTable<N>,
+    instance: usize,
+    device: &Device,
+    args: &[Argument<'_>],
+) -> Result<Shared, Box<Problem>> {
     let absent = args.iter().enumerate().fold(0, |bits: u64, (i, argument)| match argument {
         Argument::Absent => bits | 1u64.checked_shl(i as u32).unwrap_or(0),
         Argument::Tensor(_) | Argument::Scalar(_) => bits,
     });
-    let prepared = match table.find(instance, on.device().state.slot, absent) {
-        Some(prepared) => prepared,
-        None => prepared::prepared(def, table, instance, absent, on.device())
-            .map_err(|error| LaunchError::new(def.name(), at, Problem::Prepare(error)))?,
-    };
-    run(prepared, on.device().state, on.stream(), args, at)
+    match table.specialization() {
+        None => match table.find(instance, device.state.slot, absent) {
+            Some(prepared) => Ok(Shared::Always(prepared)),
+            None => prepared::prepared(def, table, instance, Chosen { dims: &[], absent }, device)
+                .map_err(|error| Box::new(Problem::Prepare(error))),
+        },
+        Some(specialized) => variant(def, table, specialized, instance, absent, device, args),
+    }
+}
+
+/// The variant for the dims of these arguments.
+#[inline]
+fn variant<const N: usize>(
+    def: &'static Definition,
+    table: &'static InstanceTable<N>,
+    specialized: &'static Specialized,
+    instance: usize,
+    absent: u64,
+    device: &Device,
+    args: &[Argument<'_>],
+) -> Result<Shared, Box<Problem>> {
+    let values = specialized.values(def, args)?;
+    let known = table.variants_of(instance).and_then(|variants| variants.find(device.state.slot, absent, &values));
+    if let Some(prepared) = known {
+        return Ok(Shared::Counted(prepared));
+    }
+    let failed = |error| Box::new(Problem::Prepare(error));
+    let kernel = def.kernel().map_err(failed)?;
+    variants::agree(kernel, specialized, &values, args)?;
+    let chosen = Chosen { dims: &variants::dims(kernel, &values), absent };
+    prepared::prepared(def, table, instance, chosen, device).map_err(failed)
 }
 
 /// A kernel's instance on a device, compiled and loaded.
 #[derive(Clone)]
 pub struct Loaded {
     device: Device,
-    prepared: &'static Prepared,
+    prepared: Shared,
 }
 
-/// Compiles and loads an instance ahead of its first launch.
+/// Compiles and loads an instance ahead of its first launch: `which` is its number, or a [`Variant`] that gives
+/// specialised dims their values.
 ///
 /// # Errors
-/// It cannot be lowered, compiled or loaded for this device.
-pub fn prepare<const N: usize>(
+/// It cannot be lowered, compiled or loaded for this device; a specialised dim has no value.
+pub fn prepare<'a, const N: usize>(
     def: &'static Definition,
     table: &'static InstanceTable<N>,
-    instance: usize,
+    which: impl Into<Variant<'a>>,
     device: &Device,
 ) -> Result<Loaded, Error> {
-    Ok(Loaded { device: device.clone(), prepared: prepared::prepared(def, table, instance, 0, device)? })
+    let Variant { instance, dims } = which.into();
+    let dims = def.dims(dims)?;
+    Ok(Loaded {
+        device: device.clone(),
+        prepared: prepared::prepared(def, table, instance, Chosen { dims: &dims, absent: 0 }, device)?,
+    })
 }
 
 impl Loaded {
@@ -109,7 +161,7 @@ impl Loaded {
     /// See [`Problem`].
     #[track_caller]
     pub fn launch(&self, args: &mut [Argument<'_>]) -> Result<(), LaunchError> {
-        run(self.prepared, self.device.state, None, args, Location::caller())
+        run(&self.prepared, self.device.state, None, args, Location::caller())
     }
 
     /// Launches it on its device or one of its streams.
@@ -124,7 +176,7 @@ impl Loaded {
             let argument = self.prepared.definition.name().into();
             return Err(self.prepared.error(at, Problem::Device { argument, expected, found }));
         }
-        run(self.prepared, self.device.state, on.stream(), args, at)
+        run(&self.prepared, self.device.state, on.stream(), args, at)
     }
 
     /// The device it is loaded on.
@@ -153,7 +205,7 @@ impl Loaded {
     }
 
     /// The lowered program.
-    pub fn program(&self) -> &'static tile_ir::lowered::Program {
+    pub fn program(&self) -> &tile_ir::lowered::Program {
         &self.prepared.plan.program
     }
 }
@@ -174,7 +226,7 @@ impl Prepared {
 
 /// Checks and launches.
 fn run(
-    prepared: &'static Prepared,
+    prepared: &Shared,
     device: &'static DeviceState,
     stream: Option<&Stream>,
     args: &[Argument<'_>],
@@ -197,61 +249,101 @@ fn run(
                     touch(cuda, slot, tensor.allocation(), tensor.usage(prepared.plan.writes(i))).map_err(failed)?;
                 }
             }
+            keep(prepared, slot);
             slot.remember(prepared.definition, at);
-            submit(prepared, cuda, function, slot, &values, grid).map_err(failed)?;
+            let bits = function.parameters.iter().map(|kind| bits(&values, *kind));
+            let (written, independent) = (prepared.plan.written(args), prepared.plan.independent(args));
+            let maps = Maps::new(cuda, &function.maps, &values).map_err(failed)?;
+            let parameters = (bits, maps.as_slice());
+            submit(prepared, cuda, function, slot, (parameters, grid), written, independent).map_err(failed)?;
             for argument in args {
                 if let Argument::Tensor(tensor) = argument {
                     tensor.allocation().used(cuda, slot).map_err(failed)?;
                 }
             }
-            if cuda.blocking && !slot.capturing.load(std::sync::atomic::Ordering::Relaxed) {
-                cuda.synchronize(slot).map_err(failed)?;
-            }
-            Ok(())
+            cuda.finish(slot).map_err(failed)
         }
         (_, Backend::Cuda(_)) => Ok(()),
         (_, Backend::Simulator { .. }) => {
             // The check has made sure that every tensor is on this simulator.
             let args: Vec<sim::Argument> = args.iter().filter_map(|a| a.to_simulator()).collect();
-            let launch = Recorded { prepared, args, at };
-            match stream.and_then(Stream::recording) {
-                Some(recording) => {
-                    lock(recording).push(launch);
-                    Ok(())
-                }
-                None => launch.run(),
-            }
+            Recorded::new(prepared.clone(), args, at).make(stream)
         }
     }
 }
 
-/// Hands the launch to the driver.
+/// Where the stream is being captured, gives its graph a share of a variant: the graph launches it after it may have been
+/// dropped here.
 #[inline]
-fn submit(
+pub(super) fn keep(prepared: &Shared, slot: &StreamSlot) {
+    if let Shared::Counted(variant) = prepared
+        && slot.capturing.load(Ordering::Relaxed)
+    {
+        let kept: Arc<dyn Any + Send + Sync> = variant.clone();
+        lock(&slot.kept).push(kept);
+    }
+}
+
+/// A parameter as the driver takes it: as many bytes as it has, from the low end (the host is little-endian).
+#[inline]
+pub(super) fn bits(values: &Values<'_>, kind: ParameterKind) -> u64 {
+    match kind {
+        ParameterKind::Pointer(param) => values.address(param),
+        ParameterKind::Dim(dim) => values.dim(dim) as u64,
+        ParameterKind::Stride(param, axis) => values.stride(param, axis) as u64,
+        ParameterKind::Scalar(param) => match values.args.get(param.index()) {
+            Some(Argument::Scalar(Scalar { value: sim::ScalarValue::Index(value) })) => *value as u64,
+            Some(Argument::Scalar(Scalar { value: sim::ScalarValue::Element(_, bits) })) => u64::from(*bits),
+            _ => 0,
+        },
+        // Passed as a whole, by its own address.
+        ParameterKind::TensorMap(_) => 0,
+    }
+}
+
+/// Hands a launch to the driver: the parameters' bits and the grid; what it writes; what it may read early.
+#[inline]
+pub(super) fn submit(
     prepared: &Prepared,
     cuda: &CudaDevice,
     function: &Function,
     slot: &StreamSlot,
-    values: &Values<'_>,
-    grid: [u32; 3],
+    ((bits, maps), grid): ((impl Iterator<Item = u64>, &[sys::CUtensorMap]), [u32; 3]),
+    written: impl Iterator<Item = Range>,
+    independent: impl Iterator<Item = Range>,
 ) -> Result<(), Error> {
     let mut storage = [MaybeUninit::<u64>::uninit(); MAX_PARAMETERS];
     let mut pointers = [MaybeUninit::<*mut c_void>::uninit(); MAX_PARAMETERS];
-    for ((kind, slot), pointer) in function.parameters.iter().zip(&mut storage).zip(&mut pointers) {
-        // The driver reads as many bytes as the parameter has, from the low end (the host is little-endian).
-        let bits = match *kind {
-            ParameterKind::Pointer(param) => values.address(param),
-            ParameterKind::Dim(dim) => values.dim(dim) as u64,
-            ParameterKind::Stride(param, axis) => values.stride(param, axis) as u64,
-            ParameterKind::Scalar(param) => match values.args.get(param.index()) {
-                Some(Argument::Scalar(Scalar { value: sim::ScalarValue::Index(value) })) => *value as u64,
-                Some(Argument::Scalar(Scalar { value: sim::ScalarValue::Element(_, bits) })) => u64::from(*bits),
-                _ => 0,
+    for (((bits, kind), slot), pointer) in bits.zip(&function.parameters).zip(&mut storage).zip(&mut pointers) {
+        let own = std::ptr::from_mut(slot.write(bits)).cast();
+        pointer.write(match kind {
+            ParameterKind::TensorMap(map) => match maps.get(map.index()) {
+                Some(map) => std::ptr::from_ref(map).cast_mut().cast(),
+                None => own,
             },
-            // Refused before it is loaded.
-            ParameterKind::TensorMap(_) => 0,
+            _ => own,
+        });
+    }
+    let entry = slot.enter();
+    let early = function.dependent
+        && cuda.dependent_launch.load(Ordering::Relaxed)
+        && entry.follows_kernel_apart_from(independent);
+    let cluster = prepared.plan.program.launch.cluster_size();
+    let mut attributes = [MaybeUninit::<sys::CUlaunchAttribute>::uninit(); 2];
+    let mut count = 0;
+    if early {
+        let mut attribute = sys::CUlaunchAttribute {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: [0; 4],
+            value: sys::CUlaunchAttributeValue { pad: [0; 64] },
         };
-        pointer.write(std::ptr::from_mut(slot.write(bits)).cast());
+        attribute.value.programmaticStreamSerializationAllowed = 1;
+        attributes[count].write(attribute);
+        count += 1;
+    }
+    if cluster > 1 {
+        attributes[count].write(cluster_attribute(cluster));
+        count += 1;
     }
     let [threads_x, threads_y, threads_z] = prepared.plan.program.launch.threads;
     let config = sys::CUlaunchConfig {
@@ -262,28 +354,46 @@ fn submit(
         blockDimY: threads_y,
         blockDimZ: threads_z,
         sharedMemBytes: function.dynamic_shared,
-        hStream: slot.raw.cast(),
-        attrs: std::ptr::null_mut(),
-        numAttrs: 0,
+        hStream: entry.stream().cast(),
+        attrs: if count > 0 { attributes.as_mut_ptr().cast() } else { std::ptr::null_mut() },
+        numAttrs: count as u32,
     };
     // SAFETY: the function takes exactly `parameters`, each of which has a value in `storage` that is at least as large;
     // the pointers before `parameters.len()` are written, and the driver reads no others. Tensors were checked to cover
-    // what the kernel accesses and are kept alive, in stream order, by their allocations.
+    // what the kernel accesses and are kept alive, in stream order, by their allocations. A launch that may start early
+    // obeys the rule of `cuda::dependent`.
     let code = unsafe {
         let parameters = pointers.as_mut_ptr().cast::<*mut c_void>();
         (cuda.driver.launch_kernel_ex)(&config, function.handle, parameters, std::ptr::null_mut())
     };
-    cuda.check("cuLaunchKernelEx", code)
+    cuda.check("cuLaunchKernelEx", code)?;
+    entry.is_kernel(written);
+    Ok(())
 }
 
 /// A checked launch on a simulator.
 pub(crate) struct Recorded {
-    prepared: &'static Prepared,
+    prepared: Shared,
     args: Vec<sim::Argument>,
     at: &'static Location<'static>,
 }
 
 impl Recorded {
+    pub fn new(prepared: Shared, args: Vec<sim::Argument>, at: &'static Location<'static>) -> Recorded {
+        Recorded { prepared, args, at }
+    }
+
+    /// Runs it, or records it where the stream is being captured.
+    pub fn make(self, stream: Option<&Stream>) -> Result<(), LaunchError> {
+        match stream.and_then(Stream::recording) {
+            Some(recording) => {
+                lock(recording).push(self);
+                Ok(())
+            }
+            None => self.run(),
+        }
+    }
+
     /// Runs it.
     pub fn run(&self) -> Result<(), LaunchError> {
         let failed = |report: String| self.prepared.error(self.at, Problem::Simulator(report));

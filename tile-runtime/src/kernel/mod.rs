@@ -9,9 +9,13 @@ mod definition;
 mod explain;
 mod formula;
 mod launch;
+mod maps;
 mod plan;
 mod prepared;
+mod repeat;
 mod show;
+mod variants;
+mod which;
 
 #[cfg(test)]
 mod tests;
@@ -21,7 +25,10 @@ pub use argument::{Argument, Scalar, ScalarInput, TensorInput, TensorOutput, Ten
 pub use definition::{Definition, InstanceTable, instance_index};
 pub use explain::{Explanation, explain};
 pub use launch::{LaunchOn, Loaded, launch, prepare};
+pub use repeat::{PreparedLaunch, prepare_launch};
 pub use show::{Binary, Format, compile, show};
 pub use tile_ir::ir::Dtype;
+pub use variants::Specialized;
+pub use which::Variant;
 
 pub(crate) use launch::Recorded;

@@ -30,6 +30,8 @@ pub(crate) struct Plan {
     written: Vec<u8>,
     /// Blocks of it that the device holds at once, in whole clusters.
     pub capacity: i64,
+    /// The tensors that are read before the previous kernel is done, if the kernel may start early.
+    independent: Vec<u8>,
     /// The program: what is launched, and the words of a report.
     pub program: Program,
 }
@@ -73,7 +75,7 @@ pub(crate) struct Values<'a> {
 
 impl<'a> Values<'a> {
     #[inline]
-    fn tensor(&self, param: ParamId) -> Option<&TensorRef<'a>> {
+    pub fn tensor(&self, param: ParamId) -> Option<&TensorRef<'a>> {
         match self.args.get(param.index()) {
             Some(Argument::Tensor(tensor)) => Some(tensor),
             _ => None,
@@ -113,6 +115,15 @@ impl HostValues for Values<'_> {
     fn capacity(&self) -> i64 {
         self.capacity
     }
+}
+
+/// Where these arguments' tensors lie.
+#[inline]
+fn ranges<'a>(which: &'a [u8], args: &'a [Argument<'a>]) -> impl Iterator<Item = (u64, u64)> + 'a {
+    which.iter().filter_map(move |i| match args.get(usize::from(*i)) {
+        Some(Argument::Tensor(tensor)) => Some(tensor.range()),
+        _ => None,
+    })
 }
 
 impl Plan {
@@ -161,7 +172,9 @@ impl Plan {
             ParamPlan::Tensor { mutable: true, .. } => u8::try_from(i).ok(),
             _ => None,
         };
+        let independent = program.tensors.iter().filter(|t| t.independent).map(|t| t.param.index() as u8).collect();
         Ok(Plan {
+            independent,
             written: params.iter().enumerate().filter_map(writes).collect(),
             params,
             names: kernel.params.values().map(|p| p.name.clone()).collect(),
@@ -177,6 +190,18 @@ impl Plan {
     #[inline]
     pub fn writes(&self, param: usize) -> bool {
         matches!(self.params.get(param), Some(ParamPlan::Tensor { mutable: true, .. }))
+    }
+
+    /// The bytes that the kernel may write.
+    #[inline]
+    pub fn written<'a>(&'a self, args: &'a [Argument<'a>]) -> impl Iterator<Item = (u64, u64)> + 'a {
+        ranges(&self.written, args)
+    }
+
+    /// The bytes that the kernel may read before the previous kernel is done.
+    #[inline]
+    pub fn independent<'a>(&'a self, args: &'a [Argument<'a>]) -> impl Iterator<Item = (u64, u64)> + 'a {
+        ranges(&self.independent, args)
     }
 
     /// Checks everything. The values for the kernel's parameters, and the grid; `None` where it is empty.
@@ -407,6 +432,12 @@ impl Plan {
     fn broken(&self, check: &Check, values: &Values<'_>) -> Box<Problem> {
         let line = self.line(check.span);
         Box::new(match &check.kind {
+            CheckKind::Specialized { dim, value } => Problem::Specialized {
+                argument: self.argument_of(&check.holds).unwrap_or_default(),
+                dim: self.program.dims.get(dim.index()).cloned().unwrap_or_default(),
+                expected: *value,
+                found: values.dim(*dim),
+            },
             CheckKind::Require { text } => Problem::Require {
                 argument: self.argument_of(&check.holds),
                 text: text.clone(),

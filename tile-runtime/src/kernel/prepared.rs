@@ -1,7 +1,9 @@
 //! One instance of a kernel, ready to be launched on one device: lowered, compiled (or found in the cache), loaded.
 
 use super::definition::{Definition, InstanceTable, instance_text};
+use super::maps::MOST_MAPS;
 use super::plan::Plan;
+use super::variants::{self, Shared};
 use crate::cache::{Cache, Entry, Key, Origin};
 use crate::cuda::{CudaDevice, Limits, driver::Handle};
 use crate::device::{Backend, Device};
@@ -10,8 +12,8 @@ use crate::nvrtc::{self, Nvrtc, Output, Resources};
 use std::ptr::null_mut;
 use std::sync::atomic::AtomicPtr;
 use tile_ir::diag::Diagnostic;
-use tile_ir::ir::{Instance, Kernel, ParamKind, Target};
-use tile_ir::lowered::{ParameterKind, Program};
+use tile_ir::ir::{DimId, EntityRef, Instance, Kernel, ParamKind, Target};
+use tile_ir::lowered::{ParameterKind, Program, TensorMap};
 
 /// Most parameters of the C function: their values live on the stack during a launch.
 pub(crate) const MAX_PARAMETERS: usize = 96;
@@ -37,11 +39,23 @@ pub(crate) enum Code {
     Checked,
 }
 
-/// A loaded function.
+/// A loaded function, unloaded with its module.
 pub(crate) struct Function {
+    device: &'static CudaDevice,
+    module: Handle,
     pub handle: Handle,
     pub dynamic_shared: u32,
     pub parameters: Vec<ParameterKind>,
+    /// How the copy engine sees its tensors.
+    pub maps: Vec<TensorMap>,
+    /// Whether it may be launched before the previous kernel is done.
+    pub dependent: bool,
+}
+
+impl Drop for Function {
+    fn drop(&mut self) {
+        self.device.unload(self.module);
+    }
 }
 
 // SAFETY: a function handle may be used from any thread.
@@ -62,52 +76,76 @@ pub(crate) struct Build {
     pub origin: Option<Origin>,
 }
 
+/// What a launch chooses of an instance beyond its number.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Chosen<'a> {
+    /// The values of its `specialize(..)`.
+    pub dims: &'a [(DimId, i64)],
+    /// A bit for every parameter that is left out.
+    pub absent: u64,
+}
+
 /// The record of an instance on a device; made if it is not in the table.
 pub(crate) fn prepared<const N: usize>(
     definition: &'static Definition,
     table: &'static InstanceTable<N>,
     instance: usize,
-    absent: u64,
+    chosen: Chosen<'_>,
     device: &Device,
-) -> Result<&'static Prepared, Error> {
-    if let Some(prepared) = table.find(instance, device.state.slot, absent) {
-        return Ok(prepared);
-    }
-    let prepared = prepare(definition, instance, absent, device)?;
-    table.insert(instance, prepared).ok_or_else(|| Error::Instance {
+) -> Result<Shared, Error> {
+    let slot = device.state.slot;
+    let missing = || Error::Instance {
         kernel: definition.name().into(),
         asked: format!("number {instance}"),
         declared: format!("{N} instances"),
-    })
+    };
+    if let Some(specialized) = table.specialization() {
+        let variants = table.variants_of(instance).ok_or_else(missing)?;
+        let values = variants::key(definition.kernel()?, chosen.dims);
+        return Ok(Shared::Counted(match variants.find(slot, chosen.absent, &values) {
+            Some(prepared) => prepared,
+            None => variants.insert(&values, prepare(definition, instance, chosen, device)?, specialized.max),
+        }));
+    }
+    if let Some(prepared) = table.find(instance, slot, chosen.absent) {
+        return Ok(Shared::Always(prepared));
+    }
+    let prepared = prepare(definition, instance, chosen, device)?;
+    table.insert(instance, prepared).map(Shared::Always).ok_or_else(missing)
 }
 
 #[cold]
-fn prepare(definition: &'static Definition, index: usize, absent: u64, device: &Device) -> Result<Prepared, Error> {
+fn prepare(
+    definition: &'static Definition,
+    index: usize,
+    chosen: Chosen<'_>,
+    device: &Device,
+) -> Result<Prepared, Error> {
+    let Chosen { dims, absent } = chosen;
     let (kernel, declared) = definition.instance(index)?;
     // A tensor that is not optional stays: the launch's check reports that it is missing.
     let left_out = kernel.params.iter().filter(|(id, param)| {
         let bit = id.as_u32() < 64 && absent >> id.as_u32() & 1 == 1;
         bit && matches!(param.kind, ParamKind::Tensor { optional: true, .. })
     });
-    let instance = &Instance { absent: left_out.map(|(id, _)| id).collect(), ..declared.clone() };
+    let instance = &Instance { absent: left_out.map(|(id, _)| id).collect(), ..declared.with_dims(dims.to_vec()) };
     let target = target_for(kernel, device)?;
     let fast = matches!(device.state.backend, Backend::Simulator { checked: false });
     let (bound, program) = lowered_for(kernel, instance, target, fast)?;
-    let plan = Plan::new(&bound, program)?;
+    let mut plan = Plan::new(&bound, program)?;
     let mut build = Build { instance: instance_text(kernel, instance), ..Build::default() };
     let code = match &device.state.backend {
         Backend::Simulator { checked: false } => Code::Fast { bound: Box::new(bound) },
         Backend::Simulator { checked: true } => Code::Checked,
         Backend::Cuda(cuda) => {
             let program = &plan.program;
-            if !program.tensor_maps.is_empty() || program.launch.cluster_size() != 1 {
-                let report =
-                    format!("kernel `{}` needs tensor maps or clusters: not launched on devices yet", kernel.name);
-                return Err(Error::Lower { kernel: kernel.name.clone(), report });
-            }
             if program.params.len() > MAX_PARAMETERS {
                 let (kernel, found) = (kernel.name.clone(), program.params.len());
                 return Err(Error::TooMany { kernel, what: "C parameters", found, most: MAX_PARAMETERS });
+            }
+            if program.tensor_maps.len() > MOST_MAPS {
+                let (kernel, found) = (kernel.name.clone(), program.tensor_maps.len());
+                return Err(Error::TooMany { kernel, what: "tensor maps", found, most: MOST_MAPS });
             }
             build.architecture = device.architecture(target);
             let (entry, origin) = machine_code(program, &build.architecture)?;
@@ -115,9 +153,14 @@ fn prepare(definition: &'static Definition, index: usize, absent: u64, device: &
             build.origin = Some(origin);
             let limits =
                 Limits { threads: program.launch.threads.iter().product(), shared_bytes: program.shared_bytes };
-            let (handle, dynamic_shared) = cuda.load(&kernel.name, &entry.code, &program.name, limits)?;
+            let (module, handle, dynamic_shared) = cuda.load(&kernel.name, &entry.code, &program.name, limits)?;
+            let dependent = program.launch.dependent;
             let parameters = program.params.iter().map(|p| p.kind).collect();
-            Code::Cuda { device: cuda, function: Function { handle, dynamic_shared, parameters } }
+            let maps = program.tensor_maps.values().cloned().collect();
+            let cluster = program.launch.cluster_size();
+            let function = Function { device: cuda, module, handle, dynamic_shared, parameters, maps, dependent };
+            plan.capacity = cuda.capacity(handle, limits.threads, dynamic_shared, cluster)?;
+            Code::Cuda { device: cuda, function }
         }
     };
     Ok(Prepared { slot: device.state.slot, absent, next: AtomicPtr::new(null_mut()), definition, plan, code, build })

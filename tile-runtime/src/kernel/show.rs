@@ -2,6 +2,7 @@
 
 use super::definition::Definition;
 use super::prepared::{lowered, machine_code};
+use super::which::Variant;
 use crate::cache::Entry;
 use crate::error::Error;
 use crate::library::find_nvdisasm;
@@ -64,14 +65,20 @@ impl FromStr for Format {
     }
 }
 
-/// Instance number `instance` of a kernel for `target`, as text. Needs no device; PTX and resources need NVRTC, machine
+/// An instance of a kernel for `target`, as text: `which` is its number, or a [`Variant`]. Needs no device; PTX and resources need NVRTC, machine
 /// code needs `nvdisasm` too.
 ///
 /// # Errors
 /// The instance cannot be lowered for this target; a library or tool is missing.
-pub fn show(def: &'static Definition, instance: usize, target: Target, format: Format) -> Result<String, Error> {
-    let (kernel, which) = def.instance(instance)?;
-    let (bound, program) = lowered(kernel, which, target)?;
+pub fn show<'a>(
+    def: &'static Definition,
+    which: impl Into<Variant<'a>>,
+    target: Target,
+    format: Format,
+) -> Result<String, Error> {
+    let which = which.into();
+    let (kernel, instance) = which.instance(def)?;
+    let (bound, program) = lowered(kernel, &instance, target)?;
     match format {
         Format::Tile => Ok(bound.to_string()),
         Format::Lowered => Ok(program.to_string()),
@@ -82,9 +89,9 @@ pub fn show(def: &'static Definition, instance: usize, target: Target, format: F
             let compiled = Nvrtc::get()?.compile(&program.name, &source, &options, Output::Ptx)?;
             Ok(String::from_utf8_lossy(&compiled.code).into_owned())
         }
-        Format::Sass => disassemble(&compile(def, instance, target)?.cubin),
+        Format::Sass => disassemble(&compile(def, which, target)?.cubin),
         Format::Resources => {
-            let Binary { resources, log, .. } = compile(def, instance, target)?;
+            let Binary { resources, log, .. } = compile(def, which, target)?;
             Ok(resources.map_or(log, |r| r.to_string()))
         }
     }
@@ -103,13 +110,13 @@ pub struct Binary {
     pub resources: Option<Resources>,
 }
 
-/// Compiles instance number `instance` for `target`, or takes it from the cache. Needs no device.
+/// Compiles an instance for `target`, or takes it from the cache: `which` is its number, or a [`Variant`]. Needs no device.
 ///
 /// # Errors
 /// The instance cannot be lowered for this target; NVRTC is missing.
-pub fn compile(def: &'static Definition, instance: usize, target: Target) -> Result<Binary, Error> {
-    let (kernel, which) = def.instance(instance)?;
-    let (_, program) = lowered(kernel, which, target)?;
+pub fn compile<'a>(def: &'static Definition, which: impl Into<Variant<'a>>, target: Target) -> Result<Binary, Error> {
+    let (kernel, instance) = which.into().instance(def)?;
+    let (_, program) = lowered(kernel, &instance, target)?;
     let (Entry { code, log }, _) = machine_code(&program, target.name())?;
     let resources = Resources::parse(&log, &program.name);
     Ok(Binary { program, cubin: code, log, resources })

@@ -195,7 +195,8 @@ fn checks_cost() {
     let device = Device::simulator();
     let (x, v, mut y) = inputs(&device, 2, 8);
     scale(&device, 0, &x, &v, &mut y, 1.0, 2).unwrap();
-    let prepared = super::prepared::prepared(definition(), table(), 0, 0, &device).unwrap();
+    let prepared =
+        super::prepared::prepared(definition(), table(), 0, super::prepared::Chosen::default(), &device).unwrap();
     let (x, mut y) = (&x, &mut y);
     let start = std::time::Instant::now();
     let rounds = 1_000_000;

@@ -120,7 +120,7 @@ impl Run<'_> {
             })
         };
         let chosen = [4096, 1 << 14, 1 << 16, 1024, 256, 128, 64, 32, 16, 8, 4, 2, 1].into_iter().find(|value| {
-            self.dims = vec![*value; kernel.dims.len()];
+            self.dims = kernel.dims.values().map(|d| d.value.unwrap_or(*value)).collect();
             admitted(self)
         });
         if chosen.is_none() {

@@ -150,7 +150,7 @@ fn contains(kernel: &Kernel, stmt: StmtId, inner: StmtId) -> bool {
     stmt == inner
         || match &kernel.stmts[stmt].kind {
             StmtKind::If { then, otherwise, .. } => then.iter().chain(otherwise).any(|s| contains(kernel, *s, inner)),
-            StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } => {
+            StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } | StmtKind::Persistent { body, .. } => {
                 body.iter().any(|s| contains(kernel, *s, inner))
             }
             _ => false,

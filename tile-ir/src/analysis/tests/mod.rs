@@ -5,7 +5,9 @@ mod barriers;
 mod bounds;
 mod budgets;
 mod check;
+mod pipelined;
 mod races;
+mod specialize;
 mod tile_operations;
 mod vectors;
 

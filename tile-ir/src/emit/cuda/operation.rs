@@ -127,6 +127,10 @@ impl Emitter<'_> {
                 let text = format!("__syncwarp({});", warp_mask(program));
                 self.write_line(&text);
             }
+            OpKind::Wait => self.write_line("asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");"),
+            OpKind::LaunchDependents => {
+                self.write_line("asm volatile(\"griddepcontrol.launch_dependents;\" ::: \"memory\");");
+            }
             OpKind::Shuffle { reg, kind, value, lane } => {
                 let function = match kind {
                     ShuffleKind::Xor => "shuffle_xor",

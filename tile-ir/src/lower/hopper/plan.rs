@@ -1,8 +1,8 @@
 //! What qualifies for specialisation, and what it is given: layouts of the slots, warpgroups, registers.
 
 use super::super::infer::Layouts;
-use crate::analysis::Analysis;
 use super::super::uses::{accesses, depends_on, each};
+use crate::analysis::Analysis;
 use crate::ir::*;
 use crate::layout::{
     Fragment, Major, Operand, SharedLayout, Swizzle, TmaPlan, WarpGrid, WgmmaOperand as MatrixOperand,
@@ -394,12 +394,7 @@ impl Planner<'_> {
 
     /// Finds fills with zero that stand right before the ring, with nothing between them that mentions the fragment:
     /// the first product of the loop overwrites the accumulator instead of adding to it.
-    fn fold(
-        &self,
-        body: &[StmtId],
-        products: &BTreeMap<StmtId, Product>,
-        folded: &mut BTreeMap<StmtId, BufferId>,
-    ) {
+    fn fold(&self, body: &[StmtId], products: &BTreeMap<StmtId, Product>, folded: &mut BTreeMap<StmtId, BufferId>) {
         let kernel = self.kernel;
         let mut zeroed: BTreeMap<BufferId, StmtId> = BTreeMap::new();
         for &stmt in body {

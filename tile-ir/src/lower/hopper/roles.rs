@@ -1,8 +1,8 @@
 //! The split into a producer and consumers: set-up of the ring, and each role's slice of the kernel.
 
+use super::super::uses::{depends, each, variables};
 use super::super::*;
 use super::plan::{Load, Plan, WARPGROUP};
-use super::super::uses::{depends, each, variables};
 use crate::layout::TmaPlan;
 use std::rc::Rc;
 
@@ -119,9 +119,8 @@ impl<'a> Lowering<'a> {
             crate::layout::Swizzle::B64 => Swizzle::B64,
             crate::layout::Swizzle::B128 => Swizzle::B128,
         };
-        let alike = |map: &TensorMap| {
-            map.tensor == tensor && map.box_extents == boxes.box_dims && map.swizzle == swizzle
-        };
+        let alike =
+            |map: &TensorMap| map.tensor == tensor && map.box_extents == boxes.box_dims && map.swizzle == swizzle;
         if let Some((map, _)) = self.program.tensor_maps.iter().find(|(_, map)| alike(map)) {
             return map;
         }

@@ -74,9 +74,16 @@ impl<'a> Lowering<'a> {
     }
 
     /// Stores a fragment by sub-tiles; false where the copy engine cannot.
-    pub(super) fn store_by_copy_engine(&mut self, roles: &Roles, stmt: StmtId, fragment: BufferId, dst: &TileRef) -> bool {
+    pub(super) fn store_by_copy_engine(
+        &mut self,
+        roles: &Roles,
+        stmt: StmtId,
+        fragment: BufferId,
+        dst: &TileRef,
+    ) -> bool {
         let StmtKind::Copy { tma: true, .. } = self.kernel.stmts[stmt].kind else { return false };
-        let (Some(sub), Some(staging), Some(buffer)) = (self.sub_tile(fragment, dst), self.staging_array, roles.staging)
+        let (Some(sub), Some(staging), Some(buffer)) =
+            (self.sub_tile(fragment, dst), self.staging_array, roles.staging)
         else {
             return false;
         };

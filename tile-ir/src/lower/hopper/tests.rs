@@ -206,12 +206,21 @@ fn variants() {
         let maps: Vec<String> = program
             .tensor_maps
             .values()
-            .map(|m| format!("{{\"map\": {{\"tensor\": \"{}\", \"box\": {:?}, \"swizzle\": \"{}\", \"promotion\": \"B128\"}}}}",
-                ["a", "b", "c"][m.tensor.index()], m.box_extents, m.swizzle.name()))
+            .map(|m| {
+                format!(
+                    "{{\"map\": {{\"tensor\": \"{}\", \"box\": {:?}, \"swizzle\": \"{}\", \"promotion\": \"B128\"}}}}",
+                    ["a", "b", "c"][m.tensor.index()],
+                    m.box_extents,
+                    m.swizzle.name()
+                )
+            })
             .collect();
         let record = format!(
             "{{\"name\": \"{name}\", \"tile\": [{bm}, {bn}], \"cluster\": [{cx}, {cy}], \"threads\": {}, \"shared\": {}, \"stored\": \"{stored}\", \"maps\": [{}]}}",
-            program.launch.threads[0], program.shared_bytes, maps.join(", "));
+            program.launch.threads[0],
+            program.shared_bytes,
+            maps.join(", ")
+        );
         std::fs::write(format!("{folder}/{name}.cu"), emit(&program)).unwrap();
         std::fs::write(format!("{folder}/{name}.json"), record).unwrap();
     }

@@ -144,6 +144,9 @@ impl<'p> Machine<'p> {
             thread: run.who.thread(lane) as u16,
             site: site_index as u16,
         };
+        if site.dependent && run.warp.waited >> lane & 1 == 0 {
+            self.early_access(run.who, site, lane);
+        }
         let (issuer, clocks) = ((access.block, access.thread), launch.clocks);
         let element = match site.space {
             Space::Global(param) => {

@@ -142,6 +142,8 @@ pub(super) struct Site {
     /// Elements a lane.
     pub width: u32,
     pub guard: Option<GuardReason>,
+    /// Whether it may only happen after a wait for the previous kernel.
+    pub dependent: bool,
     /// The access as the author wrote it.
     pub span: SpanId,
     /// Where its code begins.
@@ -420,6 +422,9 @@ pub(super) enum Instr {
     // ---- synchronisation and the rest ----
     Barrier,
     WarpBarrier,
+    /// Waits for the previous kernel.
+    Wait,
+    LaunchDependents,
     Shuffle {
         reg: RegId,
         kind: ShuffleKind,

@@ -207,6 +207,10 @@ impl Machine<'_> {
                 }
             }
             Instr::End => {
+                let never = run.warp.full & !run.warp.waited;
+                if self.program.launch.dependent && never != 0 {
+                    self.never_waited(run.who, code.spans[pc], never.trailing_zeros() as usize);
+                }
                 run.warp.pc -= 1;
                 run.warp.state = State::Done;
                 self.end_of_flight(run);
@@ -283,6 +287,13 @@ impl Machine<'_> {
                 self.collective(run, code.spans[pc], "`sync_warp`");
                 self.counters.warp_barriers += 1;
                 run.warp.synchronise();
+            }
+            Instr::Wait => run.warp.waited |= active,
+            Instr::LaunchDependents => {
+                let early = active & !run.warp.waited;
+                if early != 0 {
+                    self.early_launch(run.who, code.spans[pc], early.trailing_zeros() as usize);
+                }
             }
             Instr::Shuffle { reg, kind, value, lane } => {
                 self.shuffle(run, code.spans[pc], reg.index(), kind, value, lane)

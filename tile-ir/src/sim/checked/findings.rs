@@ -296,6 +296,45 @@ impl Machine<'_> {
         self.reporter.describe(key, 0, diagnostic);
     }
 
+    /// An access, before the wait for the previous kernel, to what that kernel may write or read.
+    pub(super) fn early_access(&mut self, who: Who, site: &Site, lane: usize) {
+        let key = (Code::GLOBAL_RACE, site.span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
+        let (name, thread) = (self.name(site.space), self.thread_name(who.thread(lane)));
+        let message = format!("data race with the previous kernel on `{name}`");
+        let diagnostic = Diagnostic::new(Code::GLOBAL_RACE, site.span, message)
+            .at(format!("{thread} {} it before it has waited for the previous kernel", verb(site.kind)))
+            .note(self.witness(who))
+            .help(format!("wait first; only tensors that are `independent` may be read before, and `{name}` is not"));
+        self.reporter.describe(key, 0, diagnostic);
+    }
+
+    /// Dependents that are let go before the thread has waited itself.
+    pub(super) fn early_launch(&mut self, who: Who, span: SpanId, lane: usize) {
+        let text = "lets the next kernel start before it has waited for the previous one";
+        self.unordered(who, span, lane, text);
+    }
+
+    /// A thread that ends without having waited.
+    pub(super) fn never_waited(&mut self, who: Who, span: SpanId, lane: usize) {
+        self.unordered(who, span, lane, "ends without having waited for the previous kernel");
+    }
+
+    fn unordered(&mut self, who: Who, span: SpanId, lane: usize, what: &str) {
+        let key = (Code::GLOBAL_RACE, span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
+        let message = "the next kernel may run beside the kernel before this one";
+        let diagnostic = Diagnostic::new(Code::GLOBAL_RACE, span, message)
+            .at(format!("{} {what}", self.thread_name(who.thread(lane))))
+            .note(self.witness(who))
+            .help("wait for the previous kernel on every path, before dependents are launched");
+        self.reporter.describe(key, 0, diagnostic);
+    }
+
     pub(super) fn stuck(&mut self, who: Who, span: SpanId, text: String) {
         let key = (Code::DEADLOCK, span, None);
         if self.reporter.is_known(key, 0) {

@@ -46,6 +46,8 @@ pub(super) struct Warp {
     pub flight: Flight,
     /// Block barriers passed.
     pub interval: u32,
+    /// Lanes that have waited for the previous kernel.
+    pub waited: u32,
     /// By shared array: how often this warp declared it.
     pub generations: Vec<u32>,
 }
@@ -205,6 +207,7 @@ impl Block {
                 proxy_fences: if code.agents { vec![[0; PROXY_FENCES]; 32] } else { vec![] },
                 flight: Flight::default(),
                 interval: 0,
+                waited: 0,
                 generations: vec![0; code.shared as usize],
             }
         };
@@ -229,7 +232,7 @@ impl Block {
         let [tx, ty, _] = launch.threads;
         for warp in &mut self.warps {
             (warp.pc, warp.state, warp.active) = (0, State::Runnable, warp.full);
-            (warp.clock, warp.interval) = (1, 0);
+            (warp.clock, warp.interval, warp.waited) = (1, 0, 0);
             (warp.registers, warp.groups, warp.fences, warp.bulk_groups) = (launch.registers, 0, 0, [0; 32]);
             warp.bulk_started = 0;
             warp.own = launch.clocks.entry(linear, warp.index);

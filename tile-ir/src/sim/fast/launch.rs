@@ -180,7 +180,8 @@ fn view<'a>(
             Extent::Dim(dim) => {
                 let slot = dims.get_mut(dim.index());
                 let slot = slot.ok_or_else(|| SimError::Malformed("a dim is missing".into()))?;
-                (dim_name(kernel, *dim), *slot.get_or_insert(found))
+                let value = kernel.dims.get(*dim).and_then(|d| d.value).unwrap_or(found);
+                (dim_name(kernel, *dim), *slot.get_or_insert(value))
             }
             Extent::Fixed(expr) => match kernel.exprs.get(*expr).map(|e| &e.kind) {
                 Some(ExprKind::Int(value)) => ("Fixed".to_owned(), *value),

@@ -95,9 +95,9 @@ fn syntax_outside_the_language() {
     check("y[t] = x[t].sqrt();", "sqrt", "write `sqrt(x)`");
     check("y[t] = helper(x[t]);", "helper", "`helper` is not a function");
     check("y[t] = expp(x[t]);", "expp", "there is `exp`");
-    check("gemm(&x, &w, &mut y);", "gemm", "not in this version");
-    check("let mut f = alloc_fragment::<f32>([4]); clear(&mut f);", "alloc_fragment::<f32>", "not in this version");
-    check("for i in persistent(0..n) { y[i] = x[i]; }", "persistent", "blocks([m, n])");
+    check("let v = x.t(); y[t] = v;", "t", "an operand of `gemm`");
+    check("for i in (0..n).schedule(PingPong) { y[i] = x[i]; }", "schedule", "belongs to a `pipelined` loop");
+    check("let mut s = alloc_local::<f32>([4]).swizzle(B64); clear(&mut s);", "swizzle", "a shared array has");
     check("for i in pipelined(0..n) { y[i] = x[i]; }", "(0..n)", "pipelined(0..n, 2)");
     check("for i in 0..=n { y[i] = 0.0; }", "..=", "a..b + 1");
     check("for i in (0..n).rev() { y[i] = 0.0; }", "rev", "step_by");
@@ -112,8 +112,63 @@ fn syntax_outside_the_language() {
     check("let mut s = alloc_shared::<f32>([4, 4]); s[(t, t)] = 0.0;", "(t, t)", "`x[[i, j]]`");
     check("'a: for i in 0..n { y[i] = 0.0; }", "a", "labels");
     check("let Some(v) = t else { return; };", "let", "let .. else");
-    check("use_swizzle(8);", "use_swizzle", "not in this version");
     check("for i in serial(0..n) { for mut j in 0..n { y[j] = 0.0; } }", "j", "not a variable");
+}
+
+#[test]
+fn products_of_tiles() {
+    const ARRAYS: &str = "let mut a = alloc_shared::<f16>([64, 32]); let mut b = alloc_shared::<f16>([64, 32]); \
+                          let mut v = alloc_shared::<f16>([64]); let mut acc = alloc_fragment::<f32>([64, 64]); ";
+    let check = |body: &str, place: &str, message: &str| {
+        let said = in_body(&format!("{ARRAYS}{body}"));
+        assert!(said.contains(&format!(" | {place} | ")), "{said}");
+        assert!(said.contains(message), "{said}");
+    };
+    check("gemm(&x, b.t(), &mut acc);", "x", "`x` is a tensor");
+    check("gemm(&v, b.t(), &mut acc);", "v", "`v` has 1 axis, not 2");
+    check("gemm(a[[0, 0]], b.t(), &mut acc);", "a[[0, 0]]", "not the left operand");
+    check("gemm(&a, b.t(), &mut acc).policy(Round);", "Round", "`Square`, `FullRow`, `FullCol`");
+    check("gemm(&a, b.t(), &mut acc).scale(2.0);", "scale", "`.policy(FullRow)` and `.clear()`");
+    check("let c = gemm(&a, b.t(), &mut acc);", "gemm(&a, b.t(), &mut acc)", "gives no value");
+    check("copy(w.at([0, 0]), &mut a).evict(Last);", "Last", "`First`, `Normal`");
+    check("copy(w.at([0, 0]), &mut a).tma(0);", "0", "`.tma(false)`");
+    check("copy(w.t(), &mut a);", "t", "a copy does not transpose");
+    check("cluster([2, 1]); cluster([2, 1]);", "cluster([2, 1])", "given twice");
+    check("if t == 0 { use_swizzle(8); }", "use_swizzle(8)", "inside an `if`");
+    check("cluster(2);", "(2)", "cluster([2, 1])");
+    for body in [
+        "gemm(&a, b.t());",
+        "gemm(a, b.t(), &mut acc);",
+        "gemm(&a, b.t(), &acc);",
+        "gemm(&a, b.t(), &mut acc).clear(1);",
+        "let f = alloc_fragment::<f32>([4]);",
+        "use_swizzle();",
+    ] {
+        left_to_rustc(&format!("{ARRAYS}{body}"));
+    }
+}
+
+#[test]
+fn optional_tensors() {
+    let with = |bias: &str, body: &str| {
+        one(&format!(
+            "#[tile_kernel] fn k(x: &Tensor<f32, (N,)>, v: {bias}, y: &mut Tensor<f32, (N,)>) {{ \
+             let [b] = blocks([N]); let [t] = threads([1]); {body} }}"
+        ))
+    };
+    let fine = "Option<&Tensor<f32, (N,)>>";
+    let said = with("Option<&mut Tensor<f32, (N,)>>", "y[b] = x[b];");
+    assert!(said.contains("only one that is read may be left out"), "{said}");
+    let said = with("Option<f32>", "y[b] = x[b];");
+    assert!(said.contains("is no optional tensor"), "{said}");
+    let said = with("Option<&Tensor<f32, (Q,)>>", "y[b] = x[b];");
+    assert!(said.contains("| Q | dim `Q` is known only where `v` is given"), "{said}");
+    let said = with(fine, "if let Some(s) = x { y[b] = s[b]; }");
+    assert!(said.contains("`if let` of this"), "{said}");
+    let said = with(fine, "if let None = v { y[b] = x[b]; }");
+    assert!(said.contains("the only `if let` is"), "{said}");
+    let said = with(fine, "let q = v; y[b] = q[b];");
+    assert!(said.contains("if let Some(t) = v"), "{said}");
 }
 
 #[test]
@@ -124,6 +179,7 @@ fn placement() {
         assert!(said.contains(message), "{said}");
     };
     check("if t == 0 { let [u] = threads([4]); }", "threads([4])", "inside an `if`");
+    check("for [i] in persistent([n]).per_sm(2) { y[i] = x[i]; }", "persistent([n])", "beside `blocks(..)`");
     check("for i in 0..n { let [u] = blocks([4]); y[u] = 0.0; }", "blocks([4])", "inside a loop");
     check("let [u] = threads([4]); y[u] = 0.0;", "threads([4])", "given twice");
     check("y[t] = alloc_local::<f32>([4]);", "alloc_local::<f32>([4])", "let mut a = alloc_local");
@@ -261,7 +317,7 @@ fn dims() {
     let said = signature("", "(x: &Tensor<f32, (Fixed<N>, N)>)");
     assert!(said.starts_with("TK0802 | N |"), "{said}");
     let said = signature("", "(x: Option<&Tensor<f32, (K,)>>)");
-    assert!(said.starts_with("TK0801 | Option<&Tensor<f32, (K,)>> | optional tensors"), "{said}");
+    assert!(said.starts_with("TK0104 | K | dim `K` is known only where `x` is given"), "{said}");
     let said = signature("", "<T>(x: &Tensor<T, (K,)>)");
     assert!(said.starts_with("TK0103 | T | the dtypes of `T` are not known"), "{said}");
     let said = signature("", "(x: &Tensor<f32, (K,)>) -> f32");
@@ -311,7 +367,26 @@ fn attributes() {
     check("stream(q)", "()", "TK0805 | q | the kernel has no parameter `q`");
     check("stream(x + 1)", "()", "TK0805 | x + 1 | `stream` takes the names of tensors");
     check("lints(TK0601 = \"loud\")", "()", "TK0805 | \"loud\" |");
-    check("pdl(independent = [x])", "()", "TK0801 | pdl | `pdl` is not in this version");
+    check(
+        "specialize(J)",
+        "(x: &Tensor<f32, (K,)>)",
+        "TK0805 | J | `J` is no dim of a tensor of this kernel | its dims are `K`",
+    );
+    check("specialize(K, K)", "(x: &Tensor<f32, (K,)>)", "TK0805 | K | `K` is listed twice");
+    check("specialize(s)", "(x: &Tensor<f32, (K,)>, s: usize)", "TK0805 | s | `s` is a parameter: only dims");
+    check("specialize(K, max = 0)", "(x: &Tensor<f32, (K,)>)", "TK0805 | 0 | `max` is how many variants are kept");
+    check("specialize(K, max = K)", "(x: &Tensor<f32, (K,)>)", "TK0805 | K | `max` is how many variants are kept");
+    check("specialize()", "(x: &Tensor<f32, (K,)>)", "TK0805 | () | `specialize` names no dim");
+    check("specialize(K + 1)", "(x: &Tensor<f32, (K,)>)", "TK0805 | K + 1 | `specialize` takes the names of dims");
+    check(
+        "specialize(B), instances(B = 4)",
+        "<const B: usize>(x: &Tensor<f32, (K,)>)",
+        "TK0805 | B | `B` is a const parameter: every instance has its value",
+    );
+    check("pdl(independent = [z])", "()", "TK0805 | z | the kernel has no parameter `z`");
+    check("pdl(x)", "()", "TK0805 | pdl(x) | `pdl` names the tensors");
+    check("pdl(independent = [x + 1])", "()", "TK0805 | x + 1 | `independent` takes the names");
+    check("pdl", "()", "TK0805 | pdl | `pdl` is written otherwise");
     check("dtypes(T in [f16, f8])", "<T>(x: &Tensor<T, (K,)>)", "TK0103 | f8 | `f8` is not a dtype");
     check(
         "dtypes(T in [i32])",
@@ -340,7 +415,7 @@ fn every_mistake_is_reported() {
          s[t] = 0.0; while t < 4 { s[[t, 0, 0]] = 1.0; }\n\
          match b { _ => {} }\n\
          let q = match b { _ => 1 };\n\
-         y[q] = gemm(x); s[[t, t]] = q; }";
+         y[q] = cumsum(x); s[[t, t]] = q; }";
     let parsed = parse(text);
     let codes: Vec<u16> = parsed.diagnostics.iter().map(|d| d.code.0).collect();
     assert_eq!(codes, [805, 104, 103, 805, 801, 806, 101, 801, 101, 801, 801, 801], "{:#?}", parsed.diagnostics);

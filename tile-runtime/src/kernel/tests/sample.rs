@@ -77,8 +77,8 @@ fn kernel() -> Kernel {
     let at = b.span();
     let t = b.kernel.type_params.push(TypeParam { name: "T".into(), allowed: vec![Dtype::F32, Dtype::F16], span: at });
     let w = b.kernel.consts.push(ConstParam { name: "W".into(), kind: ConstKind::Usize, span: at });
-    let n = b.kernel.dims.push(Dim { name: "N".into(), span: at });
-    let k = b.kernel.dims.push(Dim { name: "K".into(), span: at });
+    let n = b.kernel.dims.push(Dim { name: "N".into(), span: at, value: None });
+    let k = b.kernel.dims.push(Dim { name: "K".into(), span: at, value: None });
     let element = DtypeRef::Param(t);
     let matrix = vec![Extent::Dim(n), Extent::Dim(k)];
     let mut param = |name: &str, kind| b.kernel.params.push(Param { name: name.into(), kind, span: at });
@@ -90,7 +90,12 @@ fn kernel() -> Kernel {
     let count = param("n", ParamKind::Scalar { ty: Type::Index });
     for dtype in [Dtype::F32, Dtype::F16] {
         for width in [32, 64] {
-            b.kernel.instances.push(Instance { dtypes: vec![dtype], consts: vec![width], absent: vec![] });
+            b.kernel.instances.push(Instance {
+                dtypes: vec![dtype],
+                consts: vec![width],
+                dims: vec![],
+                absent: vec![],
+            });
         }
     }
 

@@ -253,6 +253,12 @@ impl Compiler<'_> {
             OpKind::WarpBarrier => {
                 self.emit(Instr::WarpBarrier, span);
             }
+            OpKind::Wait => {
+                self.emit(Instr::Wait, span);
+            }
+            OpKind::LaunchDependents => {
+                self.emit(Instr::LaunchDependents, span);
+            }
             OpKind::Shuffle { reg, kind, value, lane } => {
                 let (value, lane) = (self.value(*value)?, self.value(*lane)?);
                 let reg = self.assign(*reg)?;

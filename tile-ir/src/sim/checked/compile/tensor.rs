@@ -81,10 +81,18 @@ impl Compiler<'_> {
         Ok(LocalPart { local: slot, start: self.index(start)?, site })
     }
 
+    /// Whether an access must come after the wait for the previous kernel.
+    pub(super) fn depends(&self, space: Space, kind: AccessKind) -> bool {
+        let Space::Global(param) = space else { return false };
+        let independent = self.program.tensors.iter().any(|t| t.param == param && t.independent);
+        self.program.launch.dependent && !(independent && kind == AccessKind::Read)
+    }
+
     /// A site without an address in the program's text.
     fn own_site(&mut self, space: Space, dtype: Dtype, kind: AccessKind, span: SpanId) -> Result<u32, SimError> {
         let pc = self.here();
-        self.code.sites.push(Site { space, dtype, kind, width: 1, guard: None, span, pc });
+        let dependent = self.depends(space, kind);
+        self.code.sites.push(Site { space, dtype, kind, width: 1, guard: None, dependent, span, pc });
         match u16::try_from(self.code.sites.len()) {
             Ok(len) => Ok(u32::from(len) - 1),
             Err(_) => malformed("more than 65535 memory accesses"),

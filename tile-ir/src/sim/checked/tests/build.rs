@@ -33,6 +33,7 @@ impl Build {
                     min_blocks: None,
                     cluster: [1, 1, 1],
                     registers: None,
+                    dependent: false,
                     checks: vec![],
                 },
                 tensor_maps: PrimaryMap::new(),
@@ -76,7 +77,15 @@ impl Build {
             shape.push(HostExpr::Dim(DimId::new(self.program.dims.len())));
             self.program.dims.push(format!("{}{axis}", name.to_uppercase()));
         }
-        self.program.tensors.push(TensorInfo { param, name: name.into(), dtype, shape, mutable, stream: false });
+        self.program.tensors.push(TensorInfo {
+            param,
+            name: name.into(),
+            dtype,
+            shape,
+            mutable,
+            stream: false,
+            independent: false,
+        });
         self.program.params.push(Parameter {
             name: name.into(),
             kind: ParameterKind::Pointer(param),

@@ -1,0 +1,1 @@
+"""Times exported kernels and their Python peers in one process: problems, contenders and the method."""

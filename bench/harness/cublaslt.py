@@ -1,0 +1,96 @@
+"""cuBLASLt: every algorithm that its own heuristics propose, so that the race finds the best a user could get."""
+import ctypes
+import functools
+
+import torch
+
+from .contender import Contender
+
+WORKSPACE = 64 << 20
+REQUESTED = 32
+CUDA_R = {"f32": 0, "f16": 2, "bf16": 14}
+COMPUTE_32F = 68
+OP_N, OP_T = 0, 1
+DESC_TRANSA, DESC_TRANSB = 3, 4
+PREF_MAX_WORKSPACE_BYTES = 1
+
+
+class Algorithm(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_uint64 * 8)]
+
+
+class HeuristicResult(ctypes.Structure):
+    _fields_ = [("algo", Algorithm), ("workspace", ctypes.c_size_t), ("state", ctypes.c_int),
+                ("waves", ctypes.c_float), ("reserved", ctypes.c_int * 4)]
+
+
+@functools.cache
+def library():
+    """cuBLASLt of the toolkit that torch was built for, which torch has loaded."""
+    major = (torch.version.cuda or "13").split(".")[0]
+    lt = ctypes.CDLL(f"libcublasLt.so.{major}")
+    handle = ctypes.c_void_p()
+    check(lt.cublasLtCreate(ctypes.byref(handle)), "cublasLtCreate")
+    workspace = torch.empty(WORKSPACE, device="cuda", dtype=torch.uint8)
+    return lt, handle, workspace
+
+
+def check(status, what):
+    if status:
+        raise RuntimeError(f"{what}: cuBLAS status {status}")
+
+
+class Matmul:
+    """C[M,N] = A[M,K] B[N,K]^T in row-major order, which is column-major C^T = B A^T."""
+
+    def __init__(self, m, n, k, dtype):
+        lt, handle, _ = library()
+        data = ctypes.c_int(CUDA_R[dtype])
+        self.desc = ctypes.c_void_p()
+        check(lt.cublasLtMatmulDescCreate(ctypes.byref(self.desc), COMPUTE_32F, CUDA_R["f32"]), "descriptor")
+        for attribute, operation in ((DESC_TRANSA, OP_T), (DESC_TRANSB, OP_N)):
+            value = ctypes.c_int32(operation)
+            check(lt.cublasLtMatmulDescSetAttribute(self.desc, attribute, ctypes.byref(value), ctypes.c_size_t(4)),
+                  "transposition")
+        self.a, self.b, self.c = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+        for layout, rows, columns in ((self.a, k, n), (self.b, k, m), (self.c, n, m)):
+            check(lt.cublasLtMatrixLayoutCreate(ctypes.byref(layout), data, ctypes.c_uint64(rows),
+                                                ctypes.c_uint64(columns), ctypes.c_int64(rows)), "layout")
+        preference = ctypes.c_void_p()
+        check(lt.cublasLtMatmulPreferenceCreate(ctypes.byref(preference)), "preference")
+        limit = ctypes.c_size_t(WORKSPACE)
+        check(lt.cublasLtMatmulPreferenceSetAttribute(preference, PREF_MAX_WORKSPACE_BYTES, ctypes.byref(limit),
+                                                      ctypes.c_size_t(8)), "workspace limit")
+        results = (HeuristicResult * REQUESTED)()
+        count = ctypes.c_int()
+        check(lt.cublasLtMatmulAlgoGetHeuristic(handle, self.desc, self.a, self.b, self.c, self.c, preference,
+                                                REQUESTED, results, ctypes.byref(count)), "heuristics")
+        lt.cublasLtMatmulPreferenceDestroy(preference)
+        self.results = [r for r in results[:count.value] if r.state == 0]
+
+    def prepare(self, index, a, b, c):
+        lt, handle, workspace = library()
+        alpha, beta = ctypes.c_float(1), ctypes.c_float(0)
+        vp = ctypes.c_void_p
+        pointers = [vp(t.data_ptr()) for t in (a, b, c)]
+        algorithm, kept = self.results[index].algo, (a, b, c, self.results)
+
+        def call(kept=kept):
+            pa, pb, pc = pointers
+            check(lt.cublasLtMatmul(handle, self.desc, ctypes.byref(alpha), pb, self.a, pa, self.b, ctypes.byref(beta),
+                                    pc, self.c, pc, self.c, ctypes.byref(algorithm), vp(workspace.data_ptr()),
+                                    ctypes.c_size_t(WORKSPACE), vp(torch.cuda.current_stream().cuda_stream)),
+                  "cublasLtMatmul")
+
+        return call
+
+
+def contenders(problem):
+    if problem.op == "gemv":
+        matmul = Matmul(1, problem.n, problem.k, problem.dtype)
+        names = ("x", "w", "y")
+    else:
+        matmul = Matmul(problem.m, problem.n, problem.k, problem.dtype)
+        names = ("a", "b", "c")
+    return [Contender("cublaslt", f"heuristic {i}", lambda t, i=i: matmul.prepare(i, *(t[n] for n in names)), chosen=i == 0)
+            for i in range(len(matmul.results))]

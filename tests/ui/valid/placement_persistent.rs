@@ -1,0 +1,20 @@
+//! Nearest neighbour: What every tile begins with stands before the loop over tiles.
+
+use tile_runtime::prelude::*;
+
+#[tile_kernel]
+pub fn product(a: &Tensor<f16, (M, K)>, b: &Tensor<f16, (N, K)>, c: &mut Tensor<f16, (M, N)>) {
+    threads([128]);
+    let mut a_s = alloc_shared::<f16>([64, 32]);
+    let mut b_s = alloc_shared::<f16>([64, 32]);
+    let mut acc = alloc_fragment::<f32>([64, 64]);
+    for [bx, by] in persistent([ceil_div(N, 64), ceil_div(M, 64)]) {
+        clear(&mut acc);
+        for k in pipelined(0..ceil_div(K, 32), 3) {
+            copy(a.at([by * 64, k * 32]), &mut a_s);
+            copy(b.at([bx * 64, k * 32]), &mut b_s);
+            gemm(&a_s, b_s.t(), &mut acc);
+        }
+        copy(&acc, c.at_mut([by * 64, bx * 64]));
+    }
+}

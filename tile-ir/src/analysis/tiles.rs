@@ -1,0 +1,146 @@
+//! Tiles of a bound kernel: the shapes and dtypes of a `gemm`, loops over fragments, clusters.
+
+use super::walk::Walk;
+use crate::diag::{Code, Diagnostic};
+use crate::ir::{AccessId, BufferId, Dtype, Kernel, MatrixRef, Place, Scope, StmtId, StmtKind};
+
+/// Meets a `gemm`: `[M, K] [K, N]` into `[M, N]`, of dtypes that can be multiplied.
+pub(super) fn gemm(walk: &mut Walk<'_>, stmt: StmtId, a: &MatrixRef, b: &MatrixRef, acc: BufferId) {
+    let kernel = walk.kernel;
+    let span = kernel.stmts[stmt].span;
+    let sum = extents(kernel, acc);
+    let ((m, k), (k_of_b, n)) = (shape(kernel, a), shape(kernel, b));
+    let name = |buffer: BufferId| kernel.buffers[buffer].name.as_str();
+    // Whether reading one operand the other way makes everything fit.
+    let turned = |a_turned: bool, b_turned: bool| {
+        let turn = |(x, y): (u32, u32), turned: bool| if turned { (y, x) } else { (x, y) };
+        let (a, b) = (turn((m, k), a_turned), turn((k_of_b, n), b_turned));
+        a.1 == b.0 && (a.0, b.1) == sum
+    };
+    let written = |m: &MatrixRef, turned: bool| {
+        let name = name(m.buffer);
+        if m.transposed != turned { format!("{name}.t()") } else { format!("&{name}") }
+    };
+    let advice = match (turned(false, true), turned(true, false)) {
+        (true, _) => format!("write `{}` for the right operand", written(b, true)),
+        (_, true) => format!("write `{}` for the left operand", written(a, true)),
+        _ => "the left operand is [M, K], the right one [K, N], the sum [M, N]".to_owned(),
+    };
+    let mut report = |message: String, labels: [(crate::ir::SpanId, String); 2]| {
+        let [first, second] = labels;
+        let diagnostic = Diagnostic::new(Code::TILE_SHAPE, span, message);
+        walk.analysis.diagnostics.push(diagnostic.label(first.0, first.1).label(second.0, second.1).help(&advice));
+    };
+    let of_a = (a.span, format!("`{}` is [{m}, {k}]", written(a, false)));
+    let of_b = (b.span, format!("`{}` is [{k_of_b}, {n}]", written(b, false)));
+    let of_sum = (kernel.buffers[acc].span, format!("`{}` is [{}, {}]", name(acc), sum.0, sum.1));
+    if k != k_of_b {
+        let message = format!("gemm: the left operand has {k} columns, the right one {k_of_b} rows");
+        return report(message, [of_a, of_b]);
+    }
+    if m != sum.0 {
+        return report(format!("gemm: the left operand has {m} rows, the sum {}", sum.0), [of_a, of_sum]);
+    }
+    if n != sum.1 {
+        return report(format!("gemm: the right operand has {n} columns, the sum {}", sum.1), [of_b, of_sum]);
+    }
+    dtypes(walk, stmt, a, b, acc);
+    let threads = kernel.thread_count();
+    if threads % 32 != 0 {
+        let message = format!("gemm: {threads} threads are not whole warps");
+        let diagnostic = Diagnostic::new(Code::THREAD_COUNT, span, message);
+        let diagnostic = match kernel.threads.first() {
+            Some(axis) => diagnostic.label(axis.span, format!("{threads} threads")),
+            None => diagnostic,
+        };
+        walk.analysis.diagnostics.push(diagnostic.help("use a multiple of 32 threads"));
+    }
+}
+
+fn dtypes(walk: &mut Walk<'_>, stmt: StmtId, a: &MatrixRef, b: &MatrixRef, acc: BufferId) {
+    let kernel = walk.kernel;
+    let dtype = |buffer: BufferId| kernel.buffer_dtype(buffer);
+    let (left, right, sum) = (dtype(a.buffer), dtype(b.buffer), dtype(acc));
+    let span = kernel.stmts[stmt].span;
+    let diagnostic = if left != right {
+        Diagnostic::new(Code::DTYPE, span, format!("gemm: a product of {left} and {right}"))
+            .label(a.span, left.name())
+            .label(b.span, right.name())
+            .help("both operands have one dtype: let a `copy` convert one of them")
+    } else if !(left.is_half() || left == Dtype::F32) {
+        Diagnostic::new(Code::DTYPE, a.span, format!("gemm: products of {left} are not in the language"))
+            .help("operands are f16, bf16 or f32")
+    } else if sum != Dtype::F32 {
+        Diagnostic::new(Code::DTYPE, span, format!("gemm: products of {left} are summed in f32, not in {sum}"))
+            .label(kernel.buffers[acc].span, format!("`{}` holds {sum}", kernel.buffers[acc].name))
+            .help("allocate it by `alloc_fragment::<f32>(..)`, and convert when it is copied out")
+    } else {
+        return;
+    };
+    walk.analysis.diagnostics.push(diagnostic);
+}
+
+fn extents(kernel: &Kernel, buffer: BufferId) -> (u32, u32) {
+    match kernel.buffer_extents(buffer).as_slice() {
+        [rows, columns] => (*rows, *columns),
+        _ => (0, 0),
+    }
+}
+
+/// Rows and columns of an operand as it is multiplied.
+fn shape(kernel: &Kernel, matrix: &MatrixRef) -> (u32, u32) {
+    let (rows, columns) = extents(kernel, matrix.buffer);
+    if matrix.transposed { (columns, rows) } else { (rows, columns) }
+}
+
+/// Meets an element of a fragment: the `parallel` loop around it runs over exactly the fragment. Whether it does; an
+/// access to anything else does.
+pub(super) fn element(walk: &mut Walk<'_>, access: AccessId) -> bool {
+    let kernel = walk.kernel;
+    let data = &kernel.accesses[access];
+    let Place::Buffer(buffer) = data.place else { return true };
+    if kernel.buffers[buffer].scope != Scope::Fragment {
+        return true;
+    }
+    let Some(parallel) = walk.parallel else { return true };
+    let StmtKind::Parallel { extents, .. } = &kernel.stmts[parallel].kind else { return true };
+    let whole = kernel.buffer_extents(buffer);
+    let found: Vec<Option<i64>> = extents.iter().map(|e| kernel.const_index(*e)).collect();
+    if found.len() == whole.len() && found.iter().zip(&whole).all(|(f, w)| *f == Some(i64::from(*w))) {
+        return true;
+    }
+    let shown: Vec<String> = found.iter().map(|f| f.map_or_else(|| "?".into(), |f| f.to_string())).collect();
+    let whole: Vec<String> = whole.iter().map(u32::to_string).collect();
+    let (shown, whole, name) = (shown.join(", "), whole.join(", "), &kernel.buffers[buffer].name);
+    let message = format!("the loop runs over [{shown}], the fragment `{name}` is [{whole}]");
+    let diagnostic = Diagnostic::new(Code::TILE_SHAPE, data.span, message)
+        .label(kernel.stmts[parallel].span, format!("[{shown}]"))
+        .label(kernel.buffers[buffer].span, format!("[{whole}]"))
+        .help(format!("loop over the whole of it: `parallel([{whole}])`, and guard what is outside with an `if`"));
+    walk.analysis.diagnostics.push(diagnostic);
+    false
+}
+
+/// What is wrong with the cluster.
+pub(super) fn cluster(kernel: &Kernel) -> Option<Diagnostic> {
+    let first = kernel.exprs[*kernel.cluster.first()?].span;
+    let extents: Vec<i64> = kernel.cluster.iter().map(|e| kernel.const_index(*e).unwrap_or(0)).collect();
+    let blocks = extents.iter().try_fold(1i64, |product, e| product.checked_mul(*e)).unwrap_or(0);
+    if extents.iter().all(|e| *e >= 1) && matches!(blocks, 1 | 2 | 4 | 8) {
+        return None;
+    }
+    let listed: Vec<String> = extents.iter().map(i64::to_string).collect();
+    let message = format!("a cluster of [{}] has {blocks} blocks: 1, 2, 4 and 8 are possible", listed.join(", "));
+    Some(Diagnostic::new(Code::ILLEGAL_OPERATION, first, message).help("write `cluster([2, 1]);`"))
+}
+
+/// What is wrong with the order of tiles.
+pub(super) fn raster(kernel: &Kernel) -> Option<Diagnostic> {
+    let panel = kernel.swizzle?;
+    let rows = kernel.const_index(panel).unwrap_or(0);
+    if rows >= 1 {
+        return None;
+    }
+    let message = format!("a panel of {rows} tiles: `use_swizzle` takes at least 1");
+    Some(Diagnostic::new(Code::CALL, kernel.exprs[panel].span, message).help("write `use_swizzle(8);`"))
+}

@@ -1,0 +1,272 @@
+//! Tiles: where fragments may be used, what a `gemm` multiplies, where `persistent` stands, and that the loads of a
+//! pipelined loop of products lead its body.
+
+use super::pipeline::is_tile_pipeline;
+use crate::diag::{Code, Diagnostic};
+use crate::ir::pipeline::{each, is_address, parts, roots};
+use crate::ir::{
+    AccessId, BufferId, ExprKind, Kernel, LoopKind, MatrixRef, ParamKind, Place, Scope, SpanId, StmtId, StmtKind,
+    TileRef, VarId, VarKind,
+};
+
+pub(super) fn check(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
+    elements(kernel, &kernel.body, None, all);
+    each(kernel, &kernel.body, &mut |stmt| match &kernel.stmts[stmt].kind {
+        StmtKind::Copy { src, dst, .. } => copy(kernel, src, dst, all),
+        StmtKind::Gemm { a, b, acc, .. } => gemm(kernel, stmt, a, b, *acc, all),
+        StmtKind::For { kind: LoopKind::Pipelined { .. }, body, .. } if is_tile_pipeline(kernel, body) => {
+            pipeline(kernel, stmt, body, all);
+        }
+        _ => {}
+    });
+    persistent(kernel, all);
+    launch(kernel, all);
+}
+
+/// A `parallel` loop: its indices, and where it stands.
+type Around<'k> = Option<(&'k [VarId], SpanId)>;
+
+/// Elements of fragments, which only the threads that hold them can reach.
+fn elements<'k>(kernel: &'k Kernel, body: &'k [StmtId], around: Around<'k>, all: &mut Vec<Diagnostic>) {
+    for &stmt in body {
+        let mut accesses: Vec<AccessId> = Vec::new();
+        for root in roots(kernel, stmt) {
+            parts(kernel, root, &mut |kind| {
+                if let ExprKind::Load(access) = kind {
+                    accesses.push(*access);
+                }
+            });
+        }
+        match &kernel.stmts[stmt].kind {
+            StmtKind::Store { access, .. } => accesses.push(*access),
+            StmtKind::Atomic { access, .. } => {
+                if let Some(name) = fragment(kernel, kernel.accesses[*access].place) {
+                    let message = format!("an atomic update of an element of the fragment `{name}`");
+                    let help = "one thread holds it: use a plain assignment";
+                    let span = kernel.accesses[*access].span;
+                    all.push(Diagnostic::new(Code::PLACEMENT, span, message).help(help));
+                }
+            }
+            _ => {}
+        }
+        accesses.into_iter().for_each(|access| element(kernel, access, around, all));
+        match &kernel.stmts[stmt].kind {
+            StmtKind::If { then, otherwise, .. } => {
+                elements(kernel, then, around, all);
+                elements(kernel, otherwise, around, all);
+            }
+            StmtKind::For { body, .. } | StmtKind::Persistent { body, .. } => elements(kernel, body, around, all),
+            StmtKind::Parallel { vars, body, .. } => {
+                elements(kernel, body, Some((vars, kernel.stmts[stmt].span)), all);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn element(kernel: &Kernel, access: AccessId, around: Around<'_>, all: &mut Vec<Diagnostic>) {
+    let access = &kernel.accesses[access];
+    let Some(name) = fragment(kernel, access.place) else { return };
+    let Some((vars, parallel)) = around else {
+        let message = format!("an element of the fragment `{name}` outside of a `parallel` loop");
+        let diagnostic = Diagnostic::new(Code::PLACEMENT, access.span, message)
+            .at("it is spread over the block's threads: none of them has all of it")
+            .help(format!(
+                "write `for [i, j] in parallel([..]) {{ .. {name}[[i, j]] .. }}` over the fragment's extents"
+            ));
+        return all.push(diagnostic);
+    };
+    let own = access.indices.len() == vars.len()
+        && access.indices.iter().zip(vars).all(|(index, var)| kernel.exprs[*index].kind == ExprKind::Var(*var));
+    if own && !access.masked {
+        return;
+    }
+    let names: Vec<&str> = vars.iter().map(|v| kernel.vars[*v].name.as_str()).collect();
+    let message = format!("the fragment `{name}` is indexed by something else than the loop's own indices");
+    let diagnostic = Diagnostic::new(Code::PLACEMENT, access.span, message)
+        .at("another thread may hold this element")
+        .label(parallel, "the loop")
+        .help(format!("write `{name}[[{}]]`, or go through a shared array", names.join(", ")));
+    all.push(diagnostic);
+}
+
+/// The name of a fragment.
+fn fragment(kernel: &Kernel, place: Place) -> Option<&str> {
+    match place {
+        Place::Buffer(buffer) if kernel.buffers[buffer].scope == Scope::Fragment => Some(&kernel.buffers[buffer].name),
+        _ => None,
+    }
+}
+
+fn copy(kernel: &Kernel, src: &TileRef, dst: &TileRef, all: &mut Vec<Diagnostic>) {
+    for (tile, other) in [(src, dst), (dst, src)] {
+        let Some(name) = fragment(kernel, tile.place) else { continue };
+        if !tile.start.is_empty() {
+            let message = format!("copy: a part of the fragment `{name}`");
+            let help = format!("copy all of it: `{}{name}`", if std::ptr::eq(tile, dst) { "&mut " } else { "&" });
+            all.push(Diagnostic::new(Code::PLACEMENT, tile.span, message).help(help));
+        }
+        let Place::Buffer(buffer) = other.place else { continue };
+        let what = match kernel.buffers[buffer].scope {
+            Scope::Shared => continue,
+            Scope::Local => "a per-thread array",
+            // Reported once, from the source's side.
+            Scope::Fragment if std::ptr::eq(tile, dst) => continue,
+            Scope::Fragment => "another fragment",
+        };
+        let message = format!("copy: between the fragment `{name}` and {what}");
+        let diagnostic = Diagnostic::new(Code::PLACEMENT, other.span, message)
+            .label(kernel.buffers[buffer].span, format!("`{}` is declared here", kernel.buffers[buffer].name))
+            .help("a fragment is copied to and from tensors and shared arrays; elements meet in `parallel`");
+        all.push(diagnostic);
+    }
+}
+
+fn gemm(kernel: &Kernel, stmt: StmtId, a: &MatrixRef, b: &MatrixRef, acc: BufferId, all: &mut Vec<Diagnostic>) {
+    let span = kernel.stmts[stmt].span;
+    let declared = |buffer: BufferId| {
+        let buffer = &kernel.buffers[buffer];
+        let scope = match buffer.scope {
+            Scope::Shared => "a shared array",
+            Scope::Local => "a per-thread array",
+            Scope::Fragment => "a fragment",
+        };
+        (buffer.span, format!("`{}` is {scope}", buffer.name))
+    };
+    let mut wrong = |at: SpanId, buffer: BufferId, message: &str, help: &str| {
+        let (declared, what) = declared(buffer);
+        all.push(Diagnostic::new(Code::PLACEMENT, at, message).label(declared, what).help(help));
+    };
+    match kernel.buffers[a.buffer].scope {
+        Scope::Shared => {}
+        Scope::Fragment if !a.transposed => {}
+        Scope::Fragment => {
+            let help = "copy it to a shared array first, and multiply the transpose of that";
+            wrong(a.span, a.buffer, "gemm: the transpose of a fragment", help);
+        }
+        Scope::Local => {
+            let help = "copy it to a shared array first";
+            wrong(a.span, a.buffer, "gemm: the left operand is neither shared nor a fragment", help);
+        }
+    }
+    if kernel.buffers[b.buffer].scope != Scope::Shared {
+        wrong(b.span, b.buffer, "gemm: the right operand is not a shared array", "copy it to a shared array first");
+    }
+    if kernel.buffers[acc].scope != Scope::Fragment {
+        let help = "allocate it by `alloc_fragment::<f32>([M, N])`";
+        wrong(span, acc, "gemm: the sum is not a fragment", help);
+    }
+    if a.buffer == acc {
+        wrong(a.span, acc, "gemm: the left operand is the sum itself", "copy it to a shared array first");
+    }
+}
+
+/// The loads of a pipelined loop of products: copies from tensors into shared arrays, before everything else.
+fn pipeline(kernel: &Kernel, stmt: StmtId, body: &[StmtId], all: &mut Vec<Diagnostic>) {
+    let span = kernel.stmts[stmt].span;
+    let load = |stmt: StmtId| match &kernel.stmts[stmt].kind {
+        StmtKind::Copy { src: TileRef { place: Place::Tensor(_), .. }, dst, .. } => match dst.place {
+            Place::Buffer(buffer) if kernel.buffers[buffer].scope == Scope::Shared => Some(buffer),
+            _ => None,
+        },
+        _ => None,
+    };
+    let names_index = |stmt: StmtId| {
+        matches!(&kernel.stmts[stmt].kind, StmtKind::Let { var, value: Some(value) }
+            if kernel.vars[*var].kind == VarKind::Let && is_address(kernel, *value))
+    };
+    let first = body.iter().position(|s| load(*s).is_none() && !names_index(*s)).unwrap_or(body.len());
+    let (leading, rest) = body.split_at(first);
+    if !leading.iter().any(|s| load(*s).is_some()) {
+        let help = "begin the body with `copy`s from tensors into shared arrays, or use `serial(a..b)`";
+        let mut diagnostic = Diagnostic::new(Code::PLACEMENT, span, "the loop has no loads to issue ahead").help(help);
+        if let Some(&first) = body.first() {
+            diagnostic = diagnostic.label(kernel.stmts[first].span, "its body begins with this");
+        }
+        return all.push(diagnostic);
+    }
+    let mut stray = None;
+    each(kernel, rest, &mut |s| {
+        if let Some(buffer) = load(s) {
+            stray.get_or_insert((kernel.stmts[s].span, buffer));
+        }
+    });
+    if let (Some((fill, buffer)), Some(&compute)) = (stray, rest.first()) {
+        let name = &kernel.buffers[buffer].name;
+        let message = format!("`{name}` is filled from global memory among statements that compute");
+        let diagnostic = Diagnostic::new(Code::PLACEMENT, fill, message)
+            .at("this is a load")
+            .label(kernel.stmts[compute].span, "the computing begins here: loads stand before it")
+            .help("move the copy to the beginning of the body");
+        all.push(diagnostic);
+    }
+}
+
+/// `persistent` stands for the grid: alone at the end of the body, after declarations.
+fn persistent(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
+    let is = |stmt: &StmtId| matches!(kernel.stmts[*stmt].kind, StmtKind::Persistent { .. });
+    let mut found = Vec::new();
+    each(kernel, &kernel.body, &mut |stmt| {
+        if is(&stmt) {
+            found.push(stmt);
+        }
+    });
+    let Some(&first) = found.first() else { return };
+    let span = kernel.stmts[first].span;
+    let mut report = |at: SpanId, message: &str, help: &str| {
+        all.push(Diagnostic::new(Code::PLACEMENT, at, message).label(span, "the `persistent` loop").help(help));
+    };
+    if let Some(axis) = kernel.grid.first() {
+        report(axis.span, "`blocks(..)` beside `persistent(..)`: each gives the grid", "keep one of the two");
+    }
+    let Some(at) = kernel.body.iter().position(is).filter(|_| found.len() == 1) else {
+        let at = found.get(1).map_or(span, |second| kernel.stmts[*second].span);
+        return report(at, "a kernel has one `persistent` loop, around all of its work", "merge the loops");
+    };
+    if let Some(after) = kernel.body.get(at + 1) {
+        let help = "move it into the loop: it would run once a block, and how many blocks there are is the device's";
+        report(kernel.stmts[*after].span, "a statement after `persistent`", help);
+    }
+    for before in &kernel.body[..at] {
+        let declares = match &kernel.stmts[*before].kind {
+            StmtKind::Alloc { .. } => true,
+            StmtKind::Let { var, value } => value.is_some() && kernel.vars[*var].kind == VarKind::Let,
+            _ => false,
+        };
+        if !declares {
+            let help = "move it into the loop, which runs once a tile";
+            report(kernel.stmts[*before].span, "before `persistent` stand declarations only", help);
+        }
+    }
+}
+
+/// `cluster` and `use_swizzle` fit the grid; what is specialised has no optional tensors.
+fn launch(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
+    if let Some(specialize) = &kernel.attributes.specialize
+        && let Some(param) = kernel.params.values().find(|p| matches!(p.kind, ParamKind::Tensor { optional: true, .. }))
+    {
+        let message = format!("`{}` is optional, in a kernel with `specialize(..)`", param.name);
+        let diagnostic = Diagnostic::new(Code::ATTRIBUTE, specialize.span, message).label(param.span, "declared here");
+        all.push(diagnostic.help("a variant is chosen by the values of its dims only: use two kernels"));
+    }
+    let axes = kernel.stmts.values().find_map(|s| match &s.kind {
+        StmtKind::Persistent { extents, .. } => Some(extents.len()),
+        _ => None,
+    });
+    let axes = axes.unwrap_or(kernel.grid.len());
+    let plural = |n: usize| if n == 1 { "axis" } else { "axes" };
+    if let Some(&first) = kernel.cluster.first()
+        && kernel.cluster.len() > axes
+    {
+        let found = kernel.cluster.len();
+        let message = format!("a cluster of {found} {} on a grid of {axes}", plural(found));
+        let help = "give an extent for each axis of the grid, x first";
+        all.push(Diagnostic::new(Code::SHAPE, kernel.exprs[first].span, message).help(help));
+    }
+    if let Some(panel) = kernel.swizzle
+        && axes != 2
+    {
+        let message = format!("`use_swizzle` orders the tiles of a grid of 2 axes, this one has {axes}");
+        all.push(Diagnostic::new(Code::SHAPE, kernel.exprs[panel].span, message).help("remove it"));
+    }
+}

@@ -1,0 +1,46 @@
+//! Which kernel is meant, where it is not a launch that says so.
+
+use super::definition::Definition;
+use crate::error::Error;
+use tile_ir::ir::{DimId, Instance, Kernel};
+
+/// An instance of a kernel, with the values of the dims that it is specialised by:
+/// `Variant { instance: 3, dims: &[("K", 4096)] }`. A number alone is an instance of a kernel without `specialize(..)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Variant<'a> {
+    /// The instance, in order of declaration.
+    pub instance: usize,
+    /// A value for each dim of `specialize(..)`, by name.
+    pub dims: &'a [(&'a str, i64)],
+}
+
+impl From<usize> for Variant<'_> {
+    fn from(instance: usize) -> Self {
+        Variant { instance, dims: &[] }
+    }
+}
+
+impl Variant<'_> {
+    /// The kernel, and the instance to bind.
+    pub(crate) fn instance(&self, def: &'static Definition) -> Result<(&'static Kernel, Instance), Error> {
+        let (kernel, instance) = def.instance(self.instance)?;
+        Ok((kernel, instance.with_dims(def.dims(self.dims)?)))
+    }
+}
+
+impl Definition {
+    /// Values of specialised dims, by name, as an instance has them: in the order of `specialize(..)`.
+    pub(crate) fn dims(&'static self, values: &[(&str, i64)]) -> Result<Vec<(DimId, i64)>, Error> {
+        let kernel = self.kernel()?;
+        let name = |dim: DimId| kernel.dims[dim].name.as_str();
+        let all = kernel.specialized();
+        let stray = values.iter().any(|(given, _)| !all.iter().any(|dim| name(*dim) == *given));
+        let dims: Option<Vec<_>> =
+            all.iter().map(|dim| Some((*dim, values.iter().find(|(given, _)| *given == name(*dim))?.1))).collect();
+        dims.filter(|_| !stray && values.len() == all.len()).ok_or_else(|| {
+            let asked: Vec<String> = values.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+            let needed: Vec<&str> = all.iter().map(|dim| name(*dim)).collect();
+            Error::Dims { kernel: self.name().into(), asked: asked.join(", "), needed: needed.join(", ") }
+        })
+    }
+}
