@@ -18,6 +18,9 @@ pub(super) enum Protocol {
     Barriers,
 }
 
+/// Copies of a tile that a thread issues one by one; more stay a loop.
+const MOST_WRITTEN_OUT: u32 = 8;
+
 impl Lowering<'_> {
     /// The loads of an iteration have been issued, by every thread its own. Produced once an iteration, whether or not
     /// there is such an iteration, so that tokens can be counted.
@@ -116,6 +119,19 @@ impl Lowering<'_> {
             let to = l.tile_memory(dst, &indices, dst_open);
             l.op(OpKind::AsyncCopy { to, from, width });
         };
-        self.spread("part", &counts, copy);
+        let (total, threads) = (parts.iter().product::<u32>(), self.thread_total());
+        let is_operand = matches!(dst.place, Place::Buffer(b) if self.layouts.shared.contains_key(&b));
+        if !is_operand || !total.is_multiple_of(threads) || total / threads > MOST_WRITTEN_OUT {
+            return self.spread("part", &counts, copy);
+        }
+        // Every thread has as many: written out, their addresses are computed before the loop over K.
+        self.unrolled("i", total / threads, |l, index| {
+            let (thread, stride) = (l.linear_thread(), l.int(i64::from(threads)));
+            let ahead = l.binary(BinaryOp::Mul, index, stride);
+            let part = l.binary(BinaryOp::Add, thread, ahead);
+            let part = l.once("part", part);
+            let indices = l.split(part, &counts);
+            copy(l, indices);
+        });
     }
 }
