@@ -8,8 +8,10 @@ use super::block::{ATOM, Form, Product, WARP};
 use super::*;
 use crate::layout::{Formula, Fragment, Index, Major, MatrixAccess, MmaInput, Operand, Step, WarpGrid};
 
-/// Elements of K that multiply-adds take at once.
-const CHUNK: u32 = 4;
+/// Elements of K that multiply-adds take at once, where that leaves registers for accumulators; and where they are many.
+const CHUNKS: [u32; 2] = [4, 2];
+/// Accumulators a thread has at most for the first.
+const FEW: u32 = 64;
 
 /// One operand, as the warps share it out.
 struct Side {
@@ -97,7 +99,8 @@ impl Lowering<'_> {
         // A thread has two rows of an atom, and two columns next to each other.
         let across = b.extent / ATOM.1;
         let (rows, cols) = (a.extent / ATOM.0 * 2, across * 2);
-        let chunk = if k.is_multiple_of(CHUNK) { CHUNK } else { 1 };
+        let chunk = CHUNKS[usize::from(rows * cols > FEW)];
+        let chunk = if k.is_multiple_of(chunk) { chunk } else { 1 };
         let [row_part, col_part] = [(&a, rows), (&b, 1)].map(|(side, lines)| {
             let name = format!("{}_part", self.kernel.buffers[side.buffer].name);
             let local = self.local(&name, Dtype::F32, lines * chunk);
@@ -154,7 +157,7 @@ impl Lowering<'_> {
         let (tile, span) = (side.operand.tile, self.span);
         // Along K, as many elements as lie together in 16 bytes.
         let together = tile.contiguous().is_multiple_of(count) && tile.cols().is_multiple_of(count);
-        if side.operand.major == Major::K && tile.dtype() == Dtype::F32 && together && count == CHUNK {
+        if side.operand.major == Major::K && tile.dtype() == Dtype::F32 && together && count > 1 {
             let memory = self.operand_memory(side, line, depth);
             return self.op(OpKind::VectorLoad { local, start, memory, width: count });
         }
