@@ -19,7 +19,7 @@ pub(super) enum Protocol {
 }
 
 /// Copies of a tile that a thread issues one by one; more stay a loop.
-const MOST_WRITTEN_OUT: u32 = 8;
+const MOST_WRITTEN_OUT: u32 = 4;
 
 impl Lowering<'_> {
     /// The loads of an iteration have been issued, by every thread its own. Produced once an iteration, whether or not
