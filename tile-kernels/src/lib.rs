@@ -5,4 +5,5 @@
 //! | [`gemv`] | `y = alpha W x + beta y` |
 #![deny(missing_docs)]
 
+pub mod gemm;
 pub mod gemv;

@@ -7,6 +7,7 @@ use crate::element::Element;
 use crate::error::{Error, ShapeError};
 use crate::kernel::{Argument, TensorInput, TensorOutput};
 use crate::layout::Layout;
+use crate::stream::Stream;
 use crate::tensor::{Tensor, TensorViewMut};
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DevicePtrMut};
 use std::ops::Deref;
@@ -84,6 +85,20 @@ pub unsafe fn from_raw_parts<T: Element, const R: usize>(
 /// [`Device::synchronize`] before other code uses the memory.
 pub fn address_of<T: Element, const R: usize>(tensor: &Tensor<T, R>) -> (u64, usize) {
     (tensor.allocation().address, tensor.allocation().bytes)
+}
+
+/// A stream's `CUstream`, for calls of other libraries on it; null on a simulator. The device's context is current on
+/// this thread afterwards, as those calls need. What they read and write is not ordered after other work on the same
+/// tensors by itself: call [`Device::synchronize`] before, or use one stream for all. From here on no kernel with `pdl`
+/// starts early on this stream: what it follows is no longer known.
+///
+/// # Errors
+/// The device has failed.
+pub fn raw_stream(stream: &Stream) -> Result<*mut std::ffi::c_void, Error> {
+    match stream.cuda() {
+        Some((cuda, slot)) => cuda.bind().map(|()| slot.share()),
+        None => Ok(std::ptr::null_mut()),
+    }
 }
 
 fn over<T: Element, const R: usize>(

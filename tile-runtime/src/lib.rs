@@ -5,6 +5,7 @@
 //! | [`Device`], [`Tensor`], [`Stream`] | where kernels run, what they run on, in which order |
 //! | [`prelude`], [`dsl`] | what a program with kernels needs in scope; what a kernel's body is written in |
 //! | [`kernel`] | what an expanded kernel calls; looking at a kernel's CUDA C, PTX and machine code |
+//! | [`tuner`] | which instance is the fastest for given arguments, measured |
 //! | [`interop`] | memory that other code owns |
 //! | [`nvrtc`] | CUDA C to machine code |
 //! | [`cache`] | compiled kernels, kept between runs |
@@ -16,7 +17,7 @@
 //!
 //! Environment: `TILE_DEVICE` (`cuda:0`, `sim`, `sim-checked`), `TILE_NVRTC`, `TILE_NVDISASM`, `TILE_CACHE` (`off`),
 //! `TILE_CACHE_DIR`, `TILE_CACHE_SIZE`, `TILE_LINEINFO=1`, `TILE_LAUNCH_BLOCKING=1`, `TILE_PDL` (`off`: no kernel starts before
-//! the previous one is done), `TILE_SEED`.
+//! the previous one is done), `TILE_SEED`, `TILE_TUNE_REPORT`.
 #![deny(missing_docs)]
 
 mod allocation;
@@ -35,6 +36,7 @@ pub mod nvrtc;
 pub mod prelude;
 mod stream;
 mod tensor;
+pub mod tuner;
 
 pub use device::Device;
 pub use element::Element;

@@ -166,6 +166,24 @@ impl Event {
         }
     }
 
+    /// Whether it has happened, without waiting.
+    ///
+    /// # Errors
+    /// What a kernel did wrong.
+    pub fn is_done(&self) -> Result<bool, Error> {
+        match &self.kind {
+            EventKind::Host(_) => Ok(true),
+            EventKind::Cuda { device, raw } => {
+                device.bind()?;
+                // SAFETY: a valid event.
+                match unsafe { (device.driver.event_query)(*raw) } {
+                    driver::NOT_READY => Ok(false),
+                    code => device.check("cuEventQuery", code).map(|()| true),
+                }
+            }
+        }
+    }
+
     /// Time from `earlier` to this event, after waiting for both. Of the device; on a simulator, of the host.
     ///
     /// # Errors

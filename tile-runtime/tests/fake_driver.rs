@@ -175,7 +175,7 @@ fn child_launches() {
     let empty = device.zeros::<f32, 2>([0, 3]).unwrap();
     let mut nothing = device.zeros::<f32, 2>([0, 3]).unwrap();
     scale::launch(&device, &empty, &mut nothing, 1.0).unwrap();
-    assert_eq!(nothing.to_vec().unwrap(), []);
+    assert_eq!(nothing.to_vec().unwrap(), [0.0; 0]);
 }
 
 #[test]

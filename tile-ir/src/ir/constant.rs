@@ -2,10 +2,11 @@
 
 use super::{ExprId, ExprKind, Kernel, StmtKind, Type, VarId, VarKind};
 
-/// Whether every instance makes an expression constant.
+/// Whether every instance, with the values of the specialised dims, makes an expression constant.
 pub(crate) fn is_constant(kernel: &Kernel, expr: ExprId) -> bool {
     match &kernel.exprs[expr].kind {
-        ExprKind::Load(_) | ExprKind::Dim(_) | ExprKind::Scalar(_) | ExprKind::Float(_) => false,
+        ExprKind::Dim(dim) => kernel.specialized().contains(dim),
+        ExprKind::Load(_) | ExprKind::Scalar(_) | ExprKind::Float(_) => false,
         ExprKind::Var(var) => value(kernel, *var).is_some_and(|v| is_constant(kernel, v)),
         ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => is_constant(kernel, *a),
         ExprKind::Binary(_, a, b) => is_constant(kernel, *a) && is_constant(kernel, *b),

@@ -135,6 +135,7 @@ impl Lowering<'_> {
             OpKind::VectorLoad { memory, .. }
             | OpKind::VectorStore { memory, .. }
             | OpKind::Store { memory, .. }
+            | OpKind::AsyncCopy { from: memory, .. }
             | OpKind::Atomic { memory, .. } => match memory.space {
                 Space::Global(param) => Some((format!("`{}` is touched", self.kernel.params[param].name), memory.span)),
                 Space::Shared(_) | Space::Local(_) => None,
@@ -153,6 +154,8 @@ impl Lowering<'_> {
         match &op.kind {
             OpKind::Let { value: None, .. } | OpKind::Local { .. } | OpKind::Shared { .. } => Touch::default(),
             OpKind::Barrier | OpKind::WarpBarrier | OpKind::Wait | OpKind::LaunchDependents => Touch::default(),
+            OpKind::AsyncCommit | OpKind::AsyncWait { .. } => Touch::default(),
+            OpKind::AsyncCopy { to, from, .. } => self.touch_memory(from, false).and(self.touch_memory(to, true)),
             OpKind::Let { value: Some(v), .. } | OpKind::Set { value: v, .. } => value(*v),
             OpKind::Store { memory, value: v } => self.touch_memory(memory, true).and(value(*v)),
             OpKind::VectorLoad { start, memory, .. } => self.touch_memory(memory, false).and(value(*start)),
@@ -168,8 +171,6 @@ impl Lowering<'_> {
             OpKind::Vote { pred, .. } => value(*pred),
             OpKind::Print { args, .. } => args.iter().fold(Touch::default(), |all, v| all.and(value(*v))),
             OpKind::Assert { cond, .. } => value(*cond),
-            OpKind::AsyncCopy { to, from, .. } => self.touch_memory(from, false).and(value(to.offset)),
-            OpKind::AsyncCommit | OpKind::AsyncWait { .. } => Touch::default(),
             OpKind::LoadMatrix { start, memory, .. } => self.touch_memory(memory, false).and(value(*start)),
             OpKind::StoreMatrix { start, memory, .. } => self.touch_memory(memory, true).and(value(*start)),
             OpKind::BulkLoad { memory, .. } => self.touch_memory(memory, false),
@@ -264,7 +265,11 @@ mod tests {
     fn check(expected: Expect, build: impl Fn(&mut Builder, [Place; 3], [ExprId; 2])) {
         let program = lowered(Target::Sm90a, build);
         let text = program.to_string();
-        expected.assert_eq(text.split_once("body\n").map_or("", |(_, body)| body));
+        let body = text.split_once("body\n").map_or("", |(_, body)| body);
+        // The body is indented; what is expected has no indentation in common.
+        let body: String =
+            body.lines().map(|line| format!("{}\n", line.strip_prefix("    ").unwrap_or(line))).collect();
+        expected.assert_eq(&body);
         #[cfg(feature = "sim")]
         simulate(&program);
     }
@@ -466,6 +471,56 @@ mod tests {
                 b.bind("weight", weight);
             },
         );
+    }
+
+    /// Asynchronous copies of an independent tensor into shared memory are loads like others: those of the first
+    /// iterations are issued above the wait, those of a tensor that is not independent below it.
+    #[test]
+    fn the_first_asynchronous_copies_of_independent_tensors_stand_above_the_wait() {
+        let both = |dependent: bool| {
+            move |b: &mut Builder, [w, x, y]: [Place; 3], [row, k]: [ExprId; 2]| {
+                let ws = b.buffer("ws", Scope::Shared, Dtype::F32, &[32, 4]);
+                let xs = b.buffer("xs", Scope::Shared, Dtype::F32, &[4]);
+                let zero = b.float(Dtype::F32, 0.0);
+                let sum = b.bind_mut("sum", zero);
+                let four = b.int(4);
+                let (stages, end) = (b.int(3), b.binary(BinaryOp::CeilDiv, k, four));
+                let bounds = [b.int(0), end, b.int(1)];
+                b.for_each("c", LoopKind::Pipelined { stages }, bounds, |b, c| {
+                    let zero = b.int(0);
+                    let column = b.scaled(c, 4, zero);
+                    let (from, to) = (b.tile(w, &[zero, column], &[]), b.tile(ws, &[], &[]));
+                    b.copy(from, to);
+                    if dependent {
+                        let (from, to) = (b.tile(x, &[column], &[]), b.tile(xs, &[], &[]));
+                        b.copy(from, to);
+                    }
+                    let (first, zero) = (b.load(ws, &[zero, zero]), b.int(0));
+                    let second = if dependent { b.load(xs, &[zero]) } else { b.masked(x, &[column]) };
+                    let next = b.math(MathFn::Fma, &[first, second, sum]);
+                    b.assign(sum, next);
+                });
+                put(b, y, row, sum);
+            }
+        };
+        for dependent in [false, true] {
+            let program = lowered(Target::Sm90a, both(dependent));
+            let text = program.to_string();
+            let lines: Vec<&str> = text.lines().map(str::trim).collect();
+            let at =
+                |what: &str| lines.iter().position(|l| l.contains(what)).unwrap_or_else(|| panic!("{what}:\n{text}"));
+            let wait = at("wait for the previous kernel");
+            let copies = |tensor: &str| -> Vec<usize> {
+                let of = |l: &&str| l.contains("async") && l.contains(&format!("{tensor}["));
+                lines.iter().enumerate().filter(|(_, l)| of(l)).map(|(i, _)| i).collect()
+            };
+            let above = copies("w").iter().filter(|i| **i < wait).count();
+            // Two of three stages are loaded ahead; x of the first is what the wait stands before.
+            assert_eq!(above, if dependent { 1 } else { 2 }, "{text}");
+            assert!(copies("x").iter().all(|i| *i > wait) && copies("x").is_empty() != dependent, "{text}");
+            #[cfg(feature = "sim")]
+            simulate(&program);
+        }
     }
 
     #[test]

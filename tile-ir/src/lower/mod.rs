@@ -5,7 +5,8 @@
 //! 3. `statement`, `value` — statements to operations, with guards on what was not proven and barriers where tile
 //!    operations meet other accesses; `vector` — vectorised loops; `tile` — copy, fill, parallel; `reduce`;
 //!    `pipeline` — loads issued ahead: slots, and the tokens of what was loaded; `token` — what a token is on the target;
-//!    `infer` — roles (`hopper`: producer and consumers) or one block (`block`, `mma`), and layouts; `fragment` — work on them
+//!    `infer` — roles or one block, and layouts; `fragment`, `mma` — tiles in registers and their products; `hopper` —
+//!    producer and consumers
 //! 4. `dependent` — where a kernel that starts early waits for the previous one
 //! 5. `place` — shared-memory offsets
 //! 6. `launch` — C parameters, grid, checks

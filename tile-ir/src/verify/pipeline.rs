@@ -263,6 +263,33 @@ mod tests {
         check(&looped(Scope::Shared, fill, nothing), expect![[""]]);
     }
 
+    /// How often a loop among the loads goes round may be made of a specialised dim.
+    #[test]
+    fn loads_as_many_as_a_specialised_dim_says() {
+        let kernel = |specialised: bool| {
+            let mut b = Build::new();
+            let x = b.tensor("x", Dtype::F32, &["N"], false);
+            let n = b.dim("N");
+            b.blocks("bx", n);
+            b.threads("t", 32);
+            if specialised {
+                let (dim, span) = (b.dim_id("N"), b.k.spans.push(Default::default()));
+                b.k.attributes.specialize = Some(crate::ir::Specialize { dims: vec![dim], max: 4, span });
+            }
+            let a = b.alloc("a", Scope::Local, Dtype::F32, &[1]);
+            let (zero, n, stages) = (b.int(0), b.dim("N"), b.int(2));
+            b.for_("i", zero, n, LoopKind::Pipelined { stages }, |b, i| {
+                let (zero, n) = (b.int(0), b.dim("N"));
+                b.for_("u", zero, n, LoopKind::Unroll, |b, _| fill(b, x, a, i));
+            });
+            b.done()
+        };
+        check(&kernel(true), expect![[""]]);
+        let mut all = Vec::new();
+        super::check(&kernel(false), &mut all);
+        assert!(!all.is_empty(), "without `specialize` the number of loads is not known");
+    }
+
     #[test]
     fn arrays_of_the_loads_are_theirs() {
         let store = |b: &mut Build, a: Place| {

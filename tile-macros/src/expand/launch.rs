@@ -28,8 +28,9 @@ impl Const<'_> {
 pub(super) fn methods(signature: &Signature<'_>, body: &Body) -> TokenStream {
     let launch = launch(signature, body);
     let instance = instance(signature, body);
+    let tuned = tuned(signature, body);
     let handle = handle(signature, body);
-    quote!(#launch #instance #handle)
+    quote!(#launch #instance #tuned #handle)
 }
 
 /// `gemv::<f16, 8>::launch(on, x, w, y)`.
@@ -130,6 +131,84 @@ fn instance(signature: &Signature<'_>, body: &Body) -> TokenStream {
             ) -> ::core::result::Result<#handle<#(#type_names),*>, #runtime::Error>
             where
                 #(#type_names: #runtime::kernel::Element,)*
+            {
+                #run
+            }
+        }
+    }
+}
+
+/// `gemv::<f16>::tuned(&device, x, w, y)`, and the same with options and a report.
+fn tuned(signature: &Signature<'_>, body: &Body) -> TokenStream {
+    let Signature { name, runtime, consts, at, .. } = signature;
+    let type_names = signature.type_names();
+    let unnamed = consts.iter().map(Const::unnamed);
+    let handle = signature.derived("Kernel");
+    let (device, options) = (signature.local("device"), signature.local("options"));
+    let parameters = parameters(signature);
+    let names: Vec<_> = signature.params.iter().map(|p| p.name).collect();
+    let scalars = scalar_bounds(signature);
+    let run = match body {
+        Body::Stub(_) => quote!(let _ = (#(&#names,)*); ::core::panic!("the kernel has mistakes")),
+        Body::Launch => {
+            let arguments = signature.params.iter().map(|p| argument(signature, p));
+            quote_spanned! {*at=>
+                let (instance, report) = #runtime::tuner::tune(
+                    Self::definition(),
+                    Self::launch_table(),
+                    &[#(<#type_names as #runtime::kernel::Element>::DTYPE),*],
+                    #device,
+                    #options,
+                    &mut [#(#arguments),*],
+                )?;
+                let kernel = #handle {
+                    device: ::core::clone::Clone::clone(#device),
+                    instance,
+                    _types: ::core::marker::PhantomData,
+                };
+                ::core::result::Result::Ok((kernel, report))
+            }
+        }
+    };
+    let text = format!("The fastest declared instance of `{name}` for these arguments on a device, measured once.");
+    quote_spanned! {*at=>
+        #[allow(clippy::too_many_arguments, dead_code, non_snake_case, unused_mut, unused_variables)]
+        impl<#(#type_names,)*> #name<#(#type_names,)* #(#unnamed,)*> {
+            #[doc = #text]
+            /// The outputs are not written; on a simulator nothing is measured.
+            ///
+            /// # Errors
+            /// No instance may be launched with these arguments, or none works; the device has failed.
+            #[track_caller]
+            pub fn tuned(
+                #device: &#runtime::Device,
+                #(#parameters,)*
+            ) -> ::core::result::Result<#handle<#(#type_names),*>, #runtime::Error>
+            where
+                #(#type_names: #runtime::kernel::Element,)*
+                #scalars
+            {
+                let (kernel, _) = Self::tuned_with(
+                    #device, &::core::default::Default::default(), #(#names),*
+                )?;
+                ::core::result::Result::Ok(kernel)
+            }
+
+            /// The same with options, and with the report of every candidate.
+            ///
+            /// # Errors
+            /// As `tuned`.
+            #[track_caller]
+            pub fn tuned_with(
+                #device: &#runtime::Device,
+                #options: &#runtime::tuner::TuneOptions,
+                #(#parameters,)*
+            ) -> ::core::result::Result<
+                (#handle<#(#type_names),*>, #runtime::tuner::TuneReport), #runtime::Error,
+            >
+            where
+                #(#type_names: #runtime::kernel::Element,)*
+                #scalars
             {
                 #run
             }
@@ -280,7 +359,7 @@ fn parameters(signature: &Signature<'_>) -> Vec<TokenStream> {
     signature.params.iter().map(parameter).collect()
 }
 
-/// `T: ScalarInput`, for a dtype parameter that is a scalar's type.
+/// `T: ScalarInput`, for a dtype parameter that is a scalar's type; `T: Element` for an optional tensor's.
 fn scalar_bounds(signature: &Signature<'_>) -> TokenStream {
     let runtime = &signature.runtime;
     let is_scalar = |name: &Ident| {
@@ -289,6 +368,14 @@ fn scalar_bounds(signature: &Signature<'_>) -> TokenStream {
             _ => false,
         })
     };
+    // An optional tensor is given as it is, so its element type has to be one.
+    let is_optional = |name: &Ident| {
+        signature.params.iter().any(|p| match &p.kind {
+            ParamKind::Tensor { element: syn::Type::Path(path), option: Some(_), .. } => path.path.is_ident(name),
+            _ => false,
+        })
+    };
     let types = signature.type_names().into_iter().filter(|name| is_scalar(name));
-    quote!(#(#types: #runtime::kernel::ScalarInput,)*)
+    let elements = signature.type_names().into_iter().filter(|name| is_optional(name));
+    quote!(#(#types: #runtime::kernel::ScalarInput,)* #(#elements: #runtime::Element,)*)
 }

@@ -6,6 +6,7 @@ use super::ordering::Use;
 use crate::allocation::Allocation;
 use crate::error::{DriverError, Error, Fault};
 use crate::kernel::Definition;
+use cudarc::driver::sys;
 use std::any::Any;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::panic::Location;
@@ -498,6 +499,12 @@ impl StreamSlot {
     #[inline]
     pub fn enter(&self) -> Entry<'_> {
         self.last.enter(self.raw)
+    }
+
+    /// The stream, for other code to queue work on.
+    pub fn share(&self) -> Handle {
+        self.last.share();
+        self.raw
     }
 
     /// Whether this stream's capture is over: it takes no more work.

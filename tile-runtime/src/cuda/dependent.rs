@@ -19,14 +19,14 @@
 //! waited for, a launch of a graph; at the start of a stream; and in a capture before its first kernel, since each
 //! capture has a stream of its own: so a graph's first kernel has no programmatic edge, nor one after a wait for
 //! another stream. Tensors that another stream wrote are waited for with an event on this stream before the launch
-//! that reads them, so no kernel on this stream between that event and C can have started before it. Other code has no
-//! access to our streams.
+//! that reads them, so no kernel on this stream between that event and C can have started before it. Once other code has
+//! been given a stream, its last operation is never known again.
 //!
 //! Streams may be used from several threads: what is queued between another thread's decision and its launch makes
 //! the last operation unknown, and so does anything queued while something else is. No lock is taken.
 
 use super::driver::Handle;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Most written ranges that are remembered of a kernel; of one with more it is as if it wrote everything.
 const MOST: usize = 4;
@@ -40,6 +40,8 @@ pub(crate) type Range = (u64, u64);
 /// What is known of a stream's last operation.
 pub(crate) struct Last {
     ticket: AtomicU64,
+    /// Whether other code may queue operations, which are not counted.
+    shared: AtomicBool,
     /// The number of the operation that `written` is about.
     number: AtomicU64,
     written: [(AtomicU64, AtomicU64); MOST],
@@ -59,9 +61,15 @@ impl Last {
         let nothing = || (AtomicU64::new(0), AtomicU64::new(0));
         Last {
             ticket: AtomicU64::new(0),
+            shared: AtomicBool::new(false),
             number: AtomicU64::new(u64::MAX),
             written: std::array::from_fn(|_| nothing()),
         }
+    }
+
+    /// From here on other code may queue operations.
+    pub fn share(&self) {
+        self.shared.store(true, Ordering::Release);
     }
 
     /// Begins an operation. Unless it is recorded as a kernel, the stream's last operation is then none.
@@ -83,7 +91,10 @@ impl Entry<'_> {
     #[inline]
     pub fn follows_kernel_apart_from(&self, independent: impl Iterator<Item = Range>) -> bool {
         let last = self.last;
-        if !self.alone || last.number.load(Ordering::Relaxed).wrapping_add(1) != self.number {
+        if !self.alone
+            || last.shared.load(Ordering::Acquire)
+            || last.number.load(Ordering::Relaxed).wrapping_add(1) != self.number
+        {
             return false;
         }
         for (start, end) in independent {
@@ -156,6 +167,18 @@ mod tests {
         assert!(kernel(&last, w, &[(1, 2); MOST + 1]));
         assert!(!kernel(&last, w, &[]), "it wrote more than is remembered");
         assert!(kernel(&last, w, &[]));
+    }
+
+    #[test]
+    fn no_kernel_starts_early_on_a_stream_that_other_code_has() {
+        let last = Last::new();
+        let w = (100, 200);
+        kernel(&last, w, &[]);
+        assert!(kernel(&last, w, &[]));
+        last.share();
+        for _ in 0..3 {
+            assert!(!kernel(&last, w, &[]), "other code may have queued something");
+        }
     }
 
     #[test]

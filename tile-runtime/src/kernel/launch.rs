@@ -155,6 +155,11 @@ pub fn prepare<'a, const N: usize>(
 }
 
 impl Loaded {
+    /// Checks these arguments as a launch does.
+    pub(crate) fn check(&self, args: &[Argument<'_>]) -> Result<(), Box<Problem>> {
+        self.prepared.plan.check(self.device.state, args).map(|_| ())
+    }
+
     /// Launches it on its device's default stream.
     ///
     /// # Errors

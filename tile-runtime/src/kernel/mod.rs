@@ -31,4 +31,7 @@ pub use tile_ir::ir::Dtype;
 pub use variants::Specialized;
 pub use which::Variant;
 
+pub(crate) use definition::instance_text;
 pub(crate) use launch::Recorded;
+pub(crate) use plan::Plan;
+pub(crate) use prepared::{lowered, target_for};

@@ -12,7 +12,7 @@ use crate::nvrtc::{self, Nvrtc, Output, Resources};
 use std::ptr::null_mut;
 use std::sync::atomic::AtomicPtr;
 use tile_ir::diag::Diagnostic;
-use tile_ir::ir::{DimId, EntityRef, Instance, Kernel, ParamKind, Target};
+use tile_ir::ir::{DimId, Instance, Kernel, ParamKind, Target};
 use tile_ir::lowered::{ParameterKind, Program, TensorMap};
 
 /// Most parameters of the C function: their values live on the stack during a launch.

@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 pub(crate) const WARPGROUP: u32 = 128;
 /// Rows of one product of a warpgroup.
 pub(crate) const BLOCK_ROWS: u32 = 64;
+/// Elements of a tile from which on one warpgroup alone is too slow to store it: 128 x 128 (hopper.md V2).
+const TURNS_FROM: u32 = 128 * 128;
 /// Most f32 of accumulators a thread may hold beside what else it needs of 232 registers.
 const MOST_ACCUMULATORS: u32 = 192;
 
@@ -208,8 +210,13 @@ impl Planner<'_> {
         }
         let consumers = threads / WARPGROUP;
         let groups = match schedule {
-            Schedule::Auto | Schedule::Cooperative => 1,
+            Schedule::Cooperative => 1,
             Schedule::PingPong => self.turns(consumers, [*start, *end, *step], span)?,
+            // Where one warpgroup has a tile so large that storing it takes a while, two take turns.
+            Schedule::Auto if self.largest_fragment() >= TURNS_FROM => {
+                self.turns(consumers, [*start, *end, *step], span).unwrap_or(1)
+            }
+            Schedule::Auto => 1,
         };
         let mut products = BTreeMap::new();
         let mut operands: BTreeMap<BufferId, Operand> = BTreeMap::new();
@@ -247,6 +254,11 @@ impl Planner<'_> {
         let mut folded = BTreeMap::new();
         self.fold(&kernel.body, &products, &mut folded);
         Ok(Plan { ring: self.ring, stages, loads, products, consumers, groups, registers, folded, layouts })
+    }
+
+    fn largest_fragment(&self) -> u32 {
+        let fragments = self.kernel.buffers.iter().filter(|(_, b)| b.scope == Scope::Fragment);
+        fragments.map(|(buffer, _)| self.kernel.buffer_len(buffer) as u32).max().unwrap_or(0)
     }
 
     /// Tiles at once where warpgroups take turns: a loop over tiles whose rings are equally long, one warpgroup a tile.

@@ -203,7 +203,6 @@ impl Compiler<'_> {
         }
         let guard = memory.guard.map(|g| g.reason);
         let (span, pc) = (memory.span, self.here());
-        let tensor = |param| program.tensors.iter().find(|t| t.param == param);
         let dependent = self.depends(memory.space, kind);
         self.code.sites.push(Site { space: memory.space, dtype, kind, width, guard, dependent, span, pc });
         // Shadow cells name a site in 16 bits.

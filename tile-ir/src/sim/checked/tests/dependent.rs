@@ -51,6 +51,32 @@ fn an_access_before_the_wait() {
 }
 
 #[test]
+fn an_asynchronous_copy_before_the_wait() {
+    let copied = |which: usize| {
+        program(|b, places| {
+            let shared = b.shared("s", Dtype::F32, 32);
+            let tx = b.tx();
+            let (from, to) = (b.at(places[which], tx), b.at(shared, tx));
+            b.op(OpKind::AsyncCopy { to, from, width: 1 });
+            b.op(OpKind::AsyncCommit);
+            b.op(OpKind::Wait);
+            b.op(OpKind::AsyncWait { pending: 0 });
+            let value = b.load(shared, tx);
+            b.store(places[2], tx, value);
+        })
+    };
+    clean(&copied(0), &args);
+    finds(
+        &copied(1),
+        &args,
+        &[405],
+        expect![[r#"
+        TK0405 line 2: data race with the previous kernel on `x` | thread 0 reads it before it has waited for the previous kernel | in block 0, barrier interval 0; replay with seed 0 | seen 32 times in this run | help: wait first; only tensors that are `independent` may be read before, and `x` is not
+    "#]],
+    );
+}
+
+#[test]
 fn dependents_before_the_wait_and_a_path_without_one() {
     let order = |first: OpKind, second: OpKind| program(|b, _| [first, second].into_iter().for_each(|op| b.op(op)));
     clean(&order(OpKind::Wait, OpKind::LaunchDependents), &args);
