@@ -8,6 +8,7 @@ mod grammar;
 
 use tile_kernel_examples::ladder;
 use tile_runtime::kernel::Definition;
+use tile_runtime::prelude::f16;
 
 /// The bundled kernels, the ladder's, the book's first ones, and those that use every form of the language.
 pub fn kernels() -> Vec<&'static Definition> {
@@ -21,5 +22,6 @@ pub fn kernels() -> Vec<&'static Definition> {
         grammar::expressions::definition(),
         grammar::specialized::definition(),
     ]);
+    all.push(super::products::product::<f16, 128, 128, 32, 4, 256, false, true>::definition());
     all
 }

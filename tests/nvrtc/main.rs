@@ -11,6 +11,7 @@
 mod budgets;
 mod compile;
 mod kernels;
+mod products;
 
 use budgets::{Budgets, Measured};
 use std::path::{Path, PathBuf};

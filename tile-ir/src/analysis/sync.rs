@@ -6,10 +6,11 @@
 //! every conditional and loop that not all threads run alike. The state is what has been accessed since the last
 //! barrier, joined where paths meet, carried round loops until nothing changes.
 //!
-//! The arrays that a pipelined loop loads ahead are not looked at: the pipeline synchronises them, with a barrier in
-//! every iteration between its loads and the rest, which orders everything else too.
+//! Within a pipelined loop the arrays that it loads ahead are not looked at: the pipeline synchronises them, with a
+//! barrier in every iteration between its loads and the rest, which orders everything else too. To what is around it
+//! the loop is one operation, which writes them first and reads them last.
 
-use crate::ir::pipeline::shared_loads;
+use crate::ir::pipeline::{SharedLoads, shared_loads};
 use crate::ir::{AccessId, BufferId, ExprId, ExprKind, Kernel, LoopKind, Place, ReduceSource, Scope, StmtId, StmtKind};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,23 +34,23 @@ struct Placement<'k> {
     around: Vec<StmtId>,
     /// Depth of `parallel` loops.
     parallel: u32,
-    /// Pipelined loops that load shared arrays ahead, and how many of their statements are the loads.
-    pipelined: BTreeMap<StmtId, usize>,
-    /// The arrays they load.
-    loaded: BTreeSet<BufferId>,
+    /// Pipelined loops that load shared arrays ahead.
+    pipelined: &'k BTreeMap<StmtId, SharedLoads>,
+    /// The arrays that the loops around load.
+    loaded: Vec<BufferId>,
 }
 
 /// The statements before which a barrier must stand.
 pub(super) fn place(kernel: &Kernel, uniform: &BTreeSet<StmtId>) -> BTreeSet<StmtId> {
-    let loops = shared_loads(kernel);
+    let loops: BTreeMap<StmtId, SharedLoads> = shared_loads(kernel).into_iter().map(|l| (l.stmt, l)).collect();
     let mut this = Placement {
         kernel,
         uniform,
         barriers: BTreeSet::new(),
         around: Vec::new(),
         parallel: 0,
-        pipelined: loops.iter().map(|l| (l.stmt, l.leading)).collect(),
-        loaded: loops.iter().flat_map(|l| l.buffers.iter().copied()).collect(),
+        pipelined: &loops,
+        loaded: Vec::new(),
     };
     if kernel.buffers.values().all(|b| b.scope != Scope::Shared) {
         return this.barriers;
@@ -100,7 +101,19 @@ impl Placement<'_> {
             }
             StmtKind::For { start, end, step, body, .. } => {
                 [start, end, step].into_iter().for_each(|e| self.expr(*e, pending));
+                let Some(loads) = self.pipelined.get(&stmt) else { return self.round(stmt, body, pending) };
+                loads.buffers.iter().for_each(|b| self.touch(Place::Buffer(*b), TILE_WRITE, pending));
+                let around = self.loaded.len();
+                self.loaded.extend(&loads.buffers);
                 self.round(stmt, body, pending);
+                self.loaded.truncate(around);
+                for buffer in &loads.buffers {
+                    // With one stage an iteration ends with a barrier.
+                    match loads.stages {
+                        1 => pending.remove(buffer),
+                        _ => pending.insert(*buffer, TILE_READ),
+                    };
+                }
             }
             StmtKind::Parallel { extents, body, .. } => {
                 extents.iter().for_each(|e| self.expr(*e, pending));
@@ -153,7 +166,7 @@ impl Placement<'_> {
 
     /// A loop's body until what is pending at its start no longer grows.
     fn round(&mut self, stmt: StmtId, body: &[StmtId], pending: &mut Pending) {
-        let loads = self.pipelined.get(&stmt).copied();
+        let loads = self.pipelined.get(&stmt).map(|l| l.leading);
         loop {
             let mut state = pending.clone();
             if loads.is_some() {

@@ -8,8 +8,10 @@ use super::block::{ATOM, Form, Product, WARP};
 use super::*;
 use crate::layout::{Formula, Fragment, Index, Major, MatrixAccess, MmaInput, Operand, Step, WarpGrid};
 
-/// Elements of K that multiply-adds take at once.
-const CHUNK: u32 = 4;
+/// Elements of K that multiply-adds take at once, where that leaves registers for accumulators; and where they are many.
+const CHUNKS: [u32; 2] = [4, 2];
+/// Accumulators a thread has at most for the first.
+const FEW: u32 = 64;
 
 /// One operand, as the warps share it out.
 struct Side {
@@ -45,6 +47,16 @@ impl Lowering<'_> {
         let thread = self.compute_thread();
         let atom = MmaAtom::M16n8k16 { dtype: a.operand.tile.dtype() };
         let [down, across] = [a.extent / ATOM.0, b.extent / ATOM.1];
+        let text = format!(
+            "multiplied with mma.sync: {} x {} warps of {} x {} elements each, operands by ldmatrix from {} and {}",
+            grid.rows,
+            grid.cols,
+            a.extent,
+            b.extent,
+            swizzle_text(&a),
+            swizzle_text(&b)
+        );
+        self.remark(RemarkKind::Choice, self.span, text);
         let Some(a_words) = Words::new(self, &a, &left, layout, thread) else { return };
         let Some(b_words) = Words::new(self, &b, &right, layout, thread) else { return };
         for step in 0..a.operand.k() / input.k() {
@@ -87,7 +99,8 @@ impl Lowering<'_> {
         // A thread has two rows of an atom, and two columns next to each other.
         let across = b.extent / ATOM.1;
         let (rows, cols) = (a.extent / ATOM.0 * 2, across * 2);
-        let chunk = if k.is_multiple_of(CHUNK) { CHUNK } else { 1 };
+        let chunk = CHUNKS[usize::from(rows * cols > FEW)];
+        let chunk = if k.is_multiple_of(chunk) { chunk } else { 1 };
         let [row_part, col_part] = [(&a, rows), (&b, 1)].map(|(side, lines)| {
             let name = format!("{}_part", self.kernel.buffers[side.buffer].name);
             let local = self.local(&name, Dtype::F32, lines * chunk);
@@ -96,7 +109,8 @@ impl Lowering<'_> {
         });
         let reg = self.reg("depth", ValueType::Index, false);
         let bounds = [self.int(0), self.int(i64::from(k)), self.int(i64::from(chunk))];
-        self.loop_over(reg, bounds, Unroll::Auto, |l| {
+        // Unrolled further, the operands of several steps would be in registers at once.
+        self.loop_over(reg, bounds, Unroll::By(1), |l| {
             let depth = l.read(reg);
             let chunk_length = l.int(i64::from(chunk));
             l.unrolled("i", rows, |l, i| {
@@ -143,7 +157,7 @@ impl Lowering<'_> {
         let (tile, span) = (side.operand.tile, self.span);
         // Along K, as many elements as lie together in 16 bytes.
         let together = tile.contiguous().is_multiple_of(count) && tile.cols().is_multiple_of(count);
-        if side.operand.major == Major::K && tile.dtype() == Dtype::F32 && together && count == CHUNK {
+        if side.operand.major == Major::K && tile.dtype() == Dtype::F32 && together && count > 1 {
             let memory = self.operand_memory(side, line, depth);
             return self.op(OpKind::VectorLoad { local, start, memory, width: count });
         }
@@ -213,6 +227,13 @@ fn sides(product: &Product, grid: WarpGrid) -> [Side; 2] {
         Side { buffer, operand, extent, left }
     };
     [side(product.a, grid.rows, true), side(product.b, grid.cols, false)]
+}
+
+fn swizzle_text(side: &Side) -> String {
+    match side.operand.tile.swizzle().span() {
+        16 => "rows without a swizzle".into(),
+        span => format!("rows swizzled by {span} bytes"),
+    }
 }
 
 /// The words of an operand's fragment that a warp multiplies in one step.

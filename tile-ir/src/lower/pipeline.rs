@@ -48,10 +48,6 @@ impl<'a> Lowering<'a> {
         let (copies, shared) = self.slots(&split, stages);
         let pipeline = Pipeline { var, body, split, copies, shared, protocol, end, step, stages };
         self.remark_stages(&pipeline);
-        if protocol.is_some() && self.loop_depth > 0 {
-            // When the loop is entered again, threads may still read what it loaded last.
-            self.release_slot();
-        }
         for ahead in 0..stages - 1 {
             let index = self.ahead(&pipeline, start, ahead);
             self.issue(&pipeline, index, ahead);

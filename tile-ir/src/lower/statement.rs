@@ -7,7 +7,8 @@ impl<'a> Lowering<'a> {
     pub(super) fn block(&mut self, block: &[StmtId]) {
         for &stmt in block {
             self.span = self.kernel.stmts[stmt].span;
-            if self.analysis.barriers_before.contains(&stmt) {
+            // Between roles the ring's barriers are the only ones.
+            if self.roles.is_none() && self.analysis.barriers_before.contains(&stmt) {
                 self.op(OpKind::Barrier);
             }
             self.statement(stmt);

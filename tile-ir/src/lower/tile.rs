@@ -22,7 +22,7 @@ impl Lowering<'_> {
         linear
     }
 
-    fn thread_total(&self) -> u32 {
+    pub(super) fn thread_total(&self) -> u32 {
         self.program.launch.threads.iter().product()
     }
 
@@ -49,7 +49,7 @@ impl Lowering<'_> {
     }
 
     /// The index tuple of a linear element, last axis fastest.
-    fn split(&mut self, element: ValueId, extents: &[ValueId]) -> Vec<ValueId> {
+    pub(super) fn split(&mut self, element: ValueId, extents: &[ValueId]) -> Vec<ValueId> {
         let mut indices = vec![element; extents.len()];
         let mut rest = element;
         for axis in (0..extents.len()).rev() {

@@ -18,6 +18,9 @@ pub(super) enum Protocol {
     Barriers,
 }
 
+/// Copies of a tile that a thread issues one by one; more stay a loop.
+const MOST_WRITTEN_OUT: u32 = 4;
+
 impl Lowering<'_> {
     /// The loads of an iteration have been issued, by every thread its own. Produced once an iteration, whether or not
     /// there is such an iteration, so that tokens can be counted.
@@ -94,12 +97,16 @@ impl Lowering<'_> {
         extents: &[u32],
         width: u32,
     ) {
-        let mut counts: Vec<ValueId> = Vec::with_capacity(extents.len());
-        for (axis, &extent) in extents.iter().enumerate() {
-            let is_inner = axis + 1 == extents.len();
-            counts.push(self.int(i64::from(if is_inner { extent / width } else { extent })));
-        }
-        self.spread("part", &counts, |l, mut indices| {
+        let parts: Vec<u32> = extents
+            .iter()
+            .enumerate()
+            .map(|(axis, &extent)| {
+                let is_inner = axis + 1 == extents.len();
+                if is_inner { extent / width } else { extent }
+            })
+            .collect();
+        let counts: Vec<ValueId> = parts.iter().map(|n| self.int(i64::from(*n))).collect();
+        let copy = |l: &mut Self, mut indices: Vec<ValueId>| {
             let scale = l.int(i64::from(width));
             if let Some(last) = indices.last_mut() {
                 *last = l.binary(BinaryOp::Mul, *last, scale);
@@ -111,6 +118,20 @@ impl Lowering<'_> {
             let from = l.tile_memory(src, &indices, src_open);
             let to = l.tile_memory(dst, &indices, dst_open);
             l.op(OpKind::AsyncCopy { to, from, width });
+        };
+        let (total, threads) = (parts.iter().product::<u32>(), self.thread_total());
+        let is_operand = matches!(dst.place, Place::Buffer(b) if self.layouts.shared.contains_key(&b));
+        if !is_operand || !total.is_multiple_of(threads) || total / threads > MOST_WRITTEN_OUT {
+            return self.spread("part", &counts, copy);
+        }
+        // Every thread has as many: written out, their addresses are computed before the loop over K.
+        self.unrolled("i", total / threads, |l, index| {
+            let (thread, stride) = (l.linear_thread(), l.int(i64::from(threads)));
+            let ahead = l.binary(BinaryOp::Mul, index, stride);
+            let part = l.binary(BinaryOp::Add, thread, ahead);
+            let part = l.once("part", part);
+            let indices = l.split(part, &counts);
+            copy(l, indices);
         });
     }
 }

@@ -16,7 +16,7 @@ fn staged(
     let t = b.threads("t", threads);
     let ws = b.shared("ws", dtype, &[width]);
     let (zero, trips, stages) = (b.int(0), b.dim("K"), b.int(stages));
-    b.for_("c", zero, trips, LoopKind::Pipelined { stages }, |b, c| {
+    b.for_("c", zero, trips, LoopKind::Pipelined { stages, schedule: Schedule::Auto }, |b, c| {
         let _ = row;
         fill(b, w, ws, c, t);
         let (last, t_) = (b.int(threads - 1), b.var(t));
@@ -71,7 +71,7 @@ fn every_thread_comes_by_equally_often() {
     let t = b.threads("t", 64);
     let ws = b.shared("ws", Dtype::F32, &[64]);
     let (zero, end, stages) = (b.int(0), b.var(t), b.int(2));
-    b.for_("c", zero, end, LoopKind::Pipelined { stages }, |b, c| {
+    b.for_("c", zero, end, LoopKind::Pipelined { stages, schedule: Schedule::Auto }, |b, c| {
         let at = b.var(c);
         let value = b.masked(w, &[at]);
         let to = b.var(t);
@@ -142,7 +142,7 @@ fn a_tile_loaded_ahead_states_its_alignment() {
         let mut b = staged(Dtype::F16, [64, 64, 2], |b, w, ws, c, _| {
             let (row, column) = (b.int(0), b.affine(64, c, 0));
             let (src, dst) = (b.tile(w, &[row, column]), b.tile(ws, &[]));
-            b.stmt(StmtKind::Copy { src, dst, width: None });
+            b.stmt(StmtKind::Copy { src, dst, width: None, tma: true, evict: None });
         });
         if aligned {
             b.require_multiple("K", 8);

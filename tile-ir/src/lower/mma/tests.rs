@@ -314,6 +314,185 @@ fn tiles_that_no_warp_divides_are_multiplied_element_by_element() {
     assert!(fallback.text.contains("cannot divide a tile of 8 x 32"), "{}", fallback.text);
 }
 
+#[test]
+fn without_its_barriers_a_product_is_no_longer_right() {
+    fn strip(ops: &mut Vec<Op>) {
+        ops.retain(|op| op.kind != OpKind::Barrier);
+        for op in ops {
+            match &mut op.kind {
+                OpKind::If { then, otherwise, .. } => [then, otherwise].into_iter().for_each(strip),
+                OpKind::For { body, .. } => strip(body),
+                _ => {}
+            }
+        }
+    }
+    for stages in [1, 2, 3] {
+        let g = Gemm { stages, ..SMALL };
+        let mut program = lowered(&g);
+        strip(&mut program.body);
+        let options = CheckedOptions { step_limit: 5_000_000, ..CheckedOptions::default() };
+        let report = run_checked(&program, &arguments(&g, [32, 32, 128]), &options).unwrap();
+        assert!(!report.is_clean(), "{stages}");
+    }
+}
+
+#[test]
+fn where_roles_have_no_use_for_a_kernel_hopper_multiplies_the_same_way() {
+    let g = Gemm { cluster: true, ..SMALL };
+    let program = lower_bound(&gemm(&g), Target::Sm90a).unwrap_or_else(|all| panic!("{all:#?}"));
+    assert!(count(&program.body, &|op| matches!(op, OpKind::Mma { .. })) > 0);
+    assert_eq!(program.launch.cluster, [1, 1, 1]);
+    let fallbacks: Vec<&str> =
+        program.remarks.iter().filter(|r| r.kind == RemarkKind::Fallback).map(|r| r.text.as_str()).collect();
+    assert!(fallbacks.iter().any(|t| t.contains("64 threads are not whole warpgroups")), "{fallbacks:?}");
+    assert!(fallbacks.iter().any(|t| t.contains("no cluster")), "{fallbacks:?}");
+}
+
+/// Two fragments of one shape, each the sum of a product of its own policy, and a loop in which they meet.
+fn meeting(policies: [WarpPolicy; 2], one_accumulator: bool) -> Kernel {
+    kernel("meeting", |b| {
+        let n = b.int(64);
+        let y = b.tensor_mut("y", Dtype::F32, &[n, n]);
+        b.threads([("t", 128)]);
+        let buffers = ["a_s", "b_s"].map(|name| b.buffer(name, Scope::Shared, Dtype::F16, &[64, 64]));
+        let sums = ["first", "second"].map(|name| b.buffer(name, Scope::Fragment, Dtype::F32, &[64, 64]));
+        let id = |place: Place| match place {
+            Place::Buffer(buffer) => buffer,
+            Place::Tensor(_) => unreachable!(),
+        };
+        let zero = b.float(Dtype::F16, 0.0);
+        buffers.iter().for_each(|p| b.stmt(StmtKind::Fill { buffer: id(*p), value: zero }));
+        let span = SpanId::from_u32(0);
+        let [left, right] = buffers.map(|p| MatrixRef { buffer: id(p), transposed: false, span });
+        for (sum, policy) in sums.into_iter().zip(policies) {
+            let acc = if one_accumulator { id(sums[0]) } else { id(sum) };
+            b.stmt(StmtKind::Gemm { a: left.clone(), b: right.clone(), acc, policy, clear: true });
+        }
+        if !one_accumulator {
+            b.parallel(&[("i", n), ("j", n)], |b, at| {
+                let (x, y) = (b.load(sums[0], at), b.load(sums[1], at));
+                let value = b.add(x, y);
+                b.store(sums[0], at, value);
+            });
+        }
+        let zero = b.int(0);
+        let (from, to) = (b.tile(sums[0], &[], &[]), b.tile(y, &[zero, zero], &[]));
+        b.copy(from, to);
+    })
+}
+
+#[test]
+fn layouts_that_disagree_are_errors_that_name_both_uses() {
+    let text = |policies, one| match lower_bound(&meeting(policies, one), Target::Sm80) {
+        Ok(_) => String::new(),
+        Err(all) => all.iter().map(|d| format!("{} {} {:?}", d.code, d.message, d.labels)).collect(),
+    };
+    assert_eq!(text([WarpPolicy::Square; 2], false), "");
+    let apart = text([WarpPolicy::FullRow, WarpPolicy::FullCol], false);
+    assert!(apart.contains("`first` and `second` meet here, but lie differently"), "{apart}");
+    assert!(apart.contains("this decides how `first` lies") && apart.contains("how `second` lies"), "{apart}");
+    let one = text([WarpPolicy::FullRow, WarpPolicy::FullCol], true);
+    assert!(one.contains("two products want `first` in different layouts"), "{one}");
+}
+
+/// Fragments and shared arrays without products: from a tensor through both, doubled.
+#[test]
+fn fragments_are_copied_from_and_to_every_memory() {
+    let bound = kernel("through", |b| {
+        let [m, n] = ["M", "N"].map(|d| b.dim(d));
+        let x = b.tensor("x", Dtype::Bf16, &[m, n]);
+        let y = b.tensor_mut("y", Dtype::F32, &[m, n]);
+        b.threads([("t", 64)]);
+        let first = b.buffer("first", Scope::Fragment, Dtype::F32, &[16, 24]);
+        let second = b.buffer("second", Scope::Fragment, Dtype::F32, &[16, 24]);
+        let middle = b.buffer("middle", Scope::Shared, Dtype::F32, &[16, 24]);
+        let Place::Buffer(shared) = middle else { unreachable!() };
+        b.kernel.buffers[shared].swizzle = SwizzleRequest::B32;
+        let zero = b.int(0);
+        let (from, to) = (b.tile(x, &[zero, zero], &[]), b.tile(first, &[], &[]));
+        b.copy(from, to);
+        let (from, to) = (b.tile(first, &[], &[]), b.tile(middle, &[], &[]));
+        b.copy(from, to);
+        let (from, to) = (b.tile(middle, &[], &[]), b.tile(second, &[], &[]));
+        b.copy(from, to);
+        let [rows, cols] = [16, 24].map(|n| b.int(n));
+        b.parallel(&[("i", rows), ("j", cols)], |b, at| {
+            let (p, q) = (b.load(second, at), b.load(middle, at));
+            let value = b.add(p, q);
+            b.store(second, at, value);
+        });
+        let (from, to) = (b.tile(second, &[], &[]), b.tile(y, &[zero, zero], &[]));
+        b.copy(from, to);
+    });
+    let program = lower_bound(&bound, Target::Sm80).unwrap_or_else(|all| panic!("{all:#?}"));
+    for shape in [[16, 24], [13, 21]] {
+        let args = || vec![tensor(Dtype::Bf16, &shape, |i| element(0, i)), tensor(Dtype::F32, &shape, |_| f32::NAN)];
+        let expected: Vec<u32> = (0..(shape[0] * shape[1]) as usize).map(|i| (2.0 * element(0, i)).to_bits()).collect();
+        let fast = args();
+        run_fast(&bound, &fast).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(bits(&fast[1]), expected);
+        let checked = args();
+        let report = run_checked(&program, &checked, &CheckedOptions::default()).unwrap();
+        assert!(report.is_clean(), "{}", report.render(&program));
+        assert_eq!(bits(&checked[1]), expected);
+    }
+}
+
+/// What stands after (or before) a pipelined loop may use its arrays too: they are ordered.
+#[test]
+fn arrays_of_a_pipelined_loop_may_be_used_around_it() {
+    for stages in [1, 2, 3] {
+        for again in [false, true] {
+            reused(stages, again);
+        }
+    }
+}
+
+fn reused(stages: i64, again: bool) {
+    let bound = kernel("reused", |b| {
+        let k = b.dim("K");
+        let rows = b.int(32);
+        let a = b.tensor("a", Dtype::Bf16, &[rows, k]);
+        let c = b.tensor_mut("c", Dtype::Bf16, &[rows, rows]);
+        b.threads([("t", 64)]);
+        let a_s = b.buffer("a_s", Scope::Shared, Dtype::Bf16, &[32, 32]);
+        let acc = b.buffer("acc", Scope::Fragment, Dtype::F32, &[32, 32]);
+        let [Place::Buffer(a_buffer), Place::Buffer(acc_buffer)] = [a_s, acc] else { unreachable!() };
+        let zero = b.float(Dtype::F32, 0.0);
+        b.stmt(StmtKind::Fill { buffer: acc_buffer, value: zero });
+        for _ in 0..1 + i64::from(again) {
+            let depth = b.int(32);
+            let trips = b.binary(BinaryOp::CeilDiv, k, depth);
+            let kind = LoopKind::Pipelined { stages: b.int(stages), schedule: Schedule::Auto };
+            let bounds = [b.int(0), trips, b.int(1)];
+            let zero = b.int(0);
+            b.for_each("k", kind, bounds, |b, ki| {
+                let depth = b.scaled(ki, 32, zero);
+                let (from, to) = (b.tile(a, &[zero, depth], &[]), b.tile(a_s, &[], &[]));
+                b.copy(from, to);
+                let span = SpanId::from_u32(0);
+                let operand = |transposed| MatrixRef { buffer: a_buffer, transposed, span };
+                let (a, b_) = (operand(false), operand(true));
+                let policy = WarpPolicy::Square;
+                b.stmt(StmtKind::Gemm { a, b: b_, acc: acc_buffer, policy, clear: false });
+            });
+        }
+        let (from, to) = (b.tile(acc, &[], &[]), b.tile(a_s, &[], &[]));
+        b.copy(from, to);
+        let zero = b.int(0);
+        let extents = [b.int(32), b.int(32)];
+        let (from, to) = (b.tile(a_s, &[], &[]), b.tile(c, &[zero, zero], &extents));
+        b.copy(from, to);
+    });
+    let program = lower_bound(&bound, Target::Sm80).unwrap_or_else(|all| panic!("{all:#?}"));
+    let args = || vec![tensor(Dtype::Bf16, &[32, 80], |i| element(0, i)), tensor(Dtype::Bf16, &[32, 32], |_| f32::NAN)];
+    let (fast, checked) = (args(), args());
+    run_fast(&bound, &fast).unwrap_or_else(|e| panic!("{e}"));
+    let report = run_checked(&program, &checked, &CheckedOptions::default()).unwrap();
+    assert!(report.is_clean(), "{stages} {again} {}", report.render(&program));
+    assert_eq!(bits(&fast[1]), bits(&checked[1]), "{stages} {again}");
+}
+
 /// Writes the CUDA C of variants to a folder, to be compiled by hand:
 /// `TILE_VARIANTS=DIR cargo test -p tile-ir --lib -- --ignored mma::tests::variants`.
 #[test]
