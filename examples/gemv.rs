@@ -3,11 +3,12 @@
 //! ```console
 //! $ cargo run --release --example gemv
 //! $ cargo run --release --example gemv -- --n 28672 --k 8192 --dtype bf16
+//! $ cargo run --release --example gemv -- --tune
 //! $ cargo run --release --example gemv -- --show cuda
 //! $ cargo run --release --example gemv -- --show explain --n 28672 --k 8192
 //! ```
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -16,10 +17,12 @@ use tile_ir::ir::Target;
 use tile_kernel_examples::data::{Real, normal};
 use tile_kernel_examples::export;
 use tile_kernel_examples::gemv::{reference, worst_error};
-use tile_kernel_examples::timing::time_rotating;
-use tile_kernels::gemv::{Gemv, GemvElement, definition, gemv};
+use tile_kernel_examples::suites::gemv::{Buffers, Dense};
+use tile_kernel_examples::timing::time;
+use tile_kernels::gemv::{Choice, Gemv, GemvElement, definition, gemv, tuned};
 use tile_runtime::kernel::{Format, explain, show};
 use tile_runtime::prelude::*;
+use tile_runtime::tuner::TuneOptions;
 
 #[derive(Parser)]
 struct Arguments {
@@ -35,6 +38,12 @@ struct Arguments {
     /// auto, cuda:N, sim or sim-checked.
     #[arg(long, default_value = "auto")]
     device: String,
+    /// Time every instance that takes these operands, print the table, and compare the fastest with the default.
+    #[arg(long)]
+    tune: bool,
+    /// With --tune: time again although the result is remembered.
+    #[arg(long, requires = "tune")]
+    force: bool,
     /// Print a stage of the kernel's compilation instead of running it.
     #[arg(long)]
     show: Option<Stage>,
@@ -98,15 +107,59 @@ fn run<T: GemvElement + Real>(arguments: &Arguments) -> Result<()> {
     println!("checked against f64: the largest error is {error:.3} of its bound");
 
     let bytes = (n * k + n + k) * size_of::<T>();
+    if arguments.tune {
+        let options = TuneOptions { force: arguments.force, ..TuneOptions::default() };
+        return tune::<T>(&device, &w, &x, &mut y, &options);
+    }
     if device.is_simulator() {
         println!("simulated in {:.2} s; time and bandwidth of a GPU cannot be simulated", first.as_secs_f64());
         return Ok(());
     }
     println!("first call, with compilation or cache: {:.1} ms", first.as_secs_f64() * 1e3);
-    let make = || Ok((device.tensor(&w_host, [n, k])?, device.tensor(&x_host, [k])?, device.zeros::<T, 1>([n])?));
-    let time = time_rotating(&device, bytes, make, |on, (w, x, y)| gemv(on, &*w, &*x, y, Gemv::default()))?;
+    let problem = Dense::with(w_host, x_host, n, k);
+    let time = time(&device, &problem, |on, (w, x, y): &mut Buffers<T>| Ok(gemv(on, &*w, &*x, y, Gemv::default())?))?;
     println!("{:.2} us a call with a cold L2: {:.2} TB/s", time * 1e6, bytes as f64 / time * 1e-12);
     Ok(())
+}
+
+/// Prints the table of trials, and the choice against the instance that an untuned call uses.
+fn tune<T: GemvElement>(
+    device: &Device,
+    w: &Tensor<T, 2>,
+    x: &Tensor<T, 1>,
+    y: &mut Tensor<T, 1>,
+    options: &TuneOptions,
+) -> Result<()> {
+    // ANCHOR: tuned
+    let (kernel, report) = tuned(device, w, x, &mut *y, Gemv::default(), options)?;
+    print!("{report}");
+    kernel.launch(w, x, &mut *y, 1.0, 0.0)?;
+    // ANCHOR_END: tuned
+    let [n, k] = w.shape();
+    let default = default_instance::<T>(n, k)?;
+    let name = |index: usize| report.trials.iter().find(|t| t.instance == index).map_or("?", |t| &t.parameters);
+    match (report.median_of(default), report.median_of(report.chosen)) {
+        (Some(untuned), Some(best)) => println!(
+            "untuned default: {}, {:.2} us; the choice takes {:.3} of its time",
+            name(default),
+            untuned * 1e6,
+            best / untuned
+        ),
+        _ => println!("untuned default: {}; it was not timed", name(default)),
+    }
+    Ok(())
+}
+
+/// The instance that `gemv` uses for dense operands of this shape, in order of declaration.
+fn default_instance<T: Element>(n: usize, k: usize) -> Result<usize> {
+    let choice = Choice::for_shape(n as i64, k as i64, T::DTYPE);
+    let (warps, rows, groups, unroll) = choice.shape;
+    let aligned = (k * size_of::<T>()).is_multiple_of(16);
+    let vector = if aligned { 16 / size_of::<T>() } else { 1 };
+    let wanted = [warps, rows, groups, unroll, choice.stages, vector].map(|v| v as i64);
+    let instances = &definition().kernel()?.instances;
+    let found = instances.iter().position(|i| i.dtypes == [T::DTYPE] && i.consts == wanted);
+    found.with_context(|| format!("no instance {wanted:?}"))
 }
 
 /// Prints a stage of the instance for large shapes.

@@ -10,7 +10,8 @@ use anyhow::{Result, ensure};
 use clap::Parser;
 use tile_kernel_examples::gemv::{reference, worst_error};
 use tile_kernel_examples::ladder::LadderElement;
-use tile_kernel_examples::timing::time_rotating;
+use tile_kernel_examples::suites::gemv::{Buffers, Dense};
+use tile_kernel_examples::timing::time;
 use tile_runtime::prelude::*;
 
 #[derive(Parser)]
@@ -58,8 +59,8 @@ fn climb<T: LadderElement>(device: &Device, arguments: &Arguments) -> Result<()>
         let bytes = (n * k + n + k) * size_of::<T>();
         let (mut us, mut bandwidth) = ("-".to_string(), "-".to_string());
         if !device.is_simulator() {
-            let make = || Ok((device.tensor(&w, [n, k])?, device.tensor(&x, [k])?, device.zeros::<T, 1>([n])?));
-            let time = time_rotating(device, bytes, make, |on, (w, x, y)| (rung.launch)(on, x, w, y))?;
+            let problem = Dense::with(w, x, n, k);
+            let time = time(device, &problem, |on, (w, x, y): &mut Buffers<T>| Ok((rung.launch)(on, x, w, y)?))?;
             us = format!("{:.2}", time * 1e6);
             bandwidth = format!("{:.0}", bytes as f64 / time * 1e-9);
         }

@@ -1,5 +1,8 @@
-//! What a launch costs on the host beyond the driver's own call: ours and the bare `cuLaunchKernelEx` of the same kernel,
-//! alternating in one process, medians.
+//! What a launch costs on the host beyond the driver's own call, and what a dependent chain costs on the device.
+//!
+//! Host: the bare `cuLaunchKernelEx` and `cuGraphLaunch` of a kernel and of the graph of it alone, and ours, alternating
+//! in one process, medians. Device: 64 products, each of the previous one's result, in a graph, with and without
+//! dependent launch.
 //!
 //! ```console
 //! $ cargo run --release --example launch_overhead
@@ -20,6 +23,8 @@ use tile_runtime::prelude::*;
 const N: usize = 1024;
 const BURST: usize = 200;
 const ROUNDS: usize = 101;
+/// Products in a chain.
+const LINKS: usize = 64;
 
 fn main() -> Result<()> {
     let device = match Device::cuda(0) {
@@ -30,44 +35,93 @@ fn main() -> Result<()> {
         }
     };
     println!("{device}");
+    host(&device)?;
+    for n in [1024, 4096] {
+        chain(&device, n)?;
+    }
+    Ok(())
+}
+
+fn host(device: &Device) -> Result<()> {
     let w = device.zeros::<f16, 2>([N, N])?;
     let x = device.zeros::<f16, 1>([N])?;
     let mut y = device.zeros::<f16, 1>([N])?;
-
-    let bare = Bare::new([address_of(&w).0, address_of(&x).0, address_of(&y).0])?;
-    let mut ours = || -> Result<()> {
-        kernel::gemv::<f16, 1, 1, 4, 4, 1, 8>::launch(&device, &w, &x, &mut y, 1.0, 0.0)?;
-        Ok(())
-    };
-    ours()?;
+    let mut bare = Bare::new([address_of(&w).0, address_of(&x).0, address_of(&y).0])?;
+    let prepared = kernel::gemv::<f16, 1, 1, 4, 4, 1, 8>::prepare(device, &w, &x, &mut y, 1.0, 0.0)?;
+    let graph = prepared.graph()?;
+    // Each is used once before it is timed, and the bare graph is made.
     bare.launch()?;
-    device.synchronize()?;
-    let mut times = [Vec::new(), Vec::new()];
-    for _ in 0..ROUNDS {
-        times[0].push(burst(&device, || bare.launch())?);
-        times[1].push(burst(&device, &mut ours)?);
+    bare.capture()?;
+    let mut times: [Vec<f64>; 7] = Default::default();
+    for round in 0..ROUNDS + 1 {
+        let us = [
+            burst(device, || bare.launch())?,
+            burst(device, || Ok(kernel::gemv::<f16, 1, 1, 4, 4, 1, 8>::launch(device, &w, &x, &mut y, 1.0, 0.0)?))?,
+            burst(device, || Ok(gemv_specialized::<f16, 1, 1, 4, 4, 1, 8>::launch(device, &w, &x, &mut y, 1.0, 0.0)?))?,
+            burst(device, || Ok(gemv(device, &w, &x, &mut y, Gemv::default())?))?,
+            burst(device, || Ok(prepared.launch()?))?,
+            burst(device, || bare.launch_graph())?,
+            burst(device, || Ok(graph.launch()?))?,
+        ];
+        if round > 0 {
+            times.iter_mut().zip(us).for_each(|(times, us)| times.push(us));
+        }
     }
-    let [bare_us, ours_us] = times.map(median);
-    let mut y = device.zeros::<f16, 1>([N])?;
-    let chosen_us = median(
-        (0..ROUNDS)
-            .map(|_| burst(&device, || Ok(gemv(&device, &w, &x, &mut y, Gemv::default())?)))
-            .collect::<Result<Vec<_>>>()?,
-    );
-    // A specialised kernel looks the value of K up.
-    let special_us = median(
-        (0..ROUNDS)
-            .map(|_| {
-                let launch =
-                    || Ok(gemv_specialized::<f16, 1, 1, 4, 4, 1, 8>::launch(&device, &w, &x, &mut y, 1.0, 0.0)?);
-                burst(&device, launch)
-            })
-            .collect::<Result<Vec<_>>>()?,
-    );
+    let [bare_us, launch, special, chosen, prepared_us, bare_graph, graph_us] = times.map(median);
+    let beyond = |what: &str, us: f64, bare: f64| {
+        println!("{what:<28}{us:.3} us, {:+.3} beyond it, {:.2}x", us - bare, us / bare);
+    };
     println!("cuLaunchKernelEx            {bare_us:.3} us");
-    println!("kernel::launch              {ours_us:.3} us, {:+.3} beyond it", ours_us - bare_us);
-    println!("launch, specialize(K)       {special_us:.3} us, {:+.3} beyond it", special_us - bare_us);
-    println!("tile_kernels::gemv::gemv    {chosen_us:.3} us, {:+.3} beyond it", chosen_us - bare_us);
+    beyond("kernel::launch", launch, bare_us);
+    // A specialised kernel looks the value of K up.
+    beyond("launch, specialize(K)", special, bare_us);
+    beyond("tile_kernels::gemv::gemv", chosen, bare_us);
+    beyond("PreparedLaunch::launch", prepared_us, bare_us);
+    println!("cuGraphLaunch, one kernel   {bare_graph:.3} us");
+    beyond("Graph::launch, one kernel", graph_us, bare_graph);
+    Ok(())
+}
+
+/// Device time a product of a chain of dependent products, each with weights of its own.
+fn chain(device: &Device, n: usize) -> Result<()> {
+    let weights: Vec<_> = (0..LINKS).map(|_| device.zeros::<f16, 2>([n, n])).collect::<Result<_, _>>()?;
+    let mut vectors: Vec<_> = (0..=LINKS).map(|_| device.zeros::<f16, 1>([n])).collect::<Result<_, _>>()?;
+    let stream = device.stream()?;
+    // The first launch compiles, which a capture must not.
+    let (before, after) = vectors.split_at_mut(1);
+    gemv(device, &weights[0], &before[0], &mut after[0], Gemv::default())?;
+    let mut capture = |early: bool| -> Result<_> {
+        device.set_dependent_launch(early);
+        let graph = device.capture(|stream| {
+            for (link, w) in weights.iter().enumerate() {
+                let (before, after) = vectors.split_at_mut(link + 1);
+                gemv(stream, w, &before[link], &mut after[0], Gemv::default())?;
+            }
+            Ok(())
+        });
+        device.set_dependent_launch(true);
+        Ok(graph?)
+    };
+    let graphs = [capture(false)?, capture(true)?];
+    let mut times: [Vec<f64>; 2] = Default::default();
+    for round in 0..32 {
+        for (graph, times) in graphs.iter().zip(&mut times) {
+            let start = stream.record()?;
+            for _ in 0..5 {
+                graph.launch_on(&stream)?;
+            }
+            let end = stream.record()?;
+            end.synchronize()?;
+            if round > 0 {
+                times.push(end.since(&start)?.as_secs_f64() * 1e6 / (5 * LINKS) as f64);
+            }
+        }
+    }
+    let [plain, early] = times.map(median);
+    println!(
+        "chain of {LINKS} products {n} x {n}, us a product: {plain:.3}, dependent launch {early:.3}, {:.3}x",
+        plain / early
+    );
     Ok(())
 }
 
@@ -93,6 +147,7 @@ struct Bare {
     function: sys::CUfunction,
     stream: sys::CUstream,
     pointers: [u64; 3],
+    graph: sys::CUgraphExec,
 }
 
 impl Bare {
@@ -112,8 +167,29 @@ impl Bare {
             let module = result::module::load_data(compiled.code.as_ptr().cast())?;
             let function = result::module::get_function(module, name)?;
             let stream = result::stream::create(result::stream::StreamKind::NonBlocking)?;
-            Ok(Bare { function, stream, pointers })
+            Ok(Bare { function, stream, pointers, graph: std::ptr::null_mut() })
         }
+    }
+
+    /// Makes the graph of one launch.
+    fn capture(&mut self) -> Result<()> {
+        let mut graph = std::ptr::null_mut();
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        // SAFETY: a valid stream that is not being captured.
+        unsafe { sys::cuStreamBeginCapture_v2(self.stream, mode).result()? };
+        self.launch()?;
+        // SAFETY: the stream is being captured; the graph is valid until the end of the process.
+        unsafe {
+            sys::cuStreamEndCapture(self.stream, &mut graph).result()?;
+            sys::cuGraphInstantiateWithFlags(&mut self.graph, graph, 0).result()?;
+        }
+        Ok(())
+    }
+
+    fn launch_graph(&self) -> Result<()> {
+        // SAFETY: made by `capture`.
+        unsafe { sys::cuGraphLaunch(self.graph, self.stream).result()? };
+        Ok(())
     }
 
     fn launch(&self) -> Result<()> {

@@ -2,42 +2,8 @@
 
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use rand_distr::StandardNormal;
-use tile_runtime::{Element, bf16, f16};
-
-/// An element type that examples and tests fill from and compare through `f32`.
-pub trait Real: Element {
-    /// The nearest value, ties to even.
-    fn from_f32(value: f32) -> Self;
-    /// The exact value.
-    fn to_f32(self) -> f32;
-}
-
-impl Real for f16 {
-    fn from_f32(value: f32) -> Self {
-        f16::from_f32(value)
-    }
-    fn to_f32(self) -> f32 {
-        f16::to_f32(self)
-    }
-}
-
-impl Real for bf16 {
-    fn from_f32(value: f32) -> Self {
-        bf16::from_f32(value)
-    }
-    fn to_f32(self) -> f32 {
-        bf16::to_f32(self)
-    }
-}
-
-impl Real for f32 {
-    fn from_f32(value: f32) -> Self {
-        value
-    }
-    fn to_f32(self) -> f32 {
-        self
-    }
-}
+pub use tile_bench::data::Real;
+use tile_runtime::Element;
 
 /// `len` values of N(0, 1), the same for the same seed.
 pub fn normal<T: Real>(seed: u64, len: usize) -> Vec<T> {

@@ -105,6 +105,6 @@ fn record(kernel: &str, program: &Program, cubin: &str, n: i64, k: i64, chosen: 
     Ok(json!({
         "kernel": kernel, "instance": program.name, "symbol": program.name, "cubin": cubin, "dtype": dtype,
         "n": n, "k": k, "chosen": chosen, "grid": grid.context("the grid has no value")?, "threads": program.launch.threads,
-        "dynamic_shared": dynamic, "params": params,
+        "dynamic_shared": dynamic, "params": params, "pdl": program.launch.dependent,
     }))
 }

@@ -1,19 +1,19 @@
 //! `y = W x` in f64, and how far a result may be from it.
 
 use crate::data::Real;
+use rayon::prelude::*;
 
 /// `W x` and `|W| |x|`, row by row, in f64.
 pub fn reference<T: Real>(w: &[T], x: &[T], n: usize, k: usize) -> Vec<(f64, f64)> {
     let x: Vec<f64> = x.iter().map(|v| f64::from(v.to_f32())).collect();
-    (0..n)
-        .map(|row| {
-            let row = &w[row * k..(row + 1) * k];
-            row.iter().zip(&x).fold((0.0, 0.0), |(sum, abs), (w, x)| {
-                let product = f64::from(w.to_f32()) * x;
-                (sum + product, abs + product.abs())
-            })
+    let row = |row: &[T]| {
+        row.iter().zip(&x).fold((0.0, 0.0), |(sum, abs), (w, x)| {
+            let product = f64::from(w.to_f32()) * x;
+            (sum + product, abs + product.abs())
         })
-        .collect()
+    };
+    // Without columns every sum is 0, and there are no chunks.
+    if k == 0 { vec![(0.0, 0.0); n] } else { w[..n * k].par_chunks(k).map(row).collect() }
 }
 
 /// The largest error of `y` in units of its bound; correct up to 1.

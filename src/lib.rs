@@ -1,7 +1,8 @@
-//! What the examples and the whole-program tests share: data, references, comparisons, timing.
+//! What the examples and the whole-program tests share: data, references, comparisons, timing, and what the benchmarks measure.
 
 pub mod data;
 pub mod export;
 pub mod gemv;
 pub mod ladder;
+pub mod suites;
 pub mod timing;

@@ -14,11 +14,13 @@ mod valid {
     mod attribute_unknown;
     mod barrier_collective_in_if;
     mod barrier_in_if;
+    mod barrier_pipelined;
     mod bounds_fixed;
     mod bounds_local;
     mod bounds_shared;
     mod budget_shared;
     mod budget_shared_instance;
+    mod budget_stages;
     mod call_arguments;
     mod call_reduce_operator;
     mod call_stages;
@@ -44,6 +46,8 @@ mod valid {
     mod placement_blocks_twice;
     mod placement_collective_in_condition;
     mod placement_pipelined;
+    mod placement_pipelined_copy;
+    mod placement_pipelined_moving;
     mod placement_vectorized_body;
     mod race_global;
     mod race_in_loop;

@@ -240,3 +240,42 @@ pub fn shared_x<T: Float, const ROWS: usize>(x: &Tensor<T, (K,)>, w: &Tensor<T, 
     }
 }
 // ANCHOR_END: shared_x
+
+// ANCHOR: cp_async
+/// `W` through shared memory by asynchronous copies, `STAGES - 1` steps ahead; `x` as far ahead in registers.
+#[tile_kernel(
+    instances((ROWS, STAGES) in [(2, 1), (2, 2), (2, 3)]),
+    require(K % (128 / T::BITS) == 0)
+)]
+pub fn cp_async<T: Float, const ROWS: usize, const STAGES: usize>(
+    x: &Tensor<T, (K,)>,
+    w: &Tensor<T, (N, K)>,
+    y: &mut Tensor<T, (N,)>,
+) {
+    let vec = 128 / T::BITS;
+    let [bn] = blocks([ceil_div(N, ROWS)]);
+    let [tk, tn] = threads([32, ROWS]);
+    let row = bn * ROWS + tn;
+
+    let mut w_shared = alloc_shared::<T>([ROWS, 32 * vec]);
+    let mut xs = alloc_local::<T>([vec]);
+    let mut ws = alloc_local::<T>([vec]);
+    let mut acc = 0.0f32;
+    for bk in pipelined(0..ceil_div(K, 32 * vec), STAGES) {
+        copy(w.at([bn * ROWS, bk * 32 * vec]), &mut w_shared);
+        for v in vectorized(0..vec) {
+            xs[v] = x.masked([bk * 32 * vec + tk * vec + v]);
+        }
+        for v in vectorized(0..vec) {
+            ws[v] = w_shared[[tn, tk * vec + v]];
+        }
+        for v in unroll(0..vec) {
+            acc += xs[v].cast::<f32>() * ws[v].cast::<f32>();
+        }
+    }
+    let sum = thread_allreduce(Sum, acc, tk);
+    if tk == 0 && row < N {
+        y[row] = sum.cast::<T>();
+    }
+}
+// ANCHOR_END: cp_async

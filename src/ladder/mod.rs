@@ -108,6 +108,30 @@ macro_rules! ladder {
                         k_multiple: vector,
                         launch: |on, x, w, y| kernels::shared_x::<T, 8>::launch(on, x, w, y),
                     },
+                    Rung {
+                        name: "cp_async_1",
+                        idea: "W through shared memory by cp.async, one stage: no overlap",
+                        original: None,
+                        unordered: false,
+                        k_multiple: vector,
+                        launch: |on, x, w, y| kernels::cp_async::<T, 2, 1>::launch(on, x, w, y),
+                    },
+                    Rung {
+                        name: "cp_async_2",
+                        idea: "a step of W under way while another is used",
+                        original: None,
+                        unordered: false,
+                        k_multiple: vector,
+                        launch: |on, x, w, y| kernels::cp_async::<T, 2, 2>::launch(on, x, w, y),
+                    },
+                    Rung {
+                        name: "cp_async_3",
+                        idea: "two steps under way",
+                        original: None,
+                        unordered: false,
+                        k_multiple: vector,
+                        launch: |on, x, w, y| kernels::cp_async::<T, 2, 3>::launch(on, x, w, y),
+                    },
                 ]
             }
         }
@@ -127,6 +151,7 @@ pub fn definitions() -> Vec<&'static Definition> {
         allreduce::<f32>::definition(),
         coalesced::<f32>::definition(),
         shared_x::<f32>::definition(),
+        cp_async::<f32>::definition(),
     ]
 }
 

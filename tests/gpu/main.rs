@@ -3,10 +3,13 @@
 //! `cargo xtask gpu-bundle` builds this binary for a machine that has a GPU and no Rust. With `TILE_RESULTS=FOLDER`
 //! the ladder's hashes are written there.
 
+mod bench;
 mod faults;
 mod gemv;
 mod ladder;
+mod pdl;
 mod streams;
+mod tuner;
 
 use tile_runtime::prelude::*;
 

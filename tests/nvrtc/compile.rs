@@ -81,7 +81,13 @@ fn compile(job: &Job) -> Measured {
     let used = Resources::parse(&compiled.log, &program.name)
         .unwrap_or_else(|| panic!("{name}: the log says nothing about it:\n{}", compiled.log));
     let complaints = compiled.log.lines().filter(|line| line.contains("Performance Loss") || line.contains("warning"));
+    let mut complaints: Vec<String> = complaints.map(str::to_owned).collect();
     let wide_loads = wide_loads(program, &program.body);
+    let machine = if wide_loads > 0 { wide_load_instructions(name, &compiled.code) } else { Machine::default() };
+    if program.tensors.iter().any(|t| t.independent) && machine.waits_first {
+        complaints
+            .push("the machine code waits for the previous kernel before the loads that stand above the wait".into());
+    }
     Measured {
         program: name.clone(),
         uses: Uses {
@@ -91,8 +97,8 @@ fn compile(job: &Job) -> Measured {
         },
         spilled: used.spill_stores + used.spill_loads,
         wide_loads,
-        wide_load_instructions: if wide_loads > 0 { wide_load_instructions(name, &compiled.code) } else { 0 },
-        complaints: complaints.map(str::to_owned).collect(),
+        wide_load_instructions: machine.wide_loads,
+        complaints,
     }
 }
 
@@ -112,8 +118,16 @@ fn wide_loads(program: &Program, ops: &[Op]) -> usize {
         .sum()
 }
 
-/// How many instructions of a cubin load 128 bits from global memory: `LDG.E.128` and its variants.
-fn wide_load_instructions(name: &str, cubin: &[u8]) -> usize {
+/// What the machine code of a cubin shows.
+#[derive(Default)]
+struct Machine {
+    /// How many instructions load 128 bits from global memory: `LDG.E.128` and its variants.
+    wide_loads: usize,
+    /// Whether the first wait for the previous kernel (`ACQBULK`) stands before the first of them.
+    waits_first: bool,
+}
+
+fn wide_load_instructions(name: &str, cubin: &[u8]) -> Machine {
     let tool = find_nvdisasm().unwrap_or_else(|error| panic!("{error}"));
     let file =
         std::env::temp_dir().join(format!("tile-{}-{}.cubin", name.replace([' ', '='], "-"), std::process::id()));
@@ -123,5 +137,9 @@ fn wide_load_instructions(name: &str, cubin: &[u8]) -> usize {
     assert!(output.status.success(), "nvdisasm on {name}: {}", String::from_utf8_lossy(&output.stderr));
     let listing = String::from_utf8_lossy(&output.stdout);
     let is_wide = |line: &&str| line.split_whitespace().any(|word| word.starts_with("LDG.") && word.contains(".128"));
-    listing.lines().filter(is_wide).count()
+    let mut waits = listing.lines().take_while(|line| !is_wide(line));
+    Machine {
+        wide_loads: listing.lines().filter(is_wide).count(),
+        waits_first: waits.any(|line| line.contains("ACQBULK")),
+    }
 }

@@ -53,6 +53,8 @@ codes! {
     RACE = 401;
     #[doc = " A barrier or collective is not reached by every thread."]
     DIVERGENT_BARRIER = 402;
+    #[doc = " Shared memory is used while an asynchronous copy into it is in flight."]
+    IN_FLIGHT = 403;
     #[doc = " Threads wait for each other for ever."]
     DEADLOCK = 404;
     #[doc = " Blocks race in global memory."]

@@ -33,6 +33,9 @@ use proc_macro::TokenStream;
 ///   that exist;
 /// - `dtypes(T in [f32, i32])`: the element types of `T`, where its bound is not `Half` or `Float`;
 /// - `require(condition)`: a contract over dims, constants and scalars, checked before each launch;
+/// - `stream(w)`: tensors that are read once, past L1;
+/// - `pdl(independent = [w])`: the kernel may start before the previous one of its stream is done, and then reads
+///   nothing but these tensors, which that one did not write, until it is;
 /// - `targets(sm_80, sm_90a)`, `min_blocks(n)`, `lints(TK0601 = "warn")`, `crate = path`.
 ///
 /// What a body is written in is documented in `tile_runtime::dsl`.

@@ -66,7 +66,7 @@ impl Allocation {
                 let allocation = Allocation { device, address, bytes, usage, storage: Storage::Owned, owner: None };
                 if zeroed && bytes > 0 {
                     // SAFETY: the range was just allocated on this stream.
-                    let code = unsafe { (cuda.driver.memset_d8_async)(address, 0, bytes, stream.raw) };
+                    let code = unsafe { (cuda.driver.memset_d8_async)(address, 0, bytes, stream.enter().stream()) };
                     cuda.check("cuMemsetD8Async", code)?;
                 }
                 Ok(allocation)
@@ -98,7 +98,9 @@ impl Allocation {
         match self.owner {
             None => Ok(()),
             // If the owner cannot be made to wait, the host does.
-            Some(OwnerStream(owner)) => cuda.order_foreign(stream.raw, owner).or_else(|_| cuda.synchronize(stream)),
+            Some(OwnerStream(owner)) => {
+                cuda.order_foreign(stream.enter().stream(), owner).or_else(|_| cuda.synchronize(stream))
+            }
         }
     }
 
@@ -134,6 +136,7 @@ impl Allocation {
                 cuda.bind()?;
                 let stream = self.own_stream(cuda)?;
                 self.usage.settle(cuda, stream, how)?;
+                let entry = stream.enter();
                 let plane = width * rows.rows;
                 for (start, bytes) in rows.starts.iter().zip(bytes.chunks_exact(plane)) {
                     let to = self.address + (start * size) as u64;
@@ -142,14 +145,14 @@ impl Allocation {
                     unsafe {
                         if rows.rows == 1 {
                             let from = bytes.as_ptr().cast();
-                            let code = (cuda.driver.memcpy_htod_async)(to, from, width, stream.raw);
+                            let code = (cuda.driver.memcpy_htod_async)(to, from, width, entry.stream());
                             cuda.check("cuMemcpyHtoDAsync", code)?;
                         } else {
                             let mut copy = copy_2d(width, rows.rows);
                             copy.srcMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_HOST;
                             (copy.srcHost, copy.srcPitch) = (bytes.as_ptr().cast(), width);
                             (copy.dstDevice, copy.dstPitch) = (to, rows.pitch * size);
-                            cuda.check("cuMemcpy2DAsync", (cuda.driver.memcpy_2d_async)(&copy, stream.raw))?;
+                            cuda.check("cuMemcpy2DAsync", (cuda.driver.memcpy_2d_async)(&copy, entry.stream()))?;
                             // The two-dimensional copy promises nothing about when the source may be reused.
                             cuda.synchronize(stream)?;
                         }
@@ -177,6 +180,7 @@ impl Allocation {
                 cuda.bind()?;
                 let stream = self.own_stream(cuda)?;
                 self.usage.settle(cuda, stream, Use::Read)?;
+                let entry = stream.enter();
                 let plane = width * rows.rows;
                 for (start, bytes) in rows.starts.iter().zip(bytes.chunks_exact_mut(plane)) {
                     let from = self.address + (start * size) as u64;
@@ -184,13 +188,13 @@ impl Allocation {
                     // synchronised below, also where a later copy fails.
                     let code = unsafe {
                         if rows.rows == 1 {
-                            (cuda.driver.memcpy_dtoh_async)(bytes.as_mut_ptr().cast(), from, width, stream.raw)
+                            (cuda.driver.memcpy_dtoh_async)(bytes.as_mut_ptr().cast(), from, width, entry.stream())
                         } else {
                             let mut copy = copy_2d(width, rows.rows);
                             (copy.srcDevice, copy.srcPitch) = (from, rows.pitch * size);
                             copy.dstMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_HOST;
                             (copy.dstHost, copy.dstPitch) = (bytes.as_mut_ptr().cast(), width);
-                            (cuda.driver.memcpy_2d_async)(&copy, stream.raw)
+                            (cuda.driver.memcpy_2d_async)(&copy, entry.stream())
                         }
                     };
                     if let Err(error) = cuda.check("cuMemcpyDtoHAsync", code) {
@@ -221,6 +225,7 @@ impl Allocation {
                 let stream = self.own_stream(cuda)?;
                 self.usage.settle(cuda, stream, how)?;
                 source.usage.settle(cuda, stream, Use::Read)?;
+                let entry = stream.enter();
                 // The side with more rows gives the shape; the other is contiguous, or has the same.
                 let (width, rows) = if to.width < from.width { (to.width, to) } else { (from.width, from) };
                 let spread = |side: &Rows| -> Vec<usize> {
@@ -243,9 +248,9 @@ impl Allocation {
                     let code = unsafe {
                         if rows.rows == 1 {
                             let (to, from, bytes) = (copy.dstDevice, copy.srcDevice, copy.WidthInBytes);
-                            (cuda.driver.memcpy_dtod_async)(to, from, bytes, stream.raw)
+                            (cuda.driver.memcpy_dtod_async)(to, from, bytes, entry.stream())
                         } else {
-                            (cuda.driver.memcpy_2d_async)(&copy, stream.raw)
+                            (cuda.driver.memcpy_2d_async)(&copy, entry.stream())
                         }
                     };
                     cuda.check("cuMemcpy2DAsync", code)?;

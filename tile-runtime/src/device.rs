@@ -200,6 +200,14 @@ impl Device {
         }
     }
 
+    /// Lets kernels with `pdl(..)` start before the previous kernel of their stream is done, or not: everywhere in this
+    /// process. They do unless `TILE_PDL=off` is set; to compare. A captured graph keeps what held at its capture.
+    pub fn set_dependent_launch(&self, on: bool) {
+        if let Backend::Cuda(cuda) = &self.state.backend {
+            cuda.dependent_launch.store(on, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
     /// Why [`Device::auto`] chose this device.
     pub fn why(&self) -> &str {
         &self.why
@@ -313,7 +321,7 @@ mod tests {
         let tensor = device.tensor(&values, [2, 3, 4]).unwrap();
         assert_eq!(tensor.to_vec().unwrap(), values);
         assert_eq!(device.zeros::<bool, 1>([3]).unwrap().to_vec().unwrap(), [false; 3]);
-        assert_eq!(device.tensor::<f32, 2>(&[], [0, 5]).unwrap().to_vec().unwrap(), []);
+        assert_eq!(device.tensor::<f32, 2>(&[], [0, 5]).unwrap().to_vec().unwrap(), [0.0; 0]);
         let error = device.tensor(&values, [5, 5]).unwrap_err();
         assert_eq!(error.to_string(), "shape [5, 5] has 25 elements, the slice has 24");
     }

@@ -133,6 +133,14 @@ pub enum Error {
     /// A launch cannot be explained.
     #[error(transparent)]
     Explain(#[from] tile_ir::explain::ExplainError),
+    /// No instance could be chosen by tuning.
+    #[error("tuning kernel `{kernel}`: {problem}")]
+    Tune {
+        /// The kernel.
+        kernel: String,
+        /// Why, with what became of each candidate.
+        problem: String,
+    },
     /// The kernel is too large for the launcher.
     #[error("kernel `{kernel}` has {found} {what}; the launcher takes at most {most}")]
     TooMany {

@@ -7,6 +7,7 @@ use crate::element::Element;
 use crate::error::{Error, ShapeError};
 use crate::kernel::{Argument, TensorInput, TensorOutput};
 use crate::layout::Layout;
+use crate::stream::Stream;
 use crate::tensor::{Tensor, TensorViewMut};
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DevicePtrMut};
 use std::ops::Deref;
@@ -86,6 +87,20 @@ pub fn address_of<T: Element, const R: usize>(tensor: &Tensor<T, R>) -> (u64, us
     (tensor.allocation().address, tensor.allocation().bytes)
 }
 
+/// A stream's `CUstream`, for calls of other libraries on it; null on a simulator. The device's context is current on
+/// this thread afterwards, as those calls need. What they read and write is not ordered after other work on the same
+/// tensors by itself: call [`Device::synchronize`] before, or use one stream for all. From here on no kernel with `pdl`
+/// starts early on this stream: what it follows is no longer known.
+///
+/// # Errors
+/// The device has failed.
+pub fn raw_stream(stream: &Stream) -> Result<*mut std::ffi::c_void, Error> {
+    match stream.cuda() {
+        Some((cuda, slot)) => cuda.bind().map(|()| slot.share()),
+        None => Ok(std::ptr::null_mut()),
+    }
+}
+
 fn over<T: Element, const R: usize>(
     device: &Device,
     stream: &CudaStream,
@@ -121,7 +136,7 @@ fn cuda(device: &Device) -> Result<&'static CudaDevice, Error> {
 
 /// Makes the default stream wait for what is queued on a foreign stream.
 fn wait_for(cuda: &'static CudaDevice, stream: *mut std::ffi::c_void) -> Result<(), Error> {
-    cuda.order_foreign(stream, cuda.default_stream()?.raw)
+    cuda.order_foreign(stream, cuda.default_stream()?.enter().stream())
 }
 
 impl<T, const R: usize, S> Deref for Borrowed<T, R, S> {

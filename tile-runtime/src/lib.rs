@@ -5,6 +5,7 @@
 //! | [`Device`], [`Tensor`], [`Stream`] | where kernels run, what they run on, in which order |
 //! | [`prelude`], [`dsl`] | what a program with kernels needs in scope; what a kernel's body is written in |
 //! | [`kernel`] | what an expanded kernel calls; looking at a kernel's CUDA C, PTX and machine code |
+//! | [`tuner`] | which instance is the fastest for given arguments, measured |
 //! | [`interop`] | memory that other code owns |
 //! | [`nvrtc`] | CUDA C to machine code |
 //! | [`cache`] | compiled kernels, kept between runs |
@@ -15,7 +16,8 @@
 //! CPU, and what is missing is an error that lists what was tried.
 //!
 //! Environment: `TILE_DEVICE` (`cuda:0`, `sim`, `sim-checked`), `TILE_NVRTC`, `TILE_NVDISASM`, `TILE_CACHE` (`off`),
-//! `TILE_CACHE_DIR`, `TILE_CACHE_SIZE`, `TILE_LINEINFO=1`, `TILE_LAUNCH_BLOCKING=1`, `TILE_SEED`.
+//! `TILE_CACHE_DIR`, `TILE_CACHE_SIZE`, `TILE_LINEINFO=1`, `TILE_LAUNCH_BLOCKING=1`, `TILE_PDL` (`off`: no kernel starts before
+//! the previous one is done), `TILE_SEED`, `TILE_TUNE_REPORT`.
 #![deny(missing_docs)]
 
 mod allocation;
@@ -34,11 +36,13 @@ pub mod nvrtc;
 pub mod prelude;
 mod stream;
 mod tensor;
+pub mod tuner;
 
 pub use device::Device;
 pub use element::Element;
 pub use error::{DriverError, Error, Fault, ShapeError};
 pub use half::{bf16, f16};
+pub use kernel::PreparedLaunch;
 pub use launch_error::{LaunchError, Problem};
 pub use library::LibraryError;
 pub use stream::{Event, Graph, Stream};

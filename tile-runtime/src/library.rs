@@ -199,6 +199,40 @@ fn version_of(path: &Path) -> Vec<u64> {
     name.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect()
 }
 
+/// Where NVIDIA's library `lib<stem>.so` may be, best first, in the order in which NVRTC is looked for: what the
+/// environment variable `variable` names, a file or a folder, and nothing else; without it CUDA toolkits, Python wheels,
+/// and plain names for the dynamic linker.
+pub fn candidates(stem: &str, variable: &str) -> Vec<PathBuf> {
+    Surroundings::with_process(|around| candidates_in(around, stem, variable))
+}
+
+fn candidates_in(around: &Surroundings<'_>, stem: &str, variable: &str) -> Vec<PathBuf> {
+    let start = format!("lib{stem}.so");
+    let files_of = |folder: PathBuf| {
+        let named = |p: &PathBuf| p.file_name().and_then(OsStr::to_str).is_some_and(|n| n.starts_with(&start));
+        let mut files: Vec<PathBuf> = list(&folder).into_iter().filter(named).collect();
+        files.sort_by_key(|p| std::cmp::Reverse(version_of(p)));
+        files
+    };
+    if let Some(explicit) = (around.variable)(variable) {
+        let steps = explicit_steps(&explicit).into_iter();
+        return steps
+            .flat_map(|step| match step {
+                Step::Folder(folder) => files_of(folder),
+                Step::File(file) => vec![file],
+                Step::Name(name) => vec![PathBuf::from(name)],
+            })
+            .collect();
+    }
+    let variables = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(|name| (around.variable)(name));
+    let toolkits =
+        variables.chain(system_toolkits(&around.root)).flat_map(|t| TOOLKIT_LIBRARIES.map(|lib| t.join(lib)));
+    let in_wheels = around.site_packages().into_iter().flat_map(|w| WHEEL_LIBRARIES.map(|lib| w.join(lib)));
+    let mut files: Vec<PathBuf> = toolkits.chain(in_wheels).flat_map(files_of).collect();
+    files.extend(["13", "12"].map(|major| PathBuf::from(format!("{start}.{major}"))));
+    files
+}
+
 /// A folder's entries, sorted by name; none where it cannot be read.
 fn list(folder: &Path) -> Vec<PathBuf> {
     let mut entries: Vec<PathBuf> =

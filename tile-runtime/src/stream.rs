@@ -91,8 +91,9 @@ impl Stream {
         match (self.cuda(), &event.kind) {
             (Some((cuda, slot)), EventKind::Cuda { raw, .. }) => {
                 cuda.bind()?;
+                let entry = slot.enter();
                 // SAFETY: valid handles.
-                cuda.check("cuStreamWaitEvent", unsafe { (cuda.driver.stream_wait_event)(slot.raw, *raw, 0) })
+                cuda.check("cuStreamWaitEvent", unsafe { (cuda.driver.stream_wait_event)(entry.stream(), *raw, 0) })
             }
             _ => Ok(()),
         }
@@ -146,7 +147,7 @@ impl Event {
         device.check("cuEventCreate", code)?;
         let event = Event { kind: EventKind::Cuda { device, raw } };
         // SAFETY: valid handles.
-        device.check("cuEventRecord", unsafe { (device.driver.event_record)(raw, slot.raw) })?;
+        device.check("cuEventRecord", unsafe { (device.driver.event_record)(raw, slot.enter().stream()) })?;
         Ok(event)
     }
 
@@ -161,6 +162,24 @@ impl Event {
                 device.bind()?;
                 // SAFETY: a valid event.
                 device.check("cuEventSynchronize", unsafe { (device.driver.event_synchronize)(*raw) })
+            }
+        }
+    }
+
+    /// Whether it has happened, without waiting.
+    ///
+    /// # Errors
+    /// What a kernel did wrong.
+    pub fn is_done(&self) -> Result<bool, Error> {
+        match &self.kind {
+            EventKind::Host(_) => Ok(true),
+            EventKind::Cuda { device, raw } => {
+                device.bind()?;
+                // SAFETY: a valid event.
+                match unsafe { (device.driver.event_query)(*raw) } {
+                    driver::NOT_READY => Ok(false),
+                    code => device.check("cuEventQuery", code).map(|()| true),
+                }
             }
         }
     }

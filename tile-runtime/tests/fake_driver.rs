@@ -34,6 +34,28 @@ pub fn special(x: &Tensor<f32, (N, K)>, y: &mut Tensor<f32, (N, K)>) {
     }
 }
 
+/// Both: compiled for each K, and may start early.
+#[tile_kernel(specialize(K, max = 1), pdl(independent = [x]))]
+pub fn special_early(x: &Tensor<f32, (N, K)>, y: &mut Tensor<f32, (N, K)>) {
+    let [b] = blocks([N]);
+    let [t] = threads([32]);
+    for k in unroll(0..ceil_div(K, 32)) {
+        *y.masked_mut([b, k * 32 + t]) = x.masked([b, k * 32 + t]);
+    }
+}
+
+/// The same; it may start before the previous kernel is done, and then reads x.
+#[tile_kernel(pdl(independent = [x]))]
+pub fn early(x: &Tensor<f32, (N, K)>, y: &mut Tensor<f32, (N, K)>, alpha: f32) {
+    let [b] = blocks([N]);
+    let [t] = threads([32]);
+    for k in (0..K).step_by(32) {
+        if k + t < K {
+            y[[b, k + t]] = alpha * x[[b, k + t]];
+        }
+    }
+}
+
 /// Compiles the driver once for each set of compiler options; `None` where there is no C compiler.
 fn driver(name: &str, options: &[&str]) -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
@@ -103,12 +125,15 @@ fn cache(driver: &Path) -> PathBuf {
 #[test]
 #[ignore = "run by the scenarios"]
 fn child_compile() {
-    let special = |k| compile(special::definition(), Variant { instance: 0, dims: &[("K", k)] }, Target::Sm90a);
-    let compiled = compile(scale::definition(), 0, Target::Sm90a)
-        .and_then(|_| [1, 2, 3].into_iter().try_for_each(|k| special(k).map(drop)));
-    if let Err(error) = compiled {
-        assert!(matches!(error, Error::Library(_)), "{error}");
-        println!("SKIPPED: {error}");
+    let mut all = vec![(scale::definition(), None), (early::definition(), None)];
+    all.extend([1, 2, 3].map(|k| (special::definition(), Some(k))));
+    all.extend([1, 2].map(|k| (special_early::definition(), Some(k))));
+    for (definition, k) in all {
+        let dims = k.map(|k| ("K", k));
+        if let Err(error) = compile(definition, Variant { instance: 0, dims: dims.as_slice() }, Target::Sm90a) {
+            assert!(matches!(error, Error::Library(_)), "{error}");
+            println!("SKIPPED: {error}");
+        }
     }
 }
 
@@ -150,7 +175,7 @@ fn child_launches() {
     let empty = device.zeros::<f32, 2>([0, 3]).unwrap();
     let mut nothing = device.zeros::<f32, 2>([0, 3]).unwrap();
     scale::launch(&device, &empty, &mut nothing, 1.0).unwrap();
-    assert_eq!(nothing.to_vec().unwrap(), []);
+    assert_eq!(nothing.to_vec().unwrap(), [0.0; 0]);
 }
 
 #[test]
@@ -278,6 +303,50 @@ fn child_variants() {
 }
 
 #[test]
+fn a_prepared_launch_of_a_variant_keeps_it_and_may_start_early() {
+    let Some(log) = scenario("child_prepared_variant", &[]) else { return };
+    let start = log.find("function special_early_K1").expect(&log);
+    let kept = ["function", "launch", "synchronize", "unload", "graph", "destroy graph"];
+    let trace: Vec<&str> = log[start..].lines().filter(|l| kept.iter().any(|start| l.starts_with(start))).collect();
+    let expected = [
+        "function special_early_K1",
+        // The first of its stream; the next, after a kernel that did not write x.
+        "launch on 1",
+        "launch on 1 early",
+        // 2 takes the place of 1, which the prepared launch keeps.
+        "function special_early_K2",
+        "launch on 1 early",
+        "launch on 1 early",
+        // In a capture of its own, whose graph keeps it when the prepared launch is gone.
+        "launch on 3",
+        "graph on 1",
+        "launch on 1",
+        "destroy graph",
+        "synchronize 1",
+        "unload",
+    ];
+    assert_eq!(trace[..expected.len()], expected, "{log}");
+}
+
+#[test]
+#[ignore = "run by a_prepared_launch_of_a_variant_keeps_it_and_may_start_early"]
+fn child_prepared_variant() {
+    let device = Device::cuda(0).unwrap();
+    let tensors = |k: usize| (device.zeros::<f32, 2>([2, k]).unwrap(), device.zeros::<f32, 2>([2, k]).unwrap());
+    let ((x1, mut y1), (x2, mut y2)) = (tensors(1), tensors(2));
+    let prepared = special_early::prepare(&device, &x1, &mut y1).unwrap();
+    prepared.launch().unwrap();
+    prepared.launch().unwrap();
+    special_early::launch(&device, &x2, &mut y2).unwrap();
+    prepared.launch().unwrap();
+    let graph = prepared.graph().unwrap();
+    drop(prepared);
+    graph.launch().unwrap();
+    special_early::launch(&device, &x2, &mut y2).unwrap();
+    drop(graph);
+}
+
+#[test]
 fn a_graph_keeps_its_memory_and_is_ordered_at_each_launch() {
     let Some(log) = scenario("child_graph", &[]) else { return };
     let begin = log.find("begin").expect(&log);
@@ -319,6 +388,116 @@ fn child_graph() {
     let panicked = std::panic::catch_unwind(|| device.capture(|_| panic!("on purpose")));
     assert!(panicked.is_err());
     device.capture(|_| Ok(())).unwrap();
+}
+
+/// Which launches carried the attribute.
+fn early_launches(log: &str) -> Vec<bool> {
+    lines(log, "launch").iter().map(|line| line.ends_with("early")).collect()
+}
+
+#[test]
+fn a_kernel_starts_early_only_after_a_kernel_that_wrote_no_independent_tensor() {
+    let Some(log) = scenario("child_dependent", &[]) else { return };
+    let expected = [
+        (false, "without the attribute: w"),
+        (false, "without the attribute: v"),
+        (false, "without the attribute: z"),
+        (false, "without the attribute: a"),
+        (true, "A writes w, after a kernel of ours"),
+        (true, "B is unrelated"),
+        (true, "C reads w early: A is done"),
+        (false, "D reads z, which C wrote"),
+        (false, "a kernel without the attribute"),
+        (true, "after it"),
+        (false, "after a copy"),
+        (true, "again"),
+        (false, "after an event is recorded"),
+        (false, "after an event is waited for"),
+        (true, "again"),
+        (false, "on another stream, which waits for this one"),
+        (true, "again there"),
+        (false, "here, after what the other stream waits for"),
+        (false, "the first of a capture"),
+        (true, "the second, apart from the first"),
+        (false, "the third, which reads what the second wrote"),
+        (false, "after a graph"),
+        (false, "switched off"),
+        (true, "switched on"),
+        (true, "prepared"),
+        (false, "a graph of the prepared launch"),
+        (false, "prepared, after that graph"),
+        (true, "prepared, again"),
+        (false, "without the attribute: b"),
+        (false, "after b is freed"),
+        (false, "prepared, after a copy to the host"),
+    ];
+    let found = early_launches(&log);
+    let named: Vec<_> = found.iter().zip(expected).map(|(early, (_, what))| (*early, what)).collect();
+    assert_eq!(named, expected, "{log}");
+    assert_eq!(found.len(), expected.len());
+    let Some(log) = scenario("child_dependent", &[("TILE_PDL", "off")]) else { return };
+    let switched_on_inside = [false, true, true, false, false, true, false, false, false];
+    let found = early_launches(&log);
+    assert!(!found[..22].contains(&true), "{log}");
+    assert_eq!(found[22..], switched_on_inside, "{log}");
+}
+
+#[test]
+#[ignore = "run by a_kernel_starts_early_only_after_a_kernel_that_wrote_no_independent_tensor"]
+fn child_dependent() {
+    let device = Device::cuda(0).unwrap();
+    let x = device.tensor(&X, [2, 3]).unwrap();
+    let make = || device.zeros::<f32, 2>([2, 3]).unwrap();
+    let (mut w, mut v, mut z, mut a, mut b) = (make(), make(), make(), make(), make());
+    let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
+    for y in [&mut w, &mut v, &mut z, &mut a] {
+        scale::launch(&stream, &x, y, 1.0).unwrap();
+    }
+    early::launch(&stream, &x, &mut w, 2.0).unwrap();
+    early::launch(&stream, &x, &mut v, 3.0).unwrap();
+    early::launch(&stream, &w, &mut z, 1.0).unwrap();
+    early::launch(&stream, &z, &mut v, 1.0).unwrap();
+    scale::launch(&stream, &x, &mut v, 1.0).unwrap();
+    let mut w_to_z = || early::launch(&stream, &w, &mut z, 1.0).unwrap();
+    w_to_z();
+    a.copy_from(&x).unwrap();
+    w_to_z();
+    w_to_z();
+    let event = stream.record().unwrap();
+    w_to_z();
+    stream.wait(&event).unwrap();
+    w_to_z();
+    w_to_z();
+    early::launch(&other, &w, &mut a, 1.0).unwrap();
+    early::launch(&other, &w, &mut a, 1.0).unwrap();
+    w_to_z();
+    let graph = device
+        .capture(|on| {
+            early::launch(on, &w, &mut z, 1.0)?;
+            early::launch(on, &x, &mut v, 1.0)?;
+            Ok(early::launch(on, &v, &mut z, 1.0)?)
+        })
+        .unwrap();
+    graph.launch_on(&stream).unwrap();
+    let mut w_to_z = || early::launch(&stream, &w, &mut z, 1.0).unwrap();
+    w_to_z();
+    device.set_dependent_launch(false);
+    w_to_z();
+    device.set_dependent_launch(true);
+    w_to_z();
+    let prepared = early::prepare(&stream, &w, &mut z, 1.0).unwrap();
+    prepared.launch().unwrap();
+    let graph = prepared.graph().unwrap();
+    graph.launch_on(&stream).unwrap();
+    prepared.launch().unwrap();
+    prepared.launch().unwrap();
+    scale::launch(&stream, &x, &mut b, 1.0).unwrap();
+    drop(b);
+    early::launch(&stream, &w, &mut v, 1.0).unwrap();
+    // A prepared launch keeps its memory: z is still there to be written.
+    assert_eq!(z.to_vec().unwrap(), X.map(|x| 2.0 * x));
+    drop((w, v, z));
+    prepared.launch().unwrap();
 }
 
 #[test]

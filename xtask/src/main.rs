@@ -6,6 +6,8 @@
 //! | `test` | `setup`, then everything a machine without a GPU can run |
 //! | `ci` | formatting, clippy, documentation, `test` |
 //! | `gpu-bundle` | release tests and examples, stripped, in `target/gpu` |
+//! | `bench` | times the bundled kernels beside cuBLAS on this machine's GPU; fails without one |
+//! | `export` | a kernel's cubins and launch records, for `bench/peers.py` |
 //! | `book` | checks the book's listings; builds it where mdbook is installed |
 
 mod book;
@@ -40,6 +42,19 @@ enum Command {
     Ci,
     /// Build tests and examples in release, strip them and copy them to target/gpu under stable names.
     GpuBundle,
+    /// Time the bundled kernels beside cuBLAS and cuBLASLt: table, JSON, plot. Without a GPU it says so and fails.
+    Bench {
+        /// What to measure and how: `gemv [--dtype f16,bf16] [--shapes NxK,..] [--rounds N] [--sustained] [--out DIR]`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Write a kernel's cubins and launch records, for other harnesses.
+    Export {
+        /// The kernel: `gemv`.
+        kernel: String,
+        /// The folder.
+        folder: PathBuf,
+    },
     /// Check that every listing of the book is an include of compiled source; build it if mdbook is installed.
     Book,
 }
@@ -61,8 +76,19 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Test { args } => test::run(&root, &args),
         Command::Ci => test::ci(&root),
         Command::GpuBundle => bundle::run(&root),
+        Command::Bench { args } => example(&root, "bench", &args),
+        Command::Export { kernel, folder } => {
+            // Relative to where the command was given, not to the repository.
+            let folder = std::path::absolute(&folder)?;
+            example(&root, "export", &[kernel, folder.display().to_string()])
+        }
         Command::Book => book::run(&root),
     }
+}
+
+/// Builds and runs an example in release.
+fn example(root: &Path, name: &str, args: &[String]) -> anyhow::Result<()> {
+    process::run(process::cargo(root).args(["run", "--release", "--quiet", "--example", name, "--"]).args(args))
 }
 
 /// The repository's root: the parent of this package. Cargo sets the variable for `cargo run`; the path recorded when

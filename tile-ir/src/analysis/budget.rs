@@ -1,6 +1,7 @@
 //! Resources: threads, shared memory, registers; and extents that make sense.
 
 use crate::diag::{Code, Diagnostic};
+use crate::ir::pipeline::{SharedLoads, shared_loads, stages};
 use crate::ir::{BufferId, Kernel, ReduceSource, ReduceStep, Reduction, Scope, StmtId, StmtKind, Target};
 
 /// Most bytes of registers a thread has: 255 of 4 bytes.
@@ -51,11 +52,26 @@ pub(super) fn on_target(kernel: &Kernel, target: Target) -> Vec<Diagnostic> {
     if scratch > 0 {
         parts += &format!("; reductions: {}", grouped(scratch));
     }
-    vec![Diagnostic::new(Code::SHARED_BUDGET, kernel.buffers[*buffer].span, message).at(parts).help(format!(
-        "shrink `{}` by {} bytes",
-        kernel.buffers[*buffer].name,
-        grouped(total - most)
-    ))]
+    let mut diagnostic = Diagnostic::new(Code::SHARED_BUDGET, kernel.buffers[*buffer].span, message).at(parts);
+    // What one stage takes, and the loop that takes most.
+    let per_stage = |l: &SharedLoads| -> u64 {
+        let of = |(b, bytes): &(BufferId, u64)| l.buffers.contains(b).then(|| bytes / u64::from(l.stages));
+        arrays.iter().filter_map(of).sum()
+    };
+    let loops = shared_loads(kernel);
+    let Some((l, stage)) = loops.iter().map(|l| (l, per_stage(l))).max_by_key(|(l, s)| s * u64::from(l.stages)) else {
+        let (name, over) = (&kernel.buffers[*buffer].name, grouped(total - most));
+        return vec![diagnostic.help(format!("shrink `{name}` by {over} bytes"))];
+    };
+    let text = format!("{} stages of {} bytes each", l.stages, grouped(stage));
+    diagnostic = diagnostic.label(kernel.stmts[l.stmt].span, text);
+    let others = total - stage * u64::from(l.stages);
+    let fit = most.checked_sub(others).map_or(0, |room| room / stage.max(1));
+    vec![diagnostic.help(match fit {
+        0 => format!("shrink the arrays of the loop: one stage of {} bytes is too much", grouped(stage)),
+        1 => "use 1 stage, or smaller arrays".to_owned(),
+        fit => format!("use {fit} stages, or smaller arrays"),
+    })]
 }
 
 /// The arrays that exist in this instance: those whose allocation is reached.
@@ -109,11 +125,18 @@ fn each_stmt(kernel: &Kernel, body: &[StmtId], f: &mut impl FnMut(&StmtKind)) {
     }
 }
 
-/// The bytes of a scope's arrays, each aligned to 16 in shared memory, largest first.
+/// The bytes of a scope's arrays, each aligned to 16 in shared memory, largest first; all stages of those that a
+/// pipelined loop loads ahead.
 fn sized(kernel: &Kernel, scope: Scope) -> (u64, Vec<(BufferId, u64)>) {
+    let stages = stages(kernel);
     let bytes = |id: BufferId| {
         let extents = kernel.buffer_extents(id).into_iter().map(u64::from);
-        extents.fold(u64::from(kernel.buffer_dtype(id).bytes()), u64::saturating_mul)
+        let once = extents.fold(u64::from(kernel.buffer_dtype(id).bytes()), u64::saturating_mul);
+        match stages.get(&id) {
+            // Every slot is aligned.
+            Some(&stages) => once.checked_next_multiple_of(16).unwrap_or(once).saturating_mul(u64::from(stages)),
+            None => once,
+        }
     };
     let of = |id: BufferId| (kernel.buffers[id].scope == scope).then(|| (id, bytes(id)));
     let mut arrays: Vec<_> = allocated(kernel).into_iter().filter_map(of).collect();
@@ -125,10 +148,12 @@ fn sized(kernel: &Kernel, scope: Scope) -> (u64, Vec<(BufferId, u64)>) {
 }
 
 fn listed(kernel: &Kernel, arrays: &[(BufferId, u64)]) -> String {
+    let stages = stages(kernel);
     let each = |(id, bytes): &(BufferId, u64)| {
         let buffer = &kernel.buffers[*id];
         let extents: Vec<String> = kernel.buffer_extents(*id).iter().map(u32::to_string).collect();
-        format!("{} {}[{}]: {}", buffer.name, kernel.buffer_dtype(*id), extents.join(", "), grouped(*bytes))
+        let times = stages.get(id).map(|s| format!(" x {s} stages")).unwrap_or_default();
+        format!("{} {}[{}]{times}: {}", buffer.name, kernel.buffer_dtype(*id), extents.join(", "), grouped(*bytes))
     };
     arrays.iter().map(each).collect::<Vec<_>>().join("; ")
 }

@@ -2,7 +2,7 @@
 
 use super::point::Point;
 use super::walk::Walk;
-use crate::constraint::Cond;
+use crate::constraint::{Cond, Varies};
 use crate::diag::{Code, Diagnostic};
 use crate::ir::{Effect, StmtId, StmtKind, effects};
 
@@ -27,6 +27,7 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId) {
         StmtKind::Vote { .. } => "vote",
         StmtKind::Copy { .. } => "`copy` with a shared array",
         StmtKind::Fill { .. } => "`fill` of a shared array",
+        StmtKind::For { .. } => "`pipelined` loop with loads into shared memory",
         _ => "`parallel` loop",
     };
     let group = if block { "every thread" } else { "every thread of the warp" };
@@ -44,6 +45,18 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId) {
         .at(at)
         .label(control.span, label)
         .help(help);
+    walk.analysis.diagnostics.push(diagnostic);
+}
+
+/// Reports a loop whose iterations the block takes together and whose number threads may disagree on.
+pub(super) fn iterations(walk: &mut Walk<'_>, stmt: StmtId, varies: Varies) {
+    if varies.threads == 0 || !effects(walk.kernel, stmt).contains(&Effect::BlockCollective) {
+        return;
+    }
+    let message = "threads may disagree on the number of iterations";
+    let diagnostic = Diagnostic::new(Code::DIVERGENT_BARRIER, walk.kernel.stmts[stmt].span, message)
+        .at("each iteration of a pipelined loop with loads into shared memory has a barrier of the compiler's")
+        .help("give every thread the same number of iterations, and guard the work inside with an `if`");
     walk.analysis.diagnostics.push(diagnostic);
 }
 

@@ -54,14 +54,26 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId, src: &TileRef, dst: &Tile
     let (src_bounds, src_nonnegative) = side(walk, src, &extents, shared);
     let (dst_bounds, dst_nonnegative) = side(walk, dst, &extents, shared);
     let width = width.and_then(|w| demanded(walk, w, src, dst, &constants));
-    let facts =
-        CopyFacts { extents: constants, src: src_bounds, dst: dst_bounds, src_nonnegative, dst_nonnegative, width };
+    // Where data is to be there in time, as much at once as the rows are made of.
+    let ahead = width.is_none() && walk.loads_ahead.contains(&stmt);
+    let transaction = ahead.then(|| super::asynchronous::transaction(walk, src, dst, &constants)).flatten();
+    transaction.iter().for_each(|elements| need(walk, src, *elements));
+    let facts = CopyFacts {
+        extents: constants,
+        src: src_bounds,
+        dst: dst_bounds,
+        src_nonnegative,
+        dst_nonnegative,
+        width,
+        transaction,
+    };
     match walk.analysis.copies.get_mut(&stmt) {
         Some(known) => {
             known.src.iter_mut().zip(facts.src).for_each(|(a, b)| *a = (*a).max(b));
             known.dst.iter_mut().zip(facts.dst).for_each(|(a, b)| *a = (*a).max(b));
             known.src_nonnegative.iter_mut().zip(facts.src_nonnegative).for_each(|(a, b)| *a &= b);
             known.dst_nonnegative.iter_mut().zip(facts.dst_nonnegative).for_each(|(a, b)| *a &= b);
+            known.transaction = known.transaction.min(facts.transaction);
         }
         None => {
             walk.analysis.copies.insert(stmt, facts);
@@ -156,21 +168,10 @@ fn demanded(walk: &mut Walk<'_>, width: ExprId, src: &TileRef, dst: &TileRef, ex
             walk.analysis.diagnostics.push(diagnostic);
             return None;
         }
-        let whole = walk.extents(tile.place);
-        let starts =
-            if tile.start.is_empty() { vec![Poly::default(); whole.len()] } else { walk.index_values(&tile.start) };
-        let aligned = |p: &Poly| walk.cx.divisible(p, value) == Answer::Proven;
-        let (Some(start), Some(row)) = (starts.last(), whole.last()) else { continue };
         let name = kernel.place_name(tile.place);
-        let culprit = if !aligned(start) {
-            Some(start)
-        } else if !aligned(row) {
-            Some(row)
-        } else {
-            None
-        };
+        let culprit = misaligned(walk, tile, value);
         if let Some(culprit) = culprit {
-            let text = walk.show(culprit).filter(|t| !t.contains(' '));
+            let text = walk.show(&culprit).filter(|t| !t.contains(' '));
             let mut diagnostic =
                 Diagnostic::new(Code::VECTOR_ALIGNMENT, span, format!("{bytes}-byte copy of `{name}` is not aligned"));
             diagnostic = match text.filter(|_| culprit.as_constant().is_none()) {
@@ -184,16 +185,31 @@ fn demanded(walk: &mut Walk<'_>, width: ExprId, src: &TileRef, dst: &TileRef, ex
             walk.analysis.diagnostics.push(diagnostic);
             return None;
         }
-        if let Place::Tensor(tensor) = tile.place
-            && value > 1
-        {
-            let mut stride_multiple = vec![value as u32; whole.len()];
-            if let Some(last) = stride_multiple.last_mut() {
-                *last = 1;
-            }
-            let need = LaunchNeed { tensor, align_bytes: bytes as u32, stride_multiple, span: tile.span };
-            merge_need(&mut walk.analysis.launch_needs, need);
-        }
+        need(walk, tile, value as u32);
     }
     u32::try_from(value).ok()
+}
+
+/// What keeps a tile's rows from starting at multiples of `width` elements, if anything does.
+pub(super) fn misaligned(walk: &mut Walk<'_>, tile: &TileRef, width: i64) -> Option<Poly> {
+    let whole = walk.extents(tile.place);
+    let starts =
+        if tile.start.is_empty() { vec![Poly::default(); whole.len()] } else { walk.index_values(&tile.start) };
+    let aligned = |p: &&Poly| walk.cx.divisible(p, width) != Answer::Proven;
+    [starts.last(), whole.last()].into_iter().flatten().find(aligned).cloned()
+}
+
+/// What transactions of `width` elements assume of a tile's tensor.
+fn need(walk: &mut Walk<'_>, tile: &TileRef, width: u32) {
+    let Place::Tensor(tensor) = tile.place else { return };
+    let DtypeRef::Is(dtype) = walk.kernel.place_dtype(tile.place) else { return };
+    if width < 2 {
+        return;
+    }
+    let mut stride_multiple = vec![width; walk.extents(tile.place).len()];
+    if let Some(last) = stride_multiple.last_mut() {
+        *last = 1;
+    }
+    let need = LaunchNeed { tensor, align_bytes: width * dtype.bytes(), stride_multiple, span: tile.span };
+    merge_need(&mut walk.analysis.launch_needs, need);
 }

@@ -4,6 +4,7 @@
 //! expansion. What is [`Bound::Proven`] never fails; what is unknown becomes a guard, a launch check, or is left to
 //! the checked simulator, and is never an error unless the author demanded it (`vectorized`).
 
+mod asynchronous;
 mod bounds;
 mod budget;
 mod check;
@@ -24,6 +25,7 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use asynchronous::SharedLoad;
 pub use check::check;
 
 use crate::diag::Diagnostic;
@@ -48,6 +50,8 @@ pub struct Analysis {
     pub vectors: BTreeMap<AccessId, VectorAccess>,
     /// Per `copy` statement: its extents and the bounds of its two sides.
     pub copies: BTreeMap<StmtId, CopyFacts>,
+    /// Per statement of a pipelined loop's loads that fills a shared array: how.
+    pub shared_loads: BTreeMap<StmtId, SharedLoad>,
     /// What alignment proofs assume of tensors: launch checks. One entry a tensor.
     pub launch_needs: Vec<LaunchNeed>,
     /// Largest values of index expressions that must stay below 2^31: launch checks. Dominated ones are dropped.
@@ -115,6 +119,9 @@ pub struct CopyFacts {
     pub dst_nonnegative: Vec<bool>,
     /// `.width(n)`, once it is checked.
     pub width: Option<u32>,
+    /// Where the tile is loaded ahead without a demand: the elements of one asynchronous copy, if its rows are made of
+    /// such.
+    pub transaction: Option<u32>,
 }
 
 /// What alignment proofs assume of a tensor.
@@ -159,6 +166,7 @@ fn anywhere(bound: &Kernel) -> Analysis {
     walk.run();
     ranges::finish(&mut walk);
     let mut analysis = walk.analysis;
+    asynchronous::decide(bound, &mut analysis);
     analysis.barriers_before = sync::place(bound, &analysis.block_uniform);
     if analysis.diagnostics.is_empty() {
         let races = race::find(bound, &walk.uniform, &analysis.barriers_before, &analysis.block_uniform);

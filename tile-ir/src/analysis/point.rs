@@ -2,7 +2,7 @@
 
 use super::walk::Walk;
 use crate::constraint::{Cond, Context, Definition, Poly, Sym};
-use crate::ir::BinaryOp;
+use crate::lowered::fold;
 use std::collections::HashMap;
 
 /// Values of symbols.
@@ -44,7 +44,7 @@ impl Point {
             Definition::Max(a, b) => Some(self.eval(cx, a)?.max(self.eval(cx, b)?)),
             Definition::Opaque(op, a, b, range) => {
                 let (a, b) = (self.eval(cx, a)?, self.eval(cx, b)?);
-                let value = apply(*op, a, b)?;
+                let value = fold(*op, a, b)?;
                 match range {
                     Some((lo, hi)) if !(*lo..=*hi).contains(&value) => None,
                     _ => Some(value),
@@ -74,34 +74,6 @@ impl Point {
             Cond::Unknown(_) => None,
         }
     }
-}
-
-/// `op(a, b)` on mathematical integers; `None` on overflow, division by zero, or what is not an integer operation.
-pub(super) fn apply(op: BinaryOp, a: i64, b: i64) -> Option<i64> {
-    use BinaryOp::*;
-    Some(match op {
-        Add => a.checked_add(b)?,
-        Sub => a.checked_sub(b)?,
-        Mul => a.checked_mul(b)?,
-        Div => a.checked_div(b)?,
-        Rem => a.checked_rem(b)?,
-        CeilDiv => a.checked_div(b)?.checked_add(i64::from(a % b != 0 && (a < 0) == (b < 0)))?,
-        Min => a.min(b),
-        Max => a.max(b),
-        BitAnd => a & b,
-        BitOr => a | b,
-        BitXor => a ^ b,
-        Shl => u32::try_from(b).ok().filter(|b| *b < 32).and_then(|b| a.checked_mul(1 << b))?,
-        Shr => a >> u32::try_from(b).ok().filter(|b| *b < 32)?,
-        Lt => i64::from(a < b),
-        Le => i64::from(a <= b),
-        Gt => i64::from(a > b),
-        Ge => i64::from(a >= b),
-        Eq => i64::from(a == b),
-        Ne => i64::from(a != b),
-        And => i64::from(a != 0 && b != 0),
-        Or => i64::from(a != 0 || b != 0),
-    })
 }
 
 impl Walk<'_> {

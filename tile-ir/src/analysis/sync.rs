@@ -5,7 +5,11 @@
 //! sides of a `thread_allreduce`. A barrier stands before the statement that meets the earlier access, moved out of
 //! every conditional and loop that not all threads run alike. The state is what has been accessed since the last
 //! barrier, joined where paths meet, carried round loops until nothing changes.
+//!
+//! The arrays that a pipelined loop loads ahead are not looked at: the pipeline synchronises them, with a barrier in
+//! every iteration between its loads and the rest, which orders everything else too.
 
+use crate::ir::pipeline::shared_loads;
 use crate::ir::{AccessId, BufferId, ExprId, ExprKind, Kernel, LoopKind, Place, ReduceSource, Scope, StmtId, StmtKind};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,11 +33,24 @@ struct Placement<'k> {
     around: Vec<StmtId>,
     /// Depth of `parallel` loops.
     parallel: u32,
+    /// Pipelined loops that load shared arrays ahead, and how many of their statements are the loads.
+    pipelined: BTreeMap<StmtId, usize>,
+    /// The arrays they load.
+    loaded: BTreeSet<BufferId>,
 }
 
 /// The statements before which a barrier must stand.
 pub(super) fn place(kernel: &Kernel, uniform: &BTreeSet<StmtId>) -> BTreeSet<StmtId> {
-    let mut this = Placement { kernel, uniform, barriers: BTreeSet::new(), around: Vec::new(), parallel: 0 };
+    let loops = shared_loads(kernel);
+    let mut this = Placement {
+        kernel,
+        uniform,
+        barriers: BTreeSet::new(),
+        around: Vec::new(),
+        parallel: 0,
+        pipelined: loops.iter().map(|l| (l.stmt, l.leading)).collect(),
+        loaded: loops.iter().flat_map(|l| l.buffers.iter().copied()).collect(),
+    };
     if kernel.buffers.values().all(|b| b.scope != Scope::Shared) {
         return this.barriers;
     }
@@ -83,7 +100,7 @@ impl Placement<'_> {
             }
             StmtKind::For { start, end, step, body, .. } => {
                 [start, end, step].into_iter().for_each(|e| self.expr(*e, pending));
-                self.round(body, pending);
+                self.round(stmt, body, pending);
             }
             StmtKind::Parallel { extents, body, .. } => {
                 extents.iter().for_each(|e| self.expr(*e, pending));
@@ -126,10 +143,14 @@ impl Placement<'_> {
     }
 
     /// A loop's body until what is pending at its start no longer grows.
-    fn round(&mut self, body: &[StmtId], pending: &mut Pending) {
+    fn round(&mut self, stmt: StmtId, body: &[StmtId], pending: &mut Pending) {
+        let loads = self.pipelined.get(&stmt).copied();
         loop {
             let mut state = pending.clone();
-            self.block(body, &mut state);
+            if loads.is_some() {
+                state.clear();
+            }
+            self.block(&body[loads.unwrap_or(0)..], &mut state);
             if !join(pending, &state) {
                 return;
             }
@@ -159,7 +180,7 @@ impl Placement<'_> {
 
     fn touch(&mut self, place: Place, bits: u8, pending: &mut Pending) {
         let Place::Buffer(buffer) = place else { return };
-        if self.kernel.buffers[buffer].scope != Scope::Shared {
+        if self.kernel.buffers[buffer].scope != Scope::Shared || self.loaded.contains(&buffer) {
             return;
         }
         if self.parallel > 0 {

@@ -9,6 +9,7 @@ use super::vector::VectorLoop;
 use super::{Analysis, Bound};
 use crate::constraint::{Answer, Cond, Context, Poly, Sym, Varies};
 use crate::diag::{Code, Diagnostic};
+use crate::ir::pipeline::shared_loads;
 use crate::ir::{
     AccessId, BinaryOp, Dtype, DtypeRef, ExprId, ExprKind, Extent, Kernel, LoopKind, ParamKind, Place, ReduceSource,
     SecondaryMap, SpanId, StmtId, StmtKind, TileRef, Type, UnaryOp, VarId, VarKind,
@@ -39,6 +40,8 @@ pub(super) struct Walk<'k> {
     pub vector: Option<VectorLoop>,
     /// Largest values of index expressions so far.
     pub ranges: BTreeSet<(Poly, u32)>,
+    /// Statements of pipelined loops that load shared arrays ahead.
+    pub loads_ahead: BTreeSet<StmtId>,
     /// Whether expressions are evaluated by the kernel, not by the launcher.
     in_kernel: bool,
     /// Whether to look for bank conflicts.
@@ -97,6 +100,7 @@ impl<'k> Walk<'k> {
             control: Vec::new(),
             vector: None,
             ranges: BTreeSet::new(),
+            loads_ahead: shared_loads(kernel).into_iter().flat_map(|l| l.loads).collect(),
             in_kernel: false,
             lint_banks: super::lints::enabled(kernel, Code::BANK_CONFLICT),
             assigned: HashMap::new(),
@@ -419,6 +423,7 @@ impl<'k> Walk<'k> {
         }
         let varies = trip.as_ref().map_or(Varies::ALL, |t| self.cx.varies(t)).or(self.cx.varies(&step_by));
         self.record_uniform(stmt, varies, None);
+        super::collective::iterations(self, stmt, varies);
         let constant = |p: &Poly| p.as_constant().is_some();
         let form = match kind {
             LoopKind::Unroll if !trip.as_ref().is_some_and(constant) => Some("the extent of `unroll`"),

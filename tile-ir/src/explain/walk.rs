@@ -83,6 +83,10 @@ impl Walker<'_> {
             }
             OpKind::VectorLoad { memory, width, .. } => self.access(memory, AccessKind::Load, *width, weights),
             OpKind::VectorStore { memory, width, .. } => self.access(memory, AccessKind::Store, *width, weights),
+            OpKind::AsyncCopy { to, from, width } => {
+                self.access(from, AccessKind::Load, *width, weights);
+                self.access(to, AccessKind::Store, *width, weights);
+            }
             OpKind::Atomic { memory, value, old, .. } => {
                 self.value(*value, weights);
                 self.access(memory, AccessKind::Atomic, 1, weights);
@@ -136,6 +140,8 @@ impl Walker<'_> {
                 self.set(*reg, weights, |_| None);
             }
             OpKind::Local { .. } | OpKind::Shared { .. } | OpKind::Barrier | OpKind::WarpBarrier => {}
+            OpKind::Wait | OpKind::LaunchDependents => {}
+            OpKind::AsyncCommit | OpKind::AsyncWait { .. } => {}
             // Simulators only.
             OpKind::Print { .. } | OpKind::Assert { .. } => {}
         }

@@ -1,7 +1,7 @@
 //! What each statement reads, writes and synchronises: the one table that verification, race analysis and barrier
 //! insertion read. The match is exhaustive, so a statement without an entry does not compile.
 
-use super::{Kernel, Place, ReduceSource, StmtId, StmtKind};
+use super::{Kernel, LoopKind, Place, ReduceSource, StmtId, StmtKind, pipeline};
 
 /// One effect of a statement itself; bodies of loops and conditionals have their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,17 @@ pub enum Effect {
 pub fn effects(kernel: &Kernel, stmt: StmtId) -> Vec<Effect> {
     match &kernel.stmts[stmt].kind {
         StmtKind::Let { .. } | StmtKind::Alloc { .. } | StmtKind::Assign { .. } => vec![],
-        StmtKind::If { .. } | StmtKind::For { .. } => vec![],
+        StmtKind::If { .. } => vec![],
+        // The waits and barriers of arrays that are loaded ahead are the loop's.
+        StmtKind::For { var, kind: LoopKind::Pipelined { .. }, body, .. } => {
+            let split = pipeline::split(kernel, *var, body);
+            let mut all: Vec<_> = split.shared(kernel).map(|b| Effect::Cooperative(Place::Buffer(b))).collect();
+            if !all.is_empty() {
+                all.push(Effect::BlockCollective);
+            }
+            all
+        }
+        StmtKind::For { kind: LoopKind::Serial { .. } | LoopKind::Unroll | LoopKind::Vectorized, .. } => vec![],
         StmtKind::Parallel { .. } => vec![Effect::BlockCollective],
         StmtKind::Store { access, .. } => vec![Effect::Write(kernel.accesses[*access].place)],
         StmtKind::Copy { src, dst, .. } => {

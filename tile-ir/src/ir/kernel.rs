@@ -188,6 +188,14 @@ impl Target {
         }
     }
 
+    /// Whether a kernel may start before the previous one of its stream is done (`griddepcontrol`, from sm_90 on).
+    pub const fn has_dependent_launch(self) -> bool {
+        match self {
+            Target::Sm80 => false,
+            Target::Sm90a => true,
+        }
+    }
+
     /// Most bytes of shared memory a block may use.
     /// Source: CUDA C++ Programming Guide, compute capabilities: 163 KiB and 227 KiB.
     pub const fn max_shared_bytes(self) -> u32 {
@@ -213,6 +221,9 @@ pub struct Attributes {
     pub stream: Vec<ParamId>,
     /// `specialize(K, max = n)`: dims that are constants of the compiled kernel.
     pub specialize: Option<Specialize>,
+    /// `pdl(independent = [w])`: the kernel may start before the previous one of its stream is done, which wrote none of
+    /// these tensors; the kernel itself writes none of them either. `None`: it starts when the previous one is done.
+    pub dependent: Option<Vec<ParamId>>,
     /// `lints(CODE = "..")`: code and level (`warn`, `deny` or `off`).
     pub lints: Vec<(String, String)>,
 }

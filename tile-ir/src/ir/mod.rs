@@ -3,10 +3,12 @@
 //! Every entity lives in a table of the kernel and is named by a dense typed index (`ExprId`, `StmtId`, ...). Nothing
 //! in the IR points outside its kernel, and nothing depends on spans except diagnostics.
 
+pub(crate) mod constant;
 mod dtype;
 mod effects;
 mod expr;
 mod kernel;
+pub(crate) mod pipeline;
 pub mod reduction;
 mod span;
 mod stmt;

@@ -16,7 +16,10 @@ impl Lowering<'_> {
                     let shape_exprs = (0..axes).map(|axis| self.host_extent(param, axis)).collect();
                     let dtype = self.dtype_of(Place::Tensor(param));
                     let (shape, stream) = (shape_exprs, kernel.attributes.stream.contains(&param));
-                    let info = TensorInfo { param, name: name.clone(), dtype, shape, mutable: *mutable, stream };
+                    let independent = self.program.launch.dependent
+                        && kernel.attributes.dependent.as_ref().is_some_and(|all| all.contains(&param));
+                    let (name, mutable) = (name.clone(), *mutable);
+                    let info = TensorInfo { param, name: name.clone(), dtype, shape, mutable, stream, independent };
                     self.program.tensors.push(info);
                     let kind = ParameterKind::Pointer(param);
                     self.program.params.push(Parameter { name: name.clone(), ty: ValueType::Wide, kind });

@@ -4,17 +4,20 @@
 //! 2. `analysis` — facts about the bound kernel, and its last errors
 //! 3. `statement`, `value` — statements to operations, with guards on what was not proven and barriers where tile
 //!    operations meet other accesses; `vector` — vectorised loops; `tile` — copy, fill, parallel; `reduce`;
-//!    `pipeline` — loads issued ahead
-//! 4. `place` — shared-memory offsets
-//! 5. `launch` — C parameters, grid, checks
+//!    `pipeline` — loads issued ahead: slots, and the tokens of what was loaded; `token` — what a token is on the target
+//! 4. `dependent` — where a kernel that starts early waits for the previous one
+//! 5. `place` — shared-memory offsets
+//! 6. `launch` — C parameters, grid, checks
 
 mod bind;
+mod dependent;
 mod launch;
 mod pipeline;
 mod place;
 mod reduce;
 mod statement;
 mod tile;
+mod token;
 mod value;
 mod vector;
 
@@ -25,7 +28,7 @@ use crate::analysis::{Analysis, analyse};
 use crate::diag::Diagnostic;
 use crate::ir::*;
 use crate::lowered::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Lowers one instance of a verified kernel for a target.
 ///
@@ -46,7 +49,8 @@ pub fn lower_bound(bound: &Kernel, target: Target) -> Result<Program, Vec<Diagno
     lowering.bindings();
     lowering.block(&bound.body);
     lowering.checks();
-    lowering.program.body = std::mem::take(&mut lowering.ops);
+    let body = std::mem::take(&mut lowering.ops);
+    lowering.program.body = lowering.dependent(body);
     place::place(&mut lowering.program);
     Ok(lowering.program)
 }
@@ -72,6 +76,10 @@ struct Lowering<'a> {
     vars: SecondaryMap<VarId, Option<Binding>>,
     locals: SecondaryMap<BufferId, Option<LocalId>>,
     shared: SecondaryMap<BufferId, Option<SharedId>>,
+    /// How many slots the arrays have that pipelined loops load ahead.
+    stages: BTreeMap<BufferId, u32>,
+    /// Of those: the first element of the slot that they stand for.
+    slots: SecondaryMap<BufferId, Option<ValueId>>,
     /// Accesses already loaded into a temporary by the vectorised statement being lowered.
     loaded: Vec<(AccessId, LocalId)>,
     /// In a vectorised statement: the position of the element being lowered.
@@ -97,6 +105,7 @@ impl<'a> Lowering<'a> {
                 grid: [none.clone(), none.clone(), none],
                 threads: kernel.thread_extents(),
                 min_blocks: kernel.attributes.min_blocks,
+                dependent: kernel.attributes.dependent.is_some() && target.has_dependent_launch(),
                 checks: Vec::new(),
             },
             shared: PrimaryMap::new(),
@@ -118,6 +127,8 @@ impl<'a> Lowering<'a> {
             vars: SecondaryMap::new(),
             locals: SecondaryMap::new(),
             shared: SecondaryMap::new(),
+            stages: crate::ir::pipeline::stages(kernel),
+            slots: SecondaryMap::new(),
             loaded: Vec::new(),
             element: None,
             ops: Vec::new(),
@@ -164,7 +175,11 @@ impl<'a> Lowering<'a> {
     }
 
     fn remark(&mut self, kind: RemarkKind, span: SpanId, text: String) {
-        self.program.remarks.push(Remark { kind, text, span });
+        let remark = Remark { kind, text, span };
+        // A statement may be lowered several times.
+        if !self.program.remarks.contains(&remark) {
+            self.program.remarks.push(remark);
+        }
     }
 
     fn value_type(&self, ty: Type) -> ValueType {
@@ -181,6 +196,14 @@ impl<'a> Lowering<'a> {
 const RESERVED: &[&str] = &[
     "alignas",
     "asm",
+    "async_commit",
+    "async_copy16",
+    "async_copy16_if",
+    "async_copy4",
+    "async_copy4_if",
+    "async_copy8",
+    "async_copy8_if",
+    "async_wait",
     "auto",
     "bf16",
     "bool",

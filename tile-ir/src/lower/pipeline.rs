@@ -1,20 +1,31 @@
-//! Pipelined loops: an iteration's loads are issued iterations ahead, into registers.
+//! Pipelined loops: an iteration's loads are issued iterations ahead, into registers or into shared memory.
 //!
-//! Every array that the loads fill has one copy a stage. The loop is written out `stages` times, so that which copy an
-//! iteration uses is known where it stands, and no data moves from copy to copy. An iteration first issues the loads
-//! of its own arrays, then those of the iteration `stages - 1` later, since loads come back in the order in which they
-//! were issued, and then computes.
+//! Every array that the loads fill has a slot a stage: a per-thread array is copied, a shared one holds its slots one
+//! behind the other. The loop is written out `stages` times, so that which slot an iteration uses is known where it
+//! stands, and no data moves from slot to slot. An iteration first issues the loads of its own arrays, then those of the
+//! iteration `stages - 1` later, since loads come back in the order in which they were issued, and then computes.
+//!
+//! Loads into shared memory produce a token an iteration (see [`token`](super::token)). Before an iteration issues, it
+//! awaits its own token, `stages - 2` newer ones being under way. By then every thread has left the iteration before,
+//! whose slot is the one that is filled next. With one stage an iteration's own loads are issued, awaited, used, and
+//! their slot released.
 
+use super::token::Protocol;
 use super::*;
-use crate::verify::pipeline::{Split, split, variables};
+use crate::analysis::SharedLoad;
+use crate::ir::pipeline::{Split, each, split, variables};
 
 /// A pipelined loop that is being lowered.
 struct Pipeline<'k> {
     var: VarId,
     body: &'k [StmtId],
     split: Split,
-    /// The copies of each array.
-    slots: Vec<(BufferId, Vec<LocalId>)>,
+    /// The copies of each per-thread array.
+    copies: Vec<(BufferId, Vec<LocalId>)>,
+    /// The shared arrays and the elements of a slot.
+    shared: Vec<(BufferId, u32)>,
+    /// How loads into those are awaited; `None` if there are none.
+    protocol: Option<Protocol>,
     end: ValueId,
     step: ValueId,
     stages: u32,
@@ -23,29 +34,24 @@ struct Pipeline<'k> {
 impl<'a> Lowering<'a> {
     pub(super) fn pipelined(&mut self, var: VarId, range: [ExprId; 3], stages: ExprId, body: &'a [StmtId]) {
         let kernel = self.kernel;
-        let stages = kernel.const_index(stages).and_then(|n| u32::try_from(n).ok()).unwrap_or(1);
-        let split = split(kernel, body);
+        let stages = kernel.const_index(stages).and_then(|n| u32::try_from(n).ok()).unwrap_or(1).max(1);
+        let split = split(kernel, var, body);
         let unroll = written_out(kernel, range);
         let [start, end, step] = range.map(|e| self.value(e));
-        if stages < 2 || split.loads == 0 {
-            return self.counted_loop(var, [start, end, step], unroll, |l| l.block(body));
+        let protocol = self.protocol(&split, body);
+        if split.loads == 0 || stages == 1 {
+            return self.counted_loop(var, [start, end, step], unroll, |l| l.in_turn(&split, protocol, body));
         }
         let name = kernel.vars[var].name.clone();
         let [start, end, step] = [("start", start), ("end", end), ("step", step)]
             .map(|(bound, value)| self.once(&format!("{name}_{bound}"), value));
-        let mut slots = Vec::new();
-        for &buffer in &split.buffers {
-            let Space::Local(first) = self.space(Place::Buffer(buffer)) else { continue };
-            let LocalArray { dtype, len, .. } = self.program.locals[first];
-            let mut copies = vec![first];
-            for _ in 1..stages {
-                let local = self.local(&kernel.buffers[buffer].name, dtype, len);
-                self.op(OpKind::Local { local });
-                copies.push(local);
-            }
-            slots.push((buffer, copies));
+        let (copies, shared) = self.slots(&split, stages);
+        let pipeline = Pipeline { var, body, split, copies, shared, protocol, end, step, stages };
+        self.remark_stages(&pipeline);
+        if protocol.is_some() && self.loop_depth > 0 {
+            // When the loop is entered again, threads may still read what it loaded last.
+            self.release_slot();
         }
-        let pipeline = Pipeline { var, body, split, slots, end, step, stages };
         for ahead in 0..stages - 1 {
             let index = self.ahead(&pipeline, start, ahead);
             self.issue(&pipeline, index, ahead);
@@ -74,8 +80,80 @@ impl<'a> Lowering<'a> {
         self.vars[var] = None;
     }
 
+    /// One stage: load, await, compute, release.
+    fn in_turn(&mut self, split: &Split, protocol: Option<Protocol>, body: &[StmtId]) {
+        let (loads, rest) = body.split_at(split.loads);
+        self.block(loads);
+        if let Some(protocol) = protocol {
+            self.produce_token(protocol);
+            self.await_token(protocol, 0);
+        }
+        self.block(rest);
+        if protocol.is_some() {
+            self.release_slot();
+        }
+    }
+
+    /// How the loads into shared memory are awaited.
+    fn protocol(&self, split: &Split, body: &[StmtId]) -> Option<Protocol> {
+        split.shared(self.kernel).next()?;
+        let mut protocol = Protocol::Barriers;
+        each(self.kernel, &body[..split.loads], &mut |stmt| {
+            if let Some(SharedLoad::Asynchronous { .. }) = self.analysis.shared_loads.get(&stmt) {
+                protocol = Protocol::Groups;
+            }
+        });
+        Some(protocol)
+    }
+
+    /// The copies of per-thread arrays, and the shared arrays with their slots' elements.
+    #[allow(clippy::type_complexity)]
+    fn slots(&mut self, split: &Split, stages: u32) -> (Vec<(BufferId, Vec<LocalId>)>, Vec<(BufferId, u32)>) {
+        let kernel = self.kernel;
+        let (mut locals, mut shared) = (Vec::new(), Vec::new());
+        for &buffer in &split.buffers {
+            match self.space(Place::Buffer(buffer)) {
+                Space::Local(first) => {
+                    let LocalArray { dtype, len, .. } = self.program.locals[first];
+                    let mut copies = vec![first];
+                    for _ in 1..stages {
+                        let local = self.local(&kernel.buffers[buffer].name, dtype, len);
+                        self.op(OpKind::Local { local });
+                        copies.push(local);
+                    }
+                    locals.push((buffer, copies));
+                }
+                Space::Shared(array) => {
+                    let SharedArray { len, slots, .. } = self.program.shared[array];
+                    shared.push((buffer, len / slots.max(1)));
+                }
+                Space::Global(_) => {}
+            }
+        }
+        (locals, shared)
+    }
+
+    /// Says what is under way while an iteration computes.
+    fn remark_stages(&mut self, pipeline: &Pipeline<'_>) {
+        let (kernel, stages) = (self.kernel, pipeline.stages);
+        let bytes: u64 = pipeline.shared.iter().map(|(b, _)| buffer_bytes(kernel, *b)).sum();
+        if bytes == 0 {
+            return;
+        }
+        let names: Vec<String> =
+            pipeline.shared.iter().map(|(b, _)| format!("`{}`", kernel.buffers[*b].name)).collect();
+        let ahead = bytes * u64::from(stages - 1);
+        let threads = u64::from(kernel.thread_count().max(1));
+        let text = format!(
+            "{} in {stages} stages of {bytes} bytes a block: up to {ahead} bytes a block are in flight, {} a thread",
+            names.join(", "),
+            ahead.div_ceil(threads)
+        );
+        self.remark(RemarkKind::Choice, self.span, text);
+    }
+
     /// A value that is evaluated once, here.
-    fn once(&mut self, name: &str, value: ValueId) -> ValueId {
+    pub(super) fn once(&mut self, name: &str, value: ValueId) -> ValueId {
         if matches!(self.program.values[value].kind, ValueKind::Int(_) | ValueKind::Param(_)) {
             return value;
         }
@@ -97,14 +175,18 @@ impl<'a> Lowering<'a> {
         self.binary(BinaryOp::Add, index, distance)
     }
 
-    /// Makes the arrays stand for their copies `slot`.
+    /// Makes the arrays stand for their slots `slot`.
     fn select(&mut self, pipeline: &Pipeline<'_>, slot: u32) {
-        for (buffer, copies) in &pipeline.slots {
+        for (buffer, copies) in &pipeline.copies {
             self.locals[*buffer] = copies.get(slot as usize).copied();
+        }
+        for (buffer, elements) in &pipeline.shared {
+            let first = self.int(i64::from(slot) * i64::from(*elements));
+            self.slots[*buffer] = Some(first);
         }
     }
 
-    /// The loads of iteration `index`, if there is such an iteration, into the copies `slot`.
+    /// The loads of iteration `index`, if there is such an iteration, into the slots `slot`.
     fn issue(&mut self, pipeline: &Pipeline<'_>, index: ValueId, slot: u32) {
         let span = self.span;
         let cond = self.binary(BinaryOp::Lt, index, pipeline.end);
@@ -120,21 +202,28 @@ impl<'a> Lowering<'a> {
         });
         self.span = span;
         self.op(OpKind::If { cond, then, otherwise: Vec::new() });
+        if let Some(protocol) = pipeline.protocol {
+            self.produce_token(protocol);
+        }
     }
 
-    /// One iteration on the copies `slot`.
+    /// One iteration on the slots `slot`.
     fn iteration(&mut self, pipeline: &Pipeline<'_>, index: RegId, slot: u32) {
-        let Split { loads, own, .. } = pipeline.split;
+        let (Split { loads, own, .. }, span) = (&pipeline.split, self.span);
         let bind = |l: &mut Self| {
             l.select(pipeline, slot);
             l.vars[pipeline.var] = Some(Binding::Reg(index));
         };
         bind(self);
         // The indices that the rest shares with the loads.
-        let (before, rest) = pipeline.body.split_at(loads);
+        let (before, rest) = pipeline.body.split_at(*loads);
         let names: Vec<StmtId> = self.needed(before, rest).into_iter().filter(|s| is_let(self.kernel, *s)).collect();
         self.block(&names);
-        self.block(&pipeline.body[loads..own]);
+        self.block(&pipeline.body[*loads..*own]);
+        if let Some(protocol) = pipeline.protocol {
+            self.span = span;
+            self.await_token(protocol, pipeline.stages - 2);
+        }
         let outer: Vec<_> =
             before.iter().filter_map(|s| declared(self.kernel, *s)).map(|v| (v, self.vars[v])).collect();
         let later = self.read(index);
@@ -142,7 +231,7 @@ impl<'a> Lowering<'a> {
         self.issue(pipeline, later, (slot + pipeline.stages - 1) % pipeline.stages);
         bind(self);
         outer.into_iter().for_each(|(var, binding)| self.vars[var] = binding);
-        self.block(&pipeline.body[own..]);
+        self.block(&pipeline.body[*own..]);
     }
 
     /// `block` without the variables that neither `users` nor what is kept reads.
@@ -181,4 +270,8 @@ fn declared(kernel: &Kernel, stmt: StmtId) -> Option<VarId> {
         StmtKind::Let { var, .. } => Some(var),
         _ => None,
     }
+}
+
+fn buffer_bytes(kernel: &Kernel, buffer: BufferId) -> u64 {
+    kernel.buffer_len(buffer).saturating_mul(u64::from(kernel.buffer_dtype(buffer).bytes()))
 }

@@ -55,7 +55,10 @@ impl<'a> Lowering<'a> {
                 self.op(OpKind::Local { local });
             }
             Scope::Shared => {
-                let shared = self.shared_array(name, dtype, len, false);
+                let slots = self.stages.get(&buffer).copied().unwrap_or(1);
+                let pitch = if slots == 1 { len } else { len.next_multiple_of(16 / dtype.bytes()) };
+                let shared = self.shared_array(name, dtype, pitch.saturating_mul(slots), false);
+                self.program.shared[shared].slots = slots;
                 self.shared[buffer] = Some(shared);
                 self.op(OpKind::Shared { shared });
             }
@@ -64,7 +67,7 @@ impl<'a> Lowering<'a> {
 
     pub(super) fn shared_array(&mut self, name: &str, dtype: Dtype, len: u32, scratch: bool) -> SharedId {
         let name = self.name(name);
-        self.program.shared.push(SharedArray { name, dtype, len, offset: 0, align: 16, scratch })
+        self.program.shared.push(SharedArray { name, dtype, len, slots: 1, offset: 0, align: 16, scratch })
     }
 
     fn statement(&mut self, stmt: StmtId) {
@@ -85,6 +88,9 @@ impl<'a> Lowering<'a> {
                 }
             }
             StmtKind::Store { access, value } => {
+                if self.asynchronous_element(stmt, *access, *value) {
+                    return;
+                }
                 let value = self.value(*value);
                 let memory = self.memory(*access);
                 self.op(OpKind::Store { memory, value });

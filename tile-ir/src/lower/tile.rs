@@ -27,7 +27,7 @@ impl Lowering<'_> {
     }
 
     /// Every element of `extents` once, spread over the block; `f` gets the index tuple.
-    fn spread(&mut self, name: &str, extents: &[ValueId], f: impl FnOnce(&mut Self, Vec<ValueId>)) {
+    pub(super) fn spread(&mut self, name: &str, extents: &[ValueId], f: impl FnOnce(&mut Self, Vec<ValueId>)) {
         let mut total = extents.first().copied().unwrap_or_else(|| self.int(1));
         for &extent in extents.iter().skip(1) {
             total = self.product(total, extent);
@@ -100,6 +100,9 @@ impl Lowering<'_> {
         let total: u32 = facts.extents.iter().product();
         // A per-thread array is copied by its thread; anything else by the block together.
         let cooperative = ![src, dst].iter().any(|t| self.is_local_place(t.place));
+        if let Some(width) = self.asynchronous_width(stmt) {
+            return self.asynchronous_tile(src, dst, [&src_open, &dst_open], &facts.extents, width);
+        }
         let body = |l: &mut Self, indices: &[ValueId]| {
             let from = l.tile_memory(src, indices, &src_open);
             let to = l.tile_memory(dst, indices, &dst_open);
@@ -123,7 +126,7 @@ impl Lowering<'_> {
     /// The address of a tile's element at `indices`, clipped on the axes `open`. Axes are matched from the innermost:
     /// a place of lower rank ignores the tile's leading axes, whose extent is 1, and a place of higher rank has its
     /// leading coordinates from the start alone.
-    fn tile_memory(&mut self, tile: &TileRef, indices: &[ValueId], open: &[OpenAxis]) -> Memory {
+    pub(super) fn tile_memory(&mut self, tile: &TileRef, indices: &[ValueId], open: &[OpenAxis]) -> Memory {
         let rank = self.rank(tile.place);
         let mut coordinates = Vec::with_capacity(rank);
         for axis in 0..rank {

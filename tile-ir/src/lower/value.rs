@@ -227,6 +227,17 @@ impl Lowering<'_> {
     /// elements though no axis has.
     pub(super) fn offset(&mut self, place: Place, indices: &[ValueId]) -> ValueId {
         let Some((&last, outer)) = indices.split_last() else { return self.int(0) };
+        if let Place::Buffer(buffer) = place
+            && let Some(slot) = self.slots[buffer]
+        {
+            let within = self.within(place, indices, last, outer);
+            return self.binary(BinaryOp::Add, within, slot);
+        }
+        self.within(place, indices, last, outer)
+    }
+
+    /// The offset in a tensor or in a slot of an array.
+    fn within(&mut self, place: Place, indices: &[ValueId], last: ValueId, outer: &[ValueId]) -> ValueId {
         if outer.is_empty() {
             return last;
         }

@@ -52,6 +52,7 @@ impl Lowering<'_> {
                 }
                 self.vars[*name] = Some(Binding::PerElement(local));
             }
+            StmtKind::Store { access, value } if self.asynchronous_vector(stmt, *access, *value, var, first) => {}
             StmtKind::Store { access, value } => self.vector_store(*access, *value, var, first, width),
             StmtKind::Assign { .. } => {
                 // An accumulation: element by element.
@@ -188,7 +189,7 @@ impl Lowering<'_> {
         });
     }
 
-    fn at_first<R>(&mut self, var: VarId, first: i64, f: impl FnOnce(&mut Self) -> R) -> R {
+    pub(super) fn at_first<R>(&mut self, var: VarId, first: i64, f: impl FnOnce(&mut Self) -> R) -> R {
         let value = self.int(first);
         self.vars[var] = Some(Binding::Value(value));
         f(self)

@@ -97,15 +97,16 @@ pub fn fold(op: BinaryOp, a: i64, b: i64) -> Option<i64> {
         Rem => a.checked_rem(b)?,
         CeilDiv => {
             let quotient = a.checked_div(b)?;
-            quotient + i64::from(a % b != 0 && (a < 0) == (b < 0))
+            quotient.checked_add(i64::from(a % b != 0 && (a < 0) == (b < 0)))?
         }
         Min => a.min(b),
         Max => a.max(b),
         BitAnd => a & b,
         BitOr => a | b,
         BitXor => a ^ b,
-        Shl => a.checked_shl(u32::try_from(b).ok()?)?,
-        Shr => a.checked_shr(u32::try_from(b).ok()?)?,
+        // Indices have 32 bits: a shift by more is as wrong as an overflow.
+        Shl => u32::try_from(b).ok().filter(|b| *b < 32).and_then(|b| a.checked_mul(1 << b))?,
+        Shr => a >> u32::try_from(b).ok().filter(|b| *b < 32)?,
         Lt => i64::from(a < b),
         Le => i64::from(a <= b),
         Gt => i64::from(a > b),

@@ -61,6 +61,17 @@ pub struct Program {
     pub source: Source,
 }
 
+impl Program {
+    /// The element type of what an address is in.
+    pub fn dtype(&self, space: Space) -> Option<Dtype> {
+        match space {
+            Space::Global(param) => self.tensors.iter().find(|t| t.param == param).map(|t| t.dtype),
+            Space::Shared(shared) => self.shared.get(shared).map(|s| s.dtype),
+            Space::Local(local) => self.locals.get(local).map(|l| l.dtype),
+        }
+    }
+}
+
 /// A C parameter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parameter {
@@ -100,6 +111,8 @@ pub struct TensorInfo {
     pub mutable: bool,
     /// Whether it is read once, so that loads of it leave no copy in L1.
     pub stream: bool,
+    /// Whether it may be read before [`OpKind::Wait`]: the previous kernel of the stream does not write it.
+    pub independent: bool,
 }
 
 /// How a program is launched.
@@ -111,6 +124,9 @@ pub struct Launch {
     pub threads: [u32; 3],
     /// `__launch_bounds__`'s second argument.
     pub min_blocks: Option<u32>,
+    /// Whether it may be launched before the previous kernel of its stream is done: every thread runs an
+    /// [`OpKind::Wait`], before it touches anything but independent tensors.
+    pub dependent: bool,
     /// What must hold, in order of reporting.
     pub checks: Vec<Check>,
 }
@@ -122,8 +138,11 @@ pub struct SharedArray {
     pub name: String,
     /// Element type.
     pub dtype: Dtype,
-    /// Elements.
+    /// Elements, of all slots together.
     pub len: u32,
+    /// How many slots it has, of equally many elements, one behind the other: a pipelined loop fills one while others
+    /// are read. 1 for any other array.
+    pub slots: u32,
     /// Byte offset in the block's shared memory.
     pub offset: u32,
     /// Alignment of the offset, bytes.
@@ -321,6 +340,25 @@ pub enum OpKind {
         /// Elements.
         width: u32,
     },
+    /// One transaction from global to shared memory that goes on while the thread does: its data is there once the
+    /// thread has waited for the group it is committed to. Where `from`'s guard fails, zeros are written; where `to`'s
+    /// does, nothing happens. `width * element bytes` is 4, 8 or 16, and both addresses are aligned to it.
+    AsyncCopy {
+        /// Where to.
+        to: Memory,
+        /// Where from.
+        from: Memory,
+        /// Elements.
+        width: u32,
+    },
+    /// Makes a group of the thread's asynchronous copies since the last commit; it may be empty.
+    AsyncCommit,
+    /// The thread waits until at most its `pending` newest groups are not complete. Other threads see the data after a
+    /// barrier.
+    AsyncWait {
+        /// Groups that need not be complete.
+        pending: u32,
+    },
     /// A conditional.
     If {
         /// The condition.
@@ -349,6 +387,12 @@ pub enum OpKind {
     Barrier,
     /// The same for a warp.
     WarpBarrier,
+    /// Waits until the previous kernel of the stream is done and its writes are visible. Nothing where the launch was
+    /// not made dependent.
+    Wait,
+    /// Lets the next kernel of the stream start, once every block has come here or ended. Only after [`OpKind::Wait`]:
+    /// then what starts early starts after everything before the previous kernel is done.
+    LaunchDependents,
     /// A lane exchange in the warp.
     Shuffle {
         /// The result.

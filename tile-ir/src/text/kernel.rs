@@ -110,6 +110,10 @@ impl Printer<'_> {
             let dims = commas(specialize.dims.iter().map(name));
             self.lines.line(format!("#[specialize({dims}, max = {})]", specialize.max));
         }
+        if let Some(independent) = &kernel.attributes.dependent {
+            let name = |id: &ParamId| kernel.params.get(*id).map_or_else(|| format!("?{id}"), |p| p.name.clone());
+            self.lines.line(format!("#[pdl(independent = [{}])]", commas(independent.iter().map(name))));
+        }
         for (code, level) in &kernel.attributes.lints {
             self.lines.line(format!("#[lints({code} = {level:?})]"));
         }

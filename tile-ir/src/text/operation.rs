@@ -44,6 +44,11 @@ impl ProgramPrinter<'_> {
                 let source = format!("{}[{}; {width}]", self.local(*local), self.value(*start));
                 format!("store {source} to {}", self.memory(memory, Some(*width)))
             }
+            OpKind::AsyncCopy { to, from, width } => {
+                format!("async copy {} to {}", self.memory(from, Some(*width)), self.memory(to, Some(*width)))
+            }
+            OpKind::AsyncCommit => "async commit".to_owned(),
+            OpKind::AsyncWait { pending } => format!("async wait, {pending} pending"),
             OpKind::If { cond, then, otherwise } => {
                 let head = format!("if {} {{", self.value(*cond));
                 self.lines.line(head);
@@ -69,6 +74,8 @@ impl ProgramPrinter<'_> {
             }
             OpKind::Barrier => "barrier".to_owned(),
             OpKind::WarpBarrier => "warp barrier".to_owned(),
+            OpKind::Wait => "wait for the previous kernel".to_owned(),
+            OpKind::LaunchDependents => "launch dependents".to_owned(),
             OpKind::Shuffle { reg, kind, value, lane } => {
                 let name = match kind {
                     ShuffleKind::Xor => "shfl_xor",

@@ -51,7 +51,9 @@ impl ProgramPrinter<'_> {
                 let mutable = if tensor.mutable { "mut " } else { "" };
                 let shape = tuple(tensor.shape.iter().map(|e| p.host(e)));
                 let stream = if tensor.stream { ", read once" } else { "" };
-                let text = format!("{}: {mutable}{} {shape}{stream}", p.tensor(tensor.param), tensor.dtype);
+                let independent = if tensor.independent { ", independent" } else { "" };
+                let text =
+                    format!("{}: {mutable}{} {shape}{stream}{independent}", p.tensor(tensor.param), tensor.dtype);
                 p.lines.line(text);
             }
         });
@@ -63,6 +65,9 @@ impl ProgramPrinter<'_> {
             p.lines.line(format!("threads [{x}, {y}, {z}]"));
             if let Some(blocks) = program.launch.min_blocks {
                 p.lines.line(format!("at least {blocks} blocks a multiprocessor"));
+            }
+            if program.launch.dependent {
+                p.lines.line("may start before the previous kernel is done");
             }
             for check in &program.launch.checks {
                 let kind = match &check.kind {
@@ -83,7 +88,8 @@ impl ProgramPrinter<'_> {
                 for (id, array) in program.shared.iter() {
                     let scratch = if array.scratch { ", scratch" } else { "" };
                     let (name, dtype, len) = (p.shared(id), array.dtype, array.len);
-                    let place = format!("at byte {}, aligned to {}{scratch}", array.offset, array.align);
+                    let slots = if array.slots == 1 { String::new() } else { format!(" in {} slots", array.slots) };
+                    let place = format!("at byte {}, aligned to {}{slots}{scratch}", array.offset, array.align);
                     p.lines.line(format!("{name}: {dtype}[{len}] {place}"));
                 }
             });

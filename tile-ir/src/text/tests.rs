@@ -190,9 +190,9 @@ fn a_generic_head() {
     built.targets = Target::ALL.to_vec();
     built.attributes = Attributes {
         min_blocks: Some(2),
-        stream: vec![],
-        specialize: None,
+        dependent: Some(vec![ParamId::from_u32(0)]),
         lints: vec![("TK0601".into(), "deny".into())],
+        ..Attributes::default()
     };
     check(
         &built,
@@ -201,6 +201,7 @@ fn a_generic_head() {
         #[require(N % 8 == 0)]
         #[targets(sm_80, sm_90a)]
         #[min_blocks(2)]
+        #[pdl(independent = [x])]
         #[lints(TK0601 = "deny")]
         kernel generic<T: f16 | bf16, const ROWS: usize, const FAST: bool>(
             x: &Tensor<f16, (N,)>,
@@ -255,12 +256,14 @@ fn program() -> Program {
             shape: vec![HostExpr::Dim(DimId::from_u32(0)), HostExpr::Int(16)],
             mutable: true,
             stream: false,
+            independent: false,
         }],
         dims: vec!["N".into()],
         launch: Launch {
             grid: [HostExpr::Dim(DimId::from_u32(0)), HostExpr::Int(1), HostExpr::Int(1)],
             threads: [64, 1, 1],
             min_blocks: Some(2),
+            dependent: false,
             checks: vec![
                 Check {
                     holds: HostExpr::binary(BinaryOp::Lt, HostExpr::Dim(DimId::from_u32(0)), HostExpr::Int(9)),
@@ -285,7 +288,8 @@ fn program() -> Program {
         source: Source::default(),
     };
     let dtype = Dtype::F32;
-    let s = p.shared.push(SharedArray { name: "s".into(), dtype, len: 64, offset: 0, align: 16, scratch: true });
+    let s =
+        p.shared.push(SharedArray { name: "s".into(), dtype, len: 64, slots: 1, offset: 0, align: 16, scratch: true });
     let l = p.locals.push(LocalArray { name: "h".into(), dtype: Dtype::F16, len: 8 });
     let mut reg = |name: &str, ty, mutable| p.regs.push(Reg { name: name.into(), ty, mutable });
     let row = reg("row", ValueType::Wide, false);
@@ -455,6 +459,8 @@ fn the_canonical_text_knows_what_matters_and_nothing_else() {
     assert!(!same(|p| p.tensors[0].mutable = false));
     assert!(!same(|p| p.launch.threads[0] = 32));
     assert!(!same(|p| p.launch.min_blocks = None));
+    assert!(!same(|p| p.launch.dependent = true));
+    assert!(!same(|p| p.tensors[0].independent = true));
     assert!(!same(|p| p.regs[RegId::from_u32(1)].mutable = false));
     assert!(!same(|p| p.locals[LocalId::from_u32(0)].len = 4));
     assert!(!same(|p| p.shared[SharedId::from_u32(0)].align = 32));

@@ -1,7 +1,8 @@
 //! What extents and launch contracts are made of.
 
 use crate::diag::{Code, Diagnostic};
-use crate::ir::{ExprId, ExprKind, Extent, Kernel, LoopKind, ParamKind, StmtKind, Type, VarId, VarKind};
+use crate::ir::constant::value;
+use crate::ir::{ExprId, ExprKind, Extent, Kernel, LoopKind, ParamKind, StmtKind};
 
 pub(super) fn check(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
     let whole = kernel.grid.first().or(kernel.threads.first()).map(|a| a.span);
@@ -80,17 +81,6 @@ fn constant(kernel: &Kernel, expr: ExprId, what: &str, all: &mut Vec<Diagnostic>
     all.push(diagnostic.at(at).help("use literals, const parameters, `T::BITS` and immutable `let`s of these"));
 }
 
-/// What an immutable variable of a type that constants have stands for.
-pub(super) fn value(kernel: &Kernel, var: VarId) -> Option<ExprId> {
-    if kernel.vars[var].kind != VarKind::Let || !matches!(kernel.vars[var].ty, Type::Index | Type::BOOL) {
-        return None;
-    }
-    kernel.stmts.values().find_map(|s| match s.kind {
-        StmtKind::Let { var: v, value } if v == var => value,
-        _ => None,
-    })
-}
-
 /// The first part that is not `allowed`, immutable variables replaced by their values.
 fn find(kernel: &Kernel, expr: ExprId, allowed: &mut impl FnMut(&ExprKind) -> bool) -> Option<ExprId> {
     let kind = &kernel.exprs[expr].kind;
@@ -108,11 +98,4 @@ fn find(kernel: &Kernel, expr: ExprId, allowed: &mut impl FnMut(&ExprKind) -> bo
         }
         _ => None,
     }
-}
-
-/// Whether every instance makes an expression constant.
-pub(super) fn is_constant(kernel: &Kernel, expr: ExprId) -> bool {
-    let mut all = Vec::new();
-    constant(kernel, expr, "", &mut all);
-    all.is_empty()
 }

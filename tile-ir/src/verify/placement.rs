@@ -1,7 +1,7 @@
 //! What may stand where.
 
-use super::extents::is_constant;
 use crate::diag::{Code, Diagnostic};
+use crate::ir::constant::is_constant;
 use crate::ir::{Effect, Kernel, Scope, SpanId, StmtId, StmtKind, VarId, effects};
 
 pub(super) fn check(kernel: &Kernel, all: &mut Vec<Diagnostic>) {

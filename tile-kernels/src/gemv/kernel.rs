@@ -6,7 +6,8 @@ use tile_runtime::prelude::*;
 ///
 /// `WARPS` warps share a group of `ROWS` rows; a block has `GROUPS` such groups. Every thread keeps `UNROLL * ROWS`
 /// independent loads of `VEC` elements of `W` in flight for each of `STAGES` steps: those of the next `STAGES - 1` steps
-/// are on their way while one is summed. With `beta == 0`, `y` is not read.
+/// are on their way while one is summed. The weights may be read before the previous kernel, which makes `x`, is done.
+/// With `beta == 0`, `y` is not read.
 #[tile_kernel(
     instances(
         (WARPS, ROWS, GROUPS, UNROLL, STAGES) in [
@@ -17,7 +18,8 @@ use tile_runtime::prelude::*;
         where VEC * T::BITS == 128 || VEC == 1 && STAGES == 1
     ),
     require(K % VEC == 0),
-    stream(w)
+    stream(w),
+    pdl(independent = [w])
 )]
 pub fn gemv<
     T: Float,

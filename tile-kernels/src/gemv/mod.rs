@@ -1,5 +1,5 @@
-//! `y = alpha W x + beta y`: [`gemv`] on tensors, [`kernel`] as it is written, [`Choice`] of the instance;
-//! [`specialized`] is compiled for each K.
+//! `y = alpha W x + beta y`: [`gemv`] on tensors, [`kernel`] as it is written, [`Choice`] of the instance,
+//! [`tuned`] for the instance that is measured to be the fastest; [`specialized`] is compiled for each K.
 //!
 //! f16, bf16 and f32; any N and K; `W` may be a view with a row pitch. Sums are accumulated in f32 in an order that
 //! depends only on the shape and the instance, so that equal calls give equal bits.
@@ -11,7 +11,8 @@ pub mod specialized;
 pub use choice::Choice;
 
 use tile_runtime::kernel::{Argument, Definition, LaunchOn, TensorInput, TensorOutput};
-use tile_runtime::{Element, LaunchError};
+use tile_runtime::tuner::{TuneOptions, TuneReport};
+use tile_runtime::{Device, Element, Error, LaunchError};
 
 /// The scalars of `y = alpha W x + beta y`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,6 +65,38 @@ pub fn gemv<T: GemvElement>(
         _ => Choice::default(),
     };
     T::launch(on, choice, w, x, y, scalars)
+}
+
+/// The fastest instance for these operands on a device, measured once and remembered, and the report of how it was
+/// found; `y` is not written. On a simulator nothing is measured.
+///
+/// ```
+/// use tile_kernels::gemv::{Gemv, tuned};
+/// use tile_runtime::{Device, tuner::TuneOptions};
+///
+/// let device = Device::simulator();
+/// let (w, x) = (device.tensor(&[1.0f32, 2.0, 3.0, 4.0], [2, 2])?, device.tensor(&[1.0f32, 1.0], [2])?);
+/// let mut y = device.zeros::<f32, 1>([2])?;
+/// let options = TuneOptions { quiet: true, ..TuneOptions::default() };
+/// let (kernel, report) = tuned(&device, &w, &x, &mut y, Gemv::default(), &options)?;
+/// kernel.launch(&w, &x, &mut y, 1.0, 0.0)?;
+/// assert_eq!(y.to_vec()?, [3.0, 7.0]);
+/// assert_eq!(report.chosen, kernel.index());
+/// # Ok::<(), tile_runtime::Error>(())
+/// ```
+///
+/// # Errors
+/// No instance takes these operands, or none works; the device has failed.
+#[track_caller]
+pub fn tuned<T: GemvElement>(
+    device: &Device,
+    w: impl TensorInput<T, 2>,
+    x: impl TensorInput<T, 1>,
+    y: impl TensorOutput<T, 1>,
+    Gemv { alpha, beta }: Gemv,
+    options: &TuneOptions,
+) -> Result<(kernel::GemvKernel<T>, TuneReport), Error> {
+    kernel::gemv::<T>::tuned_with(device, options, w, x, y, alpha, beta)
 }
 
 /// The kernel as data.

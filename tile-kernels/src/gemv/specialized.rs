@@ -7,7 +7,7 @@ use tile_runtime::prelude::*;
 ///
 /// A thread's share of a row is as many loads of `VEC` elements as K takes; it keeps all of them in flight, or an even
 /// part of them of at most `UNROLL`, for each of `ROWS` rows and `STAGES` steps. Two sums a row, taken in turns, halve
-/// the chain of additions.
+/// the chain of additions. The weights may be read before the previous kernel is done.
 #[tile_kernel(
     instances(
         (WARPS, ROWS, GROUPS, UNROLL, STAGES) in [
@@ -19,7 +19,8 @@ use tile_runtime::prelude::*;
     ),
     require(K % VEC == 0),
     specialize(K),
-    stream(w)
+    stream(w),
+    pdl(independent = [w])
 )]
 pub fn gemv_specialized<
     T: Float,

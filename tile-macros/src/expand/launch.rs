@@ -28,8 +28,9 @@ impl Const<'_> {
 pub(super) fn methods(signature: &Signature<'_>, body: &Body) -> TokenStream {
     let launch = launch(signature, body);
     let instance = instance(signature, body);
+    let tuned = tuned(signature, body);
     let handle = handle(signature, body);
-    quote!(#launch #instance #handle)
+    quote!(#launch #instance #tuned #handle)
 }
 
 /// `gemv::<f16, 8>::launch(on, x, w, y)`.
@@ -47,7 +48,8 @@ fn launch(signature: &Signature<'_>, body: &Body) -> TokenStream {
         _ => (quote!(), quote!(0)),
     };
     let scalars = scalar_bounds(signature);
-    let run = run(signature, body, &on, &index);
+    let prepare = run(signature, body, &quote!(prepare_launch), &on, &index);
+    let run = run(signature, body, &quote!(launch), &on, &index);
     let text = format!("Launches `{name}` on a device (its own stream) or on a stream.");
     quote_spanned! {*at=>
         #[allow(clippy::too_many_arguments, dead_code, non_snake_case, unused_mut)]
@@ -67,6 +69,22 @@ fn launch(signature: &Signature<'_>, body: &Body) -> TokenStream {
                 #scalars
             {
                 #run
+            }
+
+            /// The same launch, checked once, to be made again and again.
+            ///
+            /// # Errors
+            /// As `launch`; memory that is borrowed from other code.
+            #[track_caller]
+            pub fn prepare(
+                #on: &impl #runtime::kernel::LaunchOn,
+                #(#parameters,)*
+            ) -> ::core::result::Result<#runtime::kernel::PreparedLaunch, #runtime::LaunchError>
+            where
+                #bound
+                #scalars
+            {
+                #prepare
             }
         }
     }
@@ -120,6 +138,84 @@ fn instance(signature: &Signature<'_>, body: &Body) -> TokenStream {
     }
 }
 
+/// `gemv::<f16>::tuned(&device, x, w, y)`, and the same with options and a report.
+fn tuned(signature: &Signature<'_>, body: &Body) -> TokenStream {
+    let Signature { name, runtime, consts, at, .. } = signature;
+    let type_names = signature.type_names();
+    let unnamed = consts.iter().map(Const::unnamed);
+    let handle = signature.derived("Kernel");
+    let (device, options) = (signature.local("device"), signature.local("options"));
+    let parameters = parameters(signature);
+    let names: Vec<_> = signature.params.iter().map(|p| p.name).collect();
+    let scalars = scalar_bounds(signature);
+    let run = match body {
+        Body::Stub(_) => quote!(let _ = (#(&#names,)*); ::core::panic!("the kernel has mistakes")),
+        Body::Launch => {
+            let arguments = signature.params.iter().map(|p| argument(signature, p));
+            quote_spanned! {*at=>
+                let (instance, report) = #runtime::tuner::tune(
+                    Self::definition(),
+                    Self::launch_table(),
+                    &[#(<#type_names as #runtime::kernel::Element>::DTYPE),*],
+                    #device,
+                    #options,
+                    &mut [#(#arguments),*],
+                )?;
+                let kernel = #handle {
+                    device: ::core::clone::Clone::clone(#device),
+                    instance,
+                    _types: ::core::marker::PhantomData,
+                };
+                ::core::result::Result::Ok((kernel, report))
+            }
+        }
+    };
+    let text = format!("The fastest declared instance of `{name}` for these arguments on a device, measured once.");
+    quote_spanned! {*at=>
+        #[allow(clippy::too_many_arguments, dead_code, non_snake_case, unused_mut, unused_variables)]
+        impl<#(#type_names,)*> #name<#(#type_names,)* #(#unnamed,)*> {
+            #[doc = #text]
+            /// The outputs are not written; on a simulator nothing is measured.
+            ///
+            /// # Errors
+            /// No instance may be launched with these arguments, or none works; the device has failed.
+            #[track_caller]
+            pub fn tuned(
+                #device: &#runtime::Device,
+                #(#parameters,)*
+            ) -> ::core::result::Result<#handle<#(#type_names),*>, #runtime::Error>
+            where
+                #(#type_names: #runtime::kernel::Element,)*
+                #scalars
+            {
+                let (kernel, _) = Self::tuned_with(
+                    #device, &::core::default::Default::default(), #(#names),*
+                )?;
+                ::core::result::Result::Ok(kernel)
+            }
+
+            /// The same with options, and with the report of every candidate.
+            ///
+            /// # Errors
+            /// As `tuned`.
+            #[track_caller]
+            pub fn tuned_with(
+                #device: &#runtime::Device,
+                #options: &#runtime::tuner::TuneOptions,
+                #(#parameters,)*
+            ) -> ::core::result::Result<
+                (#handle<#(#type_names),*>, #runtime::tuner::TuneReport), #runtime::Error,
+            >
+            where
+                #(#type_names: #runtime::kernel::Element,)*
+                #scalars
+            {
+                #run
+            }
+        }
+    }
+}
+
 /// The methods of `GemvKernel`.
 fn handle(signature: &Signature<'_>, body: &Body) -> TokenStream {
     let Signature { runtime, at, .. } = signature;
@@ -128,8 +224,10 @@ fn handle(signature: &Signature<'_>, body: &Body) -> TokenStream {
     let parameters = parameters(signature);
     let on = signature.local("on");
     let scalars = scalar_bounds(signature);
-    let run_on = run(signature, body, &on, &quote!(self.instance));
-    let run_device = run(signature, body, &quote!(&self.device), &quote!(self.instance));
+    let index = quote!(self.instance);
+    let run_on = run(signature, body, &quote!(launch), &on, &index);
+    let run_device = run(signature, body, &quote!(launch), &quote!(&self.device), &index);
+    let prepare_on = run(signature, body, &quote!(prepare_launch), &on, &index);
     quote_spanned! {*at=>
         #[allow(clippy::too_many_arguments, dead_code, non_snake_case, unused_mut)]
         impl<#(#type_names,)*> #handle<#(#type_names),*> {
@@ -161,6 +259,22 @@ fn handle(signature: &Signature<'_>, body: &Body) -> TokenStream {
                 #run_on
             }
 
+            /// A launch on a device or on a stream, checked once, to be made again and again.
+            ///
+            /// # Errors
+            /// As the kernel's own `prepare`.
+            #[track_caller]
+            pub fn prepare(
+                &self,
+                #on: &impl #runtime::kernel::LaunchOn,
+                #(#parameters,)*
+            ) -> ::core::result::Result<#runtime::kernel::PreparedLaunch, #runtime::LaunchError>
+            where
+                #scalars
+            {
+                #prepare_on
+            }
+
             /// Which declared instance this is, in order of declaration, dtypes varying slowest.
             pub fn index(&self) -> usize {
                 self.instance
@@ -174,8 +288,14 @@ fn handle(signature: &Signature<'_>, body: &Body) -> TokenStream {
     }
 }
 
-/// The body of a launch of instance `index` on `on`.
-fn run(signature: &Signature<'_>, body: &Body, on: &impl ToTokens, index: &TokenStream) -> TokenStream {
+/// The body of a launch, or of what `function` of the runtime's `kernel` makes of it, of instance `index` on `on`.
+fn run(
+    signature: &Signature<'_>,
+    body: &Body,
+    function: &TokenStream,
+    on: &impl ToTokens,
+    index: &TokenStream,
+) -> TokenStream {
     let Signature { name, runtime, consts, at, .. } = signature;
     let (type_names, unnamed) = (signature.type_names(), consts.iter().map(Const::unnamed));
     let kernel = quote_spanned!(*at=> #name::<#(#type_names,)* #(#unnamed,)*>);
@@ -184,7 +304,7 @@ fn run(signature: &Signature<'_>, body: &Body, on: &impl ToTokens, index: &Token
         Body::Launch => {
             let arguments = signature.params.iter().map(|p| argument(signature, p));
             quote_spanned! {*at=>
-                #runtime::kernel::launch(
+                #runtime::kernel::#function(
                     #kernel::definition(), #kernel::launch_table(), #index, #on, &mut [#(#arguments),*],
                 )
             }

@@ -26,6 +26,8 @@ pub(super) struct Entries {
     streams: Vec<Ident>,
     /// `specialize(..)`, before the signature gives the names meaning: the dims, `max`, and where it stands.
     specialize: Option<(Vec<Ident>, u32, SpanId)>,
+    /// `pdl(independent = [..])`, likewise.
+    pub(super) independent: Option<Vec<Ident>>,
     seen: Vec<String>,
 }
 
@@ -40,7 +42,7 @@ pub(super) struct ValueGroup {
 const SPECIALIZE: &str = "specialize(K) or specialize(K, max = 32)";
 
 /// The items of the attribute, for messages.
-const ITEMS: &str = "instances, dtypes, require, targets, min_blocks, stream, specialize, lints, crate";
+const ITEMS: &str = "instances, dtypes, require, targets, min_blocks, stream, specialize, pdl, lints, crate";
 
 impl Parser {
     /// Reads the attribute's tokens.
@@ -53,7 +55,7 @@ impl Parser {
     }
 
     /// The items of a list. An empty one is reported; a trailing comma is not.
-    fn comma_separated(&mut self, tokens: TokenStream) -> Vec<Vec<TokenTree>> {
+    pub(super) fn comma_separated(&mut self, tokens: TokenStream) -> Vec<Vec<TokenTree>> {
         let mut items: Vec<Vec<TokenTree>> = vec![vec![]];
         for token in tokens {
             match token {
@@ -74,7 +76,7 @@ impl Parser {
         items.into_iter().map(without_group).collect()
     }
 
-    fn attribute_error(&mut self, range: impl Into<Range>, message: impl Into<String>, help: &str) {
+    pub(super) fn attribute_error(&mut self, range: impl Into<Range>, message: impl Into<String>, help: &str) {
         let at = self.mark(range);
         self.error(Diagnostic::new(Code::ATTRIBUTE, at, message).help(help));
     }
@@ -117,6 +119,7 @@ impl Parser {
             "min_blocks" => "min_blocks(2)",
             "stream" => "stream(w)",
             "specialize" => SPECIALIZE,
+            "pdl" => "pdl(independent = [w])",
             "lints" => "lints(TK0601 = \"deny\")",
             "crate" => "crate = ::tile_runtime",
             _ => {
@@ -173,11 +176,7 @@ impl Parser {
                 let at = self.mark(Range { first: name.span(), last: list.span_close() });
                 self.specialize_list(entries, list, at);
             }
-            "pdl" => {
-                let at = self.mark(name.span());
-                let message = format!("`{word}` is not in this version of the language");
-                self.error(Diagnostic::new(Code::SYNTAX, at, message).help(format!("remove `{word}(..)`")));
-            }
+            "pdl" => self.pdl(entries, name, list),
             _ => self.unknown_item(name, word),
         }
     }

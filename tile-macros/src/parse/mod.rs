@@ -27,6 +27,7 @@ mod attribute;
 mod branch;
 mod call;
 mod constant;
+mod dependent;
 mod effect;
 mod expr;
 mod instances;
@@ -95,6 +96,7 @@ pub fn kernel(attribute: TokenStream, item: TokenStream) -> Parsed {
         parser.specialize(&mut entries);
         parser.requires(&mut entries);
         parser.streams(&mut entries);
+        parser.independent(&mut entries);
         parser.body(function);
     }
     parser.finish(function, entries.info)

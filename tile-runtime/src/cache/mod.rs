@@ -8,6 +8,7 @@
 //! failed launch. One process at a time compiles a kernel; the others wait and load what it made.
 
 mod entry;
+mod notes;
 mod root;
 
 pub use entry::Entry;

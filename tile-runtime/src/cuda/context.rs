@@ -1,5 +1,6 @@
 //! One CUDA device: its primary context, what it can do, its streams, its memory, and its first fatal error.
 
+use super::dependent::{Entry, Last};
 use super::driver::{self, Driver, Handle, Pointer, attribute, function_attribute};
 use super::ordering::Use;
 use crate::allocation::Allocation;
@@ -32,6 +33,8 @@ pub(crate) struct CudaDevice {
     pub total_memory: u64,
     /// Wait for each launch: `TILE_LAUNCH_BLOCKING=1`.
     pub blocking: bool,
+    /// Whether kernels that may start early do: not with `TILE_PDL=off`.
+    pub dependent_launch: AtomicBool,
     context: Handle,
     pools: bool,
     streams: [OnceLock<StreamSlot>; STREAMS],
@@ -48,7 +51,9 @@ unsafe impl Sync for CudaDevice {}
 /// A stream of a device. Slots are never destroyed, only reused: work that used memory on a stream can be waited for
 /// as long as the memory lives, whoever made the stream.
 pub(crate) struct StreamSlot {
-    pub raw: Handle,
+    /// Given out by [`StreamSlot::enter`] only, so that nothing is queued unnoticed.
+    raw: Handle,
+    last: Last,
     pub index: u8,
     /// Orders other streams after this one; recorded again for each wait.
     event: Handle,
@@ -132,6 +137,7 @@ impl CudaDevice {
             capability,
             total_memory: 0,
             blocking: std::env::var_os("TILE_LAUNCH_BLOCKING").is_some_and(|v| v == "1"),
+            dependent_launch: AtomicBool::new(!std::env::var_os("TILE_PDL").is_some_and(|v| v == "off")),
             context,
             streams: [const { OnceLock::new() }; STREAMS],
             free_streams: Mutex::new((0..STREAMS as u8).rev().collect()),
@@ -234,7 +240,7 @@ impl CudaDevice {
         // SAFETY: `pointer` outlives the call; the size is not zero.
         let code = unsafe {
             match self.pools {
-                true => (self.driver.mem_alloc_async)(&mut pointer, bytes.max(1), stream.raw),
+                true => (self.driver.mem_alloc_async)(&mut pointer, bytes.max(1), stream.enter().stream()),
                 false => (self.driver.mem_alloc)(&mut pointer, bytes.max(1)),
             }
         };
@@ -252,7 +258,7 @@ impl CudaDevice {
             // SAFETY: allocated by `allocate`, freed once; later work on this stream is after it.
             let code = unsafe {
                 match self.pools {
-                    true => (self.driver.mem_free_async)(pointer, stream.raw),
+                    true => (self.driver.mem_free_async)(pointer, stream.enter().stream()),
                     false => (self.driver.mem_free)(pointer),
                 }
             };
@@ -321,6 +327,7 @@ impl CudaDevice {
         }
         Ok(StreamSlot {
             raw,
+            last: Last::new(),
             index,
             event,
             recent: Default::default(),
@@ -333,11 +340,12 @@ impl CudaDevice {
 
     /// Makes everything queued on `later` from now wait for everything queued on `earlier` so far.
     pub fn order(&self, earlier: &StreamSlot, later: &StreamSlot) -> Result<(), Error> {
+        let (from, to) = (earlier.enter(), later.enter());
         // SAFETY: valid handles of this context. Another thread may record the same event in between: then `later`
         // waits for a little more than it must.
         unsafe {
-            self.check("cuEventRecord", (self.driver.event_record)(earlier.event, earlier.raw))?;
-            self.check("cuStreamWaitEvent", (self.driver.stream_wait_event)(later.raw, earlier.event, 0))
+            self.check("cuEventRecord", (self.driver.event_record)(earlier.event, from.stream()))?;
+            self.check("cuStreamWaitEvent", (self.driver.stream_wait_event)(to.stream(), earlier.event, 0))
         }
     }
 
@@ -370,6 +378,12 @@ impl CudaDevice {
         self.check("cuStreamSynchronize", unsafe { (self.driver.stream_synchronize)(stream.raw) })?;
         stream.recent_count.store(0, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Called after each launch: waits for it with `TILE_LAUNCH_BLOCKING=1`.
+    #[inline]
+    pub fn finish(&self, slot: &StreamSlot) -> Result<(), Error> {
+        if self.blocking && !slot.capturing.load(Ordering::Relaxed) { self.synchronize(slot) } else { Ok(()) }
     }
 
     /// Waits for every stream.
@@ -447,6 +461,18 @@ impl CudaDevice {
 }
 
 impl StreamSlot {
+    /// Begins an operation on the stream: keep what this returns until the driver has been called.
+    #[inline]
+    pub fn enter(&self) -> Entry<'_> {
+        self.last.enter(self.raw)
+    }
+
+    /// The stream, for other code to queue work on.
+    pub fn share(&self) -> Handle {
+        self.last.share();
+        self.raw
+    }
+
     /// Whether this stream's capture is over: it takes no more work.
     pub fn is_over(&self) -> bool {
         self.index == CAPTURE && !self.capturing.load(Ordering::Relaxed)

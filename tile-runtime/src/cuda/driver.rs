@@ -71,6 +71,7 @@ functions! {
     event_create = "cuEventCreate": fn(*mut Handle, c_uint);
     event_record = "cuEventRecord": fn(Handle, Handle);
     event_synchronize = "cuEventSynchronize": fn(Handle);
+    event_query = "cuEventQuery": fn(Handle);
     event_elapsed_time = "cuEventElapsedTime": fn(*mut f32, Handle, Handle);
     event_destroy = "cuEventDestroy_v2": fn(Handle);
     module_load_data = "cuModuleLoadData": fn(*mut Handle, *const c_void);
@@ -90,6 +91,8 @@ functions! {
 /// Results that are told apart.
 pub(crate) const SUCCESS: c_int = 0;
 pub(crate) const OUT_OF_MEMORY: c_int = 2;
+/// `CUDA_ERROR_NOT_READY`.
+pub(crate) const NOT_READY: c_int = 600;
 
 /// `CUdevice_attribute` values. Source: cuda.h of CUDA 13.0.
 #[allow(missing_docs)]

@@ -37,7 +37,7 @@ impl CudaGraph {
     ) -> Result<CudaGraph, Error> {
         device.bind()?;
         // SAFETY: a valid stream that is not being captured.
-        let code = unsafe { (device.driver.stream_begin_capture)(stream.raw, driver::CAPTURE_RELAXED) };
+        let code = unsafe { (device.driver.stream_begin_capture)(stream.enter().stream(), driver::CAPTURE_RELAXED) };
         device.check("cuStreamBeginCapture", code)?;
         stream.capturing.store(true, Ordering::Release);
         let capture = Capture { device, stream };
@@ -59,8 +59,9 @@ impl CudaGraph {
         for (memory, how) in &self.uses {
             super::touch(self.device, stream, memory, *how)?;
         }
+        let entry = stream.enter();
         // SAFETY: valid handles; the memory is kept alive by `uses`.
-        self.device.check("cuGraphLaunch", unsafe { (self.device.driver.graph_launch)(self.exec, stream.raw) })
+        self.device.check("cuGraphLaunch", unsafe { (self.device.driver.graph_launch)(self.exec, entry.stream()) })
     }
 }
 
@@ -104,7 +105,7 @@ impl Capture<'_> {
         self.stream.capturing.store(false, Ordering::Release);
         let mut graph = std::ptr::null_mut();
         // SAFETY: the stream is being captured; `graph` outlives the call.
-        let code = unsafe { (self.device.driver.stream_end_capture)(self.stream.raw, &mut graph) };
+        let code = unsafe { (self.device.driver.stream_end_capture)(self.stream.enter().stream(), &mut graph) };
         let graph = Graph(graph, self.device);
         self.device.check("cuStreamEndCapture", code).map(|()| graph)
     }

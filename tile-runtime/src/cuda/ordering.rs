@@ -135,7 +135,7 @@ mod tests {
         let usage = Usage::written_by(3);
         for how in [Use::Read, Use::Write, Use::WritePart, Use::Read, Use::Write] {
             assert!(usage.settled(3, how));
-            assert_eq!(act(&usage, 3, how), []);
+            assert_eq!(act(&usage, 3, how), [0u8; 0]);
         }
     }
 
@@ -143,9 +143,9 @@ mod tests {
     fn readers_wait_for_the_writer_once_and_a_writer_for_all_readers() {
         let usage = Usage::written_by(0);
         assert_eq!(act(&usage, 1, Use::Read), [0]);
-        assert_eq!(act(&usage, 1, Use::Read), []);
+        assert_eq!(act(&usage, 1, Use::Read), [0u8; 0]);
         assert_eq!(act(&usage, 63, Use::Read), [0]);
-        assert_eq!(act(&usage, 0, Use::Read), []);
+        assert_eq!(act(&usage, 0, Use::Read), [0u8; 0]);
         assert_eq!(act(&usage, 0, Use::Write), [1, 63]);
         assert_eq!(act(&usage, 1, Use::Write), [0]);
         assert_eq!(act(&usage, 0, Use::Read), [1]);
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(act(&usage, 2, Use::WritePart), [0, 1, 7]);
         assert_eq!(act(&usage, 7, Use::Read), [0, 1, 2]);
         assert_eq!(act(&usage, 3, Use::Write), [0, 1, 2, 7]);
-        assert_eq!(act(&usage, 3, Use::Read), []);
+        assert_eq!(act(&usage, 3, Use::Read), [0u8; 0]);
     }
 
     /// Every random history is ordered: a read is after the latest write, a write after everything.

@@ -27,9 +27,13 @@ pub fn vectorized(range: impl LoopRange) -> LoopIndices {
 
 /// `for i in pipelined(a..b, stages)`: as `serial`, with the loads of an iteration issued `stages - 1` iterations ahead.
 ///
-/// The loads are the statements that lead the body: they only fill arrays of `alloc_local`, allocated before the loop,
-/// from `&` tensors, at addresses made of constants, dims and indices. The loop keeps `stages` copies of those arrays in
-/// registers, 1 to 8; nothing outside of it may use them. An array that is allocated in the body is not loaded ahead.
+/// The loads are the statements that lead the body: they only fill arrays, allocated before the loop, from `&` tensors,
+/// at addresses made of constants, dims and indices, the same elements in every iteration. The loop keeps `stages` copies
+/// of those arrays, 1 to 8; nothing outside of it may use them. An array that is allocated in the body is not loaded ahead.
+///
+/// Arrays of `alloc_local` are loaded into registers, arrays of `alloc_shared` by asynchronous copies, by `copy` or element
+/// by element. The waits and barriers of the latter are the compiler's: every thread of the block must come by, equally
+/// often, and none needs to synchronise.
 pub fn pipelined(range: impl LoopRange, stages: usize) -> LoopIndices {
     let _ = (range, stages);
     shadow()

@@ -3,6 +3,7 @@
 use crate::allocation::Allocation;
 use crate::cuda::Use;
 use crate::element::Element;
+use crate::error::Error;
 use crate::layout::Layout;
 use half::{bf16, f16};
 use std::fmt;
@@ -57,6 +58,43 @@ impl<'a> TensorRef<'a> {
         let bytes = layout.span().unwrap_or(usize::MAX / 8) * size;
         let (offset, bytes) = ((layout.offset * size) as u64, bytes as u64);
         TensorRef { allocation, offset, bytes, dtype: T::DTYPE, rank: R as u8, part: false, shape, strides }
+    }
+
+    /// The elements of this shape and these strides, in elements, that start `offset` bytes into the memory.
+    pub(crate) fn over(
+        allocation: &'a Arc<Allocation>,
+        offset: u64,
+        dtype: Dtype,
+        shape: &[i64],
+        strides: &[i64],
+    ) -> Self {
+        let (mut shapes, mut all) = ([1; MAX_RANK], [1; MAX_RANK]);
+        let rank = shape.len().min(strides.len()).min(MAX_RANK);
+        shapes[..rank].copy_from_slice(&shape[..rank]);
+        all[..rank].copy_from_slice(&strides[..rank]);
+        let last: i64 = shape.iter().zip(strides).map(|(extent, stride)| (extent - 1).saturating_mul(*stride)).sum();
+        let elements = if shape.contains(&0) { 0 } else { last.saturating_add(1) };
+        let bytes = u64::try_from(elements).unwrap_or(0).saturating_mul(u64::from(dtype.bytes()));
+        TensorRef { allocation, offset, bytes, dtype, rank: rank as u8, part: false, shape: shapes, strides: all }
+    }
+
+    /// Bytes from the start of the memory to the first element.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The elements as bytes, copied to the host in row-major order, after everything queued that writes them.
+    pub(crate) fn read(&self) -> Result<Vec<u8>, Error> {
+        let size = self.dtype.bytes() as usize;
+        let elements: i64 = self.shape().iter().product();
+        let mut bytes = vec![0; usize::try_from(elements).unwrap_or(0) * size];
+        let rows = match self.rank {
+            1 => self.layout::<1>().as_rows(),
+            2 => self.layout::<2>().as_rows(),
+            _ => self.layout::<3>().as_rows(),
+        };
+        self.allocation.download(&mut bytes, &rows, size)?;
+        Ok(bytes)
     }
 
     /// The same of a view beside which others may write other elements of the memory.

@@ -6,7 +6,7 @@ use super::plan::Values;
 use super::prepared::{self, Build, Code, Function, MAX_PARAMETERS, Prepared};
 use super::variants::{self, Shared, Specialized};
 use super::which::Variant;
-use crate::cuda::{CudaDevice, StreamSlot, lock, touch};
+use crate::cuda::{CudaDevice, Range, StreamSlot, lock, touch};
 use crate::device::{Backend, Device, DeviceState};
 use crate::error::Error;
 use crate::launch_error::{LaunchError, Problem};
@@ -19,6 +19,7 @@ use std::fmt;
 use std::mem::MaybeUninit;
 use std::panic::Location;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use tile_ir::ir::EntityRef;
 use tile_ir::lowered::{HostValues, ParameterKind};
 use tile_ir::sim::checked::CheckedOptions;
@@ -75,16 +76,29 @@ pub fn launch<const N: usize>(
     args: &mut [Argument<'_>],
 ) -> Result<(), LaunchError> {
     let at = Location::caller();
-    let prepared = match table.specialization() {
-        None => match table.find(instance, on.device().state.slot) {
-            Some(prepared) => Shared::Always(prepared),
-            None => prepared::prepared(def, table, instance, &[], on.device())
-                .map_err(|error| LaunchError::new(def.name(), at, Problem::Prepare(error)))?,
-        },
-        Some(specialized) => variant(def, table, specialized, instance, on.device(), args)
-            .map_err(|problem| LaunchError::new(def.name(), at, *problem))?,
-    };
+    let prepared = launched(def, table, instance, on.device(), args)
+        .map_err(|problem| LaunchError::new(def.name(), at, *problem))?;
     run(&prepared, on.device().state, on.stream(), args, at)
+}
+
+/// What a launch with these arguments launches, compiled if it has to be.
+#[inline]
+pub(super) fn launched<const N: usize>(
+    def: &'static Definition,
+    table: &'static InstanceTable<N>,
+    instance: usize,
+    device: &Device,
+    args: &[Argument<'_>],
+) -> Result<Shared, Box<Problem>> {
+    match table.specialization() {
+        None => match table.find(instance, device.state.slot) {
+            Some(prepared) => Ok(Shared::Always(prepared)),
+            None => {
+                prepared::prepared(def, table, instance, &[], device).map_err(|error| Box::new(Problem::Prepare(error)))
+            }
+        },
+        Some(specialized) => variant(def, table, specialized, instance, device, args),
+    }
 }
 
 /// The variant for the dims of these arguments.
@@ -132,6 +146,11 @@ pub fn prepare<'a, const N: usize>(
 }
 
 impl Loaded {
+    /// Checks these arguments as a launch does.
+    pub(crate) fn check(&self, args: &[Argument<'_>]) -> Result<(), Box<Problem>> {
+        self.prepared.plan.check(self.device.state, args).map(|_| ())
+    }
+
     /// Launches it on its device's default stream.
     ///
     /// # Errors
@@ -226,67 +245,80 @@ fn run(
                     touch(cuda, slot, tensor.allocation(), tensor.usage(prepared.plan.writes(i))).map_err(failed)?;
                 }
             }
-            if let Shared::Counted(variant) = prepared
-                && slot.capturing.load(std::sync::atomic::Ordering::Relaxed)
-            {
-                // The graph launches it after it may have been dropped here.
-                let kept: Arc<dyn Any + Send + Sync> = variant.clone();
-                lock(&slot.kept).push(kept);
-            }
+            keep(prepared, slot);
             slot.remember(prepared.definition, at);
-            submit(prepared, cuda, function, slot, &values, grid).map_err(failed)?;
+            let bits = function.parameters.iter().map(|kind| bits(&values, *kind));
+            let (written, independent) = (prepared.plan.written(args), prepared.plan.independent(args));
+            submit(prepared, cuda, function, slot, (bits, grid), written, independent).map_err(failed)?;
             for argument in args {
                 if let Argument::Tensor(tensor) = argument {
                     tensor.allocation().used(cuda, slot).map_err(failed)?;
                 }
             }
-            if cuda.blocking && !slot.capturing.load(std::sync::atomic::Ordering::Relaxed) {
-                cuda.synchronize(slot).map_err(failed)?;
-            }
-            Ok(())
+            cuda.finish(slot).map_err(failed)
         }
         (_, Backend::Cuda(_)) => Ok(()),
         (_, Backend::Simulator { .. }) => {
             // The check has made sure that every tensor is on this simulator.
             let args: Vec<sim::Argument> = args.iter().filter_map(|a| a.to_simulator()).collect();
-            let launch = Recorded { prepared: prepared.clone(), args, at };
-            match stream.and_then(Stream::recording) {
-                Some(recording) => {
-                    lock(recording).push(launch);
-                    Ok(())
-                }
-                None => launch.run(),
-            }
+            Recorded::new(prepared.clone(), args, at).make(stream)
         }
     }
 }
 
-/// Hands the launch to the driver.
+/// Where the stream is being captured, gives its graph a share of a variant: the graph launches it after it may have been
+/// dropped here.
 #[inline]
-fn submit(
+pub(super) fn keep(prepared: &Shared, slot: &StreamSlot) {
+    if let Shared::Counted(variant) = prepared
+        && slot.capturing.load(Ordering::Relaxed)
+    {
+        let kept: Arc<dyn Any + Send + Sync> = variant.clone();
+        lock(&slot.kept).push(kept);
+    }
+}
+
+/// A parameter as the driver takes it: as many bytes as it has, from the low end (the host is little-endian).
+#[inline]
+pub(super) fn bits(values: &Values<'_>, kind: ParameterKind) -> u64 {
+    match kind {
+        ParameterKind::Pointer(param) => values.address(param),
+        ParameterKind::Dim(dim) => values.dim(dim) as u64,
+        ParameterKind::Stride(param, axis) => values.stride(param, axis) as u64,
+        ParameterKind::Scalar(param) => match values.args.get(param.index()) {
+            Some(Argument::Scalar(Scalar { value: sim::ScalarValue::Index(value) })) => *value as u64,
+            Some(Argument::Scalar(Scalar { value: sim::ScalarValue::Element(_, bits) })) => u64::from(*bits),
+            _ => 0,
+        },
+    }
+}
+
+/// Hands a launch to the driver: the parameters' bits and the grid; what it writes; what it may read early.
+#[inline]
+pub(super) fn submit(
     prepared: &Prepared,
     cuda: &CudaDevice,
     function: &Function,
     slot: &StreamSlot,
-    values: &Values<'_>,
-    grid: [u32; 3],
+    (bits, grid): (impl Iterator<Item = u64>, [u32; 3]),
+    written: impl Iterator<Item = Range>,
+    independent: impl Iterator<Item = Range>,
 ) -> Result<(), Error> {
     let mut storage = [MaybeUninit::<u64>::uninit(); MAX_PARAMETERS];
     let mut pointers = [MaybeUninit::<*mut c_void>::uninit(); MAX_PARAMETERS];
-    for ((kind, slot), pointer) in function.parameters.iter().zip(&mut storage).zip(&mut pointers) {
-        // The driver reads as many bytes as the parameter has, from the low end (the host is little-endian).
-        let bits = match *kind {
-            ParameterKind::Pointer(param) => values.address(param),
-            ParameterKind::Dim(dim) => values.dim(dim) as u64,
-            ParameterKind::Stride(param, axis) => values.stride(param, axis) as u64,
-            ParameterKind::Scalar(param) => match values.args.get(param.index()) {
-                Some(Argument::Scalar(Scalar { value: sim::ScalarValue::Index(value) })) => *value as u64,
-                Some(Argument::Scalar(Scalar { value: sim::ScalarValue::Element(_, bits) })) => u64::from(*bits),
-                _ => 0,
-            },
-        };
+    for ((bits, slot), pointer) in bits.zip(&mut storage).zip(&mut pointers) {
         pointer.write(std::ptr::from_mut(slot.write(bits)).cast());
     }
+    let entry = slot.enter();
+    let early = function.dependent
+        && cuda.dependent_launch.load(Ordering::Relaxed)
+        && entry.follows_kernel_apart_from(independent);
+    let mut attribute = sys::CUlaunchAttribute {
+        id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+        pad: [0; 4],
+        value: sys::CUlaunchAttributeValue { pad: [0; 64] },
+    };
+    attribute.value.programmaticStreamSerializationAllowed = 1;
     let [threads_x, threads_y, threads_z] = prepared.plan.program.launch.threads;
     let config = sys::CUlaunchConfig {
         gridDimX: grid[0],
@@ -296,18 +328,21 @@ fn submit(
         blockDimY: threads_y,
         blockDimZ: threads_z,
         sharedMemBytes: function.dynamic_shared,
-        hStream: slot.raw.cast(),
-        attrs: std::ptr::null_mut(),
-        numAttrs: 0,
+        hStream: entry.stream().cast(),
+        attrs: if early { &mut attribute } else { std::ptr::null_mut() },
+        numAttrs: u32::from(early),
     };
     // SAFETY: the function takes exactly `parameters`, each of which has a value in `storage` that is at least as large;
     // the pointers before `parameters.len()` are written, and the driver reads no others. Tensors were checked to cover
-    // what the kernel accesses and are kept alive, in stream order, by their allocations.
+    // what the kernel accesses and are kept alive, in stream order, by their allocations. A launch that may start early
+    // obeys the rule of `cuda::dependent`.
     let code = unsafe {
         let parameters = pointers.as_mut_ptr().cast::<*mut c_void>();
         (cuda.driver.launch_kernel_ex)(&config, function.handle, parameters, std::ptr::null_mut())
     };
-    cuda.check("cuLaunchKernelEx", code)
+    cuda.check("cuLaunchKernelEx", code)?;
+    entry.is_kernel(written);
+    Ok(())
 }
 
 /// A checked launch on a simulator.
@@ -318,6 +353,21 @@ pub(crate) struct Recorded {
 }
 
 impl Recorded {
+    pub fn new(prepared: Shared, args: Vec<sim::Argument>, at: &'static Location<'static>) -> Recorded {
+        Recorded { prepared, args, at }
+    }
+
+    /// Runs it, or records it where the stream is being captured.
+    pub fn make(self, stream: Option<&Stream>) -> Result<(), LaunchError> {
+        match stream.and_then(Stream::recording) {
+            Some(recording) => {
+                lock(recording).push(self);
+                Ok(())
+            }
+            None => self.run(),
+        }
+    }
+
     /// Runs it.
     pub fn run(&self) -> Result<(), LaunchError> {
         let failed = |report: String| self.prepared.error(self.at, Problem::Simulator(report));

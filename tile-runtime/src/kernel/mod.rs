@@ -11,6 +11,7 @@ mod formula;
 mod launch;
 mod plan;
 mod prepared;
+mod repeat;
 mod show;
 mod variants;
 mod which;
@@ -23,9 +24,13 @@ pub use argument::{Argument, Scalar, ScalarInput, TensorInput, TensorOutput, Ten
 pub use definition::{Definition, InstanceTable, instance_index};
 pub use explain::{Explanation, explain};
 pub use launch::{LaunchOn, Loaded, launch, prepare};
+pub use repeat::{PreparedLaunch, prepare_launch};
 pub use show::{Binary, Format, compile, show};
 pub use tile_ir::ir::Dtype;
 pub use variants::Specialized;
 pub use which::Variant;
 
+pub(crate) use definition::instance_text;
 pub(crate) use launch::Recorded;
+pub(crate) use plan::Plan;
+pub(crate) use prepared::{lowered, target_for};

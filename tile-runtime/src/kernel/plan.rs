@@ -28,6 +28,8 @@ pub(crate) struct Plan {
     grid: [Formula; 3],
     /// The tensors that are written, if any: which must overlap no other.
     written: Vec<u8>,
+    /// The tensors that are read before the previous kernel is done, if the kernel may start early.
+    independent: Vec<u8>,
     /// The program: what is launched, and the words of a report.
     pub program: Program,
 }
@@ -97,6 +99,15 @@ impl HostValues for Values<'_> {
     }
 }
 
+/// Where these arguments' tensors lie.
+#[inline]
+fn ranges<'a>(which: &'a [u8], args: &'a [Argument<'a>]) -> impl Iterator<Item = (u64, u64)> + 'a {
+    which.iter().filter_map(move |i| match args.get(usize::from(*i)) {
+        Some(Argument::Tensor(tensor)) => Some(tensor.range()),
+        _ => None,
+    })
+}
+
 impl Plan {
     /// The plan of a program lowered from `kernel`.
     pub fn new(kernel: &Kernel, program: Program) -> Result<Plan, Error> {
@@ -142,7 +153,9 @@ impl Plan {
             ParamPlan::Tensor { mutable: true, .. } => u8::try_from(i).ok(),
             _ => None,
         };
+        let independent = program.tensors.iter().filter(|t| t.independent).map(|t| t.param.index() as u8).collect();
         Ok(Plan {
+            independent,
             written: params.iter().enumerate().filter_map(writes).collect(),
             params,
             names: kernel.params.values().map(|p| p.name.clone()).collect(),
@@ -156,6 +169,18 @@ impl Plan {
     #[inline]
     pub fn writes(&self, param: usize) -> bool {
         matches!(self.params.get(param), Some(ParamPlan::Tensor { mutable: true, .. }))
+    }
+
+    /// The bytes that the kernel may write.
+    #[inline]
+    pub fn written<'a>(&'a self, args: &'a [Argument<'a>]) -> impl Iterator<Item = (u64, u64)> + 'a {
+        ranges(&self.written, args)
+    }
+
+    /// The bytes that the kernel may read before the previous kernel is done.
+    #[inline]
+    pub fn independent<'a>(&'a self, args: &'a [Argument<'a>]) -> impl Iterator<Item = (u64, u64)> + 'a {
+        ranges(&self.independent, args)
     }
 
     /// Checks everything. The values for the kernel's parameters, and the grid; `None` where it is empty.

@@ -43,6 +43,8 @@ pub(crate) struct Function {
     pub handle: Handle,
     pub dynamic_shared: u32,
     pub parameters: Vec<ParameterKind>,
+    /// Whether it may be launched before the previous kernel is done.
+    pub dependent: bool,
 }
 
 impl Drop for Function {
@@ -127,8 +129,10 @@ fn prepare(
             let limits =
                 Limits { threads: program.launch.threads.iter().product(), shared_bytes: program.shared_bytes };
             let (module, handle, dynamic_shared) = cuda.load(&kernel.name, &entry.code, &program.name, limits)?;
+            let dependent = program.launch.dependent;
             let parameters = program.params.iter().map(|p| p.kind).collect();
-            Code::Cuda { device: cuda, function: Function { device: cuda, module, handle, dynamic_shared, parameters } }
+            let function = Function { device: cuda, module, handle, dynamic_shared, parameters, dependent };
+            Code::Cuda { device: cuda, function }
         }
     };
     Ok(Prepared { slot: device.state.slot, next: AtomicPtr::new(null_mut()), definition, plan, code, build })

@@ -128,9 +128,11 @@ R cuFuncGetAttribute(int *v, int which, H f) { *v = which == 0 ? 1024 : 0; retur
 R cuFuncSetAttribute(H f, int which, int v) { say("attribute %d = %d", which, v); return 0; }
 struct Launch { unsigned gx, gy, gz, bx, by, bz, shared; H stream; void *attributes; unsigned count; };
 R cuLaunchKernelEx(const struct Launch *c, H f, void **parameters, void **extra) {
-    if (extra || c->count) return 1;
+    // The only attribute there is: id 6 (programmatic stream serialisation), on.
+    const int *attribute = c->attributes;
+    if (extra || c->count > 1 || (c->count && (attribute[0] != 6 || attribute[2] != 1))) return 1;
     if ((intptr_t)f & INERT) {
-        say("launch on %ld", id(c->stream));
+        say("launch on %ld%s", id(c->stream), c->count ? " early" : "");
         return 0;
     }
     // The test's kernel: x, y, N, pitches, alpha; it is executed, so that parameters are known to arrive.
@@ -142,8 +144,8 @@ R cuLaunchKernelEx(const struct Launch *c, H f, void **parameters, void **extra)
     for (int i = 0; i < n; i++)
         for (int j = 0; j < k; j++) y[i * pitch_y + j] = alpha * x[i * pitch_x + j];
     launches++;
-    say("launch on %ld grid %u %u %u block %u %u %u shared %u", id(c->stream), c->gx, c->gy, c->gz, c->bx, c->by,
-        c->bz, c->shared);
+    say("launch on %ld grid %u %u %u block %u %u %u shared %u%s", id(c->stream), c->gx, c->gy, c->gz, c->bx, c->by,
+        c->bz, c->shared, c->count ? " early" : "");
     return setting("FAKE_LAUNCH");
 }
 R cuGraphInstantiateWithFlags(H *x, H g, unsigned long long flags) { *x = handle(); return 0; }

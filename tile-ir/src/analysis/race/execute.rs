@@ -3,7 +3,7 @@
 use super::touch::Kind;
 use super::{Here, Run, UNKNOWN, Values};
 use crate::constraint::Varies;
-use crate::ir::{ExprId, ExprKind, Kernel, ReduceSource, StmtId, StmtKind, VarId};
+use crate::ir::{Effect, ExprId, ExprKind, Kernel, ReduceSource, StmtId, StmtKind, VarId, effects};
 use std::collections::BTreeSet;
 
 /// Values one thread may compute, all threads and statements together.
@@ -144,7 +144,7 @@ impl Run<'_> {
             (a.saturating_add(n.saturating_mul(s)), if n < trips { Here::Yes } else { Here::No })
         };
         let known = (0..here.len()).all(|t| at(t, Some(0)).1 != Here::Maybe);
-        let has_barrier = contains_barrier(kernel, body, self.barriers);
+        let has_barrier = self.pipelined.contains_key(&stmt) || contains_barrier(kernel, body, self.barriers);
         let rounds: &[Option<i64>] = if known { &[Some(0), Some(1), None] } else { &[Some(0)] };
         for round in rounds {
             let mut mask = here.to_vec();
@@ -173,7 +173,13 @@ impl Run<'_> {
             let same = values.iter().all(|v| *v == values[0]);
             self.vars[*var] = Some(if same { Values::Same(values[0]) } else { Values::Each(values) });
             self.work += 1;
-            self.block(body, &mask);
+            let (loads, rest) = body.split_at(self.pipelined.get(&stmt).copied().unwrap_or(0));
+            if !loads.is_empty() {
+                self.cells.clear();
+                self.block(loads, &mask);
+                self.cells.clear();
+            }
+            self.block(rest, &mask);
         }
         if !known {
             self.epoch += 1;
@@ -237,7 +243,9 @@ fn contains_barrier(kernel: &Kernel, body: &[StmtId], barriers: &BTreeSet<StmtId
                     contains_barrier(kernel, then, barriers) || contains_barrier(kernel, otherwise, barriers)
                 }
                 StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } => {
-                    contains_barrier(kernel, body, barriers)
+                    let own = matches!(kernel.stmts[*s].kind, StmtKind::For { .. })
+                        && effects(kernel, *s).contains(&Effect::BlockCollective);
+                    own || contains_barrier(kernel, body, barriers)
                 }
                 _ => false,
             }

@@ -18,8 +18,9 @@ mod values;
 use super::uniform::Uniformity;
 use crate::constraint::Varies;
 use crate::diag::Diagnostic;
+use crate::ir::pipeline::shared_loads;
 use crate::ir::{Kernel, SecondaryMap, StmtId, VarId};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::BuildHasherDefault;
 use touch::{Cell, Key, Mix};
 use values::{UNKNOWN, Values};
@@ -50,6 +51,7 @@ pub(super) fn find(
         threads,
         dims: Vec::new(),
         vars: SecondaryMap::new(),
+        pipelined: shared_loads(kernel).into_iter().map(|l| (l.stmt, l.leading)).collect(),
         needed: BTreeSet::new(),
         relevant: BTreeSet::new(),
         cells: HashMap::default(),
@@ -80,6 +82,9 @@ struct Run<'k> {
     threads: Vec<u32>,
     dims: Vec<i64>,
     vars: SecondaryMap<VarId, Option<Values>>,
+    /// Pipelined loops that load shared arrays ahead, and how many of their statements are the loads: between those and
+    /// the rest, and between iterations, the compiler places barriers.
+    pipelined: BTreeMap<StmtId, usize>,
     /// Variables that indices, conditions and bounds depend on.
     needed: BTreeSet<VarId>,
     /// Statements that matter: with accesses to check, barriers, or assignments of needed variables.

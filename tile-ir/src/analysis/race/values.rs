@@ -1,9 +1,9 @@
 //! The integers of all threads at once, and the expressions over them.
 
 use super::Run;
-use crate::analysis::point::apply;
 use crate::analysis::uniform::dtype_range;
 use crate::ir::{DtypeRef, ExprId, ExprKind, Type, UnaryOp};
+use crate::lowered::fold;
 
 /// One value a thread, or one for all of them.
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ impl Run<'_> {
                         (And, 0, _) | (And, _, 0) => 0,
                         (Or, 1, _) | (Or, _, 1) => 1,
                         (_, UNKNOWN, _) | (_, _, UNKNOWN) => UNKNOWN,
-                        _ => apply(op, a, b).filter(|v| fits(ty, *v)).unwrap_or(UNKNOWN),
+                        _ => fold(op, a, b).filter(|v| fits(ty, *v)).unwrap_or(UNKNOWN),
                     }
                 };
                 match (&left, &right) {

@@ -5,6 +5,7 @@ mod barriers;
 mod bounds;
 mod budgets;
 mod check;
+mod pipelined;
 mod races;
 mod specialize;
 mod tile_operations;

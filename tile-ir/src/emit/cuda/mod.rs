@@ -82,7 +82,11 @@ fn prelude(program: &Program, body: &str) -> String {
     for part in PRELUDE.split("//@ ").skip(1) {
         let Some((head, code)) = part.split_once('\n') else { continue };
         if head.split(' ').all(|word| used.contains(word)) {
-            text.push_str(code);
+            // For the same reason streamed loads stay where they stand.
+            match program.launch.dependent && code.contains("L1::no_allocate") {
+                true => text.push_str(&code.replace("ld.global.nc.", "ld.global.").replace("asm(", "asm volatile(")),
+                false => text.push_str(code),
+            }
         }
     }
     text
@@ -116,7 +120,12 @@ fn signature(program: &Program) -> String {
                 let info = program.tensors.iter().find(|t| t.param == tensor);
                 let (ty, mutable) = info.map_or(("float", true), |t| (element_name(t.dtype), t.mutable));
                 let constness = if mutable { "" } else { "const " };
-                let _ = write!(text, "{constness}{ty}* __restrict__ {}", param.name);
+                // Where a wait for the previous kernel divides what is read before from what is read after, loads must
+                // stay on their side. A load through a restricted pointer is free to move: nothing that the compiler
+                // sees could write there. It would move a dependent load up, which is wrong, and independent ones
+                // down, which is slow: ptxas puts the wait first.
+                let restrict = if program.launch.dependent { "" } else { " __restrict__" };
+                let _ = write!(text, "{constness}{ty}*{restrict} {}", param.name);
             }
             ParameterKind::Dim(_) | ParameterKind::Stride(..) => {
                 let _ = write!(text, "const int {}", param.name);

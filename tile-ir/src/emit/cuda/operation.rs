@@ -2,7 +2,7 @@
 
 use super::value::{address, is_stream, place, value};
 use super::{Emitter, bound_may_change, element_name, is_silent, type_name, warp_mask};
-use crate::ir::{AtomicOp, ShuffleKind, VoteKind};
+use crate::ir::{AtomicOp, Dtype, ShuffleKind, VoteKind};
 use crate::lowered::{Memory, Op, OpKind, RegId, Unroll, ValueId};
 
 impl Emitter<'_> {
@@ -77,6 +77,20 @@ impl Emitter<'_> {
                 let text = format!("store{bytes}({}, {from});", address(program, memory));
                 self.guarded(memory, &text);
             }
+            OpKind::AsyncCopy { to, from, width } => {
+                let bytes = width * program.dtype(to.space).map_or(4, Dtype::bytes);
+                let (target, source) = (address(program, to), address(program, from));
+                let text = match from.guard {
+                    None => format!("async_copy{bytes}({target}, {source});"),
+                    Some(guard) => format!("async_copy{bytes}_if({}, {target}, {source});", self.value(guard.cond)),
+                };
+                self.guarded(to, &text);
+            }
+            OpKind::AsyncCommit => self.write_line("async_commit();"),
+            OpKind::AsyncWait { pending } => {
+                let text = format!("async_wait<{pending}>();");
+                self.write_line(&text);
+            }
             OpKind::If { cond, then, otherwise } => {
                 let head = format!("if ({}) {{", self.value(*cond));
                 self.write_line(&head);
@@ -112,6 +126,10 @@ impl Emitter<'_> {
             OpKind::WarpBarrier => {
                 let text = format!("__syncwarp({});", warp_mask(program));
                 self.write_line(&text);
+            }
+            OpKind::Wait => self.write_line("asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");"),
+            OpKind::LaunchDependents => {
+                self.write_line("asm volatile(\"griddepcontrol.launch_dependents;\" ::: \"memory\");");
             }
             OpKind::Shuffle { reg, kind, value, lane } => {
                 let function = match kind {

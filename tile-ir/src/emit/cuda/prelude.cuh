@@ -78,6 +78,22 @@ TILE_INLINE void store8(void* to, const void* from) { *(uint2*)to = *(const uint
 TILE_INLINE void store4(void* to, const void* from) { *(unsigned*)to = *(const unsigned*)from; }
 //@ store2
 TILE_INLINE void store2(void* to, const void* from) { *(unsigned short*)to = *(const unsigned short*)from; }
+//@ async_copy16
+TILE_INLINE void async_copy16(void* to, const void* from) { asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(__cvta_generic_to_global(from)) : "memory"); }
+//@ async_copy16_if
+TILE_INLINE void async_copy16_if(bool inside, void* to, const void* from) { asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(__cvta_generic_to_global(from)), "r"(inside ? 16 : 0) : "memory"); }
+//@ async_copy8
+TILE_INLINE void async_copy8(void* to, const void* from) { asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(__cvta_generic_to_global(from)) : "memory"); }
+//@ async_copy8_if
+TILE_INLINE void async_copy8_if(bool inside, void* to, const void* from) { asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(__cvta_generic_to_global(from)), "r"(inside ? 8 : 0) : "memory"); }
+//@ async_copy4
+TILE_INLINE void async_copy4(void* to, const void* from) { asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(__cvta_generic_to_global(from)) : "memory"); }
+//@ async_copy4_if
+TILE_INLINE void async_copy4_if(bool inside, void* to, const void* from) { asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(__cvta_generic_to_global(from)), "r"(inside ? 4 : 0) : "memory"); }
+//@ async_commit
+TILE_INLINE void async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+//@ async_wait
+template <int pending> TILE_INLINE void async_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(pending) : "memory"); }
 //@ f16 shuffle_xor
 TILE_INLINE f16 shuffle_xor(unsigned mask, f16 x, int lane) { return {(unsigned short)__shfl_xor_sync(mask, (unsigned)x.bits, lane)}; }
 //@ bf16 shuffle_xor

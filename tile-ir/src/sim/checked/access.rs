@@ -20,7 +20,7 @@ pub(super) struct Running<'a> {
 }
 
 /// One element that an access may touch: inside its array.
-enum Element<'p> {
+pub(super) enum Element<'p> {
     Global { view: &'p super::launch::View, byte: usize },
     Shared { array: SharedId, byte: usize, cells: Range<usize> },
     Local { array: usize, index: usize },
@@ -128,7 +128,13 @@ impl<'p> Machine<'p> {
 
     /// Checks and records an access to one element. None where it is out of bounds.
     #[inline]
-    fn touch(&mut self, run: &mut Running<'_>, site_index: u32, lane: usize, offset: i64) -> Option<Element<'p>> {
+    pub(super) fn touch(
+        &mut self,
+        run: &mut Running<'_>,
+        site_index: u32,
+        lane: usize,
+        offset: i64,
+    ) -> Option<Element<'p>> {
         let (code, launch, program) = (self.code, self.launch, self.program);
         let site = &code.sites[site_index as usize];
         let bytes = site.dtype.bytes() as usize;
@@ -138,6 +144,9 @@ impl<'p> Machine<'p> {
             thread: run.who.thread(lane) as u16,
             site: site_index as u16,
         };
+        if site.dependent && run.warp.waited >> lane & 1 == 0 {
+            self.early_access(run.who, site, lane);
+        }
         let element = match site.space {
             Space::Global(param) => {
                 let Some(view) = launch.views[param.index()].as_ref().filter(|v| v.contains(offset)) else {
@@ -172,6 +181,11 @@ impl<'p> Machine<'p> {
                 let grain = run.shared.grain as usize;
                 let cells = byte / grain..(byte + bytes) / grain;
                 let now = Now { access, seen: &run.warp.seen, global: false };
+                if let Some(pilot) = run.shared.pilot(cells.clone()) {
+                    self.in_flight(run.who, site, lane, offset, pilot);
+                    self.observed[site_index as usize] += 1;
+                    return Some(Element::Shared { array, byte, cells });
+                }
                 let race = cells.clone().fold(None, |found, cell| {
                     let race = run.shared.shadow.record(cell, site.kind, now);
                     found.or(race)
@@ -203,8 +217,26 @@ impl<'p> Machine<'p> {
         Some(element)
     }
 
+    /// An element of a shared array, without checks.
+    pub(super) fn shared_element(&self, run: &Running<'_>, site: &Site, offset: i64) -> Option<Element<'p>> {
+        let Space::Shared(array) = site.space else { return None };
+        let (info, bytes) = (&self.program.shared[array], site.dtype.bytes() as usize);
+        let offset = usize::try_from(offset).ok().filter(|o| *o < info.len as usize)?;
+        let (byte, grain) = (info.offset as usize + offset * bytes, run.shared.grain as usize);
+        let inside = byte + bytes <= run.shared.data.len();
+        inside.then(|| Element::Shared { array, byte, cells: byte / grain..(byte + bytes) / grain })
+    }
+
     /// Reports lanes whose vector does not start at a multiple of its size, on either side.
     fn check_alignment(&mut self, run: &mut Running<'_>, site: u32, offsets: &Lanes, local: u32, starts: &Lanes) {
+        self.check_site(run, site, offsets);
+        let code = self.code;
+        let space = Space::Local(LocalId::new(local as usize));
+        self.check_side(run, &Site { space, ..code.sites[site as usize] }, 0, starts);
+    }
+
+    /// The same for the side that an access of the program names.
+    pub(super) fn check_site(&mut self, run: &Running<'_>, site: u32, offsets: &Lanes) {
         let (code, launch, program) = (self.code, self.launch, self.program);
         let site = &code.sites[site as usize];
         let base = match site.space {
@@ -213,18 +245,18 @@ impl<'p> Machine<'p> {
             Space::Shared(array) => i64::from(program.shared[array].offset),
             Space::Local(_) => 0,
         };
-        let local = Space::Local(LocalId::new(local as usize));
-        for (space, base, offsets) in [(site.space, base, offsets), (local, 0, starts)] {
-            let element = i64::from(site.dtype.bytes());
-            let byte = |lane: usize| base.wrapping_add(offsets[lane].wrapping_mul(element));
-            let bytes = i64::from(site.width) * element;
-            let mut misaligned = 0;
-            each(run.warp.active, |lane| misaligned |= u32::from(byte(lane) % bytes != 0) << lane);
-            if misaligned != 0 {
-                let lane = misaligned.trailing_zeros() as usize;
-                let site = Site { space, ..*site };
-                self.misaligned(run.who, &site, misaligned, run.warp.active, (lane, byte(lane)));
-            }
+        self.check_side(run, site, base, offsets);
+    }
+
+    fn check_side(&mut self, run: &Running<'_>, site: &Site, base: i64, offsets: &Lanes) {
+        let element = i64::from(site.dtype.bytes());
+        let byte = |lane: usize| base.wrapping_add(offsets[lane].wrapping_mul(element));
+        let bytes = i64::from(site.width) * element;
+        let mut misaligned = 0;
+        each(run.warp.active, |lane| misaligned |= u32::from(byte(lane) % bytes != 0) << lane);
+        if misaligned != 0 {
+            let lane = misaligned.trailing_zeros() as usize;
+            self.misaligned(run.who, site, misaligned, run.warp.active, (lane, byte(lane)));
         }
     }
 
@@ -260,7 +292,7 @@ impl<'p> Machine<'p> {
 
 /// The bits of an element.
 #[inline]
-fn get(run: &Running<'_>, element: &Element<'_>, dtype: Dtype, lane: usize) -> u32 {
+pub(super) fn get(run: &Running<'_>, element: &Element<'_>, dtype: Dtype, lane: usize) -> u32 {
     match element {
         Element::Global { view, byte } => view.memory.load(*byte, dtype),
         Element::Shared { byte, .. } => {
@@ -277,7 +309,7 @@ fn get(run: &Running<'_>, element: &Element<'_>, dtype: Dtype, lane: usize) -> u
 }
 
 #[inline]
-fn put(run: &mut Running<'_>, element: &Element<'_>, dtype: Dtype, lane: usize, bits: u32) {
+pub(super) fn put(run: &mut Running<'_>, element: &Element<'_>, dtype: Dtype, lane: usize, bits: u32) {
     match element {
         Element::Global { view, byte } => view.memory.store(*byte, dtype, bits),
         Element::Shared { array, byte, cells } => {

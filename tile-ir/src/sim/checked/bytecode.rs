@@ -59,6 +59,8 @@ pub(super) struct Site {
     /// Elements a lane.
     pub width: u32,
     pub guard: Option<GuardReason>,
+    /// Whether it may only happen after a wait for the previous kernel.
+    pub dependent: bool,
     /// The access as the author wrote it.
     pub span: SpanId,
     /// Where its code begins.
@@ -201,6 +203,15 @@ pub(super) enum Instr {
         value: Slot,
         old: Slot,
     },
+    /// Issues an asynchronous copy: sites and offsets of its two sides. Without a source, of zeros.
+    AsyncCopy {
+        to: (u32, Slot),
+        from: Option<(u32, Slot)>,
+    },
+    AsyncCommit,
+    AsyncWait {
+        pending: u32,
+    },
     /// A guard the compiler added failed in the active lanes; `offset` is where the access would have gone.
     GuardFired {
         site: u32,
@@ -250,6 +261,9 @@ pub(super) enum Instr {
     // ---- synchronisation and the rest ----
     Barrier,
     WarpBarrier,
+    /// Waits for the previous kernel.
+    Wait,
+    LaunchDependents,
     Shuffle {
         reg: RegId,
         kind: ShuffleKind,

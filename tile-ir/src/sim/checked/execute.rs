@@ -120,6 +120,9 @@ impl Machine<'_> {
             Instr::VectorStore { site, offset, local, start } => self.vector_store(run, site, offset, local, start),
             Instr::VectorZero { site, local, start } => self.vector_zero(run, site, local, start),
             Instr::Atomic { op, site, offset, value, old } => self.atomic(run, op, site, [offset, value, old]),
+            Instr::AsyncCopy { to, from } => self.async_copy(run, to, from),
+            Instr::AsyncCommit => self.async_commit(run.warp),
+            Instr::AsyncWait { pending } => self.async_wait(run, pending),
             Instr::GuardFired { site, offset } => self.guard_fired_at(run, site, offset),
 
             Instr::If { cond, target } => {
@@ -183,8 +186,13 @@ impl Machine<'_> {
                 }
             }
             Instr::End => {
+                let never = run.warp.full & !run.warp.waited;
+                if self.program.launch.dependent && never != 0 {
+                    self.never_waited(run.who, code.spans[pc], never.trailing_zeros() as usize);
+                }
                 run.warp.pc -= 1;
                 run.warp.state = State::Done;
+                self.end_of_flight(run);
             }
 
             Instr::Barrier => {
@@ -195,6 +203,13 @@ impl Machine<'_> {
                 self.collective(run, code.spans[pc], "`sync_warp`");
                 self.counters.warp_barriers += 1;
                 run.warp.synchronise();
+            }
+            Instr::Wait => run.warp.waited |= active,
+            Instr::LaunchDependents => {
+                let early = active & !run.warp.waited;
+                if early != 0 {
+                    self.early_launch(run.who, code.spans[pc], early.trailing_zeros() as usize);
+                }
             }
             Instr::Shuffle { reg, kind, value, lane } => {
                 self.shuffle(run, code.spans[pc], reg.index(), kind, value, lane)

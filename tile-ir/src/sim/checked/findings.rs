@@ -2,6 +2,7 @@
 
 use super::AccessKind;
 use super::bytecode::{Instr, Site};
+use super::flight::Pilot;
 use super::report::Who;
 use super::schedule::Machine;
 use super::shadow::Access;
@@ -187,6 +188,43 @@ impl Machine<'_> {
         self.reporter.describe(key, rank, diagnostic);
     }
 
+    /// An access to bytes that an asynchronous copy is writing.
+    pub(super) fn in_flight(&mut self, who: Who, site: &Site, lane: usize, offset: i64, pilot: Pilot) {
+        let key = (Code::IN_FLIGHT, site.span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
+        let name = self.name(site.space).to_string();
+        let (element, copy) = (self.element_name(site, offset), &self.code.sites[usize::from(pilot.site)]);
+        let (now, then) = (self.thread_name(who.thread(lane)), self.thread_name(u32::from(pilot.thread) - 1));
+        let message = match site.kind {
+            AccessKind::Read => format!("`{name}` is read before its copy has finished"),
+            AccessKind::Write | AccessKind::Atomic => format!("`{name}` is written while a copy into it is in flight"),
+        };
+        let text = format!(
+            "{now} {} {element}; the copy that {then} issued (line {}) has not been waited for",
+            verb(site.kind),
+            self.line(copy.span)
+        );
+        let mut diagnostic = Diagnostic::new(Code::IN_FLIGHT, site.span, message).at(text).note(self.witness(who));
+        if copy.span != site.span {
+            diagnostic = diagnostic.label(copy.span, "the copy");
+        }
+        self.reporter.describe(key, 0, diagnostic);
+    }
+
+    /// A thread that ends before a copy of its own is known to be complete.
+    pub(super) fn exit_in_flight(&mut self, who: Who, site: &Site, lane: usize) {
+        let key = (Code::IN_FLIGHT, site.span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
+        let message = format!("a copy into `{}` is still in flight when its thread ends", self.name(site.space));
+        let text = format!("{} issued it and did not wait for it", self.thread_name(who.thread(lane)));
+        let diagnostic = Diagnostic::new(Code::IN_FLIGHT, site.span, message).at(text).note(self.witness(who));
+        self.reporter.describe(key, 0, diagnostic);
+    }
+
     /// Whether there is a barrier in the program's text between two accesses.
     fn has_barrier_between(&self, a: &Site, b: &Site, within_warp: bool) -> bool {
         let (from, to) = (a.pc.min(b.pc) as usize, a.pc.max(b.pc) as usize);
@@ -250,6 +288,45 @@ impl Machine<'_> {
                 .at(text)
                 .note(self.witness(who))
                 .help("use a multiple of 32 threads, or a mask or delta within the warp's threads");
+        self.reporter.describe(key, 0, diagnostic);
+    }
+
+    /// An access, before the wait for the previous kernel, to what that kernel may write or read.
+    pub(super) fn early_access(&mut self, who: Who, site: &Site, lane: usize) {
+        let key = (Code::GLOBAL_RACE, site.span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
+        let (name, thread) = (self.name(site.space), self.thread_name(who.thread(lane)));
+        let message = format!("data race with the previous kernel on `{name}`");
+        let diagnostic = Diagnostic::new(Code::GLOBAL_RACE, site.span, message)
+            .at(format!("{thread} {} it before it has waited for the previous kernel", verb(site.kind)))
+            .note(self.witness(who))
+            .help(format!("wait first; only tensors that are `independent` may be read before, and `{name}` is not"));
+        self.reporter.describe(key, 0, diagnostic);
+    }
+
+    /// Dependents that are let go before the thread has waited itself.
+    pub(super) fn early_launch(&mut self, who: Who, span: SpanId, lane: usize) {
+        let text = "lets the next kernel start before it has waited for the previous one";
+        self.unordered(who, span, lane, text);
+    }
+
+    /// A thread that ends without having waited.
+    pub(super) fn never_waited(&mut self, who: Who, span: SpanId, lane: usize) {
+        self.unordered(who, span, lane, "ends without having waited for the previous kernel");
+    }
+
+    fn unordered(&mut self, who: Who, span: SpanId, lane: usize, what: &str) {
+        let key = (Code::GLOBAL_RACE, span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
+        let message = "the next kernel may run beside the kernel before this one";
+        let diagnostic = Diagnostic::new(Code::GLOBAL_RACE, span, message)
+            .at(format!("{} {what}", self.thread_name(who.thread(lane))))
+            .note(self.witness(who))
+            .help("wait for the previous kernel on every path, before dependents are launched");
         self.reporter.describe(key, 0, diagnostic);
     }
 

@@ -7,8 +7,9 @@
 //! a [`Diagnostic`] with the author's line, numbers and a witness (`report`, `findings`); execution goes on where it
 //! sensibly can, so that results can still be compared with `fast`.
 //!
-//! What comes next has its place: a warp's `State` gains the waits on asynchronous work, a vector clock the entries of
-//! asynchronous agents, `shadow::Access::thread` their numbers.
+//! Asynchronous copies are in flight from their issue to the wait that covers them (`flight`). What comes next has its
+//! place: a warp's `State` gains the waits on barriers in memory, a vector clock the entries of agents that such a barrier
+//! orders, `shadow::Access::thread` their numbers.
 //!
 //! | finding | code |
 //! |---|---|
@@ -17,6 +18,7 @@
 //! | an index that is negative or leaves its 32 (or 64) bits, a division by zero | TK0303 |
 //! | a register, local or shared element read before it is written | TK0304 |
 //! | a misaligned vector access: global, shared | TK0201, TK0202 |
+//! | shared memory used while an asynchronous copy into it is in flight, or left so at the end | TK0403 |
 //! | two threads of a block race, in shared or global memory | TK0401 |
 //! | two blocks race in global memory | TK0405 |
 //! | a barrier, shuffle or vote that not all its threads reach | TK0402 |
@@ -35,6 +37,7 @@ mod bytecode;
 mod compile;
 mod execute;
 mod findings;
+mod flight;
 mod lanes;
 mod launch;
 mod report;
@@ -79,6 +82,8 @@ pub struct CheckedOptions {
     /// Whether a shuffle or vote orders the memory accesses of its warp, as a warp barrier does. PTX promises it for
     /// `bar.warp.sync` alone: `false` asks for that stricter reading.
     pub collectives_order: bool,
+    /// When asynchronous copies are made.
+    pub copies: Copies,
 }
 
 impl Default for CheckedOptions {
@@ -90,6 +95,7 @@ impl Default for CheckedOptions {
             max_reports: 32,
             max_prints: 10_000,
             collectives_order: true,
+            copies: Copies::default(),
         }
     }
 }
@@ -111,6 +117,18 @@ impl Default for Schedule {
     fn default() -> Self {
         Schedule::Seeded { resident_blocks: 3 }
     }
+}
+
+/// When, between its issue and the wait that covers it, an asynchronous copy reads its source and writes its target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Copies {
+    /// Where it is issued.
+    Early,
+    /// Where it is waited for.
+    Late,
+    /// Each one or the other, drawn from the seed.
+    #[default]
+    Seeded,
 }
 
 /// What an execution showed.
@@ -180,6 +198,10 @@ pub struct Counters {
     pub guards_masked: u64,
     /// Of those, the compiler's that failed: each is a bug of the program.
     pub guards_fired: u64,
+    /// Asynchronous copies issued, one a thread.
+    pub async_copies: u64,
+    /// Most groups of copies, empty ones apart, that a thread's wait left in flight: how far ahead loads were.
+    pub groups_in_flight: u32,
 }
 
 /// How an access touches an element.

@@ -186,6 +186,11 @@ impl<'p> Machine<'p> {
         }
     }
 
+    /// Heads or tails, whatever the schedule.
+    pub(super) fn toss(&mut self) -> bool {
+        self.random.next() & 1 == 1
+    }
+
     /// The lane of an atomic operation that comes first.
     pub(super) fn first_lane(&mut self) -> usize {
         self.choose(32)

@@ -1,6 +1,7 @@
 //! What executes: warps, their blocks, and a block's shared memory.
 
-use super::bytecode::{Code, Pc, Preset};
+use super::bytecode::{Code, Instr, Pc, Preset};
+use super::flight::{Flight, Pilot};
 use super::lanes::{Lanes, each};
 use super::launch::Launch;
 use super::shadow::Shadow;
@@ -27,8 +28,12 @@ pub(super) struct Warp {
     /// By warp of the block: the clock up to which its accesses happened before this warp's. Asynchronous agents will
     /// have further entries.
     pub seen: Vec<u32>,
+    /// Asynchronous copies under way.
+    pub flight: Flight,
     /// Block barriers passed.
     pub interval: u32,
+    /// Lanes that have waited for the previous kernel.
+    pub waited: u32,
     /// By shared array: how often this warp declared it.
     pub generations: Vec<u32>,
 }
@@ -105,23 +110,32 @@ impl Block {
                 locals: code.locals.iter().map(|&len| LocalMemory::new(len as usize)).collect(),
                 clock: 1,
                 seen: vec![0; count as usize],
+                flight: Flight::default(),
                 interval: 0,
+                waited: 0,
                 generations: vec![0; code.shared as usize],
             }
         };
-        Block { index: [0; 3], linear: 0, warps: (0..count).map(warp).collect(), shared: SharedMemory::new(program) }
+        Block {
+            index: [0; 3],
+            linear: 0,
+            warps: (0..count).map(warp).collect(),
+            shared: SharedMemory::new(program, code),
+        }
     }
 
     /// Makes this the block of that linear index, at its start.
     pub fn start(&mut self, linear: u32, code: &Code, launch: &Launch) {
         let [gx, gy, _] = launch.grid;
         self.linear = linear;
+        self.shared.flying.fill(Pilot::default());
         self.index = [linear % gx, linear / gx % gy, linear / gx / gy];
         let [tx, ty, _] = launch.threads;
         for warp in &mut self.warps {
             (warp.pc, warp.state, warp.active) = (0, State::Runnable, warp.full);
-            (warp.clock, warp.interval) = (1, 0);
+            (warp.clock, warp.interval, warp.waited) = (1, 0, 0);
             warp.stack.clear();
+            warp.flight.clear();
             warp.seen.fill(0);
             warp.init.fill(0);
             warp.generations.fill(0);
@@ -158,6 +172,8 @@ pub(super) struct SharedMemory {
     pub grain: u32,
     /// By cell: which array's element was written there last.
     pub owners: Vec<Owner>,
+    /// By cell: whose asynchronous copy into it is in flight. Empty in programs that have none.
+    pub flying: Vec<Pilot>,
 }
 
 /// The last writer of a cell, as far as initialisation goes: an element is initialised where its own array was the
@@ -173,7 +189,7 @@ pub(super) struct Owner {
 }
 
 impl SharedMemory {
-    fn new(program: &Program) -> SharedMemory {
+    fn new(program: &Program, code: &Code) -> SharedMemory {
         let arrays = program.shared.values();
         let end = arrays.clone().map(|a| u64::from(a.offset) + u64::from(a.len) * u64::from(a.dtype.bytes())).max();
         // Accesses beyond `shared_bytes` are reported and dropped, so there is never more than that.
@@ -181,7 +197,18 @@ impl SharedMemory {
         let fine = |a: &crate::lowered::SharedArray| a.dtype.bytes().min(1 << a.offset.trailing_zeros().min(2));
         let grain = arrays.map(fine).min().unwrap_or(4);
         let owners = vec![Owner::default(); bytes.div_ceil(grain as usize)];
-        SharedMemory { data: vec![0; bytes], shadow: Shadow::default(), grain, owners }
+        let copies = code.instrs.iter().any(|i| matches!(i, Instr::AsyncCopy { .. }));
+        let flying = vec![Pilot::default(); if copies { owners.len() } else { 0 }];
+        SharedMemory { data: vec![0; bytes], shadow: Shadow::default(), grain, owners, flying }
+    }
+
+    /// Whose asynchronous copy into any of these cells is in flight.
+    #[inline]
+    pub fn pilot(&self, cells: std::ops::Range<usize>) -> Option<Pilot> {
+        if self.flying.is_empty() {
+            return None;
+        }
+        self.flying[cells].iter().copied().find(|pilot| pilot.thread != 0)
     }
 
     /// Whether every byte of an element was last written as an element of the same array, recently enough.

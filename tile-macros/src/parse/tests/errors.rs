@@ -327,7 +327,10 @@ fn attributes() {
         "<const B: usize>(x: &Tensor<f32, (K,)>)",
         "TK0805 | B | `B` is a const parameter: every instance has its value",
     );
-    check("pdl(independent = [x])", "()", "TK0801 | pdl | `pdl` is not in this version");
+    check("pdl(independent = [z])", "()", "TK0805 | z | the kernel has no parameter `z`");
+    check("pdl(x)", "()", "TK0805 | pdl(x) | `pdl` names the tensors");
+    check("pdl(independent = [x + 1])", "()", "TK0805 | x + 1 | `independent` takes the names");
+    check("pdl", "()", "TK0805 | pdl | `pdl` is written otherwise");
     check("dtypes(T in [f16, f8])", "<T>(x: &Tensor<T, (K,)>)", "TK0103 | f8 | `f8` is not a dtype");
     check(
         "dtypes(T in [i32])",

@@ -271,6 +271,21 @@ fn attributes() {
     assert_eq!(texts, ["K % 8 == 0", "n < K", "N > 0"]);
     assert_eq!(parsed.attribute.requires.len(), 3);
     assert!(parsed.attribute.crate_path.is_some());
+    assert_eq!(kernel.attributes.dependent, None);
+}
+
+#[test]
+fn dependent_launch() {
+    let independent = |list: &str| {
+        let parsed = parse(&format!(
+            "#[tile_kernel(pdl({list}))] fn k(x: &Tensor<f32, (N,)>, w: &Tensor<f32, (N,)>) {{ blocks([N]); threads([32]); }}"
+        ));
+        assert!(parsed.diagnostics.is_empty(), "{list}");
+        parsed.kernel.attributes.dependent.map(|all| all.into_iter().map(|p| p.as_u32()).collect::<Vec<_>>())
+    };
+    assert_eq!(independent("independent = [w]"), Some(vec![1]));
+    assert_eq!(independent("independent = [w, x,],"), Some(vec![1, 0]));
+    assert_eq!(independent("independent = []"), Some(vec![]));
 }
 
 #[test]

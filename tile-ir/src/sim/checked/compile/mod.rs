@@ -207,6 +207,13 @@ impl Compiler<'_> {
                 let start = self.value(*start)?;
                 self.guarded(memory, site, |_, offset| Ok(Instr::VectorStore { site, offset, local, start }))?;
             }
+            OpKind::AsyncCopy { to, from, width } => self.async_copy(to, from, *width)?,
+            OpKind::AsyncCommit => {
+                self.emit(Instr::AsyncCommit, span);
+            }
+            OpKind::AsyncWait { pending } => {
+                self.emit(Instr::AsyncWait { pending: *pending }, span);
+            }
             OpKind::If { cond, then, otherwise } => self.conditional(*cond, then, otherwise, span)?,
             OpKind::For { reg, start, end, step, body, unroll: _ } => {
                 self.check_reg(*reg)?;
@@ -217,6 +224,12 @@ impl Compiler<'_> {
             }
             OpKind::WarpBarrier => {
                 self.emit(Instr::WarpBarrier, span);
+            }
+            OpKind::Wait => {
+                self.emit(Instr::Wait, span);
+            }
+            OpKind::LaunchDependents => {
+                self.emit(Instr::LaunchDependents, span);
             }
             OpKind::Shuffle { reg, kind, value, lane } => {
                 let (value, lane) = (self.value(*value)?, self.value(*lane)?);

@@ -164,7 +164,15 @@ impl Compiler<'_> {
         }
         let guard = memory.guard.map(|g| g.reason);
         let (span, pc) = (memory.span, self.here());
-        self.code.sites.push(Site { space: memory.space, dtype, kind, width, guard, span, pc });
+        let tensor = |param| program.tensors.iter().find(|t| t.param == param);
+        let dependent = match memory.space {
+            Space::Global(param) => {
+                let early = kind == AccessKind::Read && tensor(param).is_some_and(|t| t.independent);
+                program.launch.dependent && !early
+            }
+            Space::Shared(_) | Space::Local(_) => false,
+        };
+        self.code.sites.push(Site { space: memory.space, dtype, kind, width, guard, dependent, span, pc });
         // Shadow cells name a site in 16 bits.
         match u16::try_from(self.code.sites.len()) {
             Ok(len) => Ok(u32::from(len) - 1),
@@ -179,28 +187,70 @@ impl Compiler<'_> {
         site: u32,
         access: impl FnOnce(&mut Self, Slot) -> Result<Instr, SimError>,
     ) -> Result<(), SimError> {
+        let then = |c: &mut Self, offset| {
+            let instr = access(c, offset)?;
+            c.emit(instr, memory.span);
+            Ok(())
+        };
+        self.under_guard(memory, site, then, None)
+    }
+
+    /// An asynchronous copy, of zeros where the source's guard fails.
+    pub(super) fn async_copy(&mut self, to: &Memory, from: &Memory, width: u32) -> Result<(), SimError> {
+        if !matches!((to.space, from.space), (Space::Shared(_), Space::Global(_))) {
+            return malformed("an asynchronous copy that is not from global to shared memory");
+        }
+        let (target, source) = (self.site(to, AccessKind::Write, width)?, self.site(from, AccessKind::Read, width)?);
+        let [a, b] = [target, source].map(|s| self.code.sites[s as usize].dtype);
+        let bytes = width.checked_mul(a.bytes());
+        if a != b || !matches!(bytes, Some(4 | 8 | 16)) {
+            return malformed(format!("an asynchronous copy of {width} elements of {a} and {b}"));
+        }
+        let copy = |c: &mut Self, to_slot: Slot| {
+            let whole = |c: &mut Self, from_slot: Slot| {
+                let instr = Instr::AsyncCopy { to: (target, to_slot), from: Some((source, from_slot)) };
+                c.emit(instr, from.span);
+                Ok(())
+            };
+            c.under_guard(from, source, whole, Some(Instr::AsyncCopy { to: (target, to_slot), from: None }))
+        };
+        self.under_guard(to, target, copy, None)
+    }
+
+    /// `access` where a guard holds, given the slot of the offset; `otherwise` where it fails.
+    fn under_guard(
+        &mut self,
+        memory: &Memory,
+        site: u32,
+        access: impl FnOnce(&mut Self, Slot) -> Result<(), SimError>,
+        otherwise: Option<Instr>,
+    ) -> Result<(), SimError> {
         let Some(guard) = memory.guard else {
             let offset = self.value(memory.offset)?;
-            let instr = access(self, offset)?;
-            self.emit(instr, memory.span);
-            return Ok(());
+            return access(self, offset);
         };
         let cond = self.value(guard.cond)?;
         let test = self.emit(Instr::Guard { cond, site, target: 0 }, memory.span);
         let base = self.top;
         let offset = self.value(memory.offset)?;
-        let instr = access(self, offset)?;
-        self.emit(instr, memory.span);
+        access(self, offset)?;
         let mut target = self.here();
-        if guard.reason == GuardReason::Unproven {
-            let other = self.emit(Instr::Else { end: 0 }, memory.span);
+        if guard.reason == GuardReason::Unproven || otherwise.is_some() {
+            target = self.emit(Instr::Else { end: 0 }, memory.span);
             self.top = base;
+        }
+        let other = target;
+        if guard.reason == GuardReason::Unproven {
             // The offset is evaluated again, quietly, so that the report can say where the access would have gone.
             let quiet = std::mem::replace(&mut self.quiet, true);
             let offset = if self.has_load(memory.offset) { None } else { Some(self.value(memory.offset)?) };
             self.quiet = quiet;
             self.emit(Instr::GuardFired { site, offset }, memory.span);
-            target = other;
+        }
+        if let Some(instr) = otherwise {
+            self.emit(instr, memory.span);
+        }
+        if guard.reason == GuardReason::Unproven || otherwise.is_some() {
             let end = self.here();
             self.land(other, end);
         }

@@ -31,6 +31,7 @@ impl Build {
                     grid: [HostExpr::Int(1), HostExpr::Int(1), HostExpr::Int(1)],
                     threads: [x, 1, 1],
                     min_blocks: None,
+                    dependent: false,
                     checks: vec![],
                 },
                 shared: PrimaryMap::new(),
@@ -72,7 +73,15 @@ impl Build {
             shape.push(HostExpr::Dim(DimId::new(self.program.dims.len())));
             self.program.dims.push(format!("{}{axis}", name.to_uppercase()));
         }
-        self.program.tensors.push(TensorInfo { param, name: name.into(), dtype, shape, mutable, stream: false });
+        self.program.tensors.push(TensorInfo {
+            param,
+            name: name.into(),
+            dtype,
+            shape,
+            mutable,
+            stream: false,
+            independent: false,
+        });
         self.program.params.push(Parameter {
             name: name.into(),
             kind: ParameterKind::Pointer(param),
@@ -85,7 +94,7 @@ impl Build {
         let offset = self.shared_end.next_multiple_of(16);
         self.shared_end = offset + len * dtype.bytes();
         self.program.shared_bytes = self.shared_end;
-        let array = SharedArray { name: name.into(), dtype, len, offset, align: 16, scratch: false };
+        let array = SharedArray { name: name.into(), dtype, len, slots: 1, offset, align: 16, scratch: false };
         let shared = self.program.shared.push(array);
         self.op(OpKind::Shared { shared });
         Space::Shared(shared)

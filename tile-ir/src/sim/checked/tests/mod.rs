@@ -2,6 +2,7 @@
 
 mod accesses;
 mod build;
+mod dependent;
 mod execution;
 mod lowered;
 mod races;

@@ -7,6 +7,7 @@ mod faults;
 mod gemv;
 mod memory;
 mod pipeline;
+mod staged;
 
 use super::{FastReport, run};
 use crate::ir::{Dtype, Kernel};

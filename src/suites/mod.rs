@@ -1,0 +1,3 @@
+//! What the benchmarks measure: a module a problem, with everybody who computes it.
+
+pub mod gemv;

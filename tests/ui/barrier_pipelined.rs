@@ -1,0 +1,24 @@
+//! A pipelined loop into shared memory that some threads do not reach.
+
+use tile_runtime::prelude::*;
+
+#[tile_kernel(require(K % 4 == 0))]
+pub fn rows(w: &Tensor<f32, (N, K)>, y: &mut Tensor<f32, (N,)>) {
+    let [bn] = blocks([ceil_div(N, 32)]);
+    let [t] = threads([64]);
+    let mut ws = alloc_shared::<f32>([32, 64]);
+    let mut acc = 0.0f32;
+    if t < 32 {
+        for bk in pipelined(0..ceil_div(K, 64), 2) { //~
+            for v in vectorized(0..4) {
+                ws[[t, v]] = w.masked([bn * 32 + t, bk * 64 + v]);
+            }
+            acc += ws[[t, 0]];
+        }
+    }
+    if t < 32 {
+        *y.masked_mut([bn * 32 + t]) = acc;
+    }
+}
+
+fn main() {}

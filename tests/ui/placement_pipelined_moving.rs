@@ -1,0 +1,20 @@
+//! A load ahead whose place in the array depends on the iteration.
+
+use tile_runtime::prelude::*;
+
+#[tile_kernel(require(K % 4 == 0))]
+pub fn rows(w: &Tensor<f32, (N, K)>, y: &mut Tensor<f32, (N,)>) {
+    let [bn] = blocks([ceil_div(N, 32)]);
+    let [t] = threads([64]);
+    let mut ws = alloc_shared::<f32>([32, 64]);
+    let mut acc = 0.0f32;
+    for bk in pipelined(0..ceil_div(K, 64), 2) {
+        ws[[bk % 32, t]] = w.masked([bn * 32, bk * 64 + t]); //~
+        acc += ws[[bk % 32, 63 - t]];
+    }
+    if t < 32 {
+        *y.masked_mut([bn * 32 + t]) = acc;
+    }
+}
+
+fn main() {}

@@ -1,0 +1,118 @@
+//! How each load of a pipelined loop reaches shared memory: as asynchronous copies, or, where those do not exist for
+//! it, through a register. The second is a lesser form, and is said aloud (TK0603, and a remark of the program).
+
+use super::walk::Walk;
+use super::{Analysis, lints};
+use crate::diag::{Code, Diagnostic};
+use crate::ir::pipeline::shared_loads;
+use crate::ir::{Dtype, DtypeRef, ExprKind, Kernel, Place, Scope, StmtId, StmtKind, TileRef};
+
+/// Bytes that one asynchronous copy moves, widest first.
+/// Source: PTX ISA, `cp.async`.
+const BYTES: [u32; 3] = [16, 8, 4];
+
+/// How a load of a pipelined loop fills a shared array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SharedLoad {
+    /// By asynchronous copies of this many elements.
+    Asynchronous {
+        /// Elements a copy.
+        width: u32,
+    },
+    /// Through a register, when it is issued.
+    Synchronous {
+        /// Why, as a clause.
+        why: String,
+    },
+}
+
+/// Decides the form of every load, once the accesses and tiles are known.
+pub(super) fn decide(kernel: &Kernel, analysis: &mut Analysis) {
+    for pipelined in shared_loads(kernel) {
+        for &stmt in &pipelined.loads {
+            let Some(form) = form(kernel, analysis, stmt) else { continue };
+            if let SharedLoad::Synchronous { why } = &form
+                && lints::enabled(kernel, Code::FALLBACK)
+            {
+                let message = "this load is not asynchronous: it waits for its data when it is issued";
+                let diagnostic = Diagnostic::new(Code::FALLBACK, kernel.stmts[stmt].span, message)
+                    .at(why.clone())
+                    .label(kernel.stmts[pipelined.stmt].span, "the pipelined loop")
+                    .help("copy 4, 8 or 16 bytes at a time, of one type: in `vectorized`, or with `.width(n)`");
+                analysis.lints.push(diagnostic);
+            }
+            analysis.shared_loads.insert(stmt, form);
+        }
+    }
+}
+
+fn form(kernel: &Kernel, analysis: &Analysis, stmt: StmtId) -> Option<SharedLoad> {
+    match &kernel.stmts[stmt].kind {
+        StmtKind::Store { access, value } => {
+            let to = kernel.accesses[*access].place;
+            if !is_shared(kernel, to) {
+                return None;
+            }
+            let ExprKind::Load(source) = kernel.exprs[*value].kind else {
+                let from = kernel.exprs[*value].ty.dtype().map_or_else(|| "?".into(), |d| d.to_string());
+                return Some(synchronous(format!("its elements are converted to {from} on the way")));
+            };
+            let dtype = dtype(kernel, to)?;
+            let width = |access| analysis.vectors.get(&access).map_or(1, |v| v.width);
+            let (read, written) = (width(source), width(*access));
+            if read != written {
+                let why = format!("it reads {read} neighbouring elements a thread and writes {written}");
+                return Some(synchronous(why));
+            }
+            Some(of_width(dtype, written))
+        }
+        StmtKind::Copy { src, dst, .. } => {
+            if !is_shared(kernel, dst.place) {
+                return None;
+            }
+            let (from, to) = (dtype(kernel, src.place)?, dtype(kernel, dst.place)?);
+            if from != to {
+                return Some(synchronous(format!("its elements are converted from {from} to {to} on the way")));
+            }
+            let facts = analysis.copies.get(&stmt)?;
+            Some(of_width(to, facts.width.or(facts.transaction).unwrap_or(1)))
+        }
+        _ => None,
+    }
+}
+
+fn of_width(dtype: Dtype, width: u32) -> SharedLoad {
+    let bytes = width.saturating_mul(dtype.bytes());
+    if BYTES.contains(&bytes) {
+        return SharedLoad::Asynchronous { width };
+    }
+    let elements = if width == 1 { "element".into() } else { format!("{width} elements") };
+    synchronous(format!(
+        "it copies {elements} of {dtype} at a time, {bytes} bytes; an asynchronous copy has 4, 8 or 16"
+    ))
+}
+
+fn synchronous(why: String) -> SharedLoad {
+    SharedLoad::Synchronous { why }
+}
+
+fn is_shared(kernel: &Kernel, place: Place) -> bool {
+    matches!(place, Place::Buffer(b) if kernel.buffers[b].scope == Scope::Shared)
+}
+
+fn dtype(kernel: &Kernel, place: Place) -> Option<Dtype> {
+    match kernel.place_dtype(place) {
+        DtypeRef::Is(dtype) => Some(dtype),
+        DtypeRef::Param(_) => None,
+    }
+}
+
+/// The widest transaction that a tile's rows are made of, in elements; `None` if no asynchronous copy is.
+pub(super) fn transaction(walk: &mut Walk<'_>, src: &TileRef, dst: &TileRef, extents: &[u32]) -> Option<u32> {
+    let element = dtype(walk.kernel, dst.place)?.bytes();
+    let inner = extents.last().copied().unwrap_or(1);
+    BYTES.iter().map(|bytes| bytes / element).filter(|width| *width > 0).find(|&width| {
+        let whole = inner.is_multiple_of(width);
+        whole && [src, dst].into_iter().all(|tile| super::copy::misaligned(walk, tile, i64::from(width)).is_none())
+    })
+}

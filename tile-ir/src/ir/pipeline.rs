@@ -1,0 +1,337 @@
+//! What a pipelined loop loads ahead: the definition that verification, analysis and lowering share.
+//!
+//! The loads lead the body: statements that only fill arrays, allocated before the loop, from tensors that the kernel
+//! does not write. Every iteration fills the same elements, so that an iteration's data may stand in another copy of
+//! the array than the data of the iteration before. A per-thread array that is allocated in the body belongs to its
+//! iteration: filling it is part of the rest.
+//!
+//! A per-thread array is loaded ahead into registers, a shared one by asynchronous copies. The arrays that the loads
+//! fill are the compiler's to synchronise: between iterations it places the waits and the block barriers, whether tiles
+//! or single elements are copied.
+
+use super::constant::{is_constant, value};
+use super::{
+    Access, BufferId, ExprId, ExprKind, Kernel, LoopKind, ParamKind, Place, ReduceSource, Scope, SpanId, StmtId,
+    StmtKind, VarId, VarKind,
+};
+use std::collections::BTreeMap;
+
+/// The parts of a pipelined loop's body.
+#[derive(Debug, Default)]
+pub(crate) struct Split {
+    /// How many leading statements are loads and the index variables of loads; 0 if there are no loads.
+    pub(crate) loads: usize,
+    /// Up to where statements only allocate and fill the iteration's own arrays, or name indices.
+    pub(crate) own: usize,
+    /// The arrays that the loads fill.
+    pub(crate) buffers: Vec<BufferId>,
+    /// A fill that would be a load, were it of the same elements in every iteration.
+    pub(crate) moving: Option<SpanId>,
+}
+
+impl Split {
+    /// The shared arrays that the loads fill.
+    pub(crate) fn shared<'s>(&'s self, kernel: &'s Kernel) -> impl Iterator<Item = BufferId> + 's {
+        self.buffers.iter().copied().filter(|b| kernel.buffers[*b].scope == Scope::Shared)
+    }
+}
+
+/// A pipelined loop that loads shared arrays ahead.
+#[derive(Debug)]
+pub(crate) struct SharedLoads {
+    /// The loop.
+    pub(crate) stmt: StmtId,
+    /// How many iterations' data is held at once.
+    pub(crate) stages: u32,
+    /// The arrays, each held that many times.
+    pub(crate) buffers: Vec<BufferId>,
+    /// How many statements of the body lead as its loads.
+    pub(crate) leading: usize,
+    /// Those, nested ones included.
+    pub(crate) loads: Vec<StmtId>,
+}
+
+/// Every pipelined loop of a bound kernel that loads shared arrays ahead.
+pub(crate) fn shared_loads(kernel: &Kernel) -> Vec<SharedLoads> {
+    let mut all = Vec::new();
+    each(kernel, &kernel.body, &mut |stmt| {
+        let StmtKind::For { var, kind: LoopKind::Pipelined { stages }, body, .. } = &kernel.stmts[stmt].kind else {
+            return;
+        };
+        let split = split(kernel, *var, body);
+        let buffers: Vec<BufferId> = split.shared(kernel).collect();
+        if buffers.is_empty() {
+            return;
+        }
+        let stages = kernel.const_index(*stages).and_then(|n| u32::try_from(n).ok()).unwrap_or(1).max(1);
+        let mut loads = Vec::new();
+        each(kernel, &body[..split.loads], &mut |s| loads.push(s));
+        all.push(SharedLoads { stmt, stages, buffers, leading: split.loads, loads });
+    });
+    all
+}
+
+/// How many copies of each shared array a bound kernel holds; those that are absent are held once.
+pub(crate) fn stages(kernel: &Kernel) -> BTreeMap<BufferId, u32> {
+    let loops = shared_loads(kernel);
+    loops.iter().flat_map(|l| l.buffers.iter().map(|b| (*b, l.stages))).collect()
+}
+
+/// Splits the body of a pipelined loop over `index`.
+pub(crate) fn split(kernel: &Kernel, index: VarId, body: &[StmtId]) -> Split {
+    let mut allocated = Vec::new();
+    each(kernel, body, &mut |stmt| {
+        if let StmtKind::Alloc { buffer } = kernel.stmts[stmt].kind {
+            allocated.push(buffer);
+        }
+    });
+    let mut result = Split::default();
+    let mut loads = Leading::shared(kernel, index, &allocated);
+    for (at, &stmt) in body.iter().enumerate() {
+        match loads.statement(stmt) {
+            Some(true) => result.loads = at + 1,
+            Some(false) => {}
+            None => break,
+        }
+    }
+    result.moving = loads.moving;
+    result.buffers = loads.filled;
+    result.buffers.sort_unstable();
+    result.buffers.dedup();
+    result.own = result.loads;
+    let mut own = Leading::new(kernel, index, &result.buffers);
+    for (at, &stmt) in body.iter().enumerate().skip(result.loads) {
+        let alloc = matches!(kernel.stmts[stmt].kind,
+            StmtKind::Alloc { buffer } if kernel.buffers[buffer].scope == Scope::Local);
+        match own.statement(stmt) {
+            _ if alloc => {}
+            // What stays behind the last fill is not moved.
+            Some(true) => result.own = at + 1,
+            Some(false) => {}
+            None => break,
+        }
+    }
+    result
+}
+
+/// Recognises statements that only fill arrays from global memory.
+pub(crate) struct Leading<'k> {
+    kernel: &'k Kernel,
+    /// The index of the pipelined loop.
+    index: VarId,
+    /// Whether shared arrays count as well as per-thread ones.
+    shared: bool,
+    /// Arrays that do not count.
+    not: &'k [BufferId],
+    filled: Vec<BufferId>,
+    moving: Option<SpanId>,
+    /// Indices of the loops around, within the statement.
+    inner: Vec<VarId>,
+}
+
+impl<'k> Leading<'k> {
+    pub(crate) fn new(kernel: &'k Kernel, index: VarId, not: &'k [BufferId]) -> Self {
+        Leading { kernel, index, shared: false, not, filled: Vec::new(), moving: None, inner: Vec::new() }
+    }
+
+    /// The same, with shared arrays.
+    pub(crate) fn shared(kernel: &'k Kernel, index: VarId, not: &'k [BufferId]) -> Self {
+        Leading { shared: true, ..Leading::new(kernel, index, not) }
+    }
+
+    /// Whether the statement is a load; `Some(false)` if it only names an index; `None` if it is anything else.
+    pub(crate) fn statement(&mut self, stmt: StmtId) -> Option<bool> {
+        let kernel = self.kernel;
+        match &kernel.stmts[stmt].kind {
+            StmtKind::Let { var, value: Some(value) } => {
+                (kernel.vars[*var].kind == VarKind::Let && is_address(kernel, *value)).then_some(false)
+            }
+            StmtKind::Store { access, value } => {
+                let Access { place: Place::Buffer(buffer), indices, .. } = &kernel.accesses[*access] else {
+                    return None;
+                };
+                if self.not.contains(buffer) {
+                    return None;
+                }
+                let steady = match kernel.buffers[*buffer].scope {
+                    Scope::Local if is_global_load(kernel, *value) => indices.iter().all(|e| self.is_fixed(*e)),
+                    Scope::Shared if self.shared && is_global_load(kernel, unconverted(kernel, *value)) => {
+                        indices.iter().all(|e| self.is_steady(*e))
+                    }
+                    _ => return None,
+                };
+                self.fill(*buffer, steady, kernel.stmts[stmt].span)
+            }
+            StmtKind::Copy { src, dst, .. } if self.shared => {
+                let (Place::Tensor(param), Place::Buffer(buffer)) = (src.place, dst.place) else { return None };
+                let shared = kernel.buffers[buffer].scope == Scope::Shared && !self.not.contains(&buffer);
+                let known = src.start.iter().chain(&src.extents).chain(&dst.extents).all(|e| is_address(kernel, *e));
+                if !shared || !known || !is_read_only(kernel, param) {
+                    return None;
+                }
+                let steady = dst.start.iter().all(|e| self.is_steady(*e));
+                self.fill(buffer, steady, kernel.stmts[stmt].span)
+            }
+            StmtKind::For { var, start, end, step, kind, body } if !matches!(kind, LoopKind::Pipelined { .. }) => {
+                if ![start, end, step].into_iter().all(|e| is_constant(kernel, *e)) {
+                    return None;
+                }
+                self.all(&[*var], body)
+            }
+            StmtKind::Parallel { vars, extents, body } if self.shared => {
+                extents.iter().all(|e| is_constant(kernel, *e)).then_some(())?;
+                self.all(vars, body)
+            }
+            // The same threads, in every iteration.
+            StmtKind::If { cond, then, otherwise } if self.shared && self.is_steady(*cond) => {
+                let (then, otherwise) = (self.all(&[], then)?, self.all(&[], otherwise)?);
+                Some(then | otherwise)
+            }
+            _ => None,
+        }
+    }
+
+    fn fill(&mut self, buffer: BufferId, steady: bool, span: SpanId) -> Option<bool> {
+        if !steady {
+            self.moving.get_or_insert(span);
+            return None;
+        }
+        self.filled.push(buffer);
+        Some(true)
+    }
+
+    fn all(&mut self, vars: &[VarId], body: &[StmtId]) -> Option<bool> {
+        self.inner.extend(vars);
+        let found = body.iter().map(|s| self.statement(*s)).try_fold(false, |any, one| Some(any | one?));
+        self.inner.truncate(self.inner.len() - vars.len());
+        found
+    }
+
+    /// Whether an index is made of constants and of the statement's own loops: the position in a per-thread array.
+    fn is_fixed(&self, expr: ExprId) -> bool {
+        let kernel = self.kernel;
+        match &kernel.exprs[expr].kind {
+            ExprKind::Var(var) => self.inner.contains(var) || value(kernel, *var).is_some_and(|v| self.is_fixed(v)),
+            ExprKind::Binary(_, a, b) => self.is_fixed(*a) && self.is_fixed(*b),
+            _ => is_constant(kernel, expr),
+        }
+    }
+
+    /// Whether a thread finds the same value in every iteration.
+    fn is_steady(&self, expr: ExprId) -> bool {
+        let kernel = self.kernel;
+        match &kernel.exprs[expr].kind {
+            ExprKind::Load(_) => false,
+            ExprKind::Var(var) => {
+                let constant = kernel.vars[*var].kind != VarKind::Mut && *var != self.index;
+                constant && value(kernel, *var).is_none_or(|v| self.is_steady(v))
+            }
+            ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => self.is_steady(*a),
+            ExprKind::Binary(_, a, b) => self.is_steady(*a) && self.is_steady(*b),
+            ExprKind::Math(_, args) => args.iter().all(|e| self.is_steady(*e)),
+            ExprKind::Select(a, b, c) | ExprKind::If(a, b, c) => [a, b, c].into_iter().all(|e| self.is_steady(*e)),
+            _ => true,
+        }
+    }
+}
+
+/// The value without the conversions around it: the store of a converted element is a load that cannot be asynchronous.
+pub(crate) fn unconverted(kernel: &Kernel, expr: ExprId) -> ExprId {
+    match kernel.exprs[expr].kind {
+        ExprKind::Cast(_, inner) => unconverted(kernel, inner),
+        _ => expr,
+    }
+}
+
+/// A load, from a tensor that the kernel does not write, at an address that is known before the iteration.
+pub(crate) fn is_global_load(kernel: &Kernel, expr: ExprId) -> bool {
+    let ExprKind::Load(access) = kernel.exprs[expr].kind else { return false };
+    let Access { place: Place::Tensor(param), indices, .. } = &kernel.accesses[access] else { return false };
+    is_read_only(kernel, *param) && indices.iter().all(|e| is_address(kernel, *e))
+}
+
+fn is_read_only(kernel: &Kernel, param: super::ParamId) -> bool {
+    matches!(kernel.params[param].kind, ParamKind::Tensor { mutable: false, .. })
+}
+
+/// Made of constants, dims, scalars, indices and what is named once: nothing that an iteration computes.
+pub(crate) fn is_address(kernel: &Kernel, expr: ExprId) -> bool {
+    match &kernel.exprs[expr].kind {
+        ExprKind::Load(_) => false,
+        ExprKind::Var(var) => kernel.vars[*var].kind != VarKind::Mut,
+        ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => is_address(kernel, *a),
+        ExprKind::Binary(_, a, b) => is_address(kernel, *a) && is_address(kernel, *b),
+        ExprKind::Math(_, args) => args.iter().all(|e| is_address(kernel, *e)),
+        ExprKind::Select(a, b, c) | ExprKind::If(a, b, c) => [a, b, c].into_iter().all(|e| is_address(kernel, *e)),
+        _ => true,
+    }
+}
+
+/// Every statement, nested ones included.
+pub(crate) fn each(kernel: &Kernel, body: &[StmtId], f: &mut impl FnMut(StmtId)) {
+    for &stmt in body {
+        f(stmt);
+        match &kernel.stmts[stmt].kind {
+            StmtKind::If { then, otherwise, .. } => {
+                each(kernel, then, f);
+                each(kernel, otherwise, f);
+            }
+            StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } => each(kernel, body, f),
+            _ => {}
+        }
+    }
+}
+
+/// Variables that statements read.
+pub(crate) fn variables(kernel: &Kernel, body: &[StmtId]) -> Vec<VarId> {
+    let mut all = Vec::new();
+    each(kernel, body, &mut |stmt| {
+        for root in roots(kernel, stmt) {
+            parts(kernel, root, &mut |kind| {
+                if let ExprKind::Var(var) = kind {
+                    all.push(*var);
+                }
+            });
+        }
+    });
+    all
+}
+
+/// The expressions of a statement, those of nested statements excepted.
+pub(crate) fn roots(kernel: &Kernel, stmt: StmtId) -> Vec<ExprId> {
+    let indices = |access| kernel.accesses[access].indices.iter().copied();
+    match &kernel.stmts[stmt].kind {
+        StmtKind::Let { value, .. } => value.iter().copied().collect(),
+        StmtKind::Assign { value, .. } | StmtKind::Fill { value, .. } => vec![*value],
+        StmtKind::Store { access, value } | StmtKind::Atomic { access, value, .. } => {
+            indices(*access).chain([*value]).collect()
+        }
+        StmtKind::If { cond, .. } | StmtKind::Assert { cond, .. } => vec![*cond],
+        StmtKind::For { start, end, step, .. } => vec![*start, *end, *step],
+        StmtKind::Parallel { extents, .. } => extents.clone(),
+        StmtKind::Copy { src, dst, .. } => {
+            [&src.start, &src.extents, &dst.start, &dst.extents].into_iter().flatten().copied().collect()
+        }
+        StmtKind::Reduce { src: ReduceSource::Value(value), .. } => vec![*value],
+        StmtKind::Shuffle { value, lane, .. } => vec![*value, *lane],
+        StmtKind::Vote { pred, .. } => vec![*pred],
+        StmtKind::Print { args, .. } => args.clone(),
+        StmtKind::Reduce { .. } | StmtKind::Alloc { .. } | StmtKind::SyncThreads | StmtKind::SyncWarp => vec![],
+    }
+}
+
+/// An expression and every part of it.
+pub(crate) fn parts(kernel: &Kernel, expr: ExprId, f: &mut impl FnMut(&ExprKind)) {
+    let kind = &kernel.exprs[expr].kind;
+    f(kind);
+    match kind {
+        ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => parts(kernel, *a, f),
+        ExprKind::Binary(_, a, b) => [a, b].into_iter().for_each(|e| parts(kernel, *e, f)),
+        ExprKind::Math(_, args) => args.iter().for_each(|e| parts(kernel, *e, f)),
+        ExprKind::Select(a, b, c) | ExprKind::If(a, b, c) => {
+            [a, b, c].into_iter().for_each(|e| parts(kernel, *e, f));
+        }
+        ExprKind::Load(access) => kernel.accesses[*access].indices.iter().for_each(|e| parts(kernel, *e, f)),
+        _ => {}
+    }
+}

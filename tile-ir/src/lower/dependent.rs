@@ -1,0 +1,507 @@
+//! Dependent launch: where a kernel that may start early waits for the previous one.
+//!
+//! What holds afterwards, on every path of every thread: the wait comes before the first access to a tensor that is not
+//! independent (and before any write), and dependents are launched right after a wait, never before. A thread that
+//! touches no such tensor waits too, at its end: a kernel that is done has waited, so everything before it is done.
+//!
+//! The wait goes as far down as it can without leaving its place in the program's order: loads of independent tensors
+//! that stand before the first dependent access are issued above it. Where that access is in a loop which reads
+//! independent tensors first, and nothing independent was read before the loop, the loop's first iteration is written
+//! out before the loop, so that its loads are above the wait and the other iterations do not wait:
+//!
+//! ```text
+//! for i in a..b { w; x }   becomes   if a < b { w(a); wait; x(a); for i in a + 1..b { w; x } } else { wait }
+//! ```
+//!
+//! A pipelined loop has its first loads before it, so the wait stands between them and the loop.
+
+use super::*;
+
+/// What an operation or value does with tensors, anywhere inside.
+#[derive(Clone, Copy, Default)]
+struct Touch {
+    /// It reads an independent tensor.
+    independent: bool,
+    /// It accesses any other, or writes.
+    dependent: bool,
+}
+
+impl Touch {
+    fn and(self, other: Touch) -> Touch {
+        Touch { independent: self.independent || other.independent, dependent: self.dependent || other.dependent }
+    }
+}
+
+impl Lowering<'_> {
+    /// The program's operations with the waits.
+    pub(super) fn dependent(&mut self, ops: Vec<Op>) -> Vec<Op> {
+        if !self.program.launch.dependent {
+            if self.kernel.attributes.dependent.is_some() {
+                let text = format!("{} has no dependent launch: `pdl` has no effect", self.program.target);
+                self.remark(RemarkKind::Fallback, SpanId::from_u32(0), text);
+            }
+            return ops;
+        }
+        let first = self.first_dependent(&ops);
+        let hoisted = self.hoists(&ops);
+        let (name, span) = first.unwrap_or_else(|| ("the end".into(), SpanId::from_u32(0)));
+        let independent: Vec<_> =
+            self.program.tensors.iter().filter(|t| t.independent).map(|t| format!("`{}`", t.name)).collect();
+        let above = match (hoisted, independent.is_empty()) {
+            (true, _) => format!("the first loads of {} are issued above it", independent.join(", ")),
+            (false, true) => "no tensor is independent, so only the start of the launch overlaps".into(),
+            (false, false) => format!("no load of {} stands before it", independent.join(", ")),
+        };
+        self.remark(RemarkKind::Choice, span, format!("the previous kernel is waited for before {name}: {above}"));
+        self.with_waits(ops, false)
+    }
+
+    /// `ops` with waits: afterwards every path has waited. `above`: whether independent loads stand before.
+    fn with_waits(&mut self, mut ops: Vec<Op>, mut above: bool) -> Vec<Op> {
+        let Some(at) = ops.iter().position(|op| self.touch_op(op).dependent) else {
+            let span = ops.last().map_or(self.span, |op| op.span);
+            ops.extend(wait(span));
+            return ops;
+        };
+        above |= self.touch_ops(&ops[..at]).independent;
+        let rest = ops.split_off(at + 1);
+        let Some(Op { kind, span }) = ops.pop() else { return rest };
+        match kind {
+            OpKind::If { cond, then, otherwise }
+                if !self.touch_value(cond).dependent && (self.hoists(&then) || self.hoists(&otherwise)) =>
+            {
+                let then = self.with_waits(then, above);
+                let otherwise = self.with_waits(otherwise, above);
+                ops.push(Op { kind: OpKind::If { cond, then, otherwise }, span });
+            }
+            OpKind::For { reg, start, end, step, unroll, body }
+                if !above
+                    && self.hoists(&body)
+                    && ![start, end, step].iter().any(|v| self.touch_value(*v).dependent) =>
+            {
+                self.span = span;
+                ops.extend(self.first_iteration(reg, [start, end, step], unroll, body));
+            }
+            kind => {
+                ops.extend(wait(span));
+                ops.push(Op { kind, span });
+            }
+        }
+        ops.extend(rest);
+        ops
+    }
+
+    /// A loop whose first iteration, which waits, is written out.
+    fn first_iteration(&mut self, reg: RegId, bounds: [ValueId; 3], unroll: Unroll, body: Vec<Op>) -> Vec<Op> {
+        let name = self.program.regs[reg].name.clone();
+        let span = self.span;
+        self.nested(|l| {
+            let [start, end, step] = bounds;
+            let [start, end, step] = [("start", start), ("end", end), ("step", step)]
+                .map(|(bound, value)| l.once(&format!("{name}_{bound}"), value));
+            let inside = l.binary(BinaryOp::Lt, start, end);
+            let then = l.nested(|l| {
+                l.op(OpKind::Let { reg, value: Some(start) });
+                let first = l.with_waits(body.clone(), false);
+                l.ops.extend(first);
+                l.span = span;
+                let second = l.binary(BinaryOp::Add, start, step);
+                l.op(OpKind::For { reg, start: second, end, step, unroll, body });
+            });
+            l.op(OpKind::If { cond: inside, then, otherwise: wait(span).into() });
+        })
+    }
+
+    /// Whether independent loads would stand above the wait that `ops` get.
+    fn hoists(&self, ops: &[Op]) -> bool {
+        let at = ops.iter().position(|op| self.touch_op(op).dependent);
+        let (before, first) = ops.split_at(at.unwrap_or(ops.len()));
+        self.touch_ops(before).independent
+            || first.first().is_some_and(|op| match &op.kind {
+                OpKind::If { then, otherwise, .. } => self.hoists(then) || self.hoists(otherwise),
+                OpKind::For { body, .. } => self.hoists(body),
+                _ => false,
+            })
+    }
+
+    /// The tensor of the first dependent access, in words, and where it stands.
+    fn first_dependent(&self, ops: &[Op]) -> Option<(String, SpanId)> {
+        let op = ops.iter().find(|op| self.touch_op(op).dependent)?;
+        let inner = match &op.kind {
+            OpKind::If { then, otherwise, .. } => {
+                self.first_dependent(then).or_else(|| self.first_dependent(otherwise))
+            }
+            OpKind::For { body, .. } => self.first_dependent(body),
+            OpKind::VectorLoad { memory, .. }
+            | OpKind::VectorStore { memory, .. }
+            | OpKind::Store { memory, .. }
+            | OpKind::AsyncCopy { from: memory, .. }
+            | OpKind::Atomic { memory, .. } => match memory.space {
+                Space::Global(param) => Some((format!("`{}` is touched", self.kernel.params[param].name), memory.span)),
+                Space::Shared(_) | Space::Local(_) => None,
+            },
+            _ => None,
+        };
+        Some(inner.unwrap_or_else(|| ("the first other tensor is touched".into(), op.span)))
+    }
+
+    fn touch_ops(&self, ops: &[Op]) -> Touch {
+        ops.iter().fold(Touch::default(), |all, op| all.and(self.touch_op(op)))
+    }
+
+    fn touch_op(&self, op: &Op) -> Touch {
+        let value = |v: ValueId| self.touch_value(v);
+        match &op.kind {
+            OpKind::Let { value: None, .. } | OpKind::Local { .. } | OpKind::Shared { .. } => Touch::default(),
+            OpKind::Barrier | OpKind::WarpBarrier | OpKind::Wait | OpKind::LaunchDependents => Touch::default(),
+            OpKind::AsyncCommit | OpKind::AsyncWait { .. } => Touch::default(),
+            OpKind::AsyncCopy { to, from, .. } => self.touch_memory(from, false).and(self.touch_memory(to, true)),
+            OpKind::Let { value: Some(v), .. } | OpKind::Set { value: v, .. } => value(*v),
+            OpKind::Store { memory, value: v } => self.touch_memory(memory, true).and(value(*v)),
+            OpKind::VectorLoad { start, memory, .. } => self.touch_memory(memory, false).and(value(*start)),
+            OpKind::VectorStore { start, memory, .. } => self.touch_memory(memory, true).and(value(*start)),
+            OpKind::Atomic { memory, value: v, .. } => self.touch_memory(memory, true).and(value(*v)),
+            OpKind::If { cond, then, otherwise } => {
+                value(*cond).and(self.touch_ops(then)).and(self.touch_ops(otherwise))
+            }
+            OpKind::For { start, end, step, body, .. } => {
+                [start, end, step].into_iter().fold(self.touch_ops(body), |all, v| all.and(value(*v)))
+            }
+            OpKind::Shuffle { value: v, lane, .. } => value(*v).and(value(*lane)),
+            OpKind::Vote { pred, .. } => value(*pred),
+            OpKind::Print { args, .. } => args.iter().fold(Touch::default(), |all, v| all.and(value(*v))),
+            OpKind::Assert { cond, .. } => value(*cond),
+        }
+    }
+
+    fn touch_value(&self, id: ValueId) -> Touch {
+        let value = |v: &ValueId| self.touch_value(*v);
+        match &self.program.values[id].kind {
+            ValueKind::Int(_) | ValueKind::Float(_) | ValueKind::Param(_) => Touch::default(),
+            ValueKind::Thread(_) | ValueKind::Block(_) | ValueKind::Reg(_) => Touch::default(),
+            ValueKind::Unary(_, a) | ValueKind::Cast(a) => value(a),
+            ValueKind::Binary(_, a, b) => value(a).and(value(b)),
+            ValueKind::Math(_, args) => args.iter().fold(Touch::default(), |all, v| all.and(value(v))),
+            ValueKind::Select(c, a, b) | ValueKind::Choose(c, a, b) => value(c).and(value(a)).and(value(b)),
+            ValueKind::Load(memory) => self.touch_memory(memory, false),
+        }
+    }
+
+    fn touch_memory(&self, memory: &Memory, writes: bool) -> Touch {
+        let inside = memory.guard.map_or(Touch::default(), |guard| self.touch_value(guard.cond));
+        let own = match memory.space {
+            Space::Shared(_) | Space::Local(_) => Touch::default(),
+            Space::Global(param) => {
+                let early = !writes && self.program.tensors.iter().any(|t| t.param == param && t.independent);
+                Touch { independent: early, dependent: !early }
+            }
+        };
+        own.and(self.touch_value(memory.offset)).and(inside)
+    }
+}
+
+/// The wait, and what may follow it at once.
+fn wait(span: SpanId) -> [Op; 2] {
+    [Op { kind: OpKind::Wait, span }, Op { kind: OpKind::LaunchDependents, span }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Builder, kernel};
+    use expect_test::{Expect, expect};
+
+    /// The operations of a kernel over `w: (N, K)`, which is independent, `x: (K,)` and `y: (N,)`, a thread a row.
+    fn lowered(target: Target, build: impl FnOnce(&mut Builder, [Place; 3], [ExprId; 2])) -> Program {
+        let mut bound = kernel("rows", |b| {
+            let (n, k) = (b.dim("N"), b.dim("K"));
+            let places = [
+                b.tensor("w", Dtype::F32, &[n, k]),
+                b.tensor("x", Dtype::F32, &[k]),
+                b.tensor_mut("y", Dtype::F32, &[n]),
+            ];
+            let threads = b.int(32);
+            let grid = b.binary(BinaryOp::CeilDiv, n, threads);
+            let [block] = b.blocks([("block", grid)]);
+            let [thread] = b.threads([("thread", 32)]);
+            let row = b.scaled(block, 32, thread);
+            let row = b.bind("row", row);
+            build(b, places, [row, k]);
+        });
+        bound.attributes.dependent = Some(vec![ParamId::from_u32(0)]);
+        lower_bound(&bound, target).unwrap_or_else(|d| panic!("{d:?}"))
+    }
+
+    /// The body is as expected, and obeys the rule on every shape: the checked simulator finds nothing.
+    fn check(expected: Expect, build: impl Fn(&mut Builder, [Place; 3], [ExprId; 2])) {
+        let program = lowered(Target::Sm90a, build);
+        let text = program.to_string();
+        let body = text.split_once("body\n").map_or("", |(_, body)| body);
+        // The body is indented; what is expected has no indentation in common.
+        let body: String =
+            body.lines().map(|line| format!("{}\n", line.strip_prefix("    ").unwrap_or(line))).collect();
+        expected.assert_eq(&body);
+        #[cfg(feature = "sim")]
+        simulate(&program);
+    }
+
+    #[cfg(feature = "sim")]
+    fn simulate(program: &Program) {
+        use crate::sim::checked::{CheckedOptions, run};
+        use crate::sim::{Argument, Memory, TensorArgument};
+        for (n, k) in [(32, 0), (32, 1), (64, 2), (40, 5)] {
+            let tensor = |shape: &[i64]| {
+                let strides = if let [_, k] = shape { vec![*k, 1] } else { vec![1] };
+                let memory = std::sync::Arc::new(Memory::zeros(4 * shape.iter().product::<i64>() as usize));
+                let (dtype, shape) = (Dtype::F32, shape.to_vec());
+                Argument::Tensor(TensorArgument { dtype, shape, strides, memory, offset: 0 })
+            };
+            let args = [tensor(&[n, k]), tensor(&[k]), tensor(&[n])];
+            let report = run(program, &args, &CheckedOptions::default()).expect("arguments fit");
+            assert!(report.is_clean(), "{n}x{k}:\n{}", report.render(program));
+        }
+    }
+
+    /// `y[row] = sum`, masked.
+    fn put(b: &mut Builder, y: Place, row: ExprId, sum: ExprId) {
+        b.store_masked(y, &[row], sum);
+    }
+
+    #[test]
+    fn what_stands_before_the_first_dependent_access_stays_above_the_wait() {
+        check(
+            expect![[r#"
+                let block: index = block.x
+                let thread: index = thread.x
+                let row: index = block * 32 + thread
+                let weight: f32 = (w[wide(row) * wide(w_stride)] if row < N && 0 < K)
+                wait for the previous kernel
+                launch dependents
+                (y[row] if row < N) = weight * (x[row] if row < K)
+        "#]],
+            |b, [w, x, y], [row, _]| {
+                let zero = b.int(0);
+                let weight = b.masked(w, &[row, zero]);
+                let weight = b.bind("weight", weight);
+                let value = b.masked(x, &[row]);
+                let product = b.mul(weight, value);
+                put(b, y, row, product);
+            },
+        );
+    }
+
+    #[test]
+    fn the_first_iteration_of_a_loop_waits() {
+        check(
+            expect![[r#"
+                let block: index = block.x
+                let thread: index = thread.x
+                let row: index = block * 32 + thread
+                let mut sum: f32 = 0.0f32
+                if 0 < K {
+                    let i: index = 0
+                    let weight: f32 = (w[wide(row) * wide(w_stride) + wide(i)] if row < N)
+                    wait for the previous kernel
+                    launch dependents
+                    sum = fma(weight, x[i], sum)
+                    for i: index in 1..K step 1 {
+                        let weight: f32 = (w[wide(row) * wide(w_stride) + wide(i)] if row < N)
+                        sum = fma(weight, x[i], sum)
+                    }
+                } else {
+                    wait for the previous kernel
+                    launch dependents
+                }
+                (y[row] if row < N) = sum
+        "#]],
+            |b, [w, x, y], [row, k]| {
+                let zero = b.float(Dtype::F32, 0.0);
+                let sum = b.bind_mut("sum", zero);
+                b.range("i", k, |b, i| {
+                    let weight = b.masked(w, &[row, i]);
+                    let weight = b.bind("weight", weight);
+                    let value = b.load(x, &[i]);
+                    let next = b.math(MathFn::Fma, &[weight, value, sum]);
+                    b.assign(sum, next);
+                });
+                put(b, y, row, sum);
+            },
+        );
+    }
+
+    #[test]
+    fn a_loop_is_left_alone_where_loads_stand_before_it_or_none_would_be_hoisted() {
+        check(
+            expect![[r#"
+                let block: index = block.x
+                let thread: index = thread.x
+                let row: index = block * 32 + thread
+                let mut sum: f32 = (w[wide(row) * wide(w_stride)] if row < N && 0 < K)
+                wait for the previous kernel
+                launch dependents
+                for i: index in 0..K step 1 {
+                    let weight: f32 = (w[wide(row) * wide(w_stride) + wide(i)] if row < N)
+                    sum = fma(weight, x[i], sum)
+                }
+                (y[row] if row < N) = sum
+        "#]],
+            |b, [w, x, y], [row, k]| {
+                let zero = b.int(0);
+                let first = b.masked(w, &[row, zero]);
+                let sum = b.bind_mut("sum", first);
+                b.range("i", k, |b, i| {
+                    let weight = b.masked(w, &[row, i]);
+                    let weight = b.bind("weight", weight);
+                    let value = b.load(x, &[i]);
+                    let next = b.math(MathFn::Fma, &[weight, value, sum]);
+                    b.assign(sum, next);
+                });
+                put(b, y, row, sum);
+            },
+        );
+        check(
+            expect![[r#"
+                let block: index = block.x
+                let thread: index = thread.x
+                let row: index = block * 32 + thread
+                let mut sum: f32 = 0.0f32
+                wait for the previous kernel
+                launch dependents
+                for i: index in 0..K step 1 {
+                    let value: f32 = x[i]
+                    sum = fma((w[wide(row) * wide(w_stride) + wide(i)] if row < N), value, sum)
+                }
+                (y[row] if row < N) = sum
+        "#]],
+            |b, [w, x, y], [row, k]| {
+                let zero = b.float(Dtype::F32, 0.0);
+                let sum = b.bind_mut("sum", zero);
+                b.range("i", k, |b, i| {
+                    let value = b.load(x, &[i]);
+                    let value = b.bind("value", value);
+                    let weight = b.masked(w, &[row, i]);
+                    let next = b.math(MathFn::Fma, &[weight, value, sum]);
+                    b.assign(sum, next);
+                });
+                put(b, y, row, sum);
+            },
+        );
+    }
+
+    #[test]
+    fn every_branch_waits() {
+        check(
+            expect![[r#"
+                let block: index = block.x
+                let thread: index = thread.x
+                let row: index = block * 32 + thread
+                if row < 35 {
+                    let weight: f32 = (w[wide(row) * wide(w_stride)] if row < N && 0 < K)
+                    wait for the previous kernel
+                    launch dependents
+                    (y[row] if row < N) = weight * (x[row] if row < K)
+                } else {
+                    wait for the previous kernel
+                    launch dependents
+                }
+        "#]],
+            |b, [w, x, y], [row, k]| {
+                let limit = b.int(35);
+                let cond = b.lt(row, limit);
+                b.branch(
+                    cond,
+                    |b| {
+                        let zero = b.int(0);
+                        let weight = b.masked(w, &[row, zero]);
+                        let weight = b.bind("weight", weight);
+                        let value = b.masked(x, &[row]);
+                        let sum = b.mul(weight, value);
+                        put(b, y, row, sum);
+                    },
+                    |_| (),
+                );
+                let _ = k;
+            },
+        );
+    }
+
+    #[test]
+    fn a_thread_that_touches_nothing_else_waits_at_its_end() {
+        check(
+            expect![[r#"
+                let block: index = block.x
+                let thread: index = thread.x
+                let row: index = block * 32 + thread
+                let weight: f32 = (w[wide(row) * wide(w_stride)] if row < N && 0 < K)
+                wait for the previous kernel
+                launch dependents
+        "#]],
+            |b, [w, ..], [row, _]| {
+                let zero = b.int(0);
+                let weight = b.masked(w, &[row, zero]);
+                b.bind("weight", weight);
+            },
+        );
+    }
+
+    /// Asynchronous copies of an independent tensor into shared memory are loads like others: those of the first
+    /// iterations are issued above the wait, those of a tensor that is not independent below it.
+    #[test]
+    fn the_first_asynchronous_copies_of_independent_tensors_stand_above_the_wait() {
+        let both = |dependent: bool| {
+            move |b: &mut Builder, [w, x, y]: [Place; 3], [row, k]: [ExprId; 2]| {
+                let ws = b.buffer("ws", Scope::Shared, Dtype::F32, &[32, 4]);
+                let xs = b.buffer("xs", Scope::Shared, Dtype::F32, &[4]);
+                let zero = b.float(Dtype::F32, 0.0);
+                let sum = b.bind_mut("sum", zero);
+                let four = b.int(4);
+                let (stages, end) = (b.int(3), b.binary(BinaryOp::CeilDiv, k, four));
+                let bounds = [b.int(0), end, b.int(1)];
+                b.for_each("c", LoopKind::Pipelined { stages }, bounds, |b, c| {
+                    let zero = b.int(0);
+                    let column = b.scaled(c, 4, zero);
+                    let (from, to) = (b.tile(w, &[zero, column], &[]), b.tile(ws, &[], &[]));
+                    b.copy(from, to);
+                    if dependent {
+                        let (from, to) = (b.tile(x, &[column], &[]), b.tile(xs, &[], &[]));
+                        b.copy(from, to);
+                    }
+                    let (first, zero) = (b.load(ws, &[zero, zero]), b.int(0));
+                    let second = if dependent { b.load(xs, &[zero]) } else { b.masked(x, &[column]) };
+                    let next = b.math(MathFn::Fma, &[first, second, sum]);
+                    b.assign(sum, next);
+                });
+                put(b, y, row, sum);
+            }
+        };
+        for dependent in [false, true] {
+            let program = lowered(Target::Sm90a, both(dependent));
+            let text = program.to_string();
+            let lines: Vec<&str> = text.lines().map(str::trim).collect();
+            let at =
+                |what: &str| lines.iter().position(|l| l.contains(what)).unwrap_or_else(|| panic!("{what}:\n{text}"));
+            let wait = at("wait for the previous kernel");
+            let copies = |tensor: &str| -> Vec<usize> {
+                let of = |l: &&str| l.contains("async") && l.contains(&format!("{tensor}["));
+                lines.iter().enumerate().filter(|(_, l)| of(l)).map(|(i, _)| i).collect()
+            };
+            let above = copies("w").iter().filter(|i| **i < wait).count();
+            // Two of three stages are loaded ahead; x of the first is what the wait stands before.
+            assert_eq!(above, if dependent { 1 } else { 2 }, "{text}");
+            assert!(copies("x").iter().all(|i| *i > wait) && copies("x").is_empty() != dependent, "{text}");
+            #[cfg(feature = "sim")]
+            simulate(&program);
+        }
+    }
+
+    #[test]
+    fn an_older_target_does_not_wait_and_says_so() {
+        let program = lowered(Target::Sm80, |b, [w, _, y], [row, _]| {
+            let zero = b.int(0);
+            let weight = b.masked(w, &[row, zero]);
+            put(b, y, row, weight);
+        });
+        assert!(!program.to_string().contains("wait") && !program.launch.dependent);
+        assert!(program.remarks.iter().any(|r| r.text == "sm_80 has no dependent launch: `pdl` has no effect"));
+    }
+}

@@ -1,0 +1,75 @@
+//! `pdl(independent = [w])`: dependent launch.
+
+use super::attribute::{Entries, tokens_range};
+use super::{Parser, range::Range};
+use proc_macro2::{Delimiter, Group, Ident, TokenTree};
+use tile_ir::diag::{Code, Diagnostic};
+use tile_ir::ir::ParamKind;
+
+const FORM: &str = "pdl(independent = [w])";
+
+impl Parser {
+    /// Reads the item's list.
+    pub(super) fn pdl(&mut self, entries: &mut Entries, name: &Ident, list: &Group) {
+        let tokens: Vec<TokenTree> = list.stream().into_iter().collect();
+        let tensors = match tokens.as_slice() {
+            [TokenTree::Ident(word), TokenTree::Punct(eq), TokenTree::Group(tensors), rest @ ..]
+                if word == "independent"
+                    && eq.as_char() == '='
+                    && tensors.delimiter() == Delimiter::Bracket
+                    && matches!(rest, [] | [TokenTree::Punct(_)]) =>
+            {
+                tensors
+            }
+            _ => {
+                let range = Range { first: name.span(), last: list.span_close() };
+                let message = "`pdl` names the tensors that the previous kernel does not write";
+                return self.attribute_error(range, message, FORM);
+            }
+        };
+        let mut names = Vec::new();
+        for item in self.comma_separated(tensors.stream()) {
+            match item.as_slice() {
+                [TokenTree::Ident(tensor)] => names.push(tensor.clone()),
+                _ => self.attribute_error(tokens_range(&item), "`independent` takes the names of tensors", FORM),
+            }
+        }
+        entries.independent = Some(names);
+    }
+
+    /// Gives the names meaning, once the parameters are known.
+    pub(super) fn independent(&mut self, entries: &mut Entries) {
+        let Some(names) = entries.independent.take() else { return };
+        let mut independent = Vec::new();
+        for name in names {
+            let found = self.kernel.params.iter().find(|(_, p)| name == p.name);
+            let Some((param, kind)) = found.map(|(id, param)| (id, param.kind.clone())) else {
+                let message = format!("the kernel has no parameter `{name}`");
+                self.attribute_error(name.span(), message, "`independent` takes the names of tensors");
+                continue;
+            };
+            match kind {
+                ParamKind::Tensor { mutable: false, .. } if independent.contains(&param) => {
+                    self.attribute_error(name.span(), format!("`{name}` is listed twice"), "remove one");
+                }
+                ParamKind::Tensor { mutable: false, .. } => independent.push(param),
+                ParamKind::Tensor { mutable: true, .. } => {
+                    let at = self.mark(name.span());
+                    let message = format!("`{name}` is written by the kernel: it cannot be independent");
+                    let diagnostic = Diagnostic::new(Code::ATTRIBUTE, at, message)
+                        .label(self.kernel.params[param].span, "it is `&mut`")
+                        .help(
+                            "independent tensors are read while the previous kernel still runs, which may read what \
+                             this one writes: remove it from `independent`",
+                        );
+                    self.error(diagnostic);
+                }
+                ParamKind::Scalar { .. } => {
+                    let message = format!("`{name}` is a scalar: only tensors are independent");
+                    self.attribute_error(name.span(), message, "remove it");
+                }
+            }
+        }
+        self.kernel.attributes.dependent = Some(independent);
+    }
+}

@@ -1,0 +1,155 @@
+//! A launch that is checked once and made many times.
+
+use super::argument::Argument;
+use super::definition::{Definition, InstanceTable};
+use super::launch::{LaunchOn, Recorded, bits, keep, launched, submit};
+use super::prepared::Code;
+use super::variants::Shared;
+use crate::allocation::Allocation;
+use crate::cuda::{Range, Use, touch};
+use crate::device::Device;
+use crate::error::Error;
+use crate::launch_error::{LaunchError, Problem};
+use crate::stream::{Graph, Stream};
+use std::fmt;
+use std::panic::Location;
+use std::sync::Arc;
+use tile_ir::sim;
+
+/// A launch with its arguments, checked, ready to be made again and again: `gemv::<..>::prepare(&device, &w, &x, &mut y,
+/// ..)`. It keeps the memory of every tensor it uses, so it may outlive them, and the variant of a kernel with
+/// `specialize(..)`, which may be dropped from those that are kept; each launch is ordered after everything
+/// it must follow, as any launch is.
+pub struct PreparedLaunch {
+    device: Device,
+    stream: Option<Stream>,
+    prepared: Shared,
+    at: &'static Location<'static>,
+    /// `None`: it has no blocks, and launches nothing.
+    grid: Option<[u32; 3]>,
+    /// The values of the C parameters.
+    parameters: Vec<u64>,
+    memory: Vec<(Arc<Allocation>, Use)>,
+    written: Vec<Range>,
+    independent: Vec<Range>,
+    /// The arguments, on a simulator.
+    simulated: Vec<sim::Argument>,
+}
+
+/// Checks a launch of instance number `instance`, and keeps it. The first use of an instance on a device compiles it.
+///
+/// # Errors
+/// See [`Problem`]; memory that is borrowed from other code, which nothing may keep.
+#[track_caller]
+pub fn prepare_launch<const N: usize>(
+    def: &'static Definition,
+    table: &'static InstanceTable<N>,
+    instance: usize,
+    on: &impl LaunchOn,
+    args: &mut [Argument<'_>],
+) -> Result<PreparedLaunch, LaunchError> {
+    let at = Location::caller();
+    let failed = |problem| LaunchError::new(def.name(), at, problem);
+    let device = on.device();
+    let args: &[Argument<'_>] = args;
+    let prepared = launched(def, table, instance, device, args).map_err(|problem| failed(*problem))?;
+    let (values, grid) = prepared.plan.check(device.state, args).map_err(|problem| failed(*problem))?;
+    let parameters = match &prepared.code {
+        Code::Cuda { function, .. } => function.parameters.iter().map(|kind| bits(&values, *kind)).collect(),
+        Code::Fast { .. } | Code::Checked => Vec::new(),
+    };
+    let mut memory: Vec<(Arc<Allocation>, Use)> = Vec::new();
+    for (i, argument) in args.iter().enumerate() {
+        let Argument::Tensor(tensor) = argument else { continue };
+        if tensor.allocation().is_borrowed() {
+            let problem = "a prepared launch cannot keep memory that is borrowed from other code".into();
+            return Err(failed(Problem::Driver(Error::Capture { device: device.label().into(), problem })));
+        }
+        memory.push((tensor.allocation().clone(), tensor.usage(prepared.plan.writes(i))));
+    }
+    Ok(PreparedLaunch {
+        device: device.clone(),
+        stream: on.stream().cloned(),
+        at,
+        grid,
+        parameters,
+        memory,
+        written: prepared.plan.written(args).collect(),
+        independent: prepared.plan.independent(args).collect(),
+        prepared,
+        simulated: args.iter().filter_map(|a| a.to_simulator()).collect(),
+    })
+}
+
+impl PreparedLaunch {
+    /// Launches it where it was prepared for: on the device's default stream or on a stream.
+    ///
+    /// # Errors
+    /// The device has failed; on a simulator, what the kernel did wrong.
+    #[track_caller]
+    pub fn launch(&self) -> Result<(), LaunchError> {
+        self.run(self.stream.as_ref(), Location::caller())
+    }
+
+    /// Launches it on another stream of its device.
+    ///
+    /// # Errors
+    /// As [`PreparedLaunch::launch`]; `on` is another device.
+    #[track_caller]
+    pub fn launch_on(&self, on: &impl LaunchOn) -> Result<(), LaunchError> {
+        let at = Location::caller();
+        if *on.device() != self.device {
+            let (expected, found) = (on.device().label().into(), self.device.label().into());
+            let argument = self.prepared.definition.name().into();
+            return Err(self.error(at, Problem::Device { argument, expected, found }));
+        }
+        self.run(on.stream(), at)
+    }
+
+    /// The launch as a graph of one kernel, whose launch costs the host less still.
+    ///
+    /// # Errors
+    /// The driver refuses to capture.
+    pub fn graph(&self) -> Result<Graph, Error> {
+        self.device.capture(|stream| Ok(self.run(Some(stream), self.at)?))
+    }
+
+    /// The kernel's name.
+    pub fn name(&self) -> &'static str {
+        self.prepared.definition.name()
+    }
+
+    fn error(&self, at: &'static Location<'static>, problem: Problem) -> LaunchError {
+        LaunchError::new(self.prepared.definition.name(), at, problem)
+    }
+
+    #[inline]
+    fn run(&self, stream: Option<&Stream>, at: &'static Location<'static>) -> Result<(), LaunchError> {
+        let Some(grid) = self.grid else { return Ok(()) };
+        let Code::Cuda { device: cuda, function } = &self.prepared.code else {
+            return Recorded::new(self.prepared.clone(), self.simulated.clone(), at).make(stream);
+        };
+        let failed = |error| self.error(at, Problem::Driver(error));
+        let slot = match stream {
+            Some(stream) => stream.cuda().map(|(_, slot)| slot),
+            None => cuda.stream(0),
+        };
+        let slot = slot.filter(|slot| !slot.is_over()).ok_or_else(|| self.error(at, Problem::StreamOver))?;
+        cuda.bind().map_err(failed)?;
+        for (memory, how) in &self.memory {
+            touch(cuda, slot, memory, *how).map_err(failed)?;
+        }
+        keep(&self.prepared, slot);
+        slot.remember(self.prepared.definition, at);
+        let (bits, written) = (self.parameters.iter().copied(), self.written.iter().copied());
+        submit(&self.prepared, cuda, function, slot, (bits, grid), written, self.independent.iter().copied())
+            .map_err(failed)?;
+        cuda.finish(slot).map_err(failed)
+    }
+}
+
+impl fmt::Debug for PreparedLaunch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {}", self.name(), self.device.label())
+    }
+}

@@ -1,0 +1,4 @@
+//! The tuner without a GPU: planted candidates on a device that is made up, and the whole of it on the simulator.
+
+mod planted;
+mod simulated;
