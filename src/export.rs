@@ -80,10 +80,13 @@ pub fn gemv(folder: &Path) -> Result<()> {
     Ok(())
 }
 
+/// A value for each specialised dim of a kernel.
+type SpecializedDims = Vec<(DimId, i64)>;
+
 /// The values of the kernel's specialised dims among the shapes, each with its shapes; one without dims, of all shapes,
 /// for a kernel that has none.
-fn variants(kernel: &Kernel) -> BTreeMap<Vec<(DimId, i64)>, Vec<(i64, i64)>> {
-    let mut variants: BTreeMap<_, Vec<_>> = BTreeMap::new();
+fn variants(kernel: &Kernel) -> BTreeMap<SpecializedDims, Vec<(i64, i64)>> {
+    let mut variants: BTreeMap<SpecializedDims, Vec<(i64, i64)>> = BTreeMap::new();
     for (n, k) in GEMV_SHAPES {
         let value = |dim: &DimId| (*dim, if kernel.dims[*dim].name == "N" { n } else { k });
         variants.entry(kernel.specialized().iter().map(value).collect()).or_default().push((n, k));

@@ -25,7 +25,7 @@ enum Queue {
     /// A stream of the device's table, by its number.
     Pooled(u8),
     /// A stream that only a capture uses: no memory is ever bound to it.
-    Capture(StreamSlot),
+    Capture(Box<StreamSlot>),
     /// Work on a simulator happens at once.
     Simulator,
     /// What a capture on a simulator has recorded.
@@ -234,7 +234,7 @@ impl Graph {
     pub(crate) fn capture(device: &Device, work: impl FnOnce(&Stream) -> Result<(), Error>) -> Result<Graph, Error> {
         let kind = match &device.state.backend {
             Backend::Cuda(cuda) => {
-                let stream = Stream::over(device, Queue::Capture(cuda.capture_stream()?));
+                let stream = Stream::over(device, Queue::Capture(Box::new(cuda.capture_stream()?)));
                 let problem = || Error::Capture { device: device.label().into(), problem: "no stream".into() };
                 let (_, slot) = stream.cuda().ok_or_else(problem)?;
                 GraphKind::Cuda(CudaGraph::capture(cuda, slot, || work(&stream))?)

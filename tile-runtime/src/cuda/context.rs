@@ -138,7 +138,7 @@ impl CudaDevice {
             capability,
             total_memory: 0,
             blocking: std::env::var_os("TILE_LAUNCH_BLOCKING").is_some_and(|v| v == "1"),
-            dependent_launch: AtomicBool::new(!std::env::var_os("TILE_PDL").is_some_and(|v| v == "off")),
+            dependent_launch: AtomicBool::new(std::env::var_os("TILE_PDL").is_none_or(|v| v != "off")),
             context,
             streams: [const { OnceLock::new() }; STREAMS],
             free_streams: Mutex::new((0..STREAMS as u8).rev().collect()),
