@@ -111,7 +111,7 @@ fn record(kernel: &str, program: &Program, cubin: &str, n: i64, k: i64, chosen: 
     let dtype = program.tensors.first().map(|t| t.dtype.name());
     let dynamic = if program.shared_bytes > STATIC_SHARED_LIMIT { program.shared_bytes } else { 0 };
     Ok(json!({
-        "kernel": kernel, "instance": program.name, "symbol": program.name, "cubin": cubin, "dtype": dtype,
+        "op": "gemv", "kernel": kernel, "instance": program.name, "symbol": program.name, "cubin": cubin, "dtype": dtype,
         "n": n, "k": k, "chosen": chosen, "grid": grid.context("the grid has no value")?, "threads": program.launch.threads,
         "dynamic_shared": dynamic, "params": params, "pdl": program.launch.dependent,
     }))

@@ -36,7 +36,7 @@ class Problem:
 
     def matches(self, record):
         """Whether an exported launch is one of this problem."""
-        return (record["kernel"] == self.op and record["dtype"] == self.dtype
+        return (record.get("op", record["kernel"]) == self.op and record["dtype"] == self.dtype
                 and all(record[axis] == size for axis, size in self.shape.items()))
 
 
