@@ -66,9 +66,10 @@ pub fn gemv(folder: &Path) -> Result<()> {
                 let cubin = format!("{}.cubin", program.name);
                 std::fs::write(folder.join(&cubin), &compiled.code)?;
                 for (n, k) in shapes {
-                    let Choice { shape: (w, r, g, u), stages, .. } = Choice::for_shape(n, k, instance.dtypes[0]);
-                    let mut pairs = [w, r, g, u, stages].into_iter().zip(&instance.consts);
-                    let chosen = instance.dims.is_empty() && pairs.all(|(a, b)| a as i64 == *b);
+                    // What `gemv` launches for aligned operands.
+                    let (w, r, g, u) = Choice::specialized(k, instance.dtypes[0]);
+                    let mut pairs = [w, r, g, u, 1].into_iter().zip(&instance.consts);
+                    let chosen = !instance.dims.is_empty() && pairs.all(|(a, b)| a as i64 == *b);
                     let launch = record(&kernel.name, &program, &cubin, n, k, chosen);
                     launches.push(launch.with_context(|| format!("{n} x {k}"))?);
                 }

@@ -75,7 +75,10 @@ fn the_epilogue() {
                 Activation::Gelu => 0.5 * x * (1.0 + (0.797_884_6 * (x + 0.044_715 * x * x * x)).tanh()),
                 Activation::Silu => x / (1.0 + (-x).exp()),
             };
-            assert!((found.to_f32() - wanted).abs() <= 1e-3 * wanted.abs().max(1.0), "{activation:?} at {at}: {found} {wanted}");
+            assert!(
+                (found.to_f32() - wanted).abs() <= 1e-3 * wanted.abs().max(1.0),
+                "{activation:?} at {at}: {found} {wanted}"
+            );
         }
     }
 }

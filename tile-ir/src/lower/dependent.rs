@@ -486,7 +486,7 @@ mod tests {
                 let four = b.int(4);
                 let (stages, end) = (b.int(3), b.binary(BinaryOp::CeilDiv, k, four));
                 let bounds = [b.int(0), end, b.int(1)];
-                b.for_each("c", LoopKind::Pipelined { stages }, bounds, |b, c| {
+                b.for_each("c", LoopKind::Pipelined { stages, schedule: Schedule::Auto }, bounds, |b, c| {
                     let zero = b.int(0);
                     let column = b.scaled(c, 4, zero);
                     let (from, to) = (b.tile(w, &[zero, column], &[]), b.tile(ws, &[], &[]));

@@ -278,7 +278,7 @@ mod tests {
             }
             let a = b.alloc("a", Scope::Local, Dtype::F32, &[1]);
             let (zero, n, stages) = (b.int(0), b.dim("N"), b.int(2));
-            b.for_("i", zero, n, LoopKind::Pipelined { stages }, |b, i| {
+            b.for_("i", zero, n, LoopKind::Pipelined { stages, schedule: crate::ir::Schedule::Auto }, |b, i| {
                 let (zero, n) = (b.int(0), b.dim("N"));
                 b.for_("u", zero, n, LoopKind::Unroll, |b, _| fill(b, x, a, i));
             });
