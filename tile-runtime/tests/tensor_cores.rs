@@ -192,7 +192,7 @@ fn every_copy_and_barrier_of_sm_90_compiles_there() {
     b.op(OpKind::SetRegisters { count: 64, increase: false });
     for (map, rank) in maps.iter().zip(1..) {
         for multicast in [None, Some(b.int(3))] {
-            for evict in [None, Some(Evict::First), Some(Evict::Normal)] {
+            for evict in [None, Some(ir::Evict::First), Some(ir::Evict::Normal)] {
                 let coordinates = vec![zero; rank];
                 let (map, shared, offset) = (*map, tile, zero);
                 b.op(OpKind::TensorLoad { map, coordinates, shared, offset, barrier, multicast, evict });

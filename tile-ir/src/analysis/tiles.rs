@@ -46,7 +46,7 @@ pub(super) fn gemm(walk: &mut Walk<'_>, stmt: StmtId, a: &MatrixRef, b: &MatrixR
     }
     dtypes(walk, stmt, a, b, acc);
     let threads = kernel.thread_count();
-    if threads % 32 != 0 {
+    if !threads.is_multiple_of(32) {
         let message = format!("gemm: {threads} threads are not whole warps");
         let diagnostic = Diagnostic::new(Code::THREAD_COUNT, span, message);
         let diagnostic = match kernel.threads.first() {

@@ -124,7 +124,7 @@ fn extents(tensor: &TensorRef<'_>) -> [i64; 2] {
 fn is_aligned(tensor: &TensorRef<'_>) -> bool {
     let bytes = i64::from(tensor.dtype().bytes());
     let pitch = tensor.strides().first().copied().unwrap_or(1) * bytes;
-    tensor.address() % 16 == 0 && pitch % 16 == 0
+    tensor.address().is_multiple_of(16) && pitch % 16 == 0
 }
 
 /// The kernel for aligned operands, as data.

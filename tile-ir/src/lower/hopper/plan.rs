@@ -204,7 +204,7 @@ impl Planner<'_> {
         };
         let stages = kernel.const_index(*stages).and_then(|n| u32::try_from(n).ok()).unwrap_or(1);
         let threads = kernel.thread_count();
-        if threads % WARPGROUP != 0 || threads == 0 {
+        if !threads.is_multiple_of(WARPGROUP) || threads == 0 {
             let text = format!("its {threads} threads are not whole warpgroups of {WARPGROUP}");
             return Err(Reason { text, span });
         }

@@ -366,7 +366,7 @@ fn meeting(policies: [WarpPolicy; 2], one_accumulator: bool) -> Kernel {
         let [left, right] = buffers.map(|p| MatrixRef { buffer: id(p), transposed: false, span });
         for (sum, policy) in sums.into_iter().zip(policies) {
             let acc = if one_accumulator { id(sums[0]) } else { id(sum) };
-            b.stmt(StmtKind::Gemm { a: left.clone(), b: right.clone(), acc, policy, clear: true });
+            b.stmt(StmtKind::Gemm { a: left, b: right, acc, policy, clear: true });
         }
         if !one_accumulator {
             b.parallel(&[("i", n), ("j", n)], |b, at| {

@@ -52,7 +52,7 @@ impl TensorMap {
         }
         let aligned = |what, address: u64| {
             let multiple = 16;
-            if address % multiple == 0 { Ok(()) } else { Err(HwError::Misaligned { what, address, multiple }) }
+            if address.is_multiple_of(multiple) { Ok(()) } else { Err(HwError::Misaligned { what, address, multiple }) }
         };
         aligned("address of a tensor", self.address)?;
         self.strides.iter().try_for_each(|stride| aligned("stride of a tensor", *stride))?;

@@ -111,7 +111,7 @@ pub fn wgmma(
     d: &mut [Vec<f32>],
     scale_d: bool,
 ) -> Result<(), HwError> {
-    if n == 0 || n % 8 != 0 || n > 256 {
+    if n == 0 || !n.is_multiple_of(8) || n > 256 {
         return Err(HwError::Illegal { what: "n", value: n as u64, allowed: "a multiple of 8 up to 256" });
     }
     if d.len() != 128 || d.iter().any(|thread| thread.len() != n / 2) {
