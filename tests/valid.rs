@@ -8,6 +8,7 @@
 mod valid {
     mod attribute_lint_level;
     mod attribute_no_values;
+    mod attribute_pdl;
     mod attribute_specialize;
     mod attribute_stream;
     mod attribute_tuple_length;

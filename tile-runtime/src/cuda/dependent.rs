@@ -33,6 +33,9 @@ const MOST: usize = 4;
 /// Low bits of a ticket: operations being queued. The others: operations so far.
 const IN_FLIGHT: u64 = (1 << 16) - 1;
 const ONE: u64 = (1 << 16) + 1;
+/// The number of no operation, and neither is the next: those have 48 bits. (`u64::MAX` would not do: the next is the
+/// number of a stream's first operation.)
+const NO_KERNEL: u64 = 1 << 48;
 
 /// Addresses, the end excluded.
 pub(crate) type Range = (u64, u64);
@@ -62,7 +65,7 @@ impl Last {
         Last {
             ticket: AtomicU64::new(0),
             shared: AtomicBool::new(false),
-            number: AtomicU64::new(u64::MAX),
+            number: AtomicU64::new(NO_KERNEL),
             written: std::array::from_fn(|_| nothing()),
         }
     }
