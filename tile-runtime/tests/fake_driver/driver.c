@@ -108,6 +108,7 @@ R cuStreamEndCapture(H s, H *g) { *g = handle(); say("end %ld", id(s)); return s
 R cuEventCreate(H *e, unsigned flags) { *e = handle(); return 0; }
 R cuEventRecord(H e, H s) { say("record %ld on %ld", id(e), id(s)); return 0; }
 R cuEventSynchronize(H e) { return sticky(); }
+R cuEventQuery(H e) { return sticky(); }
 R cuEventElapsedTime(float *ms, H a, H b) { *ms = 1.5f; return 0; }
 R cuEventDestroy_v2(H e) { return 0; }
 R cuModuleLoadData(H *m, const void *image) {
