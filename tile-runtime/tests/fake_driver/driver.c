@@ -127,6 +127,16 @@ R cuModuleGetFunction(H *f, H m, const char *name) {
 }
 R cuFuncGetAttribute(int *v, int which, H f) { *v = which == 0 ? 1024 : 0; return 0; }
 R cuFuncSetAttribute(H f, int which, int v) { say("attribute %d = %d", which, v); return 0; }
+R cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, H f, int threads, size_t shared) { *blocks = 2; return 0; }
+R cuOccupancyMaxActiveClusters(int *clusters, H f, const void *config) { *clusters = 1; return 0; }
+/* Says what it is asked for: rank, and the innermost extent and box. */
+R cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *address, const unsigned long long *extents,
+                         const unsigned long long *strides, const unsigned *box, const unsigned *steps, int interleave,
+                         int swizzle, int promotion, int fill) {
+    say("map of rank %u, %llu wide, boxes %u wide", rank, extents[0], box[0]);
+    memset(map, 0, 128);
+    return 0;
+}
 struct Launch { unsigned gx, gy, gz, bx, by, bz, shared; H stream; void *attributes; unsigned count; };
 R cuLaunchKernelEx(const struct Launch *c, H f, void **parameters, void **extra) {
     // The only attribute there is: id 6 (programmatic stream serialisation), on.
