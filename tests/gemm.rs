@@ -85,11 +85,10 @@ pub fn gemm_bias(
     let mut a_s = alloc_shared::<f16>([32, 32]);
     let mut b_s = alloc_shared::<f16>([32, 32]);
     let mut c_s = alloc_shared::<f16>([32, 32]);
-    let mut left = alloc_fragment::<f16>([32, 32]);
     let mut acc = alloc_fragment::<f32>([32, 32]);
-    copy(a.at([by * 32, 0]), &mut left);
+    copy(a.at([by * 32, 0]), &mut a_s);
     copy(b.at([bx * 32, 0]), &mut b_s);
-    gemm(&left, b_s.t(), &mut acc).clear();
+    gemm(&a_s, b_s.t(), &mut acc).clear();
     for k in pipelined(1..ceil_div(K, 32), 2) {
         copy(a.at([by * 32, k * 32]), &mut a_s);
         copy(b.at([bx * 32, k * 32]), &mut b_s);

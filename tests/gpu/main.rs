@@ -5,6 +5,7 @@
 
 mod bench;
 mod faults;
+mod gemm;
 mod gemv;
 mod ladder;
 mod pdl;
