@@ -88,6 +88,7 @@ pub fn lower_bound(bound: &Kernel, target: Target) -> Result<Program, Vec<Diagno
     let body = std::mem::take(&mut lowering.ops);
     lowering.program.body = lowering.dependent(body);
     place::place(&mut lowering.program);
+    place::fits(bound, &lowering.program)?;
     Ok(lowering.program)
 }
 

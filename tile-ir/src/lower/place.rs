@@ -3,6 +3,8 @@
 //! Contract. In: shared arrays without offsets. Out: disjoint offsets of arrays, and of barriers after them, each a multiple of the array's alignment, and
 //! the block's total. Arrays do not share space: liveness comes with tile pipelines, which need it.
 
+use crate::diag::{Code, Diagnostic};
+use crate::ir::{Kernel, Scope};
 use crate::lowered::{BARRIER_BYTES, Program};
 
 pub(super) fn place(program: &mut Program) {
@@ -17,4 +19,21 @@ pub(super) fn place(program: &mut Program) {
         end = array.offset.saturating_add(array.len.saturating_mul(BARRIER_BYTES));
     }
     program.shared_bytes = end;
+}
+
+/// Refuses a program whose shared memory, with what the compiler added to the author's arrays, is more than the target's.
+pub(super) fn fits(kernel: &Kernel, program: &Program) -> Result<(), Vec<Diagnostic>> {
+    let (needed, most) = (program.shared_bytes, program.target.max_shared_bytes());
+    let array = kernel.buffers.values().find(|b| b.scope == Scope::Shared);
+    let Some(array) = array.filter(|_| needed > most) else { return Ok(()) };
+    let parts: Vec<String> = program
+        .shared
+        .values()
+        .map(|a| format!("`{}` {}", a.name, u64::from(a.len) * u64::from(a.dtype.bytes())))
+        .collect();
+    let message = format!("{needed} bytes of shared memory, of {most} on {}", program.target);
+    let diagnostic = Diagnostic::new(Code::SHARED_BUDGET, array.span, message)
+        .at(format!("{} bytes", parts.join(", ")))
+        .help("use fewer stages or smaller tiles; what the compiler adds stages the result on its way to memory");
+    Err(vec![diagnostic])
 }

@@ -28,7 +28,7 @@ const TILES: [(Tile, f64); 8] = [
     ((128, 256, 4, 256, 1), 0.635),
     ((128, 224, 4, 256, 1), 0.560),
     ((128, 128, 6, 128, 1), 0.325),
-    ((64, 256, 5, 128, 1), 0.330),
+    ((64, 256, 4, 128, 1), 0.345),
     ((128, 64, 8, 128, 1), 0.185),
     ((64, 128, 8, 128, 1), 0.180),
     ((64, 64, 8, 128, 1), 0.125),
@@ -134,7 +134,7 @@ macro_rules! elements {
                     (128, 256, 4, 256, 1): [(false, false), (false, true), (true, false), (true, true)],
                     (128, 224, 4, 256, 1): [(false, true), (true, true)],
                     (128, 128, 6, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
-                    (64, 256, 5, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
+                    (64, 256, 4, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
                     (128, 64, 8, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
                     (64, 128, 8, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
                     (64, 64, 8, 128, 1): [(false, false), (false, true), (true, false), (true, true)]
