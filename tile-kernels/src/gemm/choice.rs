@@ -19,19 +19,20 @@ pub struct Choice {
 /// Rows, columns, slots, threads, blocks of a cluster.
 pub type Tile = (i64, i64, usize, usize, usize);
 
-/// A tile and what one step of 64 along K costs on one multiprocessor, in us.
+/// A tile, what one step of 64 along K costs on one multiprocessor in us, and how fast it reads operands at best, in bytes
+/// a us.
 ///
 /// Measured on an H200 (`bench/peers.py gemm`), and fitted by waves as hopper's cost model has it:
 /// launch and fill 2.7 us, a step of 64 for each wave, what the last wave stores at 4.3 TB/s.
-const TILES: [(Tile, f64); 8] = [
-    ((128, 256, 4, 256, 2), 0.630),
-    ((128, 256, 4, 256, 1), 0.635),
-    ((128, 224, 4, 256, 1), 0.560),
-    ((128, 128, 6, 128, 1), 0.325),
-    ((64, 256, 4, 128, 1), 0.345),
-    ((128, 64, 8, 128, 1), 0.185),
-    ((64, 128, 8, 128, 1), 0.180),
-    ((64, 64, 8, 128, 1), 0.125),
+const TILES: [(Tile, f64, f64); 8] = [
+    ((128, 256, 4, 256, 2), 0.632, 4.5e6),
+    ((128, 256, 4, 256, 1), 0.628, 4.5e6),
+    ((128, 224, 4, 256, 1), 0.560, 4.5e6),
+    ((128, 128, 6, 128, 1), 0.325, 4.5e6),
+    ((64, 256, 4, 128, 1), 0.345, 4.5e6),
+    ((128, 64, 8, 128, 1), 0.185, 4.5e6),
+    ((64, 128, 8, 128, 1), 0.180, 4.5e6),
+    ((64, 64, 8, 128, 1), 0.125, 3.6e6),
 ];
 
 /// Multiprocessors of the device the costs were measured on.
@@ -40,9 +41,8 @@ const MULTIPROCESSORS: i64 = 132;
 const FIXED_US: f64 = 2.7;
 /// us that storing a tile holds up the next one, where no other tile is multiplied meanwhile.
 const STORE_US: f64 = 0.5;
-/// Bytes a us that a wave stores, and that operands are read with at best.
+/// Bytes a us that a wave stores.
 const STORE_RATE: f64 = 4.3e6;
-const READ_RATE: f64 = 4.5e6;
 
 impl Default for Choice {
     fn default() -> Self {
@@ -54,18 +54,18 @@ impl Choice {
     /// The choice for aligned operands of this shape, by the cost model of the tiles. `whole_columns`: `b` is stored as
     /// N x K, so that tiles of any width can be read.
     pub fn for_shape(m: i64, n: i64, k: i64, whole_columns: bool) -> Choice {
-        let legal = TILES.iter().filter(|((_, bn, ..), _)| whole_columns || bn % 64 == 0);
+        let legal = TILES.iter().filter(|((_, bn, ..), ..)| whole_columns || bn % 64 == 0);
         let cheapest = legal.min_by(|a, b| cost(a, m, n, k).total_cmp(&cost(b, m, n, k)));
-        Choice { tile: cheapest.map_or(TILES[0].0, |(tile, _)| *tile), aligned: true }
+        Choice { tile: cheapest.map_or(TILES[0].0, |(tile, ..)| *tile), aligned: true }
     }
 
     /// us that the tile is expected to take for a shape.
     pub fn estimate(tile: Tile, m: i64, n: i64, k: i64) -> Option<f64> {
-        TILES.iter().find(|(t, _)| *t == tile).map(|entry| cost(entry, m, n, k))
+        TILES.iter().find(|(t, ..)| *t == tile).map(|entry| cost(entry, m, n, k))
     }
 }
 
-fn cost(((bm, bn, _, threads, cluster), step_us): &(Tile, f64), m: i64, n: i64, k: i64) -> f64 {
+fn cost(((bm, bn, _, threads, cluster), step_us, read_rate): &(Tile, f64, f64), m: i64, n: i64, k: i64) -> f64 {
     let up = |a: i64, b: i64| (a.max(0) + b - 1) / b;
     let cluster = *cluster as i64;
     // A cluster at the edge has tiles without elements, which take as long as others.
@@ -76,7 +76,7 @@ fn cost(((bm, bn, _, threads, cluster), step_us): &(Tile, f64), m: i64, n: i64, 
     let stores = if turns { 0.0 } else { STORE_US * (waves - 1) as f64 };
     let stored = (last * bm * bn * 2) as f64 / STORE_RATE;
     let compute = (waves * up(k, 64)) as f64 * step_us + stores + stored;
-    let read = ((m * k + n * k + m * n) * 2) as f64 / READ_RATE;
+    let read = ((m * k + n * k + m * n) * 2) as f64 / read_rate;
     // What is bound by memory still prefers the tile with less to do.
     FIXED_US + compute.max(read) + 0.02 * compute.min(read)
 }
@@ -173,6 +173,7 @@ mod tests {
             ((512, 7168, 2048), vec![(128, 224), (128, 256)]),
             ((128, 4096, 7168), vec![(64, 64)]),
             ((64, 18432, 7168), vec![(64, 256), (64, 128)]),
+            ((16, 7168, 16384), vec![(64, 128)]),
         ] {
             let (m, n, k) = shape;
             let (bm, bn, ..) = Choice::for_shape(m, n, k, true).tile;
