@@ -136,6 +136,10 @@ impl<'a> Lowering<'a> {
         let kernel = self.kernel;
         let rest: Vec<StmtId> =
             body.iter().copied().filter(|s| !matches!(kernel.stmts[*s].kind, StmtKind::Copy { .. })).collect();
+        // Indices that only the loads mention are the producer's.
+        let read = super::super::uses::variables(kernel, &rest);
+        let own = |stmt: &StmtId| super::super::pipeline::declared(kernel, *stmt).is_none_or(|var| read.contains(&var));
+        let rest: Vec<StmtId> = rest.into_iter().filter(own).collect();
         let products_alone =
             rest.iter().all(|s| matches!(kernel.stmts[*s].kind, StmtKind::Gemm { .. } | StmtKind::Let { .. }));
         let overlapped = products_alone && roles.plan.stages > 1 && !roles.plan.products.values().any(|p| p.clear);
