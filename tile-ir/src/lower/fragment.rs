@@ -34,6 +34,31 @@ impl<'a> Lowering<'a> {
         });
     }
 
+    /// `f` for the elements of the tile that a thread holds, `width` neighbours of a row at once: with the register of the
+    /// first. Threads of a narrow tile that hold none do nothing.
+    fn each_held(&mut self, layout: &Fragment, width: u32, f: impl FnOnce(&mut Self, ValueId)) {
+        let elements = |l: &mut Self| {
+            l.unrolled("i", layout.held_registers() / width, |l, index| {
+                let first = match width {
+                    1 => index,
+                    width => {
+                        let width = l.int(i64::from(width));
+                        l.binary(BinaryOp::Mul, index, width)
+                    }
+                };
+                let register = l.formula(&layout.held(Formula::Symbol(0)), &[first]);
+                f(l, register);
+            });
+        };
+        if layout.is_whole() {
+            return elements(self);
+        }
+        let (thread, holders) = (self.compute_thread(), self.int(i64::from(layout.holders())));
+        let cond = self.binary(BinaryOp::Lt, thread, holders);
+        let then = self.nested(elements);
+        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
+    }
+
     /// The fragment that a `parallel` loop works on: any whose elements its body accesses.
     pub(super) fn fragment_of(&self, body: &[StmtId]) -> Option<BufferId> {
         let fragment = |access: &AccessId| match self.kernel.accesses[*access].place {
@@ -47,7 +72,7 @@ impl<'a> Lowering<'a> {
     pub(super) fn parallel_fragment(&mut self, fragment: BufferId, vars: &[VarId], body: &'a [StmtId]) {
         let Some(Registers { layout, .. }) = self.fragments[fragment] else { return };
         let read = self.read_beside_fragments(body);
-        self.unrolled("i", layout.registers(), |l, register| {
+        self.each_held(&layout, 1, |l, register| {
             let position = l.element_position(&layout, register);
             for (&var, value) in vars.iter().zip(position).filter(|(var, _)| read.contains(var)) {
                 let reg = l.variable_reg(var);
@@ -130,7 +155,7 @@ impl<'a> Lowering<'a> {
         let Some(Registers { local, layout }) = self.fragments[fragment] else { return };
         let (source, target) = (self.dtype_of(src.place), self.kernel.buffer_dtype(fragment));
         let span = self.span;
-        self.unrolled("i", layout.registers(), |l, register| {
+        self.each_held(&layout, 1, |l, register| {
             let [row, col] = l.element_position(&layout, register);
             let (row, col) = (l.once("row", row), l.once("col", col));
             let memory = l.tile_memory(src, &[row, col], open);
@@ -153,9 +178,7 @@ impl<'a> Lowering<'a> {
         let pair = (width == 2).then(|| self.local(&name, target, 2));
         pair.iter().for_each(|&local| self.op(OpKind::Local { local }));
         let span = self.span;
-        self.unrolled("i", layout.registers() / width, |l, index| {
-            let stride = l.int(i64::from(width));
-            let register = l.binary(BinaryOp::Mul, index, stride);
+        self.each_held(&layout, width, |l, register| {
             let [row, col] = l.element_position(&layout, register);
             let row = l.once("row", row);
             let col = l.once("col", col);
