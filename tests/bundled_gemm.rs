@@ -105,3 +105,56 @@ fn the_choice_is_an_instance() {
         }
     }
 }
+
+/// The tiles for few rows, and the dependent launch of all: `[BM, BN, BK, STAGES]`.
+const SKINNY: [(i64, i64, usize, usize); 9] = [
+    (8, 56, 128, 14),
+    (16, 56, 128, 12),
+    (16, 32, 128, 18),
+    (32, 32, 128, 14),
+    (32, 56, 128, 10),
+    (32, 144, 64, 10),
+    (64, 32, 128, 9),
+    (64, 112, 64, 9),
+    (64, 144, 64, 8),
+];
+
+/// What a tile makes of operands, with and without an epilogue.
+fn by_tile(device: &Device, tile: (i64, i64, usize, usize), [m, n, k]: [usize; 3], epilogue: bool) -> Vec<bf16> {
+    let (bm, bn, bk, stages) = tile;
+    let choice = Choice { tile: (bm, bn, bk, stages, 128, 1), aligned: true };
+    let (a, b) = (integers::<bf16>(1, m * k, 3), integers::<bf16>(2, n * k, 3));
+    let (da, db) = (device.tensor(&a, [m, k]).unwrap(), device.tensor(&b, [n, k]).unwrap());
+    let mut dc = device.tensor(&integers::<bf16>(3, m * n, 2), [m, n]).unwrap();
+    let bias = device.tensor(&integers::<bf16>(4, n, 2), [n]).unwrap();
+    let (alpha, beta, activation) = (0.5, 2.0, Activation::Relu);
+    let options = match epilogue {
+        true => Gemm { alpha, beta, bias: Some(&bias), activation, ..Gemm::nt() },
+        false => Gemm::nt(),
+    };
+    GemmElement::launch(device, choice, &da, &db, &mut dc, &options).unwrap();
+    dc.to_vec().unwrap()
+}
+
+/// Both simulators give the same bits, and those are the product's.
+#[test]
+fn few_rows_on_both_simulators() {
+    let (fast, checked) = (Device::simulator(), Device::checked_simulator());
+    for (i, tile) in SKINNY.into_iter().enumerate() {
+        let (bm, bn) = (tile.0 as usize, tile.1 as usize);
+        let rows = [1, 3, bm - 1, bm, 2 * bm + 5];
+        for (j, k) in [8, 72, 520].into_iter().enumerate() {
+            let shape = [rows[(i + j) % 5], bn / 8 * 8 + 8, k];
+            for epilogue in [false, true] {
+                let found = by_tile(&checked, tile, shape, epilogue);
+                assert!(found == by_tile(&fast, tile, shape, epilogue), "{tile:?} {shape:?} {epilogue}");
+                if !epilogue {
+                    let [m, n, k] = shape;
+                    let (a, b) = (integers::<bf16>(1, m * k, 3), integers::<bf16>(2, n * k, 3));
+                    let wanted = product(&a, &b, shape, [false, true]).into_iter().map(bf16::from_f32);
+                    assert!(found == wanted.collect::<Vec<_>>(), "{tile:?} {shape:?}");
+                }
+            }
+        }
+    }
+}

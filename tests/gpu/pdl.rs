@@ -3,6 +3,7 @@
 use crate::gpu;
 use std::sync::{Mutex, PoisonError};
 use tile_kernel_examples::data::{hash, normal};
+use tile_kernels::gemm::{Gemm, gemm};
 use tile_kernels::gemv::{Gemv, gemv};
 use tile_runtime::Error;
 use tile_runtime::prelude::*;
@@ -169,5 +170,52 @@ fn prepared_launches_repeat() {
             _ => prepared.launch_on(&device.stream().unwrap()).unwrap(),
         }
         assert_eq!(out.to_vec().unwrap(), expected, "round {round}");
+    }
+}
+
+/// A chain of products of few rows, x_{i+1} = x_i W_i^T / sqrt(n): each begins with its weights while the one before still
+/// writes what it multiplies them with.
+#[test]
+fn dependent_chains_of_gemms_give_the_same_bits() {
+    let Some(device) = gpu() else { return };
+    let _switch = SWITCH.lock().unwrap_or_else(PoisonError::into_inner);
+    let stream = device.stream().unwrap();
+    // Rows, columns: tiles of 8, 16, 32 and 64 rows, clusters of larger ones, and turns.
+    for (m, n) in [(1, 1024), (5, 7168), (16, 7168), (16, 4096), (32, 4096), (24, 2056), (64, 4096), (128, 4096), (1024, 2048)] {
+        let weights: Vec<Tensor<bf16, 2>> =
+            (0..4).map(|seed| device.tensor(&normal::<bf16>(seed, n * n), [n, n]).unwrap()).collect();
+        let options = Gemm { alpha: 1.0 / (n as f32).sqrt(), ..Gemm::nt() };
+        let start = normal::<bf16>(9, m * n);
+        let links = if m > 64 { 16 } else { 32 };
+        let mut tensors: Vec<Tensor<bf16, 2>> = (0..=links).map(|_| device.tensor(&start, [m, n]).unwrap()).collect();
+        let mut launch = |stream: &Stream| -> Result<(), Error> {
+            for link in 0..links {
+                let (before, after) = tensors.split_at_mut(link + 1);
+                gemm(stream, &before[link], &weights[link % weights.len()], &mut after[0], &options)?;
+            }
+            Ok(())
+        };
+        device.set_dependent_launch(false);
+        // The first launch compiles, which a capture must not.
+        launch(&stream).unwrap();
+        let plain = device.capture(&mut launch).unwrap();
+        device.set_dependent_launch(true);
+        let early = device.capture(&mut launch).unwrap();
+        let all = |all: &[Tensor<bf16, 2>]| -> Vec<u64> { all.iter().map(|t| hash(&t.to_vec().unwrap())).collect() };
+        plain.launch_on(&stream).unwrap();
+        let reference = all(&tensors);
+        assert!(reference.windows(2).all(|pair| pair[0] != pair[1]), "{m} x {n}: a link did nothing");
+        for round in 0..10 {
+            // What was there before must not look like a result.
+            tensors.iter_mut().skip(1).for_each(|t| t.write(&start).unwrap());
+            early.launch_on(&stream).unwrap();
+            assert_eq!(all(&tensors), reference, "{m} x {n}: graph, round {round}");
+            tensors.iter_mut().skip(1).for_each(|t| t.write(&start).unwrap());
+            for link in 0..links {
+                let (before, after) = tensors.split_at_mut(link + 1);
+                gemm(&stream, &before[link], &weights[link % weights.len()], &mut after[0], &options).unwrap();
+            }
+            assert_eq!(all(&tensors), reference, "{m} x {n}: stream, round {round}");
+        }
     }
 }
