@@ -90,7 +90,9 @@ fn draw<B: DrawingBackend>(report: &Report, op: &str, area: DrawingArea<B, Shift
     let text = |size: u32| (FONT, size).into_font();
 
     area.fill(&WHITE).map_err(problem)?;
-    let caption = format!("{op}: percent of the measured read ceiling, cold L2, {}", report.device);
+    // The device's name alone: with what stands in its brackets the caption would not fit.
+    let device = report.device.split(" (").next().unwrap_or_default();
+    let caption = format!("{op}: percent of the measured read ceiling, cold L2, {device}");
     let mut chart = ChartBuilder::on(&area)
         .caption(caption, text(15))
         .margin(12)
