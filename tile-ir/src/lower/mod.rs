@@ -14,6 +14,7 @@
 mod bind;
 mod block;
 mod dependent;
+mod elementwise;
 mod formula;
 mod fragment;
 mod hopper;
@@ -317,6 +318,9 @@ const RESERVED: &[&str] = &[
     "extern",
     "f16",
     "false",
+    "fast_exp2",
+    "fast_recip",
+    "fast_tanh",
     "float",
     "for",
     "friend",

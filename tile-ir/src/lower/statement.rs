@@ -112,6 +112,9 @@ impl<'a> Lowering<'a> {
         match &kernel.stmts[stmt].kind {
             StmtKind::Let { var, value } => {
                 let value = value.map(|e| self.value(e));
+                if let Some(Binding::PerElement(local)) = self.vars[*var] {
+                    return value.into_iter().for_each(|value| self.set_element(local, value));
+                }
                 let reg = self.variable_reg(*var);
                 self.program.regs[reg].mutable |= value.is_none();
                 self.op(OpKind::Let { reg, value });
@@ -119,9 +122,13 @@ impl<'a> Lowering<'a> {
             StmtKind::Alloc { buffer } => self.declare(*buffer),
             StmtKind::Assign { var, value } => {
                 let value = self.value(*value);
-                if let Some(Binding::Reg(reg)) = self.vars[*var] {
-                    self.program.regs[reg].mutable = true;
-                    self.op(OpKind::Set { reg, value });
+                match self.vars[*var] {
+                    Some(Binding::Reg(reg)) => {
+                        self.program.regs[reg].mutable = true;
+                        self.op(OpKind::Set { reg, value });
+                    }
+                    Some(Binding::PerElement(local)) => self.set_element(local, value),
+                    Some(Binding::Inline(_) | Binding::Value(_)) | None => {}
                 }
             }
             StmtKind::Store { access, value } => {
@@ -197,6 +204,13 @@ impl<'a> Lowering<'a> {
                 self.op(OpKind::Assert { cond, message: message.clone() });
             }
         }
+    }
+
+    /// Gives a variable that every element has of its own its value at the element being lowered.
+    fn set_element(&mut self, local: LocalId, value: ValueId) {
+        let offset = self.element_index();
+        let memory = Memory { space: Space::Local(local), offset, guard: None, span: self.span };
+        self.op(OpKind::Store { memory, value });
     }
 
     /// A loop over `[start, end, step]` whose body `f` lowers.

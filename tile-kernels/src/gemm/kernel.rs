@@ -88,10 +88,11 @@ pub fn gemm<
                 if activation == 1 {
                     value = max(value, 0.0);
                 } else if activation == 2 {
-                    let inner = 0.797_884_6 * (value + 0.044_715 * value * value * value);
-                    value = 0.5 * value * (1.0 + tanh(inner));
+                    // 0.5 x (1 + tanh(u)) is x / (1 + e^-2u).
+                    let inner = 1.595_769_1 * (value + 0.044_715 * value * value * value);
+                    value *= fast::recip(1.0 + fast::exp(-inner));
                 } else if activation == 3 {
-                    value = value / (1.0 + exp(-value));
+                    value *= fast::recip(1.0 + fast::exp(-value));
                 }
                 acc[[i, j]] = value;
             }
@@ -156,10 +157,10 @@ pub fn gemm_any<T, const A_T: bool, const B_T: bool>(
         if activation == 1 {
             value = max(value, 0.0);
         } else if activation == 2 {
-            let inner = 0.797_884_6 * (value + 0.044_715 * value * value * value);
-            value = 0.5 * value * (1.0 + tanh(inner));
+            let inner = 1.595_769_1 * (value + 0.044_715 * value * value * value);
+            value *= fast::recip(1.0 + fast::exp(-inner));
         } else if activation == 3 {
-            value = value / (1.0 + exp(-value));
+            value *= fast::recip(1.0 + fast::exp(-value));
         }
         acc[[i, j]] = value;
     }

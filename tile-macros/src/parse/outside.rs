@@ -63,6 +63,7 @@ const FUNCTIONS: &[&str] = &[
     "fast::exp",
     "fast::exp2",
     "fast::log",
+    "fast::recip",
     "fast::tanh",
 ];
 

@@ -234,6 +234,7 @@ impl Emitter<'_> {
             OpKind::WgmmaCommit => self.call("wgmma_commit", &[]),
             OpKind::WgmmaWait { pending } => self.call(&format!("wgmma_wait<{pending}>"), &[]),
             OpKind::Pin { local } => self.pin(*local),
+            OpKind::Order => self.write_line("asm volatile(\"\" ::: \"memory\");"),
             OpKind::Shared { .. } | OpKind::Print { .. } | OpKind::Assert { .. } => {}
         }
     }
