@@ -67,7 +67,7 @@ fn product(n: u32, dtype: Dtype, registers: bool, transposed: [bool; 2]) -> Prog
     let a = if registers { WgmmaOperand::Registers(words, zero) } else { WgmmaOperand::Descriptor(descriptor(&mut b)) };
     let right = descriptor(&mut b);
     let accumulate = b.bool(false);
-    b.op(OpKind::Wgmma { acc, start: zero, n, dtype, a, b: right, accumulate, transposed });
+    b.op(OpKind::Wgmma { acc, start: zero, n, rows: 64, dtype, a, b: right, accumulate, transposed });
     b.op(OpKind::WgmmaCommit);
     b.op(OpKind::WgmmaWait { pending: 0 });
     b.op(OpKind::Pin { local: acc });

@@ -137,7 +137,10 @@ impl Atom {
 /// A tile in registers. Threads are counted from the first that takes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fragment {
+    /// Rows that the registers have.
     rows: u32,
+    /// Of those, from the first, the tile's.
+    real: u32,
     cols: u32,
     atom: Atom,
     shape: Shape,
@@ -194,6 +197,22 @@ impl Fragment {
         Ok(fragment)
     }
 
+    /// The f32 accumulator of `wgmma` for a tile of fewer rows than the instruction's 64, over one warpgroup: registers as
+    /// [`Fragment::wgmma_accumulator`] has them for 64, of which those of further rows hold no element.
+    ///
+    /// # Errors
+    /// `rows` other than 8 and the multiples of 16 below 64; columns as [`Fragment::wgmma_accumulator`].
+    pub fn wgmma_narrow(rows: u32, cols: u32) -> Result<Fragment, LayoutError> {
+        if rows != 8 && (rows == 0 || !rows.is_multiple_of(16)) {
+            return Err(LayoutError::Multiple { what: "rows of a narrow tile of wgmma", extent: rows, multiple: 16 });
+        }
+        if rows >= 64 {
+            return Err(LayoutError::TooLarge { what: "rows of a narrow tile", extent: rows.into(), most: 48 });
+        }
+        let whole = Fragment::wgmma_accumulator(64, cols, WarpGrid { rows: 1, cols: 1 })?;
+        Ok(Fragment { real: rows, ..whole })
+    }
+
     /// The A operand of `wgmma` from registers: `rows x depth` of M x K over one warpgroup, `rows` a multiple of 64.
     /// A thread's registers are `[64-row block][K step][4 words]`.
     ///
@@ -218,18 +237,49 @@ impl Fragment {
             let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
             return Err(LayoutError::Multiple { what, extent: narrow(elements), multiple: narrow(turn) });
         }
-        Ok(Fragment { rows, cols, atom: Atom::Vectors { vector }, shape: Shape::Blocked { threads } })
+        Ok(Fragment { rows, real: rows, cols, atom: Atom::Vectors { vector }, shape: Shape::Blocked { threads } })
     }
 
     fn warps(rows: u32, cols: u32, atom: Atom, grid: WarpGrid, quad: bool) -> Result<Fragment, LayoutError> {
         let piece = (atom.rows() * if quad { 4 } else { 1 }, atom.cols());
         grid.divide(rows, cols, piece)?;
-        Ok(Fragment { rows, cols, atom, shape: Shape::Warps { grid, quad } })
+        Ok(Fragment { rows, real: rows, cols, atom, shape: Shape::Warps { grid, quad } })
     }
 
     /// Rows of the tile.
     pub const fn rows(&self) -> u32 {
-        self.rows
+        self.real
+    }
+
+    /// Whether every register of every thread holds an element of the tile. Else [`Fragment::holders`] and
+    /// [`Fragment::held`] say which do.
+    pub const fn is_whole(&self) -> bool {
+        self.real == self.rows
+    }
+
+    /// Threads that hold any element of the tile: the first ones.
+    pub const fn holders(&self) -> u32 {
+        // A narrow tile's warps have 16 rows each, one below the other.
+        if self.is_whole() { self.threads() } else { self.real.div_ceil(16) * 32 }
+    }
+
+    /// Elements of the tile that each of the [`Fragment::holders`] has.
+    pub const fn held_registers(&self) -> u32 {
+        if self.has_half_atoms() { self.registers() / 2 } else { self.registers() }
+    }
+
+    /// The register of a holder's element number `index`. Elements `2 n` and `2 n + 1` are neighbours of a row.
+    pub fn held<I: Index>(&self, index: I) -> I {
+        if !self.has_half_atoms() {
+            return index;
+        }
+        // The first two registers of an atom's four are of its first eight rows.
+        index.clone().over(2).times(4).add(index.modulo(2))
+    }
+
+    /// Whether only the first eight rows of each atom are the tile's.
+    const fn has_half_atoms(&self) -> bool {
+        !self.is_whole() && self.real == 8
     }
 
     /// Columns of the tile.

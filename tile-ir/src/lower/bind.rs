@@ -86,8 +86,18 @@ fn bound(kernel: &Kernel, instance: &Instance) -> Result<(Kernel, bool), Vec<Dia
     }
 }
 
-/// Most stages of a pipelined loop: every stage is a copy of its arrays in registers, and of its body in the code.
-const MOST_STAGES: i64 = 8;
+/// Most stages of a pipelined loop that is written out once a stage: each is a copy of its body in the code, and of its
+/// arrays in registers.
+pub(super) const MOST_STAGES: i64 = 8;
+/// Most stages of one that may become a ring of slots, which is written once: shared memory has room for no more.
+const MOST_SLOTS: i64 = 64;
+
+/// A pipelined loop with more stages than it can have, or none.
+pub(super) fn wrong_stages(span: SpanId, most: i64, found: i64) -> Diagnostic {
+    let message = format!("a pipelined loop has 1 to {most} stages, not {found}");
+    let help = "1 loads nothing ahead, 2 loads the next iteration's data during this one";
+    Diagnostic::new(Code::CALL, span, message).help(help)
+}
 
 /// The instance's symbol: `gemv_f16_8`, or `gemv_f16_8_K4096`.
 fn symbol(kernel: &Kernel, instance: &Instance) -> String {
@@ -255,11 +265,11 @@ impl Binder<'_> {
     fn stages(&mut self, expr: ExprId) -> ExprId {
         let bound = self.constant(expr, "the number of stages");
         let stages = self.to.const_index(bound).unwrap_or(1);
-        if !(1..=MOST_STAGES).contains(&stages) {
+        let multiplies = self.from.stmts.values().any(|s| matches!(s.kind, StmtKind::Gemm { .. }));
+        let most = if multiplies { MOST_SLOTS } else { MOST_STAGES };
+        if !(1..=most).contains(&stages) {
             let span = self.from.exprs[expr].span;
-            let message = format!("a pipelined loop has 1 to {MOST_STAGES} stages, not {stages}");
-            let help = "1 loads nothing ahead, 2 loads the next iteration's data during this one";
-            self.diagnostics.push(Diagnostic::new(Code::CALL, span, message).help(help));
+            self.diagnostics.push(wrong_stages(span, most, stages));
         }
         bound
     }

@@ -13,7 +13,8 @@
 //! for i in a..b { w; x }   becomes   if a < b { w(a); wait; x(a); for i in a + 1..b { w; x } } else { wait }
 //! ```
 //!
-//! A pipelined loop has its first loads before it, so the wait stands between them and the loop.
+//! A pipelined loop has its first loads before it, so the wait stands between them and the loop. Roles wait each for
+//! itself, where [`hopper`](super::hopper) puts it.
 
 use super::*;
 
@@ -40,6 +41,9 @@ impl Lowering<'_> {
                 let text = format!("{} has no dependent launch: `pdl` has no effect", self.program.target);
                 self.remark(RemarkKind::Fallback, SpanId::from_u32(0), text);
             }
+            return ops;
+        }
+        if self.roles_wait {
             return ops;
         }
         let first = self.first_dependent(&ops);

@@ -9,7 +9,7 @@ use super::fragment::Registers;
 use super::uses::{accesses, depends, each};
 use super::*;
 use crate::ir::pipeline::{parts, roots};
-use crate::layout::Fragment;
+use crate::layout::{Formula, Fragment};
 
 /// Most elements of a chunk: as many loads may be in flight.
 const CHUNK: u32 = 16;
@@ -43,7 +43,7 @@ impl<'a> Lowering<'a> {
     pub(super) fn parallel_fragment(&mut self, fragment: BufferId, vars: &'a [VarId], body: &'a [StmtId]) {
         let kernel = self.kernel;
         let Some(Registers { layout, .. }) = self.fragments[fragment] else { return };
-        let registers = layout.registers();
+        let registers = layout.held_registers();
         let count = (1..=CHUNK).rev().find(|n| registers.is_multiple_of(*n)).unwrap_or(1);
         let mut own: BTreeSet<VarId> = vars.iter().copied().collect();
         each(kernel, body, &mut |stmt| {
@@ -52,17 +52,19 @@ impl<'a> Lowering<'a> {
             }
         });
         let apart = self.is_statement_wise(body, &own);
-        self.unrolled("chunk", registers / count, |l, chunk| {
-            let size = l.int(i64::from(count));
-            let first = l.binary(BinaryOp::Mul, chunk, size);
-            let chunk = Chunk { layout, vars, body, own, first, count };
-            match apart {
-                true => l.statement_wise(&chunk, body),
-                false => l.element_wise(&chunk, body),
-            }
-            if registers > count {
-                l.op(OpKind::Order);
-            }
+        self.where_held(&layout, |l| {
+            l.unrolled("chunk", registers / count, |l, chunk| {
+                let size = l.int(i64::from(count));
+                let first = l.binary(BinaryOp::Mul, chunk, size);
+                let chunk = Chunk { layout, vars, body, own, first, count };
+                match apart {
+                    true => l.statement_wise(&chunk, body),
+                    false => l.element_wise(&chunk, body),
+                }
+                if registers > count {
+                    l.op(OpKind::Order);
+                }
+            });
         });
     }
 
@@ -177,7 +179,8 @@ impl<'a> Lowering<'a> {
     fn element_wise(&mut self, chunk: &Chunk<'a>, run: &[StmtId]) {
         let read = self.read_beside_fragments(run);
         self.unrolled("i", chunk.count, |l, element| {
-            let register = l.binary(BinaryOp::Add, chunk.first, element);
+            let held = l.binary(BinaryOp::Add, chunk.first, element);
+            let register = l.formula(&chunk.layout.held(Formula::Symbol(0)), &[held]);
             let position = l.element_position(&chunk.layout, register);
             for (&var, value) in chunk.vars.iter().zip(position).filter(|(var, _)| read.contains(var)) {
                 let reg = l.variable_reg(var);

@@ -32,6 +32,35 @@ impl<'a> Lowering<'a> {
         });
     }
 
+    /// `f` for the elements of the tile that a thread holds, `width` neighbours of a row at once: with the register of the
+    /// first. Threads of a narrow tile that hold none do nothing.
+    fn each_held(&mut self, layout: &Fragment, width: u32, f: impl FnOnce(&mut Self, ValueId)) {
+        self.where_held(layout, |l| {
+            l.unrolled("i", layout.held_registers() / width, |l, index| {
+                let first = match width {
+                    1 => index,
+                    width => {
+                        let width = l.int(i64::from(width));
+                        l.binary(BinaryOp::Mul, index, width)
+                    }
+                };
+                let register = l.formula(&layout.held(Formula::Symbol(0)), &[first]);
+                f(l, register);
+            });
+        });
+    }
+
+    /// `f` by the threads that hold elements of the tile: all but of a narrow one.
+    pub(super) fn where_held(&mut self, layout: &Fragment, f: impl FnOnce(&mut Self)) {
+        if layout.is_whole() {
+            return f(self);
+        }
+        let (thread, holders) = (self.compute_thread(), self.int(i64::from(layout.holders())));
+        let cond = self.binary(BinaryOp::Lt, thread, holders);
+        let then = self.nested(f);
+        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
+    }
+
     /// Row and column of this thread's element `register`.
     pub(super) fn element_position(&mut self, layout: &Fragment, register: ValueId) -> [ValueId; 2] {
         let thread = self.compute_thread();
@@ -58,7 +87,7 @@ impl<'a> Lowering<'a> {
         let Some(Registers { local, layout }) = self.fragments[fragment] else { return };
         let (source, target) = (self.dtype_of(src.place), self.kernel.buffer_dtype(fragment));
         let span = self.span;
-        self.unrolled("i", layout.registers(), |l, register| {
+        self.each_held(&layout, 1, |l, register| {
             let [row, col] = l.element_position(&layout, register);
             let (row, col) = (l.once("row", row), l.once("col", col));
             let memory = l.tile_memory(src, &[row, col], open);
@@ -81,9 +110,7 @@ impl<'a> Lowering<'a> {
         let pair = (width == 2).then(|| self.local(&name, target, 2));
         pair.iter().for_each(|&local| self.op(OpKind::Local { local }));
         let span = self.span;
-        self.unrolled("i", layout.registers() / width, |l, index| {
-            let stride = l.int(i64::from(width));
-            let register = l.binary(BinaryOp::Mul, index, stride);
+        self.each_held(&layout, width, |l, register| {
             let [row, col] = l.element_position(&layout, register);
             let row = l.once("row", row);
             let col = l.once("col", col);

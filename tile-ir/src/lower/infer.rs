@@ -3,6 +3,7 @@
 //! Contract. In: a bound, analysed kernel and a target. Out: either a plan for roles (`hopper`), or the layouts and
 //! products of a block whose threads all do the same (`block`).
 
+use super::bind::{MOST_STAGES, wrong_stages};
 use super::block::{self, Block};
 use super::hopper::{self, Plan, Reason};
 use crate::analysis::Analysis;
@@ -41,10 +42,28 @@ pub(super) fn infer(kernel: &Kernel, analysis: &Analysis, target: Target) -> Res
         },
         Target::Sm80 | Target::Sm90a => None,
     };
+    written_out(kernel, target, reason.as_ref())?;
     let mut block = block::infer(kernel)?;
     if let Some(reason) = reason {
         let text = format!("not specialised, every thread loads and multiplies with mma.sync: {}", reason.text);
         block.fallbacks.push((reason.span, text));
     }
     Ok(Choice::Block(Box::new(block)))
+}
+
+/// Refuses pipelined loops of more stages than can be written out one after another, which a block without roles does.
+fn written_out(kernel: &Kernel, target: Target, reason: Option<&Reason>) -> Result<(), Vec<Diagnostic>> {
+    for stmt in kernel.stmts.values() {
+        let StmtKind::For { kind: LoopKind::Pipelined { stages, .. }, .. } = stmt.kind else { continue };
+        let found = kernel.const_index(stages).unwrap_or(1);
+        if found > MOST_STAGES {
+            let why = match reason {
+                Some(reason) => format!("not specialised: {}", reason.text),
+                None => format!("{target} has no ring of slots"),
+            };
+            let diagnostic = wrong_stages(kernel.exprs[stages].span, MOST_STAGES, found);
+            return Err(vec![diagnostic.note(format!("the loop is written out once a stage, for this reason: {why}"))]);
+        }
+    }
+    Ok(())
 }

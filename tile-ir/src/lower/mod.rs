@@ -88,7 +88,7 @@ pub fn lower_bound(bound: &Kernel, target: Target) -> Result<Program, Vec<Diagno
     lowering.checks();
     let body = std::mem::take(&mut lowering.ops);
     lowering.program.body = lowering.dependent(body);
-    place::place(&mut lowering.program);
+    place::place(&mut lowering.program, &lowering.windows);
     place::fits(bound, &lowering.program)?;
     Ok(lowering.program)
 }
@@ -131,6 +131,10 @@ struct Lowering<'a> {
     more_tiles: Option<ValueId>,
     /// Sub-tiles on their way from fragments to tensors.
     staging_array: Option<SharedId>,
+    /// Arrays that tensor cores read beyond, and by how many bytes: what lies there does not matter, but it must exist.
+    windows: Vec<(SharedId, u32)>,
+    /// Whether roles have placed the waits for the previous kernel.
+    roles_wait: bool,
     /// How many slots the arrays have that pipelined loops load ahead.
     stages: BTreeMap<BufferId, u32>,
     /// Of those: the first element of the slot that they stand for.
@@ -195,6 +199,8 @@ impl<'a> Lowering<'a> {
             roles: None,
             more_tiles: None,
             staging_array: None,
+            windows: Vec::new(),
+            roles_wait: false,
             stages: crate::ir::pipeline::stages(kernel),
             slots: SecondaryMap::new(),
             loaded: Vec::new(),

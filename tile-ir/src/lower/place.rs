@@ -1,13 +1,13 @@
 //! Place: byte offsets of shared arrays.
 //!
-//! Contract. In: shared arrays without offsets. Out: disjoint offsets of arrays, and of barriers after them, each a multiple of the array's alignment, and
+//! Contract. In: shared arrays without offsets, and how many bytes behind which of them are read, whatever is there. Out: disjoint offsets of arrays, and of barriers after them, each a multiple of the array's alignment, and
 //! the block's total. Arrays do not share space: liveness comes with tile pipelines, which need it.
 
 use crate::diag::{Code, Diagnostic};
 use crate::ir::{Kernel, Scope};
-use crate::lowered::{BARRIER_BYTES, Program};
+use crate::lowered::{BARRIER_BYTES, Program, SharedId};
 
-pub(super) fn place(program: &mut Program) {
+pub(super) fn place(program: &mut Program, windows: &[(SharedId, u32)]) {
     let mut end = 0u32;
     for array in program.shared.values_mut() {
         let start = end.next_multiple_of(array.align);
@@ -17,6 +17,11 @@ pub(super) fn place(program: &mut Program) {
     for array in program.barriers.values_mut() {
         array.offset = end.next_multiple_of(BARRIER_BYTES);
         end = array.offset.saturating_add(array.len.saturating_mul(BARRIER_BYTES));
+    }
+    for &(shared, beyond) in windows {
+        let array = &program.shared[shared];
+        let bytes = array.len.saturating_mul(array.dtype.bytes());
+        end = end.max(array.offset.saturating_add(bytes).saturating_add(beyond));
     }
     program.shared_bytes = end;
 }

@@ -175,6 +175,40 @@ impl<'a> Lowering<'a> {
         self.bind_tile(vars, tile);
     }
 
+    /// The block's tiles where it takes neighbouring ones: the first, and one past the last.
+    fn contiguous_tiles(&mut self, raster: &Raster) -> [ValueId; 2] {
+        let first = self.line_index(ValueKind::Block(0));
+        let clusters = self.line_index(ValueKind::Special(Special::Grid(0)));
+        let share = self.binary(BinaryOp::CeilDiv, raster.total, clusters);
+        let share = self.once("share", share);
+        let start = self.binary(BinaryOp::Mul, first, share);
+        let end = self.binary(BinaryOp::Add, start, share);
+        [start, self.binary(BinaryOp::Min, end, raster.total)]
+    }
+
+    /// `f` for the first tile of this block, if it has one.
+    pub(super) fn first_tile(
+        &mut self,
+        vars: &[VarId],
+        extents: &[ExprId],
+        contiguous: bool,
+        f: impl FnOnce(&mut Self),
+    ) {
+        let raster = self.raster(extents);
+        let [start, end] = match contiguous {
+            true => self.contiguous_tiles(&raster),
+            false => [self.line_index(ValueKind::Block(0)), raster.total],
+        };
+        let cond = self.binary(BinaryOp::Lt, start, end);
+        let then = self.nested(|l| {
+            let t = l.once("tile", start);
+            let tile = l.tile_of(&raster, t);
+            l.bind_tile(vars, tile);
+            f(l);
+        });
+        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
+    }
+
     /// A loop over the tiles of this block; over every second one, from the `turn`th, where two take turns.
     pub(super) fn persistent_loop(
         &mut self,
@@ -189,11 +223,7 @@ impl<'a> Lowering<'a> {
         let clusters = self.line_index(ValueKind::Special(Special::Grid(0)));
         let one = self.int(1);
         let bounds = if contiguous {
-            let share = self.binary(BinaryOp::CeilDiv, raster.total, clusters);
-            let share = self.once("share", share);
-            let start = self.binary(BinaryOp::Mul, first, share);
-            let end = self.binary(BinaryOp::Add, start, share);
-            let end = self.binary(BinaryOp::Min, end, raster.total);
+            let [start, end] = self.contiguous_tiles(&raster);
             [start, end, one]
         } else if let Some(turn) = turn {
             let ahead = self.binary(BinaryOp::Mul, turn, clusters);

@@ -106,6 +106,9 @@ pub enum ParameterKind {
     Scalar(ParamId),
     /// A tensor map, 128 bytes at a multiple of 64, made at launch from the tensor's address, extents and strides.
     TensorMap(MapId),
+    /// Slots of a ring that a producer may fill before [`OpKind::Wait`], i32: this many where the launch may begin before
+    /// the previous kernel is done, 0 where it may not.
+    Ahead(u32),
 }
 
 /// A tensor as the program sees it.
@@ -631,6 +634,9 @@ pub enum OpKind {
         start: ValueId,
         /// Columns: a multiple of 8, 8 to 256.
         n: u32,
+        /// Rows of `a` that are the tile's, from the first: 64, or fewer, a multiple of 8. Rows behind them are read from
+        /// wherever they would lie, and what `acc` has of them means nothing.
+        rows: u32,
         /// The operands' type: `f16`, `bf16`, or `f32` for tf32.
         dtype: Dtype,
         /// The left operand.

@@ -3,7 +3,7 @@
 use super::commas;
 use super::program::{ProgramPrinter, type_name};
 use crate::ir::{AtomicOp, ShuffleKind, VoteKind};
-use crate::lowered::{BarrierRef, LocalId, MmaAtom, Op, OpKind, RegId, Unroll, ValueId, WgmmaOperand};
+use crate::lowered::{BarrierRef, LocalId, MmaAtom, Op, OpKind, RegId, Unroll, ValueId, WGMMA_M, WgmmaOperand};
 
 impl ProgramPrinter<'_> {
     pub(super) fn operations(&mut self, ops: &[Op]) {
@@ -167,7 +167,7 @@ impl ProgramPrinter<'_> {
                 format!("{} registers to {count}", if *increase { "raise" } else { "lower" })
             }
             OpKind::WgmmaFence => "wgmma fence".to_owned(),
-            OpKind::Wgmma { acc, start, n, dtype, a, b, accumulate, transposed } => {
+            OpKind::Wgmma { acc, start, n, rows, dtype, a, b, accumulate, transposed } => {
                 let acc = self.part(*acc, *start, n / 2);
                 let a = match a {
                     WgmmaOperand::Descriptor(a) => self.value(*a),
@@ -175,7 +175,8 @@ impl ProgramPrinter<'_> {
                 };
                 let [a_text, b_text] = transposed.map(transposed_text);
                 let (b, accumulate) = (self.value(*b), self.value(*accumulate));
-                format!("{acc} = wgmma n{n} {dtype} {a}{a_text}, {b}{b_text}, accumulate if {accumulate}")
+                let rows = if *rows == WGMMA_M { String::new() } else { format!(" of {rows} rows") };
+                format!("{acc} = wgmma n{n}{rows} {dtype} {a}{a_text}, {b}{b_text}, accumulate if {accumulate}")
             }
             OpKind::WgmmaCommit => "wgmma commit".to_owned(),
             OpKind::WgmmaWait { pending } => format!("wgmma wait {pending}"),

@@ -44,6 +44,7 @@ impl ProgramPrinter<'_> {
                     ParameterKind::Stride(tensor, axis) => format!("stride of {} on axis {axis}", p.tensor(tensor)),
                     ParameterKind::Scalar(param) => format!("scalar {}", p.tensor(param)),
                     ParameterKind::TensorMap(map) => format!("tensor map {}", p.map(map)),
+                    ParameterKind::Ahead(slots) => format!("{slots} where it may begin early, else 0"),
                 };
                 let text = format!("{}: {} = {what}", p.parameter(position as u32), type_name(parameter.ty));
                 p.lines.line(text);

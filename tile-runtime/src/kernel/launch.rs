@@ -301,8 +301,8 @@ pub(super) fn bits(values: &Values<'_>, kind: ParameterKind) -> u64 {
             Some(Argument::Scalar(Scalar { value: sim::ScalarValue::Element(_, bits) })) => u64::from(*bits),
             _ => 0,
         },
-        // Passed as a whole, by its own address.
-        ParameterKind::TensorMap(_) => 0,
+        // A map is passed as a whole, by its own address; whether a launch begins early is known when it is submitted.
+        ParameterKind::TensorMap(_) | ParameterKind::Ahead(_) => 0,
     }
 }
 
@@ -317,9 +317,17 @@ pub(super) fn submit(
     written: impl Iterator<Item = Range>,
     independent: impl Iterator<Item = Range>,
 ) -> Result<(), Error> {
+    let entry = slot.enter();
+    let early = function.dependent
+        && cuda.dependent_launch.load(Ordering::Relaxed)
+        && entry.follows_kernel_apart_from(independent);
     let mut storage = [MaybeUninit::<u64>::uninit(); MAX_PARAMETERS];
     let mut pointers = [MaybeUninit::<*mut c_void>::uninit(); MAX_PARAMETERS];
     for (((bits, kind), slot), pointer) in bits.zip(&function.parameters).zip(&mut storage).zip(&mut pointers) {
+        let bits = match kind {
+            ParameterKind::Ahead(slots) if early => u64::from(*slots),
+            _ => bits,
+        };
         let own = std::ptr::from_mut(slot.write(bits)).cast();
         pointer.write(match kind {
             ParameterKind::TensorMap(map) => match maps.get(map.index()) {
@@ -329,10 +337,6 @@ pub(super) fn submit(
             _ => own,
         });
     }
-    let entry = slot.enter();
-    let early = function.dependent
-        && cuda.dependent_launch.load(Ordering::Relaxed)
-        && entry.follows_kernel_apart_from(independent);
     let cluster = prepared.plan.program.launch.cluster_size();
     let mut attributes = [MaybeUninit::<sys::CUlaunchAttribute>::uninit(); 2];
     let mut count = 0;

@@ -171,7 +171,7 @@ fn signature(program: &Program) -> String {
             ParameterKind::TensorMap(map) => {
                 let _ = write!(text, "const __grid_constant__ TensorMap {}", program.tensor_maps[map].name);
             }
-            ParameterKind::Dim(_) | ParameterKind::Stride(..) => {
+            ParameterKind::Dim(_) | ParameterKind::Stride(..) | ParameterKind::Ahead(_) => {
                 let _ = write!(text, "const int {}", param.name);
             }
             ParameterKind::Scalar(_) => {

@@ -228,7 +228,7 @@ impl Emitter<'_> {
                 self.call(&format!("tile_{how}_registers<{count}>"), &[]);
             }
             OpKind::WgmmaFence => self.call("wgmma_fence", &[]),
-            OpKind::Wgmma { acc, start, n, dtype, a, b, accumulate, transposed } => {
+            OpKind::Wgmma { acc, start, n, rows: _, dtype, a, b, accumulate, transposed } => {
                 self.wgmma((*acc, *start), (*n, *dtype, *transposed), (a, *b), *accumulate);
             }
             OpKind::WgmmaCommit => self.call("wgmma_commit", &[]),

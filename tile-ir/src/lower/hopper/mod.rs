@@ -14,9 +14,11 @@
 //! | [`plan`] | what qualifies, layouts of the slots, warpgroups, registers |
 //! | [`roles`] | set-up of the barriers, the split into producer and consumers |
 //! | [`ring`] | both sides of the pipelined loop |
+//! | [`ahead`] | what a producer fills before it waits for the previous kernel |
 //! | [`turns`] | two warpgroups on two tiles, one multiplying while the other stores |
 //! | [`store`] | fragments to a tensor, by sub-tiles through shared memory |
 
+mod ahead;
 mod plan;
 mod ring;
 mod roles;

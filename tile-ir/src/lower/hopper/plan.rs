@@ -5,7 +5,7 @@ use super::super::uses::{accesses, depends_on, each};
 use crate::analysis::Analysis;
 use crate::ir::*;
 use crate::layout::{
-    Fragment, Major, Operand, SharedLayout, Swizzle, TmaPlan, WarpGrid, WgmmaOperand as MatrixOperand,
+    Fragment, LayoutError, Major, Operand, SharedLayout, Swizzle, TmaPlan, WarpGrid, WgmmaOperand as MatrixOperand,
 };
 use crate::lowered::RolesRegisters;
 use std::collections::BTreeMap;
@@ -54,6 +54,8 @@ pub(super) struct Load {
     pub(super) boxes: TmaPlan,
     /// Whether the blocks of the cluster need the same tile: each fetches a part and sends it to all.
     pub(super) shared: bool,
+    /// Whether the previous kernel of the stream does not write the tensor (`pdl`).
+    pub(super) independent: bool,
     pub(super) evict: Option<Evict>,
     pub(super) span: SpanId,
 }
@@ -69,6 +71,8 @@ pub(super) struct Product {
     pub(super) blocks: u32,
     /// Columns of an instruction.
     pub(super) n: u32,
+    /// Rows of an instruction that are the tile's: 64, or all of a narrow tile's.
+    pub(super) rows: u32,
     pub(super) clear: bool,
 }
 
@@ -301,9 +305,10 @@ impl Planner<'_> {
         if !matches!(dtype, Dtype::F16 | Dtype::Bf16) {
             return Err(no(format!("wgmma multiplies f16 and bf16 here, not {dtype}")));
         }
-        // A warpgroup has whole rows; the columns of one instruction are at most 256.
-        let grid = WarpGrid { rows: consumers, cols: 1 };
-        let fragment = Fragment::wgmma_accumulator(rows, cols, grid).map_err(|e| no(e.to_string()))?;
+        let fragment = accumulator(rows, cols, consumers).map_err(|e| no(e.to_string()))?;
+        if !fragment.is_whole() && a.transposed {
+            return Err(no(format!("the rows of a tile of {rows} are contiguous: wgmma reads 64 of them")));
+        }
         if *fragments.entry(*acc).or_insert(fragment) != fragment {
             return Err(no("two products want their accumulator in different layouts".into()));
         }
@@ -322,8 +327,9 @@ impl Planner<'_> {
         };
         let left = operand(a, !a.transposed)?;
         let right = operand(b, b.transposed)?;
-        let blocks = rows / consumers / BLOCK_ROWS;
-        Ok(Product { a: (a.buffer, left), b: (b.buffer, right), acc: *acc, dtype, blocks, n: cols, clear: *clear })
+        let blocks = (rows / consumers / BLOCK_ROWS).max(1);
+        let rows = rows.min(BLOCK_ROWS);
+        Ok(Product { a: (a.buffer, left), b: (b.buffer, right), acc: *acc, dtype, blocks, n: cols, rows, clear: *clear })
     }
 
     /// The layout of a slot: the widest swizzle of its rows, unless the author asked for one.
@@ -382,7 +388,8 @@ impl Planner<'_> {
         let shared = self.is_invariant(&start);
         let parts = if shared { self.cluster.iter().product() } else { 1 };
         let boxes = TmaPlan::new(&tile, &layout, parts).map_err(|e| no(e.to_string()))?;
-        Ok(Load { tensor, buffer, start, layout, boxes, shared, evict, span })
+        let independent = kernel.attributes.dependent.as_ref().is_some_and(|all| all.contains(&tensor));
+        Ok(Load { tensor, buffer, start, layout, boxes, shared, independent, evict, span })
     }
 
     /// Whether a tile's coordinates are the same for all blocks of a cluster: along every axis that the cluster spans,
@@ -449,8 +456,7 @@ impl Planner<'_> {
             let made = match (alike, &extents[..]) {
                 (Some(layout), _) => Ok(layout),
                 (None, [rows, cols]) => {
-                    let grid = WarpGrid { rows: consumers, cols: 1 };
-                    Fragment::wgmma_accumulator(*rows, *cols, grid).map_err(|e| e.to_string())
+                    accumulator(*rows, *cols, consumers).map_err(|e| e.to_string())
                 }
                 (None, _) => Err("it is not a matrix".into()),
             };
@@ -459,6 +465,15 @@ impl Planner<'_> {
         }
         Ok(())
     }
+}
+
+/// The layout of a tile in the consumers' registers: a warpgroup has whole rows, and the columns of one instruction are at
+/// most 256. A tile of fewer rows than an instruction's is narrow.
+fn accumulator(rows: u32, cols: u32, consumers: u32) -> Result<Fragment, LayoutError> {
+    if rows < BLOCK_ROWS && consumers == 1 {
+        return Fragment::wgmma_narrow(rows, cols);
+    }
+    Fragment::wgmma_accumulator(rows, cols, WarpGrid { rows: consumers, cols: 1 })
 }
 
 /// How registers are shared out. A block's registers are those that the launch gives its threads; the producer gives

@@ -33,31 +33,61 @@ impl<'a> Lowering<'a> {
     /// The producer's loop: for every iteration, when its slot is empty, say how many bytes will come and ask for them.
     pub(super) fn produce(&mut self, roles: &Roles, var: VarId, range: [ExprId; 3], body: &'a [StmtId]) {
         let range = range.map(|e| self.value(e));
-        let bytes: u32 = roles.plan.loads.iter().map(|load| load.layout.bytes()).sum();
         self.counted_loop(var, range, Unroll::By(1), |l| {
-            for stmt in body {
-                if matches!(l.kernel.stmts[*stmt].kind, StmtKind::Let { .. })
-                    && let Some(declared) = super::super::pipeline::declared(l.kernel, *stmt)
-                    && roles.plan.loads.iter().any(|load| load.uses(l.kernel, declared))
-                {
-                    l.block(std::slice::from_ref(stmt));
+            l.load_indices(roles, body);
+            let begins = |load: &Load| roles.ahead.is_none() || load.independent;
+            let fill = |l: &mut Self| {
+                l.wait_for_slot(roles, roles.empty);
+                l.expect_slot(roles);
+                for (load, &map) in roles.plan.loads.iter().zip(&roles.maps).filter(|(load, _)| begins(load)) {
+                    l.load_slot(roles, load, map);
+                }
+            };
+            match roles.ahead {
+                None => fill(l),
+                Some(ahead) => {
+                    // The first slots are being filled since before the wait.
+                    let (left, zero, one) = (l.read(ahead), l.int(0), l.int(1));
+                    let cond = l.binary(BinaryOp::Gt, left, zero);
+                    let fewer = l.binary(BinaryOp::Sub, left, one);
+                    let then = l.nested(|l| l.op(OpKind::Set { reg: ahead, value: fewer }));
+                    let otherwise = l.nested(fill);
+                    l.op(OpKind::If { cond, then, otherwise });
                 }
             }
-            l.wait_for_slot(roles, roles.empty);
-            let index = l.read(roles.slot);
-            let barrier = BarrierRef { array: roles.full, index };
-            let bytes = l.int(i64::from(bytes));
-            l.op(OpKind::BarrierExpect { barrier, bytes });
-            for (load, &map) in roles.plan.loads.iter().zip(&roles.maps) {
-                l.load_slot(roles, load, map, barrier);
+            for (load, &map) in roles.plan.loads.iter().zip(&roles.maps).filter(|(load, _)| !begins(load)) {
+                l.load_slot(roles, load, map);
             }
             l.advance(roles);
         });
     }
 
-    /// Asks for one tile: all its boxes, or this block's part of one that the cluster shares.
-    fn load_slot(&mut self, roles: &Roles, load: &Load, map: MapId, barrier: BarrierRef) {
+    /// The indices that an iteration declares for its loads.
+    pub(super) fn load_indices(&mut self, roles: &Roles, body: &'a [StmtId]) {
+        for stmt in body {
+            if matches!(self.kernel.stmts[*stmt].kind, StmtKind::Let { .. })
+                && let Some(declared) = super::super::pipeline::declared(self.kernel, *stmt)
+                && roles.plan.loads.iter().any(|load| load.uses(self.kernel, declared))
+            {
+                self.block(std::slice::from_ref(stmt));
+            }
+        }
+    }
+
+    /// Says how many bytes will come into the current slot.
+    pub(super) fn expect_slot(&mut self, roles: &Roles) {
+        let bytes: u32 = roles.plan.loads.iter().map(|load| load.layout.bytes()).sum();
+        let index = self.read(roles.slot);
+        let barrier = BarrierRef { array: roles.full, index };
+        let bytes = self.int(i64::from(bytes));
+        self.op(OpKind::BarrierExpect { barrier, bytes });
+    }
+
+    /// Asks for one tile of the current slot: all its boxes, or this block's part of one that the cluster shares.
+    pub(super) fn load_slot(&mut self, roles: &Roles, load: &Load, map: MapId) {
         self.span = load.span;
+        let index = self.read(roles.slot);
+        let barrier = BarrierRef { array: roles.full, index };
         let Some(shared) = self.shared[load.buffer] else { return };
         let size = load.layout.dtype().bytes();
         let elements = load.layout.bytes() / size;
@@ -280,6 +310,7 @@ impl<'a> Lowering<'a> {
                     acc: registers.local,
                     start: offset,
                     n: product.n,
+                    rows: product.rows,
                     dtype: product.dtype,
                     a: WgmmaOperand::Descriptor(left),
                     b: right,

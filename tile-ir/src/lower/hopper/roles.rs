@@ -2,7 +2,7 @@
 
 use super::super::uses::{depends, each, variables};
 use super::super::*;
-use super::plan::{Load, Plan, WARPGROUP};
+use super::plan::{BLOCK_ROWS, Load, Plan, WARPGROUP};
 use crate::layout::TmaPlan;
 use std::rc::Rc;
 
@@ -30,6 +30,8 @@ pub(crate) struct Roles {
     pub(super) warpgroup: Option<ValueId>,
     /// Descriptors of the operands' first slots, this warpgroup's rows.
     pub(super) descriptors: Vec<(BufferId, ValueId)>,
+    /// Slots that the producer has begun to fill before it waited for the previous kernel, and not finished.
+    pub(super) ahead: Option<RegId>,
     /// The staging buffer that the next sub-tile goes through.
     pub(super) staging: Option<RegId>,
 }
@@ -56,7 +58,17 @@ impl<'a> Lowering<'a> {
         );
         self.remark(RemarkKind::Choice, kernel.stmts[plan.ring].span, text);
 
+        self.roles_wait = self.program.launch.dependent;
         let maps = plan.loads.iter().map(|load| self.slots_of(load, plan.stages)).collect();
+        for product in plan.products.values() {
+            let (buffer, operand) = product.a;
+            if let (Some(shared), Some(tile)) = (self.shared[buffer], self.layouts.shared.get(&buffer))
+                && product.rows < BLOCK_ROWS
+            {
+                debug_assert!(!operand.transposed);
+                self.windows.push((shared, (BLOCK_ROWS - product.rows) * tile.panel()));
+            }
+        }
         let full = self.barrier_array("full", plan.stages);
         let empty = self.barrier_array("empty", plan.stages);
         let warp = self.push(ValueKind::Special(Special::Warp), ValueType::Index);
@@ -75,6 +87,7 @@ impl<'a> Lowering<'a> {
             group: None,
             warpgroup: None,
             descriptors: Vec::new(),
+            ahead: None,
             staging: None,
         };
         let first_warp = self.is_first(warp);
@@ -184,6 +197,9 @@ impl<'a> Lowering<'a> {
             l.enter_ring(roles, 1);
             let body = &l.kernel.body;
             let needed = l.needed_by_loads(roles);
+            let ahead = l.fill_ahead(roles, &needed);
+            l.wait_for_previous();
+            let roles = &Roles { ahead, ..roles.clone() };
             l.producer_block(roles, body, &needed);
             if roles.feeders() > 1 {
                 // A block that has ended must not be arrived at.
@@ -193,7 +209,9 @@ impl<'a> Lowering<'a> {
                 });
             }
         });
-        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
+        // Every thread waits: a kernel that is done has waited.
+        let otherwise = self.nested(Self::wait_for_previous);
+        self.op(OpKind::If { cond, then, otherwise });
     }
 
     /// The variables that the producer's control flow and coordinates are made of.
@@ -273,6 +291,7 @@ impl<'a> Lowering<'a> {
         if let Some(registers) = plan.registers {
             self.op(OpKind::SetRegisters { count: registers.consumer, increase: true });
         }
+        self.wait_for_previous();
         let hardware = self.push(ValueKind::Thread(0), ValueType::Index);
         let producers = self.int(i64::from(WARPGROUP));
         let thread = self.binary(BinaryOp::Sub, hardware, producers);

@@ -47,7 +47,8 @@ impl<'a> Lowering<'a> {
 
     /// The sub-tile of a store, if the copy engine can do it: 16-bit elements, whole sub-tiles.
     fn sub_tile(&self, fragment: BufferId, dst: &TileRef) -> Option<SubTile> {
-        let layout = self.layouts.fragments.get(&fragment)?;
+        // A narrow tile's rows are few: they are stored from registers.
+        let layout = self.layouts.fragments.get(&fragment).filter(|layout| layout.is_whole())?;
         let dtype = self.dtype_of(dst.place);
         if dtype.bytes() != 2 || !matches!(dst.place, Place::Tensor(_)) {
             return None;

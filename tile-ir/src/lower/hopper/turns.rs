@@ -57,7 +57,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Iterations of the pipelined loop, the same for every tile.
-    fn trips(&mut self, roles: &Roles) -> ValueId {
+    pub(super) fn trips(&mut self, roles: &Roles) -> ValueId {
         let StmtKind::For { start, end, step, .. } = &self.kernel.stmts[roles.plan.ring].kind else {
             return self.int(0);
         };

@@ -90,6 +90,8 @@ pub(super) struct WarpProduct {
 pub(super) struct GroupProduct {
     pub acc: LocalPart,
     pub n: u32,
+    /// Rows that are the tile's, of 64.
+    pub rows: u32,
     pub dtype: Dtype,
     pub a: GroupOperand,
     pub b: Slot,

@@ -213,15 +213,20 @@ impl Machine<'_> {
                 let mut touched = fences == 0;
                 let mut missing = None;
                 for element in start as usize..(start + count) as usize {
+                    // Lanes whose element is of a row of the tile: no other has a sum.
+                    let real = match which {
+                        0 => real_lanes(product.rows, warp % 4, element - start as usize) & state.full,
+                        _ => state.full,
+                    };
                     let held = &mut memory.held[element];
                     touched |= held.touched == fences + 1;
                     let reads = which == 1 || operands.accumulate;
-                    if reads && memory.init[element] != state.full {
+                    if reads && memory.init[element] & real != real {
                         missing = missing.or(Some(element));
                     }
                     if which == 0 {
                         held.written = issued + 1;
-                        memory.init[element] = state.full;
+                        memory.init[element] = real;
                     } else {
                         held.read = issued + 1;
                     }
@@ -262,7 +267,7 @@ impl Machine<'_> {
         let bytes = product.dtype.bytes();
         let mut reads = vec![(operands.b, product.transposed[1], product.n, product.sites[1])];
         if matches!(product.a, GroupOperand::Descriptor(_)) {
-            reads.push((operands.a, product.transposed[0], 64, product.sites[0]));
+            reads.push((operands.a, product.transposed[0], product.rows, product.sites[0]));
         }
         for (bits, transposed, rows, site) in reads {
             let descriptor = match wgmma::MatrixDescriptor::decode(bits as u64) {
@@ -323,7 +328,9 @@ impl Machine<'_> {
         for (thread, sums) in d.iter().enumerate() {
             let memory = &mut block.warps[4 * group + thread / 32].locals[product.acc.local as usize];
             for (i, sum) in sums.iter().enumerate() {
-                memory.data[start + i][thread % 32] = from_float(*sum);
+                // What is behind the tile's rows was read from anywhere.
+                let real = (wgmma::d_position(thread, i).0 as u32) < product.rows;
+                memory.data[start + i][thread % 32] = from_float(if real { *sum } else { f32::NAN });
             }
         }
     }
@@ -366,6 +373,11 @@ impl Machine<'_> {
         let word = word as u32;
         lanes::from_bits(dtype, if high { word >> 16 } else { word & 0xffff })
     }
+}
+
+/// Of warp `warp` of a warpgroup, the lanes whose accumulator `i` is of a row below `rows`.
+fn real_lanes(rows: u32, warp: usize, i: usize) -> u32 {
+    (0..32).filter(|lane| (wgmma::d_position(32 * warp + lane, i).0 as u32) < rows).fold(0, |all, lane| all | 1 << lane)
 }
 
 /// Whether the warps of a group are all at the same product.

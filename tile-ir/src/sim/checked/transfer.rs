@@ -86,6 +86,7 @@ impl Machine<'_> {
         let described = self.describe_map(map.tensor, &map.box_extents, map.swizzle);
         let array = &self.program.shared[copy.shared];
         each(run.warp.active, |lane| {
+            self.check_waited(run, copy.sites[0], lane);
             let at = |slot: u32| run.warp.slots[slot as usize][lane];
             let offset = at(copy.offset);
             let coordinates: Vec<i64> = copy.coordinates.iter().map(|c| i64::from(at(*c) as i32)).collect();
@@ -136,6 +137,15 @@ impl Machine<'_> {
         });
     }
 
+    /// Reports a copy that a lane starts too early.
+    fn check_waited(&mut self, run: &Running<'_>, site: u32, lane: usize) {
+        let code = self.code;
+        let site = &code.sites[site as usize];
+        if site.dependent && run.warp.waited >> lane & 1 == 0 {
+            self.early_access(run.who, site, lane);
+        }
+    }
+
     /// Bytes that lie together.
     pub(super) fn bulk_copy(&mut self, run: &mut Running<'_>, copy: u32, span: SpanId) {
         let code = self.code;
@@ -143,6 +153,7 @@ impl Machine<'_> {
         let array = &self.program.shared[copy.shared];
         let size = i64::from(array.dtype.bytes());
         each(run.warp.active, |lane| {
+            self.check_waited(run, copy.sites[0], lane);
             let at = |slot: u32| run.warp.slots[slot as usize][lane];
             let (from, offset, bytes) = (at(copy.from), at(copy.offset), at(copy.bytes));
             let site = &code.sites[copy.sites[0] as usize];

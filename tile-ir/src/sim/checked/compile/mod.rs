@@ -365,8 +365,9 @@ impl Compiler<'_> {
             OpKind::WgmmaFence => {
                 self.emit(Instr::WgmmaFence, span);
             }
-            OpKind::Wgmma { acc, start, n, dtype, a, b, accumulate, transposed } => {
-                self.group_product((*acc, *start), (*n, *dtype, *transposed), (a, *b), *accumulate, span)?;
+            OpKind::Wgmma { acc, start, n, rows, dtype, a, b, accumulate, transposed } => {
+                let form = (*n, *rows, *dtype, *transposed);
+                self.group_product((*acc, *start), form, (a, *b), *accumulate, span)?;
             }
             OpKind::WgmmaCommit => {
                 self.emit(Instr::WgmmaCommit, span);

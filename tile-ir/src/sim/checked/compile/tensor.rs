@@ -146,13 +146,16 @@ impl Compiler<'_> {
     pub(super) fn group_product(
         &mut self,
         acc: (LocalId, ValueId),
-        (n, dtype, transposed): (u32, Dtype, [bool; 2]),
+        (n, rows, dtype, transposed): (u32, u32, Dtype, [bool; 2]),
         (a, b): (&WgmmaOperand, ValueId),
         accumulate: ValueId,
         span: SpanId,
     ) -> Result<(), SimError> {
         if !(8..=256).contains(&n) || !n.is_multiple_of(8) || !dtype.is_float() {
             return malformed(format!("a product of a warpgroup with {n} columns of {dtype}"));
+        }
+        if !(8..=64).contains(&rows) || !rows.is_multiple_of(8) {
+            return malformed(format!("a product of a warpgroup with {rows} rows"));
         }
         if dtype == Dtype::F32 && transposed != [false, false] {
             return malformed("a product of a warpgroup on transposed tf32");
@@ -177,6 +180,7 @@ impl Compiler<'_> {
         let product = GroupProduct {
             acc: self.part(acc, &[Dtype::F32], span, AccessKind::Write)?,
             n,
+            rows,
             dtype,
             a: match a {
                 WgmmaOperand::Descriptor(a) => GroupOperand::Descriptor(self.value(*a)?),

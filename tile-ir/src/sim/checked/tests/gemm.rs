@@ -334,6 +334,7 @@ impl Config {
                         acc,
                         start,
                         n: bn,
+                        rows: 64,
                         dtype: Dtype::Bf16,
                         a: WgmmaOperand::Descriptor(a),
                         b: right,

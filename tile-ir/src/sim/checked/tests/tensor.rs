@@ -255,6 +255,6 @@ fn programs_that_no_hardware_has_are_refused() {
         let a = b.value(ValueKind::Int(0), ValueType::Wide);
         let (n, dtype, transposed) = (12, Dtype::F16, [false, false]);
         let a_operand = WgmmaOperand::Descriptor(a);
-        b.op(OpKind::Wgmma { acc, start: zero, n, dtype, a: a_operand, b: a, accumulate: flag, transposed });
+        b.op(OpKind::Wgmma { acc, start: zero, n, rows: 64, dtype, a: a_operand, b: a, accumulate: flag, transposed });
     }));
 }

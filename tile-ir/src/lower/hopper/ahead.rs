@@ -1,0 +1,158 @@
+//! Dependent launch of roles: what a producer fills before it waits for the previous kernel.
+//!
+//! Contract. In: a kernel with `pdl(independent = [..])`. Out: every role waits before it touches anything else: consumers
+//! where they begin (they have nothing to multiply before), the producer before its first dependent load, and the threads
+//! that do nothing too. Dependents are let go right after a wait.
+//!
+//! Before its wait the producer issues the independent loads of its first slots, and afterwards only the others for these:
+//!
+//! ```text
+//! W0 W1 W2  wait  X0 X1 X2  W3 X3  W4 X4  ..
+//! ```
+//!
+//! A block's loads come back in the order of their issue, so filling ahead delays the first product wherever there is
+//! nothing to wait for: how many slots is a parameter of the launch, 0 unless it may begin early
+//! ([`ParameterKind::Ahead`]). Of these many the kernel takes all where the independent operand is streamed once (its tile
+//! belongs to one tile of the result) through at least [`LONG`] rings, and [`FEW`] elsewhere (hopper.md W2).
+
+use super::super::uses::depends_on;
+use super::super::*;
+use super::plan::Load;
+use super::roles::Roles;
+
+/// Rings that an operand is long from.
+const LONG: u32 = 3;
+/// Slots that are filled ahead for a short one, or one that several tiles share.
+const FEW: i64 = 2;
+
+/// Where the ring stands: the loop over tiles that holds it, if any, and the statements around it.
+struct Path<'a> {
+    persistent: Option<StmtId>,
+    around: &'a [StmtId],
+}
+
+impl<'a> Lowering<'a> {
+    /// Waits for the previous kernel, where this one may begin before it is done.
+    pub(super) fn wait_for_previous(&mut self) {
+        if self.program.launch.dependent {
+            self.op(OpKind::Wait);
+            self.op(OpKind::LaunchDependents);
+        }
+    }
+
+    /// Issues the independent loads of the first tile's first slots. The register that counts them; none where nothing can
+    /// be filled ahead: no load is independent, several blocks fill a slot together, or what surrounds the ring is more
+    /// than a loop over tiles.
+    pub(super) fn fill_ahead(&mut self, roles: &Roles, needed: &BTreeSet<VarId>) -> Option<RegId> {
+        let early: Vec<&Load> = roles.plan.loads.iter().filter(|load| load.independent).collect();
+        if early.is_empty() || roles.feeders() > 1 || !self.program.launch.dependent {
+            return None;
+        }
+        let path = self.path_to_ring(roles)?;
+        let names: BTreeSet<String> =
+            early.iter().map(|load| format!("`{}`", self.kernel.params[load.tensor].name)).collect();
+        let names: Vec<String> = names.into_iter().collect();
+        let stages = roles.plan.stages;
+        let text = format!(
+            "the previous kernel is waited for by each role: where it may still run, the producer loads {} into up to \
+             {stages} slots before",
+            names.join(", ")
+        );
+        self.remark(RemarkKind::Choice, self.kernel.stmts[roles.plan.ring].span, text);
+        let name = self.name("ahead_most");
+        let kind = ParameterKind::Ahead(stages);
+        self.program.params.push(Parameter { name, ty: ValueType::Index, kind });
+        let ahead = self.reg("ahead", ValueType::Index, true);
+        let zero = self.int(0);
+        self.op(OpKind::Let { reg: ahead, value: Some(zero) });
+        let kernel = self.kernel;
+        self.indices(&kernel.body, needed);
+        match path.persistent.map(|stmt| &kernel.stmts[stmt].kind) {
+            Some(StmtKind::Persistent { vars, extents, contiguous, .. }) => {
+                self.first_tile(vars, extents, *contiguous, |l| l.fill_first(roles, &path, needed, ahead));
+            }
+            _ => self.fill_first(roles, &path, needed, ahead),
+        }
+        Some(ahead)
+    }
+
+    /// The way to the ring, if nothing but a loop over tiles and indices are on it.
+    fn path_to_ring(&self, roles: &Roles) -> Option<Path<'a>> {
+        let kernel = self.kernel;
+        let straight = |body: &[StmtId]| {
+            let before = body.iter().take_while(|s| **s != roles.plan.ring);
+            !before.into_iter().any(|s| matches!(kernel.stmts[*s].kind, StmtKind::Assign { .. }))
+        };
+        let holds = |body: &[StmtId]| body.contains(&roles.plan.ring);
+        if holds(&kernel.body) {
+            return straight(&kernel.body).then_some(Path { persistent: None, around: &kernel.body });
+        }
+        let (stmt, around) = kernel.body.iter().find_map(|s| match &kernel.stmts[*s].kind {
+            StmtKind::Persistent { body, .. } if holds(body) => Some((*s, &body[..])),
+            _ => None,
+        })?;
+        (straight(&kernel.body) && straight(around)).then_some(Path { persistent: Some(stmt), around })
+    }
+
+    /// The indices that a body declares and coordinates are made of.
+    fn indices(&mut self, body: &'a [StmtId], needed: &BTreeSet<VarId>) {
+        for stmt in body {
+            if let StmtKind::Let { var, .. } = &self.kernel.stmts[*stmt].kind
+                && needed.contains(var)
+            {
+                self.block(std::slice::from_ref(stmt));
+            }
+        }
+    }
+
+    /// Fills the first slots of the first tile.
+    fn fill_first(&mut self, roles: &Roles, path: &Path<'a>, needed: &BTreeSet<VarId>, ahead: RegId) {
+        let kernel = self.kernel;
+        let StmtKind::For { var, start, step, body, .. } = &kernel.stmts[roles.plan.ring].kind else { return };
+        self.indices(path.around, needed);
+        let trips = self.trips(roles);
+        let most = self.param(ParameterKind::Ahead(roles.plan.stages));
+        let few = self.int(FEW);
+        let few = self.binary(BinaryOp::Min, most, few);
+        let rings = self.int(i64::from(LONG * roles.plan.stages));
+        let mut long = self.binary(BinaryOp::Ge, trips, rings);
+        for extent in self.sharing_extents(roles, path) {
+            let (extent, one) = (self.value(extent), self.int(1));
+            let alone = self.binary(BinaryOp::Le, extent, one);
+            long = self.binary(BinaryOp::And, long, alone);
+        }
+        let chosen = self.push(ValueKind::Select(long, most, few), ValueType::Index);
+        let count = self.binary(BinaryOp::Min, chosen, trips);
+        self.op(OpKind::Set { reg: ahead, value: count });
+        let [start, step] = [*start, *step].map(|e| self.value(e));
+        let count = self.read(ahead);
+        let length = self.binary(BinaryOp::Mul, count, step);
+        let end = self.binary(BinaryOp::Add, start, length);
+        self.counted_loop(*var, [start, end, step], Unroll::By(1), |l| {
+            l.load_indices(roles, body);
+            l.expect_slot(roles);
+            for (load, &map) in roles.plan.loads.iter().zip(&roles.maps).filter(|(load, _)| load.independent) {
+                l.load_slot(roles, load, map);
+            }
+            let (slot, one) = (l.read(roles.slot), l.int(1));
+            let next = l.binary(BinaryOp::Add, slot, one);
+            l.op(OpKind::Set { reg: roles.slot, value: next });
+        });
+        let zero = self.int(0);
+        self.op(OpKind::Set { reg: roles.slot, value: zero });
+    }
+
+    /// The extents of the grid along which tiles share what is loaded ahead.
+    fn sharing_extents(&self, roles: &Roles, path: &Path<'a>) -> Vec<ExprId> {
+        let kernel = self.kernel;
+        let mut axes: Vec<(VarId, ExprId)> = kernel.grid.iter().map(|a| (a.var, a.extent)).collect();
+        if let Some(StmtKind::Persistent { vars, extents, .. }) = path.persistent.map(|s| &kernel.stmts[s].kind) {
+            axes.extend(vars.iter().copied().zip(extents.iter().copied()));
+        }
+        let early = || roles.plan.loads.iter().filter(|load| load.independent);
+        let shares = |(var, _): &(VarId, ExprId)| {
+            !early().all(|load| load.start.iter().any(|e| depends_on(kernel, *e, &[*var])))
+        };
+        axes.into_iter().filter(shares).map(|(_, extent)| extent).collect()
+    }
+}
