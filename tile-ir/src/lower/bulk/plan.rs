@@ -102,7 +102,8 @@ pub(crate) fn plan(kernel: &Kernel, analysis: &Analysis) -> Result<Plan, Option<
         }
     }
     let last_read = planner.reads(&pipelined.buffers, ring, body, pipelined.leading)?;
-    let needed = planner.needed(&loads, [*start, *end, *step], *var, (&kernel.body[..at], &body[..pipelined.leading]))?;
+    let needed =
+        planner.needed(&loads, [*start, *end, *step], *var, (&kernel.body[..at], &body[..pipelined.leading]))?;
     let trips = planner.trips([*start, *end, *step]);
     let once = trips.is_some_and(|trips| trips <= pipelined.stages);
     let slots = if once { trips.unwrap_or(1).max(1) } else { pipelined.stages };
@@ -200,7 +201,13 @@ impl Planner<'_> {
             return Err(Some(reason));
         }
         let reads = |stmt: &StmtId| accesses(kernel, &[*stmt]).iter().any(|a| is_slot(kernel.accesses[*a].place));
-        Ok(leading + rest.iter().rposition(reads).unwrap_or(0))
+        match rest.iter().rposition(reads) {
+            Some(at) => Ok(leading + at),
+            None => {
+                let text = "nothing reads what is loaded".to_owned();
+                Err(Some(Reason { text, span: kernel.stmts[ring].span }))
+            }
+        }
     }
 
     /// The variables before the loop that its bounds and the tiles' coordinates are made of.
@@ -220,9 +227,10 @@ impl Planner<'_> {
             if known || !needed.insert(var) {
                 continue;
             }
-            let declared = before.iter().chain(leading).find(
-                |s| matches!(kernel.stmts[**s].kind, StmtKind::Let { var: v, value: Some(_) } if v == var),
-            );
+            let declared = before
+                .iter()
+                .chain(leading)
+                .find(|s| matches!(kernel.stmts[**s].kind, StmtKind::Let { var: v, value: Some(_) } if v == var));
             let computed = declared.is_some_and(|stmt| {
                 let mut arrays = false;
                 if let StmtKind::Let { value: Some(value), .. } = &kernel.stmts[*stmt].kind {
@@ -235,7 +243,8 @@ impl Planner<'_> {
                 !arrays
             });
             if !computed || kernel.vars[var].kind == VarKind::Mut {
-                let text = format!("where its tiles are depends on `{}`, which the threads compute", kernel.vars[var].name);
+                let text =
+                    format!("where its tiles are depends on `{}`, which the threads compute", kernel.vars[var].name);
                 return Err(Some(Reason { text, span: kernel.vars[var].span }));
             }
         }

@@ -12,6 +12,8 @@ const COMPUTE_BARRIER: u32 = 1;
 const REGISTERS: u32 = 65_536;
 const SHARED_BYTES: u32 = 233_472;
 const RESERVED_BYTES: u32 = 1_024;
+/// Iterations of a loop that are written out.
+const FEW: u32 = 4;
 /// Registers a thread should have, and blocks of a multiprocessor beyond which nothing is gained.
 const ENOUGH_REGISTERS: u32 = 96;
 const ENOUGH_BLOCKS: u32 = 4;
@@ -215,10 +217,10 @@ impl<'a> Lowering<'a> {
             }
             let extent = self.extent(Place::Tensor(load.tensor), axis);
             let start = self.coordinate(load, axis);
-            let left = self.binary(BinaryOp::Sub, extent, start);
-            let zero = self.int(0);
-            let left = self.binary(BinaryOp::Max, left, zero);
-            let inside = self.binary(BinaryOp::Min, left, counts[count]);
+            // An index is never negative, also where the tile begins past the end.
+            let end = self.binary(BinaryOp::Add, start, counts[count]);
+            let [end, start] = [end, start].map(|at| self.binary(BinaryOp::Min, at, extent));
+            let inside = self.binary(BinaryOp::Sub, end, start);
             let name = if count == 0 { "rows_inside" } else { "columns_inside" };
             counts[count] = self.once(name, inside);
         }
@@ -274,7 +276,15 @@ impl<'a> Lowering<'a> {
         if load.rows == 1 {
             return row(self, zero, bytes);
         }
-        let each = |l: &mut Self| l.unrolled("row_in_slot", load.rows, |l, index| row(l, index, bytes));
+        let each = |l: &mut Self| {
+            let reg = l.reg("row_in_slot", ValueType::Index, false);
+            let bounds = [l.int(0), l.int(i64::from(load.rows)), l.int(1)];
+            let unroll = if load.rows <= FEW { Unroll::Full } else { Unroll::By(1) };
+            l.loop_over(reg, bounds, unroll, |l| {
+                let index = l.read(reg);
+                row(l, index, bytes);
+            });
+        };
         let clipped = rank.checked_sub(1).is_some_and(|last| load.open.iter().any(|open| open.axis == last));
         if clipped {
             return each(self);
@@ -342,7 +352,6 @@ impl<'a> Lowering<'a> {
 
     /// The threads' side of the loop.
     fn read_slots(&mut self, ring: &Ring, var: VarId, range: [ExprId; 3], body: &'a [StmtId]) {
-        const FEW: u32 = 4;
         let kernel = self.kernel;
         let plan = ring.plan.clone();
         // Written out, an iteration's slot and parity are constants.
@@ -407,9 +416,8 @@ impl<'a> Lowering<'a> {
         let inside = self.tile_memory(&load.src, indices, &load.open).guard?;
         Some(match guard {
             None => inside,
-            Some(Guard { cond, reason }) => {
-                Guard { cond: self.binary(BinaryOp::And, cond, inside.cond), reason }
-            }
+            // Clipping is no mistake, so this guard is none that reports one.
+            Some(own) => Guard { cond: self.binary(BinaryOp::And, own.cond, inside.cond), ..inside },
         })
     }
 

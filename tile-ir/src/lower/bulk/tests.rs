@@ -138,7 +138,8 @@ mod simulated {
 
     fn tensor(shape: &[i64], pitch: i64, f: impl Fn(i64, i64) -> f32) -> Argument {
         let rows = if shape.len() == 2 { shape[0] } else { 1 };
-        let all: Vec<u8> = (0..rows).flat_map(|r| (0..pitch).map(move |c| (r, c))).flat_map(|(r, c)| f(r, c).to_le_bytes()).collect();
+        let all: Vec<u8> =
+            (0..rows).flat_map(|r| (0..pitch).map(move |c| (r, c))).flat_map(|(r, c)| f(r, c).to_le_bytes()).collect();
         let memory = Memory::zeros(all.len());
         memory.write(0, &all);
         let strides = if shape.len() == 2 { vec![pitch, 1] } else { vec![1] };
@@ -179,7 +180,12 @@ mod simulated {
                     for options in options() {
                         let (report, result) = execute(&program, [n, k, pitch], &options);
                         assert!(report.is_clean(), "{target} {n}x{k}:\n{}", report.render(&program));
-                        assert_eq!(result, sums(n, k_used.unwrap_or(k).min(k)), "{target} {n}x{k} seed {}", options.seed);
+                        assert_eq!(
+                            result,
+                            sums(n, k_used.unwrap_or(k).min(k)),
+                            "{target} {n}x{k} seed {}",
+                            options.seed
+                        );
                     }
                 }
             }
@@ -235,7 +241,8 @@ mod simulated {
             assert_ne!(program.body, right.body);
             program
         };
-        let waits = |array| move |op: &OpKind| matches!(op, OpKind::BarrierWait { barrier, .. } if barrier.array == array);
+        let waits =
+            |array| move |op: &OpKind| matches!(op, OpKind::BarrierWait { barrier, .. } if barrier.array == array);
         is_found(
             "no wait for an empty slot",
             &dropped(&waits(empty)),
