@@ -62,7 +62,8 @@ def entered_in_chain(problem, peers, args):
     found = entered(problem, peers, args)
     for contender in list(found):
         if contender.record and contender.record.get("pdl"):
-            found.append(Contender("ours pdl", contender.label, chosen=contender.chosen, record=contender.record,
+            chosen = contender.record.get("chosen_dependent", contender.chosen)
+            found.append(Contender("ours pdl", contender.label, chosen=bool(chosen), record=contender.record,
                                    prepare=lambda b, r=contender.record: exported.prepare(args.export, r, b, dependent=True)))
     if "triton" in peers:
         triton_peer = peers["triton"]
