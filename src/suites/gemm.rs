@@ -59,6 +59,11 @@ impl<T: Real> Dense<T> {
     /// The largest distance of the sampled rows from f64, in units of its bound: `eps |c| + sqrt(K) 2^-12`, where `eps` is
     /// that of the element type (hopper.md V1).
     pub fn worst_error(&self, c: &[T]) -> f64 {
+        self.worst_error_after(c, |sum, _| sum)
+    }
+
+    /// The same where `epilogue` of a sum and its column was to follow.
+    pub fn worst_error_after(&self, c: &[T], epilogue: impl Fn(f64, usize) -> f64) -> f64 {
         let [_, n, k] = self.shape;
         let eps = match T::DTYPE {
             Dtype::F16 => 2f64.powi(-11),
@@ -68,7 +73,8 @@ impl<T: Real> Dense<T> {
         let slack = (k as f64).sqrt() * 2f64.powi(-12);
         let rows = self.reference.iter().map(|(row, wanted)| {
             let found = &c[row * n..(row + 1) * n];
-            let errors = found.iter().zip(wanted).map(|(found, wanted)| {
+            let errors = found.iter().zip(wanted).enumerate().map(|(column, (found, sum))| {
+                let wanted = epilogue(*sum, column);
                 let error = (f64::from(found.to_f32()) - wanted).abs() / (eps * wanted.abs() + slack);
                 // NaN is no small error.
                 if error.is_nan() { f64::INFINITY } else { error }

@@ -52,7 +52,7 @@ pub(super) fn infer(kernel: &Kernel, analysis: &Analysis, target: Target) -> Res
         },
         Target::Sm80 | Target::Sm90a => None,
     };
-    written_out(kernel, target, reason.as_ref())?;
+    written_out(kernel, target, reason.as_ref().or(rows.as_ref()))?;
     let mut block = block::infer(kernel)?;
     if let Some(reason) = rows {
         let text = format!("rows are not copied in bulk, every thread copies its part: {}", reason.text);
