@@ -5,7 +5,7 @@ heuristics), Triton, and cuTile, TileLang and TileOPs where they can be imported
 a machine without network). The method is that of harness/method.py.
 
 usage: peers.py gemv|gemm|chain|ceiling|launch... [--export DIR] [--out FILE.json] [--peers LIST] [--dtypes LIST]
-       [--shapes 4096x4096,...] [--rounds 15] [--sustained] [--skip REGEX]
+       [--shapes 4096x4096,...] [--rounds 15] [--sustained] [--pdl] [--skip REGEX]
 
 - gemv, gemm: independent calls with a cold L2.
 - chain: GEMVs that each read the last one's result; ours and Triton's also as dependent launches (PDL).
@@ -57,14 +57,19 @@ def entered(problem, peers, args):
     return found
 
 
-def entered_in_chain(problem, peers, args):
-    """The contenders of a chain: as for independent calls, and once more as dependent launches where they can be."""
-    found = entered(problem, peers, args)
+def with_dependent_launches(found, args):
+    """Ours once more as dependent launches, where they can be."""
     for contender in list(found):
         if contender.record and contender.record.get("pdl"):
             chosen = contender.record.get("chosen_dependent", contender.chosen)
             found.append(Contender("ours pdl", contender.label, chosen=bool(chosen), record=contender.record,
                                    prepare=lambda b, r=contender.record: exported.prepare(args.export, r, b, dependent=True)))
+    return found
+
+
+def entered_in_chain(problem, peers, args):
+    """The contenders of a chain: as for independent calls, and once more as dependent launches where they can be."""
+    found = with_dependent_launches(entered(problem, peers, args), args)
     if "triton" in peers:
         triton_peer = peers["triton"]
         found += [Contender("triton pdl", str(c), lambda b, c=c: triton_peer.gemv_call(c, b, dependent=True))
@@ -121,6 +126,8 @@ def run(kind, peers, args, results):
             problem = make(dtype, *shape, **({"layout": args.layout} if op == "gemm" else {}))
             work = Chain(problem) if kind == "chain" else Rotation(problem)
             contenders = (entered_in_chain if kind == "chain" else entered)(problem, peers, args)
+            if args.pdl and kind != "chain":
+                contenders = with_dependent_launches(contenders, args)
             finalists, times, baseline = compete(problem, work, contenders, args)
             if not finalists:
                 print(f"== {kind} {problem.title}: nobody takes part", flush=True)
@@ -188,6 +195,7 @@ def main():
     parser.add_argument("--idle", type=float, default=0.0, help="seconds of rest before every block, so that power does not bind")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--sustained", action="store_true", help="also half-second blocks of each peer's best")
+    parser.add_argument("--pdl", action="store_true", help="ours also as dependent launches (chains always have them)")
     parser.add_argument("--skip", help="leave out the contenders whose name this finds")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()

@@ -133,6 +133,7 @@ fn record(kernel: &str, program: &Program, cubin: &str, n: i64, k: i64, chosen: 
             ParameterKind::Dim(dim) => json!({ "i32": values.dim(dim) }),
             ParameterKind::Stride(..) => json!({ "i32": k }),
             ParameterKind::Scalar(_) => json!({ "f32": if p.name == "alpha" { 1.0 } else { 0.0 } }),
+            ParameterKind::Ahead(slots) => json!({ "ahead": slots }),
         })
         .collect();
     let dtype = program.tensors.first().map(|t| t.dtype.name());
@@ -153,7 +154,7 @@ fn map_record(program: &Program, map: MapId) -> Value {
 }
 
 /// The shapes (M, N, K) of the GEMM benchmark.
-pub const GEMM_SHAPES: [(i64, i64, i64); 12] = [
+pub const GEMM_SHAPES: [(i64, i64, i64); 22] = [
     (1024, 1024, 1024),
     (2048, 2048, 2048),
     (4096, 4096, 4096),
@@ -166,6 +167,16 @@ pub const GEMM_SHAPES: [(i64, i64, i64); 12] = [
     (64, 18432, 7168),
     (128, 4096, 7168),
     (512, 7168, 2048),
+    (1, 7168, 16384),
+    (4, 7168, 16384),
+    (8, 4096, 4096),
+    (16, 4096, 14336),
+    (32, 4096, 7168),
+    (32, 18432, 7168),
+    (48, 7168, 7168),
+    (64, 4096, 7168),
+    (64, 7168, 2048),
+    (128, 7168, 2048),
 ];
 
 /// Blocks that an H200 holds at once, one a multiprocessor; in pairs as many.
@@ -227,7 +238,7 @@ pub fn gemm(folder: &Path) -> Result<()> {
         let compiled = nvrtc.compile(&program.name, &source, &options("sm_90a", false), Output::Cubin)?;
         let cubin = format!("{}.cubin", program.name);
         std::fs::write(folder.join(&cubin), &compiled.code)?;
-        let [bm, bn, stages, threads, cy, a_t, b_t, _] = instance.consts[..] else {
+        let [bm, bn, bk, stages, threads, cy, a_t, b_t, _] = instance.consts[..] else {
             return Err(anyhow!("the instance has other constants"));
         };
         let stored = [a_t == 1, b_t == 1];
@@ -236,12 +247,12 @@ pub fn gemm(folder: &Path) -> Result<()> {
             let grid: Option<Vec<i64>> = program.launch.grid.iter().map(|e| e.evaluate(&values)).collect();
             let params: Vec<Value> = program.params.iter().map(|p| gemm_parameter(&program, &values, p)).collect();
             let (m, n, k) = shape;
-            let tile = (bm, bn, stages as usize, threads as usize, cy as usize);
+            let tile = (bm, bn, bk as usize, stages as usize, threads as usize, cy as usize);
             let letter = |t: bool| if t { "t" } else { "n" };
             launches.push(json!({
                 "kernel": "gemm", "instance": program.name, "symbol": program.name, "cubin": cubin,
                 "dtype": instance.dtypes[0].name(), "layout": format!("{}{}", letter(stored[0]), letter(stored[1])),
-                "m": m, "n": n, "k": k, "chosen": tile_kernels::gemm::Choice::for_shape(m, n, k, stored[1]).tile == tile,
+                "m": m, "n": n, "k": k, "chosen": tile_kernels::gemm::Choice::for_shape(m, n, k, stored).tile == tile,
                 "grid": grid.context("the grid has no value")?, "threads": program.launch.threads,
                 "cluster": program.launch.cluster, "dynamic_shared": program.shared_bytes, "params": params,
                 "pdl": program.launch.dependent,
@@ -261,5 +272,6 @@ fn gemm_parameter(program: &Program, values: &Matrices<'_>, p: &Parameter) -> Va
         ParameterKind::Stride(tensor, axis) => json!({ "i32": values.stride(tensor, axis) }),
         ParameterKind::Scalar(_) if p.name == "activation" => json!({ "i32": 0 }),
         ParameterKind::Scalar(_) => json!({ "f32": if p.name == "alpha" { 1.0 } else { 0.0 } }),
+        ParameterKind::Ahead(slots) => json!({ "ahead": slots }),
     }
 }

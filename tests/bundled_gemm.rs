@@ -97,9 +97,9 @@ fn the_choice_is_an_instance() {
     for m in [1, 16, 100, 1000, 10_000] {
         for n in [8, 500, 4096, 30_000] {
             for k in [0, 64, 1000, 20_000] {
-                for whole in [false, true] {
-                    let Choice { tile: (bm, bn, ..), .. } = Choice::for_shape(m, n, k, whole);
-                    assert!(bm * bn > 0 && (whole || bn % 64 == 0), "{m} {n} {k}: {bm} x {bn}");
+                for [a_t, b_t] in LAYOUTS {
+                    let Choice { tile: (bm, bn, ..), .. } = Choice::for_shape(m, n, k, [a_t, b_t]);
+                    assert!(bm * bn > 0 && (b_t || bn % 64 == 0), "{m} {n} {k}: {bm} x {bn}");
                 }
             }
         }

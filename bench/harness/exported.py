@@ -88,9 +88,12 @@ class TensorMap(ctypes.Structure):
         return self
 
 
-def slot(parameter, tensors):
+def slot(parameter, tensors, dependent=False):
     """One kernel parameter."""
     (kind, value), = parameter.items()
+    if kind == "ahead":
+        # Slots that may be filled before the predecessor is done: none where the launch cannot begin before.
+        return ctypes.c_int32(value if dependent else 0)
     if kind == "map":
         return TensorMap.encode(tensors[value["tensor"]], value)
     if kind == "pointer":
@@ -114,7 +117,7 @@ def prepare(folder, record, tensors, dependent=False):
         raise ValueError(f"{record['instance']} is not exported for dependent launch")
     function = Function.get(folder, record)
     function.reserve(record["dynamic_shared"])
-    slots = [slot(p, tensors) for p in record["params"]]
+    slots = [slot(p, tensors, dependent) for p in record["params"]]
     addresses = [getattr(s, "address", None) or ctypes.addressof(s) for s in slots]
     array = (ctypes.c_void_p * len(slots))(*addresses)
     asked = []

@@ -59,6 +59,7 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId, src: &TileRef, dst: &Tile
     let transaction = ahead.then(|| super::asynchronous::transaction(walk, src, dst, &constants)).flatten();
     transaction.iter().for_each(|elements| need(walk, src, *elements));
     let transaction = transaction.or_else(|| pairs(walk, src, dst));
+    let even = begins_even(walk, dst);
     let facts = CopyFacts {
         extents: constants,
         src: src_bounds,
@@ -67,6 +68,7 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId, src: &TileRef, dst: &Tile
         dst_nonnegative,
         width,
         transaction,
+        even,
     };
     match walk.analysis.copies.get_mut(&stmt) {
         Some(known) => {
@@ -75,6 +77,7 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId, src: &TileRef, dst: &Tile
             known.src_nonnegative.iter_mut().zip(facts.src_nonnegative).for_each(|(a, b)| *a &= b);
             known.dst_nonnegative.iter_mut().zip(facts.dst_nonnegative).for_each(|(a, b)| *a &= b);
             known.transaction = known.transaction.min(facts.transaction);
+            known.even &= facts.even;
         }
         None => {
             walk.analysis.copies.insert(stmt, facts);
@@ -199,6 +202,15 @@ fn pairs(walk: &mut Walk<'_>, src: &TileRef, dst: &TileRef) -> Option<u32> {
     }
     need(walk, dst, 2);
     Some(2)
+}
+
+/// Whether a tile's first column is an even one.
+fn begins_even(walk: &mut Walk<'_>, tile: &TileRef) -> bool {
+    let last = tile.start.last().copied();
+    last.is_none_or(|last| {
+        let start = walk.index_values(&[last]);
+        start.iter().all(|p| walk.cx.divisible(p, 2) == Answer::Proven)
+    })
 }
 
 /// What keeps a tile's rows from starting at multiples of `width` elements, if anything does.

@@ -123,6 +123,8 @@ pub struct CopyFacts {
     /// Where the tile is loaded ahead without a demand: the elements of one asynchronous copy, if its rows are made of
     /// such. Where a fragment is stored to a tensor: 2, if its rows are made of aligned pairs.
     pub transaction: Option<u32>,
+    /// Whether the tile's rows begin at even elements of the destination's rows, however long those are.
+    pub even: bool,
 }
 
 /// What alignment proofs assume of a tensor.

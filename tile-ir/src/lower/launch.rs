@@ -111,11 +111,15 @@ impl Lowering<'_> {
                 });
             }
         }
-        // What the copy engine asks of a tensor.
-        let mapped: BTreeSet<ParamId> = self.program.tensor_maps.values().map(|map| map.tensor).collect();
-        for tensor in mapped {
+        // What the copy engine asks of a tensor, and what stores by pairs do.
+        let chunk = crate::layout::swizzle::CHUNK;
+        let mut rows: BTreeMap<ParamId, u32> = BTreeMap::new();
+        for &tensor in &self.paired {
+            rows.insert(tensor, 2 * self.dtype_of(Place::Tensor(tensor)).bytes());
+        }
+        rows.extend(self.program.tensor_maps.values().map(|map| (map.tensor, chunk)));
+        for (tensor, bytes) in rows {
             let span = kernel.params[tensor].span;
-            let bytes = crate::layout::swizzle::CHUNK;
             let holds = multiple(HostExpr::Address(tensor), bytes);
             checks.push(Check { holds, kind: CheckKind::Alignment { tensor, bytes }, span });
             let elements = bytes / self.dtype_of(Place::Tensor(tensor)).bytes();

@@ -139,6 +139,8 @@ struct Lowering<'a> {
     windows: Vec<(SharedId, u32)>,
     /// Whether roles have placed the waits for the previous kernel.
     roles_wait: bool,
+    /// Tensors whose elements are stored two by two, which their rows must allow.
+    paired: BTreeSet<ParamId>,
     /// How many slots the arrays have that pipelined loops load ahead.
     stages: BTreeMap<BufferId, u32>,
     /// Of those: the first element of the slot that they stand for.
@@ -206,6 +208,7 @@ impl<'a> Lowering<'a> {
             staging_array: None,
             windows: Vec::new(),
             roles_wait: false,
+            paired: BTreeSet::new(),
             stages: crate::ir::pipeline::stages(kernel),
             slots: SecondaryMap::new(),
             loaded: Vec::new(),

@@ -186,10 +186,10 @@ impl<'a> Lowering<'a> {
         [start, self.binary(BinaryOp::Min, end, raster.total)]
     }
 
-    /// `f` for the first tile of this block, if it has one.
+    /// `f` for the first tile of this block, if it has one. Indices that are `None` are not bound.
     pub(super) fn first_tile(
         &mut self,
-        vars: &[VarId],
+        vars: &[Option<VarId>],
         extents: &[ExprId],
         contiguous: bool,
         f: impl FnOnce(&mut Self),
@@ -203,7 +203,9 @@ impl<'a> Lowering<'a> {
         let then = self.nested(|l| {
             let t = l.once("tile", start);
             let tile = l.tile_of(&raster, t);
-            l.bind_tile(vars, tile);
+            for (var, value) in vars.iter().zip(tile).filter_map(|(var, value)| Some(((*var)?, value))) {
+                l.bind_tile(&[var], [value; 3]);
+            }
             f(l);
         });
         self.op(OpKind::If { cond, then, otherwise: Vec::new() });

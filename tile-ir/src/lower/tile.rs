@@ -109,7 +109,14 @@ impl Lowering<'_> {
         let extents: Vec<ValueId> = facts.extents.iter().map(|&e| self.int(i64::from(e))).collect();
         let total: u32 = facts.extents.iter().product();
         if let Some(fragment) = self.fragment_at(src.place) {
-            let paired = facts.transaction.is_some_and(|width| width >= 2);
+            let mut paired = facts.transaction.is_some_and(|width| width >= 2);
+            // Where there are roles, the copy engine asks more than that of the rows of most 16-bit results.
+            if let (false, true, Some(_), Place::Tensor(tensor)) = (paired, facts.even, &self.roles, dst.place)
+                && self.dtype_of(dst.place).bytes() == 2
+            {
+                self.paired.insert(tensor);
+                paired = true;
+            }
             return self.store_fragment(fragment, dst, &dst_open, paired);
         }
         if let Some(fragment) = self.fragment_at(dst.place) {

@@ -9,36 +9,67 @@ use tile_runtime::{bf16, f16};
 /// An instance, but for layouts and epilogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// Rows and columns of a tile, slots of shared memory, threads a tile, blocks of a cluster below one another.
+    /// Rows and columns of a tile, a step along K, slots of shared memory, threads a tile, blocks of a cluster below one
+    /// another.
     pub tile: Tile,
     /// Whether every row of every operand begins at a multiple of 16 bytes, on a device with `wgmma`; else the tile does
     /// not matter.
     pub aligned: bool,
 }
 
-/// Rows, columns, slots, threads, blocks of a cluster.
-pub type Tile = (i64, i64, usize, usize, usize);
+/// Rows, columns, elements of a step along K, slots, threads, blocks of a cluster.
+pub type Tile = (i64, i64, usize, usize, usize, usize);
 
-/// A tile, what one step of 64 along K costs on one multiprocessor in us, and how fast it reads operands at best, in bytes
-/// a us.
-///
-/// Measured on an H200 (`bench/peers.py gemm`), and fitted by waves as hopper's cost model has it:
-/// launch and fill 2.7 us, a step of 64 for each wave, what the last wave stores at 4.3 TB/s.
-const TILES: [(Tile, f64, f64); 8] = [
-    ((128, 256, 4, 256, 2), 0.632, 4.5e6),
-    ((128, 256, 4, 256, 1), 0.628, 4.5e6),
-    ((128, 224, 4, 256, 1), 0.560, 4.5e6),
-    ((128, 128, 6, 128, 1), 0.325, 4.5e6),
-    ((64, 256, 4, 128, 1), 0.345, 4.5e6),
-    ((128, 64, 8, 128, 1), 0.185, 4.5e6),
-    ((64, 128, 8, 128, 1), 0.180, 4.5e6),
-    ((64, 64, 8, 128, 1), 0.125, 3.6e6),
+/// What a tile costs.
+struct Cost {
+    tile: Tile,
+    /// us that 64 along K take on one multiprocessor.
+    step_us: f64,
+    /// Bytes a us that all of them read at best.
+    read_rate: f64,
+    /// us from the launch to the first product and from the last one to the end.
+    fixed_us: f64,
+}
+
+/// A tile for many rows. Measured on an H200 (`bench/peers.py gemm`) and fitted by waves, as hopper's cost model has it:
+/// launch and fill 2.7 us, a step for each wave, what the last wave stores at 4.3 TB/s.
+const fn wide(tile: Tile, step_us: f64, read_rate: f64) -> Cost {
+    Cost { tile, step_us, read_rate, fixed_us: 2.7 }
+}
+
+/// A tile for few rows, which is as fast as weights can be read: 3.4 us and the bytes at 4.57 TB/s where every
+/// multiprocessor has one (hopper.md W3). Its step is what it takes to bring it in.
+const fn skinny(tile: Tile) -> Cost {
+    let bytes = (tile.0 + tile.1) * 64 * 2;
+    Cost { tile, step_us: bytes as f64 / PORT_RATE, read_rate: 4.57e6, fixed_us: 3.4 }
+}
+
+const TILES: [Cost; 17] = [
+    wide((128, 256, 64, 4, 256, 2), 0.632, 4.5e6),
+    wide((128, 256, 64, 4, 256, 1), 0.628, 4.5e6),
+    wide((128, 224, 64, 4, 256, 1), 0.560, 4.5e6),
+    wide((128, 128, 64, 6, 128, 1), 0.325, 4.5e6),
+    wide((64, 256, 64, 4, 128, 1), 0.345, 4.5e6),
+    wide((128, 64, 64, 8, 128, 1), 0.185, 4.5e6),
+    wide((64, 128, 64, 8, 128, 1), 0.180, 4.5e6),
+    wide((64, 64, 64, 12, 128, 1), 0.125, 3.6e6),
+    skinny((8, 56, 128, 14, 128, 1)),
+    skinny((16, 56, 128, 12, 128, 1)),
+    skinny((16, 32, 128, 18, 128, 1)),
+    skinny((32, 32, 128, 14, 128, 1)),
+    skinny((32, 56, 128, 10, 128, 1)),
+    skinny((32, 144, 64, 10, 128, 1)),
+    skinny((64, 32, 128, 9, 128, 1)),
+    skinny((64, 112, 64, 9, 128, 1)),
+    skinny((64, 144, 64, 8, 128, 1)),
 ];
 
 /// Multiprocessors of the device the costs were measured on.
 const MULTIPROCESSORS: i64 = 132;
-/// us from the launch to the first product and from the last one to the end.
-const FIXED_US: f64 = 2.7;
+/// Bytes a us that come into one multiprocessor from the second-level cache: 64 a clock.
+const PORT_RATE: f64 = 0.109e6;
+/// Bytes a us that one multiprocessor reads from memory with a whole ring under way: 56 of them read 3.5e6.
+const BLOCK_RATE: f64 = 0.063e6;
 /// us that storing a tile holds up the next one, where no other tile is multiplied meanwhile.
 const STORE_US: f64 = 0.5;
 /// Bytes a us that a wave stores.
@@ -46,26 +77,34 @@ const STORE_RATE: f64 = 4.3e6;
 
 impl Default for Choice {
     fn default() -> Self {
-        Choice { tile: TILES[0].0, aligned: false }
+        Choice { tile: TILES[0].tile, aligned: false }
     }
 }
 
 impl Choice {
-    /// The choice for aligned operands of this shape, by the cost model of the tiles. `whole_columns`: `b` is stored as
-    /// N x K, so that tiles of any width can be read.
-    pub fn for_shape(m: i64, n: i64, k: i64, whole_columns: bool) -> Choice {
-        let legal = TILES.iter().filter(|((_, bn, ..), ..)| whole_columns || bn % 64 == 0);
+    /// The choice for aligned operands of this shape, by the cost model of the tiles. `[a_transposed, b_transposed]`: how
+    /// they are stored; only `[false, true]`, both along K, has them all.
+    pub fn for_shape(m: i64, n: i64, k: i64, stored: [bool; 2]) -> Choice {
+        let legal = TILES.iter().filter(|cost| {
+            // Of few rows there is one row of tiles: another would read all weights again.
+            has(cost.tile, stored) && (cost.tile.0 >= 64 || m <= cost.tile.0)
+        });
         let cheapest = legal.min_by(|a, b| cost(a, m, n, k).total_cmp(&cost(b, m, n, k)));
-        Choice { tile: cheapest.map_or(TILES[0].0, |(tile, ..)| *tile), aligned: true }
+        Choice { tile: cheapest.map_or(TILES[0].tile, |cost| cost.tile), aligned: true }
     }
 
     /// us that the tile is expected to take for a shape.
     pub fn estimate(tile: Tile, m: i64, n: i64, k: i64) -> Option<f64> {
-        TILES.iter().find(|(t, ..)| *t == tile).map(|entry| cost(entry, m, n, k))
+        TILES.iter().find(|cost| cost.tile == tile).map(|entry| cost(entry, m, n, k))
     }
 }
 
-fn cost(((bm, bn, _, threads, cluster), step_us, read_rate): &(Tile, f64, f64), m: i64, n: i64, k: i64) -> f64 {
+/// Whether there is an instance of a tile for operands that are stored so: as the kernel's `where` says.
+fn has((bm, bn, bk, ..): Tile, [a_transposed, b_transposed]: [bool; 2]) -> bool {
+    (b_transposed || bn % 64 == 0) && (!a_transposed || bm >= 64 && bn % 32 == 0 && bk == 64)
+}
+
+fn cost(Cost { tile: (bm, bn, _, _, threads, cluster), step_us, read_rate, fixed_us }: &Cost, m: i64, n: i64, k: i64) -> f64 {
     let up = |a: i64, b: i64| (a.max(0) + b - 1) / b;
     let cluster = *cluster as i64;
     // A cluster at the edge has tiles without elements, which take as long as others.
@@ -76,31 +115,33 @@ fn cost(((bm, bn, _, threads, cluster), step_us, read_rate): &(Tile, f64, f64), 
     let stores = if turns { 0.0 } else { STORE_US * (waves - 1) as f64 };
     let stored = (last * bm * bn * 2) as f64 / STORE_RATE;
     let compute = (waves * up(k, 64)) as f64 * step_us + stores + stored;
-    let read = ((m * k + n * k + m * n) * 2) as f64 / read_rate;
+    // Tiles are shared out evenly.
+    let blocks = up(tiles, waves).max(1);
+    let read = ((m * k + n * k + m * n) * 2) as f64 / read_rate.min(blocks as f64 * BLOCK_RATE);
     // What is bound by memory still prefers the tile with less to do.
-    FIXED_US + compute.max(read) + 0.02 * compute.min(read)
+    fixed_us + compute.max(read) + 0.02 * compute.min(read)
 }
 
 /// Every instance is a type of its own: the match from values to it, written once.
 macro_rules! launch {
     ($ty:ty, $choice:ident, $on:ident, $a:ident, $b:ident, $c:ident, $options:ident;
-     any $any:tt; [$(($bm:literal, $bn:literal, $stages:literal, $threads:literal, $cy:literal): $layouts:tt),*]) => {
+     any $any:tt; [$(($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal, $cy:literal): $layouts:tt),*]) => {
         match $choice.tile {
             _ if !$choice.aligned => launch!(@any $ty, $on, $a, $b, $c, $options, $any),
-            $(($bm, $bn, $stages, $threads, $cy) => launch!(
-                @tile $ty, $on, $a, $b, $c, $options, ($bm, $bn, $stages, $threads, $cy), $layouts, $any
+            $(($bm, $bn, $bk, $stages, $threads, $cy) => launch!(
+                @tile $ty, $on, $a, $b, $c, $options, ($bm, $bn, $bk, $stages, $threads, $cy), $layouts, $any
             ),)*
             _ => launch!(@any $ty, $on, $a, $b, $c, $options, $any),
         }
     };
     (@tile $ty:ty, $on:ident, $a:ident, $b:ident, $c:ident, $o:ident,
-     ($bm:literal, $bn:literal, $stages:literal, $threads:literal, $cy:literal), [$(($at:literal, $bt:literal)),*],
+     ($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal, $cy:literal), [$(($at:literal, $bt:literal)),*],
      $any:tt) => {
         match ($o.a_transposed, $o.b_transposed, $o.is_plain()) {
-            $(($at, $bt, true) => kernel::gemm::<$ty, $bm, $bn, $stages, $threads, $cy, $at, $bt, false>::launch(
+            $(($at, $bt, true) => kernel::gemm::<$ty, $bm, $bn, $bk, $stages, $threads, $cy, $at, $bt, false>::launch(
                 $on, $a, $b, $c, None, 1.0, 0.0, 0,
             ),
-            ($at, $bt, false) => kernel::gemm::<$ty, $bm, $bn, $stages, $threads, $cy, $at, $bt, true>::launch(
+            ($at, $bt, false) => kernel::gemm::<$ty, $bm, $bn, $bk, $stages, $threads, $cy, $at, $bt, true>::launch(
                 $on, $a, $b, $c, $o.bias, $o.alpha, $o.beta, $o.activation.number(),
             ),)*
             #[allow(unreachable_patterns)]
@@ -130,14 +171,23 @@ macro_rules! elements {
             ) -> Result<(), LaunchError> {
                 launch!($ty, choice, on, a, b, c, options;
                     any [(false, false), (false, true), (true, false), (true, true)]; [
-                    (128, 256, 4, 256, 2): [(false, false), (false, true), (true, false), (true, true)],
-                    (128, 256, 4, 256, 1): [(false, false), (false, true), (true, false), (true, true)],
-                    (128, 224, 4, 256, 1): [(false, true), (true, true)],
-                    (128, 128, 6, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
-                    (64, 256, 4, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
-                    (128, 64, 8, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
-                    (64, 128, 8, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
-                    (64, 64, 8, 128, 1): [(false, false), (false, true), (true, false), (true, true)]
+                    (128, 256, 64, 4, 256, 2): [(false, false), (false, true), (true, false), (true, true)],
+                    (128, 256, 64, 4, 256, 1): [(false, false), (false, true), (true, false), (true, true)],
+                    (128, 224, 64, 4, 256, 1): [(false, true), (true, true)],
+                    (128, 128, 64, 6, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
+                    (64, 256, 64, 4, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
+                    (128, 64, 64, 8, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
+                    (64, 128, 64, 8, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
+                    (64, 64, 64, 12, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
+                    (8, 56, 128, 14, 128, 1): [(false, true)],
+                    (16, 56, 128, 12, 128, 1): [(false, true)],
+                    (16, 32, 128, 18, 128, 1): [(false, true)],
+                    (32, 32, 128, 14, 128, 1): [(false, true)],
+                    (32, 56, 128, 10, 128, 1): [(false, true)],
+                    (32, 144, 64, 10, 128, 1): [(false, true)],
+                    (64, 32, 128, 9, 128, 1): [(false, true)],
+                    (64, 112, 64, 9, 128, 1): [(false, true)],
+                    (64, 144, 64, 8, 128, 1): [(false, true)]
                 ])
             }
         }
@@ -162,7 +212,7 @@ impl Activation {
 mod tests {
     use super::*;
 
-    /// The tiles that were fastest on an H200, or within 3% of it.
+    /// The tiles that were fastest on an H200, or within 3% of it; for few rows, those that were in hopper.md W1.
     #[test]
     fn choices_on_measured_shapes() {
         for (shape, good) in [
@@ -172,12 +222,37 @@ mod tests {
             ((8192, 8192, 8192), vec![(128, 256), (128, 128), (128, 224)]),
             ((512, 7168, 2048), vec![(128, 224), (128, 256)]),
             ((128, 4096, 7168), vec![(64, 64)]),
-            ((64, 18432, 7168), vec![(64, 256), (64, 128)]),
-            ((16, 7168, 16384), vec![(64, 128)]),
+            ((128, 7168, 2048), vec![(64, 112)]),
+            ((64, 18432, 7168), vec![(64, 144)]),
+            ((64, 4096, 7168), vec![(64, 32)]),
+            ((64, 7168, 2048), vec![(64, 64), (64, 112)]),
+            ((32, 18432, 7168), vec![(32, 144)]),
+            ((32, 4096, 7168), vec![(32, 32)]),
+            ((32, 7168, 7168), vec![(32, 56)]),
+            ((16, 7168, 16384), vec![(16, 56)]),
+            ((16, 4096, 14336), vec![(16, 32)]),
+            ((8, 4096, 4096), vec![(16, 32)]),
+            ((8, 7168, 16384), vec![(8, 56)]),
+            ((1, 7168, 16384), vec![(8, 56)]),
         ] {
             let (m, n, k) = shape;
-            let (bm, bn, ..) = Choice::for_shape(m, n, k, true).tile;
+            let (bm, bn, ..) = Choice::for_shape(m, n, k, [false, true]).tile;
             assert!(good.contains(&(bm, bn)), "{shape:?}: {bm} x {bn}");
+        }
+    }
+
+    /// Every choice is an instance of the kernel.
+    #[test]
+    fn choices_are_instances() {
+        let kernel = kernel::gemm::<f16>::definition().kernel().unwrap();
+        let declared: Vec<&[i64]> = kernel.instances.iter().map(|i| &i.consts[..]).collect();
+        for Cost { tile: (bm, bn, bk, stages, threads, cy), .. } in TILES {
+            for stored in [[false, true], [false, false], [true, true], [true, false]] {
+                let [at, bt] = stored.map(i64::from);
+                let wanted = [bm, bn, bk as i64, stages as i64, threads as i64, cy as i64, at, bt, 1];
+                let tile = (bm, bn, bk, stages, threads, cy);
+                assert_eq!(declared.contains(&&wanted[..]), has(tile, stored), "{tile:?} {stored:?}");
+            }
         }
     }
 }

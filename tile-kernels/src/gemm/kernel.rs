@@ -46,20 +46,25 @@ fn finish<T>(
 /// `c = f(alpha a b + beta c + bias)`, accumulated in f32; `c` is M x N, row-major.
 ///
 /// `a` is stored as M x K, or as K x M with `A_T`; `b` as K x N, or as N x K with `B_T`. A tile of `c` is `BM x BN`; a step
-/// along K is 64 wide, and `STAGES` of them are in shared memory at once. `THREADS` threads multiply a tile. A cluster is
+/// along K is `BK` wide, and `STAGES` of them are in shared memory at once. `THREADS` threads multiply a tile. A cluster is
 /// `CY` tiles below one another, which share what they read of `b`. Without `EPILOGUE`, `c = a b`. `f` is chosen by
 /// `activation`: 0 is the identity, 1 ReLU, 2 GELU in its tanh form, 3 SiLU.
 #[tile_kernel(
     instances(
-        (BM, BN, STAGES, THREADS, CY) in [
-            (128, 256, 4, 256, 2), (128, 256, 4, 256, 1), (128, 224, 4, 256, 1), (128, 128, 6, 128, 1),
-            (64, 256, 4, 128, 1), (128, 64, 8, 128, 1), (64, 128, 8, 128, 1), (64, 64, 8, 128, 1),
+        (BM, BN, BK, STAGES, THREADS, CY) in [
+            (128, 256, 64, 4, 256, 2), (128, 256, 64, 4, 256, 1), (128, 224, 64, 4, 256, 1), (128, 128, 64, 6, 128, 1),
+            (64, 256, 64, 4, 128, 1), (128, 64, 64, 8, 128, 1), (64, 128, 64, 8, 128, 1), (64, 64, 64, 12, 128, 1),
+            // Few rows: a tile for each multiprocessor, rings as deep as shared memory.
+            (8, 56, 128, 14, 128, 1), (16, 56, 128, 12, 128, 1), (16, 32, 128, 18, 128, 1), (32, 32, 128, 14, 128, 1),
+            (32, 56, 128, 10, 128, 1), (32, 144, 64, 10, 128, 1), (64, 32, 128, 9, 128, 1), (64, 112, 64, 9, 128, 1),
+            (64, 144, 64, 8, 128, 1),
         ],
         (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)],
         EPILOGUE in [false, true],
-        // An operand whose rows run along N is read by whole rows of 64.
-        where B_T || BN % 64 == 0
+        // An operand whose rows run along N is read by whole rows of 64; tiles for few rows are of X W^T alone.
+        where (B_T || BN % 64 == 0) && (!A_T || BM >= 64 && BN % 32 == 0 && BK == 64)
     ),
+    pdl(independent = [b]),
     dtypes(T in [f16, bf16]),
     uses(finish),
     targets(sm_90a),
@@ -76,6 +81,7 @@ pub fn gemm<
     T,
     const BM: usize,
     const BN: usize,
+    const BK: usize,
     const STAGES: usize,
     const THREADS: usize,
     const CY: usize,
@@ -91,20 +97,19 @@ pub fn gemm<
     beta: f32,
     activation: u32,
 ) {
-    let bk = 64;
     let depth = if A_T { A0 } else { A1 };
     cluster([1, CY]);
     use_swizzle(8);
     threads([THREADS]);
-    let mut a_s = alloc_shared::<T>([if A_T { bk } else { BM }, if A_T { BM } else { bk }]);
-    let mut b_s = alloc_shared::<T>([if B_T { BN } else { bk }, if B_T { bk } else { BN }]);
+    let mut a_s = alloc_shared::<T>([if A_T { BK } else { BM }, if A_T { BM } else { BK }]);
+    let mut b_s = alloc_shared::<T>([if B_T { BN } else { BK }, if B_T { BK } else { BN }]);
     let mut acc = alloc_fragment::<f32>([BM, BN]);
     for [bx, by] in persistent([ceil_div(N, BN), ceil_div(M, BM)]) {
         let row = by * BM;
         let col = bx * BN;
         clear(&mut acc);
-        for step in pipelined(0..ceil_div(depth, bk), STAGES) {
-            let k = step * bk;
+        for step in pipelined(0..ceil_div(depth, BK), STAGES) {
+            let k = step * BK;
             copy(a.at([if A_T { k } else { row }, if A_T { row } else { k }]), &mut a_s);
             copy(b.at([if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s);
             if A_T && B_T {

@@ -105,7 +105,7 @@ pub fn gemm<T: GemmElement>(
             let [rows, cols] = extents(&a);
             let k = if options.a_transposed { rows } else { cols };
             let aligned = [&a, &b, &c].into_iter().all(is_aligned) && on.device().supports(Target::Sm90a);
-            Choice { aligned, ..Choice::for_shape(m, n, k, options.b_transposed) }
+            Choice { aligned, ..Choice::for_shape(m, n, k, [options.a_transposed, options.b_transposed]) }
         }
         _ => Choice::default(),
     };

@@ -43,7 +43,7 @@ impl<'a> Lowering<'a> {
     /// Issues the independent loads of the first tile's first slots. The register that counts them; none where nothing can
     /// be filled ahead: no load is independent, several blocks fill a slot together, or what surrounds the ring is more
     /// than a loop over tiles.
-    pub(super) fn fill_ahead(&mut self, roles: &Roles, needed: &BTreeSet<VarId>) -> Option<RegId> {
+    pub(super) fn fill_ahead(&mut self, roles: &Roles) -> Option<RegId> {
         let early: Vec<&Load> = roles.plan.loads.iter().filter(|load| load.independent).collect();
         if early.is_empty() || roles.feeders() > 1 || !self.program.launch.dependent {
             return None;
@@ -66,10 +66,12 @@ impl<'a> Lowering<'a> {
         let zero = self.int(0);
         self.op(OpKind::Let { reg: ahead, value: Some(zero) });
         let kernel = self.kernel;
+        let needed = &self.needed_by_loads(roles, |load| load.independent);
         self.indices(&kernel.body, needed);
         match path.persistent.map(|stmt| &kernel.stmts[stmt].kind) {
             Some(StmtKind::Persistent { vars, extents, contiguous, .. }) => {
-                self.first_tile(vars, extents, *contiguous, |l| l.fill_first(roles, &path, needed, ahead));
+                let vars: Vec<Option<VarId>> = vars.iter().map(|v| needed.contains(v).then_some(*v)).collect();
+                self.first_tile(&vars, extents, *contiguous, |l| l.fill_first(roles, &path, needed, ahead));
             }
             _ => self.fill_first(roles, &path, needed, ahead),
         }
@@ -129,7 +131,7 @@ impl<'a> Lowering<'a> {
         let length = self.binary(BinaryOp::Mul, count, step);
         let end = self.binary(BinaryOp::Add, start, length);
         self.counted_loop(*var, [start, end, step], Unroll::By(1), |l| {
-            l.load_indices(roles, body);
+            l.load_indices(roles, body, |load| load.independent);
             l.expect_slot(roles);
             for (load, &map) in roles.plan.loads.iter().zip(&roles.maps).filter(|(load, _)| load.independent) {
                 l.load_slot(roles, load, map);

@@ -34,7 +34,7 @@ impl<'a> Lowering<'a> {
     pub(super) fn produce(&mut self, roles: &Roles, var: VarId, range: [ExprId; 3], body: &'a [StmtId]) {
         let range = range.map(|e| self.value(e));
         self.counted_loop(var, range, Unroll::By(1), |l| {
-            l.load_indices(roles, body);
+            l.load_indices(roles, body, |_| true);
             let begins = |load: &Load| roles.ahead.is_none() || load.independent;
             let fill = |l: &mut Self| {
                 l.wait_for_slot(roles, roles.empty);
@@ -63,11 +63,11 @@ impl<'a> Lowering<'a> {
     }
 
     /// The indices that an iteration declares for its loads.
-    pub(super) fn load_indices(&mut self, roles: &Roles, body: &'a [StmtId]) {
+    pub(super) fn load_indices(&mut self, roles: &Roles, body: &'a [StmtId], which: impl Fn(&Load) -> bool) {
         for stmt in body {
             if matches!(self.kernel.stmts[*stmt].kind, StmtKind::Let { .. })
                 && let Some(declared) = super::super::pipeline::declared(self.kernel, *stmt)
-                && roles.plan.loads.iter().any(|load| load.uses(self.kernel, declared))
+                && roles.plan.loads.iter().any(|load| which(load) && load.uses(self.kernel, declared))
             {
                 self.block(std::slice::from_ref(stmt));
             }

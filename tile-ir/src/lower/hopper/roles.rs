@@ -196,8 +196,8 @@ impl<'a> Lowering<'a> {
             // Parity 1 passes at once on fresh barriers: the first pass over the ring never waits.
             l.enter_ring(roles, 1);
             let body = &l.kernel.body;
-            let needed = l.needed_by_loads(roles);
-            let ahead = l.fill_ahead(roles, &needed);
+            let needed = l.needed_by_loads(roles, |_| true);
+            let ahead = l.fill_ahead(roles);
             l.wait_for_previous();
             let roles = &Roles { ahead, ..roles.clone() };
             l.producer_block(roles, body, &needed);
@@ -215,10 +215,10 @@ impl<'a> Lowering<'a> {
     }
 
     /// The variables that the producer's control flow and coordinates are made of.
-    fn needed_by_loads(&self, roles: &Roles) -> BTreeSet<VarId> {
+    pub(super) fn needed_by_loads(&self, roles: &Roles, which: impl Fn(&Load) -> bool) -> BTreeSet<VarId> {
         let kernel = self.kernel;
         let mut needed: BTreeSet<VarId> = BTreeSet::new();
-        for load in &roles.plan.loads {
+        for load in roles.plan.loads.iter().filter(|load| which(load)) {
             load.start.iter().for_each(|e| needed.extend(depends(kernel, *e)));
         }
         each(kernel, &kernel.body, &mut |stmt| {

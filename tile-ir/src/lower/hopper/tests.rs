@@ -6,7 +6,10 @@ use crate::lower::lower_bound;
 use crate::lowered::{OpKind, Program};
 use crate::testing::{Builder, kernel};
 
+mod skinny;
+
 /// What a test varies of a GEMM.
+#[derive(Clone, Copy, Debug)]
 struct Gemm {
     tile: [i64; 3],
     stages: i64,
@@ -18,6 +21,10 @@ struct Gemm {
     schedule: Schedule,
     dtype: Dtype,
     out: Dtype,
+    /// Whether it may begin before the previous kernel is done, which does not write `b`.
+    dependent: bool,
+    /// Whether the result is doubled, element by element.
+    doubled: bool,
 }
 
 const COOPERATIVE: Gemm = Gemm {
@@ -30,6 +37,8 @@ const COOPERATIVE: Gemm = Gemm {
     schedule: Schedule::Auto,
     dtype: Dtype::Bf16,
     out: Dtype::Bf16,
+    dependent: false,
+    doubled: false,
 };
 
 fn gemm(g: &Gemm) -> Kernel {
@@ -44,6 +53,9 @@ fn gemm(g: &Gemm) -> Kernel {
             b.binary(BinaryOp::CeilDiv, extent, tile)
         });
         b.kernel.swizzle = Some(b.int(8));
+        if let (true, Place::Tensor(weights)) = (g.dependent, w) {
+            b.kernel.attributes.dependent = Some(vec![weights]);
+        }
         if g.cluster != [1, 1] {
             b.kernel.cluster = g.cluster.map(|n| b.int(n)).to_vec();
         }
@@ -82,6 +94,14 @@ fn gemm(g: &Gemm) -> Kernel {
             });
             let row = b.scaled(by, bm, zero);
             let col = b.scaled(bx, bn, zero);
+            if g.doubled {
+                let [rows, cols] = [bm, bn].map(|n| b.int(n));
+                b.parallel(&[("i", rows), ("j", cols)], |b, at| {
+                    let sum = b.load(acc, at);
+                    let twice = b.add(sum, sum);
+                    b.store(acc, at, twice);
+                });
+            }
             let from = b.tile(acc, &[], &[]);
             let to = b.tile(c, &[row, col], &[]);
             b.copy(from, to);
@@ -184,13 +204,24 @@ fn variants() {
         cooperative([128, 128, 64], 6, [1, 1]),
         cooperative([256, 128, 64], 4, [2, 1]),
         single([64, 128, 64], 8),
-        single([64, 256, 64], 5),
+        single([64, 256, 64], 4),
         single([64, 64, 64], 10),
         single([128, 64, 64], 8),
         turns([128, 128, 64], 6, [1, 1]),
         turns([128, 128, 64], 6, [1, 2]),
         turns([64, 256, 64], 4, [1, 1]),
         turns([64, 224, 64], 5, [1, 1]),
+        single([8, 56, 128], 13),
+        single([16, 56, 128], 12),
+        single([16, 32, 128], 18),
+        single([32, 32, 128], 13),
+        single([64, 144, 64], 7),
+        single([64, 64, 128], 6),
+        Gemm { dependent: true, ..single([16, 56, 128], 12) },
+        Gemm { dependent: true, doubled: true, ..single([8, 56, 128], 12) },
+        Gemm { dependent: true, ..single([64, 144, 64], 7) },
+        Gemm { dependent: true, ..cooperative([128, 256, 64], 4, [1, 2]) },
+        Gemm { dependent: true, ..turns([128, 128, 64], 6, [1, 1]) },
     ];
     for stored in [[false, false], [true, true], [true, false]] {
         list.push(Gemm { stored, ..cooperative([128, 256, 64], 4, [1, 2]) });
@@ -202,7 +233,8 @@ fn variants() {
         let pp = if g.schedule == Schedule::PingPong { "pp" } else { "" };
         let stored = g.stored.map(|t| if t { "t" } else { "n" }).concat();
         let [cx, cy] = g.cluster;
-        let name = format!("{bm}x{bn}x{bk}{pp}_s{}_c{cx}{cy}_{stored}", g.stages);
+        let pdl = if g.dependent { "_pdl" } else { "" };
+        let name = format!("{bm}x{bn}x{bk}{pp}_s{}_c{cx}{cy}_{stored}{pdl}", g.stages);
         let maps: Vec<String> = program
             .tensor_maps
             .values()

@@ -302,9 +302,8 @@ pub(super) struct Owner {
 impl SharedMemory {
     fn new(program: &Program, code: &Code) -> SharedMemory {
         let arrays = program.shared.values();
-        let end = arrays.clone().map(|a| u64::from(a.offset) + u64::from(a.len) * u64::from(a.dtype.bytes())).max();
-        // Accesses beyond `shared_bytes` are reported and dropped, so there is never more than that.
-        let bytes = end.unwrap_or(0).min(u64::from(program.shared_bytes)) as usize;
+        // Tensor cores may read bytes of no array; accesses beyond all of them are reported and dropped.
+        let bytes = program.shared_bytes as usize;
         let fine = |a: &crate::lowered::SharedArray| a.dtype.bytes().min(1 << a.offset.trailing_zeros().min(2));
         let grain = arrays.map(fine).min().unwrap_or(4);
         let owners = vec![Owner::default(); bytes.div_ceil(grain as usize)];
