@@ -40,7 +40,7 @@ fn main() -> Result<()> {
     let size = arguments.size.unwrap_or(if device.is_simulator() { 96 } else { 1024 });
     let problem = Dense::<f32>::new([size; 3], [false, false]);
     let mut entries = Vec::new();
-    for instance in &simt::definition().kernel()?.instances {
+    for instance in &<simt>::definition().kernel()?.instances {
         let value = |at: usize| instance.consts[at] as usize;
         let params = SimtParams {
             BM: value(0),
@@ -50,7 +50,7 @@ fn main() -> Result<()> {
             TN: value(4),
             INNERMOST: instance.consts[5] != 0,
         };
-        let kernel = simt::instance(&device, params)?;
+        let kernel = <simt>::instance(&device, params)?;
         let mut buffers = problem.buffers(&device)?;
         problem.poison(&mut buffers)?;
         let (a, b, c) = &mut buffers;
@@ -64,7 +64,7 @@ fn main() -> Result<()> {
         }
     }
     if entries.is_empty() {
-        let count = simt::definition().kernel()?.instances.len();
+        let count = <simt>::definition().kernel()?.instances.len();
         println!("{count} instances agree with f64 at {size} x {size} x {size}; times of a GPU cannot be simulated");
         return Ok(());
     }

@@ -148,7 +148,7 @@ pub fn measure<T: GemmElement + Real>(
         Ok(gemm(on, &*a, &*b, c, &asked)?)
     });
     let mut contenders = vec![own.chosen()];
-    contenders.extend(Choice::candidates(n as i64, transposed[1]).map(|choice| {
+    contenders.extend(Choice::candidates(transposed).map(|choice| {
         Contender::new(OURS, choice.to_string(), move |on: &Stream, (a, b, c): &mut Buffers<T>| {
             Ok(T::launch(on, choice, &*a, &*b, c, &asked)?)
         })

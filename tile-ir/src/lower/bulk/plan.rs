@@ -2,6 +2,7 @@
 
 use super::super::uses::{accesses, depends, each};
 use super::super::value::OpenAxis;
+use super::super::hopper::Reason;
 use crate::analysis::{Analysis, Bound};
 use crate::ir::pipeline::{parts, shared_loads, variables};
 use crate::ir::*;
@@ -52,13 +53,6 @@ pub(crate) struct Load {
     pub(super) columns: u32,
     pub(super) dtype: Dtype,
     pub(super) span: SpanId,
-}
-
-/// Why a kernel that has long rows to load has no ring, and where.
-#[derive(Clone, Debug)]
-pub(crate) struct Reason {
-    pub(crate) text: String,
-    pub(crate) span: SpanId,
 }
 
 /// The plan for a bound kernel; why there is none, if it loads long rows ahead.

@@ -3,7 +3,7 @@
 use crate::ir::*;
 use crate::lower::lower_bound;
 use crate::lowered::{Op, OpKind, Program};
-use crate::testing::{Builder, kernel};
+use crate::testing::kernel;
 
 /// What a test varies of the kernel.
 #[derive(Clone, Copy)]
