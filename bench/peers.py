@@ -61,7 +61,8 @@ def with_dependent_launches(found, args):
     """Ours once more as dependent launches, where they can be."""
     for contender in list(found):
         if contender.record and contender.record.get("pdl"):
-            found.append(Contender("ours pdl", contender.label, chosen=contender.chosen, record=contender.record,
+            chosen = contender.record.get("chosen_dependent", contender.chosen)
+            found.append(Contender("ours pdl", contender.label, chosen=bool(chosen), record=contender.record,
                                    prepare=lambda b, r=contender.record: exported.prepare(args.export, r, b, dependent=True)))
     return found
 

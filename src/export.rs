@@ -4,11 +4,13 @@ use anyhow::{Context, Result, anyhow};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
+use tile_ir::diag::Code;
 use tile_ir::emit::cuda::{STATIC_SHARED_LIMIT, emit};
 use tile_ir::ir::{DimId, EntityRef, Instance, Kernel, ParamId, Target};
 use tile_ir::lower::lower;
 use tile_ir::lowered::{HostValues, MapId, Parameter, ParameterKind, Program, TensorMap};
 use tile_kernels::gemv::Choice;
+use tile_kernels::gemv::bulk::gemv_bulk;
 use tile_kernels::gemv::specialized::gemv_specialized;
 use tile_runtime::f16;
 use tile_runtime::nvrtc::{Nvrtc, Output, options};
@@ -55,12 +57,29 @@ pub fn gemv(folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
     let nvrtc = Nvrtc::get()?;
     let mut launches = Vec::new();
-    for definition in [tile_kernels::gemv::definition(), gemv_specialized::<f16>::definition()] {
+    let definitions =
+        [tile_kernels::gemv::definition(), gemv_specialized::<f16>::definition(), gemv_bulk::<f16>::definition()];
+    for definition in definitions {
         let kernel = definition.kernel()?;
+        let bulk = kernel.name == "gemv_bulk";
         for instance in kernel.instances.iter().filter(|i| i.dtypes[0].is_half() && i.consts.last() != Some(&1)) {
-            for (dims, shapes) in variants(kernel) {
+            for (dims, mut shapes) in variants(kernel) {
                 let instance = instance.with_dims(dims);
-                let program = lower(kernel, &instance, Target::Sm90a).map_err(|d| anyhow!("{}", d[0].message))?;
+                if bulk {
+                    // Its rows of a block are for shapes that make a wave or a few of blocks.
+                    shapes.retain(|(n, _)| {
+                        (96..=1100).contains(&(n + instance.consts[3] - 1).div_euclid(instance.consts[3]))
+                    });
+                    if shapes.is_empty() {
+                        continue;
+                    }
+                }
+                let program = match lower(kernel, &instance, Target::Sm90a) {
+                    Ok(program) => program,
+                    // Rows of some K are too long for some of its slots.
+                    Err(mistakes) if bulk && mistakes[0].code == Code::SHARED_BUDGET => continue,
+                    Err(mistakes) => return Err(anyhow!("{}", mistakes[0].message)),
+                };
                 let source = emit(&program);
                 let compiled = nvrtc.compile(&program.name, &source, &options("sm_90a", false), Output::Cubin)?;
                 let cubin = format!("{}.cubin", program.name);
@@ -69,9 +88,16 @@ pub fn gemv(folder: &Path) -> Result<()> {
                     // What `gemv` launches for aligned operands.
                     let (w, r, g, u) = Choice::specialized(k, instance.dtypes[0]);
                     let mut pairs = [w, r, g, u, 1].into_iter().zip(&instance.consts);
-                    let chosen = !instance.dims.is_empty() && pairs.all(|(a, b)| a as i64 == *b);
-                    let launch = record(&kernel.name, &program, &cubin, n, k, chosen);
-                    launches.push(launch.with_context(|| format!("{n} x {k}"))?);
+                    let chosen = !bulk && !instance.dims.is_empty() && pairs.all(|(a, b)| a as i64 == *b);
+                    // What should be launched where every launch depends on the one before.
+                    let chosen_dependent = match Choice::bulk(n, k, instance.dtypes[0]) {
+                        Some((w, s, t, r)) => bulk && instance.consts[..4] == [w, s, t, r].map(|v| v as i64),
+                        None => chosen,
+                    };
+                    let mut launch =
+                        record(&kernel.name, &program, &cubin, n, k, chosen).with_context(|| format!("{n} x {k}"))?;
+                    launch["chosen_dependent"] = json!(chosen_dependent);
+                    launches.push(launch);
                 }
             }
         }

@@ -2,7 +2,9 @@
 
 pub mod data;
 pub mod export;
+pub mod gemm_ladder;
 pub mod gemv;
 pub mod ladder;
+pub mod simt;
 pub mod suites;
 pub mod timing;

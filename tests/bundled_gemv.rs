@@ -2,6 +2,7 @@
 
 use tile_kernel_examples::data::{Real, hash, normal};
 use tile_kernel_examples::gemv::{reference, worst_error};
+use tile_kernels::gemv::bulk::{GemvBulkParams, gemv_bulk};
 use tile_kernels::gemv::kernel::{GemvParams, gemv as instance_of};
 use tile_kernels::gemv::specialized::{GemvSpecializedParams, gemv_specialized};
 use tile_kernels::gemv::{Gemv, GemvElement, definition, gemv};
@@ -100,6 +101,73 @@ fn every_specialized_instance_in_bf16() {
 #[test]
 fn every_specialized_instance_in_f32() {
     specialized::<f32>();
+}
+
+/// Every instance of the kernel with bulk copies, on ragged rows and columns, dense and with a row pitch.
+fn bulk<T: GemvElement + Real + Float>() {
+    let devices = [Device::simulator(), Device::checked_simulator()];
+    let instances = &gemv_bulk::<T>::definition().kernel().unwrap().instances;
+    let mut run = 0;
+    for instance in instances.iter().filter(|i| i.dtypes == [T::DTYPE]) {
+        let [warps, span, stages, rows, vec] = instance.consts[..] else { panic!("five constants") };
+        let params = GemvBulkParams {
+            WARPS: warps as usize,
+            SPAN: span as usize,
+            STAGES: stages as usize,
+            ROWS: rows as usize,
+            VEC: vec as usize,
+        };
+        for (n, k, pitch) in [(1, 8, 8), (7, 1000, 1008), (33, 1024, 1024), (37, 2056, 2056), (19, 4096, 4104)] {
+            let step = 32 * warps * vec;
+            let slot = span * ((k as i64 + step - 1) / step * step) * size_of::<T>() as i64;
+            if slot * stages > 220_000 {
+                continue; // more than shared memory has
+            }
+            let (w, x) = (normal::<T>(n as u64, n * pitch), normal::<T>(k as u64, k));
+            let results = devices.each_ref().map(|device| {
+                let kernel = gemv_bulk::<T>::instance(device, params).unwrap();
+                let (w, x) = (device.tensor(&w, [n, pitch]).unwrap(), device.tensor(&x, [k]).unwrap());
+                let view = w.slice([0..n, 0..k]).unwrap();
+                let mut y = device.tensor(&vec![T::from_f32(f32::NAN); n], [n]).unwrap();
+                kernel.launch(view, &x, &mut y, 1.0, 0.0).unwrap_or_else(|e| panic!("{params:?} {n}x{k}: {e}"));
+                y.to_vec().unwrap()
+            });
+            assert_eq!(hash(&results[0]), hash(&results[1]), "{params:?} {n}x{k}: fast and checked differ");
+            let dense: Vec<T> = w.chunks(pitch).flat_map(|row| row[..k].to_vec()).collect();
+            let error = worst_error(&results[0], &reference(&dense, &x, n, k), k);
+            assert!(error <= 1.0, "{params:?} {n}x{k} pitch {pitch}: {error} times the bound");
+            run += 1;
+        }
+    }
+    assert!(run >= 60, "{run} runs");
+}
+
+#[test]
+fn every_bulk_instance_in_f16() {
+    bulk::<f16>();
+}
+
+#[test]
+fn every_bulk_instance_in_bf16() {
+    bulk::<bf16>();
+}
+
+#[test]
+fn every_bulk_instance_in_f32() {
+    bulk::<f32>();
+}
+
+/// The weights come by bulk copies, which stand above the wait for the previous kernel.
+#[test]
+fn bulk_copies_of_the_weights_are_not_waited_for() {
+    use tile_ir::ir::Target;
+    use tile_runtime::kernel::{Format, Variant, show};
+    let def = gemv_bulk::<f16>::definition();
+    for instance in 0..def.kernel().unwrap().instances.len() {
+        let text = show(def, Variant { instance, dims: &[("K", 1024)] }, Target::Sm90a, Format::Lowered).unwrap();
+        let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("no {what}:\n{text}"));
+        assert!(at("bulk load") < at("wait for the previous kernel"), "{text}");
+    }
 }
 
 /// Where K divides, every load of W and x stands without a mask of its column.

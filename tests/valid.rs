@@ -39,6 +39,12 @@ mod valid {
     mod fragment_copy;
     mod fragment_element;
     mod fragment_loop;
+    mod function_argument;
+    mod function_body;
+    mod function_bounds;
+    mod function_extent;
+    mod function_recursion;
+    mod function_unnamed;
     mod gemm_shape;
     mod gemv;
     mod index_rank;

@@ -123,7 +123,12 @@ fn instances<T: Element>(k: usize) -> Vec<Choice> {
     let choices = of_dtype.filter_map(|instance| {
         let consts: Vec<usize> = instance.consts.iter().filter_map(|c| usize::try_from(*c).ok()).collect();
         let &[warps, rows, groups, unroll, stages, width] = &consts[..] else { return None };
-        (width > 1).then_some(Choice { shape: (warps, rows, groups, unroll), stages, vector: true, specialized: None })
+        (width > 1).then_some(Choice {
+            shape: (warps, rows, groups, unroll),
+            stages,
+            vector: true,
+            ..Choice::default()
+        })
     });
     choices.collect()
 }

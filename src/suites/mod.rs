@@ -1,3 +1,4 @@
 //! What the benchmarks measure: a module a problem, with everybody who computes it.
 
+pub mod gemm;
 pub mod gemv;

@@ -112,7 +112,7 @@ pub fn expressions(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, counts: &mu
     let chosen = select(bits >= 2 && bits != 3, bounded, -half);
     let exact = fma(chosen, 2.0, sqrt(abs(chosen)));
     let inexact = exp(small) + exp2(small) + log(half) + rsqrt(half + 1.0) + tanh(small);
-    let approximate = fast::exp(small) + fast::exp2(small) + fast::log(half) + fast::tanh(small);
+    let approximate = fast::exp(small) + fast::exp2(small) + fast::log(half) + fast::tanh(small) + fast::recip(small);
     let warp = warp_reduce(Min, exact) + shfl_xor(exact, 1) - shfl_down(exact, 2);
     let votes = ballot(v > 0.0);
     let agreed = any(v > 0.5) && true;

@@ -15,6 +15,7 @@ pub fn kernels() -> Vec<&'static Definition> {
     let mut all = ladder::definitions();
     all.push(tile_kernels::gemv::definition());
     all.push(tile_kernels::gemv::specialized::gemv_specialized::<f32>::definition());
+    all.push(tile_kernels::gemv::bulk::gemv_bulk::<f32>::definition());
     // Of the bundled GEMM only this one yet: its 120 instances for aligned operands take minutes, and those with an epilogue
     // spill (README).
     all.push(tile_kernels::gemm::kernel::gemm_any::<f16, false, true>::definition());

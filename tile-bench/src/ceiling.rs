@@ -15,13 +15,24 @@ pub struct Ceiling {
     pub read_tbps: f64,
     /// The kernel that did.
     pub name: String,
+    /// Floating-point operations a second that the device's data sheet promises for the problem, dense, in units of 10^12;
+    /// none where only memory can bound it.
+    #[serde(default)]
+    pub peak_tflops: Option<f64>,
 }
 
 impl Ceiling {
+    /// Microseconds that a call takes at least: its bytes at the ceiling's rate, its operations at the peak.
+    pub fn least_us(&self, bytes: u64, flops: u64) -> f64 {
+        let moving = bytes as f64 / self.read_tbps;
+        let computing = self.peak_tflops.map_or(0.0, |peak| flops as f64 / peak);
+        moving.max(computing) * 1e-6
+    }
+
     /// The larger of this and what a row of a memory-bound problem reached: no contender is above the roofline.
     #[must_use]
     pub fn or_seen(self, tbps: f64, name: &str) -> Ceiling {
-        if tbps > self.read_tbps { Ceiling { read_tbps: tbps, name: name.into() } } else { self }
+        if tbps > self.read_tbps { Ceiling { read_tbps: tbps, name: name.into(), ..self } } else { self }
     }
 }
 
@@ -131,7 +142,7 @@ fn measure_with(device: &Device, options: &Options, n: usize, k: usize) -> Resul
     let row = race(device, &Reading::new(n, k), contenders![(4, 4), (4, 8), (8, 4), (8, 8)], options)?;
     let best = row.best(OURS).map(|best| (row.tbps(best.burst_us.median), best.name.clone()));
     let (read_tbps, name) = best.unwrap_or_default();
-    Ok(Ceiling { read_tbps, name })
+    Ok(Ceiling { read_tbps, name, peak_tflops: None })
 }
 
 #[cfg(test)]

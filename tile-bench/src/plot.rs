@@ -25,8 +25,8 @@ pub struct Series {
 
 /// The lines of a report's rows of one operation: one a group and element type. Empty without a ceiling.
 ///
-/// The roofline is that of memory: the time in which the ceiling moves the bytes. Rows that are bound by arithmetic are
-/// far below it.
+/// The roofline is the longer of the time in which the ceiling moves the bytes and that of the operations at the peak, where
+/// one is given.
 pub fn series(report: &Report, op: &str) -> Vec<Series> {
     let Some(ceiling) = &report.ceiling else { return Vec::new() };
     let mut found: Vec<Series> = Vec::new();
@@ -34,7 +34,7 @@ pub fn series(report: &Report, op: &str) -> Vec<Series> {
         for group in row.groups() {
             let Some(best) = row.best(group) else { continue };
             let name = format!("{group} {}", row.title.dtype);
-            let point = (row.bytes as f64, 100.0 * row.tbps(best.burst_us.median) / ceiling.read_tbps);
+            let point = (row.bytes as f64, 100.0 * ceiling.least_us(row.bytes, row.flops) / best.burst_us.median);
             match found.iter_mut().find(|s| s.name == name) {
                 Some(series) => series.points.push(point),
                 None => found.push(Series { name, points: vec![point] }),
@@ -90,7 +90,13 @@ fn draw<B: DrawingBackend>(report: &Report, op: &str, area: DrawingArea<B, Shift
     let text = |size: u32| (FONT, size).into_font();
 
     area.fill(&WHITE).map_err(problem)?;
-    let caption = format!("{op}: percent of the measured read ceiling, cold L2, {}", report.device);
+    // The device's name alone: with what stands in its brackets the caption would not fit.
+    let device = report.device.split(" (").next().unwrap_or_default();
+    let ceiling = report.ceiling.as_ref().and_then(|ceiling| ceiling.peak_tflops);
+    let roofline = ceiling.map_or("the measured read ceiling".into(), |peak| {
+        format!("the roofline (measured reads, {peak:.0} TFLOP/s)")
+    });
+    let caption = format!("{op}: percent of {roofline}, cold L2, {device}");
     let mut chart = ChartBuilder::on(&area)
         .caption(caption, text(15))
         .margin(12)
@@ -200,5 +206,17 @@ mod tests {
         let without = Report { ceiling: None, ..report() };
         assert!(matches!(svg(&without, "gemv"), Err(BenchError::Plot(_))));
         assert!(matches!(write(&report(), "gemv", Path::new("/tmp/x.gif")), Err(BenchError::Plot(_))));
+    }
+
+    #[test]
+    fn what_arithmetic_binds_is_a_share_of_the_peak() {
+        let mut report = report();
+        // As if a call did 4000 operations a byte.
+        report.rows.iter_mut().for_each(|row| row.flops = row.bytes * 4000);
+        let peak = report.ceiling.clone().map(|c| crate::ceiling::Ceiling { peak_tflops: Some(1000.0), ..c });
+        report.ceiling = peak;
+        // 8.39 GFLOP in 2 us is 4194 TFLOP/s.
+        let (_, percent) = series(&report, "gemv")[0].points[0];
+        assert!((percent - 419.43).abs() < 1e-1, "{percent}");
     }
 }

@@ -119,6 +119,11 @@ impl Row {
     pub fn tbps(&self, us: f64) -> f64 {
         self.bytes as f64 / us * 1e-6
     }
+
+    /// Floating-point operations a second, in TFLOP/s, at this time a call.
+    pub fn tflops(&self, us: f64) -> f64 {
+        self.flops as f64 / us * 1e-6
+    }
 }
 
 /// The table of a row: a line an entry, with its ratio to the baseline (above 1: faster than it).
@@ -202,7 +207,7 @@ pub(crate) mod tests {
             baseline_again: Statistics { median: us * 1.25 * 1.01, fastest: us, slowest: us * 2.0 },
             refused: vec![("cublaslt".into(), "no library".into())],
         };
-        let ceiling = Some(Ceiling { read_tbps: 4.6, name: "row_sums".into() });
+        let ceiling = Some(Ceiling { read_tbps: 4.6, name: "row_sums".into(), peak_tflops: None });
         let versions = vec![("cublas".to_string(), "13.1".to_string())];
         let rows = vec![row(1024, 2.0), row(4096, 9.0), row(16384, 130.0)];
         Report { schema: SCHEMA, device: "a GPU".into(), versions, ceiling, rows }

@@ -187,8 +187,12 @@ impl Diagnostic {
 }
 
 fn labelled_line(source: &Source, span: Option<&Span>, label: &str) -> String {
-    match span.and_then(|s| source.line(s.line).map(|text| (s.line, text.trim()))) {
-        Some((line, text)) => format!("\n  line {line}: `{text}`\n       {label}"),
+    match span.and_then(|s| source.line_of(*s).map(|text| (s, text.trim()))) {
+        Some((span, text)) => {
+            let file = &source.text_of(*span).file;
+            let elsewhere = if *file == source.file { String::new() } else { format!(" of {file}") };
+            format!("\n  line {}{elsewhere}: `{text}`\n       {label}", span.line)
+        }
         None => format!("\n       {label}"),
     }
 }
@@ -201,14 +205,21 @@ mod render {
         let mut places = vec![(spans.get(d.primary).copied().unwrap_or_default(), d.at.as_str(), '^')];
         places.extend(d.labels.iter().map(|(s, t)| (spans.get(*s).copied().unwrap_or_default(), t.as_str(), '-')));
         let width = places.iter().map(|p| p.0.line.to_string().len()).max().unwrap_or(1);
-        if !source.file.is_empty() {
+        let mut file = &source.text_of(places[0].0).file;
+        if !file.is_empty() {
             let first = places[0].0;
-            text += &format!("\n{:width$}--> {}:{}:{}", "", source.file, first.line, first.column);
+            text += &format!("\n{:width$}--> {file}:{}:{}", "", first.line, first.column);
         }
         text += &format!("\n{:width$} |", "");
-        places[..].sort_by_key(|p| (p.0.line, p.0.column));
+        let primary = places[0].0.text;
+        places[..].sort_by_key(|p| (p.0.text != primary, p.0.text, p.0.line, p.0.column));
         for (span, label, mark) in places {
-            let Some(line) = source.line(span.line) else { continue };
+            let Some(line) = source.line_of(span) else { continue };
+            let other = &source.text_of(span).file;
+            if other != file {
+                file = other;
+                text += &format!("\n{:width$}::: {file}:{}:{}", "", span.line, span.column);
+            }
             text += &format!("\n{:>width$} | {line}", span.line);
             let start = span.column.saturating_sub(1) as usize;
             let end = if span.end_line == span.line { span.end_column } else { line.chars().count() as u32 + 1 };

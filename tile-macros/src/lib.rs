@@ -10,6 +10,7 @@
 #![deny(missing_docs)]
 
 mod expand;
+mod link;
 mod parse;
 
 use proc_macro::TokenStream;
@@ -33,6 +34,7 @@ use proc_macro::TokenStream;
 ///   that exist;
 /// - `dtypes(T in [f32, i32])`: the element types of `T`, where its bound is not `Half` or `Float`;
 /// - `require(condition)`: a contract over dims, constants and scalars, checked before each launch;
+/// - `uses(activation)`: the functions that it calls, each a [`macro@tile_fn`];
 /// - `stream(w)`: tensors that are read once, past L1;
 /// - `pdl(independent = [w])`: the kernel may start before the previous one of its stream is done, and then reads
 ///   nothing but these tensors, which that one did not write, until it is;
@@ -41,5 +43,48 @@ use proc_macro::TokenStream;
 /// What a body is written in is documented in `tile_runtime::dsl`.
 #[proc_macro_attribute]
 pub fn tile_kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
-    expand::kernel(attribute.into(), item.into()).into()
+    link::kernel(attribute.into(), item.into()).into()
+}
+
+/// Declares a function that kernels may call: its body is written out in the place of each call.
+///
+/// ```text
+/// #[tile_fn]
+/// fn silu(x: f32) -> f32 {
+///     x / (1.0 + exp(-x))
+/// }
+///
+/// #[tile_fn(uses(silu))]
+/// fn epilogue<T: Half>(acc: &mut Fragment<f32, (BM, BN)>, bias: Option<&Tensor<T, (N,)>>, col: usize) {
+///     for [i, j] in parallel([BM, BN]) {
+///         if let Some(b) = bias {
+///             acc[[i, j]] += b.masked([col + j]).cast::<f32>();
+///         }
+///         acc[[i, j]] = silu(acc[[i, j]]);
+///     }
+/// }
+///
+/// #[tile_kernel(uses(epilogue))]
+/// pub fn gemm(..) { .. epilogue(&mut acc, bias, col); .. }
+/// ```
+///
+/// - A kernel or function names those it calls in `uses(..)`, as it calls them: `uses(epilogue::silu)` for
+///   `epilogue::silu(x)`. They may stand in any module of the crate.
+/// - Parameters are values, `&Tensor<T, (M, N)>` or `&mut Tensor<..>`, `Option<&Tensor<..>>`, and by `&` or `&mut` a
+///   `Fragment<T, (M, N)>`, `SharedArray<..>` or `LocalArray<..>` of the caller. A name in the dims is the extent of what
+///   is passed: a constant where that is an array.
+/// - Generics are dtypes, taken from the arguments or given, and constants, given: `scale::<f32, 8>(..)`.
+/// - It returns one value or nothing. It sees its parameters only, and cannot call itself.
+///
+/// The attribute takes `uses(..)`, `dtypes(T in [..])` and `crate = path`.
+#[proc_macro_attribute]
+pub fn tile_fn(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    link::function(attribute.into(), item.into()).into()
+}
+
+/// A step of an expansion that needs the tokens of other items (`link`). Not to be called.
+#[doc(hidden)]
+#[proc_macro]
+pub fn link_step(state: TokenStream) -> TokenStream {
+    link::step(state.into()).into()
 }

@@ -47,4 +47,6 @@ pub use launch_error::{LaunchError, Problem};
 pub use library::LibraryError;
 pub use stream::{Event, Graph, Stream};
 pub use tensor::{Tensor, TensorView, TensorViewMut};
-pub use tile_macros::tile_kernel;
+#[doc(hidden)]
+pub use tile_macros::link_step;
+pub use tile_macros::{tile_fn, tile_kernel};

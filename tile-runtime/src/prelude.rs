@@ -5,5 +5,5 @@
 
 pub use crate::dsl::{Float, Half, Integer, Number};
 pub use crate::{
-    Device, Element, Error, LaunchError, Stream, Tensor, TensorView, TensorViewMut, bf16, f16, tile_kernel,
+    Device, Element, Error, LaunchError, Stream, Tensor, TensorView, TensorViewMut, bf16, f16, tile_fn, tile_kernel,
 };

@@ -31,7 +31,7 @@ impl Build {
     fn span(&mut self) -> SpanId {
         self.column += 1;
         let (line, column) = (self.line, self.column);
-        self.k.spans.push(Span { line, column, end_line: line, end_column: column + 1 })
+        self.k.spans.push(Span { line, column, end_line: line, end_column: column + 1, text: 0 })
     }
 
     pub fn expr(&mut self, kind: ExprKind, ty: Type) -> E {
@@ -242,7 +242,7 @@ impl Build {
     }
 
     fn placed(&mut self, head: u32, kind: StmtKind) -> StmtId {
-        let span = self.k.spans.push(Span { line: head, column: 1, end_line: head, end_column: 2 });
+        let span = self.k.spans.push(Span { line: head, column: 1, end_line: head, end_column: 2, text: 0 });
         let stmt = self.k.stmts.push(Stmt { kind, span });
         self.open.last_mut().unwrap().push(stmt);
         stmt

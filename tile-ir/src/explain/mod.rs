@@ -209,7 +209,7 @@ fn line(program: &Program, span: SpanId) -> u32 {
 /// The source text of a span, up to the end of its first line; empty where there is none.
 fn written(program: &Program, span: SpanId) -> String {
     let Some(span) = program.spans.get(span) else { return String::new() };
-    let Some(line) = program.source.line(span.line) else { return String::new() };
+    let Some(line) = program.source.line_of(*span) else { return String::new() };
     let start = span.column.saturating_sub(1) as usize;
     let columns = if span.end_line == span.line { span.end_column.saturating_sub(span.column) } else { u32::MAX };
     line.chars().skip(start).take(columns as usize).collect::<String>().trim_end().to_owned()

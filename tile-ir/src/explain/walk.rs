@@ -205,6 +205,7 @@ impl Walker<'_> {
             | OpKind::WgmmaCommit
             | OpKind::WgmmaWait { .. }
             | OpKind::Pin { .. }
+            | OpKind::Order
             | OpKind::AsyncCommit
             | OpKind::AsyncWait { .. } => {}
             OpKind::Wait | OpKind::LaunchDependents => {}

@@ -162,6 +162,8 @@ pub enum MathFn {
     FastExp2,
     FastLog,
     FastTanh,
+    /// `fast::recip`: `1 / x` by `rcp.approx`.
+    FastRecip,
 }
 
 impl MathFn {
@@ -188,11 +190,12 @@ impl MathFn {
             MathFn::FastExp2 => "fast::exp2",
             MathFn::FastLog => "fast::log",
             MathFn::FastTanh => "fast::tanh",
+            MathFn::FastRecip => "fast::recip",
         }
     }
 
     /// Every function.
-    pub const ALL: [MathFn; 12] = [
+    pub const ALL: [MathFn; 13] = [
         MathFn::Exp,
         MathFn::Exp2,
         MathFn::Log,
@@ -205,6 +208,7 @@ impl MathFn {
         MathFn::FastExp2,
         MathFn::FastLog,
         MathFn::FastTanh,
+        MathFn::FastRecip,
     ];
 }
 

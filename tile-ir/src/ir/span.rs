@@ -13,6 +13,8 @@ pub struct Span {
     pub end_line: u32,
     /// Column after the last character.
     pub end_column: u32,
+    /// Which text: 0 is the kernel's own, `n` is `Source::functions[n - 1]`.
+    pub text: u32,
 }
 
 /// The kernel's own source text, so that a report made long after expansion can show the line it is about.
@@ -26,9 +28,22 @@ pub struct Source {
     pub first_line: u32,
     /// The kernel's lines.
     pub lines: Vec<String>,
+    /// The texts of the `#[tile_fn]`s that the kernel calls, each with its own file; none has functions itself.
+    pub functions: Vec<Source>,
 }
 
 impl Source {
+    /// The text a place is in.
+    pub fn text_of(&self, span: Span) -> &Source {
+        let function = (span.text as usize).checked_sub(1).and_then(|index| self.functions.get(index));
+        function.unwrap_or(self)
+    }
+
+    /// The first line of a place, if its text covers it.
+    pub fn line_of(&self, span: Span) -> Option<&str> {
+        self.text_of(span).line(span.line)
+    }
+
     /// The text of line `line`, if the kernel covers it.
     pub fn line(&self, line: u32) -> Option<&str> {
         let index = line.checked_sub(self.first_line)?;

@@ -198,7 +198,8 @@ impl Lowering<'_> {
             | OpKind::Wgmma { .. }
             | OpKind::WgmmaCommit
             | OpKind::WgmmaWait { .. }
-            | OpKind::Pin { .. } => Touch::default(),
+            | OpKind::Pin { .. }
+            | OpKind::Order => Touch::default(),
         }
     }
 

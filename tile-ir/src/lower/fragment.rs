@@ -2,10 +2,8 @@
 //!
 //! Work on a fragment is a loop over a thread's registers; the layout says which row and column each of them is.
 
-use super::uses::each;
 use super::value::OpenAxis;
 use super::*;
-use crate::ir::pipeline::roots;
 use crate::layout::{Formula, Fragment};
 
 /// A fragment that has registers.
@@ -37,7 +35,7 @@ impl<'a> Lowering<'a> {
     /// `f` for the elements of the tile that a thread holds, `width` neighbours of a row at once: with the register of the
     /// first. Threads of a narrow tile that hold none do nothing.
     fn each_held(&mut self, layout: &Fragment, width: u32, f: impl FnOnce(&mut Self, ValueId)) {
-        let elements = |l: &mut Self| {
+        self.where_held(layout, |l| {
             l.unrolled("i", layout.held_registers() / width, |l, index| {
                 let first = match width {
                     1 => index,
@@ -49,84 +47,18 @@ impl<'a> Lowering<'a> {
                 let register = l.formula(&layout.held(Formula::Symbol(0)), &[first]);
                 f(l, register);
             });
-        };
+        });
+    }
+
+    /// `f` by the threads that hold elements of the tile: all but of a narrow one.
+    pub(super) fn where_held(&mut self, layout: &Fragment, f: impl FnOnce(&mut Self)) {
         if layout.is_whole() {
-            return elements(self);
+            return f(self);
         }
         let (thread, holders) = (self.compute_thread(), self.int(i64::from(layout.holders())));
         let cond = self.binary(BinaryOp::Lt, thread, holders);
-        let then = self.nested(elements);
+        let then = self.nested(f);
         self.op(OpKind::If { cond, then, otherwise: Vec::new() });
-    }
-
-    /// The fragment that a `parallel` loop works on: any whose elements its body accesses.
-    pub(super) fn fragment_of(&self, body: &[StmtId]) -> Option<BufferId> {
-        let fragment = |access: &AccessId| match self.kernel.accesses[*access].place {
-            Place::Buffer(buffer) if self.kernel.buffers[buffer].scope == Scope::Fragment => Some(buffer),
-            _ => None,
-        };
-        super::uses::accesses(self.kernel, body).iter().find_map(fragment)
-    }
-
-    /// `for [i, j] in parallel([m, n])` over a fragment: every thread its own elements.
-    pub(super) fn parallel_fragment(&mut self, fragment: BufferId, vars: &[VarId], body: &'a [StmtId]) {
-        let Some(Registers { layout, .. }) = self.fragments[fragment] else { return };
-        let read = self.read_beside_fragments(body);
-        self.each_held(&layout, 1, |l, register| {
-            let position = l.element_position(&layout, register);
-            for (&var, value) in vars.iter().zip(position).filter(|(var, _)| read.contains(var)) {
-                let reg = l.variable_reg(var);
-                l.op(OpKind::Let { reg, value: Some(value) });
-            }
-            let outer = l.register.replace(register);
-            l.block(body);
-            l.register = outer;
-        });
-    }
-
-    /// The variables that statements read otherwise than to name an element of a fragment, which needs none.
-    fn read_beside_fragments(&self, body: &[StmtId]) -> BTreeSet<VarId> {
-        let kernel = self.kernel;
-        let mut left: Vec<ExprId> = Vec::new();
-        each(kernel, body, &mut |stmt| match &kernel.stmts[stmt].kind {
-            StmtKind::Store { access, value } => {
-                left.push(*value);
-                left.extend(self.named(*access));
-            }
-            _ => left.extend(roots(kernel, stmt)),
-        });
-        let mut read = BTreeSet::new();
-        while let Some(expr) = left.pop() {
-            match &kernel.exprs[expr].kind {
-                ExprKind::Var(var) => {
-                    read.insert(*var);
-                }
-                ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => left.push(*a),
-                ExprKind::Binary(_, a, b) => left.extend([a, b]),
-                ExprKind::Math(_, args) => left.extend(args),
-                ExprKind::Select(a, b, c) | ExprKind::If(a, b, c) => left.extend([a, b, c]),
-                ExprKind::Load(access) => left.extend(self.named(*access)),
-                ExprKind::Int(_)
-                | ExprKind::Bool(_)
-                | ExprKind::Float(_)
-                | ExprKind::Dim(_)
-                | ExprKind::Scalar(_)
-                | ExprKind::Const(_)
-                | ExprKind::Bits(_)
-                | ExprKind::Special(..)
-                | ExprKind::Present(_) => {}
-            }
-        }
-        read
-    }
-
-    /// The indices of an access; none of a fragment's.
-    fn named(&self, access: AccessId) -> Vec<ExprId> {
-        let access = &self.kernel.accesses[access];
-        match access.place {
-            Place::Buffer(buffer) if self.fragments[buffer].is_some() => Vec::new(),
-            _ => access.indices.clone(),
-        }
     }
 
     /// Row and column of this thread's element `register`.

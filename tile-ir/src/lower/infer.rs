@@ -5,6 +5,7 @@
 
 use super::bind::{MOST_STAGES, wrong_stages};
 use super::block::{self, Block};
+use super::bulk;
 use super::hopper::{self, Plan, Reason};
 use crate::analysis::Analysis;
 use crate::diag::Diagnostic;
@@ -25,6 +26,8 @@ pub(super) struct Layouts {
 pub(super) enum Choice {
     /// Into a producer and consumers.
     Roles(Box<Plan>),
+    /// Into a producer of rows and the author's threads.
+    Ring(Box<bulk::Plan>),
     /// As one block whose threads all run the same operations.
     Block(Box<Block>),
 }
@@ -42,8 +45,19 @@ pub(super) fn infer(kernel: &Kernel, analysis: &Analysis, target: Target) -> Res
         },
         Target::Sm80 | Target::Sm90a => None,
     };
-    written_out(kernel, target, reason.as_ref())?;
+    let rows = match target {
+        Target::Sm90a if !multiplies => match bulk::plan(kernel, analysis) {
+            Ok(plan) => return Ok(Choice::Ring(Box::new(plan))),
+            Err(reason) => reason,
+        },
+        Target::Sm80 | Target::Sm90a => None,
+    };
+    written_out(kernel, target, reason.as_ref().or(rows.as_ref()))?;
     let mut block = block::infer(kernel)?;
+    if let Some(reason) = rows {
+        let text = format!("rows are not copied in bulk, every thread copies its part: {}", reason.text);
+        block.fallbacks.push((reason.span, text));
+    }
     if let Some(reason) = reason {
         let text = format!("not specialised, every thread loads and multiplies with mma.sync: {}", reason.text);
         block.fallbacks.push((reason.span, text));

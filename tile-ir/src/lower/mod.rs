@@ -6,14 +6,16 @@
 //!    operations meet other accesses; `vector` — vectorised loops; `tile` — copy, fill, parallel; `reduce`;
 //!    `pipeline` — loads issued ahead: slots, and the tokens of what was loaded; `token` — what a token is on the target;
 //!    `infer` — roles or one block, and layouts; `fragment`, `mma` — tiles in registers and their products; `hopper` —
-//!    producer and consumers
+//!    producer and consumers; `bulk` — the same for rows that are read by elements
 //! 4. `dependent` — where a kernel that starts early waits for the previous one
 //! 5. `place` — shared-memory offsets
 //! 6. `launch` — C parameters, grid, checks
 
 mod bind;
 mod block;
+mod bulk;
 mod dependent;
+mod elementwise;
 mod formula;
 mod fragment;
 mod hopper;
@@ -82,6 +84,7 @@ pub fn lower_bound(bound: &Kernel, target: Target) -> Result<Program, Vec<Diagno
     lowering.parameters();
     match infer::infer(bound, &analysis, target)? {
         infer::Choice::Roles(plan) => lowering.specialised(*plan),
+        infer::Choice::Ring(plan) => lowering.ring_of_rows(*plan),
         infer::Choice::Block(block) => lowering.whole_block(*block),
     }
     lowering.checks();
@@ -126,6 +129,8 @@ struct Lowering<'a> {
     thread: Option<RegId>,
     /// What a consumer knows of its ring.
     roles: Option<Rc<hopper::Roles>>,
+    /// The same of a ring of bulk copies.
+    ring: Option<Rc<bulk::Ring>>,
     /// Where warpgroups take turns: whether the other has another tile.
     more_tiles: Option<ValueId>,
     /// Sub-tiles on their way from fragments to tensors.
@@ -198,6 +203,7 @@ impl<'a> Lowering<'a> {
             register: None,
             thread: None,
             roles: None,
+            ring: None,
             more_tiles: None,
             staging_array: None,
             windows: Vec::new(),
@@ -326,6 +332,9 @@ const RESERVED: &[&str] = &[
     "extern",
     "f16",
     "false",
+    "fast_exp2",
+    "fast_recip",
+    "fast_tanh",
     "float",
     "for",
     "friend",

@@ -49,7 +49,7 @@ impl Lowering<'_> {
             Running::Array(local, len) => (ValueType::Element(self.program.locals[local].dtype), len),
         };
         let ValueType::Element(dtype) = dtype else { return };
-        let threads: u32 = self.program.launch.threads.iter().product();
+        let threads = self.thread_total();
         let slots = threads / group.reduction.extent * parts;
         let scratch = self.shared_array("partial", dtype, slots * count, true);
         let span = self.span;
@@ -86,7 +86,7 @@ impl Lowering<'_> {
         } else {
             self.ops.extend(publish);
         }
-        self.op(OpKind::Barrier);
+        self.block_barrier();
         self.each(running, |l, value| {
             let zero = l.int(0);
             let memory = slot(l, zero, value.element);
@@ -106,7 +106,7 @@ impl Lowering<'_> {
         });
         if self.loop_depth > 0 {
             // The next iteration's leaders overwrite what slower threads still read.
-            self.op(OpKind::Barrier);
+            self.block_barrier();
         }
     }
 
@@ -138,7 +138,7 @@ impl Lowering<'_> {
     }
 
     fn group(&self, op: ReduceOp, axis: Option<VarId>) -> Group {
-        let extents = self.program.launch.threads;
+        let extents = self.kernel.thread_extents();
         match axis.map(|var| self.kernel.vars[var].kind) {
             Some(VarKind::Thread(axis)) => {
                 let before: u32 = extents.iter().take(usize::from(axis)).product();
@@ -151,16 +151,26 @@ impl Lowering<'_> {
 
     /// The thread's position in its group.
     fn position(&mut self, group: &Group) -> ValueId {
-        self.push(ValueKind::Thread(group.axis), ValueType::Index)
+        self.thread_index(group.axis)
+    }
+
+    /// The thread's index on an axis.
+    fn thread_index(&mut self, axis: u8) -> ValueId {
+        let binding = self.kernel.threads.get(usize::from(axis)).and_then(|bound| self.vars[bound.var]);
+        match (self.thread, binding) {
+            // Where the compiler added threads, the hardware's axes are not the author's.
+            (Some(_), Some(Binding::Reg(reg))) => self.read(reg),
+            _ => self.push(ValueKind::Thread(axis), ValueType::Index),
+        }
     }
 
     /// Which group of the block the thread is in: its linear index over the other axes.
     fn group_index(&mut self, group: &Group) -> ValueId {
-        let extents = self.program.launch.threads;
+        let extents = self.kernel.thread_extents();
         let mut index = None;
         let mut stride = 1;
         for axis in (0..self.kernel.threads.len() as u8).filter(|&a| a != group.axis) {
-            let thread = self.push(ValueKind::Thread(axis), ValueType::Index);
+            let thread = self.thread_index(axis);
             let factor = self.int(i64::from(stride));
             let scaled = self.binary(BinaryOp::Mul, thread, factor);
             stride *= extents[usize::from(axis)];

@@ -9,7 +9,7 @@ impl<'a> Lowering<'a> {
             self.span = self.kernel.stmts[stmt].span;
             // Between roles the ring's barriers are the only ones.
             if self.roles.is_none() && self.analysis.barriers_before.contains(&stmt) {
-                self.op(OpKind::Barrier);
+                self.block_barrier();
             }
             self.statement(stmt);
         }
@@ -35,33 +35,42 @@ impl<'a> Lowering<'a> {
 
     /// Registers for block and thread indices.
     pub(super) fn bindings(&mut self) {
+        self.grid_bindings();
         let kernel = self.kernel;
-        let used = used_variables(kernel);
-        let rastered = kernel.swizzle.is_some() && !kernel.grid.is_empty();
-        if rastered {
+        for (axis, bound) in kernel.threads.iter().enumerate() {
+            self.bind_axis(ValueKind::Thread(axis as u8), bound);
+        }
+    }
+
+    /// Registers for block indices.
+    pub(super) fn grid_bindings(&mut self) {
+        let kernel = self.kernel;
+        if kernel.swizzle.is_some() && !kernel.grid.is_empty() {
             let vars: Vec<VarId> = kernel.grid.iter().map(|a| a.var).collect();
             let extents: Vec<ExprId> = kernel.grid.iter().map(|a| a.extent).collect();
             self.span = kernel.grid[0].span;
             self.line_bindings(&vars, &extents);
             self.launch_line(&extents);
+            return;
         }
-        for (axis, grid, bound) in [(&kernel.grid, true), (&kernel.threads, false)]
-            .into_iter()
-            .filter(|(_, grid)| !(*grid && rastered))
-            .flat_map(|(axes, grid)| axes.iter().enumerate().map(move |(i, a)| (i as u8, grid, a)))
-        {
-            self.span = bound.span;
-            let kind = if grid { ValueKind::Block(axis) } else { ValueKind::Thread(axis) };
-            let value = self.push(kind, ValueType::Index);
-            if !used.contains(&bound.var) {
-                self.vars[bound.var] = Some(Binding::Value(value));
-                continue;
-            }
-            let name = kernel.vars[bound.var].name.clone();
-            let reg = self.reg(&name, ValueType::Index, false);
-            self.vars[bound.var] = Some(Binding::Reg(reg));
-            self.op(OpKind::Let { reg, value: Some(value) });
+        for (axis, bound) in kernel.grid.iter().enumerate() {
+            self.bind_axis(ValueKind::Block(axis as u8), bound);
         }
+    }
+
+    /// A register for an index of the hardware, if something reads it.
+    fn bind_axis(&mut self, kind: ValueKind, bound: &Axis) {
+        let kernel = self.kernel;
+        self.span = bound.span;
+        let value = self.push(kind, ValueType::Index);
+        if !used_variables(kernel).contains(&bound.var) {
+            self.vars[bound.var] = Some(Binding::Value(value));
+            return;
+        }
+        let name = kernel.vars[bound.var].name.clone();
+        let reg = self.reg(&name, ValueType::Index, false);
+        self.vars[bound.var] = Some(Binding::Reg(reg));
+        self.op(OpKind::Let { reg, value: Some(value) });
     }
 
     /// A register for a variable.
@@ -106,12 +115,15 @@ impl<'a> Lowering<'a> {
 
     fn statement(&mut self, stmt: StmtId) {
         let kernel = self.kernel;
-        if self.consume(stmt) {
+        if self.consume(stmt) || self.compute_from_ring(stmt) {
             return;
         }
         match &kernel.stmts[stmt].kind {
             StmtKind::Let { var, value } => {
                 let value = value.map(|e| self.value(e));
+                if let Some(Binding::PerElement(local)) = self.vars[*var] {
+                    return value.into_iter().for_each(|value| self.set_element(local, value));
+                }
                 let reg = self.variable_reg(*var);
                 self.program.regs[reg].mutable |= value.is_none();
                 self.op(OpKind::Let { reg, value });
@@ -119,9 +131,13 @@ impl<'a> Lowering<'a> {
             StmtKind::Alloc { buffer } => self.declare(*buffer),
             StmtKind::Assign { var, value } => {
                 let value = self.value(*value);
-                if let Some(Binding::Reg(reg)) = self.vars[*var] {
-                    self.program.regs[reg].mutable = true;
-                    self.op(OpKind::Set { reg, value });
+                match self.vars[*var] {
+                    Some(Binding::Reg(reg)) => {
+                        self.program.regs[reg].mutable = true;
+                        self.op(OpKind::Set { reg, value });
+                    }
+                    Some(Binding::PerElement(local)) => self.set_element(local, value),
+                    Some(Binding::Inline(_) | Binding::Value(_)) | None => {}
                 }
             }
             StmtKind::Store { access, value } => {
@@ -186,7 +202,7 @@ impl<'a> Lowering<'a> {
                 let old = dst.map(|var| self.variable_reg(var));
                 self.op(OpKind::Atomic { op: *op, memory, value, old });
             }
-            StmtKind::SyncThreads => self.op(OpKind::Barrier),
+            StmtKind::SyncThreads => self.block_barrier(),
             StmtKind::SyncWarp => self.op(OpKind::WarpBarrier),
             StmtKind::Print { format, args } => {
                 let args = args.iter().map(|&a| self.value(a)).collect();
@@ -197,6 +213,13 @@ impl<'a> Lowering<'a> {
                 self.op(OpKind::Assert { cond, message: message.clone() });
             }
         }
+    }
+
+    /// Gives a variable that every element has of its own its value at the element being lowered.
+    fn set_element(&mut self, local: LocalId, value: ValueId) {
+        let offset = self.element_index();
+        let memory = Memory { space: Space::Local(local), offset, guard: None, span: self.span };
+        self.op(OpKind::Store { memory, value });
     }
 
     /// A loop over `[start, end, step]` whose body `f` lowers.

@@ -8,6 +8,9 @@ use crate::analysis::Bound;
 impl Lowering<'_> {
     /// The linear thread index: x varies fastest.
     pub(super) fn linear_thread(&mut self) -> ValueId {
+        if let Some(thread) = self.thread {
+            return self.read(thread);
+        }
         let [x, y, _] = self.program.launch.threads;
         let count = self.kernel.threads.len();
         let mut linear = self.push(ValueKind::Thread(0), ValueType::Index);
@@ -22,8 +25,9 @@ impl Lowering<'_> {
         linear
     }
 
+    /// The author's threads.
     pub(super) fn thread_total(&self) -> u32 {
-        self.program.launch.threads.iter().product()
+        self.kernel.thread_count()
     }
 
     /// Every element of `extents` once, spread over the block; `f` gets the index tuple.

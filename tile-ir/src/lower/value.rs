@@ -4,7 +4,7 @@ use super::*;
 use crate::layout::{Formula, Index};
 
 /// An axis on which an index was not proven in bounds.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct OpenAxis {
     pub(super) axis: usize,
     /// Whether the index may be negative, which is a mistake (TK0303) but must not leave the tensor.
@@ -147,6 +147,7 @@ impl Lowering<'_> {
             let text = format!("`{name}` is guarded on axis {}: the index was not proven in bounds", axes.join(", "));
             self.remark(RemarkKind::Guard, access.span, text);
         }
+        let guard = self.clipped_read(access.place, &indices, guard);
         let memory = Memory {
             space: self.space(access.place),
             offset: self.offset(access.place, &indices),

@@ -660,6 +660,9 @@ pub enum OpKind {
         /// An f32 array.
         local: LocalId,
     },
+    /// Keeps the compiler from moving memory accesses across this place: what stands above may free its registers before
+    /// what stands below needs them. Orders nothing on the device.
+    Order,
 
     /// `device_print`: simulators only.
     Print {

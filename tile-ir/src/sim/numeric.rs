@@ -205,6 +205,7 @@ pub fn float_math(function: MathFn, dtype: Dtype, a: f32, b: f32, c: f32) -> f32
         MathFn::Log | MathFn::FastLog => through_f64(f64::ln),
         MathFn::Tanh | MathFn::FastTanh => through_f64(f64::tanh),
         MathFn::Rsqrt => through_f64(|x| 1.0 / x.sqrt()),
+        MathFn::FastRecip => through_f64(f64::recip),
         MathFn::Sqrt => a.sqrt(),
         MathFn::Abs => a.abs(),
         MathFn::Fma => a.mul_add(b, c),

@@ -181,6 +181,7 @@ impl ProgramPrinter<'_> {
             OpKind::WgmmaCommit => "wgmma commit".to_owned(),
             OpKind::WgmmaWait { pending } => format!("wgmma wait {pending}"),
             OpKind::Pin { local } => format!("pin {}", self.local(*local)),
+            OpKind::Order => "order".to_owned(),
             OpKind::Print { format, args } => {
                 let args: String = args.iter().map(|a| format!(", {}", self.value(*a))).collect();
                 format!("print({format:?}{args})")

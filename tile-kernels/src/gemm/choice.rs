@@ -2,6 +2,7 @@
 
 use super::kernel;
 use super::{Activation, Gemm};
+use std::fmt;
 use tile_runtime::LaunchError;
 use tile_runtime::kernel::{LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::{bf16, f16};
@@ -93,9 +94,33 @@ impl Choice {
         Choice { tile: cheapest.map_or(TILES[0].tile, |cost| cost.tile), aligned: true }
     }
 
+    /// Every choice that operands stored so could be given, for benchmarks and tuning.
+    pub fn candidates(stored: [bool; 2]) -> impl Iterator<Item = Choice> {
+        let legal = TILES.iter().filter(move |cost| has(cost.tile, stored));
+        legal.map(|cost| Choice { tile: cost.tile, aligned: true })
+    }
+
+    /// The constants of the instance of [`kernel::gemm`](struct@super::kernel::gemm), in order of declaration.
+    pub fn consts(&self, [a_transposed, b_transposed]: [bool; 2], epilogue: bool) -> Vec<i64> {
+        let (bm, bn, bk, stages, threads, cluster) = self.tile;
+        let sizes = [bk, stages, threads, cluster].map(|size| size as i64);
+        let flags = [a_transposed, b_transposed, epilogue].map(i64::from);
+        [bm, bn].into_iter().chain(sizes).chain(flags).collect()
+    }
+
     /// us that the tile is expected to take for a shape.
     pub fn estimate(tile: Tile, m: i64, n: i64, k: i64) -> Option<f64> {
         TILES.iter().find(|cost| cost.tile == tile).map(|entry| cost(entry, m, n, k))
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (bm, bn, bk, stages, threads, cluster) = self.tile;
+        match self.aligned {
+            true => write!(f, "{bm}x{bn}x{bk}, {stages} stages, {threads} threads, cluster {cluster}"),
+            false => write!(f, "unaligned"),
+        }
     }
 }
 

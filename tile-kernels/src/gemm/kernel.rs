@@ -3,6 +3,46 @@
 
 use tile_runtime::prelude::*;
 
+/// A function of the sum: 0 is the identity, 1 ReLU, 2 GELU in its tanh form, 3 SiLU.
+#[tile_fn]
+fn activate(value: f32, activation: u32) -> f32 {
+    if activation == 1 {
+        max(value, 0.0)
+    } else if activation == 2 {
+        // 0.5 x (1 + tanh(u)) is x / (1 + e^-2u).
+        let inner = 1.595_769_1 * (value + 0.044_715 * value * value * value);
+        value * fast::recip(1.0 + fast::exp(-inner))
+    } else if activation == 3 {
+        value * fast::recip(1.0 + fast::exp(-value))
+    } else {
+        value
+    }
+}
+
+/// `acc = f(alpha acc + beta c + bias)` for the tile of `c` that begins at `row` and `col`.
+#[tile_fn(uses(activate), dtypes(T in [f16, bf16]))]
+fn finish<T>(
+    acc: &mut Fragment<f32, (BM, BN)>,
+    c: &Tensor<T, (M, N)>,
+    bias: Option<&Tensor<T, (N,)>>,
+    row: usize,
+    col: usize,
+    alpha: f32,
+    beta: f32,
+    activation: u32,
+) {
+    for [i, j] in parallel([BM, BN]) {
+        let mut value = alpha * acc[[i, j]];
+        if beta != 0.0 {
+            value += beta * c.masked([row + i, col + j]).cast::<f32>();
+        }
+        if let Some(shift) = bias {
+            value += shift.masked([col + j]).cast::<f32>();
+        }
+        acc[[i, j]] = activate(value, activation);
+    }
+}
+
 /// `c = f(alpha a b + beta c + bias)`, accumulated in f32; `c` is M x N, row-major.
 ///
 /// `a` is stored as M x K, or as K x M with `A_T`; `b` as K x N, or as N x K with `B_T`. A tile of `c` is `BM x BN`; a step
@@ -26,6 +66,7 @@ use tile_runtime::prelude::*;
     ),
     pdl(independent = [b]),
     dtypes(T in [f16, bf16]),
+    uses(finish),
     targets(sm_90a),
     require(A_T || A0 == M),
     require(!A_T || A1 == M),
@@ -82,24 +123,7 @@ pub fn gemm<
             }
         }
         if EPILOGUE {
-            for [i, j] in parallel([BM, BN]) {
-                let mut value = alpha * acc[[i, j]];
-                if beta != 0.0 {
-                    value += beta * c.masked([row + i, col + j]).cast::<f32>();
-                }
-                if let Some(shift) = bias {
-                    value += shift.masked([col + j]).cast::<f32>();
-                }
-                if activation == 1 {
-                    value = max(value, 0.0);
-                } else if activation == 2 {
-                    let inner = 0.797_884_6 * (value + 0.044_715 * value * value * value);
-                    value = 0.5 * value * (1.0 + tanh(inner));
-                } else if activation == 3 {
-                    value = value / (1.0 + exp(-value));
-                }
-                acc[[i, j]] = value;
-            }
+            finish(&mut acc, c, bias, row, col, alpha, beta, activation);
         }
         copy(&acc, c.at_mut([row, col]));
     }
@@ -109,6 +133,7 @@ pub fn gemm<
 #[tile_kernel(
     instances((A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)]),
     dtypes(T in [f16, bf16]),
+    uses(finish),
     require(A_T || A0 == M),
     require(!A_T || A1 == M),
     require(B_T || B1 == N),
@@ -150,23 +175,6 @@ pub fn gemm_any<T, const A_T: bool, const B_T: bool>(
             gemm(&a_s, &b_s, &mut acc);
         }
     }
-    for [i, j] in parallel([64, 64]) {
-        let mut value = alpha * acc[[i, j]];
-        if beta != 0.0 {
-            value += beta * c.masked([row + i, col + j]).cast::<f32>();
-        }
-        if let Some(shift) = bias {
-            value += shift.masked([col + j]).cast::<f32>();
-        }
-        if activation == 1 {
-            value = max(value, 0.0);
-        } else if activation == 2 {
-            let inner = 0.797_884_6 * (value + 0.044_715 * value * value * value);
-            value = 0.5 * value * (1.0 + tanh(inner));
-        } else if activation == 3 {
-            value = value / (1.0 + exp(-value));
-        }
-        acc[[i, j]] = value;
-    }
+    finish(&mut acc, c, bias, row, col, alpha, beta, activation);
     copy(&acc, c.at_mut([row, col]));
 }

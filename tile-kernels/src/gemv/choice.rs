@@ -1,5 +1,6 @@
 //! Which instance of the kernel serves a shape.
 
+use super::bulk::gemv_bulk;
 use super::kernel::gemv;
 use super::specialized::gemv_specialized;
 use super::{Gemv, GemvElement};
@@ -18,11 +19,13 @@ pub struct Choice {
     pub vector: bool,
     /// Where the kernel that is compiled for K serves ([`super::specialized`]): its warps, rows, groups and loads.
     pub specialized: Option<(usize, usize, usize, usize)>,
+    /// Where the kernel with bulk copies serves ([`super::bulk`]): its warps, rows at a time, stages and rows of a block.
+    pub bulk: Option<(usize, usize, usize, usize)>,
 }
 
 impl Default for Choice {
     fn default() -> Self {
-        Choice { shape: (1, 1, 4, 4), stages: 1, vector: false, specialized: None }
+        Choice { shape: (1, 1, 4, 4), stages: 1, vector: false, specialized: None, bulk: None }
     }
 }
 
@@ -38,12 +41,30 @@ impl Choice {
 
     /// The instance of the kernel that is compiled for K, for aligned operands.
     ///
-    /// Measured on an H200 with `bench/peers.py`, f16 and bf16: within 2% of the best instance on each of its six shapes.
+    /// Measured on an H200 with `bench/peers.py`, f16 and bf16: within 2.2% of the best instance on each of its six shapes.
     pub fn specialized(k: i64, dtype: Dtype) -> (usize, usize, usize, usize) {
         match k.saturating_mul(i64::from(dtype.bytes())) / 16 {
             // Two warps have all of a short row in flight at once.
             ..=128 => (2, 1, 2, 4),
-            _ => (8, 1, 1, 2),
+            // Eight warps take whole steps of two loads a thread.
+            loads if loads % 512 == 0 => (8, 1, 1, 2),
+            // A row that is no whole number of steps: more loads in flight, fewer steps that are partly masked.
+            _ => (8, 1, 1, 4),
+        }
+    }
+
+    /// The instance of the kernel with bulk copies for a launch that may start before the previous kernel is done, for
+    /// aligned operands; none where a row is too long or too short for it, or rows are too few. [`gemv`](super::gemv) does
+    /// not ask for it: without such a launch the kernel in registers starts sooner.
+    ///
+    /// A block takes its rows in one go where a wave of blocks holds all of W, else it has two or more stages of them in
+    /// half of a multiprocessor's shared memory.
+    pub fn bulk(n: i64, k: i64, dtype: Dtype) -> Option<(usize, usize, usize, usize)> {
+        let row = k.saturating_mul(i64::from(dtype.bytes()));
+        match (n, row) {
+            (256.., 1024..=4096) if n.saturating_mul(row) <= 4 << 20 => Some((4, 4, 1, 4)),
+            (2048..=4224, 4097..=8192) => Some((8, 4, 3, 16)),
+            _ => None,
         }
     }
 
@@ -60,7 +81,7 @@ impl Choice {
             _ if loads % 512 == 0 && n.saturating_mul(loads) > 1 << 19 => (4, 1, 1, 4),
             _ => (4, 2, 1, 2),
         };
-        Choice { shape, stages: 1, vector: true, specialized: None }
+        Choice { shape, stages: 1, vector: true, ..Choice::default() }
     }
 }
 
@@ -69,7 +90,8 @@ impl Choice {
 macro_rules! element {
     (
         $ty:ty, $vector:literal, [$(($w:literal, $r:literal, $g:literal, $u:literal)),*],
-        [$(($pw:literal, $pr:literal, $pg:literal, $pu:literal, $ps:literal)),*]
+        [$(($pw:literal, $pr:literal, $pg:literal, $pu:literal, $ps:literal)),*],
+        [$(($bw:literal, $bs:literal, $bt:literal, $br:literal)),*]
     ) => {
         impl GemvElement for $ty {
             #[track_caller]
@@ -81,6 +103,12 @@ macro_rules! element {
                 y: impl TensorOutput<Self, 1>,
                 Gemv { alpha, beta }: Gemv,
             ) -> Result<(), LaunchError> {
+                match choice.bulk {
+                    $(Some(($bw, $bs, $bt, $br)) => {
+                        return gemv_bulk::<$ty, $bw, $bs, $bt, $br, $vector>::launch(on, w, x, y, alpha, beta);
+                    })*
+                    _ => {}
+                }
                 match choice.specialized {
                     Some((2, 1, 2, 4)) => {
                         return gemv_specialized::<$ty, 2, 1, 2, 4, 1, $vector>::launch(on, w, x, y, alpha, beta);
@@ -106,10 +134,13 @@ macro_rules! element {
 }
 
 macro_rules! elements {
-    ($shapes:tt, $ahead:tt: $($ty:ty = $vector:literal),*) => { $(element!($ty, $vector, $shapes, $ahead);)* };
+    ($shapes:tt, $ahead:tt, $bulk:tt: $($ty:ty = $vector:literal),*) => {
+        $(element!($ty, $vector, $shapes, $ahead, $bulk);)*
+    };
 }
 
 elements!(
     [(1, 1, 4, 4), (1, 1, 8, 2), (4, 1, 1, 4), (4, 2, 1, 2), (8, 2, 1, 1), (8, 2, 1, 4)],
-    [(4, 1, 1, 4, 2), (4, 1, 1, 8, 2), (8, 2, 1, 1, 2)]: f16 = 8, bf16 = 8, f32 = 4
+    [(4, 1, 1, 4, 2), (4, 1, 1, 8, 2), (8, 2, 1, 1, 2)],
+    [(4, 4, 1, 4), (8, 4, 3, 16)]: f16 = 8, bf16 = 8, f32 = 4
 );

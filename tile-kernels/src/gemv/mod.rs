@@ -4,6 +4,7 @@
 //! f16, bf16 and f32; any N and K; `W` may be a view with a row pitch. Sums are accumulated in f32 in an order that
 //! depends only on the shape and the instance, so that equal calls give equal bits.
 
+pub mod bulk;
 mod choice;
 pub mod kernel;
 pub mod specialized;

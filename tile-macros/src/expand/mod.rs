@@ -4,11 +4,13 @@
 //! |---|---|
 //! | [`signature`] | what the host needs of the author's signature |
 //! | [`kernel`] | the struct, the instances and the IR's bytes |
+//! | [`function`] | a `#[tile_fn]`: its shadow, and the macro that carries its tokens |
 //! | [`launch`] | `launch`, `instance` and the handle it returns |
 //! | [`shadow`] | the function that rustc type-checks in place of the kernel |
 //! | [`errors`] | `compile_error!` and warnings at the author's tokens |
 
 mod errors;
+mod function;
 mod kernel;
 mod launch;
 mod shadow;
@@ -16,14 +18,17 @@ mod signature;
 #[cfg(test)]
 mod tests;
 
-use crate::parse;
+use crate::parse::{self, TileFunction};
 use proc_macro2::TokenStream;
 use quote::quote;
 use signature::Signature;
+use std::rc::Rc;
 
-/// The expansion of `#[tile_kernel(attribute)] item`. Takes any tokens.
-pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
-    let mut parsed = parse::kernel(attribute, item.clone());
+pub use function::function;
+
+/// The expansion of `#[tile_kernel(attribute)] item`, with the functions that the attribute names. Takes any tokens.
+pub fn kernel(attribute: TokenStream, item: TokenStream, functions: Rc<[Rc<TileFunction>]>) -> TokenStream {
+    let mut parsed = parse::kernel(attribute, item.clone(), functions);
     let complete = parsed.diagnostics.is_empty() && parsed.deferred.is_empty();
     let found = match complete {
         true => tile_ir::analysis::check(&parsed.kernel),

@@ -64,14 +64,14 @@ pub(super) fn function(signature: &Signature<'_>, parsed: &Parsed) -> TokenStrea
     }
 }
 
-fn in_parentheses(span: proc_macro2::extra::DelimSpan, tokens: TokenStream) -> TokenStream {
+pub(super) fn in_parentheses(span: proc_macro2::extra::DelimSpan, tokens: TokenStream) -> TokenStream {
     let mut group = Group::new(Delimiter::Parenthesis, tokens);
     group.set_span(span.join());
     group.into_token_stream()
 }
 
 /// The trait of the values a dtype parameter ranges over: what all of them can do.
-fn dtype_bound(parsed: &Parsed, name: &Ident) -> Ident {
+pub(super) fn dtype_bound(parsed: &Parsed, name: &Ident) -> Ident {
     let declared = parsed.kernel.type_params.values().find(|p| name == &p.name);
     let allowed = declared.map_or(&[][..], |p| &p.allowed);
     let all = |holds: fn(Dtype) -> bool| !allowed.is_empty() && allowed.iter().all(|d| holds(*d));
@@ -89,7 +89,7 @@ fn dtype_bound(parsed: &Parsed, name: &Ident) -> Ident {
     format_ident!("{bound}")
 }
 
-fn names(bound: &TypeParamBound, name: &Ident) -> bool {
+pub(super) fn names(bound: &TypeParamBound, name: &Ident) -> bool {
     matches!(bound, TypeParamBound::Trait(t) if t.path.segments.last().is_some_and(|s| s.ident == *name))
 }
 
@@ -128,7 +128,7 @@ fn brackets(reference: &syn::TypeReference) -> (TokenStream, TokenStream) {
 }
 
 /// The path at another place.
-fn respanned(path: &TokenStream, at: Span) -> TokenStream {
+pub(super) fn respanned(path: &TokenStream, at: Span) -> TokenStream {
     let place = |mut token: proc_macro2::TokenTree| {
         token.set_span(at);
         token
@@ -136,8 +136,8 @@ fn respanned(path: &TokenStream, at: Span) -> TokenStream {
     path.clone().into_iter().map(place).collect()
 }
 
-struct Rewrite<'a> {
-    runtime: &'a TokenStream,
+pub(super) struct Rewrite<'a> {
+    pub(super) runtime: &'a TokenStream,
 }
 
 impl VisitMut for Rewrite<'_> {

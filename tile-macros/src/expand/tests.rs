@@ -6,6 +6,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use syn::Meta;
 
+/// A kernel that calls no functions.
+fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    super::kernel(attribute, item, Rc::new([]))
+}
+
 /// The kernels of a Rust source text: attribute and function.
 fn kernels(source: &str) -> Vec<(TokenStream, TokenStream)> {
     let file = syn::parse_file(source).expect("a Rust file");
@@ -94,7 +99,7 @@ fn a_performance_lint_is_what_the_author_asks_for() {
     let lint = Diagnostic::new(Code::BANK_CONFLICT, SpanId::from_u32(0), "8-way bank conflict");
     let emitted = |levels: &[&str]| {
         let (attribute, item) = gemv();
-        let mut parsed = parse::kernel(attribute, item);
+        let mut parsed = parse::kernel(attribute, item, Rc::new([]));
         parsed.kernel.attributes.lints = levels.iter().map(|l| ("TK0601".to_owned(), (*l).to_owned())).collect();
         let emitted = errors::emit(&parsed, std::slice::from_ref(&lint));
         (emitted.any, emitted.tokens.to_string())

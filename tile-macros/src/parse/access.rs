@@ -134,7 +134,7 @@ impl Parser {
         let binding = name.as_ref().and_then(|name| self.lookup(name));
         match (binding, name) {
             (Some(Binding::Tensor(param)), _) => Some(Place::Tensor(param)),
-            (Some(Binding::Buffer(buffer)), _) => Some(Place::Buffer(buffer)),
+            (Some(Binding::Buffer(buffer) | Binding::Borrowed(buffer, _)), _) => Some(Place::Buffer(buffer)),
             (Some(Binding::Poison), _) => None,
             (Some(Binding::Optional(param)), Some(name)) => {
                 let declared = self.kernel.params[param].span;
@@ -217,11 +217,25 @@ impl Parser {
         None
     }
 
+    /// What an operand that is a reference to an array refers to, and whether it may be written: `&s`, `&mut s`, or the
+    /// parameter of a `#[tile_fn]`.
+    pub(super) fn borrowed<'e>(&self, expr: &'e Expr) -> Option<(&'e Expr, bool)> {
+        match strip(expr) {
+            Expr::Reference(reference) => Some((&*reference.expr, reference.mutability.is_some())),
+            Expr::Path(path) => match self.lookup(&path.path.get_ident()?.to_string()) {
+                Some(Binding::Borrowed(_, mutable)) => Some((expr, mutable)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// Whether a place may be written is rustc's to report.
     pub(super) fn check_writable(&mut self, place: Place, expr: &Expr) {
         let writable = match place {
             Place::Tensor(param) => matches!(self.kernel.params[param].kind, ParamKind::Tensor { mutable: true, .. }),
-            Place::Buffer(buffer) => self.mutable_buffers.contains(&buffer),
+            // What a `#[tile_fn]` may write is what its parameters say.
+            Place::Buffer(buffer) => self.mutable_buffers.contains(&buffer) || !self.frames.is_empty(),
         };
         if !writable {
             let at = self.mark(expr);

@@ -21,14 +21,14 @@ pub(super) struct Entries {
     pub(super) instances_at: Option<SpanId>,
     /// Whether a part of `instances(..)` could not be read: what it lacks is then not reported.
     pub(super) instances_damaged: bool,
-    requires: Vec<(Expr, String, SpanId)>,
+    pub(super) requires: Vec<(Expr, String, SpanId)>,
     /// `stream(..)`, before the signature gives the names meaning.
     streams: Vec<Ident>,
     /// `specialize(..)`, before the signature gives the names meaning: the dims, `max`, and where it stands.
     specialize: Option<(Vec<Ident>, u32, SpanId)>,
     /// `pdl(independent = [..])`, likewise.
     pub(super) independent: Option<Vec<Ident>>,
-    seen: Vec<String>,
+    pub(super) seen: Vec<String>,
 }
 
 /// `(A, B) in [(1, 2), ..]`: names, and one row of values a combination.
@@ -42,7 +42,7 @@ pub(super) struct ValueGroup {
 const SPECIALIZE: &str = "specialize(K) or specialize(K, max = 32)";
 
 /// The items of the attribute, for messages.
-const ITEMS: &str = "instances, dtypes, require, targets, min_blocks, stream, specialize, pdl, lints, crate";
+const ITEMS: &str = "instances, dtypes, require, uses, targets, min_blocks, stream, specialize, pdl, lints, crate";
 
 impl Parser {
     /// Reads the attribute's tokens.
@@ -115,6 +115,7 @@ impl Parser {
             "instances" => "instances(BM in [64, 128])",
             "dtypes" => "dtypes(T in [f16, f32])",
             "require" => "require(K % 8 == 0)",
+            "uses" => "uses(activation)",
             "targets" => "targets(sm_80, sm_90a)",
             "min_blocks" => "min_blocks(2)",
             "stream" => "stream(w)",
@@ -145,6 +146,11 @@ impl Parser {
             "require" => {
                 for item in self.comma_separated(list.stream()) {
                     self.require(entries, &item);
+                }
+            }
+            "uses" => {
+                for item in self.comma_separated(list.stream()) {
+                    self.used_function(&item);
                 }
             }
             "targets" => {
@@ -178,6 +184,18 @@ impl Parser {
             }
             "pdl" => self.pdl(entries, name, list),
             _ => self.unknown_item(name, word),
+        }
+    }
+
+    /// A path in `uses(..)`: the functions themselves come with the expansion (`crate::link`).
+    fn used_function(&mut self, item: &[TokenTree]) {
+        const HELP: &str = "uses(activation, epilogue::scale)";
+        let Some(path) = crate::link::path(item) else {
+            return self.attribute_error(tokens_range(item), "`uses` takes the names of `#[tile_fn]`s", HELP);
+        };
+        if super::outside::FUNCTIONS.contains(&path.as_str()) {
+            let message = format!("`{path}` is a function of the language");
+            self.attribute_error(tokens_range(item), message, "give yours another name");
         }
     }
 

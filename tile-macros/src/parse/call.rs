@@ -68,6 +68,9 @@ impl Parser {
 
     /// Any call. `used`: its value is wanted; `range`: the statement, or the call.
     pub(super) fn call(&mut self, call: &ExprCall, used: bool, range: Range) -> Called {
+        if let Some(called) = self.tile_function(call, used, range) {
+            return called;
+        }
         let Some(function) = function_name(&call.func) else {
             self.unknown_function(&call.func);
             return Called::Poison;

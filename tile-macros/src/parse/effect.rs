@@ -8,8 +8,8 @@ use super::{Binding, Parser};
 use syn::{Expr, ExprCall, Lit};
 use tile_ir::diag::{Code, Diagnostic};
 use tile_ir::ir::{
-    AtomicOp, Dtype, ExprId, Place, ReduceOp, ReduceSource, Scope, ShuffleKind, StmtKind, Type, VarId, VarKind,
-    VoteKind,
+    AtomicOp, Dtype, ExprId, ExprKind, Place, ReduceOp, ReduceSource, Scope, ShuffleKind, StmtKind, Type, VarId,
+    VarKind, VoteKind,
 };
 
 impl Parser {
@@ -101,10 +101,10 @@ impl Parser {
         range: Range,
     ) -> Called {
         let op = self.reduce_op(function, &call.args[0]);
-        if let Expr::Reference(reference) = strip(&call.args[1])
+        if let Some((array, mutable)) = self.borrowed(&call.args[1])
             && axis.is_some()
         {
-            let buffer = self.local_array(function, reference);
+            let buffer = self.local_array(function, array, mutable, Range::from(&call.args[1]));
             let axis = axis.map(|axis| self.thread_axis(function, axis));
             if used {
                 let at = self.mark(range);
@@ -156,6 +156,13 @@ impl Parser {
         let binding = name.as_ref().and_then(|name| self.lookup(name));
         match binding {
             Some(Binding::Var(var)) if matches!(self.kernel.vars[var].kind, VarKind::Thread(_)) => return Some(var),
+            Some(Binding::Value(value)) => {
+                if let ExprKind::Var(var) = self.kernel.exprs[value].kind
+                    && matches!(self.kernel.vars[var].kind, VarKind::Thread(_))
+                {
+                    return Some(var);
+                }
+            }
             Some(Binding::Poison) => return None,
             None if name.is_some() => {
                 self.expr(expr);
@@ -182,18 +189,19 @@ impl Parser {
     fn local_array(
         &mut self,
         function: &Function<'_>,
-        reference: &syn::ExprReference,
+        array: &Expr,
+        mutable: bool,
+        at: Range,
     ) -> Option<tile_ir::ir::BufferId> {
-        let place = self.place(&reference.expr, "a reduction")?;
-        let at = Range { first: reference.and_token.span, last: Range::from(&*reference.expr).last };
+        let place = self.place(array, "a reduction")?;
         let (kind, declared) = match place {
             Place::Buffer(buffer) if self.kernel.buffers[buffer].scope == Scope::Local => {
-                if reference.mutability.is_none() {
+                if !mutable {
                     let at = self.mark(at);
                     self.rustc(Diagnostic::new(Code::TYPE, at, "the array is replaced: pass `&mut`"));
                     return None;
                 }
-                self.check_writable(place, &reference.expr);
+                self.check_writable(place, array);
                 return Some(buffer);
             }
             Place::Buffer(buffer) => ("a shared array", self.kernel.buffers[buffer].span),

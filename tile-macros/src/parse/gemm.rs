@@ -66,6 +66,7 @@ impl Parser {
         let (array, transposed) = match argument {
             Expr::Reference(reference) if reference.mutability.is_none() => (&*reference.expr, false),
             Expr::MethodCall(call) if call.method == "t" && call.args.is_empty() => (&*call.receiver, true),
+            Expr::Path(_) if self.borrowed(argument).is_some() => (argument, false),
             Expr::Path(_) => {
                 // By value where a reference is wanted: rustc reports it.
                 let buffer = self.matrix_array(argument)?;
@@ -85,19 +86,19 @@ impl Parser {
     }
 
     fn accumulator(&mut self, argument: &Expr) -> Option<BufferId> {
-        let Expr::Reference(reference) = strip(argument) else {
+        let Some((array, mutable)) = self.borrowed(argument) else {
             let at = self.mark(argument);
             let diagnostic = Diagnostic::new(Code::TYPE, at, "`gemm` takes its sum by `&mut`");
             self.rustc(diagnostic.help("write `&mut acc`"));
             return None;
         };
-        if reference.mutability.is_none() {
+        if !mutable {
             let at = self.mark(argument);
             self.rustc(Diagnostic::new(Code::TYPE, at, "`gemm` takes its sum by `&mut`").help("write `&mut acc`"));
             return None;
         }
-        let buffer = self.matrix_array(&reference.expr)?;
-        self.check_writable(Place::Buffer(buffer), &reference.expr);
+        let buffer = self.matrix_array(array)?;
+        self.check_writable(Place::Buffer(buffer), array);
         Some(buffer)
     }
 

@@ -264,7 +264,7 @@ impl Parser {
     }
 
     /// Whether two expressions are written alike and read nothing that varies.
-    fn same_expr(&self, a: ExprId, b: ExprId) -> bool {
+    pub(super) fn same_expr(&self, a: ExprId, b: ExprId) -> bool {
         if self.facts(a).loads || self.facts(a).varies {
             return false;
         }

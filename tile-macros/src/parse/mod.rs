@@ -19,6 +19,7 @@
 //! | [`expr`], [`name`], [`access`] | expressions; names and literals; element accesses |
 //! | [`call`], [`effect`], [`tile`], [`gemm`] | functions: elementwise; collectives and atomics; `copy`, `fill`, `clear`; `gemm` |
 //! | [`types`], [`constant`] | type inference; where a constant is demanded |
+//! | [`function`], [`inline`] | `#[tile_fn]`s; a call of one, written out in its place |
 //! | [`source`], [`range`] | spans and source text |
 //! | [`outside`] | what is not in the language, and what to write instead |
 
@@ -30,7 +31,9 @@ mod constant;
 mod dependent;
 mod effect;
 mod expr;
+mod function;
 mod gemm;
+mod inline;
 mod instances;
 mod launch;
 mod loops;
@@ -46,11 +49,15 @@ mod tile;
 mod tokens;
 mod types;
 
+pub use function::{ParsedFunction, TileFunction, function};
+
+use function::Definition;
 use proc_macro2::{Span, TokenStream};
 use range::Range;
+use std::rc::Rc;
 use tile_ir::diag::{Code, Diagnostic};
 use tile_ir::ir::{
-    BufferId, ConstId, DimId, Expr, ExprId, ExprKind, Kernel, ParamId, SpanId, Stmt, StmtId, StmtKind, Type,
+    BufferId, ConstId, DimId, DtypeRef, Expr, ExprId, ExprKind, Kernel, ParamId, SpanId, Stmt, StmtId, StmtKind, Type,
     TypeParamId, Var, VarId, VarKind,
 };
 use types::{Class, Slot, Ty};
@@ -85,13 +92,15 @@ pub struct AttributeInfo {
     pub requires: Vec<syn::Expr>,
 }
 
-/// Reads one kernel: the tokens inside `#[tile_kernel(..)]`, and the function. Takes any tokens.
-pub fn kernel(attribute: TokenStream, item: TokenStream) -> Parsed {
-    let mut parser = Parser::default();
+/// Reads one kernel: the tokens inside `#[tile_kernel(..)]`, and the function, with the `#[tile_fn]`s that the attribute
+/// names. Takes any tokens.
+pub fn kernel(attribute: TokenStream, item: TokenStream, functions: Rc<[Rc<TileFunction>]>) -> Parsed {
+    let mut parser = Parser { functions, ..Parser::default() };
     parser.kernel.source = source::source(&[&attribute, &item]);
     let function = parser.function(item);
     let mut entries = parser.attribute(attribute);
     if let Some(function) = &function {
+        parser.root = Some(function.sig.fn_token.span);
         parser.signature(function, &entries);
         parser.instances(&entries);
         parser.specialize(&mut entries);
@@ -114,6 +123,10 @@ enum Binding {
     Scalar(ParamId),
     Dim(DimId),
     Const(ConstId),
+    /// What a `#[tile_fn]`'s parameter stands for: a value of its caller's.
+    Value(ExprId),
+    /// An array of the caller's that a `#[tile_fn]` takes by reference; whether by `&mut`.
+    Borrowed(BufferId, bool),
     /// Bound by something that was already reported.
     Poison,
 }
@@ -194,6 +207,16 @@ struct Parser {
     mutable_buffers: Vec<BufferId>,
     /// Const parameters that were reported: their values are not asked for.
     unfit_consts: Vec<ConstId>,
+    /// The `#[tile_fn]`s that may be called by what is being read.
+    functions: Rc<[Rc<TileFunction>]>,
+    /// The `#[tile_fn]`s being written out, innermost last.
+    frames: Vec<Rc<Definition>>,
+    /// What the innermost one's dtype parameters stand for.
+    dtype_names: Vec<(String, DtypeRef)>,
+    /// The text that tokens being read belong to, as `Span::text` counts.
+    text: u32,
+    /// A token of the kernel: what a function's tokens are seen from, so that rustc does not tell how they got here.
+    root: Option<Span>,
 }
 
 #[derive(Clone, Copy)]
@@ -232,6 +255,11 @@ impl Default for Parser {
             swizzle_at: None,
             mutable_buffers: vec![],
             unfit_consts: vec![],
+            functions: Rc::new([]),
+            frames: vec![],
+            dtype_names: vec![],
+            text: 0,
+            root: None,
         }
     }
 }
@@ -241,9 +269,13 @@ impl Parser {
     /// The place of a range of tokens.
     fn mark(&mut self, range: impl Into<Range>) -> SpanId {
         let range = range.into();
-        self.spans.push(range.first);
-        self.ends.push(range.last);
-        self.kernel.spans.push(source::position(range))
+        let seen = |span: Span| match self.root {
+            Some(root) if self.text != 0 => span.resolved_at(root),
+            _ => span,
+        };
+        self.spans.push(seen(range.first));
+        self.ends.push(seen(range.last));
+        self.kernel.spans.push(tile_ir::ir::Span { text: self.text, ..source::position(range) })
     }
 
     /// Reports a mistake in a kernel whose shadow rustc accepts.
@@ -327,6 +359,14 @@ impl Parser {
 
     fn lookup(&self, name: &str) -> Option<Binding> {
         self.scope.iter().rev().find(|(n, _)| n == name).map(|&(_, binding)| binding)
+    }
+
+    /// What a name stands for among dtypes: a dtype parameter, or in a `#[tile_fn]` what its own stands for.
+    fn dtype_param(&self, name: &str) -> Option<DtypeRef> {
+        if self.frames.is_empty() {
+            return self.type_param(name).map(DtypeRef::Param);
+        }
+        self.dtype_names.iter().find(|(n, _)| n == name).map(|(_, dtype)| *dtype)
     }
 
     fn type_param(&self, name: &str) -> Option<TypeParamId> {

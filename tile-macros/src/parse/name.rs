@@ -92,7 +92,8 @@ impl Parser {
                 let ParamKind::Scalar { ty } = self.kernel.params[param].kind else { return None };
                 self.push(ExprKind::Scalar(param), ty, Facts::LAUNCH, span)
             }
-            Binding::Tensor(_) | Binding::Buffer(_) => {
+            Binding::Value(value) => self.again(value, span),
+            Binding::Tensor(_) | Binding::Buffer(_) | Binding::Borrowed(..) => {
                 let (kind, index) = if matches!(binding, Binding::Tensor(_)) {
                     ("tensor", "an element of it, `copy`")
                 } else {
@@ -135,10 +136,7 @@ impl Parser {
     /// `T::ZERO`, `T::BITS`, `f32::INFINITY`, `u32::MAX`.
     fn associated(&mut self, ty: &str, name: &str, range: Range) -> Option<ExprId> {
         let span = self.mark(range);
-        let dtype = match self.type_param(ty) {
-            Some(param) => Some(DtypeRef::Param(param)),
-            None => Dtype::from_name(ty).map(DtypeRef::Is),
-        };
+        let dtype = self.dtype_param(ty).or_else(|| Dtype::from_name(ty).map(DtypeRef::Is));
         let Some(dtype) = dtype else {
             let message =
                 format!("`{ty}::{name}` has no value in a kernel: what is declared outside is not visible to it");

@@ -15,7 +15,7 @@ const LATER: &[(&str, &str)] = &[
 ];
 
 /// Functions of the language, for "did you mean".
-const FUNCTIONS: &[&str] = &[
+pub(super) const FUNCTIONS: &[&str] = &[
     "blocks",
     "threads",
     "alloc_shared",
@@ -63,6 +63,7 @@ const FUNCTIONS: &[&str] = &[
     "fast::exp",
     "fast::exp2",
     "fast::log",
+    "fast::recip",
     "fast::tanh",
 ];
 
@@ -91,7 +92,9 @@ impl Parser {
         let near = FUNCTIONS.iter().map(|f| (distance(f, name), f)).min().filter(|(d, _)| *d <= 2);
         let help = match near {
             Some((_, near)) => format!("there is `{near}`"),
-            None => "a kernel calls the functions of the language only: write the body here".to_owned(),
+            None => {
+                format!("write its body here, or make it a `#[tile_fn]` and name it: `#[tile_kernel(uses({name}))]`")
+            }
         };
         self.syntax(function.range, format!("`{name}` is not a function of the language"), &help);
     }

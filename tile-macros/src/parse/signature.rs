@@ -63,7 +63,7 @@ impl Parser {
         }
     }
 
-    fn generic(&mut self, param: &GenericParam, function: &ItemFn, entries: &Entries) {
+    pub(super) fn generic(&mut self, param: &GenericParam, function: &ItemFn, entries: &Entries) {
         match param {
             GenericParam::Lifetime(lifetime) => {
                 self.syntax(lifetime.lifetime.ident.span(), "a kernel has no lifetimes", "remove it");
@@ -250,7 +250,7 @@ impl Parser {
         }
     }
 
-    fn tensor(&mut self, name: &str, ty: &syn::Type, mutable: bool) -> Option<ParamKind> {
+    pub(super) fn tensor(&mut self, name: &str, ty: &syn::Type, mutable: bool) -> Option<ParamKind> {
         let syn::Type::Path(path) = ty else { return None };
         let segment = path.path.segments.last()?;
         let arguments = generic_types(&segment.arguments);
@@ -303,7 +303,7 @@ impl Parser {
     }
 
     /// One dim: a new or known dynamic dim, a const parameter, or `Fixed<..>`.
-    fn extent(&mut self, ty: &syn::Type) -> Option<Extent> {
+    pub(super) fn extent(&mut self, ty: &syn::Type) -> Option<Extent> {
         const HELP: &str = "a dim is a name, a const parameter, or `Fixed<128>`";
         let ty = peel(ty);
         let path = match ty {
@@ -348,7 +348,13 @@ impl Parser {
             }
             Some(Binding::Poison) => None,
             Some(
-                Binding::Tensor(_) | Binding::Optional(_) | Binding::Scalar(_) | Binding::Var(_) | Binding::Buffer(_),
+                Binding::Tensor(_)
+                | Binding::Optional(_)
+                | Binding::Scalar(_)
+                | Binding::Var(_)
+                | Binding::Buffer(_)
+                | Binding::Value(_)
+                | Binding::Borrowed(..),
             ) => {
                 let message = format!("`{name}` is a parameter, not a dim");
                 let help = "dims are dynamic already: use a new name, and `require(..)` that it equals the parameter";

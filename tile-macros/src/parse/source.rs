@@ -12,6 +12,7 @@ pub(super) fn position(range: Range) -> ir::Span {
         column: start.column as u32 + 1,
         end_line: end.line as u32,
         end_column: end.column as u32 + 1,
+        text: 0,
     }
 }
 
@@ -22,7 +23,12 @@ pub(super) fn source(streams: &[&TokenStream]) -> ir::Source {
         page.stream(stream);
     }
     let file = streams.iter().rev().find_map(|s| (*s).clone().into_iter().next()).map(|t| file(t.span()));
-    ir::Source { file: file.unwrap_or_default(), first_line: page.first_line as u32, lines: page.lines }
+    ir::Source {
+        file: file.unwrap_or_default(),
+        first_line: page.first_line as u32,
+        lines: page.lines,
+        functions: vec![],
+    }
 }
 
 fn file(span: proc_macro2::Span) -> String {

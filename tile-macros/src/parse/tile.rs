@@ -63,20 +63,20 @@ impl Parser {
 
     /// The array that `fill` or `clear` writes.
     fn filled(&mut self, name: &str, argument: &Expr) -> Option<BufferId> {
-        let Expr::Reference(reference) = strip(argument) else {
+        let Some((array, mutable)) = self.borrowed(argument) else {
             let at = self.mark(argument);
             self.rustc(Diagnostic::new(Code::TYPE, at, format!("`{name}` takes an array by `&mut`")));
             return None;
         };
-        let place = self.place(&reference.expr, &format!("`{name}`"))?;
-        if reference.mutability.is_none() {
+        let place = self.place(array, &format!("`{name}`"))?;
+        if !mutable {
             let at = self.mark(argument);
             self.rustc(Diagnostic::new(Code::TYPE, at, format!("`{name}` takes an array by `&mut`")));
             return None;
         }
         match place {
             Place::Buffer(buffer) => {
-                self.check_writable(place, &reference.expr);
+                self.check_writable(place, array);
                 Some(buffer)
             }
             Place::Tensor(param) => {
@@ -173,7 +173,9 @@ impl Parser {
             }
             Expr::Path(_) => {
                 let place = self.place(argument, "`copy`")?;
-                if let Place::Buffer(buffer) = place {
+                if let Place::Buffer(buffer) = place
+                    && self.borrowed(argument).is_none()
+                {
                     let name = self.kernel.buffers[buffer].name.clone();
                     let message = format!("`copy` takes `{name}` by reference");
                     let help = format!("write `{}{name}`", if destination { "&mut " } else { "&" });

@@ -248,9 +248,9 @@ impl Parser {
         let segment = path.segments.last()?;
         let name = segment.ident.to_string();
         if path.segments.len() == 1
-            && let Some(param) = self.type_param(&name)
+            && let Some(dtype) = self.dtype_param(&name)
         {
-            return Some(DtypeRef::Param(param));
+            return Some(dtype);
         }
         if let Some(dtype) = Dtype::from_name(&name) {
             return Some(DtypeRef::Is(dtype));
@@ -261,7 +261,7 @@ impl Parser {
             let message = format!("`{name}` is not an element type in this version of the language");
             let diagnostic = Diagnostic::new(Code::DTYPE, span, message);
             self.unsupported(diagnostic.help("use bool, i32, u32, f16, bf16 or f32"));
-        } else if matches!(self.lookup(&name), Some(Binding::Const(_) | Binding::Dim(_)))
+        } else if matches!(self.lookup(&name), Some(Binding::Const(_) | Binding::Dim(_) | Binding::Value(_)))
             || !generic_types(&segment.arguments).is_empty()
         {
             let diagnostic = Diagnostic::new(Code::DTYPE, span, format!("`{name}` is not an element type"));

@@ -21,6 +21,12 @@ pub fn log<T: Float>(x: T) -> T {
     shadow()
 }
 
+/// `1 / x`, by the GPU's `rcp.approx`.
+pub fn recip<T: Float>(x: T) -> T {
+    let _ = x;
+    shadow()
+}
+
 /// The hyperbolic tangent, by the GPU's `tanh.approx`.
 pub fn tanh<T: Float>(x: T) -> T {
     let _ = x;

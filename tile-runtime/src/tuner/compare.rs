@@ -36,7 +36,8 @@ pub(super) fn is_exact(kernel: &Kernel) -> bool {
         | MathFn::FastExp
         | MathFn::FastExp2
         | MathFn::FastLog
-        | MathFn::FastTanh => true,
+        | MathFn::FastTanh
+        | MathFn::FastRecip => true,
         MathFn::Sqrt | MathFn::Abs | MathFn::Fma => false,
     };
     let math = kernel.exprs.values().any(|e| matches!(&e.kind, ExprKind::Math(f, _) if approximate(*f)));

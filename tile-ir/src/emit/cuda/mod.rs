@@ -26,7 +26,7 @@ pub fn emit(program: &Program) -> String {
 
 /// The program as CUDA C; with `line_info`, `#line` directives name the author's Rust lines.
 pub fn emit_with(program: &Program, line_info: bool) -> String {
-    let mut emitter = Emitter { program, text: String::new(), depth: 1, line_info, line: 0 };
+    let mut emitter = Emitter { program, text: String::new(), depth: 1, line_info, line: (0, 0) };
     emitter.shared();
     emitter.operations(&program.body);
     let body = places(program, &emitter.text) + &emitter.text;
@@ -44,7 +44,8 @@ struct Emitter<'a> {
     text: String,
     depth: usize,
     line_info: bool,
-    line: u32,
+    /// Text and line of the last `#line`.
+    line: (u32, u32),
 }
 
 impl Emitter<'_> {

@@ -17,9 +17,10 @@ impl Emitter<'_> {
 
     fn line_directive(&mut self, op: &Op) {
         let Some(span) = self.program.spans.get(op.span) else { return };
-        if self.line_info && span.line != self.line && span.line != 0 && !self.program.source.file.is_empty() {
-            self.line = span.line;
-            let file = self.program.source.file.escape_default().to_string();
+        let file = &self.program.source.text_of(*span).file;
+        if self.line_info && (span.text, span.line) != self.line && span.line != 0 && !file.is_empty() {
+            self.line = (span.text, span.line);
+            let file = file.escape_default().to_string();
             self.text.push_str(&format!("#line {} \"{file}\"\n", span.line));
         }
     }
@@ -234,6 +235,7 @@ impl Emitter<'_> {
             OpKind::WgmmaCommit => self.call("wgmma_commit", &[]),
             OpKind::WgmmaWait { pending } => self.call(&format!("wgmma_wait<{pending}>"), &[]),
             OpKind::Pin { local } => self.pin(*local),
+            OpKind::Order => self.write_line("asm volatile(\"\" ::: \"memory\");"),
             OpKind::Shared { .. } | OpKind::Print { .. } | OpKind::Assert { .. } => {}
         }
     }

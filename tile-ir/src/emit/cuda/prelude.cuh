@@ -107,9 +107,11 @@ template <class T> TILE_INLINE T shuffle_xor(unsigned mask, T x, int lane) { ret
 //@ shuffle_down
 template <class T> TILE_INLINE T shuffle_down(unsigned mask, T x, int lane) { return __shfl_down_sync(mask, x, lane); }
 //@ fast_exp2
-TILE_INLINE float fast_exp2(float x) { float y; asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+TILE_INLINE float fast_exp2(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 //@ fast_tanh
 TILE_INLINE float fast_tanh(float x) { float y; asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+//@ fast_recip
+TILE_INLINE float fast_recip(float x) { float y; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 //@ TensorMap
 struct __align__(64) TensorMap { unsigned long long opaque[16]; };
 //@ shared_at

@@ -279,6 +279,7 @@ fn math(program: &Program, function: MathFn, args: &[ValueId], ty: ValueType) ->
         MathFn::FastExp2 => "fast_exp2",
         MathFn::FastLog => "__logf",
         MathFn::FastTanh => "fast_tanh",
+        MathFn::FastRecip => "fast_recip",
     };
     narrowed(format!("{name}({})", arguments.join(", ")), ty)
 }

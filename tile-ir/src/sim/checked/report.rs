@@ -154,7 +154,7 @@ impl Machine<'_> {
             return format!("{name}[{}]", coordinates.collect::<Vec<_>>().join(", "));
         }
         let span = self.program.spans.get(site.span).copied().unwrap_or_default();
-        let line = self.program.source.line(span.line).unwrap_or("");
+        let line = self.program.source.line_of(span).unwrap_or("");
         let columns = span.end_column.saturating_sub(span.column) as usize;
         let mut text = line.chars().skip(span.column.saturating_sub(1) as usize).take(columns);
         if text.any(|c| c == ',') { format!("element {offset} of `{name}`") } else { format!("{name}[{offset}]") }

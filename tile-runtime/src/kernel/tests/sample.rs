@@ -33,7 +33,7 @@ struct Build {
 impl Build {
     fn span(&mut self) -> SpanId {
         let (line, column) = (self.line, 5);
-        self.kernel.spans.push(Span { line, column, end_line: line, end_column: column + 1 })
+        self.kernel.spans.push(Span { line, column, end_line: line, end_column: column + 1, text: 0 })
     }
 
     fn e(&mut self, kind: ExprKind, ty: impl Into<Type>) -> ExprId {
@@ -72,7 +72,8 @@ impl Build {
 }
 
 fn kernel() -> Kernel {
-    let source = Source { file: "scale.rs".into(), first_line: 1, lines: vec!["// scale".into(); 12] };
+    let source =
+        Source { file: "scale.rs".into(), first_line: 1, lines: vec!["// scale".into(); 12], functions: vec![] };
     let mut b = Build { kernel: Kernel { name: "scale".into(), source, ..Kernel::default() }, line: 1 };
     let at = b.span();
     let t = b.kernel.type_params.push(TypeParam { name: "T".into(), allowed: vec![Dtype::F32, Dtype::F16], span: at });

@@ -46,7 +46,7 @@ impl Build {
                 body: vec![],
                 remarks: vec![],
                 spans: PrimaryMap::new(),
-                source: Source { file: "kernel.rs".into(), first_line: 1, lines: vec![] },
+                source: Source { file: "kernel.rs".into(), first_line: 1, lines: vec![], functions: vec![] },
             },
             ops: vec![],
             span: SpanId::new(0),
@@ -63,7 +63,7 @@ impl Build {
 
     fn line(&mut self) {
         let line = self.program.spans.len() as u32 + 1;
-        self.span = self.program.spans.push(Span { line, column: 1, end_line: line, end_column: 7 });
+        self.span = self.program.spans.push(Span { line, column: 1, end_line: line, end_column: 7, text: 0 });
         self.program.source.lines.push(format!("line {line};"));
     }
 

@@ -1,0 +1,254 @@
+//! What qualifies for a ring of bulk copies.
+
+use super::super::uses::{accesses, depends, each};
+use super::super::value::OpenAxis;
+use super::super::hopper::Reason;
+use crate::analysis::{Analysis, Bound};
+use crate::ir::pipeline::{parts, shared_loads, variables};
+use crate::ir::*;
+use std::collections::BTreeSet;
+
+/// Bytes of a row from which on one copy of it is worth a thread that does nothing else. Shorter ones cost the copy engine
+/// more than their bytes: they are left to the copies of every thread.
+const LONG_ROW: u32 = 1024;
+/// What bulk copies are made of: addresses, and numbers of bytes.
+/// Source: PTX ISA, `cp.async.bulk`.
+pub(super) const CHUNK: u32 = 16;
+/// Threads of a warp.
+pub(super) const WARP: u32 = 32;
+/// Most threads of a block.
+const THREADS: u32 = 1024;
+
+/// How a kernel is split.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// The pipelined loop whose loads the producer issues.
+    pub(super) ring: StmtId,
+    /// Slots of the ring.
+    pub(super) slots: u32,
+    /// Whether every iteration has a slot of its own: none is filled twice, and iteration i is in slot i.
+    pub(super) once: bool,
+    /// What fills a slot, in order.
+    pub(super) loads: Vec<Load>,
+    /// Statements at the head of the loop's body that are loads and their indices.
+    pub(super) leading: usize,
+    /// The statement of the body, by position, after which nothing reads the slot.
+    pub(super) last_read: usize,
+    /// What the producer computes of the kernel before the loop.
+    pub(super) needed: BTreeSet<VarId>,
+    /// The author's threads.
+    pub(super) threads: u32,
+}
+
+/// One copy into the ring.
+#[derive(Clone, Debug)]
+pub(crate) struct Load {
+    pub(super) tensor: ParamId,
+    pub(super) buffer: BufferId,
+    pub(super) src: TileRef,
+    /// The axes of the tensor on which the tile may leave it, past its end.
+    pub(super) open: Vec<OpenAxis>,
+    /// Rows, and elements of one.
+    pub(super) rows: u32,
+    pub(super) columns: u32,
+    pub(super) dtype: Dtype,
+    pub(super) span: SpanId,
+}
+
+/// The plan for a bound kernel; why there is none, if it loads long rows ahead.
+pub(crate) fn plan(kernel: &Kernel, analysis: &Analysis) -> Result<Plan, Option<Reason>> {
+    let loops = shared_loads(kernel);
+    let is_long = |stmt: &StmtId| match &kernel.stmts[*stmt].kind {
+        StmtKind::Copy { dst: TileRef { place: Place::Buffer(buffer), .. }, .. } => {
+            let columns = kernel.buffer_extents(*buffer).last().copied().unwrap_or(0);
+            columns.saturating_mul(kernel.buffer_dtype(*buffer).bytes()) >= LONG_ROW
+        }
+        _ => false,
+    };
+    if !loops.iter().any(|l| l.loads.iter().any(is_long)) {
+        return Err(None);
+    }
+    let no = |text: &str, span| Err(Some(Reason { text: text.to_owned(), span }));
+    let [pipelined] = &loops[..] else {
+        return no("two pipelined loops load shared arrays", kernel.stmts[loops[1].stmt].span);
+    };
+    let ring = pipelined.stmt;
+    let span = kernel.stmts[ring].span;
+    let StmtKind::For { var, start, end, step, body, .. } = &kernel.stmts[ring].kind else { return Err(None) };
+    let Some(at) = kernel.body.iter().position(|s| *s == ring) else {
+        return no("the pipelined loop stands in another statement", span);
+    };
+    let threads = kernel.thread_count();
+    if !threads.is_multiple_of(WARP) || threads + WARP > THREADS {
+        let text = format!("{threads} threads are not whole warps that leave room for one more in {THREADS}");
+        return no(&text, span);
+    }
+    if !kernel.cluster.is_empty() {
+        return no("its blocks form clusters", span);
+    }
+    let planner = Planner { kernel, analysis };
+    let mut loads = Vec::new();
+    for &stmt in &body[..pipelined.leading] {
+        match &kernel.stmts[stmt].kind {
+            StmtKind::Let { .. } => {}
+            StmtKind::Copy { .. } => loads.push(planner.load(stmt)?),
+            _ => return no("not all its loads are copies of tiles into shared arrays", kernel.stmts[stmt].span),
+        }
+    }
+    let last_read = planner.reads(&pipelined.buffers, ring, body, pipelined.leading)?;
+    let needed =
+        planner.needed(&loads, [*start, *end, *step], *var, (&kernel.body[..at], &body[..pipelined.leading]))?;
+    let trips = planner.trips([*start, *end, *step]);
+    let once = trips.is_some_and(|trips| trips <= pipelined.stages);
+    let slots = if once { trips.unwrap_or(1).max(1) } else { pipelined.stages };
+    Ok(Plan { ring, slots, once, loads, leading: pipelined.leading, last_read, needed, threads })
+}
+
+struct Planner<'k> {
+    kernel: &'k Kernel,
+    analysis: &'k Analysis,
+}
+
+impl Planner<'_> {
+    /// One copy, as rows of bytes that lie together.
+    fn load(&self, stmt: StmtId) -> Result<Load, Option<Reason>> {
+        let kernel = self.kernel;
+        let span = kernel.stmts[stmt].span;
+        let no = |text: &str| Err(Some(Reason { text: text.to_owned(), span }));
+        let StmtKind::Copy { src, dst, tma, .. } = &kernel.stmts[stmt].kind else { return Err(None) };
+        let (Place::Tensor(tensor), Place::Buffer(buffer)) = (src.place, dst.place) else { return Err(None) };
+        let Some(facts) = self.analysis.copies.get(&stmt) else { return Err(None) };
+        if !tma {
+            return no("a copy says `.tma(false)`");
+        }
+        let dtype = kernel.buffer_dtype(buffer);
+        if kernel.place_dtype(src.place) != kernel.place_dtype(dst.place) {
+            return no("a load converts its elements");
+        }
+        let whole = dst.start.iter().all(|e| kernel.const_index(*e) == Some(0));
+        if !whole || facts.extents.iter().map(|e| u64::from(*e)).product::<u64>() != kernel.buffer_len(buffer) {
+            return no("a load fills a part of its array");
+        }
+        let ones = facts.extents.iter().take_while(|e| **e == 1).count().min(facts.extents.len().saturating_sub(1));
+        let (rows, columns) = match facts.extents[ones..] {
+            [columns] => (1, columns),
+            [rows, columns] => (rows, columns),
+            _ => return no("a load has more than rows and columns"),
+        };
+        let bytes = dtype.bytes();
+        if facts.width.or(facts.transaction).map(|elements| elements * bytes) != Some(CHUNK) {
+            return no("rows are not known to start and to end at multiples of 16 bytes");
+        }
+        if facts.src_nonnegative.iter().any(|known| !known) {
+            return no("a tile may begin before the tensor does");
+        }
+        let rank = facts.src.len();
+        let is_open = |axis: &usize| facts.src[*axis] != Bound::Proven;
+        let open: Vec<OpenAxis> = (0..rank).filter(is_open).map(|axis| OpenAxis { axis, below: false }).collect();
+        if open.iter().any(|open| open.axis + 2 < rank) {
+            return no("a tile may leave the tensor on another axis than those of rows and columns");
+        }
+        Ok(Load { tensor, buffer, src: src.clone(), open, rows, columns, dtype, span })
+    }
+
+    /// Slots are read by elements, in the loop alone; the last statement that does.
+    fn reads(
+        &self,
+        buffers: &[BufferId],
+        ring: StmtId,
+        body: &[StmtId],
+        leading: usize,
+    ) -> Result<usize, Option<Reason>> {
+        let kernel = self.kernel;
+        let is_slot = |place: Place| matches!(place, Place::Buffer(b) if buffers.contains(&b));
+        let mut found = None;
+        let rest = &body[leading..];
+        let mut inside = BTreeSet::new();
+        each(kernel, rest, &mut |s| {
+            inside.insert(s);
+        });
+        let loads: BTreeSet<StmtId> = body[..leading].iter().copied().collect();
+        let mut meet = |stmt: StmtId, text: &str| {
+            found.get_or_insert(Reason { text: text.to_owned(), span: kernel.stmts[stmt].span });
+        };
+        each(kernel, &kernel.body, &mut |stmt| match &kernel.stmts[stmt].kind {
+            _ if loads.contains(&stmt) || stmt == ring => {}
+            StmtKind::Store { access, .. } | StmtKind::Atomic { access, .. }
+                if is_slot(kernel.accesses[*access].place) =>
+            {
+                meet(stmt, "what is loaded is also written");
+            }
+            StmtKind::Copy { src, dst, .. } if is_slot(src.place) || is_slot(dst.place) => {
+                meet(stmt, "what is loaded is copied on, not read by elements");
+            }
+            StmtKind::Fill { buffer, .. } if buffers.contains(buffer) => meet(stmt, "what is loaded is also filled"),
+            StmtKind::Persistent { .. } => meet(stmt, "its tiles are `persistent`"),
+            StmtKind::If { .. } | StmtKind::For { .. } | StmtKind::Parallel { .. } => {}
+            _ => {
+                let reads = accesses(kernel, &[stmt]).into_iter().any(|a| is_slot(kernel.accesses[a].place));
+                if reads && !inside.contains(&stmt) {
+                    meet(stmt, "what is loaded is also read outside of the loop");
+                }
+            }
+        });
+        if let Some(reason) = found {
+            return Err(Some(reason));
+        }
+        let reads = |stmt: &StmtId| accesses(kernel, &[*stmt]).iter().any(|a| is_slot(kernel.accesses[*a].place));
+        match rest.iter().rposition(reads) {
+            Some(at) => Ok(leading + at),
+            None => {
+                let text = "nothing reads what is loaded".to_owned();
+                Err(Some(Reason { text, span: kernel.stmts[ring].span }))
+            }
+        }
+    }
+
+    /// The variables before the loop that its bounds and the tiles' coordinates are made of.
+    fn needed(
+        &self,
+        loads: &[Load],
+        range: [ExprId; 3],
+        index: VarId,
+        (before, leading): (&[StmtId], &[StmtId]),
+    ) -> Result<BTreeSet<VarId>, Option<Reason>> {
+        let kernel = self.kernel;
+        let mut left: Vec<VarId> = range.iter().flat_map(|e| depends(kernel, *e)).collect();
+        left.extend(loads.iter().flat_map(|l| &l.src.start).flat_map(|e| depends(kernel, *e)));
+        let mut needed = BTreeSet::new();
+        while let Some(var) = left.pop() {
+            let known = matches!(kernel.vars[var].kind, VarKind::Block(_)) || var == index;
+            if known || !needed.insert(var) {
+                continue;
+            }
+            let declared = before
+                .iter()
+                .chain(leading)
+                .find(|s| matches!(kernel.stmts[**s].kind, StmtKind::Let { var: v, value: Some(_) } if v == var));
+            let computed = declared.is_some_and(|stmt| {
+                let mut arrays = false;
+                if let StmtKind::Let { value: Some(value), .. } = &kernel.stmts[*stmt].kind {
+                    parts(kernel, *value, &mut |kind| {
+                        arrays |= matches!(kind, ExprKind::Load(a)
+                            if matches!(kernel.accesses[*a].place, Place::Buffer(_)));
+                    });
+                }
+                left.extend(variables(kernel, &[*stmt]));
+                !arrays
+            });
+            if !computed || kernel.vars[var].kind == VarKind::Mut {
+                let text =
+                    format!("where its tiles are depends on `{}`, which the threads compute", kernel.vars[var].name);
+                return Err(Some(Reason { text, span: kernel.vars[var].span }));
+            }
+        }
+        Ok(needed)
+    }
+
+    /// The iterations of a loop from 0 in steps of 1, where they are known.
+    fn trips(&self, [start, end, step]: [ExprId; 3]) -> Option<u32> {
+        let kernel = self.kernel;
+        let plain = kernel.const_index(start) == Some(0) && kernel.const_index(step) == Some(1);
+        kernel.const_index(end).filter(|_| plain).map(|n| u32::try_from(n.max(0)).unwrap_or(u32::MAX))
+    }
+}

@@ -1,0 +1,306 @@
+//! Rings of bulk copies: which kernels have one, what it computes on ragged shapes, and that a mistake in it is found.
+
+use crate::ir::*;
+use crate::lower::lower_bound;
+use crate::lowered::{Op, OpKind, Program};
+use crate::testing::kernel;
+
+/// What a test varies of the kernel.
+#[derive(Clone, Copy)]
+struct Rows {
+    /// Iterations, where they are not a function of K; every one has as many columns.
+    trips: Option<i64>,
+    stages: i64,
+    columns: i64,
+    threads: [i64; 2],
+    tma: bool,
+}
+
+const CHUNKS: Rows = Rows { trips: None, stages: 3, columns: 256, threads: [32, 2], tma: true };
+
+/// Sums of the rows of `w: (N, K)` in `y: (N,)`, a warp a row, `columns` of them an iteration.
+fn rows(r: Rows) -> Kernel {
+    let mut bound = kernel("row_sums", |b| {
+        let (n, k) = (b.dim("N"), b.dim("K"));
+        let (w, y) = (b.tensor("w", Dtype::F32, &[n, k]), b.tensor_mut("y", Dtype::F32, &[n]));
+        let (four, zero) = (b.int(4), b.int(0));
+        let rest = b.binary(BinaryOp::Rem, k, four);
+        let cond = b.eq(rest, zero);
+        b.kernel.requires.push(Require { cond, text: "K % 4 == 0".into(), span: SpanId::from_u32(0) });
+        let two = b.int(2);
+        let grid = b.binary(BinaryOp::CeilDiv, n, two);
+        let [block] = b.blocks([("block", grid)]);
+        let [lane, warp] = b.threads([("lane", r.threads[0]), ("warp", r.threads[1])]);
+        let zero = b.int(0);
+        let first = b.scaled(block, 2, zero);
+        let first = b.bind("first", first);
+        let ws = b.buffer("ws", Scope::Shared, Dtype::F32, &[2, r.columns]);
+        let zero = b.float(Dtype::F32, 0.0);
+        let acc = b.bind_mut("acc", zero);
+        let trips = match r.trips {
+            Some(trips) => b.int(trips),
+            None => {
+                let columns = b.int(r.columns);
+                b.binary(BinaryOp::CeilDiv, k, columns)
+            }
+        };
+        let stages = b.int(r.stages);
+        let bounds = [b.int(0), trips, b.int(1)];
+        b.for_each("c", LoopKind::Pipelined { stages, schedule: Schedule::Auto }, bounds, |b, c| {
+            let zero = b.int(0);
+            let column = b.scaled(c, r.columns, zero);
+            let column = b.bind("column", column);
+            let (src, dst) = (b.tile(w, &[first, column], &[]), b.tile(ws, &[], &[]));
+            b.stmt(StmtKind::Copy { src, dst, width: None, tma: r.tma, evict: None });
+            let pieces = b.int(r.columns / r.threads[0]);
+            b.range("i", pieces, |b, i| {
+                let at = b.scaled(i, r.threads[0], lane);
+                let value = b.load(ws, &[warp, at]);
+                let next = b.add(acc, value);
+                b.assign(acc, next);
+            });
+        });
+        let sum = b.reduce("sum", ReduceOp::Sum, acc, None);
+        let row = b.add(first, warp);
+        let zero = b.int(0);
+        let cond = b.eq(lane, zero);
+        b.when(cond, |b| b.store_masked(y, &[row], sum));
+    });
+    bound.attributes.dependent = Some(vec![ParamId::from_u32(0)]);
+    bound
+}
+
+fn lowered(r: Rows, target: Target) -> Program {
+    lower_bound(&rows(r), target).unwrap_or_else(|all| panic!("{all:#?}"))
+}
+
+fn count(ops: &[Op], is: &impl Fn(&OpKind) -> bool) -> usize {
+    let inner = |op: &Op| match &op.kind {
+        OpKind::If { then, otherwise, .. } => count(then, is) + count(otherwise, is),
+        OpKind::For { body, .. } => count(body, is),
+        _ => 0,
+    };
+    ops.iter().map(|op| inner(op) + usize::from(is(&op.kind))).sum()
+}
+
+fn bulk_copies(program: &Program) -> usize {
+    count(&program.body, &|op| matches!(op, OpKind::BulkLoad { .. }))
+}
+
+#[test]
+fn long_rows_have_a_ring_and_a_producer() {
+    let program = lowered(CHUNKS, Target::Sm90a);
+    // A warp more than the author's.
+    assert_eq!(program.launch.threads, [96, 1, 1]);
+    assert!(bulk_copies(&program) > 0);
+    assert_eq!(count(&program.body, &|op| matches!(op, OpKind::AsyncCopy { .. })), 0);
+    assert_eq!(program.shared.values().map(|a| a.slots).max(), Some(3));
+    assert_eq!(program.barriers.values().map(|b| b.len).collect::<Vec<_>>(), [3, 3]);
+    // Its first copies stand above the wait for the previous kernel.
+    let text = program.to_string();
+    assert!(text.find("bulk load") < text.find("wait for the previous kernel"), "{text}");
+}
+
+#[test]
+fn iterations_with_a_slot_each_need_no_barriers_for_empty_slots() {
+    let program = lowered(Rows { trips: Some(2), ..CHUNKS }, Target::Sm90a);
+    assert_eq!(program.barriers.values().map(|b| b.len).collect::<Vec<_>>(), [2]);
+    assert_eq!(program.shared.values().map(|a| a.slots).max(), Some(2));
+    assert_eq!(count(&program.body, &|op| matches!(op, OpKind::BarrierArrive { .. })), 0);
+}
+
+#[test]
+fn what_has_no_ring_is_copied_by_every_thread_and_says_why() {
+    let said = |r: Rows| {
+        let program = lowered(r, Target::Sm90a);
+        assert_eq!(bulk_copies(&program), 0);
+        let remarks: Vec<String> = program.remarks.iter().map(|r| r.text.clone()).collect();
+        remarks.join("\n")
+    };
+    assert!(said(Rows { tma: false, ..CHUNKS }).contains("a copy says `.tma(false)`"));
+    assert!(said(Rows { threads: [16, 3], ..CHUNKS }).contains("48 threads are not whole warps"));
+    // Short rows are no lesser form.
+    assert!(!said(Rows { columns: 128, ..CHUNKS }).contains("in bulk"));
+    assert_eq!(bulk_copies(&lowered(CHUNKS, Target::Sm80)), 0);
+}
+
+#[cfg(feature = "sim")]
+mod simulated {
+    use super::*;
+    use crate::sim::checked::{CheckedOptions, CheckedReport, Copies, run};
+    use crate::sim::{Argument, Memory, TensorArgument};
+    use std::sync::Arc;
+
+    /// Small integers, whose sums are exact.
+    fn element(row: i64, column: i64) -> f32 {
+        ((row * 7 + column * 3 + column / 13) % 5 - 2) as f32
+    }
+
+    fn tensor(shape: &[i64], pitch: i64, f: impl Fn(i64, i64) -> f32) -> Argument {
+        let rows = if shape.len() == 2 { shape[0] } else { 1 };
+        let all: Vec<u8> =
+            (0..rows).flat_map(|r| (0..pitch).map(move |c| (r, c))).flat_map(|(r, c)| f(r, c).to_le_bytes()).collect();
+        let memory = Memory::zeros(all.len());
+        memory.write(0, &all);
+        let strides = if shape.len() == 2 { vec![pitch, 1] } else { vec![1] };
+        let (dtype, shape, memory) = (Dtype::F32, shape.to_vec(), Arc::new(memory));
+        Argument::Tensor(TensorArgument { dtype, shape, strides, memory, offset: 0 })
+    }
+
+    /// What a program finds and computes, under one schedule.
+    fn execute(program: &Program, [n, k, pitch]: [i64; 3], options: &CheckedOptions) -> (CheckedReport, Vec<f32>) {
+        let args = [tensor(&[n, k], pitch, element), tensor(&[n], n, |_, _| f32::NAN)];
+        let report = run(program, &args, options).expect("arguments fit");
+        let Argument::Tensor(y) = &args[1] else { return (report, Vec::new()) };
+        let mut bytes = vec![0; y.memory.len()];
+        y.memory.read(0, &mut bytes);
+        let sums = bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+        (report, sums)
+    }
+
+    fn options() -> impl Iterator<Item = CheckedOptions> {
+        (0..6).map(|seed| CheckedOptions {
+            seed,
+            copies: [Copies::Early, Copies::Late, Copies::Seeded][seed as usize % 3],
+            step_limit: 1_000_000,
+            ..CheckedOptions::default()
+        })
+    }
+
+    fn sums(n: i64, columns: i64) -> Vec<f32> {
+        (0..n).map(|row| (0..columns).map(|column| element(row, column)).sum()).collect()
+    }
+
+    #[test]
+    fn ragged_rows_and_columns_read_zeros_however_it_is_scheduled() {
+        for (r, k_used) in [(CHUNKS, None), (Rows { trips: Some(2), ..CHUNKS }, Some(512))] {
+            for target in [Target::Sm90a, Target::Sm80] {
+                let program = lowered(r, target);
+                for [n, k, pitch] in [[1, 4, 4], [3, 256, 256], [4, 700, 704], [5, 2048, 2048], [3, 1284, 1284]] {
+                    for options in options() {
+                        let (report, result) = execute(&program, [n, k, pitch], &options);
+                        assert!(report.is_clean(), "{target} {n}x{k}:\n{}", report.render(&program));
+                        assert_eq!(
+                            result,
+                            sums(n, k_used.unwrap_or(k).min(k)),
+                            "{target} {n}x{k} seed {}",
+                            options.seed
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    /// Removes the operations that `drop` names, wherever they stand.
+    fn without(ops: &mut Vec<Op>, drop: &impl Fn(&OpKind) -> bool) {
+        ops.retain(|op| !drop(&op.kind));
+        for op in ops {
+            match &mut op.kind {
+                OpKind::If { then, otherwise, .. } => {
+                    without(then, drop);
+                    without(otherwise, drop);
+                }
+                OpKind::For { body, .. } => without(body, drop),
+                _ => {}
+            }
+        }
+    }
+
+    /// Changes every operation.
+    fn change(ops: &mut [Op], f: &mut impl FnMut(&mut OpKind)) {
+        for op in ops {
+            f(&mut op.kind);
+            match &mut op.kind {
+                OpKind::If { then, otherwise, .. } => {
+                    change(then, f);
+                    change(otherwise, f);
+                }
+                OpKind::For { body, .. } => change(body, f),
+                _ => {}
+            }
+        }
+    }
+
+    /// Every way of executing it reports one of these texts.
+    fn is_found(name: &str, program: &Program, texts: &[&str]) {
+        for options in options() {
+            let (report, _) = execute(program, [4, 2048, 2048], &options);
+            let all = report.render(program);
+            assert!(texts.iter().any(|text| all.contains(text)), "{name}, seed {}:\n{all}", options.seed);
+        }
+    }
+
+    #[test]
+    fn every_mistake_in_the_ring_is_found() {
+        let right = lowered(CHUNKS, Target::Sm90a);
+        let [full, empty] = [0, 1].map(crate::lowered::BarrierId::from_u32);
+        let dropped = |drop: &dyn Fn(&OpKind) -> bool| {
+            let mut program = right.clone();
+            without(&mut program.body, &|op| drop(op));
+            assert_ne!(program.body, right.body);
+            program
+        };
+        let waits =
+            |array| move |op: &OpKind| matches!(op, OpKind::BarrierWait { barrier, .. } if barrier.array == array);
+        is_found(
+            "no wait for an empty slot",
+            &dropped(&waits(empty)),
+            &["is overwritten while it is read", "is written twice at once", "more than the 1 arrivals"],
+        );
+        is_found(
+            "no wait for a full slot",
+            &dropped(&waits(full)),
+            &["is read before it is complete", "is read before it is written", "is read while"],
+        );
+        let arrivals = |op: &OpKind| matches!(op, OpKind::BarrierArrive { .. });
+        is_found("slots are not given back", &dropped(&arrivals), &["of `empty[0]`"]);
+        let fence = |op: &OpKind| matches!(op, OpKind::FenceBarrierInit);
+        is_found("no fence", &dropped(&fence), &["no fence made its initialisation visible"]);
+        let block = |op: &OpKind| matches!(op, OpKind::Barrier);
+        is_found("no barrier after the initialisation", &dropped(&block), &["initialis"]);
+
+        for (name, wanted, texts) in [
+            ("too many bytes are expected", 16, &["bytes"][..]),
+            ("too few bytes are expected", -16, &["too few bytes were expected", "bytes"]),
+        ] {
+            let mut program = right.clone();
+            let by = crate::lowered::Value {
+                kind: crate::lowered::ValueKind::Int(wanted),
+                ty: crate::lowered::ValueType::Index,
+                span: SpanId::from_u32(0),
+            };
+            let by = program.values.push(by);
+            let mut body = std::mem::take(&mut program.body);
+            change(&mut body, &mut |op| {
+                if let OpKind::BarrierExpect { bytes, .. } = op {
+                    let sum = crate::lowered::Value {
+                        kind: crate::lowered::ValueKind::Binary(BinaryOp::Add, *bytes, by),
+                        ty: crate::lowered::ValueType::Index,
+                        span: SpanId::from_u32(0),
+                    };
+                    *bytes = program.values.push(sum);
+                }
+            });
+            program.body = body;
+            is_found(name, &program, texts);
+        }
+    }
+
+    /// A read that is not clipped gives what an earlier iteration left, or nothing that was ever written.
+    #[test]
+    fn a_read_that_is_not_clipped_is_found() {
+        let mut program = lowered(CHUNKS, Target::Sm90a);
+        for value in program.values.values_mut() {
+            if let crate::lowered::ValueKind::Load(memory) = &mut value.kind
+                && matches!(memory.space, crate::lowered::Space::Shared(_))
+            {
+                memory.guard = None;
+            }
+        }
+        let (report, _) = execute(&program, [3, 256, 256], &CheckedOptions::default());
+        assert!(report.render(&program).contains("is read before it is written"), "{}", report.render(&program));
+        let (_, result) = execute(&program, [4, 1028, 1028], &CheckedOptions::default());
+        assert_ne!(result, sums(4, 1028));
+    }
+}

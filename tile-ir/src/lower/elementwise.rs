@@ -1,0 +1,242 @@
+//! `for [i, j] in parallel([m, n])` over a fragment: every thread its own elements, some at a time.
+//!
+//! A thread may hold a hundred elements. Were the body written out for all of them at once, the assembler would begin the
+//! loads of all of them first and spill what they displace; so elements go in chunks, and nothing moves from one into
+//! the next. Within a chunk the body is lowered a statement at a time, where its statements allow it: an `if` whose
+//! condition is the same for all elements is then one branch a chunk, not one an element.
+
+use super::fragment::Registers;
+use super::uses::{accesses, depends, each};
+use super::*;
+use crate::ir::pipeline::{parts, roots};
+use crate::layout::{Formula, Fragment};
+
+/// Most elements of a chunk: as many loads may be in flight.
+const CHUNK: u32 = 16;
+
+/// The chunk being lowered.
+struct Chunk<'a> {
+    layout: Fragment,
+    /// Row and column.
+    vars: &'a [VarId],
+    /// The whole body.
+    body: &'a [StmtId],
+    /// Those, and what the body declares: what may differ from element to element.
+    own: BTreeSet<VarId>,
+    /// Its first register.
+    first: ValueId,
+    /// Its elements.
+    count: u32,
+}
+
+impl<'a> Lowering<'a> {
+    /// The fragment that a `parallel` loop works on: any whose elements its body accesses.
+    pub(super) fn fragment_of(&self, body: &[StmtId]) -> Option<BufferId> {
+        let fragment = |access: &AccessId| match self.kernel.accesses[*access].place {
+            Place::Buffer(buffer) if self.kernel.buffers[buffer].scope == Scope::Fragment => Some(buffer),
+            _ => None,
+        };
+        accesses(self.kernel, body).iter().find_map(fragment)
+    }
+
+    /// `for [i, j] in parallel([m, n])` over a fragment.
+    pub(super) fn parallel_fragment(&mut self, fragment: BufferId, vars: &'a [VarId], body: &'a [StmtId]) {
+        let kernel = self.kernel;
+        let Some(Registers { layout, .. }) = self.fragments[fragment] else { return };
+        let registers = layout.held_registers();
+        let count = (1..=CHUNK).rev().find(|n| registers.is_multiple_of(*n)).unwrap_or(1);
+        let mut own: BTreeSet<VarId> = vars.iter().copied().collect();
+        each(kernel, body, &mut |stmt| {
+            if let StmtKind::Let { var, .. } = kernel.stmts[stmt].kind {
+                own.insert(var);
+            }
+        });
+        let apart = self.is_statement_wise(body, &own);
+        self.where_held(&layout, |l| {
+            l.unrolled("chunk", registers / count, |l, chunk| {
+                let size = l.int(i64::from(count));
+                let first = l.binary(BinaryOp::Mul, chunk, size);
+                let chunk = Chunk { layout, vars, body, own, first, count };
+                match apart {
+                    true => l.statement_wise(&chunk, body),
+                    false => l.element_wise(&chunk, body),
+                }
+                if registers > count {
+                    l.op(OpKind::Order);
+                }
+            });
+        });
+    }
+
+    /// Whether doing every statement for all elements is the same as doing all statements for every element: elements
+    /// meet in nothing but what they read.
+    fn is_statement_wise(&self, body: &[StmtId], own: &BTreeSet<VarId>) -> bool {
+        let kernel = self.kernel;
+        let mut apart = accesses(kernel, body).iter().all(|access| match kernel.accesses[*access].place {
+            Place::Buffer(buffer) => kernel.buffers[buffer].scope != Scope::Local,
+            Place::Tensor(_) => true,
+        });
+        each(kernel, body, &mut |stmt| {
+            apart &= match &kernel.stmts[stmt].kind {
+                // An index is inlined where it is used.
+                StmtKind::Let { var, value } if kernel.vars[*var].ty == Type::Index => {
+                    kernel.vars[*var].kind != VarKind::Mut && value.is_some_and(|value| !self.loads(value))
+                }
+                StmtKind::Assign { var, .. } => own.contains(var),
+                StmtKind::Let { .. } | StmtKind::Store { .. } | StmtKind::If { .. } => true,
+                StmtKind::Alloc { .. }
+                | StmtKind::For { .. }
+                | StmtKind::Parallel { .. }
+                | StmtKind::Persistent { .. }
+                | StmtKind::Copy { .. }
+                | StmtKind::Fill { .. }
+                | StmtKind::Gemm { .. }
+                | StmtKind::Reduce { .. }
+                | StmtKind::Shuffle { .. }
+                | StmtKind::Vote { .. }
+                | StmtKind::Atomic { .. }
+                | StmtKind::SyncThreads
+                | StmtKind::SyncWarp
+                | StmtKind::Print { .. }
+                | StmtKind::Assert { .. } => false,
+            };
+        });
+        apart
+    }
+
+    fn loads(&self, expr: ExprId) -> bool {
+        let mut loads = false;
+        parts(self.kernel, expr, &mut |kind| loads |= matches!(kind, ExprKind::Load(_)));
+        loads
+    }
+
+    /// The same for all elements.
+    fn is_uniform(&self, cond: ExprId, own: &BTreeSet<VarId>) -> bool {
+        let mut uniform = !self.loads(cond);
+        parts(self.kernel, cond, &mut |kind| {
+            uniform &= !matches!(kind, ExprKind::Var(var) if own.contains(var));
+        });
+        uniform
+    }
+
+    /// A statement for all elements, then the next; those between two branches together.
+    fn statement_wise(&mut self, chunk: &Chunk<'a>, body: &'a [StmtId]) {
+        let kernel = self.kernel;
+        let mut run = Vec::new();
+        for &stmt in body {
+            match &kernel.stmts[stmt].kind {
+                StmtKind::Let { var, value: Some(value) } if kernel.vars[*var].ty == Type::Index => {
+                    self.vars[*var] = Some(Binding::Inline(*value));
+                }
+                StmtKind::If { cond, then, otherwise } if self.is_uniform(*cond, &chunk.own) => {
+                    self.run_of_statements(chunk, std::mem::take(&mut run));
+                    self.span = kernel.stmts[stmt].span;
+                    let cond = self.value(*cond);
+                    let span = self.span;
+                    let then = self.nested(|l| l.statement_wise(chunk, then));
+                    let otherwise = self.nested(|l| l.statement_wise(chunk, otherwise));
+                    self.span = span;
+                    self.op(OpKind::If { cond, then, otherwise });
+                }
+                _ => run.push(stmt),
+            }
+        }
+        self.run_of_statements(chunk, run);
+    }
+
+    /// Statements for all elements. What they declare for others is an array of an element each.
+    fn run_of_statements(&mut self, chunk: &Chunk<'a>, run: Vec<StmtId>) {
+        let kernel = self.kernel;
+        if run.is_empty() {
+            return;
+        }
+        let mut elsewhere: BTreeSet<VarId> = BTreeSet::new();
+        each(kernel, chunk.body, &mut |stmt| {
+            if run.contains(&stmt) {
+                return;
+            }
+            if let StmtKind::Assign { var, .. } = kernel.stmts[stmt].kind {
+                elsewhere.insert(var);
+            }
+            for root in roots(kernel, stmt) {
+                elsewhere.extend(depends(kernel, root));
+            }
+        });
+        for &stmt in &run {
+            if let StmtKind::Let { var, .. } = kernel.stmts[stmt].kind
+                && elsewhere.contains(&var)
+                && let Some(dtype) = kernel.vars[var].ty.dtype()
+            {
+                let local = self.local(&kernel.vars[var].name, dtype, chunk.count);
+                self.op(OpKind::Local { local });
+                self.vars[var] = Some(Binding::PerElement(local));
+            }
+        }
+        self.element_wise(chunk, &run);
+    }
+
+    /// Statements for an element, then for the next.
+    fn element_wise(&mut self, chunk: &Chunk<'a>, run: &[StmtId]) {
+        let read = self.read_beside_fragments(run);
+        self.unrolled("i", chunk.count, |l, element| {
+            let held = l.binary(BinaryOp::Add, chunk.first, element);
+            let register = l.formula(&chunk.layout.held(Formula::Symbol(0)), &[held]);
+            let position = l.element_position(&chunk.layout, register);
+            for (&var, value) in chunk.vars.iter().zip(position).filter(|(var, _)| read.contains(var)) {
+                let reg = l.variable_reg(var);
+                l.op(OpKind::Let { reg, value: Some(value) });
+            }
+            let outer = (l.register.replace(register), l.element.replace(element));
+            l.block(run);
+            (l.register, l.element) = outer;
+        });
+    }
+
+    /// The variables that statements read otherwise than to name an element of a fragment, which needs none.
+    fn read_beside_fragments(&self, body: &[StmtId]) -> BTreeSet<VarId> {
+        let kernel = self.kernel;
+        let mut left: Vec<ExprId> = Vec::new();
+        each(kernel, body, &mut |stmt| match &kernel.stmts[stmt].kind {
+            StmtKind::Store { access, value } => {
+                left.push(*value);
+                left.extend(self.named(*access));
+            }
+            _ => left.extend(roots(kernel, stmt)),
+        });
+        let mut read = BTreeSet::new();
+        while let Some(expr) = left.pop() {
+            match &kernel.exprs[expr].kind {
+                ExprKind::Var(var) => {
+                    read.insert(*var);
+                    if let Some(Binding::Inline(value)) = self.vars[*var] {
+                        left.push(value);
+                    }
+                }
+                ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => left.push(*a),
+                ExprKind::Binary(_, a, b) => left.extend([a, b]),
+                ExprKind::Math(_, args) => left.extend(args),
+                ExprKind::Select(a, b, c) | ExprKind::If(a, b, c) => left.extend([a, b, c]),
+                ExprKind::Load(access) => left.extend(self.named(*access)),
+                ExprKind::Int(_)
+                | ExprKind::Bool(_)
+                | ExprKind::Float(_)
+                | ExprKind::Dim(_)
+                | ExprKind::Scalar(_)
+                | ExprKind::Const(_)
+                | ExprKind::Bits(_)
+                | ExprKind::Special(..)
+                | ExprKind::Present(_) => {}
+            }
+        }
+        read
+    }
+
+    /// The indices of an access; none of a fragment's.
+    fn named(&self, access: AccessId) -> Vec<ExprId> {
+        let access = &self.kernel.accesses[access];
+        match access.place {
+            Place::Buffer(buffer) if self.fragments[buffer].is_some() => Vec::new(),
+            _ => access.indices.clone(),
+        }
+    }
+}

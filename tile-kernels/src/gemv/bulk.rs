@@ -1,0 +1,96 @@
+//! The kernel whose weights arrive by bulk copies: where a launch is dependent, shared memory fills with them while the
+//! previous kernel drains.
+
+use tile_runtime::prelude::*;
+
+/// `y = alpha W x + beta y` as [`gemv_specialized`](struct@super::specialized::gemv_specialized), for long rows.
+///
+/// A block has `ROWS` rows, one behind the other, and takes `SPAN` of them at a time from shared memory, `STAGES` times of
+/// which are on their way or held there. Each of `WARPS` warps has its part of the columns of all of them, with its part of
+/// `x` in registers; what the warps have summed is added up at the end.
+#[tile_kernel(
+    instances(
+        (WARPS, SPAN, STAGES, ROWS) in [
+            (4, 4, 1, 4), (4, 8, 1, 8), (2, 4, 1, 4), (2, 2, 1, 2),
+            (8, 4, 3, 16), (8, 2, 6, 16), (8, 1, 8, 16), (4, 4, 3, 16), (16, 4, 3, 16), (8, 2, 3, 8), (8, 4, 6, 32),
+            (8, 1, 6, 55), (4, 2, 8, 140), (4, 1, 7, 70), (8, 2, 3, 110), (7, 1, 7, 218),
+        ],
+        VEC in [8, 4],
+        where VEC * T::BITS == 128
+    ),
+    require(K % VEC == 0),
+    specialize(K),
+    targets(sm_90a),
+    pdl(independent = [w])
+)]
+pub fn gemv_bulk<
+    T: Float,
+    const WARPS: usize,
+    const SPAN: usize,
+    const STAGES: usize,
+    const ROWS: usize,
+    const VEC: usize,
+>(
+    w: &Tensor<T, (N, K)>,
+    x: &Tensor<T, (K,)>,
+    y: &mut Tensor<T, (N,)>,
+    alpha: f32,
+    beta: f32,
+) {
+    let step = 32 * WARPS * VEC; // columns that the block covers with one load a thread
+    let loads = max(1, ceil_div(K, step)); // loads of a row that a thread makes
+    let [block] = blocks([ceil_div(N, ROWS)]);
+    let [lane, warp] = threads([32, WARPS]);
+    let thread = warp * 32 + lane;
+    let first = block * ROWS;
+
+    let mut xs = alloc_local::<f32>([loads, VEC]);
+    for u in unroll(0..loads) {
+        let mut loaded = alloc_local::<T>([VEC]);
+        for v in vectorized(0..VEC) {
+            loaded[v] = x.masked([u * step + thread * VEC + v]);
+        }
+        for v in unroll(0..VEC) {
+            xs[[u, v]] = loaded[v].cast::<f32>();
+        }
+    }
+    let mut ws = alloc_shared::<T>([SPAN, loads * step]);
+    let mut parts = alloc_shared::<f32>([ROWS, WARPS]);
+    for s in pipelined(0..ROWS / SPAN, STAGES) {
+        copy(w.at([first + s * SPAN, 0]), &mut ws);
+        let mut sums = alloc_local::<f32>([SPAN, 4]);
+        clear(&mut sums);
+        for r in unroll(0..SPAN) {
+            for u in unroll(0..loads) {
+                let mut row = alloc_local::<T>([VEC]);
+                for v in vectorized(0..VEC) {
+                    row[v] = ws[[r, u * step + thread * VEC + v]];
+                }
+                for v in unroll(0..VEC) {
+                    sums[[r, v % 4]] += row[v].cast::<f32>() * xs[[u, v]];
+                }
+            }
+        }
+        for r in unroll(0..SPAN) {
+            let sum = warp_reduce(Sum, (sums[[r, 0]] + sums[[r, 1]]) + (sums[[r, 2]] + sums[[r, 3]]));
+            if lane == 0 {
+                parts[[s * SPAN + r, warp]] = sum;
+            }
+        }
+    }
+    sync_threads();
+    for i in 0..ceil_div(ROWS, 32 * WARPS) {
+        let r = i * (32 * WARPS) + thread;
+        if r < ROWS && first + r < N {
+            let mut total = parts[[r, 0]];
+            for i in unroll(1..WARPS) {
+                total += parts[[r, i]];
+            }
+            let mut value = alpha * total;
+            if beta != 0.0 {
+                value += beta * y[first + r].cast::<f32>();
+            }
+            y[first + r] = value.cast::<T>();
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! A `#[tile_fn]`: a function that rustc checks and nothing calls, and a macro of the same name that hands its tokens to
+//! the kernels that do (`crate::link`).
+
+use super::shadow::{Rewrite, dtype_bound, in_parentheses, names, respanned};
+use super::{errors, not_a_function};
+use crate::link;
+use crate::parse::{self, ParsedFunction, TileFunction};
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use std::rc::Rc;
+use syn::visit_mut::VisitMut;
+use syn::{FnArg, GenericArgument, GenericParam, ItemFn, PathArguments, Type, Visibility};
+
+/// The expansion of `#[tile_fn(attribute)] item`. `uses`: the functions that it calls, `found` their tokens.
+pub fn function(
+    attribute: TokenStream,
+    item: TokenStream,
+    uses: Rc<[Rc<TileFunction>]>,
+    found: &TokenStream,
+) -> TokenStream {
+    let ParsedFunction { parsed, sound } = parse::function(attribute.clone(), item.clone(), uses);
+    let errors = errors::emit(&parsed, &parsed.diagnostics).tokens;
+    let Some(function) = &parsed.item else { return not_a_function(errors, item) };
+    let runtime = link::runtime(&attribute);
+    // What was not understood and is reported would only be reported again.
+    let shown = parsed.body_resolved || parsed.diagnostics.is_empty();
+    let shadow = shadow(&parsed, function, &runtime, shown);
+    let carrier = carrier(function, &runtime, &link::content(&attribute, &item, found, sound));
+    quote!(#errors #shadow #carrier)
+}
+
+/// The macro that hands the function's tokens on.
+fn carrier(function: &ItemFn, runtime: &TokenStream, content: &TokenStream) -> TokenStream {
+    let name = &function.sig.ident;
+    let carrier = format_ident!("tile_fn_{name}", span = Span::call_site());
+    let visibility = match &function.vis {
+        Visibility::Public(public) => quote_spanned!(public.span=> pub(crate)),
+        other => other.to_token_stream(),
+    };
+    let conditions = function.attrs.iter().filter(|a| a.path().is_ident("cfg"));
+    let conditions: Vec<_> = conditions.collect();
+    quote! {
+        #(#conditions)*
+        #[doc(hidden)]
+        #[allow(unused_macros)]
+        macro_rules! #carrier {
+            ($($state:tt)*) => {
+                #runtime::link_step! { $($state)* #content }
+            };
+        }
+        #(#conditions)*
+        #[doc(hidden)]
+        #[allow(unused_imports)]
+        #visibility use #carrier as #name;
+    }
+}
+
+/// The function as rustc and an editor see it.
+fn shadow(parsed: &parse::Parsed, function: &ItemFn, runtime: &TokenStream, shown: bool) -> TokenStream {
+    let (sig, visibility) = (&function.sig, &function.vis);
+    let name = &sig.ident;
+    let attributes = &function.attrs;
+    let generics: Vec<TokenStream> = sig
+        .generics
+        .params
+        .iter()
+        .filter_map(|parameter| match parameter {
+            GenericParam::Type(ty) => {
+                let (ident, bounds, bound) = (&ty.ident, &ty.bounds, dtype_bound(parsed, &ty.ident));
+                Some(match ty.bounds.iter().any(|b| names(b, &bound)) {
+                    true => quote!(#ident: #bounds),
+                    false if bounds.is_empty() => quote!(#ident: #runtime::dsl::#bound),
+                    false => quote!(#ident: #bounds + #runtime::dsl::#bound),
+                })
+            }
+            GenericParam::Const(constant) => Some(constant.to_token_stream()),
+            GenericParam::Lifetime(_) => None,
+        })
+        .collect();
+    let mut dims: Vec<syn::Ident> = vec![];
+    let inputs = sig.inputs.iter().filter_map(|input| match input {
+        FnArg::Typed(input) => {
+            let (pattern, ty) = (&input.pat, parameter(&input.ty, runtime, &mut dims));
+            Some(quote!(#pattern: #ty))
+        }
+        FnArg::Receiver(_) => None,
+    });
+    let inputs: Vec<TokenStream> = inputs.collect();
+    let generic_names: Vec<String> = sig.generics.const_params().map(|c| c.ident.to_string()).collect();
+    dims.retain(|dim| !generic_names.contains(&dim.to_string()));
+    let output = &sig.output;
+    let fn_token = &sig.fn_token;
+    let params = in_parentheses(sig.paren_token.span, quote!(#(#inputs),*));
+    let generics = match (&sig.generics.lt_token, &sig.generics.gt_token) {
+        (Some(open), Some(close)) => quote!(#open #(#generics),* #close),
+        _ => quote!(),
+    };
+    let clause = &sig.generics.where_clause;
+    let mut block = (*function.block).clone();
+    Rewrite { runtime }.visit_block_mut(&mut block);
+    let body = &block.stmts;
+    let body = if shown { quote!(#(#body)*) } else { quote!(::core::panic!("the function has mistakes")) };
+    let at = function.block.brace_token.span.join();
+    let braced = quote_spanned! {at=> {
+        #[allow(unused_imports)]
+        use #runtime::dsl::*;
+        // What is passed has extents; to rustc they are some number.
+        #(#[allow(dead_code)] const #dims: ::core::primitive::usize = 1 << 20;)*
+        #body
+    }};
+    quote! {
+        #(#attributes)*
+        // Warnings whose cause is the form of the shadow, not the author's text.
+        #[allow(
+            clippy::all, clippy::pedantic, clippy::nursery, non_snake_case, non_upper_case_globals, unused_braces,
+            unused_parens, arithmetic_overflow, unconditional_panic
+        )]
+        #visibility #fn_token #name #generics #params #output #clause #braced
+    }
+}
+
+/// A parameter's type: a tensor has its rank for its shape, an array nothing.
+fn parameter(ty: &Type, runtime: &TokenStream, dims: &mut Vec<syn::Ident>) -> TokenStream {
+    match ty {
+        Type::Reference(reference) => {
+            let (and, mutability) = (&reference.and_token, &reference.mutability);
+            let Type::Path(path) = &*reference.elem else { return ty.to_token_stream() };
+            let Some(segment) = path.path.segments.last() else { return ty.to_token_stream() };
+            let PathArguments::AngleBracketed(arguments) = &segment.arguments else { return ty.to_token_stream() };
+            let (Some(GenericArgument::Type(element)), Some(GenericArgument::Type(Type::Tuple(shape)))) =
+                (arguments.args.first(), arguments.args.iter().nth(1))
+            else {
+                return ty.to_token_stream();
+            };
+            for dim in &shape.elems {
+                if let Type::Path(path) = dim
+                    && let Some(dim) = path.path.get_ident()
+                    && !dims.contains(dim)
+                {
+                    dims.push(dim.clone());
+                }
+            }
+            let (open, close, ident, rank) =
+                (&arguments.lt_token, &arguments.gt_token, &segment.ident, shape.elems.len());
+            let at = Span::call_site().located_at(ident.span());
+            let runtime = respanned(runtime, at);
+            let rank = if segment.ident == "Tensor" { quote_spanned!(at=> , #rank) } else { TokenStream::new() };
+            quote_spanned!(at=> #and #mutability #runtime::dsl::#ident #open #element #rank #close)
+        }
+        Type::Path(path) if path.path.segments.last().is_some_and(|s| s.ident == "Option") => {
+            let segment = path.path.segments.last().map(|s| &s.arguments);
+            match segment {
+                Some(PathArguments::AngleBracketed(arguments)) => match arguments.args.first() {
+                    Some(GenericArgument::Type(inner)) => {
+                        let inner = parameter(inner, runtime, dims);
+                        quote!(::core::option::Option<#inner>)
+                    }
+                    _ => ty.to_token_stream(),
+                },
+                _ => ty.to_token_stream(),
+            }
+        }
+        other => other.to_token_stream(),
+    }
+}

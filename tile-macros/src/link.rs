@@ -1,0 +1,183 @@
+//! How a kernel gets at the bodies of the `#[tile_fn]`s that it calls.
+//!
+//! A macro sees the tokens of its own item only. So `#[tile_fn] fn f` also makes a macro `f!`, in the namespace of macros
+//! and under the same path, which hands the function's tokens on:
+//!
+//! ```text
+//!  #[tile_kernel(uses(f, m::g))] fn k  ──▶  f! { state }  ──▶  link_step! { state, tokens of f }
+//!                                      ──▶  m::g! { state }  ──▶  link_step! { state, tokens of g }  ──▶  the expansion
+//! ```
+//!
+//! All of it happens in one expansion, so that mistakes are found while typing; tokens keep their places, so that they
+//! are shown where they are written. A function that calls others is linked with them first, and carries them along.
+
+use crate::expand;
+use crate::parse::TileFunction;
+use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
+use quote::{ToTokens, quote};
+use std::rc::Rc;
+
+/// What is being linked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Kernel,
+    Function,
+}
+
+/// A link in progress: everything as tokens, so that it survives the way through other macros.
+struct State {
+    kind: Kind,
+    attribute: TokenStream,
+    item: TokenStream,
+    /// The paths whose tokens are still to come.
+    remaining: Vec<TokenStream>,
+    /// `{path} {tokens}` of each that came.
+    found: TokenStream,
+}
+
+/// The expansion of `#[tile_kernel(attribute)] item`.
+pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    start(Kind::Kernel, attribute, item)
+}
+
+/// The expansion of `#[tile_fn(attribute)] item`.
+pub fn function(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    start(Kind::Function, attribute, item)
+}
+
+fn start(kind: Kind, attribute: TokenStream, item: TokenStream) -> TokenStream {
+    let itself = if kind == Kind::Function { item_name(&item) } else { None };
+    let (used, _) = entries(&attribute);
+    // One that calls itself is reported where it does.
+    let remaining = used.into_iter().filter(|p| Some(p.to_string()) != itself).collect();
+    State { kind, attribute, item, remaining, found: TokenStream::new() }.next()
+}
+
+/// A step: the state with the tokens that were asked for. Anything else is nobody's call and gives nothing.
+pub fn step(tokens: TokenStream) -> TokenStream {
+    match State::from_tokens(tokens) {
+        Some(state) => state.next(),
+        None => TokenStream::new(),
+    }
+}
+
+impl State {
+    fn next(self) -> TokenStream {
+        if let Some(path) = self.remaining.first() {
+            let state = self.to_tokens();
+            return quote!(#path! { #state });
+        }
+        let functions = found(self.found.clone());
+        match self.kind {
+            Kind::Kernel => expand::kernel(self.attribute, self.item, functions),
+            Kind::Function => expand::function(self.attribute, self.item, functions, &self.found),
+        }
+    }
+
+    fn to_tokens(&self) -> TokenStream {
+        let State { kind, attribute, item, remaining, found } = self;
+        let kind = match kind {
+            Kind::Kernel => quote!(kernel),
+            Kind::Function => quote!(function),
+        };
+        let (_, runtime) = entries(attribute);
+        quote!({#runtime} #kind {#attribute} {#item} {#(#remaining),*} {#found})
+    }
+
+    /// The state that [`State::to_tokens`] made and a carrier (`expand::function`) added the function's tokens to.
+    fn from_tokens(tokens: TokenStream) -> Option<State> {
+        let mut tokens = tokens.into_iter();
+        let _runtime = group(tokens.next())?;
+        let kind = match tokens.next()? {
+            TokenTree::Ident(word) if word == "kernel" => Kind::Kernel,
+            TokenTree::Ident(word) if word == "function" => Kind::Function,
+            _ => return None,
+        };
+        let (attribute, item) = (group(tokens.next())?, group(tokens.next())?);
+        let mut remaining = paths(group(tokens.next())?);
+        let mut found = group(tokens.next())?;
+        let (path, content) = (remaining.first()?.clone(), group(tokens.next())?);
+        remaining.remove(0);
+        found.extend(quote!({#path} {#content}));
+        Some(State { kind, attribute, item, remaining, found })
+    }
+}
+
+/// The functions in `{path} {{attribute} {item} {functions} sound}` of each.
+fn found(tokens: TokenStream) -> Rc<[Rc<TileFunction>]> {
+    let mut tokens = tokens.into_iter();
+    let mut all = vec![];
+    while let (Some(path), Some(content)) = (group(tokens.next()), group(tokens.next())) {
+        let mut content = content.into_iter();
+        let (attribute, item) = (group(content.next()).unwrap_or_default(), group(content.next()).unwrap_or_default());
+        let uses = found(group(content.next()).unwrap_or_default());
+        let sound = matches!(content.next(), Some(TokenTree::Ident(word)) if word == "sound");
+        let path: Vec<TokenTree> = path.into_iter().collect();
+        let Some(path) = self::path(&path) else { continue };
+        all.push(Rc::new(TileFunction::new(path, sound, attribute, item, uses)));
+    }
+    all.into()
+}
+
+/// The paths of `uses(..)`, and where the runtime is (`crate = path`).
+fn entries(attribute: &TokenStream) -> (Vec<TokenStream>, TokenStream) {
+    let tokens: Vec<TokenTree> = attribute.clone().into_iter().collect();
+    let (mut used, mut runtime) = (vec![], quote!(::tile_runtime));
+    for item in tokens.split(|t| matches!(t, TokenTree::Punct(comma) if comma.as_char() == ',')) {
+        match item {
+            [TokenTree::Ident(word), TokenTree::Group(list)] if word == "uses" => used.extend(paths(list.stream())),
+            [TokenTree::Ident(word), TokenTree::Punct(_), path @ ..]
+                if word == "crate" && self::path(path).is_some() =>
+            {
+                runtime = path.iter().cloned().collect();
+            }
+            _ => {}
+        }
+    }
+    (used, runtime)
+}
+
+/// The runtime's path, in an attribute.
+pub fn runtime(attribute: &TokenStream) -> TokenStream {
+    entries(attribute).1
+}
+
+/// The paths of a list; what is none is left out.
+fn paths(tokens: TokenStream) -> Vec<TokenStream> {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let items = tokens.split(|t| matches!(t, TokenTree::Punct(comma) if comma.as_char() == ','));
+    items.filter(|item| path(item).is_some()).map(|item| item.iter().cloned().collect()).collect()
+}
+
+/// The text of a path without generic arguments.
+pub fn path(tokens: &[TokenTree]) -> Option<String> {
+    let path: syn::Path = syn::parse2(tokens.iter().cloned().collect()).ok()?;
+    path.segments.iter().all(|s| s.arguments.is_none()).then(|| name(&path))
+}
+
+/// A path as text: `epilogue::scale`.
+pub fn name(path: &syn::Path) -> String {
+    let segments: Vec<String> = path.segments.iter().map(|s| s.ident.to_string()).collect();
+    format!("{}{}", if path.leading_colon.is_some() { "::" } else { "" }, segments.join("::"))
+}
+
+fn group(token: Option<TokenTree>) -> Option<TokenStream> {
+    match token {
+        Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Brace => Some(group.stream()),
+        _ => None,
+    }
+}
+
+/// The name after `fn`.
+fn item_name(item: &TokenStream) -> Option<String> {
+    let mut tokens = item.clone().into_iter();
+    tokens.find(|t| matches!(t, TokenTree::Ident(word) if word == "fn"))?;
+    tokens.next().map(|name| name.to_string())
+}
+
+/// What a carrier adds to a state.
+pub fn content(attribute: &TokenStream, item: &TokenStream, uses: &TokenStream, sound: bool) -> TokenStream {
+    let word = proc_macro2::Ident::new(if sound { "sound" } else { "damaged" }, Span::call_site());
+    let content = quote!({#attribute} {#item} {#uses} #word);
+    Group::new(Delimiter::Brace, content).into_token_stream()
+}
