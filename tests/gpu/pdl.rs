@@ -181,7 +181,9 @@ fn dependent_chains_of_gemms_give_the_same_bits() {
     let _switch = SWITCH.lock().unwrap_or_else(PoisonError::into_inner);
     let stream = device.stream().unwrap();
     // Rows, columns: tiles of 8, 16, 32 and 64 rows, clusters of larger ones, and turns.
-    for (m, n) in [(1, 1024), (5, 7168), (16, 7168), (16, 4096), (32, 4096), (24, 2056), (64, 4096), (128, 4096), (1024, 2048)] {
+    for (m, n) in
+        [(1, 1024), (5, 7168), (16, 7168), (16, 4096), (32, 4096), (24, 2056), (64, 4096), (128, 4096), (1024, 2048)]
+    {
         let weights: Vec<Tensor<bf16, 2>> =
             (0..4).map(|seed| device.tensor(&normal::<bf16>(seed, n * n), [n, n]).unwrap()).collect();
         let options = Gemm { alpha: 1.0 / (n as f32).sqrt(), ..Gemm::nt() };

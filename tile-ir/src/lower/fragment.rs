@@ -103,12 +103,34 @@ impl<'a> Lowering<'a> {
     /// `copy(&fragment, y.at_mut(..))`, straight from registers: neighbours in pairs where the tile's columns begin at
     /// an even one of an aligned tensor.
     pub(super) fn store_fragment(&mut self, fragment: BufferId, dst: &TileRef, open: &[OpenAxis], paired: bool) {
-        let Some(Registers { local, layout }) = self.fragments[fragment] else { return };
-        let (source, target) = (self.kernel.buffer_dtype(fragment), self.dtype_of(dst.place));
+        let Some(Registers { layout, .. }) = self.fragments[fragment] else { return };
+        let target = self.dtype_of(dst.place);
         let width = if paired { layout.vector().min(2) } else { 1 };
         let name = format!("{}_pair", self.kernel.place_name(dst.place));
         let pair = (width == 2).then(|| self.local(&name, target, 2));
         pair.iter().for_each(|&local| self.op(OpKind::Local { local }));
+        // A narrow tile's few threads test its last column for all of them: most tiles are not cut.
+        let columns = self.rank(dst.place).saturating_sub(1);
+        let (cut, rest): (Vec<OpenAxis>, Vec<OpenAxis>) = open.iter().partition(|open| open.axis == columns);
+        let last = match pair {
+            Some(_) if !layout.is_whole() => {
+                let corner = [self.int(0), self.int(i64::from(layout.cols()) - 1)];
+                self.tile_memory(dst, &corner, &cut).guard
+            }
+            _ => None,
+        };
+        let Some(last) = last else { return self.store_elements(fragment, dst, open, pair) };
+        let then = self.nested(|l| l.store_elements(fragment, dst, &rest, pair));
+        let otherwise = self.nested(|l| l.store_elements(fragment, dst, open, pair));
+        self.op(OpKind::If { cond: last.cond, then, otherwise });
+    }
+
+    /// Stores every element that a thread holds, through `pair` two by two.
+    fn store_elements(&mut self, fragment: BufferId, dst: &TileRef, open: &[OpenAxis], pair: Option<LocalId>) {
+        let Some(Registers { local, layout }) = self.fragments[fragment] else { return };
+        let (source, target) = (self.kernel.buffer_dtype(fragment), self.dtype_of(dst.place));
+        let width = if pair.is_some() { 2 } else { 1 };
+        let columns = self.rank(dst.place).saturating_sub(1);
         let span = self.span;
         self.each_held(&layout, width, |l, register| {
             let [row, col] = l.element_position(&layout, register);
@@ -140,6 +162,13 @@ impl<'a> Lowering<'a> {
             let both = Memory { guard: None, ..first };
             let store = OpKind::VectorStore { memory: both, local: pair, start, width: 2 };
             let Some(inside) = second.guard else { return l.op(store) };
+            if !open.iter().any(|open| open.axis == columns) {
+                return l.op(OpKind::If {
+                    cond: inside.cond,
+                    then: vec![Op { kind: store, span }],
+                    otherwise: Vec::new(),
+                });
+            }
             // At a ragged edge the pair may be cut in two.
             let then = vec![Op { kind: store, span }];
             let otherwise = l.nested(|l| {

@@ -171,7 +171,7 @@ impl Lowering<'_> {
         Memory { space: self.space(tile.place), offset: self.offset(tile.place, &coordinates), guard, span: tile.span }
     }
 
-    fn rank(&self, place: Place) -> usize {
+    pub(super) fn rank(&self, place: Place) -> usize {
         match place {
             Place::Buffer(buffer) => self.kernel.buffers[buffer].extents.len(),
             Place::Tensor(param) => match &self.kernel.params[param].kind {

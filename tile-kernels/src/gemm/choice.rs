@@ -129,7 +129,12 @@ fn has((bm, bn, bk, ..): Tile, [a_transposed, b_transposed]: [bool; 2]) -> bool 
     (b_transposed || bn % 64 == 0) && (!a_transposed || bm >= 64 && bn % 32 == 0 && bk == 64)
 }
 
-fn cost(Cost { tile: (bm, bn, _, _, threads, cluster), step_us, read_rate, fixed_us }: &Cost, m: i64, n: i64, k: i64) -> f64 {
+fn cost(
+    Cost { tile: (bm, bn, _, _, threads, cluster), step_us, read_rate, fixed_us }: &Cost,
+    m: i64,
+    n: i64,
+    k: i64,
+) -> f64 {
     let up = |a: i64, b: i64| (a.max(0) + b - 1) / b;
     let cluster = *cluster as i64;
     // A cluster at the edge has tiles without elements, which take as long as others.

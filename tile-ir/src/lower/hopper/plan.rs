@@ -329,7 +329,16 @@ impl Planner<'_> {
         let right = operand(b, b.transposed)?;
         let blocks = (rows / consumers / BLOCK_ROWS).max(1);
         let rows = rows.min(BLOCK_ROWS);
-        Ok(Product { a: (a.buffer, left), b: (b.buffer, right), acc: *acc, dtype, blocks, n: cols, rows, clear: *clear })
+        Ok(Product {
+            a: (a.buffer, left),
+            b: (b.buffer, right),
+            acc: *acc,
+            dtype,
+            blocks,
+            n: cols,
+            rows,
+            clear: *clear,
+        })
     }
 
     /// The layout of a slot: the widest swizzle of its rows, unless the author asked for one.
@@ -455,9 +464,7 @@ impl Planner<'_> {
             let alike = fragments.values().find(|f| extents[..] == [f.rows(), f.cols()]).copied();
             let made = match (alike, &extents[..]) {
                 (Some(layout), _) => Ok(layout),
-                (None, [rows, cols]) => {
-                    accumulator(*rows, *cols, consumers).map_err(|e| e.to_string())
-                }
+                (None, [rows, cols]) => accumulator(*rows, *cols, consumers).map_err(|e| e.to_string()),
                 (None, _) => Err("it is not a matrix".into()),
             };
             let layout = made.map_err(|text| Reason { text: format!("fragment `{}`: {text}", declared.name), span })?;

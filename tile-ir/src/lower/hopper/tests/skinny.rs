@@ -67,8 +67,13 @@ fn narrow_tiles_are_right_on_ragged_shapes() {
                 is_right(&g, [m, bn + 8, 72]);
             }
             is_right(&g, [bm, bn, 8]);
+            is_right(&g, [bm, bn + 2, 64]);
         }
     }
+    // Two by two; columns are tested for a whole tile at once.
+    let program = lowered(&NARROW);
+    assert_eq!(count(&program.body, &|op| matches!(op, OpKind::VectorStore { width: 2, .. })), 2);
+    is_right(&NARROW, [5, 64, 0]);
     is_right(&NARROW, [5, 120, 520]);
     is_right(&Gemm { dtype: Dtype::F16, out: Dtype::F32, persistent: false, ..NARROW }, [20, 64, 136]);
 }
