@@ -4,6 +4,7 @@ use crate::gpu;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use tile_kernel_examples::data::{Real, hash, normal};
 use tile_kernel_examples::gemv::{reference, worst_error};
+use tile_kernels::gemv::bulk::{GemvBulkParams, gemv_bulk};
 use tile_kernels::gemv::{Gemv, GemvElement, gemv};
 use tile_runtime::prelude::*;
 
@@ -44,6 +45,53 @@ fn random_shapes_are_right() {
     random_shapes::<f16>(&device, 1);
     random_shapes::<bf16>(&device, 2);
     random_shapes::<f32>(&device, 3);
+}
+
+/// Every instance of the kernel with bulk copies has the fast simulator's bits, on ragged rows and columns, dense and with a
+/// row pitch.
+fn bulk<T: GemvElement + Real + Float>(device: &Device) {
+    let simulator = Device::simulator();
+    for instance in &gemv_bulk::<T>::definition().kernel().unwrap().instances {
+        let [warps, span, stages, rows, vec] = instance.consts[..] else { panic!("five constants") };
+        if instance.dtypes != [T::DTYPE] {
+            continue;
+        }
+        let [warps, span, stages, rows, vec] = [warps, span, stages, rows, vec].map(|v| v as usize);
+        let params = GemvBulkParams { WARPS: warps, SPAN: span, STAGES: stages, ROWS: rows, VEC: vec };
+        for (n, k, pitch) in
+            [(1usize, 8usize, 8), (700, 1000, 1016), (1024, 1024, 1024), (1030, 4096, 4096), (300, 4104, 4112)]
+        {
+            let step = 32 * warps * vec;
+            if span * k.next_multiple_of(step) * size_of::<T>() * stages > 220_000 {
+                continue; // more than shared memory has
+            }
+            let (w, x) = (normal::<T>(n as u64, n * pitch), normal::<T>(k as u64, k));
+            let [ours, expected] = [device, &simulator].map(|device| {
+                let kernel = gemv_bulk::<T>::instance(device, params).unwrap();
+                let (w, x) = (device.tensor(&w, [n, pitch]).unwrap(), device.tensor(&x, [k]).unwrap());
+                let view = w.slice([0..n, 0..k]).unwrap();
+                let mut y = device.tensor(&vec![T::from_f32(f32::NAN); n + 2], [n + 2]).unwrap();
+                let mut all = Vec::new();
+                for _ in 0..3 {
+                    kernel.launch(view, &x, y.rows_mut(1..n + 1).unwrap(), 1.0, 0.0).unwrap();
+                    all.push(y.to_vec().unwrap());
+                }
+                all
+            });
+            let edges = ours.iter().flat_map(|y| [y[0], y[n + 1]]);
+            assert!(edges.into_iter().all(|v| v.to_f32().is_nan()), "{params:?} {n}x{k}: wrote outside y");
+            let bits = |all: &[Vec<T>]| all.iter().map(|y| hash(&y[1..=n])).collect::<Vec<_>>();
+            assert_eq!(bits(&ours), bits(&expected), "{params:?} {n}x{k} pitch {pitch}: not the simulator's bits");
+        }
+    }
+}
+
+#[test]
+fn bulk_copies_give_the_simulators_bits() {
+    let Some(device) = gpu() else { return };
+    bulk::<f16>(&device);
+    bulk::<bf16>(&device);
+    bulk::<f32>(&device);
 }
 
 #[test]

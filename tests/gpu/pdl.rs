@@ -4,7 +4,7 @@ use crate::gpu;
 use std::sync::{Mutex, PoisonError};
 use tile_kernel_examples::data::{hash, normal};
 use tile_kernels::gemm::{Gemm, gemm};
-use tile_kernels::gemv::{Gemv, gemv};
+use tile_kernels::gemv::{Choice, Gemv, GemvElement, gemv};
 use tile_runtime::Error;
 use tile_runtime::prelude::*;
 
@@ -111,43 +111,62 @@ fn a_tensor_written_two_kernels_before_is_read_early_and_whole() {
 #[test]
 fn dependent_chains_of_products_give_the_same_bits() {
     let Some(device) = gpu() else { return };
+    for n in [256, 1024, 2056, 4096] {
+        chain_of_products(&device, n, |on, w, x, y, scalars| Ok(gemv(on, w, x, y, scalars)?));
+    }
+}
+
+/// The same where shared memory fills with the next product's weights while one drains.
+#[test]
+fn so_do_chains_whose_weights_come_by_bulk_copies() {
+    let Some(device) = gpu() else { return };
+    for n in [256, 1024, 2056, 4096] {
+        for bulk in [(4, 4, 1, 4), (8, 4, 3, 16)] {
+            let choice = Choice { bulk: Some(bulk), ..Choice::default() };
+            chain_of_products(&device, n, |on, w, x, y, scalars| Ok(f16::launch(on, choice, w, x, y, scalars)?));
+        }
+    }
+}
+
+fn chain_of_products(
+    device: &Device,
+    n: usize,
+    product: impl Fn(&Stream, &Tensor<f16, 2>, &Tensor<f16, 1>, &mut Tensor<f16, 1>, Gemv) -> Result<(), Error>,
+) {
     let _switch = SWITCH.lock().unwrap_or_else(PoisonError::into_inner);
     let stream = device.stream().unwrap();
-    for n in [256, 1024, 2056, 4096] {
-        let weights: Vec<Tensor<f16, 2>> =
-            (0..4).map(|seed| device.tensor(&normal::<f16>(seed, n * n), [n, n]).unwrap()).collect();
-        let scalars = Gemv { alpha: 1.0 / (n as f32).sqrt(), beta: 0.0 };
-        let start = normal::<f16>(9, n);
-        let mut vectors: Vec<Tensor<f16, 1>> = (0..=LINKS).map(|_| device.tensor(&start, [n]).unwrap()).collect();
-        let mut launch = |stream: &Stream| -> Result<(), Error> {
-            for link in 0..LINKS {
-                let (before, after) = vectors.split_at_mut(link + 1);
-                gemv(stream, &weights[link % weights.len()], &before[link], &mut after[0], scalars)?;
-            }
-            Ok(())
-        };
-        device.set_dependent_launch(false);
-        // The first launch compiles, which a capture must not.
-        launch(&stream).unwrap();
-        let plain = device.capture(&mut launch).unwrap();
-        device.set_dependent_launch(true);
-        let early = device.capture(&mut launch).unwrap();
-        let all =
-            |vectors: &[Tensor<f16, 1>]| -> Vec<u64> { vectors.iter().map(|v| hash(&v.to_vec().unwrap())).collect() };
-        plain.launch_on(&stream).unwrap();
-        let reference = all(&vectors);
-        for round in 0..20 {
-            // What was there before must not look like a result.
-            vectors.iter_mut().skip(1).for_each(|v| v.write(&start).unwrap());
-            early.launch_on(&stream).unwrap();
-            assert_eq!(all(&vectors), reference, "{n}: graph, round {round}");
-            vectors.iter_mut().skip(1).for_each(|v| v.write(&start).unwrap());
-            for link in 0..LINKS {
-                let (before, after) = vectors.split_at_mut(link + 1);
-                gemv(&stream, &weights[link % weights.len()], &before[link], &mut after[0], scalars).unwrap();
-            }
-            assert_eq!(all(&vectors), reference, "{n}: stream, round {round}");
+    let weights: Vec<Tensor<f16, 2>> =
+        (0..4).map(|seed| device.tensor(&normal::<f16>(seed, n * n), [n, n]).unwrap()).collect();
+    let scalars = Gemv { alpha: 1.0 / (n as f32).sqrt(), beta: 0.0 };
+    let start = normal::<f16>(9, n);
+    let mut vectors: Vec<Tensor<f16, 1>> = (0..=LINKS).map(|_| device.tensor(&start, [n]).unwrap()).collect();
+    let mut launch = |stream: &Stream| -> Result<(), Error> {
+        for link in 0..LINKS {
+            let (before, after) = vectors.split_at_mut(link + 1);
+            product(stream, &weights[link % weights.len()], &before[link], &mut after[0], scalars)?;
         }
+        Ok(())
+    };
+    device.set_dependent_launch(false);
+    // The first launch compiles, which a capture must not.
+    launch(&stream).unwrap();
+    let plain = device.capture(&mut launch).unwrap();
+    device.set_dependent_launch(true);
+    let early = device.capture(&mut launch).unwrap();
+    let all = |vectors: &[Tensor<f16, 1>]| -> Vec<u64> { vectors.iter().map(|v| hash(&v.to_vec().unwrap())).collect() };
+    plain.launch_on(&stream).unwrap();
+    let reference = all(&vectors);
+    for round in 0..20 {
+        // What was there before must not look like a result.
+        vectors.iter_mut().skip(1).for_each(|v| v.write(&start).unwrap());
+        early.launch_on(&stream).unwrap();
+        assert_eq!(all(&vectors), reference, "{n}: graph, round {round}");
+        vectors.iter_mut().skip(1).for_each(|v| v.write(&start).unwrap());
+        for link in 0..LINKS {
+            let (before, after) = vectors.split_at_mut(link + 1);
+            product(&stream, &weights[link % weights.len()], &before[link], &mut after[0], scalars).unwrap();
+        }
+        assert_eq!(all(&vectors), reference, "{n}: stream, round {round}");
     }
 }
 

@@ -89,9 +89,14 @@ fn compile(job: &Job) -> Measured {
     let mut complaints: Vec<String> = complaints.map(str::to_owned).collect();
     let wide_loads = wide_loads(program, &program.body);
     let machine = if wide_loads > 0 { wide_load_instructions(name, &compiled.code) } else { Machine::default() };
-    if program.tensors.iter().any(|t| t.independent) && machine.waits_first {
+    // Where a role of its own asks for the independent loads, the machine code of the other may stand first.
+    let in_bulk = copies_in_bulk(&program.body);
+    if program.tensors.iter().any(|t| t.independent) && machine.waits_first && !in_bulk {
         complaints
             .push("the machine code waits for the previous kernel before the loads that stand above the wait".into());
+    }
+    if in_bulk && !machine.copies_in_bulk {
+        complaints.push("the machine code has no bulk copy".into());
     }
     Measured {
         program: name.clone(),
@@ -123,6 +128,16 @@ fn wide_loads(program: &Program, ops: &[Op]) -> usize {
         .sum()
 }
 
+/// Whether a program has bulk copies.
+fn copies_in_bulk(ops: &[Op]) -> bool {
+    ops.iter().any(|op| match &op.kind {
+        OpKind::BulkLoad { .. } => true,
+        OpKind::If { then, otherwise, .. } => copies_in_bulk(then) || copies_in_bulk(otherwise),
+        OpKind::For { body, .. } => copies_in_bulk(body),
+        _ => false,
+    })
+}
+
 /// What the machine code of a cubin shows.
 #[derive(Default)]
 struct Machine {
@@ -130,6 +145,8 @@ struct Machine {
     wide_loads: usize,
     /// Whether the first wait for the previous kernel (`ACQBULK`) stands before the first of them.
     waits_first: bool,
+    /// Whether it has a bulk copy (`UBLKCP`).
+    copies_in_bulk: bool,
 }
 
 fn wide_load_instructions(name: &str, cubin: &[u8]) -> Machine {
@@ -146,5 +163,6 @@ fn wide_load_instructions(name: &str, cubin: &[u8]) -> Machine {
     Machine {
         wide_loads: listing.lines().filter(is_wide).count(),
         waits_first: waits.any(|line| line.contains("ACQBULK")),
+        copies_in_bulk: listing.contains("UBLKCP"),
     }
 }

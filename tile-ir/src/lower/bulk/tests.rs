@@ -118,7 +118,7 @@ fn what_has_no_ring_is_copied_by_every_thread_and_says_why() {
         remarks.join("\n")
     };
     assert!(said(Rows { tma: false, ..CHUNKS }).contains("a copy says `.tma(false)`"));
-    assert!(said(Rows { threads: [16, 3], ..CHUNKS }).contains("48 threads are not whole warps"));
+    assert!(said(Rows { threads: [24, 2], ..CHUNKS }).contains("48 threads are not whole warps"));
     // Short rows are no lesser form.
     assert!(!said(Rows { columns: 128, ..CHUNKS }).contains("in bulk"));
     assert_eq!(bulk_copies(&lowered(CHUNKS, Target::Sm80)), 0);
@@ -251,7 +251,7 @@ mod simulated {
         is_found(
             "no wait for a full slot",
             &dropped(&waits(full)),
-            &["is read before it is complete", "is read before it is written", "is read while"],
+            &["is read before it is complete", "is read before it is written", "is overwritten while it is read"],
         );
         let arrivals = |op: &OpKind| matches!(op, OpKind::BarrierArrive { .. });
         is_found("slots are not given back", &dropped(&arrivals), &["of `empty[0]`"]);
