@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 use tile_kernel_examples::data::{Real, integers, normal};
+use tile_kernel_examples::gemm::product;
 use tile_runtime::prelude::*;
 
 /// C = A B^T, f32 accumulation.
@@ -105,19 +106,6 @@ pub fn gemm_bias(
     } else {
         copy(&acc, c.at_mut([by * 32, bx * 32]));
     }
-}
-
-/// What a tile pipeline computes on exact data: sums of integers.
-fn product<T: Real>(a: &[T], b: &[T], [m, n, k]: [usize; 3], [a_t, b_t]: [bool; 2]) -> Vec<f32> {
-    let at = |i: usize, l: usize| a[if a_t { l * m + i } else { i * k + l }].to_f32();
-    let bt = |l: usize, j: usize| b[if b_t { j * k + l } else { l * n + j }].to_f32();
-    let mut c = vec![0.0; m * n];
-    for (i, row) in c.chunks_mut(n).enumerate() {
-        for (j, sum) in row.iter_mut().enumerate() {
-            *sum = (0..k).map(|l| at(i, l) * bt(l, j)).sum();
-        }
-    }
-    c
 }
 
 const SHAPES: [[usize; 3]; 4] = [[64, 64, 64], [100, 72, 40], [1, 1, 1], [129, 33, 130]];
