@@ -42,19 +42,19 @@ pub fn constant(kernel: &Kernel, instance: &Instance, name: &str) -> Option<i64>
 ///
 /// The bundled GEMM has hundreds, which would take minutes and differ in little: f16 from bf16 in the names of instructions.
 /// So of its kernels these are compiled: bf16 with `b` transposed in every tile, with and without an epilogue; every other
-/// layout once, in the tile that needs most registers; results of f32 in that tile; f32 operands at every width, and in
-/// every layout once.
+/// layout, results of f32 and f32 operands in the tile that needs most registers, 128 x 128; every width of copies there.
 pub fn is_compiled(kernel: &Kernel, instance: &Instance) -> bool {
     let is = |name: &str, wanted: i64| constant(kernel, instance, name).is_none_or(|value| value == wanted);
     let nt = is("A_T", 0) && is("B_T", 1);
     let demanding = is("BM", 128) && is("BN", 128);
     match (kernel.name.as_str(), &instance.dtypes[..]) {
         ("gemm" | "gemm_batch", [Dtype::Bf16, Dtype::Bf16]) => nt || demanding && is("EPILOGUE", 1),
-        ("gemm_any" | "gemm_elements", [Dtype::Bf16, Dtype::Bf16]) => nt || demanding && is("WIDTH", 16),
-        ("gemm" | "gemm_batch" | "gemm_any" | "gemm_elements", [Dtype::F16, Dtype::F32]) => {
-            nt && demanding && is("WIDTH", 16)
+        ("gemm_any" | "gemm_elements", [Dtype::Bf16, Dtype::Bf16]) => {
+            demanding && (nt || is("WIDTH", 16)) || nt && is("WIDTH", 16)
         }
-        ("gemm_any", [Dtype::F32, Dtype::F32]) => nt || demanding && is("WIDTH", 4),
+        ("gemm", [Dtype::F16, Dtype::F32]) => nt && demanding && is("EPILOGUE", 1),
+        ("gemm_any", [Dtype::F16, Dtype::F32]) => nt && demanding && is("WIDTH", 16),
+        ("gemm_any", [Dtype::F32, Dtype::F32]) => demanding && (nt || is("WIDTH", 4)),
         ("gemm" | "gemm_batch" | "gemm_any" | "gemm_elements", _) => false,
         _ => true,
     }

@@ -107,7 +107,7 @@ pub fn gemm_batched<T: GemmElement<C>, C: Element>(
     options: &Gemm<'_, T>,
 ) -> Result<(), Error> {
     let [batches, m, n] = c.shape();
-    let class = match ((&a).argument(), (&b).argument(), (&mut c).argument()) {
+    let class = match (a.argument(), b.argument(), c.argument()) {
         (Argument::Tensor(a), Argument::Tensor(b), Argument::Tensor(c)) => class_of(on, [&a, &b, &c]),
         _ => Class::Elements,
     };
