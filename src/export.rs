@@ -224,14 +224,15 @@ impl HostValues for Matrices<'_> {
     }
 }
 
-/// Writes every instance of the bundled GEMM without an epilogue for sm_90a into `folder`, and `launches.json`.
+/// Writes every instance of the bundled GEMM without an epilogue, its result of the operands' type, for sm_90a into `folder`, and `launches.json`.
 pub fn gemm(folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
     let nvrtc = Nvrtc::get()?;
     let mut launches = Vec::new();
     let kernel = tile_kernels::gemm::definition().kernel()?;
     let bias = kernel.params.iter().find(|(_, p)| p.name == "bias").map(|(id, _)| id);
-    for instance in kernel.instances.iter().filter(|i| i.consts.last() == Some(&0)) {
+    let plain = |i: &&Instance| i.consts.last() == Some(&0) && i.dtypes[0] == i.dtypes[1];
+    for instance in kernel.instances.iter().filter(plain) {
         let instance = Instance { absent: bias.into_iter().collect(), ..instance.clone() };
         let program = lower(kernel, &instance, Target::Sm90a).map_err(|d| anyhow!("{}", d[0].message))?;
         let source = emit(&program);

@@ -2,6 +2,7 @@
 
 pub mod data;
 pub mod export;
+pub mod gemm;
 pub mod gemm_ladder;
 pub mod gemv;
 pub mod ladder;

@@ -1,36 +1,24 @@
 //! The bundled GEMM: against a product on the CPU, on both simulators.
 
 use tile_kernel_examples::data::{Real, integers};
-use tile_kernels::gemm::{Activation, Choice, Gemm, GemmElement, gemm};
+use tile_kernel_examples::gemm::product;
+use tile_kernels::gemm::{Activation, Choice, Class, Gemm, GemmElement, class, gemm, gemm_batched};
 use tile_runtime::prelude::*;
-
-/// `a b` on integers, exactly.
-fn product<T: Real>(a: &[T], b: &[T], [m, n, k]: [usize; 3], [a_t, b_t]: [bool; 2]) -> Vec<f32> {
-    let a_at = |i: usize, l: usize| a[if a_t { l * m + i } else { i * k + l }].to_f32();
-    let b_at = |l: usize, j: usize| b[if b_t { j * k + l } else { l * n + j }].to_f32();
-    let mut c = Vec::with_capacity(m * n);
-    for i in 0..m {
-        for j in 0..n {
-            c.push((0..k).map(|l| a_at(i, l) * b_at(l, j)).sum());
-        }
-    }
-    c
-}
 
 const LAYOUTS: [[bool; 2]; 4] = [[false, true], [false, false], [true, true], [true, false]];
 
-fn plain<T: GemmElement + Real>(device: &Device, shapes: &[[usize; 3]], layouts: &[[bool; 2]]) {
+fn plain<T: GemmElement<C> + Real, C: Real>(device: &Device, shapes: &[[usize; 3]], layouts: &[[bool; 2]]) {
     for &[m, n, k] in shapes {
         for &[a_transposed, b_transposed] in layouts {
             let (a, b) = (integers::<T>(1, m * k, 3), integers::<T>(2, n * k, 3));
             let shape = |t: bool, rows: usize, cols: usize| if t { [cols, rows] } else { [rows, cols] };
             let da = device.tensor(&a, shape(a_transposed, m, k)).unwrap();
             let db = device.tensor(&b, shape(b_transposed, k, n)).unwrap();
-            let mut dc = device.zeros::<T, 2>([m, n]).unwrap();
+            let mut dc = device.tensor(&vec![C::from_f32(12345.0); m * n], [m, n]).unwrap();
             let options = Gemm { a_transposed, b_transposed, ..Gemm::default() };
             gemm(device, &da, &db, &mut dc, &options).unwrap();
-            let wanted: Vec<T> =
-                product(&a, &b, [m, n, k], [a_transposed, b_transposed]).into_iter().map(T::from_f32).collect();
+            let wanted: Vec<C> =
+                product(&a, &b, [m, n, k], [a_transposed, b_transposed]).into_iter().map(C::from_f32).collect();
             assert!(dc.to_vec().unwrap() == wanted, "{m} x {n} x {k}, {a_transposed} {b_transposed}");
         }
     }
@@ -39,19 +27,119 @@ fn plain<T: GemmElement + Real>(device: &Device, shapes: &[[usize; 3]], layouts:
 #[test]
 fn every_layout_on_the_fast_simulator() {
     let shapes = [[1, 1, 1], [64, 64, 64], [129, 264, 72], [16, 136, 200], [3, 5, 7], [200, 8, 0]];
-    plain::<f16>(&Device::simulator(), &shapes, &LAYOUTS);
-    plain::<bf16>(&Device::simulator(), &shapes[2..3], &LAYOUTS);
+    plain::<f16, f16>(&Device::simulator(), &shapes, &LAYOUTS);
+    plain::<bf16, bf16>(&Device::simulator(), &shapes[2..3], &LAYOUTS);
 }
 
 /// The program that the GPU runs, lane by lane: roles, barriers, the copy engine and products of warpgroups.
 #[test]
 fn every_layout_on_the_checked_simulator() {
-    plain::<f16>(&Device::checked_simulator(), &[[72, 136, 136]], &LAYOUTS);
+    plain::<f16, f16>(&Device::checked_simulator(), &[[72, 136, 136]], &LAYOUTS);
 }
 
 #[test]
 fn unaligned_operands_on_the_checked_simulator() {
-    plain::<f16>(&Device::checked_simulator(), &[[33, 35, 37]], &LAYOUTS);
+    plain::<f16, f16>(&Device::checked_simulator(), &[[33, 35, 37]], &LAYOUTS);
+}
+
+#[test]
+fn f32_results() {
+    let shapes = [[72, 136, 136], [33, 35, 37], [40, 72, 0]];
+    plain::<f16, f32>(&Device::simulator(), &shapes, &LAYOUTS);
+    plain::<bf16, f32>(&Device::checked_simulator(), &shapes[..2], &LAYOUTS[..2]);
+}
+
+#[test]
+fn f32_operands() {
+    let shapes = [[72, 72, 40], [33, 35, 37], [1, 3, 5], [40, 72, 0]];
+    plain::<f32, f32>(&Device::simulator(), &shapes, &LAYOUTS);
+    plain::<f32, f32>(&Device::checked_simulator(), &shapes[..2], &LAYOUTS);
+}
+
+/// Views into wider matrices: what begins where decides how it is read, and whatever it is the result is the same.
+#[test]
+fn every_class_of_alignment() {
+    let [m, n, k] = [40, 72, 48];
+    for device in [Device::simulator(), Device::checked_simulator()] {
+        for (skip, wanted) in [(8, Class::Tma), (4, Class::Copies8), (2, Class::Copies4), (1, Class::Elements)] {
+            for [a_transposed, b_transposed] in LAYOUTS {
+                let shape = |t: bool, rows: usize, cols: usize| if t { [cols, rows] } else { [rows, cols] };
+                let wide = |seed: u64, [rows, cols]: [usize; 2]| {
+                    let values = integers::<f16>(seed, rows * (cols + 16), 3);
+                    let own: Vec<f16> =
+                        values.chunks(cols + 16).flat_map(|row| &row[skip..skip + cols]).copied().collect();
+                    (device.tensor(&values, [rows, cols + 16]).unwrap(), own)
+                };
+                let (sa, sb) = (shape(a_transposed, m, k), shape(b_transposed, k, n));
+                let ((wa, a), (wb, b)) = (wide(1, sa), wide(2, sb));
+                let da = wa.slice([0..sa[0], skip..skip + sa[1]]).unwrap();
+                let db = wb.slice([0..sb[0], skip..skip + sb[1]]).unwrap();
+                let mut dc = device.zeros::<f16, 2>([m, n]).unwrap();
+                assert_eq!(class(&device, da, db, &mut dc), wanted, "from column {skip} on");
+                let options = Gemm { a_transposed, b_transposed, ..Gemm::default() };
+                gemm(&device, da, db, &mut dc, &options).unwrap();
+                let sums = product(&a, &b, [m, n, k], [a_transposed, b_transposed]);
+                let wanted: Vec<f16> = sums.into_iter().map(f16::from_f32).collect();
+                assert!(dc.to_vec().unwrap() == wanted, "from column {skip} on, {a_transposed} {b_transposed}");
+            }
+        }
+    }
+}
+
+/// Operands that the copy engine could fetch, into rows that it could not store.
+#[test]
+fn a_result_that_is_not_aligned() {
+    let device = Device::checked_simulator();
+    let (a, b) = (integers::<f16>(1, 64 * 32, 3), integers::<f16>(2, 32 * 35, 3));
+    let (da, db) = (device.tensor(&a, [64, 32]).unwrap(), device.tensor(&b, [35, 32]).unwrap());
+    let mut dc = device.zeros::<f16, 2>([64, 35]).unwrap();
+    assert_eq!(class(&device, &da, &db, &mut dc), Class::Copies16);
+    gemm(&device, &da, &db, &mut dc, &Gemm::nt()).unwrap();
+    let wanted: Vec<f16> = product(&a, &b, [64, 35, 32], [false, true]).into_iter().map(f16::from_f32).collect();
+    assert!(dc.to_vec().unwrap() == wanted);
+}
+
+fn batches<T: GemmElement<C> + Real, C: Real>(device: &Device, [z, m, n, k]: [usize; 4], one_b: bool) {
+    for [a_transposed, b_transposed] in LAYOUTS {
+        let zb = if one_b { 1 } else { z };
+        let (a, b) = (integers::<T>(1, z * m * k, 3), integers::<T>(2, zb * n * k, 3));
+        let shape = |t: bool, z: usize, rows: usize, cols: usize| if t { [z, cols, rows] } else { [z, rows, cols] };
+        let da = device.tensor(&a, shape(a_transposed, z, m, k)).unwrap();
+        let db = device.tensor(&b, shape(b_transposed, zb, k, n)).unwrap();
+        let mut dc = device.tensor(&vec![C::from_f32(12345.0); z * m * n], [z, m, n]).unwrap();
+        let options = Gemm { a_transposed, b_transposed, alpha: 2.0, ..Gemm::default() };
+        gemm_batched(device, da.view(), db.view(), dc.view_mut(), &options).unwrap();
+        let wanted: Vec<C> = (0..z)
+            .flat_map(|i| {
+                let at = if one_b { 0 } else { i };
+                let (a, b) = (&a[i * m * k..(i + 1) * m * k], &b[at * n * k..(at + 1) * n * k]);
+                product(a, b, [m, n, k], [a_transposed, b_transposed])
+            })
+            .map(|sum| C::from_f32(2.0 * sum))
+            .collect();
+        assert!(dc.to_vec().unwrap() == wanted, "{z} x {m} x {n} x {k}, {a_transposed} {b_transposed}");
+    }
+}
+
+#[test]
+fn many_products_at_once() {
+    for one_b in [false, true] {
+        batches::<f16, f16>(&Device::simulator(), [3, 72, 136, 40], one_b);
+        batches::<bf16, f32>(&Device::checked_simulator(), [3, 72, 72, 40], one_b);
+        // A launch a batch.
+        batches::<f16, f16>(&Device::simulator(), [3, 5, 7, 9], one_b);
+        batches::<f32, f32>(&Device::simulator(), [2, 36, 20, 12], one_b);
+    }
+    batches::<f16, f16>(&Device::simulator(), [0, 72, 136, 40], true);
+}
+
+#[test]
+fn batches_that_disagree_are_refused() {
+    let device = Device::simulator();
+    let (a, b) = (device.zeros::<f16, 3>([4, 64, 32]).unwrap(), device.zeros::<f16, 3>([3, 48, 32]).unwrap());
+    let mut c = device.zeros::<f16, 3>([4, 64, 48]).unwrap();
+    let error = gemm_batched(&device, a.view(), b.view(), c.view_mut(), &Gemm::nt()).unwrap_err().to_string();
+    assert!(error.contains('3') && error.contains('4'), "{error}");
 }
 
 #[test]

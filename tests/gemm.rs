@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 use tile_kernel_examples::data::{Real, integers, normal};
+use tile_kernel_examples::gemm::product;
 use tile_runtime::prelude::*;
 
 /// C = A B^T, f32 accumulation.
@@ -107,17 +108,46 @@ pub fn gemm_bias(
     }
 }
 
-/// What a tile pipeline computes on exact data: sums of integers.
-fn product<T: Real>(a: &[T], b: &[T], [m, n, k]: [usize; 3], [a_t, b_t]: [bool; 2]) -> Vec<f32> {
-    let at = |i: usize, l: usize| a[if a_t { l * m + i } else { i * k + l }].to_f32();
-    let bt = |l: usize, j: usize| b[if b_t { j * k + l } else { l * n + j }].to_f32();
-    let mut c = vec![0.0; m * n];
-    for (i, row) in c.chunks_mut(n).enumerate() {
-        for (j, sum) in row.iter_mut().enumerate() {
-            *sum = (0..k).map(|l| at(i, l) * bt(l, j)).sum();
+/// Branches on scalars, on elements and on indices, variables of each kind, and what keeps statements from going one by
+/// one (`LOOP`), in a loop over two chunks of a fragment.
+#[tile_kernel(instances(LOOP in [false, true]))]
+pub fn elementwise<const LOOP: bool>(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M, N)>, mode: u32, scale: f32) {
+    let [bx, by] = blocks([ceil_div(N, 32), ceil_div(M, 64)]);
+    threads([64]);
+    let mut acc = alloc_fragment::<f32>([64, 32]);
+    copy(x.at([by * 64, bx * 32]), &mut acc);
+    for [i, j] in parallel([64, 32]) {
+        let at = bx * 32 + j;
+        let old = acc[[i, j]];
+        let mut value = old * scale;
+        let mut bonus = 0.0f32;
+        if mode == 1 {
+            let twice = value * 2.0;
+            value = twice + 1.0;
+            if old > 0.0 {
+                bonus = 3.0;
+            }
+        } else if mode == 2 {
+            if at % 2 == 0 {
+                value = -value;
+            } else {
+                bonus = old;
+            }
+            value += x.masked([by * 64 + i, at]);
         }
+        if LOOP {
+            for n in 0..3 {
+                if value < 2.0 {
+                    value += (n as i32).cast::<f32>();
+                }
+            }
+        }
+        if value < 0.0 {
+            bonus += 1.0;
+        }
+        acc[[i, j]] = value + bonus;
     }
-    c
+    copy(&acc, y.at_mut([by * 64, bx * 32]));
 }
 
 const SHAPES: [[usize; 3]; 4] = [[64, 64, 64], [100, 72, 40], [1, 1, 1], [129, 33, 130]];
@@ -218,4 +248,41 @@ fn a_thousand_cubed() {
     let start = Instant::now();
     gemm_nt::<f16, 128, 128, 64, 3>::launch(&device, &da, &db, &mut dc).unwrap();
     println!("{size}^3 in {:?}", start.elapsed());
+}
+
+#[test]
+fn a_loop_over_the_elements_of_a_fragment() {
+    let (m, n) = (70, 45);
+    let x = integers::<f32>(1, m * n, 5);
+    let wanted = |mode: u32, at: usize, repeated: bool| {
+        let old = x[at];
+        let (mut value, mut bonus) = (old * 0.5, 0.0);
+        match mode {
+            1 => {
+                value = value * 2.0 + 1.0;
+                bonus = if old > 0.0 { 3.0 } else { 0.0 };
+            }
+            2 if at % n % 2 == 0 => value = old - value,
+            2 => (value, bonus) = (value + old, old),
+            _ => {}
+        }
+        for step in 0..if repeated { 3 } else { 0 } {
+            if value < 2.0 {
+                value += step as f32;
+            }
+        }
+        if value < 0.0 { value + bonus + 1.0 } else { value + bonus }
+    };
+    for device in [Device::simulator(), Device::checked_simulator()] {
+        let dx = device.tensor(&x, [m, n]).unwrap();
+        for (mode, repeated) in [(0, false), (1, false), (2, false), (0, true), (1, true), (2, true)] {
+            let mut dy = device.zeros::<f32, _>([m, n]).unwrap();
+            match repeated {
+                true => elementwise::<true>::launch(&device, &dx, &mut dy, mode, 0.5).unwrap(),
+                false => elementwise::<false>::launch(&device, &dx, &mut dy, mode, 0.5).unwrap(),
+            }
+            let all: Vec<f32> = (0..m * n).map(|at| wanted(mode, at, repeated)).collect();
+            assert!(dy.to_vec().unwrap() == all, "mode {mode}, {repeated}");
+        }
+    }
 }

@@ -1,19 +1,11 @@
 //! The bundled GEMM on a GPU, against a product on the CPU: integers, whose sums are exact in any order.
 
 use tile_kernel_examples::data::{Real, integers};
-use tile_kernels::gemm::{Activation, Gemm, GemmElement, gemm};
+use tile_kernel_examples::gemm::product;
+use tile_kernels::gemm::{Activation, Class, Gemm, GemmElement, class, gemm, gemm_batched};
 use tile_runtime::prelude::*;
 
-/// `a b`, exactly; `a` is M x K or, transposed, K x M; `b` likewise.
-fn product<T: Real>(a: &[T], b: &[T], [m, n, k]: [usize; 3], [a_t, b_t]: [bool; 2]) -> Vec<f32> {
-    let rows: Vec<Vec<f32>> =
-        (0..m).map(|i| (0..k).map(|l| a[if a_t { l * m + i } else { i * k + l }].to_f32()).collect()).collect();
-    let cols: Vec<Vec<f32>> =
-        (0..n).map(|j| (0..k).map(|l| b[if b_t { j * k + l } else { l * n + j }].to_f32()).collect()).collect();
-    rows.iter().flat_map(|row| cols.iter().map(|col| row.iter().zip(col).map(|(x, y)| x * y).sum::<f32>())).collect()
-}
-
-fn every_layout<T: GemmElement + Real>(device: &Device, shapes: &[[usize; 3]]) {
+fn every_layout<T: GemmElement<C> + Real, C: Real>(device: &Device, shapes: &[[usize; 3]]) {
     for &[m, n, k] in shapes {
         for [a_transposed, b_transposed] in [[false, true], [false, false], [true, true], [true, false]] {
             let (a, b) = (integers::<T>(m as u64, m * k, 3), integers::<T>(n as u64, n * k, 3));
@@ -21,10 +13,10 @@ fn every_layout<T: GemmElement + Real>(device: &Device, shapes: &[[usize; 3]]) {
             let da = device.tensor(&a, shape(a_transposed, m, k)).unwrap();
             let db = device.tensor(&b, shape(b_transposed, k, n)).unwrap();
             // Poisoned: every element must be written.
-            let mut dc = device.tensor(&vec![T::from_f32(12345.0); m * n], [m, n]).unwrap();
+            let mut dc = device.tensor(&vec![C::from_f32(12345.0); m * n], [m, n]).unwrap();
             let options = Gemm { a_transposed, b_transposed, ..Gemm::default() };
-            let wanted: Vec<T> =
-                product(&a, &b, [m, n, k], [a_transposed, b_transposed]).into_iter().map(T::from_f32).collect();
+            let wanted: Vec<C> =
+                product(&a, &b, [m, n, k], [a_transposed, b_transposed]).into_iter().map(C::from_f32).collect();
             for _ in 0..2 {
                 gemm(device, &da, &db, &mut dc, &options).unwrap();
                 let found = dc.to_vec().unwrap();
@@ -51,14 +43,77 @@ fn aligned_shapes_in_every_layout() {
         [640, 768, 8],
         [256, 256, 0],
     ];
-    every_layout::<f16>(&device, &shapes);
-    every_layout::<bf16>(&device, &shapes[2..6]);
+    every_layout::<f16, f16>(&device, &shapes);
+    every_layout::<bf16, bf16>(&device, &shapes[2..6]);
 }
 
 #[test]
 fn any_shape_in_every_layout() {
     let Some(device) = super::gpu() else { return };
-    every_layout::<f16>(&device, &[[1, 1, 1], [33, 35, 37], [127, 65, 131], [3, 257, 19], [5, 7, 0]]);
+    every_layout::<f16, f16>(&device, &[[1, 1, 1], [33, 35, 37], [127, 65, 131], [3, 257, 19], [5, 7, 0]]);
+}
+
+#[test]
+fn f32_results_and_operands() {
+    let Some(device) = super::gpu() else { return };
+    let shapes = [[64, 64, 64], [136, 264, 72], [1000, 1032, 520], [33, 35, 37], [1536, 1544, 64], [5, 7, 0]];
+    every_layout::<f16, f32>(&device, &shapes);
+    every_layout::<bf16, f32>(&device, &shapes[..3]);
+    every_layout::<f32, f32>(&device, &shapes);
+}
+
+/// Views that begin at each alignment, small and large tiles.
+#[test]
+fn every_class_of_alignment() {
+    let Some(device) = super::gpu() else { return };
+    for [m, n, k] in [[40, 72, 48], [1336, 1528, 104]] {
+        for (skip, wanted) in [(8, Class::Tma), (4, Class::Copies8), (2, Class::Copies4), (1, Class::Elements)] {
+            for [a_transposed, b_transposed] in [[false, true], [false, false], [true, true], [true, false]] {
+                let shape = |t: bool, rows: usize, cols: usize| if t { [cols, rows] } else { [rows, cols] };
+                let wide = |seed: u64, [rows, cols]: [usize; 2]| {
+                    let values = integers::<f16>(seed, rows * (cols + 16), 3);
+                    let own: Vec<f16> =
+                        values.chunks(cols + 16).flat_map(|row| &row[skip..skip + cols]).copied().collect();
+                    (device.tensor(&values, [rows, cols + 16]).unwrap(), own)
+                };
+                let (sa, sb) = (shape(a_transposed, m, k), shape(b_transposed, k, n));
+                let ((wa, a), (wb, b)) = (wide(1, sa), wide(2, sb));
+                let da = wa.slice([0..sa[0], skip..skip + sa[1]]).unwrap();
+                let db = wb.slice([0..sb[0], skip..skip + sb[1]]).unwrap();
+                let mut dc = device.tensor(&vec![f16::from_f32(12345.0); m * n], [m, n]).unwrap();
+                assert_eq!(class(&device, da, db, &mut dc), wanted, "from column {skip} on");
+                let options = Gemm { a_transposed, b_transposed, ..Gemm::default() };
+                gemm(&device, da, db, &mut dc, &options).unwrap();
+                let sums = product(&a, &b, [m, n, k], [a_transposed, b_transposed]);
+                let wanted: Vec<f16> = sums.into_iter().map(f16::from_f32).collect();
+                assert!(dc.to_vec().unwrap() == wanted, "{m} from column {skip} on, {a_transposed} {b_transposed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn many_products_at_once() {
+    let Some(device) = super::gpu() else { return };
+    for ([z, m, n, k], one_b) in [([3, 72, 136, 40], false), ([5, 264, 520, 136], true), ([40, 384, 512, 64], false)] {
+        for [a_transposed, b_transposed] in [[false, true], [false, false], [true, true], [true, false]] {
+            let zb = if one_b { 1 } else { z };
+            let (a, b) = (integers::<bf16>(1, z * m * k, 2), integers::<bf16>(2, zb * n * k, 2));
+            let shape = |t: bool, z: usize, rows: usize, cols: usize| if t { [z, cols, rows] } else { [z, rows, cols] };
+            let da = device.tensor(&a, shape(a_transposed, z, m, k)).unwrap();
+            let db = device.tensor(&b, shape(b_transposed, zb, k, n)).unwrap();
+            let mut dc = device.tensor(&vec![12345.0f32; z * m * n], [z, m, n]).unwrap();
+            let options = Gemm { a_transposed, b_transposed, ..Gemm::default() };
+            gemm_batched(&device, da.view(), db.view(), dc.view_mut(), &options).unwrap();
+            let found = dc.to_vec().unwrap();
+            for i in 0..z {
+                let at = if one_b { 0 } else { i };
+                let (a, b) = (&a[i * m * k..(i + 1) * m * k], &b[at * n * k..(at + 1) * n * k]);
+                let wanted = product(a, b, [m, n, k], [a_transposed, b_transposed]);
+                assert!(found[i * m * n..(i + 1) * m * n] == wanted, "batch {i}: {a_transposed} {b_transposed}");
+            }
+        }
+    }
 }
 
 #[test]

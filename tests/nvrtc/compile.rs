@@ -1,7 +1,7 @@
 //! The worker: compiles everything with this process's NVRTC and reports what it found.
 
 use crate::budgets::{Measured, Uses};
-use crate::kernels::kernels;
+use crate::kernels::{constant, is_compiled, kernels};
 use std::collections::BTreeSet;
 use std::process::Command;
 use tile_ir::ir::{Dtype, Instance, Kernel, Target};
@@ -16,6 +16,8 @@ pub const REPORT: &str = "TILE_NVRTC_REPORT";
 struct Job {
     name: String,
     program: Program,
+    /// `wgmma` instructions that a tile of the bundled GEMM needs for a step along K.
+    products: Option<usize>,
 }
 
 #[test]
@@ -38,7 +40,8 @@ fn jobs() -> Vec<Job> {
     let mut jobs = Vec::new();
     for definition in kernels() {
         let kernel = definition.kernel().unwrap_or_else(|error| panic!("{error}"));
-        for (instance, &value) in kernel.instances.iter().flat_map(|i| values(kernel).iter().map(move |v| (i, v))) {
+        let compiled = kernel.instances.iter().filter(|i| is_compiled(kernel, i));
+        for (instance, &value) in compiled.flat_map(|i| values(kernel).iter().map(move |v| (i, v))) {
             assert!(!kernel.targets.is_empty(), "{} declares no target", kernel.name);
             let instance = &instance.with_dims(kernel.specialized().iter().map(|dim| (*dim, value)).collect());
             for &target in &kernel.targets {
@@ -48,11 +51,23 @@ fn jobs() -> Vec<Job> {
                     let reports: Vec<_> = diagnostics.iter().map(|d| d.render(&kernel.source, &kernel.spans)).collect();
                     panic!("{name} cannot be lowered:\n{}", reports.join("\n\n"))
                 });
-                jobs.push(Job { name, program });
+                jobs.push(Job { name, program, products: products(kernel, instance) });
             }
         }
     }
     jobs
+}
+
+/// How many products of 64 rows by 16 along K a warpgroup has in a step of the bundled GEMM, computed from its tile: one
+/// `wgmma` each, whatever its width.
+fn products(kernel: &Kernel, instance: &Instance) -> Option<usize> {
+    if !matches!(kernel.name.as_str(), "gemm" | "gemm_batch") {
+        return None;
+    }
+    let constant = |name| constant(kernel, instance, name);
+    let (rows, threads, depth) = (constant("BM")?, constant("THREADS")?, constant("BK").unwrap_or(64));
+    // Narrower tiles are multiplied with their operands swapped.
+    (rows % 64 == 0).then_some((rows / 64 * 128 / threads * depth / 16) as usize)
 }
 
 /// The values that a kernel's specialised dims are compiled for: one that divides evenly, one that does not.
@@ -76,7 +91,7 @@ fn name(kernel: &Kernel, instance: &Instance, target: Target) -> String {
 }
 
 fn compile(job: &Job) -> Measured {
-    let Job { name, program } = job;
+    let Job { name, program, products } = job;
     let nvrtc = Nvrtc::get().unwrap_or_else(|error| panic!("{error}"));
     let source = tile_ir::emit::cuda::emit(program);
     let options = options(program.target.name(), false);
@@ -88,7 +103,21 @@ fn compile(job: &Job) -> Measured {
     let complaints = compiled.log.lines().filter(|line| line.contains("Performance Loss") || line.contains("warning"));
     let mut complaints: Vec<String> = complaints.map(str::to_owned).collect();
     let wide_loads = wide_loads(program, &program.body);
-    let machine = if wide_loads > 0 { wide_load_instructions(name, &compiled.code) } else { Machine::default() };
+    let machine = match wide_loads > 0 || products.is_some() {
+        true => machine_code(name, &compiled.code),
+        false => Machine::default(),
+    };
+    if let Some(products) = *products {
+        let Machine { products: found, local, device_fences, .. } = machine;
+        if found != products {
+            complaints.push(format!("{found} HGMMA instructions, {products} products in a step along K"));
+        }
+        if local + device_fences > 0 {
+            complaints.push(format!(
+                "{local} accesses to local memory, {device_fences} fences of the device's scope among the products"
+            ));
+        }
+    }
     // Where a role of its own asks for the independent loads, the machine code of the other may stand first.
     let in_bulk = copies_in_bulk(&program.body);
     if program.tensors.iter().any(|t| t.independent) && machine.waits_first && !in_bulk {
@@ -147,9 +176,25 @@ struct Machine {
     waits_first: bool,
     /// Whether it has a bulk copy (`UBLKCP`).
     copies_in_bulk: bool,
+    /// How many instructions multiply on tensor cores by warpgroups: `HGMMA`. The loop along K is not unrolled.
+    products: usize,
+    /// How many load from or store to local memory: `LDL`, `STL`.
+    local: usize,
+    /// How many order memory for the whole device in the loop along K: `MEMBAR` at GPU or system scope, `ERRBAR`, `CCTL`.
+    device_fences: usize,
 }
 
-fn wide_load_instructions(name: &str, cubin: &[u8]) -> Machine {
+/// The line of the branch that goes back from after `last` to before `first`; `last` where there is none.
+fn end_of_loop(lines: &[&str], first: usize, last: usize) -> usize {
+    let goes_back = |line: &&str| {
+        let label = line.split_once("BRA ").and_then(|(_, rest)| rest.split(['(', ')']).nth(1));
+        let is_label = |l: &&str| label.is_some_and(|label| l.trim() == format!("{label}:"));
+        lines[..first].iter().any(is_label)
+    };
+    lines[last..].iter().position(goes_back).map_or(last, |after| last + after)
+}
+
+fn machine_code(name: &str, cubin: &[u8]) -> Machine {
     let tool = find_nvdisasm().unwrap_or_else(|error| panic!("{error}"));
     let file =
         std::env::temp_dir().join(format!("tile-{}-{}.cubin", name.replace([' ', '='], "-"), std::process::id()));
@@ -160,7 +205,21 @@ fn wide_load_instructions(name: &str, cubin: &[u8]) -> Machine {
     let listing = String::from_utf8_lossy(&output.stdout);
     let is_wide = |line: &&str| line.split_whitespace().any(|word| word.starts_with("LDG.") && word.contains(".128"));
     let mut waits = listing.lines().take_while(|line| !is_wide(line));
+    let operation = |line: &str, names: &[&str]| {
+        line.split_whitespace().any(|word| names.iter().any(|n| word == *n || word.starts_with(&format!("{n}."))))
+    };
+    let lines: Vec<&str> = listing.lines().collect();
+    let products: Vec<usize> = (0..lines.len()).filter(|i| operation(lines[*i], &["HGMMA"])).collect();
+    let among = match products[..] {
+        [first, .., last] => &lines[first..=end_of_loop(&lines, first, last)],
+        _ => &[],
+    };
+    let fences =
+        |line: &&&str| operation(line, &["ERRBAR", "CCTL"]) || operation(line, &["MEMBAR"]) && !line.contains(".CTA");
     Machine {
+        products: products.len(),
+        local: lines.iter().filter(|line| operation(line, &["LDL", "STL"])).count(),
+        device_fences: among.iter().filter(fences).count(),
         wide_loads: listing.lines().filter(is_wide).count(),
         waits_first: waits.any(|line| line.contains("ACQBULK")),
         copies_in_bulk: listing.contains("UBLKCP"),

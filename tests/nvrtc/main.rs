@@ -4,7 +4,8 @@
 //! - nothing spills, and NVRTC has nothing to say about lost performance;
 //! - registers, stack and shared memory stay within the committed `budgets.json`
 //!   (`UPDATE_BUDGETS=1 cargo test --test nvrtc` rewrites it: read its diff);
-//! - where the lowered program has a 16-byte load from global memory, the machine code has one of 128 bits.
+//! - where the lowered program has a 16-byte load from global memory, the machine code has one of 128 bits;
+//! - the bundled GEMM's loop along K has the products of its tile, one HGMMA each, and nothing that waits for the device.
 //!
 //! A process can use one NVRTC, so the test starts itself once a version; `compile.rs` is what those runs do.
 

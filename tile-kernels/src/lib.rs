@@ -3,6 +3,7 @@
 //! | module | what it computes |
 //! |---|---|
 //! | [`gemv`] | `y = alpha W x + beta y` |
+//! | [`gemm`] | `c = f(alpha a b + beta c + bias)`, also batched |
 #![deny(missing_docs)]
 
 pub mod gemm;

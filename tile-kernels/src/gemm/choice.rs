@@ -1,7 +1,9 @@
 //! Which instance of the kernel serves a shape.
 
+use super::any::Any;
+use super::batched::Batch;
 use super::kernel;
-use super::{Activation, Gemm};
+use super::{Class, Gemm};
 use std::fmt;
 use tile_runtime::LaunchError;
 use tile_runtime::kernel::{LaunchOn, TensorInput, TensorOutput};
@@ -13,9 +15,9 @@ pub struct Choice {
     /// Rows and columns of a tile, a step along K, slots of shared memory, threads a tile, blocks of a cluster below one
     /// another.
     pub tile: Tile,
-    /// Whether every row of every operand begins at a multiple of 16 bytes, on a device with `wgmma`; else the tile does
-    /// not matter.
-    pub aligned: bool,
+    /// Whether the shape has enough tiles of 128 x 128 for a device: what matters where operands are not aligned, and the
+    /// tile above is not used.
+    pub many_tiles: bool,
 }
 
 /// Rows, columns, elements of a step along K, slots, threads, blocks of a cluster.
@@ -78,7 +80,7 @@ const STORE_RATE: f64 = 4.3e6;
 
 impl Default for Choice {
     fn default() -> Self {
-        Choice { tile: TILES[0].tile, aligned: false }
+        Choice { tile: TILES[0].tile, many_tiles: true }
     }
 }
 
@@ -91,13 +93,14 @@ impl Choice {
             has(cost.tile, stored) && (cost.tile.0 >= 64 || m <= cost.tile.0)
         });
         let cheapest = legal.min_by(|a, b| cost(a, m, n, k).total_cmp(&cost(b, m, n, k)));
-        Choice { tile: cheapest.map_or(TILES[0].tile, |cost| cost.tile), aligned: true }
+        let tile = cheapest.map_or(TILES[0].tile, |cost| cost.tile);
+        Choice { tile, many_tiles: super::any::is_large(m, n) }
     }
 
     /// Every choice that operands stored so could be given, for benchmarks and tuning.
     pub fn candidates(stored: [bool; 2]) -> impl Iterator<Item = Choice> {
         let legal = TILES.iter().filter(move |cost| has(cost.tile, stored));
-        legal.map(|cost| Choice { tile: cost.tile, aligned: true })
+        legal.map(|cost| Choice { tile: cost.tile, many_tiles: true })
     }
 
     /// The constants of the instance of [`kernel::gemm`](struct@super::kernel::gemm), in order of declaration.
@@ -117,10 +120,7 @@ impl Choice {
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (bm, bn, bk, stages, threads, cluster) = self.tile;
-        match self.aligned {
-            true => write!(f, "{bm}x{bn}x{bk}, {stages} stages, {threads} threads, cluster {cluster}"),
-            false => write!(f, "unaligned"),
-        }
+        write!(f, "{bm}x{bn}x{bk}, {stages} stages, {threads} threads, cluster {cluster}")
     }
 }
 
@@ -154,53 +154,50 @@ fn cost(
 
 /// Every instance is a type of its own: the match from values to it, written once.
 macro_rules! launch {
-    ($ty:ty, $choice:ident, $on:ident, $a:ident, $b:ident, $c:ident, $options:ident;
-     any $any:tt; [$(($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal, $cy:literal): $layouts:tt),*]) => {
+    ($ty:ty, $out:ty, $choice:ident, $on:ident, $a:ident, $b:ident, $c:ident, $options:ident;
+     $(($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal, $cy:literal): $layouts:tt),*) => {
         match $choice.tile {
-            _ if !$choice.aligned => launch!(@any $ty, $on, $a, $b, $c, $options, $any),
             $(($bm, $bn, $bk, $stages, $threads, $cy) => launch!(
-                @tile $ty, $on, $a, $b, $c, $options, ($bm, $bn, $bk, $stages, $threads, $cy), $layouts, $any
+                @tile $ty, $out, $on, $a, $b, $c, $options, ($bm, $bn, $bk, $stages, $threads, $cy), $layouts
             ),)*
-            _ => launch!(@any $ty, $on, $a, $b, $c, $options, $any),
+            _ => launch!(@any $ty, $out, $on, $a, $b, $c, $options),
         }
     };
-    (@tile $ty:ty, $on:ident, $a:ident, $b:ident, $c:ident, $o:ident,
-     ($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal, $cy:literal), [$(($at:literal, $bt:literal)),*],
-     $any:tt) => {
+    (@tile $ty:ty, $out:ty, $on:ident, $a:ident, $b:ident, $c:ident, $o:ident,
+     ($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal, $cy:literal), [$(($at:literal, $bt:literal)),*]) => {
         match ($o.a_transposed, $o.b_transposed, $o.is_plain()) {
-            $(($at, $bt, true) => kernel::gemm::<$ty, $bm, $bn, $bk, $stages, $threads, $cy, $at, $bt, false>::launch(
+            $(($at, $bt, true) => kernel::gemm::<$ty, $out, $bm, $bn, $bk, $stages, $threads, $cy, $at, $bt, false>::launch(
                 $on, $a, $b, $c, None, 1.0, 0.0, 0,
             ),
-            ($at, $bt, false) => kernel::gemm::<$ty, $bm, $bn, $bk, $stages, $threads, $cy, $at, $bt, true>::launch(
+            ($at, $bt, false) => kernel::gemm::<$ty, $out, $bm, $bn, $bk, $stages, $threads, $cy, $at, $bt, true>::launch(
                 $on, $a, $b, $c, $o.bias, $o.alpha, $o.beta, $o.activation.number(),
             ),)*
             #[allow(unreachable_patterns)]
-            _ => launch!(@any $ty, $on, $a, $b, $c, $o, $any),
+            _ => launch!(@any $ty, $out, $on, $a, $b, $c, $o),
         }
     };
-    (@any $ty:ty, $on:ident, $a:ident, $b:ident, $c:ident, $o:ident, [$(($at:literal, $bt:literal)),*]) => {
-        match ($o.a_transposed, $o.b_transposed) {
-            $(($at, $bt) => kernel::gemm_any::<$ty, $at, $bt>::launch(
-                $on, $a, $b, $c, $o.bias, $o.alpha, $o.beta, $o.activation.number(),
-            ),)*
-        }
+    (@any $ty:ty, $out:ty, $on:ident, $a:ident, $b:ident, $c:ident, $o:ident) => {
+        <$ty as Any<$out>>::launch_any($on, Class::Copies16, true, $a, $b, $c, $o)
     };
 }
 
 macro_rules! elements {
-    ($($ty:ty),*) => { $(
-        impl super::GemmElement for $ty {
+    ($($ty:ty => $out:ty),*) => { $(
+        impl super::GemmElement<$out> for $ty {
             #[track_caller]
             fn launch(
                 on: &impl LaunchOn,
+                class: Class,
                 choice: Choice,
                 a: impl TensorInput<Self, 2>,
                 b: impl TensorInput<Self, 2>,
-                c: impl TensorOutput<Self, 2>,
+                c: impl TensorOutput<$out, 2>,
                 options: &Gemm<'_, Self>,
             ) -> Result<(), LaunchError> {
-                launch!($ty, choice, on, a, b, c, options;
-                    any [(false, false), (false, true), (true, false), (true, true)]; [
+                if class != Class::Tma {
+                    return <$ty as Any<$out>>::launch_any(on, class, choice.many_tiles, a, b, c, options);
+                }
+                launch!($ty, $out, choice, on, a, b, c, options;
                     (128, 256, 64, 4, 256, 2): [(false, false), (false, true), (true, false), (true, true)],
                     (128, 256, 64, 4, 256, 1): [(false, false), (false, true), (true, false), (true, true)],
                     (128, 224, 64, 4, 256, 1): [(false, true), (true, true)],
@@ -218,25 +215,25 @@ macro_rules! elements {
                     (64, 32, 128, 9, 128, 1): [(false, true)],
                     (64, 112, 64, 9, 128, 1): [(false, true)],
                     (64, 144, 64, 8, 128, 1): [(false, true)]
-                ])
+                )
+            }
+
+            #[track_caller]
+            fn launch_batch(
+                on: &impl LaunchOn,
+                tiles: usize,
+                a: impl TensorInput<Self, 3>,
+                b: impl TensorInput<Self, 3>,
+                c: impl TensorOutput<$out, 3>,
+                options: &Gemm<'_, Self>,
+            ) -> Option<Result<(), LaunchError>> {
+                Some(<$ty as Batch<$out>>::launch(on, tiles, a, b, c, options))
             }
         }
     )* };
 }
 
-elements!(f16, bf16);
-
-impl Activation {
-    /// The kernel's number of it.
-    fn number(self) -> u32 {
-        match self {
-            Activation::None => 0,
-            Activation::Relu => 1,
-            Activation::Gelu => 2,
-            Activation::Silu => 3,
-        }
-    }
-}
+elements!(f16 => f16, f16 => f32, bf16 => bf16, bf16 => f32);
 
 #[cfg(test)]
 mod tests {

@@ -1,47 +1,8 @@
 //! The kernel: tiles of the operands through shared memory, products of tiles, an epilogue on the sum. Nothing here says
 //! how a tile gets into shared memory, which threads multiply it, or when it may be overwritten.
 
+use super::epilogue::finish;
 use tile_runtime::prelude::*;
-
-/// A function of the sum: 0 is the identity, 1 ReLU, 2 GELU in its tanh form, 3 SiLU.
-#[tile_fn]
-fn activate(value: f32, activation: u32) -> f32 {
-    if activation == 1 {
-        max(value, 0.0)
-    } else if activation == 2 {
-        // 0.5 x (1 + tanh(u)) is x / (1 + e^-2u).
-        let inner = 1.595_769_1 * (value + 0.044_715 * value * value * value);
-        value * fast::recip(1.0 + fast::exp(-inner))
-    } else if activation == 3 {
-        value * fast::recip(1.0 + fast::exp(-value))
-    } else {
-        value
-    }
-}
-
-/// `acc = f(alpha acc + beta c + bias)` for the tile of `c` that begins at `row` and `col`.
-#[tile_fn(uses(activate), dtypes(T in [f16, bf16]))]
-fn finish<T>(
-    acc: &mut Fragment<f32, (BM, BN)>,
-    c: &Tensor<T, (M, N)>,
-    bias: Option<&Tensor<T, (N,)>>,
-    row: usize,
-    col: usize,
-    alpha: f32,
-    beta: f32,
-    activation: u32,
-) {
-    for [i, j] in parallel([BM, BN]) {
-        let mut value = alpha * acc[[i, j]];
-        if beta != 0.0 {
-            value += beta * c.masked([row + i, col + j]).cast::<f32>();
-        }
-        if let Some(shift) = bias {
-            value += shift.masked([col + j]).cast::<f32>();
-        }
-        acc[[i, j]] = activate(value, activation);
-    }
-}
 
 /// `c = f(alpha a b + beta c + bias)`, accumulated in f32; `c` is M x N, row-major.
 ///
@@ -65,7 +26,7 @@ fn finish<T>(
         where (B_T || BN % 64 == 0) && (!A_T || BM >= 64 && BN % 32 == 0 && BK == 64)
     ),
     pdl(independent = [b]),
-    dtypes(T in [f16, bf16]),
+    dtypes(T in [f16, bf16], U in [f16, bf16, f32]),
     uses(finish),
     targets(sm_90a),
     require(A_T || A0 == M),
@@ -79,6 +40,7 @@ fn finish<T>(
 )]
 pub fn gemm<
     T,
+    U,
     const BM: usize,
     const BN: usize,
     const BK: usize,
@@ -91,7 +53,7 @@ pub fn gemm<
 >(
     a: &Tensor<T, (A0, A1)>,
     b: &Tensor<T, (B0, B1)>,
-    c: &mut Tensor<T, (M, N)>,
+    c: &mut Tensor<U, (M, N)>,
     bias: Option<&Tensor<T, (N,)>>,
     alpha: f32,
     beta: f32,
@@ -127,54 +89,4 @@ pub fn gemm<
         }
         copy(&acc, c.at_mut([row, col]));
     }
-}
-
-/// The same for operands at any address and of any pitch, on any device: tiles of 64 x 64 by the threads of the block.
-#[tile_kernel(
-    instances((A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)]),
-    dtypes(T in [f16, bf16]),
-    uses(finish),
-    require(A_T || A0 == M),
-    require(!A_T || A1 == M),
-    require(B_T || B1 == N),
-    require(!B_T || B0 == N),
-    require(A_T || B_T || A1 == B0),
-    require(A_T || !B_T || A1 == B1),
-    require(!A_T || B_T || A0 == B0),
-    require(!A_T || !B_T || A0 == B1)
-)]
-pub fn gemm_any<T, const A_T: bool, const B_T: bool>(
-    a: &Tensor<T, (A0, A1)>,
-    b: &Tensor<T, (B0, B1)>,
-    c: &mut Tensor<T, (M, N)>,
-    bias: Option<&Tensor<T, (N,)>>,
-    alpha: f32,
-    beta: f32,
-    activation: u32,
-) {
-    let depth = if A_T { A0 } else { A1 };
-    let [bx, by] = blocks([ceil_div(N, 64), ceil_div(M, 64)]);
-    threads([128]);
-    let row = by * 64;
-    let col = bx * 64;
-    let mut a_s = alloc_shared::<T>([if A_T { 32 } else { 64 }, if A_T { 64 } else { 32 }]);
-    let mut b_s = alloc_shared::<T>([if B_T { 64 } else { 32 }, if B_T { 32 } else { 64 }]);
-    let mut acc = alloc_fragment::<f32>([64, 64]);
-    clear(&mut acc);
-    for step in 0..ceil_div(depth, 32) {
-        let k = step * 32;
-        copy(a.at([if A_T { k } else { row }, if A_T { row } else { k }]), &mut a_s).tma(false);
-        copy(b.at([if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s).tma(false);
-        if A_T && B_T {
-            gemm(a_s.t(), b_s.t(), &mut acc);
-        } else if A_T {
-            gemm(a_s.t(), &b_s, &mut acc);
-        } else if B_T {
-            gemm(&a_s, b_s.t(), &mut acc);
-        } else {
-            gemm(&a_s, &b_s, &mut acc);
-        }
-    }
-    finish(&mut acc, c, bias, row, col, alpha, beta, activation);
-    copy(&acc, c.at_mut([row, col]));
 }

@@ -1,5 +1,5 @@
-//! A fragment to a tensor through shared memory: sub-tiles are converted, stored as matrices and sent by the copy engine
-//! while the next is converted, and while the producer already fills the ring for the next tile.
+//! A fragment to a tensor through shared memory: sub-tiles are converted, stored there and sent by the copy engine while
+//! the next is converted, and while the producer already fills the ring for the next tile.
 
 use super::super::*;
 use super::plan::{BLOCK_ROWS, WARPGROUP};
@@ -45,12 +45,13 @@ impl<'a> Lowering<'a> {
         roles.staging = Some(buffer);
     }
 
-    /// The sub-tile of a store, if the copy engine can do it: 16-bit elements, whole sub-tiles.
+    /// The sub-tile of a store, if the copy engine can do it: 16-bit floats or f32, whole sub-tiles.
     fn sub_tile(&self, fragment: BufferId, dst: &TileRef) -> Option<SubTile> {
         // A narrow tile's rows are few: they are stored from registers.
         let layout = self.layouts.fragments.get(&fragment).filter(|layout| layout.is_whole())?;
         let dtype = self.dtype_of(dst.place);
-        if dtype.bytes() != 2 || !matches!(dst.place, Place::Tensor(_)) {
+        let floats = dtype.is_half() || dtype == Dtype::F32;
+        if !floats || !matches!(dst.place, Place::Tensor(_)) {
             return None;
         }
         let mut width = ROW_BYTES / dtype.bytes();
@@ -88,7 +89,13 @@ impl<'a> Lowering<'a> {
         else {
             return false;
         };
-        let (Some(registers), Some((consumer, _))) = (self.fragments[fragment], roles.consumer) else { return false };
+        let (Some(registers), Some((consumer, within))) = (self.fragments[fragment], roles.consumer) else {
+            return false;
+        };
+        // One array serves all stores.
+        if self.program.shared[staging].dtype != sub.tile.dtype() {
+            return false;
+        }
         let Place::Tensor(tensor) = dst.place else { return false };
         let map = self.tensor_map(tensor, &sub.boxes);
         let blocks = registers.layout.rows() / roles.plan.consumers / BLOCK_ROWS;
@@ -106,8 +113,14 @@ impl<'a> Lowering<'a> {
         if let Some(row) = rank.checked_sub(2).and_then(|axis| origin.get_mut(axis)) {
             *row = self.binary(BinaryOp::Add, *row, down);
         }
-        let lane = self.push(ValueKind::Special(Special::Lane), ValueType::Index);
-        let lane = self.once("lane", lane);
+        // Who this thread is to the instructions that store: among a warp's, or among the warpgroup's.
+        let who = match sub.tile.dtype() {
+            Dtype::F32 => within,
+            _ => {
+                let lane = self.push(ValueKind::Special(Special::Lane), ValueType::Index);
+                self.once("lane", lane)
+            }
+        };
         for block in 0..blocks {
             let first = block * registers.layout.cols() / 2;
             self.unrolled("j", across, |l, j| {
@@ -126,7 +139,10 @@ impl<'a> Lowering<'a> {
                 let skipped = l.binary(BinaryOp::Mul, j, columns);
                 let before = l.int(i64::from(first));
                 let from = l.binary(BinaryOp::Add, before, skipped);
-                l.store_matrices(&sub, registers.local, from, staging, base, lane);
+                match sub.tile.dtype() {
+                    Dtype::F32 => l.store_pairs(&sub, registers.local, from, staging, base, who),
+                    _ => l.store_matrices(&sub, registers.local, from, staging, base, who),
+                }
                 l.op(OpKind::FenceProxyAsync);
                 l.warpgroup_barrier(roles);
                 let leader = l.is_leader(roles);
@@ -189,6 +205,40 @@ impl<'a> Lowering<'a> {
             let memory = Memory { space: Space::Shared(staging), offset, guard: None, span };
             let start = self.int(0);
             self.op(OpKind::StoreMatrix { memory, local: words, start, count: 4, transposed: false });
+        }
+    }
+
+    /// Stores a sub-tile's accumulators as they are, two neighbours at once.
+    fn store_pairs(
+        &mut self,
+        sub: &SubTile,
+        acc: LocalId,
+        from: ValueId,
+        staging: SharedId,
+        base: ValueId,
+        thread: ValueId,
+    ) {
+        let span = self.span;
+        let name = format!("{}_pair", self.program.locals[acc].name);
+        let pair = self.local(&name, Dtype::F32, 2);
+        self.op(OpKind::Local { local: pair });
+        for first in (0..sub.fragment.registers()).step_by(2) {
+            for half in 0..2 {
+                let at = self.int(i64::from(first + half));
+                let offset = self.binary(BinaryOp::Add, from, at);
+                let memory = Memory { space: Space::Local(acc), offset, guard: None, span };
+                let value = self.push(ValueKind::Load(memory), ValueType::Element(Dtype::F32));
+                let offset = self.int(i64::from(half));
+                let memory = Memory { space: Space::Local(pair), offset, guard: None, span };
+                self.op(OpKind::Store { memory, value });
+            }
+            let (row, col) = sub.fragment.position(Formula::Symbol(0), Formula::constant(first));
+            let elements = sub.tile.offset(row, col).over(sub.tile.dtype().bytes());
+            let elements = self.formula(&elements, &[thread]);
+            let offset = self.binary(BinaryOp::Add, base, elements);
+            let memory = Memory { space: Space::Shared(staging), offset, guard: None, span };
+            let start = self.int(0);
+            self.op(OpKind::VectorStore { memory, local: pair, start, width: 2 });
         }
     }
 
