@@ -2,7 +2,7 @@
 
 use tile_kernel_examples::data::{Real, integers};
 use tile_kernel_examples::gemm::product;
-use tile_kernels::gemm::{Activation, Class, Gemm, GemmElement, class, gemm, gemm_batched};
+use tile_kernels::gemm::{Activation, Choice, Class, Gemm, GemmElement, class, gemm, gemm_batched};
 use tile_runtime::prelude::*;
 
 fn every_layout<T: GemmElement<C> + Real, C: Real>(device: &Device, shapes: &[[usize; 3]]) {
@@ -45,6 +45,38 @@ fn aligned_shapes_in_every_layout() {
     ];
     every_layout::<f16, f16>(&device, &shapes);
     every_layout::<bf16, bf16>(&device, &shapes[2..6]);
+}
+
+/// Every tile, on shapes that it does not divide, and on more rows than one tile has.
+#[test]
+fn few_rows_by_every_tile() {
+    let Some(device) = super::gpu() else { return };
+    for choice in Choice::candidates([false, true]) {
+        let (bm, bn, ..) = choice.tile;
+        let (rows, cols) = (bm as usize, bn as usize);
+        for m in [1, 3, rows - 1, rows, 2 * rows + 5] {
+            for (n, k) in [(cols, 8), (cols + 8, 72), (3 * cols + 8, 520), (150 * cols + 8, 136), (8, 4104)] {
+                // More tiles than multiprocessors; the CPU multiplies them slowly.
+                if n > 100 * cols && m > 3 {
+                    continue;
+                }
+                let (a, b) = (integers::<bf16>(m as u64, m * k, 3), integers::<bf16>(n as u64, n * k, 3));
+                let (da, db) = (device.tensor(&a, [m, k]).unwrap(), device.tensor(&b, [n, k]).unwrap());
+                let wanted: Vec<bf16> =
+                    product(&a, &b, [m, n, k], [false, true]).into_iter().map(bf16::from_f32).collect();
+                // The rows behind the result are somebody else's.
+                let poison = bf16::from_f32(12345.0);
+                let mut all = device.tensor(&vec![poison; (m + 40) * n], [m + 40, n]).unwrap();
+                for _ in 0..2 {
+                    GemmElement::launch(&device, Class::Tma, choice, &da, &db, all.rows_mut(0..m).unwrap(), &Gemm::nt()).unwrap();
+                    let found = all.to_vec().unwrap();
+                    let wrong = found[..m * n].iter().zip(&wanted).position(|(x, y)| x != y);
+                    assert_eq!(wrong, None, "{bm} x {bn}: {m} x {n} x {k}");
+                    assert!(found[m * n..].iter().all(|x| *x == poison), "{bm} x {bn}: {m} x {n} x {k}, behind");
+                }
+            }
+        }
+    }
 }
 
 #[test]

@@ -30,21 +30,18 @@ struct Cost {
     step_us: f64,
     /// Bytes a us that all of them read at best.
     read_rate: f64,
-    /// us from the launch to the first product and from the last one to the end.
-    fixed_us: f64,
 }
 
-/// A tile for many rows. Measured on an H200 (`bench/peers.py gemm`) and fitted by waves, as hopper's cost model has it:
-/// launch and fill 2.7 us, a step for each wave, what the last wave stores at 4.3 TB/s.
+/// A tile for many rows. Measured on an H200 (`bench/peers.py gemm`) and fitted by waves, as hopper's cost model has it.
 const fn wide(tile: Tile, step_us: f64, read_rate: f64) -> Cost {
-    Cost { tile, step_us, read_rate, fixed_us: 2.7 }
+    Cost { tile, step_us, read_rate }
 }
 
-/// A tile for few rows, which is as fast as weights can be read: 3.4 us and the bytes at 4.57 TB/s where every
-/// multiprocessor has one (hopper.md W3). Its step is what it takes to bring it in.
+/// A tile for few rows, which is as fast as weights can be read where every multiprocessor has one (hopper.md W3). Its step is
+/// what it takes to bring it in.
 const fn skinny(tile: Tile) -> Cost {
     let bytes = (tile.0 + tile.1) * 64 * 2;
-    Cost { tile, step_us: bytes as f64 / PORT_RATE, read_rate: 4.57e6, fixed_us: 3.4 }
+    Cost { tile, step_us: bytes as f64 / PORT_RATE, read_rate: 4.57e6 }
 }
 
 const TILES: [Cost; 17] = [
@@ -55,7 +52,7 @@ const TILES: [Cost; 17] = [
     wide((64, 256, 64, 4, 128, 1), 0.345, 4.5e6),
     wide((128, 64, 64, 8, 128, 1), 0.185, 4.5e6),
     wide((64, 128, 64, 8, 128, 1), 0.180, 4.5e6),
-    wide((64, 64, 64, 12, 128, 1), 0.125, 3.6e6),
+    wide((64, 64, 64, 12, 128, 1), 0.150, 4.5e6),
     skinny((8, 56, 128, 14, 128, 1)),
     skinny((16, 56, 128, 12, 128, 1)),
     skinny((16, 32, 128, 18, 128, 1)),
@@ -69,10 +66,16 @@ const TILES: [Cost; 17] = [
 
 /// Multiprocessors of the device the costs were measured on.
 const MULTIPROCESSORS: i64 = 132;
+/// us from the launch to the first product and from the last one to the end; where all wait for memory, a bit more.
+const FIXED_US: f64 = 2.7;
+const FIXED_READ_US: f64 = 3.4;
 /// Bytes a us that come into one multiprocessor from the second-level cache: 64 a clock.
 const PORT_RATE: f64 = 0.109e6;
 /// Bytes a us that one multiprocessor reads from memory with a whole ring under way: 56 of them read 3.5e6.
 const BLOCK_RATE: f64 = 0.063e6;
+/// Bytes that a multiprocessor must have asked for to read at two thirds of its rate: with 110 KB it is 3.5% short of it, with
+/// 48 KB a quarter.
+const RING_BYTES: f64 = 33e3;
 /// us that storing a tile holds up the next one, where no other tile is multiplied meanwhile.
 const STORE_US: f64 = 0.5;
 /// Bytes a us that a wave stores.
@@ -129,27 +132,25 @@ fn has((bm, bn, bk, ..): Tile, [a_transposed, b_transposed]: [bool; 2]) -> bool 
     (b_transposed || bn % 64 == 0) && (!a_transposed || bm >= 64 && bn % 32 == 0 && bk == 64)
 }
 
-fn cost(
-    Cost { tile: (bm, bn, _, _, threads, cluster), step_us, read_rate, fixed_us }: &Cost,
-    m: i64,
-    n: i64,
-    k: i64,
-) -> f64 {
+fn cost(Cost { tile, step_us, read_rate }: &Cost, m: i64, n: i64, k: i64) -> f64 {
+    let (bm, bn, bk, stages, threads, cluster) = *tile;
     let up = |a: i64, b: i64| (a.max(0) + b - 1) / b;
-    let cluster = *cluster as i64;
+    let cluster = cluster as i64;
     // A cluster at the edge has tiles without elements, which take as long as others.
-    let tiles = up(up(m, *bm), cluster) * cluster * up(n, *bn);
+    let tiles = up(up(m, bm), cluster) * cluster * up(n, bn);
     let waves = up(tiles, MULTIPROCESSORS).max(1);
     let last = tiles - (waves - 1) * MULTIPROCESSORS;
-    let turns = *threads == 128 && bm * bn >= 128 * 128;
+    let turns = threads == 128 && bm * bn >= 128 * 128;
     let stores = if turns { 0.0 } else { STORE_US * (waves - 1) as f64 };
     let stored = (last * bm * bn * 2) as f64 / STORE_RATE;
-    let compute = (waves * up(k, 64)) as f64 * step_us + stores + stored;
-    // Tiles are shared out evenly.
+    let compute = FIXED_US + (waves * up(k, 64)) as f64 * step_us + stores + stored;
+    // Tiles are shared out evenly. What lies beyond the operands fills slots, but is not read.
     let blocks = up(tiles, waves).max(1);
-    let read = ((m * k + n * k + m * n) * 2) as f64 / read_rate.min(blocks as f64 * BLOCK_RATE);
+    let asked = (m.min(bm) + n.min(bn)) as f64 * (bk * stages * 2) as f64;
+    let rate = read_rate.min(blocks as f64 * BLOCK_RATE) * (1.0 - (-asked / RING_BYTES).exp());
+    let read = FIXED_READ_US + ((m * k + n * k + m * n) * 2) as f64 / rate.max(1.0);
     // What is bound by memory still prefers the tile with less to do.
-    fixed_us + compute.max(read) + 0.02 * compute.min(read)
+    compute.max(read) + 0.02 * compute.min(read)
 }
 
 /// Every instance is a type of its own: the match from values to it, written once.
@@ -252,7 +253,9 @@ mod tests {
             ((128, 7168, 2048), vec![(64, 112)]),
             ((64, 18432, 7168), vec![(64, 144)]),
             ((64, 4096, 7168), vec![(64, 32)]),
-            ((64, 7168, 2048), vec![(64, 64), (64, 112)]),
+            ((64, 7168, 2048), vec![(64, 64), (64, 112), (64, 32)]),
+            ((48, 7168, 7168), vec![(64, 64), (64, 112)]),
+            ((96, 4096, 7168), vec![(64, 64)]),
             ((32, 18432, 7168), vec![(32, 144)]),
             ((32, 4096, 7168), vec![(32, 32)]),
             ((32, 7168, 7168), vec![(32, 56)]),

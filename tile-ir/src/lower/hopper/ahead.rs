@@ -82,8 +82,8 @@ impl<'a> Lowering<'a> {
     fn path_to_ring(&self, roles: &Roles) -> Option<Path<'a>> {
         let kernel = self.kernel;
         let straight = |body: &[StmtId]| {
-            let before = body.iter().take_while(|s| **s != roles.plan.ring);
-            !before.into_iter().any(|s| matches!(kernel.stmts[*s].kind, StmtKind::Assign { .. }))
+            let mut before = body.iter().take_while(|s| **s != roles.plan.ring);
+            !before.any(|s| matches!(kernel.stmts[*s].kind, StmtKind::Assign { .. }))
         };
         let holds = |body: &[StmtId]| body.contains(&roles.plan.ring);
         if holds(&kernel.body) {
