@@ -3,7 +3,8 @@
 
 use tile_runtime::prelude::*;
 
-/// `y = alpha W x + beta y` as [`gemv_specialized`](struct@super::specialized::gemv_specialized), for long rows.
+/// `y = alpha W x + beta y` as [`gemv_specialized`](struct@super::specialized::gemv_specialized), for rows that fit into shared memory
+/// several times.
 ///
 /// A block has `ROWS` rows, one behind the other, and takes `SPAN` of them at a time from shared memory, `STAGES` times of
 /// which are on their way or held there. Each of `WARPS` warps has its part of the columns of all of them, with its part of
@@ -13,7 +14,8 @@ use tile_runtime::prelude::*;
         (WARPS, SPAN, STAGES, ROWS) in [
             (4, 4, 1, 4), (4, 8, 1, 8), (2, 4, 1, 4), (2, 2, 1, 2),
             (8, 4, 3, 16), (8, 2, 6, 16), (8, 1, 8, 16), (4, 4, 3, 16), (16, 4, 3, 16), (8, 2, 3, 8), (8, 4, 6, 32),
-            (8, 4, 2, 16), (8, 2, 4, 16), (8, 1, 8, 11), (8, 1, 6, 55), (4, 2, 8, 140), (4, 1, 7, 70), (8, 2, 3, 110), (7, 1, 7, 218),
+            (8, 4, 2, 16), (8, 2, 4, 16), (8, 1, 8, 11),
+            (8, 1, 6, 55), (4, 2, 8, 140), (4, 1, 7, 70), (8, 2, 3, 110), (7, 1, 7, 218),
         ],
         VEC in [8, 4],
         where VEC * T::BITS == 128

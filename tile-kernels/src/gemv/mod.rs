@@ -1,5 +1,6 @@
 //! `y = alpha W x + beta y`: [`gemv`] on tensors, [`kernel`] as it is written, [`Choice`] of the instance,
-//! [`tuned`] for the instance that is measured to be the fastest; [`specialized`] is compiled for each K.
+//! [`tuned`] for the instance that is measured to be the fastest; [`specialized`] is compiled for each K, and so is
+//! [`bulk`], whose weights arrive by bulk copies.
 //!
 //! f16, bf16 and f32; any N and K; `W` may be a view with a row pitch. Sums are accumulated in f32 in an order that
 //! depends only on the shape and the instance, so that equal calls give equal bits.
