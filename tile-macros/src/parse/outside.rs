@@ -88,7 +88,8 @@ impl Parser {
         if let Some((_, help)) = LATER.iter().find(|(later, _)| later == name) {
             return self.not_in_version(function.range, &format!("{name}(..)"), help);
         }
-        let near = FUNCTIONS.iter().map(|f| (distance(f, name), f)).min().filter(|(d, _)| *d <= 2);
+        let near = FUNCTIONS.iter().map(|f| (distance(f, name), f)).min();
+        let near = near.filter(|(d, _)| *d <= 2.min(name.len() / 3));
         let help = match near {
             Some((_, near)) => format!("there is `{near}`"),
             None => {
