@@ -67,6 +67,9 @@ mod valid {
     mod race_in_loop;
     mod race_missing_barrier;
     mod race_same_element;
+    mod reduce_axis;
+    mod reduce_rank;
+    mod reduce_shape;
     mod rustc_input_written;
     mod rustc_rank;
     mod rustc_types;

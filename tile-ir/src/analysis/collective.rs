@@ -27,6 +27,7 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId) {
         StmtKind::SyncWarp => "`sync_warp`",
         StmtKind::Reduce { axis: Some(_), .. } => "`thread_allreduce`",
         StmtKind::Reduce { .. } => "`warp_reduce`",
+        StmtKind::ReduceTile { .. } => "`reduce`",
         StmtKind::Shuffle { .. } => "shuffle",
         StmtKind::Vote { .. } => "vote",
         StmtKind::Copy { .. } if fragment => "`copy` with a fragment",

@@ -138,6 +138,10 @@ impl Placement<'_> {
                 self.touch(Place::Buffer(a.buffer), TILE_READ, pending);
                 self.touch(Place::Buffer(b.buffer), TILE_READ, pending);
             }
+            StmtKind::ReduceTile { src, dst, .. } => {
+                self.touch(Place::Buffer(*src), TILE_READ, pending);
+                self.touch(Place::Buffer(*dst), TILE_WRITE, pending);
+            }
             StmtKind::Persistent { extents, body, .. } => {
                 extents.iter().for_each(|e| self.expr(*e, pending));
                 self.round(stmt, body, pending);

@@ -297,6 +297,7 @@ impl<'k> Walk<'k> {
                 self.eval(*value);
             }
             StmtKind::Gemm { a, b, acc, .. } => super::tiles::gemm(self, stmt, a, b, *acc),
+            StmtKind::ReduceTile { src, dst, axis, .. } => super::tiles::reduce(self, stmt, *src, *dst, *axis),
             StmtKind::Persistent { vars, extents, body, .. } => self.persistent(stmt, vars, extents, body),
             StmtKind::Reduce { src, dst, .. } => {
                 if let ReduceSource::Value(value) = src {

@@ -319,7 +319,8 @@ pub(crate) fn roots(kernel: &Kernel, stmt: StmtId) -> Vec<ExprId> {
         StmtKind::Vote { pred, .. } => vec![*pred],
         StmtKind::Print { args, .. } => args.clone(),
         StmtKind::Persistent { extents, per_sm, .. } => extents.iter().chain(per_sm).copied().collect(),
-        StmtKind::Gemm { .. } | StmtKind::Reduce { .. } | StmtKind::Alloc { .. } => vec![],
+        StmtKind::Gemm { .. } | StmtKind::Reduce { .. } | StmtKind::ReduceTile { .. } => vec![],
+        StmtKind::Alloc { .. } => vec![],
         StmtKind::SyncThreads | StmtKind::SyncWarp => vec![],
     }
 }

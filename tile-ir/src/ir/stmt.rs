@@ -132,6 +132,17 @@ pub enum StmtKind {
         /// Thread axes that differ within a group; `None`: the warp.
         axis: Option<VarId>,
     },
+    /// `reduce(op, &src, &mut dst, axis)`: `dst[i]` is `src` combined over one of its two axes, `i` being the other.
+    ReduceTile {
+        /// The operator.
+        op: ReduceOp,
+        /// What is reduced: a fragment or shared array of two axes.
+        src: BufferId,
+        /// The result, of one axis: a fragment where `src` is one, or a shared array.
+        dst: BufferId,
+        /// The axis that vanishes: 0 or 1.
+        axis: u8,
+    },
     /// `shfl_xor(v, mask)`, `shfl_down(v, delta)`.
     Shuffle {
         /// Which.

@@ -63,8 +63,12 @@ pub(super) fn infer(kernel: &Kernel) -> Result<Block, Vec<Diagnostic>> {
             this.product(stmt, [a, b], *acc, *policy, *clear);
         }
     }
+    this.kept(&statements);
     this.meetings(&statements);
     this.rest(&statements);
+    // Those of one axis lie as what they meet.
+    this.meetings(&statements);
+    this.lonely();
     match this.all.is_empty() {
         true => Ok(this.block),
         false => Err(this.all),
@@ -196,39 +200,112 @@ impl Inference<'_> {
         }
     }
 
+    /// Fragments of one axis: whether they are the rows or the columns of what they meet.
+    fn kept(&mut self, statements: &[StmtId]) {
+        let kernel = self.kernel;
+        let mut found: BTreeMap<BufferId, (u8, SpanId)> = BTreeMap::new();
+        let mut meet = |this: &mut Self, buffer: BufferId, axis: u8, span: SpanId| {
+            let Buffer { name, scope, extents, .. } = &kernel.buffers[buffer];
+            if *scope != Scope::Fragment || extents.len() != 1 {
+                return;
+            }
+            let (known, first) = *found.entry(buffer).or_insert((axis, span));
+            if known != axis {
+                let what = |axis: u8| if axis == 0 { "the rows" } else { "the columns" };
+                let message = format!("`{name}` is {} of a tile here, and {} elsewhere", what(axis), what(known));
+                let diagnostic = Diagnostic::new(Code::TILE_SHAPE, span, message);
+                let diagnostic = diagnostic.label(first, format!("{} here", what(known)));
+                this.all.push(diagnostic.help("use two fragments, and pass the values through a shared array"));
+            }
+        };
+        for &stmt in statements {
+            let span = kernel.stmts[stmt].span;
+            match &kernel.stmts[stmt].kind {
+                StmtKind::ReduceTile { dst, axis, .. } => meet(self, *dst, 1 - *axis, span),
+                StmtKind::Parallel { vars, body, .. } if vars.len() == 2 => {
+                    for access in accesses(kernel, body) {
+                        let access = &kernel.accesses[access];
+                        if let (Place::Buffer(buffer), [index]) = (access.place, &access.indices[..])
+                            && let ExprKind::Var(var) = kernel.exprs[*index].kind
+                            && let Some(axis) = vars.iter().position(|v| *v == var)
+                        {
+                            meet(self, buffer, axis as u8, access.span);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        // In a loop of one axis they pass what they are on to each other.
+        loop {
+            let before = found.len();
+            for (_, members) in groups(kernel, statements) {
+                let known = members.iter().find_map(|b| found.get(b).copied());
+                let single = members.iter().all(|b| kernel.buffers[*b].extents.len() == 1);
+                if let (Some(known), true) = (known, single) {
+                    members.iter().for_each(|b| {
+                        found.entry(*b).or_insert(known);
+                    });
+                }
+            }
+            if found.len() == before {
+                break;
+            }
+        }
+        self.block.layouts.kept = found.into_iter().map(|(buffer, (axis, _))| (buffer, axis)).collect();
+    }
+
+    /// Fragments of one axis that meet no tile.
+    fn lonely(&mut self) {
+        for (buffer, declared) in self.kernel.buffers.iter() {
+            let known = self.block.layouts.fragments.contains_key(&buffer);
+            if declared.scope == Scope::Fragment && declared.extents.len() == 1 && !known && self.all.is_empty() {
+                let message = format!("the fragment `{}` of one axis never meets a tile", declared.name);
+                let diagnostic = Diagnostic::new(Code::TILE_SHAPE, declared.span, message)
+                    .at("it lies as the rows or columns of a tile do")
+                    .help("reduce a tile into it or use it in a loop over one, or allocate it by `alloc_shared`");
+                self.all.push(diagnostic);
+            }
+        }
+    }
+
+    /// Whether two fragments that meet lie alike: all of their elements, or the rows or columns that one of them is.
+    fn alike(&self, a: (BufferId, Fragment), b: (BufferId, Fragment)) -> bool {
+        let axis = |buffer| self.block.layouts.kept.get(&buffer).copied();
+        match (axis(a.0), axis(b.0)) {
+            (None, None) => a.1 == b.1,
+            (Some(axis), _) | (_, Some(axis)) => a.1.agrees(&b.1, axis),
+        }
+    }
+
+    /// Whether a layout known for one fragment can be another's.
+    fn passes(&self, layout: &Fragment, to: BufferId) -> bool {
+        match self.kernel.buffer_extents(to)[..] {
+            [rows, cols] => (layout.rows(), layout.cols()) == (rows, cols),
+            _ => self.block.layouts.kept.contains_key(&to),
+        }
+    }
+
     /// Fragments that meet have one layout.
     fn meetings(&mut self, statements: &[StmtId]) {
         let kernel = self.kernel;
-        let mut groups: Vec<(SpanId, Vec<BufferId>)> = Vec::new();
-        for &stmt in statements {
-            if let StmtKind::Parallel { body, .. } = &kernel.stmts[stmt].kind {
-                let mut members: Vec<BufferId> = accesses(kernel, body)
-                    .into_iter()
-                    .filter_map(|access| match kernel.accesses[access].place {
-                        Place::Buffer(b) if kernel.buffers[b].scope == Scope::Fragment => Some(b),
-                        _ => None,
-                    })
-                    .collect();
-                members.sort();
-                members.dedup();
-                if members.len() > 1 {
-                    groups.push((kernel.stmts[stmt].span, members));
-                }
-            }
-        }
+        let groups = groups(kernel, statements);
         // A fragment may get its layout from one that gets it from another.
         loop {
             let before = self.block.layouts.fragments.len();
             for (span, members) in &groups {
-                let known = members.iter().find_map(|b| Some((*b, *self.block.layouts.fragments.get(b)?)));
+                // A whole tile says more than its rows.
+                let tiles = members.iter().filter(|b| kernel.buffers[**b].extents.len() == 2);
+                let known = tiles.chain(members).find_map(|b| Some((*b, *self.block.layouts.fragments.get(b)?)));
                 let Some((first, layout)) = known else { continue };
                 for &member in members {
-                    match self.block.layouts.fragments.get(&member) {
+                    match self.block.layouts.fragments.get(&member).copied() {
+                        None if !self.passes(&layout, member) => {}
                         None => {
                             self.block.layouts.fragments.insert(member, layout);
                             self.sources.insert(member, *span);
                         }
-                        Some(other) if *other != layout => {
+                        Some(other) if !self.alike((first, layout), (member, other)) => {
                             let names = [first, member].map(|b| &kernel.buffers[b].name);
                             let message = format!(
                                 "`{}` and `{}` meet here, but lie differently in the threads' registers",
@@ -260,8 +337,8 @@ impl Inference<'_> {
         let kernel = self.kernel;
         for &stmt in statements {
             let StmtKind::Alloc { buffer } = kernel.stmts[stmt].kind else { continue };
-            let Buffer { name, scope, span, .. } = &kernel.buffers[buffer];
-            if *scope != Scope::Fragment || self.block.layouts.fragments.contains_key(&buffer) {
+            let Buffer { name, scope, span, extents, .. } = &kernel.buffers[buffer];
+            if *scope != Scope::Fragment || extents.len() == 1 || self.block.layouts.fragments.contains_key(&buffer) {
                 continue;
             }
             // Products that were refused have said so.
@@ -302,6 +379,29 @@ impl Inference<'_> {
         }
         self.all.push(diagnostic.help("give both products one `.policy(..)`"));
     }
+}
+
+/// The fragments that meet in each `parallel` loop and `reduce`.
+fn groups(kernel: &Kernel, statements: &[StmtId]) -> Vec<(SpanId, Vec<BufferId>)> {
+    let mut groups: Vec<(SpanId, Vec<BufferId>)> = Vec::new();
+    for &stmt in statements {
+        let buffers: Vec<BufferId> = match &kernel.stmts[stmt].kind {
+            StmtKind::Parallel { body, .. } => {
+                let places = accesses(kernel, body).into_iter().map(|access| kernel.accesses[access].place);
+                places.filter_map(|p| if let Place::Buffer(b) = p { Some(b) } else { None }).collect()
+            }
+            StmtKind::ReduceTile { src, dst, .. } => vec![*src, *dst],
+            _ => continue,
+        };
+        let mut members: Vec<BufferId> =
+            buffers.into_iter().filter(|b| kernel.buffers[*b].scope == Scope::Fragment).collect();
+        members.sort();
+        members.dedup();
+        if members.len() > 1 {
+            groups.push((kernel.stmts[stmt].span, members));
+        }
+    }
+    groups
 }
 
 /// Whether `mma.sync` multiplies these operands, read by `ldmatrix`; else why not.

@@ -13,6 +13,16 @@ use crate::layout::{Formula, Fragment};
 pub(super) struct Registers {
     pub(super) local: LocalId,
     pub(super) layout: Fragment,
+    /// A fragment of one axis: the axis of the layout whose indices are its own. Every thread has the elements of the rows
+    /// (or columns) that it holds a part of.
+    pub(super) kept: Option<u8>,
+}
+
+impl Registers {
+    /// Elements a thread has.
+    pub(super) fn count(&self) -> u32 {
+        self.kept.map_or_else(|| self.layout.registers(), |axis| self.layout.slots(axis))
+    }
 }
 
 impl<'a> Lowering<'a> {
@@ -20,16 +30,19 @@ impl<'a> Lowering<'a> {
     pub(super) fn declare_fragment(&mut self, buffer: BufferId) {
         let Some(&layout) = self.layouts.fragments.get(&buffer) else { return };
         let Buffer { name, .. } = &self.kernel.buffers[buffer];
-        let local = self.local(name, self.kernel.buffer_dtype(buffer), layout.registers());
-        self.fragments[buffer] = Some(Registers { local, layout });
+        let mut registers =
+            Registers { local: LocalId::from_u32(0), layout, kept: self.layouts.kept.get(&buffer).copied() };
+        let local = self.local(name, self.kernel.buffer_dtype(buffer), registers.count());
+        registers.local = local;
+        self.fragments[buffer] = Some(registers);
         self.op(OpKind::Local { local });
     }
 
     /// Sets every element.
     pub(super) fn fill_fragment(&mut self, buffer: BufferId, value: ValueId) {
-        let Some(Registers { local, layout }) = self.fragments[buffer] else { return };
-        let span = self.span;
-        self.unrolled("i", layout.registers(), |l, offset| {
+        let Some(registers) = self.fragments[buffer] else { return };
+        let (local, span) = (registers.local, self.span);
+        self.unrolled("i", registers.count(), |l, offset| {
             l.op(OpKind::Store { memory: Memory { space: Space::Local(local), offset, guard: None, span }, value });
         });
     }
@@ -45,7 +58,10 @@ impl<'a> Lowering<'a> {
 
     /// `for [i, j] in parallel([m, n])` over a fragment: every thread its own elements.
     pub(super) fn parallel_fragment(&mut self, fragment: BufferId, vars: &[VarId], body: &'a [StmtId]) {
-        let Some(Registers { layout, .. }) = self.fragments[fragment] else { return };
+        let Some(Registers { layout, kept, .. }) = self.fragments[fragment] else { return };
+        if let (Some(axis), [var]) = (kept, vars) {
+            return self.parallel_slots(&layout, axis, *var, body);
+        }
         let read = self.read_beside_fragments(body);
         self.unrolled("i", layout.registers(), |l, register| {
             let position = l.element_position(&layout, register);
@@ -53,10 +69,53 @@ impl<'a> Lowering<'a> {
                 let reg = l.variable_reg(var);
                 l.op(OpKind::Let { reg, value: Some(value) });
             }
-            let outer = l.register.replace(register);
+            let outer = (l.register.replace(register), l.tile_layout.replace(layout));
             l.block(body);
-            l.register = outer;
+            (l.register, l.tile_layout) = outer;
         });
+    }
+
+    /// `for [i] in parallel([m])` over a fragment of one axis: every thread the elements that it has, of which several
+    /// threads have each. What leaves the registers is done by the first of them.
+    fn parallel_slots(&mut self, layout: &Fragment, axis: u8, var: VarId, body: &'a [StmtId]) {
+        let layout = *layout;
+        let leaves = super::uses::accesses(self.kernel, body).iter().any(
+            |access| !matches!(self.kernel.accesses[*access].place, Place::Buffer(b) if self.fragments[b].is_some()),
+        );
+        self.unrolled("i", layout.slots(axis), |l, slot| {
+            let register = layout.representative(axis, Formula::Symbol(0));
+            let register = l.formula(&register, &[slot]);
+            let position = l.element_position(&layout, register);
+            let reg = l.variable_reg(var);
+            l.op(OpKind::Let { reg, value: Some(position[usize::from(axis)]) });
+            let first = leaves.then(|| {
+                let zero = l.int(0);
+                let first = l.binary(BinaryOp::Eq, position[usize::from(1 - axis)], zero);
+                let reg = l.reg("first", ValueType::BOOL, false);
+                l.op(OpKind::Let { reg, value: Some(first) });
+                l.read(reg)
+            });
+            let outer = (l.register.replace(register), l.tile_layout.replace(layout));
+            let holder = std::mem::replace(&mut l.first_holder, first);
+            l.block(body);
+            l.first_holder = holder;
+            (l.register, l.tile_layout) = outer;
+        });
+    }
+
+    /// An operation that leaves registers, once for an element that several threads have.
+    pub(super) fn once_an_element(&mut self, place: Place, f: impl FnOnce(&mut Self)) {
+        let own = match place {
+            Place::Buffer(buffer) => self.fragments[buffer].is_some() || self.locals[buffer].is_some(),
+            Place::Tensor(_) => false,
+        };
+        match self.first_holder {
+            Some(cond) if !own => {
+                let then = self.nested(f);
+                self.op(OpKind::If { cond, then, otherwise: Vec::new() });
+            }
+            _ => f(self),
+        }
     }
 
     /// The variables that statements read otherwise than to name an element of a fragment, which needs none.
@@ -127,7 +186,7 @@ impl<'a> Lowering<'a> {
 
     /// `copy(x.at(..), &mut fragment)`: every thread its own elements, zeros beyond the tensor's edge.
     pub(super) fn load_fragment(&mut self, fragment: BufferId, src: &TileRef, open: &[OpenAxis]) {
-        let Some(Registers { local, layout }) = self.fragments[fragment] else { return };
+        let Some(Registers { local, layout, .. }) = self.fragments[fragment] else { return };
         let (source, target) = (self.dtype_of(src.place), self.kernel.buffer_dtype(fragment));
         let span = self.span;
         self.unrolled("i", layout.registers(), |l, register| {
@@ -146,7 +205,7 @@ impl<'a> Lowering<'a> {
     /// `copy(&fragment, y.at_mut(..))`, straight from registers: neighbours in pairs where the tile's columns begin at
     /// an even one of an aligned tensor.
     pub(super) fn store_fragment(&mut self, fragment: BufferId, dst: &TileRef, open: &[OpenAxis], paired: bool) {
-        let Some(Registers { local, layout }) = self.fragments[fragment] else { return };
+        let Some(Registers { local, layout, .. }) = self.fragments[fragment] else { return };
         let (source, target) = (self.kernel.buffer_dtype(fragment), self.dtype_of(dst.place));
         let width = if paired { layout.vector().min(2) } else { 1 };
         let name = format!("{}_pair", self.kernel.place_name(dst.place));

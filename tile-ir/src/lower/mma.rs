@@ -26,7 +26,7 @@ impl Lowering<'_> {
     /// `gemm(a, b, &mut acc)`
     pub(super) fn gemm(&mut self, stmt: StmtId) {
         let Some(product) = self.products.get(&stmt).cloned() else { return };
-        let Some(fragment::Registers { local, layout }) = self.fragments[product.acc] else { return };
+        let Some(fragment::Registers { local, layout, .. }) = self.fragments[product.acc] else { return };
         if product.clear {
             let zero = self.push(ValueKind::Float(0.0), ValueType::Element(Dtype::F32));
             self.fill_fragment(product.acc, zero);

@@ -302,6 +302,15 @@ impl Printer<'_> {
                 };
                 self.result(*dst, call);
             }
+            StmtKind::ReduceTile { op, src, dst, axis } => {
+                let op = match op {
+                    ReduceOp::Sum => "Sum",
+                    ReduceOp::Max => "Max",
+                    ReduceOp::Min => "Min",
+                };
+                let [src, dst] = [src, dst].map(|b| self.place(crate::ir::Place::Buffer(*b)));
+                self.lines.line(format!("reduce({op}, &{src}, &mut {dst}, {axis});"));
+            }
             StmtKind::Shuffle { kind, value, lane, dst } => {
                 let name = match kind {
                     ShuffleKind::Xor => "shfl_xor",

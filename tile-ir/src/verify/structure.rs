@@ -462,6 +462,14 @@ impl Checker<'_> {
                 }
                 self.matrix(*acc)
             }
+            StmtKind::ReduceTile { src, dst, axis, .. } => {
+                self.matrix(*src)?;
+                within(&kernel.buffers, *dst)?;
+                if kernel.buffers[*dst].extents.len() != 1 || *axis > 1 {
+                    return Err("a `reduce` is over axis 0 or 1 of two, into an array of one".into());
+                }
+                Ok(())
+            }
             StmtKind::Persistent { vars, extents, per_sm, body, .. } => {
                 rank(vars.len(), "a `persistent` loop")?;
                 if vars.len() != extents.len() {

@@ -128,6 +128,62 @@ impl Parser {
         Called::Value(self.var(dst, span))
     }
 
+    /// `reduce(Sum, &tile, &mut rows, 1)`.
+    pub(super) fn reduce_tile(&mut self, function: &Function<'_>, call: &ExprCall, range: Range) -> Called {
+        if !self.arity(function, call, 4) {
+            return Called::Poison;
+        }
+        let op = self.reduce_op(function, &call.args[0]);
+        let src = self.tile_array(&call.args[1], 2, "`reduce` combines", "alloc_fragment::<f32>([64, 64])");
+        let dst = self.tile_array(&call.args[2], 1, "`reduce` gives", "alloc_fragment::<f32>([64])");
+        let axis = match strip(&call.args[3]) {
+            Expr::Lit(literal) => match &literal.lit {
+                Lit::Int(axis) => axis.base10_parse::<u8>().ok().filter(|axis| *axis < 2),
+                _ => None,
+            },
+            _ => None,
+        };
+        let Some(axis) = axis else {
+            let at = self.mark(&call.args[3]);
+            let diagnostic = Diagnostic::new(Code::CALL, at, "the axis of `reduce` is 0 or 1");
+            self.unsupported(
+                diagnostic.help("1 combines every row, 0 every column: `reduce(Sum, &tile, &mut rows, 1)`"),
+            );
+            return Called::Poison;
+        };
+        let (Some(op), Some(src), Some(dst)) = (op, src, dst) else { return Called::Poison };
+        self.simple(StmtKind::ReduceTile { op, src, dst, axis }, range)
+    }
+
+    /// An array of the block, by reference, of `rank` axes.
+    fn tile_array(&mut self, expr: &Expr, rank: usize, what: &str, example: &str) -> Option<tile_ir::ir::BufferId> {
+        let Some((array, mutable)) = self.borrowed(expr) else {
+            let at = self.mark(expr);
+            self.rustc(Diagnostic::new(Code::TYPE, at, "`reduce` takes arrays by reference"));
+            return None;
+        };
+        let place = self.place(array, "`reduce`")?;
+        let Place::Buffer(buffer) = place else {
+            // No tensor is an array of the block.
+            let at = self.mark(expr);
+            self.rustc(Diagnostic::new(Code::TYPE, at, "`reduce` takes arrays of the block"));
+            return None;
+        };
+        if rank == 1 && mutable {
+            self.check_writable(place, array);
+        }
+        let (found, declared) = (self.kernel.buffers[buffer].extents.len(), self.kernel.buffers[buffer].span);
+        if found != rank {
+            let axes = |n: usize| if n == 1 { "1 axis".to_owned() } else { format!("{n} axes") };
+            let (at, name) = (self.mark(expr), self.kernel.buffers[buffer].name.clone());
+            let message = format!("{what} an array of {}, `{name}` has {}", axes(rank), axes(found));
+            let diagnostic = Diagnostic::new(Code::SHAPE, at, message).label(declared, "declared here");
+            self.error(diagnostic.help(format!("allocate it as `{example}`")));
+            return None;
+        }
+        Some(buffer)
+    }
+
     fn reduce_op(&mut self, function: &Function<'_>, expr: &Expr) -> Option<ReduceOp> {
         let name = match strip(expr) {
             Expr::Path(path) => path.path.segments.last().map(|s| s.ident.to_string()),

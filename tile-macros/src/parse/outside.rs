@@ -8,7 +8,6 @@ use tile_ir::diag::{Code, Diagnostic};
 
 /// Functions of later versions, and what serves until then.
 const LATER: &[(&str, &str)] = &[
-    ("reduce", "use `thread_allreduce` or a loop"),
     ("cumsum", "use a loop"),
     ("last_arriver", "reduce in a second kernel"),
     ("cluster_reduce", "reduce in a second kernel"),
@@ -34,6 +33,7 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "fill",
     "clear",
     "thread_allreduce",
+    "reduce",
     "warp_reduce",
     "shfl_xor",
     "shfl_down",

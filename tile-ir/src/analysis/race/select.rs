@@ -90,6 +90,9 @@ impl Run<'_> {
             StmtKind::Parallel { .. } | StmtKind::Copy { .. } | StmtKind::Fill { .. } | StmtKind::Gemm { .. } => {
                 self.relevant.insert(stmt);
             }
+            StmtKind::ReduceTile { .. } => {
+                self.relevant.insert(stmt);
+            }
             StmtKind::Reduce { src, .. } => {
                 if let ReduceSource::Value(value) = src {
                     exprs.push(*value);

@@ -96,6 +96,7 @@ impl Machine<'_> {
             Step::FillShared { shared, value, mask, span } => self.fill_shared(s, *shared, *value, *mask, *span)?,
             Step::Copy { plan, mask } => self.copy(s, plan, *mask)?,
             Step::Gemm { plan, mask } => self.gemm(s, plan, *mask)?,
+            Step::ReduceTile { plan, mask } => self.reduce_tile(s, plan, *mask)?,
             Step::Reduce { plan, register, mask } => self.reduce(s, plan, *register, *mask)?,
             Step::Shuffle { shuffle, value, dst, src, lane, lane_repr, mask, span } => {
                 self.shuffle(s, *shuffle, *value, (*dst, *src), (*lane, *lane_repr), *mask, *span)?;

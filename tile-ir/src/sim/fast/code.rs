@@ -147,6 +147,17 @@ pub(super) struct GemmPlan {
     pub(super) span: SpanId,
 }
 
+/// A reduction of one axis of a tile.
+#[derive(Clone, Debug)]
+pub(super) struct TileReduction {
+    pub(super) op: ReduceOp,
+    pub(super) src: u32,
+    pub(super) dst: u32,
+    /// The axis that vanishes: 0 or 1.
+    pub(super) axis: u8,
+    pub(super) span: SpanId,
+}
+
 /// What a reduction works on.
 #[derive(Clone, Debug)]
 pub(super) struct ReducePlan {
@@ -268,6 +279,10 @@ pub(super) enum Step {
     },
     Gemm {
         plan: Box<GemmPlan>,
+        mask: MaskId,
+    },
+    ReduceTile {
+        plan: Box<TileReduction>,
         mask: MaskId,
     },
     FillShared {

@@ -8,7 +8,8 @@ mod expr;
 mod pool;
 
 use super::code::{
-    ArrayInfo, Code, CopyPlan, GemmOperand, GemmPlan, Kind, Loc, MaskId, ReducePlan, Repr, Step, Target, TileSide,
+    ArrayInfo, Code, CopyPlan, GemmOperand, GemmPlan, Kind, Loc, MaskId, ReducePlan, Repr, Step, Target, TileReduction,
+    TileSide,
 };
 use super::launch::Launch;
 use super::uniform::Uniformity;
@@ -153,6 +154,16 @@ impl Compiler<'_, '_> {
                 let (a, b) = (operand(self, a)?, operand(self, b)?);
                 let plan = GemmPlan { a, b, acc: array(self, *acc)?, clear: *clear, span };
                 out.push(Step::Gemm { plan: Box::new(plan), mask });
+                Ok(())
+            }
+            StmtKind::ReduceTile { op, src, dst, axis } => {
+                let array = |c: &mut Self, buffer: BufferId| match c.array(buffer)? {
+                    Target::Shared(array) => Ok(array),
+                    Target::Local(_) | Target::Tensor(_) => malformed("a `reduce` of what the block has not one of"),
+                };
+                let (src, dst) = (array(self, *src)?, array(self, *dst)?);
+                let plan = TileReduction { op: *op, src, dst, axis: *axis, span };
+                out.push(Step::ReduceTile { plan: Box::new(plan), mask });
                 Ok(())
             }
             // A block a tile: the launch's grid is the loop's.
