@@ -265,13 +265,13 @@ fn rows_and_columns_of_a_product() {
             let mut c = device.zeros::<f32, 2>([m, n]).unwrap();
             let mut rows = device.zeros::<f32, 2>([m, tiles]).unwrap();
             let mut columns = device.zeros::<f32, 2>([steps, n]).unwrap();
-            let (x, y, c, r, s) = (&x, &y, &mut c, &mut rows, &mut columns);
+            let (x, y, p, r, s) = (&x, &y, &mut c, &mut rows, &mut columns);
             match which {
-                0 => product::<64, true>::launch(&device, x, y, c, r, s).unwrap(),
-                1 => product::<64, false>::launch(&device, x, y, c, r, s).unwrap(),
-                2 => product::<32, true>::launch(&device, x, y, c, r, s).unwrap(),
-                3 => product::<32, false>::launch(&device, x, y, c, r, s).unwrap(),
-                _ => product::<40, true>::launch(&device, x, y, c, r, s).unwrap(),
+                0 => product::<64, true>::launch(&device, x, y, p, r, s).unwrap(),
+                1 => product::<64, false>::launch(&device, x, y, p, r, s).unwrap(),
+                2 => product::<32, true>::launch(&device, x, y, p, r, s).unwrap(),
+                3 => product::<32, false>::launch(&device, x, y, p, r, s).unwrap(),
+                _ => product::<40, true>::launch(&device, x, y, p, r, s).unwrap(),
             }
             let (found, rows, columns) = (c.to_vec().unwrap(), rows.to_vec().unwrap(), columns.to_vec().unwrap());
             let value = |i: usize, j: usize| if i < m && j < n { exact(i, j) } else { 0.0 };

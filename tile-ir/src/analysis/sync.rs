@@ -162,6 +162,11 @@ impl Placement<'_> {
                 self.expr(*lane, pending);
             }
             StmtKind::Vote { pred, .. } => self.expr(*pred, pending),
+            StmtKind::LastArriver { access, count, .. } => {
+                self.expr(*count, pending);
+                self.kernel.accesses[*access].indices.iter().for_each(|e| self.expr(*e, pending));
+                pending.clear();
+            }
             StmtKind::SyncThreads => pending.clear(),
             StmtKind::Print { args, .. } => args.iter().for_each(|a| self.expr(*a, pending)),
             StmtKind::Assert { cond, .. } => self.expr(*cond, pending),

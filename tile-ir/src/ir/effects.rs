@@ -82,6 +82,9 @@ pub fn effects(kernel: &Kernel, stmt: StmtId) -> Vec<Effect> {
         }
         StmtKind::Shuffle { .. } | StmtKind::Vote { .. } => vec![Effect::WarpCollective],
         StmtKind::Atomic { access, .. } => vec![Effect::Atomic(kernel.accesses[*access].place)],
+        StmtKind::LastArriver { access, .. } => {
+            vec![Effect::Atomic(kernel.accesses[*access].place), Effect::BlockCollective, Effect::BlockBarrier]
+        }
         StmtKind::SyncThreads => vec![Effect::BlockCollective, Effect::BlockBarrier],
         StmtKind::SyncWarp => vec![Effect::WarpCollective, Effect::WarpBarrier],
         StmtKind::Print { .. } | StmtKind::Assert { .. } => vec![],

@@ -308,6 +308,7 @@ pub(crate) fn roots(kernel: &Kernel, stmt: StmtId) -> Vec<ExprId> {
         StmtKind::Store { access, value } | StmtKind::Atomic { access, value, .. } => {
             indices(*access).chain([*value]).collect()
         }
+        StmtKind::LastArriver { access, count, .. } => indices(*access).chain([*count]).collect(),
         StmtKind::If { cond, .. } | StmtKind::Assert { cond, .. } => vec![*cond],
         StmtKind::For { start, end, step, .. } => vec![*start, *end, *step],
         StmtKind::Parallel { extents, .. } => extents.clone(),

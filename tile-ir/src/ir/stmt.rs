@@ -174,6 +174,16 @@ pub enum StmtKind {
         /// The old value's variable, if it is used.
         dst: Option<VarId>,
     },
+    /// `last_arriver(&mut sem[t], n)`: whether this block is the last of `n` to come here. What the blocks wrote before is
+    /// visible to the last one after; it sets the counter back to 0.
+    LastArriver {
+        /// The counter: an element of a u32 tensor, 0 before the launch.
+        access: AccessId,
+        /// How many blocks come.
+        count: ExprId,
+        /// The result, the same for every thread of the block.
+        dst: VarId,
+    },
     /// `sync_threads()`.
     SyncThreads,
     /// `sync_warp()`.

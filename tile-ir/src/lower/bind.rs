@@ -557,6 +557,10 @@ impl Binder<'_> {
                 StmtKind::Shuffle { kind: *kind, value, lane, dst: *dst }
             }
             StmtKind::Vote { kind, pred, dst } => StmtKind::Vote { kind: *kind, pred: self.expr(*pred), dst: *dst },
+            StmtKind::LastArriver { access, count, dst } => {
+                let count = self.expr(*count);
+                StmtKind::LastArriver { access: self.access(*access), count, dst: *dst }
+            }
             StmtKind::Atomic { op, access, value, dst } => {
                 let value = self.expr(*value);
                 StmtKind::Atomic { op: *op, access: self.access(*access), value, dst: *dst }

@@ -11,6 +11,7 @@
 //! 5. `place` — shared-memory offsets
 //! 6. `launch` — C parameters, grid, checks
 
+mod arrive;
 mod bind;
 mod block;
 mod dependent;
@@ -299,6 +300,7 @@ const RESERVED: &[&str] = &[
     "async_copy8",
     "async_copy8_if",
     "async_wait",
+    "atomic_add_ordered",
     "auto",
     "bf16",
     "bool",

@@ -271,7 +271,7 @@ impl Lowering<'_> {
     }
 
     /// The next iteration's threads overwrite what slower ones still read.
-    fn barrier_in_a_loop(&mut self) {
+    pub(super) fn barrier_in_a_loop(&mut self) {
         if self.loop_depth > 0 {
             self.op(OpKind::Barrier);
         }

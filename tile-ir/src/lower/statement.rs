@@ -186,8 +186,9 @@ impl<'a> Lowering<'a> {
                 let memory = self.memory(*access);
                 let old = dst.map(|var| self.variable_reg(var));
                 let place = kernel.accesses[*access].place;
-                self.once_an_element(place, |l| l.op(OpKind::Atomic { op: *op, memory, value, old }));
+                self.once_an_element(place, |l| l.op(OpKind::Atomic { op: *op, memory, value, old, ordered: false }));
             }
+            StmtKind::LastArriver { access, count, dst } => self.last_arriver(*access, *count, *dst),
             StmtKind::SyncThreads => self.op(OpKind::Barrier),
             StmtKind::SyncWarp => self.op(OpKind::WarpBarrier),
             StmtKind::Print { format, args } => {

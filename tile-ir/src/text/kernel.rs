@@ -326,6 +326,10 @@ impl Printer<'_> {
                 };
                 self.result(Some(*dst), format!("{name}({})", self.expr(*pred)));
             }
+            StmtKind::LastArriver { access, count, dst } => {
+                let call = format!("last_arriver(&mut {}, {})", self.access(*access, true), self.expr(*count));
+                self.result(Some(*dst), call);
+            }
             StmtKind::Atomic { op, access, value, dst } => {
                 let name = match op {
                     AtomicOp::Add => "atomic_add",

@@ -511,6 +511,17 @@ impl Checker<'_> {
                 self.expr(*value)?;
                 dst.iter().try_for_each(|v| self.assignable(*v))
             }
+            StmtKind::LastArriver { access, count, dst } => {
+                within(&kernel.accesses, *access)?;
+                let access = &kernel.accesses[*access];
+                self.writable(access.place)?;
+                let counts = kernel.place_dtype(access.place) == DtypeRef::Is(Dtype::U32);
+                if !matches!(access.place, Place::Tensor(_)) || access.masked || !counts {
+                    return Err("a block arrives at an element of a u32 tensor".into());
+                }
+                self.expr(*count)?;
+                self.assignable(*dst)
+            }
             StmtKind::SyncThreads | StmtKind::SyncWarp => Ok(()),
             StmtKind::Print { args, .. } => args.iter().try_for_each(|e| self.expr(*e)),
             StmtKind::Assert { cond, .. } => self.expr(*cond),

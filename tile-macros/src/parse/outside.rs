@@ -7,11 +7,7 @@ use syn::{Expr, ExprMethodCall, Item, Macro, RangeLimits};
 use tile_ir::diag::{Code, Diagnostic};
 
 /// Functions of later versions, and what serves until then.
-const LATER: &[(&str, &str)] = &[
-    ("cumsum", "use a loop"),
-    ("last_arriver", "reduce in a second kernel"),
-    ("cluster_reduce", "reduce in a second kernel"),
-];
+const LATER: &[(&str, &str)] = &[("cumsum", "use a loop"), ("cluster_reduce", "reduce in a second kernel")];
 
 /// Functions of the language, for "did you mean".
 pub(super) const FUNCTIONS: &[&str] = &[
@@ -43,6 +39,7 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "atomic_add",
     "atomic_max",
     "atomic_min",
+    "last_arriver",
     "sync_threads",
     "sync_warp",
     "lit",

@@ -16,6 +16,7 @@
 //! | the threads of a block together | [`sync_threads`], [`thread_allreduce`], [`reduce`] |
 //! | the lanes of a warp together | [`sync_warp`], [`warp_reduce`], [`shfl_xor`], [`shfl_down`], [`ballot`], [`any`], [`all`] |
 //! | several threads, one element | [`atomic_add`], [`atomic_max`], [`atomic_min`] |
+//! | several blocks, one result | [`last_arriver`] |
 //! | arithmetic | operators, [`Cast::cast`], [`exp`], [`max`], [`fma`], [`select`], ..., and [`fast`] |
 //! | looking inside | [`device_print`], [`device_assert`] |
 
@@ -36,7 +37,7 @@ pub use array::{
     Array, ArrayIndex, B32, B64, B128, Extents, Fragment, FragmentExtents, LocalArray, SharedArray, SwizzleBytes,
     SwizzleName, alloc_fragment, alloc_local, alloc_shared,
 };
-pub use atomic::{AtomicElement, atomic_add, atomic_max, atomic_min};
+pub use atomic::{AtomicElement, atomic_add, atomic_max, atomic_min, last_arriver};
 pub use collective::{
     BlockArray, Max, MaxOperator, Min, MinOperator, ReduceOperator, Reducible, Sum, SumOperator, all, any, ballot,
     reduce, shfl_down, shfl_xor, sync_threads, sync_warp, thread_allreduce, warp_reduce,

@@ -100,6 +100,11 @@ impl Run<'_> {
                 self.vars[*dst] = None;
                 self.epoch += 1;
             }
+            StmtKind::LastArriver { count, dst, .. } => {
+                self.loads(*count, here);
+                self.vars[*dst] = None;
+                self.cells.clear();
+            }
             StmtKind::SyncThreads => self.cells.clear(),
             StmtKind::SyncWarp => self.epoch += 1,
             StmtKind::Print { args, .. } => args.iter().for_each(|a| self.loads(*a, here)),
@@ -211,6 +216,7 @@ impl Run<'_> {
             StmtKind::Reduce { dst: Some(var), .. }
             | StmtKind::Shuffle { dst: var, .. }
             | StmtKind::Vote { dst: var, .. }
+            | StmtKind::LastArriver { dst: var, .. }
             | StmtKind::Atomic { dst: Some(var), .. } => self.vars[*var] = None,
             _ => {}
         }

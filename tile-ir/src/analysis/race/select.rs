@@ -107,6 +107,10 @@ impl Run<'_> {
                 exprs.push(*pred);
                 self.relevant.insert(stmt);
             }
+            StmtKind::LastArriver { count, .. } => {
+                exprs.push(*count);
+                self.relevant.insert(stmt);
+            }
             StmtKind::SyncThreads | StmtKind::SyncWarp => {
                 self.relevant.insert(stmt);
             }

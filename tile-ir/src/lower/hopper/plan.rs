@@ -156,7 +156,7 @@ impl Search<'_> {
             StmtKind::SyncThreads => no("its author places a barrier"),
             StmtKind::Reduce { axis: Some(_), .. } => no("it reduces over the block's threads"),
             StmtKind::ReduceTile { .. } => no("it reduces a tile over an axis"),
-            StmtKind::Atomic { .. } => no("it has atomic operations"),
+            StmtKind::Atomic { .. } | StmtKind::LastArriver { .. } => no("it has atomic operations"),
             StmtKind::Let { .. }
             | StmtKind::Alloc { .. }
             | StmtKind::Assign { .. }

@@ -102,6 +102,10 @@ impl Machine<'_> {
                 self.shuffle(s, *shuffle, *value, (*dst, *src), (*lane, *lane_repr), *mask, *span)?;
             }
             Step::Vote { vote, pred, dst, mask, span } => self.vote(s, *vote, *pred, *dst, *mask, *span)?,
+            Step::LastArriver { to, count, dst, mask, span } => {
+                self.check_convergence(s, false, *mask, *span)?;
+                self.last_arriver(s, to, *count, *dst, *mask);
+            }
             Step::Atomic { op, to, value, old, mask } => self.atomic(s, *op, to, *value, *old, *mask)?,
             Step::Barrier { warp, mask, span } => self.check_convergence(s, *warp, *mask, *span)?,
             Step::Print { format, args, mask } => self.print(s, format, args, *mask),

@@ -291,6 +291,14 @@ pub(super) enum Step {
         mask: MaskId,
         span: SpanId,
     },
+    LastArriver {
+        to: ElementRef,
+        count: Loc,
+        /// Bools, the same in every lane.
+        dst: u32,
+        mask: MaskId,
+        span: SpanId,
+    },
     /// Reduces a register in place.
     Reduce {
         plan: Box<ReducePlan>,

@@ -221,6 +221,16 @@ impl Compiler<'_, '_> {
                 self.free(pred);
                 self.assign(*dst, Value { repr, loc: Loc::Lanes(register), temp: true }, mask, out)
             }
+            StmtKind::LastArriver { access, count, dst } => {
+                let count = self.expr(*count, mask, out)?;
+                let to = self.element(*access, mask, out)?;
+                let repr = self.var_repr(*dst)?;
+                let register = self.pools.lanes(repr.kind());
+                self.free_element(&to);
+                out.push(Step::LastArriver { to, count: count.loc, dst: register, mask, span });
+                self.free(count);
+                self.assign(*dst, Value { repr, loc: Loc::Lanes(register), temp: true }, mask, out)
+            }
             StmtKind::Atomic { op, access, value, dst } => {
                 let value = self.expr(*value, mask, out)?;
                 let to = self.element(*access, mask, out)?;
