@@ -44,6 +44,46 @@ pub fn split_k<const S: usize>(
     }
 }
 
+/// The same with memory that the launcher allocates: nobody sees the partial sums or the counters.
+#[tile_kernel(instances(S in [3, 4]))]
+pub fn split_k_alone<const S: usize>(
+    a: &Tensor<f16, (M, K)>,
+    b: &Tensor<f16, (N, K)>,
+    c: &mut Tensor<f32, (M, N)>,
+    partial: &mut Workspace<f32, (S, M, N)>,
+    arrived: &mut Workspace<u32, (Fixed<8>, Fixed<8>)>,
+) {
+    let [bx, by, slot] = blocks([ceil_div(N, 32), ceil_div(M, 32), S]);
+    let [t] = threads([64]);
+    let mut a_s = alloc_shared::<f16>([32, 32]);
+    let mut b_s = alloc_shared::<f16>([32, 32]);
+    let mut acc = alloc_fragment::<f32>([32, 32]);
+    clear(&mut acc);
+    let share = ceil_div(ceil_div(K, 32), S);
+    for step in 0..share {
+        let k = (slot * share + step) * 32;
+        copy(a.at([by * 32, k]), &mut a_s);
+        copy(b.at([bx * 32, k]), &mut b_s);
+        gemm(&a_s, b_s.t(), &mut acc);
+    }
+    for [i, j] in parallel([32, 32]) {
+        *partial.masked_mut([slot, by * 32 + i, bx * 32 + j]) = acc[[i, j]] * 0.1;
+    }
+    if last_arriver(&mut arrived[[by, bx]], S) {
+        for e in 0..16 {
+            let i = by * 32 + (e * 64 + t) / 32;
+            let j = bx * 32 + t % 32;
+            if i < M && j < N {
+                let mut sum = 0.0f32;
+                for s in 0..S {
+                    sum += partial[[s, i, j]];
+                }
+                c[[i, j]] = sum;
+            }
+        }
+    }
+}
+
 /// Reads what the other blocks wrote without waiting for them.
 #[tile_kernel]
 pub fn too_early(parts: &mut Tensor<f32, (B,)>, sum: &mut Tensor<f32, (B,)>, arrived: &mut Tensor<u32, (ONE,)>) {
@@ -105,6 +145,28 @@ fn the_last_block_adds_in_the_order_of_the_slots() {
                 assert_eq!(bits(c.to_vec().unwrap()), bits(expected(&a, &b, [m, n, k], splits)), "{splits} splits");
                 assert_eq!(arrived.to_vec().unwrap(), [0; 6], "the counters are back at 0");
             }
+        }
+    }
+}
+
+#[test]
+fn a_workspace_is_no_argument() {
+    let (m, n, k) = (40, 70, 200);
+    let (a, b) = (noise(m * k, 7), noise(n * k, 13));
+    for device in devices() {
+        let (x, y) = (device.tensor(&a, [m, k]).unwrap(), device.tensor(&b, [n, k]).unwrap());
+        let mut c = device.zeros::<f32, 2>([m, n]).unwrap();
+        let wanted = |splits: usize| expected(&a, &b, [m, n, k], splits);
+        for _ in 0..2 {
+            split_k_alone::<3>::launch(&device, &x, &y, &mut c).unwrap();
+            assert_eq!(c.to_vec().unwrap(), wanted(3));
+            split_k_alone::<4>::launch(&device, &x, &y, &mut c).unwrap();
+            assert_eq!(c.to_vec().unwrap(), wanted(4));
+        }
+        let again = split_k_alone::<3>::prepare(&device, &x, &y, &mut c).unwrap();
+        for _ in 0..2 {
+            again.launch().unwrap();
+            assert_eq!(c.to_vec().unwrap(), wanted(3));
         }
     }
 }

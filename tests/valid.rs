@@ -6,6 +6,7 @@
 /// One module a kernel: `tests/ui/valid/NAME.rs` beside `tests/ui/NAME.rs`.
 #[path = "ui/valid"]
 mod valid {
+    mod arriver_uniform;
     mod attribute_lint_level;
     mod attribute_no_values;
     mod attribute_pdl;
@@ -90,4 +91,5 @@ mod valid {
     mod vector_stride;
     mod vector_unaligned;
     mod vector_width;
+    mod workspace_dim;
 }

@@ -51,7 +51,7 @@ pub use loops::{
     ScheduleName, SerialLoop, parallel, persistent, pipelined, serial, unroll, vectorized,
 };
 pub use math::{Ordered, abs, ceil_div, exp, exp2, fma, log, max, min, rsqrt, select, sqrt, tanh};
-pub use tensor::{GlobalTensor, Tensor};
+pub use tensor::{GlobalTensor, Tensor, Workspace};
 pub use tile::{
     CopyDestination, CopyRequest, CopySource, EvictionOrder, First, Normal, Tile, TileMut, clear, copy, fill,
 };
