@@ -3,11 +3,7 @@
 use tile_runtime::prelude::*;
 
 #[tile_kernel]
-pub fn doubled(
-    x: &Tensor<f32, (N,)>,
-    y: &mut Tensor<f32, (N,)>,
-    kept: &mut Workspace<f32, (N,)>,
-) {
+pub fn doubled(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, kept: &mut Workspace<f32, (N,)>) {
     let [b] = blocks([ceil_div(N, 32)]);
     let [t] = threads([32]);
     let i = b * 32 + t;

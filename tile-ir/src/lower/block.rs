@@ -99,16 +99,15 @@ impl Inference<'_> {
         let kernel = self.kernel;
         let span = kernel.stmts[stmt].span;
         let [rows, cols] = kernel.buffer_extents(acc)[..] else { return };
-        for matrix in [a, b] {
-            let Buffer { name, scope, .. } = &kernel.buffers[matrix.buffer];
-            if *scope != Scope::Shared {
-                let message = format!("gemm: the operand `{name}` is not in shared memory");
-                let help = format!("copy `{name}` to an array from `alloc_shared`, and multiply that");
-                self.all.push(Diagnostic::new(Code::ILLEGAL_OPERATION, matrix.span, message).help(help));
-                return;
-            }
-        }
-        let (Some(left), Some(right)) = (self.tile(a.buffer), self.tile(b.buffer)) else { return };
+        // A left operand in registers: every warp has whole rows of it, and so of the sum.
+        let held = kernel.buffers[a.buffer].scope == Scope::Fragment;
+        let matrix = a;
+        let policy = match (held, policy) {
+            (true, crate::ir::WarpPolicy::Square) => crate::ir::WarpPolicy::FullRow,
+            (_, policy) => policy,
+        };
+        let left = if held { self.row_major(a) } else { self.tile(a.buffer) };
+        let (Some(left), Some(right)) = (left, self.tile(b.buffer)) else { return };
         let major = |k_is_last: bool| if k_is_last { Major::K } else { Major::Mn };
         let a = (a.buffer, Operand { tile: left, major: major(!a.transposed) });
         let b = (b.buffer, Operand { tile: right, major: major(b.transposed) });
@@ -143,9 +142,14 @@ impl Inference<'_> {
         }
         self.block.layouts.fragments.insert(acc, layout);
         self.sources.entry(acc).or_insert(span);
+        if held && !self.held_left(matrix, b, (rows, &grid), span) {
+            return;
+        }
         let form = match grid {
             Ok(grid) => match tensor_cores(a.1, b.1, grid) {
                 Ok(()) => Form::Mma(grid),
+                // Said by `held_left`.
+                Err(_) if held => Form::Mma(grid),
                 Err(text) => {
                     // Exact products of f32 are what the author asked for.
                     if a.1.tile.dtype() != Dtype::F32 {
@@ -160,6 +164,74 @@ impl Inference<'_> {
             }
         };
         self.block.products.insert(stmt, Product { a, b, acc, clear, form });
+    }
+
+    /// The shape of a left operand in registers.
+    fn row_major(&mut self, a: &MatrixRef) -> Option<SharedLayout> {
+        let [rows, cols] = self.kernel.buffer_extents(a.buffer)[..] else { return None };
+        let layout = SharedLayout::row_major(rows, cols, self.kernel.buffer_dtype(a.buffer));
+        match layout {
+            Ok(layout) => Some(layout),
+            Err(error) => {
+                self.refuse_left(a, error.to_string());
+                None
+            }
+        }
+    }
+
+    /// Gives a left operand in registers the layout that `mma.sync` takes it in: that of a sum as wide as it. Whether it can
+    /// be multiplied.
+    fn held_left(
+        &mut self,
+        a: &MatrixRef,
+        b: (BufferId, Operand),
+        (rows, grid): (u32, &Result<WarpGrid, String>),
+        span: SpanId,
+    ) -> bool {
+        let dtype = self.kernel.buffer_dtype(a.buffer);
+        let [_, depth] = self.kernel.buffer_extents(a.buffer)[..] else { return false };
+        let input = MmaInput::Half;
+        let layout = match grid {
+            Err(text) => Err(text.clone()),
+            Ok(_) if !dtype.is_half() => Err(format!("mma.sync takes f16 and bf16 from registers, not {dtype}")),
+            Ok(_) if !depth.is_multiple_of(input.k()) => {
+                Err(format!("{depth} along K are not a multiple of {}, the depth of mma.sync", input.k()))
+            }
+            Ok(grid) if grid.cols != 1 => Err("a warp must have whole rows of the sum".to_owned()),
+            Ok(grid) => {
+                let text = |error: LayoutError| error.to_string();
+                let right = Fragment::mma_b(input, b.1.mn(), input.k()).map_err(text);
+                let right = right.and_then(|right| b.1.load_matrix(&right, 0, 2).map(|_| ()).map_err(text));
+                right.and_then(|()| Fragment::mma_accumulator(rows, depth, *grid).map_err(text))
+            }
+        };
+        match layout {
+            Err(text) => {
+                self.refuse_left(a, text);
+                false
+            }
+            Ok(layout) => {
+                if self.block.layouts.fragments.get(&a.buffer).is_some_and(|known| *known != layout) {
+                    self.clash(
+                        a.buffer,
+                        span,
+                        "this decides how it lies",
+                        "this product takes it by whole rows a warp",
+                    );
+                    return false;
+                }
+                self.block.layouts.fragments.insert(a.buffer, layout);
+                self.sources.entry(a.buffer).or_insert(span);
+                true
+            }
+        }
+    }
+
+    fn refuse_left(&mut self, a: &MatrixRef, text: String) {
+        let name = &self.kernel.buffers[a.buffer].name;
+        let message = format!("gemm: the fragment `{name}` cannot be the left operand");
+        let help = format!("copy `{name}` to an array from `alloc_shared`, and multiply that");
+        self.all.push(Diagnostic::new(Code::ILLEGAL_OPERATION, a.span, message).at(text).help(help));
     }
 
     /// The layout of a slot: the widest swizzle of its rows, unless the author asked for one.

@@ -6,7 +6,7 @@ use super::uses::each;
 use super::value::OpenAxis;
 use super::*;
 use crate::ir::pipeline::roots;
-use crate::layout::{Formula, Fragment};
+use crate::layout::{Formula, Fragment, Index};
 
 /// A fragment that has registers.
 #[derive(Clone, Copy, Debug)]
@@ -161,6 +161,37 @@ impl<'a> Lowering<'a> {
             Place::Buffer(buffer) if self.fragments[buffer].is_some() => Vec::new(),
             _ => access.indices.clone(),
         }
+    }
+
+    /// The words of a left operand that is a fragment: four an atom of 16 rows.
+    pub(super) fn declare_left(&mut self, buffer: BufferId, atoms: u32) -> LocalId {
+        let name = format!("{}_words", self.kernel.buffers[buffer].name);
+        let local = self.local(&name, Dtype::U32, atoms * MmaAtom::A);
+        self.op(OpKind::Local { local });
+        local
+    }
+
+    /// Packs what a fragment that lies as an accumulator has of one step along K (16 columns): two of its atoms side by side
+    /// are, word by word, what `mma.sync` takes for its left operand. `[down, k, step]`: atoms of 16 rows, columns, the step.
+    pub(super) fn pack_left(&mut self, held: &Registers, words: LocalId, [down, k, step]: [u32; 3]) {
+        let (source, span) = (self.program.locals[held.local].dtype, self.span);
+        self.unrolled("i", down, |l, i| {
+            for word in 0..MmaAtom::A {
+                let element = |l: &mut Self, by: u32| {
+                    // The row of atoms, of which the step has the next two; each has its rows one after the other.
+                    let first = (2 * step + word / 2) * 4 + word % 2 * 2 + by;
+                    let offset = Formula::Symbol(0).times(k / 2).plus(first);
+                    let offset = l.formula(&offset, &[i]);
+                    let memory = Memory { space: Space::Local(held.local), offset, guard: None, span };
+                    let value = l.push(ValueKind::Load(memory), ValueType::Element(source));
+                    l.push(ValueKind::Cast(value), ValueType::Element(Dtype::F32))
+                };
+                let (low, high) = (element(l, 0), element(l, 1));
+                let value = l.push(ValueKind::Pack(source, low, high), ValueType::Element(Dtype::U32));
+                let offset = l.formula(&Formula::Symbol(0).times(MmaAtom::A).plus(word), &[i]);
+                l.op(OpKind::Store { memory: Memory { space: Space::Local(words), offset, guard: None, span }, value });
+            }
+        });
     }
 
     /// Row and column of this thread's element `register`.
