@@ -3,7 +3,7 @@
 use tile_runtime::prelude::*;
 
 /// `o = f16(max(q k^T / 2, 0)) v`, in tiles of 64 rows, with the sums of the rows of the middle.
-#[tile_kernel(instances((ROWS, THREADS) in [(64, 128), (32, 32)]), dtypes(T in [f16, bf16]))]
+#[tile_kernel(instances((ROWS, THREADS) in [(64, 128), (16, 32)]), dtypes(T in [f16, bf16]))]
 pub fn chained<T: Half, const ROWS: usize, const THREADS: usize>(
     q: &Tensor<T, (M, Fixed<32>)>,
     k: &Tensor<T, (N, Fixed<32>)>,
@@ -75,7 +75,7 @@ fn two_products_in_registers() {
             let mut s = device.zeros::<f32, 1>([m]).unwrap();
             match small {
                 false => chained::<f16, 64, 128>::launch(&device, &q, &k, &v, &mut o, &mut s).unwrap(),
-                true => chained::<f16, 32, 32>::launch(&device, &q, &k, &v, &mut o, &mut s).unwrap(),
+                true => chained::<f16, 16, 32>::launch(&device, &q, &k, &v, &mut o, &mut s).unwrap(),
             }
             assert_eq!(s.to_vec().unwrap(), sums);
             assert_eq!(o.to_vec().unwrap(), wanted);
