@@ -6,6 +6,7 @@
 /// One module a kernel: `tests/ui/valid/NAME.rs` beside `tests/ui/NAME.rs`.
 #[path = "ui/valid"]
 mod valid {
+    mod arriver_uniform;
     mod attribute_lint_level;
     mod attribute_no_values;
     mod attribute_pdl;
@@ -67,6 +68,9 @@ mod valid {
     mod race_in_loop;
     mod race_missing_barrier;
     mod race_same_element;
+    mod reduce_axis;
+    mod reduce_rank;
+    mod reduce_shape;
     mod rustc_input_written;
     mod rustc_rank;
     mod rustc_types;
@@ -87,4 +91,5 @@ mod valid {
     mod vector_stride;
     mod vector_unaligned;
     mod vector_width;
+    mod workspace_dim;
 }

@@ -142,3 +142,76 @@ pub fn specialized(x: &Tensor<f32, (N, K)>, y: &mut Tensor<f32, (N, K)>) {
         *y.masked_mut([row, i * 128 + t]) = values[i] + (K as f32);
     }
 }
+
+/// The functions of [`functions`].
+#[tile_fn]
+fn halved<T: Float>(x: T) -> f32 {
+    x.cast::<f32>() * 0.5
+}
+
+#[tile_fn(uses(halved), dtypes(T in [f16, f32]))]
+fn gathered<T, const LIMIT: usize>(
+    x: &Tensor<T, (M, N)>,
+    bias: Option<&Tensor<f32, (N,)>>,
+    values: &mut LocalArray<f32, (V,)>,
+    row: usize,
+) {
+    clear(values);
+    for v in unroll(0..V) {
+        if v < LIMIT {
+            values[v] = halved(x.masked([row, v]));
+        }
+        if let Some(b) = bias {
+            values[v] += b.masked([v]);
+        }
+    }
+}
+
+/// Calls of functions.
+#[tile_kernel(instances(L in [2]), uses(gathered, halved))]
+pub fn functions<const L: usize>(x: &Tensor<f32, (M, N)>, bias: Option<&Tensor<f32, (N,)>>, y: &mut Tensor<f32, (M,)>) {
+    let [b] = blocks([ceil_div(M, 32)]);
+    let [t] = threads([32]);
+    let mut values = alloc_local::<f32>([4]);
+    gathered::<_, L>(x, bias, &mut values, b * 32 + t);
+    if b * 32 + t < M {
+        y[b * 32 + t] = values[0] + values[1] + halved(values[3]);
+    }
+}
+
+/// Reductions of tiles, and blocks that wait for each other.
+#[tile_kernel]
+pub fn reductions(
+    x: &Tensor<f32, (M, N)>,
+    y: &mut Tensor<f32, (M,)>,
+    total: &mut Tensor<f32, (Fixed<1>,)>,
+    parts: &mut Workspace<f32, (M,)>,
+    arrived: &mut Workspace<u32, (Fixed<1>,)>,
+) {
+    let [b] = blocks([ceil_div(M, 16)]);
+    let [t] = threads([32]);
+    let mut tile = alloc_fragment::<f32>([16, 32]);
+    let mut rows = alloc_fragment::<f32>([16]);
+    let mut most = alloc_shared::<f32>([32]);
+    copy(x.at([b * 16, 0]), &mut tile);
+    reduce(Max, &tile, &mut most, 0);
+    for [i, j] in parallel([16, 32]) {
+        tile[[i, j]] -= most[j];
+    }
+    reduce(Sum, &tile, &mut rows, 1);
+    for [i] in parallel([16]) {
+        *y.masked_mut([b * 16 + i]) = rows[i];
+    }
+    if t == 0 {
+        parts[b] = most[0];
+    }
+    if last_arriver(&mut arrived[0], ceil_div(M, 16)) {
+        let mut sum = 0.0f32;
+        for i in 0..ceil_div(M, 16) {
+            sum += parts[i];
+        }
+        if t == 0 {
+            total[0] = sum;
+        }
+    }
+}

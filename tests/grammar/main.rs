@@ -2,7 +2,7 @@
 
 mod kernels;
 
-use kernels::{expressions, specialized, statements, tiles};
+use kernels::{expressions, functions, reductions, specialized, statements, tiles};
 use tile_runtime::prelude::*;
 
 /// The same launch on both simulators.
@@ -72,4 +72,36 @@ fn specialized_dims_run_alike() {
         });
         assert_eq!(y, x.iter().map(|v| v + k as f32).collect::<Vec<_>>());
     }
+}
+
+#[test]
+fn functions_run_alike() {
+    let x: Vec<f32> = (0..40 * 3).map(|i| (i as f32 * 0.3).sin()).collect();
+    both(|device| {
+        let x = device.tensor(&x, [40, 3]).unwrap();
+        let bias = device.tensor(&[1.0f32, 2.0, 3.0], [3]).unwrap();
+        let mut y = device.zeros::<f32, 1>([40]).unwrap();
+        functions::<2>::launch(device, &x, None, &mut y).unwrap();
+        let first = bits(y.to_vec().unwrap());
+        functions::<2>::launch(device, &x, Some(&bias), &mut y).unwrap();
+        (first, bits(y.to_vec().unwrap()))
+    });
+}
+
+#[test]
+fn reductions_run_alike() {
+    let (m, n) = (40, 30);
+    let x: Vec<f32> = (0..m * n).map(|i| (i as f32 * 0.3).sin()).collect();
+    let (_, total) = both(|device| {
+        let x = device.tensor(&x, [m, n]).unwrap();
+        let mut y = device.zeros::<f32, 1>([m]).unwrap();
+        let mut total = device.zeros::<f32, 1>([1]).unwrap();
+        reductions::launch(device, &x, &mut y, &mut total).unwrap();
+        (bits(y.to_vec().unwrap()), total.to_vec().unwrap())
+    });
+    let most = |rows: std::ops::Range<usize>| {
+        let edge = if rows.end > m { 0.0 } else { f32::NEG_INFINITY };
+        rows.filter(|i| *i < m).map(|i| x[i * n]).fold(edge, f32::max)
+    };
+    assert_eq!(total, [most(0..16) + most(16..32) + most(32..48)]);
 }

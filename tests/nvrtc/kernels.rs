@@ -28,6 +28,8 @@ pub fn kernels() -> Vec<&'static Definition> {
         grammar::tiles::definition(),
         grammar::expressions::definition(),
         grammar::specialized::definition(),
+        grammar::functions::<2>::definition(),
+        grammar::reductions::definition(),
     ]);
     all.push(super::products::product::<f16, 128, 128, 32, 4, 256, false, true>::definition());
     all

@@ -181,3 +181,62 @@ pub fn content(attribute: &TokenStream, item: &TokenStream, uses: &TokenStream, 
     let content = quote!({#attribute} {#item} {#uses} #word);
     Group::new(Delimiter::Brace, content).into_token_stream()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KERNEL: &str = "fn k(x: &mut Tensor<f32, (N,)>) {
+        let [b] = blocks([ceil_div(N, 32)]); let [t] = threads([32]);
+        if b * 32 + t < N { x[b * 32 + t] = m::twice(x[b * 32 + t]); }
+    }";
+
+    fn tokens(text: &str) -> TokenStream {
+        text.parse().expect("the test's text is made of tokens")
+    }
+
+    /// What a carrier makes of the state it is given.
+    fn carried(asked: TokenStream, function: &str, sound: bool) -> TokenStream {
+        let state: Vec<TokenTree> = asked.into_iter().collect();
+        let Some(TokenTree::Group(state)) = state.last() else { panic!("a macro is called") };
+        let mut state = state.stream();
+        state.extend(content(&TokenStream::new(), &tokens(function), &TokenStream::new(), sound));
+        state
+    }
+
+    #[test]
+    fn a_kernel_gets_the_functions_it_names() {
+        let asked = kernel(tokens("uses(m::twice)"), tokens(KERNEL));
+        assert!(asked.to_string().replace(' ', "").starts_with("m::twice!{"), "{asked}");
+        let expansion = step(carried(asked, "fn twice(x: f32) -> f32 { x + x }", true)).to_string();
+        assert!(!expansion.contains("compile_error") && expansion.contains("struct k"), "{expansion}");
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_function_is_said_where_it_is_defined() {
+        let asked = kernel(tokens("uses(m::twice)"), tokens(KERNEL));
+        let damaged = step(carried(asked, "fn twice(x: f32) -> f32 { loop {} }", false)).to_string();
+        assert!(!damaged.contains("compile_error"), "{damaged}");
+        let defined = function(TokenStream::new(), tokens("fn twice(x: f32) -> f32 { loop {} }")).to_string();
+        assert_eq!(defined.matches("compile_error").count(), 1, "{defined}");
+        assert!(defined.contains("damaged"), "kernels are told: {defined}");
+    }
+
+    #[test]
+    fn a_function_that_calls_itself_does_not_wait_for_itself() {
+        let itself = function(tokens("uses(f)"), tokens("fn f(x: f32) -> f32 { f(x) }")).to_string();
+        assert!(itself.contains("calls itself"), "{itself}");
+    }
+
+    #[test]
+    fn any_tokens_give_tokens() {
+        let asked = kernel(tokens("uses(m::twice)"), tokens(KERNEL));
+        let state: Vec<TokenTree> =
+            carried(asked, "fn twice(x: f32) -> f32 { x + x }", true).into_iter().collect();
+        for end in 0..=state.len() {
+            for start in 0..=end {
+                let _ = step(state[start..end].iter().cloned().collect()).to_string();
+            }
+        }
+    }
+}

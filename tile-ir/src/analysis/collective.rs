@@ -25,8 +25,10 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId) {
     let name = match &walk.kernel.stmts[stmt].kind {
         StmtKind::SyncThreads => "barrier",
         StmtKind::SyncWarp => "`sync_warp`",
+        StmtKind::LastArriver { .. } => "`last_arriver`",
         StmtKind::Reduce { axis: Some(_), .. } => "`thread_allreduce`",
         StmtKind::Reduce { .. } => "`warp_reduce`",
+        StmtKind::ReduceTile { .. } => "`reduce`",
         StmtKind::Shuffle { .. } => "shuffle",
         StmtKind::Vote { .. } => "vote",
         StmtKind::Copy { .. } if fragment => "`copy` with a fragment",

@@ -138,6 +138,10 @@ impl Placement<'_> {
                 self.touch(Place::Buffer(a.buffer), TILE_READ, pending);
                 self.touch(Place::Buffer(b.buffer), TILE_READ, pending);
             }
+            StmtKind::ReduceTile { src, dst, .. } => {
+                self.touch(Place::Buffer(*src), TILE_READ, pending);
+                self.touch(Place::Buffer(*dst), TILE_WRITE, pending);
+            }
             StmtKind::Persistent { extents, body, .. } => {
                 extents.iter().for_each(|e| self.expr(*e, pending));
                 self.round(stmt, body, pending);
@@ -158,6 +162,11 @@ impl Placement<'_> {
                 self.expr(*lane, pending);
             }
             StmtKind::Vote { pred, .. } => self.expr(*pred, pending),
+            StmtKind::LastArriver { access, count, .. } => {
+                self.expr(*count, pending);
+                self.kernel.accesses[*access].indices.iter().for_each(|e| self.expr(*e, pending));
+                pending.clear();
+            }
             StmtKind::SyncThreads => pending.clear(),
             StmtKind::Print { args, .. } => args.iter().for_each(|a| self.expr(*a, pending)),
             StmtKind::Assert { cond, .. } => self.expr(*cond, pending),

@@ -2,7 +2,7 @@
 
 use super::walk::Walk;
 use crate::diag::{Code, Diagnostic};
-use crate::ir::{AccessId, BufferId, Dtype, Kernel, MatrixRef, Place, Scope, StmtId, StmtKind};
+use crate::ir::{AccessId, BufferId, Dtype, ExprKind, Kernel, MatrixRef, Place, Scope, StmtId, StmtKind};
 
 /// Meets a `gemm`: `[M, K] [K, N]` into `[M, N]`, of dtypes that can be multiplied.
 pub(super) fn gemm(walk: &mut Walk<'_>, stmt: StmtId, a: &MatrixRef, b: &MatrixRef, acc: BufferId) {
@@ -93,6 +93,35 @@ fn shape(kernel: &Kernel, matrix: &MatrixRef) -> (u32, u32) {
     if matrix.transposed { (columns, rows) } else { (rows, columns) }
 }
 
+/// Meets a `reduce`: the result has the extent of the axis that stays.
+pub(super) fn reduce(walk: &mut Walk<'_>, stmt: StmtId, src: BufferId, dst: BufferId, axis: u8) {
+    let kernel = walk.kernel;
+    let (source, result) = (&kernel.buffers[src], &kernel.buffers[dst]);
+    let [rows, columns] = kernel.buffer_extents(src)[..] else { return };
+    let [found] = kernel.buffer_extents(dst)[..] else { return };
+    let stays = if axis == 0 { columns } else { rows };
+    let span = kernel.stmts[stmt].span;
+    let diagnostic = if found != stays {
+        let message =
+            format!("reduce: {stays} remain of [{rows}, {columns}] without axis {axis}, `{}` has {found}", result.name);
+        let help = match (axis, found) {
+            (0, f) if f == rows => "reduce over axis 1".to_owned(),
+            (1, f) if f == columns => "reduce over axis 0".to_owned(),
+            _ => format!("allocate `{}` with [{stays}]", result.name),
+        };
+        Diagnostic::new(Code::TILE_SHAPE, span, message).help(help)
+    } else if source.dtype != result.dtype || kernel.buffer_dtype(src) == Dtype::Bool {
+        let (from, to) = (kernel.buffer_dtype(src), kernel.buffer_dtype(dst));
+        let message = format!("reduce: `{}` holds {from}, `{}` holds {to}", source.name, result.name);
+        Diagnostic::new(Code::DTYPE, span, message).help("both hold numbers of one dtype")
+    } else {
+        return;
+    };
+    let declared = |b: &crate::ir::Buffer| (b.span, format!("`{}` is declared here", b.name));
+    let ((at_source, of_source), (at_result, of_result)) = (declared(source), declared(result));
+    walk.analysis.diagnostics.push(diagnostic.label(at_source, of_source).label(at_result, of_result));
+}
+
 /// Meets an element of a fragment: the `parallel` loop around it runs over exactly the fragment. Whether it does; an
 /// access to anything else does.
 pub(super) fn element(walk: &mut Walk<'_>, access: AccessId) -> bool {
@@ -103,8 +132,16 @@ pub(super) fn element(walk: &mut Walk<'_>, access: AccessId) -> bool {
         return true;
     }
     let Some(parallel) = walk.parallel else { return true };
-    let StmtKind::Parallel { extents, .. } = &kernel.stmts[parallel].kind else { return true };
+    let StmtKind::Parallel { vars, extents, .. } = &kernel.stmts[parallel].kind else { return true };
     let whole = kernel.buffer_extents(buffer);
+    // A fragment of one axis in a loop of two: the axis that names its element.
+    let extents = match (whole.len(), vars.len(), data.indices.first().map(|e| &kernel.exprs[*e].kind)) {
+        (1, 2, Some(ExprKind::Var(var))) => match vars.iter().position(|v| v == var) {
+            Some(axis) => &extents[axis..=axis],
+            None => return true,
+        },
+        _ => &extents[..],
+    };
     let found: Vec<Option<i64>> = extents.iter().map(|e| kernel.const_index(*e)).collect();
     if found.len() == whole.len() && found.iter().zip(&whole).all(|(f, w)| *f == Some(i64::from(*w))) {
         return true;

@@ -148,10 +148,13 @@ impl Uniformity {
                 let threads = if pred.threads == 0 { 0 } else { 7 };
                 self.set(*dst, Varies { threads, warp: false, ..pred }.or(control), changed);
             }
+            StmtKind::LastArriver { dst, .. } => {
+                self.set(*dst, Varies { blocks: 7, ..Varies::default() }.or(control), changed);
+            }
             StmtKind::Atomic { dst: Some(dst), .. } => self.set(*dst, Varies::ALL, changed),
             StmtKind::Let { value: None, .. } | StmtKind::Reduce { dst: None, .. } => {}
             StmtKind::Alloc { .. } | StmtKind::Store { .. } | StmtKind::Copy { .. } | StmtKind::Fill { .. } => {}
-            StmtKind::Gemm { .. } => {}
+            StmtKind::Gemm { .. } | StmtKind::ReduceTile { .. } => {}
             StmtKind::Atomic { .. } | StmtKind::SyncThreads | StmtKind::SyncWarp => {}
             StmtKind::Print { .. } | StmtKind::Assert { .. } => {}
         }

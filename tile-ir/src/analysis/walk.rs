@@ -297,6 +297,7 @@ impl<'k> Walk<'k> {
                 self.eval(*value);
             }
             StmtKind::Gemm { a, b, acc, .. } => super::tiles::gemm(self, stmt, a, b, *acc),
+            StmtKind::ReduceTile { src, dst, axis, .. } => super::tiles::reduce(self, stmt, *src, *dst, *axis),
             StmtKind::Persistent { vars, extents, body, .. } => self.persistent(stmt, vars, extents, body),
             StmtKind::Reduce { src, dst, .. } => {
                 if let ReduceSource::Value(value) = src {
@@ -311,6 +312,20 @@ impl<'k> Walk<'k> {
             }
             StmtKind::Vote { pred, dst, .. } => {
                 self.eval(*pred);
+                self.forget(*dst);
+            }
+            StmtKind::LastArriver { access, count, dst } => {
+                self.eval(*count);
+                let kernel = self.kernel;
+                let mut named = kernel.accesses[*access].indices.iter().chain([count]);
+                if let Some(index) = named.find(|e| self.uniform.expr(kernel, **e).threads != 0) {
+                    let message = "last_arriver: the threads of the block disagree about this";
+                    let diagnostic = Diagnostic::new(Code::PLACEMENT, kernel.exprs[*index].span, message)
+                        .at("the block arrives once, at one counter")
+                        .help("make it of constants, dims and block indices");
+                    self.analysis.diagnostics.push(diagnostic);
+                }
+                self.access(*access, true);
                 self.forget(*dst);
             }
             StmtKind::Atomic { access, value, dst, .. } => {
@@ -874,7 +889,10 @@ fn collect_assigned(kernel: &Kernel, stmt: StmtId, all: &mut HashMap<StmtId, Vec
         }
     };
     let is_region = match &kernel.stmts[stmt].kind {
-        StmtKind::Assign { var, .. } | StmtKind::Vote { dst: var, .. } | StmtKind::Shuffle { dst: var, .. } => {
+        StmtKind::Assign { var, .. }
+        | StmtKind::Vote { dst: var, .. }
+        | StmtKind::LastArriver { dst: var, .. }
+        | StmtKind::Shuffle { dst: var, .. } => {
             own.push(*var);
             false
         }

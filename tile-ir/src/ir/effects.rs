@@ -73,8 +73,18 @@ pub fn effects(kernel: &Kernel, stmt: StmtId) -> Vec<Effect> {
             all.push(if axis.is_some() { Effect::BlockCollective } else { Effect::WarpCollective });
             all
         }
+        StmtKind::ReduceTile { src, dst, .. } => {
+            let (src, dst) = (Place::Buffer(*src), Place::Buffer(*dst));
+            let mut all = vec![Effect::Read(src), Effect::Write(dst)];
+            all.extend([src, dst].map(Effect::Cooperative));
+            all.push(Effect::BlockCollective);
+            all
+        }
         StmtKind::Shuffle { .. } | StmtKind::Vote { .. } => vec![Effect::WarpCollective],
         StmtKind::Atomic { access, .. } => vec![Effect::Atomic(kernel.accesses[*access].place)],
+        StmtKind::LastArriver { access, .. } => {
+            vec![Effect::Atomic(kernel.accesses[*access].place), Effect::BlockCollective, Effect::BlockBarrier]
+        }
         StmtKind::SyncThreads => vec![Effect::BlockCollective, Effect::BlockBarrier],
         StmtKind::SyncWarp => vec![Effect::WarpCollective, Effect::WarpBarrier],
         StmtKind::Print { .. } | StmtKind::Assert { .. } => vec![],

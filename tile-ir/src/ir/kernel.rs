@@ -230,6 +230,8 @@ pub struct Attributes {
     pub min_blocks: Option<u32>,
     /// `stream(w)`: tensors that are read once, whose loads leave no copy in L1. None of them is written.
     pub stream: Vec<ParamId>,
+    /// `&mut Workspace<..>` parameters: tensors that the launcher allocates, after all other parameters.
+    pub workspaces: Vec<ParamId>,
     /// `specialize(K, max = n)`: dims that are constants of the compiled kernel.
     pub specialize: Option<Specialize>,
     /// `pdl(independent = [w])`: the kernel may start before the previous one of its stream is done, which wrote none of

@@ -308,6 +308,7 @@ pub(crate) fn roots(kernel: &Kernel, stmt: StmtId) -> Vec<ExprId> {
         StmtKind::Store { access, value } | StmtKind::Atomic { access, value, .. } => {
             indices(*access).chain([*value]).collect()
         }
+        StmtKind::LastArriver { access, count, .. } => indices(*access).chain([*count]).collect(),
         StmtKind::If { cond, .. } | StmtKind::Assert { cond, .. } => vec![*cond],
         StmtKind::For { start, end, step, .. } => vec![*start, *end, *step],
         StmtKind::Parallel { extents, .. } => extents.clone(),
@@ -319,7 +320,8 @@ pub(crate) fn roots(kernel: &Kernel, stmt: StmtId) -> Vec<ExprId> {
         StmtKind::Vote { pred, .. } => vec![*pred],
         StmtKind::Print { args, .. } => args.clone(),
         StmtKind::Persistent { extents, per_sm, .. } => extents.iter().chain(per_sm).copied().collect(),
-        StmtKind::Gemm { .. } | StmtKind::Reduce { .. } | StmtKind::Alloc { .. } => vec![],
+        StmtKind::Gemm { .. } | StmtKind::Reduce { .. } | StmtKind::ReduceTile { .. } => vec![],
+        StmtKind::Alloc { .. } => vec![],
         StmtKind::SyncThreads | StmtKind::SyncWarp => vec![],
     }
 }

@@ -5,12 +5,47 @@
 //! Where the group fills a power-of-two, naturally aligned part of a warp, the values meet in a butterfly. A group of
 //! several whole warps does the butterfly in each warp and then combines the warps' results in ascending order.
 //! Any other group combines its values in ascending order of the axis.
+//!
+//! The axis of a tile (`reduce`) is combined in an order that does not depend on how the tile lies in registers, and that
+//! tensor cores' accumulators meet without moving anything: elements are taken in pairs of neighbours; of the four pairs
+//! of 8 neighbours each is combined with those at the same place 8, 16 and 24 further on, ascending, which makes the four
+//! parts of a chunk of 32; the chunks are combined in ascending order, part by part; and the four parts `p` as
+//! `(p0 p1) (p2 p3)`. What is beyond the end takes no part. [`combine_axis`] is this order.
 
 use super::ReduceOp;
 use serde::{Deserialize, Serialize};
 
 /// Threads a warp.
 pub const WARP: u32 = 32;
+
+/// Elements of a chunk of a tile's axis.
+pub const CHUNK: u32 = 32;
+/// Parts of a chunk: the threads that share a row of an accumulator.
+pub const PARTS: u32 = 4;
+/// How far apart the pairs are that make a part: the columns of an accumulator's atom.
+pub const ATOM: u32 = 8;
+
+/// An axis of `extent` elements combined; `None` of no element.
+pub fn combine_axis<T: Copy>(extent: u32, get: impl Fn(u32) -> T, f: impl Fn(T, T) -> T) -> Option<T> {
+    let join = |a: Option<T>, b: Option<T>| match (a, b) {
+        (Some(a), Some(b)) => Some(f(a, b)),
+        (a, b) => a.or(b),
+    };
+    let element = |index: u32| (index < extent).then(|| get(index));
+    let part = |part: u32| {
+        let mut total = None;
+        for chunk in (0..extent).step_by(CHUNK as usize) {
+            let mut sum = None;
+            for atom in (0..CHUNK).step_by(ATOM as usize) {
+                let first = chunk + atom + 2 * part;
+                sum = join(sum, join(element(first), element(first + 1)));
+            }
+            total = join(total, sum);
+        }
+        total
+    };
+    join(join(part(0), part(1)), join(part(2), part(3)))
+}
 
 /// One reduction: operator and group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,6 +122,28 @@ mod tests {
         assert_eq!(masks(plan(32, 1)), [16, 8, 4, 2, 1]);
         assert_eq!(masks(plan(8, 4)), [16, 8, 4]);
         assert_eq!(plan(1, 1), []);
+    }
+
+    #[test]
+    fn an_axis_is_combined_in_the_defined_order() {
+        let names = |extent: u32| -> Vec<String> { (0..extent).map(|i| i.to_string()).collect() };
+        let text = |extent: u32| {
+            let names = names(extent);
+            let leaked: Vec<&'static str> = names.into_iter().map(|n| &*Box::leak(n.into_boxed_str())).collect();
+            let join = |a: &'static str, b: &'static str| -> &'static str { Box::leak(format!("({a} {b})").into()) };
+            combine_axis(extent, |i| leaked[i as usize], join)
+        };
+        assert_eq!(text(0), None);
+        assert_eq!(text(1), Some("0"));
+        assert_eq!(text(5), Some("(((0 1) (2 3)) 4)"));
+        assert_eq!(text(10), Some("((((0 1) (8 9)) (2 3)) ((4 5) (6 7)))"));
+        let parts = [0, 2, 4, 6].map(|p| {
+            let pair = |i: u32| format!("({} {})", i + p, i + p + 1);
+            let chunk = |c: u32| (1..4).fold(pair(c), |all, atom| format!("({all} {})", pair(c + 8 * atom)));
+            format!("({} {})", chunk(0), chunk(32))
+        });
+        let [a, b, c, d] = parts;
+        assert_eq!(text(64), Some(&*format!("(({a} {b}) ({c} {d}))")));
     }
 
     #[test]

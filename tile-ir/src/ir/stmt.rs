@@ -132,6 +132,17 @@ pub enum StmtKind {
         /// Thread axes that differ within a group; `None`: the warp.
         axis: Option<VarId>,
     },
+    /// `reduce(op, &src, &mut dst, axis)`: `dst[i]` is `src` combined over one of its two axes, `i` being the other.
+    ReduceTile {
+        /// The operator.
+        op: ReduceOp,
+        /// What is reduced: a fragment or shared array of two axes.
+        src: BufferId,
+        /// The result, of one axis: a fragment where `src` is one, or a shared array.
+        dst: BufferId,
+        /// The axis that vanishes: 0 or 1.
+        axis: u8,
+    },
     /// `shfl_xor(v, mask)`, `shfl_down(v, delta)`.
     Shuffle {
         /// Which.
@@ -162,6 +173,16 @@ pub enum StmtKind {
         value: ExprId,
         /// The old value's variable, if it is used.
         dst: Option<VarId>,
+    },
+    /// `last_arriver(&mut sem[t], n)`: whether this block is the last of `n` to come here. What the blocks wrote before is
+    /// visible to the last one after; it sets the counter back to 0.
+    LastArriver {
+        /// The counter: an element of a u32 tensor, 0 before the launch.
+        access: AccessId,
+        /// How many blocks come.
+        count: ExprId,
+        /// The result, the same for every thread of the block.
+        dst: VarId,
     },
     /// `sync_threads()`.
     SyncThreads,

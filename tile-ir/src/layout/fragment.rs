@@ -385,6 +385,69 @@ impl Fragment {
         (atom.clone().over(across).times(rows), atom.modulo(across).times(self.atom.cols()))
     }
 
+    /// How many rows (`axis` 0) or columns (1) a thread holds elements of, as [`Fragment::slot`] counts them. Of a blocked
+    /// fragment some may be the same.
+    pub fn slots(&self, axis: u8) -> u32 {
+        match (self.atom, axis) {
+            (Atom::Vectors { vector }, 0) => self.registers() / vector,
+            (Atom::Vectors { .. }, _) => self.registers(),
+            (_, 0) => self.registers() / self.atom.registers() / self.across() * 2,
+            _ => self.across() * 2,
+        }
+    }
+
+    /// Which of the thread's rows or columns its element `register` is in.
+    pub fn slot<I: Index>(&self, axis: u8, register: I) -> I {
+        if let Atom::Vectors { vector } = self.atom {
+            return if axis == 0 { register.over(vector) } else { register };
+        }
+        let (atom, within) = (register.clone().over(4), register.modulo(4));
+        match axis {
+            0 => atom.over(self.across()).times(2).add(within.over(2)),
+            _ => atom.modulo(self.across()).times(2).add(within.modulo(2)),
+        }
+    }
+
+    /// The first element of the thread's row or column `slot`: `slot(representative(s)) == s`.
+    pub fn representative<I: Index>(&self, axis: u8, slot: I) -> I {
+        if let Atom::Vectors { vector } = self.atom {
+            return if axis == 0 { slot.times(vector) } else { slot };
+        }
+        let (atom, half) = (slot.clone().over(2), slot.modulo(2));
+        match axis {
+            0 => atom.times(self.across() * 4).add(half.times(2)),
+            _ => atom.times(4).add(half),
+        }
+    }
+
+    /// Whether the threads' rows (`axis` 0) or columns (1) are the same in both, slot by slot.
+    pub fn agrees(&self, other: &Fragment, axis: u8) -> bool {
+        let extent = |f: &Fragment| if axis == 0 { f.rows } else { f.cols };
+        match (self.shape, other.shape) {
+            (Shape::Warps { grid: a, quad: p }, Shape::Warps { grid: b, quad: q }) => {
+                let accumulators = self.atom == Atom::Accumulator && other.atom == Atom::Accumulator;
+                self == other || accumulators && a == b && p == q && extent(self) == extent(other)
+            }
+            _ => self == other,
+        }
+    }
+
+    /// Of an accumulator: the warps (or warpgroups) that share a row. `None` of any other fragment.
+    pub fn accumulator_columns(&self) -> Option<u32> {
+        match (self.atom, self.shape) {
+            (Atom::Accumulator, Shape::Warps { grid, .. }) => Some(grid.cols),
+            _ => None,
+        }
+    }
+
+    /// Atoms side by side in a warp's part; 1 of a blocked fragment.
+    pub fn across(&self) -> u32 {
+        match self.shape {
+            Shape::Warps { grid, .. } => self.cols / grid.cols / self.atom.cols(),
+            Shape::Blocked { .. } => 1,
+        }
+    }
+
     /// 32-bit words a thread has of it: as [`Fragment::word_origin`] counts them.
     pub fn words(&self) -> u32 {
         self.registers() / self.per_word()

@@ -567,6 +567,10 @@ impl Binder<'_> {
                 StmtKind::Shuffle { kind: *kind, value, lane, dst: *dst }
             }
             StmtKind::Vote { kind, pred, dst } => StmtKind::Vote { kind: *kind, pred: self.expr(*pred), dst: *dst },
+            StmtKind::LastArriver { access, count, dst } => {
+                let count = self.expr(*count);
+                StmtKind::LastArriver { access: self.access(*access), count, dst: *dst }
+            }
             StmtKind::Atomic { op, access, value, dst } => {
                 let value = self.expr(*value);
                 StmtKind::Atomic { op: *op, access: self.access(*access), value, dst: *dst }
@@ -576,6 +580,7 @@ impl Binder<'_> {
                 StmtKind::Print { format: format.clone(), args }
             }
             StmtKind::Assert { cond, message } => StmtKind::Assert { cond: self.expr(*cond), message: message.clone() },
+            StmtKind::ReduceTile { .. } => kind.clone(),
             StmtKind::Alloc { .. } | StmtKind::Gemm { .. } | StmtKind::SyncThreads | StmtKind::SyncWarp => kind.clone(),
         };
         out.push(self.to.stmts.push(Stmt { kind, span: *span }));

@@ -63,8 +63,12 @@ pub(super) fn infer(kernel: &Kernel) -> Result<Block, Vec<Diagnostic>> {
             this.product(stmt, [a, b], *acc, *policy, *clear);
         }
     }
+    this.kept(&statements);
     this.meetings(&statements);
     this.rest(&statements);
+    // Those of one axis lie as what they meet.
+    this.meetings(&statements);
+    this.lonely();
     match this.all.is_empty() {
         true => Ok(this.block),
         false => Err(this.all),
@@ -95,16 +99,15 @@ impl Inference<'_> {
         let kernel = self.kernel;
         let span = kernel.stmts[stmt].span;
         let [rows, cols] = kernel.buffer_extents(acc)[..] else { return };
-        for matrix in [a, b] {
-            let Buffer { name, scope, .. } = &kernel.buffers[matrix.buffer];
-            if *scope != Scope::Shared {
-                let message = format!("gemm: the operand `{name}` is not in shared memory");
-                let help = format!("copy `{name}` to an array from `alloc_shared`, and multiply that");
-                self.all.push(Diagnostic::new(Code::ILLEGAL_OPERATION, matrix.span, message).help(help));
-                return;
-            }
-        }
-        let (Some(left), Some(right)) = (self.tile(a.buffer), self.tile(b.buffer)) else { return };
+        // A left operand in registers: every warp has whole rows of it, and so of the sum.
+        let held = kernel.buffers[a.buffer].scope == Scope::Fragment;
+        let matrix = a;
+        let policy = match (held, policy) {
+            (true, crate::ir::WarpPolicy::Square) => crate::ir::WarpPolicy::FullRow,
+            (_, policy) => policy,
+        };
+        let left = if held { self.row_major(a) } else { self.tile(a.buffer) };
+        let (Some(left), Some(right)) = (left, self.tile(b.buffer)) else { return };
         let major = |k_is_last: bool| if k_is_last { Major::K } else { Major::Mn };
         let a = (a.buffer, Operand { tile: left, major: major(!a.transposed) });
         let b = (b.buffer, Operand { tile: right, major: major(b.transposed) });
@@ -139,9 +142,14 @@ impl Inference<'_> {
         }
         self.block.layouts.fragments.insert(acc, layout);
         self.sources.entry(acc).or_insert(span);
+        if held && !self.held_left(matrix, b, (rows, &grid), span) {
+            return;
+        }
         let form = match grid {
             Ok(grid) => match tensor_cores(a.1, b.1, grid) {
                 Ok(()) => Form::Mma(grid),
+                // Said by `held_left`.
+                Err(_) if held => Form::Mma(grid),
                 Err(text) => {
                     // Exact products of f32 are what the author asked for.
                     if a.1.tile.dtype() != Dtype::F32 {
@@ -156,6 +164,74 @@ impl Inference<'_> {
             }
         };
         self.block.products.insert(stmt, Product { a, b, acc, clear, form });
+    }
+
+    /// The shape of a left operand in registers.
+    fn row_major(&mut self, a: &MatrixRef) -> Option<SharedLayout> {
+        let [rows, cols] = self.kernel.buffer_extents(a.buffer)[..] else { return None };
+        let layout = SharedLayout::row_major(rows, cols, self.kernel.buffer_dtype(a.buffer));
+        match layout {
+            Ok(layout) => Some(layout),
+            Err(error) => {
+                self.refuse_left(a, error.to_string());
+                None
+            }
+        }
+    }
+
+    /// Gives a left operand in registers the layout that `mma.sync` takes it in: that of a sum as wide as it. Whether it can
+    /// be multiplied.
+    fn held_left(
+        &mut self,
+        a: &MatrixRef,
+        b: (BufferId, Operand),
+        (rows, grid): (u32, &Result<WarpGrid, String>),
+        span: SpanId,
+    ) -> bool {
+        let dtype = self.kernel.buffer_dtype(a.buffer);
+        let [_, depth] = self.kernel.buffer_extents(a.buffer)[..] else { return false };
+        let input = MmaInput::Half;
+        let layout = match grid {
+            Err(text) => Err(text.clone()),
+            Ok(_) if !dtype.is_half() => Err(format!("mma.sync takes f16 and bf16 from registers, not {dtype}")),
+            Ok(_) if !depth.is_multiple_of(input.k()) => {
+                Err(format!("{depth} along K are not a multiple of {}, the depth of mma.sync", input.k()))
+            }
+            Ok(grid) if grid.cols != 1 => Err("a warp must have whole rows of the sum".to_owned()),
+            Ok(grid) => {
+                let text = |error: LayoutError| error.to_string();
+                let right = Fragment::mma_b(input, b.1.mn(), input.k()).map_err(text);
+                let right = right.and_then(|right| b.1.load_matrix(&right, 0, 2).map(|_| ()).map_err(text));
+                right.and_then(|()| Fragment::mma_accumulator(rows, depth, *grid).map_err(text))
+            }
+        };
+        match layout {
+            Err(text) => {
+                self.refuse_left(a, text);
+                false
+            }
+            Ok(layout) => {
+                if self.block.layouts.fragments.get(&a.buffer).is_some_and(|known| *known != layout) {
+                    self.clash(
+                        a.buffer,
+                        span,
+                        "this decides how it lies",
+                        "this product takes it by whole rows a warp",
+                    );
+                    return false;
+                }
+                self.block.layouts.fragments.insert(a.buffer, layout);
+                self.sources.entry(a.buffer).or_insert(span);
+                true
+            }
+        }
+    }
+
+    fn refuse_left(&mut self, a: &MatrixRef, text: String) {
+        let name = &self.kernel.buffers[a.buffer].name;
+        let message = format!("gemm: the fragment `{name}` cannot be the left operand");
+        let help = format!("copy `{name}` to an array from `alloc_shared`, and multiply that");
+        self.all.push(Diagnostic::new(Code::ILLEGAL_OPERATION, a.span, message).at(text).help(help));
     }
 
     /// The layout of a slot: the widest swizzle of its rows, unless the author asked for one.
@@ -196,39 +272,112 @@ impl Inference<'_> {
         }
     }
 
+    /// Fragments of one axis: whether they are the rows or the columns of what they meet.
+    fn kept(&mut self, statements: &[StmtId]) {
+        let kernel = self.kernel;
+        let mut found: BTreeMap<BufferId, (u8, SpanId)> = BTreeMap::new();
+        let mut meet = |this: &mut Self, buffer: BufferId, axis: u8, span: SpanId| {
+            let Buffer { name, scope, extents, .. } = &kernel.buffers[buffer];
+            if *scope != Scope::Fragment || extents.len() != 1 {
+                return;
+            }
+            let (known, first) = *found.entry(buffer).or_insert((axis, span));
+            if known != axis {
+                let what = |axis: u8| if axis == 0 { "the rows" } else { "the columns" };
+                let message = format!("`{name}` is {} of a tile here, and {} elsewhere", what(axis), what(known));
+                let diagnostic = Diagnostic::new(Code::TILE_SHAPE, span, message);
+                let diagnostic = diagnostic.label(first, format!("{} here", what(known)));
+                this.all.push(diagnostic.help("use two fragments, and pass the values through a shared array"));
+            }
+        };
+        for &stmt in statements {
+            let span = kernel.stmts[stmt].span;
+            match &kernel.stmts[stmt].kind {
+                StmtKind::ReduceTile { dst, axis, .. } => meet(self, *dst, 1 - *axis, span),
+                StmtKind::Parallel { vars, body, .. } if vars.len() == 2 => {
+                    for access in accesses(kernel, body) {
+                        let access = &kernel.accesses[access];
+                        if let (Place::Buffer(buffer), [index]) = (access.place, &access.indices[..])
+                            && let ExprKind::Var(var) = kernel.exprs[*index].kind
+                            && let Some(axis) = vars.iter().position(|v| *v == var)
+                        {
+                            meet(self, buffer, axis as u8, access.span);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        // In a loop of one axis they pass what they are on to each other.
+        loop {
+            let before = found.len();
+            for (_, members) in groups(kernel, statements) {
+                let known = members.iter().find_map(|b| found.get(b).copied());
+                let single = members.iter().all(|b| kernel.buffers[*b].extents.len() == 1);
+                if let (Some(known), true) = (known, single) {
+                    members.iter().for_each(|b| {
+                        found.entry(*b).or_insert(known);
+                    });
+                }
+            }
+            if found.len() == before {
+                break;
+            }
+        }
+        self.block.layouts.kept = found.into_iter().map(|(buffer, (axis, _))| (buffer, axis)).collect();
+    }
+
+    /// Fragments of one axis that meet no tile.
+    fn lonely(&mut self) {
+        for (buffer, declared) in self.kernel.buffers.iter() {
+            let known = self.block.layouts.fragments.contains_key(&buffer);
+            if declared.scope == Scope::Fragment && declared.extents.len() == 1 && !known && self.all.is_empty() {
+                let message = format!("the fragment `{}` of one axis never meets a tile", declared.name);
+                let diagnostic = Diagnostic::new(Code::TILE_SHAPE, declared.span, message)
+                    .at("it lies as the rows or columns of a tile do")
+                    .help("reduce a tile into it or use it in a loop over one, or allocate it by `alloc_shared`");
+                self.all.push(diagnostic);
+            }
+        }
+    }
+
+    /// Whether two fragments that meet lie alike: all of their elements, or the rows or columns that one of them is.
+    fn alike(&self, a: (BufferId, Fragment), b: (BufferId, Fragment)) -> bool {
+        let axis = |buffer| self.block.layouts.kept.get(&buffer).copied();
+        match (axis(a.0), axis(b.0)) {
+            (None, None) => a.1 == b.1,
+            (Some(axis), _) | (_, Some(axis)) => a.1.agrees(&b.1, axis),
+        }
+    }
+
+    /// Whether a layout known for one fragment can be another's.
+    fn passes(&self, layout: &Fragment, to: BufferId) -> bool {
+        match self.kernel.buffer_extents(to)[..] {
+            [rows, cols] => (layout.rows(), layout.cols()) == (rows, cols),
+            _ => self.block.layouts.kept.contains_key(&to),
+        }
+    }
+
     /// Fragments that meet have one layout.
     fn meetings(&mut self, statements: &[StmtId]) {
         let kernel = self.kernel;
-        let mut groups: Vec<(SpanId, Vec<BufferId>)> = Vec::new();
-        for &stmt in statements {
-            if let StmtKind::Parallel { body, .. } = &kernel.stmts[stmt].kind {
-                let mut members: Vec<BufferId> = accesses(kernel, body)
-                    .into_iter()
-                    .filter_map(|access| match kernel.accesses[access].place {
-                        Place::Buffer(b) if kernel.buffers[b].scope == Scope::Fragment => Some(b),
-                        _ => None,
-                    })
-                    .collect();
-                members.sort();
-                members.dedup();
-                if members.len() > 1 {
-                    groups.push((kernel.stmts[stmt].span, members));
-                }
-            }
-        }
+        let groups = groups(kernel, statements);
         // A fragment may get its layout from one that gets it from another.
         loop {
             let before = self.block.layouts.fragments.len();
             for (span, members) in &groups {
-                let known = members.iter().find_map(|b| Some((*b, *self.block.layouts.fragments.get(b)?)));
+                // A whole tile says more than its rows.
+                let tiles = members.iter().filter(|b| kernel.buffers[**b].extents.len() == 2);
+                let known = tiles.chain(members).find_map(|b| Some((*b, *self.block.layouts.fragments.get(b)?)));
                 let Some((first, layout)) = known else { continue };
                 for &member in members {
-                    match self.block.layouts.fragments.get(&member) {
+                    match self.block.layouts.fragments.get(&member).copied() {
+                        None if !self.passes(&layout, member) => {}
                         None => {
                             self.block.layouts.fragments.insert(member, layout);
                             self.sources.insert(member, *span);
                         }
-                        Some(other) if *other != layout => {
+                        Some(other) if !self.alike((first, layout), (member, other)) => {
                             let names = [first, member].map(|b| &kernel.buffers[b].name);
                             let message = format!(
                                 "`{}` and `{}` meet here, but lie differently in the threads' registers",
@@ -260,8 +409,8 @@ impl Inference<'_> {
         let kernel = self.kernel;
         for &stmt in statements {
             let StmtKind::Alloc { buffer } = kernel.stmts[stmt].kind else { continue };
-            let Buffer { name, scope, span, .. } = &kernel.buffers[buffer];
-            if *scope != Scope::Fragment || self.block.layouts.fragments.contains_key(&buffer) {
+            let Buffer { name, scope, span, extents, .. } = &kernel.buffers[buffer];
+            if *scope != Scope::Fragment || extents.len() == 1 || self.block.layouts.fragments.contains_key(&buffer) {
                 continue;
             }
             // Products that were refused have said so.
@@ -302,6 +451,29 @@ impl Inference<'_> {
         }
         self.all.push(diagnostic.help("give both products one `.policy(..)`"));
     }
+}
+
+/// The fragments that meet in each `parallel` loop and `reduce`.
+fn groups(kernel: &Kernel, statements: &[StmtId]) -> Vec<(SpanId, Vec<BufferId>)> {
+    let mut groups: Vec<(SpanId, Vec<BufferId>)> = Vec::new();
+    for &stmt in statements {
+        let buffers: Vec<BufferId> = match &kernel.stmts[stmt].kind {
+            StmtKind::Parallel { body, .. } => {
+                let places = accesses(kernel, body).into_iter().map(|access| kernel.accesses[access].place);
+                places.filter_map(|p| if let Place::Buffer(b) = p { Some(b) } else { None }).collect()
+            }
+            StmtKind::ReduceTile { src, dst, .. } => vec![*src, *dst],
+            _ => continue,
+        };
+        let mut members: Vec<BufferId> =
+            buffers.into_iter().filter(|b| kernel.buffers[*b].scope == Scope::Fragment).collect();
+        members.sort();
+        members.dedup();
+        if members.len() > 1 {
+            groups.push((kernel.stmts[stmt].span, members));
+        }
+    }
+    groups
 }
 
 /// Whether `mma.sync` multiplies these operands, read by `ldmatrix`; else why not.

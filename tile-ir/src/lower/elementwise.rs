@@ -42,7 +42,10 @@ impl<'a> Lowering<'a> {
     /// `for [i, j] in parallel([m, n])` over a fragment.
     pub(super) fn parallel_fragment(&mut self, fragment: BufferId, vars: &'a [VarId], body: &'a [StmtId]) {
         let kernel = self.kernel;
-        let Some(Registers { layout, .. }) = self.fragments[fragment] else { return };
+        let Some(Registers { layout, kept, .. }) = self.fragments[fragment] else { return };
+        if let (Some(axis), [var]) = (kept, vars) {
+            return self.parallel_slots(&layout, axis, *var, body);
+        }
         let registers = layout.held_registers();
         let count = (1..=CHUNK).rev().find(|n| registers.is_multiple_of(*n)).unwrap_or(1);
         let mut own: BTreeSet<VarId> = vars.iter().copied().collect();
@@ -92,6 +95,8 @@ impl<'a> Lowering<'a> {
                 | StmtKind::Fill { .. }
                 | StmtKind::Gemm { .. }
                 | StmtKind::Reduce { .. }
+                | StmtKind::ReduceTile { .. }
+                | StmtKind::LastArriver { .. }
                 | StmtKind::Shuffle { .. }
                 | StmtKind::Vote { .. }
                 | StmtKind::Atomic { .. }
@@ -186,9 +191,9 @@ impl<'a> Lowering<'a> {
                 let reg = l.variable_reg(var);
                 l.op(OpKind::Let { reg, value: Some(value) });
             }
-            let outer = (l.register.replace(register), l.element.replace(element));
+            let outer = (l.register.replace(register), l.element.replace(element), l.tile_layout.replace(chunk.layout));
             l.block(run);
-            (l.register, l.element) = outer;
+            (l.register, l.element, l.tile_layout) = outer;
         });
     }
 

@@ -4,13 +4,23 @@
 
 use super::value::OpenAxis;
 use super::*;
-use crate::layout::{Formula, Fragment};
+use crate::layout::{Formula, Fragment, Index};
 
 /// A fragment that has registers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Registers {
     pub(super) local: LocalId,
     pub(super) layout: Fragment,
+    /// A fragment of one axis: the axis of the layout whose indices are its own. Every thread has the elements of the rows
+    /// (or columns) that it holds a part of.
+    pub(super) kept: Option<u8>,
+}
+
+impl Registers {
+    /// Elements a thread has.
+    pub(super) fn count(&self) -> u32 {
+        self.kept.map_or_else(|| self.layout.registers(), |axis| self.layout.slots(axis))
+    }
 }
 
 impl<'a> Lowering<'a> {
@@ -18,16 +28,19 @@ impl<'a> Lowering<'a> {
     pub(super) fn declare_fragment(&mut self, buffer: BufferId) {
         let Some(&layout) = self.layouts.fragments.get(&buffer) else { return };
         let Buffer { name, .. } = &self.kernel.buffers[buffer];
-        let local = self.local(name, self.kernel.buffer_dtype(buffer), layout.registers());
-        self.fragments[buffer] = Some(Registers { local, layout });
+        let mut registers =
+            Registers { local: LocalId::from_u32(0), layout, kept: self.layouts.kept.get(&buffer).copied() };
+        let local = self.local(name, self.kernel.buffer_dtype(buffer), registers.count());
+        registers.local = local;
+        self.fragments[buffer] = Some(registers);
         self.op(OpKind::Local { local });
     }
 
     /// Sets every element.
     pub(super) fn fill_fragment(&mut self, buffer: BufferId, value: ValueId) {
-        let Some(Registers { local, layout }) = self.fragments[buffer] else { return };
-        let span = self.span;
-        self.unrolled("i", layout.registers(), |l, offset| {
+        let Some(registers) = self.fragments[buffer] else { return };
+        let (local, span) = (registers.local, self.span);
+        self.unrolled("i", registers.count(), |l, offset| {
             l.op(OpKind::Store { memory: Memory { space: Space::Local(local), offset, guard: None, span }, value });
         });
     }
@@ -61,6 +74,80 @@ impl<'a> Lowering<'a> {
         self.op(OpKind::If { cond, then, otherwise: Vec::new() });
     }
 
+    /// `for [i] in parallel([m])` over a fragment of one axis: every thread the elements that it has, of which several
+    /// threads have each. What leaves the registers is done by the first of them.
+    pub(super) fn parallel_slots(&mut self, layout: &Fragment, axis: u8, var: VarId, body: &'a [StmtId]) {
+        let layout = *layout;
+        let leaves = super::uses::accesses(self.kernel, body).iter().any(
+            |access| !matches!(self.kernel.accesses[*access].place, Place::Buffer(b) if self.fragments[b].is_some()),
+        );
+        self.unrolled("i", layout.slots(axis), |l, slot| {
+            let register = layout.representative(axis, Formula::Symbol(0));
+            let register = l.formula(&register, &[slot]);
+            let position = l.element_position(&layout, register);
+            let reg = l.variable_reg(var);
+            l.op(OpKind::Let { reg, value: Some(position[usize::from(axis)]) });
+            let first = leaves.then(|| {
+                let zero = l.int(0);
+                let first = l.binary(BinaryOp::Eq, position[usize::from(1 - axis)], zero);
+                let reg = l.reg("first", ValueType::BOOL, false);
+                l.op(OpKind::Let { reg, value: Some(first) });
+                l.read(reg)
+            });
+            let outer = (l.register.replace(register), l.tile_layout.replace(layout));
+            let holder = std::mem::replace(&mut l.first_holder, first);
+            l.block(body);
+            l.first_holder = holder;
+            (l.register, l.tile_layout) = outer;
+        });
+    }
+
+    /// An operation that leaves registers, once for an element that several threads have.
+    pub(super) fn once_an_element(&mut self, place: Place, f: impl FnOnce(&mut Self)) {
+        let own = match place {
+            Place::Buffer(buffer) => self.fragments[buffer].is_some() || self.locals[buffer].is_some(),
+            Place::Tensor(_) => false,
+        };
+        match self.first_holder {
+            Some(cond) if !own => {
+                let then = self.nested(f);
+                self.op(OpKind::If { cond, then, otherwise: Vec::new() });
+            }
+            _ => f(self),
+        }
+    }
+
+    /// The words of a left operand that is a fragment: four an atom of 16 rows.
+    pub(super) fn declare_left(&mut self, buffer: BufferId, atoms: u32) -> LocalId {
+        let name = format!("{}_words", self.kernel.buffers[buffer].name);
+        let local = self.local(&name, Dtype::U32, atoms * MmaAtom::A);
+        self.op(OpKind::Local { local });
+        local
+    }
+
+    /// Packs what a fragment that lies as an accumulator has of one step along K (16 columns): two of its atoms side by side
+    /// are, word by word, what `mma.sync` takes for its left operand. `[down, k, step]`: atoms of 16 rows, columns, the step.
+    pub(super) fn pack_left(&mut self, held: &Registers, words: LocalId, [down, k, step]: [u32; 3]) {
+        let (source, span) = (self.program.locals[held.local].dtype, self.span);
+        self.unrolled("i", down, |l, i| {
+            for word in 0..MmaAtom::A {
+                let element = |l: &mut Self, by: u32| {
+                    // The row of atoms, of which the step has the next two; each has its rows one after the other.
+                    let first = (2 * step + word / 2) * 4 + word % 2 * 2 + by;
+                    let offset = Formula::Symbol(0).times(k / 2).plus(first);
+                    let offset = l.formula(&offset, &[i]);
+                    let memory = Memory { space: Space::Local(held.local), offset, guard: None, span };
+                    let value = l.push(ValueKind::Load(memory), ValueType::Element(source));
+                    l.push(ValueKind::Cast(value), ValueType::Element(Dtype::F32))
+                };
+                let (low, high) = (element(l, 0), element(l, 1));
+                let value = l.push(ValueKind::Pack(source, low, high), ValueType::Element(Dtype::U32));
+                let offset = l.formula(&Formula::Symbol(0).times(MmaAtom::A).plus(word), &[i]);
+                l.op(OpKind::Store { memory: Memory { space: Space::Local(words), offset, guard: None, span }, value });
+            }
+        });
+    }
+
     /// Row and column of this thread's element `register`.
     pub(super) fn element_position(&mut self, layout: &Fragment, register: ValueId) -> [ValueId; 2] {
         let thread = self.compute_thread();
@@ -84,7 +171,7 @@ impl<'a> Lowering<'a> {
 
     /// `copy(x.at(..), &mut fragment)`: every thread its own elements, zeros beyond the tensor's edge.
     pub(super) fn load_fragment(&mut self, fragment: BufferId, src: &TileRef, open: &[OpenAxis]) {
-        let Some(Registers { local, layout }) = self.fragments[fragment] else { return };
+        let Some(Registers { local, layout, .. }) = self.fragments[fragment] else { return };
         let (source, target) = (self.dtype_of(src.place), self.kernel.buffer_dtype(fragment));
         let span = self.span;
         self.each_held(&layout, 1, |l, register| {
@@ -127,7 +214,7 @@ impl<'a> Lowering<'a> {
 
     /// Stores every element that a thread holds, through `pair` two by two.
     fn store_elements(&mut self, fragment: BufferId, dst: &TileRef, open: &[OpenAxis], pair: Option<LocalId>) {
-        let Some(Registers { local, layout }) = self.fragments[fragment] else { return };
+        let Some(Registers { local, layout, .. }) = self.fragments[fragment] else { return };
         let (source, target) = (self.kernel.buffer_dtype(fragment), self.dtype_of(dst.place));
         let width = if pair.is_some() { 2 } else { 1 };
         let columns = self.rank(dst.place).saturating_sub(1);

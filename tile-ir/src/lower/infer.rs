@@ -18,6 +18,8 @@ use std::collections::BTreeMap;
 pub(super) struct Layouts {
     /// Of fragments.
     pub(super) fragments: BTreeMap<BufferId, Fragment>,
+    /// Of fragments of one axis, which lie as the rows (0) or columns (1) of the layout given for them do.
+    pub(super) kept: BTreeMap<BufferId, u8>,
     /// Of shared arrays that are operands of `gemm`, and of those whose author asked for a swizzle: one slot.
     pub(super) shared: BTreeMap<BufferId, SharedLayout>,
 }

@@ -26,7 +26,7 @@ impl Lowering<'_> {
     /// `gemm(a, b, &mut acc)`
     pub(super) fn gemm(&mut self, stmt: StmtId) {
         let Some(product) = self.products.get(&stmt).cloned() else { return };
-        let Some(fragment::Registers { local, layout }) = self.fragments[product.acc] else { return };
+        let Some(fragment::Registers { local, layout, .. }) = self.fragments[product.acc] else { return };
         if product.clear {
             let zero = self.push(ValueKind::Float(0.0), ValueType::Element(Dtype::F32));
             self.fill_fragment(product.acc, zero);
@@ -44,6 +44,7 @@ impl Lowering<'_> {
         let [a, b] = sides(product, grid);
         let fragments = (Fragment::mma_a(input, a.extent, input.k()), Fragment::mma_b(input, b.extent, input.k()));
         let (Ok(left), Ok(right)) = fragments else { return };
+        let held = self.fragments[a.buffer];
         let thread = self.compute_thread();
         let atom = MmaAtom::M16n8k16 { dtype: a.operand.tile.dtype() };
         let [down, across] = [a.extent / ATOM.0, b.extent / ATOM.1];
@@ -53,16 +54,27 @@ impl Lowering<'_> {
             grid.cols,
             a.extent,
             b.extent,
-            swizzle_text(&a),
+            if held.is_some() { "registers".into() } else { swizzle_text(&a) },
             swizzle_text(&b)
         );
         self.remark(RemarkKind::Choice, self.span, text);
-        let Some(a_words) = Words::new(self, &a, &left, layout, thread) else { return };
+        let a_words = match held {
+            None => Words::new(self, &a, &left, layout, thread),
+            Some(_) => None,
+        };
+        let a_local = match (&a_words, held) {
+            (Some(words), _) => words.local,
+            (None, Some(_)) => self.declare_left(a.buffer, down),
+            (None, None) => return,
+        };
         let Some(b_words) = Words::new(self, &b, &right, layout, thread) else { return };
         for step in 0..a.operand.k() / input.k() {
-            for words in [&a_words, &b_words] {
-                words.load(self, step * input.k(), thread);
+            match (&a_words, held) {
+                (Some(words), _) => words.load(self, step * input.k(), thread),
+                (None, Some(held)) => self.pack_left(&held, a_local, [down, a.operand.k(), step]),
+                (None, None) => {}
             }
+            b_words.load(self, step * input.k(), thread);
             self.unrolled("i", down, |l, i| {
                 l.unrolled("j", across, |l, j| {
                     let times = |l: &mut Self, index: ValueId, by: u32| {
@@ -73,12 +85,7 @@ impl Lowering<'_> {
                     let before = times(l, i, across);
                     let number = l.binary(BinaryOp::Add, before, j);
                     let into = times(l, number, MmaAtom::ACC);
-                    l.op(OpKind::Mma {
-                        atom,
-                        acc: (acc, into),
-                        a: (a_words.local, from_a),
-                        b: (b_words.local, from_b),
-                    });
+                    l.op(OpKind::Mma { atom, acc: (acc, into), a: (a_local, from_a), b: (b_words.local, from_b) });
                 });
             });
         }

@@ -11,6 +11,7 @@
 //! 5. `place` — shared-memory offsets
 //! 6. `launch` — C parameters, grid, checks
 
+mod arrive;
 mod bind;
 mod block;
 mod bulk;
@@ -26,6 +27,7 @@ mod pipeline;
 mod place;
 mod raster;
 mod reduce;
+mod reduce_tile;
 mod statement;
 mod tile;
 mod token;
@@ -125,6 +127,10 @@ struct Lowering<'a> {
     fragments: SecondaryMap<BufferId, Option<fragment::Registers>>,
     /// In a loop over a fragment: the register that is the element being lowered.
     register: Option<ValueId>,
+    /// There: how the fragment lies.
+    tile_layout: Option<crate::layout::Fragment>,
+    /// In a loop over a fragment of one axis, whose elements several threads hold: whether this one is the first.
+    first_holder: Option<ValueId>,
     /// The number of this thread among those that compute, where it is not the hardware's.
     thread: Option<RegId>,
     /// What a consumer knows of its ring.
@@ -201,6 +207,8 @@ impl<'a> Lowering<'a> {
             clusters: true,
             fragments: SecondaryMap::new(),
             register: None,
+            tile_layout: None,
+            first_holder: None,
             thread: None,
             roles: None,
             ring: None,
@@ -307,6 +315,7 @@ const RESERVED: &[&str] = &[
     "async_copy8",
     "async_copy8_if",
     "async_wait",
+    "atomic_add_ordered",
     "auto",
     "bf16",
     "bool",

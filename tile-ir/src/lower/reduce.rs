@@ -110,7 +110,7 @@ impl Lowering<'_> {
         }
     }
 
-    fn combine(&mut self, op: ReduceOp, a: ValueId, b: ValueId) -> ValueId {
+    pub(super) fn combine(&mut self, op: ReduceOp, a: ValueId, b: ValueId) -> ValueId {
         let op = match op {
             ReduceOp::Sum => BinaryOp::Add,
             ReduceOp::Max => BinaryOp::Max,

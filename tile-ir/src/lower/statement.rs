@@ -146,7 +146,7 @@ impl<'a> Lowering<'a> {
                 }
                 let value = self.value(*value);
                 let memory = self.memory(*access);
-                self.op(OpKind::Store { memory, value });
+                self.once_an_element(kernel.accesses[*access].place, |l| l.op(OpKind::Store { memory, value }));
             }
             StmtKind::If { cond, then, otherwise } => {
                 let cond = self.value(*cond);
@@ -186,6 +186,7 @@ impl<'a> Lowering<'a> {
                 self.persistent_loop(vars, extents, *contiguous, None, |l| l.block(body));
             }
             StmtKind::Reduce { op, src, dst, axis } => self.reduce(*op, *src, *dst, *axis),
+            StmtKind::ReduceTile { op, src, dst, axis } => self.reduce_tile(*op, *src, *dst, *axis),
             StmtKind::Shuffle { kind, value, lane, dst } => {
                 let (value, lane) = (self.value(*value), self.value(*lane));
                 let reg = self.variable_reg(*dst);
@@ -200,8 +201,10 @@ impl<'a> Lowering<'a> {
                 let value = self.value(*value);
                 let memory = self.memory(*access);
                 let old = dst.map(|var| self.variable_reg(var));
-                self.op(OpKind::Atomic { op: *op, memory, value, old });
+                let place = kernel.accesses[*access].place;
+                self.once_an_element(place, |l| l.op(OpKind::Atomic { op: *op, memory, value, old, ordered: false }));
             }
+            StmtKind::LastArriver { access, count, dst } => self.last_arriver(*access, *count, *dst),
             StmtKind::SyncThreads => self.block_barrier(),
             StmtKind::SyncWarp => self.op(OpKind::WarpBarrier),
             StmtKind::Print { format, args } => {

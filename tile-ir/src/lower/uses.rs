@@ -9,7 +9,9 @@ pub(super) use crate::ir::pipeline::{each, variables};
 pub(super) fn accesses(kernel: &Kernel, body: &[StmtId]) -> Vec<AccessId> {
     let mut all = Vec::new();
     each(kernel, body, &mut |stmt| {
-        if let StmtKind::Store { access, .. } | StmtKind::Atomic { access, .. } = kernel.stmts[stmt].kind {
+        if let StmtKind::Store { access, .. } | StmtKind::Atomic { access, .. } | StmtKind::LastArriver { access, .. } =
+            kernel.stmts[stmt].kind
+        {
             all.push(access);
         }
         for root in roots(kernel, stmt) {

@@ -236,9 +236,15 @@ impl Lowering<'_> {
     pub(super) fn offset(&mut self, place: Place, indices: &[ValueId]) -> ValueId {
         // An element of a fragment is the register that the loop over the fragment is at.
         if let (Place::Buffer(buffer), Some(register)) = (place, self.register)
-            && self.fragments[buffer].is_some()
+            && let Some(registers) = self.fragments[buffer]
         {
-            return register;
+            return match (registers.kept, self.tile_layout) {
+                (Some(axis), Some(layout)) => {
+                    let slot = layout.slot(axis, Formula::Symbol(0));
+                    self.formula(&slot, &[register])
+                }
+                _ => register,
+            };
         }
         let Some((&last, outer)) = indices.split_last() else { return self.int(0) };
         if let Place::Buffer(buffer) = place

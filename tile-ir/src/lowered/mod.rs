@@ -463,6 +463,8 @@ pub enum OpKind {
         value: ValueId,
         /// The old value.
         old: Option<RegId>,
+        /// Releases and acquires at device scope, instead of being relaxed: an addition to a u32 in global memory.
+        ordered: bool,
     },
     // ---- matrices in registers (sm_80) ----
     /// `ldmatrix`: 8 x 8 matrices of 16-bit elements, one 32-bit word of each a lane. Lane `8 i + r` gives the address of

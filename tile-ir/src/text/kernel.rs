@@ -112,6 +112,10 @@ impl Printer<'_> {
             let name = |id: &ParamId| kernel.params.get(*id).map_or_else(|| format!("?{id}"), |p| p.name.clone());
             self.lines.line(format!("#[stream({})]", commas(kernel.attributes.stream.iter().map(name))));
         }
+        if !kernel.attributes.workspaces.is_empty() {
+            let name = |p: &ParamId| kernel.params[*p].name.clone();
+            self.lines.line(format!("#[workspaces({})]", commas(kernel.attributes.workspaces.iter().map(name))));
+        }
         if let Some(specialize) = &kernel.attributes.specialize {
             let name = |id: &DimId| match kernel.dims.get(*id) {
                 Some(Dim { name, value: Some(value), .. }) => format!("{name} = {value}"),
@@ -302,6 +306,15 @@ impl Printer<'_> {
                 };
                 self.result(*dst, call);
             }
+            StmtKind::ReduceTile { op, src, dst, axis } => {
+                let op = match op {
+                    ReduceOp::Sum => "Sum",
+                    ReduceOp::Max => "Max",
+                    ReduceOp::Min => "Min",
+                };
+                let [src, dst] = [src, dst].map(|b| self.place(crate::ir::Place::Buffer(*b)));
+                self.lines.line(format!("reduce({op}, &{src}, &mut {dst}, {axis});"));
+            }
             StmtKind::Shuffle { kind, value, lane, dst } => {
                 let name = match kind {
                     ShuffleKind::Xor => "shfl_xor",
@@ -316,6 +329,10 @@ impl Printer<'_> {
                     VoteKind::All => "all",
                 };
                 self.result(Some(*dst), format!("{name}({})", self.expr(*pred)));
+            }
+            StmtKind::LastArriver { access, count, dst } => {
+                let call = format!("last_arriver(&mut {}, {})", self.access(*access, true), self.expr(*count));
+                self.result(Some(*dst), call);
             }
             StmtKind::Atomic { op, access, value, dst } => {
                 let name = match op {

@@ -92,14 +92,15 @@ impl ProgramPrinter<'_> {
                 };
                 format!("{} = {name}({})", self.declaration(*reg), self.value(*pred))
             }
-            OpKind::Atomic { op, memory, value, old } => {
+            OpKind::Atomic { op, memory, value, old, ordered } => {
                 let name = match op {
                     AtomicOp::Add => "atomic_add",
                     AtomicOp::Max => "atomic_max",
                     AtomicOp::Min => "atomic_min",
                 };
                 let old = old.map(|r| format!("{} = ", self.declaration(r))).unwrap_or_default();
-                format!("{old}{name}({}, {})", self.memory(memory, None), self.value(*value))
+                let ordered = if *ordered { " acquire release" } else { "" };
+                format!("{old}{name}({}, {}){ordered}", self.memory(memory, None), self.value(*value))
             }
             OpKind::LoadMatrix { local, start, memory, count, transposed } => {
                 let target = self.part(*local, *start, *count);

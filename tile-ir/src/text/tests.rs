@@ -346,7 +346,7 @@ fn program() -> Program {
             otherwise: vec![op(OpKind::VectorStore { memory: global, local: l, start: zero, width: 8 })],
         }),
         op(OpKind::Store { memory: masked, value: loaded }),
-        op(OpKind::Atomic { op: AtomicOp::Add, memory: shared, value: minus, old: None }),
+        op(OpKind::Atomic { op: AtomicOp::Add, memory: shared, value: minus, old: None, ordered: false }),
     ];
     p
 }

@@ -462,6 +462,14 @@ impl Checker<'_> {
                 }
                 self.matrix(*acc)
             }
+            StmtKind::ReduceTile { src, dst, axis, .. } => {
+                self.matrix(*src)?;
+                within(&kernel.buffers, *dst)?;
+                if kernel.buffers[*dst].extents.len() != 1 || *axis > 1 {
+                    return Err("a `reduce` is over axis 0 or 1 of two, into an array of one".into());
+                }
+                Ok(())
+            }
             StmtKind::Persistent { vars, extents, per_sm, body, .. } => {
                 rank(vars.len(), "a `persistent` loop")?;
                 if vars.len() != extents.len() {
@@ -502,6 +510,17 @@ impl Checker<'_> {
                 self.writable(kernel.accesses[*access].place)?;
                 self.expr(*value)?;
                 dst.iter().try_for_each(|v| self.assignable(*v))
+            }
+            StmtKind::LastArriver { access, count, dst } => {
+                within(&kernel.accesses, *access)?;
+                let access = &kernel.accesses[*access];
+                self.writable(access.place)?;
+                let counts = kernel.place_dtype(access.place) == DtypeRef::Is(Dtype::U32);
+                if !matches!(access.place, Place::Tensor(_)) || access.masked || !counts {
+                    return Err("a block arrives at an element of a u32 tensor".into());
+                }
+                self.expr(*count)?;
+                self.assignable(*dst)
             }
             StmtKind::SyncThreads | StmtKind::SyncWarp => Ok(()),
             StmtKind::Print { args, .. } => args.iter().try_for_each(|e| self.expr(*e)),

@@ -14,6 +14,7 @@ pub(super) fn check(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
     each(kernel, &kernel.body, &mut |stmt| match &kernel.stmts[stmt].kind {
         StmtKind::Copy { src, dst, .. } => copy(kernel, src, dst, all),
         StmtKind::Gemm { a, b, acc, .. } => gemm(kernel, stmt, a, b, *acc, all),
+        StmtKind::ReduceTile { src, dst, .. } => reduce(kernel, stmt, *src, *dst, all),
         StmtKind::For { kind: LoopKind::Pipelined { .. }, body, .. } if is_tile_pipeline(kernel, body) => {
             pipeline(kernel, stmt, body, all);
         }
@@ -76,17 +77,25 @@ fn element(kernel: &Kernel, access: AccessId, around: Around<'_>, all: &mut Vec<
             ));
         return all.push(diagnostic);
     };
-    let own = access.indices.len() == vars.len()
-        && access.indices.iter().zip(vars).all(|(index, var)| kernel.exprs[*index].kind == ExprKind::Var(*var));
+    let is = |index: &crate::ir::ExprId, var: &VarId| kernel.exprs[*index].kind == ExprKind::Var(*var);
+    let own = match &access.indices[..] {
+        // One of one axis: the row or the column of the loop's element.
+        [index] => vars.iter().any(|var| is(index, var)),
+        indices => indices.len() == vars.len() && indices.iter().zip(vars).all(|(index, var)| is(index, var)),
+    };
     if own && !access.masked {
         return;
     }
     let names: Vec<&str> = vars.iter().map(|v| kernel.vars[*v].name.as_str()).collect();
+    let index = match access.indices.len() {
+        1 => names.first().copied().unwrap_or_default().to_owned(),
+        _ => format!("[{}]", names.join(", ")),
+    };
     let message = format!("the fragment `{name}` is indexed by something else than the loop's own indices");
     let diagnostic = Diagnostic::new(Code::PLACEMENT, access.span, message)
         .at("another thread may hold this element")
         .label(parallel, "the loop")
-        .help(format!("write `{name}[[{}]]`, or go through a shared array", names.join(", ")));
+        .help(format!("write `{name}[{index}]`, or go through a shared array"));
     all.push(diagnostic);
 }
 
@@ -101,6 +110,15 @@ fn fragment(kernel: &Kernel, place: Place) -> Option<&str> {
 fn copy(kernel: &Kernel, src: &TileRef, dst: &TileRef, all: &mut Vec<Diagnostic>) {
     for (tile, other) in [(src, dst), (dst, src)] {
         let Some(name) = fragment(kernel, tile.place) else { continue };
+        if let Place::Buffer(buffer) = tile.place
+            && kernel.buffers[buffer].extents.len() == 1
+        {
+            let message = format!("copy: the fragment `{name}` of one axis");
+            let help =
+                format!("several threads hold each element: write `for [i] in parallel([..]) {{ y[i] = {name}[i]; }}`");
+            all.push(Diagnostic::new(Code::PLACEMENT, tile.span, message).help(help));
+            continue;
+        }
         if !tile.start.is_empty() {
             let message = format!("copy: a part of the fragment `{name}`");
             let help = format!("copy all of it: `{}{name}`", if std::ptr::eq(tile, dst) { "&mut " } else { "&" });
@@ -159,6 +177,24 @@ fn gemm(kernel: &Kernel, stmt: StmtId, a: &MatrixRef, b: &MatrixRef, acc: Buffer
     if a.buffer == acc {
         wrong(a.span, acc, "gemm: the left operand is the sum itself", "copy it to a shared array first");
     }
+}
+
+fn reduce(kernel: &Kernel, stmt: StmtId, src: BufferId, dst: BufferId, all: &mut Vec<Diagnostic>) {
+    let (source, result) = (&kernel.buffers[src], &kernel.buffers[dst]);
+    let (message, help) = match (source.scope, result.scope) {
+        (Scope::Fragment, Scope::Fragment | Scope::Shared) | (Scope::Shared, Scope::Shared) => return,
+        (Scope::Local, _) | (_, Scope::Local) => (
+            "reduce: a per-thread array, of which every thread has its own",
+            "reduce it in a loop, or over threads by `thread_allreduce`",
+        ),
+        (Scope::Shared, Scope::Fragment) => (
+            "reduce: of a shared array into a fragment",
+            "allocate the result by `alloc_shared`, or copy the array to a fragment first",
+        ),
+    };
+    let diagnostic = Diagnostic::new(Code::PLACEMENT, kernel.stmts[stmt].span, message);
+    let diagnostic = diagnostic.label(source.span, format!("`{}`", source.name));
+    all.push(diagnostic.label(result.span, format!("`{}`", result.name)).help(help));
 }
 
 /// The loads of a pipelined loop of products: copies from tensors into shared arrays, before everything else.

@@ -274,7 +274,7 @@ mod tests {
     /// Every choice is an instance of the kernel.
     #[test]
     fn choices_are_instances() {
-        let kernel = kernel::gemm::<f16>::definition().kernel().unwrap();
+        let kernel = kernel::gemm::<f16, f16>::definition().kernel().unwrap();
         let declared: Vec<&[i64]> = kernel.instances.iter().map(|i| &i.consts[..]).collect();
         for Cost { tile: (bm, bn, bk, stages, threads, cy), .. } in TILES {
             for stored in [[false, true], [false, false], [true, true], [true, false]] {

@@ -108,8 +108,10 @@ fn shadow(parsed: &parse::Parsed, function: &ItemFn, runtime: &TokenStream, show
         #(#[allow(dead_code)] const #dims: ::core::primitive::usize = 1 << 20;)*
         #body
     }};
+    let unread = (!shown).then(|| quote!(#[allow(unused_variables, dead_code)]));
     quote! {
         #(#attributes)*
+        #unread
         // Warnings whose cause is the form of the shadow, not the author's text.
         #[allow(
             clippy::all, clippy::pedantic, clippy::nursery, non_snake_case, non_upper_case_globals, unused_braces,

@@ -146,12 +146,12 @@ fn tuned(signature: &Signature<'_>, body: &Body) -> TokenStream {
     let handle = signature.derived("Kernel");
     let (device, options) = (signature.local("device"), signature.local("options"));
     let parameters = parameters(signature);
-    let names: Vec<_> = signature.params.iter().map(|p| p.name).collect();
+    let names: Vec<_> = signature.arguments().map(|p| p.name).collect();
     let scalars = scalar_bounds(signature);
     let run = match body {
         Body::Stub(_) => quote!(let _ = (#(&#names,)*); ::core::panic!("the kernel has mistakes")),
         Body::Launch => {
-            let arguments = signature.params.iter().map(|p| argument(signature, p));
+            let arguments = signature.arguments().map(|p| argument(signature, p));
             quote_spanned! {*at=>
                 let (instance, report) = #runtime::tuner::tune(
                     Self::definition(),
@@ -299,10 +299,10 @@ fn run(
     let Signature { name, runtime, consts, at, .. } = signature;
     let (type_names, unnamed) = (signature.type_names(), consts.iter().map(Const::unnamed));
     let kernel = quote_spanned!(*at=> #name::<#(#type_names,)* #(#unnamed,)*>);
-    let names = signature.params.iter().map(|p| p.name);
+    let names = signature.arguments().map(|p| p.name);
     match body {
         Body::Launch => {
-            let arguments = signature.params.iter().map(|p| argument(signature, p));
+            let arguments = signature.arguments().map(|p| argument(signature, p));
             quote_spanned! {*at=>
                 #runtime::kernel::#function(
                     #kernel::definition(), #kernel::launch_table(), #index, #on, &mut [#(#arguments),*],
@@ -356,7 +356,7 @@ fn parameters(signature: &Signature<'_>) -> Vec<TokenStream> {
             ParamKind::Scalar { ty } => quote_spanned!(at=> #name: #ty),
         }
     };
-    signature.params.iter().map(parameter).collect()
+    signature.arguments().map(parameter).collect()
 }
 
 /// `T: ScalarInput`, for a dtype parameter that is a scalar's type; `T: Element` for an optional tensor's.

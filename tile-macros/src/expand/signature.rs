@@ -17,7 +17,7 @@ pub(super) struct Signature<'a> {
     pub(super) types: Vec<&'a TypeParam>,
     /// Const parameters.
     pub(super) consts: Vec<Const<'a>>,
-    /// Parameters.
+    /// Parameters, those that are no arguments of a launch included.
     pub(super) params: Vec<Param<'a>>,
     /// Dims, in order of first appearance.
     pub(super) dims: Vec<&'a Ident>,
@@ -108,6 +108,11 @@ impl<'a> Signature<'a> {
     /// A local variable that is none of the author's.
     pub(super) fn local(&self, name: &str) -> Ident {
         Ident::new(name, Span::mixed_site().located_at(self.name.span()))
+    }
+
+    /// The parameters that a launch has arguments for: all but workspaces.
+    pub(super) fn arguments(&self) -> impl Iterator<Item = &Param<'a>> {
+        self.params.iter().filter(|p| !matches!(p.kind, ParamKind::Tensor { path, .. } if path == "Workspace"))
     }
 
     /// The dtype parameters' names.

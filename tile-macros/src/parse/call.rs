@@ -53,8 +53,8 @@ pub(super) fn function_name(expr: &Expr) -> Option<Function<'_>> {
 }
 
 /// Functions with an effect, which are read by [`super::effect`] and [`super::tile`].
-const STATEMENTS: [&str; 8] =
-    ["copy", "fill", "clear", "gemm", "sync_threads", "sync_warp", "device_print", "device_assert"];
+const STATEMENTS: [&str; 9] =
+    ["copy", "fill", "clear", "gemm", "reduce", "sync_threads", "sync_warp", "device_print", "device_assert"];
 
 impl Parser {
     /// A call as a value.
@@ -101,6 +101,7 @@ impl Parser {
                 self.gemm(call, &[], range);
                 Called::Done
             }
+            "reduce" => self.reduce_tile(&function, call, range),
             "cluster" | "use_swizzle" => {
                 let at = self.mark(range);
                 let message = format!("`{name}(..)` gives no value");

@@ -19,7 +19,7 @@ impl Parser {
             "sync_threads" | "sync_warp" => 0,
             "ballot" | "any" | "all" => 1,
             "warp_reduce" | "shfl_xor" | "shfl_down" | "device_assert" => 2,
-            "atomic_add" | "atomic_max" | "atomic_min" => 2,
+            "atomic_add" | "atomic_max" | "atomic_min" | "last_arriver" => 2,
             "thread_allreduce" => 3,
             "device_print" => return self.print(call, range),
             _ => {
@@ -44,6 +44,7 @@ impl Parser {
             "shfl_down" => self.shuffle(ShuffleKind::Down, call, range).into(),
             "warp_reduce" => self.reduce(function, call, None, used, range),
             "thread_allreduce" => self.reduce(function, call, Some(&call.args[2]), used, range),
+            "last_arriver" => self.last_arriver(call, range).into(),
             "atomic_add" => self.atomic(AtomicOp::Add, function, call, used, range),
             "atomic_max" => self.atomic(AtomicOp::Max, function, call, used, range),
             "atomic_min" => self.atomic(AtomicOp::Min, function, call, used, range),
@@ -126,6 +127,62 @@ impl Parser {
         let src = ReduceSource::Value(value);
         self.emit(StmtKind::Reduce { op, src, dst: Some(dst), axis: axis.flatten() }, span);
         Called::Value(self.var(dst, span))
+    }
+
+    /// `reduce(Sum, &tile, &mut rows, 1)`.
+    pub(super) fn reduce_tile(&mut self, function: &Function<'_>, call: &ExprCall, range: Range) -> Called {
+        if !self.arity(function, call, 4) {
+            return Called::Poison;
+        }
+        let op = self.reduce_op(function, &call.args[0]);
+        let src = self.tile_array(&call.args[1], 2, "`reduce` combines", "alloc_fragment::<f32>([64, 64])");
+        let dst = self.tile_array(&call.args[2], 1, "`reduce` gives", "alloc_fragment::<f32>([64])");
+        let axis = match strip(&call.args[3]) {
+            Expr::Lit(literal) => match &literal.lit {
+                Lit::Int(axis) => axis.base10_parse::<u8>().ok().filter(|axis| *axis < 2),
+                _ => None,
+            },
+            _ => None,
+        };
+        let Some(axis) = axis else {
+            let at = self.mark(&call.args[3]);
+            let diagnostic = Diagnostic::new(Code::CALL, at, "the axis of `reduce` is 0 or 1");
+            self.unsupported(
+                diagnostic.help("1 combines every row, 0 every column: `reduce(Sum, &tile, &mut rows, 1)`"),
+            );
+            return Called::Poison;
+        };
+        let (Some(op), Some(src), Some(dst)) = (op, src, dst) else { return Called::Poison };
+        self.simple(StmtKind::ReduceTile { op, src, dst, axis }, range)
+    }
+
+    /// An array of the block, by reference, of `rank` axes.
+    fn tile_array(&mut self, expr: &Expr, rank: usize, what: &str, example: &str) -> Option<tile_ir::ir::BufferId> {
+        let Some((array, mutable)) = self.borrowed(expr) else {
+            let at = self.mark(expr);
+            self.rustc(Diagnostic::new(Code::TYPE, at, "`reduce` takes arrays by reference"));
+            return None;
+        };
+        let place = self.place(array, "`reduce`")?;
+        let Place::Buffer(buffer) = place else {
+            // No tensor is an array of the block.
+            let at = self.mark(expr);
+            self.rustc(Diagnostic::new(Code::TYPE, at, "`reduce` takes arrays of the block"));
+            return None;
+        };
+        if rank == 1 && mutable {
+            self.check_writable(place, array);
+        }
+        let (found, declared) = (self.kernel.buffers[buffer].extents.len(), self.kernel.buffers[buffer].span);
+        if found != rank {
+            let axes = |n: usize| if n == 1 { "1 axis".to_owned() } else { format!("{n} axes") };
+            let (at, name) = (self.mark(expr), self.kernel.buffers[buffer].name.clone());
+            let message = format!("{what} an array of {}, `{name}` has {}", axes(rank), axes(found));
+            let diagnostic = Diagnostic::new(Code::SHAPE, at, message).label(declared, "declared here");
+            self.error(diagnostic.help(format!("allocate it as `{example}`")));
+            return None;
+        }
+        Some(buffer)
     }
 
     fn reduce_op(&mut self, function: &Function<'_>, expr: &Expr) -> Option<ReduceOp> {
@@ -213,6 +270,49 @@ impl Parser {
         let diagnostic = Diagnostic::new(Code::CALL, at, message).label(declared, "declared here");
         self.unsupported(diagnostic.help("declare it with `alloc_local`"));
         None
+    }
+
+    /// `last_arriver(&mut sem[t], n)`.
+    fn last_arriver(&mut self, call: &ExprCall, range: Range) -> Option<ExprId> {
+        let count = self.expr(&call.args[1]);
+        let from = self.block.len();
+        let access = match strip(&call.args[0]) {
+            Expr::Reference(reference) if matches!(strip(&reference.expr), Expr::Index(_)) => {
+                if reference.mutability.is_none() {
+                    let at = self.mark(reference.and_token.span);
+                    self.rustc(Diagnostic::new(Code::TYPE, at, "`last_arriver` counts: pass `&mut`"));
+                }
+                self.element_place(&reference.expr)
+            }
+            other => {
+                let at = self.mark(other);
+                let message = "`last_arriver` takes its counter, an element of a u32 tensor, by `&mut`";
+                self.unsupported(Diagnostic::new(Code::CALL, at, message).help("last_arriver(&mut sem[tile], splits)"));
+                None
+            }
+        };
+        let mut count = [count];
+        self.spill(&mut count, from);
+        let (access, count) = (access?, count[0]?);
+        let place = self.kernel.accesses[access].place;
+        if let Place::Buffer(buffer) = place {
+            let (at, declared) = (self.kernel.accesses[access].span, self.kernel.buffers[buffer].span);
+            let message = "`last_arriver` counts blocks: its counter is in global memory";
+            let diagnostic = Diagnostic::new(Code::CALL, at, message).label(declared, "an array of one block");
+            self.error(diagnostic.help("pass a tensor of zeros, `sem: &mut Tensor<u32, (T,)>`"));
+            return None;
+        }
+        self.check_writable(place, &call.args[0]);
+        if self.kernel.place_dtype(place) != tile_ir::ir::DtypeRef::Is(Dtype::U32) {
+            let at = self.mark(&call.args[0]);
+            self.rustc(Diagnostic::new(Code::TYPE, at, "the counter is a u32"));
+            return None;
+        }
+        let count = self.demand(count, Type::Index)?;
+        let span = self.mark(range);
+        let dst = self.temporary(Type::BOOL, span);
+        self.emit(StmtKind::LastArriver { access, count, dst }, span);
+        Some(self.var(dst, span))
     }
 
     fn atomic(&mut self, op: AtomicOp, function: &Function<'_>, call: &ExprCall, used: bool, range: Range) -> Called {

@@ -362,10 +362,10 @@ impl Parser {
             "alloc_fragment" => Scope::Fragment,
             _ => Scope::Local,
         };
-        if scope == Scope::Fragment && elements.len() != 2 {
-            // The shadow's `alloc_fragment` takes two extents.
+        if scope == Scope::Fragment && elements.len() > 2 {
+            // The shadow's `alloc_fragment` takes one or two extents.
             let at = self.mark(array.bracket_token.span);
-            let message = format!("a fragment has 2 axes, this has {}", elements.len());
+            let message = format!("a fragment has 1 or 2 axes, this has {}", elements.len());
             self.rustc(Diagnostic::new(Code::SHAPE, at, message).help("alloc_fragment::<f32>([128, 128])"));
             return None;
         }

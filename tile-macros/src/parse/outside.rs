@@ -7,12 +7,7 @@ use syn::{Expr, ExprMethodCall, Item, Macro, RangeLimits};
 use tile_ir::diag::{Code, Diagnostic};
 
 /// Functions of later versions, and what serves until then.
-const LATER: &[(&str, &str)] = &[
-    ("reduce", "use `thread_allreduce` or a loop"),
-    ("cumsum", "use a loop"),
-    ("last_arriver", "reduce in a second kernel"),
-    ("cluster_reduce", "reduce in a second kernel"),
-];
+const LATER: &[(&str, &str)] = &[("cumsum", "use a loop"), ("cluster_reduce", "reduce in a second kernel")];
 
 /// Functions of the language, for "did you mean".
 pub(super) const FUNCTIONS: &[&str] = &[
@@ -34,6 +29,7 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "fill",
     "clear",
     "thread_allreduce",
+    "reduce",
     "warp_reduce",
     "shfl_xor",
     "shfl_down",
@@ -43,6 +39,7 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "atomic_add",
     "atomic_max",
     "atomic_min",
+    "last_arriver",
     "sync_threads",
     "sync_warp",
     "lit",
@@ -89,7 +86,8 @@ impl Parser {
         if let Some((_, help)) = LATER.iter().find(|(later, _)| later == name) {
             return self.not_in_version(function.range, &format!("{name}(..)"), help);
         }
-        let near = FUNCTIONS.iter().map(|f| (distance(f, name), f)).min().filter(|(d, _)| *d <= 2);
+        let near = FUNCTIONS.iter().map(|f| (distance(f, name), f)).min();
+        let near = near.filter(|(d, _)| *d <= 2.min(name.len() / 3));
         let help = match near {
             Some((_, near)) => format!("there is `{near}`"),
             None => {

@@ -130,6 +130,28 @@ impl Parser {
         }
     }
 
+    /// `&mut Workspace<T, (S, N)>`: a tensor that the launcher allocates.
+    fn workspace(&mut self, name: &str, ty: &syn::Type, mutable: bool) -> Option<ParamKind> {
+        if !mutable {
+            let help = format!("write `{name}: &mut Workspace<..>`");
+            self.syntax(ty, format!("workspace `{name}` is only read: nothing is in it"), &help);
+            return None;
+        }
+        let known = self.kernel.dims.len();
+        let kind = self.tensor(name, ty, true)?;
+        // Nobody gives it: its extents must be known.
+        if let Some(dim) = self.kernel.dims.keys().nth(known) {
+            let (dim, span) = (self.kernel.dims[dim].name.clone(), self.kernel.dims[dim].span);
+            let message = format!("dim `{dim}` of workspace `{name}` is no other tensor's");
+            let help = "use the dims of tensors before it, const parameters or `Fixed<..>`";
+            self.unsupported(Diagnostic::new(Code::DIM, span, message).help(help));
+            return None;
+        }
+        let next = tile_ir::ir::ParamId::from_u32(self.kernel.params.len() as u32);
+        self.kernel.attributes.workspaces.push(next);
+        Some(kind)
+    }
+
     fn parameter(&mut self, input: &syn::PatType) {
         let (name, ident) = match &*input.pat {
             Pat::Ident(pat) if pat.subpat.is_none() && pat.by_ref.is_none() => {
@@ -158,7 +180,14 @@ impl Parser {
             let message = format!("`{name}` is a {taken} already");
             self.unsupported(Diagnostic::new(Code::DIM, span, message).help("rename the parameter"));
         }
-        let binding = match self.parameter_kind(&name, &input.ty) {
+        let workspaces = self.kernel.attributes.workspaces.len();
+        let kind = self.parameter_kind(&name, &input.ty);
+        if workspaces > 0 && workspaces == self.kernel.attributes.workspaces.len() {
+            let message = format!("parameter `{name}` stands after a workspace");
+            let help = "workspaces come last: they are no arguments of a launch";
+            self.error(Diagnostic::new(Code::PLACEMENT, span, message).help(help));
+        }
+        let binding = match kind {
             None => Binding::Poison,
             Some(kind) => {
                 let tensor = matches!(kind, ParamKind::Tensor { .. });
@@ -194,10 +223,7 @@ impl Parser {
         let element = peel(&reference.elem);
         match type_name(element).as_deref() {
             Some("Tensor") => self.tensor(name, element, mutable),
-            Some("Workspace") => {
-                self.syntax(element, "`Workspace` is not in this version of the language", "pass a `&mut Tensor`");
-                None
-            }
+            Some("Workspace") => self.workspace(name, element, mutable),
             _ => {
                 let message = format!("parameter `{name}` is neither a tensor nor a scalar");
                 self.syntax(

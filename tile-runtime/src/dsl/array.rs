@@ -19,15 +19,17 @@ pub struct LocalArray<T> {
 /// A tile of the block, spread over its threads' registers by a layout that the compiler chooses: the accumulator of
 /// [`super::gemm`].
 ///
-/// It is used whole: [`super::clear`] and [`super::fill`], [`super::gemm`], [`super::copy`] to and from tensors and shared
-/// arrays, and element by element in a [`super::parallel`] loop over exactly its extents:
-/// `for [i, j] in parallel([BM, BN]) { acc[[i, j]] *= alpha; }`.
+/// It is used whole: [`super::clear`] and [`super::fill`], [`super::gemm`], [`super::reduce`], [`super::copy`] to and from
+/// tensors and shared arrays, and element by element in a [`super::parallel`] loop over exactly its extents:
+/// `for [i, j] in parallel([BM, BN]) { acc[[i, j]] *= alpha; }`. One of one axis holds a value for every row (or column) of
+/// a tile: `acc[[i, j]] -= row[i]`.
 pub struct Fragment<T> {
     _element: PhantomData<T>,
 }
 
-/// Allocates a tile of the block in registers, of two axes; the extents are constants.
-pub fn alloc_fragment<T: Value>(extents: [usize; 2]) -> Fragment<T> {
+/// Allocates a tile of the block in registers, of two axes, or a value for each row or column of one, of one axis; the
+/// extents are constants.
+pub fn alloc_fragment<T: Value>(extents: impl FragmentExtents) -> Fragment<T> {
     let _ = extents;
     shadow()
 }
@@ -84,18 +86,27 @@ impl<T> Array for Fragment<T> {
     type Element = T;
 }
 
-impl<T: Value> Index<[usize; 2]> for Fragment<T> {
+impl<T: Value, I: ArrayIndex> Index<I> for Fragment<T> {
     type Output = T;
-    fn index(&self, _: [usize; 2]) -> &T {
+    fn index(&self, _: I) -> &T {
         shadow()
     }
 }
 
-impl<T: Value> IndexMut<[usize; 2]> for Fragment<T> {
-    fn index_mut(&mut self, _: [usize; 2]) -> &mut T {
+impl<T: Value, I: ArrayIndex> IndexMut<I> for Fragment<T> {
+    fn index_mut(&mut self, _: I) -> &mut T {
         shadow()
     }
 }
+
+/// The extents of a fragment: `[m, n]`, or `[m]`.
+#[diagnostic::on_unimplemented(
+    message = "the extents of a fragment are `[m, n]` or `[m]` of `usize`, not `{Self}`",
+    label = "expected one or two extents in brackets"
+)]
+pub trait FragmentExtents {}
+impl FragmentExtents for [usize; 1] {}
+impl FragmentExtents for [usize; 2] {}
 
 /// The extents of an array: `[n]`, `[m, n]` or `[l, m, n]`.
 #[diagnostic::on_unimplemented(

@@ -1,7 +1,7 @@
 //! What threads do together. Every thread of the block (or warp) must reach a collective; one inside an `if` that
 //! depends on the thread is an error.
 
-use super::{LocalArray, Number, Value, shadow};
+use super::{Array, Fragment, LocalArray, Number, SharedArray, Value, shadow};
 
 /// Waits for every thread of the block; what they wrote before is visible to all after.
 pub fn sync_threads() {
@@ -29,6 +29,31 @@ pub fn warp_reduce<V: Reducible>(operator: impl ReduceOperator, value: V) -> V::
     let _ = (operator, value);
     shadow()
 }
+
+/// Combines `source`, a fragment or shared array of two axes, over `axis`, 0 or 1: `destination[i]` becomes what is in
+/// row `i` (`axis` 1) or column `i` (`axis` 0). It has one axis, of the extent that stays, and is a fragment where `source`
+/// is one, or a shared array.
+///
+/// Every thread of the block must reach it, and the compiler places the barriers. The order is defined and does not depend
+/// on how the tile lies in registers, so the result has the same bits everywhere.
+pub fn reduce<T: Number, S: BlockArray<Element = T>, D: BlockArray<Element = T>>(
+    operator: impl ReduceOperator,
+    source: &S,
+    destination: &mut D,
+    axis: usize,
+) {
+    let _ = (operator, source, destination, axis);
+    shadow()
+}
+
+/// What [`reduce`] combines: a fragment or a shared array.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an array of the block",
+    label = "expected an array made by `alloc_fragment` or `alloc_shared`"
+)]
+pub trait BlockArray: Array {}
+impl<T> BlockArray for Fragment<T> {}
+impl<T> BlockArray for SharedArray<T> {}
 
 /// The `value` of the lane whose index is this lane's xor `mask`.
 pub fn shfl_xor<T: Value>(value: T, mask: usize) -> T {

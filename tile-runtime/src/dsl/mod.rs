@@ -13,9 +13,10 @@
 //! | memory | [`alloc_shared`], [`alloc_local`], [`alloc_fragment`], [`Tensor`], [`copy`], [`fill`], [`clear`] |
 //! | loops | `a..b`, [`serial`], [`unroll`], [`vectorized`], [`pipelined`], [`parallel`] |
 //! | products of tiles | [`gemm`] |
-//! | the threads of a block together | [`sync_threads`], [`thread_allreduce`] |
+//! | the threads of a block together | [`sync_threads`], [`thread_allreduce`], [`reduce`] |
 //! | the lanes of a warp together | [`sync_warp`], [`warp_reduce`], [`shfl_xor`], [`shfl_down`], [`ballot`], [`any`], [`all`] |
 //! | several threads, one element | [`atomic_add`], [`atomic_max`], [`atomic_min`] |
+//! | several blocks, one result | [`last_arriver`] |
 //! | arithmetic | operators, [`Cast::cast`], [`exp`], [`max`], [`fma`], [`select`], ..., and [`fast`] |
 //! | looking inside | [`device_print`], [`device_assert`] |
 
@@ -33,13 +34,13 @@ mod tensor;
 mod tile;
 
 pub use array::{
-    Array, ArrayIndex, B32, B64, B128, Extents, Fragment, LocalArray, SharedArray, SwizzleBytes, SwizzleName,
-    alloc_fragment, alloc_local, alloc_shared,
+    Array, ArrayIndex, B32, B64, B128, Extents, Fragment, FragmentExtents, LocalArray, SharedArray, SwizzleBytes,
+    SwizzleName, alloc_fragment, alloc_local, alloc_shared,
 };
-pub use atomic::{AtomicElement, atomic_add, atomic_max, atomic_min};
+pub use atomic::{AtomicElement, atomic_add, atomic_max, atomic_min, last_arriver};
 pub use collective::{
-    Max, MaxOperator, Min, MinOperator, ReduceOperator, Reducible, Sum, SumOperator, all, any, ballot, shfl_down,
-    shfl_xor, sync_threads, sync_warp, thread_allreduce, warp_reduce,
+    BlockArray, Max, MaxOperator, Min, MinOperator, ReduceOperator, Reducible, Sum, SumOperator, all, any, ballot,
+    reduce, shfl_down, shfl_xor, sync_threads, sync_warp, thread_allreduce, warp_reduce,
 };
 pub use debug::{device_assert, device_print};
 pub use element::{Cast, Float, Half, Integer, Number, Value, bf16, f16, lit};
@@ -50,7 +51,7 @@ pub use loops::{
     ScheduleName, SerialLoop, parallel, persistent, pipelined, serial, unroll, vectorized,
 };
 pub use math::{Ordered, abs, ceil_div, exp, exp2, fma, log, max, min, rsqrt, select, sqrt, tanh};
-pub use tensor::{GlobalTensor, Tensor};
+pub use tensor::{GlobalTensor, Tensor, Workspace};
 pub use tile::{
     CopyDestination, CopyRequest, CopySource, EvictionOrder, First, Normal, Tile, TileMut, clear, copy, fill,
 };

@@ -8,6 +8,14 @@ use std::ops::{Index, IndexMut, Range};
 /// A tensor parameter inside a kernel: what `&Tensor<T, (N, K)>` of the signature is in the body.
 pub type Tensor<T, const R: usize> = GlobalTensor<T, R>;
 
+/// Scratch memory of a launch inside a kernel: what `&mut Workspace<T, (S, N)>` of the signature is in the body.
+///
+/// The launcher allocates it; no argument stands for it. Its dims are those of tensors, const parameters or `Fixed<..>`, and
+/// it comes after all other parameters. It is all zeros the first time, and then holds what the kernel's last launch on the
+/// same stream left in it, unless a launch with other extents came between: a kernel writes what it reads, and leaves its
+/// counters at 0, as [`super::last_arriver`] does.
+pub type Workspace<T, const R: usize> = GlobalTensor<T, R>;
+
 /// A kernel's tensor parameter: `R` axes of `T` in global memory, row-major, innermost stride 1.
 ///
 /// `x[i]` is an element of a vector, `w[[row, k]]` one of a matrix. A plain element access must stay inside the

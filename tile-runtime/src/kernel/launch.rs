@@ -229,8 +229,34 @@ impl Prepared {
     }
 }
 
-/// Checks and launches.
+/// Checks and launches, with the workspaces that the kernel has.
 fn run(
+    prepared: &Shared,
+    device: &'static DeviceState,
+    stream: Option<&Stream>,
+    args: &[Argument<'_>],
+    at: &'static Location<'static>,
+) -> Result<(), LaunchError> {
+    if !prepared.plan.has_workspaces() {
+        return run_with(prepared, device, stream, args, at);
+    }
+    let slot = match (&prepared.code, stream) {
+        (Code::Cuda { .. }, Some(stream)) => stream.cuda().map(|(_, slot)| slot),
+        (Code::Cuda { device, .. }, None) => device.stream(0),
+        _ => None,
+    };
+    let id = slot.map(|slot| std::ptr::from_ref(slot).addr());
+    let held = prepared.workspaces(device, id, args).map_err(|error| prepared.error(at, Problem::Driver(error)))?;
+    if let Some(slot) = slot.filter(|slot| slot.capturing.load(Ordering::Relaxed)) {
+        // A graph launches it after the extents may have changed here.
+        held.iter().for_each(|workspace| lock(&slot.kept).push(workspace.memory()));
+    }
+    let args: Vec<Argument<'_>> = args.iter().copied().chain(held.iter().map(|w| w.argument())).collect();
+    run_with(prepared, device, stream, &args, at)
+}
+
+/// Checks and launches.
+fn run_with(
     prepared: &Shared,
     device: &'static DeviceState,
     stream: Option<&Stream>,

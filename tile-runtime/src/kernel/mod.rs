@@ -16,6 +16,7 @@ mod repeat;
 mod show;
 mod variants;
 mod which;
+mod workspace;
 
 #[cfg(test)]
 mod tests;

@@ -28,6 +28,8 @@ pub(crate) struct Plan {
     grid: [Formula; 3],
     /// The tensors that are written, if any: which must overlap no other.
     written: Vec<u8>,
+    /// The tensors that the launcher allocates: the last parameters.
+    workspaces: Vec<u8>,
     /// Blocks of it that the device holds at once, in whole clusters.
     pub capacity: i64,
     /// The tensors that are read before the previous kernel is done, if the kernel may start early.
@@ -173,8 +175,10 @@ impl Plan {
             _ => None,
         };
         let independent = program.tensors.iter().filter(|t| t.independent).map(|t| t.param.index() as u8).collect();
+        let workspaces = kernel.attributes.workspaces.iter().map(|p| p.index() as u8).collect();
         Ok(Plan {
             independent,
+            workspaces,
             written: params.iter().enumerate().filter_map(writes).collect(),
             params,
             names: kernel.params.values().map(|p| p.name.clone()).collect(),
@@ -184,6 +188,40 @@ impl Plan {
             capacity: i64::from(4 * program.launch.cluster_size().max(1)),
             program,
         })
+    }
+
+    /// Whether launches have workspaces.
+    #[inline]
+    pub fn has_workspaces(&self) -> bool {
+        !self.workspaces.is_empty()
+    }
+
+    /// Parameter, dtype and shape of each workspace, for the other arguments.
+    pub fn workspaces(&self, args: &[Argument<'_>]) -> Vec<(u8, Dtype, Vec<i64>)> {
+        let mut dims = [0; MAX_DIMS];
+        for (plan, argument) in self.params.iter().zip(args) {
+            if let (ParamPlan::Tensor { extents, .. }, Argument::Tensor(tensor)) = (plan, argument) {
+                for (extent, plan) in tensor.shape().iter().zip(extents) {
+                    if let ExtentPlan::Bind(dim) = plan {
+                        dims[usize::from(*dim) % MAX_DIMS] = *extent;
+                    }
+                }
+            }
+        }
+        let shape = |extents: &[ExtentPlan]| {
+            let value = |extent: &ExtentPlan| match *extent {
+                ExtentPlan::Bind(dim) | ExtentPlan::Equal(dim) => dims[usize::from(dim) % MAX_DIMS],
+                ExtentPlan::Fixed(value) => value,
+            };
+            extents.iter().map(value).collect()
+        };
+        let workspace = |param: &u8| match self.params.get(usize::from(*param)) {
+            Some(ParamPlan::Tensor { dtype, rank, extents, .. }) => {
+                Some((*param, *dtype, shape(&extents[..usize::from(*rank)])))
+            }
+            _ => None,
+        };
+        self.workspaces.iter().filter_map(workspace).collect()
     }
 
     /// Whether the kernel may write this argument.

@@ -4,6 +4,7 @@ use super::definition::{Definition, InstanceTable, instance_text};
 use super::maps::MOST_MAPS;
 use super::plan::Plan;
 use super::variants::{self, Shared};
+use super::workspace::Workspaces;
 use crate::cache::{Cache, Entry, Key, Origin};
 use crate::cuda::{CudaDevice, Limits, driver::Handle};
 use crate::device::{Backend, Device};
@@ -30,6 +31,7 @@ pub(crate) struct Prepared {
     pub plan: Plan,
     pub code: Code,
     pub build: Build,
+    pub workspaces: Workspaces,
 }
 
 /// What runs.
@@ -163,7 +165,17 @@ fn prepare(
             Code::Cuda { device: cuda, function }
         }
     };
-    Ok(Prepared { slot: device.state.slot, absent, next: AtomicPtr::new(null_mut()), definition, plan, code, build })
+    let workspaces = Workspaces::default();
+    Ok(Prepared {
+        slot: device.state.slot,
+        absent,
+        next: AtomicPtr::new(null_mut()),
+        definition,
+        plan,
+        code,
+        build,
+        workspaces,
+    })
 }
 
 /// What a kernel is compiled for on a device.

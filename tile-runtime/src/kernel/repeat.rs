@@ -56,6 +56,13 @@ pub fn prepare_launch<const N: usize>(
     let device = on.device();
     let args: &[Argument<'_>] = args;
     let prepared = launched(def, table, instance, device, args).map_err(|problem| failed(*problem))?;
+    // It keeps its own.
+    let held = match prepared.plan.has_workspaces() {
+        true => prepared.workspaces(device.state, None, args).map_err(|error| failed(Problem::Driver(error)))?,
+        false => Vec::new(),
+    };
+    let all: Vec<Argument<'_>> = args.iter().copied().chain(held.iter().map(|w| w.argument())).collect();
+    let args: &[Argument<'_>] = &all;
     let (values, grid) = prepared.plan.check(device.state, args).map_err(|problem| failed(*problem))?;
     let (parameters, maps) = match &prepared.code {
         Code::Cuda { function, device: cuda } => {

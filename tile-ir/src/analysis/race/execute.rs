@@ -76,6 +76,7 @@ impl Run<'_> {
             StmtKind::For { .. } => self.for_loop(stmt, here),
             StmtKind::Parallel { body, .. } => body.iter().for_each(|s| self.forget_assigned(*s)),
             StmtKind::Copy { .. } | StmtKind::Fill { .. } | StmtKind::Gemm { .. } | StmtKind::Alloc { .. } => {}
+            StmtKind::ReduceTile { .. } => {}
             // One tile: the indices are unknown, and the same for every thread.
             StmtKind::Persistent { vars, body, .. } => {
                 vars.iter().for_each(|v| self.vars[*v] = None);
@@ -98,6 +99,11 @@ impl Run<'_> {
                 self.loads(*pred, here);
                 self.vars[*dst] = None;
                 self.epoch += 1;
+            }
+            StmtKind::LastArriver { count, dst, .. } => {
+                self.loads(*count, here);
+                self.vars[*dst] = None;
+                self.cells.clear();
             }
             StmtKind::SyncThreads => self.cells.clear(),
             StmtKind::SyncWarp => self.epoch += 1,
@@ -210,6 +216,7 @@ impl Run<'_> {
             StmtKind::Reduce { dst: Some(var), .. }
             | StmtKind::Shuffle { dst: var, .. }
             | StmtKind::Vote { dst: var, .. }
+            | StmtKind::LastArriver { dst: var, .. }
             | StmtKind::Atomic { dst: Some(var), .. } => self.vars[*var] = None,
             _ => {}
         }

@@ -90,6 +90,9 @@ impl Run<'_> {
             StmtKind::Parallel { .. } | StmtKind::Copy { .. } | StmtKind::Fill { .. } | StmtKind::Gemm { .. } => {
                 self.relevant.insert(stmt);
             }
+            StmtKind::ReduceTile { .. } => {
+                self.relevant.insert(stmt);
+            }
             StmtKind::Reduce { src, .. } => {
                 if let ReduceSource::Value(value) = src {
                     exprs.push(*value);
@@ -102,6 +105,10 @@ impl Run<'_> {
             }
             StmtKind::Vote { pred, .. } => {
                 exprs.push(*pred);
+                self.relevant.insert(stmt);
+            }
+            StmtKind::LastArriver { count, .. } => {
+                exprs.push(*count);
                 self.relevant.insert(stmt);
             }
             StmtKind::SyncThreads | StmtKind::SyncWarp => {

@@ -153,8 +153,9 @@ impl Emitter<'_> {
                 let text = format!("const {ty} {name} = {function}({}, {});", warp_mask(program), self.value(*pred));
                 self.write_line(&text);
             }
-            OpKind::Atomic { op, memory, value, old } => {
+            OpKind::Atomic { op, memory, value, old, ordered } => {
                 let function = match op {
+                    AtomicOp::Add if *ordered => "atomic_add_ordered",
                     AtomicOp::Add => "atomicAdd",
                     AtomicOp::Max => "atomicMax",
                     AtomicOp::Min => "atomicMin",

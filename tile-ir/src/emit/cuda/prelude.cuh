@@ -90,6 +90,8 @@ TILE_INLINE void async_copy8_if(bool inside, void* to, const void* from) { asm v
 TILE_INLINE void async_copy4(void* to, const void* from) { asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(__cvta_generic_to_global(from)) : "memory"); }
 //@ async_copy4_if
 TILE_INLINE void async_copy4_if(bool inside, void* to, const void* from) { asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(__cvta_generic_to_global(from)), "r"(inside ? 4 : 0) : "memory"); }
+//@ atomic_add_ordered
+TILE_INLINE unsigned atomic_add_ordered(unsigned* at, unsigned x) { unsigned old; asm volatile("atom.acq_rel.gpu.add.u32 %0, [%1], %2;" : "=r"(old) : "l"(at), "r"(x) : "memory"); return old; }
 //@ async_commit
 TILE_INLINE void async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 //@ async_wait

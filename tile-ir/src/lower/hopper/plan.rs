@@ -159,7 +159,8 @@ impl Search<'_> {
             StmtKind::Gemm { .. } if !self.in_ring => no("it has a `gemm` outside of the pipelined loop"),
             StmtKind::SyncThreads => no("its author places a barrier"),
             StmtKind::Reduce { axis: Some(_), .. } => no("it reduces over the block's threads"),
-            StmtKind::Atomic { .. } => no("it has atomic operations"),
+            StmtKind::ReduceTile { .. } => no("it reduces a tile over an axis"),
+            StmtKind::Atomic { .. } | StmtKind::LastArriver { .. } => no("it has atomic operations"),
             StmtKind::Let { .. }
             | StmtKind::Alloc { .. }
             | StmtKind::Assign { .. }
@@ -253,7 +254,7 @@ impl Planner<'_> {
             return Err(Reason { text, span });
         }
         let shared = operands.iter().map(|(buffer, operand)| (*buffer, operand.tile)).collect();
-        let layouts = Layouts { fragments, shared };
+        let layouts = Layouts { fragments, shared, ..Layouts::default() };
         let registers = registers(consumers * groups, held);
         let mut folded = BTreeMap::new();
         self.fold(&kernel.body, &products, &mut folded);

@@ -73,7 +73,13 @@ impl<'p> Machine<'p> {
         });
     }
 
-    pub(super) fn atomic(&mut self, run: &mut Running<'_>, op: AtomicOp, site: u32, [offset, value, old]: [Slot; 3]) {
+    pub(super) fn atomic(
+        &mut self,
+        run: &mut Running<'_>,
+        (op, ordered): (AtomicOp, bool),
+        site: u32,
+        [offset, value, old]: [Slot; 3],
+    ) {
         let (offsets, values) = (run.warp.slots[offset as usize], run.warp.slots[value as usize]);
         let mut olds = run.warp.slots[old as usize];
         let dtype = self.code.sites[site as usize].dtype;
@@ -85,12 +91,24 @@ impl<'p> Machine<'p> {
                 continue;
             }
             let Some(element) = self.touch(run, site, lane, offsets[lane]) else { continue };
+            if let (true, Element::Global { view, byte }) = (ordered, &element) {
+                self.release_and_acquire(run, (view.allocation, *byte));
+            }
             let before = get(run, &element, dtype, lane);
             let after = numeric::atomic(op, dtype, before, lanes::to_bits(dtype, values[lane]));
             olds[lane] = lanes::from_bits(dtype, before);
             put(run, &element, dtype, lane, after);
         }
         run.warp.slots[old as usize] = olds;
+    }
+
+    /// What this warp and the blocks it knows of did before is released at a counter, and what was released there acquired.
+    fn release_and_acquire(&mut self, run: &mut Running<'_>, counter: (usize, usize)) {
+        let clocks = run.warp.released();
+        let known = self.released.entry(counter).or_default();
+        known.join(&run.warp.known);
+        known.add(run.who.linear, &clocks);
+        run.warp.known = known.clone();
     }
 
     pub(super) fn guard_fired_at(&mut self, run: &mut Running<'_>, site: u32, offset: Option<Slot>) {
@@ -158,7 +176,8 @@ impl<'p> Machine<'p> {
                 let allocation = &launch.allocations[view.allocation];
                 if allocation.written {
                     let grain = allocation.grain as usize;
-                    let now = Now { access, issuer, clocks, seen: &run.warp.seen, global: true };
+                    let now =
+                        Now { access, issuer, clocks, seen: &run.warp.seen, known: &run.warp.known, global: true };
                     let shadow = &mut self.globals[view.allocation];
                     let race = (byte / grain..(byte + bytes) / grain).fold(None, |found, cell| {
                         let race = shadow.record(cell, site.kind, now);
@@ -181,7 +200,7 @@ impl<'p> Machine<'p> {
                 }
                 let grain = run.shared.grain as usize;
                 let cells = byte / grain..(byte + bytes) / grain;
-                let now = Now { access, issuer, clocks, seen: &run.warp.seen, global: false };
+                let now = Now { access, issuer, clocks, seen: &run.warp.seen, known: &run.warp.known, global: false };
                 if let Some(pilot) = run.shared.pilot(cells.clone()) {
                     self.in_flight(run.who, site, lane, offset, pilot);
                     self.observed[site_index as usize] += 1;

@@ -283,6 +283,8 @@ pub(super) enum Instr {
     },
     Atomic {
         op: AtomicOp,
+        /// It releases and acquires.
+        ordered: bool,
         site: u32,
         offset: Slot,
         value: Slot,

@@ -140,7 +140,9 @@ impl Machine<'_> {
             Instr::VectorLoad { site, offset, local, start } => self.vector_load(run, site, offset, local, start),
             Instr::VectorStore { site, offset, local, start } => self.vector_store(run, site, offset, local, start),
             Instr::VectorZero { site, local, start } => self.vector_zero(run, site, local, start),
-            Instr::Atomic { op, site, offset, value, old } => self.atomic(run, op, site, [offset, value, old]),
+            Instr::Atomic { op, ordered, site, offset, value, old } => {
+                self.atomic(run, (op, ordered), site, [offset, value, old]);
+            }
             Instr::AsyncCopy { to, from } => self.async_copy(run, to, from),
             Instr::AsyncCommit => self.async_commit(run.warp),
             Instr::AsyncWait { pending } => self.async_wait(run, pending),

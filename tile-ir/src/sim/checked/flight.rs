@@ -153,7 +153,14 @@ impl Machine<'_> {
             for cell in cells {
                 run.shared.flying[cell] = Pilot::default();
                 let issuer = (access.block, access.thread);
-                let now = Now { access, issuer, clocks: self.launch.clocks, seen: &run.warp.seen, global: false };
+                let now = Now {
+                    access,
+                    issuer,
+                    clocks: self.launch.clocks,
+                    seen: &run.warp.seen,
+                    known: &run.warp.known,
+                    global: false,
+                };
                 run.shared.shadow.record(cell, AccessKind::Write, now);
             }
         }

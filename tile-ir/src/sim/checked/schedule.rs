@@ -5,12 +5,13 @@ use super::cluster::Cluster;
 use super::execute::Asked;
 use super::launch::Launch;
 use super::report::{Reporter, Who};
-use super::shadow::Shadow;
+use super::shadow::{Known, Shadow};
 use super::transfer::Message;
 use super::warp::{Block, State};
 use super::{CheckedOptions, CheckedReport, Copies, Counters, ObservedEffect, Print, Schedule};
 use crate::ir::SpanId;
 use crate::lowered::Program;
+use std::collections::BTreeMap;
 
 /// Most blocks of a cluster.
 const MAX_CLUSTER: usize = 8;
@@ -27,6 +28,8 @@ pub(super) struct Machine<'p> {
     pub observed: Vec<u64>,
     /// By allocation.
     pub globals: Vec<Shadow>,
+    /// What was released at a counter in global memory: by allocation and byte.
+    pub released: BTreeMap<(usize, usize), Known>,
     /// With the linear block.
     pub prints: Vec<(u32, Print)>,
     pub prints_dropped: u64,
@@ -53,6 +56,7 @@ impl<'p> Machine<'p> {
             prints: Vec::new(),
             prints_dropped: 0,
             outbox: Vec::new(),
+            released: BTreeMap::new(),
             asked: None,
             finished: Vec::new(),
             random: Random(options.seed),
@@ -177,7 +181,12 @@ impl<'p> Machine<'p> {
             }
             joined[warp.own] = warp.clock;
         }
+        let mut known = Known::default();
+        block.warps.iter().filter(|w| waits(w.state)).for_each(|warp| known.join(&warp.known));
         for warp in block.warps.iter_mut().filter(|w| waits(w.state)) {
+            if !known.is_empty() {
+                warp.known = known.clone();
+            }
             warp.seen.copy_from_slice(&joined);
             warp.clock += 1;
             warp.interval += 1;

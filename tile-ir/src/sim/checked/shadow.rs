@@ -9,6 +9,7 @@
 //! An access is stamped with its block, so that cells need no clearing between blocks.
 
 use super::AccessKind;
+use std::collections::BTreeMap;
 
 /// An access, as a cell remembers it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,6 +99,36 @@ impl Clocks {
     }
 }
 
+/// What of other blocks' accesses is ordered before a warp's next one, by acquiring what they released: for each block its
+/// clocks, by entry of [`Clocks`].
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known(BTreeMap<u32, Vec<u32>>);
+
+impl Known {
+    /// Nothing.
+    pub const NOTHING: Known = Known(BTreeMap::new());
+
+    /// Adds the accesses of a block up to these clocks.
+    pub fn add(&mut self, block: u32, clocks: &[u32]) {
+        let known = self.0.entry(block).or_insert_with(|| vec![0; clocks.len()]);
+        known.iter_mut().zip(clocks).for_each(|(mine, other)| *mine = (*mine).max(*other));
+    }
+
+    /// Adds everything that another knows.
+    pub fn join(&mut self, other: &Known) {
+        other.0.iter().for_each(|(block, clocks)| self.add(*block, clocks));
+    }
+
+    /// Whether nothing was acquired.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn holds(&self, access: &Access, entry: usize) -> bool {
+        self.0.get(&access.block).and_then(|clocks| clocks.get(entry)).is_some_and(|seen| access.clock <= *seen)
+    }
+}
+
 /// An access that is about to happen, and what is ordered before it.
 #[derive(Clone, Copy)]
 pub(super) struct Now<'a> {
@@ -107,6 +138,8 @@ pub(super) struct Now<'a> {
     pub clocks: Clocks,
     /// By entry of [`Clocks`]: the clock up to which its accesses are ordered before this one.
     pub seen: &'a [u32],
+    /// The same of the blocks of other clusters.
+    pub known: &'a Known,
     /// Whether accesses of other blocks count: in global memory they are never ordered, in shared memory they are
     /// leftovers of an earlier block.
     pub global: bool,
@@ -119,12 +152,12 @@ impl Now<'_> {
 
     #[inline]
     fn is_after(&self, earlier: &Access) -> bool {
-        earlier.block >> self.clocks.shift == self.access.block >> self.clocks.shift
-            && ((earlier.block, earlier.thread) == self.issuer
-                || self
-                    .seen
-                    .get(self.clocks.entry(earlier.block, earlier.warp()))
-                    .is_some_and(|&seen| earlier.clock <= seen))
+        let entry = self.clocks.entry(earlier.block, earlier.warp());
+        if earlier.block >> self.clocks.shift != self.access.block >> self.clocks.shift {
+            return self.known.holds(earlier, entry);
+        }
+        (earlier.block, earlier.thread) == self.issuer
+            || self.seen.get(entry).is_some_and(|&seen| earlier.clock <= seen)
     }
 
     /// Whether an access that is to be seen is ordered before this one.
@@ -238,7 +271,7 @@ mod tests {
     fn record(shadow: &mut Shadow, kind: AccessKind, access: Access, seen: &[u32], global: bool) -> bool {
         let clocks = Clocks::new(1, seen.len() as u32, 0, false);
         let issuer = (access.block, access.thread);
-        shadow.record(5000, kind, Now { access, issuer, clocks, seen, global }).is_some()
+        shadow.record(5000, kind, Now { access, issuer, clocks, seen, known: &Known::NOTHING, global }).is_some()
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::lanes::each;
 use super::mbarrier::join;
 use super::report::Who;
 use super::schedule::Machine;
-use super::shadow::{Access, Agent, Now};
+use super::shadow::{Access, Agent, Known, Now};
 use super::warp::{Owner, Warp};
 use super::{AccessKind, Copies};
 use crate::ir::{EntityRef, ParamId, SpanId};
@@ -423,7 +423,7 @@ impl Machine<'_> {
         if cells.end > block.shared.owners.len() {
             return self.out_of_bounds(who, site, lane, offset);
         }
-        let now = Now { access: stamp, issuer, clocks, seen, global: false };
+        let now = Now { access: stamp, issuer, clocks, seen, known: &Known::NOTHING, global: false };
         for cell in cells {
             if site.kind == AccessKind::Read {
                 if block.shared.owners[cell].block != block.linear + 1 {
@@ -469,7 +469,7 @@ impl Machine<'_> {
         if !allocation.written {
             return;
         }
-        let now = Now { access: stamp, issuer, clocks: self.launch.clocks, seen, global: true };
+        let now = Now { access: stamp, issuer, clocks: self.launch.clocks, seen, known: &Known::NOTHING, global: true };
         let bytes = view.dtype.bytes();
         let mut races = Vec::new();
         for place in places.iter().filter_map(|p| p.global) {

@@ -5,7 +5,7 @@ use super::flight::{Flight, Pilot};
 use super::lanes::{Lanes, each};
 use super::launch::Launch;
 use super::mbarrier::Mbarrier;
-use super::shadow::Shadow;
+use super::shadow::{Known, Shadow};
 use crate::ir::EntityRef;
 use crate::lowered::{Program, SharedId};
 
@@ -28,6 +28,8 @@ pub(super) struct Warp {
     pub clock: u32,
     /// By entry of [`Clocks`](super::shadow::Clocks): the clock up to which its accesses happened before this warp's.
     pub seen: Vec<u32>,
+    /// The same of blocks that it is ordered after by `last_arriver`.
+    pub known: Known,
     /// This warp's own entry.
     pub own: usize,
     /// Registers a thread, where roles share them out.
@@ -198,6 +200,7 @@ impl Block {
                     .collect(),
                 clock: 1,
                 seen: vec![0; clocks.len()],
+                known: Known::default(),
                 own: 0,
                 registers: 0,
                 groups: 0,
@@ -240,6 +243,7 @@ impl Block {
             warp.stack.clear();
             warp.flight.clear();
             warp.seen.fill(0);
+            warp.known = Known::default();
             warp.init.fill(0);
             warp.generations.fill(0);
             for local in &mut warp.locals {

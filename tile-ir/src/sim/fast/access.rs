@@ -10,6 +10,7 @@ use super::state::{Operand, Registers, Scratch, Shared, State};
 use crate::diag::{Code as DiagnosticCode, Diagnostic};
 use crate::ir::{AtomicOp, Dtype};
 use crate::sim::{Fault, numeric};
+use std::sync::atomic::{Ordering, fence};
 
 impl Machine<'_> {
     /// Loads for the threads of `mask`; the others get 0.
@@ -104,6 +105,27 @@ impl Machine<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The block arrives once; the last of `count` puts the counter back.
+    pub(super) fn last_arriver(&self, s: &mut State, to: &ElementRef, count: Loc, dst: u32, mask: MaskId) {
+        let Target::Tensor(index) = to.target else { return };
+        let view = self.tensor(index);
+        tensor_addresses(&s.registers, &mut s.scratch, view, to, &s.masks[mask.0 as usize].lanes);
+        let count = s.registers.indices.operand(count).at(0);
+        let (offset, valid) = (s.scratch.offsets[0], s.scratch.valid[0]);
+        // Blocks run at the same time: what this one wrote is there before it is counted, and the last one reads after.
+        fence(Ordering::SeqCst);
+        let last = valid && {
+            let address = view.offset.wrapping_add_signed(offset as isize * view.dtype.bytes() as isize);
+            let last = i64::from(view.memory.update(address, |old| old.wrapping_add(1)).wrapping_add(1)) == count;
+            if last {
+                view.memory.store(address, view.dtype, 0);
+            }
+            last
+        };
+        fence(Ordering::SeqCst);
+        s.registers.bools.lanes[dst as usize].fill(last);
     }
 
     /// Read-modify-write of one element for each thread of `mask`, in linear thread order.

@@ -96,11 +96,16 @@ impl Machine<'_> {
             Step::FillShared { shared, value, mask, span } => self.fill_shared(s, *shared, *value, *mask, *span)?,
             Step::Copy { plan, mask } => self.copy(s, plan, *mask)?,
             Step::Gemm { plan, mask } => self.gemm(s, plan, *mask)?,
+            Step::ReduceTile { plan, mask } => self.reduce_tile(s, plan, *mask)?,
             Step::Reduce { plan, register, mask } => self.reduce(s, plan, *register, *mask)?,
             Step::Shuffle { shuffle, value, dst, src, lane, lane_repr, mask, span } => {
                 self.shuffle(s, *shuffle, *value, (*dst, *src), (*lane, *lane_repr), *mask, *span)?;
             }
             Step::Vote { vote, pred, dst, mask, span } => self.vote(s, *vote, *pred, *dst, *mask, *span)?,
+            Step::LastArriver { to, count, dst, mask, span } => {
+                self.check_convergence(s, false, *mask, *span)?;
+                self.last_arriver(s, to, *count, *dst, *mask);
+            }
             Step::Atomic { op, to, value, old, mask } => self.atomic(s, *op, to, *value, *old, *mask)?,
             Step::Barrier { warp, mask, span } => self.check_convergence(s, *warp, *mask, *span)?,
             Step::Print { format, args, mask } => self.print(s, format, args, *mask),

@@ -147,6 +147,17 @@ pub(super) struct GemmPlan {
     pub(super) span: SpanId,
 }
 
+/// A reduction of one axis of a tile.
+#[derive(Clone, Debug)]
+pub(super) struct TileReduction {
+    pub(super) op: ReduceOp,
+    pub(super) src: u32,
+    pub(super) dst: u32,
+    /// The axis that vanishes: 0 or 1.
+    pub(super) axis: u8,
+    pub(super) span: SpanId,
+}
+
 /// What a reduction works on.
 #[derive(Clone, Debug)]
 pub(super) struct ReducePlan {
@@ -270,9 +281,21 @@ pub(super) enum Step {
         plan: Box<GemmPlan>,
         mask: MaskId,
     },
+    ReduceTile {
+        plan: Box<TileReduction>,
+        mask: MaskId,
+    },
     FillShared {
         shared: u32,
         value: Loc,
+        mask: MaskId,
+        span: SpanId,
+    },
+    LastArriver {
+        to: ElementRef,
+        count: Loc,
+        /// Bools, the same in every lane.
+        dst: u32,
         mask: MaskId,
         span: SpanId,
     },

@@ -4,9 +4,10 @@
 //! value to an exchange and takes no part in a reduction or vote.
 
 use super::block::{Machine, value_at};
-use super::code::{Kind, Loc, MaskId, ReducePlan, Repr};
-use super::state::{File, Registers, State};
-use crate::ir::{ReduceStep, ShuffleKind, SpanId, VoteKind, reduction::WARP};
+use super::code::{Kind, Loc, MaskId, ReducePlan, Repr, TileReduction};
+use super::state::{File, Registers, Shared, State};
+use crate::ir::reduction::{WARP, combine_axis};
+use crate::ir::{ReduceStep, ShuffleKind, SpanId, VoteKind};
 use crate::sim::{Fault, ScalarValue, numeric};
 
 impl Machine<'_> {
@@ -38,6 +39,38 @@ impl Machine<'_> {
                 }
             },
         }
+        Ok(())
+    }
+
+    /// Reduces an axis of a tile, whole tiles at once.
+    pub(super) fn reduce_tile(&self, s: &mut State, plan: &TileReduction, mask: MaskId) -> Result<(), Box<Fault>> {
+        self.check_convergence(s, false, mask, plan.span)?;
+        let info = &self.code.shared[plan.src as usize];
+        let [rows, columns] = info.extents[..] else { return Ok(()) };
+        let (rows, columns) = (rows.max(0) as usize, columns.max(0) as usize);
+        let (stays, extent) = if plan.axis == 0 { (columns, rows) } else { (rows, columns) };
+        let at = |kept: usize, index: u32| match plan.axis {
+            0 => index as usize * columns + kept,
+            _ => kept * columns + index as usize,
+        };
+        let (dtype, operator) = (info.dtype, numeric::reduce_operator(plan.op));
+        let mut dst = std::mem::replace(&mut s.shared[plan.dst as usize], Shared::Floats(Vec::new()));
+        match (&s.shared[plan.src as usize], &mut dst) {
+            (Shared::Floats(src), Shared::Floats(dst)) if src.len() == rows * columns && dst.len() == stays => {
+                let f = |a, b| numeric::float_binary(operator, dtype, a, b).unwrap_or(a);
+                for (kept, slot) in dst.iter_mut().enumerate() {
+                    *slot = combine_axis(extent as u32, |i| src[at(kept, i)], f).unwrap_or(*slot);
+                }
+            }
+            (Shared::Ints(src), Shared::Ints(dst)) if src.len() == rows * columns && dst.len() == stays => {
+                let f = |a, b| numeric::reduce(plan.op, dtype, a, b);
+                for (kept, slot) in dst.iter_mut().enumerate() {
+                    *slot = combine_axis(extent as u32, |i| src[at(kept, i)], f).unwrap_or(*slot);
+                }
+            }
+            _ => {}
+        }
+        s.shared[plan.dst as usize] = dst;
         Ok(())
     }
 

@@ -105,6 +105,7 @@ impl<'k> Uniformity<'k> {
                 StmtKind::Reduce { dst: Some(dst), .. }
                 | StmtKind::Shuffle { dst, .. }
                 | StmtKind::Vote { dst, .. }
+                | StmtKind::LastArriver { dst, .. }
                 | StmtKind::Atomic { dst: Some(dst), .. } => self.mark(*dst, walk),
                 _ => {}
             }

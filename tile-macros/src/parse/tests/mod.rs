@@ -173,6 +173,14 @@ impl Printer<'_> {
             StmtKind::Fill { buffer, value } => {
                 writeln!(text, "fill {} {}", self.kernel.buffers[*buffer].name, e(*value)).unwrap();
             }
+            StmtKind::LastArriver { access, count, dst } => {
+                let place = self.kernel.place_name(self.kernel.accesses[*access].place);
+                writeln!(text, "{} = last arriver at {place} of {}", self.var(*dst), e(*count)).unwrap();
+            }
+            StmtKind::ReduceTile { op, src, dst, axis } => {
+                let [src, dst] = [src, dst].map(|b| &self.kernel.buffers[*b].name);
+                writeln!(text, "reduce {op:?} {src} -> {dst} axis {axis}").unwrap();
+            }
             StmtKind::Reduce { op, src, dst, axis } => {
                 let src = match src {
                     ReduceSource::Value(value) => e(*value),

@@ -269,7 +269,7 @@ impl Compiler<'_> {
                 let reg = self.assign(*reg)?;
                 self.emit(Instr::Vote { reg, kind: *kind, pred }, span);
             }
-            OpKind::Atomic { op, memory, value, old } => {
+            OpKind::Atomic { op, memory, value, old, ordered } => {
                 let site = self.site(memory, AccessKind::Atomic, 1)?;
                 let dtype = self.code.sites[site as usize].dtype;
                 if !op.supports(dtype)
@@ -282,7 +282,7 @@ impl Compiler<'_> {
                     self.emit(Instr::Copy { dst: result, src: self.zero }, span);
                 }
                 self.guarded(memory, site, |c, offset| {
-                    Ok(Instr::Atomic { op: *op, site, offset, value: c.value(*value)?, old: result })
+                    Ok(Instr::Atomic { op: *op, ordered: *ordered, site, offset, value: c.value(*value)?, old: result })
                 })?;
                 if let Some(old) = old {
                     let reg = self.assign(*old)?;

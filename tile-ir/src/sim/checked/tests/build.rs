@@ -293,7 +293,7 @@ impl Build {
 
     pub fn atomic_add(&mut self, space: Space, offset: ValueId, value: ValueId) {
         let memory = self.at(space, offset);
-        self.op(OpKind::Atomic { op: AtomicOp::Add, memory, value, old: None });
+        self.op(OpKind::Atomic { op: AtomicOp::Add, memory, value, old: None, ordered: false });
     }
 
     pub fn barrier(&mut self) {

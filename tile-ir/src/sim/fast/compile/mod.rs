@@ -8,7 +8,8 @@ mod expr;
 mod pool;
 
 use super::code::{
-    ArrayInfo, Code, CopyPlan, GemmOperand, GemmPlan, Kind, Loc, MaskId, ReducePlan, Repr, Step, Target, TileSide,
+    ArrayInfo, Code, CopyPlan, GemmOperand, GemmPlan, Kind, Loc, MaskId, ReducePlan, Repr, Step, Target, TileReduction,
+    TileSide,
 };
 use super::launch::Launch;
 use super::uniform::Uniformity;
@@ -155,6 +156,16 @@ impl Compiler<'_, '_> {
                 out.push(Step::Gemm { plan: Box::new(plan), mask });
                 Ok(())
             }
+            StmtKind::ReduceTile { op, src, dst, axis } => {
+                let array = |c: &mut Self, buffer: BufferId| match c.array(buffer)? {
+                    Target::Shared(array) => Ok(array),
+                    Target::Local(_) | Target::Tensor(_) => malformed("a `reduce` of what the block has not one of"),
+                };
+                let (src, dst) = (array(self, *src)?, array(self, *dst)?);
+                let plan = TileReduction { op: *op, src, dst, axis: *axis, span };
+                out.push(Step::ReduceTile { plan: Box::new(plan), mask });
+                Ok(())
+            }
             // A block a tile: the launch's grid is the loop's.
             StmtKind::Persistent { vars, body, .. } => {
                 for (axis, var) in vars.iter().enumerate() {
@@ -208,6 +219,16 @@ impl Compiler<'_, '_> {
                 let register = self.pools.lanes(repr.kind());
                 out.push(Step::Vote { vote: *kind, pred: pred.loc, dst: register, mask, span });
                 self.free(pred);
+                self.assign(*dst, Value { repr, loc: Loc::Lanes(register), temp: true }, mask, out)
+            }
+            StmtKind::LastArriver { access, count, dst } => {
+                let count = self.expr(*count, mask, out)?;
+                let to = self.element(*access, mask, out)?;
+                let repr = self.var_repr(*dst)?;
+                let register = self.pools.lanes(repr.kind());
+                self.free_element(&to);
+                out.push(Step::LastArriver { to, count: count.loc, dst: register, mask, span });
+                self.free(count);
                 self.assign(*dst, Value { repr, loc: Loc::Lanes(register), temp: true }, mask, out)
             }
             StmtKind::Atomic { op, access, value, dst } => {

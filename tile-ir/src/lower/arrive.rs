@@ -1,0 +1,44 @@
+//! `last_arriver`: the blocks that work on one thing count themselves, and the last one finishes it.
+//!
+//! A barrier gathers what the block has written under its first thread, whose addition to the counter releases that and
+//! acquires what the blocks before it released; a second barrier hands the answer, and what was acquired, to all threads.
+
+use super::*;
+
+impl Lowering<'_> {
+    pub(super) fn last_arriver(&mut self, access: AccessId, count: ExprId, dst: VarId) {
+        let (span, word) = (self.span, ValueType::Element(Dtype::U32));
+        let count = self.value(count);
+        let flag = self.shared_array("last", Dtype::U32, 1, true);
+        self.op(OpKind::Barrier);
+        let (thread, first) = (self.linear_thread(), self.int(0));
+        let cond = self.binary(BinaryOp::Eq, thread, first);
+        let then = self.nested(|l| {
+            let memory = l.memory(access);
+            let [zero, one] = [0, 1].map(|n| l.push(ValueKind::Int(n), word));
+            let old = l.reg("arrived", word, false);
+            l.op(OpKind::Atomic { op: AtomicOp::Add, memory, value: one, old: Some(old), ordered: true });
+            let arrived = l.read(old);
+            let arrived = l.binary(BinaryOp::Add, arrived, one);
+            let count = l.push(ValueKind::Cast(count), word);
+            let last = l.binary(BinaryOp::Eq, arrived, count);
+            let value = l.push(ValueKind::Select(last, one, zero), word);
+            let at = l.int(0);
+            l.op(OpKind::Store { memory: Memory { space: Space::Shared(flag), offset: at, guard: None, span }, value });
+            let memory = l.memory(access);
+            let reset = OpKind::Atomic { op: AtomicOp::Min, memory, value: zero, old: None, ordered: false };
+            l.op(OpKind::If { cond: last, then: vec![Op { kind: reset, span }], otherwise: Vec::new() });
+        });
+        self.span = span;
+        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
+        self.op(OpKind::Barrier);
+        let at = self.int(0);
+        let memory = Memory { space: Space::Shared(flag), offset: at, guard: None, span };
+        let value = self.push(ValueKind::Load(memory), word);
+        let zero = self.push(ValueKind::Int(0), word);
+        let value = self.binary(BinaryOp::Ne, value, zero);
+        let reg = self.variable_reg(dst);
+        self.op(OpKind::Let { reg, value: Some(value) });
+        self.barrier_in_a_loop();
+    }
+}

@@ -1,0 +1,279 @@
+//! `reduce` of a tile over one of its axes, in the order of `ir::reduction::combine_axis`.
+//!
+//! The rows of an accumulator are combined where they lie: a thread's pairs, the chunks that the row has in this warp, then,
+//! through shared memory where several warps have a part of the row, all chunks, and at last the four threads that share
+//! the row, by shuffles. Anything else goes through shared memory whole, a thread an element of the result.
+
+use super::fragment::Registers;
+use super::*;
+use crate::ir::reduction::{ATOM, CHUNK, PARTS};
+use crate::layout::{Formula, Fragment, Index};
+
+/// Atoms of a chunk.
+const ATOMS: u32 = CHUNK / ATOM;
+
+impl Lowering<'_> {
+    pub(super) fn reduce_tile(&mut self, op: ReduceOp, src: BufferId, dst: BufferId, axis: u8) {
+        let Some(registers) = self.fragments[src] else {
+            return self.reduce_elements(op, src, dst, axis, |l, [row, col]| {
+                let (space, span) = (l.space(Place::Buffer(src)), l.span);
+                let offset = l.offset(Place::Buffer(src), &[row, col]);
+                Memory { space, offset, guard: None, span }
+            });
+        };
+        let layout = registers.layout;
+        let rows_where_they_lie = axis == 1
+            && layout.accumulator_columns().is_some_and(|warps| warps == 1 || layout.across().is_multiple_of(ATOMS));
+        if rows_where_they_lie { self.reduce_rows(op, registers, dst) } else { self.reduce_spilled(op, src, dst, axis) }
+    }
+
+    /// The rows of an accumulator.
+    fn reduce_rows(&mut self, op: ReduceOp, src: Registers, dst: BufferId) {
+        let (layout, dtype) = (src.layout, self.program.locals[src.local].dtype);
+        let ty = ValueType::Element(dtype);
+        let chunks = layout.across().div_ceil(ATOMS);
+        let all_chunks = layout.cols() / CHUNK;
+        let split = layout.accumulator_columns() != Some(1);
+        let scratch = split.then(|| self.shared_array("partial", dtype, layout.rows() * all_chunks * PARTS, true));
+        let span = self.span;
+        let total = self.reg("total", ty, true);
+        let part = self.reg("part", ty, true);
+        self.op(OpKind::Let { reg: total, value: None });
+        self.op(OpKind::Let { reg: part, value: None });
+        // Where the chunks of a row begin, and this thread's part in them.
+        let slot = |l: &mut Self, row: ValueId, chunk: ValueId| {
+            let thread = l.compute_thread();
+            let at = Formula::Symbol(0).times(all_chunks).add(Formula::Symbol(1)).times(PARTS);
+            let offset = l.formula(&at.add(Formula::Symbol(2).and(PARTS - 1)), &[row, chunk, thread]);
+            Memory { space: scratch.map_or(Space::Local(src.local), Space::Shared), offset, guard: None, span }
+        };
+        self.unrolled("i", layout.slots(0), |l, index| {
+            let first = l.formula(&layout.representative(0, Formula::Symbol(0)), &[index]);
+            for chunk in 0..chunks {
+                let atoms = chunk * ATOMS..layout.across().min((chunk + 1) * ATOMS);
+                for atom in atoms.clone() {
+                    let [a, b] = [0, 1].map(|by| {
+                        let by = l.int(i64::from(atom * 4 + by));
+                        let offset = l.binary(BinaryOp::Add, first, by);
+                        let memory = Memory { space: Space::Local(src.local), offset, guard: None, span };
+                        l.push(ValueKind::Load(memory), ty)
+                    });
+                    let pair = l.combine(op, a, b);
+                    l.gather(op, part, pair, atom == atoms.start);
+                }
+                let sum = l.read(part);
+                if split {
+                    let register = l.int(i64::from(atoms.start * 4));
+                    let register = l.binary(BinaryOp::Add, first, register);
+                    let [row, col] = l.element_position(&layout, register);
+                    let number = l.formula(&Formula::Symbol(0).over(CHUNK), &[col]);
+                    let memory = slot(l, row, number);
+                    l.op(OpKind::Store { memory, value: sum });
+                } else {
+                    l.gather(op, total, sum, chunk == 0);
+                }
+            }
+            if !split {
+                l.finish_row(op, &layout, index, total, dst);
+            }
+        });
+        if !split {
+            return;
+        }
+        self.op(OpKind::Barrier);
+        self.unrolled("i", layout.slots(0), |l, index| {
+            let first = l.formula(&layout.representative(0, Formula::Symbol(0)), &[index]);
+            let [row, _] = l.element_position(&layout, first);
+            let row = l.once("row", row);
+            for chunk in 0..all_chunks {
+                let number = l.int(i64::from(chunk));
+                let memory = slot(l, row, number);
+                let sum = l.push(ValueKind::Load(memory), ty);
+                l.gather(op, total, sum, chunk == 0);
+            }
+            l.finish_row(op, &layout, index, total, dst);
+        });
+        self.barrier_in_a_loop();
+    }
+
+    /// `total = value`, or `total = total op value`.
+    fn gather(&mut self, op: ReduceOp, total: RegId, value: ValueId, first: bool) {
+        let value = if first {
+            value
+        } else {
+            let current = self.read(total);
+            self.combine(op, current, value)
+        };
+        self.op(OpKind::Set { reg: total, value });
+    }
+
+    /// Combines the four threads of a row, and stores.
+    fn finish_row(&mut self, op: ReduceOp, layout: &Fragment, slot: ValueId, total: RegId, dst: BufferId) {
+        for mask in [1, 2] {
+            let ty = self.program.regs[total].ty;
+            let other = self.reg("other", ty, false);
+            let (value, lane) = (self.read(total), self.int(mask));
+            self.op(OpKind::Shuffle { reg: other, kind: ShuffleKind::Xor, value, lane });
+            let other = self.read(other);
+            self.gather(op, total, other, false);
+        }
+        let (value, span) = (self.read(total), self.span);
+        if let Some(Registers { local, .. }) = self.fragments[dst] {
+            let memory = Memory { space: Space::Local(local), offset: slot, guard: None, span };
+            return self.op(OpKind::Store { memory, value });
+        }
+        let first = self.formula(&layout.representative(0, Formula::Symbol(0)), &[slot]);
+        let [row, col] = self.element_position(layout, first);
+        let zero = self.int(0);
+        let cond = self.binary(BinaryOp::Eq, col, zero);
+        let space = self.space(Place::Buffer(dst));
+        let offset = self.offset(Place::Buffer(dst), &[row]);
+        let store = OpKind::Store { memory: Memory { space, offset, guard: None, span }, value };
+        self.op(OpKind::If { cond, then: vec![Op { kind: store, span }], otherwise: Vec::new() });
+    }
+
+    /// A fragment by way of shared memory.
+    fn reduce_spilled(&mut self, op: ReduceOp, src: BufferId, dst: BufferId, axis: u8) {
+        let Some(Registers { local, layout, .. }) = self.fragments[src] else { return };
+        let (dtype, span) = (self.program.locals[local].dtype, self.span);
+        // Neighbouring threads read neighbouring rows: an odd pitch keeps them in banks of their own.
+        let pitch = layout.cols() + u32::from(axis == 1);
+        let scratch = self.shared_array("spilled", dtype, layout.rows() * pitch, true);
+        let at = move |l: &mut Self, [row, col]: [ValueId; 2]| {
+            let offset = Formula::Symbol(0).times(pitch).add(Formula::Symbol(1));
+            let offset = l.formula(&offset, &[row, col]);
+            Memory { space: Space::Shared(scratch), offset, guard: None, span }
+        };
+        self.unrolled("i", layout.registers(), |l, register| {
+            let position = l.element_position(&layout, register);
+            let memory = at(l, position);
+            let own = Memory { space: Space::Local(local), offset: register, guard: None, span };
+            let value = l.push(ValueKind::Load(own), ValueType::Element(dtype));
+            l.op(OpKind::Store { memory, value });
+        });
+        self.op(OpKind::Barrier);
+        self.reduce_elements(op, src, dst, axis, at);
+        self.barrier_in_a_loop();
+    }
+
+    /// A thread an element of the result, from where `at` says that the elements are.
+    fn reduce_elements(
+        &mut self,
+        op: ReduceOp,
+        src: BufferId,
+        dst: BufferId,
+        axis: u8,
+        at: impl Fn(&mut Self, [ValueId; 2]) -> Memory,
+    ) {
+        let [rows, cols] = self.kernel.buffer_extents(src)[..] else { return };
+        let (extent, stays) = if axis == 0 { (rows, cols) } else { (cols, rows) };
+        let (dtype, span) = (self.kernel.buffer_dtype(src), self.span);
+        let held = self.fragments[dst];
+        let scratch = held.map(|_| self.shared_array("reduced", dtype, stays, true));
+        let stays = self.int(i64::from(stays));
+        self.spread("element", &[stays], |l, indices| {
+            let kept = indices[0];
+            let result = l.combine_elements(op, dtype, extent, |l, index| {
+                let memory = at(l, if axis == 0 { [index, kept] } else { [kept, index] });
+                l.push(ValueKind::Load(memory), ValueType::Element(dtype))
+            });
+            let Some(value) = result else { return };
+            let (space, offset) = match scratch {
+                Some(scratch) => (Space::Shared(scratch), kept),
+                None => (l.space(Place::Buffer(dst)), l.offset(Place::Buffer(dst), &[kept])),
+            };
+            l.op(OpKind::Store { memory: Memory { space, offset, guard: None, span }, value });
+        });
+        let (Some(Registers { local, layout, .. }), Some(scratch)) = (held, scratch) else { return };
+        self.op(OpKind::Barrier);
+        let kept = 1 - axis;
+        self.unrolled("i", layout.slots(kept), |l, slot| {
+            let register = l.formula(&layout.representative(kept, Formula::Symbol(0)), &[slot]);
+            let position = l.element_position(&layout, register);
+            let memory =
+                Memory { space: Space::Shared(scratch), offset: position[usize::from(kept)], guard: None, span };
+            let value = l.push(ValueKind::Load(memory), ValueType::Element(dtype));
+            let memory = Memory { space: Space::Local(local), offset: slot, guard: None, span };
+            l.op(OpKind::Store { memory, value });
+        });
+        self.barrier_in_a_loop();
+    }
+
+    /// `extent` elements combined by one thread.
+    fn combine_elements(
+        &mut self,
+        op: ReduceOp,
+        dtype: Dtype,
+        extent: u32,
+        element: impl Fn(&mut Self, ValueId) -> ValueId,
+    ) -> Option<ValueId> {
+        let ty = ValueType::Element(dtype);
+        let parts = PARTS.min(extent.div_ceil(2));
+        let totals: Vec<RegId> = (0..parts).map(|_| self.reg("total", ty, true)).collect();
+        let sum = self.reg("part", ty, true);
+        for reg in totals.iter().copied().chain([sum]) {
+            self.op(OpKind::Let { reg, value: None });
+        }
+        // One chunk from `start`, of which `most` elements exist.
+        let chunk = |l: &mut Self, start: ValueId, most: u32, first: bool| {
+            for (part, &total) in totals.iter().enumerate() {
+                let mut any = false;
+                for atom in (0..CHUNK).step_by(ATOM as usize) {
+                    let at = atom + 2 * part as u32;
+                    if at >= most {
+                        break;
+                    }
+                    let get = |l: &mut Self, at: u32| {
+                        let at = l.int(i64::from(at));
+                        let index = l.binary(BinaryOp::Add, start, at);
+                        element(l, index)
+                    };
+                    let mut value = get(l, at);
+                    if at + 1 < most {
+                        let next = get(l, at + 1);
+                        value = l.combine(op, value, next);
+                    }
+                    l.gather(op, sum, value, !any);
+                    any = true;
+                }
+                if any {
+                    let value = l.read(sum);
+                    l.gather(op, total, value, first);
+                }
+            }
+        };
+        let (whole, rest) = (extent / CHUNK, extent % CHUNK);
+        if whole > 0 {
+            let zero = self.int(0);
+            chunk(self, zero, CHUNK, true);
+        }
+        if whole > 1 {
+            let reg = self.reg("start", ValueType::Index, false);
+            let bounds = [CHUNK, whole * CHUNK, CHUNK].map(|n| self.int(i64::from(n)));
+            self.loop_over(reg, bounds, Unroll::By(1), |l| {
+                let start = l.read(reg);
+                chunk(l, start, CHUNK, false);
+            });
+        }
+        if rest > 0 {
+            let start = self.int(i64::from(whole * CHUNK));
+            chunk(self, start, rest, whole == 0);
+        }
+        let mut values: Vec<ValueId> = totals.iter().map(|&reg| self.read(reg)).collect();
+        while values.len() > 1 {
+            let joined = values.chunks(2).map(|pair| match *pair {
+                [a, b] => self.combine(op, a, b),
+                _ => pair[0],
+            });
+            values = joined.collect();
+        }
+        values.first().copied()
+    }
+
+    /// The next iteration's threads overwrite what slower ones still read.
+    pub(super) fn barrier_in_a_loop(&mut self) {
+        if self.loop_depth > 0 {
+            self.op(OpKind::Barrier);
+        }
+    }
+}
