@@ -194,8 +194,13 @@ fn sweep<T: GemmElement + Real>(device: &Device, arguments: &Arguments) -> Resul
     let options = Options::default();
     // The data sheet's dense figure for 16-bit elements (hopper.md 6).
     let ceiling = Ceiling { peak_tflops: Some(989.4), ..ceiling::measure(device, &options)? };
-    let mut report =
-        Report { schema: SCHEMA, device: device.to_string(), versions: Vec::new(), ceiling: Some(ceiling), rows: Vec::new() };
+    let mut report = Report {
+        schema: SCHEMA,
+        device: device.to_string(),
+        versions: Vec::new(),
+        ceiling: Some(ceiling),
+        rows: Vec::new(),
+    };
     report.versions.extend(blas.as_ref().map(|blas| ("cublas".to_string(), blas.version())));
     for (m, n, k) in tile_kernel_examples::export::GEMM_SHAPES {
         let shape = [m, n, k].map(|extent| extent as usize);
@@ -234,7 +239,9 @@ fn print_stage(stage: Stage, arguments: &Arguments) -> Result<()> {
     let plain = arguments.alpha == 1.0 && arguments.beta == 0.0 && !arguments.bias;
     let consts = choice.consts(transposed, !plain || !matches!(arguments.activation, Function::None));
     let wanted = |i: &tile_ir::ir::Instance| i.dtypes[0].name() == arguments.dtype && i.consts == consts;
-    let Some(index) = kernel.instances.iter().position(wanted) else { bail!("--dtype {}: f16 or bf16", arguments.dtype) };
+    let Some(index) = kernel.instances.iter().position(wanted) else {
+        bail!("--dtype {}: f16 or bf16", arguments.dtype)
+    };
     let text = match stage {
         Stage::Tile => kernel.to_string(),
         Stage::Lowered => match tile_ir::lower::lower(kernel, &kernel.instances[index], Target::Sm90a) {

@@ -144,9 +144,8 @@ pub fn measure<T: GemmElement + Real>(
     let blas = blas.filter(|_| transposed == [false, true]);
     let algorithms = blas.map(|blas| blas.heuristics::<T>(m, n, k));
     let asked = problem.options();
-    let own = Contender::new(OURS, "gemm", |on: &Stream, (a, b, c): &mut Buffers<T>| {
-        Ok(gemm(on, &*a, &*b, c, &asked)?)
-    });
+    let own =
+        Contender::new(OURS, "gemm", |on: &Stream, (a, b, c): &mut Buffers<T>| Ok(gemm(on, &*a, &*b, c, &asked)?));
     let mut contenders = vec![own.chosen()];
     contenders.extend(Choice::candidates(transposed).map(|choice| {
         Contender::new(OURS, choice.to_string(), move |on: &Stream, (a, b, c): &mut Buffers<T>| {

@@ -68,7 +68,16 @@ fn few_rows_by_every_tile() {
                 let poison = bf16::from_f32(12345.0);
                 let mut all = device.tensor(&vec![poison; (m + 40) * n], [m + 40, n]).unwrap();
                 for _ in 0..2 {
-                    GemmElement::launch(&device, Class::Tma, choice, &da, &db, all.rows_mut(0..m).unwrap(), &Gemm::nt()).unwrap();
+                    GemmElement::launch(
+                        &device,
+                        Class::Tma,
+                        choice,
+                        &da,
+                        &db,
+                        all.rows_mut(0..m).unwrap(),
+                        &Gemm::nt(),
+                    )
+                    .unwrap();
                     let found = all.to_vec().unwrap();
                     let wrong = found[..m * n].iter().zip(&wanted).position(|(x, y)| x != y);
                     assert_eq!(wrong, None, "{bm} x {bn}: {m} x {n} x {k}");

@@ -93,9 +93,8 @@ fn draw<B: DrawingBackend>(report: &Report, op: &str, area: DrawingArea<B, Shift
     // The device's name alone: with what stands in its brackets the caption would not fit.
     let device = report.device.split(" (").next().unwrap_or_default();
     let ceiling = report.ceiling.as_ref().and_then(|ceiling| ceiling.peak_tflops);
-    let roofline = ceiling.map_or("the measured read ceiling".into(), |peak| {
-        format!("the roofline (measured reads, {peak:.0} TFLOP/s)")
-    });
+    let roofline = ceiling
+        .map_or("the measured read ceiling".into(), |peak| format!("the roofline (measured reads, {peak:.0} TFLOP/s)"));
     let caption = format!("{op}: percent of {roofline}, cold L2, {device}");
     let mut chart = ChartBuilder::on(&area)
         .caption(caption, text(15))

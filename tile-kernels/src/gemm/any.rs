@@ -4,9 +4,9 @@
 //! How wide the pieces are that operands are fetched in is a class of its own each ([`Class`](super::Class)): asynchronous
 //! copies of 16, 8 or 4 bytes, or one element of 2 bytes at a time through registers.
 
+use super::epilogue::finish;
 use super::{Choice, Class, Gemm, GemmElement};
 use tile_runtime::kernel::{LaunchOn, TensorInput, TensorOutput};
-use super::epilogue::finish;
 use tile_runtime::prelude::*;
 
 /// `c = f(alpha a b + beta c + bias)` as [`gemm`](super::kernel::gemm) has it, its operands by asynchronous copies of

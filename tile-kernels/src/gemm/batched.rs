@@ -1,8 +1,8 @@
 //! Products of many matrices at once: the kernel of [`gemm`](super::kernel::gemm) with a third axis of tiles.
 
+use super::epilogue::activate;
 use super::{Class, Gemm, GemmElement, class_of, gemm};
 use tile_runtime::kernel::{Argument, LaunchOn, TensorInput, TensorOutput};
-use super::epilogue::activate;
 use tile_runtime::prelude::*;
 
 /// `c[z] = f(alpha a[z] b[z] + beta c[z] + bias)` for every `z`; an operand whose first extent is 1 is every batch's.

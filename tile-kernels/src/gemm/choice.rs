@@ -44,7 +44,7 @@ const fn skinny(tile: Tile) -> Cost {
     Cost { tile, step_us: bytes as f64 / PORT_RATE, read_rate: 4.57e6 }
 }
 
-const TILES: [Cost; 17] = [
+const TILES: [Cost; 18] = [
     wide((128, 256, 64, 4, 256, 2), 0.632, 4.5e6),
     wide((128, 256, 64, 4, 256, 1), 0.628, 4.5e6),
     wide((128, 224, 64, 4, 256, 1), 0.560, 4.5e6),
@@ -53,6 +53,7 @@ const TILES: [Cost; 17] = [
     wide((128, 64, 64, 8, 128, 1), 0.185, 4.5e6),
     wide((64, 128, 64, 8, 128, 1), 0.180, 4.5e6),
     wide((64, 64, 64, 12, 128, 1), 0.150, 4.5e6),
+    wide((64, 64, 64, 12, 128, 2), 0.152, 4.5e6),
     skinny((8, 56, 128, 14, 128, 1)),
     skinny((16, 56, 128, 12, 128, 1)),
     skinny((16, 32, 128, 18, 128, 1)),
@@ -128,8 +129,11 @@ impl fmt::Display for Choice {
 }
 
 /// Whether there is an instance of a tile for operands that are stored so: as the kernel's `where` says.
-fn has((bm, bn, bk, ..): Tile, [a_transposed, b_transposed]: [bool; 2]) -> bool {
-    (b_transposed || bn % 64 == 0) && (!a_transposed || bm >= 64 && bn % 32 == 0 && bk == 64)
+fn has((bm, bn, bk, _, _, cy): Tile, [a_transposed, b_transposed]: [bool; 2]) -> bool {
+    let shared = bm > 64 || cy == 1 || b_transposed && !a_transposed;
+    shared
+        && (b_transposed || bn % 64 == 0)
+        && (!a_transposed || bm >= 64 && bn % 32 == 0 && bk == 64)
 }
 
 fn cost(Cost { tile, step_us, read_rate }: &Cost, m: i64, n: i64, k: i64) -> f64 {
@@ -207,6 +211,7 @@ macro_rules! elements {
                     (128, 64, 64, 8, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
                     (64, 128, 64, 8, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
                     (64, 64, 64, 12, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
+                    (64, 64, 64, 12, 128, 2): [(false, true)],
                     (8, 56, 128, 14, 128, 1): [(false, true)],
                     (16, 56, 128, 12, 128, 1): [(false, true)],
                     (16, 32, 128, 18, 128, 1): [(false, true)],

@@ -15,6 +15,8 @@ use tile_runtime::prelude::*;
         (BM, BN, BK, STAGES, THREADS, CY) in [
             (128, 256, 64, 4, 256, 2), (128, 256, 64, 4, 256, 1), (128, 224, 64, 4, 256, 1), (128, 128, 64, 6, 128, 1),
             (64, 256, 64, 4, 128, 1), (128, 64, 64, 8, 128, 1), (64, 128, 64, 8, 128, 1), (64, 64, 64, 12, 128, 1),
+            // Two tiles below one another read their columns of b once.
+            (64, 64, 64, 12, 128, 2),
             // Few rows: a tile for each multiprocessor, rings as deep as shared memory.
             (8, 56, 128, 14, 128, 1), (16, 56, 128, 12, 128, 1), (16, 32, 128, 18, 128, 1), (32, 32, 128, 14, 128, 1),
             (32, 56, 128, 10, 128, 1), (32, 144, 64, 10, 128, 1), (64, 32, 128, 9, 128, 1), (64, 112, 64, 9, 128, 1),
@@ -23,7 +25,7 @@ use tile_runtime::prelude::*;
         (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)],
         EPILOGUE in [false, true],
         // An operand whose rows run along N is read by whole rows of 64; tiles for few rows are of X W^T alone.
-        where (B_T || BN % 64 == 0) && (!A_T || BM >= 64 && BN % 32 == 0 && BK == 64)
+        where (B_T || BN % 64 == 0) && (BM > 64 || CY == 1 || B_T && !A_T) && (!A_T || BM >= 64 && BN % 32 == 0 && BK == 64)
     ),
     pdl(independent = [b]),
     dtypes(T in [f16, bf16], U in [f16, bf16, f32]),

@@ -1,8 +1,8 @@
 //! What qualifies for a ring of bulk copies.
 
+use super::super::hopper::Reason;
 use super::super::uses::{accesses, depends, each};
 use super::super::value::OpenAxis;
-use super::super::hopper::Reason;
 use crate::analysis::{Analysis, Bound};
 use crate::ir::pipeline::{parts, shared_loads, variables};
 use crate::ir::*;
