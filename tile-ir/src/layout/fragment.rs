@@ -137,10 +137,9 @@ impl Atom {
 /// A tile in registers. Threads are counted from the first that takes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fragment {
-    /// Rows that the registers have.
     rows: u32,
-    /// Of those, from the first, the tile's.
-    real: u32,
+    /// Rows that the registers have, of which the tile's are the first.
+    window: u32,
     cols: u32,
     atom: Atom,
     shape: Shape,
@@ -210,7 +209,7 @@ impl Fragment {
             return Err(LayoutError::TooLarge { what: "rows of a narrow tile", extent: rows.into(), most: 48 });
         }
         let whole = Fragment::wgmma_accumulator(64, cols, WarpGrid { rows: 1, cols: 1 })?;
-        Ok(Fragment { real: rows, ..whole })
+        Ok(Fragment { rows, ..whole })
     }
 
     /// The A operand of `wgmma` from registers: `rows x depth` of M x K over one warpgroup, `rows` a multiple of 64.
@@ -237,30 +236,30 @@ impl Fragment {
             let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
             return Err(LayoutError::Multiple { what, extent: narrow(elements), multiple: narrow(turn) });
         }
-        Ok(Fragment { rows, real: rows, cols, atom: Atom::Vectors { vector }, shape: Shape::Blocked { threads } })
+        Ok(Fragment { rows, window: rows, cols, atom: Atom::Vectors { vector }, shape: Shape::Blocked { threads } })
     }
 
     fn warps(rows: u32, cols: u32, atom: Atom, grid: WarpGrid, quad: bool) -> Result<Fragment, LayoutError> {
         let piece = (atom.rows() * if quad { 4 } else { 1 }, atom.cols());
         grid.divide(rows, cols, piece)?;
-        Ok(Fragment { rows, real: rows, cols, atom, shape: Shape::Warps { grid, quad } })
+        Ok(Fragment { rows, window: rows, cols, atom, shape: Shape::Warps { grid, quad } })
     }
 
     /// Rows of the tile.
     pub const fn rows(&self) -> u32 {
-        self.real
+        self.rows
     }
 
     /// Whether every register of every thread holds an element of the tile. Else [`Fragment::holders`] and
     /// [`Fragment::held`] say which do.
     pub const fn is_whole(&self) -> bool {
-        self.real == self.rows
+        self.rows == self.window
     }
 
     /// Threads that hold any element of the tile: the first ones.
     pub const fn holders(&self) -> u32 {
         // A narrow tile's warps have 16 rows each, one below the other.
-        if self.is_whole() { self.threads() } else { self.real.div_ceil(16) * 32 }
+        if self.is_whole() { self.threads() } else { self.rows.div_ceil(16) * 32 }
     }
 
     /// Elements of the tile that each of the [`Fragment::holders`] has.
@@ -279,7 +278,7 @@ impl Fragment {
 
     /// Whether only the first eight rows of each atom are the tile's.
     const fn has_half_atoms(&self) -> bool {
-        !self.is_whole() && self.real == 8
+        !self.is_whole() && self.rows == 8
     }
 
     /// Columns of the tile.
@@ -297,7 +296,7 @@ impl Fragment {
 
     /// Elements a thread holds.
     pub const fn registers(&self) -> u32 {
-        self.rows * self.cols / self.threads()
+        self.window * self.cols / self.threads()
     }
 
     /// Elements in one 32-bit register of an operand of the tensor cores: 2 of 16 bit, else 1.
@@ -343,7 +342,7 @@ impl Fragment {
         let atom = self.atom;
         match self.shape {
             Shape::Warps { grid, quad } => {
-                let (part_rows, part_cols) = (self.rows / grid.rows, self.cols / grid.cols);
+                let (part_rows, part_cols) = (self.window / grid.rows, self.cols / grid.cols);
                 let group = row / part_rows * grid.cols + col / part_cols;
                 let (row, col) = (row % part_rows, col % part_cols);
                 // Atoms of a warpgroup below one another belong to its four warps in turn.
@@ -372,7 +371,7 @@ impl Fragment {
             WarpGrid { cols: 1, .. } => (group, I::constant(0)),
             WarpGrid { cols, .. } => (group.clone().over(cols), group.modulo(cols)),
         };
-        let (top, left) = (top.times(self.rows / grid.rows), left.times(self.cols / grid.cols));
+        let (top, left) = (top.times(self.window / grid.rows), left.times(self.cols / grid.cols));
         let inside = if quad { warp.and(3).times(self.atom.rows()) } else { I::constant(0) };
         (top.add(inside), left)
     }
