@@ -224,6 +224,9 @@ fn rows_begin_at(tensor: &TensorRef<'_>, bytes: i64) -> bool {
 
 /// Says, once a class, that a launch on a GPU takes a lesser one than the device has.
 fn say(on: &impl LaunchOn, dtype: Dtype, class: Class) {
+    if class == Class::Tma {
+        return;
+    }
     static SAID: [AtomicBool; 5] = [const { AtomicBool::new(false) }; 5];
     let device = on.device();
     let best = match dtype.bytes() {
