@@ -231,8 +231,7 @@ mod tests {
     #[test]
     fn any_tokens_give_tokens() {
         let asked = kernel(tokens("uses(m::twice)"), tokens(KERNEL));
-        let state: Vec<TokenTree> =
-            carried(asked, "fn twice(x: f32) -> f32 { x + x }", true).into_iter().collect();
+        let state: Vec<TokenTree> = carried(asked, "fn twice(x: f32) -> f32 { x + x }", true).into_iter().collect();
         for end in 0..=state.len() {
             for start in 0..=end {
                 let _ = step(state[start..end].iter().cloned().collect()).to_string();
