@@ -131,9 +131,7 @@ impl fmt::Display for Choice {
 /// Whether there is an instance of a tile for operands that are stored so: as the kernel's `where` says.
 fn has((bm, bn, bk, _, _, cy): Tile, [a_transposed, b_transposed]: [bool; 2]) -> bool {
     let shared = bm > 64 || cy == 1 || b_transposed && !a_transposed;
-    shared
-        && (b_transposed || bn % 64 == 0)
-        && (!a_transposed || bm >= 64 && bn % 32 == 0 && bk == 64)
+    shared && (b_transposed || bn % 64 == 0) && (!a_transposed || bm >= 64 && bn % 32 == 0 && bk == 64)
 }
 
 fn cost(Cost { tile, step_us, read_rate }: &Cost, m: i64, n: i64, k: i64) -> f64 {
