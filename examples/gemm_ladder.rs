@@ -72,7 +72,7 @@ fn climb<T: LadderElement>(device: &Device, arguments: &Arguments) -> Result<()>
         ensure!(error <= 1.0, "{}: the result is {error:.1} times its error bound away from f64", rung.name);
         let cells = if simulated {
             let model = traffic.tiled_traffic(rung.tile);
-            [reads(&rung, shape)?.to_string(), model.to_string()]
+            [reads(&rung, shape)?.map_or("-".into(), |n| n.to_string()), model.to_string()]
         } else {
             let time = time(device, &problem, |on, (a, b, c): &mut Buffers<T>| Ok(launch(on, a, b, c)?))?;
             [format!("{:.2}", time * 1e6), format!("{:.1}", traffic.flops() as f64 / time * 1e-12)]

@@ -12,9 +12,10 @@
 use anyhow::{Result, ensure};
 use clap::Parser;
 use tile_bench::problem::Problem;
+use tile_bench::race::Options;
 use tile_kernel_examples::simt::{SimtParams, simt};
 use tile_kernel_examples::suites::gemm::{Buffers, Dense};
-use tile_kernel_examples::timing::time;
+use tile_kernel_examples::timing::time_with;
 use tile_runtime::prelude::*;
 
 #[derive(Parser)]
@@ -39,6 +40,8 @@ fn main() -> Result<()> {
     println!("{device}");
     let size = arguments.size.unwrap_or(if device.is_simulator() { 96 } else { 1024 });
     let problem = Dense::<f32>::new([size; 3], [false, false]);
+    // What differs by factors needs no cold L2 and few rounds.
+    let options = Options { rounds: 3, rotate: 0, ..Options::default() };
     let mut entries = Vec::new();
     for instance in &<simt>::definition().kernel()?.instances {
         let value = |at: usize| instance.consts[at] as usize;
@@ -58,8 +61,9 @@ fn main() -> Result<()> {
         let error = problem.error(&buffers)?;
         ensure!(error <= 1.0, "{}: {error:.1} times its error bound away from f64", describe(&params));
         if !device.is_simulator() {
-            let seconds =
-                time(&device, &problem, |on, (a, b, c): &mut Buffers<f32>| Ok(kernel.launch_on(on, &*a, &*b, c)?))?;
+            let seconds = time_with(&device, &problem, &options, |on, (a, b, c): &mut Buffers<f32>| {
+                Ok(kernel.launch_on(on, &*a, &*b, c)?)
+            })?;
             entries.push(Entry { params, gflops: problem.flops() as f64 / seconds * 1e-9 });
         }
     }

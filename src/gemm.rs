@@ -1,6 +1,7 @@
 //! A matrix product on the CPU, to compare with.
 
 use crate::data::Real;
+use rayon::prelude::*;
 
 /// `a b` summed in f32 along K in order: exact where every partial sum is an integer below 2^24. Row-major: `a` is M x K
 /// or, where it is stored transposed, K x M; `b` is K x N or N x K; the result is M x N.
@@ -10,11 +11,11 @@ pub fn product<T: Real>(a: &[T], b: &[T], [m, n, k]: [usize; 3], [a_t, b_t]: [bo
         (0..count).flat_map(|line| (0..k).map(move |l| (line, l))).map(|(line, l)| at(line, l)).collect()
     };
     let (rows, cols) = (lines(a, m, a_t), lines(b, n, !b_t));
-    let dot = |i: usize, j: usize| {
+    let dot = &|i: usize, j: usize| {
         let (row, col) = (&rows[i * k..(i + 1) * k], &cols[j * k..(j + 1) * k]);
         row.iter().zip(col).map(|(x, y)| x * y).sum::<f32>()
     };
-    (0..m).flat_map(|i| (0..n).map(move |j| (i, j))).map(|(i, j)| dot(i, j)).collect()
+    (0..m).into_par_iter().flat_map_iter(|i| (0..n).map(move |j| dot(i, j))).collect()
 }
 
 #[cfg(test)]

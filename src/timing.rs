@@ -15,8 +15,20 @@ pub fn time<P: Problem>(
     problem: &P,
     call: impl FnMut(&Stream, &mut P::Buffers) -> Result<(), BenchError>,
 ) -> Result<f64> {
-    let options = Options { rounds: 9, ..Options::default() };
-    let row = race(device, problem, vec![Contender::new(OURS, "call", call)], &options)?;
+    time_with(device, problem, &Options { rounds: 9, ..Options::default() }, call)
+}
+
+/// The same with other options.
+///
+/// # Errors
+/// As [`time`].
+pub fn time_with<P: Problem>(
+    device: &Device,
+    problem: &P,
+    options: &Options,
+    call: impl FnMut(&Stream, &mut P::Buffers) -> Result<(), BenchError>,
+) -> Result<f64> {
+    let row = race(device, problem, vec![Contender::new(OURS, "call", call)], options)?;
     let best = row.best(OURS).ok_or_else(|| anyhow!("{row}"))?;
     Ok(best.burst_us.median * 1e-6)
 }

@@ -22,7 +22,7 @@ pub fn naive<T: Half>(a: &Tensor<T, (M, K)>, b: &Tensor<T, (K, N)>, c: &mut Tens
 
 // ANCHOR: tiled
 /// Two levels of tiles: the block's in shared memory, `TM x TN` elements of C in a thread's registers.
-#[tile_kernel(instances((BM, BN, BK, TM, TN) in [(64, 64, 16, 4, 4), (128, 128, 16, 8, 8)]))]
+#[tile_kernel(instances((BM, BN, BK, TM, TN) in [(64, 64, 16, 4, 4)]))]
 pub fn tiled<T: Half, const BM: usize, const BN: usize, const BK: usize, const TM: usize, const TN: usize>(
     a: &Tensor<T, (M, K)>,
     b: &Tensor<T, (K, N)>,
@@ -68,8 +68,12 @@ pub fn tiled<T: Half, const BM: usize, const BN: usize, const BK: usize, const T
 // ANCHOR_END: tiled
 
 // ANCHOR: mma
-/// Tensor cores by `mma.sync`: tiles by `cp.async`, `STAGES` of them under way, fragments by `ldmatrix`.
-#[tile_kernel(instances((BM, BN, BK, STAGES) in [(128, 128, 32, 3)]))]
+/// Tensor cores by `mma.sync`: tiles by `cp.async`, 16 bytes at a time, `STAGES` of them under way, fragments by `ldmatrix`.
+#[tile_kernel(
+    instances((BM, BN, BK, STAGES) in [(128, 128, 32, 3)]),
+    require(K % 8 == 0),
+    require(N % 8 == 0)
+)]
 pub fn mma<T: Half, const BM: usize, const BN: usize, const BK: usize, const STAGES: usize>(
     a: &Tensor<T, (M, K)>,
     b: &Tensor<T, (K, N)>,
@@ -83,8 +87,8 @@ pub fn mma<T: Half, const BM: usize, const BN: usize, const BK: usize, const STA
     let mut acc = alloc_fragment::<f32>([BM, BN]);
     clear(&mut acc);
     for k in pipelined(0..ceil_div(K, BK), STAGES) {
-        copy(a.at([by * BM, k * BK]), &mut a_s).tma(false);
-        copy(b.at([k * BK, bx * BN]), &mut b_s).tma(false);
+        copy(a.at([by * BM, k * BK]), &mut a_s).width(8).tma(false);
+        copy(b.at([k * BK, bx * BN]), &mut b_s).width(8).tma(false);
         gemm(&a_s, &b_s, &mut acc);
     }
     copy(&acc, c.at_mut([by * BM, bx * BN]));
@@ -93,14 +97,19 @@ pub fn mma<T: Half, const BM: usize, const BN: usize, const BK: usize, const STA
 
 // ANCHOR: wgmma
 /// The same text without `.tma(false)`: a producer feeds a ring by the tensor memory accelerator, warpgroups multiply from
-/// it with `wgmma`. A deeper ring and a wider tile are other constants.
-#[tile_kernel(instances((BM, BN, STAGES) in [(128, 128, 2), (128, 256, 4)]), targets(sm_90a))]
-pub fn wgmma<T: Half, const BM: usize, const BN: usize, const STAGES: usize>(
+/// it with `wgmma`. A wider tile is another constant; with `CLUSTER` 2, two blocks below one another share what they read of
+/// B.
+#[tile_kernel(
+    instances((BM, BN, STAGES, CLUSTER) in [(128, 128, 4, 1), (128, 256, 4, 1), (128, 256, 4, 2)]),
+    targets(sm_90a)
+)]
+pub fn wgmma<T: Half, const BM: usize, const BN: usize, const STAGES: usize, const CLUSTER: usize>(
     a: &Tensor<T, (M, K)>,
     b: &Tensor<T, (K, N)>,
     c: &mut Tensor<T, (M, N)>,
 ) {
     let [bx, by] = blocks([ceil_div(N, BN), ceil_div(M, BM)]);
+    cluster([1, CLUSTER]);
     threads([256]);
     use_swizzle(8);
     let mut a_s = alloc_shared::<T>([BM, 64]);
@@ -117,17 +126,16 @@ pub fn wgmma<T: Half, const BM: usize, const BN: usize, const STAGES: usize>(
 // ANCHOR_END: wgmma
 
 // ANCHOR: persistent
-/// A block takes tile after tile, so that one is stored while the next is fetched; with `CLUSTER` 2, two blocks share what
-/// they read of B.
-#[tile_kernel(instances((BM, BN, STAGES) in [(128, 256, 4)], CLUSTER in [1, 2]), targets(sm_90a))]
-pub fn persistent_tiles<T: Half, const BM: usize, const BN: usize, const STAGES: usize, const CLUSTER: usize>(
+/// A block takes tile after tile, so that one is stored while the next is fetched. Sixteen rows of tiles are worked on at a
+/// time: what they share of B stays in L2.
+#[tile_kernel(instances((BM, BN, STAGES) in [(128, 256, 4)]), targets(sm_90a))]
+pub fn persistent_tiles<T: Half, const BM: usize, const BN: usize, const STAGES: usize>(
     a: &Tensor<T, (M, K)>,
     b: &Tensor<T, (K, N)>,
     c: &mut Tensor<T, (M, N)>,
 ) {
-    cluster([1, CLUSTER]);
     threads([256]);
-    use_swizzle(8);
+    use_swizzle(16);
     let mut a_s = alloc_shared::<T>([BM, 64]);
     let mut b_s = alloc_shared::<T>([64, BN]);
     let mut acc = alloc_fragment::<f32>([BM, BN]);

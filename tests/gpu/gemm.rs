@@ -1,7 +1,10 @@
 //! The bundled GEMM on a GPU, against a product on the CPU: integers, whose sums are exact in any order.
 
-use tile_kernel_examples::data::{Real, integers};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use tile_bench::problem::Problem;
+use tile_kernel_examples::data::{Real, hash, integers, normal};
 use tile_kernel_examples::gemm::product;
+use tile_kernel_examples::suites::gemm::Dense;
 use tile_kernels::gemm::{Activation, Choice, Class, Gemm, GemmElement, class, gemm, gemm_batched};
 use tile_runtime::prelude::*;
 
@@ -101,6 +104,76 @@ fn f32_results_and_operands() {
     every_layout::<f16, f32>(&device, &shapes);
     every_layout::<bf16, f32>(&device, &shapes[..3]);
     every_layout::<f32, f32>(&device, &shapes);
+}
+
+/// Extents around every boundary: ones, primes, multiples of tiles and their neighbours, K shorter than a stage.
+const EXTENTS: [usize; 28] =
+    [1, 2, 3, 4, 5, 7, 8, 9, 13, 15, 16, 17, 31, 33, 56, 63, 64, 65, 113, 127, 128, 129, 136, 255, 257, 264, 392, 520];
+
+/// 300 shapes drawn from them, every layout, operands and results of every type in turn: integers bit by bit.
+#[test]
+fn three_hundred_shapes() {
+    let Some(device) = super::gpu() else { return };
+    let mut rng = StdRng::seed_from_u64(300);
+    let mut extent = || EXTENTS[rng.random_range(0..EXTENTS.len())];
+    for round in 0..300 {
+        // Few rows as often as many.
+        let m = if round % 3 == 0 { 1 + round / 3 % 16 } else { extent() };
+        let shapes = [[m, extent(), if round % 50 == 0 { 0 } else { extent() }]];
+        match round % 5 {
+            0 => every_layout::<f16, f16>(&device, &shapes),
+            1 => every_layout::<bf16, bf16>(&device, &shapes),
+            2 => every_layout::<f16, f32>(&device, &shapes),
+            3 => every_layout::<bf16, f32>(&device, &shapes),
+            _ => every_layout::<f32, f32>(&device, &shapes),
+        }
+    }
+}
+
+/// Data of N(0, 1) against f64, within the stated bound; large results by rows.
+#[test]
+fn normal_data_within_the_bound() {
+    let Some(device) = super::gpu() else { return };
+    fn check<T: GemmElement + Real>(device: &Device) {
+        let shapes = [[5, 264, 4104], [129, 257, 520], [1000, 1032, 2048], [64, 4096, 7168], [4096, 4096, 4096]];
+        for shape in shapes {
+            for transposed in [[false, true], [false, false], [true, true], [true, false]] {
+                let problem = Dense::<T>::new(shape, transposed);
+                let mut buffers = problem.buffers(device).unwrap();
+                problem.poison(&mut buffers).unwrap();
+                let (a, b, c) = &mut buffers;
+                gemm(device, &*a, &*b, c, &problem.options()).unwrap();
+                let error = problem.error(&buffers).unwrap();
+                assert!(error <= 1.0, "{}: {error} times the bound", problem.title());
+            }
+        }
+    }
+    check::<f16>(&device);
+    check::<bf16>(&device);
+    check::<f32>(&device);
+}
+
+/// 20 shapes, 1,000 launches each: always the same bits.
+#[test]
+fn a_thousand_launches_give_the_same_bits() {
+    let Some(device) = super::gpu() else { return };
+    let mut rng = StdRng::seed_from_u64(20);
+    for round in 0..20 {
+        let mut extent = || EXTENTS[rng.random_range(0..EXTENTS.len())];
+        let (m, n) = (extent(), extent());
+        // Long sums, whose order would show; aligned ones every other time.
+        let k = 1000 + 8 * round + round % 2;
+        let n = if round % 2 == 0 { n.next_multiple_of(8) } else { n };
+        let (a, b) = (normal::<bf16>(round as u64, m * k), normal::<bf16>(99, n * k));
+        let (da, db) = (device.tensor(&a, [m, k]).unwrap(), device.tensor(&b, [n, k]).unwrap());
+        let mut dc = device.tensor(&vec![bf16::from_f32(f32::NAN); m * n], [m, n]).unwrap();
+        let mut first = None;
+        for launch in 0..1000 {
+            gemm(&device, &da, &db, &mut dc, &Gemm::nt()).unwrap();
+            let found = hash(&dc.to_vec().unwrap());
+            assert_eq!(*first.get_or_insert(found), found, "{m} x {n} x {k}: launch {launch} gave other bits");
+        }
+    }
 }
 
 /// Views that begin at each alignment, small and large tiles.

@@ -5,6 +5,8 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use tile_kernel_examples::data::{Real, hash, normal};
 use tile_kernel_examples::gemv::{reference, worst_error};
 use tile_kernels::gemv::bulk::{GemvBulkParams, gemv_bulk};
+use tile_kernels::gemv::kernel::{GemvParams, gemv as any_k};
+use tile_kernels::gemv::specialized::{GemvSpecializedParams, gemv_specialized};
 use tile_kernels::gemv::{Gemv, GemvElement, gemv};
 use tile_runtime::prelude::*;
 
@@ -84,6 +86,51 @@ fn bulk<T: GemvElement + Real + Float>(device: &Device) {
             assert_eq!(bits(&ours), bits(&expected), "{params:?} {n}x{k} pitch {pitch}: not the simulator's bits");
         }
     }
+}
+
+/// Every instance for any K and every one compiled for K has the fast simulator's bits.
+macro_rules! instances {
+    ($device:expr, $ty:ty, $kernel:ident, $params:ident) => {
+        for instance in &$kernel::<$ty>::definition().kernel().unwrap().instances {
+            let [warps, rows, groups, unroll, stages, vec] = instance.consts[..] else { panic!("six constants") };
+            if instance.dtypes != [<$ty>::DTYPE] {
+                continue;
+            }
+            let params = $params {
+                WARPS: warps as usize,
+                ROWS: rows as usize,
+                GROUPS: groups as usize,
+                UNROLL: unroll as usize,
+                STAGES: stages as usize,
+                VEC: vec as usize,
+            };
+            for (n, k) in [(1, 8), (2, 257), (3, 256), (7, 1000), (129, 1016), (257, 1024), (33, 4104), (5, 8200)] {
+                if k % params.VEC != 0 {
+                    continue;
+                }
+                let (w, x) = (normal::<$ty>(n as u64, n * k), normal::<$ty>(k as u64, k));
+                let results = [$device, &Device::simulator()].map(|device| {
+                    let kernel = $kernel::<$ty>::instance(device, params).unwrap();
+                    let (w, x) = (device.tensor(&w, [n, k]).unwrap(), device.tensor(&x, [k]).unwrap());
+                    let mut y = device.tensor(&vec![<$ty>::from_f32(f32::NAN); n], [n]).unwrap();
+                    kernel.launch(&w, &x, &mut y, 1.0, 0.0).unwrap();
+                    hash(&y.to_vec().unwrap())
+                });
+                assert_eq!(results[0], results[1], "{params:?} {n}x{k}: not the simulator's bits");
+            }
+        }
+    };
+}
+
+#[test]
+fn every_instance_gives_the_simulators_bits() {
+    let Some(device) = gpu() else { return };
+    instances!(&device, f16, any_k, GemvParams);
+    instances!(&device, bf16, any_k, GemvParams);
+    instances!(&device, f32, any_k, GemvParams);
+    instances!(&device, f16, gemv_specialized, GemvSpecializedParams);
+    instances!(&device, bf16, gemv_specialized, GemvSpecializedParams);
+    instances!(&device, f32, gemv_specialized, GemvSpecializedParams);
 }
 
 #[test]
