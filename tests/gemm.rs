@@ -262,7 +262,7 @@ fn a_loop_over_the_elements_of_a_fragment() {
                 value = value * 2.0 + 1.0;
                 bonus = if old > 0.0 { 3.0 } else { 0.0 };
             }
-            2 if at % n % 2 == 0 => value = old - value,
+            2 if (at % n).is_multiple_of(2) => value = old - value,
             2 => (value, bonus) = (value + old, old),
             _ => {}
         }

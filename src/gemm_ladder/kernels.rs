@@ -97,19 +97,14 @@ pub fn mma<T: Half, const BM: usize, const BN: usize, const BK: usize, const STA
 
 // ANCHOR: wgmma
 /// The same text without `.tma(false)`: a producer feeds a ring by the tensor memory accelerator, warpgroups multiply from
-/// it with `wgmma`. A wider tile is another constant; with `CLUSTER` 2, two blocks below one another share what they read of
-/// B.
-#[tile_kernel(
-    instances((BM, BN, STAGES, CLUSTER) in [(128, 128, 4, 1), (128, 256, 4, 1), (128, 256, 4, 2)]),
-    targets(sm_90a)
-)]
-pub fn wgmma<T: Half, const BM: usize, const BN: usize, const STAGES: usize, const CLUSTER: usize>(
+/// it with `wgmma`. A wider tile is another constant.
+#[tile_kernel(instances((BM, BN, STAGES) in [(128, 128, 4), (128, 256, 4)]), targets(sm_90a))]
+pub fn wgmma<T: Half, const BM: usize, const BN: usize, const STAGES: usize>(
     a: &Tensor<T, (M, K)>,
     b: &Tensor<T, (K, N)>,
     c: &mut Tensor<T, (M, N)>,
 ) {
     let [bx, by] = blocks([ceil_div(N, BN), ceil_div(M, BM)]);
-    cluster([1, CLUSTER]);
     threads([256]);
     use_swizzle(8);
     let mut a_s = alloc_shared::<T>([BM, 64]);
@@ -126,16 +121,27 @@ pub fn wgmma<T: Half, const BM: usize, const BN: usize, const STAGES: usize, con
 // ANCHOR_END: wgmma
 
 // ANCHOR: persistent
-/// A block takes tile after tile, so that one is stored while the next is fetched. Sixteen rows of tiles are worked on at a
-/// time: what they share of B stays in L2.
-#[tile_kernel(instances((BM, BN, STAGES) in [(128, 256, 4)]), targets(sm_90a))]
-pub fn persistent_tiles<T: Half, const BM: usize, const BN: usize, const STAGES: usize>(
+/// A block takes tile after tile, so that one is stored while the next is fetched. `PANEL` rows of tiles are worked on at a
+/// time: what they share of B stays in L2. With `CLUSTER` 2, rows of pairs of tiles, which share what they read of B.
+#[tile_kernel(
+    instances((BM, BN, STAGES) in [(128, 256, 4)], (CLUSTER, PANEL) in [(1, 16), (2, 8)]),
+    targets(sm_90a)
+)]
+pub fn persistent_tiles<
+    T: Half,
+    const BM: usize,
+    const BN: usize,
+    const STAGES: usize,
+    const CLUSTER: usize,
+    const PANEL: usize,
+>(
     a: &Tensor<T, (M, K)>,
     b: &Tensor<T, (K, N)>,
     c: &mut Tensor<T, (M, N)>,
 ) {
+    cluster([1, CLUSTER]);
     threads([256]);
-    use_swizzle(16);
+    use_swizzle(PANEL);
     let mut a_s = alloc_shared::<T>([BM, 64]);
     let mut b_s = alloc_shared::<T>([64, BN]);
     let mut acc = alloc_fragment::<f32>([BM, BN]);

@@ -119,8 +119,9 @@ fn compile(job: &Job) -> Measured {
         }
     }
     // Where a role of its own asks for the independent loads, the machine code of the other may stand first.
-    let in_bulk = copies_in_bulk(&program.body) || !program.tensor_maps.is_empty();
-    if program.tensors.iter().any(|t| t.independent) && machine.waits_first && !in_bulk {
+    let in_bulk = copies_in_bulk(&program.body);
+    let has_roles = in_bulk || !program.tensor_maps.is_empty();
+    if program.tensors.iter().any(|t| t.independent) && machine.waits_first && !has_roles {
         complaints
             .push("the machine code waits for the previous kernel before the loads that stand above the wait".into());
     }

@@ -1,7 +1,7 @@
 //! The kernels for operands that the tensor memory accelerator cannot fetch, for devices without it, and for f32: any
 //! address, any pitch, any extents.
 //!
-//! How wide the pieces are that operands are fetched in is a class of its own each ([`Class`](super::Class)): asynchronous
+//! How wide the pieces are that operands are fetched in is a class of its own each ([`Class`]): asynchronous
 //! copies of 16, 8 or 4 bytes, or one element of 2 bytes at a time through registers.
 
 use super::epilogue::finish;

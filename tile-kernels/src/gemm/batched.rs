@@ -91,7 +91,7 @@ pub fn gemm_batch<
 /// else a launch a batch.
 ///
 /// # Errors
-/// As [`gemm`](super::gemm). Where batches are launched one by one, those before the one that fails are.
+/// As [`gemm`]. Where batches are launched one by one, those before the one that fails are.
 #[track_caller]
 pub fn gemm_batched<T: GemmElement<C>, C: Element>(
     on: &impl LaunchOn,
@@ -107,7 +107,7 @@ pub fn gemm_batched<T: GemmElement<C>, C: Element>(
     };
     if class == Class::Tma {
         let tiles = batches.saturating_mul(m.div_ceil(128)).saturating_mul(n.div_ceil(128));
-        if let Some(done) = T::launch_batch(on, tiles, &a, &b, c.reborrow(), options) {
+        if let Some(done) = T::launch_batch(on, tiles, a, b, c.reborrow(), options) {
             return done.map_err(Error::from);
         }
     }

@@ -56,6 +56,7 @@ pub fn gemv_bulk<
             xs[[u, v]] = loaded[v].cast::<f32>();
         }
     }
+    // ANCHOR: bulk
     let mut ws = alloc_shared::<T>([SPAN, loads * step]);
     let mut parts = alloc_shared::<f32>([ROWS, WARPS]);
     for s in pipelined(0..ROWS / SPAN, STAGES) {
@@ -80,6 +81,7 @@ pub fn gemv_bulk<
             }
         }
     }
+    // ANCHOR_END: bulk
     sync_threads();
     for i in 0..ceil_div(ROWS, 32 * WARPS) {
         let r = i * (32 * WARPS) + thread;

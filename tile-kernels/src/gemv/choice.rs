@@ -41,7 +41,7 @@ impl Choice {
 
     /// The instance of the kernel that is compiled for K, for aligned operands.
     ///
-    /// Measured on an H200 with `bench/peers.py`, f16 and bf16: within 2.2% of the best instance on each of its six shapes.
+    /// Measured on an H200 with `bench/peers.py`, f16 and bf16: within 2.3% of the best instance on each of its six shapes.
     pub fn specialized(k: i64, dtype: Dtype) -> (usize, usize, usize, usize) {
         match k.saturating_mul(i64::from(dtype.bytes())) / 16 {
             // Two warps have all of a short row in flight at once.
@@ -115,6 +115,9 @@ macro_rules! element {
                     }
                     Some((8, 1, 1, 2)) => {
                         return gemv_specialized::<$ty, 8, 1, 1, 2, 1, $vector>::launch(on, w, x, y, alpha, beta);
+                    }
+                    Some((8, 1, 1, 4)) => {
+                        return gemv_specialized::<$ty, 8, 1, 1, 4, 1, $vector>::launch(on, w, x, y, alpha, beta);
                     }
                     _ => {}
                 }
