@@ -8,6 +8,8 @@ TILE_INLINE float to_f32(f16 x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) :
 TILE_INLINE f16 to_f16(float x) { f16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); return y; }
 //@ bf16 to_f32
 TILE_INLINE float to_f32(bf16 x) { return __uint_as_float((unsigned)x.bits << 16); }
+//@ bf16 packed_to_f32
+TILE_INLINE float packed_to_f32(const bf16* pairs, int i) { const unsigned pair = ((const unsigned*)pairs)[i / 2]; return __uint_as_float(i % 2 == 0 ? pair << 16 : pair & 0xffff0000u); }
 //@ bf16 to_bf16
 TILE_INLINE bf16 to_bf16(float x) { bf16 y; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); return y; }
 //@ ceil_div

@@ -2,7 +2,7 @@
 
 use super::type_name;
 use crate::ir::{BinaryOp, Dtype, MathFn, UnaryOp};
-use crate::lowered::{Memory, Program, Space, Special, ValueId, ValueKind, ValueType};
+use crate::lowered::{LocalArray, Memory, Program, Space, Special, ValueId, ValueKind, ValueType};
 
 /// The value as an expression, parenthesised where an operand needs it.
 pub(super) fn value(program: &Program, id: ValueId) -> String {
@@ -199,7 +199,16 @@ fn zero(ty: ValueType) -> String {
 }
 
 /// A value as f32, for arithmetic on 16-bit floats.
+///
+/// A bf16 of a thread's array is taken out of the register that it shares with its neighbour by one shift or mask; as an
+/// element, ptxas extracts the 16 bits first.
 fn widened(program: &Program, id: ValueId) -> String {
+    if let ValueKind::Load(Memory { space: Space::Local(local), offset, guard: None, .. }) = program.values[id].kind
+        && let LocalArray { name, dtype: Dtype::Bf16, len, .. } = &program.locals[local]
+        && len % 2 == 0
+    {
+        return format!("packed_to_f32({name}, {})", value(program, offset));
+    }
     match program.values[id].ty {
         ValueType::Element(dtype) if dtype.is_half() => format!("to_f32({})", value(program, id)),
         _ => operand(program, id),
