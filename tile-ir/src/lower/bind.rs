@@ -265,8 +265,9 @@ impl Binder<'_> {
     fn stages(&mut self, expr: ExprId) -> ExprId {
         let bound = self.constant(expr, "the number of stages");
         let stages = self.to.const_index(bound).unwrap_or(1);
-        let multiplies = self.from.stmts.values().any(|s| matches!(s.kind, StmtKind::Gemm { .. }));
-        let most = if multiplies { MOST_SLOTS } else { MOST_STAGES };
+        // Whether it does become a ring, `infer` knows.
+        let copies = self.from.stmts.values().any(|s| matches!(s.kind, StmtKind::Gemm { .. } | StmtKind::Copy { .. }));
+        let most = if copies { MOST_SLOTS } else { MOST_STAGES };
         if !(1..=most).contains(&stages) {
             let span = self.from.exprs[expr].span;
             self.diagnostics.push(wrong_stages(span, most, stages));

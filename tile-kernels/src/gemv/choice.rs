@@ -57,14 +57,14 @@ impl Choice {
     /// aligned operands; none where a row is too long or too short for it, or rows are too few. [`gemv`](super::gemv) does
     /// not ask for it: without such a launch the kernel in registers starts sooner.
     ///
-    /// A block takes its rows in one go where a wave of blocks holds all of W, else it has six stages of them in a
-    /// multiprocessor's shared memory. Measured on an H200 in dependent chains (`bench/peers.py chain`): the best instance at
-    /// 1024 x 1024, within 1.3% of it at 4096 x 4096, f16 and bf16.
+    /// A block takes its rows in one go where a wave of blocks holds all of W, else it has six stages of them, and
+    /// a multiprocessor two such blocks. Measured on an H200 in dependent chains (`bench/peers.py chain`): the best instance at
+    /// 1024 x 1024, within 0.4% of it at 4096 x 4096, f16 and bf16.
     pub fn bulk(n: i64, k: i64, dtype: Dtype) -> Option<(usize, usize, usize, usize)> {
         let row = k.saturating_mul(i64::from(dtype.bytes()));
         match (n, row) {
             (256.., 1024..=4096) if n.saturating_mul(row) <= 4 << 20 => Some((4, 4, 1, 4)),
-            (2048..=4224, 4097..=8192) => Some((8, 4, 6, 32)),
+            (2048..=4224, 4097..=8192) => Some((4, 2, 6, 16)),
             _ => None,
         }
     }
@@ -146,5 +146,5 @@ macro_rules! elements {
 elements!(
     [(1, 1, 4, 4), (1, 1, 8, 2), (4, 1, 1, 4), (4, 2, 1, 2), (8, 2, 1, 1), (8, 2, 1, 4)],
     [(4, 1, 1, 4, 2), (4, 1, 1, 8, 2), (8, 2, 1, 1, 2)],
-    [(4, 4, 1, 4), (8, 4, 6, 32)]: f16 = 8, bf16 = 8, f32 = 4
+    [(4, 4, 1, 4), (4, 2, 6, 16)]: f16 = 8, bf16 = 8, f32 = 4
 );

@@ -118,6 +118,16 @@ fn long_rows_have_a_ring_and_a_producer() {
 }
 
 #[test]
+fn a_ring_is_as_deep_as_shared_memory() {
+    let deep = Rows { stages: 20, ..CHUNKS };
+    let program = lowered(deep, Target::Sm90a);
+    assert_eq!(program.barriers.values().map(|b| b.len).collect::<Vec<_>>(), [20, 20]);
+    // Written out once a stage, a loop has fewer.
+    let error = crate::lower::lower_bound(&rows(deep), Target::Sm80).unwrap_err();
+    assert_eq!(error[0].message, "a pipelined loop has 1 to 8 stages, not 20");
+}
+
+#[test]
 fn iterations_with_a_slot_each_need_no_barriers_for_empty_slots() {
     let program = lowered(Rows { trips: Some(2), ..CHUNKS }, Target::Sm90a);
     assert_eq!(program.barriers.values().map(|b| b.len).collect::<Vec<_>>(), [2]);
