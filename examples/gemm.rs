@@ -21,7 +21,8 @@ use tile_bench::report::{Report, SCHEMA};
 use tile_ir::explain::Machine;
 use tile_ir::ir::Target;
 use tile_kernel_examples::data::{Real, normal};
-use tile_kernel_examples::suites::gemm::{Buffers, Dense, measure};
+use tile_kernel_examples::export::GEMM_SHAPES;
+use tile_kernel_examples::suites::gemm::{Buffers, Dense, measure, selector_shapes};
 use tile_kernel_examples::timing::time;
 use tile_kernels::gemm::{Activation, Choice, Gemm, GemmElement, definition, gemm};
 use tile_runtime::kernel::{Format, explain, show};
@@ -65,6 +66,9 @@ struct Arguments {
     /// Time the benchmark's shapes beside cuBLAS and cuBLASLt: a table, and with --out a report and a plot.
     #[arg(long)]
     sweep: bool,
+    /// In the sweep, time every tile on 60 shapes instead: how much slower the choice is than the best.
+    #[arg(long, requires = "sweep")]
+    regret: bool,
     /// Folder for gemm.json, gemm.svg and gemm.png.
     #[arg(long, requires = "sweep")]
     out: Option<PathBuf>,
@@ -187,11 +191,16 @@ fn run<T: GemmElement + Real>(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// The shapes of the benchmark beside cuBLAS and cuBLASLt.
+/// The shapes of the benchmark beside cuBLAS and cuBLASLt, or those of the selector alone.
 fn sweep<T: GemmElement + Real>(device: &Device, arguments: &Arguments) -> Result<()> {
     ensure!(!device.is_simulator(), "there is no GPU, so there is nothing to measure");
-    let blas = Blas::open(device).map_err(|error| println!("without cuBLAS: {error}")).ok();
-    let options = Options::default();
+    let (shapes, blas, options): (Vec<[usize; 3]>, _, _) = if arguments.regret {
+        (selector_shapes().collect(), None, Options { rounds: 7, ..Options::default() })
+    } else {
+        let blas = Blas::open(device).map_err(|error| println!("without cuBLAS: {error}")).ok();
+        let shapes = GEMM_SHAPES.iter().map(|&(m, n, k)| [m, n, k].map(|extent| extent as usize));
+        (shapes.collect(), blas, Options::default())
+    };
     // The data sheet's dense figure for 16-bit elements (hopper.md 6).
     let ceiling = Ceiling { peak_tflops: Some(989.4), ..ceiling::measure(device, &options)? };
     let mut report = Report {
@@ -202,8 +211,7 @@ fn sweep<T: GemmElement + Real>(device: &Device, arguments: &Arguments) -> Resul
         rows: Vec::new(),
     };
     report.versions.extend(blas.as_ref().map(|blas| ("cublas".to_string(), blas.version())));
-    for (m, n, k) in tile_kernel_examples::export::GEMM_SHAPES {
-        let shape = [m, n, k].map(|extent| extent as usize);
+    for shape in shapes {
         let row = measure::<T>(device, blas.as_ref(), shape, arguments.layout.transposed(), &options)?;
         println!("{row}");
         report.rows.push(row);
@@ -218,7 +226,26 @@ fn sweep<T: GemmElement + Real>(device: &Device, arguments: &Arguments) -> Resul
         let us = own.burst_us.median;
         println!("{:<34} {:>10.1} {:>12.3}  {}", row.title.to_string(), row.tflops(us), baseline / us, own.name);
     }
+    print_regret(&report);
     arguments.out.as_deref().map_or(Ok(()), |folder| write_plots(&report, folder))
+}
+
+/// How much slower the tile that `gemm` chose was than the best one: in geometric mean, and at most.
+fn print_regret(report: &Report) {
+    let regrets = report.rows.iter().filter_map(|row| {
+        let chosen = row.entries.iter().find(|entry| entry.group == OURS && entry.name == "gemm")?;
+        Some((chosen.burst_us.median / row.best(OURS)?.burst_us.median, row.title.to_string()))
+    });
+    let regrets: Vec<(f64, String)> = regrets.collect();
+    let mean = (regrets.iter().map(|(ratio, _)| ratio.ln()).sum::<f64>() / regrets.len() as f64).exp();
+    let Some((worst, shape)) = regrets.iter().max_by(|a, b| a.0.total_cmp(&b.0)) else { return };
+    let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+    println!(
+        "the choice is {:.1}% slower than the best tile in geometric mean over {} shapes, at most {:.1}% ({shape})",
+        percent(mean),
+        regrets.len(),
+        percent(*worst)
+    );
 }
 
 fn write_plots(report: &Report, folder: &Path) -> Result<()> {

@@ -11,6 +11,13 @@ use tile_kernels::gemm::{Choice, Class, Gemm, GemmElement, gemm};
 use tile_runtime::kernel::Dtype;
 use tile_runtime::prelude::*;
 
+/// The shapes on which the selector is judged: 1 to 8192 rows of X times the weights of language models.
+pub fn selector_shapes() -> impl Iterator<Item = [usize; 3]> {
+    let weights = [(4096, 4096), (7168, 2048), (14336, 4096), (4096, 14336), (7168, 16384), (18432, 7168)];
+    let rows = [1, 16, 64, 128, 256, 512, 1024, 2048, 4096, 8192];
+    weights.into_iter().flat_map(move |(n, k)| rows.map(|m| [m, n, k]))
+}
+
 /// Rows of C that are compared with f64: all of a small matrix, evenly spread ones of a large one.
 const SAMPLED_ROWS: usize = 24;
 
