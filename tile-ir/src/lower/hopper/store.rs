@@ -243,7 +243,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// A barrier of this consumer's warpgroup. Barrier 0 is the block's.
-    fn warpgroup_barrier(&mut self, roles: &Roles) {
+    pub(super) fn warpgroup_barrier(&mut self, roles: &Roles) {
         let Some(consumer) = roles.warpgroup else { return };
         let consumers = roles.plan.warpgroups();
         let one = |id: u32| OpKind::NamedBarrier { id, threads: WARPGROUP, arrive: false };
