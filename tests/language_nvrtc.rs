@@ -10,6 +10,9 @@ mod functions;
 #[path = "gemm_fragment.rs"]
 #[allow(dead_code)]
 mod gemm_fragment;
+#[path = "hopper_registers.rs"]
+#[allow(dead_code)]
+mod hopper_registers;
 #[path = "reduce.rs"]
 #[allow(dead_code)]
 mod reduce;
@@ -32,6 +35,8 @@ fn definitions() -> Vec<&'static Definition> {
         split_k::split_k::<3>::definition(),
         gemm_fragment::chained::<f16, 64, 128>::definition(),
         attention::attention::<f16, 64, 64, 64, 128, 2>::definition(),
+        hopper_registers::positive::<f16, 64, 64, 128>::definition(),
+        hopper_registers::stay::<64, 128, 64>::definition(),
     ]
 }
 
@@ -90,14 +95,16 @@ fn attention_multiplies_from_registers() {
         let Some(listing) = machine_code(&program) else { return };
         let constant = |at: usize| instance.consts[at] as usize;
         let [columns, depth] = [constant(1), constant(2)];
-        let operands = |line: &str| line.split_once("HGMMA").map(|(_, rest)| rest.split(", ").nth(1).unwrap().to_owned());
+        let operands =
+            |line: &str| line.split_once("HGMMA").map(|(_, rest)| rest.split(", ").nth(1).unwrap().to_owned());
         let left: Vec<String> = listing.lines().filter_map(operands).collect();
         let from_registers = left.iter().filter(|operand| operand.starts_with('R')).count();
         let by_descriptor = left.iter().filter(|operand| operand.starts_with("gdesc")).count();
         assert_eq!((from_registers, by_descriptor), (columns / 16, depth / 16), "{left:?}");
         let count = |name: &str| listing.lines().filter(|l| l.split_whitespace().any(|w| w.starts_with(name))).count();
         assert_eq!(count("LDL") + count("STL"), 0);
-        println!("{}: {} F2FP, {} PRMT", program.name, count("F2FP"), count("PRMT"));
+        // 64 rows of weights a warpgroup, and of the result, two elements an instruction and thread.
+        assert_eq!(count("F2FP"), 64 * (columns + depth) / 128 / 2, "{}", program.name);
         if let Ok(folder) = std::env::var("TILE_SASS") {
             std::fs::write(format!("{folder}/{}.sass", program.name), &listing).unwrap();
             std::fs::write(format!("{folder}/{}.cu", program.name), tile_ir::emit::cuda::emit(&program)).unwrap();

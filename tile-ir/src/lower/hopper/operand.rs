@@ -124,7 +124,7 @@ impl<'a> Lowering<'a> {
         let warp = self.formula(&Formula::Symbol(0).over(32), &[thread]);
         let warp = self.once("row_warp", warp);
         let base = self.slot_elements(roles, from, tile.bytes() / dtype.bytes());
-        let name = format!("{}_words", self.kernel.buffers[to].name);
+        let name = format!("{}_loaded", self.kernel.buffers[to].name);
         let words = self.local(&name, Dtype::U32, 4);
         self.op(OpKind::Local { local: words });
         for quad in 0..held.layout.words() / 4 {

@@ -1,0 +1,264 @@
+//! Specialised Hopper kernels with left operands in registers: loaded by `ldmatrix` from a slot or from a tile that stays,
+//! worked on, multiplied; and reductions of fragments by consumers, in both directions. Small integers: every sum is exact.
+
+use std::sync::Arc;
+use tile_ir::ir::{Dtype, Kernel, Target};
+use tile_ir::lowered::{Op, OpKind, Program, RemarkKind, WgmmaOperand};
+use tile_ir::sim::checked::{CheckedOptions, run};
+use tile_ir::sim::{Argument, Memory, TensorArgument};
+use tile_runtime::prelude::*;
+
+/// `c = max(a, 0) b^T`: a tile of `a` goes from its slot to registers, is worked on there and multiplied from there.
+#[tile_kernel(
+    instances((BM, BN, THREADS) in [(64, 64, 128), (128, 32, 128), (128, 128, 256)]),
+    dtypes(T in [f16, bf16]), targets(sm_90a)
+)]
+pub fn positive<T: Half, const BM: usize, const BN: usize, const THREADS: usize>(
+    a: &Tensor<T, (M, K)>,
+    b: &Tensor<T, (N, K)>,
+    c: &mut Tensor<f32, (M, N)>,
+) {
+    threads([THREADS]);
+    use_swizzle(2);
+    let mut a_s = alloc_shared::<T>([BM, 64]);
+    let mut b_s = alloc_shared::<T>([BN, 64]);
+    let mut left = alloc_fragment::<T>([BM, 64]);
+    let mut acc = alloc_fragment::<f32>([BM, BN]);
+    for [bx, by] in persistent([ceil_div(N, BN), ceil_div(M, BM)]) {
+        clear(&mut acc);
+        for k in pipelined(0..ceil_div(K, 64), 3) {
+            copy(a.at([by * BM, k * 64]), &mut a_s);
+            copy(b.at([bx * BN, k * 64]), &mut b_s);
+            copy(&a_s, &mut left);
+            for [i, j] in parallel([BM, 64]) {
+                left[[i, j]] = max(left[[i, j]], T::ZERO);
+            }
+            gemm(&left, b_s.t(), &mut acc);
+        }
+        copy(&acc, c.at_mut([by * BM, bx * BN]));
+    }
+}
+
+/// `s = q k^T` by tiles of k, `q` in registers from a tile that stays: sums of the rows of s, and the largest of each
+/// column among the rows of a block. The accumulator is used before its product, so that it may not be folded away.
+#[tile_kernel(instances((BM, THREADS) in [(64, 128), (128, 256)], BN in [64, 32]), targets(sm_90a))]
+pub fn stay<const BM: usize, const THREADS: usize, const BN: usize>(
+    q: &Tensor<f16, (M, Fixed<64>)>,
+    k: &Tensor<f16, (N, Fixed<64>)>,
+    rows: &mut Tensor<f32, (M,)>,
+    columns: &mut Tensor<f32, (B, N)>,
+    twice: &mut Tensor<f32, (M, BN)>,
+) {
+    threads([THREADS]);
+    let mut q_s = alloc_shared::<f16>([BM, 64]);
+    let mut k_s = alloc_shared::<f16>([BN, 64]);
+    let mut left = alloc_fragment::<f16>([BM, 64]);
+    let mut s = alloc_fragment::<f32>([BM, BN]);
+    let mut sum = alloc_fragment::<f32>([BM]);
+    let mut total = alloc_fragment::<f32>([BM]);
+    let mut most = alloc_fragment::<f32>([BN]);
+    let mut double = alloc_fragment::<f32>([BM, BN]);
+    for [by] in persistent([ceil_div(M, BM)]) {
+        clear(&mut total);
+        clear(&mut double);
+        copy(q.at([by * BM, 0]), &mut q_s);
+        copy(&q_s, &mut left);
+        for step in pipelined(0..ceil_div(N, BN), 2) {
+            copy(k.at([step * BN, 0]), &mut k_s);
+            gemm(&left, k_s.t(), &mut s).clear();
+            reduce(Sum, &s, &mut sum, 1);
+            for [i] in parallel([BM]) {
+                total[i] += sum[i];
+            }
+            reduce(Max, &s, &mut most, 0);
+            for [j] in parallel([BN]) {
+                *columns.masked_mut([by, step * BN + j]) = most[j];
+            }
+            for [i, j] in parallel([BM, BN]) {
+                double[[i, j]] *= 2.0;
+            }
+            gemm(&q_s, k_s.t(), &mut double);
+        }
+        for [i] in parallel([BM]) {
+            *rows.masked_mut([by * BM + i]) = total[i];
+        }
+        copy(&double, twice.at_mut([by * BM, 0]));
+    }
+}
+
+fn devices() -> Vec<Device> {
+    let mut all = vec![Device::simulator(), Device::checked_simulator()];
+    match Device::cuda(0) {
+        Ok(device) if device.supports(Target::Sm90a) => all.push(device),
+        Ok(_) => eprintln!("hopper_registers: not run on this GPU: it has no wgmma"),
+        Err(error) => eprintln!("hopper_registers: not run on a GPU: {error}"),
+    }
+    all
+}
+
+fn small(count: usize, by: usize) -> Vec<f32> {
+    (0..count).map(|i| (i * by % 7) as f32 - 3.0).collect()
+}
+
+fn dot(a: &[f32], b: &[f32], [i, j, k]: [usize; 3]) -> f32 {
+    a[i * k..][..k].iter().zip(&b[j * k..][..k]).map(|(a, b)| a * b).sum()
+}
+
+#[test]
+fn a_left_operand_from_a_slot() {
+    for [m, n, k] in [[64, 64, 64], [150, 72, 200], [3, 200, 8], [300, 136, 72]] {
+        let (a, b) = (small(m * k, 11), small(n * k, 5));
+        let positive_a: Vec<f32> = a.iter().map(|x| x.max(0.0)).collect();
+        let wanted: Vec<f32> = (0..m * n).map(|e| dot(&positive_a, &b, [e / n, e % n, k])).collect();
+        let halves = |x: &[f32]| x.iter().map(|x| f16::from_f32(*x)).collect::<Vec<_>>();
+        let bhalves = |x: &[f32]| x.iter().map(|x| bf16::from_f32(*x)).collect::<Vec<_>>();
+        for device in devices() {
+            let (x, y) = (device.tensor(&halves(&a), [m, k]).unwrap(), device.tensor(&halves(&b), [n, k]).unwrap());
+            for which in 0..3 {
+                let mut c = device.tensor(&vec![f32::NAN; m * n], [m, n]).unwrap();
+                match which {
+                    0 => positive::<f16, 64, 64, 128>::launch(&device, &x, &y, &mut c).unwrap(),
+                    1 => positive::<f16, 128, 32, 128>::launch(&device, &x, &y, &mut c).unwrap(),
+                    _ => positive::<f16, 128, 128, 256>::launch(&device, &x, &y, &mut c).unwrap(),
+                }
+                assert_eq!(c.to_vec().unwrap(), wanted, "{m} x {n} x {k}, {which}");
+            }
+            let (x, y) = (device.tensor(&bhalves(&a), [m, k]).unwrap(), device.tensor(&bhalves(&b), [n, k]).unwrap());
+            let mut c = device.tensor(&vec![f32::NAN; m * n], [m, n]).unwrap();
+            positive::<bf16, 128, 128, 256>::launch(&device, &x, &y, &mut c).unwrap();
+            assert_eq!(c.to_vec().unwrap(), wanted, "{m} x {n} x {k}, bf16");
+        }
+    }
+}
+
+#[test]
+fn a_tile_that_stays_and_reductions_both_ways() {
+    for [m, n] in [[64, 64], [150, 100], [1, 72], [700, 40]] {
+        let (q, k) = (small(m * 64, 3), small(n * 64, 13));
+        let half = |x: &[f32]| x.iter().map(|x| f16::from_f32(*x)).collect::<Vec<_>>();
+        for device in devices() {
+            for (which, bm, bn) in [(0, 64, 64), (1, 128, 32)] {
+                let at = |i: usize, j: usize| if i < m && j < n { dot(&q, &k, [i, j, 64]) } else { 0.0 };
+                let (tiles, steps) = (m.div_ceil(bm), n.div_ceil(bn));
+                let (x, y) = (device.tensor(&half(&q), [m, 64]).unwrap(), device.tensor(&half(&k), [n, 64]).unwrap());
+                let mut rows = device.tensor(&vec![f32::NAN; m], [m]).unwrap();
+                let mut columns = device.tensor(&vec![f32::NAN; tiles * n], [tiles, n]).unwrap();
+                let mut twice = device.tensor(&vec![f32::NAN; m * bn], [m, bn]).unwrap();
+                let (r, c, t) = (&mut rows, &mut columns, &mut twice);
+                match which {
+                    0 => stay::<64, 128, 64>::launch(&device, &x, &y, r, c, t).unwrap(),
+                    _ => stay::<128, 256, 32>::launch(&device, &x, &y, r, c, t).unwrap(),
+                }
+                let sums: Vec<f32> = (0..m).map(|i| (0..n).map(|j| at(i, j)).sum()).collect();
+                assert_eq!(rows.to_vec().unwrap(), sums, "{m} x {n}, {which}");
+                let most =
+                    |tile: usize, j: usize| (tile * bm..tile * bm + bm).map(|i| at(i, j)).reduce(f32::max).unwrap();
+                let most: Vec<f32> = (0..tiles * n).map(|e| most(e / n, e % n)).collect();
+                assert_eq!(columns.to_vec().unwrap(), most, "{m} x {n}, {which}");
+                let double = |i: usize, j: usize| (0..steps).fold(0.0, |sum, s| 2.0 * sum + at(i, s * bn + j));
+                let double: Vec<f32> = (0..m * bn).map(|e| double(e / bn, e % bn)).collect();
+                assert_eq!(twice.to_vec().unwrap(), double, "{m} x {n}, {which}");
+            }
+        }
+    }
+}
+
+fn programs(kernel: &Kernel) -> Vec<Program> {
+    let lower = |i| tile_ir::lower::lower(kernel, i, Target::Sm90a).unwrap();
+    kernel.instances.iter().map(lower).collect()
+}
+
+/// A program's operations, nested ones included.
+fn each(ops: &mut [Op], f: &mut impl FnMut(&mut OpKind)) {
+    for op in ops {
+        f(&mut op.kind);
+        match &mut op.kind {
+            OpKind::If { then, otherwise, .. } => {
+                each(then, f);
+                each(otherwise, f);
+            }
+            OpKind::For { body, .. } => each(body, f),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn nothing_falls_back() {
+    let kernels = [positive::<f16, 64, 64, 128>::definition(), stay::<64, 128, 64>::definition()];
+    for mut program in kernels.iter().flat_map(|d| programs(d.kernel().unwrap())) {
+        let fallbacks: Vec<_> = program.remarks.iter().filter(|r| r.kind == RemarkKind::Fallback).collect();
+        assert!(fallbacks.is_empty(), "{}: {fallbacks:?}", program.name);
+        let (mut products, mut matrices) = (0, 0);
+        each(&mut program.body, &mut |op| match op {
+            OpKind::Wgmma { a: WgmmaOperand::Registers(..), .. } => products += 1,
+            OpKind::LoadMatrix { .. } => matrices += 1,
+            _ => {}
+        });
+        assert!(products > 0 && matrices > 0, "{}: {products} from registers, {matrices} ldmatrix", program.name);
+    }
+}
+
+fn tensor(dtype: Dtype, shape: [usize; 2], values: &[u32]) -> Argument {
+    let bytes = dtype.bytes() as usize;
+    let memory = Memory::zeros(shape[0] * shape[1] * bytes);
+    for (i, bits) in values.iter().enumerate() {
+        memory.store(i * bytes, dtype, *bits);
+    }
+    Argument::Tensor(TensorArgument {
+        dtype,
+        shape: shape.map(|n| n as i64).to_vec(),
+        strides: vec![shape[1] as i64, 1],
+        memory: Arc::new(memory),
+        offset: 0,
+    })
+}
+
+/// What the checked simulator says of `positive` after a change to its program, under several seeds.
+fn reports(change: impl Fn(&mut OpKind)) -> Vec<String> {
+    let mut program = programs(positive::<f16, 64, 64, 128>::definition().kernel().unwrap()).remove(0);
+    each(&mut program.body, &mut |op| change(op));
+    let [m, n, k] = [64, 64, 256];
+    let half = |count: usize, by: usize| small(count, by).iter().map(|x| f16::from_f32(*x).to_bits().into()).collect();
+    let (a, b): (Vec<u32>, Vec<u32>) = (half(m * k, 11), half(n * k, 5));
+    let reports = (0..6).map(|seed| {
+        let arguments =
+            [tensor(Dtype::F16, [m, k], &a), tensor(Dtype::F16, [n, k], &b), tensor(Dtype::F32, [m, n], &[])];
+        let report = run(&program, &arguments, &CheckedOptions { seed, ..CheckedOptions::default() }).unwrap();
+        report.render(&program)
+    });
+    reports.collect()
+}
+
+/// The registers of a left operand are the product's until the wait: words that are packed anew too early are reported,
+/// and so is a product that begins without a fence.
+#[test]
+fn a_left_operand_that_is_written_in_flight_is_found() {
+    assert!(reports(|_| {}).iter().all(|text| !text.contains("error")), "{:?}", reports(|_| {}));
+    let late = reports(|op| {
+        if let OpKind::WgmmaWait { pending } = op {
+            *pending = 1;
+        }
+    });
+    assert!(late.iter().all(|text| text.contains("`left_words` is written while a product reads it")), "{late:?}");
+    let unfenced = reports(|op| {
+        if matches!(op, OpKind::WgmmaFence) {
+            *op = OpKind::Order;
+        }
+    });
+    assert!(
+        unfenced.iter().all(|text| text.contains("takes the registers of `left_words` with no fence")),
+        "{unfenced:?}"
+    );
+}
+
+/// Threads read the slot, and one of them gives it back: without the barrier between, the copy engine may be too early.
+#[test]
+fn a_slot_that_is_given_back_while_others_read_it_is_found() {
+    let early = reports(|op| {
+        if matches!(op, OpKind::NamedBarrier { id: 1, .. }) {
+            *op = OpKind::Order;
+        }
+    });
+    assert!(early.iter().any(|text| text.contains("`a_s` is overwritten while it is read")), "{early:?}");
+}
