@@ -86,6 +86,55 @@ pub fn stay<const BM: usize, const THREADS: usize, const BN: usize>(
     }
 }
 
+/// What roles cannot do (`WHICH`): a product in a loop of the ring; a tile that is loaded for several rings; a reduction
+/// into a shared array; as they are, all of it; a tile that two copies fill.
+#[tile_kernel(instances(WHICH in [0, 1, 2, 3, 4]), targets(sm_90a))]
+pub fn refused<const WHICH: usize>(
+    q: &Tensor<f16, (M, Fixed<64>)>,
+    k: &Tensor<f16, (N, Fixed<64>)>,
+    s: &mut Tensor<f32, (M, Fixed<64>)>,
+) {
+    let [b] = blocks([ceil_div(M, 64)]);
+    threads([128]);
+    let mut q_s = alloc_shared::<f16>([64, 64]);
+    let mut k_s = alloc_shared::<f16>([64, 64]);
+    let mut sums = alloc_shared::<f32>([64]);
+    let mut row = alloc_fragment::<f32>([64]);
+    let mut acc = alloc_fragment::<f32>([64, 64]);
+    clear(&mut acc);
+    copy(q.at([b * 64, 0]), &mut q_s);
+    if WHICH == 4 {
+        copy(q.at([b * 64 + 64, 0]), &mut q_s);
+    }
+    if WHICH == 1 {
+        for _ in 0..2 {
+            for step in pipelined(0..ceil_div(N, 64), 2) {
+                copy(k.at([step * 64, 0]), &mut k_s);
+                gemm(&q_s, k_s.t(), &mut acc).policy(FullRow);
+            }
+        }
+    } else {
+        for step in pipelined(0..ceil_div(N, 64), 2) {
+            copy(k.at([step * 64, 0]), &mut k_s);
+            if WHICH == 0 {
+                for _ in 0..2 {
+                    gemm(&q_s, k_s.t(), &mut acc).policy(FullRow);
+                }
+            } else {
+                gemm(&q_s, k_s.t(), &mut acc).policy(FullRow);
+            }
+            if WHICH == 2 {
+                reduce(Sum, &acc, &mut sums, 1);
+            }
+        }
+    }
+    reduce(Sum, &acc, &mut row, 1);
+    for [i, j] in parallel([64, 64]) {
+        acc[[i, j]] -= row[i];
+    }
+    copy(&acc, s.at_mut([b * 64, 0]));
+}
+
 fn devices() -> Vec<Device> {
     let mut all = vec![Device::simulator(), Device::checked_simulator()];
     match Device::cuda(0) {
@@ -196,6 +245,35 @@ fn nothing_falls_back() {
             _ => {}
         });
         assert!(products > 0 && matrices > 0, "{}: {products} from registers, {matrices} ldmatrix", program.name);
+    }
+}
+
+/// Why a kernel is not specialised is said, and it runs all the same.
+#[test]
+fn what_is_not_specialised_says_why() {
+    let all = programs(refused::<0>::definition().kernel().unwrap());
+    let reasons = [
+        "it has a `gemm` in a loop or conditional of the pipelined loop",
+        "`q_s` is loaded neither in the pipelined loop nor right before it",
+        "it reduces a tile from or to a shared array",
+        "",
+        "`q_s` is loaded twice",
+    ];
+    for (program, reason) in all.iter().zip(reasons) {
+        let said = |r: &&tile_ir::lowered::Remark| r.kind == RemarkKind::Fallback && r.text.contains("not specialised");
+        let found = program.remarks.iter().find(said).map(|r| r.text.as_str()).unwrap_or_default();
+        assert!(found.ends_with(reason) && found.is_empty() == reason.is_empty(), "{}: {found}", program.name);
+    }
+    let [m, n] = [70, 64];
+    let (q, k) = (small(m * 64, 3), small(n * 64, 13));
+    let half = |x: &[f32]| x.iter().map(|x| f16::from_f32(*x)).collect::<Vec<_>>();
+    let sum = |i: usize| -> f32 { (0..n).map(|j| dot(&q, &k, [i, j, 64])).sum() };
+    let wanted: Vec<f32> = (0..m * 64).map(|e| dot(&q, &k, [e / 64, e % 64, 64]) - sum(e / 64)).collect();
+    for device in devices() {
+        let (x, y) = (device.tensor(&half(&q), [m, 64]).unwrap(), device.tensor(&half(&k), [n, 64]).unwrap());
+        let mut s = device.zeros::<f32, 2>([m, 64]).unwrap();
+        refused::<3>::launch(&device, &x, &y, &mut s).unwrap();
+        assert_eq!(s.to_vec().unwrap(), wanted);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Warp specialisation for Hopper: a kernel whose tile products are fed by pipelined copies becomes two programs in one.
 //!
-//! Contract. In: a bound kernel with one pipelined loop of `copy`s from tensors into shared arrays, whose other
+//! Contract. In: a bound kernel with one pipelined loop of `copy`s from tensors into shared arrays, perhaps with some
+//! right before it, whose other
 //! statements are tile products, reductions of fragments and work on them ([`plan`] says whether it is one, and if not, why). Out: operations
 //! in which one thread of a producer warpgroup keeps a ring of shared-memory slots filled by the tensor memory
 //! accelerator, and consumer warpgroups multiply from it.

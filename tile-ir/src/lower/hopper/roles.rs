@@ -40,8 +40,8 @@ pub(crate) struct Roles {
     pub(super) resident: Option<ResidentSlot>,
 }
 
-/// The named barrier of all consumers, above those of the warpgroups and of turns.
-const CONSUMERS: u32 = 7;
+/// The named barrier of all consumers, above those of up to seven warpgroups and of turns.
+const CONSUMERS: u32 = 8;
 
 impl<'a> Lowering<'a> {
     /// Lowers the kernel's body into roles.
