@@ -191,8 +191,15 @@ impl<'a> Lowering<'a> {
     }
 
     /// `copy(&fragment, y.at_mut(..))`, straight from registers: neighbours in pairs where the tile's columns begin at
-    /// an even one of an aligned tensor.
-    pub(super) fn store_fragment(&mut self, fragment: BufferId, dst: &TileRef, open: &[OpenAxis], paired: bool) {
+    /// an even one of an aligned tensor. `transposed`: `copy(fragment.t(), ..)`.
+    pub(super) fn store_fragment(
+        &mut self,
+        fragment: BufferId,
+        transposed: bool,
+        dst: &TileRef,
+        open: &[OpenAxis],
+        paired: bool,
+    ) {
         let Some(Registers { layout, .. }) = self.fragments[fragment] else { return };
         let target = self.dtype_of(dst.place);
         let width = if paired { layout.vector().min(2) } else { 1 };
@@ -209,14 +216,21 @@ impl<'a> Lowering<'a> {
             }
             _ => None,
         };
-        let Some(last) = last else { return self.store_elements(fragment, dst, open, pair) };
-        let then = self.nested(|l| l.store_elements(fragment, dst, &rest, pair));
-        let otherwise = self.nested(|l| l.store_elements(fragment, dst, open, pair));
+        let Some(last) = last else { return self.store_elements(fragment, transposed, dst, open, pair) };
+        let then = self.nested(|l| l.store_elements(fragment, transposed, dst, &rest, pair));
+        let otherwise = self.nested(|l| l.store_elements(fragment, transposed, dst, open, pair));
         self.op(OpKind::If { cond: last.cond, then, otherwise });
     }
 
     /// Stores every element that a thread holds, through `pair` two by two.
-    fn store_elements(&mut self, fragment: BufferId, dst: &TileRef, open: &[OpenAxis], pair: Option<LocalId>) {
+    fn store_elements(
+        &mut self,
+        fragment: BufferId,
+        transposed: bool,
+        dst: &TileRef,
+        open: &[OpenAxis],
+        pair: Option<LocalId>,
+    ) {
         let Some(Registers { local, layout, .. }) = self.fragments[fragment] else { return };
         let (source, target) = (self.kernel.buffer_dtype(fragment), self.dtype_of(dst.place));
         let width = if pair.is_some() { 2 } else { 1 };
@@ -224,6 +238,7 @@ impl<'a> Lowering<'a> {
         let span = self.span;
         self.each_held(&layout, width, |l, register| {
             let [row, col] = l.element_position(&layout, register);
+            let (row, col) = if transposed { (col, row) } else { (row, col) };
             let row = l.once("row", row);
             let col = l.once("col", col);
             let element = |l: &mut Self, by: i64| {
