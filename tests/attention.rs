@@ -216,3 +216,29 @@ fn it_is_specialised_and_nothing_falls_back() {
         assert_eq!(program.tensor_maps.len(), 4, "{}", program.name);
     }
 }
+
+/// What the products of a launch cost is counted, whichever registers or arrays their operands are in.
+#[test]
+fn its_work_is_counted() {
+    use tile_ir::explain::{Machine, Shape, explain};
+    for program in programs() {
+        let [heads, m, n] = [3.0, 256.0, 512.0];
+        let [rows, depth] = [0, 2].map(|at| instance_constant(&program.name, at));
+        let shape = Shape::dense(&program, &[("H", heads), ("M", m), ("N", n)]).unwrap();
+        let report = explain(&program, &shape, &Machine::H200, None).unwrap();
+        // Two products, and what comes between: a multiply-add an element of the scores and some a row.
+        let products = 4.0 * heads * m * n * depth;
+        let found = report.roofline.flops;
+        assert!(found >= products && found <= products * 1.05, "{}: {found} of {products}", program.name);
+        let read = |name: &str| report.tensors.iter().find(|t| t.name == name).unwrap().reads;
+        // Queries once, keys and values once a block of queries.
+        let blocks = m / rows;
+        let wanted = [m, n * blocks, n * blocks].map(|rows| 2.0 * heads * rows * depth);
+        assert_eq!(["q", "k", "v"].map(read), wanted, "{}", program.name);
+    }
+}
+
+/// A constant of an instance, from its program's name: `attention_f16_BM_BN_D_THREADS_STAGES`.
+fn instance_constant(name: &str, at: usize) -> f64 {
+    name.split('_').nth(2 + at).unwrap().parse().unwrap()
+}

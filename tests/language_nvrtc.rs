@@ -20,6 +20,10 @@ mod reduce;
 #[allow(dead_code)]
 mod split_k;
 
+#[path = "transposed_store.rs"]
+#[allow(dead_code)]
+mod transposed_store;
+
 use tile_runtime::kernel::Definition;
 use tile_runtime::library::find_nvdisasm;
 use tile_runtime::nvrtc::{Nvrtc, Output, Resources, options};
@@ -37,6 +41,8 @@ fn definitions() -> Vec<&'static Definition> {
         attention::attention::<f16, 64, 64, 64, 128, 2>::definition(),
         hopper_registers::positive::<f16, 64, 64, 128>::definition(),
         hopper_registers::stay::<64, 128, 64>::definition(),
+        transposed_store::swapped::<f16, f16, 64, 16, 128>::definition(),
+        transposed_store::turned::<true>::definition(),
     ]
 }
 
@@ -63,6 +69,20 @@ fn they_compile_without_spills() {
             }
         }
     }
+}
+
+/// A transposed store is `stmatrix.trans` and the copy engine: one STSM of four matrices for 16 columns.
+#[test]
+fn a_transposed_store_is_stmatrix() {
+    let program = transposed_store::programs(
+        transposed_store::swapped::<f16, f16, 64, 16, 128>::definition(),
+        tile_ir::ir::Target::Sm90a,
+    );
+    let program = program.iter().find(|p| p.name.contains("_128_64_256")).unwrap();
+    let Some(listing) = machine_code(program) else { return };
+    let stores: Vec<&str> = listing.lines().filter(|l| l.contains("STSM")).collect();
+    assert!(stores.len() == 4 && stores.iter().all(|l| l.contains("STSM.16.MT88.4")), "{stores:?}");
+    assert!(listing.contains("UTMASTG"), "no store by the copy engine");
 }
 
 /// The machine code of a program, as nvdisasm lists it; none where one of the tools is missing.
