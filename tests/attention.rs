@@ -3,6 +3,7 @@
 
 use tile_ir::ir::Target;
 use tile_ir::lowered::{Op, OpKind, Program, RemarkKind, WgmmaOperand};
+use tile_kernel_examples::devices::devices;
 use tile_runtime::prelude::*;
 
 /// `o = softmax(scale q k^T) v`, a head a row of blocks. `scale` is of powers of two: log2(e) / sqrt(D).
@@ -79,16 +80,6 @@ pub fn attention<
         acc[[i, j]] *= total[i];
     }
     copy(&acc, o.at_mut([h, b * BM, 0]));
-}
-
-/// The simulators, and the GPU if there is one.
-fn devices() -> Vec<Device> {
-    let mut all = vec![Device::simulator(), Device::checked_simulator()];
-    match Device::cuda(0) {
-        Ok(device) => all.push(device),
-        Err(error) => eprintln!("attention: not run on a GPU: {error}"),
-    }
-    all
 }
 
 fn noise(count: usize, seed: usize) -> Vec<f32> {

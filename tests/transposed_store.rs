@@ -3,6 +3,7 @@
 
 use tile_ir::ir::Target;
 use tile_ir::lowered::{Op, OpKind, Program, RemarkKind};
+use tile_kernel_examples::devices::devices;
 use tile_runtime::kernel::Definition;
 use tile_runtime::prelude::*;
 
@@ -49,15 +50,6 @@ pub fn turned<const LOOP: bool>(x: &Tensor<f16, (M, K)>, w: &Tensor<f16, (N, K)>
         copy(w.at([bx * 32, by * 16]), &mut acc);
     }
     copy(acc.t(), c.at_mut([by * 16, bx * 32]));
-}
-
-fn devices() -> Vec<Device> {
-    let mut all = vec![Device::simulator(), Device::checked_simulator()];
-    match Device::cuda(0) {
-        Ok(device) => all.push(device),
-        Err(error) => eprintln!("transposed_store: not run on a GPU: {error}"),
-    }
-    all
 }
 
 fn small(count: usize, by: usize) -> Vec<f32> {

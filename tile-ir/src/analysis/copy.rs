@@ -67,7 +67,7 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId, src: &TileRef, dst: &Tile
     let transaction = ahead.then(|| super::asynchronous::transaction(walk, src, dst, &constants)).flatten();
     transaction.iter().for_each(|elements| need(walk, src, *elements));
     let transaction = transaction.or_else(|| pairs(walk, src, dst));
-    let even = !src.transposed && begins_even(walk, dst);
+    let even = begins_even(walk, dst);
     let facts = CopyFacts {
         extents: constants,
         src: src_bounds,
@@ -76,7 +76,7 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId, src: &TileRef, dst: &Tile
         dst_nonnegative,
         width,
         transaction,
-        even,
+        even: even && !src.transposed,
     };
     match walk.analysis.copies.get_mut(&stmt) {
         Some(known) => {
@@ -204,9 +204,12 @@ fn demanded(walk: &mut Walk<'_>, width: ExprId, src: &TileRef, dst: &TileRef, ex
 
 /// A fragment stores neighbours of a row two by two where they are aligned.
 fn pairs(walk: &mut Walk<'_>, src: &TileRef, dst: &TileRef) -> Option<u32> {
+    // They lie below one another in the transpose.
+    if src.transposed {
+        return None;
+    }
     let (Place::Buffer(fragment), Place::Tensor(_)) = (src.place, dst.place) else { return None };
-    // A thread's neighbours lie below one another in the transpose.
-    if walk.kernel.buffers[fragment].scope != Scope::Fragment || src.transposed || misaligned(walk, dst, 2).is_some() {
+    if walk.kernel.buffers[fragment].scope != Scope::Fragment || misaligned(walk, dst, 2).is_some() {
         return None;
     }
     need(walk, dst, 2);

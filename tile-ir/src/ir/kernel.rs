@@ -35,7 +35,7 @@ pub struct Kernel {
     pub threads: Vec<Axis>,
     /// `cluster([x, y])`: blocks a cluster on each grid axis, constants; empty for blocks on their own.
     pub cluster: Vec<ExprId>,
-    /// `use_swizzle(panel)`: blocks take the tiles in groups of `panel` along y, a constant.
+    /// `use_swizzle(panel)`: blocks take the tiles in groups of `panel` along y, of what is known before the launch.
     pub swizzle: Option<ExprId>,
     /// Variables.
     pub vars: PrimaryMap<VarId, Var>,

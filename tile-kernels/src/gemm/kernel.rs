@@ -63,7 +63,15 @@ pub fn gemm<
 ) {
     let depth = if A_T { A0 } else { A1 };
     cluster([1, CY]);
-    use_swizzle(8);
+    // Rows of tiles that a wave shares, as measured on an H200 (the book's chapter on the ladder).
+    let few = M <= 4096;
+    use_swizzle(if BM == 128 && BN == 128 {
+        4
+    } else if BM == 128 && BN > 128 && CY == 1 && few {
+        16
+    } else {
+        8
+    });
     threads([THREADS]);
     let mut a_s = alloc_shared::<T>([if A_T { BK } else { BM }, if A_T { BM } else { BK }]);
     let mut b_s = alloc_shared::<T>([if B_T { BN } else { BK }, if B_T { BK } else { BN }]);

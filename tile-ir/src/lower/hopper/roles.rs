@@ -8,6 +8,9 @@ use super::resident::ResidentSlot;
 use crate::layout::TmaPlan;
 use std::rc::Rc;
 
+/// The named barrier of all consumers, above those of warpgroups (seven at most) and turns.
+const CONSUMERS: u32 = 8;
+
 /// What both roles know of the ring, and where a role is in it.
 #[derive(Clone)]
 pub(crate) struct Roles {
@@ -39,9 +42,6 @@ pub(crate) struct Roles {
     /// Where tiles are that stay while the ring turns.
     pub(super) resident: Option<ResidentSlot>,
 }
-
-/// The named barrier of all consumers, above those of up to seven warpgroups and of turns.
-const CONSUMERS: u32 = 8;
 
 impl<'a> Lowering<'a> {
     /// Lowers the kernel's body into roles.
@@ -160,7 +160,7 @@ impl<'a> Lowering<'a> {
         map
     }
 
-    pub(super) fn barrier_array(&mut self, name: &str, len: u32) -> BarrierId {
+    pub(in super::super) fn barrier_array(&mut self, name: &str, len: u32) -> BarrierId {
         let name = self.name(name);
         self.program.barriers.push(BarrierArray { name, len, offset: 0 })
     }
@@ -187,12 +187,6 @@ impl<'a> Lowering<'a> {
         });
         self.set_up_resident(roles);
         self.op(OpKind::FenceBarrierInit);
-    }
-
-    /// All consumers wait for each other.
-    pub(in super::super) fn consumer_barrier(&mut self) {
-        let consumers = self.roles.as_ref().map_or(1, |roles| roles.plan.consumers);
-        self.op(OpKind::NamedBarrier { id: CONSUMERS, threads: consumers * WARPGROUP, arrive: false });
     }
 
     /// Declares where a role is in the ring.
@@ -412,6 +406,11 @@ impl<'a> Lowering<'a> {
 }
 
 impl Roles {
+    /// A barrier of all threads that compute, which a tile has to itself where something has one.
+    pub(in super::super) fn consumer_barrier(&self) -> OpKind {
+        OpKind::NamedBarrier { id: CONSUMERS, threads: self.plan.warpgroups() * WARPGROUP, arrive: false }
+    }
+
     /// Blocks whose producers fill this block's slots.
     pub(super) fn feeders(&self) -> u32 {
         if self.plan.loads.iter().any(|load| load.shared) { self.cluster } else { 1 }

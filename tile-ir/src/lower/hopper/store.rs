@@ -53,7 +53,10 @@ impl<'a> Lowering<'a> {
         let layout = self.layouts.fragments.get(&fragment).filter(|layout| layout.is_whole())?;
         let dtype = self.dtype_of(dst.place);
         let floats = dtype.is_half() || dtype == Dtype::F32;
-        if !floats || !matches!(dst.place, Place::Tensor(_)) || transposed && !dtype.is_half() {
+        if !floats || !matches!(dst.place, Place::Tensor(_)) {
+            return None;
+        }
+        if transposed && !dtype.is_half() {
             return None;
         }
         let mut width = ROW_BYTES / dtype.bytes();
