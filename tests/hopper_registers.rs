@@ -41,12 +41,15 @@ pub fn positive<T: Half, const BM: usize, const BN: usize, const THREADS: usize>
 
 /// `s = q k^T` by tiles of k, `q` in registers from a tile that stays: sums of the rows of s, and the largest of each
 /// column among the rows of a block. The accumulator is used before its product, so that it may not be folded away.
-/// `DIRECT`: the threads load `q` themselves, straight into registers.
+/// `DIRECT`: the threads load `q` themselves, straight into registers. `BLOCKS` of a cluster share the tiles of `k`.
 #[tile_kernel(
-    instances((BM, THREADS, BN, DIRECT) in [(64, 128, 64, false), (128, 256, 32, false), (128, 256, 64, true)]),
+    instances(
+        (BM, THREADS, BN, DIRECT, BLOCKS) in
+            [(64, 128, 64, false, 1), (128, 256, 32, false, 1), (128, 256, 64, true, 1), (64, 128, 32, false, 2)]
+    ),
     targets(sm_90a)
 )]
-pub fn stay<const BM: usize, const THREADS: usize, const BN: usize, const DIRECT: bool>(
+pub fn stay<const BM: usize, const THREADS: usize, const BN: usize, const DIRECT: bool, const BLOCKS: usize>(
     q: &Tensor<f16, (M, Fixed<64>)>,
     k: &Tensor<f16, (N, Fixed<64>)>,
     rows: &mut Tensor<f32, (M,)>,
@@ -54,6 +57,7 @@ pub fn stay<const BM: usize, const THREADS: usize, const BN: usize, const DIRECT
     twice: &mut Tensor<f32, (M, BN)>,
 ) {
     threads([THREADS]);
+    cluster([BLOCKS]);
     let mut q_s = alloc_shared::<f16>([BM, 64]);
     let mut k_s = alloc_shared::<f16>([BN, 64]);
     let mut left = alloc_fragment::<f16>([BM, 64]);
@@ -191,7 +195,7 @@ fn a_tile_that_stays_and_reductions_both_ways() {
         let (q, k) = (small(m * 64, 3), small(n * 64, 13));
         let half = |x: &[f32]| x.iter().map(|x| f16::from_f32(*x)).collect::<Vec<_>>();
         for device in devices() {
-            for (which, bm, bn) in [(0, 64, 64), (1, 128, 32), (2, 128, 64)] {
+            for (which, bm, bn) in [(0, 64, 64), (1, 128, 32), (2, 128, 64), (3, 64, 32)] {
                 let at = |i: usize, j: usize| if i < m && j < n { dot(&q, &k, [i, j, 64]) } else { 0.0 };
                 let (tiles, steps) = (m.div_ceil(bm), n.div_ceil(bn));
                 let (x, y) = (device.tensor(&half(&q), [m, 64]).unwrap(), device.tensor(&half(&k), [n, 64]).unwrap());
@@ -200,9 +204,10 @@ fn a_tile_that_stays_and_reductions_both_ways() {
                 let mut twice = device.tensor(&vec![f32::NAN; m * bn], [m, bn]).unwrap();
                 let (r, c, t) = (&mut rows, &mut columns, &mut twice);
                 match which {
-                    0 => stay::<64, 128, 64, false>::launch(&device, &x, &y, r, c, t).unwrap(),
-                    1 => stay::<128, 256, 32, false>::launch(&device, &x, &y, r, c, t).unwrap(),
-                    _ => stay::<128, 256, 64, true>::launch(&device, &x, &y, r, c, t).unwrap(),
+                    0 => stay::<64, 128, 64, false, 1>::launch(&device, &x, &y, r, c, t).unwrap(),
+                    1 => stay::<128, 256, 32, false, 1>::launch(&device, &x, &y, r, c, t).unwrap(),
+                    2 => stay::<128, 256, 64, true, 1>::launch(&device, &x, &y, r, c, t).unwrap(),
+                    _ => stay::<64, 128, 32, false, 2>::launch(&device, &x, &y, r, c, t).unwrap(),
                 }
                 let sums: Vec<f32> = (0..m).map(|i| (0..n).map(|j| at(i, j)).sum()).collect();
                 assert_eq!(rows.to_vec().unwrap(), sums, "{m} x {n}, {which}");
@@ -240,17 +245,20 @@ fn each(ops: &mut [Op], f: &mut impl FnMut(&mut OpKind)) {
 
 #[test]
 fn nothing_falls_back() {
-    let kernels = [positive::<f16, 64, 64, 128>::definition(), stay::<64, 128, 64, false>::definition()];
+    let kernels = [positive::<f16, 64, 64, 128>::definition(), stay::<64, 128, 64, false, 1>::definition()];
     for mut program in kernels.iter().flat_map(|d| programs(d.kernel().unwrap())) {
         let fallbacks: Vec<_> = program.remarks.iter().filter(|r| r.kind == RemarkKind::Fallback).collect();
         assert!(fallbacks.is_empty(), "{}: {fallbacks:?}", program.name);
-        let (mut products, mut matrices) = (0, 0);
+        let (mut products, mut matrices, mut multicast) = (0, 0, 0);
         each(&mut program.body, &mut |op| match op {
+            OpKind::TensorLoad { multicast: Some(_), .. } => multicast += 1,
             OpKind::Wgmma { a: WgmmaOperand::Registers(..), .. } => products += 1,
             OpKind::LoadMatrix { .. } => matrices += 1,
             _ => {}
         });
-        let direct = program.name.ends_with("_1");
+        // The tiles of the ring are shared, those that stay are each block's own.
+        assert_eq!(multicast, program.launch.cluster_size() - 1, "{}", program.name);
+        let direct = program.name.ends_with("_1_1") && program.name.starts_with("stay_128_256_64");
         assert!(
             products > 0 && (matrices > 0) != direct,
             "{}: {products} from registers, {matrices} ldmatrix",

@@ -40,7 +40,7 @@ fn definitions() -> Vec<&'static Definition> {
         gemm_fragment::chained::<f16, 64, 128>::definition(),
         attention::attention::<f16, 64, 64, 64, 128, 2>::definition(),
         hopper_registers::positive::<f16, 64, 64, 128>::definition(),
-        hopper_registers::stay::<64, 128, 64, false>::definition(),
+        hopper_registers::stay::<64, 128, 64, false, 1>::definition(),
         transposed_store::swapped::<f16, f16, 64, 16, 128>::definition(),
         transposed_store::turned::<true>::definition(),
     ]
