@@ -65,6 +65,16 @@ impl<'a> Lowering<'a> {
         );
         self.remark(RemarkKind::Choice, kernel.stmts[plan.ring].span, text);
 
+        for (stmt, product) in &plan.products {
+            if let (buffer, Left::Registers) = product.a {
+                let text = format!("`{}` is multiplied with wgmma from registers", kernel.buffers[buffer].name);
+                self.remark(RemarkKind::Choice, kernel.stmts[*stmt].span, text);
+            }
+        }
+        for resident in &plan.residents {
+            let text = format!("`{}` is loaded once and stays", kernel.buffers[resident.load.buffer].name);
+            self.remark(RemarkKind::Choice, kernel.stmts[resident.stmt].span, text);
+        }
         self.roles_wait = self.program.launch.dependent;
         let maps = plan.loads.iter().map(|load| self.slots_of(load, plan.stages)).collect();
         for product in plan.products.values() {
