@@ -306,7 +306,7 @@ impl Builder {
 
     /// A tile: `place.at(start)`, `place.tile(start, extents)`, or the whole place.
     pub(crate) fn tile(&self, place: Place, start: &[ExprId], extents: &[ExprId]) -> TileRef {
-        TileRef { place, start: start.to_vec(), extents: extents.to_vec(), span: nowhere() }
+        TileRef { place, start: start.to_vec(), extents: extents.to_vec(), transposed: false, span: nowhere() }
     }
 
     pub(crate) fn copy(&mut self, src: TileRef, dst: TileRef) {

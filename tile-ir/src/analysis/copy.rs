@@ -14,7 +14,11 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId, src: &TileRef, dst: &Tile
         if !tile.extents.is_empty() {
             Some(walk.index_values(&tile.extents))
         } else if tile.start.is_empty() {
-            Some(walk.extents(tile.place))
+            let mut whole = walk.extents(tile.place);
+            if tile.transposed {
+                whole.reverse();
+            }
+            Some(whole)
         } else {
             None
         }
@@ -51,7 +55,11 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId, src: &TileRef, dst: &Tile
         Place::Buffer(b) => kernel.buffers[b].scope != Scope::Local,
         Place::Tensor(_) => false,
     });
-    let (src_bounds, src_nonnegative) = side(walk, src, &extents, shared);
+    let mut of_src = extents.clone();
+    if src.transposed {
+        of_src.reverse();
+    }
+    let (src_bounds, src_nonnegative) = side(walk, src, &of_src, shared);
     let (dst_bounds, dst_nonnegative) = side(walk, dst, &extents, shared);
     let width = width.and_then(|w| demanded(walk, w, src, dst, &constants));
     // Where data is to be there in time, as much at once as the rows are made of.
@@ -68,7 +76,7 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId, src: &TileRef, dst: &Tile
         dst_nonnegative,
         width,
         transaction,
-        even,
+        even: even && !src.transposed,
     };
     match walk.analysis.copies.get_mut(&stmt) {
         Some(known) => {
@@ -196,6 +204,10 @@ fn demanded(walk: &mut Walk<'_>, width: ExprId, src: &TileRef, dst: &TileRef, ex
 
 /// A fragment stores neighbours of a row two by two where they are aligned.
 fn pairs(walk: &mut Walk<'_>, src: &TileRef, dst: &TileRef) -> Option<u32> {
+    // They lie below one another in the transpose.
+    if src.transposed {
+        return None;
+    }
     let (Place::Buffer(fragment), Place::Tensor(_)) = (src.place, dst.place) else { return None };
     if walk.kernel.buffers[fragment].scope != Scope::Fragment || misaligned(walk, dst, 2).is_some() {
         return None;

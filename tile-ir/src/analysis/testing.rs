@@ -290,7 +290,7 @@ impl Build {
 
     /// A tile that starts at `start`, with extents from the other side.
     pub fn tile(&mut self, place: Place, start: &[E]) -> TileRef {
-        TileRef { place, start: start.to_vec(), extents: vec![], span: self.span() }
+        TileRef { place, start: start.to_vec(), extents: vec![], transposed: false, span: self.span() }
     }
 }
 

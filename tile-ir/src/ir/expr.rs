@@ -254,6 +254,8 @@ pub struct TileRef {
     pub start: Vec<ExprId>,
     /// The tile's extents (`.tile([r0..r1, ..])`); empty where the other operand gives them (`.at`).
     pub extents: Vec<ExprId>,
+    /// Whether it is the transpose of the place: `acc.t()`, of a fragment that is stored.
+    pub transposed: bool,
     /// The operand as written.
     pub span: SpanId,
 }

@@ -9,6 +9,7 @@
 //! | [`swizzle`] | 16-byte chunks within an atom of shared memory |
 //! | [`shared`] | the elements of a tile in shared memory, as the tensor memory accelerator (TMA) leaves them |
 //! | [`fragment`] | the elements of a tile in the registers of threads |
+//! | [`left`] | a sum in registers as the left operand of another product |
 //! | [`policy`] | the warps of a block over a tile |
 //! | [`operand`] | a tile in shared memory as an operand of `gemm`: K-major or MN-major |
 //! | [`matrix`] | the row that a lane names in `ldmatrix` and `stmatrix` |
@@ -21,6 +22,7 @@ pub mod descriptor;
 mod error;
 pub mod fragment;
 pub mod index;
+pub mod left;
 pub mod matrix;
 pub mod operand;
 pub mod policy;

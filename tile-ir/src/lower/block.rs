@@ -75,6 +75,18 @@ pub(super) fn infer(kernel: &Kernel) -> Result<Block, Vec<Diagnostic>> {
     }
 }
 
+/// Gives fragments that meet others layouts, from those that are known, and says which of one axis are rows or columns.
+pub(super) fn meet(kernel: &Kernel, layouts: &mut Layouts) -> Result<(), Vec<Diagnostic>> {
+    let block = Block { layouts: std::mem::take(layouts), ..Block::default() };
+    let mut this = Inference { kernel, block, sources: BTreeMap::new(), all: Vec::new() };
+    let mut statements = Vec::new();
+    each(kernel, &kernel.body, &mut |stmt| statements.push(stmt));
+    this.kept(&statements);
+    this.meetings(&statements);
+    *layouts = this.block.layouts;
+    if this.all.is_empty() { Ok(()) } else { Err(this.all) }
+}
+
 struct Inference<'k> {
     kernel: &'k Kernel,
     block: Block,

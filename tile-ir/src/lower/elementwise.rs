@@ -30,13 +30,15 @@ struct Chunk<'a> {
 }
 
 impl<'a> Lowering<'a> {
-    /// The fragment that a `parallel` loop works on: any whose elements its body accesses.
+    /// The fragment that a `parallel` loop works on: any whose elements its body accesses, a tile rather than its rows.
     pub(super) fn fragment_of(&self, body: &[StmtId]) -> Option<BufferId> {
         let fragment = |access: &AccessId| match self.kernel.accesses[*access].place {
             Place::Buffer(buffer) if self.kernel.buffers[buffer].scope == Scope::Fragment => Some(buffer),
             _ => None,
         };
-        accesses(self.kernel, body).iter().find_map(fragment)
+        let all: Vec<BufferId> = accesses(self.kernel, body).iter().filter_map(fragment).collect();
+        let tile = all.iter().find(|buffer| self.kernel.buffers[**buffer].extents.len() > 1);
+        tile.or(all.first()).copied()
     }
 
     /// `for [i, j] in parallel([m, n])` over a fragment.

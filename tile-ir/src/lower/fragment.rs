@@ -126,26 +126,29 @@ impl<'a> Lowering<'a> {
     }
 
     /// Packs what a fragment that lies as an accumulator has of one step along K (16 columns): two of its atoms side by side
-    /// are, word by word, what `mma.sync` takes for its left operand. `[down, k, step]`: atoms of 16 rows, columns, the step.
-    pub(super) fn pack_left(&mut self, held: &Registers, words: LocalId, [down, k, step]: [u32; 3]) {
-        let (source, span) = (self.program.locals[held.local].dtype, self.span);
+    /// are, word by word, what `mma.sync` takes for its left operand. `[down, step]`: atoms of 16 rows, the step.
+    pub(super) fn pack_left(&mut self, held: &Registers, words: LocalId, [down, step]: [u32; 2]) {
+        let span = self.span;
         self.unrolled("i", down, |l, i| {
             for word in 0..MmaAtom::A {
-                let element = |l: &mut Self, by: u32| {
-                    // The row of atoms, of which the step has the next two; each has its rows one after the other.
-                    let first = (2 * step + word / 2) * 4 + word % 2 * 2 + by;
-                    let offset = Formula::Symbol(0).times(k / 2).plus(first);
-                    let offset = l.formula(&offset, &[i]);
-                    let memory = Memory { space: Space::Local(held.local), offset, guard: None, span };
-                    let value = l.push(ValueKind::Load(memory), ValueType::Element(source));
-                    l.push(ValueKind::Cast(value), ValueType::Element(Dtype::F32))
-                };
-                let (low, high) = (element(l, 0), element(l, 1));
-                let value = l.push(ValueKind::Pack(source, low, high), ValueType::Element(Dtype::U32));
+                let value = l.left_word(held, i, step, word);
                 let offset = l.formula(&Formula::Symbol(0).times(MmaAtom::A).plus(word), &[i]);
                 l.op(OpKind::Store { memory: Memory { space: Space::Local(words), offset, guard: None, span }, value });
             }
         });
+    }
+
+    /// Two neighbouring 16-bit elements of a fragment as a word of a left operand ([`Fragment::left_word`]).
+    pub(super) fn left_word(&mut self, held: &Registers, block: ValueId, step: u32, word: u32) -> ValueId {
+        let (dtype, span) = (self.program.locals[held.local].dtype, self.span);
+        let first = self.formula(&held.layout.left_word(Formula::Symbol(0), step, word), &[block]);
+        let [low, high] = [0, 1].map(|by| {
+            let by = self.int(by);
+            let offset = self.binary(BinaryOp::Add, first, by);
+            let memory = Memory { space: Space::Local(held.local), offset, guard: None, span };
+            self.push(ValueKind::Load(memory), ValueType::Element(dtype))
+        });
+        self.push(ValueKind::Pack(dtype, low, high), ValueType::Element(Dtype::U32))
     }
 
     /// Row and column of this thread's element `register`.
@@ -188,8 +191,15 @@ impl<'a> Lowering<'a> {
     }
 
     /// `copy(&fragment, y.at_mut(..))`, straight from registers: neighbours in pairs where the tile's columns begin at
-    /// an even one of an aligned tensor.
-    pub(super) fn store_fragment(&mut self, fragment: BufferId, dst: &TileRef, open: &[OpenAxis], paired: bool) {
+    /// an even one of an aligned tensor. `transposed`: `copy(fragment.t(), ..)`.
+    pub(super) fn store_fragment(
+        &mut self,
+        fragment: BufferId,
+        transposed: bool,
+        dst: &TileRef,
+        open: &[OpenAxis],
+        paired: bool,
+    ) {
         let Some(Registers { layout, .. }) = self.fragments[fragment] else { return };
         let target = self.dtype_of(dst.place);
         let width = if paired { layout.vector().min(2) } else { 1 };
@@ -206,14 +216,21 @@ impl<'a> Lowering<'a> {
             }
             _ => None,
         };
-        let Some(last) = last else { return self.store_elements(fragment, dst, open, pair) };
-        let then = self.nested(|l| l.store_elements(fragment, dst, &rest, pair));
-        let otherwise = self.nested(|l| l.store_elements(fragment, dst, open, pair));
+        let Some(last) = last else { return self.store_elements(fragment, transposed, dst, open, pair) };
+        let then = self.nested(|l| l.store_elements(fragment, transposed, dst, &rest, pair));
+        let otherwise = self.nested(|l| l.store_elements(fragment, transposed, dst, open, pair));
         self.op(OpKind::If { cond: last.cond, then, otherwise });
     }
 
     /// Stores every element that a thread holds, through `pair` two by two.
-    fn store_elements(&mut self, fragment: BufferId, dst: &TileRef, open: &[OpenAxis], pair: Option<LocalId>) {
+    fn store_elements(
+        &mut self,
+        fragment: BufferId,
+        transposed: bool,
+        dst: &TileRef,
+        open: &[OpenAxis],
+        pair: Option<LocalId>,
+    ) {
         let Some(Registers { local, layout, .. }) = self.fragments[fragment] else { return };
         let (source, target) = (self.kernel.buffer_dtype(fragment), self.dtype_of(dst.place));
         let width = if pair.is_some() { 2 } else { 1 };
@@ -221,6 +238,7 @@ impl<'a> Lowering<'a> {
         let span = self.span;
         self.each_held(&layout, width, |l, register| {
             let [row, col] = l.element_position(&layout, register);
+            let (row, col) = if transposed { (col, row) } else { (row, col) };
             let row = l.once("row", row);
             let col = l.once("col", col);
             let element = |l: &mut Self, by: i64| {

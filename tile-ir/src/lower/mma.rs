@@ -71,7 +71,7 @@ impl Lowering<'_> {
         for step in 0..a.operand.k() / input.k() {
             match (&a_words, held) {
                 (Some(words), _) => words.load(self, step * input.k(), thread),
-                (None, Some(held)) => self.pack_left(&held, a_local, [down, a.operand.k(), step]),
+                (None, Some(held)) => self.pack_left(&held, a_local, [down, step]),
                 (None, None) => {}
             }
             b_words.load(self, step * input.k(), thread);

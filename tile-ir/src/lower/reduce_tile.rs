@@ -80,7 +80,7 @@ impl Lowering<'_> {
         if !split {
             return;
         }
-        self.op(OpKind::Barrier);
+        self.block_barrier();
         self.unrolled("i", layout.slots(0), |l, index| {
             let first = l.formula(&layout.representative(0, Formula::Symbol(0)), &[index]);
             let [row, _] = l.element_position(&layout, first);
@@ -151,7 +151,7 @@ impl Lowering<'_> {
             let value = l.push(ValueKind::Load(own), ValueType::Element(dtype));
             l.op(OpKind::Store { memory, value });
         });
-        self.op(OpKind::Barrier);
+        self.block_barrier();
         self.reduce_elements(op, src, dst, axis, at);
         self.barrier_in_a_loop();
     }
@@ -185,7 +185,7 @@ impl Lowering<'_> {
             l.op(OpKind::Store { memory: Memory { space, offset, guard: None, span }, value });
         });
         let (Some(Registers { local, layout, .. }), Some(scratch)) = (held, scratch) else { return };
-        self.op(OpKind::Barrier);
+        self.block_barrier();
         let kept = 1 - axis;
         self.unrolled("i", layout.slots(kept), |l, slot| {
             let register = l.formula(&layout.representative(kept, Formula::Symbol(0)), &[slot]);
@@ -273,7 +273,7 @@ impl Lowering<'_> {
     /// The next iteration's threads overwrite what slower ones still read.
     pub(super) fn barrier_in_a_loop(&mut self) {
         if self.loop_depth > 0 {
-            self.op(OpKind::Barrier);
+            self.block_barrier();
         }
     }
 }

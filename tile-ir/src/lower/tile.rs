@@ -117,7 +117,7 @@ impl Lowering<'_> {
                 self.paired.insert(tensor);
                 paired = true;
             }
-            return self.store_fragment(fragment, dst, &dst_open, paired);
+            return self.store_fragment(fragment, src.transposed, dst, &dst_open, paired);
         }
         if let Some(fragment) = self.fragment_at(dst.place) {
             return self.load_fragment(fragment, src, &src_open);

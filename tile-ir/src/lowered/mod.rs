@@ -258,9 +258,9 @@ pub enum ValueKind {
     Load(Memory),
     /// The thread's place beyond `threadIdx` and `blockIdx`.
     Special(Special),
-    /// Two f32, low half first, rounded to a 16-bit float and packed into a u32.
+    /// Two f32, low half first, rounded to a 16-bit float and packed into a u32; or two of that 16-bit float as they are.
     Pack(Dtype, ValueId, ValueId),
-    /// The f32 value of the low (`false`) or high half of a u32 that holds two of a 16-bit float.
+    /// The low (`false`) or high half of a u32 that holds two of a 16-bit float: as f32, or as it is, by the value's type.
     Unpack(Dtype, ValueId, bool),
     /// A matrix descriptor for `Wgmma`, `Wide`: `bits | (address & 0x3FFFF) >> 4`, where the address is the array's in
     /// shared memory. Offsets are added to it in units of 16 bytes.

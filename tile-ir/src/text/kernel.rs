@@ -386,6 +386,9 @@ impl Printer<'_> {
     fn tile(&self, tile: &TileRef, mutable: bool) -> String {
         let place = self.place(tile.place);
         let suffix = if mutable { "_mut" } else { "" };
+        if tile.transposed {
+            return format!("{place}.t()");
+        }
         if tile.start.is_empty() {
             return format!("&{}{place}", if mutable { "mut " } else { "" });
         }

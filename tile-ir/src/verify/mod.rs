@@ -304,6 +304,24 @@ mod tests {
     }
 
     #[test]
+    fn transposes_of_anything_but_a_stored_fragment() {
+        let mut b = small();
+        let x = b.tensor("a", Dtype::F32, &["N"], false);
+        let i = b.int(0);
+        let src = TileRef { transposed: true, ..b.tile(x, &[i]) };
+        let s = b.shared("s2", Dtype::F32, &[8]);
+        let dst = b.tile(s, &[]);
+        b.stmt(StmtKind::Copy { src, dst, width: None, tma: true, evict: None });
+        check(
+            b,
+            expect![[r#"
+                [TK0804] copy: only a fragment that goes to a tensor is transposed
+                  help: store the fragment, or multiply the transpose of a shared array: `gemm(a_s.t(), &b_s, &mut acc)`
+            "#]],
+        );
+    }
+
+    #[test]
     fn copies_between_tensors() {
         let mut b = small();
         let (x, y) = (b.tensor("a", Dtype::F32, &["N"], false), b.tensor("b", Dtype::F32, &["N"], true));

@@ -108,6 +108,12 @@ fn fragment(kernel: &Kernel, place: Place) -> Option<&str> {
 }
 
 fn copy(kernel: &Kernel, src: &TileRef, dst: &TileRef, all: &mut Vec<Diagnostic>) {
+    if (src.transposed || dst.transposed) && !is_transposed_store(kernel, src, dst) {
+        let span = if src.transposed { src.span } else { dst.span };
+        let message = "copy: only a fragment that goes to a tensor is transposed";
+        let help = "store the fragment, or multiply the transpose of a shared array: `gemm(a_s.t(), &b_s, &mut acc)`";
+        return all.push(Diagnostic::new(Code::PLACEMENT, span, message).help(help));
+    }
     for (tile, other) in [(src, dst), (dst, src)] {
         let Some(name) = fragment(kernel, tile.place) else { continue };
         if let Place::Buffer(buffer) = tile.place
@@ -138,6 +144,13 @@ fn copy(kernel: &Kernel, src: &TileRef, dst: &TileRef, all: &mut Vec<Diagnostic>
             .help("a fragment is copied to and from tensors and shared arrays; elements meet in `parallel`");
         all.push(diagnostic);
     }
+}
+
+/// `copy(acc.t(), c.at_mut([..]))`
+fn is_transposed_store(kernel: &Kernel, src: &TileRef, dst: &TileRef) -> bool {
+    let of_fragment = matches!(src.place, Place::Buffer(b)
+        if kernel.buffers[b].scope == Scope::Fragment && kernel.buffers[b].extents.len() == 2);
+    of_fragment && src.start.is_empty() && !dst.transposed && matches!(dst.place, Place::Tensor(_))
 }
 
 fn gemm(kernel: &Kernel, stmt: StmtId, a: &MatrixRef, b: &MatrixRef, acc: BufferId, all: &mut Vec<Diagnostic>) {

@@ -1,15 +1,15 @@
 //! Tile operations: `copy(src, dst)`, `copy(src, dst).width(n)`, `fill(&mut b, v)`, `clear(&mut b)`.
 //!
 //! An operand of `copy` is `x.at([i, j])` (its extents come from the other side), `x.tile([r0..r1, c0..c1])`, or the
-//! whole of an array or tensor: `&s`, `&mut s`, `x`. A destination says `at_mut` and `tile_mut`.
+//! whole of an array or tensor: `&s`, `&mut s`, `x`; `acc.t()` is the transpose of a fragment, to be stored. A destination says `at_mut` and `tile_mut`.
 
 use super::access::strip;
 use super::range::Range;
-use super::{Facts, Parser};
+use super::{Binding, Facts, Parser};
 use syn::{Expr, ExprCall, ExprMethodCall, RangeLimits};
 use tile_ir::diag::{Code, Diagnostic};
 use tile_ir::ir::{
-    BinaryOp, BufferId, DtypeRef, Evict, ExprId, ExprKind, Place, SpecialValue, StmtKind, TileRef, Type,
+    BinaryOp, BufferId, DtypeRef, Evict, ExprId, ExprKind, Place, Scope, SpecialValue, StmtKind, TileRef, Type,
 };
 
 /// What a copy asks for beside moving a tile.
@@ -169,7 +169,7 @@ impl Parser {
                 if destination {
                     self.check_writable(place, &reference.expr);
                 }
-                Some(TileRef { place, start: vec![], extents: vec![], span })
+                Some(TileRef { place, start: vec![], extents: vec![], transposed: false, span })
             }
             Expr::Path(_) => {
                 let place = self.place(argument, "`copy`")?;
@@ -185,7 +185,7 @@ impl Parser {
                 if destination {
                     self.check_writable(place, argument);
                 }
-                Some(TileRef { place, start: vec![], extents: vec![], span })
+                Some(TileRef { place, start: vec![], extents: vec![], transposed: false, span })
             }
             other => {
                 let side = if destination { "destination" } else { "source" };
@@ -201,8 +201,12 @@ impl Parser {
         let method = call.method.to_string();
         match method.as_str() {
             "at" | "tile" | "at_mut" | "tile_mut" => {}
+            "t" if !destination && call.args.is_empty() && self.is_fragment(&call.receiver) => {
+                let place = self.place(&call.receiver, "`.t()`")?;
+                return Some(TileRef { place, start: vec![], extents: vec![], transposed: true, span });
+            }
             "t" => {
-                let message = "a copy does not transpose";
+                let message = "a copy transposes only a fragment that it stores: `copy(acc.t(), c.at_mut([i, j]));`";
                 let help = "copy the tile as it is stored, and multiply its transpose: `gemm(&a_s, b_s.t(), &mut acc)`";
                 self.syntax(call.method.span(), message, help);
                 return None;
@@ -239,12 +243,20 @@ impl Parser {
         if method.starts_with("at") {
             let start = self.indices(&elements)?;
             rank?;
-            return Some(TileRef { place, start, extents: vec![], span });
+            return Some(TileRef { place, start, extents: vec![], transposed: false, span });
         }
         let axes: Vec<Option<(ExprId, ExprId)>> = elements.iter().map(|axis| self.tile_axis(axis)).collect();
         let (start, extents) = axes.into_iter().collect::<Option<Vec<_>>>()?.into_iter().unzip();
         rank?;
-        Some(TileRef { place, start, extents, span })
+        Some(TileRef { place, start, extents, transposed: false, span })
+    }
+
+    /// Whether a path names a fragment.
+    fn is_fragment(&self, receiver: &Expr) -> bool {
+        let Expr::Path(path) = strip(receiver) else { return false };
+        let binding = path.path.get_ident().and_then(|name| self.lookup(&name.to_string()));
+        let Some(Binding::Buffer(buffer) | Binding::Borrowed(buffer, _)) = binding else { return false };
+        self.kernel.buffers[buffer].scope == Scope::Fragment
     }
 
     /// `r0..r1`: the first index and the extent, a constant.

@@ -80,6 +80,19 @@ pub struct TileMut<T> {
     _element: PhantomData<T>,
 }
 
+/// The transpose of a fragment, to be stored: `copy(acc.t(), c.at_mut([col, row]));`.
+#[derive(Clone, Copy)]
+pub struct TransposedFragment<T> {
+    _element: PhantomData<T>,
+}
+
+impl<T> Fragment<T> {
+    /// Its transpose, for a [`copy`] to a tensor: element `[i, j]` goes where `[j, i]` of the tile is.
+    pub fn t(&self) -> TransposedFragment<T> {
+        shadow()
+    }
+}
+
 /// What [`copy`] reads: a tensor, `.at(..)` or `.tile(..)` of one, or an array of the kernel.
 #[diagnostic::on_unimplemented(
     message = "`copy` cannot read from `{Self}`",
@@ -99,6 +112,7 @@ impl<T, const R: usize> CopySource<T> for &GlobalTensor<T, R> {}
 impl<T> CopySource<T> for &SharedArray<T> {}
 impl<T> CopySource<T> for &LocalArray<T> {}
 impl<T> CopySource<T> for &Fragment<T> {}
+impl<T> CopySource<T> for TransposedFragment<T> {}
 impl<T> CopyDestination<T> for TileMut<T> {}
 impl<T, const R: usize> CopyDestination<T> for &mut GlobalTensor<T, R> {}
 impl<T> CopyDestination<T> for &mut SharedArray<T> {}

@@ -130,6 +130,14 @@ TILE_INLINE int tile_read_cluster_rank() { unsigned rank; asm volatile("mov.u32 
 TILE_INLINE unsigned tile_pack_f16(float low, float high) { unsigned word; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low)); return word; }
 //@ tile_pack_bf16
 TILE_INLINE unsigned tile_pack_bf16(float low, float high) { unsigned word; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low)); return word; }
+//@ tile_join_f16
+TILE_INLINE unsigned tile_join_f16(f16 low, f16 high) { unsigned word; asm("mov.b32 %0, {%1, %2};" : "=r"(word) : "h"(low.bits), "h"(high.bits)); return word; }
+//@ tile_join_bf16
+TILE_INLINE unsigned tile_join_bf16(bf16 low, bf16 high) { unsigned word; asm("mov.b32 %0, {%1, %2};" : "=r"(word) : "h"(low.bits), "h"(high.bits)); return word; }
+//@ tile_half_f16
+TILE_INLINE f16 tile_half_f16(unsigned word, bool high) { f16 y; y.bits = (unsigned short)(high ? word >> 16 : word); return y; }
+//@ tile_half_bf16
+TILE_INLINE bf16 tile_half_bf16(unsigned word, bool high) { bf16 y; y.bits = (unsigned short)(high ? word >> 16 : word); return y; }
 //@ tile_unpack_f16
 TILE_INLINE float tile_unpack_f16(unsigned word, bool high) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"((unsigned short)(high ? word >> 16 : word))); return y; }
 //@ tile_unpack_bf16

@@ -43,9 +43,13 @@ pub(super) fn value(program: &Program, id: ValueId) -> String {
             Special::Elected => "tile_elected()".into(),
         },
         ValueKind::Pack(dtype, low, high) => {
-            format!("tile_pack_{dtype}({}, {})", value(program, *low), value(program, *high))
+            let how = if program.values[*low].ty == ValueType::Element(*dtype) { "join" } else { "pack" };
+            format!("tile_{how}_{dtype}({}, {})", value(program, *low), value(program, *high))
         }
-        ValueKind::Unpack(dtype, word, high) => format!("tile_unpack_{dtype}({}, {high})", value(program, *word)),
+        ValueKind::Unpack(dtype, word, high) => {
+            let how = if node.ty == ValueType::Element(*dtype) { "half" } else { "unpack" };
+            format!("tile_{how}_{dtype}({}, {high})", value(program, *word))
+        }
         ValueKind::Descriptor { shared, bits } => {
             format!("tile_descriptor({}, {bits:#x}ull)", program.shared[*shared].name)
         }

@@ -1,7 +1,8 @@
 //! Warp specialisation for Hopper: a kernel whose tile products are fed by pipelined copies becomes two programs in one.
 //!
-//! Contract. In: a bound kernel with one pipelined loop of `copy`s from tensors into shared arrays, whose other
-//! statements are tile products and work on fragments ([`plan`] says whether it is one, and if not, why). Out: operations
+//! Contract. In: a bound kernel with one pipelined loop of `copy`s from tensors into shared arrays, perhaps with some
+//! right before it, whose other
+//! statements are tile products, reductions of fragments and work on them ([`plan`] says whether it is one, and if not, why). Out: operations
 //! in which one thread of a producer warpgroup keeps a ring of shared-memory slots filled by the tensor memory
 //! accelerator, and consumer warpgroups multiply from it.
 //!
@@ -12,6 +13,9 @@
 //! | file | what it lowers |
 //! |---|---|
 //! | [`plan`] | what qualifies, layouts of the slots, warpgroups, registers |
+//! | [`fragments`] | layouts of fragments that no product decides on |
+//! | [`operand`] | left operands in registers: packed from a sum, or loaded by `ldmatrix` |
+//! | [`resident`] | tiles that are loaded once and stay while the ring turns |
 //! | [`roles`] | set-up of the barriers, the split into producer and consumers |
 //! | [`ring`] | both sides of the pipelined loop |
 //! | [`ahead`] | what a producer fills before it waits for the previous kernel |
@@ -19,7 +23,10 @@
 //! | [`store`] | fragments to a tensor, by sub-tiles through shared memory |
 
 mod ahead;
+mod fragments;
+mod operand;
 mod plan;
+mod resident;
 mod ring;
 mod roles;
 mod store;

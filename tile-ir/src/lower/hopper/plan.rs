@@ -2,13 +2,15 @@
 
 use super::super::infer::Layouts;
 use super::super::uses::{accesses, depends_on, each};
+use super::operand::Left;
+use super::resident::Resident;
 use crate::analysis::Analysis;
 use crate::ir::*;
 use crate::layout::{
     Fragment, LayoutError, Major, Operand, SharedLayout, Swizzle, TmaPlan, WarpGrid, WgmmaOperand as MatrixOperand,
 };
 use crate::lowered::RolesRegisters;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Threads of a warpgroup.
 pub(crate) const WARPGROUP: u32 = 128;
@@ -28,6 +30,10 @@ pub(crate) struct Plan {
     pub(super) stages: u32,
     /// What fills a slot, in order.
     pub(super) loads: Vec<Load>,
+    /// Tiles that are loaded once and stay while the ring turns.
+    pub(super) residents: Vec<Resident>,
+    /// Arrays that fragments are loaded from: threads read them, not only tensor cores.
+    pub(super) unpacked: BTreeSet<BufferId>,
     /// The tile products of the loop.
     pub(super) products: BTreeMap<StmtId, Product>,
     /// Warpgroups that compute a tile together.
@@ -63,7 +69,7 @@ pub(super) struct Load {
 /// One tile product of the consumers.
 #[derive(Clone, Debug)]
 pub(super) struct Product {
-    pub(super) a: (BufferId, MatrixOperand),
+    pub(super) a: (BufferId, Left),
     pub(super) b: (BufferId, MatrixOperand),
     pub(super) acc: BufferId,
     pub(super) dtype: Dtype,
@@ -85,7 +91,7 @@ pub(crate) struct Reason {
 
 /// The plan for a bound kernel, or why there is none.
 pub(crate) fn plan(kernel: &Kernel, analysis: &Analysis) -> Result<Plan, Reason> {
-    let mut search = Search { kernel, ring: None, in_ring: false };
+    let mut search = Search { kernel, ring: None, in_ring: false, nested: 0 };
     search.block(&kernel.body)?;
     let Some(ring) = search.ring else {
         let span = kernel.body.first().map_or(SpanId::from_u32(0), |s| kernel.stmts[*s].span);
@@ -109,11 +115,20 @@ struct Search<'k> {
     kernel: &'k Kernel,
     ring: Option<StmtId>,
     in_ring: bool,
+    /// Loops and conditionals around, within the ring.
+    nested: u32,
 }
 
 impl Search<'_> {
     fn block(&mut self, body: &[StmtId]) -> Result<(), Reason> {
         body.iter().try_for_each(|s| self.stmt(*s))
+    }
+
+    fn inner(&mut self, bodies: &[&[StmtId]]) -> Result<(), Reason> {
+        self.nested += u32::from(self.in_ring);
+        bodies.iter().try_for_each(|body| self.block(body))?;
+        self.nested -= u32::from(self.in_ring);
+        Ok(())
     }
 
     fn stmt(&mut self, stmt: StmtId) -> Result<(), Reason> {
@@ -135,11 +150,8 @@ impl Search<'_> {
                 self.in_ring = false;
                 Ok(())
             }
-            StmtKind::For { body, .. } | StmtKind::Persistent { body, .. } => self.block(body),
-            StmtKind::If { then, otherwise, .. } => {
-                self.block(then)?;
-                self.block(otherwise)
-            }
+            StmtKind::For { body, .. } | StmtKind::Persistent { body, .. } => self.inner(&[body]),
+            StmtKind::If { then, otherwise, .. } => self.inner(&[then, otherwise]),
             StmtKind::Parallel { body, .. } => {
                 let fragment = |a: &AccessId| scope(kernel.accesses[*a].place) == Some(Scope::Fragment);
                 if !accesses(kernel, body).iter().any(fragment) {
@@ -148,18 +160,24 @@ impl Search<'_> {
                 Ok(())
             }
             StmtKind::Copy { src, dst, .. } => match (scope(src.place), scope(dst.place)) {
-                (None, Some(Scope::Shared)) if self.in_ring => Ok(()),
-                (Some(Scope::Fragment), None) => Ok(()),
+                (None, Some(Scope::Shared)) => Ok(()),
+                (Some(Scope::Fragment), None) | (None | Some(Scope::Shared), Some(Scope::Fragment)) => Ok(()),
                 (Some(Scope::Local), _) | (_, Some(Scope::Local)) => Ok(()),
-                _ => no("it copies between shared memory and something else outside of the pipelined loop's loads"),
+                _ => no("it copies from registers or shared memory to shared memory, or between tensors"),
             },
             StmtKind::Fill { buffer, .. } if kernel.buffers[*buffer].scope == Scope::Shared => {
                 no("it fills a shared array")
             }
             StmtKind::Gemm { .. } if !self.in_ring => no("it has a `gemm` outside of the pipelined loop"),
+            StmtKind::Gemm { .. } if self.nested > 0 => {
+                no("it has a `gemm` in a loop or conditional of the pipelined loop")
+            }
             StmtKind::SyncThreads => no("its author places a barrier"),
             StmtKind::Reduce { axis: Some(_), .. } => no("it reduces over the block's threads"),
-            StmtKind::ReduceTile { .. } => no("it reduces a tile over an axis"),
+            StmtKind::ReduceTile { src, dst, .. } => {
+                let fragments = [src, dst].iter().all(|b| kernel.buffers[**b].scope == Scope::Fragment);
+                if fragments { Ok(()) } else { no("it reduces a tile from or to a shared array") }
+            }
             StmtKind::Atomic { .. } | StmtKind::LastArriver { .. } => no("it has atomic operations"),
             StmtKind::Let { .. }
             | StmtKind::Alloc { .. }
@@ -191,10 +209,10 @@ impl Search<'_> {
     }
 }
 
-struct Planner<'k> {
-    kernel: &'k Kernel,
+pub(super) struct Planner<'k> {
+    pub(super) kernel: &'k Kernel,
     analysis: &'k Analysis,
-    ring: StmtId,
+    pub(super) ring: StmtId,
     cluster: [u32; 2],
 }
 
@@ -238,6 +256,7 @@ impl Planner<'_> {
         if products.is_empty() {
             return Err(Reason { text: "its pipelined loop has no `gemm`".into(), span });
         }
+        let unpacked = self.loaded_fragments(&mut operands)?;
         let mut loads = Vec::new();
         for &stmt in body {
             if let StmtKind::Copy { src, dst, tma, evict, .. } = &kernel.stmts[stmt].kind
@@ -247,18 +266,37 @@ impl Planner<'_> {
                 loads.push(self.load(stmt, tensor, buffer, src, *tma, *evict, &operands)?);
             }
         }
-        self.other_fragments(consumers, &mut fragments, span)?;
-        let held: u32 = fragments.values().map(Fragment::registers).sum();
+        let filled: Vec<BufferId> = loads.iter().map(|load| load.buffer).collect();
+        let residents = self.residents(&filled, &operands)?;
+        if let Some(stray) =
+            operands.keys().find(|b| !filled.contains(b) && !residents.iter().any(|r| r.load.buffer == **b))
+        {
+            return Err(Reason { text: format!("nothing loads `{}`", kernel.buffers[*stray].name), span });
+        }
+        let mut layouts = self.fragments(consumers, fragments, span)?;
+        let held = self.held(&layouts);
         if held > MOST_ACCUMULATORS {
             let text = format!("its fragments take {held} registers a thread, of {MOST_ACCUMULATORS} at most");
             return Err(Reason { text, span });
         }
-        let shared = operands.iter().map(|(buffer, operand)| (*buffer, operand.tile)).collect();
-        let layouts = Layouts { fragments, shared, ..Layouts::default() };
+        layouts.shared = operands.iter().map(|(buffer, operand)| (*buffer, operand.tile)).collect();
+        self.fits(&layouts, stages, &filled, consumers * groups, span)?;
         let registers = registers(consumers * groups, held);
         let mut folded = BTreeMap::new();
         self.fold(&kernel.body, &products, &mut folded);
-        Ok(Plan { ring: self.ring, stages, loads, products, consumers, groups, registers, folded, layouts })
+        Ok(Plan {
+            ring: self.ring,
+            stages,
+            loads,
+            residents,
+            unpacked,
+            products,
+            consumers,
+            groups,
+            registers,
+            folded,
+            layouts,
+        })
     }
 
     fn largest_fragment(&self) -> u32 {
@@ -275,6 +313,10 @@ impl Planner<'_> {
             _ => None,
         });
         match persistent {
+            _ if !self.resident_copies().is_empty() => {
+                no("ping-pong has no slots for tiles that stay in shared memory")
+            }
+            _ if self.spilled() > 0 => no("ping-pong has no barrier for a reduction over the rows of a tile"),
             None => no("ping-pong takes turns over the tiles of a `persistent` loop, and there is none"),
             Some((_, true)) => no("ping-pong takes tiles in turn, not contiguous ones"),
             Some(_) if consumers != 1 => no("ping-pong has one warpgroup of 128 threads a tile"),
@@ -316,7 +358,7 @@ impl Planner<'_> {
         let mut operand = |matrix: &MatrixRef, k_is_last: bool| -> Result<MatrixOperand, Reason> {
             let scope = kernel.buffers[matrix.buffer].scope;
             if scope != Scope::Shared {
-                return Err(no("an operand is not in shared memory".into()));
+                return Err(no("an operand is neither in shared memory nor a fragment".into()));
             }
             let major = if k_is_last { Major::K } else { Major::Mn };
             let tile = self.tile(matrix.buffer).map_err(no)?;
@@ -326,7 +368,16 @@ impl Planner<'_> {
             }
             operand.wgmma().map_err(|e| no(e.to_string()))
         };
-        let left = operand(a, !a.transposed)?;
+        let left = match kernel.buffers[a.buffer].scope {
+            Scope::Fragment => {
+                let layout = self.left_fragment(a, consumers).map_err(no)?;
+                if *fragments.entry(a.buffer).or_insert(layout) != layout {
+                    return Err(no("a fragment is multiplied in different layouts".into()));
+                }
+                Left::Registers
+            }
+            Scope::Shared | Scope::Local => Left::Shared(operand(a, !a.transposed)?),
+        };
         let right = operand(b, b.transposed)?;
         let blocks = (rows / consumers / BLOCK_ROWS).max(1);
         let rows = rows.min(BLOCK_ROWS);
@@ -343,7 +394,7 @@ impl Planner<'_> {
     }
 
     /// The layout of a slot: the widest swizzle of its rows, unless the author asked for one.
-    fn tile(&self, buffer: BufferId) -> Result<SharedLayout, String> {
+    pub(super) fn tile(&self, buffer: BufferId) -> Result<SharedLayout, String> {
         let kernel = self.kernel;
         let [rows, cols] = kernel.buffer_extents(buffer)[..] else {
             return Err(format!("`{}` is not a matrix", kernel.buffers[buffer].name));
@@ -360,7 +411,7 @@ impl Planner<'_> {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn load(
+    pub(super) fn load(
         &self,
         stmt: StmtId,
         tensor: ParamId,
@@ -395,7 +446,7 @@ impl Planner<'_> {
         let extra = facts.extents.len().saturating_sub(rank);
         let tile: Vec<u32> = std::iter::repeat_n(1, missing).chain(facts.extents[extra..].iter().copied()).collect();
         let start = if src.start.is_empty() { Vec::new() } else { src.start.clone() };
-        let shared = self.is_invariant(&start);
+        let shared = self.is_of_ring(stmt) && self.is_invariant(&start);
         let parts = if shared { self.cluster.iter().product() } else { 1 };
         let boxes = TmaPlan::new(&tile, &layout, parts).map_err(|e| no(e.to_string()))?;
         let independent = kernel.attributes.dependent.as_ref().is_some_and(|all| all.contains(&tensor));
@@ -436,6 +487,7 @@ impl Planner<'_> {
                 }
                 _ if stmt == self.ring => {
                     let accumulators = products.values().map(|product| product.acc);
+                    let accumulators = accumulators.filter(|acc| self.begins_with_product(*acc));
                     folded.extend(accumulators.filter_map(|acc| Some((*zeroed.get(&acc)?, acc))));
                     return;
                 }
@@ -449,35 +501,54 @@ impl Planner<'_> {
         }
     }
 
-    /// Fragments that no product fills: elementwise ones take the layout of the accumulator they meet.
-    fn other_fragments(
+    /// Whether the first statement of the ring that mentions an accumulator is a product into it.
+    fn begins_with_product(&self, acc: BufferId) -> bool {
+        let kernel = self.kernel;
+        let StmtKind::For { body, .. } = &kernel.stmts[self.ring].kind else { return false };
+        let first = body.iter().find(|stmt| mentions(kernel, **stmt, acc));
+        first.is_some_and(|stmt| matches!(kernel.stmts[*stmt].kind, StmtKind::Gemm { acc: of, .. } if of == acc))
+    }
+
+    /// Whether reductions through shared memory leave room for the slots.
+    fn fits(
         &self,
-        consumers: u32,
-        fragments: &mut BTreeMap<BufferId, Fragment>,
+        layouts: &Layouts,
+        stages: u32,
+        filled: &[BufferId],
+        warpgroups: u32,
         span: SpanId,
     ) -> Result<(), Reason> {
-        let kernel = self.kernel;
-        for (buffer, declared) in kernel.buffers.iter().filter(|(_, b)| b.scope == Scope::Fragment) {
-            if fragments.contains_key(&buffer) {
-                continue;
-            }
-            let extents = kernel.buffer_extents(buffer);
-            let alike = fragments.values().find(|f| extents[..] == [f.rows(), f.cols()]).copied();
-            let made = match (alike, &extents[..]) {
-                (Some(layout), _) => Ok(layout),
-                (None, [rows, cols]) => accumulator(*rows, *cols, consumers).map_err(|e| e.to_string()),
-                (None, _) => Err("it is not a matrix".into()),
-            };
-            let layout = made.map_err(|text| Reason { text: format!("fragment `{}`: {text}", declared.name), span })?;
-            fragments.insert(buffer, layout);
+        let spilled = self.spilled();
+        let slots = |buffer| if filled.contains(buffer) { stages } else { 1 };
+        let tiles: u64 = layouts.shared.iter().map(|(b, tile)| u64::from(tile.bytes()) * u64::from(slots(b))).sum();
+        // Two staging buffers a warpgroup, and what alignment and barriers take.
+        let others = u64::from(warpgroups) * 2 * 64 * 128 + 2048;
+        let most = u64::from(Target::Sm90a.max_shared_bytes());
+        if spilled == 0 || tiles + spilled + others <= most {
+            return Ok(());
         }
-        Ok(())
+        let text = format!(
+            "its reductions over rows take {spilled} bytes of shared memory beside {tiles} of tiles, of {most}"
+        );
+        Err(Reason { text, span })
     }
+}
+
+/// Whether a statement, or one in it, reads or writes a buffer.
+fn mentions(kernel: &Kernel, stmt: StmtId, buffer: BufferId) -> bool {
+    let place = Place::Buffer(buffer);
+    let mut found = accesses(kernel, &[stmt]).iter().any(|access| kernel.accesses[*access].place == place);
+    each(kernel, &[stmt], &mut |s| {
+        let touched = effects(kernel, s);
+        found |=
+            touched.iter().any(|e| matches!(e, Effect::Read(p) | Effect::Write(p) | Effect::Atomic(p) if *p == place));
+    });
+    found
 }
 
 /// The layout of a tile in the consumers' registers: a warpgroup has whole rows, and the columns of one instruction are at
 /// most 256. A tile of fewer rows than an instruction's is narrow.
-fn accumulator(rows: u32, cols: u32, consumers: u32) -> Result<Fragment, LayoutError> {
+pub(super) fn accumulator(rows: u32, cols: u32, consumers: u32) -> Result<Fragment, LayoutError> {
     if rows < BLOCK_ROWS && consumers == 1 {
         return Fragment::wgmma_narrow(rows, cols);
     }

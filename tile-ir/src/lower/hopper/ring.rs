@@ -1,6 +1,7 @@
 //! Both sides of the pipelined loop: a producer that fills slots, consumers that multiply from them.
 
 use super::super::*;
+use super::operand::Left;
 use super::plan::{BLOCK_ROWS, Load, Product};
 use super::roles::Roles;
 use crate::layout::descriptor::UNIT;
@@ -83,16 +84,23 @@ impl<'a> Lowering<'a> {
         self.op(OpKind::BarrierExpect { barrier, bytes });
     }
 
-    /// Asks for one tile of the current slot: all its boxes, or this block's part of one that the cluster shares.
+    /// Asks for one tile of the current slot.
     pub(super) fn load_slot(&mut self, roles: &Roles, load: &Load, map: MapId) {
         self.span = load.span;
         let index = self.read(roles.slot);
         let barrier = BarrierRef { array: roles.full, index };
-        let Some(shared) = self.shared[load.buffer] else { return };
-        let size = load.layout.dtype().bytes();
-        let elements = load.layout.bytes() / size;
+        let elements = load.layout.bytes() / load.layout.dtype().bytes();
         let (slot, elements) = (self.read(roles.slot), self.int(i64::from(elements)));
         let base = self.binary(BinaryOp::Mul, slot, elements);
+        self.load_tile(roles, load, map, barrier, base);
+    }
+
+    /// Asks for one tile, which goes to its array from element `base`: all its boxes, or this block's part of one that the
+    /// cluster shares.
+    pub(super) fn load_tile(&mut self, roles: &Roles, load: &Load, map: MapId, barrier: BarrierRef, base: ValueId) {
+        self.span = load.span;
+        let Some(shared) = self.shared[load.buffer] else { return };
+        let size = load.layout.dtype().bytes();
         let part = load.shared.then(|| {
             let rank = self.push(ValueKind::Special(Special::ClusterRank), ValueType::Index);
             let mask = self.int((1 << roles.cluster) - 1);
@@ -134,7 +142,11 @@ impl<'a> Lowering<'a> {
     pub(super) fn descriptors(&mut self, roles: &mut Roles) {
         let plan = roles.plan.clone();
         for product in plan.products.values() {
-            for (left, (buffer, operand)) in [(true, product.a), (false, product.b)] {
+            let left = match product.a {
+                (buffer, Left::Shared(operand)) => Some((true, (buffer, operand))),
+                (_, Left::Registers) => None,
+            };
+            for (left, (buffer, operand)) in left.into_iter().chain([(false, product.b)]) {
                 let Some(shared) = self.shared[buffer] else { continue };
                 if roles.descriptors.iter().any(|(b, _)| *b == buffer) {
                     continue;
@@ -164,15 +176,22 @@ impl<'a> Lowering<'a> {
     /// one's are started, and a slot is given back an iteration late.
     pub(super) fn consume_ring(&mut self, roles: &Roles, var: VarId, range: [ExprId; 3], body: &'a [StmtId]) {
         let kernel = self.kernel;
-        let rest: Vec<StmtId> =
-            body.iter().copied().filter(|s| !matches!(kernel.stmts[*s].kind, StmtKind::Copy { .. })).collect();
+        // The loads into slots are the producer's.
+        let is_load = |stmt: &StmtId| {
+            let StmtKind::Copy { src, dst, .. } = &kernel.stmts[*stmt].kind else { return false };
+            let shared = |place| matches!(place, Place::Buffer(b) if kernel.buffers[b].scope == Scope::Shared);
+            matches!(src.place, Place::Tensor(_)) && shared(dst.place)
+        };
+        let rest: Vec<StmtId> = body.iter().copied().filter(|s| !is_load(s)).collect();
         // Indices that only the loads mention are the producer's.
         let read = super::super::uses::variables(kernel, &rest);
         let own = |stmt: &StmtId| super::super::pipeline::declared(kernel, *stmt).is_none_or(|var| read.contains(&var));
         let rest: Vec<StmtId> = rest.into_iter().filter(own).collect();
         let products_alone =
             rest.iter().all(|s| matches!(kernel.stmts[*s].kind, StmtKind::Gemm { .. } | StmtKind::Let { .. }));
-        let overlapped = products_alone && roles.plan.stages > 1 && !roles.plan.products.values().any(|p| p.clear);
+        // Words of a left operand may not be packed anew while the last iteration's are multiplied.
+        let plain = |p: &Product| !p.clear && matches!(p.a.1, Left::Shared(_));
+        let overlapped = products_alone && roles.plan.stages > 1 && roles.plan.products.values().all(plain);
         let [start, end, step] = range.map(|e| self.value(e));
         let [start, end] = [("start", start), ("end", end)]
             .map(|(bound, value)| self.once(&format!("{}_{bound}", kernel.vars[var].name), value));
@@ -193,7 +212,7 @@ impl<'a> Lowering<'a> {
                 for &stmt in &rest {
                     if let Some(product) = roles.plan.products.get(&stmt) {
                         l.span = kernel.stmts[stmt].span;
-                        l.multiply(roles, product, index, start, begun.insert(product.acc));
+                        l.multiply(roles, product, None, index, start, begun.insert(product.acc));
                     } else {
                         l.block(&[stmt]);
                     }
@@ -217,12 +236,19 @@ impl<'a> Lowering<'a> {
                         continue;
                     };
                     l.span = kernel.stmts[stmt].span;
-                    accumulators.iter().for_each(|&local| l.op(OpKind::Pin { local }));
+                    let words = l.left_words(product);
+                    let own = l.fragments[product.acc].map(|r| r.local);
+                    let pinned: Vec<LocalId> = own.into_iter().chain(words).collect();
+                    pinned.iter().for_each(|&local| l.op(OpKind::Pin { local }));
                     l.op(OpKind::WgmmaFence);
-                    l.multiply(roles, product, index, start, begun.insert(product.acc));
+                    l.multiply(roles, product, words, index, start, begun.insert(product.acc));
                     l.op(OpKind::WgmmaCommit);
                     l.op(OpKind::WgmmaWait { pending: 0 });
-                    accumulators.iter().for_each(|&local| l.op(OpKind::Pin { local }));
+                    pinned.iter().for_each(|&local| l.op(OpKind::Pin { local }));
+                }
+                // What one thread tells has been read by all of its warpgroup.
+                if roles.plan.loads.iter().any(|load| roles.plan.unpacked.contains(&load.buffer)) {
+                    l.warpgroup_barrier(roles);
                 }
                 let slot = l.read(roles.slot);
                 l.release(roles, slot);
@@ -243,6 +269,7 @@ impl<'a> Lowering<'a> {
             self.zero_if_empty(roles, start, end);
             accumulators.iter().for_each(|&local| self.op(OpKind::Pin { local }));
         }
+        self.release_resident(roles);
     }
 
     fn value_of(&mut self, var: VarId) -> ValueId {
@@ -270,23 +297,40 @@ impl<'a> Lowering<'a> {
         self.op(OpKind::If { cond, then, otherwise: Vec::new() });
     }
 
-    /// The instructions of one tile product on the current slot. `first`: of this accumulator in the iteration.
-    fn multiply(&mut self, roles: &Roles, product: &Product, index: ValueId, start: ValueId, first: bool) {
+    /// The instructions of one tile product on the current slot. `words`: of a left operand in registers. `first`: of this
+    /// accumulator in the iteration.
+    #[allow(clippy::too_many_arguments)]
+    fn multiply(
+        &mut self,
+        roles: &Roles,
+        product: &Product,
+        words: Option<LocalId>,
+        index: ValueId,
+        start: ValueId,
+        first: bool,
+    ) {
         let Some(registers) = self.fragments[product.acc] else { return };
-        let [a, b] = [product.a, product.b].map(|(buffer, operand)| {
+        let in_slot = |l: &mut Self, buffer: BufferId| {
             let base = roles.descriptors.iter().find(|(b, _)| *b == buffer).map(|(_, value)| *value);
-            let base = base.unwrap_or_else(|| self.push(ValueKind::Int(0), ValueType::Wide));
-            let bytes = self.layouts.shared.get(&buffer).map_or(0, |tile| tile.bytes());
-            let (slot, units) = (self.read(roles.slot), self.int(i64::from(bytes / UNIT)));
-            let shift = self.binary(BinaryOp::Mul, slot, units);
-            let shift = self.push(ValueKind::Cast(shift), ValueType::Wide);
-            let value = self.binary(BinaryOp::Add, base, shift);
-            let reg = self.reg(&format!("{}_slot", self.kernel.buffers[buffer].name), ValueType::Wide, false);
-            self.op(OpKind::Let { reg, value: Some(value) });
-            (reg, operand)
-        });
+            let mut value = base.unwrap_or_else(|| l.push(ValueKind::Int(0), ValueType::Wide));
+            if !roles.plan.is_resident(buffer) {
+                let bytes = l.layouts.shared.get(&buffer).map_or(0, |tile| tile.bytes());
+                let (slot, units) = (l.read(roles.slot), l.int(i64::from(bytes / UNIT)));
+                let shift = l.binary(BinaryOp::Mul, slot, units);
+                let shift = l.push(ValueKind::Cast(shift), ValueType::Wide);
+                value = l.binary(BinaryOp::Add, value, shift);
+            }
+            let reg = l.reg(&format!("{}_slot", l.kernel.buffers[buffer].name), ValueType::Wide, false);
+            l.op(OpKind::Let { reg, value: Some(value) });
+            reg
+        };
+        let a = match product.a {
+            (buffer, Left::Shared(operand)) => Some((in_slot(self, buffer), operand)),
+            (_, Left::Registers) => None,
+        };
+        let b = (in_slot(self, product.b.0), product.b.1);
         let folded = roles.plan.folded.values().any(|b| *b == product.acc);
-        for step in 0..a.1.k_steps() {
+        for step in 0..b.1.k_steps() {
             for block in 0..product.blocks {
                 let begins = step == 0 && first;
                 let accumulate = if begins && product.clear {
@@ -301,9 +345,15 @@ impl<'a> Lowering<'a> {
                     let units = l.push(ValueKind::Int(i64::from(bytes / UNIT)), ValueType::Wide);
                     l.binary(BinaryOp::Add, base, units)
                 };
-                let left = a.1.offset(block * BLOCK_ROWS, step).unwrap_or(0);
+                let left = match (a, words) {
+                    (Some((reg, operand)), _) => {
+                        let bytes = operand.offset(block * BLOCK_ROWS, step).unwrap_or(0);
+                        WgmmaOperand::Descriptor(piece(self, reg, bytes))
+                    }
+                    (None, Some(words)) => WgmmaOperand::Registers(words, self.left_offset(product, block, step, 0)),
+                    (None, None) => return,
+                };
                 let right = b.1.offset(0, step).unwrap_or(0);
-                let left = piece(self, a.0, left);
                 let right = piece(self, b.0, right);
                 let offset = self.int(i64::from(block * product.n / 2));
                 self.op(OpKind::Wgmma {
@@ -312,10 +362,10 @@ impl<'a> Lowering<'a> {
                     n: product.n,
                     rows: product.rows,
                     dtype: product.dtype,
-                    a: WgmmaOperand::Descriptor(left),
+                    a: left,
                     b: right,
                     accumulate,
-                    transposed: [a.1.transposed, b.1.transposed],
+                    transposed: [a.is_some_and(|a| a.1.transposed), b.1.transposed],
                 });
             }
         }

@@ -2,9 +2,14 @@
 
 use super::super::uses::{depends, each, variables};
 use super::super::*;
+use super::operand::Left;
 use super::plan::{BLOCK_ROWS, Load, Plan, WARPGROUP};
+use super::resident::ResidentSlot;
 use crate::layout::TmaPlan;
 use std::rc::Rc;
+
+/// The named barrier of all consumers, above those of warpgroups (seven at most) and turns.
+const CONSUMERS: u32 = 8;
 
 /// What both roles know of the ring, and where a role is in it.
 #[derive(Clone)]
@@ -34,6 +39,8 @@ pub(crate) struct Roles {
     pub(super) ahead: Option<RegId>,
     /// The staging buffer that the next sub-tile goes through.
     pub(super) staging: Option<RegId>,
+    /// Where tiles are that stay while the ring turns.
+    pub(super) resident: Option<ResidentSlot>,
 }
 
 impl<'a> Lowering<'a> {
@@ -58,10 +65,20 @@ impl<'a> Lowering<'a> {
         );
         self.remark(RemarkKind::Choice, kernel.stmts[plan.ring].span, text);
 
+        for (stmt, product) in &plan.products {
+            if let (buffer, Left::Registers) = product.a {
+                let text = format!("`{}` is multiplied with wgmma from registers", kernel.buffers[buffer].name);
+                self.remark(RemarkKind::Choice, kernel.stmts[*stmt].span, text);
+            }
+        }
+        for resident in &plan.residents {
+            let text = format!("`{}` is loaded once and stays", kernel.buffers[resident.load.buffer].name);
+            self.remark(RemarkKind::Choice, kernel.stmts[resident.stmt].span, text);
+        }
         self.roles_wait = self.program.launch.dependent;
         let maps = plan.loads.iter().map(|load| self.slots_of(load, plan.stages)).collect();
         for product in plan.products.values() {
-            let (buffer, operand) = product.a;
+            let (buffer, Left::Shared(operand)) = product.a else { continue };
             if let (Some(shared), Some(tile)) = (self.shared[buffer], self.layouts.shared.get(&buffer))
                 && product.rows < BLOCK_ROWS
             {
@@ -69,6 +86,7 @@ impl<'a> Lowering<'a> {
                 self.windows.push((shared, (BLOCK_ROWS - product.rows) * tile.panel()));
             }
         }
+        let resident = self.resident_slot(&plan);
         let full = self.barrier_array("full", plan.stages);
         let empty = self.barrier_array("empty", plan.stages);
         let warp = self.push(ValueKind::Special(Special::Warp), ValueType::Index);
@@ -89,6 +107,7 @@ impl<'a> Lowering<'a> {
             descriptors: Vec::new(),
             ahead: None,
             staging: None,
+            resident,
         };
         let first_warp = self.is_first(warp);
         let set_up = self.nested(|l| l.set_up_ring(&roles));
@@ -111,7 +130,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The slots of a load's array and its tensor map.
-    fn slots_of(&mut self, load: &Load, stages: u32) -> MapId {
+    pub(super) fn slots_of(&mut self, load: &Load, stages: u32) -> MapId {
         let elements = load.layout.bytes() / load.layout.dtype().bytes();
         let Buffer { name, .. } = &self.kernel.buffers[load.buffer];
         if self.shared[load.buffer].is_none() {
@@ -151,7 +170,7 @@ impl<'a> Lowering<'a> {
         map
     }
 
-    fn barrier_array(&mut self, name: &str, len: u32) -> BarrierId {
+    pub(in super::super) fn barrier_array(&mut self, name: &str, len: u32) -> BarrierId {
         let name = self.name(name);
         self.program.barriers.push(BarrierArray { name, len, offset: 0 })
     }
@@ -176,11 +195,13 @@ impl<'a> Lowering<'a> {
             l.op(OpKind::BarrierInit { barrier: full, arrivals: 1 });
             l.op(OpKind::BarrierInit { barrier: empty, arrivals: readers });
         });
+        self.set_up_resident(roles);
         self.op(OpKind::FenceBarrierInit);
     }
 
     /// Declares where a role is in the ring.
     fn enter_ring(&mut self, roles: &Roles, parity: i64) {
+        self.enter_resident(roles, parity);
         let zero = self.int(0);
         self.op(OpKind::Let { reg: roles.slot, value: Some(zero) });
         let parity = self.int(parity);
@@ -218,7 +239,8 @@ impl<'a> Lowering<'a> {
     pub(super) fn needed_by_loads(&self, roles: &Roles, which: impl Fn(&Load) -> bool) -> BTreeSet<VarId> {
         let kernel = self.kernel;
         let mut needed: BTreeSet<VarId> = BTreeSet::new();
-        for load in roles.plan.loads.iter().filter(|load| which(load)) {
+        let residents = roles.plan.residents.iter().map(|resident| &resident.load);
+        for load in roles.plan.loads.iter().chain(residents).filter(|load| which(load)) {
             load.start.iter().for_each(|e| needed.extend(depends(kernel, *e)));
         }
         each(kernel, &kernel.body, &mut |stmt| {
@@ -258,6 +280,7 @@ impl<'a> Lowering<'a> {
             };
             match &kernel.stmts[stmt].kind {
                 StmtKind::For { var, start, end, step, body, .. } if stmt == roles.plan.ring => {
+                    self.fill_resident(roles);
                     self.produce(roles, *var, [*start, *end, *step], body);
                 }
                 StmtKind::For { var, start, end, step, body, .. } if holds_ring(body) => {
@@ -376,6 +399,12 @@ impl<'a> Lowering<'a> {
             // Slots are declared by the set-up.
             StmtKind::Alloc { buffer } => kernel.buffers[*buffer].scope == Scope::Shared,
             StmtKind::Fill { .. } => roles.plan.folded.contains_key(&stmt),
+            StmtKind::Copy { src: TileRef { place: Place::Tensor(_), .. }, .. } => self.await_resident(&roles, stmt),
+            StmtKind::Copy { src: TileRef { place: Place::Buffer(from), .. }, dst, .. }
+                if kernel.buffers[*from].scope == Scope::Shared =>
+            {
+                matches!(dst.place, Place::Buffer(to) if self.load_from_slot(&roles, *from, to))
+            }
             StmtKind::Copy { src: TileRef { place: Place::Buffer(buffer), .. }, dst, .. }
                 if kernel.buffers[*buffer].scope == Scope::Fragment && matches!(dst.place, Place::Tensor(_)) =>
             {
@@ -387,6 +416,11 @@ impl<'a> Lowering<'a> {
 }
 
 impl Roles {
+    /// A barrier of all threads that compute, which a tile has to itself where something has one.
+    pub(in super::super) fn consumer_barrier(&self) -> OpKind {
+        OpKind::NamedBarrier { id: CONSUMERS, threads: self.plan.warpgroups() * WARPGROUP, arrive: false }
+    }
+
     /// Blocks whose producers fill this block's slots.
     pub(super) fn feeders(&self) -> u32 {
         if self.plan.loads.iter().any(|load| load.shared) { self.cluster } else { 1 }

@@ -11,12 +11,13 @@ const BUFFERS: u32 = 2;
 /// Widest row of a sub-tile in bytes: that of the widest swizzle.
 const ROW_BYTES: u32 = 128;
 
-/// A sub-tile: 64 rows of as many columns as one swizzled row has.
+/// A sub-tile: 64 rows of as many columns as one swizzled row has; transposed, they are 64 columns.
 struct SubTile {
     tile: SharedLayout,
     fragment: Fragment,
     boxes: TmaPlan,
     width: u32,
+    transposed: bool,
 }
 
 impl<'a> Lowering<'a> {
@@ -26,9 +27,10 @@ impl<'a> Lowering<'a> {
         let mut elements = 0;
         let mut found: Option<(Dtype, u32)> = None;
         for stmt in kernel.stmts.values() {
-            if let StmtKind::Copy { src: TileRef { place: Place::Buffer(buffer), .. }, dst, tma: true, .. } = &stmt.kind
+            if let StmtKind::Copy { src: src @ TileRef { place: Place::Buffer(buffer), .. }, dst, tma: true, .. } =
+                &stmt.kind
                 && kernel.buffers[*buffer].scope == Scope::Fragment
-                && let Some(sub) = self.sub_tile(*buffer, dst)
+                && let Some(sub) = self.sub_tile(*buffer, src.transposed, dst)
             {
                 elements = elements.max(BLOCK_ROWS * sub.width);
                 found = Some((sub.tile.dtype(), sub.tile.alignment()));
@@ -45,13 +47,16 @@ impl<'a> Lowering<'a> {
         roles.staging = Some(buffer);
     }
 
-    /// The sub-tile of a store, if the copy engine can do it: 16-bit floats or f32, whole sub-tiles.
-    fn sub_tile(&self, fragment: BufferId, dst: &TileRef) -> Option<SubTile> {
+    /// The sub-tile of a store, if the copy engine can do it: 16-bit floats or f32, whole sub-tiles; transposed, 16 bit.
+    fn sub_tile(&self, fragment: BufferId, transposed: bool, dst: &TileRef) -> Option<SubTile> {
         // A narrow tile's rows are few: they are stored from registers.
         let layout = self.layouts.fragments.get(&fragment).filter(|layout| layout.is_whole())?;
         let dtype = self.dtype_of(dst.place);
         let floats = dtype.is_half() || dtype == Dtype::F32;
         if !floats || !matches!(dst.place, Place::Tensor(_)) {
+            return None;
+        }
+        if transposed && !dtype.is_half() {
             return None;
         }
         let mut width = ROW_BYTES / dtype.bytes();
@@ -61,7 +66,8 @@ impl<'a> Lowering<'a> {
                 return None;
             }
         }
-        let tile = SharedLayout::automatic(BLOCK_ROWS, width, dtype).ok()?;
+        let [rows, cols] = if transposed { [width, BLOCK_ROWS] } else { [BLOCK_ROWS, width] };
+        let tile = SharedLayout::automatic(rows, cols, dtype).ok()?;
         let fragment = Fragment::wgmma_accumulator(BLOCK_ROWS, width, WarpGrid { rows: 1, cols: 1 }).ok()?;
         let rank = match dst.place {
             Place::Tensor(param) => match &self.kernel.params[param].kind {
@@ -70,9 +76,9 @@ impl<'a> Lowering<'a> {
             },
             Place::Buffer(_) => return None,
         };
-        let extents: Vec<u32> = std::iter::repeat_n(1, rank.checked_sub(2)?).chain([BLOCK_ROWS, width]).collect();
+        let extents: Vec<u32> = std::iter::repeat_n(1, rank.checked_sub(2)?).chain([rows, cols]).collect();
         let boxes = TmaPlan::new(&extents, &tile, 1).ok().filter(|plan| plan.boxes.len() == 1)?;
-        Some(SubTile { tile, fragment, boxes, width })
+        Some(SubTile { tile, fragment, boxes, width, transposed })
     }
 
     /// Stores a fragment by sub-tiles; false where the copy engine cannot.
@@ -83,9 +89,11 @@ impl<'a> Lowering<'a> {
         fragment: BufferId,
         dst: &TileRef,
     ) -> bool {
-        let StmtKind::Copy { tma: true, .. } = self.kernel.stmts[stmt].kind else { return false };
+        let StmtKind::Copy { src: TileRef { transposed, .. }, tma: true, .. } = self.kernel.stmts[stmt].kind else {
+            return false;
+        };
         let (Some(sub), Some(staging), Some(buffer)) =
-            (self.sub_tile(fragment, dst), self.staging_array, roles.staging)
+            (self.sub_tile(fragment, transposed, dst), self.staging_array, roles.staging)
         else {
             return false;
         };
@@ -110,7 +118,9 @@ impl<'a> Lowering<'a> {
             .collect();
         let rows = self.int(i64::from(blocks * BLOCK_ROWS));
         let down = self.binary(BinaryOp::Mul, consumer, rows);
-        if let Some(row) = rank.checked_sub(2).and_then(|axis| origin.get_mut(axis)) {
+        // The rows of the fragment are those of the tensor's tile, or, transposed, its columns.
+        let axis = if transposed { 1 } else { 2 };
+        if let Some(row) = rank.checked_sub(axis).and_then(|axis| origin.get_mut(axis)) {
             *row = self.binary(BinaryOp::Add, *row, down);
         }
         // Who this thread is to the instructions that store: among a warp's, or among the warpgroup's.
@@ -150,9 +160,10 @@ impl<'a> Lowering<'a> {
                     let width = l.int(i64::from(sub.width));
                     let right = l.binary(BinaryOp::Mul, j, width);
                     let mut coordinates: Vec<ValueId> = origin.iter().rev().copied().collect();
-                    coordinates[0] = l.binary(BinaryOp::Add, coordinates[0], right);
                     let below = l.int(i64::from(block * BLOCK_ROWS));
-                    coordinates[1] = l.binary(BinaryOp::Add, coordinates[1], below);
+                    let [along, across] = if transposed { [below, right] } else { [right, below] };
+                    coordinates[0] = l.binary(BinaryOp::Add, coordinates[0], along);
+                    coordinates[1] = l.binary(BinaryOp::Add, coordinates[1], across);
                     l.op(OpKind::TensorStore { map, coordinates, shared: staging, offset: base });
                     l.op(OpKind::BulkCommit);
                 });
@@ -165,7 +176,8 @@ impl<'a> Lowering<'a> {
         true
     }
 
-    /// Converts a sub-tile's accumulators and stores them, four matrices an instruction.
+    /// Converts a sub-tile's accumulators and stores them, four matrices an instruction, each transposed on the way where
+    /// the sub-tile is.
     fn store_matrices(
         &mut self,
         sub: &SubTile,
@@ -182,7 +194,7 @@ impl<'a> Lowering<'a> {
         self.op(OpKind::Local { local: words });
         let warp = self.push(ValueKind::Special(Special::Warp), ValueType::Index);
         for quad in 0..sub.fragment.words() / 4 {
-            let Ok(access) = MatrixAccess::new(&sub.fragment, quad * 4, 4, false) else { continue };
+            let Ok(access) = MatrixAccess::new(&sub.fragment, quad * 4, 4, sub.transposed) else { continue };
             for word in 0..4 {
                 let [low, high] = [0, 1].map(|half| {
                     let at = self.int(i64::from((quad * 4 + word) * 2 + half));
@@ -204,7 +216,7 @@ impl<'a> Lowering<'a> {
             let offset = self.binary(BinaryOp::Add, base, elements);
             let memory = Memory { space: Space::Shared(staging), offset, guard: None, span };
             let start = self.int(0);
-            self.op(OpKind::StoreMatrix { memory, local: words, start, count: 4, transposed: false });
+            self.op(OpKind::StoreMatrix { memory, local: words, start, count: 4, transposed: sub.transposed });
         }
     }
 
@@ -243,7 +255,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// A barrier of this consumer's warpgroup. Barrier 0 is the block's.
-    fn warpgroup_barrier(&mut self, roles: &Roles) {
+    pub(super) fn warpgroup_barrier(&mut self, roles: &Roles) {
         let Some(consumer) = roles.warpgroup else { return };
         let consumers = roles.plan.warpgroups();
         let one = |id: u32| OpKind::NamedBarrier { id, threads: WARPGROUP, arrive: false };

@@ -114,6 +114,8 @@ pub(super) struct TileSide {
     pub(super) target: Target,
     /// Index registers, one an axis; empty for the whole of it.
     pub(super) start: Vec<Loc>,
+    /// Whether the tile is the transpose of what is there.
+    pub(super) transposed: bool,
     pub(super) span: SpanId,
 }
 

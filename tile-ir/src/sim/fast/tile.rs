@@ -71,8 +71,14 @@ impl Machine<'_> {
             }
         }
         let mut position = vec![0i64; extents.len()];
+        let mut from = position.clone();
         loop {
-            let bits = match src.element(&position, src.rank) {
+            if plan.src.transposed {
+                from.iter_mut().zip(position.iter().rev()).for_each(|(from, at)| *from = *at);
+            } else {
+                from.copy_from_slice(&position);
+            }
+            let bits = match src.element(&from, src.rank) {
                 Ok(offset) => self.read(s, &plan.src, offset, lane),
                 Err(_) if src.clips => 0,
                 Err((axis, index)) => return Err(self.tile_fault(s, &plan.src, axis, index, lane)),

@@ -132,7 +132,7 @@ fn products_of_tiles() {
     check("let c = gemm(&a, b.t(), &mut acc);", "gemm(&a, b.t(), &mut acc)", "gives no value");
     check("copy(w.at([0, 0]), &mut a).evict(Last);", "Last", "`First`, `Normal`");
     check("copy(w.at([0, 0]), &mut a).tma(0);", "0", "`.tma(false)`");
-    check("copy(w.t(), &mut a);", "t", "a copy does not transpose");
+    check("copy(w.t(), &mut a);", "t", "a copy transposes only a fragment that it stores");
     check("cluster([2, 1]); cluster([2, 1]);", "cluster([2, 1])", "given twice");
     check("if t == 0 { use_swizzle(8); }", "use_swizzle(8)", "inside an `if`");
     check("cluster(2);", "(2)", "cluster([2, 1])");

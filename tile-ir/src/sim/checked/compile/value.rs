@@ -121,7 +121,10 @@ impl Compiler<'_> {
                 self.emit(Instr::Elected { dst }, span);
             }
             ValueKind::Pack(dtype, low, high) => {
-                self.packed(*dtype, &[*low, *high], ValueType::Element(Dtype::F32))?;
+                // Two f32, or two that are rounded already: in the simulator the same numbers.
+                let halves = self.program.values.get(*low).is_some_and(|v| v.ty == ValueType::Element(*dtype));
+                let ty = ValueType::Element(if halves { *dtype } else { Dtype::F32 });
+                self.packed(*dtype, &[*low, *high], ty)?;
                 let (low, high) = (self.value(*low)?, self.value(*high)?);
                 self.emit(Instr::Pack { dtype: *dtype, dst, low, high }, span);
             }

@@ -432,7 +432,10 @@ impl Compiler<'_, '_> {
         let extents = match (explicit, whole) {
             (Some(tile), _) => self.uniform_indices(&tile.extents, mask, out)?,
             (None, Some(tile)) => {
-                let shape = self.place_shape(tile.place)?;
+                let mut shape = self.place_shape(tile.place)?;
+                if tile.transposed {
+                    shape.reverse();
+                }
                 shape.into_iter().map(|extent| self.constant_index(extent)).collect()
             }
             (None, None) => return malformed("a copy whose operands both lack extents"),
@@ -443,7 +446,7 @@ impl Compiler<'_, '_> {
             let start = tile.start.iter().map(|e| c.index(*e, mask, out)).collect::<Result<Vec<_>, _>>()?;
             let locs = start.iter().map(|v| v.loc).collect();
             values.extend(start);
-            Ok(TileSide { target, start: locs, span: tile.span })
+            Ok(TileSide { target, start: locs, transposed: tile.transposed, span: tile.span })
         };
         let (src, dst) = (side(self, src)?, side(self, dst)?);
         // The block copies into and out of shared memory, but each thread its own arrays.

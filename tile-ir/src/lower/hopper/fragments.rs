@@ -1,0 +1,87 @@
+//! The layouts of fragments that no product decides on: they lie as what they meet, or as a sum of their extents would.
+
+use super::super::block;
+use super::super::infer::Layouts;
+use super::super::uses::each;
+use super::plan::{Planner, Reason, accumulator};
+use crate::ir::*;
+use crate::layout::Fragment;
+use std::collections::BTreeMap;
+
+impl Planner<'_> {
+    /// All fragments' layouts, from those that products want.
+    pub(super) fn fragments(
+        &self,
+        consumers: u32,
+        wanted: BTreeMap<BufferId, Fragment>,
+        span: SpanId,
+    ) -> Result<Layouts, Reason> {
+        let kernel = self.kernel;
+        let mut layouts = Layouts { fragments: wanted, ..Layouts::default() };
+        self.meet(&mut layouts)?;
+        let mut allocated = Vec::new();
+        each(kernel, &kernel.body, &mut |stmt| {
+            if let StmtKind::Alloc { buffer } = kernel.stmts[stmt].kind
+                && kernel.buffers[buffer].scope == Scope::Fragment
+            {
+                allocated.push(buffer);
+            }
+        });
+        for &buffer in &allocated {
+            let extents = kernel.buffer_extents(buffer);
+            let [rows, cols] = extents[..] else { continue };
+            if layouts.fragments.contains_key(&buffer) {
+                continue;
+            }
+            let alike = layouts.fragments.values().find(|f| (rows, cols) == (f.rows(), f.cols())).copied();
+            let made = alike.map_or_else(|| accumulator(rows, cols, consumers), Ok);
+            let name = &kernel.buffers[buffer].name;
+            let layout = made.map_err(|e| Reason { text: format!("fragment `{name}`: {e}"), span })?;
+            layouts.fragments.insert(buffer, layout);
+        }
+        // Those of one axis lie as what they meet.
+        self.meet(&mut layouts)?;
+        for buffer in allocated {
+            let name = &kernel.buffers[buffer].name;
+            match layouts.fragments.get(&buffer) {
+                None => return Err(Reason { text: format!("fragment `{name}`: it meets no tile"), span }),
+                // Its threads hold rows that are not the tile's.
+                Some(layout) if layouts.kept.contains_key(&buffer) && !layout.is_whole() => {
+                    let text = format!("fragment `{name}`: it is of a tile of fewer than 64 rows");
+                    return Err(Reason { text, span });
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(layouts)
+    }
+
+    fn meet(&self, layouts: &mut Layouts) -> Result<(), Reason> {
+        block::meet(self.kernel, layouts).map_err(|all| match all.first() {
+            Some(first) => Reason { text: first.message.clone(), span: first.primary },
+            None => Reason { text: "its fragments disagree".into(), span: self.kernel.stmts[self.ring].span },
+        })
+    }
+
+    /// 32-bit registers that a thread's fragments take.
+    pub(super) fn held(&self, layouts: &Layouts) -> u32 {
+        let one = |(buffer, layout): (&BufferId, &Fragment)| {
+            let elements = layouts.kept.get(buffer).map_or_else(|| layout.registers(), |axis| layout.slots(*axis));
+            (elements * self.kernel.buffer_dtype(*buffer).bytes()).div_ceil(4)
+        };
+        layouts.fragments.iter().map(one).sum()
+    }
+
+    /// Bytes of shared memory that reductions over the rows of a tile go through.
+    pub(super) fn spilled(&self) -> u64 {
+        let kernel = self.kernel;
+        let mut bytes = 0;
+        each(kernel, &kernel.body, &mut |stmt| {
+            if let StmtKind::ReduceTile { src, axis: 0, dst, .. } = kernel.stmts[stmt].kind {
+                let elements = kernel.buffer_len(src) + kernel.buffer_len(dst);
+                bytes += elements * u64::from(kernel.buffer_dtype(src).bytes());
+            }
+        });
+        bytes
+    }
+}

@@ -1,0 +1,162 @@
+//! Left operands in registers: what a consumer multiplies without its leaving the thread that computed it.
+//!
+//! A fragment that lies as a sum is the operand ([`crate::layout::left`]), once its elements are packed two by two. The words
+//! are an array of their own, so that the fragment may be written while nothing else waits; they belong to the product from
+//! its issue to the wait that covers it. Every product from registers is therefore waited for before its iteration goes on,
+//! and the words are pinned before the fence and after the wait: the compiler may compute them neither later nor again.
+
+use super::super::*;
+use super::plan::{Planner, Product, Reason, accumulator};
+use super::roles::Roles;
+use crate::layout::{Formula, Fragment, Index, Major, MatrixAccess, MmaInput, Operand, WgmmaOperand as MatrixOperand};
+
+/// Where the left operand of a product is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Left {
+    /// In shared memory.
+    Shared(MatrixOperand),
+    /// In registers: a fragment that lies as a sum.
+    Registers,
+}
+
+impl Planner<'_> {
+    /// The layout of a fragment as a left operand.
+    pub(super) fn left_fragment(&self, a: &MatrixRef, consumers: u32) -> Result<Fragment, String> {
+        let kernel = self.kernel;
+        let (name, dtype) = (&kernel.buffers[a.buffer].name, kernel.buffer_dtype(a.buffer));
+        let [rows, depth] = kernel.buffer_extents(a.buffer)[..] else {
+            return Err(format!("the fragment `{name}` is not a matrix"));
+        };
+        if !dtype.is_half() {
+            return Err(format!("wgmma takes f16 and bf16 from registers, not {dtype}"));
+        }
+        let step = MmaInput::Half.k();
+        if !depth.is_multiple_of(step) {
+            return Err(format!("{depth} along K of the fragment `{name}` are not a multiple of {step}"));
+        }
+        let layout = accumulator(rows, depth, consumers).map_err(|e| format!("the fragment `{name}`: {e}"))?;
+        match layout.is_whole() {
+            true => Ok(layout),
+            false => Err(format!("the fragment `{name}` has {rows} rows: wgmma takes 64 of them from registers")),
+        }
+    }
+
+    /// The shared arrays that fragments are loaded from get the layout that `ldmatrix` reads without conflicts: that of an
+    /// operand. The arrays.
+    pub(super) fn loaded_fragments(
+        &self,
+        operands: &mut BTreeMap<BufferId, Operand>,
+    ) -> Result<BTreeSet<BufferId>, Reason> {
+        let kernel = self.kernel;
+        let mut all = BTreeSet::new();
+        let mut found: Result<(), Reason> = Ok(());
+        super::super::uses::each(kernel, &kernel.body, &mut |stmt| {
+            let StmtKind::Copy { src, dst, .. } = &kernel.stmts[stmt].kind else { return };
+            let (Place::Buffer(from), Place::Buffer(to)) = (src.place, dst.place) else { return };
+            let scopes = (kernel.buffers[from].scope, kernel.buffers[to].scope);
+            if scopes != (Scope::Shared, Scope::Fragment) || found.is_err() {
+                return;
+            }
+            match self.loaded_fragment(from, to, src) {
+                Ok(operand) => {
+                    all.insert(from);
+                    operands.entry(from).or_insert(operand);
+                }
+                Err(text) => found = Err(Reason { text, span: kernel.stmts[stmt].span }),
+            }
+        });
+        found.map(|()| all)
+    }
+
+    fn loaded_fragment(&self, from: BufferId, to: BufferId, src: &TileRef) -> Result<Operand, String> {
+        let kernel = self.kernel;
+        let (name, dtype) = (&kernel.buffers[from].name, kernel.buffer_dtype(from));
+        if !dtype.is_half() || kernel.buffer_dtype(to) != dtype {
+            return Err(format!("`{name}` is not loaded into registers by ldmatrix, which moves 16-bit elements"));
+        }
+        if !src.start.is_empty() || kernel.buffer_extents(from) != kernel.buffer_extents(to) {
+            return Err(format!("a part of `{name}` is loaded into registers"));
+        }
+        let tile = self.tile(from)?;
+        tile.whole_chunks("ldmatrix").map_err(|e| e.to_string())?;
+        Ok(Operand { tile, major: Major::K })
+    }
+}
+
+impl<'a> Lowering<'a> {
+    /// The words of a product's left operand, all steps along K: `[64-row block][step][word]`. None where it is in shared
+    /// memory.
+    pub(super) fn left_words(&mut self, product: &Product) -> Option<LocalId> {
+        let (buffer, Left::Registers) = product.a else { return None };
+        let held = self.fragments[buffer]?;
+        let steps = held.layout.left_steps();
+        let local = self.declare_left(buffer, product.blocks * steps);
+        let span = self.span;
+        for block in 0..product.blocks {
+            for step in 0..steps {
+                for word in 0..Fragment::LEFT_WORDS {
+                    let number = self.int(i64::from(block));
+                    let value = self.left_word(&held, number, step, word);
+                    let offset = self.left_offset(product, block, step, word);
+                    let memory = Memory { space: Space::Local(local), offset, guard: None, span };
+                    self.op(OpKind::Store { memory, value });
+                }
+            }
+        }
+        Some(local)
+    }
+
+    /// Where a word is among those of [`Lowering::left_words`].
+    pub(super) fn left_offset(&mut self, product: &Product, block: u32, step: u32, word: u32) -> ValueId {
+        let number = (block * product.b.1.k_steps() + step) * Fragment::LEFT_WORDS + word;
+        self.int(i64::from(number))
+    }
+
+    /// `copy(&a_s, &mut a)` from a slot, by `ldmatrix`: a word of a sum is a row of 16 bytes. Whether it was one.
+    pub(super) fn load_from_slot(&mut self, roles: &Roles, from: BufferId, to: BufferId) -> bool {
+        let (Some(held), Some(shared)) = (self.fragments[to], self.shared[from]) else { return false };
+        let Some(&tile) = self.layouts.shared.get(&from) else { return false };
+        let span = self.span;
+        let dtype = tile.dtype();
+        let lane = self.push(ValueKind::Special(Special::Lane), ValueType::Index);
+        let lane = self.once("lane", lane);
+        let thread = self.compute_thread();
+        let warp = self.formula(&Formula::Symbol(0).over(32), &[thread]);
+        let warp = self.once("row_warp", warp);
+        let base = self.slot_elements(roles, from, tile.bytes() / dtype.bytes());
+        let name = format!("{}_loaded", self.kernel.buffers[to].name);
+        let words = self.local(&name, Dtype::U32, 4);
+        self.op(OpKind::Local { local: words });
+        for quad in 0..held.layout.words() / 4 {
+            let Ok(access) = MatrixAccess::new(&held.layout, quad * 4, 4, false) else { continue };
+            let (row, col) = held.layout.warp_origin(Formula::Symbol(0));
+            let bytes = access.offset(&tile, row, col, Formula::Symbol(1));
+            let elements = self.formula(&bytes.over(dtype.bytes()), &[warp, lane]);
+            let offset = self.binary(BinaryOp::Add, base, elements);
+            let memory = Memory { space: Space::Shared(shared), offset, guard: None, span };
+            let start = self.int(0);
+            self.op(OpKind::LoadMatrix { local: words, start, memory, count: 4, transposed: false });
+            for element in 0..8u32 {
+                let offset = self.int(i64::from(element / 2));
+                let memory = Memory { space: Space::Local(words), offset, guard: None, span };
+                let word = self.push(ValueKind::Load(memory), ValueType::Element(Dtype::U32));
+                let kind = ValueKind::Unpack(dtype, word, element % 2 == 1);
+                let value = self.push(kind, ValueType::Element(dtype));
+                let offset = self.int(i64::from(quad * 8 + element));
+                let memory = Memory { space: Space::Local(held.local), offset, guard: None, span };
+                self.op(OpKind::Store { memory, value });
+            }
+        }
+        true
+    }
+
+    /// The first element of an array's slot that the role is at; 0 of an array that is no part of the ring.
+    fn slot_elements(&mut self, roles: &Roles, buffer: BufferId, elements: u32) -> ValueId {
+        if roles.plan.is_resident(buffer) {
+            return self.int(0);
+        }
+        let (slot, elements) = (self.read(roles.slot), self.int(i64::from(elements)));
+        let base = self.binary(BinaryOp::Mul, slot, elements);
+        self.once("slot_start", base)
+    }
+}
