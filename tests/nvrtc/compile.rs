@@ -58,14 +58,17 @@ fn jobs() -> Vec<Job> {
     jobs
 }
 
-/// How many products of 64 rows by 16 along K a warpgroup has in a step of the bundled GEMM, computed from its tile: one
-/// `wgmma` each, whatever its width.
+/// How many products of 64 rows by 16 along K (8 of tf32) a warpgroup has in a step of the bundled GEMM, computed from its
+/// tile: one `wgmma` each, whatever its width.
 fn products(kernel: &Kernel, instance: &Instance) -> Option<usize> {
-    if !matches!(kernel.name.as_str(), "gemm" | "gemm_batch") {
-        return None;
-    }
     let constant = |name| constant(kernel, instance, name);
-    let (rows, threads, depth) = (constant("BM")?, constant("THREADS")?, constant("BK").unwrap_or(64));
+    // Counted in elements of 16 bits: 32 of tf32 are as many bytes as 64 of those.
+    let depth = match kernel.name.as_str() {
+        "gemm" | "gemm_batch" => constant("BK").unwrap_or(64),
+        "gemm_tf32" => 64,
+        _ => return None,
+    };
+    let (rows, threads) = (constant("BM")?, constant("THREADS")?);
     // Narrower tiles are multiplied with their operands swapped.
     (rows % 64 == 0).then_some((rows / 64 * 128 / threads * depth / 16) as usize)
 }
