@@ -11,6 +11,8 @@ use tile_runtime::nvrtc::{Nvrtc, Output, Resources, options};
 
 /// The variable that names the file to report to.
 pub const REPORT: &str = "TILE_NVRTC_REPORT";
+/// The variable that restricts a worker that is started by hand to programs whose name contains its value.
+const ONLY: &str = "TILE_NVRTC_ONLY";
 
 /// One program to compile.
 struct Job {
@@ -38,6 +40,7 @@ fn everything() {
 fn jobs() -> Vec<Job> {
     let mut names = BTreeSet::new();
     let mut jobs = Vec::new();
+    let only = std::env::var(ONLY).unwrap_or_default();
     for definition in kernels() {
         let kernel = definition.kernel().unwrap_or_else(|error| panic!("{error}"));
         let compiled = kernel.instances.iter().filter(|i| is_compiled(kernel, i));
@@ -47,6 +50,9 @@ fn jobs() -> Vec<Job> {
             for &target in &kernel.targets {
                 let name = name(kernel, instance, target);
                 assert!(names.insert(name.clone()), "two kernels are called {name}");
+                if !name.contains(&only) {
+                    continue;
+                }
                 let program = tile_ir::lower::lower(kernel, instance, target).unwrap_or_else(|diagnostics| {
                     let reports: Vec<_> = diagnostics.iter().map(|d| d.render(&kernel.source, &kernel.spans)).collect();
                     panic!("{name} cannot be lowered:\n{}", reports.join("\n\n"))

@@ -28,6 +28,7 @@ pub fn kernels() -> Vec<&'static Definition> {
     all.extend([
         grammar::statements::<f32>::definition(),
         grammar::tiles::definition(),
+        grammar::products::definition(),
         grammar::expressions::definition(),
         grammar::specialized::definition(),
         grammar::functions::<2>::definition(),

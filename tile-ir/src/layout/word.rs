@@ -36,11 +36,6 @@ impl WordAccess {
         Ok(WordAccess { origin: (mn, step), half: within / (depth / 2), paired })
     }
 
-    /// Which half of a step along K the word is of: 0 or 1.
-    pub const fn half(&self) -> u32 {
-        self.half
-    }
-
     /// M (or N) and K of the element that `lane` loads, in the warp's part of the fragment.
     pub fn position<I: Index>(&self, lane: I) -> (I, I) {
         let (group, thread) = (lane.clone().shr(2), lane.and(3));

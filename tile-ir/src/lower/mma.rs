@@ -265,9 +265,8 @@ struct Words<'s> {
     shared: SharedId,
     /// Whether words count K in the other order.
     paired: bool,
-    /// Words, and what this lane names of them at the first step: offset in elements, in a slot. Others are found from
-    /// there.
-    first: Vec<(Access, ValueId)>,
+    /// What this lane names of the first words at the first step: offset in elements, in a slot.
+    first: ValueId,
 }
 
 /// How words are loaded.
@@ -303,15 +302,11 @@ impl<'s> Words<'s> {
         let dtype = if by_words { Dtype::F32 } else { Dtype::U32 };
         let local = l.local(&format!("{name}_words"), dtype, fragment.words());
         l.op(OpKind::Local { local });
-        let mut words = Words { side, fragment, acc, local, shared, paired, first: Vec::new() };
-        // Both halves of a step: rows four (or one) apart are no step of a swizzle.
-        for half in 0..if by_words { 2 } else { 1 } {
-            let is_first = |access: &Access| !matches!(access, Access::Word(word) if word.half() != half);
-            let access = (0..fragment.words()).find_map(|word| words.access(word).filter(is_first))?;
-            let offset = words.lane_offset(l, &access, 0, thread);
-            let name = if half == 0 { format!("{name}_row") } else { format!("{name}_other_row") };
-            words.first.push((access, l.once(&name, offset)));
-        }
+        let zero = l.int(0);
+        let mut words = Words { side, fragment, acc, local, shared, paired, first: zero };
+        let access = words.access(0)?;
+        let first = words.lane_offset(l, &access, 0, thread);
+        words.first = l.once(&format!("{name}_row"), first);
         Some(words)
     }
 
@@ -330,9 +325,8 @@ impl<'s> Words<'s> {
         let span = l.span;
         let mut word = 0;
         while let Some(access) = (word < self.fragment.words()).then(|| self.access(word)).flatten() {
-            let near = self.first.iter().find_map(|(first, value)| Some((*value, self.step(first, &access, k)?)));
-            let offset = match near {
-                Some((first, step)) => self.turned(l, first, step),
+            let offset = match self.step(&access, k) {
+                Some(step) => self.turned(l, step),
                 None => self.lane_offset(l, &access, k, thread),
             };
             let offset = l.in_slot(self.side.buffer, offset);
@@ -370,8 +364,9 @@ impl<'s> Words<'s> {
         l.formula(&offset.over(self.side.operand.tile.dtype().bytes()), &[thread])
     }
 
-    /// How every thread's offset follows from that of `first` at the first step, if it does so by one step of the layout.
-    fn step(&self, first: &Access, access: &Access, k: u32) -> Option<Step> {
+    /// How every thread's offset follows from its first, if it does so by one step.
+    fn step(&self, access: &Access, k: u32) -> Option<Step> {
+        let first = self.access(0)?;
         let ((mn, depth), (first_mn, first_depth)) = (access.position(0u32), first.position(0u32));
         // Matrices of a fragment are counted along the fragment's rows and columns, whatever is contiguous.
         let (along_mn, along_k) = (mn.checked_sub(first_mn)?, (k + depth).checked_sub(first_depth)?);
@@ -380,13 +375,13 @@ impl<'s> Words<'s> {
             Major::Mn => (along_k, along_mn),
         };
         let step = self.side.operand.tile.step(rows, cols)?;
-        let fits = |thread| step.apply(self.offset(first, 0, thread)) == self.offset(access, k, thread);
+        let fits = |thread| step.apply(self.offset(&first, 0, thread)) == self.offset(access, k, thread);
         (0..self.acc.threads()).all(fits).then_some(step)
     }
 
-    fn turned(&self, l: &mut Lowering<'_>, first: ValueId, step: Step) -> ValueId {
+    fn turned(&self, l: &mut Lowering<'_>, step: Step) -> ValueId {
         let size = self.side.operand.tile.dtype().bytes();
-        let mut offset = first;
+        let mut offset = self.first;
         if step.xor != 0 {
             let xor = l.int(i64::from(step.xor / size));
             offset = l.binary(BinaryOp::BitXor, offset, xor);

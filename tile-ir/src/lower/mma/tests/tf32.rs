@@ -71,7 +71,7 @@ fn operands_along_mn_fall_back_on_hopper() {
     }
 }
 
-/// Operands along K by `ldmatrix`, others word by word from two bases a lane: nothing but an XOR and an addition a load.
+/// Operands along K by `ldmatrix`, others word by word.
 #[test]
 fn words_are_loaded_where_matrices_cannot_be_transposed() {
     let big = Gemm { tile: [128, 128, 16], threads: 256, stages: 1, ..TF32 };
