@@ -109,7 +109,7 @@ pub fn products(a: &Tensor<f32, (M, K)>, b: &Tensor<f32, (N, K)>, c: &mut Tensor
     for k in pipelined(0..ceil_div(K, 16), 2) {
         copy(a.at([bm * 32, k * 16]), &mut left);
         copy(b.at([bn * 32, k * 16]), &mut right);
-        gemm(&left, right.t(), &mut first).policy(FullRow).clear();
+        gemm(&left, right.t(), &mut first).policy(FullRow).clear().tf32();
         gemm(&left, right.t(), &mut sum).policy(FullRow).tf32();
     }
     for [i, j] in parallel([32, 32]) {
