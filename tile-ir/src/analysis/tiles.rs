@@ -81,13 +81,12 @@ fn dtypes(walk: &mut Walk<'_>, stmt: StmtId, a: &MatrixRef, b: &MatrixRef, acc: 
         let (_, k) = shape(kernel, a);
         if left != Dtype::F32 {
             Diagnostic::new(Code::DTYPE, span, format!("gemm: `.tf32()` of {left} operands"))
-                .label(a.span, left.name())
-                .label(b.span, right.name())
+                .at(format!("they hold {left}"))
                 .help(format!(
                     "tf32 is what tensor cores multiply of f32; without `.tf32()` they multiply {left} as it is"
                 ))
         } else if !k.is_multiple_of(TF32_DEPTH) {
-            let message = format!("gemm: `.tf32()` of {k} along K, which are not a multiple of {TF32_DEPTH}");
+            let message = format!("gemm: `.tf32()` of {k} along K, which is not a multiple of {TF32_DEPTH}");
             Diagnostic::new(Code::ILLEGAL_OPERATION, span, message)
                 .at(format!("tensor cores multiply {TF32_DEPTH} elements of tf32 at a time"))
                 .help(format!("choose tiles of {} along K, or drop `.tf32()`", k.next_multiple_of(TF32_DEPTH)))

@@ -185,7 +185,9 @@ impl SharedLayout {
         match self.swizzle {
             Swizzle::None => Some(Step { xor: 0, add: add + inside }),
             Swizzle::B32 | Swizzle::B64 | Swizzle::B128 if inside.is_multiple_of(super::swizzle::CHUNK) => {
-                Some(Step { xor: inside ^ self.swizzle.place(rows, 0) % self.panel, add })
+                // The rows within an atom turn the chunks of a row as their own number says.
+                let turned = self.swizzle.place(rows, 0) % self.panel;
+                Some(Step { xor: inside ^ turned, add })
             }
             Swizzle::B32 | Swizzle::B64 | Swizzle::B128 => None,
         }

@@ -141,6 +141,7 @@ fn products_of_tiles() {
         "gemm(a, b.t(), &mut acc);",
         "gemm(&a, b.t(), &acc);",
         "gemm(&a, b.t(), &mut acc).clear(1);",
+        "gemm(&a, b.t(), &mut acc).tf32(true);",
         "let f = alloc_fragment::<f32>([4, 4, 4]);",
         "use_swizzle();",
     ] {
