@@ -267,7 +267,7 @@ mod tests {
     /// Every tile is an instance, and its costs are known.
     #[test]
     fn tiles_are_instances() {
-        let kernel = gemm_tf32::definition().kernel().unwrap();
+        let kernel = gemm_tf32::<128, 256, 4, 256, 2, false>::definition().kernel().unwrap();
         for (bm, bn, stages, threads, cy) in TILES {
             for epilogue in [0, 1] {
                 let wanted = [bm, bn, stages as i64, threads as i64, cy as i64, epilogue];
