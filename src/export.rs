@@ -262,14 +262,16 @@ pub fn gemm(folder: &Path) -> Result<()> {
             }));
         }
     }
-    gemm_tf32(folder, nvrtc, &mut launches)?;
     std::fs::write(folder.join("launches.json"), serde_json::to_string_pretty(&launches)?)?;
     println!("{} launches in {}", launches.len(), folder.display());
     Ok(())
 }
 
 /// The same of f32 as tf32, which there is of `c = a b^T` alone: records of `gemm` whose `dtype` is `tf32`.
-fn gemm_tf32(folder: &Path, nvrtc: &Nvrtc, launches: &mut Vec<Value>) -> Result<()> {
+pub fn gemm_tf32(folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
+    let nvrtc = Nvrtc::get()?;
+    let mut launches = Vec::new();
     let kernel = tf32::gemm_tf32::<128, 256, 4, 256, 2, false>::definition().kernel()?;
     let bias = kernel.params.iter().find(|(_, p)| p.name == "bias").map(|(id, _)| id);
     for instance in kernel.instances.iter().filter(|i| i.consts.last() == Some(&0)) {
@@ -295,6 +297,8 @@ fn gemm_tf32(folder: &Path, nvrtc: &Nvrtc, launches: &mut Vec<Value>) -> Result<
             }));
         }
     }
+    std::fs::write(folder.join("launches.json"), serde_json::to_string_pretty(&launches)?)?;
+    println!("{} launches in {}", launches.len(), folder.display());
     Ok(())
 }
 
