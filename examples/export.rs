@@ -24,6 +24,8 @@ enum Kernel {
     Gemv,
     /// C = A B, every layout.
     Gemm,
+    /// C = A B^T of f32 as tf32.
+    GemmTf32,
 }
 
 fn main() -> Result<()> {
@@ -31,5 +33,6 @@ fn main() -> Result<()> {
     match kernel {
         Kernel::Gemv => export::gemv(&folder),
         Kernel::Gemm => export::gemm(&folder),
+        Kernel::GemmTf32 => export::gemm_tf32(&folder),
     }
 }

@@ -24,7 +24,7 @@ use tile_kernel_examples::data::{Real, normal};
 use tile_kernel_examples::export::GEMM_SHAPES;
 use tile_kernel_examples::suites::gemm::{Buffers, Dense, measure, selector_shapes};
 use tile_kernel_examples::timing::time;
-use tile_kernels::gemm::{Activation, Choice, Gemm, GemmElement, definition, gemm};
+use tile_kernels::gemm::{Activation, Choice, Gemm, GemmElement, definition, gemm, tf32};
 use tile_runtime::kernel::{Format, explain, show};
 use tile_runtime::prelude::*;
 
@@ -39,7 +39,7 @@ struct Arguments {
     /// The extent that is summed over.
     #[arg(long, default_value_t = 512)]
     k: usize,
-    /// f16 or bf16.
+    /// f16, bf16, f32, or tf32: f32 multiplied on tensor cores.
     #[arg(long, default_value = "bf16")]
     dtype: String,
     /// How A and B are stored: n as they are, t transposed.
@@ -127,7 +127,8 @@ fn main() -> Result<()> {
         (Some(stage), _) => print_stage(stage, &arguments),
         (None, "f16") => run::<f16>(&arguments),
         (None, "bf16") => run::<bf16>(&arguments),
-        (None, other) => bail!("--dtype {other}: f16 or bf16"),
+        (None, "f32" | "tf32") => run::<f32>(&arguments),
+        (None, other) => bail!("--dtype {other}: f16, bf16, f32 or tf32"),
     }
 }
 
@@ -137,11 +138,14 @@ fn run<T: GemmElement + Real>(arguments: &Arguments) -> Result<()> {
         name => Device::named(name)?,
     };
     println!("{device}");
+    let is_tf32 = arguments.dtype == "tf32";
     if arguments.sweep {
+        ensure!(T::DTYPE.is_half(), "--sweep is of f16 and bf16; bench/peers.py races tf32");
         return sweep::<T>(&device, arguments);
     }
     let shape @ [m, n, k] = [arguments.m, arguments.n, arguments.k];
     let problem = Dense::<T>::new(shape, arguments.layout.transposed());
+    let problem = if is_tf32 { problem.tf32() } else { problem };
     println!("{}", problem.title());
 
     // ANCHOR: gemm
@@ -261,13 +265,24 @@ fn write_plots(report: &Report, folder: &Path) -> Result<()> {
 fn print_stage(stage: Stage, arguments: &Arguments) -> Result<()> {
     let [m, n, k] = [arguments.m, arguments.n, arguments.k].map(|extent| extent as i64);
     let transposed = arguments.layout.transposed();
-    let choice = Choice::for_shape(m, n, k, transposed);
-    let kernel = definition().kernel()?;
     let plain = arguments.alpha == 1.0 && arguments.beta == 0.0 && !arguments.bias;
-    let consts = choice.consts(transposed, !plain || !matches!(arguments.activation, Function::None));
-    let wanted = |i: &tile_ir::ir::Instance| i.dtypes[0].name() == arguments.dtype && i.consts == consts;
+    let epilogue = !plain || !matches!(arguments.activation, Function::None);
+    let is_tf32 = arguments.dtype == "tf32" && transposed == [false, true];
+    let (definition, consts) = match is_tf32 {
+        true => {
+            let (bm, bn, stages, threads, cluster) = tf32::tile_for(m, n, k);
+            let sizes = [stages, threads, cluster, usize::from(epilogue)].map(|size| size as i64);
+            let definition = tf32::gemm_tf32::<128, 256, 4, 256, 2, false>::definition();
+            (definition, [bm, bn].into_iter().chain(sizes).collect())
+        }
+        false => (definition(), Choice::for_shape(m, n, k, transposed).consts(transposed, epilogue)),
+    };
+    let kernel = definition.kernel()?;
+    let wanted = |i: &tile_ir::ir::Instance| {
+        i.consts == consts && i.dtypes.first().map_or("tf32", |dtype| dtype.name()) == arguments.dtype
+    };
     let Some(index) = kernel.instances.iter().position(wanted) else {
-        bail!("--dtype {}: f16 or bf16", arguments.dtype)
+        bail!("--dtype {}: f16 or bf16, or tf32 with --layout nt", arguments.dtype)
     };
     let text = match stage {
         Stage::Tile => kernel.to_string(),
@@ -275,16 +290,20 @@ fn print_stage(stage: Stage, arguments: &Arguments) -> Result<()> {
             Ok(program) => program.to_string(),
             Err(mistakes) => bail!("{}", mistakes.iter().map(|d| d.message.clone()).collect::<Vec<_>>().join("\n")),
         },
-        Stage::Cuda => show(definition(), index, Target::Sm90a, Format::Cuda)?,
-        Stage::Ptx => show(definition(), index, Target::Sm90a, Format::Ptx)?,
-        Stage::Sass => show(definition(), index, Target::Sm90a, Format::Sass)?,
+        Stage::Cuda => show(definition, index, Target::Sm90a, Format::Cuda)?,
+        Stage::Ptx => show(definition, index, Target::Sm90a, Format::Ptx)?,
+        Stage::Sass => show(definition, index, Target::Sm90a, Format::Sass)?,
         Stage::Explain => {
             let stored = |t: bool, rows: i64, cols: i64| if t { [cols, rows] } else { [rows, cols] };
             let ([a0, a1], [b0, b1]) = (stored(transposed[0], m, k), stored(transposed[1], k, n));
-            let extents = [("M", m), ("N", n), ("A0", a0), ("A1", a1), ("B0", b0), ("B1", b1), ("activation", 0)];
+            let mut extents = vec![("M", m), ("N", n), ("activation", 0)];
+            match is_tf32 {
+                true => extents.push(("K", k)),
+                false => extents.extend([("A0", a0), ("A1", a1), ("B0", b0), ("B1", b1)]),
+            }
             let mut values: Vec<(&str, f64)> = extents.iter().map(|(name, value)| (*name, *value as f64)).collect();
             values.extend([("alpha", f64::from(arguments.alpha)), ("beta", f64::from(arguments.beta))]);
-            explain(definition(), index, Target::Sm90a, &Machine::H200, &values)?.to_string()
+            explain(definition, index, Target::Sm90a, &Machine::H200, &values)?.to_string()
         }
     };
     println!("{text}");

@@ -9,6 +9,7 @@ use tile_ir::emit::cuda::{STATIC_SHARED_LIMIT, emit};
 use tile_ir::ir::{DimId, EntityRef, Instance, Kernel, ParamId, Target};
 use tile_ir::lower::lower;
 use tile_ir::lowered::{HostValues, MapId, Parameter, ParameterKind, Program, TensorMap};
+use tile_kernels::gemm::tf32;
 use tile_kernels::gemv::Choice;
 use tile_kernels::gemv::bulk::gemv_bulk;
 use tile_kernels::gemv::specialized::gemv_specialized;
@@ -195,6 +196,7 @@ impl HostValues for Matrices<'_> {
         match self.program.dims.get(dim.index()).map(String::as_str) {
             Some("A0") => [m, k][usize::from(a_t)],
             Some("A1") => [k, m][usize::from(a_t)],
+            Some("K") => k,
             Some("B0") => [k, n][usize::from(b_t)],
             Some("B1") => [n, k][usize::from(b_t)],
             Some("M") => m,
@@ -254,6 +256,41 @@ pub fn gemm(folder: &Path) -> Result<()> {
                 "kernel": "gemm", "instance": program.name, "symbol": program.name, "cubin": cubin,
                 "dtype": instance.dtypes[0].name(), "layout": format!("{}{}", letter(stored[0]), letter(stored[1])),
                 "m": m, "n": n, "k": k, "chosen": tile_kernels::gemm::Choice::for_shape(m, n, k, stored).tile == tile,
+                "grid": grid.context("the grid has no value")?, "threads": program.launch.threads,
+                "cluster": program.launch.cluster, "dynamic_shared": program.shared_bytes, "params": params,
+                "pdl": program.launch.dependent,
+            }));
+        }
+    }
+    std::fs::write(folder.join("launches.json"), serde_json::to_string_pretty(&launches)?)?;
+    println!("{} launches in {}", launches.len(), folder.display());
+    Ok(())
+}
+
+/// The same of f32 as tf32, which there is of `c = a b^T` alone: records of `gemm` whose `dtype` is `tf32`.
+pub fn gemm_tf32(folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
+    let nvrtc = Nvrtc::get()?;
+    let mut launches = Vec::new();
+    let kernel = tf32::gemm_tf32::<128, 256, 4, 256, 2, false>::definition().kernel()?;
+    let bias = kernel.params.iter().find(|(_, p)| p.name == "bias").map(|(id, _)| id);
+    for instance in kernel.instances.iter().filter(|i| i.consts.last() == Some(&0)) {
+        let instance = Instance { absent: bias.into_iter().collect(), ..instance.clone() };
+        let program = lower(kernel, &instance, Target::Sm90a).map_err(|d| anyhow!("{}", d[0].message))?;
+        let compiled = nvrtc.compile(&program.name, &emit(&program), &options("sm_90a", false), Output::Cubin)?;
+        let cubin = format!("{}.cubin", program.name);
+        std::fs::write(folder.join(&cubin), &compiled.code)?;
+        let [bm, bn, stages, threads, cy, _] = instance.consts[..] else {
+            return Err(anyhow!("the instance has other constants"));
+        };
+        let tile = (bm, bn, stages as usize, threads as usize, cy as usize);
+        for (m, n, k) in GEMM_SHAPES {
+            let values = Matrices { program: &program, shape: (m, n, k), stored: [false, true] };
+            let grid: Option<Vec<i64>> = program.launch.grid.iter().map(|e| e.evaluate(&values)).collect();
+            let params: Vec<Value> = program.params.iter().map(|p| gemm_parameter(&program, &values, p)).collect();
+            launches.push(json!({
+                "kernel": "gemm", "instance": program.name, "symbol": program.name, "cubin": cubin,
+                "dtype": "tf32", "layout": "nt", "m": m, "n": n, "k": k, "chosen": tf32::tile_for(m, n, k) == tile,
                 "grid": grid.context("the grid has no value")?, "threads": program.launch.threads,
                 "cluster": program.launch.cluster, "dynamic_shared": program.shared_bytes, "params": params,
                 "pdl": program.launch.dependent,

@@ -35,6 +35,7 @@ mod valid {
     mod dim_rank;
     mod dim_type;
     mod dtype_atomic;
+    mod dtype_tf32;
     mod dtype_unbounded;
     mod dtype_unknown;
     mod fragment_copy;
@@ -48,6 +49,7 @@ mod valid {
     mod function_unnamed;
     mod gemm_shape;
     mod gemv;
+    mod hardware_tf32;
     mod index_rank;
     mod launch_dtype;
     mod launch_instance;

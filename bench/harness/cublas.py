@@ -5,6 +5,7 @@ from .contender import Contender
 
 
 def contenders(problem):
+    torch.backends.cuda.matmul.allow_tf32 = problem.dtype == "tf32"
     if problem.op == "gemv":
         return [Contender("cublas", "torch.mv", lambda b: lambda: torch.mv(b["w"], b["x"], out=b["y"])),
                 Contender("cublas", "torch.matmul",

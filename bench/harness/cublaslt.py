@@ -8,8 +8,8 @@ from .contender import Contender
 
 WORKSPACE = 64 << 20
 REQUESTED = 32
-CUDA_R = {"f32": 0, "f16": 2, "bf16": 14}
-COMPUTE_32F = 68
+CUDA_R = {"f32": 0, "tf32": 0, "f16": 2, "bf16": 14}
+COMPUTE_32F, COMPUTE_32F_FAST_TF32 = 68, 77
 OP_N, OP_T = 0, 1
 DESC_TRANSA, DESC_TRANSB = 3, 4
 PREF_MAX_WORKSPACE_BYTES = 1
@@ -46,8 +46,9 @@ class Matmul:
     def __init__(self, m, n, k, dtype):
         lt, handle, _ = library()
         data = ctypes.c_int(CUDA_R[dtype])
+        compute = COMPUTE_32F_FAST_TF32 if dtype == "tf32" else COMPUTE_32F
         self.desc = ctypes.c_void_p()
-        check(lt.cublasLtMatmulDescCreate(ctypes.byref(self.desc), COMPUTE_32F, CUDA_R["f32"]), "descriptor")
+        check(lt.cublasLtMatmulDescCreate(ctypes.byref(self.desc), compute, CUDA_R["f32"]), "descriptor")
         for attribute, operation in ((DESC_TRANSA, OP_T), (DESC_TRANSB, OP_N)):
             value = ctypes.c_int32(operation)
             check(lt.cublasLtMatmulDescSetAttribute(self.desc, attribute, ctypes.byref(value), ctypes.c_size_t(4)),

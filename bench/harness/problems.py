@@ -6,9 +6,11 @@ in the Frobenius norm), `tensors()` (fresh N(0,1) buffers by name), `output` (th
 """
 import torch
 
-DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}
+# tf32 is f32 in memory; only the products are of fewer bits.
+DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "tf32": torch.float32}
 # The rounding of a 16-bit result alone is 2^-12 or 2^-9 relative, of which the norm sees about a third.
-TOLERANCE = {"f16": 4e-3, "bf16": 4e-3, "f32": 1e-5}
+# Operands of tf32 that are rounded towards zero lose 2^-10 of themselves at most, which is 7e-4 of the result on average.
+TOLERANCE = {"f16": 4e-3, "bf16": 4e-3, "f32": 1e-5, "tf32": 2e-3}
 
 GEMV_SHAPES = [(1024, 1024), (4096, 4096), (7168, 16384), (18432, 7168), (28672, 8192), (57344, 7168)]
 GEMM_SHAPES = [(1024,) * 3, (2048,) * 3, (4096,) * 3, (8192,) * 3, (16384,) * 3,

@@ -7,7 +7,7 @@ use tile_bench::data::{Real, normal};
 use tile_bench::problem::{Contender, Problem, Title};
 use tile_bench::race::{OURS, Options, race};
 use tile_bench::report::Row;
-use tile_kernels::gemm::{Choice, Class, Gemm, GemmElement, gemm};
+use tile_kernels::gemm::{Choice, Class, Gemm, GemmElement, Precision, gemm};
 use tile_runtime::kernel::Dtype;
 use tile_runtime::prelude::*;
 
@@ -27,6 +27,8 @@ pub struct Dense<T> {
     pub shape: [usize; 3],
     /// Whether `a` is stored as K x M, `b` as N x K.
     pub transposed: [bool; 2],
+    /// What is multiplied of f32.
+    precision: Precision,
     a: Vec<T>,
     b: Vec<T>,
     /// Row numbers, and the products of these rows in f64.
@@ -60,11 +62,17 @@ impl<T: Real> Dense<T> {
             (i, sums)
         });
         let reference = reference.collect();
-        Dense { shape, transposed, a, b, reference }
+        Dense { shape, transposed, precision: Precision::Full, a, b, reference }
+    }
+
+    /// The same with f32 multiplied as tf32, and the bound of that.
+    pub fn tf32(self) -> Dense<T> {
+        Dense { precision: Precision::Tf32, ..self }
     }
 
     /// The largest distance of the sampled rows from f64, in units of its bound: `eps |c| + sqrt(K) 2^-12`, where `eps` is
-    /// that of the element type (hopper.md V1).
+    /// that of the element type (hopper.md V1). As tf32, `2^-9 |c| + sqrt(K) 2^-8`: two operands rounded towards zero by up to
+    /// 2^-10 each, on normal data.
     pub fn worst_error(&self, c: &[T]) -> f64 {
         self.worst_error_after(c, |sum, _| sum)
     }
@@ -72,12 +80,13 @@ impl<T: Real> Dense<T> {
     /// The same where `epilogue` of a sum and its column was to follow.
     pub fn worst_error_after(&self, c: &[T], epilogue: impl Fn(f64, usize) -> f64) -> f64 {
         let [_, n, k] = self.shape;
-        let eps = match T::DTYPE {
-            Dtype::F16 => 2f64.powi(-11),
-            Dtype::Bf16 => 2f64.powi(-8),
-            _ => 2f64.powi(-22),
+        let (eps, slack) = match (T::DTYPE, self.precision) {
+            (Dtype::F16, _) => (2f64.powi(-11), 2f64.powi(-12)),
+            (Dtype::Bf16, _) => (2f64.powi(-8), 2f64.powi(-12)),
+            (_, Precision::Full) => (2f64.powi(-22), 2f64.powi(-12)),
+            (_, Precision::Tf32) => (2f64.powi(-9), 2f64.powi(-8)),
         };
-        let slack = (k as f64).sqrt() * 2f64.powi(-12);
+        let slack = (k as f64).sqrt() * slack;
         let rows = self.reference.iter().map(|(row, wanted)| {
             let found = &c[row * n..(row + 1) * n];
             let errors = found.iter().zip(wanted).enumerate().map(|(column, (found, sum))| {
@@ -94,7 +103,7 @@ impl<T: Real> Dense<T> {
     /// How the bundled GEMM is asked for this product.
     pub fn options(&self) -> Gemm<'static, T> {
         let [a_transposed, b_transposed] = self.transposed;
-        Gemm { a_transposed, b_transposed, ..Gemm::default() }
+        Gemm { a_transposed, b_transposed, precision: self.precision, ..Gemm::default() }
     }
 }
 
@@ -104,7 +113,11 @@ impl<T: Real> Problem for Dense<T> {
     fn title(&self) -> Title {
         let shape = ["m", "n", "k"].iter().zip(self.shape).map(|(name, extent)| ((*name).into(), extent as u64));
         let layout: String = self.transposed.iter().map(|t| if *t { 't' } else { 'n' }).collect();
-        Title { op: format!("gemm {layout}"), dtype: T::DTYPE.name().into(), shape: shape.collect() }
+        let dtype = match self.precision {
+            Precision::Full => T::DTYPE.name(),
+            Precision::Tf32 => "tf32",
+        };
+        Title { op: format!("gemm {layout}"), dtype: dtype.into(), shape: shape.collect() }
     }
 
     fn bytes(&self) -> u64 {

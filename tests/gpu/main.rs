@@ -10,6 +10,7 @@ mod gemv;
 mod ladder;
 mod pdl;
 mod streams;
+mod tf32;
 mod tuner;
 
 use tile_runtime::prelude::*;

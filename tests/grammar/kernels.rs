@@ -98,6 +98,27 @@ pub fn tiles(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M, N)>, copied: &mut 
 }
 
 #[tile_kernel]
+pub fn products(a: &Tensor<f32, (M, K)>, b: &Tensor<f32, (N, K)>, c: &mut Tensor<f32, (M, N)>) {
+    let [bn, bm] = blocks([ceil_div(N, 32), ceil_div(M, 32)]);
+    threads([64]);
+    let mut left = alloc_shared::<f32>([32, 16]);
+    let mut right = alloc_shared::<f32>([32, 16]);
+    let mut first = alloc_fragment::<f32>([32, 32]);
+    let mut sum = alloc_fragment::<f32>([32, 32]);
+    clear(&mut sum);
+    for k in pipelined(0..ceil_div(K, 16), 2) {
+        copy(a.at([bm * 32, k * 16]), &mut left);
+        copy(b.at([bn * 32, k * 16]), &mut right);
+        gemm(&left, right.t(), &mut first).policy(FullRow).clear().tf32();
+        gemm(&left, right.t(), &mut sum).policy(FullRow).tf32();
+    }
+    for [i, j] in parallel([32, 32]) {
+        sum[[i, j]] += first[[i, j]];
+    }
+    copy(&sum, c.at_mut([bm * 32, bn * 32]));
+}
+
+#[tile_kernel]
 pub fn expressions(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, counts: &mut Tensor<u32, (Fixed<4>,)>, on: bool) {
     let [b] = blocks([ceil_div(N, 64)]);
     let [t] = threads([64]);

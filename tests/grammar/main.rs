@@ -2,7 +2,7 @@
 
 mod kernels;
 
-use kernels::{expressions, functions, reductions, specialized, statements, tiles};
+use kernels::{expressions, functions, products, reductions, specialized, statements, tiles};
 use tile_runtime::prelude::*;
 
 /// The same launch on both simulators.
@@ -46,6 +46,21 @@ fn tiles_run_alike() {
     });
     assert_eq!(y, x);
     assert_eq!(copied, x);
+}
+
+#[test]
+fn products_run_alike() {
+    let (m, n, k) = (40, 36, 16);
+    let [a, b] = [m, n].map(|rows| (0..rows * k).map(|i| (i % 7) as f32 - 3.0).collect::<Vec<f32>>());
+    let c = both(|device| {
+        let (a, b) = (device.tensor(&a, [m, k]).unwrap(), device.tensor(&b, [n, k]).unwrap());
+        let mut c = device.zeros::<f32, 2>([m, n]).unwrap();
+        products::launch(device, &a, &b, &mut c).unwrap();
+        c.to_vec().unwrap()
+    });
+    let dot = |i: usize, j: usize| (0..k).map(|l| a[i * k + l] * b[j * k + l]).sum::<f32>();
+    let twice: Vec<f32> = (0..m * n).map(|at| 2.0 * dot(at / n, at % n)).collect();
+    assert_eq!(c, twice);
 }
 
 #[test]

@@ -11,6 +11,8 @@ use tile_runtime::nvrtc::{Nvrtc, Output, Resources, options};
 
 /// The variable that names the file to report to.
 pub const REPORT: &str = "TILE_NVRTC_REPORT";
+/// The variable that restricts a worker that is started by hand to programs whose name contains its value.
+const ONLY: &str = "TILE_NVRTC_ONLY";
 
 /// One program to compile.
 struct Job {
@@ -38,6 +40,7 @@ fn everything() {
 fn jobs() -> Vec<Job> {
     let mut names = BTreeSet::new();
     let mut jobs = Vec::new();
+    let only = std::env::var(ONLY).unwrap_or_default();
     for definition in kernels() {
         let kernel = definition.kernel().unwrap_or_else(|error| panic!("{error}"));
         let compiled = kernel.instances.iter().filter(|i| is_compiled(kernel, i));
@@ -47,6 +50,9 @@ fn jobs() -> Vec<Job> {
             for &target in &kernel.targets {
                 let name = name(kernel, instance, target);
                 assert!(names.insert(name.clone()), "two kernels are called {name}");
+                if !name.contains(&only) {
+                    continue;
+                }
                 let program = tile_ir::lower::lower(kernel, instance, target).unwrap_or_else(|diagnostics| {
                     let reports: Vec<_> = diagnostics.iter().map(|d| d.render(&kernel.source, &kernel.spans)).collect();
                     panic!("{name} cannot be lowered:\n{}", reports.join("\n\n"))
@@ -58,14 +64,17 @@ fn jobs() -> Vec<Job> {
     jobs
 }
 
-/// How many products of 64 rows by 16 along K a warpgroup has in a step of the bundled GEMM, computed from its tile: one
-/// `wgmma` each, whatever its width.
+/// How many products of 64 rows by 16 along K (8 of tf32) a warpgroup has in a step of the bundled GEMM, computed from its
+/// tile: one `wgmma` each, whatever its width.
 fn products(kernel: &Kernel, instance: &Instance) -> Option<usize> {
-    if !matches!(kernel.name.as_str(), "gemm" | "gemm_batch") {
-        return None;
-    }
     let constant = |name| constant(kernel, instance, name);
-    let (rows, threads, depth) = (constant("BM")?, constant("THREADS")?, constant("BK").unwrap_or(64));
+    // Counted in elements of 16 bits: 32 of tf32 are as many bytes as 64 of those.
+    let depth = match kernel.name.as_str() {
+        "gemm" | "gemm_batch" => constant("BK").unwrap_or(64),
+        "gemm_tf32" => 64,
+        _ => return None,
+    };
+    let (rows, threads) = (constant("BM")?, constant("THREADS")?);
     // Narrower tiles are multiplied with their operands swapped.
     (rows % 64 == 0).then_some((rows / 64 * 128 / threads * depth / 16) as usize)
 }

@@ -8,7 +8,7 @@ mod grammar;
 
 use tile_ir::ir::{Dtype, Instance, Kernel};
 use tile_kernel_examples::ladder;
-use tile_kernels::gemm::{any, batched};
+use tile_kernels::gemm::{any, batched, tf32};
 use tile_runtime::kernel::Definition;
 use tile_runtime::prelude::f16;
 
@@ -22,10 +22,13 @@ pub fn kernels() -> Vec<&'static Definition> {
     all.push(batched::gemm_batch::<f16, f16, 64, 64, 8, 128, false, true>::definition());
     all.push(any::gemm_any::<f16, f16, 64, 64, 4, 128, 16, false, true>::definition());
     all.push(any::gemm_elements::<f16, f16, false, true>::definition());
+    all.push(tf32::gemm_tf32::<128, 256, 4, 256, 2, false>::definition());
+    all.push(tf32::gemm_any_tf32::<64, 64, 4, 128, 16, false, true>::definition());
     all.extend([first_kernel::saxpy::definition(), first_kernel::scaled_add::<f32>::definition()]);
     all.extend([
         grammar::statements::<f32>::definition(),
         grammar::tiles::definition(),
+        grammar::products::definition(),
         grammar::expressions::definition(),
         grammar::specialized::definition(),
         grammar::functions::<2>::definition(),
@@ -58,6 +61,7 @@ pub fn is_compiled(kernel: &Kernel, instance: &Instance) -> bool {
         ("gemm", [Dtype::F16, Dtype::F32]) => nt && demanding && is("EPILOGUE", 1),
         ("gemm_any", [Dtype::F16, Dtype::F32]) => nt && demanding && is("WIDTH", 16),
         ("gemm_any", [Dtype::F32, Dtype::F32]) => demanding && (nt || is("WIDTH", 4)),
+        ("gemm_any_tf32", _) => is("WIDTH", 16) || nt,
         ("gemm" | "gemm_batch" | "gemm_any" | "gemm_elements", _) => false,
         _ => true,
     }

@@ -50,7 +50,7 @@ enum Command {
     },
     /// Write a kernel's cubins and launch records, for other harnesses.
     Export {
-        /// The kernel: `gemv` or `gemm`.
+        /// The kernel: `gemv`, `gemm` or `gemm-tf32`.
         kernel: String,
         /// The folder.
         folder: PathBuf,

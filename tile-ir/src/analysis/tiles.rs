@@ -2,7 +2,7 @@
 
 use super::walk::Walk;
 use crate::diag::{Code, Diagnostic};
-use crate::ir::{AccessId, BufferId, Dtype, ExprKind, Kernel, MatrixRef, Place, Scope, StmtId, StmtKind};
+use crate::ir::{AccessId, BufferId, Dtype, ExprKind, Kernel, MatrixRef, Place, Precision, Scope, StmtId, StmtKind};
 
 /// Meets a `gemm`: `[M, K] [K, N]` into `[M, N]`, of dtypes that can be multiplied.
 pub(super) fn gemm(walk: &mut Walk<'_>, stmt: StmtId, a: &MatrixRef, b: &MatrixRef, acc: BufferId) {
@@ -57,6 +57,9 @@ pub(super) fn gemm(walk: &mut Walk<'_>, stmt: StmtId, a: &MatrixRef, b: &MatrixR
     }
 }
 
+/// Elements along K of one product of tensor cores on tf32.
+const TF32_DEPTH: u32 = 8;
+
 fn dtypes(walk: &mut Walk<'_>, stmt: StmtId, a: &MatrixRef, b: &MatrixRef, acc: BufferId) {
     let kernel = walk.kernel;
     let dtype = |buffer: BufferId| kernel.buffer_dtype(buffer);
@@ -74,6 +77,22 @@ fn dtypes(walk: &mut Walk<'_>, stmt: StmtId, a: &MatrixRef, b: &MatrixRef, acc: 
         Diagnostic::new(Code::DTYPE, span, format!("gemm: products of {left} are summed in f32, not in {sum}"))
             .label(kernel.buffers[acc].span, format!("`{}` holds {sum}", kernel.buffers[acc].name))
             .help("allocate it by `alloc_fragment::<f32>(..)`, and convert when it is copied out")
+    } else if let StmtKind::Gemm { precision: Precision::Tf32, .. } = kernel.stmts[stmt].kind {
+        let (_, k) = shape(kernel, a);
+        if left != Dtype::F32 {
+            Diagnostic::new(Code::DTYPE, span, format!("gemm: `.tf32()` of {left} operands"))
+                .at(format!("they hold {left}"))
+                .help(format!(
+                    "tf32 is what tensor cores multiply of f32; without `.tf32()` they multiply {left} as it is"
+                ))
+        } else if !k.is_multiple_of(TF32_DEPTH) {
+            let message = format!("gemm: `.tf32()` of {k} along K, which is not a multiple of {TF32_DEPTH}");
+            Diagnostic::new(Code::ILLEGAL_OPERATION, span, message)
+                .at(format!("tensor cores multiply {TF32_DEPTH} elements of tf32 at a time"))
+                .help(format!("choose tiles of {} along K, or drop `.tf32()`", k.next_multiple_of(TF32_DEPTH)))
+        } else {
+            return;
+        }
     } else {
         return;
     };

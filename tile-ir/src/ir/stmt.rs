@@ -99,6 +99,8 @@ pub enum StmtKind {
         policy: WarpPolicy,
         /// `.clear()`: the sum starts from zero, `acc = a b`.
         clear: bool,
+        /// `.tf32()`: what is multiplied of f32 operands.
+        precision: Precision,
     },
     /// `for [x, y] in persistent([tx, ty])`: every tile once, spread over the blocks that the device holds. It stands
     /// for the grid: what is before it in the body are declarations, and nothing follows it.
@@ -247,6 +249,17 @@ pub enum WarpPolicy {
     FullRow,
     /// All along the columns: a warp has whole columns of the accumulator.
     FullCol,
+}
+
+/// What a `gemm` multiplies of its operands' elements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Precision {
+    /// All of them.
+    #[default]
+    Full,
+    /// Of f32 the sign, the exponent and the leading 10 bits of the fraction: tf32. The 13 bits below are dropped, which
+    /// rounds towards zero.
+    Tf32,
 }
 
 /// How long the caches should keep what a `copy` moves.

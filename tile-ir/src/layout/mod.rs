@@ -13,6 +13,7 @@
 //! | [`policy`] | the warps of a block over a tile |
 //! | [`operand`] | a tile in shared memory as an operand of `gemm`: K-major or MN-major |
 //! | [`matrix`] | the row that a lane names in `ldmatrix` and `stmatrix` |
+//! | [`word`] | the element that a lane loads where `ldmatrix` cannot |
 //! | [`descriptor`] | the 64-bit matrix descriptors of `wgmma` |
 //! | [`tma`] | tensor maps and boxes |
 //!
@@ -29,6 +30,7 @@ pub mod policy;
 pub mod shared;
 pub mod swizzle;
 pub mod tma;
+pub mod word;
 
 pub use descriptor::{Descriptor, WgmmaOperand};
 pub use error::LayoutError;
@@ -40,6 +42,7 @@ pub use policy::{WarpGrid, WarpPolicy};
 pub use shared::{SharedLayout, Step};
 pub use swizzle::Swizzle;
 pub use tma::{TensorMap, TmaBox, TmaPlan};
+pub use word::WordAccess;
 
 #[cfg(test)]
 mod tests;

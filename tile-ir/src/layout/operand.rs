@@ -57,12 +57,17 @@ impl Operand {
         MmaInput::of(dtype).ok_or(LayoutError::Unsupported { instruction, dtype, major })
     }
 
+    /// Whether a warp loads it word by word ([`WordAccess`](super::WordAccess)): f32 that is MN-major, which `ldmatrix`
+    /// cannot transpose.
+    pub fn by_words(&self) -> bool {
+        self.major == Major::Mn && MmaInput::of(self.tile.dtype()) == Some(MmaInput::Tf32)
+    }
+
     /// The `ldmatrix` that fills words `word .. word + count` of `fragment`, an operand fragment of one warp
     /// ([`Fragment::mma_a`] or [`Fragment::mma_b`]); `.trans` where the operand is MN-major.
     ///
     /// # Errors
-    /// tf32 that is MN-major, which `ldmatrix` cannot transpose (load elements at [`Operand::offset`] of
-    /// [`Fragment::position`] instead); rows that are not whole chunks of 16 bytes; words that do not lie in a
+    /// tf32 that is MN-major, which `ldmatrix` cannot transpose ([`Operand::by_words`]); rows that are not whole chunks of 16 bytes; words that do not lie in a
     /// parallelogram.
     pub fn load_matrix(&self, fragment: &Fragment, word: u32, count: u32) -> Result<MatrixAccess, LayoutError> {
         let instruction = "ldmatrix";

@@ -172,23 +172,22 @@ impl SharedLayout {
     }
 
     /// How an offset changes `rows` down and `cols` to the right of an element, whatever the element, as long as
-    /// - `rows` is a multiple of 8, and
+    /// - `rows` is a multiple of 8, or the element's row has none of the bits of `rows % 8`, and
     /// - either `cols` is whole panels, or the element's column within its panel is less than `grain` and `cols` a
     ///   multiple of it, `grain` being the lowest bit of `cols`, and both stay within a panel.
     ///
-    /// With it an address is computed once a lane and turned with one XOR a step. `None` where `rows` is not a
-    /// multiple of 8, or where `cols` would cross panels part of the way.
+    /// With it an address is computed once a lane and turned with one XOR a step. `None` where `cols` would cross panels
+    /// part of the way.
     pub fn step(&self, rows: u32, cols: u32) -> Option<Step> {
         let size = self.dtype.bytes();
-        if !rows.is_multiple_of(super::swizzle::ATOM_ROWS) {
-            return None;
-        }
         let (panels, inside) = (cols / self.panel_cols(), cols % self.panel_cols() * size);
         let add = panels * self.panel_stride() + rows * self.panel;
         match self.swizzle {
             Swizzle::None => Some(Step { xor: 0, add: add + inside }),
             Swizzle::B32 | Swizzle::B64 | Swizzle::B128 if inside.is_multiple_of(super::swizzle::CHUNK) => {
-                Some(Step { xor: inside, add })
+                // The rows within an atom turn the chunks of a row as their own number says.
+                let turned = self.swizzle.place(rows, 0) % self.panel;
+                Some(Step { xor: inside ^ turned, add })
             }
             Swizzle::B32 | Swizzle::B64 | Swizzle::B128 => None,
         }

@@ -59,8 +59,8 @@ pub(super) fn infer(kernel: &Kernel) -> Result<Block, Vec<Diagnostic>> {
         }
     }
     for &stmt in &statements {
-        if let StmtKind::Gemm { a, b, acc, policy, clear } = &kernel.stmts[stmt].kind {
-            this.product(stmt, [a, b], *acc, *policy, *clear);
+        if let StmtKind::Gemm { a, b, acc, policy, clear, precision } = &kernel.stmts[stmt].kind {
+            this.product(stmt, [a, b], *acc, *policy, (*clear, *precision));
         }
     }
     this.kept(&statements);
@@ -106,7 +106,7 @@ impl Inference<'_> {
         [a, b]: [&MatrixRef; 2],
         acc: BufferId,
         policy: crate::ir::WarpPolicy,
-        clear: bool,
+        (clear, precision): (bool, Precision),
     ) {
         let kernel = self.kernel;
         let span = kernel.stmts[stmt].span;
@@ -158,10 +158,11 @@ impl Inference<'_> {
             return;
         }
         let form = match grid {
-            Ok(grid) => match tensor_cores(a.1, b.1, grid) {
+            Ok(grid) => match tensor_cores(a.1, b.1, grid, precision) {
                 Ok(()) => Form::Mma(grid),
                 // Said by `held_left`.
                 Err(_) if held => Form::Mma(grid),
+                Err(text) if precision == Precision::Tf32 => return self.refuse_tf32(span, text),
                 Err(text) => {
                     // Exact products of f32 are what the author asked for.
                     if a.1.tile.dtype() != Dtype::F32 {
@@ -170,12 +171,21 @@ impl Inference<'_> {
                     Form::Fma(grid)
                 }
             },
+            Err(text) if precision == Precision::Tf32 => return self.refuse_tf32(span, text),
             Err(text) => {
                 self.block.fallbacks.push((span, format!("multiplied without tensor cores: {text}")));
                 Form::Elements
             }
         };
         self.block.products.insert(stmt, Product { a, b, acc, clear, form });
+    }
+
+    /// `.tf32()` is a demand.
+    fn refuse_tf32(&mut self, span: SpanId, text: String) {
+        let message = "gemm: `.tf32()` of tiles that tensor cores cannot multiply";
+        let help =
+            "choose tile extents that are multiples of 16 x 8 for every warp and of 8 along K, or drop `.tf32()`";
+        self.all.push(Diagnostic::new(Code::ILLEGAL_OPERATION, span, message).at(text).help(help));
     }
 
     /// The shape of a left operand in registers.
@@ -488,20 +498,23 @@ fn groups(kernel: &Kernel, statements: &[StmtId]) -> Vec<(SpanId, Vec<BufferId>)
     groups
 }
 
-/// Whether `mma.sync` multiplies these operands, read by `ldmatrix`; else why not.
-fn tensor_cores(a: Operand, b: Operand, grid: WarpGrid) -> Result<(), String> {
-    let dtype = a.tile.dtype();
-    if !matches!(dtype, Dtype::F16 | Dtype::Bf16) {
-        return Err(format!("mma.sync multiplies f16 and bf16, not {dtype}"));
-    }
-    let input = MmaInput::Half;
+/// Whether `mma.sync` multiplies these operands, read by `ldmatrix` or word by word; else why not.
+fn tensor_cores(a: Operand, b: Operand, grid: WarpGrid, precision: Precision) -> Result<(), String> {
+    let input = match (a.tile.dtype(), precision) {
+        (Dtype::F16 | Dtype::Bf16, _) => MmaInput::Half,
+        (Dtype::F32, Precision::Tf32) => MmaInput::Tf32,
+        (dtype, _) => return Err(format!("mma.sync multiplies f16 and bf16, not {dtype}")),
+    };
     if !a.k().is_multiple_of(input.k()) {
         return Err(format!("{} along K are not a multiple of {}, the depth of mma.sync", a.k(), input.k()));
     }
     let text = |error: LayoutError| error.to_string();
     let left = Fragment::mma_a(input, a.mn() / grid.rows, input.k()).map_err(text)?;
     let right = Fragment::mma_b(input, b.mn() / grid.cols, input.k()).map_err(text)?;
-    a.load_matrix(&left, 0, 4).map_err(text)?;
-    b.load_matrix(&right, 0, 2).map_err(text)?;
+    for (operand, fragment, words) in [(a, left, 4), (b, right, 2)] {
+        if !operand.by_words() {
+            operand.load_matrix(&fragment, 0, words).map_err(text)?;
+        }
+    }
     Ok(())
 }

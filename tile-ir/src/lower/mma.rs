@@ -1,4 +1,4 @@
-//! `gemm` by the warps of a block: `ldmatrix` and `mma.sync`, or multiply-adds of f32.
+//! `gemm` by the warps of a block: `ldmatrix` (or loads of words) and `mma.sync`, or multiply-adds of f32.
 //!
 //! A warp has a part of the accumulator, as its layout says. Along K it goes in steps: it loads the fragments of both
 //! operands that its part needs, and multiplies every 16 rows of one with every 8 columns of the other. An address is
@@ -6,7 +6,7 @@
 
 use super::block::{ATOM, Form, Product, WARP};
 use super::*;
-use crate::layout::{Formula, Fragment, Index, Major, MatrixAccess, MmaInput, Operand, Step, WarpGrid};
+use crate::layout::{Formula, Fragment, Index, Major, MatrixAccess, MmaInput, Operand, Step, WarpGrid, WordAccess};
 
 /// Elements of K that multiply-adds take at once, where that leaves registers for accumulators; and where they are many.
 const CHUNKS: [u32; 2] = [4, 2];
@@ -40,26 +40,38 @@ impl Lowering<'_> {
 
     /// On tensor cores.
     fn multiply_warps(&mut self, product: &Product, grid: WarpGrid, acc: LocalId, layout: &Fragment) {
-        let input = MmaInput::Half;
         let [a, b] = sides(product, grid);
+        let dtype = a.operand.tile.dtype();
+        let (input, atom) = match dtype {
+            Dtype::F32 => (MmaInput::Tf32, MmaAtom::M16n8k8Tf32),
+            dtype => (MmaInput::Half, MmaAtom::M16n8k16 { dtype }),
+        };
         let fragments = (Fragment::mma_a(input, a.extent, input.k()), Fragment::mma_b(input, b.extent, input.k()));
         let (Ok(left), Ok(right)) = fragments else { return };
         let held = self.fragments[a.buffer];
         let thread = self.compute_thread();
-        let atom = MmaAtom::M16n8k16 { dtype: a.operand.tile.dtype() };
         let [down, across] = [a.extent / ATOM.0, b.extent / ATOM.1];
         let text = format!(
-            "multiplied with mma.sync: {} x {} warps of {} x {} elements each, operands by ldmatrix from {} and {}",
+            "multiplied with mma.sync{}: {} x {} warps of {} x {} elements each, operands by {} from {} and {}",
+            if input == MmaInput::Tf32 { " as tf32" } else { "" },
             grid.rows,
             grid.cols,
             a.extent,
             b.extent,
+            match [a.operand.by_words(), b.operand.by_words()] {
+                [false, false] => "ldmatrix",
+                [true, true] => "words",
+                [true, false] => "words and ldmatrix",
+                [false, true] => "ldmatrix and words",
+            },
             if held.is_some() { "registers".into() } else { swizzle_text(&a) },
             swizzle_text(&b)
         );
         self.remark(RemarkKind::Choice, self.span, text);
+        // Both count K in the order that suits loads of words, or neither does.
+        let paired = a.operand.by_words() && b.operand.by_words();
         let a_words = match held {
-            None => Words::new(self, &a, &left, layout, thread),
+            None => Words::new(self, &a, &left, layout, thread, paired),
             Some(_) => None,
         };
         let a_local = match (&a_words, held) {
@@ -67,7 +79,7 @@ impl Lowering<'_> {
             (None, Some(_)) => self.declare_left(a.buffer, down),
             (None, None) => return,
         };
-        let Some(b_words) = Words::new(self, &b, &right, layout, thread) else { return };
+        let Some(b_words) = Words::new(self, &b, &right, layout, thread, paired) else { return };
         for step in 0..a.operand.k() / input.k() {
             match (&a_words, held) {
                 (Some(words), _) => words.load(self, step * input.k(), thread),
@@ -251,8 +263,28 @@ struct Words<'s> {
     acc: &'s Fragment,
     local: LocalId,
     shared: SharedId,
+    /// Whether words count K in the other order.
+    paired: bool,
     /// What this lane names of the first words at the first step: offset in elements, in a slot.
     first: ValueId,
+}
+
+/// How words are loaded.
+#[derive(Clone, Copy)]
+enum Access {
+    /// Several by one `ldmatrix`.
+    Matrix(MatrixAccess),
+    /// One.
+    Word(WordAccess),
+}
+
+impl Access {
+    fn position<I: Index>(&self, lane: I) -> (I, I) {
+        match self {
+            Access::Matrix(access) => access.position(lane),
+            Access::Word(access) => access.position(lane),
+        }
+    }
 }
 
 impl<'s> Words<'s> {
@@ -262,13 +294,16 @@ impl<'s> Words<'s> {
         fragment: &'s Fragment,
         acc: &'s Fragment,
         thread: ValueId,
+        paired: bool,
     ) -> Option<Words<'s>> {
         let Space::Shared(shared) = l.space(Place::Buffer(side.buffer)) else { return None };
         let name = l.kernel.buffers[side.buffer].name.clone();
-        let local = l.local(&format!("{name}_words"), Dtype::U32, fragment.words());
+        let by_words = side.operand.by_words();
+        let dtype = if by_words { Dtype::F32 } else { Dtype::U32 };
+        let local = l.local(&format!("{name}_words"), dtype, fragment.words());
         l.op(OpKind::Local { local });
         let zero = l.int(0);
-        let mut words = Words { side, fragment, acc, local, shared, first: zero };
+        let mut words = Words { side, fragment, acc, local, shared, paired, first: zero };
         let access = words.access(0)?;
         let first = words.lane_offset(l, &access, 0, thread);
         words.first = l.once(&format!("{name}_row"), first);
@@ -276,9 +311,13 @@ impl<'s> Words<'s> {
     }
 
     /// The instruction that loads the words from `word`, as many as it can.
-    fn access(&self, word: u32) -> Option<MatrixAccess> {
+    fn access(&self, word: u32) -> Option<Access> {
+        if self.side.operand.by_words() {
+            return WordAccess::new(self.fragment, word, self.paired).ok().map(Access::Word);
+        }
         let left = self.fragment.words() - word;
-        self.side.operand.load_matrix(self.fragment, word, if left >= 4 { 4 } else { left }).ok()
+        let count = if left >= 4 { 4 } else { left };
+        self.side.operand.load_matrix(self.fragment, word, count).ok().map(Access::Matrix)
     }
 
     /// Loads the words for the step at `k`.
@@ -293,27 +332,40 @@ impl<'s> Words<'s> {
             let offset = l.in_slot(self.side.buffer, offset);
             let memory = Memory { space: Space::Shared(self.shared), offset, guard: None, span };
             let start = l.int(i64::from(word));
-            let MatrixAccess { count, transposed, .. } = access;
-            l.op(OpKind::LoadMatrix { local: self.local, start, memory, count, transposed });
-            word += count;
+            match access {
+                Access::Matrix(MatrixAccess { count, transposed, .. }) => {
+                    l.op(OpKind::LoadMatrix { local: self.local, start, memory, count, transposed });
+                    word += count;
+                }
+                Access::Word(_) => {
+                    let value = l.push(ValueKind::Load(memory), ValueType::Element(Dtype::F32));
+                    let memory = Memory { space: Space::Local(self.local), offset: start, guard: None, span };
+                    l.op(OpKind::Store { memory, value });
+                    word += 1;
+                }
+            }
         }
     }
 
     /// The byte offset in a slot that a thread's lane names.
-    fn offset<I: Index>(&self, access: &MatrixAccess, k: u32, thread: I) -> I {
+    fn offset<I: Index>(&self, access: &Access, k: u32, thread: I) -> I {
         let (row, col) = self.acc.warp_origin(thread.clone().over(WARP));
         let mn = if self.side.left { row } else { col };
-        access.offset(&self.side.operand.tile, mn, I::constant(k), thread.modulo(WARP))
+        let (operand, k, lane) = (&self.side.operand, I::constant(k), thread.modulo(WARP));
+        match access {
+            Access::Matrix(access) => access.offset(&operand.tile, mn, k, lane),
+            Access::Word(access) => access.offset(operand, mn, k, lane),
+        }
     }
 
     /// The same in elements.
-    fn lane_offset(&self, l: &mut Lowering<'_>, access: &MatrixAccess, k: u32, thread: ValueId) -> ValueId {
+    fn lane_offset(&self, l: &mut Lowering<'_>, access: &Access, k: u32, thread: ValueId) -> ValueId {
         let offset = self.offset(access, k, Formula::Symbol(0));
         l.formula(&offset.over(self.side.operand.tile.dtype().bytes()), &[thread])
     }
 
     /// How every thread's offset follows from its first, if it does so by one step.
-    fn step(&self, access: &MatrixAccess, k: u32) -> Option<Step> {
+    fn step(&self, access: &Access, k: u32) -> Option<Step> {
         let first = self.access(0)?;
         let ((mn, depth), (first_mn, first_depth)) = (access.position(0u32), first.position(0u32));
         // Matrices of a fragment are counted along the fragment's rows and columns, whatever is contiguous.

@@ -5,8 +5,8 @@ use super::names::Names;
 use super::{Lines, commas, tuple};
 use crate::ir::{
     AtomicOp, Axis, ConstKind, Dim, DimId, Evict, ExprKind, Extent, Kernel, LoopKind, MatrixRef, ParamId, ParamKind,
-    ReduceOp, ReduceSource, Schedule, Scope, ShuffleKind, StmtId, StmtKind, SwizzleRequest, TileRef, VarId, VarKind,
-    VoteKind, WarpPolicy,
+    Precision, ReduceOp, ReduceSource, Schedule, Scope, ShuffleKind, StmtId, StmtKind, SwizzleRequest, TileRef, VarId,
+    VarKind, VoteKind, WarpPolicy,
 };
 use std::fmt;
 
@@ -262,16 +262,20 @@ impl Printer<'_> {
                 let text = format!("copy({}, {}){width}{tma}{evict};", self.tile(src, false), self.tile(dst, true));
                 self.lines.line(text);
             }
-            StmtKind::Gemm { a, b, acc, policy, clear } => {
+            StmtKind::Gemm { a, b, acc, policy, clear, precision } => {
                 let policy = match policy {
                     WarpPolicy::Square => "",
                     WarpPolicy::FullRow => ".policy(FullRow)",
                     WarpPolicy::FullCol => ".policy(FullCol)",
                 };
                 let clear = if *clear { ".clear()" } else { "" };
+                let precision = match precision {
+                    Precision::Full => "",
+                    Precision::Tf32 => ".tf32()",
+                };
                 let acc = self.place(crate::ir::Place::Buffer(*acc));
-                let text = format!("gemm({}, {}, &mut {acc}){policy}{clear};", self.matrix(a), self.matrix(b));
-                self.lines.line(text);
+                let (a, b) = (self.matrix(a), self.matrix(b));
+                self.lines.line(format!("gemm({a}, {b}, &mut {acc}){policy}{clear}{precision};"));
             }
             StmtKind::Persistent { vars, extents, per_sm, contiguous, body } => {
                 let per_sm = per_sm.map(|n| format!(".per_sm({})", self.expr(n))).unwrap_or_default();

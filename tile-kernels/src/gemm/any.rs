@@ -258,6 +258,9 @@ impl GemmElement<f32> for f32 {
         c: impl TensorOutput<f32, 2>,
         options: &Gemm<'_, f32>,
     ) -> Result<(), LaunchError> {
+        if options.precision == super::Precision::Tf32 {
+            return super::tf32::launch(on, class, choice.many_tiles, a, b, c, options);
+        }
         <f32 as Any<f32>>::launch_any(on, class, choice.many_tiles, a, b, c, options)
     }
 

@@ -11,6 +11,7 @@ pub mod batched;
 mod choice;
 mod epilogue;
 pub mod kernel;
+pub mod tf32;
 
 pub use batched::gemm_batched;
 pub use choice::Choice;
@@ -35,6 +36,8 @@ pub struct Gemm<'a, T: Element> {
     pub bias: Option<&'a Tensor<T, 1>>,
     /// Applied to the sum.
     pub activation: Activation,
+    /// What is multiplied of f32 operands; those of other types are multiplied as they are.
+    pub precision: Precision,
 }
 
 impl<T: Element> Default for Gemm<'_, T> {
@@ -47,6 +50,7 @@ impl<T: Element> Default for Gemm<'_, T> {
             beta: 0.0,
             bias: None,
             activation: Activation::None,
+            precision: Precision::Full,
         }
     }
 }
@@ -57,10 +61,27 @@ impl<T: Element> Gemm<'_, T> {
         Gemm { b_transposed: true, ..Gemm::default() }
     }
 
+    /// The same with f32 operands multiplied as tf32: [`Precision::Tf32`].
+    pub fn tf32(self) -> Self {
+        Gemm { precision: Precision::Tf32, ..self }
+    }
+
     /// Whether anything is done with the product at all.
     fn is_plain(&self) -> bool {
         self.alpha == 1.0 && self.beta == 0.0 && self.bias.is_none() && self.activation == Activation::None
     }
+}
+
+/// What is multiplied of f32 operands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Precision {
+    /// All of their bits, by multiply-adds.
+    #[default]
+    Full,
+    /// The sign, the exponent and the leading 10 bits of the fraction, on tensor cores ([`tf32`]): each element is rounded
+    /// towards zero, so that a sum is within `2^-9 sum |a| |b|` of the product of the elements as they are, and its own
+    /// rounding in f32. Several times faster than [`Precision::Full`].
+    Tf32,
 }
 
 /// A function of the sum, element by element.
@@ -92,7 +113,7 @@ impl Activation {
 /// How the operands are read: what their addresses, pitches and extents allow, fastest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
-    /// By the tensor memory accelerator, multiplied by `wgmma`: 16-bit elements on Hopper, every row of `a`, `b` and `c`
+    /// By the tensor memory accelerator, multiplied by `wgmma`: 16-bit elements (or tf32, of `a b^T`) on Hopper, every row of `a`, `b` and `c`
     /// beginning at a multiple of 16 bytes.
     Tma,
     /// By asynchronous copies of 16 bytes: every row of `a` and `b` begins at a multiple of 16 bytes and is whole ones
@@ -120,7 +141,7 @@ impl fmt::Display for Class {
 
 /// An element type of the operands of [`gemm`], where the result's is `C`: f16 and bf16 for their own and for f32, and f32.
 ///
-/// f32 is multiplied as f32, by multiply-adds.
+/// f32 is multiplied as f32, by multiply-adds, or where it is asked for ([`Gemm::tf32`]) as tf32, on tensor cores.
 pub trait GemmElement<C: Element = Self>: Element {
     #[doc(hidden)]
     #[track_caller]
@@ -169,7 +190,10 @@ pub fn gemm<T: GemmElement<C>, C: Element>(
             let [m, n] = extents(&c);
             let [rows, cols] = extents(&a);
             let k = if options.a_transposed { rows } else { cols };
-            (class_of(on, [&a, &b, &c]), Choice::for_shape(m, n, k, [options.a_transposed, options.b_transposed]))
+            (
+                tf32::class_of(on, [&a, &b, &c], options),
+                Choice::for_shape(m, n, k, [options.a_transposed, options.b_transposed]),
+            )
         }
         _ => (Class::Elements, Choice::default()),
     };

@@ -1,11 +1,19 @@
-//! Products of tiles: `gemm(&a, b.t(), &mut acc)`, with `.policy(..)` and `.clear()`.
+//! Products of tiles: `gemm(&a, b.t(), &mut acc)`, with `.policy(..)`, `.clear()` and `.tf32()`.
 
 use super::Parser;
 use super::access::strip;
 use super::range::Range;
 use syn::{Expr, ExprCall, ExprMethodCall};
 use tile_ir::diag::{Code, Diagnostic};
-use tile_ir::ir::{BufferId, MatrixRef, Place, StmtKind, WarpPolicy};
+use tile_ir::ir::{BufferId, MatrixRef, Place, Precision, StmtKind, WarpPolicy};
+
+/// What is said after a `gemm(..)`.
+#[derive(Default)]
+struct GemmOptions {
+    policy: WarpPolicy,
+    clear: bool,
+    precision: Precision,
+}
 
 impl Parser {
     /// `gemm(..)` as a statement, with the methods after it, outermost first.
@@ -19,17 +27,19 @@ impl Parser {
         let a = self.matrix(&call.args[0], "left");
         let b = self.matrix(&call.args[1], "right");
         let acc = self.accumulator(&call.args[2]);
-        let (Some(a), Some(b), Some(acc), Some((policy, clear))) = (a, b, acc, options) else { return };
+        let (Some(a), Some(b), Some(acc), Some(options)) = (a, b, acc, options) else { return };
         let span = self.mark(range);
-        self.emit(StmtKind::Gemm { a, b, acc, policy, clear }, span);
+        let GemmOptions { policy, clear, precision } = options;
+        self.emit(StmtKind::Gemm { a, b, acc, policy, clear, precision }, span);
     }
 
-    fn gemm_options(&mut self, methods: &[&ExprMethodCall]) -> Option<(WarpPolicy, bool)> {
-        let (mut policy, mut clear, mut sound) = (WarpPolicy::Square, false, true);
+    fn gemm_options(&mut self, methods: &[&ExprMethodCall]) -> Option<GemmOptions> {
+        let (mut options, mut sound) = (GemmOptions::default(), true);
         for call in methods.iter().rev() {
             let name = call.method.to_string();
             match (name.as_str(), call.args.len()) {
-                ("clear", 0) => clear = true,
+                ("clear", 0) => options.clear = true,
+                ("tf32", 0) => options.precision = Precision::Tf32,
                 ("policy", 1) => {
                     let names = [
                         ("Square", WarpPolicy::Square),
@@ -37,26 +47,26 @@ impl Parser {
                         ("FullCol", WarpPolicy::FullCol),
                     ];
                     match self.word(&call.args[0], &names, "the policy of a `gemm`") {
-                        Some(found) => policy = found,
+                        Some(found) => options.policy = found,
                         None => sound = false,
                     }
                 }
-                ("clear" | "policy", found) => {
+                ("clear" | "policy" | "tf32", found) => {
                     let at = self.mark(call.paren_token.span);
-                    let wanted = if name == "clear" { "no arguments" } else { "1 argument" };
+                    let wanted = if name == "policy" { "1 argument" } else { "no arguments" };
                     let message = format!("`.{name}` takes {wanted}, {found} given");
                     self.rustc(Diagnostic::new(Code::CALL, at, message));
                     sound = false;
                 }
                 _ => {
                     let message = format!("`.{name}(..)` of a `gemm` is not in the language");
-                    let help = "a `gemm` has `.policy(FullRow)` and `.clear()`";
+                    let help = "a `gemm` has `.policy(FullRow)`, `.clear()` and `.tf32()`";
                     self.syntax(call.method.span(), message, help);
                     sound = false;
                 }
             }
         }
-        sound.then_some((policy, clear))
+        sound.then_some(options)
     }
 
     /// `&a_s`, `b_s.t()`.

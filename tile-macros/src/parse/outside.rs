@@ -107,10 +107,11 @@ impl Parser {
                 "a transpose is not a value",
                 "it is an operand of `gemm`: `gemm(&a_s, b_s.t(), &mut acc)`",
             ),
-            "swizzle" | "policy" | "schedule" | "per_sm" | "contiguous" | "tma" | "evict" => {
+            "swizzle" | "policy" | "tf32" | "schedule" | "per_sm" | "contiguous" | "tma" | "evict" => {
                 let owner = match name {
                     "swizzle" => "let mut s = alloc_shared::<T>([BM, BK]).swizzle(B128);",
                     "policy" => "gemm(&a_s, b_s.t(), &mut acc).policy(FullRow);",
+                    "tf32" => "gemm(&a_s, b_s.t(), &mut acc).tf32();",
                     "schedule" => "for k in pipelined(0..n, 4).schedule(Cooperative) { .. }",
                     "tma" | "evict" => "copy(src, dst).tma(false).evict(First);",
                     _ => "for [x, y] in persistent([m, n]).per_sm(2).contiguous() { .. }",

@@ -31,6 +31,14 @@ impl GemmRequest {
     pub fn clear(self) -> GemmRequest {
         shadow()
     }
+
+    /// Multiplies `f32` operands on tensor cores, as tf32: of each element the sign, the exponent and the leading 10 bits
+    /// of the fraction, the rest dropped (rounded towards zero). The result is within `2^-9 sum |a| |b|` of the product of
+    /// the elements as they are, and the sum is in `f32`. A demand: an error for operands of any other dtype, and for tiles
+    /// that the tensor cores cannot multiply.
+    pub fn tf32(self) -> GemmRequest {
+        shadow()
+    }
 }
 
 /// The transpose of a shared array, an operand of [`gemm`]: `b_s.t()`.

@@ -54,11 +54,17 @@ impl Helper {
     fn definition(self) -> String {
         match self {
             Helper::Wgmma(form) => form.definition(),
-            Helper::Mma(dtype) => mma(&self.name(), &format!("m16n8k16.row.col.f32.{dtype}.{dtype}.f32"), "unsigned"),
-            // The fragments of f32 operands may be floats or their bits.
-            Helper::MmaTf32 => {
-                ["unsigned", "float"].map(|word| mma(&self.name(), "m16n8k8.row.col.f32.tf32.tf32.f32", word)).concat()
+            Helper::Mma(dtype) => {
+                mma(&self.name(), &format!("m16n8k16.row.col.f32.{dtype}.{dtype}.f32"), ["unsigned"; 2])
             }
+            // The fragment of either f32 operand may be floats or their bits.
+            Helper::MmaTf32 => ["unsigned", "float"]
+                .map(|a| {
+                    ["unsigned", "float"]
+                        .map(|b| mma(&self.name(), "m16n8k8.row.col.f32.tf32.tf32.f32", [a, b]))
+                        .concat()
+                })
+                .concat(),
             Helper::TensorLoad { rank, multicast, hint } => self.tensor_load(rank, multicast, hint),
             Helper::TensorStore { rank } => {
                 let (parameters, operands) = (coordinates(rank, |c| format!("int {c}")), coordinates(rank, register));
@@ -138,8 +144,8 @@ impl Wgmma {
     }
 }
 
-fn mma(name: &str, form: &str, word: &str) -> String {
-    let read = |array: &str, count: u32| {
+fn mma(name: &str, form: &str, words: [&str; 2]) -> String {
+    let read = |array: &str, word: &str, count: u32| {
         let one = |i| match word {
             "float" => format!("\"r\"(__float_as_uint({array}[{i}]))"),
             _ => format!("\"r\"({array}[{i}])"),
@@ -147,9 +153,11 @@ fn mma(name: &str, form: &str, word: &str) -> String {
         (0..count).map(one).collect::<Vec<_>>().join(", ")
     };
     format!(
-        "TILE_INLINE void {name}(float* d, const {word}* a, const {word}* b) {{ asm volatile(\"mma.sync.aligned.{form} {{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};\" : \"+f\"(d[0]), \"+f\"(d[1]), \"+f\"(d[2]), \"+f\"(d[3]) : {}, {}); }}\n",
-        read("a", MmaAtom::A),
-        read("b", MmaAtom::B)
+        "TILE_INLINE void {name}(float* d, const {}* a, const {}* b) {{ asm volatile(\"mma.sync.aligned.{form} {{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};\" : \"+f\"(d[0]), \"+f\"(d[1]), \"+f\"(d[2]), \"+f\"(d[3]) : {}, {}); }}\n",
+        words[0],
+        words[1],
+        read("a", words[0], MmaAtom::A),
+        read("b", words[1], MmaAtom::B)
     )
 }
 

@@ -1,1 +1,3 @@
+//! What every layout is checked against: the hardware as `sim::hw` has it.
 
+mod tf32;

@@ -337,7 +337,7 @@ impl Planner<'_> {
         let kernel = self.kernel;
         let span = kernel.stmts[stmt].span;
         let no = |text: String| Reason { text, span };
-        let StmtKind::Gemm { a, b, acc, clear, .. } = &kernel.stmts[stmt].kind else {
+        let StmtKind::Gemm { a, b, acc, clear, precision, .. } = &kernel.stmts[stmt].kind else {
             return Err(no("a product that is none".into()));
         };
         let (rows, cols) = match kernel.buffer_extents(*acc)[..] {
@@ -345,8 +345,10 @@ impl Planner<'_> {
             _ => return Err(no("its accumulator is not a matrix".into())),
         };
         let dtype = kernel.buffer_dtype(a.buffer);
-        if !matches!(dtype, Dtype::F16 | Dtype::Bf16) {
-            return Err(no(format!("wgmma multiplies f16 and bf16 here, not {dtype}")));
+        match (dtype, precision) {
+            (Dtype::F16 | Dtype::Bf16, _) | (Dtype::F32, Precision::Tf32) => {}
+            (Dtype::F32, Precision::Full) => return Err(no("wgmma multiplies f32 only as tf32".into())),
+            (dtype, _) => return Err(no(format!("wgmma multiplies f16 and bf16 here, not {dtype}"))),
         }
         let fragment = accumulator(rows, cols, consumers).map_err(|e| no(e.to_string()))?;
         if !fragment.is_whole() && a.transposed {

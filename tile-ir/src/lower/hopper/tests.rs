@@ -7,6 +7,7 @@ use crate::lowered::{OpKind, Program};
 use crate::testing::{Builder, kernel};
 
 mod skinny;
+mod tf32;
 
 /// What a test varies of a GEMM.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +26,8 @@ struct Gemm {
     dependent: bool,
     /// Whether the result is doubled, element by element.
     doubled: bool,
+    /// What is multiplied of f32.
+    precision: Precision,
 }
 
 const COOPERATIVE: Gemm = Gemm {
@@ -39,6 +42,7 @@ const COOPERATIVE: Gemm = Gemm {
     out: Dtype::Bf16,
     dependent: false,
     doubled: false,
+    precision: Precision::Full,
 };
 
 fn gemm(g: &Gemm) -> Kernel {
@@ -90,6 +94,7 @@ fn gemm(g: &Gemm) -> Kernel {
                     acc: acc_buffer,
                     policy: WarpPolicy::Square,
                     clear: false,
+                    precision: g.precision,
                 });
             });
             let row = b.scaled(by, bm, zero);

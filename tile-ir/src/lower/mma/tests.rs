@@ -3,12 +3,14 @@
 use crate::emit::cuda::emit;
 use crate::ir::*;
 use crate::lower::lower_bound;
-use crate::lowered::{Op, OpKind, Program, RemarkKind};
+use crate::lowered::{LocalId, MmaAtom, Op, OpKind, Program, RemarkKind, Space, Value, ValueKind, ValueType};
 use crate::sim::checked::{CheckedOptions, run as run_checked};
 use crate::sim::fast::run as run_fast;
 use crate::sim::{Argument, Memory, TensorArgument, numeric};
 use crate::testing::{Builder, kernel};
 use std::sync::Arc;
+
+mod tf32;
 
 /// What a test varies of a GEMM.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +33,8 @@ struct Gemm {
     epilogue: bool,
     /// Whether the sum leaves through shared memory.
     through: bool,
+    /// What is multiplied of f32.
+    precision: Precision,
 }
 
 const BASE: Gemm = Gemm {
@@ -48,6 +52,7 @@ const BASE: Gemm = Gemm {
     cluster: false,
     epilogue: false,
     through: false,
+    precision: Precision::Full,
 };
 
 /// A small one, for the simulators.
@@ -112,6 +117,7 @@ fn gemm(g: &Gemm) -> Kernel {
                     acc: acc_buffer,
                     policy: g.policy,
                     clear: false,
+                    precision: g.precision,
                 });
             });
             let row = b.scaled(by, bm, zero);
@@ -366,7 +372,7 @@ fn meeting(policies: [WarpPolicy; 2], one_accumulator: bool) -> Kernel {
         let [left, right] = buffers.map(|p| MatrixRef { buffer: id(p), transposed: false, span });
         for (sum, policy) in sums.into_iter().zip(policies) {
             let acc = if one_accumulator { id(sums[0]) } else { id(sum) };
-            b.stmt(StmtKind::Gemm { a: left, b: right, acc, policy, clear: true });
+            b.stmt(StmtKind::Gemm { a: left, b: right, acc, policy, clear: true, precision: Precision::Full });
         }
         if !one_accumulator {
             b.parallel(&[("i", n), ("j", n)], |b, at| {
@@ -474,7 +480,7 @@ fn reused(stages: i64, again: bool) {
                 let operand = |transposed| MatrixRef { buffer: a_buffer, transposed, span };
                 let (a, b_) = (operand(false), operand(true));
                 let policy = WarpPolicy::Square;
-                b.stmt(StmtKind::Gemm { a, b: b_, acc: acc_buffer, policy, clear: false });
+                b.stmt(StmtKind::Gemm { a, b: b_, acc: acc_buffer, policy, clear: false, precision: Precision::Full });
             });
         }
         let (from, to) = (b.tile(acc, &[], &[]), b.tile(a_s, &[], &[]));

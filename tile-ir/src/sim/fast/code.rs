@@ -4,7 +4,9 @@
 //! computed once. Floats of any width are held as the f32 that equals them. A temporary is written once and read once,
 //! and never names the same register as an operand of the operation that writes it.
 
-use crate::ir::{AtomicOp, BinaryOp, Dtype, MathFn, ReduceOp, ReductionPlan, ShuffleKind, SpanId, Type, VoteKind};
+use crate::ir::{
+    AtomicOp, BinaryOp, Dtype, MathFn, Precision, ReduceOp, ReductionPlan, ShuffleKind, SpanId, Type, VoteKind,
+};
 
 /// Which register file a value lives in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,6 +148,8 @@ pub(super) struct GemmPlan {
     pub(super) acc: u32,
     /// From zero instead.
     pub(super) clear: bool,
+    /// What is multiplied of f32.
+    pub(super) precision: Precision,
     pub(super) span: SpanId,
 }
 

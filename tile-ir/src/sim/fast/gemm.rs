@@ -1,13 +1,13 @@
 //! Products of tiles: `acc[M, N] += a[M, K] b[K, N]`, whole tiles at a time.
 //!
 //! Every element of the sum takes its products in order of `k`. Products of 16-bit elements are exact in f32; those of
-//! f32 are taken in f64. Hardware adds them in another order: results agree bitwise where every partial sum is exact.
+//! f32 are taken in f64, those of tf32, whose elements lose their low 13 bits first, are exact in f32 again. Hardware adds them in another order: results agree bitwise where every partial sum is exact.
 
 use super::block::Machine;
 use super::code::{ArrayInfo, GemmOperand, GemmPlan, MaskId};
 use super::state::{Shared, State};
 use crate::diag::{Code as DiagnosticCode, Diagnostic};
-use crate::ir::Dtype;
+use crate::ir::{Dtype, Precision};
 use crate::sim::Fault;
 use std::mem;
 
@@ -46,13 +46,25 @@ impl Machine<'_> {
             };
             transpose(a, plan.a, m, k, &mut s.scratch.left);
             transpose(b, plan.b, k, n, &mut s.scratch.right);
+            let exact = match (self.code.shared[plan.a.array as usize].dtype, plan.precision) {
+                (Dtype::F32, Precision::Full) => false,
+                (Dtype::F32, Precision::Tf32) => {
+                    [&mut s.scratch.left, &mut s.scratch.right].into_iter().flatten().for_each(|x| *x = to_tf32(*x));
+                    true
+                }
+                _ => true,
+            };
             let (a, b) = (&s.scratch.left, &s.scratch.right);
-            let exact = self.code.shared[plan.a.array as usize].dtype != Dtype::F32;
             if exact { product(acc, a, b, n, k) } else { wide_product(acc, a, b, n, k) }
         }
         s.shared[plan.acc as usize] = acc;
         Ok(())
     }
+}
+
+/// What tensor cores read of an f32 as tf32: all but the low 13 bits of its fraction.
+fn to_tf32(x: f32) -> f32 {
+    f32::from_bits(x.to_bits() & !0x1fff)
 }
 
 /// Rows and columns.

@@ -128,7 +128,7 @@ fn products_of_tiles() {
     check("gemm(&v, b.t(), &mut acc);", "v", "`v` has 1 axis, not 2");
     check("gemm(a[[0, 0]], b.t(), &mut acc);", "a[[0, 0]]", "not the left operand");
     check("gemm(&a, b.t(), &mut acc).policy(Round);", "Round", "`Square`, `FullRow`, `FullCol`");
-    check("gemm(&a, b.t(), &mut acc).scale(2.0);", "scale", "`.policy(FullRow)` and `.clear()`");
+    check("gemm(&a, b.t(), &mut acc).scale(2.0);", "scale", "`.clear()` and `.tf32()`");
     check("let c = gemm(&a, b.t(), &mut acc);", "gemm(&a, b.t(), &mut acc)", "gives no value");
     check("copy(w.at([0, 0]), &mut a).evict(Last);", "Last", "`First`, `Normal`");
     check("copy(w.at([0, 0]), &mut a).tma(0);", "0", "`.tma(false)`");
@@ -141,6 +141,7 @@ fn products_of_tiles() {
         "gemm(a, b.t(), &mut acc);",
         "gemm(&a, b.t(), &acc);",
         "gemm(&a, b.t(), &mut acc).clear(1);",
+        "gemm(&a, b.t(), &mut acc).tf32(true);",
         "let f = alloc_fragment::<f32>([4, 4, 4]);",
         "use_swizzle();",
     ] {

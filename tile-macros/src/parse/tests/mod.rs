@@ -156,11 +156,12 @@ impl Printer<'_> {
                 let evict = evict.map(|e| format!(" evict {e:?}")).unwrap_or_default();
                 writeln!(text, "copy {} -> {}{width}{tma}{evict}", tile(src), tile(dst)).unwrap();
             }
-            StmtKind::Gemm { a, b, acc, policy, clear } => {
+            StmtKind::Gemm { a, b, acc, policy, clear, precision } => {
                 let name = |buffer: BufferId| &self.kernel.buffers[buffer].name;
                 let matrix = |m: &MatrixRef| format!("{}{}", name(m.buffer), if m.transposed { ".t" } else { "" });
                 let clear = if *clear { " clear" } else { "" };
-                writeln!(text, "gemm {} {} {} {policy:?}{clear}", matrix(a), matrix(b), name(*acc)).unwrap();
+                let precision = if *precision == Precision::Tf32 { " tf32" } else { "" };
+                writeln!(text, "gemm {} {} {} {policy:?}{clear}{precision}", matrix(a), matrix(b), name(*acc)).unwrap();
             }
             StmtKind::Persistent { vars, extents, per_sm, contiguous, body } => {
                 let vars: Vec<&str> = vars.iter().map(|&v| self.var(v)).collect();

@@ -1,0 +1,21 @@
+//! tf32 is asked for of 16-bit operands.
+
+use tile_runtime::prelude::*;
+
+#[tile_kernel]
+pub fn product(a: &Tensor<f16, (M, K)>, b: &Tensor<f16, (N, K)>, c: &mut Tensor<f32, (M, N)>) {
+    let [bx, by] = blocks([ceil_div(N, 64), ceil_div(M, 64)]);
+    threads([128]);
+    let mut a_s = alloc_shared::<f16>([64, 32]);
+    let mut b_s = alloc_shared::<f16>([64, 32]);
+    let mut acc = alloc_fragment::<f32>([64, 64]);
+    clear(&mut acc);
+    for k in pipelined(0..ceil_div(K, 32), 3) {
+        copy(a.at([by * 64, k * 32]), &mut a_s);
+        copy(b.at([bx * 64, k * 32]), &mut b_s);
+        gemm(&a_s, b_s.t(), &mut acc).tf32(); //~
+    }
+    copy(&acc, c.at_mut([by * 64, bx * 64]));
+}
+
+fn main() {}

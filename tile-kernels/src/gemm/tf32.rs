@@ -1,0 +1,285 @@
+//! f32 operands on tensor cores: products as tf32, of which the leading 10 bits of the fraction count
+//! ([`Precision::Tf32`](super::Precision)).
+//!
+//! On Hopper, operands along K (`c = a b^T`) whose rows begin at multiples of 16 bytes are fetched by the tensor memory
+//! accelerator and multiplied by `wgmma`, which takes tf32 in no other layout; all others, and other devices, are copied
+//! asynchronously and multiplied by `mma.sync`.
+
+use super::epilogue::finish;
+use super::{Choice, Class, Gemm, Precision, extents, rows_begin_at};
+use std::sync::atomic::{AtomicBool, Ordering};
+use tile_runtime::kernel::{Argument, Dtype, LaunchOn, Target, TensorInput, TensorOutput, TensorRef};
+use tile_runtime::prelude::*;
+
+/// `c = f(alpha a b^T + beta c + bias)` as [`gemm`](super::kernel::gemm) has it: `a` is M x K, `b` N x K, a step along K 32
+/// elements, which are 128 bytes, wide.
+#[tile_kernel(
+    instances(
+        (BM, BN, STAGES, THREADS, CY) in [
+            (128, 256, 4, 256, 2), (128, 256, 4, 256, 1), (128, 128, 6, 128, 1), (64, 128, 8, 128, 1),
+            (64, 64, 12, 128, 1),
+        ],
+        EPILOGUE in [false, true]
+    ),
+    pdl(independent = [b]),
+    uses(finish),
+    targets(sm_90a)
+)]
+pub fn gemm_tf32<
+    const BM: usize,
+    const BN: usize,
+    const STAGES: usize,
+    const THREADS: usize,
+    const CY: usize,
+    const EPILOGUE: bool,
+>(
+    a: &Tensor<f32, (M, K)>,
+    b: &Tensor<f32, (N, K)>,
+    c: &mut Tensor<f32, (M, N)>,
+    bias: Option<&Tensor<f32, (N,)>>,
+    alpha: f32,
+    beta: f32,
+    activation: u32,
+) {
+    cluster([1, CY]);
+    use_swizzle(8);
+    threads([THREADS]);
+    let mut a_s = alloc_shared::<f32>([BM, 32]);
+    let mut b_s = alloc_shared::<f32>([BN, 32]);
+    let mut acc = alloc_fragment::<f32>([BM, BN]);
+    for [bx, by] in persistent([ceil_div(N, BN), ceil_div(M, BM)]) {
+        let row = by * BM;
+        let col = bx * BN;
+        clear(&mut acc);
+        for step in pipelined(0..ceil_div(K, 32), STAGES) {
+            copy(a.at([row, step * 32]), &mut a_s);
+            copy(b.at([col, step * 32]), &mut b_s);
+            gemm(&a_s, b_s.t(), &mut acc).tf32();
+        }
+        if EPILOGUE {
+            finish(&mut acc, c, bias, row, col, alpha, beta, activation);
+        }
+        copy(&acc, c.at_mut([row, col]));
+    }
+}
+
+/// The same for any layout and device as [`gemm_any`](super::any::gemm_any) has it, operands by asynchronous copies of
+/// `WIDTH` bytes.
+#[tile_kernel(
+    instances(
+        (BM, BN, STAGES, THREADS) in [(128, 128, 4, 256), (64, 64, 4, 128)],
+        WIDTH in [16, 8, 4],
+        (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)]
+    ),
+    uses(finish),
+    require(A1 % (WIDTH / 4) == 0),
+    require(B1 % (WIDTH / 4) == 0),
+    require(A_T || A0 == M),
+    require(!A_T || A1 == M),
+    require(B_T || B1 == N),
+    require(!B_T || B0 == N),
+    require(A_T || B_T || A1 == B0),
+    require(A_T || !B_T || A1 == B1),
+    require(!A_T || B_T || A0 == B0),
+    require(!A_T || !B_T || A0 == B1)
+)]
+pub fn gemm_any_tf32<
+    const BM: usize,
+    const BN: usize,
+    const STAGES: usize,
+    const THREADS: usize,
+    const WIDTH: usize,
+    const A_T: bool,
+    const B_T: bool,
+>(
+    a: &Tensor<f32, (A0, A1)>,
+    b: &Tensor<f32, (B0, B1)>,
+    c: &mut Tensor<f32, (M, N)>,
+    bias: Option<&Tensor<f32, (N,)>>,
+    alpha: f32,
+    beta: f32,
+    activation: u32,
+) {
+    let depth = if A_T { A0 } else { A1 };
+    let [bx, by] = blocks([ceil_div(N, BN), ceil_div(M, BM)]);
+    threads([THREADS]);
+    use_swizzle(8);
+    let row = by * BM;
+    let col = bx * BN;
+    let mut a_s = alloc_shared::<f32>([if A_T { 16 } else { BM }, if A_T { BM } else { 16 }]);
+    let mut b_s = alloc_shared::<f32>([if B_T { BN } else { 16 }, if B_T { 16 } else { BN }]);
+    let mut acc = alloc_fragment::<f32>([BM, BN]);
+    clear(&mut acc);
+    for step in pipelined(0..ceil_div(depth, 16), STAGES) {
+        let k = step * 16;
+        copy(a.at([if A_T { k } else { row }, if A_T { row } else { k }]), &mut a_s).width(WIDTH / 4).tma(false);
+        copy(b.at([if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s).width(WIDTH / 4).tma(false);
+        if A_T && B_T {
+            gemm(a_s.t(), b_s.t(), &mut acc).tf32();
+        } else if A_T {
+            gemm(a_s.t(), &b_s, &mut acc).tf32();
+        } else if B_T {
+            gemm(&a_s, b_s.t(), &mut acc).tf32();
+        } else {
+            gemm(&a_s, &b_s, &mut acc).tf32();
+        }
+    }
+    finish(&mut acc, c, bias, row, col, alpha, beta, activation);
+    copy(&acc, c.at_mut([row, col]));
+}
+
+/// Rows and columns of a tile, slots, threads, blocks of a cluster: an instance of [`gemm_tf32`](struct@gemm_tf32) but for
+/// its epilogue.
+pub type Tile = (i64, i64, usize, usize, usize);
+
+/// The tiles.
+pub const TILES: [Tile; 5] =
+    [(128, 256, 4, 256, 2), (128, 256, 4, 256, 1), (128, 128, 6, 128, 1), (64, 128, 8, 128, 1), (64, 64, 12, 128, 1)];
+
+/// The tile for a shape. An instruction takes as long over 8 elements of tf32 as over 16 of 16 bits, which are as many
+/// bytes, so the 16-bit kernel's cost model is asked about twice the K.
+pub fn tile_for(m: i64, n: i64, k: i64) -> Tile {
+    let cost = |&(bm, bn, stages, threads, cy): &Tile| {
+        Choice::estimate((bm, bn, 64, stages, threads, cy), m, n, k.saturating_mul(2)).unwrap_or(f64::INFINITY)
+    };
+    TILES.into_iter().min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or(TILES[0])
+}
+
+/// The class of a, b and c, where f32 may be multiplied as tf32.
+pub(super) fn class_of<T: tile_runtime::Element>(
+    on: &impl LaunchOn,
+    tensors: [&TensorRef<'_>; 3],
+    options: &Gemm<'_, T>,
+) -> Class {
+    let asked = options.precision == Precision::Tf32 && T::DTYPE == Dtype::F32;
+    let along_k = !options.a_transposed && options.b_transposed;
+    if asked && along_k && on.device().supports(Target::Sm90a) && tensors.into_iter().all(|t| rows_begin_at(t, 16)) {
+        return Class::Tma;
+    }
+    super::class_of(on, tensors)
+}
+
+/// Says, once, that a launch on Hopper multiplies without `wgmma`.
+fn say(on: &impl LaunchOn) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    let device = on.device();
+    if device.supports(Target::Sm90a) && !device.is_simulator() && !SAID.swap(true, Ordering::Relaxed) {
+        eprintln!(
+            "tile: gemm: tf32 is multiplied by mma.sync, not by wgmma, which takes it only from operands along K (a b^T) \
+             whose rows begin at multiples of 16 bytes (said once)"
+        );
+    }
+}
+
+/// A launch; `large`: tiles of 128 x 128 where `wgmma` has no part in it.
+#[track_caller]
+pub(super) fn launch(
+    on: &impl LaunchOn,
+    class: Class,
+    large: bool,
+    a: impl TensorInput<f32, 2>,
+    b: impl TensorInput<f32, 2>,
+    mut c: impl TensorOutput<f32, 2>,
+    options: &Gemm<'_, f32>,
+) -> Result<(), LaunchError> {
+    if class == Class::Tma {
+        let tile = match (a.argument(), c.argument()) {
+            (Argument::Tensor(a), Argument::Tensor(c)) => {
+                let ([m, n], [_, k]) = (extents(&c), extents(&a));
+                tile_for(m, n, k)
+            }
+            _ => TILES[0],
+        };
+        return launch_tile(on, tile, a, b, c, options);
+    }
+    say(on);
+    macro_rules! any {
+        ($width:literal) => {
+            match (large, options.a_transposed, options.b_transposed) {
+                (true, false, true) => any!(@ 128, 128, 256, $width, false, true),
+                (true, false, false) => any!(@ 128, 128, 256, $width, false, false),
+                (true, true, true) => any!(@ 128, 128, 256, $width, true, true),
+                (true, true, false) => any!(@ 128, 128, 256, $width, true, false),
+                (false, false, true) => any!(@ 64, 64, 128, $width, false, true),
+                (false, false, false) => any!(@ 64, 64, 128, $width, false, false),
+                (false, true, true) => any!(@ 64, 64, 128, $width, true, true),
+                (false, true, false) => any!(@ 64, 64, 128, $width, true, false),
+            }
+        };
+        (@ $bm:literal, $bn:literal, $threads:literal, $width:literal, $at:literal, $bt:literal) => {
+            gemm_any_tf32::<$bm, $bn, 4, $threads, $width, $at, $bt>::launch(
+                on, a, b, c, options.bias, options.alpha, options.beta, options.activation.number(),
+            )
+        };
+    }
+    match class {
+        Class::Tma | Class::Copies16 => any!(16),
+        Class::Copies8 => any!(8),
+        // Elements of 4 bytes are copied asynchronously whatever their address.
+        Class::Copies4 | Class::Elements => any!(4),
+    }
+}
+
+/// `c = f(alpha a b^T + beta c + bias)` as tf32 by one of the [`TILES`], for benchmarks and tuning.
+///
+/// # Errors
+/// As [`gemm`](super::gemm) has them, and where rows do not begin at multiples of 16 bytes or the device is not Hopper.
+/// A tile that is none of [`TILES`] is taken for the first.
+#[track_caller]
+pub fn launch_tile(
+    on: &impl LaunchOn,
+    tile: Tile,
+    a: impl TensorInput<f32, 2>,
+    b: impl TensorInput<f32, 2>,
+    c: impl TensorOutput<f32, 2>,
+    options: &Gemm<'_, f32>,
+) -> Result<(), LaunchError> {
+    macro_rules! by {
+        ($bm:literal, $bn:literal, $stages:literal, $threads:literal, $cy:literal) => {
+            match options.is_plain() {
+                true => gemm_tf32::<$bm, $bn, $stages, $threads, $cy, false>::launch(on, a, b, c, None, 1.0, 0.0, 0),
+                false => gemm_tf32::<$bm, $bn, $stages, $threads, $cy, true>::launch(
+                    on,
+                    a,
+                    b,
+                    c,
+                    options.bias,
+                    options.alpha,
+                    options.beta,
+                    options.activation.number(),
+                ),
+            }
+        };
+    }
+    match tile {
+        (128, 256, 4, 256, 1) => by!(128, 256, 4, 256, 1),
+        (128, 128, 6, 128, 1) => by!(128, 128, 6, 128, 1),
+        (64, 128, 8, 128, 1) => by!(64, 128, 8, 128, 1),
+        (64, 64, 12, 128, 1) => by!(64, 64, 12, 128, 1),
+        _ => by!(128, 256, 4, 256, 2),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every tile is an instance, and its costs are known.
+    #[test]
+    fn tiles_are_instances() {
+        let kernel = gemm_tf32::<128, 256, 4, 256, 2, false>::definition().kernel().unwrap();
+        for (bm, bn, stages, threads, cy) in TILES {
+            for epilogue in [0, 1] {
+                let wanted = [bm, bn, stages as i64, threads as i64, cy as i64, epilogue];
+                assert!(kernel.instances.iter().any(|i| i.consts == wanted), "{wanted:?}");
+            }
+            assert!(Choice::estimate((bm, bn, 64, stages, threads, cy), 4096, 4096, 8192).is_some());
+        }
+    }
+
+    #[test]
+    fn large_shapes_take_large_tiles() {
+        assert_eq!(tile_for(8192, 8192, 8192).0 * tile_for(8192, 8192, 8192).1, 128 * 256);
+        assert_eq!(tile_for(64, 4096, 4096).1, 64);
+    }
+}
