@@ -53,6 +53,11 @@ pub(super) fn everywhere(kernel: &Kernel) -> Vec<Diagnostic> {
 
 /// What is wrong on one target.
 pub(super) fn on_target(kernel: &Kernel, target: Target) -> Vec<Diagnostic> {
+    if let (Target::Sm80, Some((size, span))) = (target, super::tiles::reduced_over(kernel)) {
+        let message = format!("`cluster_reduce` over {size} blocks; {target} has no clusters");
+        let help = "declare `targets(sm_90a)`, or put the parts aside and let `last_arriver` add them";
+        return vec![Diagnostic::new(Code::ILLEGAL_OPERATION, span, message).help(help)];
+    }
     let (arrays_total, arrays) = sized(kernel, Scope::Shared);
     let scratch = scratch(kernel);
     let total = arrays_total.saturating_add(scratch);

@@ -187,6 +187,8 @@ impl Walker<'_> {
                     );
                 }
             }
+            // Another block's memory, which is reached over its ports: its banks are the ones that count.
+            OpKind::ClusterStore { memory, width, .. } => self.access(memory, AccessKind::Store, *width, weights),
             OpKind::Local { .. } | OpKind::Shared { .. } | OpKind::Barrier | OpKind::WarpBarrier => {}
             // They order what the others do.
             OpKind::BarrierInit { .. }

@@ -96,6 +96,7 @@ impl<'a> Lowering<'a> {
                 | StmtKind::Gemm { .. }
                 | StmtKind::Reduce { .. }
                 | StmtKind::ReduceTile { .. }
+                | StmtKind::ClusterReduce { .. }
                 | StmtKind::LastArriver { .. }
                 | StmtKind::Shuffle { .. }
                 | StmtKind::Vote { .. }

@@ -273,7 +273,7 @@ impl Lowering<'_> {
     /// The next iteration's threads overwrite what slower ones still read.
     pub(super) fn barrier_in_a_loop(&mut self) {
         if self.loop_depth > 0 {
-            self.op(OpKind::Barrier);
+            self.block_barrier();
         }
     }
 }

@@ -423,9 +423,10 @@ impl<'a> Lowering<'a> {
 
     /// All of the author's threads wait for each other.
     pub(in super::super) fn block_barrier(&mut self) {
-        let kind = match &self.ring {
-            Some(ring) => OpKind::NamedBarrier { id: COMPUTE_BARRIER, threads: ring.plan.threads, arrive: false },
-            None => OpKind::Barrier,
+        let kind = match (&self.ring, &self.roles) {
+            (Some(ring), _) => OpKind::NamedBarrier { id: COMPUTE_BARRIER, threads: ring.plan.threads, arrive: false },
+            (None, Some(roles)) => roles.consumer_barrier(),
+            (None, None) => OpKind::Barrier,
         };
         self.op(kind);
     }

@@ -6,6 +6,9 @@ use super::plan::{BLOCK_ROWS, Load, Plan, WARPGROUP};
 use crate::layout::TmaPlan;
 use std::rc::Rc;
 
+/// The named barrier of all consumers, above those of warpgroups and turns.
+const CONSUMERS: u32 = 7;
+
 /// What both roles know of the ring, and where a role is in it.
 #[derive(Clone)]
 pub(crate) struct Roles {
@@ -41,8 +44,7 @@ impl<'a> Lowering<'a> {
     pub(in super::super) fn specialised(&mut self, plan: Plan) {
         let kernel = self.kernel;
         let plan = Rc::new(plan);
-        let [cx, cy] = self.cluster();
-        let cluster = cx * cy;
+        let cluster = self.cluster().iter().product();
         self.layouts = plan.layouts.clone();
         self.program.launch.threads = [(plan.warpgroups() + 1) * WARPGROUP, 1, 1];
         self.program.launch.cluster = [cluster, 1, 1];
@@ -71,6 +73,7 @@ impl<'a> Lowering<'a> {
         }
         let full = self.barrier_array("full", plan.stages);
         let empty = self.barrier_array("empty", plan.stages);
+        self.declare_inboxes();
         let warp = self.push(ValueKind::Special(Special::Warp), ValueType::Index);
         let warp = self.once("warp", warp);
         let slot = self.reg("slot", ValueType::Index, true);
@@ -151,7 +154,7 @@ impl<'a> Lowering<'a> {
         map
     }
 
-    fn barrier_array(&mut self, name: &str, len: u32) -> BarrierId {
+    pub(in super::super) fn barrier_array(&mut self, name: &str, len: u32) -> BarrierId {
         let name = self.name(name);
         self.program.barriers.push(BarrierArray { name, len, offset: 0 })
     }
@@ -176,6 +179,7 @@ impl<'a> Lowering<'a> {
             l.op(OpKind::BarrierInit { barrier: full, arrivals: 1 });
             l.op(OpKind::BarrierInit { barrier: empty, arrivals: readers });
         });
+        self.init_inboxes();
         self.op(OpKind::FenceBarrierInit);
     }
 
@@ -387,6 +391,11 @@ impl<'a> Lowering<'a> {
 }
 
 impl Roles {
+    /// A barrier of all threads that compute, which a tile has to itself where something has one.
+    pub(in super::super) fn consumer_barrier(&self) -> OpKind {
+        OpKind::NamedBarrier { id: CONSUMERS, threads: self.plan.warpgroups() * WARPGROUP, arrive: false }
+    }
+
     /// Blocks whose producers fill this block's slots.
     pub(super) fn feeders(&self) -> u32 {
         if self.plan.loads.iter().any(|load| load.shared) { self.cluster } else { 1 }

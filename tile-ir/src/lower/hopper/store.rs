@@ -49,6 +49,10 @@ impl<'a> Lowering<'a> {
     fn sub_tile(&self, fragment: BufferId, dst: &TileRef) -> Option<SubTile> {
         // A narrow tile's rows are few: they are stored from registers.
         let layout = self.layouts.fragments.get(&fragment).filter(|layout| layout.is_whole())?;
+        // What the copy engine writes it makes visible late: what the kernel reads again is stored by its threads.
+        if self.is_read(dst.place) {
+            return None;
+        }
         let dtype = self.dtype_of(dst.place);
         let floats = dtype.is_half() || dtype == Dtype::F32;
         if !floats || !matches!(dst.place, Place::Tensor(_)) {
@@ -73,6 +77,14 @@ impl<'a> Lowering<'a> {
         let extents: Vec<u32> = std::iter::repeat_n(1, rank.checked_sub(2)?).chain([BLOCK_ROWS, width]).collect();
         let boxes = TmaPlan::new(&extents, &tile, 1).ok().filter(|plan| plan.boxes.len() == 1)?;
         Some(SubTile { tile, fragment, boxes, width })
+    }
+
+    /// Whether the kernel reads elements of a tensor, or copies tiles of it.
+    fn is_read(&self, place: Place) -> bool {
+        let kernel = self.kernel;
+        let reads = |expr: &Expr| matches!(expr.kind, ExprKind::Load(access) if kernel.accesses[access].place == place);
+        kernel.exprs.values().any(reads)
+            || kernel.stmts.values().any(|s| matches!(&s.kind, StmtKind::Copy { src, .. } if src.place == place))
     }
 
     /// Stores a fragment by sub-tiles; false where the copy engine cannot.
