@@ -11,6 +11,7 @@ pub mod batched;
 mod choice;
 mod epilogue;
 pub mod kernel;
+pub mod split;
 
 pub use batched::gemm_batched;
 pub use choice::Choice;
