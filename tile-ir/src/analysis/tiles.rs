@@ -160,7 +160,7 @@ pub(super) fn element(walk: &mut Walk<'_>, access: AccessId) -> bool {
     false
 }
 
-/// The blocks of a cluster each have a part of one tile: they differ along one axis of the grid, which has no more than them.
+/// The blocks of a cluster each have a part of one tile: they differ along one axis of the grid, which is cut into whole clusters.
 pub(super) fn cluster_reduce(walk: &mut Walk<'_>, stmt: StmtId, tile: BufferId) {
     let kernel = walk.kernel;
     let span = kernel.stmts[stmt].span;
@@ -173,7 +173,7 @@ pub(super) fn cluster_reduce(walk: &mut Walk<'_>, stmt: StmtId, tile: BufferId) 
             .label(kernel.exprs[kernel.cluster[axis]].span, "the second")
             .help("blocks that work on one tile differ along one axis: `cluster([1, 1, 2]);`")
     } else if let [axis] = long[..]
-        && kernel.grid.get(axis).and_then(|a| kernel.const_index(a.extent)) != Some(extents[axis])
+        && kernel.grid.get(axis).and_then(|a| kernel.const_index(a.extent)).is_none_or(|n| n % extents[axis] != 0)
     {
         let found = match kernel.grid.get(axis) {
             Some(a) => kernel.const_index(a.extent).map_or_else(|| "no constant".into(), |n| n.to_string()),
@@ -183,7 +183,7 @@ pub(super) fn cluster_reduce(walk: &mut Walk<'_>, stmt: StmtId, tile: BufferId) 
         let message = format!("cluster_reduce: {wanted} blocks a cluster, the grid's axis {axis} has {found}");
         let mut diagnostic = Diagnostic::new(Code::ILLEGAL_OPERATION, span, message)
             .label(kernel.exprs[kernel.cluster[axis]].span, format!("{wanted} blocks"))
-            .help("the blocks of a cluster are all that work on a tile: give both the same constant");
+            .help("every cluster is whole: give the axis a constant extent that is a multiple of the cluster's");
         if let Some(a) = kernel.grid.get(axis) {
             diagnostic = diagnostic.label(kernel.exprs[a.extent].span, found);
         }

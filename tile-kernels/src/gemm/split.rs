@@ -72,7 +72,8 @@ pub fn gemm_cluster<
     uses(activate),
     targets(sm_90a),
     require(N % 8 == 0),
-    require(ceil_div(N, BN) * ceil_div(M, BM) <= 256)
+    require(ceil_div(M, BM) <= 64),
+    require(ceil_div(N, BN) <= 64)
 )]
 pub fn gemm_slots<
     T,
@@ -93,38 +94,36 @@ pub fn gemm_slots<
     beta: f32,
     activation: u32,
     partial: &mut Workspace<f32, (S, M, N)>,
-    arrived: &mut Workspace<u32, (Fixed<256>,)>,
+    arrived: &mut Workspace<u32, (Fixed<64>, Fixed<64>)>,
 ) {
-    let [tile, slot, part] = blocks([ceil_div(N, BN) * ceil_div(M, BM), S, CK]);
+    let [bx, by, part] = blocks([ceil_div(N, BN), ceil_div(M, BM), S * CK]);
     cluster([1, 1, CK]);
     let [t] = threads([128]);
-    let across = ceil_div(N, BN);
-    let row = tile / across * BM;
-    let col = tile % across * BN;
+    let row = by * BM;
+    let col = bx * BN;
     let share = ceil_div(ceil_div(K, BK), S * CK);
     let mut a_s = alloc_shared::<T>([BM, BK]);
     let mut b_s = alloc_shared::<T>([BN, BK]);
     let mut acc = alloc_fragment::<f32>([BM, BN]);
     clear(&mut acc);
     for step in pipelined(0..share, STAGES) {
-        let k = ((slot * CK + part) * share + step) * BK;
+        let k = (part * share + step) * BK;
         copy(a.at([row, k]), &mut a_s);
         copy(b.at([col, k]), &mut b_s);
         gemm(&a_s, b_s.t(), &mut acc);
     }
     cluster_reduce(Sum, &mut acc);
-    if part == 0 {
-        copy(&acc, partial.at_mut([slot, row, col]));
-        if last_arriver(&mut arrived[tile], S) {
+    if part % CK == 0 {
+        copy(&acc, partial.at_mut([part / CK, row, col]));
+        if last_arriver(&mut arrived[[by, bx]], S) {
             // A thread has four neighbours of every so many rows: 16 bytes that all of a warp's lie together.
             let mut sums = alloc_local::<f32>([BM * BN / 128]);
             let mut read = alloc_local::<f32>([4]);
-            let mut old = alloc_local::<U>([4]);
             let mut out = alloc_local::<U>([4]);
             for e in unroll(0..BM * BN / 128) {
                 sums[e] = 0.0;
             }
-            for s in serial(0..S).unroll(2) {
+            for s in serial(0..S).unroll(8192 / (BM * BN)) {
                 for e in unroll(0..BM * BN / 512) {
                     let at = (e * 128 + t) * 4;
                     for v in vectorized(0..4) {
@@ -139,7 +138,7 @@ pub fn gemm_slots<
                 let at = (e * 128 + t) * 4;
                 if EPILOGUE && beta != 0.0 {
                     for v in vectorized(0..4) {
-                        old[v] = c.masked([row + at / BN, col + at % BN + v]);
+                        out[v] = c.masked([row + at / BN, col + at % BN + v]);
                     }
                 }
                 for v in unroll(0..4) {
@@ -147,7 +146,7 @@ pub fn gemm_slots<
                     if EPILOGUE {
                         value = alpha * value;
                         if beta != 0.0 {
-                            value += beta * old[v].cast::<f32>();
+                            value += beta * out[v].cast::<f32>();
                         }
                         if let Some(shift) = bias {
                             value += shift.masked([col + at % BN + v]).cast::<f32>();

@@ -46,11 +46,11 @@ pub fn reduce<T: Number, S: BlockArray<Element = T>, D: BlockArray<Element = T>>
     shadow()
 }
 
-/// Combines `tile` over the blocks of a cluster, through their shared memory: the block of rank 0, whose index along the
-/// axis of the cluster is 0, gets its own combined with those of ranks 1, 2, .., in this order; the others keep theirs.
-/// So the result has the same bits everywhere.
+/// Combines `tile` over the blocks of a cluster, through their shared memory: the block of rank 0 gets its own
+/// combined with those of ranks 1, 2, .., in this order; the others keep theirs. So the result has the same bits everywhere.
 ///
-/// A cluster whose blocks have parts of one tile differs along one axis of the grid, which has no more blocks than that:
+/// The blocks of such a cluster differ along one axis of the grid, which is cut into whole clusters; the rank is the index
+/// along it, modulo the cluster's extent:
 ///
 /// ```text
 /// let [bn, bm, part] = blocks([ceil_div(N, BN), ceil_div(M, BM), 2]);

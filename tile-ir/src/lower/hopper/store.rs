@@ -49,8 +49,8 @@ impl<'a> Lowering<'a> {
     fn sub_tile(&self, fragment: BufferId, dst: &TileRef) -> Option<SubTile> {
         // A narrow tile's rows are few: they are stored from registers.
         let layout = self.layouts.fragments.get(&fragment).filter(|layout| layout.is_whole())?;
-        // What the copy engine writes it makes visible late: what the kernel reads again is stored by its threads.
-        if self.is_read(dst.place) {
+        // What the copy engine writes becomes visible late: what other blocks wait for is stored by threads.
+        if self.is_handed_on(dst.place) {
             return None;
         }
         let dtype = self.dtype_of(dst.place);
@@ -79,9 +79,12 @@ impl<'a> Lowering<'a> {
         Some(SubTile { tile, fragment, boxes, width })
     }
 
-    /// Whether the kernel reads elements of a tensor, or copies tiles of it.
-    fn is_read(&self, place: Place) -> bool {
+    /// Whether blocks may read what others of them have put into a tensor.
+    fn is_handed_on(&self, place: Place) -> bool {
         let kernel = self.kernel;
+        if !kernel.stmts.values().any(|s| matches!(s.kind, StmtKind::LastArriver { .. })) {
+            return false;
+        }
         let reads = |expr: &Expr| matches!(expr.kind, ExprKind::Load(access) if kernel.accesses[access].place == place);
         kernel.exprs.values().any(reads)
             || kernel.stmts.values().any(|s| matches!(&s.kind, StmtKind::Copy { src, .. } if src.place == place))

@@ -32,7 +32,7 @@ impl Machine<'_> {
         others.resize_with(size.saturating_sub(1) as usize, || State::new(self.code, self.launch.threads));
         for (rank, other) in (1..).zip(&mut others) {
             let mut at = block;
-            at[axis] = rank;
+            at[axis] += rank;
             other.enter(self.code, at);
         }
         let result = self.code.body.iter().try_for_each(|step| {

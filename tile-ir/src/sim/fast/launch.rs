@@ -19,7 +19,7 @@ pub(super) struct Launch<'a> {
     pub(super) cluster: Option<Cluster>,
 }
 
-/// The blocks of a cluster that combine tiles: all of the grid along one axis.
+/// The blocks of a cluster that combine tiles: neighbours along one axis of the grid.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cluster {
     pub(super) axis: usize,
@@ -103,11 +103,11 @@ impl<'a> Launch<'a> {
                 false => Err(SimError::Malformed("the blocks of a cluster differ along more than one axis".into())),
             };
         };
-        let size = self.grid.get(axis).copied().unwrap_or(1);
-        if i64::from(size) != *extent || !(2..=8).contains(&size) {
-            return Err(SimError::Malformed(format!("a cluster of {extent} blocks along an axis of {size}")));
+        let blocks = self.grid.get(axis).copied().unwrap_or(1);
+        match u32::try_from(*extent).ok().filter(|size| (2..=8).contains(size) && blocks % size == 0) {
+            Some(size) => Ok(Some(Cluster { axis, size })),
+            None => Err(SimError::Malformed(format!("a cluster of {extent} blocks along an axis of {blocks}"))),
         }
-        Ok(Some(Cluster { axis, size }))
     }
 
     /// The value of an integer expression of dims, constants and scalar parameters.
