@@ -14,7 +14,7 @@ pub mod kernel;
 pub mod split;
 
 pub use batched::gemm_batched;
-pub use choice::Choice;
+pub use choice::{Choice, Tile};
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
