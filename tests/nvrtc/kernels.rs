@@ -32,6 +32,7 @@ pub fn kernels() -> Vec<&'static Definition> {
         grammar::specialized::definition(),
         grammar::functions::<2>::definition(),
         grammar::reductions::definition(),
+        grammar::clusters::definition(),
     ]);
     all.push(super::products::product::<f16, 128, 128, 32, 4, 256, false, true>::definition());
     all

@@ -106,11 +106,16 @@ fn allocated(kernel: &Kernel) -> Vec<BufferId> {
     all
 }
 
-/// Bytes of shared memory that reductions across warps need.
+/// Bytes of shared memory that reductions across warps and blocks need.
 fn scratch(kernel: &Kernel) -> u64 {
     let threads = u64::from(kernel.thread_count());
     let mut total = 0u64;
+    let others = super::tiles::reduced_over(kernel).map_or(0, |(blocks, _)| blocks as u64 - 1);
     each_stmt(kernel, &kernel.body, &mut |stmt| {
+        if let StmtKind::ClusterReduce { tile, .. } = stmt {
+            let bytes = kernel.buffer_len(*tile) * u64::from(kernel.buffer_dtype(*tile).bytes());
+            total = total.saturating_add(bytes.saturating_mul(others));
+        }
         let StmtKind::Reduce { op, src, dst, axis: Some(axis) } = stmt else { return };
         let Some(at) = kernel.threads.iter().position(|a| a.var == *axis) else { return };
         let extents = kernel.thread_extents();

@@ -38,6 +38,7 @@ pub fn gemm_cluster<
     beta: f32,
     activation: u32,
 ) {
+    // ANCHOR: cluster
     let [bx, by, part] = blocks([ceil_div(N, BN), ceil_div(M, BM), CK]);
     cluster([1, 1, CK]);
     threads([128]);
@@ -61,6 +62,7 @@ pub fn gemm_cluster<
         }
         copy(&acc, c.at_mut([row, col]));
     }
+    // ANCHOR_END: cluster
 }
 
 /// The same with K cut into `S` slots, each of a cluster of `CK` blocks. A cluster puts its sum aside; the last of a tile's
