@@ -42,7 +42,7 @@ fn cluster_reduce(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
         if !kernel.body.contains(&stmt) {
             report(
                 "`cluster_reduce` in a loop or conditional",
-                "every block of the cluster comes here once: move it to where the kernel's body begins and ends",
+                "every block of the cluster comes by once: write it in the kernel's body itself, and what one block does after it in an `if`",
             );
         }
         if kernel.buffers[tile].extents.len() != 2 {
