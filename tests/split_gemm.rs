@@ -141,3 +141,79 @@ fn explained_traffic() {
     assert_eq!([sent, taken], [m * n * 4.0; 2], "{text}");
     assert!(text.contains("through distributed shared memory"), "{text}");
 }
+
+/// What the last arriver reads is ordered by a barrier of all that compute before the block arrives, and by the arrival.
+#[test]
+fn planted_mistakes_are_found() {
+    use std::sync::Arc;
+    use tile_ir::ir::Dtype;
+    use tile_ir::lowered::{Op, OpKind};
+    use tile_ir::sim::checked::{CheckedOptions, run};
+    use tile_ir::sim::{Argument, Memory, ScalarValue, TensorArgument};
+
+    fn edit(ops: &mut Vec<Op>, f: &mut impl FnMut(&mut Vec<Op>)) {
+        f(ops);
+        for op in ops {
+            match &mut op.kind {
+                OpKind::If { then, otherwise, .. } => {
+                    edit(then, f);
+                    edit(otherwise, f);
+                }
+                OpKind::For { body, .. } => edit(body, f),
+                _ => {}
+            }
+        }
+    }
+    let reports = |program: &Program| -> String {
+        let tensor = |shape: &[i64], dtype: Dtype| {
+            let count: i64 = shape.iter().product();
+            let strides = (0..shape.len()).map(|axis| shape[axis + 1..].iter().product()).collect();
+            let memory = Arc::new(Memory::zeros(count as usize * dtype.bytes() as usize));
+            Argument::Tensor(TensorArgument { dtype, memory, offset: 0, shape: shape.to_vec(), strides })
+        };
+        let number = |value: f32| Argument::Scalar(ScalarValue::Element(Dtype::F32, value.to_bits()));
+        let args = [
+            tensor(&[64, 256], Dtype::Bf16),
+            tensor(&[64, 256], Dtype::Bf16),
+            tensor(&[64, 64], Dtype::Bf16),
+            Argument::Absent,
+            number(1.0),
+            number(0.0),
+            Argument::Scalar(ScalarValue::Element(Dtype::U32, 0)),
+            tensor(&[2, 64, 64], Dtype::F32),
+            tensor(&[64, 64], Dtype::U32),
+        ];
+        let report = run(program, &args, &CheckedOptions::default()).unwrap();
+        report.diagnostics.iter().map(|d| format!("{}: {}\n", d.code, d.message)).collect()
+    };
+    let all = programs(gemm_slots::<f16, f16>::definition());
+    let (_, program) = all.into_iter().find(|(name, _)| name == "gemm_slots [64, 64, 128, 7, 1, 2, 0]").unwrap();
+    assert_eq!(reports(&program), "");
+
+    let mut relaxed = program.clone();
+    edit(&mut relaxed.body, &mut |ops| {
+        for op in ops {
+            if let OpKind::Atomic { ordered, .. } = &mut op.kind {
+                *ordered = false;
+            }
+        }
+    });
+    assert!(reports(&relaxed).contains("TK0405"), "{}", reports(&relaxed));
+
+    let arrives = |op: &Op| match &op.kind {
+        OpKind::If { then, .. } => then.iter().any(|op| matches!(op.kind, OpKind::Atomic { ordered: true, .. })),
+        _ => false,
+    };
+    let mut hasty = program.clone();
+    let mut removed = 0;
+    edit(&mut hasty.body, &mut |ops| {
+        if let Some(at) = ops.iter().position(arrives) {
+            let barrier =
+                ops[..at].iter().rposition(|op| matches!(op.kind, OpKind::NamedBarrier { id: 7, .. })).unwrap();
+            ops.remove(barrier);
+            removed += 1;
+        }
+    });
+    assert_eq!(removed, 1);
+    assert!(reports(&hasty).contains("TK0405"), "{}", reports(&hasty));
+}
