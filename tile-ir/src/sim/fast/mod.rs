@@ -84,7 +84,7 @@ pub fn run(bound: &Kernel, args: &[Argument]) -> Result<FastReport, SimError> {
         }
         let index = block_index(launch.grid, block);
         // The first block of a cluster that combines tiles runs the others with it.
-        if launch.cluster.is_some_and(|cluster| index[cluster.axis] % cluster.size != 0) {
+        if launch.cluster.is_some_and(|cluster| !index[cluster.axis].is_multiple_of(cluster.size)) {
             return;
         }
         if let Err(fault) = machine.block(state, index) {
