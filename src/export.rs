@@ -10,6 +10,7 @@ use tile_ir::ir::{DimId, EntityRef, Instance, Kernel, ParamId, Target};
 use tile_ir::lower::lower;
 use tile_ir::lowered::{HostValues, MapId, Parameter, ParameterKind, Program, TensorMap};
 use tile_kernels::gemm::tf32;
+use tile_kernels::gemm::split::{Split, gemm_cluster, gemm_slots};
 use tile_kernels::gemv::Choice;
 use tile_kernels::gemv::bulk::gemv_bulk;
 use tile_kernels::gemv::specialized::gemv_specialized;
@@ -183,6 +184,13 @@ pub const GEMM_SHAPES: [(i64, i64, i64); 22] = [
 /// Blocks that an H200 holds at once, one a multiprocessor; in pairs as many.
 const H200_BLOCKS: i64 = 132;
 
+/// Rows and columns of the counters of `gemm_slots`.
+const ARRIVED: i64 = 64;
+
+/// Shapes of few tiles and a long K, which are split as well as those above.
+const SPLIT_SHAPES: [(i64, i64, i64); 5] =
+    [(64, 64, 16_384), (128, 128, 65_536), (256, 256, 16_384), (128, 512, 16_384), (96, 4096, 7168)];
+
 /// Dense operands of a GEMM.
 struct Matrices<'a> {
     program: &'a Program,
@@ -204,11 +212,13 @@ impl HostValues for Matrices<'_> {
         }
     }
 
-    fn stride(&self, tensor: ParamId, _axis: u8) -> i64 {
+    fn stride(&self, tensor: ParamId, axis: u8) -> i64 {
         let ((m, n, k), [a_t, b_t]) = (self.shape, self.stored);
         match self.program.tensors.iter().find(|t| t.param == tensor).map(|t| t.name.as_str()) {
             Some("a") => [k, m][usize::from(a_t)],
             Some("b") => [n, k][usize::from(b_t)],
+            Some("partial") if axis == 0 => m * n,
+            Some("arrived") => ARRIVED,
             _ => n,
         }
     }
@@ -245,7 +255,7 @@ pub fn gemm(folder: &Path) -> Result<()> {
             return Err(anyhow!("the instance has other constants"));
         };
         let stored = [a_t == 1, b_t == 1];
-        for shape in GEMM_SHAPES {
+        for shape in GEMM_SHAPES.into_iter().chain(SPLIT_SHAPES) {
             let values = Matrices { program: &program, shape, stored };
             let grid: Option<Vec<i64>> = program.launch.grid.iter().map(|e| e.evaluate(&values)).collect();
             let params: Vec<Value> = program.params.iter().map(|p| gemm_parameter(&program, &values, p)).collect();
@@ -255,13 +265,14 @@ pub fn gemm(folder: &Path) -> Result<()> {
             launches.push(json!({
                 "kernel": "gemm", "instance": program.name, "symbol": program.name, "cubin": cubin,
                 "dtype": instance.dtypes[0].name(), "layout": format!("{}{}", letter(stored[0]), letter(stored[1])),
-                "m": m, "n": n, "k": k, "chosen": tile_kernels::gemm::Choice::for_shape(m, n, k, stored).tile == tile,
+                "m": m, "n": n, "k": k, "chosen": is_chosen(shape, stored, tile),
                 "grid": grid.context("the grid has no value")?, "threads": program.launch.threads,
                 "cluster": program.launch.cluster, "dynamic_shared": program.shared_bytes, "params": params,
                 "pdl": program.launch.dependent,
             }));
         }
     }
+    splits(folder, nvrtc, &mut launches)?;
     std::fs::write(folder.join("launches.json"), serde_json::to_string_pretty(&launches)?)?;
     println!("{} launches in {}", launches.len(), folder.display());
     Ok(())
@@ -299,6 +310,54 @@ pub fn gemm_tf32(folder: &Path) -> Result<()> {
     }
     std::fs::write(folder.join("launches.json"), serde_json::to_string_pretty(&launches)?)?;
     println!("{} launches in {}", launches.len(), folder.display());
+    Ok(())
+}
+
+/// Whether `gemm` launches this tile, and not a split of K.
+fn is_chosen((m, n, k): (i64, i64, i64), stored: [bool; 2], tile: tile_kernels::gemm::Tile) -> bool {
+    let choice = tile_kernels::gemm::Choice::for_shape(m, n, k, stored);
+    choice.tile == tile && choice.split.is_none()
+}
+
+/// The same of the kernels that split K, for the shapes that they may be for: all of their blocks run at once, but for twice
+/// as many rows as a tile has.
+fn splits(folder: &Path, nvrtc: &Nvrtc, launches: &mut Vec<Value>) -> Result<()> {
+    let definitions = [gemm_cluster::<f16, f16>::definition(), gemm_slots::<f16, f16>::definition()];
+    for split in Split::candidates() {
+        let kernel = definitions[usize::from(split.slots > 1)].kernel()?;
+        let bias = kernel.params.iter().find(|(_, p)| p.name == "bias").map(|(id, _)| id);
+        let consts = split.consts(false);
+        for instance in kernel.instances.iter().filter(|i| i.consts == consts && i.dtypes[0] == i.dtypes[1]) {
+            let instance = Instance { absent: bias.into_iter().collect(), ..instance.clone() };
+            let program = lower(kernel, &instance, Target::Sm90a).map_err(|d| anyhow!("{}", d[0].message))?;
+            let compiled = nvrtc.compile(&program.name, &emit(&program), &options("sm_90a", false), Output::Cubin)?;
+            let cubin = format!("{}.cubin", program.name);
+            std::fs::write(folder.join(&cubin), &compiled.code)?;
+            for shape in GEMM_SHAPES.into_iter().chain(SPLIT_SHAPES) {
+                let (m, n, k) = shape;
+                let values = Matrices { program: &program, shape, stored: [false, true] };
+                let grid: Option<Vec<i64>> = program.launch.grid.iter().map(|e| e.evaluate(&values)).collect();
+                let grid = grid.context("the grid has no value")?;
+                if grid[0] > H200_BLOCKS || m > 2 * split.tile.0 && split.slots == 1 {
+                    continue;
+                }
+                let params: Vec<Value> = program.params.iter().map(|p| gemm_parameter(&program, &values, p)).collect();
+                let chosen = tile_kernels::gemm::Choice::for_shape(m, n, k, [false, true]).split == Some(split);
+                // Zeros before the first launch; the kernel leaves the counters so.
+                let workspace = match split.slots {
+                    1 => json!({}),
+                    slots => json!({ "partial": slots as i64 * m * n, "arrived": ARRIVED * ARRIVED }),
+                };
+                launches.push(json!({
+                    "kernel": "gemm", "instance": program.name, "symbol": program.name, "cubin": cubin,
+                    "dtype": instance.dtypes[0].name(), "layout": "nt", "m": m, "n": n, "k": k, "chosen": chosen,
+                    "grid": grid, "threads": program.launch.threads, "cluster": program.launch.cluster,
+                    "dynamic_shared": program.shared_bytes, "params": params, "pdl": program.launch.dependent,
+                    "workspace": workspace,
+                }));
+            }
+        }
+    }
     Ok(())
 }
 

@@ -26,6 +26,10 @@ mod valid {
     mod call_arguments;
     mod call_reduce_operator;
     mod call_stages;
+    mod cluster_reduce_alone;
+    mod cluster_reduce_extent;
+    mod cluster_reduce_in_if;
+    mod cluster_reduce_target;
     mod cluster_size;
     mod constant_extent;
     mod constant_threads;

@@ -107,6 +107,12 @@ def slot(parameter, tensors, dependent=False):
     raise ValueError(f"the launch record has a parameter of unknown kind {kind!r}")
 
 
+@functools.cache
+def workspace(name, elements):
+    """Memory that a kernel keeps between launches, of 4-byte elements: zeros before the first."""
+    return torch.zeros(elements, device="cuda", dtype=torch.int32)
+
+
 def prepare(folder, record, tensors, dependent=False):
     """A callable that launches a record on torch's current stream.
 
@@ -117,6 +123,8 @@ def prepare(folder, record, tensors, dependent=False):
         raise ValueError(f"{record['instance']} is not exported for dependent launch")
     function = Function.get(folder, record)
     function.reserve(record["dynamic_shared"])
+    own = {name: workspace(name, elements) for name, elements in record.get("workspace", {}).items()}
+    tensors = {**tensors, **own}
     slots = [slot(p, tensors, dependent) for p in record["params"]]
     addresses = [getattr(s, "address", None) or ctypes.addressof(s) for s in slots]
     array = (ctypes.c_void_p * len(slots))(*addresses)

@@ -9,6 +9,7 @@ mod gemm;
 mod gemv;
 mod ladder;
 mod pdl;
+mod split;
 mod streams;
 mod tf32;
 mod tuner;

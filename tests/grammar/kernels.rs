@@ -236,3 +236,17 @@ pub fn reductions(
         }
     }
 }
+
+/// What blocks of a cluster do together.
+#[tile_kernel(targets(sm_90a))]
+pub fn clusters(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M, Fixed<32>)>) {
+    let [b, part] = blocks([ceil_div(M, 16), 4]);
+    threads([128]);
+    cluster([1, 2]);
+    let mut tile = alloc_fragment::<f32>([16, 32]);
+    copy(x.at([b * 16, part * 32]), &mut tile);
+    cluster_reduce(Sum, &mut tile);
+    if part == 0 {
+        copy(&tile, y.at_mut([b * 16, 0]));
+    }
+}

@@ -8,7 +8,7 @@ mod grammar;
 
 use tile_ir::ir::{Dtype, Instance, Kernel};
 use tile_kernel_examples::ladder;
-use tile_kernels::gemm::{any, batched, tf32};
+use tile_kernels::gemm::{any, batched, split, tf32};
 use tile_runtime::kernel::Definition;
 use tile_runtime::prelude::f16;
 
@@ -20,6 +20,8 @@ pub fn kernels() -> Vec<&'static Definition> {
     all.push(tile_kernels::gemv::bulk::gemv_bulk::<f32>::definition());
     all.push(tile_kernels::gemm::definition());
     all.push(batched::gemm_batch::<f16, f16, 64, 64, 8, 128, false, true>::definition());
+    all.push(split::gemm_cluster::<f16, f16>::definition());
+    all.push(split::gemm_slots::<f16, f16>::definition());
     all.push(any::gemm_any::<f16, f16, 64, 64, 4, 128, 16, false, true>::definition());
     all.push(any::gemm_elements::<f16, f16, false, true>::definition());
     all.push(tf32::gemm_tf32::<128, 256, 4, 256, 2, false>::definition());
@@ -33,6 +35,7 @@ pub fn kernels() -> Vec<&'static Definition> {
         grammar::specialized::definition(),
         grammar::functions::<2>::definition(),
         grammar::reductions::definition(),
+        grammar::clusters::definition(),
     ]);
     all.push(super::products::product::<f16, 128, 128, 32, 4, 256, false, true>::definition());
     all
@@ -47,13 +50,16 @@ pub fn constant(kernel: &Kernel, instance: &Instance, name: &str) -> Option<i64>
 /// Whether an instance is compiled here.
 ///
 /// The bundled GEMM has hundreds, which would take minutes and differ in little: f16 from bf16 in the names of instructions.
-/// So of its kernels these are compiled: bf16 with `b` transposed in every tile, with and without an epilogue; every other
+/// So of its kernels these are compiled: bf16 with `b` transposed in every tile and split of K, with and without an epilogue; every other
 /// layout, results of f32 and f32 operands in the tile that needs most registers, 128 x 128; every width of copies there.
 pub fn is_compiled(kernel: &Kernel, instance: &Instance) -> bool {
     let is = |name: &str, wanted: i64| constant(kernel, instance, name).is_none_or(|value| value == wanted);
     let nt = is("A_T", 0) && is("B_T", 1);
     let demanding = is("BM", 128) && is("BN", 128);
     match (kernel.name.as_str(), &instance.dtypes[..]) {
+        ("gemm_cluster" | "gemm_slots", [Dtype::Bf16, Dtype::Bf16]) => true,
+        // Their results are staged or stored in other ways.
+        ("gemm_cluster" | "gemm_slots", [Dtype::F16, Dtype::F32]) => is("EPILOGUE", 1) && is("S", 16),
         ("gemm" | "gemm_batch", [Dtype::Bf16, Dtype::Bf16]) => nt || demanding && is("EPILOGUE", 1),
         ("gemm_any" | "gemm_elements", [Dtype::Bf16, Dtype::Bf16]) => {
             demanding && (nt || is("WIDTH", 16)) || nt && is("WIDTH", 16)
@@ -62,7 +68,7 @@ pub fn is_compiled(kernel: &Kernel, instance: &Instance) -> bool {
         ("gemm_any", [Dtype::F16, Dtype::F32]) => nt && demanding && is("WIDTH", 16),
         ("gemm_any", [Dtype::F32, Dtype::F32]) => demanding && (nt || is("WIDTH", 4)),
         ("gemm_any_tf32", _) => is("WIDTH", 16) || nt,
-        ("gemm" | "gemm_batch" | "gemm_any" | "gemm_elements", _) => false,
+        ("gemm" | "gemm_batch" | "gemm_any" | "gemm_elements" | "gemm_cluster" | "gemm_slots", _) => false,
         _ => true,
     }
 }

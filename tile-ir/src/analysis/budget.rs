@@ -53,6 +53,11 @@ pub(super) fn everywhere(kernel: &Kernel) -> Vec<Diagnostic> {
 
 /// What is wrong on one target.
 pub(super) fn on_target(kernel: &Kernel, target: Target) -> Vec<Diagnostic> {
+    if let (Target::Sm80, Some((size, span))) = (target, super::tiles::reduced_over(kernel)) {
+        let message = format!("`cluster_reduce` over {size} blocks; {target} has no clusters");
+        let help = "declare `targets(sm_90a)`, or put the parts aside and let `last_arriver` add them";
+        return vec![Diagnostic::new(Code::ILLEGAL_OPERATION, span, message).help(help)];
+    }
     let (arrays_total, arrays) = sized(kernel, Scope::Shared);
     let scratch = scratch(kernel);
     let total = arrays_total.saturating_add(scratch);
@@ -101,11 +106,16 @@ fn allocated(kernel: &Kernel) -> Vec<BufferId> {
     all
 }
 
-/// Bytes of shared memory that reductions across warps need.
+/// Bytes of shared memory that reductions across warps and blocks need.
 fn scratch(kernel: &Kernel) -> u64 {
     let threads = u64::from(kernel.thread_count());
     let mut total = 0u64;
+    let others = super::tiles::reduced_over(kernel).map_or(0, |(blocks, _)| blocks as u64 - 1);
     each_stmt(kernel, &kernel.body, &mut |stmt| {
+        if let StmtKind::ClusterReduce { tile, .. } = stmt {
+            let bytes = kernel.buffer_len(*tile) * u64::from(kernel.buffer_dtype(*tile).bytes());
+            total = total.saturating_add(bytes.saturating_mul(others));
+        }
         let StmtKind::Reduce { op, src, dst, axis: Some(axis) } = stmt else { return };
         let Some(at) = kernel.threads.iter().position(|a| a.var == *axis) else { return };
         let extents = kernel.thread_extents();

@@ -29,6 +29,7 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId) {
         StmtKind::Reduce { axis: Some(_), .. } => "`thread_allreduce`",
         StmtKind::Reduce { .. } => "`warp_reduce`",
         StmtKind::ReduceTile { .. } => "`reduce`",
+        StmtKind::ClusterReduce { .. } => "`cluster_reduce`",
         StmtKind::Shuffle { .. } => "shuffle",
         StmtKind::Vote { .. } => "vote",
         StmtKind::Copy { .. } if fragment => "`copy` with a fragment",

@@ -142,6 +142,8 @@ impl Placement<'_> {
                 self.touch(Place::Buffer(*src), TILE_READ, pending);
                 self.touch(Place::Buffer(*dst), TILE_WRITE, pending);
             }
+            // The tile is in registers, and what it goes through is the compiler's.
+            StmtKind::ClusterReduce { .. } => {}
             StmtKind::Persistent { extents, body, .. } => {
                 extents.iter().for_each(|e| self.expr(*e, pending));
                 self.round(stmt, body, pending);

@@ -2,7 +2,9 @@
 
 use super::walk::Walk;
 use crate::diag::{Code, Diagnostic};
-use crate::ir::{AccessId, BufferId, Dtype, ExprKind, Kernel, MatrixRef, Place, Precision, Scope, StmtId, StmtKind};
+use crate::ir::{
+    AccessId, Buffer, BufferId, Dtype, ExprKind, Kernel, MatrixRef, Place, Precision, Scope, SpanId, StmtId, StmtKind,
+};
 
 /// Meets a `gemm`: `[M, K] [K, N]` into `[M, N]`, of dtypes that can be multiplied.
 pub(super) fn gemm(walk: &mut Walk<'_>, stmt: StmtId, a: &MatrixRef, b: &MatrixRef, acc: BufferId) {
@@ -175,6 +177,54 @@ pub(super) fn element(walk: &mut Walk<'_>, access: AccessId) -> bool {
         .help(format!("loop over the whole of it: `parallel([{whole}])`, and guard what is outside with an `if`"));
     walk.analysis.diagnostics.push(diagnostic);
     false
+}
+
+/// The blocks of a cluster each have a part of one tile: they differ along one axis of the grid, which is cut into whole clusters.
+pub(super) fn cluster_reduce(walk: &mut Walk<'_>, stmt: StmtId, tile: BufferId) {
+    let kernel = walk.kernel;
+    let span = kernel.stmts[stmt].span;
+    let extents: Vec<i64> = kernel.cluster.iter().map(|e| kernel.const_index(*e).unwrap_or(0)).collect();
+    let long: Vec<usize> = (0..extents.len()).filter(|axis| extents[*axis] > 1).collect();
+    let listed = extents.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
+    let diagnostic = if let [_, axis, ..] = long[..] {
+        let message = format!("cluster_reduce: a cluster of [{listed}] differs along {} axes", long.len());
+        Diagnostic::new(Code::ILLEGAL_OPERATION, span, message)
+            .label(kernel.exprs[kernel.cluster[axis]].span, "the second")
+            .help("blocks that work on one tile differ along one axis: `cluster([1, 1, 2]);`")
+    } else if let [axis] = long[..]
+        && kernel.grid.get(axis).and_then(|a| kernel.const_index(a.extent)).is_none_or(|n| n % extents[axis] != 0)
+    {
+        let found = match kernel.grid.get(axis) {
+            Some(a) => kernel.const_index(a.extent).map_or_else(|| "no constant".into(), |n| n.to_string()),
+            None => "none".into(),
+        };
+        let wanted = extents[axis];
+        let message = format!("cluster_reduce: {wanted} blocks a cluster, the grid's axis {axis} has {found}");
+        let mut diagnostic = Diagnostic::new(Code::ILLEGAL_OPERATION, span, message)
+            .label(kernel.exprs[kernel.cluster[axis]].span, format!("{wanted} blocks"))
+            .help("every cluster is whole: give the axis a constant extent that is a multiple of the cluster's");
+        if let Some(a) = kernel.grid.get(axis) {
+            diagnostic = diagnostic.label(kernel.exprs[a.extent].span, found);
+        }
+        diagnostic
+    } else if !matches!(kernel.buffer_dtype(tile), Dtype::F32 | Dtype::I32 | Dtype::U32) {
+        let Buffer { name, span: declared, .. } = &kernel.buffers[tile];
+        let message = format!("cluster_reduce: `{name}` holds {}", kernel.buffer_dtype(tile));
+        Diagnostic::new(Code::DTYPE, span, message)
+            .label(*declared, "declared here")
+            .help("sums cross blocks as f32, i32 or u32: declare it so, and convert where it is stored")
+    } else {
+        return;
+    };
+    walk.analysis.diagnostics.push(diagnostic);
+}
+
+/// Blocks that `cluster_reduce` combines, and where it stands; none where each has its tile for itself.
+pub(super) fn reduced_over(kernel: &Kernel) -> Option<(i64, SpanId)> {
+    let size = kernel.cluster.iter().map(|e| kernel.const_index(*e).unwrap_or(1)).product();
+    let mut stmts = kernel.stmts.values();
+    let found = stmts.find(|s| matches!(s.kind, StmtKind::ClusterReduce { .. }))?;
+    (size > 1).then_some((size, found.span))
 }
 
 /// What is wrong with the cluster.

@@ -154,7 +154,7 @@ impl Uniformity {
             StmtKind::Atomic { dst: Some(dst), .. } => self.set(*dst, Varies::ALL, changed),
             StmtKind::Let { value: None, .. } | StmtKind::Reduce { dst: None, .. } => {}
             StmtKind::Alloc { .. } | StmtKind::Store { .. } | StmtKind::Copy { .. } | StmtKind::Fill { .. } => {}
-            StmtKind::Gemm { .. } | StmtKind::ReduceTile { .. } => {}
+            StmtKind::Gemm { .. } | StmtKind::ReduceTile { .. } | StmtKind::ClusterReduce { .. } => {}
             StmtKind::Atomic { .. } | StmtKind::SyncThreads | StmtKind::SyncWarp => {}
             StmtKind::Print { .. } | StmtKind::Assert { .. } => {}
         }

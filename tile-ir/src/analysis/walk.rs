@@ -298,6 +298,7 @@ impl<'k> Walk<'k> {
             }
             StmtKind::Gemm { a, b, acc, .. } => super::tiles::gemm(self, stmt, a, b, *acc),
             StmtKind::ReduceTile { src, dst, axis, .. } => super::tiles::reduce(self, stmt, *src, *dst, *axis),
+            StmtKind::ClusterReduce { tile, .. } => super::tiles::cluster_reduce(self, stmt, *tile),
             StmtKind::Persistent { vars, extents, body, .. } => self.persistent(stmt, vars, extents, body),
             StmtKind::Reduce { src, dst, .. } => {
                 if let ReduceSource::Value(value) = src {

@@ -26,6 +26,8 @@ impl Known {
 
 /// Block 0 of a launch: the values of its threads' registers.
 pub(super) struct Block<'p> {
+    /// Its number in its cluster.
+    pub rank: u32,
     program: &'p Program,
     /// By position in `Program::params`.
     params: Vec<Option<Known>>,
@@ -53,6 +55,7 @@ impl<'p> Block<'p> {
         let [x, y, _] = program.launch.threads.map(|t| t.max(1) as usize);
         Block {
             program,
+            rank: 0,
             params: params.collect(),
             extents: [x, y],
             grid: [0, 1, 2].map(|axis: usize| program.launch.grid[axis].evaluate(shape)),
@@ -109,7 +112,7 @@ impl<'p> Block<'p> {
             ValueKind::Special(special) => match special {
                 Special::Warp => Known::Int((thread / WARP as usize) as i64),
                 Special::Lane => Known::Int((thread % WARP as usize) as i64),
-                Special::ClusterRank => Known::Int(0),
+                Special::ClusterRank => Known::Int(i64::from(self.rank)),
                 Special::Grid(axis) => Known::Int((*self.grid.get(usize::from(*axis))?)?),
                 Special::Elected => Known::Int(i64::from(thread.is_multiple_of(WARP as usize))),
             },

@@ -78,7 +78,12 @@ pub fn explain(
         sites: Vec::new(),
         undecided: Vec::new(),
     };
-    walker.ops(&program.body, &vec![1.0; threads as usize]);
+    // Where blocks of a cluster do different things, each stands for its share of them.
+    let ranks = if walk::differs_by_rank(&program.body) { program.launch.cluster_size().max(1) } else { 1 };
+    for rank in 0..ranks {
+        walker.block.rank = rank;
+        walker.ops(&program.body, &vec![1.0 / f64::from(ranks); threads as usize]);
+    }
 
     let mut tensors: Vec<TensorTraffic> = Vec::new();
     for tensor in &program.tensors {

@@ -47,6 +47,16 @@ pub(super) struct Site {
     pub unknown: bool,
 }
 
+/// Whether blocks of a cluster send each other what they have.
+pub(super) fn differs_by_rank(ops: &[Op]) -> bool {
+    ops.iter().any(|op| match &op.kind {
+        OpKind::ClusterStore { .. } => true,
+        OpKind::If { then, otherwise, .. } => differs_by_rank(then) || differs_by_rank(otherwise),
+        OpKind::For { body, .. } => differs_by_rank(body),
+        _ => false,
+    })
+}
+
 /// Walks a block.
 pub(super) struct Walker<'p> {
     pub program: &'p Program,
@@ -187,6 +197,8 @@ impl Walker<'_> {
                     );
                 }
             }
+            // Another block's memory, which is reached over its ports: its banks are the ones that count.
+            OpKind::ClusterStore { memory, width, .. } => self.access(memory, AccessKind::Store, *width, weights),
             OpKind::Local { .. } | OpKind::Shared { .. } | OpKind::Barrier | OpKind::WarpBarrier => {}
             // They order what the others do.
             OpKind::BarrierInit { .. }

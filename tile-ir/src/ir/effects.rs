@@ -80,6 +80,11 @@ pub fn effects(kernel: &Kernel, stmt: StmtId) -> Vec<Effect> {
             all.push(Effect::BlockCollective);
             all
         }
+        // Fragments are a block's own: what crosses blocks is the compiler's.
+        StmtKind::ClusterReduce { tile, .. } => {
+            let tile = Place::Buffer(*tile);
+            vec![Effect::Read(tile), Effect::Write(tile), Effect::Cooperative(tile), Effect::BlockCollective]
+        }
         StmtKind::Shuffle { .. } | StmtKind::Vote { .. } => vec![Effect::WarpCollective],
         StmtKind::Atomic { access, .. } => vec![Effect::Atomic(kernel.accesses[*access].place)],
         StmtKind::LastArriver { access, .. } => {

@@ -321,6 +321,7 @@ pub(crate) fn roots(kernel: &Kernel, stmt: StmtId) -> Vec<ExprId> {
         StmtKind::Print { args, .. } => args.clone(),
         StmtKind::Persistent { extents, per_sm, .. } => extents.iter().chain(per_sm).copied().collect(),
         StmtKind::Gemm { .. } | StmtKind::Reduce { .. } | StmtKind::ReduceTile { .. } => vec![],
+        StmtKind::ClusterReduce { .. } => vec![],
         StmtKind::Alloc { .. } => vec![],
         StmtKind::SyncThreads | StmtKind::SyncWarp => vec![],
     }

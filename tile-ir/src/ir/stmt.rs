@@ -145,6 +145,14 @@ pub enum StmtKind {
         /// The axis that vanishes: 0 or 1.
         axis: u8,
     },
+    /// `cluster_reduce(op, &mut tile)`: the block of rank 0 of each cluster gets its tile combined with those of ranks 1, 2,
+    /// .. in this order; the others keep theirs.
+    ClusterReduce {
+        /// The operator.
+        op: ReduceOp,
+        /// A fragment.
+        tile: BufferId,
+    },
     /// `shfl_xor(v, mask)`, `shfl_down(v, delta)`.
     Shuffle {
         /// Which.

@@ -10,7 +10,7 @@ impl Lowering<'_> {
         let (span, word) = (self.span, ValueType::Element(Dtype::U32));
         let count = self.value(count);
         let flag = self.shared_array("last", Dtype::U32, 1, true);
-        self.op(OpKind::Barrier);
+        self.block_barrier();
         let (thread, first) = (self.linear_thread(), self.int(0));
         let cond = self.binary(BinaryOp::Eq, thread, first);
         let then = self.nested(|l| {
@@ -31,7 +31,7 @@ impl Lowering<'_> {
         });
         self.span = span;
         self.op(OpKind::If { cond, then, otherwise: Vec::new() });
-        self.op(OpKind::Barrier);
+        self.block_barrier();
         let at = self.int(0);
         let memory = Memory { space: Space::Shared(flag), offset: at, guard: None, span };
         let value = self.push(ValueKind::Load(memory), word);

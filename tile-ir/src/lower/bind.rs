@@ -581,7 +581,7 @@ impl Binder<'_> {
                 StmtKind::Print { format: format.clone(), args }
             }
             StmtKind::Assert { cond, message } => StmtKind::Assert { cond: self.expr(*cond), message: message.clone() },
-            StmtKind::ReduceTile { .. } => kind.clone(),
+            StmtKind::ReduceTile { .. } | StmtKind::ClusterReduce { .. } => kind.clone(),
             StmtKind::Alloc { .. } | StmtKind::Gemm { .. } | StmtKind::SyncThreads | StmtKind::SyncWarp => kind.clone(),
         };
         out.push(self.to.stmts.push(Stmt { kind, span: *span }));

@@ -177,6 +177,7 @@ impl Lowering<'_> {
             OpKind::Assert { cond, .. } => value(*cond),
             OpKind::LoadMatrix { start, memory, .. } => self.touch_memory(memory, false).and(value(*start)),
             OpKind::StoreMatrix { start, memory, .. } => self.touch_memory(memory, true).and(value(*start)),
+            OpKind::ClusterStore { start, memory, .. } => self.touch_memory(memory, true).and(value(*start)),
             OpKind::BulkLoad { memory, .. } => self.touch_memory(memory, false),
             OpKind::TensorLoad { map, .. } => self.touch_tensor(self.program.tensor_maps[*map].tensor, false),
             OpKind::TensorStore { map, .. } => self.touch_tensor(self.program.tensor_maps[*map].tensor, true),

@@ -98,6 +98,7 @@ impl<'a> Lowering<'a> {
                 | StmtKind::Gemm { .. }
                 | StmtKind::Reduce { .. }
                 | StmtKind::ReduceTile { .. }
+                | StmtKind::ClusterReduce { .. }
                 | StmtKind::LastArriver { .. }
                 | StmtKind::Shuffle { .. }
                 | StmtKind::Vote { .. }

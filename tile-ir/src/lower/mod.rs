@@ -15,6 +15,7 @@ mod arrive;
 mod bind;
 mod block;
 mod bulk;
+mod cluster;
 mod dependent;
 mod elementwise;
 mod formula;
@@ -125,6 +126,8 @@ struct Lowering<'a> {
     /// Whether blocks are launched in the clusters that the author asks for.
     clusters: bool,
     fragments: SecondaryMap<BufferId, Option<fragment::Registers>>,
+    /// Where tiles of other blocks of the cluster arrive, by statement.
+    inboxes: BTreeMap<StmtId, cluster::Inbox>,
     /// In a loop over a fragment: the register that is the element being lowered.
     register: Option<ValueId>,
     /// There: how the fragment lies.
@@ -206,6 +209,7 @@ impl<'a> Lowering<'a> {
             products: BTreeMap::new(),
             clusters: true,
             fragments: SecondaryMap::new(),
+            inboxes: BTreeMap::new(),
             register: None,
             tile_layout: None,
             first_holder: None,
@@ -288,10 +292,11 @@ impl<'a> Lowering<'a> {
 }
 
 /// What the names of the emitter's helpers begin with.
-const RESERVED_PREFIXES: [&str; 12] = [
+const RESERVED_PREFIXES: [&str; 13] = [
     "barrier_",
     "bulk_",
     "cluster_barrier",
+    "cluster_store",
     "fence_",
     "load_matrix_",
     "mma_",

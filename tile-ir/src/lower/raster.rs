@@ -20,23 +20,23 @@ pub(super) struct Raster {
     high: ValueId,
     /// All of them, z included.
     total: ValueId,
-    /// Blocks of a cluster along x and y.
-    cluster: [u32; 2],
+    /// Blocks of a cluster along x, y and z.
+    cluster: [u32; 3],
     /// Rows of cluster-tiles in a group; none: row after row.
     panel: Option<ValueId>,
 }
 
 impl<'a> Lowering<'a> {
-    /// Blocks of a cluster along x and y.
-    pub(super) fn cluster(&self) -> [u32; 2] {
+    /// Blocks of a cluster along x, y and z.
+    pub(super) fn cluster(&self) -> [u32; 3] {
         if !self.clusters {
-            return [1, 1];
+            return [1; 3];
         }
         let axis = |axis: usize| {
             let extent = self.kernel.cluster.get(axis).and_then(|e| self.kernel.const_index(*e));
             extent.and_then(|n| u32::try_from(n).ok()).unwrap_or(1)
         };
-        [axis(0), axis(1)]
+        [axis(0), axis(1), axis(2)]
     }
 
     /// The raster of a grid of these extents, as values and as the launcher's expressions.
@@ -45,13 +45,13 @@ impl<'a> Lowering<'a> {
         let along = |l: &mut Self, axis: usize, name: &str| match extents.get(axis) {
             None => l.int(1),
             Some(&extent) => {
+                let by = i64::from(cluster[axis]);
+                if let (true, Some(known)) = (by > 1, l.kernel.const_index(extent)) {
+                    return l.int((known + by - 1) / by);
+                }
                 let extent = l.value(extent);
-                let by = l.int(i64::from(cluster.get(axis).copied().unwrap_or(1)));
-                let tiles = if cluster.get(axis).is_some_and(|c| *c > 1) {
-                    l.binary(BinaryOp::CeilDiv, extent, by)
-                } else {
-                    extent
-                };
+                let by = l.int(by);
+                let tiles = if cluster[axis] > 1 { l.binary(BinaryOp::CeilDiv, extent, by) } else { extent };
                 l.once(name, tiles)
             }
         };
@@ -155,14 +155,16 @@ impl<'a> Lowering<'a> {
                 (self.binary(BinaryOp::Div, within, rows), self.binary(BinaryOp::Add, first, down))
             }
         };
-        let [cx, cy] = raster.cluster;
-        if cx * cy == 1 {
+        let [cx, cy, cz] = raster.cluster;
+        if cx * cy * cz == 1 {
             return [x, y, z];
         }
         let rank = self.push(ValueKind::Special(Special::ClusterRank), ValueType::Index);
-        let [wide, high] = [cx, cy].map(|n| self.int(i64::from(n)));
-        let across = if cy == 1 { rank } else { self.binary(BinaryOp::Rem, rank, wide) };
-        let down = self.binary(BinaryOp::Div, rank, wide);
+        let [wide, high, deep] = [cx, cy, cz].map(|n| self.int(i64::from(n)));
+        let across = if cy * cz == 1 { rank } else { self.binary(BinaryOp::Rem, rank, wide) };
+        let behind = self.binary(BinaryOp::Div, rank, wide);
+        let down = if cz == 1 { behind } else { self.binary(BinaryOp::Rem, behind, high) };
+        let back = self.binary(BinaryOp::Div, behind, high);
         let place = |l: &mut Self, tile: ValueId, by: u32, extent: ValueId, within: ValueId| match by {
             1 => tile,
             _ => {
@@ -170,7 +172,7 @@ impl<'a> Lowering<'a> {
                 l.binary(BinaryOp::Add, first, within)
             }
         };
-        [place(self, x, cx, wide, across), place(self, y, cy, high, down), z]
+        [place(self, x, cx, wide, across), place(self, y, cy, high, down), place(self, z, cz, deep, back)]
     }
 
     /// Binds the author's grid indices to a tile.

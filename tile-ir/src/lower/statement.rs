@@ -23,12 +23,13 @@ impl<'a> Lowering<'a> {
         for (span, text) in block.fallbacks {
             self.remark(RemarkKind::Fallback, span, text);
         }
-        self.clusters = false;
-        if let Some(&extent) = kernel.cluster.first() {
+        self.clusters = kernel.stmts.values().any(|s| matches!(s.kind, StmtKind::ClusterReduce { .. }));
+        if let Some(&extent) = kernel.cluster.first().filter(|_| !self.clusters) {
             let text = "no cluster: every block loads its own tiles".to_owned();
             self.remark(RemarkKind::Fallback, kernel.exprs[extent].span, text);
         }
         self.plain_grid();
+        self.meet_cluster();
         self.bindings();
         self.block(&kernel.body);
     }
@@ -45,7 +46,8 @@ impl<'a> Lowering<'a> {
     /// Registers for block indices.
     pub(super) fn grid_bindings(&mut self) {
         let kernel = self.kernel;
-        if kernel.swizzle.is_some() && !kernel.grid.is_empty() {
+        let line = kernel.swizzle.is_some() || self.cluster() != [1; 3];
+        if line && !kernel.grid.is_empty() {
             let vars: Vec<VarId> = kernel.grid.iter().map(|a| a.var).collect();
             let extents: Vec<ExprId> = kernel.grid.iter().map(|a| a.extent).collect();
             self.span = kernel.grid[0].span;
@@ -187,6 +189,7 @@ impl<'a> Lowering<'a> {
             }
             StmtKind::Reduce { op, src, dst, axis } => self.reduce(*op, *src, *dst, *axis),
             StmtKind::ReduceTile { op, src, dst, axis } => self.reduce_tile(*op, *src, *dst, *axis),
+            StmtKind::ClusterReduce { op, tile } => self.cluster_reduce(stmt, *op, *tile),
             StmtKind::Shuffle { kind, value, lane, dst } => {
                 let (value, lane) = (self.value(*value), self.value(*lane));
                 let reg = self.variable_reg(*dst);

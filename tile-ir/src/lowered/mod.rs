@@ -584,6 +584,23 @@ pub enum OpKind {
         /// The barrier.
         barrier: BarrierRef,
     },
+    /// One transaction from a per-thread array to a block of the cluster, at the same place of the same array as it has here,
+    /// that goes on while the thread does: counts its bytes on that block's barrier when they are there. `width * element
+    /// bytes` is 4, 8 or 16, of elements of 4 bytes, and the address is aligned to it.
+    ClusterStore {
+        /// Shared memory. No guard.
+        memory: Memory,
+        /// The number in the cluster of the block that receives it (`Index`).
+        block: ValueId,
+        /// The array.
+        local: LocalId,
+        /// First element in the array.
+        start: ValueId,
+        /// Elements.
+        width: u32,
+        /// The receiving block's barrier.
+        barrier: BarrierRef,
+    },
     /// Closes this thread's current bulk group.
     BulkCommit,
     /// Waits until at most `pending` of this thread's latest bulk groups are unfinished.

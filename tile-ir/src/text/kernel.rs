@@ -334,6 +334,15 @@ impl Printer<'_> {
                 };
                 self.result(Some(*dst), format!("{name}({})", self.expr(*pred)));
             }
+            StmtKind::ClusterReduce { op, tile } => {
+                let op = match op {
+                    ReduceOp::Sum => "Sum",
+                    ReduceOp::Max => "Max",
+                    ReduceOp::Min => "Min",
+                };
+                let tile = self.place(crate::ir::Place::Buffer(*tile));
+                self.lines.line(format!("cluster_reduce({op}, &mut {tile});"));
+            }
             StmtKind::LastArriver { access, count, dst } => {
                 let call = format!("last_arriver(&mut {}, {})", self.access(*access, true), self.expr(*count));
                 self.result(Some(*dst), call);

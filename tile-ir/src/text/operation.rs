@@ -152,6 +152,11 @@ impl ProgramPrinter<'_> {
                 let (bytes, barrier) = (self.value(*bytes), self.barrier(*barrier));
                 format!("{target} = bulk load {bytes} bytes of {source} on {barrier}")
             }
+            OpKind::ClusterStore { memory, block, local, start, width, barrier } => {
+                let (target, source) = (self.memory(memory, None), self.part(*local, *start, *width));
+                let (block, barrier) = (self.value(*block), self.barrier(*barrier));
+                format!("cluster store {source} to {target} of block {block} on its {barrier}")
+            }
             OpKind::BulkCommit => "bulk commit".to_owned(),
             OpKind::BulkWait { pending, read } => {
                 format!("bulk wait{} {pending}", if *read { " read" } else { "" })

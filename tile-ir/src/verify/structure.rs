@@ -470,6 +470,13 @@ impl Checker<'_> {
                 }
                 Ok(())
             }
+            StmtKind::ClusterReduce { tile, .. } => {
+                within(&kernel.buffers, *tile)?;
+                match kernel.buffers[*tile].scope {
+                    Scope::Fragment => Ok(()),
+                    _ => Err("a cluster reduces a fragment".into()),
+                }
+            }
             StmtKind::Persistent { vars, extents, per_sm, body, .. } => {
                 rank(vars.len(), "a `persistent` loop")?;
                 if vars.len() != extents.len() {

@@ -21,7 +21,37 @@ pub(super) fn check(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
         _ => {}
     });
     persistent(kernel, all);
+    cluster_reduce(kernel, all);
     launch(kernel, all);
+}
+
+/// `cluster_reduce` stands where every block of a cluster comes by once: in no loop and no conditional.
+fn cluster_reduce(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
+    each(kernel, &kernel.body, &mut |stmt| {
+        let StmtKind::ClusterReduce { tile, .. } = kernel.stmts[stmt].kind else { return };
+        let span = kernel.stmts[stmt].span;
+        let mut report = |message: &str, help: &str| {
+            all.push(Diagnostic::new(Code::PLACEMENT, span, message).help(help));
+        };
+        if kernel.cluster.is_empty() {
+            report(
+                "`cluster_reduce` in a kernel without clusters",
+                "declare the blocks that work on one tile: `cluster([1, 1, 2]);`, for a grid whose third axis has 2",
+            );
+        }
+        if !kernel.body.contains(&stmt) {
+            report(
+                "`cluster_reduce` in a loop or conditional",
+                "every block of the cluster comes by once: write it in the kernel's body itself, and what one block does after it in an `if`",
+            );
+        }
+        if kernel.buffers[tile].extents.len() != 2 {
+            let declared = kernel.buffers[tile].span;
+            let message = format!("`cluster_reduce` of `{}`, which is not a matrix", kernel.buffers[tile].name);
+            let help = "declare it with two extents: `alloc_fragment::<f32>([64, 64])`";
+            all.push(Diagnostic::new(Code::SHAPE, span, message).label(declared, "declared here").help(help));
+        }
+    });
 }
 
 /// A `parallel` loop: its indices, and where it stands.

@@ -3,6 +3,7 @@
 use super::any::Any;
 use super::batched::Batch;
 use super::kernel;
+use super::split::{Split, SplitElement};
 use super::{Class, Gemm};
 use std::fmt;
 use tile_runtime::LaunchError;
@@ -18,6 +19,8 @@ pub struct Choice {
     /// Whether the shape has enough tiles of 128 x 128 for a device: what matters where operands are not aligned, and the
     /// tile above is not used.
     pub many_tiles: bool,
+    /// How K is split over blocks instead, where the tile above leaves too many multiprocessors idle.
+    pub split: Option<Split>,
 }
 
 /// Rows, columns, elements of a step along K, slots, threads, blocks of a cluster.
@@ -86,7 +89,7 @@ const STORE_RATE: f64 = 4.3e6;
 
 impl Default for Choice {
     fn default() -> Self {
-        Choice { tile: TILES[0].tile, many_tiles: true }
+        Choice { tile: TILES[0].tile, many_tiles: true, split: None }
     }
 }
 
@@ -100,13 +103,15 @@ impl Choice {
         });
         let cheapest = legal.min_by(|a, b| cost(a, m, n, k).total_cmp(&cost(b, m, n, k)));
         let tile = cheapest.map_or(TILES[0].tile, |cost| cost.tile);
-        Choice { tile, many_tiles: super::any::is_large(m, n) }
+        let plain = cheapest.filter(|_| stored == [false, true]).map(|tile| cost(tile, m, n, k));
+        let split = plain.and_then(|plain| Split::for_shape(m, n, k, plain));
+        Choice { tile, many_tiles: super::any::is_large(m, n), split }
     }
 
     /// Every choice that operands stored so could be given, for benchmarks and tuning.
     pub fn candidates(stored: [bool; 2]) -> impl Iterator<Item = Choice> {
         let legal = TILES.iter().filter(move |cost| has(cost.tile, stored));
-        legal.map(|cost| Choice { tile: cost.tile, many_tiles: true })
+        legal.map(|cost| Choice { tile: cost.tile, many_tiles: true, split: None })
     }
 
     /// The constants of the instance of [`kernel::gemm`](struct@super::kernel::gemm), in order of declaration.
@@ -201,6 +206,9 @@ macro_rules! elements {
             ) -> Result<(), LaunchError> {
                 if class != Class::Tma {
                     return <$ty as Any<$out>>::launch_any(on, class, choice.many_tiles, a, b, c, options);
+                }
+                if let (Some(split), false, true) = (choice.split, options.a_transposed, options.b_transposed) {
+                    return <$ty as SplitElement<$out>>::launch_split(on, split, a, b, c, options);
                 }
                 launch!($ty, $out, choice, on, a, b, c, options;
                     (128, 256, 64, 4, 256, 2): [(false, false), (false, true), (true, false), (true, true)],

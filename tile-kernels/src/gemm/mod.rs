@@ -11,10 +11,11 @@ pub mod batched;
 mod choice;
 mod epilogue;
 pub mod kernel;
+pub mod split;
 pub mod tf32;
 
 pub use batched::gemm_batched;
-pub use choice::Choice;
+pub use choice::{Choice, Tile};
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -19,7 +19,7 @@ impl Parser {
             "sync_threads" | "sync_warp" => 0,
             "ballot" | "any" | "all" => 1,
             "warp_reduce" | "shfl_xor" | "shfl_down" | "device_assert" => 2,
-            "atomic_add" | "atomic_max" | "atomic_min" | "last_arriver" => 2,
+            "atomic_add" | "atomic_max" | "atomic_min" | "last_arriver" | "cluster_reduce" => 2,
             "thread_allreduce" => 3,
             "device_print" => return self.print(call, range),
             _ => {
@@ -45,6 +45,7 @@ impl Parser {
             "warp_reduce" => self.reduce(function, call, None, used, range),
             "thread_allreduce" => self.reduce(function, call, Some(&call.args[2]), used, range),
             "last_arriver" => self.last_arriver(call, range).into(),
+            "cluster_reduce" => self.cluster_reduce(function, call, used, range),
             "atomic_add" => self.atomic(AtomicOp::Add, function, call, used, range),
             "atomic_max" => self.atomic(AtomicOp::Max, function, call, used, range),
             "atomic_min" => self.atomic(AtomicOp::Min, function, call, used, range),
@@ -270,6 +271,47 @@ impl Parser {
         let diagnostic = Diagnostic::new(Code::CALL, at, message).label(declared, "declared here");
         self.unsupported(diagnostic.help("declare it with `alloc_local`"));
         None
+    }
+
+    /// `cluster_reduce(Sum, &mut acc)`.
+    fn cluster_reduce(&mut self, function: &Function<'_>, call: &ExprCall, used: bool, range: Range) -> Called {
+        let op = self.reduce_op(function, &call.args[0]);
+        let Some((array, mutable)) = self.borrowed(&call.args[1]) else {
+            let at = self.mark(&call.args[1]);
+            let message = "`cluster_reduce` takes its tile by `&mut`";
+            self.rustc(Diagnostic::new(Code::TYPE, at, message).help("cluster_reduce(Sum, &mut acc);"));
+            return Called::Poison;
+        };
+        if !mutable {
+            let at = self.mark(&call.args[1]);
+            self.rustc(Diagnostic::new(Code::TYPE, at, "the tile is replaced: pass `&mut`"));
+            return Called::Poison;
+        }
+        if used {
+            let at = self.mark(range);
+            let message = "`cluster_reduce` replaces its tile and gives no value";
+            self.unsupported(Diagnostic::new(Code::PLACEMENT, at, message).help("make it a statement of its own"));
+            return Called::Poison;
+        }
+        let Some(place) = self.place(array, "a reduction") else { return Called::Poison };
+        let (kind, declared) = match place {
+            Place::Buffer(buffer) => match self.kernel.buffers[buffer].scope {
+                Scope::Fragment => {
+                    self.check_writable(place, array);
+                    let Some(op) = op else { return Called::Poison };
+                    return self.simple(StmtKind::ClusterReduce { op, tile: buffer }, range);
+                }
+                Scope::Shared => ("a shared array", self.kernel.buffers[buffer].span),
+                Scope::Local => ("a per-thread array", self.kernel.buffers[buffer].span),
+            },
+            Place::Tensor(param) => ("a tensor", self.kernel.params[param].span),
+        };
+        let name = self.kernel.place_name(place).to_owned();
+        let at = self.mark(&call.args[1]);
+        let message = format!("`cluster_reduce` combines fragments; `{name}` is {kind}");
+        let diagnostic = Diagnostic::new(Code::CALL, at, message).label(declared, "declared here");
+        self.unsupported(diagnostic.help("declare it with `alloc_fragment`"));
+        Called::Poison
     }
 
     /// `last_arriver(&mut sem[t], n)`.

@@ -7,7 +7,7 @@ use syn::{Expr, ExprMethodCall, Item, Macro, RangeLimits};
 use tile_ir::diag::{Code, Diagnostic};
 
 /// Functions of later versions, and what serves until then.
-const LATER: &[(&str, &str)] = &[("cumsum", "use a loop"), ("cluster_reduce", "reduce in a second kernel")];
+const LATER: &[(&str, &str)] = &[("cumsum", "use a loop")];
 
 /// Functions of the language, for "did you mean".
 pub(super) const FUNCTIONS: &[&str] = &[
@@ -40,6 +40,7 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "atomic_max",
     "atomic_min",
     "last_arriver",
+    "cluster_reduce",
     "sync_threads",
     "sync_warp",
     "lit",

@@ -46,6 +46,27 @@ pub fn reduce<T: Number, S: BlockArray<Element = T>, D: BlockArray<Element = T>>
     shadow()
 }
 
+/// Combines `tile` over the blocks of a cluster, through their shared memory: the block of rank 0 gets its own
+/// combined with those of ranks 1, 2, .., in this order; the others keep theirs. So the result has the same bits everywhere.
+///
+/// The blocks of such a cluster differ along one axis of the grid, which is cut into whole clusters; the rank is the index
+/// along it, modulo the cluster's extent:
+///
+/// ```text
+/// let [bn, bm, part] = blocks([ceil_div(N, BN), ceil_div(M, BM), 2]);
+/// cluster([1, 1, 2]);
+/// ..                                          // multiplies a part of K into acc
+/// cluster_reduce(Sum, &mut acc);
+/// if part == 0 { copy(&acc, c.at_mut([bm * BM, bn * BN])); }
+/// ```
+///
+/// Every block of the cluster must reach it, once: it stands in no loop and no conditional. `f32`, `i32` and `u32`; where
+/// there are no clusters (`sm_80`) a kernel that needs it does not exist.
+pub fn cluster_reduce<T: Number>(operator: impl ReduceOperator, tile: &mut Fragment<T>) {
+    let _ = (operator, tile);
+    shadow()
+}
+
 /// What [`reduce`] combines: a fragment or a shared array.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an array of the block",

@@ -16,7 +16,7 @@
 //! | the threads of a block together | [`sync_threads`], [`thread_allreduce`], [`reduce`] |
 //! | the lanes of a warp together | [`sync_warp`], [`warp_reduce`], [`shfl_xor`], [`shfl_down`], [`ballot`], [`any`], [`all`] |
 //! | several threads, one element | [`atomic_add`], [`atomic_max`], [`atomic_min`] |
-//! | several blocks, one result | [`last_arriver`] |
+//! | several blocks, one result | [`last_arriver`], [`cluster_reduce`] |
 //! | arithmetic | operators, [`Cast::cast`], [`exp`], [`max`], [`fma`], [`select`], ..., and [`fast`] |
 //! | looking inside | [`device_print`], [`device_assert`] |
 
@@ -40,7 +40,7 @@ pub use array::{
 pub use atomic::{AtomicElement, atomic_add, atomic_max, atomic_min, last_arriver};
 pub use collective::{
     BlockArray, Max, MaxOperator, Min, MinOperator, ReduceOperator, Reducible, Sum, SumOperator, all, any, ballot,
-    reduce, shfl_down, shfl_xor, sync_threads, sync_warp, thread_allreduce, warp_reduce,
+    cluster_reduce, reduce, shfl_down, shfl_xor, sync_threads, sync_warp, thread_allreduce, warp_reduce,
 };
 pub use debug::{device_assert, device_print};
 pub use element::{Cast, Float, Half, Integer, Number, Value, bf16, f16, lit};

@@ -76,7 +76,7 @@ impl Run<'_> {
             StmtKind::For { .. } => self.for_loop(stmt, here),
             StmtKind::Parallel { body, .. } => body.iter().for_each(|s| self.forget_assigned(*s)),
             StmtKind::Copy { .. } | StmtKind::Fill { .. } | StmtKind::Gemm { .. } | StmtKind::Alloc { .. } => {}
-            StmtKind::ReduceTile { .. } => {}
+            StmtKind::ReduceTile { .. } | StmtKind::ClusterReduce { .. } => {}
             // One tile: the indices are unknown, and the same for every thread.
             StmtKind::Persistent { vars, body, .. } => {
                 vars.iter().for_each(|v| self.vars[*v] = None);

@@ -90,7 +90,7 @@ impl Run<'_> {
             StmtKind::Parallel { .. } | StmtKind::Copy { .. } | StmtKind::Fill { .. } | StmtKind::Gemm { .. } => {
                 self.relevant.insert(stmt);
             }
-            StmtKind::ReduceTile { .. } => {
+            StmtKind::ReduceTile { .. } | StmtKind::ClusterReduce { .. } => {
                 self.relevant.insert(stmt);
             }
             StmtKind::Reduce { src, .. } => {

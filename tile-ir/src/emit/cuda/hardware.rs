@@ -91,6 +91,19 @@ impl Emitter<'_> {
         self.call("bulk_load", &arguments);
     }
 
+    pub(super) fn cluster_store(
+        &mut self,
+        memory: &Memory,
+        block: ValueId,
+        from: (LocalId, ValueId),
+        width: u32,
+        barrier: BarrierRef,
+    ) {
+        let bytes = width * self.program.locals[from.0].dtype.bytes();
+        let arguments = [self.row(memory), self.value(block), self.part(from), self.barrier(barrier)];
+        self.call(&format!("cluster_store{bytes}"), &arguments);
+    }
+
     pub(super) fn wgmma(
         &mut self,
         acc: (LocalId, ValueId),

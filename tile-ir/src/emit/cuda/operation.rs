@@ -211,6 +211,9 @@ impl Emitter<'_> {
             OpKind::BulkLoad { memory, shared, offset, bytes, barrier } => {
                 self.bulk_load(memory, (*shared, *offset), *bytes, *barrier);
             }
+            OpKind::ClusterStore { memory, block, local, start, width, barrier } => {
+                self.cluster_store(memory, *block, (*local, *start), *width, *barrier);
+            }
             OpKind::BulkCommit => self.call("bulk_commit", &[]),
             OpKind::BulkWait { pending, read: false } => self.call(&format!("bulk_wait<{pending}>"), &[]),
             OpKind::BulkWait { pending, read: true } => self.call(&format!("bulk_wait_read<{pending}>"), &[]),

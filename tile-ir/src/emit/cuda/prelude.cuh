@@ -180,6 +180,12 @@ TILE_INLINE void barrier_expect(unsigned barrier, unsigned bytes) { asm volatile
 TILE_INLINE void barrier_wait(unsigned barrier, unsigned parity) { asm volatile("{\n.reg .pred P;\nW:\nmbarrier.try_wait.parity.shared::cta.b64 P, [%0], %1;\n@P bra D;\nbra W;\nD:\n}" :: "r"(barrier), "r"(parity) : "memory"); }
 //@ bulk_load
 TILE_INLINE void bulk_load(unsigned to, const void* from, unsigned bytes, unsigned barrier) { asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" :: "r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory"); }
+//@ cluster_store16
+TILE_INLINE void cluster_store16(unsigned to, unsigned block, const void* from, unsigned barrier) { const uint4 v = *(const uint4*)from; asm volatile("{\n.reg .b32 t, b;\nmapa.shared::cluster.u32 t, %0, %1;\nmapa.shared::cluster.u32 b, %2, %1;\nst.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [t], {%3, %4, %5, %6}, [b];\n}" :: "r"(to), "r"(block), "r"(barrier), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory"); }
+//@ cluster_store8
+TILE_INLINE void cluster_store8(unsigned to, unsigned block, const void* from, unsigned barrier) { const uint2 v = *(const uint2*)from; asm volatile("{\n.reg .b32 t, b;\nmapa.shared::cluster.u32 t, %0, %1;\nmapa.shared::cluster.u32 b, %2, %1;\nst.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [t], {%3, %4}, [b];\n}" :: "r"(to), "r"(block), "r"(barrier), "r"(v.x), "r"(v.y) : "memory"); }
+//@ cluster_store4
+TILE_INLINE void cluster_store4(unsigned to, unsigned block, const void* from, unsigned barrier) { const unsigned v = *(const unsigned*)from; asm volatile("{\n.reg .b32 t, b;\nmapa.shared::cluster.u32 t, %0, %1;\nmapa.shared::cluster.u32 b, %2, %1;\nst.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [t], %3, [b];\n}" :: "r"(to), "r"(block), "r"(barrier), "r"(v) : "memory"); }
 //@ bulk_commit
 TILE_INLINE void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 //@ bulk_wait

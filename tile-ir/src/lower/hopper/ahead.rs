@@ -111,7 +111,9 @@ impl<'a> Lowering<'a> {
     fn fill_first(&mut self, roles: &Roles, path: &Path<'a>, needed: &BTreeSet<VarId>, ahead: RegId) {
         let kernel = self.kernel;
         let StmtKind::For { var, start, step, body, .. } = &kernel.stmts[roles.plan.ring].kind else { return };
-        self.indices(path.around, needed);
+        if path.persistent.is_some() {
+            self.indices(path.around, needed);
+        }
         let trips = self.trips(roles);
         let most = self.param(ParameterKind::Ahead(roles.plan.stages));
         let few = self.int(FEW);

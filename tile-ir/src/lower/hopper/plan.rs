@@ -101,13 +101,13 @@ pub(crate) fn plan(kernel: &Kernel, analysis: &Analysis) -> Result<Plan, Reason>
     Planner { kernel, analysis, ring, cluster: cluster(kernel) }.plan()
 }
 
-/// Blocks of a cluster along x and y.
-fn cluster(kernel: &Kernel) -> [u32; 2] {
+/// Blocks of a cluster along x, y and z.
+fn cluster(kernel: &Kernel) -> [u32; 3] {
     let axis = |axis: usize| {
         let extent = kernel.cluster.get(axis).and_then(|e| kernel.const_index(*e));
         extent.and_then(|n| u32::try_from(n).ok()).unwrap_or(1)
     };
-    [axis(0), axis(1)]
+    [axis(0), axis(1), axis(2)]
 }
 
 /// Walks the kernel for its one ring and for what roles cannot do.
@@ -178,13 +178,16 @@ impl Search<'_> {
                 let fragments = [src, dst].iter().all(|b| kernel.buffers[**b].scope == Scope::Fragment);
                 if fragments { Ok(()) } else { no("it reduces a tile from or to a shared array") }
             }
-            StmtKind::Atomic { .. } | StmtKind::LastArriver { .. } => no("it has atomic operations"),
+            StmtKind::Atomic { .. } => no("it has atomic operations"),
+            StmtKind::LastArriver { .. } if self.in_ring => no("its pipelined loop has a `last_arriver`"),
             StmtKind::Let { .. }
             | StmtKind::Alloc { .. }
             | StmtKind::Assign { .. }
             | StmtKind::Store { .. }
             | StmtKind::Fill { .. }
             | StmtKind::Gemm { .. }
+            | StmtKind::LastArriver { .. }
+            | StmtKind::ClusterReduce { .. }
             | StmtKind::Reduce { .. }
             | StmtKind::Shuffle { .. }
             | StmtKind::Vote { .. }
@@ -213,7 +216,7 @@ pub(super) struct Planner<'k> {
     pub(super) kernel: &'k Kernel,
     analysis: &'k Analysis,
     pub(super) ring: StmtId,
-    cluster: [u32; 2],
+    cluster: [u32; 3],
 }
 
 impl Planner<'_> {
@@ -312,6 +315,12 @@ impl Planner<'_> {
             StmtKind::Persistent { vars, contiguous, .. } => Some((vars, *contiguous)),
             _ => None,
         });
+        let meets = |s: &Stmt| matches!(s.kind, StmtKind::LastArriver { .. } | StmtKind::ClusterReduce { .. });
+        if kernel.stmts.values().any(meets) {
+            return no(
+                "ping-pong has no moment at which all that compute are at one tile, which other blocks wait for",
+            );
+        }
         match persistent {
             _ if !self.resident_copies().is_empty() => {
                 no("ping-pong has no slots for tiles that stay in shared memory")
@@ -458,7 +467,7 @@ impl Planner<'_> {
     /// Whether a tile's coordinates are the same for all blocks of a cluster: along every axis that the cluster spans,
     /// they do not mention the grid's index.
     fn is_invariant(&self, start: &[ExprId]) -> bool {
-        let spans: Vec<usize> = (0..2).filter(|axis| self.cluster[*axis] > 1).collect();
+        let spans: Vec<usize> = (0..3).filter(|axis| self.cluster[*axis] > 1).collect();
         if spans.is_empty() {
             return false;
         }

@@ -48,8 +48,7 @@ impl<'a> Lowering<'a> {
     pub(in super::super) fn specialised(&mut self, plan: Plan) {
         let kernel = self.kernel;
         let plan = Rc::new(plan);
-        let [cx, cy] = self.cluster();
-        let cluster = cx * cy;
+        let cluster = self.cluster().iter().product();
         self.layouts = plan.layouts.clone();
         self.program.launch.threads = [(plan.warpgroups() + 1) * WARPGROUP, 1, 1];
         self.program.launch.cluster = [cluster, 1, 1];
@@ -89,6 +88,7 @@ impl<'a> Lowering<'a> {
         let resident = self.resident_slot(&plan);
         let full = self.barrier_array("full", plan.stages);
         let empty = self.barrier_array("empty", plan.stages);
+        self.declare_inboxes();
         let warp = self.push(ValueKind::Special(Special::Warp), ValueType::Index);
         let warp = self.once("warp", warp);
         let slot = self.reg("slot", ValueType::Index, true);
@@ -196,6 +196,7 @@ impl<'a> Lowering<'a> {
             l.op(OpKind::BarrierInit { barrier: empty, arrivals: readers });
         });
         self.set_up_resident(roles);
+        self.init_inboxes();
         self.op(OpKind::FenceBarrierInit);
     }
 

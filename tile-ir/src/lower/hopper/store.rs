@@ -51,6 +51,10 @@ impl<'a> Lowering<'a> {
     fn sub_tile(&self, fragment: BufferId, transposed: bool, dst: &TileRef) -> Option<SubTile> {
         // A narrow tile's rows are few: they are stored from registers.
         let layout = self.layouts.fragments.get(&fragment).filter(|layout| layout.is_whole())?;
+        // What the copy engine writes becomes visible late: what other blocks wait for is stored by threads.
+        if self.is_handed_on(dst.place) {
+            return None;
+        }
         let dtype = self.dtype_of(dst.place);
         let floats = dtype.is_half() || dtype == Dtype::F32;
         if !floats || !matches!(dst.place, Place::Tensor(_)) {
@@ -79,6 +83,17 @@ impl<'a> Lowering<'a> {
         let extents: Vec<u32> = std::iter::repeat_n(1, rank.checked_sub(2)?).chain([rows, cols]).collect();
         let boxes = TmaPlan::new(&extents, &tile, 1).ok().filter(|plan| plan.boxes.len() == 1)?;
         Some(SubTile { tile, fragment, boxes, width, transposed })
+    }
+
+    /// Whether blocks may read what others of them have put into a tensor.
+    fn is_handed_on(&self, place: Place) -> bool {
+        let kernel = self.kernel;
+        if !kernel.stmts.values().any(|s| matches!(s.kind, StmtKind::LastArriver { .. })) {
+            return false;
+        }
+        let reads = |expr: &Expr| matches!(expr.kind, ExprKind::Load(access) if kernel.accesses[access].place == place);
+        kernel.exprs.values().any(reads)
+            || kernel.stmts.values().any(|s| matches!(&s.kind, StmtKind::Copy { src, .. } if src.place == place))
     }
 
     /// Stores a fragment by sub-tiles; false where the copy engine cannot.

@@ -30,6 +30,7 @@ pub(super) struct Code {
     pub shared: u32,
     pub boxes: Vec<BoxCopy>,
     pub bulks: Vec<BulkCopy>,
+    pub cluster_stores: Vec<ClusterStore>,
     pub mmas: Vec<WarpProduct>,
     pub products: Vec<GroupProduct>,
     /// Whether anything happens beside the threads: barriers, the copy engine, warpgroup products.
@@ -66,6 +67,21 @@ pub(super) struct BulkCopy {
     pub bytes: Slot,
     pub barrier: BarrierPlace,
     pub sites: [u32; 2],
+}
+
+/// A store into another block's shared memory.
+#[derive(Debug)]
+pub(super) struct ClusterStore {
+    pub shared: SharedId,
+    pub offset: Slot,
+    /// The receiving block's number in the cluster.
+    pub block: Slot,
+    pub from: LocalPart,
+    /// Elements.
+    pub width: u32,
+    pub barrier: BarrierPlace,
+    /// What it writes.
+    pub site: u32,
 }
 
 /// A part of a per-thread array: its number, the slot of its first element, and a site that names it.
@@ -403,6 +419,9 @@ pub(super) enum Instr {
     },
     BulkCopy {
         copy: u32,
+    },
+    ClusterStore {
+        store: u32,
     },
     BulkCommit,
     BulkWait {

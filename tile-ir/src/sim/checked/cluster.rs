@@ -6,6 +6,7 @@ use super::mbarrier::join;
 use super::product::is_together;
 use super::report::Who;
 use super::schedule::Machine;
+use super::shadow::Agent;
 use super::transfer::{Transfer, TransferKind};
 use super::warp::{Block, State, Wait};
 use crate::ir::SpanId;
@@ -93,6 +94,11 @@ impl Machine<'_> {
 
     /// A warp arrives at a named barrier of its block.
     pub(super) fn named_barrier(&mut self, block: &mut Block, warp: usize, id: u32, threads: u32, arrive: bool) {
+        let state = &block.warps[warp];
+        if !state.known.is_empty() {
+            let known = state.known.clone();
+            block.named[id as usize].known.join(&known);
+        }
         let state = &mut block.warps[warp];
         let (who, at) = (Who::of(block.index, block.linear, state), state.pc as usize - 1);
         let span = self.code.spans[at];
@@ -114,7 +120,7 @@ impl Machine<'_> {
             return;
         }
         let (warps, before, arrived) = (named.warps, named.before, named.arrived);
-        let clock = std::mem::take(&mut named.clock);
+        let (clock, known) = (std::mem::take(&mut named.clock), std::mem::take(&mut named.known));
         (named.arrived, named.warps, named.before) = (0, 0, warps);
         if before != 0 && before != warps {
             let text = format!("it was used by the warps {}, now by {}", warp_list(before), warp_list(warps));
@@ -124,6 +130,9 @@ impl Machine<'_> {
         }
         for warp in block.warps.iter_mut().filter(|w| w.state == State::Waiting(Wait::Named { id })) {
             warp.acquire(&clock);
+            if !known.is_empty() {
+                warp.known.join(&known);
+            }
             warp.state = State::Runnable;
         }
     }
@@ -145,6 +154,7 @@ impl Machine<'_> {
         }
         for warp in cluster.blocks.iter_mut().flat_map(|b| &mut b.warps).filter(|w| there(w.state)) {
             warp.acquire(&clock);
+            warp.met = true;
             warp.state = State::Runnable;
         }
     }
@@ -237,6 +247,11 @@ impl Machine<'_> {
                 if let Some((entry, _)) = late {
                     let from = *entry as u32 / self.launch.clocks.stride;
                     self.arrival_after_exit(block, number, from);
+                }
+                let clocks = self.launch.clocks;
+                let entry = clocks.entry(block.linear, clocks.agent(Agent::Load(number)));
+                if seen.get(entry).is_none_or(|s| *s < barrier.pushed) {
+                    self.store_after_exit(block, number);
                 }
             }
         }

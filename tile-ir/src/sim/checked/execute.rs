@@ -252,6 +252,7 @@ impl Machine<'_> {
             Instr::BarrierWait { at, parity } => self.barrier_wait(run, at, parity, code.spans[pc]),
             Instr::BoxCopy { copy } => self.box_copy(run, copy, code.spans[pc]),
             Instr::BulkCopy { copy } => self.bulk_copy(run, copy, code.spans[pc]),
+            Instr::ClusterStore { store } => self.cluster_store(run, store, code.spans[pc]),
             Instr::BulkCommit => each(active, |lane| run.warp.bulk_groups[lane] += 1),
             Instr::BulkWait { pending, read } => run.warp.state = State::Waiting(Wait::Bulk { pending, read }),
             Instr::FenceProxy => {

@@ -199,6 +199,17 @@ impl Machine<'_> {
         });
     }
 
+    /// A block may end before another block's stores into its shared memory have arrived.
+    pub(super) fn store_after_exit(&mut self, block: &Block, number: u32) {
+        let who = Who::of(block.index, block.linear, &block.warps[0]);
+        let span = self.code.spans.last().copied().unwrap_or(SpanId::from_u32(0));
+        self.report(Code::IN_FLIGHT, span, who, |m| {
+            let message = "a block may end while another block of its cluster stores into its shared memory".to_owned();
+            let (block, barrier) = (m.block_name(who.block), m.barrier_name(number));
+            (message, format!("{block} has not waited for the stores that `{barrier}` counts"))
+        });
+    }
+
     pub(super) fn hangs(&mut self, who: Who, span: SpanId, waits: Vec<String>, registers: bool) {
         let code = if registers { Code::REGISTER_BUDGET } else { Code::DEADLOCK };
         self.report(code, span, who, |m| {

@@ -35,6 +35,8 @@ pub(super) struct Mbarrier {
     pub clock: Vec<u32>,
     /// Arrivals from other blocks, by entry of the vector clock: the latest clock.
     pub remote: Vec<(usize, u32)>,
+    /// The latest phase that counts stores of other blocks, plus one.
+    pub pushed: u32,
 }
 
 impl Mbarrier {
@@ -74,7 +76,13 @@ pub(super) fn join(clock: &mut Vec<u32>, other: &[u32]) {
 
 impl Machine<'_> {
     /// The number of a barrier in its block, for each lane; reports those outside their array.
-    fn barrier_index(&mut self, run: &Running<'_>, at: BarrierPlace, lane: usize, span: SpanId) -> Option<u32> {
+    pub(super) fn barrier_index(
+        &mut self,
+        run: &Running<'_>,
+        at: BarrierPlace,
+        lane: usize,
+        span: SpanId,
+    ) -> Option<u32> {
         let index = run.warp.slots[at.index as usize][lane];
         let len = self.program.barriers[at.array].len;
         match u32::try_from(index).ok().filter(|i| *i < len) {

@@ -47,6 +47,8 @@ enum StartKind {
     Load { mask: u32, barrier: u32, bytes: i64 },
     /// Part of this bulk group of the lane.
     Store { group: u32 },
+    /// Bits into the block of this rank, counted on its barrier. `met`: the warp has met its cluster.
+    Push { rank: u32, barrier: u32, data: Vec<u32>, met: bool },
 }
 
 /// A copy under way.
@@ -58,6 +60,8 @@ pub(super) struct Transfer {
     sites: [u32; 2],
     /// The block whose shared memory it is, in its cluster.
     pub rank: u32,
+    /// The bits that it brings, where they are from a thread's registers.
+    data: Vec<u32>,
     pub kind: TransferKind,
 }
 
@@ -317,7 +321,8 @@ impl Machine<'_> {
                     let stamp = Access { site: sites[0] as u16, ..stamp };
                     self.record_global(&places, stamp, (issuer, &seen), (who, lane, sites[0]));
                     let kind = TransferKind::Load { barrier, phase, bytes };
-                    let transfer = Transfer { who, lane, span, places: places.clone(), sites, rank, kind };
+                    let data = Vec::new();
+                    let transfer = Transfer { who, lane, span, places: places.clone(), sites, rank, data, kind };
                     self.depart(cluster, transfer);
                 }
             }
@@ -333,7 +338,24 @@ impl Machine<'_> {
                 self.record_shared(cluster, rank, &places, reads, (issuer, &seen), (who, lane, sites[1]));
                 self.record_global(&places, writes, (issuer, &seen), (who, lane, sites[0]));
                 let kind = TransferKind::Store { warp: who.warp, lane, group };
-                self.depart(cluster, Transfer { who, lane, span, places, sites, rank, kind });
+                let data = Vec::new();
+                self.depart(cluster, Transfer { who, lane, span, places, sites, rank, data, kind });
+            }
+            StartKind::Push { rank, barrier, data, met } => {
+                let target = &mut cluster.blocks[rank as usize];
+                let over = target.is_over();
+                let state = &mut target.shared.barriers[barrier as usize];
+                if !met || state.arrivals == 0 || !state.fenced || over {
+                    let text = "of another block is used after it ended, or before the cluster has met";
+                    return self.barrier_misuse(who, span, lane, barrier, text);
+                }
+                let phase = state.phase;
+                state.pushed = state.pushed.max(phase + 1);
+                let bytes = 4 * data.len() as i64;
+                let stamp = self.load_stamp(first + rank, barrier, phase, sites[1]);
+                self.record_shared(cluster, rank, &places, stamp, (issuer, &seen), (who, lane, sites[1]));
+                let kind = TransferKind::Load { barrier, phase, bytes };
+                self.depart(cluster, Transfer { who, lane, span, places, sites, rank, data, kind });
             }
         }
     }
@@ -353,11 +375,32 @@ impl Machine<'_> {
 
     /// Makes a copy: its bytes move, and its barrier counts them.
     pub(super) fn arrive(&mut self, cluster: &mut Cluster, transfer: Transfer) {
+        let block = &mut cluster.blocks[transfer.rank as usize];
+        for (place, bits) in transfer.places.iter().zip(&transfer.data) {
+            let at = place.shared as usize;
+            if let Some(element) = block.shared.data.get_mut(at..at + 4) {
+                element.copy_from_slice(&bits.to_le_bytes());
+            }
+        }
+        if transfer.data.is_empty() {
+            self.move_boxes(block, &transfer);
+        }
+        if let TransferKind::Load { barrier, bytes, .. } = transfer.kind {
+            let state = &mut block.shared.barriers[barrier as usize];
+            state.bytes -= bytes;
+            if state.complete() {
+                self.counters.phases += 1;
+                self.finished.push((block.linear, barrier));
+            }
+        }
+    }
+
+    /// Moves what a copy has between a tensor and a block.
+    fn move_boxes(&self, block: &mut super::warp::Block, transfer: &Transfer) {
         let site = &self.code.sites[transfer.sites[0] as usize];
         let Space::Global(param) = site.space else { return };
         let Some(view) = self.launch.views[param.index()].as_ref() else { return };
         let (bytes, dtype) = (view.dtype.bytes() as usize, view.dtype);
-        let block = &mut cluster.blocks[transfer.rank as usize];
         let data = &mut block.shared.data;
         for place in &transfer.places {
             let at = place.shared as usize;
@@ -376,14 +419,38 @@ impl Machine<'_> {
                 (TransferKind::Store { .. }, None) => {}
             }
         }
-        if let TransferKind::Load { barrier, bytes, .. } = transfer.kind {
-            let state = &mut block.shared.barriers[barrier as usize];
-            state.bytes -= bytes;
-            if state.complete() {
-                self.counters.phases += 1;
-                self.finished.push((block.linear, barrier));
+    }
+
+    /// Elements of a thread into another block's shared memory.
+    pub(super) fn cluster_store(&mut self, run: &mut Running<'_>, store: u32, span: SpanId) {
+        let code = self.code;
+        let store = &code.cluster_stores[store as usize];
+        let offsets = run.warp.slots[store.offset as usize];
+        self.check_site(run, store.site, &offsets);
+        let array = &self.program.shared[store.shared];
+        let size = self.launch.cluster_size();
+        each(run.warp.active, |lane| {
+            let start = run.warp.slots[store.from.start as usize][lane];
+            let values = (0..i64::from(store.width))
+                .map(|i| self.take_local(run, store.from.site, store.from.local, lane, start.wrapping_add(i)));
+            let data: Vec<u32> = values.map(|value| super::lanes::to_bits(array.dtype, value)).collect();
+            let (offset, rank) = (offsets[lane], run.warp.slots[store.block as usize][lane]);
+            if offset < 0 || offset + i64::from(store.width) > i64::from(array.len) {
+                let last = offset + i64::from(store.width) - 1;
+                return self.out_of_bounds(run.who, &code.sites[store.site as usize], lane, last);
             }
-        }
+            if !(0..i64::from(size)).contains(&rank) {
+                let text = format!("a store into block {rank} of a cluster of {size}");
+                return self.refused(run.who, span, lane, &text);
+            }
+            let Some(barrier) = self.barrier_index(run, store.barrier, lane, span) else { return };
+            let first = array.offset + offset as u32 * 4;
+            let places = (0..store.width).map(|i| Placement { global: None, shared: first + 4 * i }).collect();
+            let met = run.warp.met;
+            let kind = StartKind::Push { rank: rank as u32, barrier, data, met };
+            let (seen, sites) = (run.warp.released(), [store.site; 2]);
+            self.outbox.push(Message::Start(Start { who: run.who, lane, span, seen, places, sites, kind }));
+        });
     }
 
     /// Records what an agent does to shared memory; reads of what nobody wrote or made visible are reported.

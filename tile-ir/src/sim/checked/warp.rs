@@ -50,6 +50,8 @@ pub(super) struct Warp {
     pub interval: u32,
     /// Lanes that have waited for the previous kernel.
     pub waited: u32,
+    /// Whether it has met the cluster, so that all of its blocks have begun.
+    pub met: bool,
     /// By shared array: how often this warp declared it.
     pub generations: Vec<u32>,
 }
@@ -175,6 +177,8 @@ pub(super) struct Named {
     pub before: u32,
     /// What happened before the arrivals.
     pub clock: Vec<u32>,
+    /// The same of blocks that the arriving warps have acquired from.
+    pub known: Known,
 }
 
 impl Block {
@@ -211,6 +215,7 @@ impl Block {
                 flight: Flight::default(),
                 interval: 0,
                 waited: 0,
+                met: false,
                 generations: vec![0; code.shared as usize],
             }
         };
@@ -237,7 +242,7 @@ impl Block {
             (warp.pc, warp.state, warp.active) = (0, State::Runnable, warp.full);
             (warp.clock, warp.interval, warp.waited) = (1, 0, 0);
             (warp.registers, warp.groups, warp.fences, warp.bulk_groups) = (launch.registers, 0, 0, [0; 32]);
-            warp.bulk_started = 0;
+            (warp.bulk_started, warp.met) = (0, false);
             warp.own = launch.clocks.entry(linear, warp.index);
             warp.proxy_fences.fill([0; PROXY_FENCES]);
             warp.stack.clear();

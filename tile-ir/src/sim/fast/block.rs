@@ -3,7 +3,7 @@
 use super::access::set;
 use super::code::{Code, Kind, Loc, MaskId, Repr, Step};
 use super::lanes;
-use super::launch::{Launch, TensorView};
+use super::launch::{Cluster, Launch, TensorView};
 use super::state::{Lane, Registers, State, coordinates};
 use crate::diag::{Code as DiagnosticCode, Diagnostic};
 use crate::ir::{BinaryOp, SpanId};
@@ -22,10 +22,29 @@ pub(super) struct Machine<'a> {
 }
 
 impl Machine<'_> {
-    /// Executes one block.
+    /// Executes one block; where the blocks of a cluster combine tiles, all blocks of the cluster that it is the first of.
     pub(super) fn block(&self, state: &mut State, block: [u32; 3]) -> Result<(), Box<Fault>> {
         state.enter(self.code, block);
-        self.steps(state, &self.code.body)
+        let Some(Cluster { axis, size }) = self.launch.cluster else {
+            return self.steps(state, &self.code.body);
+        };
+        let mut others = mem::take(&mut state.others);
+        others.resize_with(size.saturating_sub(1) as usize, || State::new(self.code, self.launch.threads));
+        for (rank, other) in (1..).zip(&mut others) {
+            let mut at = block;
+            at[axis] += rank;
+            other.enter(self.code, at);
+        }
+        let result = self.code.body.iter().try_for_each(|step| {
+            self.step(state, step)?;
+            others.iter_mut().try_for_each(|other| self.step(other, step))?;
+            if let Step::ClusterReduce { op, tile, .. } = step {
+                self.cluster_reduce(state, &others, *op, *tile);
+            }
+            Ok(())
+        });
+        state.others = others;
+        result
     }
 
     pub(super) fn steps(&self, s: &mut State, steps: &[Step]) -> Result<(), Box<Fault>> {
@@ -97,6 +116,7 @@ impl Machine<'_> {
             Step::Copy { plan, mask } => self.copy(s, plan, *mask)?,
             Step::Gemm { plan, mask } => self.gemm(s, plan, *mask)?,
             Step::ReduceTile { plan, mask } => self.reduce_tile(s, plan, *mask)?,
+            Step::ClusterReduce { mask, span, .. } => self.check_convergence(s, false, *mask, *span)?,
             Step::Reduce { plan, register, mask } => self.reduce(s, plan, *register, *mask)?,
             Step::Shuffle { shuffle, value, dst, src, lane, lane_repr, mask, span } => {
                 self.shuffle(s, *shuffle, *value, (*dst, *src), (*lane, *lane_repr), *mask, *span)?;

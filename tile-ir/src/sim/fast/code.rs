@@ -291,6 +291,13 @@ pub(super) enum Step {
         plan: Box<TileReduction>,
         mask: MaskId,
     },
+    /// Combines a tile over the blocks of the cluster: what stands before it has run in all of them.
+    ClusterReduce {
+        op: ReduceOp,
+        tile: u32,
+        mask: MaskId,
+        span: SpanId,
+    },
     FillShared {
         shared: u32,
         value: Loc,

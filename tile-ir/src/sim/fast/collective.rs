@@ -7,7 +7,7 @@ use super::block::{Machine, value_at};
 use super::code::{Kind, Loc, MaskId, ReducePlan, Repr, TileReduction};
 use super::state::{File, Registers, Shared, State};
 use crate::ir::reduction::{WARP, combine_axis};
-use crate::ir::{ReduceStep, ShuffleKind, SpanId, VoteKind};
+use crate::ir::{ReduceOp, ReduceStep, ShuffleKind, SpanId, VoteKind};
 use crate::sim::{Fault, ScalarValue, numeric};
 
 impl Machine<'_> {
@@ -72,6 +72,23 @@ impl Machine<'_> {
         }
         s.shared[plan.dst as usize] = dst;
         Ok(())
+    }
+
+    /// Combines the tiles of a cluster's other blocks into the first's, in the order of ranks.
+    pub(super) fn cluster_reduce(&self, first: &mut State, others: &[State], op: ReduceOp, tile: u32) {
+        let (dtype, operator) = (self.code.shared[tile as usize].dtype, numeric::reduce_operator(op));
+        for other in others {
+            match (&mut first.shared[tile as usize], &other.shared[tile as usize]) {
+                (Shared::Floats(sum), Shared::Floats(part)) => {
+                    let f = |a, b| numeric::float_binary(operator, dtype, a, b).unwrap_or(a);
+                    sum.iter_mut().zip(part).for_each(|(a, b)| *a = f(*a, *b));
+                }
+                (Shared::Ints(sum), Shared::Ints(part)) => {
+                    sum.iter_mut().zip(part).for_each(|(a, b)| *a = numeric::reduce(op, dtype, *a, *b));
+                }
+                _ => {}
+            }
+        }
     }
 
     /// A lane exchange; only the low five bits of the lane operand count, as in PTX.

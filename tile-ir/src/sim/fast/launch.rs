@@ -15,6 +15,15 @@ pub(super) struct Launch<'a> {
     pub(super) scalars: Vec<Option<ScalarValue>>,
     pub(super) grid: [u32; 3],
     pub(super) threads: [u32; 3],
+    /// Whose tiles `cluster_reduce` combines; none where a block has its own for itself.
+    pub(super) cluster: Option<Cluster>,
+}
+
+/// The blocks of a cluster that combine tiles: neighbours along one axis of the grid.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cluster {
+    pub(super) axis: usize,
+    pub(super) size: u32,
 }
 
 /// A tensor whose elements all lie in its memory.
@@ -66,7 +75,7 @@ impl<'a> Launch<'a> {
         }
         let dims = dims.into_iter().map(|d| d.unwrap_or(0)).collect();
         let threads = threads(kernel)?;
-        let mut launch = Launch { dims, tensors, scalars, grid: [1; 3], threads };
+        let mut launch = Launch { dims, tensors, scalars, grid: [1; 3], threads, cluster: None };
         // A `persistent` loop stands for the grid: here a block executes one tile.
         let persistent = kernel.stmts.values().find_map(|s| match &s.kind {
             StmtKind::Persistent { extents, .. } => Some(extents.clone()),
@@ -78,7 +87,27 @@ impl<'a> Launch<'a> {
             launch.grid[axis] =
                 u32::try_from(extent).ok().filter(|e| *e <= i32::MAX as u32).ok_or(SimError::Grid { axis, extent })?;
         }
+        if kernel.stmts.values().any(|s| matches!(s.kind, StmtKind::ClusterReduce { .. })) {
+            launch.cluster = launch.combined(kernel)?;
+        }
         Ok(launch)
+    }
+
+    /// The cluster of a kernel whose blocks combine tiles.
+    fn combined(&self, kernel: &Kernel) -> Result<Option<Cluster>, SimError> {
+        let extents = kernel.cluster.iter().map(|e| self.evaluate(kernel, *e)).collect::<Result<Vec<i64>, _>>()?;
+        let mut long = extents.iter().enumerate().filter(|(_, extent)| **extent != 1);
+        let (Some((axis, extent)), None) = (long.next(), long.next()) else {
+            return match extents.iter().all(|extent| *extent == 1) {
+                true => Ok(None),
+                false => Err(SimError::Malformed("the blocks of a cluster differ along more than one axis".into())),
+            };
+        };
+        let blocks = self.grid.get(axis).copied().unwrap_or(1);
+        match u32::try_from(*extent).ok().filter(|size| (2..=8).contains(size) && blocks % size == 0) {
+            Some(size) => Ok(Some(Cluster { axis, size })),
+            None => Err(SimError::Malformed(format!("a cluster of {extent} blocks along an axis of {blocks}"))),
+        }
     }
 
     /// The value of an integer expression of dims, constants and scalar parameters.

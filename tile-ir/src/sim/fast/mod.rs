@@ -82,13 +82,22 @@ pub fn run(bound: &Kernel, args: &[Argument]) -> Result<FastReport, SimError> {
         if block > failed.block.load(Ordering::Relaxed) {
             return;
         }
-        if let Err(fault) = machine.block(state, block_index(launch.grid, block)) {
+        let index = block_index(launch.grid, block);
+        // The first block of a cluster that combines tiles runs the others with it.
+        if launch.cluster.is_some_and(|cluster| !index[cluster.axis].is_multiple_of(cluster.size)) {
+            return;
+        }
+        if let Err(fault) = machine.block(state, index) {
             failed.record(block, fault);
         }
-        if !state.printed.is_empty() || state.unprinted > 0 {
-            let lines = (block, std::mem::take(&mut state.printed), state.unprinted);
-            printed.lock().unwrap_or_else(|e| e.into_inner()).push(lines);
-        }
+        let say = |state: &mut State| {
+            if !state.printed.is_empty() || state.unprinted > 0 {
+                let lines = (linear(launch.grid, state.block), std::mem::take(&mut state.printed), state.unprinted);
+                printed.lock().unwrap_or_else(|e| e.into_inner()).push(lines);
+            }
+        };
+        say(state);
+        state.others.iter_mut().for_each(say);
     };
     for_each_block(blocks, || State::new(&code, launch.threads), one);
 
@@ -126,6 +135,11 @@ impl Failure {
             *slot = Some(fault);
         }
     }
+}
+
+fn linear(grid: [u32; 3], [x, y, z]: [u32; 3]) -> u64 {
+    let [wide, high, _] = grid.map(|e| u64::from(e.max(1)));
+    u64::from(x) + wide * (u64::from(y) + high * u64::from(z))
 }
 
 fn block_index(grid: [u32; 3], linear: u64) -> [u32; 3] {

@@ -155,6 +155,8 @@ pub(super) struct State {
     pub(super) printed: Vec<(usize, String)>,
     /// Lines of the block beyond the limit.
     pub(super) unprinted: u64,
+    /// The other blocks of its cluster, where they combine tiles.
+    pub(super) others: Vec<State>,
 }
 
 impl State {
@@ -185,7 +187,8 @@ impl State {
             bits: vec![0; lanes].into_boxed_slice(),
             ..Scratch::default()
         };
-        State { lanes, registers, masks, shared, scratch, block: [0; 3], printed: Vec::new(), unprinted: 0 }
+        let (printed, others) = (Vec::new(), Vec::new());
+        State { lanes, registers, masks, shared, scratch, block: [0; 3], printed, unprinted: 0, others }
     }
 
     /// Makes `block` the current block. Arrays and variables are cleared where they are declared.

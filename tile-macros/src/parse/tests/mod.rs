@@ -178,6 +178,9 @@ impl Printer<'_> {
                 let place = self.kernel.place_name(self.kernel.accesses[*access].place);
                 writeln!(text, "{} = last arriver at {place} of {}", self.var(*dst), e(*count)).unwrap();
             }
+            StmtKind::ClusterReduce { op, tile } => {
+                writeln!(text, "cluster reduce {op:?} {}", self.kernel.buffers[*tile].name).unwrap();
+            }
             StmtKind::ReduceTile { op, src, dst, axis } => {
                 let [src, dst] = [src, dst].map(|b| &self.kernel.buffers[*b].name);
                 writeln!(text, "reduce {op:?} {src} -> {dst} axis {axis}").unwrap();

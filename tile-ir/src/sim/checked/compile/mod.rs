@@ -330,6 +330,9 @@ impl Compiler<'_> {
             OpKind::BulkLoad { memory, shared, offset, bytes, barrier } => {
                 self.bulk_copy(memory, (*shared, *offset), *bytes, *barrier)?;
             }
+            OpKind::ClusterStore { memory, block, local, start, width, barrier } => {
+                self.cluster_store(memory, *block, (*local, *start), *width, *barrier)?;
+            }
             OpKind::BulkCommit => {
                 self.emit(Instr::BulkCommit, span);
             }

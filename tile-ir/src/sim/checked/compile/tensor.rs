@@ -9,7 +9,8 @@ use crate::lowered::{
 use crate::sim::SimError;
 use crate::sim::checked::AccessKind;
 use crate::sim::checked::bytecode::{
-    BarrierPlace, BoxCopy, BulkCopy, GroupOperand, GroupProduct, Instr, LocalPart, Site, Slot, WarpProduct,
+    BarrierPlace, BoxCopy, BulkCopy, ClusterStore, GroupOperand, GroupProduct, Instr, LocalPart, Site, Slot,
+    WarpProduct,
 };
 
 /// More barriers than this are not a program a lowering makes.
@@ -253,6 +254,36 @@ impl Compiler<'_> {
         self.code.bulks.push(BulkCopy { from, shared, offset, bytes, barrier, sites: [from_site, to_site] });
         let copy = self.code.bulks.len() as u32 - 1;
         self.emit(Instr::BulkCopy { copy }, memory.span);
+        Ok(())
+    }
+
+    pub(super) fn cluster_store(
+        &mut self,
+        memory: &Memory,
+        block: ValueId,
+        from: (LocalId, ValueId),
+        width: u32,
+        barrier: BarrierRef,
+    ) -> Result<(), SimError> {
+        let (Space::Shared(shared), Some(dtype)) = (memory.space, self.program.dtype(memory.space)) else {
+            return malformed("a store into a cluster that is not to shared memory");
+        };
+        if memory.guard.is_some() || dtype.bytes() != 4 || !matches!(width, 1 | 2 | 4) {
+            return malformed(format!("a store of {width} {dtype} into a cluster, or a guard on it"));
+        }
+        let site = self.site(memory, AccessKind::Write, width)?;
+        let store = ClusterStore {
+            shared,
+            offset: self.value(memory.offset)?,
+            block: self.index(block)?,
+            from: self.part(from, &[dtype], memory.span, AccessKind::Read)?,
+            width,
+            barrier: self.barrier(barrier)?,
+            site,
+        };
+        self.code.cluster_stores.push(store);
+        let store = self.code.cluster_stores.len() as u32 - 1;
+        self.emit(Instr::ClusterStore { store }, memory.span);
         Ok(())
     }
 

@@ -166,6 +166,13 @@ impl Compiler<'_, '_> {
                 out.push(Step::ReduceTile { plan: Box::new(plan), mask });
                 Ok(())
             }
+            StmtKind::ClusterReduce { op, tile } => {
+                let Target::Shared(tile) = self.array(*tile)? else {
+                    return malformed("a `cluster_reduce` of what the block has not one of");
+                };
+                out.push(Step::ClusterReduce { op: *op, tile, mask, span });
+                Ok(())
+            }
             // A block a tile: the launch's grid is the loop's.
             StmtKind::Persistent { vars, body, .. } => {
                 for (axis, var) in vars.iter().enumerate() {

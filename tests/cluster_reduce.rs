@@ -1,0 +1,233 @@
+//! K split over the blocks of a cluster: `cluster_reduce` adds their tiles in the order of ranks, so that the result has the
+//! same bits everywhere. The mistakes that the hardware would not forgive are planted and found.
+
+use tile_runtime::prelude::*;
+
+/// `c = a b^T`, K cut into `CK` parts, each a block's of a cluster.
+#[tile_kernel(
+    instances((BM, BN, CK) in [(64, 64, 1), (64, 64, 2), (64, 32, 4), (8, 32, 2), (16, 64, 2), (32, 64, 2), (128, 64, 2)]),
+    targets(sm_90a)
+)]
+pub fn cluster_k<const BM: usize, const BN: usize, const CK: usize>(
+    a: &Tensor<f16, (M, K)>,
+    b: &Tensor<f16, (N, K)>,
+    c: &mut Tensor<f32, (M, N)>,
+) {
+    let [bx, by, part] = blocks([ceil_div(N, BN), ceil_div(M, BM), CK]);
+    threads([128]);
+    cluster([1, 1, CK]);
+    let mut a_s = alloc_shared::<f16>([BM, 64]);
+    let mut b_s = alloc_shared::<f16>([BN, 64]);
+    let mut acc = alloc_fragment::<f32>([BM, BN]);
+    let share = ceil_div(ceil_div(K, 64), CK);
+    clear(&mut acc);
+    for step in pipelined(0..share, 3) {
+        let k = (part * share + step) * 64;
+        copy(a.at([by * BM, k]), &mut a_s);
+        copy(b.at([bx * BN, k]), &mut b_s);
+        gemm(&a_s, b_s.t(), &mut acc);
+    }
+    for [i, j] in parallel([BM, BN]) {
+        acc[[i, j]] = acc[[i, j]] * 0.1;
+    }
+    cluster_reduce(Sum, &mut acc);
+    if part == 0 {
+        copy(&acc, c.at_mut([by * BM, bx * BN]));
+    }
+}
+
+/// The largest of what three (of four) blocks hold, in a block without roles, along the first axis of the grid.
+#[tile_kernel(targets(sm_90a))]
+pub fn largest(x: &Tensor<i32, (P, Q)>, y: &mut Tensor<i32, (P,)>) {
+    let [part, b] = blocks([4, ceil_div(P, 16)]);
+    threads([64]);
+    cluster([4, 1]);
+    let mut tile = alloc_fragment::<i32>([16, 8]);
+    let mut rows = alloc_fragment::<i32>([16]);
+    fill(&mut tile, -1000);
+    for [i, j] in parallel([16, 8]) {
+        if b * 16 + i < P && part * 8 + j < Q {
+            tile[[i, j]] = x[[b * 16 + i, part * 8 + j]];
+        }
+    }
+    cluster_reduce(Max, &mut tile);
+    if part == 0 {
+        reduce(Max, &tile, &mut rows, 1);
+        for [i] in parallel([16]) {
+            if b * 16 + i < P {
+                y[b * 16 + i] = rows[i];
+            }
+        }
+    }
+}
+
+fn devices() -> Vec<Device> {
+    let mut all = vec![Device::simulator(), Device::checked_simulator()];
+    all.extend(Device::cuda(0).ok().filter(|cuda| cuda.supports(tile_ir::ir::Target::Sm90a)));
+    all
+}
+
+fn noise(count: usize, by: usize) -> Vec<f16> {
+    (0..count).map(|i| f16::from_f32((i * by % 11) as f32 - 5.0)).collect()
+}
+
+/// The sums of the parts are integers, and so exact in any order; what follows is not.
+fn expected(a: &[f16], b: &[f16], [m, n, k]: [usize; 3], parts: usize) -> Vec<f32> {
+    let share = k.div_ceil(64).div_ceil(parts) * 64;
+    let element = |i: usize, j: usize| {
+        let part = |s: usize| -> f32 {
+            let range = (s * share).min(k)..(s * share + share).min(k);
+            range.map(|x| a[i * k + x].to_f32() * b[j * k + x].to_f32()).sum::<f32>() * 0.1
+        };
+        (1..parts).fold(part(0), |sum, s| sum + part(s))
+    };
+    (0..m * n).map(|e| element(e / n, e % n)).collect()
+}
+
+fn bits(values: Vec<f32>) -> Vec<u32> {
+    values.into_iter().map(f32::to_bits).collect()
+}
+
+#[test]
+fn the_first_block_adds_in_the_order_of_ranks() {
+    // Ragged everywhere; where K is 64, all blocks but the first have nothing.
+    for [m, n, k] in [[70, 72, 328], [5, 72, 64], [130, 64, 520]] {
+        let (a, b) = (noise(m * k, 7), noise(n * k, 13));
+        for device in devices() {
+            let (x, y) = (device.tensor(&a, [m, k]).unwrap(), device.tensor(&b, [n, k]).unwrap());
+            let mut c = device.zeros::<f32, 2>([m, n]).unwrap();
+            let mut check = |parts: usize, launch: &dyn Fn(&mut Tensor<f32, 2>)| {
+                launch(&mut c);
+                let found = c.to_vec().unwrap();
+                assert_eq!(bits(found), bits(expected(&a, &b, [m, n, k], parts)), "{parts} parts, {m} {n} {k}");
+            };
+            check(1, &|c| cluster_k::<64, 64, 1>::launch(&device, &x, &y, c).unwrap());
+            check(2, &|c| cluster_k::<64, 64, 2>::launch(&device, &x, &y, c).unwrap());
+            check(4, &|c| cluster_k::<64, 32, 4>::launch(&device, &x, &y, c).unwrap());
+            check(2, &|c| cluster_k::<8, 32, 2>::launch(&device, &x, &y, c).unwrap());
+            check(2, &|c| cluster_k::<16, 64, 2>::launch(&device, &x, &y, c).unwrap());
+            check(2, &|c| cluster_k::<32, 64, 2>::launch(&device, &x, &y, c).unwrap());
+            check(2, &|c| cluster_k::<128, 64, 2>::launch(&device, &x, &y, c).unwrap());
+        }
+    }
+}
+
+#[test]
+fn a_block_without_roles_reduces_too() {
+    let (p, q) = (37, 30);
+    let values: Vec<i32> = (0..p * q).map(|i| (i * 7919 % 1013) as i32 - 500).collect();
+    let wanted: Vec<i32> = values.chunks(q).map(|row| *row.iter().max().unwrap()).collect();
+    for device in devices() {
+        let x = device.tensor(&values, [p, q]).unwrap();
+        let mut y = device.zeros::<i32, 1>([p]).unwrap();
+        largest::launch(&device, &x, &mut y).unwrap();
+        assert_eq!(y.to_vec().unwrap(), wanted);
+    }
+}
+
+mod planted {
+    use super::*;
+    use std::sync::Arc;
+    use tile_ir::ir::{Dtype, Target};
+    use tile_ir::lowered::{Op, OpKind, Program};
+    use tile_ir::sim::checked::{CheckedOptions, run};
+    use tile_ir::sim::{Argument, Memory, TensorArgument};
+
+    fn edit(ops: &mut Vec<Op>, f: &mut impl FnMut(&mut Vec<Op>)) {
+        f(ops);
+        for op in ops {
+            match &mut op.kind {
+                OpKind::If { then, otherwise, .. } => {
+                    edit(then, f);
+                    edit(otherwise, f);
+                }
+                OpKind::For { body, .. } => edit(body, f),
+                _ => {}
+            }
+        }
+    }
+
+    fn reports(program: &Program) -> String {
+        let tensor = |shape: [i64; 2], dtype: Dtype| {
+            let memory = Arc::new(Memory::zeros((shape[0] * shape[1]) as usize * dtype.bytes() as usize));
+            let strides = vec![shape[1], 1];
+            Argument::Tensor(TensorArgument { dtype, memory, offset: 0, shape: shape.to_vec(), strides })
+        };
+        let args = [tensor([64, 256], Dtype::F16), tensor([64, 256], Dtype::F16), tensor([64, 64], Dtype::F32)];
+        let mut all = String::new();
+        for seed in 0..4 {
+            let report = run(program, &args, &CheckedOptions { seed, ..CheckedOptions::default() }).unwrap();
+            all.extend(report.diagnostics.iter().map(|d| format!("{}: {}\n", d.code, d.message)));
+        }
+        all
+    }
+
+    fn without(program: &Program, mistaken: impl Fn(&Op) -> bool) -> String {
+        let (mut program, mut removed) = (program.clone(), 0);
+        let mut body = std::mem::take(&mut program.body);
+        edit(&mut body, &mut |ops| {
+            let before = ops.len();
+            ops.retain(|op| !mistaken(op));
+            removed += before - ops.len();
+        });
+        program.body = body;
+        assert_eq!(removed, 1, "one thing is taken out");
+        reports(&program)
+    }
+
+    #[test]
+    fn mistakes_are_found() {
+        let kernel = cluster_k::<64, 64, 2>::definition().kernel().unwrap();
+        let instance = kernel.instances.iter().find(|i| i.consts == [64, 64, 2]).unwrap();
+        let program = tile_ir::lower::lower(kernel, instance, Target::Sm90a).unwrap();
+        assert_eq!(reports(&program), "");
+
+        // Who has not met the cluster may send to a block that has not begun.
+        let found = without(&program, |op| matches!(op.kind, OpKind::ClusterBarrier { .. }));
+        assert!(found.contains("TK0402") && found.contains("before the cluster has met"), "{found}");
+
+        // Without its wait the first block reads what is not there, and others store into a block that has ended.
+        let inbox = program.barriers.iter().find(|(_, b)| b.name == "acc_arrived").unwrap().0;
+        let waits = |op: &Op| matches!(op.kind, OpKind::BarrierWait { barrier, .. } if barrier.array == inbox);
+        let found = without(&program, waits);
+        assert!(found.contains("`acc_inbox`"), "{found}");
+        assert!(found.contains("TK0402") && found.contains("after it ended"), "{found}");
+
+        // Meeting once more keeps the block alive until all is sent, but not until all is there.
+        let mut met = program.clone();
+        met.body.push(Op { kind: OpKind::ClusterBarrier { relaxed: false }, span: program.body[0].span });
+        assert_eq!(reports(&met), "");
+        let found = without(&met, waits);
+        assert!(found.contains("TK0403") && found.contains("a block may end while another block"), "{found}");
+
+        // Without bytes to expect it waits for ever.
+        let found =
+            without(&program, |op| matches!(op.kind, OpKind::BarrierExpect { barrier, .. } if barrier.array == inbox));
+        assert!(found.contains("TK0404"), "{found}");
+
+        // A barrier that nobody made visible to the cluster.
+        let found = without(&program, |op| matches!(op.kind, OpKind::FenceBarrierInit));
+        assert!(found.contains("TK0402"), "{found}");
+
+        // Half of the bytes: the wait is over too early.
+        let mut hasty = program.clone();
+        let mut body = std::mem::take(&mut hasty.body);
+        edit(&mut body, &mut |ops| {
+            for op in ops {
+                if let OpKind::BarrierExpect { barrier, bytes } = &op.kind
+                    && barrier.array == inbox
+                {
+                    let half = hasty.values.push(tile_ir::lowered::Value {
+                        kind: tile_ir::lowered::ValueKind::Int(64 * 64 * 4 / 2),
+                        ty: hasty.values[*bytes].ty,
+                        span: op.span,
+                    });
+                    op.kind = OpKind::BarrierExpect { barrier: *barrier, bytes: half };
+                }
+            }
+        });
+        hasty.body = body;
+        let found = reports(&hasty);
+        assert!(found.contains("TK040"), "{found}");
+    }
+}

@@ -1,0 +1,219 @@
+//! The bundled kernels that split K: against a product on the CPU. They stay specialised: a producer fills a ring, and
+//! `wgmma` multiplies from it.
+
+use tile_ir::ir::{Instance, Target};
+use tile_ir::lowered::{Program, RemarkKind};
+use tile_kernel_examples::data::integers;
+use tile_kernel_examples::gemm::product;
+use tile_kernels::gemm::split::{gemm_cluster, gemm_slots};
+use tile_runtime::kernel::Definition;
+use tile_runtime::prelude::*;
+
+fn devices() -> Vec<Device> {
+    let mut all = vec![Device::simulator(), Device::checked_simulator()];
+    all.extend(Device::cuda(0).ok().filter(|cuda| cuda.supports(Target::Sm90a)));
+    all
+}
+
+fn programs(definition: &'static Definition) -> Vec<(String, Program)> {
+    let kernel = definition.kernel().unwrap();
+    let bias = kernel.params.iter().find(|(_, p)| p.name == "bias").map(|(id, _)| id);
+    let bf16s = kernel.instances.iter().filter(|i| i.dtypes.iter().all(|d| *d == tile_ir::ir::Dtype::Bf16));
+    let lower = |instance: &Instance| {
+        let absent = if instance.consts.last() == Some(&0) { bias.into_iter().collect() } else { vec![] };
+        let instance = Instance { absent, ..instance.clone() };
+        let program = tile_ir::lower::lower(kernel, &instance, Target::Sm90a).unwrap();
+        (format!("{} {:?}", kernel.name, instance.consts), program)
+    };
+    bf16s.map(lower).collect()
+}
+
+#[test]
+fn every_instance_is_specialised() {
+    for definition in [gemm_cluster::<f16, f16>::definition(), gemm_slots::<f16, f16>::definition()] {
+        for (name, program) in programs(definition) {
+            let text = |kind| program.remarks.iter().filter(move |r| r.kind == kind).map(|r| r.text.as_str());
+            assert_eq!(text(RemarkKind::Fallback).collect::<Vec<_>>(), Vec::<&str>::new(), "{name}");
+            assert!(text(RemarkKind::Choice).any(|text| text.starts_with("warp specialised")), "{name}");
+        }
+    }
+}
+
+/// What every launch is given, and what it must make of it.
+struct Case {
+    shape: [usize; 3],
+    a: Vec<bf16>,
+    b: Vec<bf16>,
+    old: Vec<f32>,
+    shift: Vec<bf16>,
+    plain: Vec<f32>,
+}
+
+impl Case {
+    fn new(shape: [usize; 3]) -> Case {
+        let [m, n, k] = shape;
+        let (a, b) = (integers::<bf16>(1, m * k, 3), integers::<bf16>(2, n * k, 3));
+        let plain = product(&a, &b, shape, [false, true]);
+        Case { shape, a, b, old: integers(3, m * n, 3), shift: integers(4, n, 3), plain }
+    }
+
+    /// `relu(2 a b + c + bias)`, of integers.
+    fn finished(&self) -> Vec<f32> {
+        let n = self.shape[1];
+        let value = |e: usize| 2.0 * self.plain[e] + self.old[e] + self.shift[e % n].to_f32();
+        (0..self.plain.len()).map(|e| value(e).max(0.0)).collect()
+    }
+}
+
+/// Launches an instance twice, without an epilogue and with one.
+macro_rules! check {
+    ($device:expr, $case:expr, $kernel:ident, $($size:literal),*) => {{
+        let (device, case): (&Device, &Case) = ($device, $case);
+        let [m, n, k] = case.shape;
+        let (a, b) = (device.tensor(&case.a, [m, k]).unwrap(), device.tensor(&case.b, [n, k]).unwrap());
+        let shift = device.tensor(&case.shift, [n]).unwrap();
+        for _ in 0..2 {
+            let mut c = device.tensor(&vec![f32::NAN; m * n], [m, n]).unwrap();
+            $kernel::<bf16, f32, $($size,)* false>::launch(device, &a, &b, &mut c, None, 1.0, 0.0, 0).unwrap();
+            let name = (stringify!($kernel), [$($size),*], case.shape);
+            assert!(c.to_vec().unwrap() == case.plain, "{name:?}");
+            let mut c = device.tensor(&case.old, [m, n]).unwrap();
+            $kernel::<bf16, f32, $($size,)* true>::launch(device, &a, &b, &mut c, Some(&shift), 2.0, 1.0, 1).unwrap();
+            assert!(c.to_vec().unwrap() == case.finished(), "{name:?} with an epilogue");
+        }
+    }};
+}
+
+/// Ragged shapes, K shorter than its parts among them.
+#[test]
+fn a_cluster_adds_its_parts() {
+    for device in &devices() {
+        for shape in [[13, 72, 264], [70, 136, 520], [130, 64, 8]] {
+            // Lane by lane it takes a while.
+            if device.is_simulator() && shape[0] > 128 {
+                continue;
+            }
+            let case = &Case::new(shape);
+            check!(device, case, gemm_cluster, 16, 64, 128, 11, 2);
+            check!(device, case, gemm_cluster, 32, 64, 128, 9, 2);
+            check!(device, case, gemm_cluster, 64, 64, 128, 6, 2);
+            check!(device, case, gemm_cluster, 128, 64, 64, 7, 2);
+        }
+    }
+}
+
+#[test]
+fn the_last_arriver_adds_the_slots() {
+    for device in &devices() {
+        for shape in [[13, 72, 264], [70, 136, 1032]] {
+            let case = &Case::new(shape);
+            check!(device, case, gemm_slots, 64, 64, 128, 6, 2, 2);
+            check!(device, case, gemm_slots, 64, 64, 128, 7, 1, 4);
+            check!(device, case, gemm_slots, 128, 64, 64, 7, 2, 4);
+            if !device.is_simulator() {
+                check!(device, case, gemm_slots, 64, 64, 128, 6, 2, 16);
+                check!(device, case, gemm_slots, 64, 64, 128, 7, 1, 8);
+                check!(device, case, gemm_slots, 128, 64, 64, 7, 2, 16);
+            }
+        }
+    }
+}
+
+/// What `explain` counts: every operand once a tile, the result once, and the sums that cross the cluster.
+#[test]
+fn explained_traffic() {
+    use tile_ir::explain::{AccessKind, Machine, Shape, explain};
+    let all = programs(gemm_cluster::<f16, f16>::definition());
+    let (_, program) = all.into_iter().find(|(name, _)| name == "gemm_cluster [64, 64, 128, 6, 2, 0]").unwrap();
+    let values = [("M", 128.0), ("N", 4096.0), ("K", 7168.0), ("alpha", 1.0), ("beta", 0.0)];
+    let shape = Shape::dense(&program, &values).unwrap();
+    let report = explain(&program, &shape, &Machine::H200, None).unwrap();
+    let text = report.to_string();
+    let tensor = |name: &str| report.tensors.iter().find(|t| t.name == name).unwrap();
+    // Two rows of 64 tiles.
+    let (m, n, k) = (128.0, 4096.0, 7168.0);
+    assert_eq!(tensor("a").reads, 64.0 * m * k * 2.0, "{text}");
+    assert_eq!(tensor("b").reads, 2.0 * n * k * 2.0, "{text}");
+    assert_eq!(tensor("c").writes, m * n * 2.0, "{text}");
+    let inbox = report.accesses.iter().filter(|a| a.place.contains("acc_inbox"));
+    let bytes = |kind| inbox.clone().filter(|a| a.kind == kind).map(|a| a.requests * 32.0 * f64::from(a.width)).sum();
+    let (sent, taken): (f64, f64) = (bytes(AccessKind::Store), bytes(AccessKind::Load));
+    assert_eq!([sent, taken], [m * n * 4.0; 2], "{text}");
+    assert!(text.contains("through distributed shared memory"), "{text}");
+}
+
+/// What the last arriver reads is ordered by a barrier of all that compute before the block arrives, and by the arrival.
+#[test]
+fn planted_mistakes_are_found() {
+    use std::sync::Arc;
+    use tile_ir::ir::Dtype;
+    use tile_ir::lowered::{Op, OpKind};
+    use tile_ir::sim::checked::{CheckedOptions, run};
+    use tile_ir::sim::{Argument, Memory, ScalarValue, TensorArgument};
+
+    fn edit(ops: &mut Vec<Op>, f: &mut impl FnMut(&mut Vec<Op>)) {
+        f(ops);
+        for op in ops {
+            match &mut op.kind {
+                OpKind::If { then, otherwise, .. } => {
+                    edit(then, f);
+                    edit(otherwise, f);
+                }
+                OpKind::For { body, .. } => edit(body, f),
+                _ => {}
+            }
+        }
+    }
+    let reports = |program: &Program| -> String {
+        let tensor = |shape: &[i64], dtype: Dtype| {
+            let count: i64 = shape.iter().product();
+            let strides = (0..shape.len()).map(|axis| shape[axis + 1..].iter().product()).collect();
+            let memory = Arc::new(Memory::zeros(count as usize * dtype.bytes() as usize));
+            Argument::Tensor(TensorArgument { dtype, memory, offset: 0, shape: shape.to_vec(), strides })
+        };
+        let number = |value: f32| Argument::Scalar(ScalarValue::Element(Dtype::F32, value.to_bits()));
+        let args = [
+            tensor(&[64, 256], Dtype::Bf16),
+            tensor(&[64, 256], Dtype::Bf16),
+            tensor(&[64, 64], Dtype::Bf16),
+            Argument::Absent,
+            number(1.0),
+            number(0.0),
+            Argument::Scalar(ScalarValue::Element(Dtype::U32, 0)),
+            tensor(&[2, 64, 64], Dtype::F32),
+            tensor(&[64, 64], Dtype::U32),
+        ];
+        let report = run(program, &args, &CheckedOptions::default()).unwrap();
+        report.diagnostics.iter().map(|d| format!("{}: {}\n", d.code, d.message)).collect()
+    };
+    let all = programs(gemm_slots::<f16, f16>::definition());
+    let (_, program) = all.into_iter().find(|(name, _)| name == "gemm_slots [64, 64, 128, 7, 1, 2, 0]").unwrap();
+    assert_eq!(reports(&program), "");
+
+    let mut relaxed = program.clone();
+    edit(&mut relaxed.body, &mut |ops| {
+        for op in ops {
+            if let OpKind::Atomic { ordered, .. } = &mut op.kind {
+                *ordered = false;
+            }
+        }
+    });
+    assert!(reports(&relaxed).contains("TK0405"), "{}", reports(&relaxed));
+
+    let arrives = |op: &Op| match &op.kind {
+        OpKind::If { then, .. } => then.iter().any(|op| matches!(op.kind, OpKind::Atomic { ordered: true, .. })),
+        _ => false,
+    };
+    let mut hasty = program.clone();
+    let mut removed = 0;
+    edit(&mut hasty.body, &mut |ops| {
+        if let Some(at) = ops.iter().position(arrives) {
+            let barrier =
+                ops[..at].iter().rposition(|op| matches!(op.kind, OpKind::NamedBarrier { id: 7, .. })).unwrap();
+            ops.remove(barrier);
+            removed += 1;
+        }
+    });
+    assert_eq!(removed, 1);
+    assert!(reports(&hasty).contains("TK0405"), "{}", reports(&hasty));
+}

@@ -1,0 +1,179 @@
+//! `cluster_reduce`: the blocks of a cluster send their tiles to the block of rank 0, which adds them in the order of ranks.
+//!
+//! Contract. In: a fragment of every block of the cluster, at a place that each of them comes by once. Out: the first block
+//! has the combination, and the others have what they had. Each thread sends what it holds straight from its registers to
+//! an inbox in the first block's shared memory, from where the thread of the same number there takes it: both have the
+//! same elements, so a transfer is 16 bytes a lane that lie together. The inbox has a barrier that counts bytes, and nobody
+//! writes it twice; so the others may end as soon as they have sent, and nothing else is waited for.
+
+use super::*;
+
+/// Where the tiles of a cluster's other blocks arrive.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Inbox {
+    /// A tile a block, from that of rank 1.
+    array: SharedId,
+    /// Completes when all of them are there.
+    arrived: BarrierId,
+}
+
+impl Lowering<'_> {
+    /// Declares what `cluster_reduce` needs; nothing where a cluster is one block.
+    pub(super) fn declare_inboxes(&mut self) {
+        let kernel = self.kernel;
+        let others: u32 = self.cluster().iter().product::<u32>() - 1;
+        if others == 0 {
+            return;
+        }
+        for &stmt in &kernel.body {
+            let StmtKind::ClusterReduce { tile, .. } = kernel.stmts[stmt].kind else { continue };
+            let Some(layout) = self.layouts.fragments.get(&tile) else { continue };
+            let Buffer { name, .. } = &kernel.buffers[tile];
+            let elements = layout.holders().saturating_mul(layout.held_registers()).saturating_mul(others);
+            let array = self.shared_array(&format!("{name}_inbox"), kernel.buffer_dtype(tile), elements, true);
+            let arrived = self.barrier_array(&format!("{name}_arrived"), 1);
+            self.inboxes.insert(stmt, Inbox { array, arrived });
+        }
+    }
+
+    /// One thread makes their barriers.
+    pub(super) fn init_inboxes(&mut self) {
+        let all: Vec<Inbox> = self.inboxes.values().copied().collect();
+        for inbox in all {
+            let index = self.int(0);
+            self.op(OpKind::BarrierInit { barrier: BarrierRef { array: inbox.arrived, index }, arrivals: 1 });
+        }
+    }
+
+    /// Of a block without roles: launches clusters, and makes sure that all of their blocks have begun.
+    pub(super) fn meet_cluster(&mut self) {
+        self.declare_inboxes();
+        if self.inboxes.is_empty() {
+            return;
+        }
+        self.program.launch.cluster = [self.cluster().iter().product(), 1, 1];
+        let (thread, zero) = (self.linear_thread(), self.int(0));
+        let cond = self.binary(BinaryOp::Eq, thread, zero);
+        let then = self.nested(|l| {
+            l.init_inboxes();
+            l.op(OpKind::FenceBarrierInit);
+        });
+        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
+        self.op(OpKind::ClusterBarrier { relaxed: true });
+        self.op(OpKind::Barrier);
+    }
+
+    pub(super) fn cluster_reduce(&mut self, stmt: StmtId, op: ReduceOp, tile: BufferId) {
+        let (Some(inbox), Some(registers)) = (self.inboxes.get(&stmt).copied(), self.fragments[tile]) else { return };
+        let layout = registers.layout;
+        let others = self.cluster().iter().product::<u32>() - 1;
+        let (held, holders) = (layout.held_registers(), layout.holders());
+        // Registers that a narrow tile does not use lie between pairs.
+        let whole = held == layout.registers();
+        let width = [4, 2].into_iter().find(|w| held % w == 0 && (whole || *w == 2)).unwrap_or(1);
+        let exchange = Exchange { inbox, local: registers.local, width, pieces: held / width, holders };
+        let bytes =
+            i64::from(held) * i64::from(holders) * i64::from(self.program.locals[registers.local].dtype.bytes());
+        let text = format!(
+            "the block of rank 0 adds {others} {} of {bytes} bytes from its cluster, through distributed shared memory",
+            if others == 1 { "tile" } else { "tiles" }
+        );
+        self.remark(RemarkKind::Choice, self.span, text);
+
+        let rank = self.push(ValueKind::Special(Special::ClusterRank), ValueType::Index);
+        let rank = self.once("rank", rank);
+        let zero = self.int(0);
+        let cond = self.binary(BinaryOp::Eq, rank, zero);
+        let then = self.nested(|l| {
+            let (index, thread) = (l.int(0), l.compute_thread());
+            let barrier = BarrierRef { array: inbox.arrived, index };
+            let first = l.binary(BinaryOp::Eq, thread, zero);
+            let expect = l.nested(|l| {
+                let bytes = l.int(bytes * i64::from(others));
+                l.op(OpKind::BarrierExpect { barrier, bytes });
+            });
+            l.op(OpKind::If { cond: first, then: expect, otherwise: Vec::new() });
+            let parity = l.int(0);
+            l.op(OpKind::BarrierWait { barrier, parity });
+            l.where_held(&layout, |l| {
+                for sender in 0..others {
+                    let sender = l.int(i64::from(sender));
+                    l.take(&exchange, &layout, op, sender);
+                }
+            });
+        });
+        let otherwise = self.nested(|l| {
+            l.where_held(&layout, |l| {
+                let one = l.int(1);
+                let sender = l.binary(BinaryOp::Sub, rank, one);
+                l.send(&exchange, &layout, sender);
+            });
+        });
+        self.op(OpKind::If { cond, then, otherwise });
+    }
+
+    /// Where piece `piece` of this thread's elements lies in the inbox, of the tile of block `sender + 1`.
+    fn piece_at(&mut self, exchange: &Exchange, sender: ValueId, piece: ValueId) -> Memory {
+        let [pieces, row, width] =
+            [exchange.pieces, exchange.holders * exchange.width, exchange.width].map(|n| self.int(i64::from(n)));
+        let before = self.binary(BinaryOp::Mul, sender, pieces);
+        let number = self.binary(BinaryOp::Add, before, piece);
+        let start = self.binary(BinaryOp::Mul, number, row);
+        let thread = self.compute_thread();
+        let own = self.binary(BinaryOp::Mul, thread, width);
+        let offset = self.binary(BinaryOp::Add, start, own);
+        Memory { space: Space::Shared(exchange.inbox.array), offset, guard: None, span: self.span }
+    }
+
+    /// The first register of a piece.
+    fn piece_start(&mut self, exchange: &Exchange, layout: &crate::layout::Fragment, piece: ValueId) -> ValueId {
+        let width = self.int(i64::from(exchange.width));
+        let first = self.binary(BinaryOp::Mul, piece, width);
+        self.formula(&layout.held(crate::layout::Formula::Symbol(0)), &[first])
+    }
+
+    fn send(&mut self, exchange: &Exchange, layout: &crate::layout::Fragment, sender: ValueId) {
+        self.unrolled("i", exchange.pieces, |l, piece| {
+            let memory = l.piece_at(exchange, sender, piece);
+            let start = l.piece_start(exchange, layout, piece);
+            let (block, index) = (l.int(0), l.int(0));
+            let barrier = BarrierRef { array: exchange.inbox.arrived, index };
+            l.op(OpKind::ClusterStore { memory, block, local: exchange.local, start, width: exchange.width, barrier });
+        });
+    }
+
+    fn take(&mut self, exchange: &Exchange, layout: &crate::layout::Fragment, op: ReduceOp, sender: ValueId) {
+        let (local, span) = (exchange.local, self.span);
+        let dtype = self.program.locals[local].dtype;
+        let part = self.local("part", dtype, exchange.width);
+        self.op(OpKind::Local { local: part });
+        self.unrolled("i", exchange.pieces, |l, piece| {
+            let memory = l.piece_at(exchange, sender, piece);
+            let start = l.int(0);
+            l.op(OpKind::VectorLoad { local: part, start, memory, width: exchange.width });
+            let start = l.piece_start(exchange, layout, piece);
+            for element in 0..exchange.width {
+                let by = l.int(i64::from(element));
+                let offset = l.binary(BinaryOp::Add, start, by);
+                let own = Memory { space: Space::Local(local), offset, guard: None, span };
+                let theirs = Memory { space: Space::Local(part), offset: by, guard: None, span };
+                let [a, b] = [own, theirs].map(|m| l.push(ValueKind::Load(m), ValueType::Element(dtype)));
+                let value = l.combine(op, a, b);
+                l.op(OpKind::Store { memory: own, value });
+            }
+        });
+    }
+}
+
+/// How the threads of two blocks pass a tile.
+struct Exchange {
+    inbox: Inbox,
+    /// The registers.
+    local: LocalId,
+    /// Elements of a piece, one transfer.
+    width: u32,
+    /// Pieces of a thread.
+    pieces: u32,
+    /// Threads that hold elements.
+    holders: u32,
+}
