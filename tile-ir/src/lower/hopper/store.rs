@@ -51,7 +51,7 @@ impl<'a> Lowering<'a> {
         let layout = self.layouts.fragments.get(&fragment).filter(|layout| layout.is_whole())?;
         let dtype = self.dtype_of(dst.place);
         let floats = dtype.is_half() || dtype == Dtype::F32;
-        if !floats || !matches!(dst.place, Place::Tensor(_)) {
+        if !floats || !matches!(dst.place, Place::Tensor(_)) || self.kernel.class.writes != Width::Sixteen {
             return None;
         }
         let mut width = ROW_BYTES / dtype.bytes();
