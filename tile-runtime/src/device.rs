@@ -243,7 +243,14 @@ impl Device {
 
     /// NVRTC's `--gpu-architecture` for a program of this target: the device's own architecture.
     pub(crate) fn architecture(&self, target: Target) -> String {
-        match (&self.state.backend, target) {
+        self.state.architecture(target)
+    }
+}
+
+impl DeviceState {
+    /// NVRTC's architecture for a target.
+    pub(crate) fn architecture(&self, target: Target) -> String {
+        match (&self.backend, target) {
             (_, Target::Sm90a) | (Backend::Simulator { .. }, _) => target.name().to_string(),
             (Backend::Cuda(cuda), Target::Sm80) => format!("sm_{}{}", cuda.capability.0, cuda.capability.1),
         }

@@ -229,7 +229,9 @@ pub(super) fn misaligned(walk: &mut Walk<'_>, tile: &TileRef, width: i64) -> Opt
 
 /// What transactions of `width` elements assume of a tile's tensor, if anything; `request`: that no author demands them.
 pub(super) fn need(kernel: &Kernel, tile: &TileRef, width: u32, request: Option<Side>) -> Option<LaunchNeed> {
-    let (Place::Tensor(tensor), DtypeRef::Is(dtype)) = (tile.place, kernel.place_dtype(tile.place)) else { return None };
+    let (Place::Tensor(tensor), DtypeRef::Is(dtype)) = (tile.place, kernel.place_dtype(tile.place)) else {
+        return None;
+    };
     if width < 2 {
         return None;
     }

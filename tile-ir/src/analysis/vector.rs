@@ -243,8 +243,7 @@ impl Aligned<'_> {
             return true;
         }
         if let Place::Tensor(tensor) = data.place {
-            let need =
-                LaunchNeed {
+            let need = LaunchNeed {
                 tensor,
                 align_bytes: self.bytes as u32,
                 stride_multiple: multiples,

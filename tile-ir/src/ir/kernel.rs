@@ -1,8 +1,8 @@
 //! The kernel: parameters, instances, launch shape, and the tables of everything in its body.
 
 use super::{
-    Access, AccessId, BufferId, Class, ConstId, DimId, Dtype, DtypeRef, Expr, ExprId, ParamId, PrimaryMap, Source, Span,
-    SpanId, Stmt, StmtId, Type, TypeParamId, VarId,
+    Access, AccessId, BufferId, Class, ConstId, DimId, Dtype, DtypeRef, Expr, ExprId, ParamId, PrimaryMap, Source,
+    Span, SpanId, Stmt, StmtId, Type, TypeParamId, VarId,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -64,7 +64,8 @@ impl<'a> Lowering<'a> {
             self.remark(RemarkKind::Fallback, self.span, text);
             return None;
         }
-        let text = format!("elements of the next iteration are held in registers, {held} a thread, while this one computes");
+        let text =
+            format!("elements of the next iteration are held in registers, {held} a thread, while this one computes");
         self.remark(RemarkKind::Choice, self.span, text);
         let hold = |(stmt, place, count): (StmtId, Place, u32)| {
             let name = format!("{}_held", kernel.place_name(place));
@@ -161,19 +162,10 @@ impl<'a> Lowering<'a> {
     }
 
     /// The elements of iteration `index`, on one half of their way.
-    fn move_held(
-        &mut self,
-        var: VarId,
-        index: ValueId,
-        split: &Split,
-        body: &'a [StmtId],
-        held: &[Held],
-        way: Way,
-    ) {
+    fn move_held(&mut self, var: VarId, index: ValueId, split: &Split, body: &'a [StmtId], held: &[Held], way: Way) {
         let (kernel, span) = (self.kernel, self.span);
         let loads = &body[..split.loads];
-        let outer: Vec<_> =
-            loads.iter().filter_map(|s| declared(kernel, *s)).map(|v| (v, self.vars[v])).collect();
+        let outer: Vec<_> = loads.iter().filter_map(|s| declared(kernel, *s)).map(|v| (v, self.vars[v])).collect();
         self.vars[var] = Some(Binding::Value(index));
         let names: Vec<StmtId> = self.needed(loads, loads).into_iter().filter(|s| is_let(kernel, *s)).collect();
         self.block(&names);

@@ -16,8 +16,8 @@ pub use transfer::{
 };
 
 use crate::ir::{
-    AtomicOp, BinaryOp, Class, Dtype, Evict, MathFn, ParamId, PrimaryMap, ShuffleKind, Source, Span, SpanId, Target, UnaryOp,
-    VoteKind,
+    AtomicOp, BinaryOp, Class, Dtype, Evict, MathFn, ParamId, PrimaryMap, ShuffleKind, Source, Span, SpanId, Target,
+    UnaryOp, VoteKind,
 };
 use serde::{Deserialize, Serialize};
 

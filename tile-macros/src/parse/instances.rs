@@ -188,7 +188,13 @@ impl Parser {
             Some(Value::Bool(value)) => i64::from(value),
             None => 0,
         });
-        instances.push(Instance { dtypes: dtypes.to_vec(), consts: consts.collect(), dims: vec![], absent: vec![], class: Class::WIDEST });
+        instances.push(Instance {
+            dtypes: dtypes.to_vec(),
+            consts: consts.collect(),
+            dims: vec![],
+            absent: vec![],
+            class: Class::WIDEST,
+        });
         Some(())
     }
 

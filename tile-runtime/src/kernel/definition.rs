@@ -95,7 +95,8 @@ pub fn instance_index(def: &'static Definition, dtypes: &[Dtype], consts: &[(&st
     let found =
         wanted.and_then(|consts| kernel.instances.iter().position(|i| i.dtypes == dtypes && i.consts == consts));
     found.ok_or_else(|| {
-        let asked = Instance { dtypes: dtypes.to_vec(), consts: vec![], dims: vec![], absent: vec![], class: Class::WIDEST };
+        let asked =
+            Instance { dtypes: dtypes.to_vec(), consts: vec![], dims: vec![], absent: vec![], class: Class::WIDEST };
         let named: Vec<String> = consts.iter().map(|(name, value)| format!("{name} = {value}")).collect();
         let asked = [instance_text(kernel, &asked), named.join(", ")].map(|t| t.replace("the only one", ""));
         let same: Vec<&Instance> = kernel.instances.iter().filter(|i| i.dtypes == dtypes).collect();
