@@ -240,11 +240,6 @@ impl Device {
         };
         [Target::Sm90a, Target::Sm80].into_iter().filter(|t| hopper || *t != Target::Sm90a).find(can)
     }
-
-    /// NVRTC's `--gpu-architecture` for a program of this target: the device's own architecture.
-    pub(crate) fn architecture(&self, target: Target) -> String {
-        self.state.architecture(target)
-    }
 }
 
 impl DeviceState {
