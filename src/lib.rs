@@ -1,6 +1,7 @@
 //! What the examples and the whole-program tests share: data, references, comparisons, timing, and what the benchmarks measure.
 
 pub mod data;
+pub mod devices;
 pub mod export;
 pub mod gemm;
 pub mod gemm_ladder;

@@ -30,6 +30,7 @@ mod library {
 }
 
 use library::scaled;
+use tile_kernel_examples::devices::devices;
 use tile_runtime::prelude::*;
 
 /// Adds what may be left out, and stores; M and N are the tensor's.
@@ -124,10 +125,6 @@ pub fn nested(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
     if i < N && !is_small(v) {
         y[i] = if is_small(v / 2.0) { 1.0 } else { library::scaled::<f32, 1>(library::scaled::<f32, 1>(v)) };
     }
-}
-
-fn devices() -> [Device; 2] {
-    [Device::simulator(), Device::checked_simulator()]
 }
 
 #[test]

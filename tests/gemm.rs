@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 use tile_kernel_examples::data::{Real, integers, normal};
+use tile_kernel_examples::devices::devices;
 use tile_kernel_examples::gemm::product;
 use tile_runtime::prelude::*;
 
@@ -283,6 +284,29 @@ fn a_loop_over_the_elements_of_a_fragment() {
             }
             let all: Vec<f32> = (0..m * n).map(|at| wanted(mode, at, repeated)).collect();
             assert!(dy.to_vec().unwrap() == all, "mode {mode}, {repeated}");
+        }
+    }
+}
+
+/// Counts how often each tile of a grid of three axes is worked on, in an order that the shape decides.
+#[tile_kernel]
+pub fn visits(seen: &mut Tensor<f32, (Z, Y, X)>) {
+    let [t] = threads([32]);
+    use_swizzle(if Y > 4 { 3 } else { 0 });
+    for [bx, by, bz] in persistent([X, Y, Z]) {
+        if t == 0 {
+            seen[[bz, by, bx]] += 1.0;
+        }
+    }
+}
+
+#[test]
+fn every_tile_has_its_turn() {
+    for device in devices() {
+        for shape in [[1, 1, 1], [2, 5, 3], [3, 4, 7], [2, 13, 11]] {
+            let mut seen = device.zeros::<f32, _>(shape).unwrap();
+            visits::launch(&device, &mut seen).unwrap();
+            assert_eq!(seen.to_vec().unwrap(), vec![1.0; shape.iter().product()], "{shape:?}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `gemm` with a fragment for its left operand: two products in a row, the first's result never leaving the registers.
 
+use tile_kernel_examples::devices::devices;
 use tile_runtime::prelude::*;
 
 /// `o = f16(max(q k^T / 2, 0)) v`, in tiles of 64 rows, with the sums of the rows of the middle.
@@ -64,7 +65,7 @@ fn two_products_in_registers() {
         })
         .collect();
     let half = |values: &[f32]| values.iter().map(|v| f16::from_f32(*v)).collect::<Vec<_>>();
-    for device in [Device::simulator(), Device::checked_simulator()] {
+    for device in devices() {
         let (q, k, v) = (
             device.tensor(&half(&q), [m, 32]).unwrap(),
             device.tensor(&half(&k), [n, 32]).unwrap(),

@@ -1,6 +1,7 @@
 //! `reduce` over an axis of a tile: fragments of plain kernels and of products, shared arrays; the same bits on both
 //! simulators, which are those of the defined order.
 
+use tile_kernel_examples::devices::devices;
 use tile_runtime::prelude::*;
 
 /// Sums, maxima and minima of the rows, and sums of the columns, of 32 x 64 tiles in vectors.
@@ -126,10 +127,6 @@ pub fn product<const BN: usize, const FULL: bool>(
         *columns.masked_mut([by, bx * BN + j]) = most[j];
     }
     copy(&acc, c.at_mut([by * 64, bx * BN]));
-}
-
-fn devices() -> [Device; 2] {
-    [Device::simulator(), Device::checked_simulator()]
 }
 
 fn noise(count: usize) -> Vec<f32> {

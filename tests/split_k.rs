@@ -1,6 +1,7 @@
 //! Split-K by `last_arriver`: the blocks of a tile put their partial sums aside, and the last one adds them in the order of
 //! their slots, so that the result has the same bits whichever block is last.
 
+use tile_kernel_examples::devices::devices;
 use tile_runtime::prelude::*;
 
 /// `c = a b^T`, K cut into `S` parts, each a block's.
@@ -102,10 +103,6 @@ pub fn too_early(parts: &mut Tensor<f32, (B,)>, sum: &mut Tensor<f32, (B,)>, arr
             sum[0] = 1.0;
         }
     }
-}
-
-fn devices() -> [Device; 2] {
-    [Device::simulator(), Device::checked_simulator()]
 }
 
 fn noise(count: usize, by: usize) -> Vec<f16> {

@@ -8,7 +8,7 @@ mod grammar;
 
 use tile_ir::ir::{Dtype, Instance, Kernel};
 use tile_kernel_examples::ladder;
-use tile_kernels::gemm::{any, batched};
+use tile_kernels::gemm::batched;
 use tile_runtime::kernel::Definition;
 use tile_runtime::prelude::f16;
 
@@ -20,8 +20,6 @@ pub fn kernels() -> Vec<&'static Definition> {
     all.push(tile_kernels::gemv::bulk::gemv_bulk::<f32>::definition());
     all.push(tile_kernels::gemm::definition());
     all.push(batched::gemm_batch::<f16, f16, 64, 64, 8, 128, false, true>::definition());
-    all.push(any::gemm_any::<f16, f16, 64, 64, 4, 128, 16, false, true>::definition());
-    all.push(any::gemm_elements::<f16, f16, false, true>::definition());
     all.extend([first_kernel::saxpy::definition(), first_kernel::scaled_add::<f32>::definition()]);
     all.extend([
         grammar::statements::<f32>::definition(),

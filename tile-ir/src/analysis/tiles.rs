@@ -171,13 +171,10 @@ pub(super) fn cluster(kernel: &Kernel) -> Option<Diagnostic> {
     Some(Diagnostic::new(Code::ILLEGAL_OPERATION, first, message).help("write `cluster([2, 1]);`"))
 }
 
-/// What is wrong with the order of tiles.
+/// What is wrong with the order of tiles, where it is a constant; one that the launch makes 0 counts as 1.
 pub(super) fn raster(kernel: &Kernel) -> Option<Diagnostic> {
     let panel = kernel.swizzle?;
-    let rows = kernel.const_index(panel).unwrap_or(0);
-    if rows >= 1 {
-        return None;
-    }
+    let rows = kernel.const_index(panel).filter(|rows| *rows < 1)?;
     let message = format!("a panel of {rows} tiles: `use_swizzle` takes at least 1");
     Some(Diagnostic::new(Code::CALL, kernel.exprs[panel].span, message).help("write `use_swizzle(8);`"))
 }

@@ -37,7 +37,7 @@ pub struct Kernel {
     pub cluster: Vec<ExprId>,
     /// The alignment class it is bound for; the widest before it is bound.
     pub class: Class,
-    /// `use_swizzle(panel)`: blocks take the tiles in groups of `panel` along y, a constant.
+    /// `use_swizzle(panel)`: blocks take the tiles in groups of `panel` along y, of what is known before the launch.
     pub swizzle: Option<ExprId>,
     /// Variables.
     pub vars: PrimaryMap<VarId, Var>,

@@ -217,12 +217,12 @@ impl Binder<'_> {
             let extent = self.constant(axis.extent, "a thread extent");
             self.to.threads.push(Axis { extent, ..axis.clone() });
         }
+        self.to.swizzle = self.from.swizzle.map(|panel| self.expr(panel));
         self.inlining = false;
         for &extent in &self.from.cluster {
             let extent = self.constant(extent, "an extent of a cluster");
             self.to.cluster.push(extent);
         }
-        self.to.swizzle = self.from.swizzle.map(|panel| self.constant(panel, "the panel of `use_swizzle`"));
     }
 
     /// Binds an expression that must be constant.

@@ -300,9 +300,9 @@ fn launch(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
         all.push(Diagnostic::new(Code::SHAPE, kernel.exprs[first].span, message).help(help));
     }
     if let Some(panel) = kernel.swizzle
-        && axes != 2
+        && axes < 2
     {
-        let message = format!("`use_swizzle` orders the tiles of a grid of 2 axes, this one has {axes}");
+        let message = format!("`use_swizzle` orders the tiles of a grid of 2 or 3 axes, this one has {axes}");
         all.push(Diagnostic::new(Code::SHAPE, kernel.exprs[panel].span, message).help("remove it"));
     }
 }

@@ -1,19 +1,22 @@
 //! Products of many matrices at once: the kernel of [`gemm`](super::kernel::gemm) with a third axis of tiles.
 
 use super::epilogue::activate;
-use super::{Class, Gemm, GemmElement, class_of, gemm};
+use super::{Gemm, GemmElement, gemm, has_copy_engine};
 use tile_runtime::kernel::{Argument, LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::prelude::*;
 
 /// `c[z] = f(alpha a[z] b[z] + beta c[z] + bias)` for every `z`; an operand whose first extent is 1 is every batch's.
 #[tile_kernel(
     instances(
-        (BM, BN, STAGES, THREADS) in [(128, 256, 4, 256), (128, 128, 6, 128), (64, 64, 8, 128)],
+        (BM, BN, STAGES, THREADS) in [
+            (128, 256, 4, 256), (128, 128, 6, 128), (64, 64, 8, 128),
+            // Where every thread copies.
+            (128, 128, 4, 256), (64, 64, 4, 128),
+        ],
         (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)]
     ),
     dtypes(T in [f16, bf16], U in [f16, bf16, f32]),
     uses(activate),
-    targets(sm_90a),
     require(AZ == Z || AZ == 1),
     require(BZ == Z || BZ == 1),
     require(A_T || A0 == M),
@@ -87,8 +90,7 @@ pub fn gemm_batch<
 /// `[Z, K, M]`), `b` of `[Z, K, N]` (or `[Z, N, K]`), `c` of `[Z, M, N]`, the bias of `[N]`. An operand of one batch is
 /// used for all of them.
 ///
-/// One launch where the operands are 16-bit and every row begins at a multiple of 16 bytes, on a device with `wgmma`;
-/// else a launch a batch.
+/// One launch where the operands are 16-bit, else a launch a batch.
 ///
 /// # Errors
 /// As [`gemm`]. Where batches are launched one by one, those before the one that fails are.
@@ -101,15 +103,13 @@ pub fn gemm_batched<T: GemmElement<C>, C: Element>(
     options: &Gemm<'_, T>,
 ) -> Result<(), Error> {
     let [batches, m, n] = c.shape();
-    let class = match (a.argument(), b.argument(), c.argument()) {
-        (Argument::Tensor(a), Argument::Tensor(b), Argument::Tensor(c)) => class_of(on, [&a, &b, &c]),
-        _ => Class::Elements,
+    let fetched = match (a.argument(), b.argument()) {
+        (Argument::Tensor(a), Argument::Tensor(b)) => has_copy_engine(on, [&a, &b]),
+        _ => false,
     };
-    if class == Class::Tma {
-        let tiles = batches.saturating_mul(m.div_ceil(128)).saturating_mul(n.div_ceil(128));
-        if let Some(done) = T::launch_batch(on, tiles, a, b, c.reborrow(), options) {
-            return done.map_err(Error::from);
-        }
+    let tiles = batches.saturating_mul(m.div_ceil(128)).saturating_mul(n.div_ceil(128));
+    if let Some(done) = T::launch_batch(on, (tiles, fetched), a, b, c.reborrow(), options) {
+        return done.map_err(Error::from);
     }
     for z in 0..batches {
         let [a, b] = [&a, &b].map(|operand| operand.row(if operand.shape()[0] == 1 { 0 } else { z }));
@@ -121,12 +121,12 @@ pub fn gemm_batched<T: GemmElement<C>, C: Element>(
 /// From this many tiles of 128 x 128 on the wider tiles pay: two waves of them on an H200.
 const MANY_TILES: usize = 2 * 132;
 
-/// A launch of [`gemm_batch`]; `tiles`: how many of 128 x 128 the result has.
+/// A launch of [`gemm_batch`]: how many tiles of 128 x 128 the result has, and whether the copy engine fetches operands.
 pub(super) trait Batch<C: Element>: Element {
     #[track_caller]
     fn launch(
         on: &impl LaunchOn,
-        tiles: usize,
+        shape: (usize, bool),
         a: impl TensorInput<Self, 3>,
         b: impl TensorInput<Self, 3>,
         c: impl TensorOutput<C, 3>,
@@ -141,16 +141,18 @@ macro_rules! outputs {
             #[track_caller]
             fn launch(
                 on: &impl LaunchOn,
-                tiles: usize,
+                shape: (usize, bool),
                 a: impl TensorInput<Self, 3>,
                 b: impl TensorInput<Self, 3>,
                 c: impl TensorOutput<$u, 3>,
                 options: &Gemm<'_, Self>,
             ) -> Result<(), LaunchError> {
-                match tiles {
-                    MANY_TILES.. => outputs!(@ $t, $u, (128, 256, 4, 256), on, a, b, c, options),
-                    66.. => outputs!(@ $t, $u, (128, 128, 6, 128), on, a, b, c, options),
-                    _ => outputs!(@ $t, $u, (64, 64, 8, 128), on, a, b, c, options),
+                match shape {
+                    (MANY_TILES.., true) => outputs!(@ $t, $u, (128, 256, 4, 256), on, a, b, c, options),
+                    (66.., true) => outputs!(@ $t, $u, (128, 128, 6, 128), on, a, b, c, options),
+                    (_, true) => outputs!(@ $t, $u, (64, 64, 8, 128), on, a, b, c, options),
+                    (100.., false) => outputs!(@ $t, $u, (128, 128, 4, 256), on, a, b, c, options),
+                    (_, false) => outputs!(@ $t, $u, (64, 64, 4, 128), on, a, b, c, options),
                 }
             }
         }

@@ -65,7 +65,8 @@ impl Parser {
         }
         let panel = self.in_place("the panel of `use_swizzle`", |p| p.expr(&call.args[0]));
         let panel = panel.and_then(|panel| self.demand(panel, Type::Index));
-        self.kernel.swizzle = panel.and_then(|panel| self.constant(panel, "the panel of `use_swizzle`", CONSTANTS));
+        let panel = panel.and_then(|panel| self.known_at_launch(panel, "the panel of `use_swizzle`"));
+        self.kernel.swizzle = panel;
     }
 
     /// Where a call that says something about the whole launch stands, if it may stand there.
@@ -86,17 +87,21 @@ impl Parser {
 
     /// The extents of a grid in an expression that the launch evaluates.
     pub(super) fn grid_extents(&mut self, extents: Vec<ExprId>, what: &str) -> Option<Vec<ExprId>> {
-        let known = extents.into_iter().map(|extent| {
-            if self.facts(extent).launch {
-                return Some(self.inline(extent));
-            }
-            let span = self.kernel.exprs[extent].span;
-            let message = format!("the extent of `{what}` is not known before the launch");
-            let help = "use dims, const parameters and scalar parameters";
-            self.error(Diagnostic::new(Code::NOT_CONSTANT, span, message).help(help));
-            None
-        });
+        let what = format!("the extent of `{what}`");
+        let known = extents.into_iter().map(|extent| self.known_at_launch(extent, &what));
         known.collect()
+    }
+
+    /// An expression of what is known before the launch, written out.
+    fn known_at_launch(&mut self, expr: ExprId, what: &str) -> Option<ExprId> {
+        if self.facts(expr).launch {
+            return Some(self.inline(expr));
+        }
+        let span = self.kernel.exprs[expr].span;
+        let message = format!("{what} is not known before the launch");
+        let help = "use dims, const parameters and scalar parameters";
+        self.error(Diagnostic::new(Code::NOT_CONSTANT, span, message).help(help));
+        None
     }
 
     fn axes(

@@ -17,9 +17,10 @@ pub fn cluster<const N: usize>(extents: [usize; N]) {
     shadow()
 }
 
-/// Lets blocks take the tiles of a grid of two axes in groups of `panel` tiles along y, x after x within a group, so
-/// that blocks that run together share what they read in the L2 cache. It changes the order of the tiles and nothing
-/// else.
+/// Lets blocks take the tiles of a grid of two or three axes in groups of `panel` tiles along y, x after x within a group,
+/// so that blocks that run together share what they read in the L2 cache; z after z. It changes the order of the tiles
+/// and nothing else. `panel` is made of constants, dims and scalar parameters, and at least 1 (0 counts as 1):
+/// `use_swizzle(if M <= 4096 { 16 } else { 8 })`.
 pub fn use_swizzle(panel: usize) {
     let _ = panel;
     shadow()
