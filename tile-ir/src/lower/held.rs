@@ -17,7 +17,7 @@ use crate::ir::pipeline::Split;
 
 /// Registers that accumulators and held elements may take together. Beyond it they would be spilled, which costs more than
 /// waiting for the loads.
-const MOST_REGISTERS: u32 = 144;
+const MOST_REGISTERS: u32 = 112;
 
 /// A copy whose elements are held.
 pub(super) struct Held {
@@ -191,6 +191,10 @@ impl<'a> Lowering<'a> {
         let total: u32 = facts.extents.iter().product();
         let threads = self.thread_total();
         let (source, target) = (self.dtype_of(src.place), self.dtype_of(dst.place));
+        let walked = match way {
+            Way::Load => self.first_row(src, &facts.extents),
+            Way::Store => None,
+        };
         self.unrolled("i", count, |l, i| {
             let (thread, stride) = (l.linear_thread(), l.int(i64::from(threads)));
             let ahead = l.binary(BinaryOp::Mul, i, stride);
@@ -207,7 +211,10 @@ impl<'a> Lowering<'a> {
                     // They are named in several places each.
                     indices = vec![l.once("row", row), l.once("col", col)];
                 }
-                let memory = l.tile_memory(tile, &indices, &open);
+                let mut memory = l.tile_memory(tile, &indices, &open);
+                if let Some((offset, _)) = walked {
+                    memory.offset = l.read(offset);
+                }
                 match way {
                     Way::Load => {
                         let value = l.push(ValueKind::Load(memory), ValueType::Element(source));
@@ -226,6 +233,32 @@ impl<'a> Lowering<'a> {
                 Some(cond) => l.op(OpKind::If { cond, then: ops, otherwise: Vec::new() }),
                 None => l.ops.extend(ops),
             }
+            if let Some((offset, step)) = walked {
+                let next = l.read(offset);
+                let value = l.binary(BinaryOp::Add, next, step);
+                l.op(OpKind::Set { reg: offset, value });
+            }
         });
+    }
+
+    /// Where a thread's elements stand below one another in the tensor: the offset of the first, in a register that is moved on
+    /// from row to row, and by how much. An address each would take two registers that ptxas keeps from iteration to iteration.
+    fn first_row(&mut self, src: &TileRef, extents: &[u32]) -> Option<(RegId, ValueId)> {
+        let (Place::Tensor(tensor), [ones @ .., _, inner]) = (src.place, extents) else { return None };
+        let threads = self.thread_total();
+        let axis = self.rank(src.place).checked_sub(2)?;
+        if ones.iter().any(|extent| *extent != 1) || !threads.is_multiple_of(*inner) {
+            return None;
+        }
+        let (thread, columns) = (self.linear_thread(), self.int(i64::from(*inner)));
+        let row = self.binary(BinaryOp::Div, thread, columns);
+        let col = self.binary(BinaryOp::Rem, thread, columns);
+        let first = self.tile_memory(src, &[row, col], &[]).offset;
+        let offset = self.reg(&format!("{}_offset", self.kernel.place_name(src.place)), ValueType::Wide, true);
+        self.op(OpKind::Let { reg: offset, value: Some(first) });
+        let stride = self.param(ParameterKind::Stride(tensor, axis as u8));
+        let (stride, rows) = (self.widen(stride), self.int(i64::from(threads / inner)));
+        let rows = self.widen(rows);
+        Some((offset, self.binary(BinaryOp::Mul, rows, stride)))
     }
 }

@@ -1,17 +1,17 @@
 //! Products of many matrices at once: the kernel of [`gemm`](super::kernel::gemm) with a third axis of tiles.
 
 use super::epilogue::activate;
-use super::{Gemm, GemmElement, gemm, has_copy_engine};
+use super::{Gemm, GemmElement, gemm, has_copy_engine, rows_are_made_of};
 use tile_runtime::kernel::{Argument, LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::prelude::*;
 
 /// `c[z] = f(alpha a[z] b[z] + beta c[z] + bias)` for every `z`; an operand whose first extent is 1 is every batch's.
 #[tile_kernel(
     instances(
-        (BM, BN, STAGES, THREADS) in [
-            (128, 256, 4, 256), (128, 128, 6, 128), (64, 64, 8, 128),
+        (BM, BN, BK, STAGES, THREADS) in [
+            (128, 256, 64, 4, 256), (128, 128, 64, 6, 128), (64, 64, 64, 8, 128),
             // Where every thread copies.
-            (128, 128, 4, 256), (64, 64, 4, 128),
+            (128, 128, 32, 4, 256), (64, 64, 32, 4, 128),
         ],
         (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)]
     ),
@@ -33,6 +33,7 @@ pub fn gemm_batch<
     U,
     const BM: usize,
     const BN: usize,
+    const BK: usize,
     const STAGES: usize,
     const THREADS: usize,
     const A_T: bool,
@@ -46,11 +47,10 @@ pub fn gemm_batch<
     beta: f32,
     activation: u32,
 ) {
-    let bk = 64;
     let depth = if A_T { A0 } else { A1 };
     threads([THREADS]);
-    let mut a_s = alloc_shared::<T>([if A_T { bk } else { BM }, if A_T { BM } else { bk }]);
-    let mut b_s = alloc_shared::<T>([if B_T { BN } else { bk }, if B_T { bk } else { BN }]);
+    let mut a_s = alloc_shared::<T>([if A_T { BK } else { BM }, if A_T { BM } else { BK }]);
+    let mut b_s = alloc_shared::<T>([if B_T { BN } else { BK }, if B_T { BK } else { BN }]);
     let mut acc = alloc_fragment::<f32>([BM, BN]);
     for [bx, by, z] in persistent([ceil_div(N, BN), ceil_div(M, BM), Z]) {
         let row = by * BM;
@@ -58,8 +58,8 @@ pub fn gemm_batch<
         let az = min(z, AZ - 1);
         let bz = min(z, BZ - 1);
         clear(&mut acc);
-        for step in pipelined(0..ceil_div(depth, bk), STAGES) {
-            let k = step * bk;
+        for step in pipelined(0..ceil_div(depth, BK), STAGES) {
+            let k = step * BK;
             copy(a.at([az, if A_T { k } else { row }, if A_T { row } else { k }]), &mut a_s);
             copy(b.at([bz, if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s);
             if A_T && B_T {
@@ -103,11 +103,17 @@ pub fn gemm_batched<T: GemmElement<C>, C: Element>(
     options: &Gemm<'_, T>,
 ) -> Result<(), Error> {
     let [batches, m, n] = c.shape();
-    let fetched = match (a.argument(), b.argument()) {
-        (Argument::Tensor(a), Argument::Tensor(b)) => has_copy_engine(on, [&a, &b]),
-        _ => false,
+    let (fetched, asynchronous) = match (a.argument(), b.argument()) {
+        (Argument::Tensor(a), Argument::Tensor(b)) => {
+            (has_copy_engine(on, [&a, &b]), [&a, &b].into_iter().all(|operand| rows_are_made_of(operand, 4)))
+        }
+        _ => (false, false),
     };
-    let tiles = batches.saturating_mul(m.div_ceil(128)).saturating_mul(n.div_ceil(128));
+    // Single elements of large tiles, which are held in registers, leave none for a third axis.
+    let tiles = match fetched || asynchronous {
+        true => batches.saturating_mul(m.div_ceil(128)).saturating_mul(n.div_ceil(128)),
+        false => 0,
+    };
     if let Some(done) = T::launch_batch(on, (tiles, fetched), a, b, c.reborrow(), options) {
         return done.map_err(Error::from);
     }
@@ -148,22 +154,22 @@ macro_rules! outputs {
                 options: &Gemm<'_, Self>,
             ) -> Result<(), LaunchError> {
                 match shape {
-                    (MANY_TILES.., true) => outputs!(@ $t, $u, (128, 256, 4, 256), on, a, b, c, options),
-                    (66.., true) => outputs!(@ $t, $u, (128, 128, 6, 128), on, a, b, c, options),
-                    (_, true) => outputs!(@ $t, $u, (64, 64, 8, 128), on, a, b, c, options),
-                    (100.., false) => outputs!(@ $t, $u, (128, 128, 4, 256), on, a, b, c, options),
-                    (_, false) => outputs!(@ $t, $u, (64, 64, 4, 128), on, a, b, c, options),
+                    (MANY_TILES.., true) => outputs!(@ $t, $u, (128, 256, 64, 4, 256), on, a, b, c, options),
+                    (66.., true) => outputs!(@ $t, $u, (128, 128, 64, 6, 128), on, a, b, c, options),
+                    (_, true) => outputs!(@ $t, $u, (64, 64, 64, 8, 128), on, a, b, c, options),
+                    (100.., false) => outputs!(@ $t, $u, (128, 128, 32, 4, 256), on, a, b, c, options),
+                    (_, false) => outputs!(@ $t, $u, (64, 64, 32, 4, 128), on, a, b, c, options),
                 }
             }
         }
     )* };
-    (@ $t:ty, $u:ty, ($bm:literal, $bn:literal, $stages:literal, $threads:literal),
+    (@ $t:ty, $u:ty, ($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal),
      $on:ident, $a:ident, $b:ident, $c:ident, $o:ident) => {
         match ($o.a_transposed, $o.b_transposed) {
-            (false, true) => outputs!(@ gemm_batch::<$t, $u, $bm, $bn, $stages, $threads, false, true>, $on, $a, $b, $c, $o),
-            (false, false) => outputs!(@ gemm_batch::<$t, $u, $bm, $bn, $stages, $threads, false, false>, $on, $a, $b, $c, $o),
-            (true, true) => outputs!(@ gemm_batch::<$t, $u, $bm, $bn, $stages, $threads, true, true>, $on, $a, $b, $c, $o),
-            (true, false) => outputs!(@ gemm_batch::<$t, $u, $bm, $bn, $stages, $threads, true, false>, $on, $a, $b, $c, $o),
+            (false, true) => outputs!(@ gemm_batch::<$t, $u, $bm, $bn, $bk, $stages, $threads, false, true>, $on, $a, $b, $c, $o),
+            (false, false) => outputs!(@ gemm_batch::<$t, $u, $bm, $bn, $bk, $stages, $threads, false, false>, $on, $a, $b, $c, $o),
+            (true, true) => outputs!(@ gemm_batch::<$t, $u, $bm, $bn, $bk, $stages, $threads, true, true>, $on, $a, $b, $c, $o),
+            (true, false) => outputs!(@ gemm_batch::<$t, $u, $bm, $bn, $bk, $stages, $threads, true, false>, $on, $a, $b, $c, $o),
         }
     };
     (@ $kernel:ty, $on:ident, $a:ident, $b:ident, $c:ident, $o:ident) => {

@@ -199,6 +199,12 @@ fn rows_begin_at(tensor: &TensorRef<'_>, bytes: i64) -> bool {
     tensor.address().is_multiple_of(bytes as u64) && pitches
 }
 
+/// Whether every row begins at a multiple of so many bytes, and is a multiple of them long.
+fn rows_are_made_of(tensor: &TensorRef<'_>, bytes: i64) -> bool {
+    let row = tensor.shape().last().copied().unwrap_or(1) * i64::from(tensor.dtype().bytes());
+    rows_begin_at(tensor, bytes) && row % bytes == 0
+}
+
 /// The kernel, as data.
 pub fn definition() -> &'static Definition {
     kernel::gemm::<f16, f16>::definition()

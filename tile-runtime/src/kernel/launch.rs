@@ -137,7 +137,7 @@ pub struct Loaded {
 }
 
 /// Compiles and loads an instance ahead of its first launch: `which` is its number, or a [`Variant`] that gives
-/// specialised dims their values.
+/// specialised dims their values. It is made in the widest alignment class; launches choose theirs.
 ///
 /// # Errors
 /// It cannot be lowered, compiled or loaded for this device; a specialised dim has no value.
