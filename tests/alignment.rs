@@ -2,6 +2,7 @@
 //! allow, and says which.
 
 use tile_kernel_examples::data::{Real, integers};
+use tile_kernel_examples::devices::devices;
 use tile_kernel_examples::gemm::product;
 use tile_runtime::kernel::{Class, Width};
 use tile_runtime::prelude::*;
@@ -52,10 +53,6 @@ pub fn demanding_copy(x: &Tensor<f16, (M, N)>, y: &mut Tensor<f16, (M, N)>) {
     }
 }
 
-fn both() -> [Device; 2] {
-    [Device::simulator(), Device::checked_simulator()]
-}
-
 /// A matrix within a wider one, `skip` columns from its left edge, and its own values.
 fn wide<T: Real>(device: &Device, seed: u64, [rows, cols]: [usize; 2], skip: usize) -> (Tensor<T, 2>, Vec<T>) {
     let pitch = cols + 16;
@@ -74,7 +71,7 @@ const WIDTHS: [(usize, Width); 4] = [(8, Width::Sixteen), (4, Width::Eight), (2,
 #[test]
 fn an_authors_gemm_at_every_alignment() {
     let [m, n, k] = [70, 72, 80];
-    for device in both() {
+    for device in devices() {
         for (skip, width) in WIDTHS {
             let ((wa, a), (wb, b)) = (wide::<f16>(&device, 1, [m, k], skip), wide::<f16>(&device, 2, [n, k], skip));
             let wanted: Vec<f16> = product(&a, &b, [m, n, k], [false, true]).into_iter().map(f16::from_f32).collect();
@@ -96,7 +93,7 @@ fn an_authors_gemm_at_every_alignment() {
 #[test]
 fn the_result_has_an_alignment_of_its_own() {
     let [m, k] = [70, 64];
-    for device in both() {
+    for device in devices() {
         for (n, writes) in [(72, Width::Sixteen), (68, Width::Eight), (66, Width::Eight), (65, Width::Element)] {
             for skip in [8, 1] {
                 let ((wa, a), (wb, b)) = (wide::<f16>(&device, 1, [m, k], skip), wide::<f16>(&device, 2, [n, k], skip));
@@ -119,7 +116,7 @@ fn copies<T: Real>(cols: usize, skip: usize, reads: Width)
 where
     tiled_copy<T>: TiledCopyInstance,
 {
-    for device in both() {
+    for device in devices() {
         let (whole, own) = wide::<T>(&device, 1, [19, cols], skip);
         let x = whole.slice([0..19, skip..skip + cols]).unwrap();
         let mut y = device.zeros::<T, 2>([19, cols]).unwrap();
@@ -145,7 +142,7 @@ fn a_plain_copy_at_every_alignment() {
 /// A demand is none of the launch's business.
 #[test]
 fn a_demand_stays_an_error() {
-    for device in both() {
+    for device in devices() {
         let whole = device.zeros::<f16, 2>([19, 88]).unwrap();
         let mut y = device.zeros::<f16, 2>([19, 72]).unwrap();
         demanding_copy::launch(&device, whole.slice([0..19, 4..76]).unwrap(), &mut y).unwrap();

@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The integration tests that a GPU has something to say about; the others run as well without one.
-const TESTS: [&str; 7] = ["gpu", "executors", "grammar", "functions", "gemm_fragment", "reduce", "split_k"];
+const TESTS: [&str; 8] =
+    ["gpu", "executors", "grammar", "functions", "gemm_fragment", "reduce", "split_k", "alignment"];
 
 /// Builds the bundle.
 pub fn run(root: &Path) -> Result<()> {

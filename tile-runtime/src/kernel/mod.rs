@@ -38,5 +38,3 @@ pub(crate) use class::plan_for;
 pub(crate) use definition::instance_text;
 pub(crate) use launch::Recorded;
 pub(crate) use prepared::target_for;
-#[cfg(test)]
-pub(crate) use {plan::Plan, prepared::lowered};
