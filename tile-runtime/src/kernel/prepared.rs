@@ -121,7 +121,12 @@ pub(crate) fn prepared<const N: usize>(
         let values = variants::key(definition.kernel()?, chosen.dims);
         return Ok(Shared::Counted(match variants.find(slot, chosen.absent, &values) {
             Some(prepared) => prepared,
-            None => variants.insert(&values, prepare(definition, instance, chosen, device)?, specialized.max),
+            None => {
+                let prepared = prepare(definition, instance, chosen, device)?;
+                // What cannot be compiled takes nobody's place.
+                prepared.made(device.state)?;
+                variants.insert(&values, prepared, specialized.max)
+            }
         }));
     }
     if let Some(prepared) = table.find(instance, slot, chosen.absent) {
