@@ -168,7 +168,14 @@ impl<'a> Lowering<'a> {
         let outer: Vec<_> = loads.iter().filter_map(|s| declared(kernel, *s)).map(|v| (v, self.vars[v])).collect();
         self.vars[var] = Some(Binding::Value(index));
         let names: Vec<StmtId> = self.needed(loads, loads).into_iter().filter(|s| is_let(kernel, *s)).collect();
-        self.block(&names);
+        // Where an array is filled as a whole, storing to it needs no index.
+        let indexed = |copy: &Held| match &kernel.stmts[copy.stmt].kind {
+            StmtKind::Copy { dst, .. } => !dst.start.is_empty(),
+            _ => false,
+        };
+        if way == Way::Load || held.iter().any(indexed) {
+            self.block(&names);
+        }
         for copy in held {
             self.move_copy(copy, way);
         }
