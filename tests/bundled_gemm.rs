@@ -2,7 +2,8 @@
 
 use tile_kernel_examples::data::{Real, integers};
 use tile_kernel_examples::gemm::product;
-use tile_kernels::gemm::{Activation, Choice, Class, Gemm, GemmElement, class, gemm, gemm_batched};
+use tile_kernels::gemm::{Activation, Choice, Gemm, GemmElement, class, gemm, gemm_batched};
+use tile_runtime::kernel::{Class, Width};
 use tile_runtime::prelude::*;
 
 const LAYOUTS: [[bool; 2]; 4] = [[false, true], [false, false], [true, true], [true, false]];
@@ -61,7 +62,7 @@ fn f32_operands() {
 fn every_class_of_alignment() {
     let [m, n, k] = [40, 72, 48];
     for device in [Device::simulator(), Device::checked_simulator()] {
-        for (skip, wanted) in [(8, Class::Tma), (4, Class::Copies8), (2, Class::Copies4), (1, Class::Elements)] {
+        for (skip, wanted) in [(8, Width::Sixteen), (4, Width::Eight), (2, Width::Four), (1, Width::Element)] {
             for [a_transposed, b_transposed] in LAYOUTS {
                 let shape = |t: bool, rows: usize, cols: usize| if t { [cols, rows] } else { [rows, cols] };
                 let wide = |seed: u64, [rows, cols]: [usize; 2]| {
@@ -75,8 +76,9 @@ fn every_class_of_alignment() {
                 let da = wa.slice([0..sa[0], skip..skip + sa[1]]).unwrap();
                 let db = wb.slice([0..sb[0], skip..skip + sb[1]]).unwrap();
                 let mut dc = device.zeros::<f16, 2>([m, n]).unwrap();
-                assert_eq!(class(&device, da, db, &mut dc), wanted, "from column {skip} on");
                 let options = Gemm { a_transposed, b_transposed, ..Gemm::default() };
+                let found = class(&device, da, db, &mut dc, &options).unwrap();
+                assert_eq!(found.reads, wanted, "from column {skip} on");
                 gemm(&device, da, db, &mut dc, &options).unwrap();
                 let sums = product(&a, &b, [m, n, k], [a_transposed, b_transposed]);
                 let wanted: Vec<f16> = sums.into_iter().map(f16::from_f32).collect();
@@ -93,7 +95,8 @@ fn a_result_that_is_not_aligned() {
     let (a, b) = (integers::<f16>(1, 64 * 32, 3), integers::<f16>(2, 32 * 35, 3));
     let (da, db) = (device.tensor(&a, [64, 32]).unwrap(), device.tensor(&b, [35, 32]).unwrap());
     let mut dc = device.zeros::<f16, 2>([64, 35]).unwrap();
-    assert_eq!(class(&device, &da, &db, &mut dc), Class::Copies16);
+    let found = class(&device, &da, &db, &mut dc, &Gemm::nt()).unwrap();
+    assert_eq!(found, Class { reads: Width::Sixteen, writes: Width::Element });
     gemm(&device, &da, &db, &mut dc, &Gemm::nt()).unwrap();
     let wanted: Vec<f16> = product(&a, &b, [64, 35, 32], [false, true]).into_iter().map(f16::from_f32).collect();
     assert!(dc.to_vec().unwrap() == wanted);
@@ -126,8 +129,10 @@ fn many_products_at_once() {
     for one_b in [false, true] {
         batches::<f16, f16>(&Device::simulator(), [3, 72, 136, 40], one_b);
         batches::<bf16, f32>(&Device::checked_simulator(), [3, 72, 72, 40], one_b);
-        // A launch a batch.
+        // Rows that are not aligned, of all batches at once.
         batches::<f16, f16>(&Device::simulator(), [3, 5, 7, 9], one_b);
+        batches::<f16, f16>(&Device::checked_simulator(), [3, 5, 7, 9], one_b);
+        // A launch a batch.
         batches::<f32, f32>(&Device::simulator(), [2, 36, 20, 12], one_b);
     }
     batches::<f16, f16>(&Device::simulator(), [0, 72, 136, 40], true);
@@ -220,7 +225,7 @@ fn by_tile(device: &Device, tile: (i64, i64, usize, usize), [m, n, k]: [usize; 3
         true => Gemm { alpha, beta, bias: Some(&bias), activation, ..Gemm::nt() },
         false => Gemm::nt(),
     };
-    GemmElement::launch(device, Class::Tma, choice, &da, &db, &mut dc, &options).unwrap();
+    GemmElement::launch(device, choice, &da, &db, &mut dc, &options).unwrap();
     dc.to_vec().unwrap()
 }
 

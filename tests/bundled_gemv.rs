@@ -164,7 +164,9 @@ fn bulk_copies_of_the_weights_are_not_waited_for() {
     use tile_runtime::kernel::{Format, Variant, show};
     let def = gemv_bulk::<f16>::definition();
     for instance in 0..def.kernel().unwrap().instances.len() {
-        let text = show(def, Variant { instance, dims: &[("K", 1024)] }, Target::Sm90a, Format::Lowered).unwrap();
+        let text =
+            show(def, Variant { instance, dims: &[("K", 1024)], ..Variant::default() }, Target::Sm90a, Format::Lowered)
+                .unwrap();
         let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("no {what}:\n{text}"));
         assert!(at("bulk load") < at("wait for the previous kernel"), "{text}");
     }
@@ -179,7 +181,7 @@ fn a_k_that_divides_needs_no_mask() {
     let wanted = |i: &tile_ir::ir::Instance| i.dtypes == [f16::DTYPE] && i.consts == [8, 1, 1, 4, 1, 8];
     let instance = def.kernel().unwrap().instances.iter().position(wanted).unwrap();
     let text = |k| {
-        let which = Variant { instance, dims: &[("K", k)] };
+        let which = Variant { instance, dims: &[("K", k)], ..Variant::default() };
         show(def, which, Target::Sm90a, Format::Lowered).unwrap()
     };
     let guards = |text: &str| text.matches(" if ").count();

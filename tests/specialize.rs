@@ -122,7 +122,7 @@ fn fill_one(y: &mut Tensor<f32, (K,)>) {
 fn the_variant_launched_least_recently_is_dropped() {
     let device = Device::simulator();
     let prepared = |k: i64| {
-        let which = Variant { instance: 0, dims: &[("K", k)] };
+        let which = Variant { instance: 0, dims: &[("K", k)], ..Variant::default() };
         prepare(fill_one::definition(), fill_one::launch_table(), which, &device).unwrap()
     };
     let launched = |k: usize| {
@@ -171,7 +171,7 @@ fn tools_take_the_dims() {
     use tile_ir::explain::Machine;
     use tile_ir::ir::Target;
     let def = scale::definition();
-    let which = |dims| Variant { instance: 0, dims };
+    let which = |dims| Variant { instance: 0, dims, ..Variant::default() };
     let text = show(def, which(&[("K", 4096)]), Target::Sm90a, Format::Cuda).unwrap();
     assert!(text.contains("scale_K4096") && !text.contains("int K"), "K is no parameter:\n{text}");
     let text = show(def, which(&[("K", 4096)]), Target::Sm90a, Format::Tile).unwrap();

@@ -7,7 +7,7 @@ use tile_bench::data::{Real, normal};
 use tile_bench::problem::{Contender, Problem, Title};
 use tile_bench::race::{OURS, Options, race};
 use tile_bench::report::Row;
-use tile_kernels::gemm::{Choice, Class, Gemm, GemmElement, Precision, gemm};
+use tile_kernels::gemm::{Choice, Gemm, GemmElement, Precision, gemm};
 use tile_runtime::kernel::Dtype;
 use tile_runtime::prelude::*;
 
@@ -169,7 +169,7 @@ pub fn measure<T: GemmElement + Real>(
     let mut contenders = vec![own.chosen()];
     contenders.extend(Choice::candidates(transposed).map(|choice| {
         Contender::new(OURS, choice.to_string(), move |on: &Stream, (a, b, c): &mut Buffers<T>| {
-            Ok(T::launch(on, Class::Tma, choice, &*a, &*b, c, &asked)?)
+            Ok(T::launch(on, choice, &*a, &*b, c, &asked)?)
         })
     }));
     if let Some(blas) = blas {

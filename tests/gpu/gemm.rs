@@ -5,7 +5,8 @@ use tile_bench::problem::Problem;
 use tile_kernel_examples::data::{Real, hash, integers, normal};
 use tile_kernel_examples::gemm::product;
 use tile_kernel_examples::suites::gemm::Dense;
-use tile_kernels::gemm::{Activation, Choice, Class, Gemm, GemmElement, class, gemm, gemm_batched};
+use tile_kernels::gemm::{Activation, Choice, Gemm, GemmElement, class, gemm, gemm_batched};
+use tile_runtime::kernel::Width;
 use tile_runtime::prelude::*;
 
 fn every_layout<T: GemmElement<C> + Real, C: Real>(device: &Device, shapes: &[[usize; 3]]) {
@@ -71,16 +72,7 @@ fn few_rows_by_every_tile() {
                 let poison = bf16::from_f32(12345.0);
                 let mut all = device.tensor(&vec![poison; (m + 40) * n], [m + 40, n]).unwrap();
                 for _ in 0..2 {
-                    GemmElement::launch(
-                        &device,
-                        Class::Tma,
-                        choice,
-                        &da,
-                        &db,
-                        all.rows_mut(0..m).unwrap(),
-                        &Gemm::nt(),
-                    )
-                    .unwrap();
+                    GemmElement::launch(&device, choice, &da, &db, all.rows_mut(0..m).unwrap(), &Gemm::nt()).unwrap();
                     let found = all.to_vec().unwrap();
                     let wrong = found[..m * n].iter().zip(&wanted).position(|(x, y)| x != y);
                     assert_eq!(wrong, None, "{bm} x {bn}: {m} x {n} x {k}");
@@ -181,7 +173,7 @@ fn a_thousand_launches_give_the_same_bits() {
 fn every_class_of_alignment() {
     let Some(device) = super::gpu() else { return };
     for [m, n, k] in [[40, 72, 48], [1336, 1528, 104]] {
-        for (skip, wanted) in [(8, Class::Tma), (4, Class::Copies8), (2, Class::Copies4), (1, Class::Elements)] {
+        for (skip, wanted) in [(8, Width::Sixteen), (4, Width::Eight), (2, Width::Four), (1, Width::Element)] {
             for [a_transposed, b_transposed] in [[false, true], [false, false], [true, true], [true, false]] {
                 let shape = |t: bool, rows: usize, cols: usize| if t { [cols, rows] } else { [rows, cols] };
                 let wide = |seed: u64, [rows, cols]: [usize; 2]| {
@@ -195,8 +187,9 @@ fn every_class_of_alignment() {
                 let da = wa.slice([0..sa[0], skip..skip + sa[1]]).unwrap();
                 let db = wb.slice([0..sb[0], skip..skip + sb[1]]).unwrap();
                 let mut dc = device.tensor(&vec![f16::from_f32(12345.0); m * n], [m, n]).unwrap();
-                assert_eq!(class(&device, da, db, &mut dc), wanted, "from column {skip} on");
                 let options = Gemm { a_transposed, b_transposed, ..Gemm::default() };
+                let found = class(&device, da, db, &mut dc, &options).unwrap();
+                assert_eq!(found.reads, wanted, "from column {skip} on");
                 gemm(&device, da, db, &mut dc, &options).unwrap();
                 let sums = product(&a, &b, [m, n, k], [a_transposed, b_transposed]);
                 let wanted: Vec<f16> = sums.into_iter().map(f16::from_f32).collect();

@@ -1,10 +1,10 @@
 //! The worker: compiles everything with this process's NVRTC and reports what it found.
 
 use crate::budgets::{Measured, Uses};
-use crate::kernels::{constant, is_compiled, kernels};
+use crate::kernels::{classes, constant, kernels};
 use std::collections::BTreeSet;
 use std::process::Command;
-use tile_ir::ir::{Dtype, Instance, Kernel, Target};
+use tile_ir::ir::{Dtype, Instance, Kernel, Target, Width};
 use tile_ir::lowered::{Op, OpKind, Program, Space};
 use tile_runtime::library::find_nvdisasm;
 use tile_runtime::nvrtc::{Nvrtc, Output, Resources, options};
@@ -43,11 +43,12 @@ fn jobs() -> Vec<Job> {
     let only = std::env::var(ONLY).unwrap_or_default();
     for definition in kernels() {
         let kernel = definition.kernel().unwrap_or_else(|error| panic!("{error}"));
-        let compiled = kernel.instances.iter().filter(|i| is_compiled(kernel, i));
-        for (instance, &value) in compiled.flat_map(|i| values(kernel).iter().map(move |v| (i, v))) {
+        for (instance, &value) in kernel.instances.iter().flat_map(|i| values(kernel).iter().map(move |v| (i, v))) {
             assert!(!kernel.targets.is_empty(), "{} declares no target", kernel.name);
             let instance = &instance.with_dims(kernel.specialized().iter().map(|dim| (*dim, value)).collect());
-            for &target in &kernel.targets {
+            let classes = |target| classes(kernel, instance, target).into_iter().map(move |class| (target, class));
+            for (target, class) in kernel.targets.iter().copied().flat_map(classes) {
+                let instance = &Instance { class, ..instance.clone() };
                 let name = name(kernel, instance, target);
                 assert!(names.insert(name.clone()), "two kernels are called {name}");
                 if !name.contains(&only) {
@@ -57,7 +58,9 @@ fn jobs() -> Vec<Job> {
                     let reports: Vec<_> = diagnostics.iter().map(|d| d.render(&kernel.source, &kernel.spans)).collect();
                     panic!("{name} cannot be lowered:\n{}", reports.join("\n\n"))
                 });
-                jobs.push(Job { name, program, products: products(kernel, instance) });
+                let has_roles = !program.tensor_maps.is_empty();
+                let products = products(kernel, instance).filter(|_| has_roles);
+                jobs.push(Job { name, program, products });
             }
         }
     }
@@ -95,6 +98,8 @@ fn name(kernel: &Kernel, instance: &Instance, target: Target) -> String {
     words.extend(instance.dtypes.iter().map(ToString::to_string));
     words.extend(kernel.consts.values().zip(&instance.consts).map(|(c, value)| format!("{}={value}", c.name)));
     words.extend(instance.dims.iter().map(|(dim, value)| format!("{}={value}", kernel.dims[*dim].name)));
+    words.extend((instance.class.reads != Width::Sixteen).then(|| format!("reads {}", instance.class.reads)));
+    words.extend((instance.class.writes != Width::Sixteen).then(|| format!("writes {}", instance.class.writes)));
     words.push(target.to_string());
     words.join(" ")
 }

@@ -1,4 +1,4 @@
-//! Which kernels are compiled: all of them, in every instance but for the bundled GEMM's ([`is_compiled`]).
+//! Which kernels are compiled: all of them, in every instance but for the bundled GEMM's ([`classes`]).
 
 #[path = "../../examples/first_kernel.rs"]
 #[allow(dead_code)] // its `main` is not called here
@@ -6,9 +6,9 @@ mod first_kernel;
 #[path = "../grammar/kernels.rs"]
 mod grammar;
 
-use tile_ir::ir::{Dtype, Instance, Kernel};
+use tile_ir::ir::{Class, Dtype, Instance, Kernel, Target, Width};
 use tile_kernel_examples::ladder;
-use tile_kernels::gemm::{any, batched, split, tf32};
+use tile_kernels::gemm::{batched, split, tf32};
 use tile_runtime::kernel::Definition;
 use tile_runtime::prelude::f16;
 
@@ -19,13 +19,11 @@ pub fn kernels() -> Vec<&'static Definition> {
     all.push(tile_kernels::gemv::specialized::gemv_specialized::<f32>::definition());
     all.push(tile_kernels::gemv::bulk::gemv_bulk::<f32>::definition());
     all.push(tile_kernels::gemm::definition());
-    all.push(batched::gemm_batch::<f16, f16, 64, 64, 8, 128, false, true>::definition());
+    all.push(batched::gemm_batch::<f16, f16, 64, 64, 64, 8, 128, false, true>::definition());
     all.push(split::gemm_cluster::<f16, f16>::definition());
     all.push(split::gemm_slots::<f16, f16>::definition());
-    all.push(any::gemm_any::<f16, f16, 64, 64, 4, 128, 16, false, true>::definition());
-    all.push(any::gemm_elements::<f16, f16, false, true>::definition());
     all.push(tf32::gemm_tf32::<128, 256, 4, 256, 2, false>::definition());
-    all.push(tf32::gemm_any_tf32::<64, 64, 4, 128, 16, false, true>::definition());
+    all.push(tf32::gemm_any_tf32::<64, 64, 4, 128, false, true>::definition());
     all.extend([first_kernel::saxpy::definition(), first_kernel::scaled_add::<f32>::definition()]);
     all.extend([
         grammar::statements::<f32>::definition(),
@@ -47,28 +45,56 @@ pub fn constant(kernel: &Kernel, instance: &Instance, name: &str) -> Option<i64>
     instance.consts.get(at).copied()
 }
 
-/// Whether an instance is compiled here.
+/// The classes that an instance is compiled in for a target; none where it is not compiled.
 ///
-/// The bundled GEMM has hundreds, which would take minutes and differ in little: f16 from bf16 in the names of instructions.
-/// So of its kernels these are compiled: bf16 with `b` transposed in every tile and split of K, with and without an epilogue; every other
-/// layout, results of f32 and f32 operands in the tile that needs most registers, 128 x 128; every width of copies there.
-pub fn is_compiled(kernel: &Kernel, instance: &Instance) -> bool {
+/// Of the bundled GEMM there are hundreds of instances, which would take minutes and differ in little: f16 from bf16 in the
+/// names of instructions. So of its kernels these are compiled: bf16 with `b` transposed in every tile, with and without an
+/// epilogue; every other layout, results of f32 and f32 operands in the tile that needs most registers, 128 x 128. Tiles of
+/// steps of 64 bytes are for where every thread copies: in every class of what is read. The others are Hopper's: of what is read
+/// in the widest class alone.
+pub fn classes(kernel: &Kernel, instance: &Instance, target: Target) -> Vec<Class> {
     let is = |name: &str, wanted: i64| constant(kernel, instance, name).is_none_or(|value| value == wanted);
     let nt = is("A_T", 0) && is("B_T", 1);
-    let demanding = is("BM", 128) && is("BN", 128);
+    let read = |reads| Class { reads, ..Class::WIDEST };
     match (kernel.name.as_str(), &instance.dtypes[..]) {
-        ("gemm_cluster" | "gemm_slots", [Dtype::Bf16, Dtype::Bf16]) => true,
+        ("gemm" | "gemm_batch", _) => {}
+        ("gemm_cluster" | "gemm_slots", [Dtype::Bf16, Dtype::Bf16]) => return vec![Class::WIDEST],
         // Their results are staged or stored in other ways.
-        ("gemm_cluster" | "gemm_slots", [Dtype::F16, Dtype::F32]) => is("EPILOGUE", 1) && is("S", 16),
-        ("gemm" | "gemm_batch", [Dtype::Bf16, Dtype::Bf16]) => nt || demanding && is("EPILOGUE", 1),
-        ("gemm_any" | "gemm_elements", [Dtype::Bf16, Dtype::Bf16]) => {
-            demanding && (nt || is("WIDTH", 16)) || nt && is("WIDTH", 16)
+        ("gemm_cluster" | "gemm_slots", [Dtype::F16, Dtype::F32]) if is("EPILOGUE", 1) && is("S", 16) => {
+            return vec![Class::WIDEST];
         }
-        ("gemm", [Dtype::F16, Dtype::F32]) => nt && demanding && is("EPILOGUE", 1),
-        ("gemm_any", [Dtype::F16, Dtype::F32]) => nt && demanding && is("WIDTH", 16),
-        ("gemm_any", [Dtype::F32, Dtype::F32]) => demanding && (nt || is("WIDTH", 4)),
-        ("gemm_any_tf32", _) => is("WIDTH", 16) || nt,
-        ("gemm" | "gemm_batch" | "gemm_any" | "gemm_elements" | "gemm_cluster" | "gemm_slots", _) => false,
-        _ => true,
+        ("gemm_cluster" | "gemm_slots", _) => return vec![],
+        ("gemm_any_tf32", _) if nt => return [Width::Sixteen, Width::Eight, Width::Four].map(read).to_vec(),
+        _ => return vec![Class::WIDEST],
+    }
+    let demanding = is("BM", 128) && is("BN", 128);
+    let by_threads = is("BK", 16) || is("BK", 32);
+    let compiled = match &instance.dtypes[..] {
+        [Dtype::Bf16, Dtype::Bf16] => nt || demanding && is("EPILOGUE", 1),
+        [Dtype::F16, Dtype::F32] => kernel.name == "gemm" && nt && demanding && is("EPILOGUE", 1),
+        [Dtype::F32, Dtype::F32] => demanding && is("EPILOGUE", 1),
+        _ => false,
+    };
+    let is_f32 = instance.dtypes.first() == Some(&Dtype::F32);
+    // Operands by single elements are multiplied in small tiles where there are many of them.
+    let by_elements = kernel.name == "gemm" || is("BM", 64);
+    let all = |widths: &[Width]| {
+        widths.iter().copied().filter(|width| by_elements || *width != Width::Element).map(read).collect()
+    };
+    let written = |writes| Class { writes, ..Class::WIDEST };
+    match target {
+        _ if !compiled => vec![],
+        // Every thread copies there in the widest class too.
+        Target::Sm80 if !by_threads => vec![],
+        _ if is_f32 => all(&[Width::Sixteen, Width::Eight, Width::Four]),
+        Target::Sm80 if nt => all(&[Width::Sixteen, Width::Eight, Width::Four, Width::Element]),
+        Target::Sm80 => all(&[Width::Sixteen, Width::Element]),
+        Target::Sm90a if by_threads && nt => all(&[Width::Eight, Width::Four, Width::Element]),
+        Target::Sm90a if by_threads => all(&[Width::Eight, Width::Element]),
+        // How results leave is not the loop's business: once with, once without a bias.
+        Target::Sm90a if nt && (demanding || is("BN", 256) || is("BM", 8)) => {
+            vec![Class::WIDEST, written(Width::Four), written(Width::Element)]
+        }
+        Target::Sm90a => vec![Class::WIDEST],
     }
 }

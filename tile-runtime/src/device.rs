@@ -240,10 +240,12 @@ impl Device {
         };
         [Target::Sm90a, Target::Sm80].into_iter().filter(|t| hopper || *t != Target::Sm90a).find(can)
     }
+}
 
-    /// NVRTC's `--gpu-architecture` for a program of this target: the device's own architecture.
+impl DeviceState {
+    /// NVRTC's architecture for a target.
     pub(crate) fn architecture(&self, target: Target) -> String {
-        match (&self.state.backend, target) {
+        match (&self.backend, target) {
             (_, Target::Sm90a) | (Backend::Simulator { .. }, _) => target.name().to_string(),
             (Backend::Cuda(cuda), Target::Sm80) => format!("sm_{}{}", cuda.capability.0, cuda.capability.1),
         }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The integration tests that a GPU has something to say about; the others run as well without one.
-const TESTS: [&str; 10] = [
+const TESTS: [&str; 13] = [
     "gpu",
     "executors",
     "grammar",
@@ -24,6 +24,9 @@ const TESTS: [&str; 10] = [
     "attention",
     "hopper_registers",
     "transposed_store",
+    "alignment",
+    "cluster_reduce",
+    "split_gemm",
 ];
 
 /// Builds the bundle.

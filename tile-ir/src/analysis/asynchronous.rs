@@ -2,10 +2,10 @@
 //! it, through a register. The second is a lesser form, and is said aloud (TK0603, and a remark of the program).
 
 use super::walk::Walk;
-use super::{Analysis, lints};
+use super::{Analysis, Wider, lints};
 use crate::diag::{Code, Diagnostic};
 use crate::ir::pipeline::shared_loads;
-use crate::ir::{Dtype, DtypeRef, ExprKind, Kernel, Place, Scope, StmtId, StmtKind, TileRef};
+use crate::ir::{Dtype, DtypeRef, ExprKind, Extent, Kernel, ParamKind, Place, Scope, StmtId, StmtKind, TileRef};
 
 /// Bytes that one asynchronous copy moves, widest first.
 /// Source: PTX ISA, `cp.async`.
@@ -31,7 +31,10 @@ pub(super) fn decide(kernel: &Kernel, analysis: &mut Analysis) {
     for pipelined in shared_loads(kernel) {
         for &stmt in &pipelined.loads {
             let Some(form) = form(kernel, analysis, stmt) else { continue };
+            // What its launch decides, its launch says.
+            let open = analysis.copies.get(&stmt).is_some_and(|facts| facts.wider.is_some());
             if let SharedLoad::Synchronous { why } = &form
+                && !open
                 && lints::enabled(kernel, Code::FALLBACK)
             {
                 let message = "this load is not asynchronous: it waits for its data when it is issued";
@@ -107,12 +110,40 @@ fn dtype(kernel: &Kernel, place: Place) -> Option<Dtype> {
     }
 }
 
-/// The widest transaction that a tile's rows are made of, in elements; `None` if no asynchronous copy is.
-pub(super) fn transaction(walk: &mut Walk<'_>, src: &TileRef, dst: &TileRef, extents: &[u32]) -> Option<u32> {
-    let element = dtype(walk.kernel, dst.place)?.bytes();
+/// The widest transaction that a tile's rows are made of, in elements, and no wider than the class; `None` if no
+/// asynchronous copy is. Then a wider one that only the length of the tensor's rows stands against, which the launch knows.
+pub(super) fn transaction(
+    walk: &mut Walk<'_>,
+    src: &TileRef,
+    dst: &TileRef,
+    extents: &[u32],
+) -> (Option<u32>, Option<Wider>) {
+    let Some(element) = dtype(walk.kernel, dst.place).map(Dtype::bytes) else { return (None, None) };
     let inner = extents.last().copied().unwrap_or(1);
-    BYTES.iter().map(|bytes| bytes / element).filter(|width| *width > 0).find(|&width| {
-        let whole = inner.is_multiple_of(width);
-        whole && [src, dst].into_iter().all(|tile| super::copy::misaligned(walk, tile, i64::from(width)).is_none())
-    })
+    let most = walk.kernel.class.reads.bytes();
+    let row = match src.place {
+        Place::Tensor(tensor) => match &walk.kernel.params[tensor].kind {
+            ParamKind::Tensor { shape, .. } => shape.last().copied(),
+            ParamKind::Scalar { .. } | ParamKind::Absent => None,
+        },
+        Place::Buffer(_) => None,
+    };
+    let mut wider = None;
+    for width in BYTES.iter().filter(|bytes| **bytes <= most).map(|bytes| bytes / element).filter(|width| *width > 0) {
+        if !inner.is_multiple_of(width) || super::copy::misaligned(walk, dst, i64::from(width)).is_some() {
+            continue;
+        }
+        if super::copy::misaligned(walk, src, i64::from(width)).is_none() {
+            return (Some(width), wider);
+        }
+        // The tile begins at a multiple: what is not known is where the tensor's rows end.
+        if let (None, Some(Extent::Dim(dim))) = (wider, row)
+            && walk.kernel.dims[dim].value.is_none()
+            && dtype(walk.kernel, src.place) == dtype(walk.kernel, dst.place)
+            && super::copy::begins_at(walk, src, i64::from(width))
+        {
+            wider = Some(Wider { elements: width, dim });
+        }
+    }
+    (None, wider)
 }

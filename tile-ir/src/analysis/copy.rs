@@ -5,7 +5,7 @@ use super::walk::Walk;
 use super::{Bound, CopyFacts, LaunchNeed};
 use crate::constraint::{Answer, Poly};
 use crate::diag::{Code, Diagnostic};
-use crate::ir::{Dtype, DtypeRef, ExprId, Place, Scope, StmtId, TileRef};
+use crate::ir::{Dtype, DtypeRef, ExprId, Kernel, ParamKind, Place, Scope, Side, StmtId, TileRef};
 
 /// Meets a `copy`.
 pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId, src: &TileRef, dst: &TileRef, width: Option<ExprId>) {
@@ -64,10 +64,11 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId, src: &TileRef, dst: &Tile
     let width = width.and_then(|w| demanded(walk, w, src, dst, &constants));
     // Where data is to be there in time, as much at once as the rows are made of.
     let ahead = width.is_none() && walk.loads_ahead.contains(&stmt);
-    let transaction = ahead.then(|| super::asynchronous::transaction(walk, src, dst, &constants)).flatten();
-    transaction.iter().for_each(|elements| need(walk, src, *elements));
+    let (transaction, wider) =
+        if ahead { super::asynchronous::transaction(walk, src, dst, &constants) } else { (None, None) };
+    transaction.iter().for_each(|elements| note_need(walk, src, *elements, Some(Side::Reads)));
     let transaction = transaction.or_else(|| pairs(walk, src, dst));
-    let even = begins_even(walk, dst);
+    let even = begins_at(walk, dst, 2);
     let facts = CopyFacts {
         extents: constants,
         src: src_bounds,
@@ -76,6 +77,7 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId, src: &TileRef, dst: &Tile
         dst_nonnegative,
         width,
         transaction,
+        wider,
         even: even && !src.transposed,
     };
     match walk.analysis.copies.get_mut(&stmt) {
@@ -85,6 +87,7 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId, src: &TileRef, dst: &Tile
             known.src_nonnegative.iter_mut().zip(facts.src_nonnegative).for_each(|(a, b)| *a &= b);
             known.dst_nonnegative.iter_mut().zip(facts.dst_nonnegative).for_each(|(a, b)| *a &= b);
             known.transaction = known.transaction.min(facts.transaction);
+            known.wider = known.wider.filter(|wider| Some(*wider) == facts.wider);
             known.even &= facts.even;
         }
         None => {
@@ -197,31 +200,33 @@ fn demanded(walk: &mut Walk<'_>, width: ExprId, src: &TileRef, dst: &TileRef, ex
             walk.analysis.diagnostics.push(diagnostic);
             return None;
         }
-        need(walk, tile, value as u32);
+        note_need(walk, tile, value as u32, None);
     }
     u32::try_from(value).ok()
 }
 
-/// A fragment stores neighbours of a row two by two where they are aligned.
+/// A fragment stores neighbours of a row two by two where they are aligned, and the class has it so.
 fn pairs(walk: &mut Walk<'_>, src: &TileRef, dst: &TileRef) -> Option<u32> {
     // They lie below one another in the transpose.
     if src.transposed {
         return None;
     }
     let (Place::Buffer(fragment), Place::Tensor(_)) = (src.place, dst.place) else { return None };
-    if walk.kernel.buffers[fragment].scope != Scope::Fragment || misaligned(walk, dst, 2).is_some() {
+    let DtypeRef::Is(dtype) = walk.kernel.place_dtype(dst.place) else { return None };
+    let fits = 2 * dtype.bytes() <= walk.kernel.class.writes.bytes();
+    if walk.kernel.buffers[fragment].scope != Scope::Fragment || !fits || misaligned(walk, dst, 2).is_some() {
         return None;
     }
-    need(walk, dst, 2);
+    note_need(walk, dst, 2, Some(Side::Writes));
     Some(2)
 }
 
-/// Whether a tile's first column is an even one.
-fn begins_even(walk: &mut Walk<'_>, tile: &TileRef) -> bool {
+/// Whether a tile's first column is a multiple of `width`.
+pub(super) fn begins_at(walk: &mut Walk<'_>, tile: &TileRef, width: i64) -> bool {
     let last = tile.start.last().copied();
     last.is_none_or(|last| {
         let start = walk.index_values(&[last]);
-        start.iter().all(|p| walk.cx.divisible(p, 2) == Answer::Proven)
+        start.iter().all(|p| walk.cx.divisible(p, width) == Answer::Proven)
     })
 }
 
@@ -234,17 +239,28 @@ pub(super) fn misaligned(walk: &mut Walk<'_>, tile: &TileRef, width: i64) -> Opt
     [starts.last(), whole.last()].into_iter().flatten().find(aligned).cloned()
 }
 
-/// What transactions of `width` elements assume of a tile's tensor.
-fn need(walk: &mut Walk<'_>, tile: &TileRef, width: u32) {
-    let Place::Tensor(tensor) = tile.place else { return };
-    let DtypeRef::Is(dtype) = walk.kernel.place_dtype(tile.place) else { return };
+/// What transactions of `width` elements assume of a tile's tensor, if anything; `request`: that no author demands them.
+pub(super) fn need(kernel: &Kernel, tile: &TileRef, width: u32, request: Option<Side>) -> Option<LaunchNeed> {
+    let (Place::Tensor(tensor), DtypeRef::Is(dtype)) = (tile.place, kernel.place_dtype(tile.place)) else {
+        return None;
+    };
     if width < 2 {
-        return;
+        return None;
     }
-    let mut stride_multiple = vec![width; walk.extents(tile.place).len()];
+    let rank = match &kernel.params[tensor].kind {
+        ParamKind::Tensor { shape, .. } => shape.len(),
+        ParamKind::Scalar { .. } | ParamKind::Absent => 0,
+    };
+    let mut stride_multiple = vec![width; rank];
     if let Some(last) = stride_multiple.last_mut() {
         *last = 1;
     }
-    let need = LaunchNeed { tensor, align_bytes: width * dtype.bytes(), stride_multiple, span: tile.span };
-    merge_need(&mut walk.analysis.launch_needs, need);
+    Some(LaunchNeed { tensor, align_bytes: width * dtype.bytes(), stride_multiple, request, span: tile.span })
+}
+
+/// Adds what transactions assume to what the launch checks.
+fn note_need(walk: &mut Walk<'_>, tile: &TileRef, width: u32, request: Option<Side>) {
+    if let Some(need) = need(walk.kernel, tile, width, request) {
+        merge_need(&mut walk.analysis.launch_needs, need);
+    }
 }

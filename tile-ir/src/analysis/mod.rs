@@ -30,7 +30,7 @@ pub use asynchronous::SharedLoad;
 pub use check::check;
 
 use crate::diag::Diagnostic;
-use crate::ir::{AccessId, Kernel, ParamId, SpanId, StmtId, Target};
+use crate::ir::{AccessId, DimId, Kernel, ParamId, Side, SpanId, StmtId, StmtKind, Target};
 use crate::lowered::HostExpr;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,8 +53,12 @@ pub struct Analysis {
     pub copies: BTreeMap<StmtId, CopyFacts>,
     /// Per statement of a pipelined loop's loads that fills a shared array: how.
     pub shared_loads: BTreeMap<StmtId, SharedLoad>,
-    /// What alignment proofs assume of tensors: launch checks. One entry a tensor.
+    /// What alignment proofs assume of tensors: launch checks. One entry for what a tensor's demands ask, and one for what its
+    /// requests do.
     pub launch_needs: Vec<LaunchNeed>,
+    /// Dims that must be multiples of numbers of elements where copies request it, with the line: launch checks. See
+    /// [`Analysis::widened`].
+    pub extent_needs: Vec<(DimId, u32, SpanId)>,
     /// Largest values of index expressions that must stay below 2^31: launch checks. Dominated ones are dropped.
     pub index_ranges: Vec<IndexRange>,
     /// Statements before which the compiler must place a block barrier, because a tile operation's accesses meet
@@ -75,6 +79,30 @@ impl Analysis {
     /// Whether one axis of an access is proven in bounds.
     pub fn axis_in_bounds(&self, access: AccessId, axis: usize) -> bool {
         self.bounds.get(&access).and_then(|axes| axes.get(axis)) == Some(&Bound::Proven)
+    }
+
+    /// The analysis of a kernel whose copies take the widest transactions that the class has, where only the length of their
+    /// rows is not known: that becomes a check of the launch.
+    pub(crate) fn widened(mut self, bound: &Kernel) -> Analysis {
+        for (stmt, wider) in self.copies.iter().filter_map(|(s, facts)| Some((*s, facts.wider?))).collect::<Vec<_>>() {
+            let StmtKind::Copy { src, .. } = &bound.stmts[stmt].kind else { continue };
+            let multiple = (wider.dim, wider.elements, src.span);
+            match self.extent_needs.iter_mut().find(|need| need.0 == wider.dim) {
+                Some(known) => known.1 = known.1.max(wider.elements),
+                None => self.extent_needs.push(multiple),
+            }
+            if let Some(need) = copy::need(bound, src, wider.elements, Some(Side::Reads)) {
+                vector::merge_need(&mut self.launch_needs, need);
+            }
+            if let Some(facts) = self.copies.get_mut(&stmt) {
+                facts.transaction = Some(wider.elements);
+            }
+        }
+        if !self.extent_needs.is_empty() {
+            self.shared_loads.clear();
+            asynchronous::decide(bound, &mut self);
+        }
+        self
     }
 
     /// Whether the index on one axis of an access is known not to be negative.
@@ -123,8 +151,19 @@ pub struct CopyFacts {
     /// Where the tile is loaded ahead without a demand: the elements of one asynchronous copy, if its rows are made of
     /// such. Where a fragment is stored to a tensor: 2, if its rows are made of aligned pairs.
     pub transaction: Option<u32>,
+    /// Where the tile is loaded ahead without a demand: what its rows could be copied in, were they as long as whole ones.
+    pub wider: Option<Wider>,
     /// Whether the tile's rows begin at even elements of the destination's rows, however long those are.
     pub even: bool,
+}
+
+/// A wider transaction of a copy, and what the launch would have to check for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wider {
+    /// Elements of one asynchronous copy.
+    pub elements: u32,
+    /// The extent of the rows, which must be a multiple of that.
+    pub dim: DimId,
 }
 
 /// What alignment proofs assume of a tensor.
@@ -137,6 +176,8 @@ pub struct LaunchNeed {
     /// Per axis: its stride must be a multiple of this many elements; 1 where nothing is assumed (always so on the
     /// innermost axis).
     pub stride_multiple: Vec<u32>,
+    /// Where copies only request it: the side of them that it is on. `None` where an author demands it.
+    pub request: Option<Side>,
     /// The line that makes it necessary.
     pub span: SpanId,
 }

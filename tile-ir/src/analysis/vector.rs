@@ -243,8 +243,13 @@ impl Aligned<'_> {
             return true;
         }
         if let Place::Tensor(tensor) = data.place {
-            let need =
-                LaunchNeed { tensor, align_bytes: self.bytes as u32, stride_multiple: multiples, span: data.span };
+            let need = LaunchNeed {
+                tensor,
+                align_bytes: self.bytes as u32,
+                stride_multiple: multiples,
+                request: None,
+                span: data.span,
+            };
             merge_need(&mut walk.analysis.launch_needs, need);
         }
         false
@@ -422,9 +427,9 @@ impl Aligned<'_> {
     }
 }
 
-/// Adds a launch need to its tensor's.
+/// Adds a launch need to its tensor's of the same kind.
 pub(super) fn merge_need(needs: &mut Vec<LaunchNeed>, need: LaunchNeed) {
-    match needs.iter_mut().find(|n| n.tensor == need.tensor) {
+    match needs.iter_mut().find(|n| n.tensor == need.tensor && n.request == need.request) {
         Some(known) => {
             known.align_bytes = known.align_bytes.max(need.align_bytes);
             // Powers of two: the greater is a multiple of the lesser.

@@ -1,8 +1,8 @@
 //! The kernel: parameters, instances, launch shape, and the tables of everything in its body.
 
 use super::{
-    Access, AccessId, BufferId, ConstId, DimId, Dtype, DtypeRef, Expr, ExprId, ParamId, PrimaryMap, Source, Span,
-    SpanId, Stmt, StmtId, Type, TypeParamId, VarId,
+    Access, AccessId, BufferId, Class, ConstId, DimId, Dtype, DtypeRef, Expr, ExprId, ParamId, PrimaryMap, Source,
+    Span, SpanId, Stmt, StmtId, Type, TypeParamId, VarId,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -35,6 +35,8 @@ pub struct Kernel {
     pub threads: Vec<Axis>,
     /// `cluster([x, y])`: blocks a cluster on each grid axis, constants; empty for blocks on their own.
     pub cluster: Vec<ExprId>,
+    /// The alignment class it is bound for; the widest before it is bound.
+    pub class: Class,
     /// `use_swizzle(panel)`: blocks take the tiles in groups of `panel` along y, of what is known before the launch.
     pub swizzle: Option<ExprId>,
     /// Variables.
@@ -140,7 +142,7 @@ pub enum Extent {
     Fixed(ExprId),
 }
 
-/// One declared combination of dtypes and constants, and which optional tensors are left out.
+/// One declared combination of dtypes and constants, which optional tensors are left out, and the alignment class.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Instance {
     /// One dtype a type parameter.
@@ -153,6 +155,8 @@ pub struct Instance {
     /// Optional tensors this launch leaves out, ascending. Declared instances leave out none: which are absent is
     /// chosen by a launch.
     pub absent: Vec<ParamId>,
+    /// The alignment class, chosen by a launch: the widest in a declared instance.
+    pub class: Class,
 }
 
 impl Instance {

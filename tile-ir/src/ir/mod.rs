@@ -3,6 +3,7 @@
 //! Every entity lives in a table of the kernel and is named by a dense typed index (`ExprId`, `StmtId`, ...). Nothing
 //! in the IR points outside its kernel, and nothing depends on spans except diagnostics.
 
+mod class;
 pub(crate) mod constant;
 mod dtype;
 mod effects;
@@ -13,6 +14,7 @@ pub mod reduction;
 mod span;
 mod stmt;
 
+pub use class::{Class, Side, Width};
 pub use dtype::{Dtype, DtypeRef, Type};
 pub use effects::{Effect, effects};
 pub use expr::{Access, BinaryOp, Expr, ExprKind, MathFn, MatrixRef, Place, SpecialValue, TileRef, UnaryOp};

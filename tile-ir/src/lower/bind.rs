@@ -62,6 +62,7 @@ fn bound(kernel: &Kernel, instance: &Instance) -> Result<(Kernel, bool), Vec<Dia
             name: symbol(kernel, instance),
             dims: kernel.dims.clone(),
             instances: vec![Instance::default()],
+            class: instance.class,
             targets: kernel.targets.clone(),
             attributes: kernel.attributes.clone(),
             spans: kernel.spans.clone(),
@@ -113,6 +114,13 @@ fn symbol(kernel: &Kernel, instance: &Instance) -> String {
     }
     for &param in &instance.absent {
         name += &format!("_no_{}", kernel.params.get(param).map_or("", |p| p.name.as_str()));
+    }
+    for (side, width) in [("reads", instance.class.reads), ("writes", instance.class.writes)] {
+        match width {
+            Width::Sixteen => {}
+            Width::Eight | Width::Four => name += &format!("_{side}{}", width.bytes()),
+            Width::Element => name += &format!("_{side}_elements"),
+        }
     }
     name
 }

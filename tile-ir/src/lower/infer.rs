@@ -6,6 +6,7 @@
 use super::bind::{MOST_STAGES, wrong_stages};
 use super::block::{self, Block};
 use super::bulk;
+use super::class;
 use super::hopper::{self, Plan, Reason};
 use crate::analysis::Analysis;
 use crate::diag::Diagnostic;
@@ -41,14 +42,16 @@ pub(super) enum Choice {
 pub(super) fn infer(kernel: &Kernel, analysis: &Analysis, target: Target) -> Result<Choice, Vec<Diagnostic>> {
     let multiplies = kernel.stmts.values().any(|s| matches!(s.kind, StmtKind::Gemm { .. }));
     let reason: Option<Reason> = match target {
-        Target::Sm90a if multiplies => match hopper::plan(kernel, analysis) {
+        Target::Sm90a if multiplies && class::has_copy_engine(kernel) => match hopper::plan(kernel, analysis) {
             Ok(plan) => return Ok(Choice::Roles(Box::new(plan))),
             Err(reason) => Some(reason),
         },
+        // That its rows are not aligned is said once for the whole kernel.
+        Target::Sm90a if multiplies => None,
         Target::Sm80 | Target::Sm90a => None,
     };
     let rows = match target {
-        Target::Sm90a if !multiplies => match bulk::plan(kernel, analysis) {
+        Target::Sm90a if !multiplies && class::has_copy_engine(kernel) => match bulk::plan(kernel, analysis) {
             Ok(plan) => return Ok(Choice::Ring(Box::new(plan))),
             Err(reason) => reason,
         },
@@ -71,7 +74,7 @@ pub(super) fn infer(kernel: &Kernel, analysis: &Analysis, target: Target) -> Res
 fn written_out(kernel: &Kernel, target: Target, reason: Option<&Reason>) -> Result<(), Vec<Diagnostic>> {
     for stmt in kernel.stmts.values() {
         let StmtKind::For { kind: LoopKind::Pipelined { stages, .. }, .. } = stmt.kind else { continue };
-        let found = kernel.const_index(stages).unwrap_or(1);
+        let found = i64::from(class::depth(kernel, stages));
         if found > MOST_STAGES {
             let why = match reason {
                 Some(reason) => format!("not specialised: {}", reason.text),

@@ -83,33 +83,36 @@ impl Lowering<'_> {
         for (dim, value) in kernel.dims.iter().filter_map(|(id, dim)| Some((id, dim.value?))) {
             let holds = HostExpr::binary(BinaryOp::Eq, HostExpr::Dim(dim), HostExpr::Int(value));
             let span = kernel.attributes.specialize.as_ref().map_or(kernel.dims[dim].span, |s| s.span);
-            checks.push(Check { holds, kind: CheckKind::Specialized { dim, value }, span });
+            checks.push(Check { holds, kind: CheckKind::Specialized { dim, value }, request: None, span });
         }
         for require in &kernel.requires {
             if let Some(holds) = host_expr(kernel, require.cond) {
                 let kind = CheckKind::Require { text: require.text.clone() };
-                checks.push(Check { holds, kind, span: require.span });
+                checks.push(Check { holds, kind, request: None, span: require.span });
             }
         }
-        let multiple = |value: HostExpr, of: u32| {
-            let rest = HostExpr::binary(BinaryOp::Rem, value, HostExpr::Int(i64::from(of)));
-            HostExpr::binary(BinaryOp::Eq, rest, HostExpr::Int(0))
-        };
         for need in &self.analysis.launch_needs {
-            let (tensor, span) = (need.tensor, need.span);
+            let (tensor, request, span) = (need.tensor, need.request, need.span);
             if need.align_bytes > 1 {
-                let holds = multiple(HostExpr::Address(tensor), need.align_bytes);
-                checks.push(Check { holds, kind: CheckKind::Alignment { tensor, bytes: need.align_bytes }, span });
+                let holds = multiple_of(HostExpr::Address(tensor), need.align_bytes);
+                let kind = CheckKind::Alignment { tensor, bytes: need.align_bytes };
+                checks.push(Check { holds, kind, request, span });
             }
             for (axis, &elements) in need.stride_multiple.iter().enumerate().filter(|(_, m)| **m > 1) {
                 let axis = axis as u8;
-                let holds = multiple(HostExpr::Stride(tensor, axis), elements);
+                let holds = multiple_of(HostExpr::Stride(tensor, axis), elements);
                 checks.push(Check {
                     holds,
                     kind: CheckKind::StrideMultiple { tensor, axis, multiple: elements },
+                    request,
                     span,
                 });
             }
+        }
+        for &(dim, multiple, span) in &self.analysis.extent_needs {
+            let holds = multiple_of(HostExpr::Dim(dim), multiple);
+            let kind = CheckKind::Require { text: format!("{} % {multiple} == 0", kernel.dims[dim].name) };
+            checks.push(Check { holds, kind, request: Some(Side::Reads), span });
         }
         // What the copy engine asks of a tensor, and what stores by pairs do.
         let chunk = crate::layout::swizzle::CHUNK;
@@ -120,18 +123,21 @@ impl Lowering<'_> {
         rows.extend(self.program.tensor_maps.values().map(|map| (map.tensor, chunk)));
         for (tensor, bytes) in rows {
             let span = kernel.params[tensor].span;
-            let holds = multiple(HostExpr::Address(tensor), bytes);
-            checks.push(Check { holds, kind: CheckKind::Alignment { tensor, bytes }, span });
+            let is_written = matches!(kernel.params[tensor].kind, ParamKind::Tensor { mutable: true, .. });
+            let request = Some(if is_written { Side::Writes } else { Side::Reads });
+            let holds = multiple_of(HostExpr::Address(tensor), bytes);
+            checks.push(Check { holds, kind: CheckKind::Alignment { tensor, bytes }, request, span });
             let elements = bytes / self.dtype_of(Place::Tensor(tensor)).bytes();
             let rank = match &kernel.params[tensor].kind {
                 ParamKind::Tensor { shape, .. } => shape.len(),
                 ParamKind::Scalar { .. } | ParamKind::Absent => 0,
             };
             for axis in 0..rank.saturating_sub(1) as u8 {
-                let holds = multiple(HostExpr::Stride(tensor, axis), elements);
+                let holds = multiple_of(HostExpr::Stride(tensor, axis), elements);
                 checks.push(Check {
                     holds,
                     kind: CheckKind::StrideMultiple { tensor, axis, multiple: elements },
+                    request,
                     span,
                 });
             }
@@ -139,10 +145,19 @@ impl Lowering<'_> {
         for range in &self.analysis.index_ranges {
             let limit = HostExpr::Int(1 << 31);
             let holds = HostExpr::binary(BinaryOp::Lt, range.bound.clone(), limit);
-            checks.push(Check { holds, kind: CheckKind::IndexRange { bound: range.bound.clone() }, span: range.span });
+            let kind = CheckKind::IndexRange { bound: range.bound.clone() };
+            checks.push(Check { holds, kind, request: None, span: range.span });
         }
+        // What is read decides first, so that every class is reached in one way.
+        checks.sort_by_key(|check| check.request == Some(Side::Writes));
         self.program.launch.checks = checks;
     }
+}
+
+/// Whether a value is a multiple.
+fn multiple_of(value: HostExpr, of: u32) -> HostExpr {
+    let rest = HostExpr::binary(BinaryOp::Rem, value, HostExpr::Int(i64::from(of)));
+    HostExpr::binary(BinaryOp::Eq, rest, HostExpr::Int(0))
 }
 
 /// A bound expression of dims, constants and scalars as the host evaluates it; `None` if it mentions anything else.

@@ -6,7 +6,8 @@
 //!    operations meet other accesses; `vector` — vectorised loops; `tile` — copy, fill, parallel; `reduce`;
 //!    `pipeline` — loads issued ahead: slots, and the tokens of what was loaded; `token` — what a token is on the target;
 //!    `infer` — roles or one block, and layouts; `fragment`, `mma` — tiles in registers and their products; `hopper` —
-//!    producer and consumers; `bulk` — the same for rows that are read by elements
+//!    producer and consumers; `bulk` — the same for rows that are read by elements; `class` — what differs where rows of
+//!    tensors are not aligned
 //! 4. `dependent` — where a kernel that starts early waits for the previous one
 //! 5. `place` — shared-memory offsets
 //! 6. `launch` — C parameters, grid, checks
@@ -15,11 +16,13 @@ mod arrive;
 mod bind;
 mod block;
 mod bulk;
+mod class;
 mod cluster;
 mod dependent;
 mod elementwise;
 mod formula;
 mod fragment;
+mod held;
 mod hopper;
 mod infer;
 mod launch;
@@ -65,11 +68,7 @@ pub fn chooses_grid(bound: &Kernel) -> bool {
 /// # Errors
 /// Those of [`lower_bound`].
 pub fn interface(bound: &Kernel, target: Target) -> Result<Program, Vec<Diagnostic>> {
-    let analysis = analyse(bound, target);
-    if !analysis.diagnostics.is_empty() {
-        return Err(analysis.diagnostics);
-    }
-    infer::infer(bound, &analysis, target)?;
+    let (analysis, _) = chosen(bound, target)?;
     let mut lowering = Lowering::new(bound, &analysis, target);
     lowering.parameters();
     lowering.plain_grid();
@@ -79,13 +78,14 @@ pub fn interface(bound: &Kernel, target: Target) -> Result<Program, Vec<Diagnost
 
 /// Lowers a bound kernel.
 pub fn lower_bound(bound: &Kernel, target: Target) -> Result<Program, Vec<Diagnostic>> {
-    let analysis = analyse(bound, target);
-    if !analysis.diagnostics.is_empty() {
-        return Err(bind::for_values(bound, analysis.diagnostics));
-    }
+    let (analysis, choice) = chosen(bound, target)?;
     let mut lowering = Lowering::new(bound, &analysis, target);
     lowering.parameters();
-    match infer::infer(bound, &analysis, target)? {
+    if !bound.class.is_widest() {
+        let span = bound.body.first().map_or(SpanId::from_u32(0), |s| bound.stmts[*s].span);
+        lowering.remark(RemarkKind::Fallback, span, format!("a lesser alignment class: {}", bound.class));
+    }
+    match choice {
         infer::Choice::Roles(plan) => lowering.specialised(*plan),
         infer::Choice::Ring(plan) => lowering.ring_of_rows(*plan),
         infer::Choice::Block(block) => lowering.whole_block(*block),
@@ -96,6 +96,21 @@ pub fn lower_bound(bound: &Kernel, target: Target) -> Result<Program, Vec<Diagno
     place::place(&mut lowering.program, &lowering.windows);
     place::fits(bound, &lowering.program)?;
     Ok(lowering.program)
+}
+
+/// The facts of a bound kernel and how it is lowered.
+fn chosen(bound: &Kernel, target: Target) -> Result<(Analysis, infer::Choice), Vec<Diagnostic>> {
+    let analysis = analyse(bound, target);
+    if !analysis.diagnostics.is_empty() {
+        return Err(bind::for_values(bound, analysis.diagnostics));
+    }
+    let choice = infer::infer(bound, &analysis, target)?;
+    let analysis = match choice {
+        // The copy engine clips rows of any length.
+        infer::Choice::Roles(_) | infer::Choice::Ring(_) => analysis,
+        infer::Choice::Block(_) => analysis.widened(bound),
+    };
+    Ok((analysis, choice))
 }
 
 /// What a variable is in the program.
@@ -181,6 +196,7 @@ impl<'a> Lowering<'a> {
                 min_blocks: kernel.attributes.min_blocks,
                 cluster: [1, 1, 1],
                 registers: None,
+                class: kernel.class,
                 dependent: kernel.attributes.dependent.is_some() && target.has_dependent_launch(),
                 checks: Vec::new(),
             },
@@ -221,7 +237,7 @@ impl<'a> Lowering<'a> {
             windows: Vec::new(),
             roles_wait: false,
             paired: BTreeSet::new(),
-            stages: crate::ir::pipeline::stages(kernel),
+            stages: class::stages(kernel),
             slots: SecondaryMap::new(),
             loaded: Vec::new(),
             element: None,

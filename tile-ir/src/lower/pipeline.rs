@@ -34,13 +34,16 @@ struct Pipeline<'k> {
 impl<'a> Lowering<'a> {
     pub(super) fn pipelined(&mut self, var: VarId, range: [ExprId; 3], stages: ExprId, body: &'a [StmtId]) {
         let kernel = self.kernel;
-        let stages = kernel.const_index(stages).and_then(|n| u32::try_from(n).ok()).unwrap_or(1).max(1);
+        let stages = class::depth(kernel, stages);
         let split = split(kernel, var, body);
         let unroll = written_out(kernel, range);
         let [start, end, step] = range.map(|e| self.value(e));
         let protocol = self.protocol(&split, body);
         if split.loads == 0 || stages == 1 {
             return self.counted_loop(var, [start, end, step], unroll, |l| l.in_turn(&split, protocol, body));
+        }
+        if let Some(held) = self.held(&split, body, stages) {
+            return self.held_loop(var, [start, end, step], unroll, &split, body, &held);
         }
         let name = kernel.vars[var].name.clone();
         let [start, end, step] = [("start", start), ("end", end), ("step", step)]
@@ -231,7 +234,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// `block` without the variables that neither `users` nor what is kept reads.
-    fn needed(&self, block: &[StmtId], users: &[StmtId]) -> Vec<StmtId> {
+    pub(super) fn needed(&self, block: &[StmtId], users: &[StmtId]) -> Vec<StmtId> {
         let kernel = self.kernel;
         let lets = |s: &&StmtId| is_let(kernel, **s);
         let users: Vec<StmtId> = users.iter().filter(|s| !block.contains(s) || !is_let(kernel, **s)).copied().collect();
@@ -257,7 +260,7 @@ fn written_out(kernel: &Kernel, [start, end, step]: [ExprId; 3]) -> Unroll {
     if known().is_some_and(|iterations| iterations <= FEW) { Unroll::Full } else { Unroll::Auto }
 }
 
-fn is_let(kernel: &Kernel, stmt: StmtId) -> bool {
+pub(super) fn is_let(kernel: &Kernel, stmt: StmtId) -> bool {
     declared(kernel, stmt).is_some()
 }
 

@@ -183,9 +183,12 @@ impl<'a> Lowering<'a> {
             StmtKind::Fill { buffer, value } => self.fill(*buffer, *value),
             // Consumers lower theirs in the loop over the ring.
             StmtKind::Gemm { .. } => self.gemm(stmt),
-            StmtKind::Persistent { vars, extents, contiguous, body, .. } => {
-                self.launch_persistent(extents);
-                self.persistent_loop(vars, extents, *contiguous, None, |l| l.block(body));
+            // Nothing overlaps from tile to tile where all threads do the same, and what a loop carries costs registers: a
+            // block a tile.
+            StmtKind::Persistent { vars, extents, body, .. } => {
+                self.launch_line(extents);
+                self.line_bindings(vars, extents);
+                self.block(body);
             }
             StmtKind::Reduce { op, src, dst, axis } => self.reduce(*op, *src, *dst, *axis),
             StmtKind::ReduceTile { op, src, dst, axis } => self.reduce_tile(*op, *src, *dst, *axis),

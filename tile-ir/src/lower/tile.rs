@@ -113,6 +113,7 @@ impl Lowering<'_> {
             // Where there are roles, the copy engine asks more than that of the rows of most 16-bit results.
             if let (false, true, Some(_), Place::Tensor(tensor)) = (paired, facts.even, &self.roles, dst.place)
                 && self.dtype_of(dst.place).bytes() == 2
+                && self.kernel.class.writes.bytes() >= 4
             {
                 self.paired.insert(tensor);
                 paired = true;
@@ -193,7 +194,7 @@ impl Lowering<'_> {
     }
 }
 
-fn open_axes(bounds: &[Bound], nonnegative: &[bool]) -> Vec<OpenAxis> {
+pub(super) fn open_axes(bounds: &[Bound], nonnegative: &[bool]) -> Vec<OpenAxis> {
     let open = bounds.iter().enumerate().filter(|(_, bound)| **bound != Bound::Proven);
     open.map(|(axis, _)| OpenAxis { axis, below: nonnegative.get(axis) != Some(&true) }).collect()
 }

@@ -38,7 +38,7 @@ impl Lowering<'_> {
         self.push(ValueKind::Binary(op, a, b), ty)
     }
 
-    fn widen(&mut self, value: ValueId) -> ValueId {
+    pub(super) fn widen(&mut self, value: ValueId) -> ValueId {
         match self.program.values[value].kind {
             ValueKind::Int(number) => self.push(ValueKind::Int(number), ValueType::Wide),
             _ => self.push(ValueKind::Cast(value), ValueType::Wide),

@@ -1,6 +1,6 @@
 //! What the launcher evaluates: grid extents and checks over dims, strides, scalars and addresses.
 
-use crate::ir::{BinaryOp, DimId, EntityRef, ParamId, SpanId};
+use crate::ir::{BinaryOp, DimId, EntityRef, ParamId, Side, SpanId};
 use serde::{Deserialize, Serialize};
 
 /// An integer expression of launch-time values. Conditions are 0 or 1.
@@ -131,6 +131,9 @@ pub struct Check {
     pub holds: HostExpr,
     /// What it is about.
     pub kind: CheckKind,
+    /// Where copies only request what must hold: the side of them that a lesser class asks less of. `None` where it must
+    /// hold whatever the class.
+    pub request: Option<Side>,
     /// The line that makes it necessary.
     pub span: SpanId,
 }

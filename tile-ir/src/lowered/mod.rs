@@ -16,8 +16,8 @@ pub use transfer::{
 };
 
 use crate::ir::{
-    AtomicOp, BinaryOp, Dtype, Evict, MathFn, ParamId, PrimaryMap, ShuffleKind, Source, Span, SpanId, Target, UnaryOp,
-    VoteKind,
+    AtomicOp, BinaryOp, Class, Dtype, Evict, MathFn, ParamId, PrimaryMap, ShuffleKind, Source, Span, SpanId, Target,
+    UnaryOp, VoteKind,
 };
 use serde::{Deserialize, Serialize};
 
@@ -146,6 +146,8 @@ pub struct Launch {
     /// Whether it may be launched before the previous kernel of its stream is done: every thread runs an
     /// [`OpKind::Wait`], before it touches anything but independent tensors.
     pub dependent: bool,
+    /// The alignment class that it is compiled for.
+    pub class: Class,
     /// What must hold, in order of reporting.
     pub checks: Vec<Check>,
 }

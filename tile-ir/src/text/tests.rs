@@ -184,8 +184,8 @@ fn a_generic_head() {
         b.bind("bits", bits);
     });
     built.instances = vec![
-        Instance { dtypes: vec![Dtype::F16], consts: vec![1, 0], dims: vec![], absent: vec![] },
-        Instance { dtypes: vec![Dtype::Bf16], consts: vec![2, 1], dims: vec![], absent: vec![] },
+        Instance { dtypes: vec![Dtype::F16], consts: vec![1, 0], dims: vec![], absent: vec![], class: Class::WIDEST },
+        Instance { dtypes: vec![Dtype::Bf16], consts: vec![2, 1], dims: vec![], absent: vec![], class: Class::WIDEST },
     ];
     built.targets = Target::ALL.to_vec();
     built.attributes = Attributes {
@@ -260,6 +260,7 @@ fn program() -> Program {
         }],
         dims: vec!["N".into()],
         launch: Launch {
+            class: Class::WIDEST,
             grid: [HostExpr::Dim(DimId::from_u32(0)), HostExpr::Int(1), HostExpr::Int(1)],
             threads: [64, 1, 1],
             min_blocks: Some(2),
@@ -270,11 +271,13 @@ fn program() -> Program {
                 Check {
                     holds: HostExpr::binary(BinaryOp::Lt, HostExpr::Dim(DimId::from_u32(0)), HostExpr::Int(9)),
                     kind: CheckKind::Require { text: "N   < 9".into() },
+                    request: None,
                     span,
                 },
                 Check {
                     holds: HostExpr::Not(Box::new(HostExpr::Address(tensor))),
                     kind: CheckKind::Alignment { tensor, bytes: 16 },
+                    request: None,
                     span,
                 },
             ],

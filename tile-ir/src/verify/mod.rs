@@ -108,7 +108,13 @@ mod tests {
                 k.stmts[own].kind = StmtKind::If { cond: ExprId::from_u32(0), then: vec![own], otherwise: vec![] };
             }),
             wrong(|k| {
-                k.instances.push(Instance { dtypes: vec![Dtype::F16], consts: vec![], dims: vec![], absent: vec![] })
+                k.instances.push(Instance {
+                    dtypes: vec![Dtype::F16],
+                    consts: vec![],
+                    dims: vec![],
+                    absent: vec![],
+                    class: crate::ir::Class::WIDEST,
+                })
             }),
             wrong(|k| k.threads.push(k.threads[0].clone())),
             wrong(|k| {

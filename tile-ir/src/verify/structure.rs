@@ -183,6 +183,9 @@ impl Checker<'_> {
             if !instance.absent.is_empty() {
                 return Err("a declared instance leaves out a parameter".into());
             }
+            if !instance.class.is_widest() {
+                return Err("a declared instance has a lesser alignment class".into());
+            }
             let allowed = kernel.type_params.values().zip(&instance.dtypes).all(|(p, d)| p.allowed.contains(d));
             if !allowed || instance.consts.iter().any(|c| !(-LITERAL..=LITERAL).contains(c)) {
                 return Err("an instance's parameter is out of range".into());

@@ -1,19 +1,22 @@
 //! Products of many matrices at once: the kernel of [`gemm`](super::kernel::gemm) with a third axis of tiles.
 
 use super::epilogue::activate;
-use super::{Class, Gemm, GemmElement, class_of, gemm};
+use super::{Gemm, GemmElement, gemm, has_copy_engine, rows_are_made_of};
 use tile_runtime::kernel::{Argument, LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::prelude::*;
 
 /// `c[z] = f(alpha a[z] b[z] + beta c[z] + bias)` for every `z`; an operand whose first extent is 1 is every batch's.
 #[tile_kernel(
     instances(
-        (BM, BN, STAGES, THREADS) in [(128, 256, 4, 256), (128, 128, 6, 128), (64, 64, 8, 128)],
+        (BM, BN, BK, STAGES, THREADS) in [
+            (128, 256, 64, 4, 256), (128, 128, 64, 6, 128), (64, 64, 64, 8, 128),
+            // Where every thread copies.
+            (128, 128, 32, 4, 256), (64, 64, 32, 4, 128),
+        ],
         (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)]
     ),
     dtypes(T in [f16, bf16], U in [f16, bf16, f32]),
     uses(activate),
-    targets(sm_90a),
     require(AZ == Z || AZ == 1),
     require(BZ == Z || BZ == 1),
     require(A_T || A0 == M),
@@ -30,6 +33,7 @@ pub fn gemm_batch<
     U,
     const BM: usize,
     const BN: usize,
+    const BK: usize,
     const STAGES: usize,
     const THREADS: usize,
     const A_T: bool,
@@ -43,11 +47,10 @@ pub fn gemm_batch<
     beta: f32,
     activation: u32,
 ) {
-    let bk = 64;
     let depth = if A_T { A0 } else { A1 };
     threads([THREADS]);
-    let mut a_s = alloc_shared::<T>([if A_T { bk } else { BM }, if A_T { BM } else { bk }]);
-    let mut b_s = alloc_shared::<T>([if B_T { BN } else { bk }, if B_T { bk } else { BN }]);
+    let mut a_s = alloc_shared::<T>([if A_T { BK } else { BM }, if A_T { BM } else { BK }]);
+    let mut b_s = alloc_shared::<T>([if B_T { BN } else { BK }, if B_T { BK } else { BN }]);
     let mut acc = alloc_fragment::<f32>([BM, BN]);
     for [bx, by, z] in persistent([ceil_div(N, BN), ceil_div(M, BM), Z]) {
         let row = by * BM;
@@ -55,8 +58,8 @@ pub fn gemm_batch<
         let az = min(z, AZ - 1);
         let bz = min(z, BZ - 1);
         clear(&mut acc);
-        for step in pipelined(0..ceil_div(depth, bk), STAGES) {
-            let k = step * bk;
+        for step in pipelined(0..ceil_div(depth, BK), STAGES) {
+            let k = step * BK;
             copy(a.at([az, if A_T { k } else { row }, if A_T { row } else { k }]), &mut a_s);
             copy(b.at([bz, if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s);
             if A_T && B_T {
@@ -87,8 +90,7 @@ pub fn gemm_batch<
 /// `[Z, K, M]`), `b` of `[Z, K, N]` (or `[Z, N, K]`), `c` of `[Z, M, N]`, the bias of `[N]`. An operand of one batch is
 /// used for all of them.
 ///
-/// One launch where the operands are 16-bit and every row begins at a multiple of 16 bytes, on a device with `wgmma`;
-/// else a launch a batch.
+/// One launch where the operands are 16-bit, else a launch a batch.
 ///
 /// # Errors
 /// As [`gemm`]. Where batches are launched one by one, those before the one that fails are.
@@ -101,15 +103,19 @@ pub fn gemm_batched<T: GemmElement<C>, C: Element>(
     options: &Gemm<'_, T>,
 ) -> Result<(), Error> {
     let [batches, m, n] = c.shape();
-    let class = match (a.argument(), b.argument(), c.argument()) {
-        (Argument::Tensor(a), Argument::Tensor(b), Argument::Tensor(c)) => class_of(on, [&a, &b, &c]),
-        _ => Class::Elements,
-    };
-    if class == Class::Tma {
-        let tiles = batches.saturating_mul(m.div_ceil(128)).saturating_mul(n.div_ceil(128));
-        if let Some(done) = T::launch_batch(on, tiles, a, b, c.reborrow(), options) {
-            return done.map_err(Error::from);
+    let (fetched, asynchronous) = match (a.argument(), b.argument()) {
+        (Argument::Tensor(a), Argument::Tensor(b)) => {
+            (has_copy_engine(on, [&a, &b]), [&a, &b].into_iter().all(|operand| rows_are_made_of(operand, 4)))
         }
+        _ => (false, false),
+    };
+    // Single elements of large tiles, which are held in registers, leave none for a third axis.
+    let tiles = match fetched || asynchronous {
+        true => batches.saturating_mul(m.div_ceil(128)).saturating_mul(n.div_ceil(128)),
+        false => 0,
+    };
+    if let Some(done) = T::launch_batch(on, (tiles, fetched), a, b, c.reborrow(), options) {
+        return done.map_err(Error::from);
     }
     for z in 0..batches {
         let [a, b] = [&a, &b].map(|operand| operand.row(if operand.shape()[0] == 1 { 0 } else { z }));
@@ -121,12 +127,12 @@ pub fn gemm_batched<T: GemmElement<C>, C: Element>(
 /// From this many tiles of 128 x 128 on the wider tiles pay: two waves of them on an H200.
 const MANY_TILES: usize = 2 * 132;
 
-/// A launch of [`gemm_batch`]; `tiles`: how many of 128 x 128 the result has.
+/// A launch of [`gemm_batch`]: how many tiles of 128 x 128 the result has, and whether the copy engine fetches operands.
 pub(super) trait Batch<C: Element>: Element {
     #[track_caller]
     fn launch(
         on: &impl LaunchOn,
-        tiles: usize,
+        shape: (usize, bool),
         a: impl TensorInput<Self, 3>,
         b: impl TensorInput<Self, 3>,
         c: impl TensorOutput<C, 3>,
@@ -141,27 +147,29 @@ macro_rules! outputs {
             #[track_caller]
             fn launch(
                 on: &impl LaunchOn,
-                tiles: usize,
+                shape: (usize, bool),
                 a: impl TensorInput<Self, 3>,
                 b: impl TensorInput<Self, 3>,
                 c: impl TensorOutput<$u, 3>,
                 options: &Gemm<'_, Self>,
             ) -> Result<(), LaunchError> {
-                match tiles {
-                    MANY_TILES.. => outputs!(@ $t, $u, (128, 256, 4, 256), on, a, b, c, options),
-                    66.. => outputs!(@ $t, $u, (128, 128, 6, 128), on, a, b, c, options),
-                    _ => outputs!(@ $t, $u, (64, 64, 8, 128), on, a, b, c, options),
+                match shape {
+                    (MANY_TILES.., true) => outputs!(@ $t, $u, (128, 256, 64, 4, 256), on, a, b, c, options),
+                    (66.., true) => outputs!(@ $t, $u, (128, 128, 64, 6, 128), on, a, b, c, options),
+                    (_, true) => outputs!(@ $t, $u, (64, 64, 64, 8, 128), on, a, b, c, options),
+                    (100.., false) => outputs!(@ $t, $u, (128, 128, 32, 4, 256), on, a, b, c, options),
+                    (_, false) => outputs!(@ $t, $u, (64, 64, 32, 4, 128), on, a, b, c, options),
                 }
             }
         }
     )* };
-    (@ $t:ty, $u:ty, ($bm:literal, $bn:literal, $stages:literal, $threads:literal),
+    (@ $t:ty, $u:ty, ($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal),
      $on:ident, $a:ident, $b:ident, $c:ident, $o:ident) => {
         match ($o.a_transposed, $o.b_transposed) {
-            (false, true) => outputs!(@ gemm_batch::<$t, $u, $bm, $bn, $stages, $threads, false, true>, $on, $a, $b, $c, $o),
-            (false, false) => outputs!(@ gemm_batch::<$t, $u, $bm, $bn, $stages, $threads, false, false>, $on, $a, $b, $c, $o),
-            (true, true) => outputs!(@ gemm_batch::<$t, $u, $bm, $bn, $stages, $threads, true, true>, $on, $a, $b, $c, $o),
-            (true, false) => outputs!(@ gemm_batch::<$t, $u, $bm, $bn, $stages, $threads, true, false>, $on, $a, $b, $c, $o),
+            (false, true) => outputs!(@ gemm_batch::<$t, $u, $bm, $bn, $bk, $stages, $threads, false, true>, $on, $a, $b, $c, $o),
+            (false, false) => outputs!(@ gemm_batch::<$t, $u, $bm, $bn, $bk, $stages, $threads, false, false>, $on, $a, $b, $c, $o),
+            (true, true) => outputs!(@ gemm_batch::<$t, $u, $bm, $bn, $bk, $stages, $threads, true, true>, $on, $a, $b, $c, $o),
+            (true, false) => outputs!(@ gemm_batch::<$t, $u, $bm, $bn, $bk, $stages, $threads, true, false>, $on, $a, $b, $c, $o),
         }
     };
     (@ $kernel:ty, $on:ident, $a:ident, $b:ident, $c:ident, $o:ident) => {

@@ -1,10 +1,9 @@
 //! Which instance of the kernel serves a shape.
 
-use super::any::Any;
+use super::Gemm;
 use super::batched::Batch;
 use super::kernel;
 use super::split::{Split, SplitElement};
-use super::{Class, Gemm};
 use std::fmt;
 use tile_runtime::LaunchError;
 use tile_runtime::kernel::{LaunchOn, TensorInput, TensorOutput};
@@ -16,8 +15,7 @@ pub struct Choice {
     /// Rows and columns of a tile, a step along K, slots of shared memory, threads a tile, blocks of a cluster below one
     /// another.
     pub tile: Tile,
-    /// Whether the shape has enough tiles of 128 x 128 for a device: what matters where operands are not aligned, and the
-    /// tile above is not used.
+    /// Whether the shape has enough tiles of 128 x 128 for a device.
     pub many_tiles: bool,
     /// How K is split over blocks instead, where the tile above leaves too many multiprocessors idle.
     pub split: Option<Split>,
@@ -41,10 +39,12 @@ const fn wide(tile: Tile, step_us: f64, read_rate: f64) -> Cost {
 }
 
 /// A tile for few rows, which is as fast as weights can be read where every multiprocessor has one (hopper.md W3). Its step is
-/// what it takes to bring it in.
+/// what it takes to bring it in, or its products one after another.
 const fn skinny(tile: Tile) -> Cost {
     let bytes = (tile.0 + tile.1) * 64 * 2;
-    Cost { tile, step_us: bytes as f64 / PORT_RATE, read_rate: 4.57e6 }
+    let products = if tile.1 <= 32 { 0.118 } else { 0.156 };
+    let fetch = bytes as f64 / PORT_RATE;
+    Cost { tile, step_us: if fetch > products { fetch } else { products }, read_rate: 4.57e6 }
 }
 
 const TILES: [Cost; 18] = [
@@ -54,7 +54,7 @@ const TILES: [Cost; 18] = [
     wide((128, 128, 64, 6, 128, 1), 0.325, 4.5e6),
     wide((64, 256, 64, 4, 128, 1), 0.345, 4.5e6),
     wide((128, 64, 64, 8, 128, 1), 0.185, 4.5e6),
-    wide((64, 128, 64, 8, 128, 1), 0.180, 4.5e6),
+    wide((64, 128, 64, 8, 128, 1), 0.190, 4.5e6),
     wide((64, 64, 64, 12, 128, 1), 0.150, 4.5e6),
     // 1% slower than the one before where it is launched alone, but 14% faster as a dependent launch, as it is in a stream
     // of launches: blocks that share weights by themselves drift apart, and read them twice (hopper.md W4).
@@ -82,6 +82,8 @@ const BLOCK_RATE: f64 = 0.063e6;
 /// Bytes that a multiprocessor must have asked for to read at two thirds of its rate: with 110 KB it is 3.5% short of it, with
 /// 48 KB a quarter.
 const RING_BYTES: f64 = 33e3;
+/// The part of the weights that each further row of tiles reads again: they start apart, and drift (hopper.md W4).
+const READ_AGAIN: f64 = 0.05;
 /// us that storing a tile holds up the next one, where no other tile is multiplied meanwhile.
 const STORE_US: f64 = 0.5;
 /// Bytes a us that a wave stores.
@@ -105,7 +107,15 @@ impl Choice {
         let tile = cheapest.map_or(TILES[0].tile, |cost| cost.tile);
         let plain = cheapest.filter(|_| stored == [false, true]).map(|tile| cost(tile, m, n, k));
         let split = plain.and_then(|plain| Split::for_shape(m, n, k, plain));
-        Choice { tile, many_tiles: super::any::is_large(m, n), split }
+        Choice { tile, many_tiles: is_large(m, n), split }
+    }
+
+    /// The choice where every thread copies: for rows that are not aligned, on devices without a copy engine, and for elements
+    /// of 4 bytes. 64 bytes of each row are a step along K.
+    pub fn by_threads(m: i64, n: i64, bytes: u32) -> Choice {
+        let (many_tiles, step) = (is_large(m, n), 64 / bytes.max(1) as usize);
+        let tile = if many_tiles { (128, 128, step, 4, 256, 1) } else { (64, 64, step, 4, 128, 1) };
+        Choice { tile, many_tiles, split: None }
     }
 
     /// Every choice that operands stored so could be given, for benchmarks and tuning.
@@ -135,6 +145,15 @@ impl fmt::Display for Choice {
     }
 }
 
+/// From this many tiles of 128 x 128 on they are preferred to tiles of 64 x 64, of which more fit on a device.
+const ENOUGH_TILES: i64 = 100;
+
+/// Whether a product of this shape fills a device with tiles of 128 x 128.
+fn is_large(m: i64, n: i64) -> bool {
+    let up = |x: i64| (x.max(0) + 127) / 128;
+    up(m).saturating_mul(up(n)) >= ENOUGH_TILES
+}
+
 /// Whether there is an instance of a tile for operands that are stored so: as the kernel's `where` says.
 fn has((bm, bn, bk, _, _, cy): Tile, [a_transposed, b_transposed]: [bool; 2]) -> bool {
     let shared = bm > 64 || cy == 1 || b_transposed && !a_transposed;
@@ -157,37 +176,55 @@ fn cost(Cost { tile, step_us, read_rate }: &Cost, m: i64, n: i64, k: i64) -> f64
     let blocks = up(tiles, waves).max(1);
     let asked = (m.min(bm) + n.min(bn)) as f64 * (bk * stages * 2) as f64;
     let rate = read_rate.min(blocks as f64 * BLOCK_RATE) * (1.0 - (-asked / RING_BYTES).exp());
-    let read = FIXED_READ_US + ((m * k + n * k + m * n) * 2) as f64 / rate.max(1.0);
+    // Rows of tiles that share weights by the cache alone.
+    let again = READ_AGAIN * ((up(m, bm) as f64 / cluster as f64) - 1.0).max(0.0);
+    let bytes = ((m * k + n * k + m * n) * 2) as f64 + (n * k * 2) as f64 * again;
+    let read = FIXED_READ_US + bytes / rate.max(1.0);
     // What is bound by memory still prefers the tile with less to do.
     compute.max(read) + 0.02 * compute.min(read)
 }
 
 /// Every instance is a type of its own: the match from values to it, written once.
 macro_rules! launch {
-    ($ty:ty, $out:ty, $choice:ident, $on:ident, $a:ident, $b:ident, $c:ident, $options:ident;
+    ($ty:ty, $out:ty, $choice:ident, $on:ident, $a:ident, $b:ident, $c:ident, $options:ident, else $rest:tt;
      $(($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal, $cy:literal): $layouts:tt),*) => {
         match $choice.tile {
             $(($bm, $bn, $bk, $stages, $threads, $cy) => launch!(
-                @tile $ty, $out, $on, $a, $b, $c, $options, ($bm, $bn, $bk, $stages, $threads, $cy), $layouts
+                @tile $ty, $out, $on, $a, $b, $c, $options, ($bm, $bn, $bk, $stages, $threads, $cy), $layouts, $rest
             ),)*
-            _ => launch!(@any $ty, $out, $on, $a, $b, $c, $options),
+            _ => launch!(@rest $ty, $out, $on, $a, $b, $c, $options, $rest),
         }
     };
     (@tile $ty:ty, $out:ty, $on:ident, $a:ident, $b:ident, $c:ident, $o:ident,
-     ($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal, $cy:literal), [$(($at:literal, $bt:literal)),*]) => {
-        match ($o.a_transposed, $o.b_transposed, $o.is_plain()) {
-            $(($at, $bt, true) => kernel::gemm::<$ty, $out, $bm, $bn, $bk, $stages, $threads, $cy, $at, $bt, false>::launch(
-                $on, $a, $b, $c, None, 1.0, 0.0, 0,
-            ),
-            ($at, $bt, false) => kernel::gemm::<$ty, $out, $bm, $bn, $bk, $stages, $threads, $cy, $at, $bt, true>::launch(
-                $on, $a, $b, $c, $o.bias, $o.alpha, $o.beta, $o.activation.number(),
+     ($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal, $cy:literal), [$(($at:literal, $bt:literal)),*],
+     $rest:tt) => {
+        match ($o.a_transposed, $o.b_transposed) {
+            $(($at, $bt) => launch!(
+                @one $ty, $out, $on, $a, $b, $c, $o, ($bm, $bn, $bk, $stages, $threads, $cy), $at, $bt
             ),)*
             #[allow(unreachable_patterns)]
-            _ => launch!(@any $ty, $out, $on, $a, $b, $c, $o),
+            _ => launch!(@rest $ty, $out, $on, $a, $b, $c, $o, $rest),
         }
     };
-    (@any $ty:ty, $out:ty, $on:ident, $a:ident, $b:ident, $c:ident, $o:ident) => {
-        <$ty as Any<$out>>::launch_any($on, Class::Copies16, true, $a, $b, $c, $o)
+    // A tile that there is of every layout.
+    (@rest $ty:ty, $out:ty, $on:ident, $a:ident, $b:ident, $c:ident, $o:ident, $tile:tt) => {
+        match ($o.a_transposed, $o.b_transposed) {
+            (false, false) => launch!(@one $ty, $out, $on, $a, $b, $c, $o, $tile, false, false),
+            (false, true) => launch!(@one $ty, $out, $on, $a, $b, $c, $o, $tile, false, true),
+            (true, false) => launch!(@one $ty, $out, $on, $a, $b, $c, $o, $tile, true, false),
+            (true, true) => launch!(@one $ty, $out, $on, $a, $b, $c, $o, $tile, true, true),
+        }
+    };
+    (@one $ty:ty, $out:ty, $on:ident, $a:ident, $b:ident, $c:ident, $o:ident,
+     ($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal, $cy:literal), $at:literal, $bt:literal) => {
+        match $o.is_plain() {
+            true => kernel::gemm::<$ty, $out, $bm, $bn, $bk, $stages, $threads, $cy, $at, $bt, false>::launch(
+                $on, $a, $b, $c, None, 1.0, 0.0, 0,
+            ),
+            false => kernel::gemm::<$ty, $out, $bm, $bn, $bk, $stages, $threads, $cy, $at, $bt, true>::launch(
+                $on, $a, $b, $c, $o.bias, $o.alpha, $o.beta, $o.activation.number(),
+            ),
+        }
     };
 }
 
@@ -197,20 +234,16 @@ macro_rules! elements {
             #[track_caller]
             fn launch(
                 on: &impl LaunchOn,
-                class: Class,
                 choice: Choice,
                 a: impl TensorInput<Self, 2>,
                 b: impl TensorInput<Self, 2>,
                 c: impl TensorOutput<$out, 2>,
                 options: &Gemm<'_, Self>,
             ) -> Result<(), LaunchError> {
-                if class != Class::Tma {
-                    return <$ty as Any<$out>>::launch_any(on, class, choice.many_tiles, a, b, c, options);
-                }
                 if let (Some(split), false, true) = (choice.split, options.a_transposed, options.b_transposed) {
                     return <$ty as SplitElement<$out>>::launch_split(on, split, a, b, c, options);
                 }
-                launch!($ty, $out, choice, on, a, b, c, options;
+                launch!($ty, $out, choice, on, a, b, c, options, else (128, 128, 32, 4, 256, 1);
                     (128, 256, 64, 4, 256, 2): [(false, false), (false, true), (true, false), (true, true)],
                     (128, 256, 64, 4, 256, 1): [(false, false), (false, true), (true, false), (true, true)],
                     (128, 224, 64, 4, 256, 1): [(false, true), (true, true)],
@@ -228,20 +261,21 @@ macro_rules! elements {
                     (32, 144, 64, 10, 128, 1): [(false, true)],
                     (64, 32, 128, 8, 128, 1): [(false, true)],
                     (64, 112, 64, 9, 128, 1): [(false, true)],
-                    (64, 144, 64, 8, 128, 1): [(false, true)]
+                    (64, 144, 64, 8, 128, 1): [(false, true)],
+                    (64, 64, 32, 4, 128, 1): [(false, false), (false, true), (true, false), (true, true)]
                 )
             }
 
             #[track_caller]
             fn launch_batch(
                 on: &impl LaunchOn,
-                tiles: usize,
+                shape: (usize, bool),
                 a: impl TensorInput<Self, 3>,
                 b: impl TensorInput<Self, 3>,
                 c: impl TensorOutput<$out, 3>,
                 options: &Gemm<'_, Self>,
             ) -> Option<Result<(), LaunchError>> {
-                Some(<$ty as Batch<$out>>::launch(on, tiles, a, b, c, options))
+                Some(<$ty as Batch<$out>>::launch(on, shape, a, b, c, options))
             }
         }
     )* };
@@ -249,9 +283,40 @@ macro_rules! elements {
 
 elements!(f16 => f16, f16 => f32, bf16 => bf16, bf16 => f32);
 
+impl super::GemmElement<f32> for f32 {
+    #[track_caller]
+    fn launch(
+        on: &impl LaunchOn,
+        choice: Choice,
+        a: impl TensorInput<f32, 2>,
+        b: impl TensorInput<f32, 2>,
+        c: impl TensorOutput<f32, 2>,
+        options: &Gemm<'_, f32>,
+    ) -> Result<(), LaunchError> {
+        if options.precision == super::Precision::Tf32 {
+            return super::tf32::launch(on, choice.many_tiles, a, b, c, options);
+        }
+        launch!(f32, f32, choice, on, a, b, c, options, else (128, 128, 16, 4, 256, 1);
+            (64, 64, 16, 4, 128, 1): [(false, false), (false, true), (true, false), (true, true)]
+        )
+    }
+
+    fn launch_batch(
+        _: &impl LaunchOn,
+        _: (usize, bool),
+        _: impl TensorInput<f32, 3>,
+        _: impl TensorInput<f32, 3>,
+        _: impl TensorOutput<f32, 3>,
+        _: &Gemm<'_, f32>,
+    ) -> Option<Result<(), LaunchError>> {
+        None
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tile_runtime::kernel::Dtype;
 
     /// The tiles that were fastest on an H200, or within 3% of it; for few rows, those that were in hopper.md W1.
     #[test]
@@ -263,7 +328,7 @@ mod tests {
             ((8192, 8192, 8192), vec![(128, 256), (128, 128), (128, 224)]),
             ((512, 7168, 2048), vec![(128, 224), (128, 256)]),
             ((128, 4096, 7168), vec![(64, 64)]),
-            ((128, 7168, 2048), vec![(64, 112)]),
+            ((128, 7168, 2048), vec![(64, 112), (128, 64), (64, 128)]),
             ((64, 18432, 7168), vec![(64, 144)]),
             ((64, 4096, 7168), vec![(64, 32)]),
             ((64, 7168, 2048), vec![(64, 64), (64, 112), (64, 32)]),
@@ -281,6 +346,21 @@ mod tests {
             let (m, n, k) = shape;
             let (bm, bn, ..) = Choice::for_shape(m, n, k, [false, true]).tile;
             assert!(good.contains(&(bm, bn)), "{shape:?}: {bm} x {bn}");
+        }
+    }
+
+    /// What every thread copies has instances for all elements and layouts.
+    #[test]
+    fn choices_of_every_thread_are_instances() {
+        let kernel = kernel::gemm::<f16, f16>::definition().kernel().unwrap();
+        for (m, dtype) in [(64, Dtype::F16), (4096, Dtype::Bf16), (64, Dtype::F32), (4096, Dtype::F32)] {
+            for stored in [[false, true], [false, false], [true, true], [true, false]] {
+                for epilogue in [false, true] {
+                    let consts = Choice::by_threads(m, 4096, dtype.bytes()).consts(stored, epilogue);
+                    let found = kernel.instances.iter().any(|i| i.consts == consts && i.dtypes == [dtype, Dtype::F32]);
+                    assert!(found, "{dtype} {consts:?}");
+                }
+            }
         }
     }
 

@@ -10,6 +10,8 @@ use tile_runtime::prelude::*;
 /// along K is `BK` wide, and `STAGES` of them are in shared memory at once. `THREADS` threads multiply a tile. A cluster is
 /// `CY` tiles below one another, which share what they read of `b`. Without `EPILOGUE`, `c = a b`. `f` is chosen by
 /// `activation`: 0 is the identity, 1 ReLU, 2 GELU in its tanh form, 3 SiLU.
+///
+/// Any address, pitch and extent will do: what they allow is the launch's alignment class.
 #[tile_kernel(
     instances(
         (BM, BN, BK, STAGES, THREADS, CY) in [
@@ -21,16 +23,21 @@ use tile_runtime::prelude::*;
             (8, 56, 128, 14, 128, 1), (16, 56, 128, 12, 128, 1), (16, 32, 128, 18, 128, 1), (32, 32, 128, 14, 128, 1),
             (32, 56, 128, 10, 128, 1), (32, 144, 64, 10, 128, 1), (64, 32, 128, 8, 128, 1), (64, 112, 64, 9, 128, 1),
             (64, 144, 64, 8, 128, 1),
+            // Where every thread copies: rows that are not aligned, and devices without a copy engine. Two blocks of them share a
+            // multiprocessor.
+            (128, 128, 32, 4, 256, 1), (64, 64, 32, 4, 128, 1),
+            // The same of f32.
+            (128, 128, 16, 4, 256, 1), (64, 64, 16, 4, 128, 1),
         ],
         (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)],
         EPILOGUE in [false, true],
         // An operand whose rows run along N is read by whole rows of 64; tiles for few rows are of X W^T alone.
-        where (B_T || BN % 64 == 0) && (BM > 64 || CY == 1 || B_T && !A_T) && (!A_T || BM >= 64 && BN % 32 == 0 && BK == 64)
+        where (B_T || BN % 64 == 0) && (BM > 64 || CY == 1 || B_T && !A_T) && (!A_T || BM >= 64 && BN % 32 == 0 && BK <= 64)
+            && (T::BITS == 16) == (BK > 16) && (T::BITS == 16 || U::BITS == 32)
     ),
     pdl(independent = [b]),
-    dtypes(T in [f16, bf16], U in [f16, bf16, f32]),
+    dtypes(T in [f16, bf16, f32], U in [f16, bf16, f32]),
     uses(finish),
-    targets(sm_90a),
     require(A_T || A0 == M),
     require(!A_T || A1 == M),
     require(B_T || B1 == N),
@@ -64,10 +71,10 @@ pub fn gemm<
     let depth = if A_T { A0 } else { A1 };
     cluster([1, CY]);
     // Rows of tiles that a wave shares, as measured on an H200 (the book's chapter on the ladder).
-    let few = M <= 4096;
+    let wide = BM == 128 && BN > 128 && CY == 1;
     use_swizzle(if BM == 128 && BN == 128 {
         4
-    } else if BM == 128 && BN > 128 && CY == 1 && few {
+    } else if wide && M <= 4096 {
         16
     } else {
         8

@@ -3,10 +3,9 @@
 //!
 //! f16 and bf16 into their own type or f32, and f32; either operand stored transposed, any M, N and K; accumulated in f32
 //! in an order that depends only on the shape and the instance. On Hopper, 16-bit operands whose rows begin at multiples of
-//! 16 bytes are fetched by the tensor memory accelerator and multiplied by `wgmma`; any others, and other devices, take
-//! slower kernels ([`any`], [`Class`]).
+//! 16 bytes are fetched by the tensor memory accelerator and multiplied by `wgmma`; of any others, and on other devices, every
+//! thread copies a part, by as many bytes as lie together: a lesser alignment class of the same kernel ([`class`]).
 
-pub mod any;
 pub mod batched;
 mod choice;
 mod epilogue;
@@ -17,10 +16,8 @@ pub mod tf32;
 pub use batched::gemm_batched;
 pub use choice::{Choice, Tile};
 
-use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use tile_runtime::kernel::{Argument, Definition, Dtype, LaunchOn, Target, TensorInput, TensorOutput, TensorRef};
-use tile_runtime::{Element, LaunchError, Tensor, f16};
+use tile_runtime::kernel::{Argument, Class, Definition, LaunchOn, Target, TensorInput, TensorOutput, TensorRef};
+use tile_runtime::{Element, Error, LaunchError, Tensor, f16};
 
 /// What is done with the product.
 #[derive(Clone, Copy, Debug)]
@@ -111,35 +108,6 @@ impl Activation {
     }
 }
 
-/// How the operands are read: what their addresses, pitches and extents allow, fastest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Class {
-    /// By the tensor memory accelerator, multiplied by `wgmma`: 16-bit elements (or tf32, of `a b^T`) on Hopper, every row of `a`, `b` and `c`
-    /// beginning at a multiple of 16 bytes.
-    Tma,
-    /// By asynchronous copies of 16 bytes: every row of `a` and `b` begins at a multiple of 16 bytes and is whole ones
-    /// long.
-    Copies16,
-    /// The same with 8 bytes.
-    Copies8,
-    /// The same with 4 bytes: any matrix of f32.
-    Copies4,
-    /// An element of 2 bytes at a time.
-    Elements,
-}
-
-impl fmt::Display for Class {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Class::Tma => "by the tensor memory accelerator",
-            Class::Copies16 => "by asynchronous copies of 16 bytes",
-            Class::Copies8 => "by asynchronous copies of 8 bytes",
-            Class::Copies4 => "by asynchronous copies of 4 bytes",
-            Class::Elements => "element by element",
-        })
-    }
-}
-
 /// An element type of the operands of [`gemm`], where the result's is `C`: f16 and bf16 for their own and for f32, and f32.
 ///
 /// f32 is multiplied as f32, by multiply-adds, or where it is asked for ([`Gemm::tf32`]) as tf32, on tensor cores.
@@ -148,7 +116,6 @@ pub trait GemmElement<C: Element = Self>: Element {
     #[track_caller]
     fn launch(
         on: &impl LaunchOn,
-        class: Class,
         choice: Choice,
         a: impl TensorInput<Self, 2>,
         b: impl TensorInput<Self, 2>,
@@ -156,12 +123,12 @@ pub trait GemmElement<C: Element = Self>: Element {
         options: &Gemm<'_, Self>,
     ) -> Result<(), LaunchError>;
 
-    /// All batches at once, where there is a kernel for it.
+    /// All batches at once, where there is a kernel for it: the tiles of 128 x 128, and whether the copy engine fetches operands.
     #[doc(hidden)]
     #[track_caller]
     fn launch_batch(
         on: &impl LaunchOn,
-        tiles: usize,
+        shape: (usize, bool),
         a: impl TensorInput<Self, 3>,
         b: impl TensorInput<Self, 3>,
         c: impl TensorOutput<C, 3>,
@@ -172,8 +139,9 @@ pub trait GemmElement<C: Element = Self>: Element {
 /// `c = f(alpha a b + beta c + bias)` on a device or stream: `a` of shape `[M, K]` (or `[K, M]`), `b` of `[K, N]` (or
 /// `[N, K]`), `c` of `[M, N]`, the bias of `[N]`.
 ///
-/// The instance is chosen from the shape and from how the operands are aligned ([`class`]). On a GPU, the first launch of
-/// a class that is not the device's fastest says so on stderr.
+/// The instance is chosen from the shape and from whether the device's copy engine can fetch the operands; what their
+/// addresses, pitches and extents allow beyond that is its alignment class ([`class`]), which a GPU that could do better with
+/// others says on stderr.
 ///
 /// # Errors
 /// Where shapes disagree, a tensor lives elsewhere, or `c` overlaps an operand; and whatever compiling and launching may
@@ -186,32 +154,51 @@ pub fn gemm<T: GemmElement<C>, C: Element>(
     mut c: impl TensorOutput<C, 2>,
     options: &Gemm<'_, T>,
 ) -> Result<(), LaunchError> {
-    let (class, choice) = match (a.argument(), b.argument(), c.argument()) {
-        (Argument::Tensor(a), Argument::Tensor(b), Argument::Tensor(c)) => {
-            let [m, n] = extents(&c);
-            let [rows, cols] = extents(&a);
-            let k = if options.a_transposed { rows } else { cols };
-            (
-                tf32::class_of(on, [&a, &b, &c], options),
-                Choice::for_shape(m, n, k, [options.a_transposed, options.b_transposed]),
-            )
-        }
-        _ => (Class::Elements, Choice::default()),
-    };
-    say(on, T::DTYPE, class);
-    T::launch(on, class, choice, a, b, c, options)
+    let choice = choice(on, [a.argument(), b.argument(), c.argument()], options);
+    T::launch(on, choice, a, b, c, options)
 }
 
-/// How [`gemm`] reads these operands on this device.
+/// The alignment class in which [`gemm`] is launched with these: how wide the pieces are that operands are read in, and
+/// those that the result is written in.
+///
+/// # Errors
+/// What the launch would fail with before it runs.
 pub fn class<T: GemmElement<C>, C: Element>(
     on: &impl LaunchOn,
     a: impl TensorInput<T, 2>,
     b: impl TensorInput<T, 2>,
     mut c: impl TensorOutput<C, 2>,
-) -> Class {
-    match (a.argument(), b.argument(), c.argument()) {
-        (Argument::Tensor(a), Argument::Tensor(b), Argument::Tensor(c)) => class_of(on, [&a, &b, &c]),
-        _ => Class::Elements,
+    options: &Gemm<'_, T>,
+) -> Result<Class, Error> {
+    let (bm, bn, bk, stages, threads, cluster) = choice(on, [a.argument(), b.argument(), c.argument()], options).tile;
+    let params = kernel::GemmParams {
+        BM: bm as usize,
+        BN: bn as usize,
+        BK: bk,
+        STAGES: stages,
+        THREADS: threads,
+        CY: cluster,
+        A_T: options.a_transposed,
+        B_T: options.b_transposed,
+        EPILOGUE: !options.is_plain(),
+    };
+    let kernel = kernel::gemm::<T, C>::instance(on.device(), params)?;
+    Ok(kernel.class(a, b, c, options.bias, options.alpha, options.beta, options.activation.number())?)
+}
+
+/// The instance for operands and a result.
+fn choice<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &Gemm<'_, T>) -> Choice {
+    let [Argument::Tensor(a), Argument::Tensor(b), Argument::Tensor(c)] = tensors else { return Choice::default() };
+    let [m, n] = extents(&c);
+    let [rows, cols] = extents(&a);
+    let k = if options.a_transposed { rows } else { cols };
+    match has_copy_engine(on, [&a, &b]) {
+        true => {
+            let choice = Choice::for_shape(m, n, k, [options.a_transposed, options.b_transposed]);
+            // Sums that are put aside are added and stored 4 at a time.
+            Choice { split: choice.split.filter(|_| rows_begin_at(&c, 16)), ..choice }
+        }
+        false => Choice::by_threads(m, n, a.dtype().bytes()),
     }
 }
 
@@ -223,20 +210,11 @@ fn extents(tensor: &TensorRef<'_>) -> [i64; 2] {
     }
 }
 
-/// The class of a, b and c.
-fn class_of(on: &impl LaunchOn, tensors: [&TensorRef<'_>; 3]) -> Class {
-    let [a, b, _] = tensors;
-    let half = a.dtype().bytes() == 2;
-    if half && tensors.into_iter().all(|t| rows_begin_at(t, 16)) && on.device().supports(Target::Sm90a) {
-        return Class::Tma;
-    }
-    let whole = |tensor: &TensorRef<'_>, bytes: i64| {
-        let row = tensor.shape().last().copied().unwrap_or(1) * i64::from(tensor.dtype().bytes());
-        rows_begin_at(tensor, bytes) && row % bytes == 0
-    };
-    let classes = [(16, Class::Copies16), (8, Class::Copies8), (4, Class::Copies4)];
-    let widest = classes.into_iter().find(|(bytes, _)| whole(a, *bytes) && whole(b, *bytes));
-    widest.map_or(Class::Elements, |(_, class)| class)
+/// Whether the device's copy engine fetches these operands: 16-bit elements on Hopper, every row beginning at a multiple of 16
+/// bytes.
+fn has_copy_engine(on: &impl LaunchOn, operands: [&TensorRef<'_>; 2]) -> bool {
+    let fits = |tensor: &&TensorRef<'_>| tensor.dtype().bytes() == 2 && rows_begin_at(tensor, 16);
+    on.device().supports(Target::Sm90a) && operands.iter().all(fits)
 }
 
 /// Whether every row begins at a multiple of so many bytes.
@@ -247,27 +225,13 @@ fn rows_begin_at(tensor: &TensorRef<'_>, bytes: i64) -> bool {
     tensor.address().is_multiple_of(bytes as u64) && pitches
 }
 
-/// Says, once a class, that a launch on a GPU takes a lesser one than the device has.
-fn say(on: &impl LaunchOn, dtype: Dtype, class: Class) {
-    if class == Class::Tma {
-        return;
-    }
-    static SAID: [AtomicBool; 5] = [const { AtomicBool::new(false) }; 5];
-    let device = on.device();
-    let best = match dtype.bytes() {
-        2 if device.supports(Target::Sm90a) => Class::Tma,
-        _ => Class::Copies16,
-    };
-    if class <= best || device.is_simulator() || SAID[class as usize].swap(true, Ordering::Relaxed) {
-        return;
-    }
-    eprintln!(
-        "tile: gemm: operands are read {class}, not {best}: their addresses, pitches or rows are not multiples of enough \
-         bytes (said once)"
-    );
+/// Whether every row begins at a multiple of so many bytes, and is a multiple of them long.
+fn rows_are_made_of(tensor: &TensorRef<'_>, bytes: i64) -> bool {
+    let row = tensor.shape().last().copied().unwrap_or(1) * i64::from(tensor.dtype().bytes());
+    rows_begin_at(tensor, bytes) && row % bytes == 0
 }
 
-/// The kernel for aligned operands, as data.
+/// The kernel, as data.
 pub fn definition() -> &'static Definition {
     kernel::gemm::<f16, f16>::definition()
 }

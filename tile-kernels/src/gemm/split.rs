@@ -2,9 +2,8 @@
 //! which add their sums through distributed shared memory, and [`gemm_slots`] over clusters that put their sums aside, which
 //! the last to arrive adds in order. Both give the same bits at every launch. `b` is stored as N x K, as weights are.
 
-use super::any::Any;
 use super::epilogue::{activate, finish};
-use super::{Class, Gemm};
+use super::{Choice, Gemm, GemmElement};
 use tile_runtime::kernel::{LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::prelude::*;
 use tile_runtime::{Element, LaunchError};
@@ -316,7 +315,7 @@ macro_rules! launch {
         }
     };
     (@any $ty:ty, $out:ty, $on:ident, $a:ident, $b:ident, $c:ident, $o:ident) => {
-        <$ty as Any<$out>>::launch_any($on, Class::Copies16, true, $a, $b, $c, $o)
+        <$ty as GemmElement<$out>>::launch($on, Choice::default(), $a, $b, $c, $o)
     };
 }
 
@@ -348,7 +347,6 @@ elements!(f16 => f16, f16 => f32, bf16 => bf16, bf16 => f32);
 
 #[cfg(test)]
 mod tests {
-    use super::super::Choice;
     use super::*;
 
     /// Every split is an instance of its kernel.

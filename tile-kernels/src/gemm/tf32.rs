@@ -6,9 +6,9 @@
 //! asynchronously and multiplied by `mma.sync`.
 
 use super::epilogue::finish;
-use super::{Choice, Class, Gemm, Precision, extents, rows_begin_at};
+use super::{Choice, Gemm, extents, rows_begin_at};
 use std::sync::atomic::{AtomicBool, Ordering};
-use tile_runtime::kernel::{Argument, Dtype, LaunchOn, Target, TensorInput, TensorOutput, TensorRef};
+use tile_runtime::kernel::{Argument, LaunchOn, Target, TensorInput, TensorOutput};
 use tile_runtime::prelude::*;
 
 /// `c = f(alpha a b^T + beta c + bias)` as [`gemm`](super::kernel::gemm) has it: `a` is M x K, `b` N x K, a step along K 32
@@ -63,17 +63,13 @@ pub fn gemm_tf32<
     }
 }
 
-/// The same for any layout and device as [`gemm_any`](super::any::gemm_any) has it, operands by asynchronous copies of
-/// `WIDTH` bytes.
+/// The same for any layout, alignment and device: every thread copies its part of the operands.
 #[tile_kernel(
     instances(
         (BM, BN, STAGES, THREADS) in [(128, 128, 4, 256), (64, 64, 4, 128)],
-        WIDTH in [16, 8, 4],
         (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)]
     ),
     uses(finish),
-    require(A1 % (WIDTH / 4) == 0),
-    require(B1 % (WIDTH / 4) == 0),
     require(A_T || A0 == M),
     require(!A_T || A1 == M),
     require(B_T || B1 == N),
@@ -88,7 +84,6 @@ pub fn gemm_any_tf32<
     const BN: usize,
     const STAGES: usize,
     const THREADS: usize,
-    const WIDTH: usize,
     const A_T: bool,
     const B_T: bool,
 >(
@@ -112,8 +107,8 @@ pub fn gemm_any_tf32<
     clear(&mut acc);
     for step in pipelined(0..ceil_div(depth, 16), STAGES) {
         let k = step * 16;
-        copy(a.at([if A_T { k } else { row }, if A_T { row } else { k }]), &mut a_s).width(WIDTH / 4).tma(false);
-        copy(b.at([if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s).width(WIDTH / 4).tma(false);
+        copy(a.at([if A_T { k } else { row }, if A_T { row } else { k }]), &mut a_s).tma(false);
+        copy(b.at([if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s).tma(false);
         if A_T && B_T {
             gemm(a_s.t(), b_s.t(), &mut acc).tf32();
         } else if A_T {
@@ -145,20 +140,6 @@ pub fn tile_for(m: i64, n: i64, k: i64) -> Tile {
     TILES.into_iter().min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or(TILES[0])
 }
 
-/// The class of a, b and c, where f32 may be multiplied as tf32.
-pub(super) fn class_of<T: tile_runtime::Element>(
-    on: &impl LaunchOn,
-    tensors: [&TensorRef<'_>; 3],
-    options: &Gemm<'_, T>,
-) -> Class {
-    let asked = options.precision == Precision::Tf32 && T::DTYPE == Dtype::F32;
-    let along_k = !options.a_transposed && options.b_transposed;
-    if asked && along_k && on.device().supports(Target::Sm90a) && tensors.into_iter().all(|t| rows_begin_at(t, 16)) {
-        return Class::Tma;
-    }
-    super::class_of(on, tensors)
-}
-
 /// Says, once, that a launch on Hopper multiplies without `wgmma`.
 fn say(on: &impl LaunchOn) {
     static SAID: AtomicBool = AtomicBool::new(false);
@@ -175,48 +156,46 @@ fn say(on: &impl LaunchOn) {
 #[track_caller]
 pub(super) fn launch(
     on: &impl LaunchOn,
-    class: Class,
     large: bool,
     a: impl TensorInput<f32, 2>,
     b: impl TensorInput<f32, 2>,
     mut c: impl TensorOutput<f32, 2>,
     options: &Gemm<'_, f32>,
 ) -> Result<(), LaunchError> {
-    if class == Class::Tma {
-        let tile = match (a.argument(), c.argument()) {
-            (Argument::Tensor(a), Argument::Tensor(c)) => {
-                let ([m, n], [_, k]) = (extents(&c), extents(&a));
-                tile_for(m, n, k)
-            }
-            _ => TILES[0],
-        };
-        return launch_tile(on, tile, a, b, c, options);
+    let along_k = !options.a_transposed && options.b_transposed;
+    if let (Argument::Tensor(a_ref), Argument::Tensor(b_ref), Argument::Tensor(c_ref)) =
+        (a.argument(), b.argument(), c.argument())
+        && along_k
+        && on.device().supports(Target::Sm90a)
+        && [&a_ref, &b_ref].into_iter().all(|operand| rows_begin_at(operand, 16))
+    {
+        let ([m, n], [_, k]) = (extents(&c_ref), extents(&a_ref));
+        return launch_tile(on, tile_for(m, n, k), a, b, c, options);
     }
     say(on);
     macro_rules! any {
-        ($width:literal) => {
-            match (large, options.a_transposed, options.b_transposed) {
-                (true, false, true) => any!(@ 128, 128, 256, $width, false, true),
-                (true, false, false) => any!(@ 128, 128, 256, $width, false, false),
-                (true, true, true) => any!(@ 128, 128, 256, $width, true, true),
-                (true, true, false) => any!(@ 128, 128, 256, $width, true, false),
-                (false, false, true) => any!(@ 64, 64, 128, $width, false, true),
-                (false, false, false) => any!(@ 64, 64, 128, $width, false, false),
-                (false, true, true) => any!(@ 64, 64, 128, $width, true, true),
-                (false, true, false) => any!(@ 64, 64, 128, $width, true, false),
-            }
-        };
-        (@ $bm:literal, $bn:literal, $threads:literal, $width:literal, $at:literal, $bt:literal) => {
-            gemm_any_tf32::<$bm, $bn, 4, $threads, $width, $at, $bt>::launch(
-                on, a, b, c, options.bias, options.alpha, options.beta, options.activation.number(),
+        ($bm:literal, $bn:literal, $threads:literal, $at:literal, $bt:literal) => {
+            gemm_any_tf32::<$bm, $bn, 4, $threads, $at, $bt>::launch(
+                on,
+                a,
+                b,
+                c,
+                options.bias,
+                options.alpha,
+                options.beta,
+                options.activation.number(),
             )
         };
     }
-    match class {
-        Class::Tma | Class::Copies16 => any!(16),
-        Class::Copies8 => any!(8),
-        // Elements of 4 bytes are copied asynchronously whatever their address.
-        Class::Copies4 | Class::Elements => any!(4),
+    match (large, options.a_transposed, options.b_transposed) {
+        (true, false, true) => any!(128, 128, 256, false, true),
+        (true, false, false) => any!(128, 128, 256, false, false),
+        (true, true, true) => any!(128, 128, 256, true, true),
+        (true, true, false) => any!(128, 128, 256, true, false),
+        (false, false, true) => any!(64, 64, 128, false, true),
+        (false, false, false) => any!(64, 64, 128, false, false),
+        (false, true, true) => any!(64, 64, 128, true, true),
+        (false, true, false) => any!(64, 64, 128, true, false),
     }
 }
 

@@ -49,6 +49,7 @@ fn launch(signature: &Signature<'_>, body: &Body) -> TokenStream {
     };
     let scalars = scalar_bounds(signature);
     let prepare = run(signature, body, &quote!(prepare_launch), &on, &index);
+    let class = run(signature, body, &quote!(class), &on, &index);
     let run = run(signature, body, &quote!(launch), &on, &index);
     let text = format!("Launches `{name}` on a device (its own stream) or on a stream.");
     quote_spanned! {*at=>
@@ -85,6 +86,23 @@ fn launch(signature: &Signature<'_>, body: &Body) -> TokenStream {
                 #scalars
             {
                 #prepare
+            }
+
+            /// The alignment class that a launch with these arguments takes: the widest whose contract holds. Nothing is
+            /// compiled or launched.
+            ///
+            /// # Errors
+            /// What the launch would fail with before it runs.
+            #[track_caller]
+            pub fn class(
+                #on: &impl #runtime::kernel::LaunchOn,
+                #(#parameters,)*
+            ) -> ::core::result::Result<#runtime::kernel::Class, #runtime::LaunchError>
+            where
+                #bound
+                #scalars
+            {
+                #class
             }
         }
     }
@@ -228,6 +246,7 @@ fn handle(signature: &Signature<'_>, body: &Body) -> TokenStream {
     let run_on = run(signature, body, &quote!(launch), &on, &index);
     let run_device = run(signature, body, &quote!(launch), &quote!(&self.device), &index);
     let prepare_on = run(signature, body, &quote!(prepare_launch), &on, &index);
+    let class = run(signature, body, &quote!(class), &quote!(&self.device), &index);
     quote_spanned! {*at=>
         #[allow(clippy::too_many_arguments, dead_code, non_snake_case, unused_mut)]
         impl<#(#type_names,)*> #handle<#(#type_names),*> {
@@ -273,6 +292,21 @@ fn handle(signature: &Signature<'_>, body: &Body) -> TokenStream {
                 #scalars
             {
                 #prepare_on
+            }
+
+            /// The alignment class that a launch with these arguments takes on the device of the instance.
+            ///
+            /// # Errors
+            /// As the kernel's own `class`.
+            #[track_caller]
+            pub fn class(
+                &self,
+                #(#parameters,)*
+            ) -> ::core::result::Result<#runtime::kernel::Class, #runtime::LaunchError>
+            where
+                #scalars
+            {
+                #class
             }
 
             /// Which declared instance this is, in order of declaration, dtypes varying slowest.

@@ -9,7 +9,7 @@ use super::range::Range;
 use std::collections::HashSet;
 use syn::{BinOp, Expr, Lit, UnOp};
 use tile_ir::diag::{Code, Diagnostic};
-use tile_ir::ir::{ConstKind, Dtype, Instance};
+use tile_ir::ir::{Class, ConstKind, Dtype, Instance};
 
 /// More declared instances than this are a mistake: each is checked at expansion.
 const MOST_INSTANCES: usize = 4096;
@@ -188,7 +188,13 @@ impl Parser {
             Some(Value::Bool(value)) => i64::from(value),
             None => 0,
         });
-        instances.push(Instance { dtypes: dtypes.to_vec(), consts: consts.collect(), dims: vec![], absent: vec![] });
+        instances.push(Instance {
+            dtypes: dtypes.to_vec(),
+            consts: consts.collect(),
+            dims: vec![],
+            absent: vec![],
+            class: Class::WIDEST,
+        });
         Some(())
     }
 

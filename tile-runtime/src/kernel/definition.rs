@@ -8,7 +8,7 @@ use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use tile_ir::codec::{self, DecodeError};
-use tile_ir::ir::{ConstKind, Dtype, Instance, Kernel};
+use tile_ir::ir::{Class, ConstKind, Dtype, Instance, Kernel};
 
 /// One kernel: its name and its tile IR. Expansion makes one `static` a kernel.
 pub struct Definition {
@@ -76,7 +76,8 @@ pub(crate) fn instance_text(kernel: &Kernel, instance: &Instance) -> String {
         let name = kernel.dims.get(*dim).map_or("?", |d| d.name.as_str());
         format!("{name} = {value}")
     });
-    let parts: Vec<String> = parts.into_iter().chain(dims).collect();
+    let class = (!instance.class.is_widest()).then(|| format!("where {}", instance.class));
+    let parts: Vec<String> = parts.into_iter().chain(dims).chain(class).collect();
     if parts.is_empty() { "the only one".into() } else { parts.join(" ") }
 }
 
@@ -94,7 +95,8 @@ pub fn instance_index(def: &'static Definition, dtypes: &[Dtype], consts: &[(&st
     let found =
         wanted.and_then(|consts| kernel.instances.iter().position(|i| i.dtypes == dtypes && i.consts == consts));
     found.ok_or_else(|| {
-        let asked = Instance { dtypes: dtypes.to_vec(), consts: vec![], dims: vec![], absent: vec![] };
+        let asked =
+            Instance { dtypes: dtypes.to_vec(), consts: vec![], dims: vec![], absent: vec![], class: Class::WIDEST };
         let named: Vec<String> = consts.iter().map(|(name, value)| format!("{name} = {value}")).collect();
         let asked = [instance_text(kernel, &asked), named.join(", ")].map(|t| t.replace("the only one", ""));
         let same: Vec<&Instance> = kernel.instances.iter().filter(|i| i.dtypes == dtypes).collect();

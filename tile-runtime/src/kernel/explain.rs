@@ -6,7 +6,7 @@ use super::show::compile;
 use super::which::Variant;
 use crate::error::Error;
 use tile_ir::explain::{Machine, Report, Resources, Shape};
-use tile_ir::ir::Target;
+use tile_ir::ir::{Class, Target};
 
 /// A [`Report`], and whether the assembler was there to be asked.
 #[derive(Clone, Debug)]
@@ -37,11 +37,25 @@ pub fn explain(
     machine: &Machine,
     values: &[(&str, f64)],
 ) -> Result<Explanation, Error> {
+    explain_class(def, (instance, Class::WIDEST), target, machine, values)
+}
+
+/// The same in an alignment class.
+///
+/// # Errors
+/// As [`explain`].
+pub fn explain_class(
+    def: &'static Definition,
+    (instance, class): (usize, Class),
+    target: Target,
+    machine: &Machine,
+    values: &[(&str, f64)],
+) -> Result<Explanation, Error> {
     let kernel = def.kernel()?;
     let specialized = kernel.specialized().iter().map(|dim| kernel.dims[*dim].name.as_str());
     let value = |name| values.iter().find(|(given, _)| *given == name).map(|(_, value)| (name, *value as i64));
     let dims: Vec<(&str, i64)> = specialized.filter_map(value).collect();
-    let which = Variant { instance, dims: &dims };
+    let which = Variant { instance, dims: &dims, class };
     let (_, program) = lowered(kernel, &which.instance(def)?.1, target)?;
     let shape = Shape::dense(&program, values)?;
     let (resources, no_resources) = match compile(def, which, target).map(|binary| binary.resources) {

@@ -1,6 +1,7 @@
 //! Launching.
 
 use super::argument::{Argument, Scalar};
+use super::class::serving;
 use super::definition::{Definition, InstanceTable};
 use super::maps::Maps;
 use super::plan::Values;
@@ -136,7 +137,7 @@ pub struct Loaded {
 }
 
 /// Compiles and loads an instance ahead of its first launch: `which` is its number, or a [`Variant`] that gives
-/// specialised dims their values.
+/// specialised dims their values. It is made in the widest alignment class; launches choose theirs.
 ///
 /// # Errors
 /// It cannot be lowered, compiled or loaded for this device; a specialised dim has no value.
@@ -146,18 +147,17 @@ pub fn prepare<'a, const N: usize>(
     which: impl Into<Variant<'a>>,
     device: &Device,
 ) -> Result<Loaded, Error> {
-    let Variant { instance, dims } = which.into();
+    let Variant { instance, dims, .. } = which.into();
     let dims = def.dims(dims)?;
-    Ok(Loaded {
-        device: device.clone(),
-        prepared: prepared::prepared(def, table, instance, Chosen { dims: &dims, absent: 0 }, device)?,
-    })
+    let prepared = prepared::prepared(def, table, instance, Chosen { dims: &dims, absent: 0 }, device)?;
+    prepared.made(device.state)?;
+    Ok(Loaded { device: device.clone(), prepared })
 }
 
 impl Loaded {
     /// Checks these arguments as a launch does.
     pub(crate) fn check(&self, args: &[Argument<'_>]) -> Result<(), Box<Problem>> {
-        self.prepared.plan.check(self.device.state, args).map(|_| ())
+        serving(&self.prepared, self.device.state, args).map(|_| ())
     }
 
     /// Launches it on its device's default stream.
@@ -196,17 +196,22 @@ impl Loaded {
 
     /// The instance, as an author writes it: `<f16> ROWS = 8`.
     pub fn instance(&self) -> &str {
-        &self.prepared.build.instance
+        self.build().map_or("", |build| &build.instance)
     }
 
     /// Registers, spills and shared memory, as the assembler reported them; `None` on a simulator.
     pub fn resources(&self) -> Option<Resources> {
-        self.prepared.build.resources
+        self.build()?.resources
     }
 
     /// Whether the cache had it; `None` on a simulator.
     pub fn was_cached(&self) -> Option<bool> {
-        self.prepared.build.origin.map(|origin| origin == crate::cache::Origin::Cache)
+        self.build()?.origin.map(|origin| origin == crate::cache::Origin::Cache)
+    }
+
+    /// How it was made, which it is.
+    fn build(&self) -> Option<&Build> {
+        self.prepared.made(self.device.state).ok().map(|made| &made.build)
     }
 
     /// The lowered program.
@@ -217,7 +222,7 @@ impl Loaded {
 
 impl fmt::Debug for Loaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Build { instance, architecture, .. } = &self.prepared.build;
+        let (instance, architecture) = self.build().map_or(("", ""), |b| (&b.instance, &b.architecture));
         write!(f, "{} {instance} on {} {architecture}", self.name(), self.device.label())
     }
 }
@@ -240,10 +245,10 @@ fn run(
     if !prepared.plan.has_workspaces() {
         return run_with(prepared, device, stream, args, at);
     }
-    let slot = match (&prepared.code, stream) {
-        (Code::Cuda { .. }, Some(stream)) => stream.cuda().map(|(_, slot)| slot),
-        (Code::Cuda { device, .. }, None) => device.stream(0),
-        _ => None,
+    let slot = match (&device.backend, stream) {
+        (Backend::Cuda(_), Some(stream)) => stream.cuda().map(|(_, slot)| slot),
+        (Backend::Cuda(device), None) => device.stream(0),
+        (Backend::Simulator { .. }, _) => None,
     };
     let id = slot.map(|slot| std::ptr::from_ref(slot).addr());
     let held = prepared.workspaces(device, id, args).map_err(|error| prepared.error(at, Problem::Driver(error)))?;
@@ -263,10 +268,11 @@ fn run_with(
     args: &[Argument<'_>],
     at: &'static Location<'static>,
 ) -> Result<(), LaunchError> {
-    let checked = prepared.plan.check(device, args);
-    let (values, grid) = checked.map_err(|problem| prepared.error(at, *problem))?;
+    let (lesser, values, grid) = serving(prepared, device, args).map_err(|problem| prepared.error(at, *problem))?;
     let Some(grid) = grid else { return Ok(()) };
-    match (&prepared.code, &device.backend) {
+    let prepared = lesser.as_ref().unwrap_or(prepared);
+    let made = prepared.made(device).map_err(|error| prepared.error(at, Problem::Prepare(error)))?;
+    match (&made.code, &device.backend) {
         (Code::Cuda { device: cuda, function }, _) => {
             let failed = |error| prepared.error(at, Problem::Driver(error));
             let slot = match stream {
@@ -433,8 +439,8 @@ impl Recorded {
     pub fn run(&self) -> Result<(), LaunchError> {
         let failed = |report: String| self.prepared.error(self.at, Problem::Simulator(report));
         let program = &self.prepared.plan.program;
-        match &self.prepared.code {
-            Code::Fast { bound } => {
+        match self.prepared.code() {
+            Some(Code::Fast { bound }) => {
                 let report = sim::fast::run(bound, &self.args).map_err(|error| {
                     failed(match error {
                         SimError::Fault(fault) => format!("the kernel went wrong\n{}", fault.render(bound)),
@@ -444,7 +450,7 @@ impl Recorded {
                 print(report.printed.iter().map(|line| line.text.as_str()), report.unprinted);
                 Ok(())
             }
-            Code::Checked => {
+            Some(Code::Checked) => {
                 let options = CheckedOptions { seed: checked_seed(), ..CheckedOptions::default() };
                 let report =
                     sim::checked::run(program, &self.args, &options).map_err(|error| failed(error.to_string()))?;
@@ -460,7 +466,7 @@ impl Recorded {
                 let text = format!("the kernel is wrong\n{}{more}\nreplay: TILE_SEED={seed}", report.render(program));
                 Err(failed(text))
             }
-            Code::Cuda { .. } => Ok(()),
+            Some(Code::Cuda { .. }) | None => Ok(()),
         }
     }
 }

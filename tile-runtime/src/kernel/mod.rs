@@ -5,6 +5,7 @@
 //! prepared instance without a lock, checks the arguments, and hands the launch to the driver or a simulator.
 
 mod argument;
+mod class;
 mod definition;
 mod explain;
 mod formula;
@@ -23,16 +24,17 @@ mod tests;
 
 pub use crate::element::Element;
 pub use argument::{Argument, Scalar, ScalarInput, TensorInput, TensorOutput, TensorRef, optional};
+pub use class::class;
 pub use definition::{Definition, InstanceTable, instance_index};
-pub use explain::{Explanation, explain};
+pub use explain::{Explanation, explain, explain_class};
 pub use launch::{LaunchOn, Loaded, launch, prepare};
 pub use repeat::{PreparedLaunch, prepare_launch};
 pub use show::{Binary, Format, compile, show};
-pub use tile_ir::ir::{Dtype, Target};
+pub use tile_ir::ir::{Class, Dtype, Target, Width};
 pub use variants::Specialized;
 pub use which::Variant;
 
+pub(crate) use class::plan_for;
 pub(crate) use definition::instance_text;
 pub(crate) use launch::Recorded;
-pub(crate) use plan::Plan;
-pub(crate) use prepared::{lowered, target_for};
+pub(crate) use prepared::target_for;

@@ -8,7 +8,8 @@ use super::formula::Formula;
 use crate::device::DeviceState;
 use crate::error::Error;
 use crate::launch_error::Problem;
-use tile_ir::ir::{DimId, Dtype, DtypeRef, EntityRef, Kernel, ParamId, ParamKind, SpanId, Type};
+use std::sync::atomic::{AtomicI64, Ordering};
+use tile_ir::ir::{DimId, Dtype, DtypeRef, EntityRef, Kernel, ParamId, ParamKind, Side, SpanId, Type};
 use tile_ir::lowered::{Check, CheckKind, HostExpr, HostValues, Program};
 use tile_ir::sim::ScalarValue;
 
@@ -31,7 +32,7 @@ pub(crate) struct Plan {
     /// The tensors that the launcher allocates: the last parameters.
     workspaces: Vec<u8>,
     /// Blocks of it that the device holds at once, in whole clusters.
-    pub capacity: i64,
+    pub capacity: AtomicI64,
     /// The tensors that are read before the previous kernel is done, if the kernel may start early.
     independent: Vec<u8>,
     /// The program: what is launched, and the words of a report.
@@ -65,6 +66,20 @@ enum ExtentPlan {
     /// A further place of a dim.
     Equal(u8),
     Fixed(i64),
+}
+
+/// Why a launch cannot be made in a class.
+pub(crate) enum Refusal {
+    /// It cannot be made at all.
+    Problem(Box<Problem>),
+    /// Copies on this side request what a check, by its number, says does not hold: a lesser class does without.
+    Request(Side, usize),
+}
+
+impl From<Box<Problem>> for Refusal {
+    fn from(problem: Box<Problem>) -> Self {
+        Refusal::Problem(problem)
+    }
 }
 
 /// The values a launch's expressions are made of.
@@ -185,7 +200,7 @@ impl Plan {
             checks: program.launch.checks.iter().map(|check| Formula::new(&check.holds)).collect(),
             grid: program.launch.grid.each_ref().map(Formula::new),
             // What the simulators hold; a device says so itself once the program is loaded.
-            capacity: i64::from(4 * program.launch.cluster_size().max(1)),
+            capacity: AtomicI64::new(i64::from(4 * program.launch.cluster_size().max(1))),
             program,
         })
     }
@@ -198,16 +213,7 @@ impl Plan {
 
     /// Parameter, dtype and shape of each workspace, for the other arguments.
     pub fn workspaces(&self, args: &[Argument<'_>]) -> Vec<(u8, Dtype, Vec<i64>)> {
-        let mut dims = [0; MAX_DIMS];
-        for (plan, argument) in self.params.iter().zip(args) {
-            if let (ParamPlan::Tensor { extents, .. }, Argument::Tensor(tensor)) = (plan, argument) {
-                for (extent, plan) in tensor.shape().iter().zip(extents) {
-                    if let ExtentPlan::Bind(dim) = plan {
-                        dims[usize::from(*dim) % MAX_DIMS] = *extent;
-                    }
-                }
-            }
-        }
+        let dims = self.dims(args);
         let shape = |extents: &[ExtentPlan]| {
             let value = |extent: &ExtentPlan| match *extent {
                 ExtentPlan::Bind(dim) | ExtentPlan::Equal(dim) => dims[usize::from(dim) % MAX_DIMS],
@@ -222,6 +228,21 @@ impl Plan {
             _ => None,
         };
         self.workspaces.iter().filter_map(workspace).collect()
+    }
+
+    /// The values that these arguments give the dims; 0 beyond.
+    pub fn dims(&self, args: &[Argument<'_>]) -> [i64; MAX_DIMS] {
+        let mut dims = [0; MAX_DIMS];
+        for (plan, argument) in self.params.iter().zip(args) {
+            if let (ParamPlan::Tensor { extents, .. }, Argument::Tensor(tensor)) = (plan, argument) {
+                for (extent, plan) in tensor.shape().iter().zip(extents) {
+                    if let ExtentPlan::Bind(dim) = plan {
+                        dims[usize::from(*dim) % MAX_DIMS] = *extent;
+                    }
+                }
+            }
+        }
+        dims
     }
 
     /// Whether the kernel may write this argument.
@@ -242,14 +263,73 @@ impl Plan {
         ranges(&self.independent, args)
     }
 
-    /// Checks everything. The values for the kernel's parameters, and the grid; `None` where it is empty.
-    #[inline]
+    /// Checks everything, whatever lesser classes there are. The values for the kernel's parameters, and the grid; `None`
+    /// where it is empty.
+    #[cfg(test)]
     pub fn check<'a>(
         &self,
         device: &DeviceState,
         args: &'a [Argument<'a>],
     ) -> Result<(Values<'a>, Option<[u32; 3]>), Box<Problem>> {
-        let mut values = Values { dims: [0; MAX_DIMS], capacity: self.capacity, args };
+        self.examine(device, args).map_err(|refusal| match refusal {
+            Refusal::Problem(problem) => problem,
+            Refusal::Request(_, check) => self.unheld(check, args),
+        })
+    }
+
+    /// Checks everything. The values for the kernel's parameters, and the grid; `None` where it is empty.
+    #[inline]
+    pub fn examine<'a>(
+        &self,
+        device: &DeviceState,
+        args: &'a [Argument<'a>],
+    ) -> Result<(Values<'a>, Option<[u32; 3]>), Refusal> {
+        self.examine_before(device, args, || Ok(()))
+    }
+
+    /// The same; `ready` is called once the contract holds, before what it changes is asked: the blocks that the device
+    /// holds at once.
+    #[inline]
+    pub fn examine_before<'a>(
+        &self,
+        device: &DeviceState,
+        args: &'a [Argument<'a>],
+        ready: impl FnOnce() -> Result<(), Box<Problem>>,
+    ) -> Result<(Values<'a>, Option<[u32; 3]>), Refusal> {
+        let mut values = self.values(device, args)?;
+        for (i, check) in self.checks.iter().enumerate() {
+            if !matches!(check.evaluate(&values), Some(n) if n != 0) {
+                let check = &self.program.launch.checks[i];
+                return Err(match check.request {
+                    Some(side) => Refusal::Request(side, i),
+                    None => Refusal::Problem(self.broken(check, &values)),
+                });
+            }
+        }
+        ready()?;
+        values.capacity = self.capacity.load(Ordering::Relaxed);
+        let mut grid = [1u32; 3];
+        let mut empty = false;
+        for (axis, (blocks, extent)) in grid.iter_mut().zip(&self.grid).enumerate() {
+            match extent.evaluate(&values) {
+                Some(n) if (0..=MOST_BLOCKS[axis]).contains(&n) => (*blocks, empty) = (n as u32, empty || n == 0),
+                other => return Err(self.wrong_grid(axis, other).into()),
+            }
+        }
+        Ok((values, (!empty).then_some(grid)))
+    }
+
+    /// What check number `check` says that these arguments, which are otherwise right, do not hold.
+    #[cold]
+    pub fn unheld(&self, check: usize, args: &[Argument<'_>]) -> Box<Problem> {
+        let values = Values { dims: self.dims(args), capacity: self.capacity.load(Ordering::Relaxed), args };
+        self.broken(&self.program.launch.checks[check], &values)
+    }
+
+    /// The values for the kernel's parameters, once these arguments are found to be what it takes.
+    #[inline]
+    fn values<'a>(&self, device: &DeviceState, args: &'a [Argument<'a>]) -> Result<Values<'a>, Box<Problem>> {
+        let mut values = Values { dims: [0; MAX_DIMS], capacity: self.capacity.load(Ordering::Relaxed), args };
         if args.len() != self.params.len() {
             return Err(Box::new(Problem::ArgumentCount { expected: self.params.len(), found: args.len() }));
         }
@@ -293,20 +373,7 @@ impl Plan {
             }
         }
         self.check_overlap(args)?;
-        for (i, check) in self.checks.iter().enumerate() {
-            if !matches!(check.evaluate(&values), Some(n) if n != 0) {
-                return Err(self.broken(&self.program.launch.checks[i], &values));
-            }
-        }
-        let mut grid = [1u32; 3];
-        let mut empty = false;
-        for (axis, (blocks, extent)) in grid.iter_mut().zip(&self.grid).enumerate() {
-            match extent.evaluate(&values) {
-                Some(n) if (0..=MOST_BLOCKS[axis]).contains(&n) => (*blocks, empty) = (n as u32, empty || n == 0),
-                other => return Err(self.wrong_grid(axis, other)),
-            }
-        }
-        Ok((values, (!empty).then_some(grid)))
+        Ok(values)
     }
 
     /// Refuses a written tensor that shares an element with another argument.

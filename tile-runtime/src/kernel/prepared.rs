@@ -1,5 +1,6 @@
 //! One instance of a kernel, ready to be launched on one device: lowered, compiled (or found in the cache), loaded.
 
+use super::class::Lesser;
 use super::definition::{Definition, InstanceTable, instance_text};
 use super::maps::MOST_MAPS;
 use super::plan::Plan;
@@ -7,13 +8,15 @@ use super::variants::{self, Shared};
 use super::workspace::Workspaces;
 use crate::cache::{Cache, Entry, Key, Origin};
 use crate::cuda::{CudaDevice, Limits, driver::Handle};
-use crate::device::{Backend, Device};
+use crate::device::{Backend, Device, DeviceState};
 use crate::error::Error;
+use crate::launch_error::Problem;
 use crate::nvrtc::{self, Nvrtc, Output, Resources};
 use std::ptr::null_mut;
-use std::sync::atomic::AtomicPtr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use tile_ir::diag::Diagnostic;
-use tile_ir::ir::{DimId, Instance, Kernel, ParamKind, Target};
+use tile_ir::ir::{Class, DimId, Instance, Kernel, ParamKind, Side, Target, Width};
 use tile_ir::lowered::{ParameterKind, Program, TensorMap};
 
 /// Most parameters of the C function: their values live on the stack during a launch.
@@ -28,10 +31,22 @@ pub(crate) struct Prepared {
     /// The same instance on another device.
     pub next: AtomicPtr<Prepared>,
     pub definition: &'static Definition,
+    /// The instance, as it is bound.
+    pub instance: Instance,
     pub plan: Plan,
+    /// What runs, once a launch needs it: the contract of a class is known before it is compiled.
+    made: OnceLock<Made>,
+    /// The same instance in lesser alignment classes.
+    pub lesser: Lesser,
+    /// Why a wider class does not serve the launches of this one; empty for the widest.
+    why: String,
+    pub workspaces: Workspaces,
+}
+
+/// What runs, and how it was made.
+pub(crate) struct Made {
     pub code: Code,
     pub build: Build,
-    pub workspaces: Workspaces,
 }
 
 /// What runs.
@@ -106,7 +121,12 @@ pub(crate) fn prepared<const N: usize>(
         let values = variants::key(definition.kernel()?, chosen.dims);
         return Ok(Shared::Counted(match variants.find(slot, chosen.absent, &values) {
             Some(prepared) => prepared,
-            None => variants.insert(&values, prepare(definition, instance, chosen, device)?, specialized.max),
+            None => {
+                let prepared = prepare(definition, instance, chosen, device)?;
+                // What cannot be compiled takes nobody's place.
+                prepared.made(device.state)?;
+                variants.insert(&values, prepared, specialized.max)
+            }
         }));
     }
     if let Some(prepared) = table.find(instance, slot, chosen.absent) {
@@ -132,50 +152,127 @@ fn prepare(
     });
     let instance = &Instance { absent: left_out.map(|(id, _)| id).collect(), ..declared.with_dims(dims.to_vec()) };
     let target = target_for(kernel, device)?;
-    let fast = matches!(device.state.backend, Backend::Simulator { checked: false });
-    let (bound, program) = lowered_for(kernel, instance, target, fast)?;
-    let mut plan = Plan::new(&bound, program)?;
-    let mut build = Build { instance: instance_text(kernel, instance), ..Build::default() };
-    let code = match &device.state.backend {
-        Backend::Simulator { checked: false } => Code::Fast { bound: Box::new(bound) },
-        Backend::Simulator { checked: true } => Code::Checked,
-        Backend::Cuda(cuda) => {
-            let program = &plan.program;
-            if program.params.len() > MAX_PARAMETERS {
-                let (kernel, found) = (kernel.name.clone(), program.params.len());
-                return Err(Error::TooMany { kernel, what: "C parameters", found, most: MAX_PARAMETERS });
-            }
-            if program.tensor_maps.len() > MOST_MAPS {
-                let (kernel, found) = (kernel.name.clone(), program.tensor_maps.len());
-                return Err(Error::TooMany { kernel, what: "tensor maps", found, most: MOST_MAPS });
-            }
-            build.architecture = device.architecture(target);
-            let (entry, origin) = machine_code(program, &build.architecture)?;
-            build.resources = Resources::parse(&entry.log, &program.name);
-            build.origin = Some(origin);
-            let limits =
-                Limits { threads: program.launch.threads.iter().product(), shared_bytes: program.shared_bytes };
-            let (module, handle, dynamic_shared) = cuda.load(&kernel.name, &entry.code, &program.name, limits)?;
-            let dependent = program.launch.dependent;
-            let parameters = program.params.iter().map(|p| p.kind).collect();
-            let maps = program.tensor_maps.values().cloned().collect();
-            let cluster = program.launch.cluster_size();
-            let function = Function { device: cuda, module, handle, dynamic_shared, parameters, maps, dependent };
-            plan.capacity = cuda.capacity(handle, limits.threads, dynamic_shared, cluster)?;
-            Code::Cuda { device: cuda, function }
+    Prepared::new(definition, instance.clone(), absent, target, device.state)
+}
+
+impl Prepared {
+    /// A record, lowered; code for a device is made when it is asked for.
+    fn new(
+        definition: &'static Definition,
+        instance: Instance,
+        absent: u64,
+        target: Target,
+        device: &'static DeviceState,
+    ) -> Result<Prepared, Error> {
+        let kernel = definition.kernel()?;
+        let fast = matches!(device.backend, Backend::Simulator { checked: false });
+        let (bound, mut program) = lowered_for(kernel, &instance, target, fast)?;
+        if fast {
+            // It runs every class alike.
+            program.launch.checks.retain(|check| check.request.is_none());
         }
-    };
-    let workspaces = Workspaces::default();
-    Ok(Prepared {
-        slot: device.state.slot,
-        absent,
-        next: AtomicPtr::new(null_mut()),
-        definition,
-        plan,
-        code,
-        build,
-        workspaces,
-    })
+        let plan = Plan::new(&bound, program)?;
+        let build = Build { instance: instance_text(kernel, &instance), ..Build::default() };
+        let code = match &device.backend {
+            Backend::Simulator { checked: false } => Some(Code::Fast { bound: Box::new(bound) }),
+            Backend::Simulator { checked: true } => Some(Code::Checked),
+            Backend::Cuda(_) => None,
+        };
+        let made = code.map_or_else(OnceLock::new, |code| OnceLock::from(Made { code, build }));
+        Ok(Prepared {
+            slot: device.slot,
+            absent,
+            next: AtomicPtr::new(null_mut()),
+            definition,
+            instance,
+            plan,
+            made,
+            lesser: Lesser::default(),
+            why: String::new(),
+            workspaces: Workspaces::default(),
+        })
+    }
+
+    /// The same instance in a lesser class, because of what does not hold on one side.
+    pub fn of_class(
+        wider: &Prepared,
+        class: Class,
+        (side, problem): (Side, &Problem),
+        device: &'static DeviceState,
+    ) -> Result<Prepared, Error> {
+        let instance = Instance { class, ..wider.instance.clone() };
+        let made = Prepared::new(wider.definition, instance, wider.absent, wider.plan.program.target, device)?;
+        let first = match side {
+            Side::Reads => wider.instance.class.reads == Width::Sixteen,
+            Side::Writes => wider.instance.class.writes == Width::Sixteen,
+        };
+        let why = match (wider.why.as_str(), first) {
+            ("", _) => problem.to_string(),
+            (why, true) => format!("{why}; {problem}"),
+            (why, false) => why.to_owned(),
+        };
+        Ok(Prepared { why, ..made })
+    }
+
+    /// What runs; compiled and loaded if it is not.
+    #[inline]
+    pub fn made(&self, device: &'static DeviceState) -> Result<&Made, Error> {
+        match self.made.get() {
+            Some(made) => Ok(made),
+            None => self.make(device),
+        }
+    }
+
+    /// What runs, if it is made.
+    pub fn code(&self) -> Option<&Code> {
+        self.made.get().map(|made| &made.code)
+    }
+
+    #[cold]
+    fn make(&self, device: &'static DeviceState) -> Result<&Made, Error> {
+        let (kernel, program) = (self.definition.kernel()?, &self.plan.program);
+        let mut build = Build { instance: instance_text(kernel, &self.instance), ..Build::default() };
+        let code = match &device.backend {
+            Backend::Simulator { .. } => Code::Checked,
+            Backend::Cuda(cuda) => {
+                if program.params.len() > MAX_PARAMETERS {
+                    let (kernel, found) = (kernel.name.clone(), program.params.len());
+                    return Err(Error::TooMany { kernel, what: "C parameters", found, most: MAX_PARAMETERS });
+                }
+                if program.tensor_maps.len() > MOST_MAPS {
+                    let (kernel, found) = (kernel.name.clone(), program.tensor_maps.len());
+                    return Err(Error::TooMany { kernel, what: "tensor maps", found, most: MOST_MAPS });
+                }
+                build.architecture = device.architecture(program.target);
+                let (entry, origin) = machine_code(program, &build.architecture)?;
+                build.resources = Resources::parse(&entry.log, &program.name);
+                build.origin = Some(origin);
+                let limits =
+                    Limits { threads: program.launch.threads.iter().product(), shared_bytes: program.shared_bytes };
+                let (module, handle, dynamic_shared) = cuda.load(&kernel.name, &entry.code, &program.name, limits)?;
+                let dependent = program.launch.dependent;
+                let parameters = program.params.iter().map(|p| p.kind).collect();
+                let maps = program.tensor_maps.values().cloned().collect();
+                let cluster = program.launch.cluster_size();
+                let function = Function { device: cuda, module, handle, dynamic_shared, parameters, maps, dependent };
+                let capacity = cuda.capacity(handle, limits.threads, dynamic_shared, cluster)?;
+                self.plan.capacity.store(capacity, Ordering::Relaxed);
+                self.say();
+                Code::Cuda { device: cuda, function }
+            }
+        };
+        Ok(self.made.get_or_init(|| Made { code, build }))
+    }
+
+    /// Says that a GPU does less than it could, once for each class of an instance.
+    fn say(&self) {
+        let class = self.instance.class;
+        if !class.is_widest() {
+            let widest = Instance { class: Class::WIDEST, ..self.instance.clone() };
+            let instance = self.definition.kernel().map_or_else(|_| String::new(), |k| instance_text(k, &widest));
+            eprintln!("tile: {} {instance}: {class}, not 16 bytes: {} (said once)", self.definition.name(), self.why);
+        }
+    }
 }
 
 /// What a kernel is compiled for on a device.

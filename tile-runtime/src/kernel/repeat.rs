@@ -1,6 +1,7 @@
 //! A launch that is checked once and made many times.
 
 use super::argument::Argument;
+use super::class::serving;
 use super::definition::{Definition, InstanceTable};
 use super::launch::{LaunchOn, Recorded, bits, keep, launched, submit};
 use super::maps::Maps;
@@ -15,6 +16,7 @@ use crate::stream::{Graph, Stream};
 use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
+use tile_ir::ir::Class;
 use tile_ir::sim;
 
 /// A launch with its arguments, checked, ready to be made again and again: `gemv::<..>::prepare(&device, &w, &x, &mut y,
@@ -63,8 +65,10 @@ pub fn prepare_launch<const N: usize>(
     };
     let all: Vec<Argument<'_>> = args.iter().copied().chain(held.iter().map(|w| w.argument())).collect();
     let args: &[Argument<'_>] = &all;
-    let (values, grid) = prepared.plan.check(device.state, args).map_err(|problem| failed(*problem))?;
-    let (parameters, maps) = match &prepared.code {
+    let (lesser, values, grid) = serving(&prepared, device.state, args).map_err(|problem| failed(*problem))?;
+    let prepared = lesser.unwrap_or(prepared);
+    let made = prepared.made(device.state).map_err(|error| failed(Problem::Prepare(error)))?;
+    let (parameters, maps) = match &made.code {
         Code::Cuda { function, device: cuda } => {
             let maps = Maps::new(cuda, &function.maps, &values).map_err(|error| failed(Problem::Driver(error)))?;
             (function.parameters.iter().map(|kind| bits(&values, *kind)).collect(), maps.as_slice().to_vec())
@@ -128,6 +132,11 @@ impl PreparedLaunch {
         self.device.capture(|stream| Ok(self.run(Some(stream), self.at)?))
     }
 
+    /// The alignment class that serves it.
+    pub fn class(&self) -> Class {
+        self.prepared.instance.class
+    }
+
     /// The kernel's name.
     pub fn name(&self) -> &'static str {
         self.prepared.definition.name()
@@ -140,7 +149,7 @@ impl PreparedLaunch {
     #[inline]
     fn run(&self, stream: Option<&Stream>, at: &'static Location<'static>) -> Result<(), LaunchError> {
         let Some(grid) = self.grid else { return Ok(()) };
-        let Code::Cuda { device: cuda, function } = &self.prepared.code else {
+        let Some(Code::Cuda { device: cuda, function }) = self.prepared.code() else {
             return Recorded::new(self.prepared.clone(), self.simulated.clone(), at).make(stream);
         };
         let failed = |error| self.error(at, Problem::Driver(error));

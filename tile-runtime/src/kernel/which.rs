@@ -2,21 +2,24 @@
 
 use super::definition::Definition;
 use crate::error::Error;
-use tile_ir::ir::{DimId, Instance, Kernel};
+use tile_ir::ir::{Class, DimId, Instance, Kernel};
 
-/// An instance of a kernel, with the values of the dims that it is specialised by:
-/// `Variant { instance: 3, dims: &[("K", 4096)] }`. A number alone is an instance of a kernel without `specialize(..)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// An instance of a kernel, with the values of the dims that it is specialised by, and its alignment class:
+/// `Variant { instance: 3, dims: &[("K", 4096)], ..Variant::default() }`. A number alone is an instance of a kernel without
+/// `specialize(..)`, in the widest class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Variant<'a> {
     /// The instance, in order of declaration.
     pub instance: usize,
     /// A value for each dim of `specialize(..)`, by name.
     pub dims: &'a [(&'a str, i64)],
+    /// The alignment class that it is compiled for.
+    pub class: Class,
 }
 
 impl From<usize> for Variant<'_> {
     fn from(instance: usize) -> Self {
-        Variant { instance, dims: &[] }
+        Variant { instance, ..Variant::default() }
     }
 }
 
@@ -24,7 +27,7 @@ impl Variant<'_> {
     /// The kernel, and the instance to bind.
     pub(crate) fn instance(&self, def: &'static Definition) -> Result<(&'static Kernel, Instance), Error> {
         let (kernel, instance) = def.instance(self.instance)?;
-        Ok((kernel, instance.with_dims(def.dims(self.dims)?)))
+        Ok((kernel, Instance { class: self.class, ..instance.with_dims(def.dims(self.dims)?) }))
     }
 }
 

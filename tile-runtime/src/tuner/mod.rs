@@ -79,7 +79,8 @@ pub fn tune<const N: usize>(
     let kernel = def.kernel()?;
     let values = space::specialized(kernel, args);
     let dims: Vec<(&str, i64)> = values.iter().map(|(dim, value)| (kernel.dims[*dim].name.as_str(), *value)).collect();
-    let load = |instance: usize, on: &Device| prepare(def, table, Variant { instance, dims: &dims }, on);
+    let load =
+        |instance: usize, on: &Device| prepare(def, table, Variant { instance, dims: &dims, ..Variant::default() }, on);
     let report = tune_call(&Call { def, dtypes, device, options, args, load: &load, at })?;
     publish(&report);
     Ok((report.chosen, report))

@@ -5,11 +5,11 @@ use super::report::{Status, Trial};
 use crate::cuda::CudaDevice;
 use crate::device::{Backend, Device};
 use crate::error::Error;
-use crate::kernel::{Argument, Definition, Dtype, Plan, instance_text, lowered, target_for};
+use crate::kernel::{Argument, Definition, Dtype, instance_text, plan_for, target_for};
 use crate::launch_error::Problem;
 use tile_ir::explain::{Machine, Shape, explain};
 use tile_ir::ir::{DimId, EntityRef, Extent, Instance, Kernel, ParamKind, Target};
-use tile_ir::lowered::{HostValues, Program};
+use tile_ir::lowered::Program;
 
 /// A candidate that leaves this fraction of the multiprocessors that the best one uses without a block is pruned.
 const IDLE: f64 = 1.0 / 8.0;
@@ -119,23 +119,16 @@ fn prune(model: &Model, most_busy: f64, least_sectors: f64) -> Option<String> {
 }
 
 fn judge(kernel: &Kernel, instance: &Instance, target: Target, device: &Device, args: &[Argument<'_>]) -> Judged {
-    let out = |status, detail: String| Judged::Out { status, detail, shared: 0, refusal: None };
-    let plan = lowered(kernel, instance, target).and_then(|(bound, program)| Plan::new(&bound, program));
-    let plan = match plan {
+    let plan = match plan_for(kernel, instance, target, device.state, args) {
         Ok(plan) => plan,
-        Err(error) => return out(Status::Refused, error.to_string()),
-    };
-    let shared = plan.program.shared_bytes;
-    let dims = match plan.check(device.state, args) {
-        Ok((values, _)) => {
-            let value = |(i, name): (usize, &String)| (name.clone(), values.dim(DimId::new(i)));
-            plan.program.dims.iter().enumerate().map(value).collect::<Vec<_>>()
-        }
         Err(problem) => {
             let detail = problem.to_string();
-            return Judged::Out { status: Status::Refused, detail, shared, refusal: Some(problem) };
+            let refusal = (!matches!(*problem, Problem::Prepare(_))).then_some(problem);
+            return Judged::Out { status: Status::Refused, detail, shared: 0, refusal };
         }
     };
+    let shared = plan.program.shared_bytes;
+    let dims: Vec<(String, i64)> = plan.program.dims.iter().cloned().zip(plan.dims(args)).collect();
     let Backend::Cuda(cuda) = &device.state.backend else {
         return Judged::Candidate { shared, dims, model: None };
     };

@@ -15,8 +15,9 @@ fn check_names_the_failing_instance() {
     let at = b.var(t);
     let value = b.load(place, &[at]);
     b.let_("value", value);
-    b.k.instances =
-        [32, 64, 48].map(|c| Instance { dtypes: vec![], consts: vec![c], dims: vec![], absent: vec![] }).to_vec();
+    b.k.instances = [32, 64, 48]
+        .map(|c| Instance { dtypes: vec![], consts: vec![c], dims: vec![], absent: vec![], class: Class::WIDEST })
+        .to_vec();
     expect![[r#"
         [TK0301] shared index out of bounds
           at: reaches 63 at t = 63 (thread 63); `s` has 32 elements

@@ -57,7 +57,7 @@ impl<'a> Lowering<'a> {
         }
         let dtype = self.dtype_of(dst.place);
         let floats = dtype.is_half() || dtype == Dtype::F32;
-        if !floats || !matches!(dst.place, Place::Tensor(_)) {
+        if !floats || !matches!(dst.place, Place::Tensor(_)) || self.kernel.class.writes != Width::Sixteen {
             return None;
         }
         if transposed && !dtype.is_half() {

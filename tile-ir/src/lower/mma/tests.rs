@@ -26,6 +26,7 @@ struct Gemm {
     swizzle: SwizzleRequest,
     /// Whether extents are known to be multiples of 8.
     aligned: bool,
+    class: Class,
     persistent: bool,
     panel: Option<i64>,
     cluster: bool,
@@ -47,6 +48,7 @@ const BASE: Gemm = Gemm {
     policy: WarpPolicy::Square,
     swizzle: SwizzleRequest::Auto,
     aligned: true,
+    class: Class::WIDEST,
     persistent: false,
     panel: Some(8),
     cluster: false,
@@ -81,6 +83,7 @@ fn gemm(g: &Gemm) -> Kernel {
             let tile = b.int(tile);
             b.binary(BinaryOp::CeilDiv, extent, tile)
         });
+        b.kernel.class = g.class;
         b.kernel.swizzle = g.panel.map(|panel| b.int(panel));
         if g.cluster {
             b.kernel.cluster = [2, 1].map(|n| b.int(n)).to_vec();
@@ -285,14 +288,72 @@ fn f32_is_multiplied_exactly() {
     for stored in LAYOUTS {
         let g = Gemm { stored, dtype: Dtype::F32, out: Dtype::F32, ..SMALL };
         is_right(&g, [40, 48, 72]);
-        is_right(&Gemm { aligned: false, stages: 1, ..g }, [37, 19, 23]);
+        is_right(&Gemm { aligned: false, class: read(Width::Four), stages: 1, ..g }, [37, 19, 23]);
     }
 }
 
+/// The class in which rows are read by this.
+fn read(reads: Width) -> Class {
+    Class { reads, ..Class::WIDEST }
+}
+
+/// Rows of every alignment, and the extents that have it.
+const CLASSES: [(Width, [i64; 3]); 4] = [
+    (Width::Sixteen, [40, 24, 72]),
+    (Width::Eight, [36, 20, 76]),
+    (Width::Four, [38, 22, 74]),
+    (Width::Element, [37, 19, 71]),
+];
+
 #[test]
-fn ragged_shapes_without_alignment_are_right() {
+fn every_class_of_alignment_is_right() {
     for stored in LAYOUTS {
-        is_right(&Gemm { stored, aligned: false, ..SMALL }, [37, 19, 23]);
+        for (width, shape) in CLASSES {
+            for stages in [1, 2, 5] {
+                let g = Gemm { stored, aligned: false, class: read(width), stages, ..SMALL };
+                is_right(&g, shape);
+                is_right(&Gemm { persistent: true, epilogue: true, cluster: true, ..g }, shape);
+            }
+        }
+    }
+    // More elements a thread than are held in registers, and threads that do not divide them.
+    let g = Gemm { aligned: false, class: read(Width::Element), ..SMALL };
+    is_right(&Gemm { tile: [64, 64, 64], threads: 32, ..g }, [37, 19, 71]);
+    is_right(&Gemm { tile: [48, 24, 16], threads: 96, ..g }, [37, 19, 71]);
+}
+
+#[test]
+fn a_class_says_how_rows_are_read() {
+    for (width, _) in CLASSES {
+        let program = lowered(&Gemm { aligned: false, class: read(width), stages: 6, ..BASE });
+        let copies = |op: &OpKind| matches!(op, OpKind::AsyncCopy { width: w, .. } if w * 2 == width.bytes());
+        let any = |op: &OpKind| matches!(op, OpKind::AsyncCopy { .. });
+        assert_eq!(count(&program.body, &copies), count(&program.body, &any), "{width}");
+        assert_eq!(count(&program.body, &any) > 0, width != Width::Element, "{width}");
+        // The slots that a loop of every thread has.
+        let slots = program.shared.values().next().map(|array| array.slots);
+        let wanted = match width {
+            Width::Sixteen => 6,
+            Width::Eight | Width::Four => 4,
+            Width::Element => 2,
+        };
+        assert_eq!(slots, Some(wanted), "{width}");
+        // What is only requested is marked: address, pitch and length of the rows of both operands.
+        let requests = program.launch.checks.iter().filter(|check| check.request == Some(Side::Reads)).count();
+        assert_eq!(requests, if width == Width::Element { 0 } else { 5 }, "{width}");
+        assert_eq!(program.launch.class, read(width));
+        let says = program.remarks.iter().any(|r| r.text.contains("a lesser alignment class"));
+        assert_eq!(says, width != Width::Sixteen);
+    }
+}
+
+/// A mistake that the classes could make: a program whose copies are wider than the rows allow.
+#[test]
+fn a_class_that_is_too_wide_is_found() {
+    for (wide, narrow) in [(Width::Sixteen, 1), (Width::Eight, 2), (Width::Four, 3)] {
+        let g = Gemm { aligned: false, class: read(wide), ..SMALL };
+        let report = run_checked(&lowered(&g), &arguments(&g, CLASSES[narrow].1), &CheckedOptions::default()).unwrap();
+        assert!(!report.is_clean(), "{wide}");
     }
 }
 
@@ -332,13 +393,16 @@ fn without_its_barriers_a_product_is_no_longer_right() {
             }
         }
     }
-    for stages in [1, 2, 3] {
-        let g = Gemm { stages, ..SMALL };
+    for (width, stages) in
+        [(Width::Sixteen, 1), (Width::Sixteen, 2), (Width::Sixteen, 3), (Width::Element, 1), (Width::Element, 2)]
+    {
+        let class = read(width);
+        let g = Gemm { class, stages, ..SMALL };
         let mut program = lowered(&g);
         strip(&mut program.body);
         let options = CheckedOptions { step_limit: 5_000_000, ..CheckedOptions::default() };
         let report = run_checked(&program, &arguments(&g, [32, 32, 128]), &options).unwrap();
-        assert!(!report.is_clean(), "{stages}");
+        assert!(!report.is_clean(), "{class}, {stages}");
     }
 }
 

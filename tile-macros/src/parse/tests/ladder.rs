@@ -180,15 +180,15 @@ fn the_gemv_of_the_language_page() {
     assert_eq!(kernel.instances.len(), 15);
     assert_eq!(
         kernel.instances[0],
-        Instance { dtypes: vec![Dtype::F16], consts: vec![1], dims: vec![], absent: vec![] }
+        Instance { dtypes: vec![Dtype::F16], consts: vec![1], dims: vec![], absent: vec![], class: Class::WIDEST }
     );
     assert_eq!(
         kernel.instances[6],
-        Instance { dtypes: vec![Dtype::Bf16], consts: vec![2], dims: vec![], absent: vec![] }
+        Instance { dtypes: vec![Dtype::Bf16], consts: vec![2], dims: vec![], absent: vec![], class: Class::WIDEST }
     );
     assert_eq!(
         kernel.instances[14],
-        Instance { dtypes: vec![Dtype::F32], consts: vec![16], dims: vec![], absent: vec![] }
+        Instance { dtypes: vec![Dtype::F32], consts: vec![16], dims: vec![], absent: vec![], class: Class::WIDEST }
     );
     assert_eq!(kernel.targets, Target::ALL);
     assert_eq!(kernel.requires[0].text, "K % (128 / T::BITS) == 0");

@@ -313,7 +313,7 @@ fn checks_of_the_program_are_evaluated_and_reported() {
     let device = good.device.clone();
     for (holds, kind, code, words) in cases {
         let mut program = program.clone();
-        program.launch.checks.push(Check { holds, kind, span });
+        program.launch.checks.push(Check { holds, kind, request: None, span });
         let plan = Plan::new(&bound, program).unwrap();
         let args = good.args();
         let Err(problem) = plan.check(device.state, &args) else { panic!("{words}") };

@@ -96,6 +96,7 @@ fn kernel() -> Kernel {
                 consts: vec![width],
                 dims: vec![],
                 absent: vec![],
+                class: Class::WIDEST,
             });
         }
     }

@@ -28,6 +28,7 @@ impl Build {
                 tensors: vec![],
                 dims: vec![],
                 launch: Launch {
+                    class: Class::WIDEST,
                     grid: [HostExpr::Int(1), HostExpr::Int(1), HostExpr::Int(1)],
                     threads: [x, 1, 1],
                     min_blocks: None,

@@ -1,0 +1,271 @@
+//! Pipelined loops whose loads are held in registers: what the asynchronous copies cannot move.
+//!
+//! An iteration begins by loading what the next one uses, element by element, into registers of the threads, and ends by
+//! storing it to the slot that is not read meanwhile. So the loads are on their way while the iteration computes, and one
+//! barrier an iteration is enough:
+//!
+//! ```text
+//! load(first); store(slot 0); barrier
+//! for i { if there is a next { load(next) }; compute(slot); if there is a next { store(other slot) }; barrier }
+//! ```
+
+use super::pipeline::{declared, is_let};
+use super::tile::open_axes;
+use super::*;
+use crate::analysis::SharedLoad;
+use crate::ir::pipeline::Split;
+
+/// Registers that accumulators and held elements may take together. Beyond it they would be spilled, which costs more than
+/// waiting for the loads.
+const MOST_REGISTERS: u32 = 112;
+
+/// A copy whose elements are held.
+pub(super) struct Held {
+    stmt: StmtId,
+    local: LocalId,
+    /// Elements a thread.
+    count: u32,
+}
+
+/// Which way elements go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// From the tensor to registers.
+    Load,
+    /// From registers to shared memory.
+    Store,
+}
+
+impl<'a> Lowering<'a> {
+    /// The copies of a loop's loads, if all are held.
+    pub(super) fn held(&mut self, split: &Split, body: &[StmtId], stages: u32) -> Option<Vec<Held>> {
+        let kernel = self.kernel;
+        if kernel.class.reads != Width::Element || stages < 2 || split.shared(kernel).count() != split.buffers.len() {
+            return None;
+        }
+        let loads = body[..split.loads].iter().filter(|stmt| !is_let(kernel, **stmt));
+        let mut copies = Vec::new();
+        for &stmt in loads {
+            let (StmtKind::Copy { src, .. }, Some(SharedLoad::Synchronous { .. })) =
+                (&kernel.stmts[stmt].kind, self.analysis.shared_loads.get(&stmt))
+            else {
+                return None;
+            };
+            let elements: u32 = self.analysis.copies.get(&stmt)?.extents.iter().product();
+            copies.push((stmt, src.place, elements.div_ceil(self.thread_total().max(1))));
+        }
+        let accumulators: u32 = self.layouts.fragments.values().map(crate::layout::Fragment::registers).sum();
+        let held: u32 = copies.iter().map(|copy| copy.2).sum();
+        if held + accumulators > MOST_REGISTERS {
+            let text = format!(
+                "elements are not held in registers until they are needed, every load is waited for: {held} a thread beside \
+                 {accumulators} of fragments are more than {MOST_REGISTERS}"
+            );
+            self.remark(RemarkKind::Fallback, self.span, text);
+            return None;
+        }
+        let text =
+            format!("elements of the next iteration are held in registers, {held} a thread, while this one computes");
+        self.remark(RemarkKind::Choice, self.span, text);
+        let hold = |(stmt, place, count): (StmtId, Place, u32)| {
+            let name = format!("{}_held", kernel.place_name(place));
+            let local = self.local(&name, self.dtype_of(place), count);
+            self.op(OpKind::Local { local });
+            Held { stmt, local, count }
+        };
+        Some(copies.into_iter().map(hold).collect())
+    }
+
+    /// The loop.
+    pub(super) fn held_loop(
+        &mut self,
+        var: VarId,
+        range: [ValueId; 3],
+        unroll: Unroll,
+        split: &Split,
+        body: &'a [StmtId],
+        held: &[Held],
+    ) {
+        let kernel = self.kernel;
+        let name = kernel.vars[var].name.clone();
+        let [start, end, step] = [("start", range[0]), ("end", range[1]), ("step", range[2])]
+            .map(|(bound, value)| self.once(&format!("{name}_{bound}"), value));
+        let slots: Vec<(BufferId, u32)> = split
+            .buffers
+            .iter()
+            .filter_map(|buffer| {
+                let array = &self.program.shared[self.shared[*buffer]?];
+                Some((*buffer, array.len / array.slots.max(1)))
+            })
+            .collect();
+        let any = self.binary(BinaryOp::Lt, start, end);
+        let first = self.nested(|l| {
+            l.move_held(var, start, split, body, held, Way::Load);
+            l.select_slot(&slots, 0);
+            l.move_held(var, start, split, body, held, Way::Store);
+        });
+        self.op(OpKind::If { cond: any, then: first, otherwise: Vec::new() });
+        self.op(OpKind::Barrier);
+        let reg = self.reg(&name, ValueType::Index, false);
+        let two = self.int(2);
+        let stride = self.binary(BinaryOp::Mul, two, step);
+        self.loop_over(reg, [start, end, stride], unroll, |l| {
+            let index = l.read(reg);
+            l.held_iteration(var, (index, end, step), &slots, 0, split, body, held);
+            let second = l.binary(BinaryOp::Add, index, step);
+            let inside = l.binary(BinaryOp::Lt, second, end);
+            let then = l.nested(|l| {
+                let second = l.once(&name, second);
+                l.held_iteration(var, (second, end, step), &slots, 1, split, body, held);
+            });
+            l.op(OpKind::If { cond: inside, then, otherwise: Vec::new() });
+        });
+        self.select_slot(&slots, 0);
+        self.vars[var] = None;
+    }
+
+    /// One iteration on slot `slot`.
+    #[allow(clippy::too_many_arguments)]
+    fn held_iteration(
+        &mut self,
+        var: VarId,
+        (index, end, step): (ValueId, ValueId, ValueId),
+        slots: &[(BufferId, u32)],
+        slot: u32,
+        split: &Split,
+        body: &'a [StmtId],
+        held: &[Held],
+    ) {
+        let span = self.span;
+        let next = self.binary(BinaryOp::Add, index, step);
+        let next = self.once(&format!("{}_next", self.kernel.vars[var].name), next);
+        let more = self.binary(BinaryOp::Lt, next, end);
+        let load = self.nested(|l| l.move_held(var, next, split, body, held, Way::Load));
+        self.op(OpKind::If { cond: more, then: load, otherwise: Vec::new() });
+        self.select_slot(slots, slot);
+        self.vars[var] = Some(Binding::Value(index));
+        let (before, rest) = body.split_at(split.loads);
+        let names: Vec<StmtId> = self.needed(before, rest).into_iter().filter(|s| is_let(self.kernel, *s)).collect();
+        self.block(&names);
+        self.block(rest);
+        self.span = span;
+        self.select_slot(slots, 1 - slot);
+        let store = self.nested(|l| l.move_held(var, next, split, body, held, Way::Store));
+        self.op(OpKind::If { cond: more, then: store, otherwise: Vec::new() });
+        self.op(OpKind::Barrier);
+    }
+
+    fn select_slot(&mut self, slots: &[(BufferId, u32)], slot: u32) {
+        for (buffer, elements) in slots {
+            self.slots[*buffer] = Some(self.int(i64::from(slot) * i64::from(*elements)));
+        }
+    }
+
+    /// The elements of iteration `index`, on one half of their way.
+    fn move_held(&mut self, var: VarId, index: ValueId, split: &Split, body: &'a [StmtId], held: &[Held], way: Way) {
+        let (kernel, span) = (self.kernel, self.span);
+        let loads = &body[..split.loads];
+        let outer: Vec<_> = loads.iter().filter_map(|s| declared(kernel, *s)).map(|v| (v, self.vars[v])).collect();
+        self.vars[var] = Some(Binding::Value(index));
+        let names: Vec<StmtId> = self.needed(loads, loads).into_iter().filter(|s| is_let(kernel, *s)).collect();
+        // Where an array is filled as a whole, storing to it needs no index.
+        let indexed = |copy: &Held| match &kernel.stmts[copy.stmt].kind {
+            StmtKind::Copy { dst, .. } => !dst.start.is_empty(),
+            _ => false,
+        };
+        if way == Way::Load || held.iter().any(indexed) {
+            self.block(&names);
+        }
+        for copy in held {
+            self.move_copy(copy, way);
+        }
+        outer.into_iter().for_each(|(var, binding)| self.vars[var] = binding);
+        self.span = span;
+    }
+
+    /// A thread's elements of one copy: neighbouring threads have neighbouring ones.
+    fn move_copy(&mut self, &Held { stmt, local, count }: &Held, way: Way) {
+        let kernel = self.kernel;
+        let StmtKind::Copy { src, dst, .. } = &kernel.stmts[stmt].kind else { return };
+        let Some(facts) = self.analysis.copies.get(&stmt) else { return };
+        self.span = kernel.stmts[stmt].span;
+        let span = self.span;
+        let (tile, open) = match way {
+            Way::Load => (src, open_axes(&facts.src, &facts.src_nonnegative)),
+            Way::Store => (dst, open_axes(&facts.dst, &facts.dst_nonnegative)),
+        };
+        let extents: Vec<ValueId> = facts.extents.iter().map(|e| self.int(i64::from(*e))).collect();
+        let total: u32 = facts.extents.iter().product();
+        let threads = self.thread_total();
+        let (source, target) = (self.dtype_of(src.place), self.dtype_of(dst.place));
+        let walked = match way {
+            Way::Load => self.first_row(src, &facts.extents),
+            Way::Store => None,
+        };
+        self.unrolled("i", count, |l, i| {
+            let (thread, stride) = (l.linear_thread(), l.int(i64::from(threads)));
+            let ahead = l.binary(BinaryOp::Mul, i, stride);
+            let element = l.binary(BinaryOp::Add, thread, ahead);
+            let element = l.once("element", element);
+            let inside = (!total.is_multiple_of(threads)).then(|| {
+                let total = l.int(i64::from(total));
+                l.binary(BinaryOp::Lt, element, total)
+            });
+            let own = Memory { space: Space::Local(local), offset: i, guard: None, span };
+            let ops = l.nested(|l| {
+                let mut indices = l.split(element, &extents);
+                if let [row, col] = indices[..] {
+                    // They are named in several places each.
+                    indices = vec![l.once("row", row), l.once("col", col)];
+                }
+                let mut memory = l.tile_memory(tile, &indices, &open);
+                if let Some((offset, _)) = walked {
+                    memory.offset = l.read(offset);
+                }
+                match way {
+                    Way::Load => {
+                        let value = l.push(ValueKind::Load(memory), ValueType::Element(source));
+                        l.op(OpKind::Store { memory: own, value });
+                    }
+                    Way::Store => {
+                        let mut value = l.push(ValueKind::Load(own), ValueType::Element(source));
+                        if source != target {
+                            value = l.push(ValueKind::Cast(value), ValueType::Element(target));
+                        }
+                        l.op(OpKind::Store { memory, value });
+                    }
+                }
+            });
+            match inside {
+                Some(cond) => l.op(OpKind::If { cond, then: ops, otherwise: Vec::new() }),
+                None => l.ops.extend(ops),
+            }
+            if let Some((offset, step)) = walked {
+                let next = l.read(offset);
+                let value = l.binary(BinaryOp::Add, next, step);
+                l.op(OpKind::Set { reg: offset, value });
+            }
+        });
+    }
+
+    /// Where a thread's elements stand below one another in the tensor: the offset of the first, in a register that is moved on
+    /// from row to row, and by how much. An address each would take two registers that ptxas keeps from iteration to iteration.
+    fn first_row(&mut self, src: &TileRef, extents: &[u32]) -> Option<(RegId, ValueId)> {
+        let (Place::Tensor(tensor), [ones @ .., _, inner]) = (src.place, extents) else { return None };
+        let threads = self.thread_total();
+        let axis = self.rank(src.place).checked_sub(2)?;
+        if ones.iter().any(|extent| *extent != 1) || !threads.is_multiple_of(*inner) {
+            return None;
+        }
+        let (thread, columns) = (self.linear_thread(), self.int(i64::from(*inner)));
+        let row = self.binary(BinaryOp::Div, thread, columns);
+        let col = self.binary(BinaryOp::Rem, thread, columns);
+        let first = self.tile_memory(src, &[row, col], &[]).offset;
+        let offset = self.reg(&format!("{}_offset", self.kernel.place_name(src.place)), ValueType::Wide, true);
+        self.op(OpKind::Let { reg: offset, value: Some(first) });
+        let stride = self.param(ParameterKind::Stride(tensor, axis as u8));
+        let (stride, rows) = (self.widen(stride), self.int(i64::from(threads / inner)));
+        let rows = self.widen(rows);
+        Some((offset, self.binary(BinaryOp::Mul, rows, stride)))
+    }
+}
