@@ -114,7 +114,8 @@ impl Choice {
     /// of 4 bytes. 64 bytes of each row are a step along K.
     pub fn by_threads(m: i64, n: i64, bytes: u32) -> Choice {
         let (many_tiles, step) = (is_large(m, n), 64 / bytes.max(1) as usize);
-        let tile = if many_tiles { (128, 128, step, 4, 256, 1) } else { (64, 64, step, 4, 128, 1) };
+        let slots = if bytes >= 4 { 3 } else { 4 };
+        let tile = if many_tiles { (128, 128, step, slots, 256, 1) } else { (64, 64, step, 4, 128, 1) };
         Choice { tile, many_tiles, split: None }
     }
 
@@ -296,7 +297,7 @@ impl super::GemmElement<f32> for f32 {
         if options.precision == super::Precision::Tf32 {
             return super::tf32::launch(on, choice.many_tiles, a, b, c, options);
         }
-        launch!(f32, f32, choice, on, a, b, c, options, else (128, 128, 16, 4, 256, 1);
+        launch!(f32, f32, choice, on, a, b, c, options, else (128, 128, 16, 3, 256, 1);
             (64, 64, 16, 4, 128, 1): [(false, false), (false, true), (true, false), (true, true)]
         )
     }

@@ -27,7 +27,7 @@ use tile_runtime::prelude::*;
             // multiprocessor.
             (128, 128, 32, 4, 256, 1), (64, 64, 32, 4, 128, 1),
             // The same of f32.
-            (128, 128, 16, 4, 256, 1), (64, 64, 16, 4, 128, 1),
+            (128, 128, 16, 3, 256, 1), (64, 64, 16, 4, 128, 1),
         ],
         (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)],
         EPILOGUE in [false, true],

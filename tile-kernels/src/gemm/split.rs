@@ -194,19 +194,23 @@ const fn over([rows, cols, step, stages]: [usize; 4], parts: usize, slots: usize
     Split { tile: (rows as i64, cols as i64, step, stages), parts, slots }
 }
 
-/// us that adding the sums of a cluster takes, and bytes a us of them (hopper.md W3: 0.4 us for 64 x 32, 1.0 us for 64 x 128).
-const REDUCE_US: f64 = 0.2;
+/// Bytes a us of sums that a cluster adds, or a last arriver (hopper.md W3: 1.0 us for 64 x 128; an H200 confirms it).
 const REDUCE_RATE: f64 = 0.041e6;
-/// us that a sum takes to be put aside and its arrival to be known (hopper.md W3: 2.8 to 4 us with the adding).
-const ARRIVE_US: f64 = 2.8;
+/// us that a cluster saves by reading `a` half as often as blocks of half the columns do. Measured where both are possible:
+/// 32, 64 and 16 rows of 4096 columns.
+const SHARED_US: f64 = 0.5;
+/// us that a sum takes to be put aside and its arrival to be known.
+const ARRIVE_US: f64 = 1.7;
 /// us from the launch to the first product and from the last one to the end.
 const FIXED_US: f64 = 3.4;
-/// Bytes a us that all multiprocessors read from memory, and that come into one of them from the second-level cache.
+/// Bytes a us that all multiprocessors read from memory, that come into one of them from the second-level cache where all of
+/// them read, and where few do.
 const READ_RATE: f64 = 4.57e6;
 const PORT_RATE: f64 = 0.109e6;
+const ALONE_RATE: f64 = 0.194e6;
 /// Multiprocessors of the device the costs were measured on.
 const MULTIPROCESSORS: i64 = 132;
-/// K from which on sums are put aside: below, it takes longer than it saves.
+/// K from which on it is split: below, that takes longer than it saves.
 const LONG: i64 = 4096;
 /// Most of the estimate without a split that one over slots may have: it is an estimate.
 const SLOTS_GAIN: f64 = 0.8;
@@ -214,9 +218,11 @@ const SLOTS_GAIN: f64 = 0.8;
 impl Split {
     /// The split for a shape that takes `plain_us` without one; none where that is faster. `b` is stored as N x K.
     pub fn for_shape(m: i64, n: i64, k: i64, plain_us: f64) -> Option<Split> {
-        // As many rows as a tile has, or tiles that share what they read of `b` by themselves.
-        let clusters = CLUSTERS.into_iter().filter(|s| m <= s.tile.0).map(|s| (s, s.estimate(m, n, k), plain_us));
-        let slots = Split::over_slots().filter(|_| k >= LONG && n % 8 == 0).map(|s| {
+        // As many rows as a tile has; for 128, two tiles of 64 that share what they read of `b` are faster by 3%.
+        let fits = |s: &Split| (1..=s.tile.0.min(64)).contains(&m) && k >= LONG;
+        let clusters = CLUSTERS.into_iter().filter(fits).map(|s| (s, s.estimate(m, n, k), plain_us));
+        // Clusters gain nothing where sums are put aside anyway.
+        let slots = Split::over_slots().filter(|s| s.parts == 1 && k >= LONG && n % 8 == 0).map(|s| {
             let least = if s.tiles(m, n) * 2 <= MULTIPROCESSORS { plain_us * SLOTS_GAIN } else { 0.0 };
             (s, s.estimate(m, n, k), least)
         });
@@ -239,13 +245,14 @@ impl Split {
         let (rows, cols, step, stages) = self.tile;
         let shares = (self.parts * self.slots) as i64;
         let steps = up(up(k, step as i64), shares);
-        let compute = steps as f64 * ((rows + cols) * step as i64 * 2) as f64 / PORT_RATE;
+        let port = if self.slots > 1 { ALONE_RATE } else { PORT_RATE };
+        let compute = steps as f64 * ((rows + cols) * step as i64 * 2) as f64 / port;
         let asked = (m.min(rows) + n.min(cols)) as f64 * (step * stages * 2) as f64;
         let rate = READ_RATE.min(self.blocks(m, n) as f64 * 0.063e6) * (1.0 - (-asked / 33e3).exp());
         let read = ((m * k + n * k + m * n) * 2) as f64 / rate.max(1.0);
         let tile_bytes = (rows * cols * 4) as f64;
-        let reduce = if self.parts > 1 { REDUCE_US + tile_bytes / REDUCE_RATE } else { 0.0 };
-        let arrive = if self.slots > 1 { ARRIVE_US + self.slots as f64 * tile_bytes / PORT_RATE } else { 0.0 };
+        let reduce = if self.parts > 1 { tile_bytes / REDUCE_RATE - SHARED_US } else { 0.0 };
+        let arrive = if self.slots > 1 { ARRIVE_US + self.slots as f64 * tile_bytes / REDUCE_RATE } else { 0.0 };
         FIXED_US + compute.max(read) + 0.02 * compute.min(read) + reduce + arrive
     }
 
@@ -369,12 +376,19 @@ mod tests {
             let split = split(m, n, k).unwrap();
             assert!(split.slots > 1 && split.blocks(m, n) <= MULTIPROCESSORS, "{m} {n} {k}: {split:?}");
         }
-        // 64 tiles of 128 x 64, a pair of blocks each.
-        assert_eq!(split(128, 4096, 7168), Some(CLUSTERS[3]));
+        // 64 tiles of 64 columns, a pair of blocks each.
+        assert_eq!(split(64, 4096, 7168), Some(CLUSTERS[2]));
+        assert_eq!(split(32, 4096, 7168), Some(CLUSTERS[1]));
+        assert_eq!(split(16, 4096, 14_336), Some(CLUSTERS[0]));
         // Tiles for every multiprocessor, or a K that is soon through.
-        for (m, n, k) in
-            [(4096, 4096, 4096), (1024, 1024, 1024), (16, 7168, 16_384), (128, 128, 512), (64, 18_432, 7168)]
-        {
+        for (m, n, k) in [
+            (4096, 4096, 4096),
+            (1024, 1024, 1024),
+            (16, 7168, 16_384),
+            (128, 128, 512),
+            (64, 18_432, 7168),
+            (128, 4096, 7168),
+        ] {
             assert_eq!(split(m, n, k), None, "{m} {n} {k}");
         }
         // Nothing to do is done at once.
