@@ -1,6 +1,7 @@
 //! Products of many matrices at once: the kernel of [`gemm`](super::kernel::gemm) with a third axis of tiles.
 
 use super::epilogue::activate;
+use super::operands::multiply;
 use super::{Gemm, GemmElement, gemm, has_copy_engine, rows_are_made_of};
 use tile_runtime::kernel::{Argument, LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::prelude::*;
@@ -16,7 +17,7 @@ use tile_runtime::prelude::*;
         (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)]
     ),
     dtypes(T in [f16, bf16], U in [f16, bf16, f32]),
-    uses(activate),
+    uses(activate, multiply),
     require(AZ == Z || AZ == 1),
     require(BZ == Z || BZ == 1),
     require(A_T || A0 == M),
@@ -62,15 +63,7 @@ pub fn gemm_batch<
             let k = step * BK;
             copy(a.at([az, if A_T { k } else { row }, if A_T { row } else { k }]), &mut a_s);
             copy(b.at([bz, if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s);
-            if A_T && B_T {
-                gemm(a_s.t(), b_s.t(), &mut acc);
-            } else if A_T {
-                gemm(a_s.t(), &b_s, &mut acc);
-            } else if B_T {
-                gemm(&a_s, b_s.t(), &mut acc);
-            } else {
-                gemm(&a_s, &b_s, &mut acc);
-            }
+            multiply::<T, A_T, B_T>(&a_s, &b_s, &mut acc);
         }
         for [i, j] in parallel([BM, BN]) {
             let mut value = alpha * acc[[i, j]];

@@ -2,6 +2,7 @@
 //! how a tile gets into shared memory, which threads multiply it, or when it may be overwritten.
 
 use super::epilogue::finish;
+use super::operands::multiply;
 use tile_runtime::prelude::*;
 
 /// `c = f(alpha a b + beta c + bias)`, accumulated in f32; `c` is M x N, row-major.
@@ -37,7 +38,7 @@ use tile_runtime::prelude::*;
     ),
     pdl(independent = [b]),
     dtypes(T in [f16, bf16, f32], U in [f16, bf16, f32]),
-    uses(finish),
+    uses(finish, multiply),
     require(A_T || A0 == M),
     require(!A_T || A1 == M),
     require(B_T || B1 == N),
@@ -91,15 +92,7 @@ pub fn gemm<
             let k = step * BK;
             copy(a.at([if A_T { k } else { row }, if A_T { row } else { k }]), &mut a_s);
             copy(b.at([if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s);
-            if A_T && B_T {
-                gemm(a_s.t(), b_s.t(), &mut acc);
-            } else if A_T {
-                gemm(a_s.t(), &b_s, &mut acc);
-            } else if B_T {
-                gemm(&a_s, b_s.t(), &mut acc);
-            } else {
-                gemm(&a_s, &b_s, &mut acc);
-            }
+            multiply::<T, A_T, B_T>(&a_s, &b_s, &mut acc);
         }
         if EPILOGUE {
             finish(&mut acc, c, bias, row, col, alpha, beta, activation);

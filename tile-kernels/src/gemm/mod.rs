@@ -10,6 +10,7 @@ pub mod batched;
 mod choice;
 mod epilogue;
 pub mod kernel;
+mod operands;
 pub mod split;
 pub mod tf32;
 

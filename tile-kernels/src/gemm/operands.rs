@@ -1,0 +1,21 @@
+//! Products of tiles of operands, however these are stored.
+
+use tile_runtime::prelude::*;
+
+/// Adds the product of two tiles to `acc`: `a` is M x K, or K x M with `A_T`; `b` is K x N, or N x K with `B_T`.
+#[tile_fn(dtypes(T in [f16, bf16, f32]))]
+pub fn multiply<T, const A_T: bool, const B_T: bool>(
+    a: &SharedArray<T, (A0, A1)>,
+    b: &SharedArray<T, (B0, B1)>,
+    acc: &mut Fragment<f32, (BM, BN)>,
+) {
+    if A_T && B_T {
+        gemm(a.t(), b.t(), acc);
+    } else if A_T {
+        gemm(a.t(), b, acc);
+    } else if B_T {
+        gemm(a, b.t(), acc);
+    } else {
+        gemm(a, b, acc);
+    }
+}
