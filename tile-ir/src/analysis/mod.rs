@@ -57,7 +57,7 @@ pub struct Analysis {
     /// requests do.
     pub launch_needs: Vec<LaunchNeed>,
     /// Dims that must be multiples of numbers of elements where copies request it, with the line: launch checks. See
-    /// [`Analysis::widened`].
+    /// `Analysis::widened`.
     pub extent_needs: Vec<(DimId, u32, SpanId)>,
     /// Largest values of index expressions that must stay below 2^31: launch checks. Dominated ones are dropped.
     pub index_ranges: Vec<IndexRange>,
