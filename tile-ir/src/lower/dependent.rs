@@ -243,6 +243,7 @@ fn wait(span: SpanId) -> [Op; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ir::{Class, Width};
     use crate::testing::{Builder, kernel};
     use expect_test::{Expect, expect};
 
@@ -485,6 +486,8 @@ mod tests {
     fn the_first_asynchronous_copies_of_independent_tensors_stand_above_the_wait() {
         let both = |dependent: bool| {
             move |b: &mut Builder, [w, x, y]: [Place; 3], [row, k]: [ExprId; 2]| {
+                // Rows of any number of elements.
+                b.kernel.class = Class { reads: Width::Four, ..Class::WIDEST };
                 let ws = b.buffer("ws", Scope::Shared, Dtype::F32, &[32, 4]);
                 let xs = b.buffer("xs", Scope::Shared, Dtype::F32, &[4]);
                 let zero = b.float(Dtype::F32, 0.0);

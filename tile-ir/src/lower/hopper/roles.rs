@@ -393,8 +393,13 @@ impl<'a> Lowering<'a> {
                 self.consume_ring(&roles, *var, [*start, *end, *step], body);
                 true
             }
-            StmtKind::Persistent { vars, extents, contiguous, body, .. } if roles.group.is_some() => {
-                self.take_turns(&roles, vars, extents, *contiguous, body);
+            StmtKind::Persistent { vars, extents, contiguous, body, .. } => {
+                if roles.group.is_some() {
+                    self.take_turns(&roles, vars, extents, *contiguous, body);
+                } else {
+                    self.launch_persistent(extents);
+                    self.persistent_loop(vars, extents, *contiguous, None, |l| l.block(body));
+                }
                 true
             }
             // Slots are declared by the set-up.

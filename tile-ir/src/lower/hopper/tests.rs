@@ -150,6 +150,10 @@ fn a_cooperative_gemm_has_a_ring_and_two_consumers() {
     let multicast = |op: &OpKind| matches!(op, OpKind::TensorLoad { multicast: Some(_), .. });
     assert_eq!(count(&program.body, &multicast), 1);
     assert!(program.shared_bytes <= Target::Sm90a.max_shared_bytes(), "{}", program.shared_bytes);
+    // As many blocks as the device holds, whose roles both go from tile to tile.
+    assert!(format!("{:?}", program.launch.grid).contains("Capacity"), "{:?}", program.launch.grid);
+    let tile_loop = |op: &OpKind| matches!(op, OpKind::For { reg, .. } if program.regs[*reg].name.starts_with("tile"));
+    assert_eq!(count(&program.body, &tile_loop), 2);
 }
 
 #[test]
