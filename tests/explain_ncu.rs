@@ -44,7 +44,7 @@ const LAUNCHES: [Counted; 3] = [
         extents: [1024, 1024],
         requests: 8_192.0,
         sectors: 131_072.0,
-        registers: 30,
+        registers: 32,
         blocks: 16,
         warps: 64,
     },
