@@ -9,9 +9,10 @@ use tile_ir::emit::cuda::{STATIC_SHARED_LIMIT, emit};
 use tile_ir::ir::{DimId, EntityRef, Instance, Kernel, ParamId, Target};
 use tile_ir::lower::lower;
 use tile_ir::lowered::{HostValues, MapId, Parameter, ParameterKind, Program, TensorMap};
+use tile_kernels::gemm::Choice;
 use tile_kernels::gemm::split::{Split, gemm_cluster, gemm_slots};
 use tile_kernels::gemm::tf32;
-use tile_kernels::gemv::Choice;
+use tile_kernels::gemv;
 use tile_kernels::gemv::bulk::gemv_bulk;
 use tile_kernels::gemv::specialized::gemv_specialized;
 use tile_runtime::f16;
@@ -88,11 +89,11 @@ pub fn gemv(folder: &Path) -> Result<()> {
                 std::fs::write(folder.join(&cubin), &compiled.code)?;
                 for (n, k) in shapes {
                     // What `gemv` launches for aligned operands.
-                    let (w, r, g, u) = Choice::specialized(k, instance.dtypes[0]);
+                    let (w, r, g, u) = gemv::Choice::specialized(k, instance.dtypes[0]);
                     let mut pairs = [w, r, g, u, 1].into_iter().zip(&instance.consts);
                     let chosen = !bulk && !instance.dims.is_empty() && pairs.all(|(a, b)| a as i64 == *b);
                     // What should be launched where every launch depends on the one before.
-                    let chosen_dependent = match Choice::bulk(n, k, instance.dtypes[0]) {
+                    let chosen_dependent = match gemv::Choice::bulk(n, k, instance.dtypes[0]) {
                         Some((w, s, t, r)) => bulk && instance.consts[..4] == [w, s, t, r].map(|v| v as i64),
                         None => chosen,
                     };
@@ -194,7 +195,7 @@ const SPLIT_SHAPES: [(i64, i64, i64); 5] =
 /// Dense operands of a GEMM.
 struct Matrices<'a> {
     program: &'a Program,
-    shape: (i64, i64, i64),
+    shape: Shape,
     stored: [bool; 2],
 }
 
@@ -236,127 +237,129 @@ impl HostValues for Matrices<'_> {
     }
 }
 
+/// A shape (M, N, K).
+type Shape = (i64, i64, i64);
+
+/// Launch records of kernels of the GEMM, whose cubins are written into a folder as they come.
+struct GemmRecords<'a> {
+    folder: &'a Path,
+    nvrtc: &'static Nvrtc,
+    launches: Vec<Value>,
+}
+
+impl GemmRecords<'_> {
+    fn new(folder: &Path) -> Result<GemmRecords<'_>> {
+        std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
+        Ok(GemmRecords { folder, nvrtc: Nvrtc::get()?, launches: Vec::new() })
+    }
+
+    /// An instance without a bias: its cubin, and a record for each of these shapes with what `more` says of it and its grid;
+    /// none where that is nothing.
+    fn add(
+        &mut self,
+        kernel: &Kernel,
+        instance: &Instance,
+        dtype: &str,
+        stored: [bool; 2],
+        shapes: impl IntoIterator<Item = Shape>,
+        more: impl Fn(Shape, &[i64]) -> Option<Value>,
+    ) -> Result<()> {
+        let bias = kernel.params.iter().find(|(_, p)| p.name == "bias").map(|(id, _)| id);
+        let instance = Instance { absent: bias.into_iter().collect(), ..instance.clone() };
+        let program = lower(kernel, &instance, Target::Sm90a).map_err(|d| anyhow!("{}", d[0].message))?;
+        let compiled = self.nvrtc.compile(&program.name, &emit(&program), &options("sm_90a", false), Output::Cubin)?;
+        let cubin = format!("{}.cubin", program.name);
+        std::fs::write(self.folder.join(&cubin), &compiled.code)?;
+        let layout: String = stored.iter().map(|t| if *t { 't' } else { 'n' }).collect();
+        for shape in shapes {
+            let values = Matrices { program: &program, shape, stored };
+            let grid: Option<Vec<i64>> = program.launch.grid.iter().map(|e| e.evaluate(&values)).collect();
+            let grid = grid.context("the grid has no value")?;
+            let Some(Value::Object(more)) = more(shape, &grid) else { continue };
+            let params: Vec<Value> = program.params.iter().map(|p| gemm_parameter(&program, &values, p)).collect();
+            let (m, n, k) = shape;
+            let mut record = json!({
+                "kernel": "gemm", "instance": program.name, "symbol": program.name, "cubin": cubin, "dtype": dtype,
+                "layout": layout, "m": m, "n": n, "k": k, "grid": grid, "threads": program.launch.threads,
+                "cluster": program.launch.cluster, "dynamic_shared": program.shared_bytes, "params": params,
+                "pdl": program.launch.dependent,
+            });
+            if let Value::Object(record) = &mut record {
+                record.extend(more);
+            }
+            self.launches.push(record);
+        }
+        Ok(())
+    }
+
+    /// Writes `launches.json`.
+    fn finish(self) -> Result<()> {
+        std::fs::write(self.folder.join("launches.json"), serde_json::to_string_pretty(&self.launches)?)?;
+        println!("{} launches in {}", self.launches.len(), self.folder.display());
+        Ok(())
+    }
+}
+
 /// Writes every instance of the bundled GEMM without an epilogue, its result of the operands' type, for sm_90a into `folder`, and `launches.json`.
 pub fn gemm(folder: &Path) -> Result<()> {
-    std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
-    let nvrtc = Nvrtc::get()?;
-    let mut launches = Vec::new();
+    let mut records = GemmRecords::new(folder)?;
     let kernel = tile_kernels::gemm::definition().kernel()?;
-    let bias = kernel.params.iter().find(|(_, p)| p.name == "bias").map(|(id, _)| id);
     // Tiles of smaller steps along K are for where every thread copies, which is elsewhere.
     let plain = |i: &&Instance| i.consts.last() == Some(&0) && i.dtypes[0] == i.dtypes[1] && i.consts[2] >= 64;
     for instance in kernel.instances.iter().filter(plain) {
-        let instance = Instance { absent: bias.into_iter().collect(), ..instance.clone() };
-        let program = lower(kernel, &instance, Target::Sm90a).map_err(|d| anyhow!("{}", d[0].message))?;
-        let source = emit(&program);
-        let compiled = nvrtc.compile(&program.name, &source, &options("sm_90a", false), Output::Cubin)?;
-        let cubin = format!("{}.cubin", program.name);
-        std::fs::write(folder.join(&cubin), &compiled.code)?;
         let [bm, bn, bk, stages, threads, cy, a_t, b_t, _] = instance.consts[..] else {
             return Err(anyhow!("the instance has other constants"));
         };
         let stored = [a_t == 1, b_t == 1];
-        for shape in GEMM_SHAPES.into_iter().chain(SPLIT_SHAPES) {
-            let values = Matrices { program: &program, shape, stored };
-            let grid: Option<Vec<i64>> = program.launch.grid.iter().map(|e| e.evaluate(&values)).collect();
-            let params: Vec<Value> = program.params.iter().map(|p| gemm_parameter(&program, &values, p)).collect();
-            let (m, n, k) = shape;
-            let tile = (bm, bn, bk as usize, stages as usize, threads as usize, cy as usize);
-            let letter = |t: bool| if t { "t" } else { "n" };
-            launches.push(json!({
-                "kernel": "gemm", "instance": program.name, "symbol": program.name, "cubin": cubin,
-                "dtype": instance.dtypes[0].name(), "layout": format!("{}{}", letter(stored[0]), letter(stored[1])),
-                "m": m, "n": n, "k": k, "chosen": is_chosen(shape, stored, tile),
-                "grid": grid.context("the grid has no value")?, "threads": program.launch.threads,
-                "cluster": program.launch.cluster, "dynamic_shared": program.shared_bytes, "params": params,
-                "pdl": program.launch.dependent,
-            }));
-        }
+        let tile = (bm, bn, bk as usize, stages as usize, threads as usize, cy as usize);
+        let shapes = GEMM_SHAPES.into_iter().chain(SPLIT_SHAPES);
+        records.add(kernel, instance, instance.dtypes[0].name(), stored, shapes, |(m, n, k), _| {
+            let choice = Choice::for_shape(m, n, k, stored);
+            Some(json!({ "chosen": choice.tile == tile && choice.split.is_none() }))
+        })?;
     }
-    splits(folder, nvrtc, &mut launches)?;
-    std::fs::write(folder.join("launches.json"), serde_json::to_string_pretty(&launches)?)?;
-    println!("{} launches in {}", launches.len(), folder.display());
-    Ok(())
+    splits(&mut records)?;
+    records.finish()
 }
 
 /// The same of f32 as tf32, which there is of `c = a b^T` alone: records of `gemm` whose `dtype` is `tf32`.
 pub fn gemm_tf32(folder: &Path) -> Result<()> {
-    std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
-    let nvrtc = Nvrtc::get()?;
-    let mut launches = Vec::new();
+    let mut records = GemmRecords::new(folder)?;
     let kernel = tf32::gemm_tf32::<128, 256, 4, 256, 2, false>::definition().kernel()?;
-    let bias = kernel.params.iter().find(|(_, p)| p.name == "bias").map(|(id, _)| id);
     for instance in kernel.instances.iter().filter(|i| i.consts.last() == Some(&0)) {
-        let instance = Instance { absent: bias.into_iter().collect(), ..instance.clone() };
-        let program = lower(kernel, &instance, Target::Sm90a).map_err(|d| anyhow!("{}", d[0].message))?;
-        let compiled = nvrtc.compile(&program.name, &emit(&program), &options("sm_90a", false), Output::Cubin)?;
-        let cubin = format!("{}.cubin", program.name);
-        std::fs::write(folder.join(&cubin), &compiled.code)?;
         let [bm, bn, stages, threads, cy, _] = instance.consts[..] else {
             return Err(anyhow!("the instance has other constants"));
         };
         let tile = (bm, bn, stages as usize, threads as usize, cy as usize);
-        for (m, n, k) in GEMM_SHAPES {
-            let values = Matrices { program: &program, shape: (m, n, k), stored: [false, true] };
-            let grid: Option<Vec<i64>> = program.launch.grid.iter().map(|e| e.evaluate(&values)).collect();
-            let params: Vec<Value> = program.params.iter().map(|p| gemm_parameter(&program, &values, p)).collect();
-            launches.push(json!({
-                "kernel": "gemm", "instance": program.name, "symbol": program.name, "cubin": cubin,
-                "dtype": "tf32", "layout": "nt", "m": m, "n": n, "k": k, "chosen": tf32::tile_for(m, n, k) == tile,
-                "grid": grid.context("the grid has no value")?, "threads": program.launch.threads,
-                "cluster": program.launch.cluster, "dynamic_shared": program.shared_bytes, "params": params,
-                "pdl": program.launch.dependent,
-            }));
-        }
+        records.add(kernel, instance, "tf32", [false, true], GEMM_SHAPES, |(m, n, k), _| {
+            Some(json!({ "chosen": tf32::tile_for(m, n, k) == tile }))
+        })?;
     }
-    std::fs::write(folder.join("launches.json"), serde_json::to_string_pretty(&launches)?)?;
-    println!("{} launches in {}", launches.len(), folder.display());
-    Ok(())
+    records.finish()
 }
 
-/// Whether `gemm` launches this tile, and not a split of K.
-fn is_chosen((m, n, k): (i64, i64, i64), stored: [bool; 2], tile: tile_kernels::gemm::Tile) -> bool {
-    let choice = tile_kernels::gemm::Choice::for_shape(m, n, k, stored);
-    choice.tile == tile && choice.split.is_none()
-}
-
-/// The same of the kernels that split K, for the shapes that they may be for: all of their blocks run at once, but for twice
-/// as many rows as a tile has.
-fn splits(folder: &Path, nvrtc: &Nvrtc, launches: &mut Vec<Value>) -> Result<()> {
+/// The kernels that split K, for the shapes that they may be for: all of their blocks run at once, but for twice as many rows
+/// as a tile has.
+fn splits(records: &mut GemmRecords<'_>) -> Result<()> {
     let definitions = [gemm_cluster::<f16, f16>::definition(), gemm_slots::<f16, f16>::definition()];
+    let stored = [false, true];
     for split in Split::candidates() {
         let kernel = definitions[usize::from(split.slots > 1)].kernel()?;
-        let bias = kernel.params.iter().find(|(_, p)| p.name == "bias").map(|(id, _)| id);
         let consts = split.consts(false);
         for instance in kernel.instances.iter().filter(|i| i.consts == consts && i.dtypes[0] == i.dtypes[1]) {
-            let instance = Instance { absent: bias.into_iter().collect(), ..instance.clone() };
-            let program = lower(kernel, &instance, Target::Sm90a).map_err(|d| anyhow!("{}", d[0].message))?;
-            let compiled = nvrtc.compile(&program.name, &emit(&program), &options("sm_90a", false), Output::Cubin)?;
-            let cubin = format!("{}.cubin", program.name);
-            std::fs::write(folder.join(&cubin), &compiled.code)?;
-            for shape in GEMM_SHAPES.into_iter().chain(SPLIT_SHAPES) {
-                let (m, n, k) = shape;
-                let values = Matrices { program: &program, shape, stored: [false, true] };
-                let grid: Option<Vec<i64>> = program.launch.grid.iter().map(|e| e.evaluate(&values)).collect();
-                let grid = grid.context("the grid has no value")?;
+            let shapes = GEMM_SHAPES.into_iter().chain(SPLIT_SHAPES);
+            records.add(kernel, instance, instance.dtypes[0].name(), stored, shapes, |(m, n, k), grid| {
                 if grid[0] > H200_BLOCKS || m > 2 * split.tile.0 && split.slots == 1 {
-                    continue;
+                    return None;
                 }
-                let params: Vec<Value> = program.params.iter().map(|p| gemm_parameter(&program, &values, p)).collect();
-                let chosen = tile_kernels::gemm::Choice::for_shape(m, n, k, [false, true]).split == Some(split);
+                let chosen = Choice::for_shape(m, n, k, stored).split == Some(split);
                 // Zeros before the first launch; the kernel leaves the counters so.
                 let workspace = match split.slots {
                     1 => json!({}),
                     slots => json!({ "partial": slots as i64 * m * n, "arrived": ARRIVED * ARRIVED }),
                 };
-                launches.push(json!({
-                    "kernel": "gemm", "instance": program.name, "symbol": program.name, "cubin": cubin,
-                    "dtype": instance.dtypes[0].name(), "layout": "nt", "m": m, "n": n, "k": k, "chosen": chosen,
-                    "grid": grid, "threads": program.launch.threads, "cluster": program.launch.cluster,
-                    "dynamic_shared": program.shared_bytes, "params": params, "pdl": program.launch.dependent,
-                    "workspace": workspace,
-                }));
-            }
+                Some(json!({ "chosen": chosen, "workspace": workspace }))
+            })?;
         }
     }
     Ok(())
