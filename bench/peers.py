@@ -2,7 +2,8 @@
 
 `cargo xtask export gemv DIR` writes our instances; the peers are cuBLAS (torch), cuBLASLt (every algorithm of its
 heuristics), Triton, and cuTile, TileLang and TileOPs where they can be imported (bench/peers_bundle.sh packs them for
-a machine without network). The method is that of harness/method.py.
+a machine without network), and fast.cu where FASTCU names its sources (bench/README.md). The method is that of
+harness/method.py.
 
 usage: peers.py gemv|gemm|chain|ceiling|launch... [--export DIR] [--out FILE.json] [--peers LIST] [--dtypes LIST]
        [--shapes 4096x4096,...] [--rounds 15] [--sustained] [--pdl] [--skip REGEX]
@@ -27,7 +28,8 @@ from harness.problems import PROBLEMS, Gemv
 from harness.workloads import Chain, Rotation
 
 # Ours first: where a peer takes the process down, ours have been admitted.
-PEERS = {"cublas": "cublas", "cublaslt": "cublaslt", "triton": "triton_peer", "cutile": "cutile_peer", "tilelang": "tilelang_peer"}
+PEERS = {"cublas": "cublas", "cublaslt": "cublaslt", "triton": "triton_peer", "cutile": "cutile_peer", "tilelang": "tilelang_peer",
+         "fastcu": "fastcu_peer"}
 KEEP, KEEP_OURS = 3, 5
 
 
