@@ -279,7 +279,7 @@ fn print_stage(stage: Stage, arguments: &Arguments) -> Result<()> {
     };
     let kernel = definition.kernel()?;
     let wanted = |i: &tile_ir::ir::Instance| {
-        i.consts == consts && i.dtypes.first().map_or("tf32", |dtype| dtype.name()) == arguments.dtype
+        i.consts == consts && (is_tf32 || i.dtypes.iter().all(|dtype| dtype.name() == arguments.dtype))
     };
     let Some(index) = kernel.instances.iter().position(wanted) else {
         bail!("--dtype {}: f16 or bf16, or tf32 with --layout nt", arguments.dtype)

@@ -253,7 +253,7 @@ impl GemmRecords<'_> {
         Ok(GemmRecords { folder, nvrtc: Nvrtc::get()?, launches: Vec::new() })
     }
 
-    /// An instance without a bias: its cubin, and a record for each of these shapes with what `more` says of it and its grid;
+    /// An instance without a bias: its source and cubin, and a record for each of these shapes with what `more` says of it and its grid;
     /// none where that is nothing.
     fn add(
         &mut self,
@@ -267,7 +267,9 @@ impl GemmRecords<'_> {
         let bias = kernel.params.iter().find(|(_, p)| p.name == "bias").map(|(id, _)| id);
         let instance = Instance { absent: bias.into_iter().collect(), ..instance.clone() };
         let program = lower(kernel, &instance, Target::Sm90a).map_err(|d| anyhow!("{}", d[0].message))?;
-        let compiled = self.nvrtc.compile(&program.name, &emit(&program), &options("sm_90a", false), Output::Cubin)?;
+        let source = emit(&program);
+        std::fs::write(self.folder.join(format!("{}.cu", program.name)), &source)?;
+        let compiled = self.nvrtc.compile(&program.name, &source, &options("sm_90a", false), Output::Cubin)?;
         let cubin = format!("{}.cubin", program.name);
         std::fs::write(self.folder.join(&cubin), &compiled.code)?;
         let layout: String = stored.iter().map(|t| if *t { 't' } else { 'n' }).collect();
