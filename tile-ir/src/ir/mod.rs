@@ -25,8 +25,8 @@ pub use kernel::{
 pub use reduction::{ReduceStep, Reduction, ReductionPlan};
 pub use span::{Source, Span};
 pub use stmt::{
-    AtomicOp, Evict, LoopKind, Precision, ReduceOp, ReduceSource, Schedule, ShuffleKind, Stmt, StmtKind, VoteKind,
-    WarpPolicy,
+    AtomicOp, Evict, Eviction, LoopKind, Precision, ReduceOp, ReduceSource, Schedule, ShuffleKind, Stmt, StmtKind,
+    VoteKind, WarpPolicy,
 };
 
 pub use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap};

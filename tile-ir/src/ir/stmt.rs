@@ -84,8 +84,8 @@ pub enum StmtKind {
         width: Option<ExprId>,
         /// Whether the tensor memory accelerator may do it: not after `.tma(false)`.
         tma: bool,
-        /// `.evict(..)`: how long the caches should keep what is copied.
-        evict: Option<Evict>,
+        /// `.evict(..)`: how long the second-level cache should keep what is copied. A hint to the copy engine.
+        evict: Option<Eviction>,
     },
     /// `gemm(a, b, &mut acc)`: `acc[M, N] += a[M, K] b[K, N]`, products of whole tiles.
     Gemm {
@@ -270,13 +270,31 @@ pub enum Precision {
     Tf32,
 }
 
-/// How long the caches should keep what a `copy` moves.
+/// How long the second-level cache should keep what a `copy` moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Evict {
     /// Leaves first: it is used once.
     First,
     /// As anything else.
     Normal,
+    /// Leaves last: it is used again by those who come later.
+    Last,
+}
+
+/// An order, or one chosen by constants: `if wide { First } else { Normal }`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Eviction {
+    /// Constant conditions and what holds under them; the first one that is true decides. None in a bound kernel.
+    pub cases: Vec<(ExprId, Evict)>,
+    /// What holds otherwise.
+    pub otherwise: Evict,
+}
+
+impl Eviction {
+    /// What to ask the copy engine for in a bound kernel: nothing where it is as anything else.
+    pub(crate) fn hint(&self) -> Option<Evict> {
+        (self.otherwise != Evict::Normal).then_some(self.otherwise)
+    }
 }
 
 /// Operators of reductions.

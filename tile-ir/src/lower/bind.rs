@@ -244,6 +244,28 @@ impl Binder<'_> {
         bound
     }
 
+    /// The order of an eviction: its first case that holds.
+    fn eviction(&mut self, eviction: &Eviction) -> Eviction {
+        let always = |otherwise| Eviction { cases: Vec::new(), otherwise };
+        for &(cond, order) in &eviction.cases {
+            let inlining = std::mem::replace(&mut self.inlining, true);
+            let bound = self.expr(cond);
+            self.inlining = inlining;
+            match self.to.exprs[bound].kind {
+                ExprKind::Bool(true) => return always(order),
+                ExprKind::Bool(false) => {}
+                _ if self.waits(cond) => self.open = true,
+                _ => {
+                    let span = self.from.exprs[cond].span;
+                    let message = "what a copy's eviction depends on must be a constant";
+                    let help = "use literals, const parameters, `T::BITS` and immutable `let`s of these";
+                    self.diagnostics.push(Diagnostic::new(Code::NOT_CONSTANT, span, message).help(help));
+                }
+            }
+        }
+        always(eviction.otherwise)
+    }
+
     /// Whether an expression depends on a specialised dim that has no value yet.
     fn waits(&self, expr: ExprId) -> bool {
         self.instance.dims.is_empty() && self.specialized(expr)
@@ -553,7 +575,8 @@ impl Binder<'_> {
             }
             StmtKind::Copy { src, dst, width, tma, evict } => {
                 let width = width.map(|w| self.constant(w, "a copy's width"));
-                StmtKind::Copy { src: self.tile(src), dst: self.tile(dst), width, tma: *tma, evict: *evict }
+                let evict = evict.as_ref().map(|eviction| self.eviction(eviction));
+                StmtKind::Copy { src: self.tile(src), dst: self.tile(dst), width, tma: *tma, evict }
             }
             StmtKind::Persistent { vars, extents, per_sm, contiguous, body } => {
                 let inlining = std::mem::replace(&mut self.inlining, true);

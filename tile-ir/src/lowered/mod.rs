@@ -571,6 +571,8 @@ pub enum OpKind {
         shared: SharedId,
         /// The box's first element in the array (`Index`).
         offset: ValueId,
+        /// How long to keep it cached.
+        evict: Option<Evict>,
     },
     /// Copies bytes that lie together; counts them on the barrier. Both addresses and the count are multiples of 16.
     /// One thread.

@@ -4,7 +4,7 @@ use super::expr::alternatives;
 use super::names::Names;
 use super::{Lines, commas, tuple};
 use crate::ir::{
-    AtomicOp, Axis, ConstKind, Dim, DimId, Evict, ExprKind, Extent, Kernel, LoopKind, MatrixRef, ParamId, ParamKind,
+    AtomicOp, Axis, ConstKind, Dim, DimId, Eviction, ExprKind, Extent, Kernel, LoopKind, MatrixRef, ParamId, ParamKind,
     Precision, ReduceOp, ReduceSource, Schedule, Scope, ShuffleKind, StmtId, StmtKind, SwizzleRequest, TileRef, VarId,
     VarKind, VoteKind, WarpPolicy,
 };
@@ -254,11 +254,7 @@ impl Printer<'_> {
             StmtKind::Copy { src, dst, width, tma, evict } => {
                 let width = width.map(|w| format!(".width({})", self.expr(w))).unwrap_or_default();
                 let tma = if *tma { "" } else { ".tma(false)" };
-                let evict = match evict {
-                    None => "",
-                    Some(Evict::First) => ".evict(First)",
-                    Some(Evict::Normal) => ".evict(Normal)",
-                };
+                let evict = evict.as_ref().map(|eviction| self.eviction(eviction)).unwrap_or_default();
                 let text = format!("copy({}, {}){width}{tma}{evict};", self.tile(src, false), self.tile(dst, true));
                 self.lines.line(text);
             }
@@ -396,6 +392,15 @@ impl Printer<'_> {
     }
 
     /// `&x`, `x.at([..])`, `x.tile([a..b, ..])`.
+    fn eviction(&self, eviction: &Eviction) -> String {
+        let mut text = String::from(".evict(");
+        for (cond, order) in &eviction.cases {
+            text += &format!("if {} {{ {order:?} }} else ", self.expr(*cond));
+        }
+        let otherwise = format!("{:?}", eviction.otherwise);
+        text + &if eviction.cases.is_empty() { otherwise } else { format!("{{ {otherwise} }}") } + ")"
+    }
+
     fn tile(&self, tile: &TileRef, mutable: bool) -> String {
         let place = self.place(tile.place);
         let suffix = if mutable { "_mut" } else { "" };

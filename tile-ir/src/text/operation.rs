@@ -141,10 +141,11 @@ impl ProgramPrinter<'_> {
                 let barrier = self.barrier(*barrier);
                 format!("{target} = tensor load {}[{coordinates}] on {barrier}{to}{evict}", self.map(*map))
             }
-            OpKind::TensorStore { map, coordinates, shared, offset } => {
+            OpKind::TensorStore { map, coordinates, shared, offset, evict } => {
                 let coordinates = commas(coordinates.iter().map(|c| self.value(*c)));
                 let source = format!("{}[{}]", self.shared(*shared), self.value(*offset));
-                format!("tensor store {source} to {}[{coordinates}]", self.map(*map))
+                let evict = evict.map(|evict| format!(", evict {evict:?}")).unwrap_or_default();
+                format!("tensor store {source} to {}[{coordinates}]{evict}", self.map(*map))
             }
             OpKind::BulkLoad { memory, shared, offset, bytes, barrier } => {
                 let target = format!("{}[{}]", self.shared(*shared), self.value(*offset));

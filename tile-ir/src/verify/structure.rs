@@ -452,11 +452,12 @@ impl Checker<'_> {
                 extents.iter().try_for_each(|e| self.expr(*e))?;
                 body.iter().try_for_each(|s| within(&kernel.stmts, *s))
             }
-            StmtKind::Copy { src, dst, width, .. } => {
+            StmtKind::Copy { src, dst, width, evict, .. } => {
                 self.tile(src)?;
                 self.tile(dst)?;
                 self.writable(dst.place)?;
-                width.iter().try_for_each(|e| self.expr(*e))
+                let cases = evict.iter().flat_map(|eviction| eviction.cases.iter().map(|(cond, _)| cond));
+                width.iter().chain(cases).try_for_each(|e| self.expr(*e))
             }
             StmtKind::Gemm { a, b, acc, .. } => {
                 for matrix in [a, b] {

@@ -48,8 +48,8 @@ const fn skinny(tile: Tile) -> Cost {
 }
 
 const TILES: [Cost; 18] = [
-    wide((128, 256, 64, 4, 256, 2), 0.632, 4.5e6),
     wide((128, 256, 64, 4, 256, 1), 0.628, 4.5e6),
+    wide((128, 192, 64, 4, 128, 1), 0.475, 4.5e6),
     wide((128, 224, 64, 4, 256, 1), 0.560, 4.5e6),
     wide((128, 128, 64, 6, 128, 1), 0.325, 4.5e6),
     wide((64, 256, 64, 4, 128, 1), 0.345, 4.5e6),
@@ -245,7 +245,7 @@ macro_rules! elements {
                     return <$ty as SplitElement<$out>>::launch_split(on, split, a, b, c, options);
                 }
                 launch!($ty, $out, choice, on, a, b, c, options, else (128, 128, 32, 4, 256, 1);
-                    (128, 256, 64, 4, 256, 2): [(false, false), (false, true), (true, false), (true, true)],
+                    (128, 192, 64, 4, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
                     (128, 256, 64, 4, 256, 1): [(false, false), (false, true), (true, false), (true, true)],
                     (128, 224, 64, 4, 256, 1): [(false, true), (true, true)],
                     (128, 128, 64, 6, 128, 1): [(false, false), (false, true), (true, false), (true, true)],

@@ -16,7 +16,7 @@ use tile_runtime::prelude::*;
 #[tile_kernel(
     instances(
         (BM, BN, BK, STAGES, THREADS, CY) in [
-            (128, 256, 64, 4, 256, 2), (128, 256, 64, 4, 256, 1), (128, 224, 64, 4, 256, 1), (128, 128, 64, 6, 128, 1),
+            (128, 256, 64, 4, 256, 1), (128, 192, 64, 4, 128, 1), (128, 224, 64, 4, 256, 1), (128, 128, 64, 6, 128, 1),
             (64, 256, 64, 4, 128, 1), (128, 64, 64, 8, 128, 1), (64, 128, 64, 8, 128, 1), (64, 64, 64, 12, 128, 1),
             // Two tiles below one another read their columns of b once.
             (64, 64, 64, 12, 128, 2),
@@ -72,7 +72,7 @@ pub fn gemm<
     let depth = if A_T { A0 } else { A1 };
     cluster([1, CY]);
     // Rows of tiles that a wave shares, as measured on an H200 (the book's chapter on the ladder).
-    let wide = BM == 128 && BN > 128 && CY == 1;
+    let wide = BM == 128 && BN > 128;
     use_swizzle(if BM == 128 && BN == 128 {
         4
     } else if wide && M <= 4096 {
@@ -90,8 +90,13 @@ pub fn gemm<
         clear(&mut acc);
         for step in pipelined(0..ceil_div(depth, BK), STAGES) {
             let k = step * BK;
-            copy(a.at([if A_T { k } else { row }, if A_T { row } else { k }]), &mut a_s);
-            copy(b.at([if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s);
+            // Later waves read the panel's rows of a again, and of b other columns.
+            copy(a.at([if A_T { k } else { row }, if A_T { row } else { k }]), &mut a_s).evict(Last);
+            copy(b.at([if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s).evict(if wide {
+                First
+            } else {
+                Normal
+            });
             multiply::<T, A_T, B_T>(&a_s, &b_s, &mut acc);
         }
         if EPILOGUE {

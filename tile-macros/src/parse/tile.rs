@@ -6,18 +6,18 @@
 use super::access::strip;
 use super::range::Range;
 use super::{Binding, Facts, Parser};
-use syn::{Expr, ExprCall, ExprMethodCall, RangeLimits};
+use syn::{Expr, ExprCall, ExprMethodCall, RangeLimits, Stmt};
 use tile_ir::diag::{Code, Diagnostic};
 use tile_ir::ir::{
-    BinaryOp, BufferId, DtypeRef, Evict, ExprId, ExprKind, Place, Scope, SpecialValue, StmtKind, TileRef, Type,
+    BinaryOp, BufferId, DtypeRef, Evict, Eviction, ExprId, ExprKind, Place, Scope, SpecialValue, StmtKind, TileRef,
+    Type,
 };
 
 /// What a copy asks for beside moving a tile.
-#[derive(Clone, Copy)]
 pub(super) struct CopyOptions {
     width: Option<ExprId>,
     tma: bool,
-    evict: Option<Evict>,
+    evict: Option<Eviction>,
 }
 
 impl Default for CopyOptions {
@@ -114,8 +114,7 @@ impl Parser {
                     }
                 },
                 ("evict", 1) => {
-                    let words = [("First", Evict::First), ("Normal", Evict::Normal)];
-                    options.evict = self.word(&call.args[0], &words, "the eviction of a copy");
+                    options.evict = self.eviction(&call.args[0]);
                     sound &= options.evict.is_some();
                 }
                 (name @ ("width" | "tma" | "evict"), found) => {
@@ -125,13 +124,53 @@ impl Parser {
                 }
                 (other, _) => {
                     let message = format!("`.{other}(..)` of a copy is not in the language");
-                    let help = "a copy has `.width(n)`: elements a transaction; `.tma(false)`; `.evict(First)`";
+                    let help = "a copy has `.width(n)`: elements a transaction; `.tma(false)`; `.evict(First)`, `.evict(Last)`";
                     self.syntax(call.method.span(), message, help);
                     sound = false;
                 }
             }
         }
         sound.then_some(options)
+    }
+
+    /// `First`, `Last`, `Normal`, or a choice of these by constants: `if wide { First } else { Normal }`.
+    fn eviction(&mut self, argument: &Expr) -> Option<Eviction> {
+        if let Expr::Block(block) = strip(argument)
+            && let [Stmt::Expr(only, None)] = &block.block.stmts[..]
+        {
+            return self.eviction(only);
+        }
+        let Expr::If(choice) = strip(argument) else {
+            let words = [("First", Evict::First), ("Last", Evict::Last), ("Normal", Evict::Normal)];
+            let otherwise = self.word(argument, &words, "the eviction of a copy")?;
+            return Some(Eviction { cases: Vec::new(), otherwise });
+        };
+        let cond = self.in_place("`.evict(..)`", |p| p.expr(&choice.cond));
+        let cond = cond.and_then(|cond| self.demand(cond, Type::BOOL));
+        let cond = cond.and_then(|cond| {
+            self.constant(cond, "what an eviction depends on", "use literals, const parameters and `T::BITS`")
+        });
+        let arms = match (&choice.then_branch.stmts[..], &choice.else_branch) {
+            ([Stmt::Expr(then, None)], Some((_, otherwise))) => Some((then, otherwise)),
+            _ => None,
+        };
+        let Some((then, otherwise)) = arms else {
+            let at = self.mark(argument);
+            let diagnostic =
+                Diagnostic::new(Code::CALL, at, "an eviction is chosen by `if` and `else`, a word in each");
+            self.unsupported(diagnostic.help("write `.evict(if wide { First } else { Normal })`"));
+            return None;
+        };
+        let (then, otherwise) = (self.eviction(then), self.eviction(otherwise));
+        let (cond, then, otherwise) = (cond?, then?, otherwise?);
+        if !then.cases.is_empty() {
+            let at = self.mark(argument);
+            let diagnostic = Diagnostic::new(Code::CALL, at, "an eviction is chosen by `if` within `else` only");
+            self.unsupported(diagnostic.help("write `if a { First } else if b { Last } else { Normal }`"));
+            return None;
+        }
+        let cases = std::iter::once((cond, then.otherwise)).chain(otherwise.cases).collect();
+        Some(Eviction { cases, otherwise: otherwise.otherwise })
     }
 
     fn copy(&mut self, call: &ExprCall, options: Option<CopyOptions>, range: Range) {

@@ -53,8 +53,8 @@ pub use loops::{
 pub use math::{Ordered, abs, ceil_div, exp, exp2, fma, log, max, min, rsqrt, select, sqrt, tanh};
 pub use tensor::{GlobalTensor, Tensor, Workspace};
 pub use tile::{
-    CopyDestination, CopyRequest, CopySource, EvictionOrder, First, Normal, Tile, TileMut, TransposedFragment, clear,
-    copy, fill,
+    CopyDestination, CopyRequest, CopySource, EvictionOrder, First, Last, Normal, Tile, TileMut, TransposedFragment,
+    clear, copy, fill,
 };
 
 #[doc(hidden)]

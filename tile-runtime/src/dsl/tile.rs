@@ -50,20 +50,24 @@ impl CopyRequest {
         shadow()
     }
 
-    /// How long the caches should keep what is copied: [`First`] or [`Normal`].
+    /// How long the second-level cache should keep what is copied: [`First`], [`Last`] or [`Normal`], or one chosen by
+    /// constants. A hint to the copy engine; copies by the threads do without.
     pub fn evict(self, order: EvictionOrder) -> CopyRequest {
         let _ = order;
         shadow()
     }
 }
 
-/// When what a copy moves leaves the caches: [`First`], [`Normal`].
+/// When what a copy moves leaves the second-level cache: [`First`], [`Last`], [`Normal`].
 #[derive(Clone, Copy)]
 pub struct EvictionOrder(());
 
 /// It leaves the caches first: it is used once.
 #[allow(non_upper_case_globals)]
 pub const First: EvictionOrder = EvictionOrder(());
+/// It leaves the caches last: others read it again.
+#[allow(non_upper_case_globals)]
+pub const Last: EvictionOrder = EvictionOrder(());
 /// It leaves the caches as anything else.
 #[allow(non_upper_case_globals)]
 pub const Normal: EvictionOrder = EvictionOrder(());

@@ -19,7 +19,7 @@ pub(super) enum Helper {
     /// A box from global to shared memory.
     TensorLoad { rank: usize, multicast: bool, hint: bool },
     /// A box from shared to global memory.
-    TensorStore { rank: usize },
+    TensorStore { rank: usize, hint: bool },
 }
 
 /// A form of `wgmma.mma_async` with an f32 accumulator.
@@ -46,7 +46,7 @@ impl Helper {
                 let multicast = if multicast { "_multicast" } else { "" };
                 format!("tensor_load_{rank}d{multicast}{}", if hint { "_hint" } else { "" })
             }
-            Helper::TensorStore { rank } => format!("tensor_store_{rank}d"),
+            Helper::TensorStore { rank, hint } => format!("tensor_store_{rank}d{}", if hint { "_hint" } else { "" }),
         }
     }
 
@@ -66,14 +66,7 @@ impl Helper {
                 })
                 .concat(),
             Helper::TensorLoad { rank, multicast, hint } => self.tensor_load(rank, multicast, hint),
-            Helper::TensorStore { rank } => {
-                let (parameters, operands) = (coordinates(rank, |c| format!("int {c}")), coordinates(rank, register));
-                let places = numbered(2, rank);
-                format!(
-                    "TILE_INLINE void {}(const TensorMap* map, unsigned from, {parameters}) {{ asm volatile(\"cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [%0, {{{places}}}], [%1];\" :: \"l\"(map), \"r\"(from), {operands} : \"memory\"); }}\n",
-                    self.name()
-                )
-            }
+            Helper::TensorStore { rank, hint } => self.tensor_store(rank, hint),
         }
     }
 
@@ -97,6 +90,23 @@ impl Helper {
         let places = numbered(3, rank);
         format!(
             "TILE_INLINE void {}(unsigned to, const TensorMap* map, unsigned barrier, {parameters}) {{ asm volatile(\"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes{form} [%0], [%1, {{{places}}}], [%2]{rest};\" :: \"r\"(to), \"l\"(map), \"r\"(barrier), {operands} : \"memory\"); }}\n",
+            self.name()
+        )
+    }
+
+    fn tensor_store(self, rank: usize, hint: bool) -> String {
+        let mut parameters = coordinates(rank, |c| format!("int {c}"));
+        let mut operands = coordinates(rank, register);
+        let places = numbered(2, rank);
+        let (mut form, mut rest) = ("", String::new());
+        if hint {
+            form = ".L2::cache_hint";
+            parameters += ", unsigned long long hint";
+            operands += ", \"l\"(hint)";
+            rest = format!(", %{}", 2 + rank);
+        }
+        format!(
+            "TILE_INLINE void {}(const TensorMap* map, unsigned from, {parameters}) {{ asm volatile(\"cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group{form} [%0, {{{places}}}], [%1]{rest};\" :: \"l\"(map), \"r\"(from), {operands} : \"memory\"); }}\n",
             self.name()
         )
     }
@@ -166,6 +176,7 @@ pub(super) const fn hint(evict: Evict) -> &'static str {
     match evict {
         Evict::Normal => "0x1000000000000000ull",
         Evict::First => "0x12f0000000000000ull",
+        Evict::Last => "0x14f0000000000000ull",
     }
 }
 
@@ -203,8 +214,8 @@ fn collect(ops: &[Op], used: &mut BTreeSet<Helper>) {
                 let (rank, multicast, hint) = (coordinates.len(), multicast.is_some(), evict.is_some());
                 used.insert(Helper::TensorLoad { rank, multicast, hint });
             }
-            OpKind::TensorStore { coordinates, .. } => {
-                used.insert(Helper::TensorStore { rank: coordinates.len() });
+            OpKind::TensorStore { coordinates, evict, .. } => {
+                used.insert(Helper::TensorStore { rank: coordinates.len(), hint: evict.is_some() });
             }
             OpKind::If { then, otherwise, .. } => {
                 collect(then, used);

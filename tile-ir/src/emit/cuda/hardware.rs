@@ -72,10 +72,17 @@ impl Emitter<'_> {
         self.call(&helper.name(), &arguments);
     }
 
-    pub(super) fn tensor_store(&mut self, map: MapId, coordinates: &[ValueId], from: (SharedId, ValueId)) {
-        let helper = Helper::TensorStore { rank: coordinates.len() };
+    pub(super) fn tensor_store(
+        &mut self,
+        map: MapId,
+        coordinates: &[ValueId],
+        from: (SharedId, ValueId),
+        evict: Option<Evict>,
+    ) {
+        let helper = Helper::TensorStore { rank: coordinates.len(), hint: evict.is_some() };
         let mut arguments = vec![self.map(map), self.shared_at(from.0, from.1)];
         arguments.extend(coordinates.iter().map(|c| self.value(*c)));
+        arguments.extend(evict.map(|evict| hint(evict).to_owned()));
         self.call(&helper.name(), &arguments);
     }
 

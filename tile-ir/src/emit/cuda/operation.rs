@@ -205,8 +205,8 @@ impl Emitter<'_> {
             OpKind::TensorLoad { map, coordinates, shared, offset, barrier, multicast, evict } => {
                 self.tensor_load(*map, coordinates, (*shared, *offset), *barrier, *multicast, *evict);
             }
-            OpKind::TensorStore { map, coordinates, shared, offset } => {
-                self.tensor_store(*map, coordinates, (*shared, *offset));
+            OpKind::TensorStore { map, coordinates, shared, offset, evict } => {
+                self.tensor_store(*map, coordinates, (*shared, *offset), *evict);
             }
             OpKind::BulkLoad { memory, shared, offset, bytes, barrier } => {
                 self.bulk_load(memory, (*shared, *offset), *bytes, *barrier);

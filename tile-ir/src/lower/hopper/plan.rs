@@ -266,7 +266,8 @@ impl Planner<'_> {
                 && let (Place::Tensor(tensor), Place::Buffer(buffer)) = (src.place, dst.place)
                 && kernel.buffers[buffer].scope == Scope::Shared
             {
-                loads.push(self.load(stmt, tensor, buffer, src, *tma, *evict, &operands)?);
+                let evict = evict.as_ref().and_then(Eviction::hint);
+                loads.push(self.load(stmt, tensor, buffer, src, *tma, evict, &operands)?);
             }
         }
         let filled: Vec<BufferId> = loads.iter().map(|load| load.buffer).collect();

@@ -81,7 +81,8 @@ impl Planner<'_> {
             if !src.start.iter().all(|e| is_address(kernel, *e)) {
                 return no(format!("where `{name}` is loaded from depends on what is computed"));
             }
-            let load = self.load(stmt, tensor, buffer, src, *tma, *evict, operands)?;
+            let evict = evict.as_ref().and_then(Eviction::hint);
+            let load = self.load(stmt, tensor, buffer, src, *tma, evict, operands)?;
             all.push(Resident { stmt, load });
         }
         Ok(all)

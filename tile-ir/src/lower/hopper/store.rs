@@ -104,9 +104,11 @@ impl<'a> Lowering<'a> {
         fragment: BufferId,
         dst: &TileRef,
     ) -> bool {
-        let StmtKind::Copy { src: TileRef { transposed, .. }, tma: true, .. } = self.kernel.stmts[stmt].kind else {
+        let kernel = self.kernel;
+        let StmtKind::Copy { src: TileRef { transposed, .. }, tma: true, evict, .. } = &kernel.stmts[stmt].kind else {
             return false;
         };
+        let (transposed, evict) = (*transposed, evict.as_ref().and_then(Eviction::hint));
         let (Some(sub), Some(staging), Some(buffer)) =
             (self.sub_tile(fragment, transposed, dst), self.staging_array, roles.staging)
         else {
@@ -179,7 +181,7 @@ impl<'a> Lowering<'a> {
                     let [along, across] = if transposed { [below, right] } else { [right, below] };
                     coordinates[0] = l.binary(BinaryOp::Add, coordinates[0], along);
                     coordinates[1] = l.binary(BinaryOp::Add, coordinates[1], across);
-                    l.op(OpKind::TensorStore { map, coordinates, shared: staging, offset: base });
+                    l.op(OpKind::TensorStore { map, coordinates, shared: staging, offset: base, evict });
                     l.op(OpKind::BulkCommit);
                 });
                 l.op(OpKind::If { cond: leader, then: send, otherwise: Vec::new() });

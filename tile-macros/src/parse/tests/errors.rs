@@ -130,7 +130,9 @@ fn products_of_tiles() {
     check("gemm(&a, b.t(), &mut acc).policy(Round);", "Round", "`Square`, `FullRow`, `FullCol`");
     check("gemm(&a, b.t(), &mut acc).scale(2.0);", "scale", "`.clear()` and `.tf32()`");
     check("let c = gemm(&a, b.t(), &mut acc);", "gemm(&a, b.t(), &mut acc)", "gives no value");
-    check("copy(w.at([0, 0]), &mut a).evict(Last);", "Last", "`First`, `Normal`");
+    check("copy(w.at([0, 0]), &mut a).evict(Late);", "Late", "`First`, `Last`, `Normal`");
+    check("copy(w.at([0, 0]), &mut a).evict(if t == 0 { First } else { Last });", "t == 0", "is not a constant");
+    check("copy(w.at([0, 0]), &mut a).evict(if true { First });", "if true { First }", "a word in each");
     check("copy(w.at([0, 0]), &mut a).tma(0);", "0", "`.tma(false)`");
     check("copy(w.t(), &mut a);", "t", "a copy transposes only a fragment that it stores");
     check("cluster([2, 1]); cluster([2, 1]);", "cluster([2, 1])", "given twice");

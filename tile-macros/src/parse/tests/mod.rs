@@ -153,7 +153,11 @@ impl Printer<'_> {
             StmtKind::Copy { src, dst, width, tma, evict } => {
                 let width = width.map(|w| format!(" width {}", e(w))).unwrap_or_default();
                 let tma = if *tma { "" } else { " no tma" };
-                let evict = evict.map(|e| format!(" evict {e:?}")).unwrap_or_default();
+                let evict = evict.as_ref().map(|eviction| {
+                    let cases = eviction.cases.iter().map(|(cond, order)| format!("{} {order:?} ", e(*cond)));
+                    format!(" evict {}{:?}", cases.collect::<String>(), eviction.otherwise)
+                });
+                let evict = evict.unwrap_or_default();
                 writeln!(text, "copy {} -> {}{width}{tma}{evict}", tile(src), tile(dst)).unwrap();
             }
             StmtKind::Gemm { a, b, acc, policy, clear, precision } => {

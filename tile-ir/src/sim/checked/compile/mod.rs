@@ -324,7 +324,7 @@ impl Compiler<'_> {
                 let multicast = multicast.map(|mask| self.index(mask)).transpose()?;
                 self.box_copy(*map, coordinates, (*shared, *offset), barrier, multicast, span)?;
             }
-            OpKind::TensorStore { map, coordinates, shared, offset } => {
+            OpKind::TensorStore { map, coordinates, shared, offset, evict: _ } => {
                 self.box_copy(*map, coordinates, (*shared, *offset), None, None, span)?;
             }
             OpKind::BulkLoad { memory, shared, offset, bytes, barrier } => {
