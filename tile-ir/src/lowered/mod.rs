@@ -12,7 +12,7 @@ mod transfer;
 pub use host::{Check, CheckKind, HostExpr, HostValues, fold};
 pub use matrix::{MmaAtom, WGMMA_M, WgmmaOperand, wgmma_k};
 pub use transfer::{
-    BARRIER_BYTES, BarrierArray, BarrierId, BarrierRef, MapId, Promotion, RolesRegisters, Special, Swizzle, TensorMap,
+    BARRIER_BYTES, BarrierArray, BarrierId, BarrierRef, MapId, Promotion, RolesRegisters, Special, TensorMap,
 };
 
 use crate::ir::{

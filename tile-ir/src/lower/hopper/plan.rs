@@ -7,7 +7,7 @@ use super::resident::Resident;
 use crate::analysis::Analysis;
 use crate::ir::*;
 use crate::layout::{
-    Fragment, LayoutError, Major, Operand, SharedLayout, Swizzle, TmaPlan, WarpGrid, WgmmaOperand as MatrixOperand,
+    Fragment, LayoutError, Major, Operand, Permutation, SharedLayout, TmaPlan, WarpGrid, WgmmaOperand as MatrixOperand,
 };
 use crate::lowered::RolesRegisters;
 use std::collections::{BTreeMap, BTreeSet};
@@ -411,14 +411,11 @@ impl Planner<'_> {
             return Err(format!("`{}` is not a matrix", kernel.buffers[buffer].name));
         };
         let dtype = kernel.buffer_dtype(buffer);
-        let layout = match kernel.buffers[buffer].swizzle {
-            SwizzleRequest::Auto => SharedLayout::new(rows, cols, dtype, Swizzle::widest(cols * dtype.bytes())),
-            SwizzleRequest::None => SharedLayout::new(rows, cols, dtype, Swizzle::None),
-            SwizzleRequest::B32 => SharedLayout::new(rows, cols, dtype, Swizzle::B32),
-            SwizzleRequest::B64 => SharedLayout::new(rows, cols, dtype, Swizzle::B64),
-            SwizzleRequest::B128 => SharedLayout::new(rows, cols, dtype, Swizzle::B128),
+        let swizzle = match kernel.buffers[buffer].swizzle {
+            SwizzleRequest::Auto => Swizzle::widest(cols * dtype.bytes()),
+            SwizzleRequest::Exactly(swizzle) => swizzle,
         };
-        layout.map_err(|e| e.to_string())
+        SharedLayout::new(rows, cols, dtype, swizzle).map_err(|e| e.to_string())
     }
 
     #[allow(clippy::too_many_arguments)]

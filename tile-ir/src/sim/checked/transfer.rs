@@ -14,8 +14,8 @@ use super::schedule::Machine;
 use super::shadow::{Access, Agent, Known, Now};
 use super::warp::{Owner, Warp};
 use super::{AccessKind, Copies};
-use crate::ir::{EntityRef, ParamId, SpanId};
-use crate::lowered::{SharedId, Space, Swizzle};
+use crate::ir::{EntityRef, ParamId, SpanId, Swizzle};
+use crate::lowered::{SharedId, Space};
 use crate::sim::hw::tma::{Placement, TensorMap};
 use crate::sim::hw::{HwError, SwizzleMode};
 use std::ops::Range;
@@ -101,12 +101,12 @@ impl Machine<'_> {
             let address = array.offset + inside * array.dtype.bytes();
             let places = described.as_ref().map_err(HwError::clone).and_then(|map| {
                 // The image repeats only at multiples of the swizzle's period.
-                if !address.is_multiple_of(self.program.tensor_maps[copy.map].swizzle.period()) {
-                    let multiple = u64::from(self.program.tensor_maps[copy.map].swizzle.period());
+                let period = map.swizzle.period();
+                if !address.is_multiple_of(period) {
                     return Err(HwError::Misaligned {
                         what: "shared address of a box",
                         address: address.into(),
-                        multiple,
+                        multiple: period.into(),
                     });
                 }
                 map.placements(&coordinates, address)
@@ -224,12 +224,7 @@ impl Machine<'_> {
             dims: inner_first(&view.shape),
             strides: inner_first(&view.strides)[1..].iter().map(|s| s * u64::from(element_bytes)).collect(),
             box_dims: extents.to_vec(),
-            swizzle: match swizzle {
-                Swizzle::None => SwizzleMode::None,
-                Swizzle::B32 => SwizzleMode::Bytes32,
-                Swizzle::B64 => SwizzleMode::Bytes64,
-                Swizzle::B128 => SwizzleMode::Bytes128,
-            },
+            swizzle: SwizzleMode::from(swizzle),
         };
         map.check().map(|()| map)
     }
