@@ -12,7 +12,7 @@ use tile_ir::{ir, lowered, sim};
 
 use build::{Build, F32};
 use gemm::Config;
-use ir::{BinaryOp, Dtype, Target};
+use ir::{BinaryOp, Dtype, Swizzle, Target};
 use lowered::*;
 use tile_runtime::nvrtc::{Nvrtc, Output, Resources, options};
 

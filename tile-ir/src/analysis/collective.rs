@@ -4,7 +4,7 @@ use super::point::Point;
 use super::walk::Walk;
 use crate::constraint::{Cond, Varies};
 use crate::diag::{Code, Diagnostic};
-use crate::ir::{Effect, Place, Scope, StmtId, StmtKind, effects};
+use crate::ir::{AccessId, Effect, ExprId, Place, Scope, StmtId, StmtKind, effects};
 
 /// Reports a barrier or collective that not every thread of its block or warp reaches.
 pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId) {
@@ -55,6 +55,18 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId) {
         .at(at)
         .label(control.span, label)
         .help(help);
+    walk.analysis.diagnostics.push(diagnostic);
+}
+
+/// Reports a counter of `last_arriver`, or the number it awaits, on which the threads of a block disagree.
+pub(super) fn agreed(walk: &mut Walk<'_>, access: AccessId, count: ExprId) {
+    let kernel = walk.kernel;
+    let mut named = kernel.accesses[access].indices.iter().chain([&count]);
+    let Some(index) = named.find(|e| walk.uniform.expr(kernel, **e).threads != 0) else { return };
+    let message = "last_arriver: the threads of the block disagree about this";
+    let diagnostic = Diagnostic::new(Code::PLACEMENT, kernel.exprs[*index].span, message)
+        .at("the block arrives once, at one counter")
+        .help("make it of constants, dims and block indices");
     walk.analysis.diagnostics.push(diagnostic);
 }
 

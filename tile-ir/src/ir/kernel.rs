@@ -2,7 +2,7 @@
 
 use super::{
     Access, AccessId, BufferId, Class, ConstId, DimId, Dtype, DtypeRef, Expr, ExprId, ParamId, PrimaryMap, Source,
-    Span, SpanId, Stmt, StmtId, Type, TypeParamId, VarId,
+    Span, SpanId, Stmt, StmtId, SwizzleRequest, Type, TypeParamId, VarId,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -328,22 +328,6 @@ pub enum Scope {
     Local,
     /// One tile for the block, spread over its threads' registers by a layout that the compiler chooses.
     Fragment,
-}
-
-/// The layout an author asks for a shared array.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum SwizzleRequest {
-    /// The compiler chooses one without bank conflicts.
-    #[default]
-    Auto,
-    /// Row-major.
-    None,
-    /// 16-byte units permuted within 32 bytes.
-    B32,
-    /// Within 64 bytes.
-    B64,
-    /// Within 128 bytes.
-    B128,
 }
 
 impl Kernel {

@@ -13,6 +13,7 @@ pub(crate) mod pipeline;
 pub mod reduction;
 mod span;
 mod stmt;
+mod swizzle;
 
 pub use class::{Class, Side, Width};
 pub use dtype::{Dtype, DtypeRef, Type};
@@ -20,7 +21,7 @@ pub use effects::{Effect, effects};
 pub use expr::{Access, BinaryOp, Expr, ExprKind, MathFn, MatrixRef, Place, SpecialValue, TileRef, UnaryOp};
 pub use kernel::{
     Attributes, Axis, Buffer, ConstKind, ConstParam, Dim, Extent, Instance, Kernel, Param, ParamKind, Require, Scope,
-    Specialize, SwizzleRequest, Target, TypeParam, Var, VarKind,
+    Specialize, Target, TypeParam, Var, VarKind,
 };
 pub use reduction::{ReduceStep, Reduction, ReductionPlan};
 pub use span::{Source, Span};
@@ -28,6 +29,7 @@ pub use stmt::{
     AtomicOp, Evict, Eviction, LoopKind, Precision, ReduceOp, ReduceSource, Schedule, ShuffleKind, Stmt, StmtKind,
     VoteKind, WarpPolicy,
 };
+pub use swizzle::{Swizzle, SwizzleRequest};
 
 pub use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap};
 use serde::{Deserialize, Serialize};

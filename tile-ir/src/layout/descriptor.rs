@@ -13,7 +13,7 @@
 //! Within eight rows one is a span after the other. The instruction's K is always 32 bytes (16 rows, MN-major).
 
 use super::swizzle::ATOM_ROWS;
-use super::{LayoutError, Major, MmaInput, Operand, Swizzle};
+use super::{LayoutError, Major, MmaInput, Operand, Permutation, Swizzle};
 
 /// A descriptor but for the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,7 +35,7 @@ const FIELD: u64 = 0x3fff * UNIT as u64;
 impl Descriptor {
     /// The 64 bits for a tile (or a piece of one) at `address` of shared memory, 0 for what does not depend on it. The
     /// base offset (bits 49-51) is 0: tiles are aligned to their atoms.
-    pub const fn bits(self, address: u32) -> u64 {
+    pub fn bits(self, address: u32) -> u64 {
         field(address) | field(self.leading) << 16 | field(self.stride) << 32 | self.swizzle.descriptor_code() << 62
     }
 }

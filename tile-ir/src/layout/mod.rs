@@ -40,7 +40,7 @@ pub use matrix::MatrixAccess;
 pub use operand::{Major, Operand};
 pub use policy::{WarpGrid, WarpPolicy};
 pub use shared::{SharedLayout, Step};
-pub use swizzle::Swizzle;
+pub use swizzle::{Permutation, Swizzle};
 pub use tma::{TensorMap, TmaBox, TmaPlan};
 pub use word::WordAccess;
 

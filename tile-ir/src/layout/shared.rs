@@ -8,7 +8,7 @@
 //! 64 x 128 bf16, B128 (64 columns a panel):   panel 0: 64 rows x 128 B | panel 1: 64 rows x 128 B
 //! ```
 
-use super::{Index, LayoutError, Swizzle};
+use super::{Index, LayoutError, Permutation, Swizzle};
 use crate::ir::Dtype;
 
 /// A tile of `rows x cols` in shared memory, its columns contiguous: (row, column) <-> byte offset from its start,
@@ -127,7 +127,7 @@ impl SharedLayout {
     }
 
     /// What the tile's address must be a multiple of, in bytes.
-    pub const fn alignment(&self) -> u32 {
+    pub fn alignment(&self) -> u32 {
         self.swizzle.alignment()
     }
 

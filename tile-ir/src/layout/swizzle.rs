@@ -6,19 +6,7 @@
 //! the pattern repeats, is eight rows of S bytes.
 
 use super::Index;
-
-/// A swizzle, named by its span: the bytes of a row that it permutes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Swizzle {
-    /// No permutation.
-    None,
-    /// 32-byte rows: address bit 4 ^= bit 7.
-    B32,
-    /// 64-byte rows: bits 4-5 ^= bits 7-8.
-    B64,
-    /// 128-byte rows: bits 4-6 ^= bits 7-9.
-    B128,
-}
+pub use crate::ir::Swizzle;
 
 /// Bytes of a chunk, the unit that is permuted.
 pub const CHUNK: u32 = 16;
@@ -27,12 +15,36 @@ pub const ATOM_ROWS: u32 = 8;
 /// Distance between the address bit that is changed and the one it is changed by.
 const DISTANCE: u32 = 3;
 
-impl Swizzle {
-    /// Every swizzle, the narrowest first.
-    pub const ALL: [Swizzle; 4] = [Swizzle::None, Swizzle::B32, Swizzle::B64, Swizzle::B128];
-
+/// Where bytes lie under a swizzle. A trait, not methods of [`Swizzle`], so that only who imports it from here has these
+/// formulas: the simulator, which knows the same names, has its own.
+pub trait Permutation {
     /// The widest swizzle whose span divides a row of `bytes` bytes; `None` where even 32 does not.
-    pub const fn widest(bytes: u32) -> Swizzle {
+    fn widest(bytes: u32) -> Swizzle;
+
+    /// Bytes of a row that are permuted among themselves: 16 (one chunk: nothing to permute), 32, 64 or 128.
+    fn span(self) -> u32;
+
+    /// Bytes of an atom, after which the pattern repeats: 128 (a core matrix), 256, 512 or 1024.
+    fn atom(self) -> u32;
+
+    /// What a tile's address must be a multiple of, in bytes, for the pattern to begin with it. Without a swizzle: what
+    /// TMA asks of any box.
+    fn alignment(self) -> u32;
+
+    /// The field of a `wgmma` matrix descriptor (bits 62-63).
+    fn descriptor_code(self) -> u64;
+
+    /// Where the byte at `address` of the plain image lies in the permuted one. It is its own inverse.
+    fn apply<I: Index>(self, address: I) -> I;
+
+    /// Where byte `byte` (within the span) of row `row` lies, in bytes from the start of an atom's column whose rows
+    /// are [`Permutation::span`] bytes apart: `apply(row * span + byte)`, with the row's part kept apart, so that what
+    /// depends on the row only is computed once.
+    fn place<I: Index>(self, row: I, byte: I) -> I;
+}
+
+impl Permutation for Swizzle {
+    fn widest(bytes: u32) -> Swizzle {
         match () {
             () if bytes.is_multiple_of(128) => Swizzle::B128,
             () if bytes.is_multiple_of(64) => Swizzle::B64,
@@ -41,27 +53,22 @@ impl Swizzle {
         }
     }
 
-    /// Bytes of a row that are permuted among themselves: 16 (one chunk: nothing to permute), 32, 64 or 128.
-    pub const fn span(self) -> u32 {
-        CHUNK << self.bits()
+    fn span(self) -> u32 {
+        CHUNK << bits(self)
     }
 
-    /// Bytes of an atom, after which the pattern repeats: 128 (a core matrix), 256, 512 or 1024.
-    pub const fn atom(self) -> u32 {
+    fn atom(self) -> u32 {
         self.span() * ATOM_ROWS
     }
 
-    /// What a tile's address must be a multiple of, in bytes, for the pattern to begin with it. Without a swizzle: what
-    /// TMA asks of any box.
-    pub const fn alignment(self) -> u32 {
+    fn alignment(self) -> u32 {
         match self {
             Swizzle::None => 128,
             Swizzle::B32 | Swizzle::B64 | Swizzle::B128 => self.atom(),
         }
     }
 
-    /// The field of a `wgmma` matrix descriptor (bits 62-63).
-    pub const fn descriptor_code(self) -> u64 {
+    fn descriptor_code(self) -> u64 {
         match self {
             Swizzle::None => 0,
             Swizzle::B128 => 1,
@@ -70,18 +77,7 @@ impl Swizzle {
         }
     }
 
-    /// Address bits that are changed.
-    const fn bits(self) -> u32 {
-        match self {
-            Swizzle::None => 0,
-            Swizzle::B32 => 1,
-            Swizzle::B64 => 2,
-            Swizzle::B128 => 3,
-        }
-    }
-
-    /// Where the byte at `address` of the plain image lies in the permuted one. It is its own inverse.
-    pub fn apply<I: Index>(self, address: I) -> I {
+    fn apply<I: Index>(self, address: I) -> I {
         if self == Swizzle::None {
             return address;
         }
@@ -89,16 +85,23 @@ impl Swizzle {
         address.clone().xor(address.shr(DISTANCE).and(mask))
     }
 
-    /// Where byte `byte` (within the span) of row `row` lies, in bytes from the start of an atom's column whose rows
-    /// are [`Swizzle::span`] bytes apart: `apply(row * span + byte)`, with the row's part kept apart, so that what
-    /// depends on the row only is computed once.
-    pub fn place<I: Index>(self, row: I, byte: I) -> I {
+    fn place<I: Index>(self, row: I, byte: I) -> I {
         if self == Swizzle::None {
             return row.times(CHUNK).add(byte);
         }
-        let mask = (1 << self.bits()) - 1;
+        let mask = (1 << bits(self)) - 1;
         // A 128-byte line holds 128 / span rows.
         let line = row.clone().over(128 / self.span());
         row.times(self.span()).add(byte.xor(line.and(mask).times(CHUNK)))
+    }
+}
+
+/// Address bits that are changed.
+const fn bits(swizzle: Swizzle) -> u32 {
+    match swizzle {
+        Swizzle::None => 0,
+        Swizzle::B32 => 1,
+        Swizzle::B64 => 2,
+        Swizzle::B128 => 3,
     }
 }

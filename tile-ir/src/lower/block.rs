@@ -9,7 +9,7 @@ use super::infer::Layouts;
 use super::uses::{accesses, each};
 use crate::diag::{Code, Diagnostic};
 use crate::ir::*;
-use crate::layout::{Fragment, LayoutError, Major, MmaInput, Operand, SharedLayout, Swizzle, WarpGrid};
+use crate::layout::{Fragment, LayoutError, Major, MmaInput, Operand, SharedLayout, WarpGrid};
 use std::collections::BTreeMap;
 
 /// Threads of a warp.
@@ -54,7 +54,9 @@ pub(super) fn infer(kernel: &Kernel) -> Result<Block, Vec<Diagnostic>> {
     let mut statements = Vec::new();
     each(kernel, &kernel.body, &mut |stmt| statements.push(stmt));
     for (buffer, declared) in kernel.buffers.iter() {
-        if declared.scope == Scope::Shared && !matches!(declared.swizzle, SwizzleRequest::Auto | SwizzleRequest::None) {
+        if declared.scope == Scope::Shared
+            && matches!(declared.swizzle, SwizzleRequest::Exactly(swizzle) if swizzle != Swizzle::None)
+        {
             this.tile(buffer);
         }
     }
@@ -274,10 +276,8 @@ impl Inference<'_> {
             SwizzleRequest::Auto => {
                 SharedLayout::automatic(rows, cols, dtype).or_else(|_| SharedLayout::row_major(rows, cols, dtype))
             }
-            SwizzleRequest::None => SharedLayout::row_major(rows, cols, dtype),
-            SwizzleRequest::B32 => SharedLayout::new(rows, cols, dtype, Swizzle::B32),
-            SwizzleRequest::B64 => SharedLayout::new(rows, cols, dtype, Swizzle::B64),
-            SwizzleRequest::B128 => SharedLayout::new(rows, cols, dtype, Swizzle::B128),
+            SwizzleRequest::Exactly(Swizzle::None) => SharedLayout::row_major(rows, cols, dtype),
+            SwizzleRequest::Exactly(swizzle) => SharedLayout::new(rows, cols, dtype, swizzle),
         };
         match layout {
             Ok(layout) => {

@@ -6,7 +6,9 @@
 
 use super::block::{ATOM, Form, Product, WARP};
 use super::*;
-use crate::layout::{Formula, Fragment, Index, Major, MatrixAccess, MmaInput, Operand, Step, WarpGrid, WordAccess};
+use crate::layout::{
+    Formula, Fragment, Index, Major, MatrixAccess, MmaInput, Operand, Permutation, Step, WarpGrid, WordAccess,
+};
 
 /// Elements of K that multiply-adds take at once, where that leaves registers for accumulators; and where they are many.
 const CHUNKS: [u32; 2] = [4, 2];

@@ -1,7 +1,7 @@
 //! What asynchronous transfers are described by: tensor maps, barriers that count arrivals and bytes, cache hints.
 
 use super::ValueId;
-use crate::ir::ParamId;
+use crate::ir::{ParamId, Swizzle};
 use serde::{Deserialize, Serialize};
 
 crate::ir::entities! {
@@ -31,51 +31,6 @@ impl TensorMap {
     /// Elements of a box.
     pub fn box_elements(&self) -> u64 {
         self.box_extents.iter().map(|&extent| u64::from(extent)).product()
-    }
-}
-
-/// A permutation of 16-byte chunks in shared memory, a function of the byte address alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Swizzle {
-    /// Rows as they are.
-    None,
-    /// Address bit 4 is xored with bit 7; the inner box axis is at most 32 bytes.
-    B32,
-    /// Address bits 4 and 5 with bits 7 and 8; at most 64 bytes.
-    B64,
-    /// Address bits 4 to 6 with bits 7 to 9; at most 128 bytes.
-    B128,
-}
-
-impl Swizzle {
-    /// Most bytes of the inner axis of a box; `None` where the swizzle sets no limit.
-    pub const fn row_bytes(self) -> Option<u32> {
-        match self {
-            Swizzle::None => None,
-            Swizzle::B32 => Some(32),
-            Swizzle::B64 => Some(64),
-            Swizzle::B128 => Some(128),
-        }
-    }
-
-    /// Bytes after which the permutation repeats: what the address of a box must be a multiple of.
-    pub const fn period(self) -> u32 {
-        match self {
-            Swizzle::None => 128,
-            Swizzle::B32 => 256,
-            Swizzle::B64 => 512,
-            Swizzle::B128 => 1024,
-        }
-    }
-
-    /// The name an author writes.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Swizzle::None => "None",
-            Swizzle::B32 => "B32",
-            Swizzle::B64 => "B64",
-            Swizzle::B128 => "B128",
-        }
     }
 }
 

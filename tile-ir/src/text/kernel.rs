@@ -182,11 +182,8 @@ impl Printer<'_> {
                 };
                 let (dtype, extents) = (self.dtype(declared.dtype), self.exprs(&declared.extents));
                 let swizzle = match declared.swizzle {
-                    SwizzleRequest::Auto => "",
-                    SwizzleRequest::None => ".swizzle(None)",
-                    SwizzleRequest::B32 => ".swizzle(B32)",
-                    SwizzleRequest::B64 => ".swizzle(B64)",
-                    SwizzleRequest::B128 => ".swizzle(B128)",
+                    SwizzleRequest::Auto => String::new(),
+                    SwizzleRequest::Exactly(swizzle) => format!(".swizzle({})", swizzle.name()),
                 };
                 let name = self.names.declare_buffer(*buffer, &declared.name);
                 self.lines.line(format!("let mut {name} = {call}::<{dtype}>([{extents}]){swizzle};"));

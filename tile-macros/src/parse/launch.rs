@@ -9,7 +9,7 @@ use super::stmt::Name;
 use super::{Binding, Facts, Parser};
 use syn::{Expr, ExprCall, ExprMethodCall, Pat};
 use tile_ir::diag::{Code, Diagnostic};
-use tile_ir::ir::{Axis, Buffer, ExprId, ExprKind, Scope, SpanId, StmtKind, SwizzleRequest, Type, VarKind};
+use tile_ir::ir::{Axis, Buffer, ExprId, ExprKind, Scope, SpanId, StmtKind, Swizzle, SwizzleRequest, Type, VarKind};
 
 const CONSTANTS: &str = "use literals, const parameters and `T::BITS`";
 
@@ -298,10 +298,10 @@ impl Parser {
         for call in methods {
             let words = [
                 ("Auto", SwizzleRequest::Auto),
-                ("None", SwizzleRequest::None),
-                ("B32", SwizzleRequest::B32),
-                ("B64", SwizzleRequest::B64),
-                ("B128", SwizzleRequest::B128),
+                ("None", SwizzleRequest::Exactly(Swizzle::None)),
+                ("B32", SwizzleRequest::Exactly(Swizzle::B32)),
+                ("B64", SwizzleRequest::Exactly(Swizzle::B64)),
+                ("B128", SwizzleRequest::Exactly(Swizzle::B128)),
             ];
             let name = call.method.to_string();
             if what != "alloc_shared" || name != "swizzle" {

@@ -9,7 +9,8 @@ use cudarc::driver::sys;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use tile_ir::ir::Dtype;
-use tile_ir::lowered::{Promotion, Swizzle, TensorMap};
+use tile_ir::ir::Swizzle;
+use tile_ir::lowered::{Promotion, TensorMap};
 
 /// Most tensor maps of a kernel: they live on the stack during a launch.
 pub(crate) const MOST_MAPS: usize = 8;

@@ -34,13 +34,20 @@ pub(crate) struct Prepared {
     /// The instance, as it is bound.
     pub instance: Instance,
     pub plan: Plan,
-    /// What runs, once a launch needs it: the contract of a class is known before it is compiled.
-    made: OnceLock<Made>,
+    runs: Runs,
     /// The same instance in lesser alignment classes.
     pub lesser: Lesser,
     /// Why a wider class does not serve the launches of this one; empty for the widest.
     why: String,
     pub workspaces: Workspaces,
+}
+
+/// What runs, by where it runs.
+enum Runs {
+    /// On a simulator: there from the start.
+    Simulated(Made),
+    /// On a GPU, once a launch needs it: the contract of a class is known before it is compiled.
+    Compiled { cuda: &'static CudaDevice, made: OnceLock<Made> },
 }
 
 /// What runs, and how it was made.
@@ -172,13 +179,15 @@ impl Prepared {
             program.launch.checks.retain(|check| check.request.is_none());
         }
         let plan = Plan::new(&bound, program)?;
-        let build = Build { instance: instance_text(kernel, &instance), ..Build::default() };
-        let code = match &device.backend {
-            Backend::Simulator { checked: false } => Some(Code::Fast { bound: Box::new(bound) }),
-            Backend::Simulator { checked: true } => Some(Code::Checked),
-            Backend::Cuda(_) => None,
+        let simulated = |code| {
+            let build = Build { instance: instance_text(kernel, &instance), ..Build::default() };
+            Runs::Simulated(Made { code, build })
         };
-        let made = code.map_or_else(OnceLock::new, |code| OnceLock::from(Made { code, build }));
+        let runs = match &device.backend {
+            Backend::Simulator { checked: false } => simulated(Code::Fast { bound: Box::new(bound) }),
+            Backend::Simulator { checked: true } => simulated(Code::Checked),
+            Backend::Cuda(cuda) => Runs::Compiled { cuda, made: OnceLock::new() },
+        };
         Ok(Prepared {
             slot: device.slot,
             absent,
@@ -186,7 +195,7 @@ impl Prepared {
             definition,
             instance,
             plan,
-            made,
+            runs,
             lesser: Lesser::default(),
             why: String::new(),
             workspaces: Workspaces::default(),
@@ -217,51 +226,54 @@ impl Prepared {
     /// What runs; compiled and loaded if it is not.
     #[inline]
     pub fn made(&self, device: &'static DeviceState) -> Result<&Made, Error> {
-        match self.made.get() {
-            Some(made) => Ok(made),
-            None => self.make(device),
+        match &self.runs {
+            Runs::Simulated(made) => Ok(made),
+            Runs::Compiled { cuda, made } => match made.get() {
+                Some(made) => Ok(made),
+                None => {
+                    let compiled = self.compile(cuda, device)?;
+                    Ok(made.get_or_init(|| compiled))
+                }
+            },
         }
     }
 
     /// What runs, if it is made.
     pub fn code(&self) -> Option<&Code> {
-        self.made.get().map(|made| &made.code)
+        match &self.runs {
+            Runs::Simulated(made) => Some(&made.code),
+            Runs::Compiled { made, .. } => made.get().map(|made| &made.code),
+        }
     }
 
+    /// Compiles the program, or takes it from the cache, and loads it.
     #[cold]
-    fn make(&self, device: &'static DeviceState) -> Result<&Made, Error> {
+    fn compile(&self, cuda: &'static CudaDevice, device: &DeviceState) -> Result<Made, Error> {
         let (kernel, program) = (self.definition.kernel()?, &self.plan.program);
         let mut build = Build { instance: instance_text(kernel, &self.instance), ..Build::default() };
-        let code = match &device.backend {
-            Backend::Simulator { .. } => Code::Checked,
-            Backend::Cuda(cuda) => {
-                if program.params.len() > MAX_PARAMETERS {
-                    let (kernel, found) = (kernel.name.clone(), program.params.len());
-                    return Err(Error::TooMany { kernel, what: "C parameters", found, most: MAX_PARAMETERS });
-                }
-                if program.tensor_maps.len() > MOST_MAPS {
-                    let (kernel, found) = (kernel.name.clone(), program.tensor_maps.len());
-                    return Err(Error::TooMany { kernel, what: "tensor maps", found, most: MOST_MAPS });
-                }
-                build.architecture = device.architecture(program.target);
-                let (entry, origin) = machine_code(program, &build.architecture)?;
-                build.resources = Resources::parse(&entry.log, &program.name);
-                build.origin = Some(origin);
-                let limits =
-                    Limits { threads: program.launch.threads.iter().product(), shared_bytes: program.shared_bytes };
-                let (module, handle, dynamic_shared) = cuda.load(&kernel.name, &entry.code, &program.name, limits)?;
-                let dependent = program.launch.dependent;
-                let parameters = program.params.iter().map(|p| p.kind).collect();
-                let maps = program.tensor_maps.values().cloned().collect();
-                let cluster = program.launch.cluster_size();
-                let function = Function { device: cuda, module, handle, dynamic_shared, parameters, maps, dependent };
-                let capacity = cuda.capacity(handle, limits.threads, dynamic_shared, cluster)?;
-                self.plan.capacity.store(capacity, Ordering::Relaxed);
-                self.say();
-                Code::Cuda { device: cuda, function }
-            }
-        };
-        Ok(self.made.get_or_init(|| Made { code, build }))
+        if program.params.len() > MAX_PARAMETERS {
+            let (kernel, found) = (kernel.name.clone(), program.params.len());
+            return Err(Error::TooMany { kernel, what: "C parameters", found, most: MAX_PARAMETERS });
+        }
+        if program.tensor_maps.len() > MOST_MAPS {
+            let (kernel, found) = (kernel.name.clone(), program.tensor_maps.len());
+            return Err(Error::TooMany { kernel, what: "tensor maps", found, most: MOST_MAPS });
+        }
+        build.architecture = device.architecture(program.target);
+        let (entry, origin) = machine_code(program, &build.architecture)?;
+        build.resources = Resources::parse(&entry.log, &program.name);
+        build.origin = Some(origin);
+        let limits = Limits { threads: program.launch.threads.iter().product(), shared_bytes: program.shared_bytes };
+        let (module, handle, dynamic_shared) = cuda.load(&kernel.name, &entry.code, &program.name, limits)?;
+        let dependent = program.launch.dependent;
+        let parameters = program.params.iter().map(|p| p.kind).collect();
+        let maps = program.tensor_maps.values().cloned().collect();
+        let cluster = program.launch.cluster_size();
+        let function = Function { device: cuda, module, handle, dynamic_shared, parameters, maps, dependent };
+        let capacity = cuda.capacity(handle, limits.threads, dynamic_shared, cluster)?;
+        self.plan.capacity.store(capacity, Ordering::Relaxed);
+        self.say();
+        Ok(Made { code: Code::Cuda { device: cuda, function }, build })
     }
 
     /// Says that a GPU does less than it could, once for each class of an instance.

@@ -145,14 +145,8 @@ impl<'a> Lowering<'a> {
 
     /// The map of a tensor for boxes of this plan.
     pub(super) fn tensor_map(&mut self, tensor: ParamId, boxes: &TmaPlan) -> MapId {
-        let swizzle = match boxes.swizzle {
-            crate::layout::Swizzle::None => Swizzle::None,
-            crate::layout::Swizzle::B32 => Swizzle::B32,
-            crate::layout::Swizzle::B64 => Swizzle::B64,
-            crate::layout::Swizzle::B128 => Swizzle::B128,
-        };
         let alike =
-            |map: &TensorMap| map.tensor == tensor && map.box_extents == boxes.box_dims && map.swizzle == swizzle;
+            |map: &TensorMap| map.tensor == tensor && map.box_extents == boxes.box_dims && map.swizzle == boxes.swizzle;
         if let Some((map, _)) = self.program.tensor_maps.iter().find(|(_, map)| alike(map)) {
             return map;
         }
@@ -161,7 +155,7 @@ impl<'a> Lowering<'a> {
             name: name.clone(),
             tensor,
             box_extents: boxes.box_dims.clone(),
-            swizzle,
+            swizzle: boxes.swizzle,
             // 256 bytes cost up to 6% where a tensor is read once (hopper.md W4).
             promotion: Promotion::B128,
         });

@@ -275,7 +275,7 @@ fn tiles_of_any_shape_are_right() {
             is_right(&Gemm { tile, threads, stored, ..SMALL }, [72, 56, 136]);
         }
     }
-    for swizzle in [SwizzleRequest::None, SwizzleRequest::B32, SwizzleRequest::B64] {
+    for swizzle in [Swizzle::None, Swizzle::B32, Swizzle::B64].map(SwizzleRequest::Exactly) {
         is_right(&Gemm { swizzle, ..SMALL }, [40, 40, 40]);
     }
     for policy in [WarpPolicy::FullRow, WarpPolicy::FullCol] {
@@ -477,7 +477,7 @@ fn fragments_are_copied_from_and_to_every_memory() {
         let second = b.buffer("second", Scope::Fragment, Dtype::F32, &[16, 24]);
         let middle = b.buffer("middle", Scope::Shared, Dtype::F32, &[16, 24]);
         let Place::Buffer(shared) = middle else { unreachable!() };
-        b.kernel.buffers[shared].swizzle = SwizzleRequest::B32;
+        b.kernel.buffers[shared].swizzle = SwizzleRequest::Exactly(Swizzle::B32);
         let zero = b.int(0);
         let (from, to) = (b.tile(x, &[zero, zero], &[]), b.tile(first, &[], &[]));
         b.copy(from, to);

@@ -1,5 +1,7 @@
 //! Swizzling, on bits of byte addresses.
 
+use crate::ir::Swizzle;
+
 /// A swizzling mode of TMA and `wgmma`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwizzleMode {
@@ -26,6 +28,17 @@ impl SwizzleMode {
         }
     }
 
+    /// Bytes after which the permutation repeats: what the address of a box must be a multiple of. Without one, what
+    /// TMA asks of any box.
+    pub fn period(self) -> u32 {
+        match self {
+            SwizzleMode::None => 128,
+            SwizzleMode::Bytes32 => 256,
+            SwizzleMode::Bytes64 => 512,
+            SwizzleMode::Bytes128 => 1024,
+        }
+    }
+
     /// Bytes of the mode's name; 16 for none.
     pub fn bytes(self) -> u32 {
         match self {
@@ -33,6 +46,17 @@ impl SwizzleMode {
             SwizzleMode::Bytes32 => 32,
             SwizzleMode::Bytes64 => 64,
             SwizzleMode::Bytes128 => 128,
+        }
+    }
+}
+
+impl From<Swizzle> for SwizzleMode {
+    fn from(swizzle: Swizzle) -> SwizzleMode {
+        match swizzle {
+            Swizzle::None => SwizzleMode::None,
+            Swizzle::B32 => SwizzleMode::Bytes32,
+            Swizzle::B64 => SwizzleMode::Bytes64,
+            Swizzle::B128 => SwizzleMode::Bytes128,
         }
     }
 }

@@ -52,7 +52,7 @@ fn tiles_of_any_shape_are_right() {
             drops_the_rest(&Gemm { tile, threads, stored, ..TF32 }, [72, 56, 72], Target::Sm80);
         }
     }
-    for swizzle in [SwizzleRequest::None, SwizzleRequest::B32, SwizzleRequest::B64] {
+    for swizzle in [Swizzle::None, Swizzle::B32, Swizzle::B64].map(SwizzleRequest::Exactly) {
         for stored in LAYOUTS {
             drops_the_rest(&Gemm { swizzle, stored, ..TF32 }, [40, 40, 24], Target::Sm80);
         }

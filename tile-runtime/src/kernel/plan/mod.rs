@@ -3,14 +3,18 @@
 //! A plan is made once, from the lowered program. Checking takes no lock, makes no string and allocates nothing while
 //! everything holds; a report is put together only once something does not.
 
+mod overlap;
+mod report;
+
 use super::argument::{Argument, MAX_RANK, Scalar, TensorRef};
 use super::formula::Formula;
 use crate::device::DeviceState;
 use crate::error::Error;
 use crate::launch_error::Problem;
+use overlap::{check_strides, share_elements};
 use std::sync::atomic::{AtomicI64, Ordering};
-use tile_ir::ir::{DimId, Dtype, DtypeRef, EntityRef, Kernel, ParamId, ParamKind, Side, SpanId, Type};
-use tile_ir::lowered::{Check, CheckKind, HostExpr, HostValues, Program};
+use tile_ir::ir::{DimId, Dtype, DtypeRef, EntityRef, Kernel, ParamId, ParamKind, Side, Type};
+use tile_ir::lowered::{HostExpr, HostValues, Program};
 use tile_ir::sim::ScalarValue;
 
 /// Most parameters a kernel has: their numbers are bytes here.
@@ -395,187 +399,6 @@ impl Plan {
         }
         Ok(())
     }
-
-    fn name(&self, param: ParamId) -> String {
-        self.names.get(param.index()).cloned().unwrap_or_default()
-    }
-
-    fn text(&self, expr: &HostExpr) -> String {
-        expr.display(&self.program.dims, &|param| self.name(param))
-    }
-
-    fn line(&self, span: SpanId) -> u32 {
-        self.program.spans.get(span).map_or(0, |s| s.line)
-    }
-
-    /// The dims and scalars in `expr`, each once, with their values.
-    fn values_in(&self, expr: &HostExpr, values: &Values<'_>) -> Vec<(String, i64)> {
-        let mut found = Vec::new();
-        each_leaf(expr, &mut |leaf| {
-            if !matches!(leaf, HostExpr::Int(_)) {
-                let named = (self.text(leaf), leaf.evaluate(values).unwrap_or(0));
-                if !found.contains(&named) {
-                    found.push(named);
-                }
-            }
-        });
-        found
-    }
-
-    /// The argument that an expression is about: where its first dim got its value, or its first scalar or tensor.
-    fn argument_of(&self, expr: &HostExpr) -> Option<String> {
-        let mut found = None;
-        each_leaf(expr, &mut |leaf| {
-            let name = match leaf {
-                HostExpr::Dim(dim) => self.binder(dim.index()).map(|(param, _)| self.names[param].clone()),
-                HostExpr::Scalar(p) | HostExpr::Stride(p, _) | HostExpr::Address(p) => Some(self.name(*p)),
-                _ => None,
-            };
-            found = found.take().or(name);
-        });
-        found
-    }
-
-    /// The parameter and axis that give a dim its value.
-    fn binder(&self, dim: usize) -> Option<(usize, usize)> {
-        self.params.iter().enumerate().find_map(|(i, plan)| match plan {
-            ParamPlan::Tensor { extents, rank, .. } => extents[..usize::from(*rank)]
-                .iter()
-                .position(|e| matches!(e, ExtentPlan::Bind(d) if usize::from(*d) == dim))
-                .map(|axis| (i, axis)),
-            ParamPlan::Scalar { .. } | ParamPlan::Absent => None,
-        })
-    }
-
-    #[cold]
-    fn wrong_type(&self, i: usize, argument: &Argument<'_>) -> Box<Problem> {
-        let name = self.names[i].clone();
-        Box::new(match (&self.params[i], argument) {
-            (ParamPlan::Tensor { rank, .. }, Argument::Tensor(t)) if t.shape().len() != usize::from(*rank) => {
-                Problem::Rank { argument: name, expected: usize::from(*rank), found: t.shape().len() }
-            }
-            (ParamPlan::Tensor { dtype, .. }, Argument::Tensor(t)) => {
-                Problem::Dtype { argument: name, expected: *dtype, found: t.dtype() }
-            }
-            (plan, argument) => {
-                let expected = match plan {
-                    ParamPlan::Tensor { dtype, rank, .. } => format!("a tensor of {dtype} with {rank} axes"),
-                    ParamPlan::Absent => "nothing".into(),
-                    ParamPlan::Scalar { ty: ScalarType::Index } => "a usize value".into(),
-                    ParamPlan::Scalar { ty: ScalarType::Element(dtype) } => format!("a {dtype} value"),
-                };
-                Problem::Kind { argument: name, expected, found: argument.describe() }
-            }
-        })
-    }
-
-    #[cold]
-    fn extent_range(&self, i: usize, axis: usize, found: i64) -> Box<Problem> {
-        let argument = self.names[i].clone();
-        Box::new(match found {
-            ..0 => Problem::NegativeExtent { argument, axis, found },
-            _ => Problem::ExtentRange { argument, axis, found },
-        })
-    }
-
-    #[cold]
-    fn wrong_extent(&self, i: usize, axis: usize, values: &Values<'_>) -> Box<Problem> {
-        let argument = self.names[i].clone();
-        let found = match &values.args[i] {
-            Argument::Tensor(tensor) => tensor.shape()[axis],
-            Argument::Scalar(_) | Argument::Absent => 0,
-        };
-        let ParamPlan::Tensor { extents, .. } = &self.params[i] else {
-            return self.wrong_type(i, &values.args[i]);
-        };
-        Box::new(match extents[axis] {
-            ExtentPlan::Fixed(expected) => Problem::FixedExtent { argument, axis, expected, found },
-            ExtentPlan::Bind(dim) | ExtentPlan::Equal(dim) => {
-                let dim = usize::from(dim);
-                let (first, first_axis) = self.binder(dim).unwrap_or((i, axis));
-                Problem::NamedExtent {
-                    dim: self.program.dims.get(dim).cloned().unwrap_or_default(),
-                    first: self.names[first].clone(),
-                    first_axis,
-                    expected: values.dims[dim],
-                    argument,
-                    axis,
-                    found,
-                }
-            }
-        })
-    }
-
-    #[cold]
-    fn wrong_stride(&self, i: usize, tensor: &TensorRef<'_>, problem: StrideProblem) -> Box<Problem> {
-        let argument = self.names[i].clone();
-        Box::new(match problem {
-            StrideProblem::Range { axis } => Problem::StrideRange { argument, axis, found: tensor.strides()[axis] },
-            StrideProblem::Inner => {
-                Problem::InnerStride { argument, found: tensor.strides().last().copied().unwrap_or(0) }
-            }
-            StrideProblem::Overlap { axis, least } => {
-                Problem::StrideOverlap { argument, axis, least, found: tensor.strides()[axis] }
-            }
-        })
-    }
-
-    #[cold]
-    fn wrong_place(&self, i: usize, tensor: &TensorRef<'_>, device: &DeviceState) -> Box<Problem> {
-        let argument = self.names[i].clone();
-        let memory = tensor.allocation();
-        Box::new(if std::ptr::eq(memory.device, device) {
-            let before = tensor.address().wrapping_sub(memory.address);
-            let found = (memory.bytes as u64).saturating_sub(before);
-            Problem::Coverage { argument, needed: tensor.bytes(), found }
-        } else {
-            Problem::Device { argument, expected: device.label().into(), found: memory.device.label().into() }
-        })
-    }
-
-    #[cold]
-    fn broken(&self, check: &Check, values: &Values<'_>) -> Box<Problem> {
-        let line = self.line(check.span);
-        Box::new(match &check.kind {
-            CheckKind::Specialized { dim, value } => Problem::Specialized {
-                argument: self.argument_of(&check.holds).unwrap_or_default(),
-                dim: self.program.dims.get(dim.index()).cloned().unwrap_or_default(),
-                expected: *value,
-                found: values.dim(*dim),
-            },
-            CheckKind::Require { text } => Problem::Require {
-                argument: self.argument_of(&check.holds),
-                text: text.clone(),
-                line,
-                values: self.values_in(&check.holds, values),
-            },
-            CheckKind::Alignment { tensor, bytes } => Problem::Alignment {
-                argument: self.name(*tensor),
-                bytes: *bytes,
-                address: values.address(*tensor),
-                line,
-            },
-            CheckKind::StrideMultiple { tensor, axis, multiple } => Problem::StrideMultiple {
-                argument: self.name(*tensor),
-                axis: usize::from(*axis),
-                multiple: *multiple,
-                found: values.stride(*tensor, *axis),
-                line,
-            },
-            CheckKind::IndexRange { bound } => Problem::IndexRange {
-                expression: self.text(bound),
-                value: bound.evaluate(values),
-                line,
-                values: self.values_in(bound, values),
-            },
-        })
-    }
-
-    #[cold]
-    fn wrong_grid(&self, axis: usize, blocks: Option<i64>) -> Box<Problem> {
-        let expression = self.text(&self.program.launch.grid[axis]);
-        Box::new(Problem::Grid { axis: ['x', 'y', 'z'][axis], blocks, most: MOST_BLOCKS[axis], expression })
-    }
 }
 
 fn scalar_type(ty: Type, program: &Program) -> ScalarType {
@@ -587,72 +410,5 @@ fn scalar_type(ty: Type, program: &Program) -> ScalarType {
             debug_assert!(false, "{} is not bound", program.name);
             ScalarType::Index
         }
-    }
-}
-
-enum StrideProblem {
-    Range { axis: usize },
-    Inner,
-    Overlap { axis: usize, least: i64 },
-}
-
-/// Whether the strides fit 32 bits and no two elements share an address.
-#[inline]
-fn check_strides(tensor: &TensorRef<'_>) -> Result<(), StrideProblem> {
-    let (shape, strides) = (tensor.shape(), tensor.strides());
-    let Some((inner, outer)) = strides.split_last() else { return Ok(()) };
-    if *inner != 1 {
-        return Err(StrideProblem::Inner);
-    }
-    // Elements from the first to one past the last, of the axes inside.
-    let mut inside = shape[outer.len()];
-    for (axis, stride) in outer.iter().enumerate().rev() {
-        if *stride as u64 > i32::MAX as u64 {
-            return Err(if *stride < 0 {
-                StrideProblem::Overlap { axis, least: inside }
-            } else {
-                StrideProblem::Range { axis }
-            });
-        }
-        if *stride < inside {
-            return Err(StrideProblem::Overlap { axis, least: inside });
-        }
-        // Both are below 2^31, so this cannot overflow.
-        inside = inside.saturating_add((shape[axis] - 1).max(0).saturating_mul(*stride));
-    }
-    Ok(())
-}
-
-/// Whether two tensors whose address ranges overlap share an element. Column ranges of one matrix do not; where that
-/// cannot be seen at once, they are taken to.
-#[cold]
-fn share_elements(a: &TensorRef<'_>, b: &TensorRef<'_>) -> bool {
-    if a.bytes() == 0 || b.bytes() == 0 {
-        return false;
-    }
-    let (&[_, columns_a], &[_, columns_b], &[pitch_a, _], &[pitch_b, _]) =
-        (a.shape(), b.shape(), a.strides(), b.strides())
-    else {
-        return true;
-    };
-    let (size_a, size_b) = (i64::from(a.dtype().bytes()), i64::from(b.dtype().bytes()));
-    let pitch = pitch_a * size_a;
-    if pitch != pitch_b * size_b || pitch <= 0 {
-        return true;
-    }
-    let distance = (b.address().wrapping_sub(a.address()) as i64).rem_euclid(pitch);
-    // `b` starts `distance` bytes into one of `a`'s rows (or where one would be).
-    distance < columns_a * size_a || distance + columns_b * size_b > pitch
-}
-
-/// Calls `f` for the constants, dims, strides, scalars and addresses in an expression.
-fn each_leaf(expr: &HostExpr, f: &mut dyn FnMut(&HostExpr)) {
-    match expr {
-        HostExpr::Binary(_, a, b) => {
-            each_leaf(a, f);
-            each_leaf(b, f);
-        }
-        HostExpr::Not(x) => each_leaf(x, f),
-        leaf => f(leaf),
     }
 }

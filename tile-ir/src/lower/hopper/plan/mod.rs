@@ -1,4 +1,10 @@
-//! What qualifies for specialisation, and what it is given: layouts of the slots, warpgroups, registers.
+//! What qualifies for specialisation (`search`), and what it is given: layouts of the slots and what fills them (`load`),
+//! warpgroups, registers.
+
+mod load;
+mod search;
+
+pub(super) use load::Load;
 
 use super::super::infer::Layouts;
 use super::super::uses::{accesses, depends_on, each};
@@ -6,9 +12,7 @@ use super::operand::Left;
 use super::resident::Resident;
 use crate::analysis::Analysis;
 use crate::ir::*;
-use crate::layout::{
-    Fragment, LayoutError, Major, Operand, SharedLayout, Swizzle, TmaPlan, WarpGrid, WgmmaOperand as MatrixOperand,
-};
+use crate::layout::{Fragment, LayoutError, Major, Operand, WarpGrid, WgmmaOperand as MatrixOperand};
 use crate::lowered::RolesRegisters;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,23 +53,6 @@ pub(crate) struct Plan {
     pub(in super::super) layouts: Layouts,
 }
 
-/// One copy into the ring.
-#[derive(Clone, Debug)]
-pub(super) struct Load {
-    pub(super) tensor: ParamId,
-    pub(super) buffer: BufferId,
-    /// The tile's first element in the tensor.
-    pub(super) start: Vec<ExprId>,
-    pub(super) layout: SharedLayout,
-    pub(super) boxes: TmaPlan,
-    /// Whether the blocks of the cluster need the same tile: each fetches a part and sends it to all.
-    pub(super) shared: bool,
-    /// Whether the previous kernel of the stream does not write the tensor (`pdl`).
-    pub(super) independent: bool,
-    pub(super) evict: Option<Evict>,
-    pub(super) span: SpanId,
-}
-
 /// One tile product of the consumers.
 #[derive(Clone, Debug)]
 pub(super) struct Product {
@@ -91,13 +78,7 @@ pub(crate) struct Reason {
 
 /// The plan for a bound kernel, or why there is none.
 pub(crate) fn plan(kernel: &Kernel, analysis: &Analysis) -> Result<Plan, Reason> {
-    let mut search = Search { kernel, ring: None, in_ring: false, nested: 0 };
-    search.block(&kernel.body)?;
-    let Some(ring) = search.ring else {
-        let span = kernel.body.first().map_or(SpanId::from_u32(0), |s| kernel.stmts[*s].span);
-        return Err(Reason { text: "it has no pipelined loop of copies".into(), span });
-    };
-    search.accesses()?;
+    let ring = search::ring(kernel)?;
     Planner { kernel, analysis, ring, cluster: cluster(kernel) }.plan()
 }
 
@@ -108,108 +89,6 @@ fn cluster(kernel: &Kernel) -> [u32; 3] {
         extent.and_then(|n| u32::try_from(n).ok()).unwrap_or(1)
     };
     [axis(0), axis(1), axis(2)]
-}
-
-/// Walks the kernel for its one ring and for what roles cannot do.
-struct Search<'k> {
-    kernel: &'k Kernel,
-    ring: Option<StmtId>,
-    in_ring: bool,
-    /// Loops and conditionals around, within the ring.
-    nested: u32,
-}
-
-impl Search<'_> {
-    fn block(&mut self, body: &[StmtId]) -> Result<(), Reason> {
-        body.iter().try_for_each(|s| self.stmt(*s))
-    }
-
-    fn inner(&mut self, bodies: &[&[StmtId]]) -> Result<(), Reason> {
-        self.nested += u32::from(self.in_ring);
-        bodies.iter().try_for_each(|body| self.block(body))?;
-        self.nested -= u32::from(self.in_ring);
-        Ok(())
-    }
-
-    fn stmt(&mut self, stmt: StmtId) -> Result<(), Reason> {
-        let kernel = self.kernel;
-        let span = kernel.stmts[stmt].span;
-        let no = |text: &str| Err(Reason { text: text.to_owned(), span });
-        let scope = |place| match place {
-            Place::Buffer(buffer) => Some(kernel.buffers[buffer].scope),
-            Place::Tensor(_) => None,
-        };
-        match &kernel.stmts[stmt].kind {
-            StmtKind::For { kind: LoopKind::Pipelined { .. }, body, .. } => {
-                if self.ring.is_some() {
-                    return no("it has two pipelined loops");
-                }
-                self.ring = Some(stmt);
-                self.in_ring = true;
-                self.block(body)?;
-                self.in_ring = false;
-                Ok(())
-            }
-            StmtKind::For { body, .. } | StmtKind::Persistent { body, .. } => self.inner(&[body]),
-            StmtKind::If { then, otherwise, .. } => self.inner(&[then, otherwise]),
-            StmtKind::Parallel { body, .. } => {
-                let fragment = |a: &AccessId| scope(kernel.accesses[*a].place) == Some(Scope::Fragment);
-                if !accesses(kernel, body).iter().any(fragment) {
-                    return no("it has a `parallel` loop that is over no fragment");
-                }
-                Ok(())
-            }
-            StmtKind::Copy { src, dst, .. } => match (scope(src.place), scope(dst.place)) {
-                (None, Some(Scope::Shared)) => Ok(()),
-                (Some(Scope::Fragment), None) | (None | Some(Scope::Shared), Some(Scope::Fragment)) => Ok(()),
-                (Some(Scope::Local), _) | (_, Some(Scope::Local)) => Ok(()),
-                _ => no("it copies from registers or shared memory to shared memory, or between tensors"),
-            },
-            StmtKind::Fill { buffer, .. } if kernel.buffers[*buffer].scope == Scope::Shared => {
-                no("it fills a shared array")
-            }
-            StmtKind::Gemm { .. } if !self.in_ring => no("it has a `gemm` outside of the pipelined loop"),
-            StmtKind::Gemm { .. } if self.nested > 0 => {
-                no("it has a `gemm` in a loop or conditional of the pipelined loop")
-            }
-            StmtKind::SyncThreads => no("its author places a barrier"),
-            StmtKind::Reduce { axis: Some(_), .. } => no("it reduces over the block's threads"),
-            StmtKind::ReduceTile { src, dst, .. } => {
-                let fragments = [src, dst].iter().all(|b| kernel.buffers[**b].scope == Scope::Fragment);
-                if fragments { Ok(()) } else { no("it reduces a tile from or to a shared array") }
-            }
-            StmtKind::Atomic { .. } => no("it has atomic operations"),
-            StmtKind::LastArriver { .. } if self.in_ring => no("its pipelined loop has a `last_arriver`"),
-            StmtKind::Let { .. }
-            | StmtKind::Alloc { .. }
-            | StmtKind::Assign { .. }
-            | StmtKind::Store { .. }
-            | StmtKind::Fill { .. }
-            | StmtKind::Gemm { .. }
-            | StmtKind::LastArriver { .. }
-            | StmtKind::ClusterReduce { .. }
-            | StmtKind::Reduce { .. }
-            | StmtKind::Shuffle { .. }
-            | StmtKind::Vote { .. }
-            | StmtKind::SyncWarp
-            | StmtKind::Print { .. }
-            | StmtKind::Assert { .. } => Ok(()),
-        }
-    }
-
-    /// Shared arrays are the ring's: nothing accesses their elements.
-    fn accesses(&self) -> Result<(), Reason> {
-        for access in accesses(self.kernel, &self.kernel.body) {
-            let access = &self.kernel.accesses[access];
-            if let Place::Buffer(buffer) = access.place
-                && self.kernel.buffers[buffer].scope == Scope::Shared
-            {
-                let text = format!("it accesses elements of the shared array `{}`", self.kernel.buffers[buffer].name);
-                return Err(Reason { text, span: access.span });
-            }
-        }
-        Ok(())
-    }
 }
 
 pub(super) struct Planner<'k> {
@@ -405,85 +284,6 @@ impl Planner<'_> {
         })
     }
 
-    /// The layout of a slot: the widest swizzle of its rows, unless the author asked for one.
-    pub(super) fn tile(&self, buffer: BufferId) -> Result<SharedLayout, String> {
-        let kernel = self.kernel;
-        let [rows, cols] = kernel.buffer_extents(buffer)[..] else {
-            return Err(format!("`{}` is not a matrix", kernel.buffers[buffer].name));
-        };
-        let dtype = kernel.buffer_dtype(buffer);
-        let layout = match kernel.buffers[buffer].swizzle {
-            SwizzleRequest::Auto => SharedLayout::new(rows, cols, dtype, Swizzle::widest(cols * dtype.bytes())),
-            SwizzleRequest::None => SharedLayout::new(rows, cols, dtype, Swizzle::None),
-            SwizzleRequest::B32 => SharedLayout::new(rows, cols, dtype, Swizzle::B32),
-            SwizzleRequest::B64 => SharedLayout::new(rows, cols, dtype, Swizzle::B64),
-            SwizzleRequest::B128 => SharedLayout::new(rows, cols, dtype, Swizzle::B128),
-        };
-        layout.map_err(|e| e.to_string())
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn load(
-        &self,
-        stmt: StmtId,
-        tensor: ParamId,
-        buffer: BufferId,
-        src: &TileRef,
-        tma: bool,
-        evict: Option<Evict>,
-        operands: &BTreeMap<BufferId, Operand>,
-    ) -> Result<Load, Reason> {
-        let kernel = self.kernel;
-        let span = kernel.stmts[stmt].span;
-        let no = |text: String| Reason { text, span };
-        if !tma {
-            return Err(no("a copy says `.tma(false)`".into()));
-        }
-        let Some(operand) = operands.get(&buffer) else {
-            return Err(no(format!("`{}` is loaded but no operand of a `gemm`", kernel.buffers[buffer].name)));
-        };
-        if kernel.place_dtype(src.place) != kernel.place_dtype(Place::Buffer(buffer)) {
-            return Err(no("a load converts its elements".into()));
-        }
-        let Some(facts) = self.analysis.copies.get(&stmt) else {
-            return Err(no("a load is not analysed".into()));
-        };
-        let layout = operand.tile;
-        let rank = match &kernel.params[tensor].kind {
-            ParamKind::Tensor { shape, .. } => shape.len(),
-            ParamKind::Scalar { .. } | ParamKind::Absent => 0,
-        };
-        // The tile has an extent along every axis of the tensor: 1 along leading ones that it does not span.
-        let missing = rank.saturating_sub(facts.extents.len());
-        let extra = facts.extents.len().saturating_sub(rank);
-        let tile: Vec<u32> = std::iter::repeat_n(1, missing).chain(facts.extents[extra..].iter().copied()).collect();
-        let start = if src.start.is_empty() { Vec::new() } else { src.start.clone() };
-        let shared = self.is_of_ring(stmt) && self.is_invariant(&start);
-        let parts = if shared { self.cluster.iter().product() } else { 1 };
-        let boxes = TmaPlan::new(&tile, &layout, parts).map_err(|e| no(e.to_string()))?;
-        let independent = kernel.attributes.dependent.as_ref().is_some_and(|all| all.contains(&tensor));
-        Ok(Load { tensor, buffer, start, layout, boxes, shared, independent, evict, span })
-    }
-
-    /// Whether a tile's coordinates are the same for all blocks of a cluster: along every axis that the cluster spans,
-    /// they do not mention the grid's index.
-    fn is_invariant(&self, start: &[ExprId]) -> bool {
-        let spans: Vec<usize> = (0..3).filter(|axis| self.cluster[*axis] > 1).collect();
-        if spans.is_empty() {
-            return false;
-        }
-        let mut indices: Vec<VarId> = Vec::new();
-        for axis in &spans {
-            indices.extend(self.kernel.grid.get(*axis).map(|a| a.var));
-        }
-        for stmt in self.kernel.stmts.values() {
-            if let StmtKind::Persistent { vars, .. } = &stmt.kind {
-                indices.extend(spans.iter().filter_map(|axis| vars.get(*axis)));
-            }
-        }
-        !start.iter().any(|e| depends_on(self.kernel, *e, &indices))
-    }
-
     /// Finds fills with zero that stand right before the ring, with nothing between them that mentions the fragment:
     /// the first product of the loop overwrites the accumulator instead of adding to it.
     fn fold(&self, body: &[StmtId], products: &BTreeMap<StmtId, Product>, folded: &mut BTreeMap<StmtId, BufferId>) {
@@ -585,25 +385,5 @@ impl Plan {
     /// Warpgroups that compute.
     pub(super) fn warpgroups(&self) -> u32 {
         self.consumers * self.groups
-    }
-}
-
-impl Load {
-    /// Whether the tile's coordinates name a variable.
-    pub(super) fn uses(&self, kernel: &Kernel, var: VarId) -> bool {
-        self.start.iter().any(|e| depends_on(kernel, *e, &[var]))
-    }
-
-    /// How coordinates (innermost first) and byte offset change from one part of a shared tile to the next: parts
-    /// follow one another in whole atoms of rows, so the same for every box.
-    pub(super) fn part_step(&self) -> (Vec<u32>, u32) {
-        let first = |part: u32| self.boxes.boxes.iter().find(|b| b.part == part);
-        match (first(0), first(1)) {
-            (Some(a), Some(b)) => {
-                let steps = a.coordinates.iter().zip(&b.coordinates).map(|(a, b)| b.saturating_sub(*a)).collect();
-                (steps, b.offset.saturating_sub(a.offset))
-            }
-            _ => (vec![0; self.boxes.rank()], 0),
-        }
     }
 }

@@ -1,0 +1,157 @@
+//! The value of an expression, and the accesses that are met on the way.
+
+use super::{Value, Walk};
+use crate::analysis::uniform::dtype_range;
+use crate::constraint::{Answer, Cond, Poly, Varies};
+use crate::ir::{BinaryOp, DtypeRef, ExprId, ExprKind, Type, UnaryOp};
+
+impl<'k> Walk<'k> {
+    /// An integer expression's value; `None` if it is not one.
+    pub fn eval_int(&mut self, expr: ExprId) -> Option<Poly> {
+        match self.eval(expr) {
+            Value::Int(p) => Some(p),
+            _ => None,
+        }
+    }
+
+    /// Evaluates an expression, meeting the accesses in it.
+    pub fn eval(&mut self, expr: ExprId) -> Value {
+        let kernel = self.kernel;
+        let e = &kernel.exprs[expr];
+        match &e.kind {
+            ExprKind::Int(value) if (-(1 << 53)..=1 << 53).contains(value) => Value::Int(Poly::constant(*value)),
+            ExprKind::Int(_) => self.unknown(e.ty, Varies::default()),
+            ExprKind::Float(_) | ExprKind::Special(..) => Value::Other,
+            ExprKind::Bool(value) => Value::Bool(if *value { Cond::True } else { Cond::False }),
+            ExprKind::Dim(dim) => Value::Int(self.dims[dim.as_u32() as usize].clone()),
+            ExprKind::Const(_) | ExprKind::Bits(_) | ExprKind::Present(_) => self.unknown(e.ty, Varies::default()),
+            ExprKind::Scalar(param) => match self.scalars.get(&param.as_u32()) {
+                Some(value) => Value::Int(value.clone()),
+                None => self.unknown(e.ty, Varies::default()),
+            },
+            ExprKind::Var(var) => match &self.vars[*var] {
+                Value::Other => self.unknown(e.ty, self.uniform.var(*var)),
+                value => value.clone(),
+            },
+            ExprKind::Unary(op, a) => {
+                let a = self.eval(*a);
+                match (op, a) {
+                    (UnaryOp::Not, Value::Bool(cond)) => Value::Bool(cond.negated()),
+                    (UnaryOp::Neg, Value::Int(p)) => match p.scaled(-1) {
+                        Some(negated) => self.fitted(e.ty, negated, BinaryOp::Sub, &Poly::constant(0), &p),
+                        None => self.unknown(e.ty, self.cx.varies(&p)),
+                    },
+                    (_, Value::Int(p)) => self.unknown(e.ty, self.cx.varies(&p)),
+                    _ => self.unknown(e.ty, self.uniform.expr(kernel, expr)),
+                }
+            }
+            ExprKind::Binary(op, a, b) => self.binary(expr, *op, *a, *b),
+            ExprKind::Math(_, args) => {
+                args.iter().for_each(|a| {
+                    self.eval(*a);
+                });
+                self.unknown(e.ty, self.uniform.expr(kernel, expr))
+            }
+            ExprKind::Select(c, a, b) => {
+                let (c, a, b) = (self.eval(*c), self.eval(*a), self.eval(*b));
+                self.choice(e.ty, c, a, b)
+            }
+            ExprKind::If(c, a, b) => {
+                let c = self.eval(*c);
+                let cond = if let Value::Bool(cond) = &c { cond.clone() } else { Cond::Unknown(Varies::ALL) };
+                let a = self.under(&cond, *a);
+                let b = self.under(&cond.negated(), *b);
+                self.choice(e.ty, c, a, b)
+            }
+            ExprKind::Cast(ty, a) => {
+                let from = kernel.exprs[*a].ty;
+                let value = self.eval(*a);
+                self.cast(from, *ty, value, expr)
+            }
+            ExprKind::Load(access) => {
+                self.access(*access, false);
+                let varies = self.uniform.load(kernel, *access);
+                self.unknown(e.ty, varies)
+            }
+        }
+    }
+
+    fn under(&mut self, cond: &Cond, expr: ExprId) -> Value {
+        let mark = self.cx.mark();
+        self.cx.assume(cond);
+        self.path.push(cond.clone());
+        let value = self.eval(expr);
+        self.path.pop();
+        self.cx.reset(mark);
+        value
+    }
+
+    fn choice(&mut self, ty: Type, cond: Value, a: Value, b: Value) -> Value {
+        let Value::Bool(cond) = cond else { return self.unknown(ty, Varies::ALL) };
+        match self.cx.decide(&cond) {
+            Answer::Proven => return a,
+            Answer::Refuted => return b,
+            Answer::Unknown => {}
+        }
+        let varies = cond.varies(&self.cx);
+        match (a, b) {
+            (Value::Int(a), Value::Int(b)) if a == b => Value::Int(a),
+            (Value::Int(a), Value::Int(b)) => Value::Int(Poly::sym(self.cx.one_of(vec![a, b], varies))),
+            (Value::Bool(a), Value::Bool(b)) => Value::Bool(cond.clone().and(a).or(cond.negated().and(b))),
+            _ => Value::Other,
+        }
+    }
+
+    fn cast(&mut self, from: Type, to: Type, value: Value, expr: ExprId) -> Value {
+        let varies = self.uniform.expr(self.kernel, expr);
+        let Value::Int(p) = value else { return self.unknown(to, varies) };
+        let (lo, hi) = self.cx.range(&p);
+        let fits = |least: i64, most: i64| lo.is_some_and(|lo| lo >= least) && hi.is_some_and(|hi| hi <= most);
+        match to {
+            // An index is a signed 32-bit number in the emitted code.
+            Type::Index if from == Type::Index || fits(0, i64::from(i32::MAX)) => Value::Int(p),
+            Type::Index if fits(i64::from(i32::MIN), i64::from(i32::MAX)) => Value::Int(p),
+            Type::Value(DtypeRef::Is(dtype)) if dtype.is_int() => match dtype_range(dtype) {
+                Some((least, most)) if fits(least, most) => Value::Int(p),
+                _ => self.unknown(to, varies),
+            },
+            _ => self.unknown(to, varies),
+        }
+    }
+
+    fn binary(&mut self, expr: ExprId, op: BinaryOp, a: ExprId, b: ExprId) -> Value {
+        let (kernel, ty) = (self.kernel, self.kernel.exprs[expr].ty);
+        let left = self.eval(a);
+        let right = match (op, &left) {
+            (BinaryOp::And, Value::Bool(cond)) => self.under(&cond.clone(), b),
+            (BinaryOp::Or, Value::Bool(cond)) => self.under(&cond.negated(), b),
+            _ => self.eval(b),
+        };
+        match (left, right) {
+            (Value::Bool(a), Value::Bool(b)) => Value::Bool(match op {
+                BinaryOp::And | BinaryOp::BitAnd => a.and(b),
+                BinaryOp::Or | BinaryOp::BitOr => a.or(b),
+                BinaryOp::Eq => a.clone().and(b.clone()).or(a.negated().and(b.negated())),
+                BinaryOp::Ne | BinaryOp::BitXor => a.clone().and(b.negated()).or(a.negated().and(b)),
+                _ => Cond::Unknown(self.uniform.expr(kernel, expr)),
+            }),
+            (Value::Int(a), Value::Int(b)) if op.is_comparison() => Value::Bool(match op {
+                BinaryOp::Lt => Cond::less(&a, &b),
+                BinaryOp::Ge => Cond::less(&a, &b).negated(),
+                BinaryOp::Gt => Cond::less(&b, &a),
+                BinaryOp::Le => Cond::less(&b, &a).negated(),
+                BinaryOp::Eq => Cond::equal(&a, &b),
+                _ => Cond::equal(&a, &b).negated(),
+            }),
+            (Value::Int(x), Value::Int(y)) => {
+                self.check_divisor(op, b, &y);
+                let value = self.arithmetic(op, &x, &y, ty);
+                if ty == Type::Index && self.in_kernel {
+                    self.note_operation(op, &x, &y, &value, kernel.exprs[expr].span);
+                }
+                value
+            }
+            _ => self.unknown(ty, self.uniform.expr(kernel, expr)),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What is known before the first statement: dims, scalar parameters, what `require` says of them, and the indices of
+//! blocks and threads.
+
+use super::{Ranged, Value, Walk};
+use crate::analysis::uniform::dtype_range;
+use crate::constraint::{Monomial, Poly, Sym, Varies, gcd};
+use crate::ir::{BinaryOp, DtypeRef, ExprId, ExprKind, Kernel, ParamKind, Type, VarId};
+use crate::lowered::HostExpr;
+
+impl<'k> Walk<'k> {
+    pub(super) fn launch_symbols(&mut self) {
+        let (kernel, most) = (self.kernel, Some(i64::from(i32::MAX)));
+        for (id, dim) in kernel.dims.iter() {
+            if let Some(value) = dim.value {
+                self.dims.push(Poly::constant(value));
+                continue;
+            }
+            let sym = self.cx.fresh(&dim.name, Some(0), most, Varies::default());
+            self.hosts.insert(sym, HostExpr::Dim(id));
+            self.dims.push(Poly::sym(sym));
+        }
+        for (id, param) in kernel.params.iter() {
+            let ParamKind::Scalar { ty } = param.kind else { continue };
+            let (lo, hi) = match ty {
+                Type::Index => (0, i64::from(i32::MAX)),
+                Type::Value(DtypeRef::Is(dtype)) if dtype.is_int() => match dtype_range(dtype) {
+                    Some(range) => range,
+                    None => continue,
+                },
+                Type::Value(_) => continue,
+            };
+            let sym = self.cx.fresh(&param.name, Some(lo), Some(hi), Varies::default());
+            self.hosts.insert(sym, HostExpr::Scalar(id));
+            self.scalars.insert(id.as_u32(), Poly::sym(sym));
+        }
+        for require in &kernel.requires {
+            self.require_multiples(require.cond);
+        }
+        for require in &kernel.requires {
+            if let Value::Bool(cond) = self.eval(require.cond) {
+                self.cx.assume(&cond);
+            }
+        }
+    }
+
+    /// `e % m == 0` with one symbol that is not known to be such a multiple: the symbol becomes a multiple of a new
+    /// one, so that divisibility can be read off coefficients.
+    fn require_multiples(&mut self, cond: ExprId) {
+        let kernel = self.kernel;
+        let ExprKind::Binary(op, a, b) = kernel.exprs[cond].kind else { return };
+        if op == BinaryOp::And {
+            self.require_multiples(a);
+            self.require_multiples(b);
+            return;
+        }
+        let (remainder, zero) = if kernel.const_index(a) == Some(0) { (b, a) } else { (a, b) };
+        let ExprKind::Binary(BinaryOp::Rem, value, modulus) = kernel.exprs[remainder].kind else { return };
+        if op != BinaryOp::Eq || kernel.const_index(zero) != Some(0) {
+            return;
+        }
+        let (Value::Int(value), Value::Int(modulus)) = (self.eval(value), self.eval(modulus)) else { return };
+        let Some(modulus) = modulus.as_constant().filter(|m| (2..=1 << 20).contains(m)) else { return };
+        let mut rest = value.terms().iter().filter(|t| t.1 % modulus != 0);
+        let (Some((monomial, coefficient)), None) = (rest.next(), rest.next()) else { return };
+        let Some(sym) = monomial.latest().filter(|_| monomial.rest() == Monomial::ONE) else {
+            return;
+        };
+        let shared = gcd(coefficient.unsigned_abs(), modulus.unsigned_abs()) as i64;
+        let factor = modulus / shared;
+        let Some(host) = self.hosts.get(&sym).cloned() else { return };
+        let symbol = self.cx.symbol(sym);
+        let (name, hi) = (format!("{} / {factor}", symbol.name), symbol.hi.map(|hi| hi / factor));
+        let lo = symbol.lo.map(|lo| -((-lo).div_euclid(factor)));
+        let part = self.cx.fresh(&name, lo, hi, Varies::default());
+        self.hosts.insert(part, HostExpr::binary(BinaryOp::Div, host, HostExpr::Int(factor)));
+        let Some(multiple) = Poly::sym(part).scaled(factor) else { return };
+        for value in self.dims.iter_mut().chain(self.scalars.values_mut()) {
+            if let Some(next) = value.substitute(sym, &multiple) {
+                *value = next;
+            }
+        }
+    }
+
+    /// Whether a value depends on a specialised dim that has no value yet: what is demanded of it is checked once it
+    /// has one.
+    pub fn waits(&self, value: &Poly) -> bool {
+        fn mentions(kernel: &Kernel, host: &HostExpr) -> bool {
+            match host {
+                HostExpr::Dim(dim) => kernel.specialized().contains(dim) && kernel.dims[*dim].value.is_none(),
+                HostExpr::Binary(_, a, b) => mentions(kernel, a) || mentions(kernel, b),
+                HostExpr::Not(a) => mentions(kernel, a),
+                HostExpr::Int(_) | HostExpr::Stride(..) | HostExpr::Scalar(_) => false,
+                HostExpr::Address(_) | HostExpr::Capacity => false,
+            }
+        }
+        let mut leaves = Vec::new();
+        self.leaves(value, &mut leaves);
+        leaves.iter().any(|sym| self.hosts.get(sym).is_some_and(|host| mentions(self.kernel, host)))
+    }
+
+    pub(super) fn bindings(&mut self) {
+        let kernel = self.kernel;
+        for (axis, binding) in kernel.grid.iter().enumerate().take(3) {
+            let Value::Int(extent) = self.eval(binding.extent) else { continue };
+            let varies = Varies { blocks: 1 << axis, ..Varies::default() };
+            let name = &kernel.vars[binding.var].name;
+            let sym = self.cx.fresh(name, Some(0), Some(i64::from(i32::MAX) - 1), varies);
+            let Some(last) = extent.plus_constant(-1) else { continue };
+            self.bind_ranged(binding.var, sym, last);
+        }
+        let extents = kernel.thread_extents();
+        for (axis, binding) in kernel.threads.iter().enumerate().take(3) {
+            let last = i64::from(extents[axis].max(1)) - 1;
+            let varies = self.uniform.var(binding.var);
+            let sym = self.cx.fresh(&kernel.vars[binding.var].name, Some(0), Some(last), varies);
+            self.bind_ranged(binding.var, sym, Poly::constant(last));
+        }
+    }
+
+    pub(super) fn bind_ranged(&mut self, var: VarId, sym: Sym, last: Poly) {
+        if let Some(fact) = last.minus(&Poly::sym(sym)) {
+            self.cx.assume_nonneg(fact);
+        }
+        let value = Poly::sym(sym);
+        self.vars[var] = Value::Int(value.clone());
+        self.ranged.push(Ranged { sym, lo: Poly::constant(0), hi: last, var, value });
+    }
+}

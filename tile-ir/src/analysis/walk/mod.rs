@@ -1,0 +1,226 @@
+//! The symbolic walk: every statement once, in order, with what is known on the way to it.
+//!
+//! Integer values become polynomials over symbols and conditions become [`Cond`]s, each with the values its variables
+//! have where it stands. Loops are walked once with a symbol for the index; variables assigned in a loop become
+//! symbols of their own. The rules themselves are in the sibling modules, called where their subject is met.
+//!
+//! | file | |
+//! |---|---|
+//! | `launch` | what is known before the first statement: dims, parameters, `require`, the indices of blocks and threads |
+//! | `statement` | a statement, and what the arms of a conditional leave behind |
+//! | `loops` | a loop once for all its iterations |
+//! | `expression` | the value of an expression |
+//! | `arithmetic` | integer operations on polynomials, and where they may wrap |
+
+mod arithmetic;
+mod expression;
+mod launch;
+mod loops;
+mod statement;
+
+use super::uniform::{Uniformity, dtype_range};
+use super::{Analysis, bounds, lints, tiles, vector};
+use crate::constraint::{Cond, Context, Poly, Sym, Varies};
+use crate::diag::Code;
+use crate::ir::pipeline::shared_loads;
+use crate::ir::{
+    AccessId, Dtype, DtypeRef, ExprId, Extent, Kernel, ParamKind, Place, SecondaryMap, SpanId, StmtId, Type, VarId,
+};
+use crate::lowered::HostExpr;
+use std::collections::{BTreeSet, HashMap};
+use vector::VectorLoop;
+
+/// The state of the walk.
+pub(super) struct Walk<'k> {
+    pub kernel: &'k Kernel,
+    pub cx: Context,
+    pub analysis: Analysis,
+    pub uniform: Uniformity,
+    /// Dims, as multiples of what `require` says they are multiples of.
+    dims: Vec<Poly>,
+    /// Integer scalar parameters, likewise.
+    scalars: HashMap<u32, Poly>,
+    vars: SecondaryMap<VarId, Value>,
+    /// What the launcher knows symbols as.
+    pub hosts: HashMap<Sym, HostExpr>,
+    /// Symbols that run over a range: thread and block indices, loop counters, from the outside in.
+    pub ranged: Vec<Ranged>,
+    /// Conditions on the way here.
+    pub path: Vec<Cond>,
+    /// Control around here, for collectives.
+    pub control: Vec<Control>,
+    /// The vectorised loop around here.
+    pub vector: Option<VectorLoop>,
+    /// The `parallel` loop around here.
+    pub parallel: Option<StmtId>,
+    /// Largest values of index expressions so far.
+    pub ranges: BTreeSet<(Poly, u32)>,
+    /// Statements of pipelined loops that load shared arrays ahead.
+    pub loads_ahead: BTreeSet<StmtId>,
+    /// Whether expressions are evaluated by the kernel, not by the launcher.
+    in_kernel: bool,
+    /// Whether to look for bank conflicts.
+    lint_banks: bool,
+    /// Assigned variables of loops and conditionals.
+    assigned: HashMap<StmtId, Vec<VarId>>,
+}
+
+/// The value of an expression.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Value {
+    /// An integer.
+    Int(Poly),
+    /// A condition.
+    Bool(Cond),
+    /// A floating-point value, or nothing yet.
+    #[default]
+    Other,
+}
+
+/// A symbol that takes every value of `lo..=hi`.
+#[derive(Clone, Debug)]
+pub(super) struct Ranged {
+    pub sym: Sym,
+    pub lo: Poly,
+    pub hi: Poly,
+    /// The author's variable, and its value as a polynomial in `sym`.
+    pub var: VarId,
+    pub value: Poly,
+}
+
+/// A conditional or loop around a statement.
+#[derive(Clone, Debug)]
+pub(super) struct Control {
+    pub span: SpanId,
+    /// Where the decision to enter, or to go round again, differs.
+    pub varies: Varies,
+    /// The condition; none for a loop.
+    pub cond: Option<Cond>,
+}
+
+impl<'k> Walk<'k> {
+    /// Walks a bound kernel.
+    pub fn new(kernel: &'k Kernel) -> Self {
+        let mut walk = Walk {
+            kernel,
+            cx: Context::default(),
+            analysis: Analysis::default(),
+            uniform: Uniformity::of(kernel),
+            dims: Vec::new(),
+            scalars: HashMap::new(),
+            vars: SecondaryMap::new(),
+            hosts: HashMap::new(),
+            ranged: Vec::new(),
+            path: Vec::new(),
+            control: Vec::new(),
+            vector: None,
+            parallel: None,
+            ranges: BTreeSet::new(),
+            loads_ahead: shared_loads(kernel).into_iter().flat_map(|l| l.loads).collect(),
+            in_kernel: false,
+            lint_banks: lints::enabled(kernel, Code::BANK_CONFLICT),
+            assigned: HashMap::new(),
+        };
+        walk.launch_symbols();
+        walk.bindings();
+        walk
+    }
+
+    /// Walks the body.
+    pub fn run(&mut self) {
+        let kernel = self.kernel;
+        self.assigned = statement::assigned(kernel);
+        self.in_kernel = true;
+        self.block(&kernel.body);
+    }
+
+    /// The extents of a place, outermost first.
+    pub fn extents(&mut self, place: Place) -> Vec<Poly> {
+        let kernel = self.kernel;
+        match place {
+            Place::Tensor(param) => match &kernel.params[param].kind {
+                ParamKind::Tensor { shape, .. } => shape
+                    .iter()
+                    .map(|extent| match extent {
+                        Extent::Dim(dim) => self.dims[dim.as_u32() as usize].clone(),
+                        Extent::Fixed(e) => match self.eval(*e) {
+                            Value::Int(p) => p,
+                            _ => Poly::default(),
+                        },
+                    })
+                    .collect(),
+                ParamKind::Scalar { .. } | ParamKind::Absent => vec![],
+            },
+            Place::Buffer(buffer) => {
+                kernel.buffer_extents(buffer).into_iter().map(|e| Poly::constant(i64::from(e))).collect()
+            }
+        }
+    }
+
+    /// An index list's values.
+    pub fn index_values(&mut self, indices: &[ExprId]) -> Vec<Poly> {
+        indices
+            .iter()
+            .map(|e| match self.eval(*e) {
+                Value::Int(p) => p,
+                _ => Poly::sym(self.cx.fresh_data(None, None, Varies::ALL)),
+            })
+            .collect()
+    }
+
+    /// Meets an element access: bounds, and the rules of vectorised loops.
+    pub(super) fn access(&mut self, access: AccessId, write: bool) {
+        let data = &self.kernel.accesses[access];
+        if !tiles::element(self, access) {
+            return;
+        }
+        let indices = self.index_values(&data.indices);
+        let extents = self.extents(data.place);
+        let mut bounds = Vec::with_capacity(indices.len());
+        for (axis, (index, extent)) in indices.iter().zip(&extents).enumerate() {
+            bounds.push(bounds::axis(self, access, axis, index, extent));
+        }
+        let nonnegative: Vec<bool> = indices.iter().map(|p| self.cx.proves(p)).collect();
+        match self.analysis.nonnegative.get_mut(&access) {
+            Some(known) => known.iter_mut().zip(nonnegative).for_each(|(a, b)| *a &= b),
+            None => {
+                self.analysis.nonnegative.insert(access, nonnegative);
+            }
+        }
+        match self.analysis.bounds.get_mut(&access) {
+            // Met on several paths: what holds on all of them.
+            Some(known) => known.iter_mut().zip(bounds).for_each(|(a, b)| *a = (*a).max(b)),
+            None => {
+                self.analysis.bounds.insert(access, bounds);
+            }
+        }
+        if self.lint_banks {
+            lints::banks(self, access, &indices, &extents);
+        }
+        if self.vector.is_some() {
+            vector::access(self, access, write, indices, extents);
+        }
+    }
+
+    /// The variable holds some value of its type.
+    pub(super) fn forget(&mut self, var: VarId) {
+        let varies = self.uniform.var(var);
+        self.vars[var] = self.unknown(self.kernel.vars[var].ty, varies);
+    }
+
+    /// Some value of a type, from memory.
+    pub(super) fn unknown(&mut self, ty: Type, varies: Varies) -> Value {
+        match ty {
+            Type::Index => {
+                let most = i64::from(i32::MAX);
+                Value::Int(Poly::sym(self.cx.fresh_data(Some(-most), Some(most), varies)))
+            }
+            Type::Value(DtypeRef::Is(Dtype::Bool)) => Value::Bool(Cond::Unknown(varies)),
+            Type::Value(DtypeRef::Is(dtype)) => match dtype_range(dtype) {
+                Some((lo, hi)) => Value::Int(Poly::sym(self.cx.fresh_data(Some(lo), Some(hi), varies))),
+                None => Value::Other,
+            },
+            Type::Value(DtypeRef::Param(_)) => Value::Other,
+        }
+    }
+}

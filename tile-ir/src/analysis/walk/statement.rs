@@ -1,0 +1,186 @@
+//! Statements in order: what each does to the values of variables, and the rules that it meets.
+
+use super::{Control, Value, Walk};
+use crate::analysis::{collective, copy, tiles};
+use crate::constraint::{Answer, Cond, Poly, Varies};
+
+use crate::ir::{ExprId, Kernel, ReduceSource, StmtId, StmtKind, VarId, VarKind};
+use std::collections::HashMap;
+
+impl<'k> Walk<'k> {
+    pub(super) fn block(&mut self, body: &[StmtId]) {
+        for &stmt in body {
+            if let Some(vector) = &mut self.vector {
+                vector.next();
+            }
+            self.stmt(stmt);
+        }
+    }
+
+    fn stmt(&mut self, stmt: StmtId) {
+        let kernel = self.kernel;
+        collective::check(self, stmt);
+        match &kernel.stmts[stmt].kind {
+            StmtKind::Let { var, value } => {
+                self.vars[*var] = match value {
+                    Some(value) => self.eval(*value),
+                    None => Value::Other,
+                };
+            }
+            StmtKind::Assign { var, value } => self.vars[*var] = self.eval(*value),
+            StmtKind::Alloc { .. } | StmtKind::SyncThreads | StmtKind::SyncWarp => {}
+            StmtKind::Store { access, value } => {
+                self.eval(*value);
+                self.access(*access, true);
+            }
+            StmtKind::If { cond, then, otherwise } => self.conditional(stmt, *cond, then, otherwise),
+            StmtKind::For { .. } => self.for_loop(stmt),
+            StmtKind::Parallel { vars, extents, body } => self.parallel(stmt, vars, extents, body),
+            StmtKind::Copy { src, dst, width, tma: _, evict: _ } => copy::check(self, stmt, src, dst, *width),
+            StmtKind::Fill { value, .. } => {
+                self.eval(*value);
+            }
+            StmtKind::Gemm { a, b, acc, .. } => tiles::gemm(self, stmt, a, b, *acc),
+            StmtKind::ReduceTile { src, dst, axis, .. } => tiles::reduce(self, stmt, *src, *dst, *axis),
+            StmtKind::ClusterReduce { tile, .. } => tiles::cluster_reduce(self, stmt, *tile),
+            StmtKind::Persistent { vars, extents, body, .. } => self.persistent(stmt, vars, extents, body),
+            StmtKind::Reduce { src, dst, .. } => {
+                if let ReduceSource::Value(value) = src {
+                    self.eval(*value);
+                }
+                dst.iter().for_each(|v| self.forget(*v));
+            }
+            StmtKind::Shuffle { value, lane, dst, .. } => {
+                self.eval(*value);
+                self.eval(*lane);
+                self.forget(*dst);
+            }
+            StmtKind::Vote { pred, dst, .. } => {
+                self.eval(*pred);
+                self.forget(*dst);
+            }
+            StmtKind::LastArriver { access, count, dst } => {
+                self.eval(*count);
+                collective::agreed(self, *access, *count);
+                self.access(*access, true);
+                self.forget(*dst);
+            }
+            StmtKind::Atomic { access, value, dst, .. } => {
+                self.eval(*value);
+                self.access(*access, true);
+                dst.iter().for_each(|v| self.forget(*v));
+            }
+            StmtKind::Print { args, .. } => args.iter().for_each(|a| {
+                self.eval(*a);
+            }),
+            StmtKind::Assert { cond, .. } => {
+                // What is asserted is not assumed: the GPU does not evaluate it.
+                self.eval(*cond);
+            }
+        }
+    }
+
+    fn conditional(&mut self, stmt: StmtId, cond: ExprId, then: &'k [StmtId], otherwise: &'k [StmtId]) {
+        let cond = match self.eval(cond) {
+            Value::Bool(cond) => cond,
+            _ => Cond::Unknown(Varies::ALL),
+        };
+        let decided = self.cx.decide(&cond);
+        let varies = if decided == Answer::Unknown { cond.varies(&self.cx) } else { Varies::default() };
+        self.record_uniform(stmt, varies, Some(&cond));
+        let span = self.kernel.stmts[stmt].span;
+        let before = self.vars.clone();
+        let mut after = Vec::new();
+        for (arm, cond, skip) in [(then, cond.clone(), Answer::Refuted), (otherwise, cond.negated(), Answer::Proven)] {
+            if decided == skip {
+                continue;
+            }
+            self.vars = before.clone();
+            let mark = self.cx.mark();
+            self.cx.assume(&cond);
+            self.path.push(cond.clone());
+            self.control.push(Control { span, varies, cond: Some(cond) });
+            self.block(arm);
+            self.control.pop();
+            self.path.pop();
+            self.cx.reset(mark);
+            after.push(self.vars.clone());
+        }
+        let [a, b] = after.as_slice() else { return };
+        self.vars = before;
+        for var in self.assigned.get(&stmt).cloned().unwrap_or_default() {
+            let differs = self.uniform.var(var).or(varies);
+            self.vars[var] = match (&a[var], &b[var]) {
+                (Value::Int(x), Value::Int(y)) if x == y => Value::Int(x.clone()),
+                (Value::Int(x), Value::Int(y)) => {
+                    Value::Int(Poly::sym(self.cx.one_of(vec![x.clone(), y.clone()], differs)))
+                }
+                (Value::Bool(x), Value::Bool(y)) if x == y => Value::Bool(x.clone()),
+                (Value::Bool(_), Value::Bool(_)) => Value::Bool(Cond::Unknown(differs)),
+                _ => self.unknown(self.kernel.vars[var].ty, differs),
+            };
+        }
+    }
+
+    pub(super) fn record_uniform(&mut self, stmt: StmtId, varies: Varies, cond: Option<&Cond>) {
+        if varies.threads == 0 {
+            self.analysis.block_uniform.insert(stmt);
+        }
+        let warp = !varies.warp || varies.threads == 0 || cond.is_some_and(|c| collective::warp_uniform(self, c));
+        if warp {
+            self.analysis.warp_uniform.insert(stmt);
+        }
+    }
+}
+
+/// Variables each loop and conditional of a kernel assigns, those declared inside included.
+pub(super) fn assigned(kernel: &Kernel) -> HashMap<StmtId, Vec<VarId>> {
+    let mut all = HashMap::new();
+    for &stmt in &kernel.body {
+        collect_assigned(kernel, stmt, &mut all);
+    }
+    all
+}
+
+/// Those that `stmt` assigns; of each region in it they are added to `all`.
+fn collect_assigned(kernel: &Kernel, stmt: StmtId, all: &mut HashMap<StmtId, Vec<VarId>>) -> Vec<VarId> {
+    let mut own = Vec::new();
+    let mut inner = |body: &[StmtId], own: &mut Vec<VarId>| {
+        for &s in body {
+            own.extend(collect_assigned(kernel, s, all));
+        }
+    };
+    let is_region = match &kernel.stmts[stmt].kind {
+        StmtKind::Assign { var, .. }
+        | StmtKind::Vote { dst: var, .. }
+        | StmtKind::LastArriver { dst: var, .. }
+        | StmtKind::Shuffle { dst: var, .. } => {
+            own.push(*var);
+            false
+        }
+        StmtKind::Let { var, .. } if kernel.vars[*var].kind == VarKind::Mut => {
+            own.push(*var);
+            false
+        }
+        StmtKind::Reduce { dst: Some(var), .. } | StmtKind::Atomic { dst: Some(var), .. } => {
+            own.push(*var);
+            false
+        }
+        StmtKind::If { then, otherwise, .. } => {
+            inner(then, &mut own);
+            inner(otherwise, &mut own);
+            true
+        }
+        StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } | StmtKind::Persistent { body, .. } => {
+            inner(body, &mut own);
+            true
+        }
+        _ => false,
+    };
+    if is_region {
+        own.sort_unstable();
+        own.dedup();
+        all.insert(stmt, own.clone());
+    }
+    own
+}

@@ -1,0 +1,122 @@
+//! What fills a slot of the ring: a tile of a tensor, the layout it gets, the boxes that bring it.
+
+use super::{Planner, Reason};
+use crate::ir::*;
+use crate::layout::{Operand, Permutation, SharedLayout, TmaPlan};
+use crate::lower::uses::depends_on;
+use std::collections::BTreeMap;
+
+/// One copy into the ring.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Load {
+    pub(in super::super) tensor: ParamId,
+    pub(in super::super) buffer: BufferId,
+    /// The tile's first element in the tensor.
+    pub(in super::super) start: Vec<ExprId>,
+    pub(in super::super) layout: SharedLayout,
+    pub(in super::super) boxes: TmaPlan,
+    /// Whether the blocks of the cluster need the same tile: each fetches a part and sends it to all.
+    pub(in super::super) shared: bool,
+    /// Whether the previous kernel of the stream does not write the tensor (`pdl`).
+    pub(in super::super) independent: bool,
+    pub(in super::super) evict: Option<Evict>,
+    pub(in super::super) span: SpanId,
+}
+
+impl Load {
+    /// Whether the tile's coordinates name a variable.
+    pub(in super::super) fn uses(&self, kernel: &Kernel, var: VarId) -> bool {
+        self.start.iter().any(|e| depends_on(kernel, *e, &[var]))
+    }
+
+    /// How coordinates (innermost first) and byte offset change from one part of a shared tile to the next: parts
+    /// follow one another in whole atoms of rows, so the same for every box.
+    pub(in super::super) fn part_step(&self) -> (Vec<u32>, u32) {
+        let first = |part: u32| self.boxes.boxes.iter().find(|b| b.part == part);
+        match (first(0), first(1)) {
+            (Some(a), Some(b)) => {
+                let steps = a.coordinates.iter().zip(&b.coordinates).map(|(a, b)| b.saturating_sub(*a)).collect();
+                (steps, b.offset.saturating_sub(a.offset))
+            }
+            _ => (vec![0; self.boxes.rank()], 0),
+        }
+    }
+}
+
+impl Planner<'_> {
+    /// The layout of a slot: the widest swizzle of its rows, unless the author asked for one.
+    pub(in super::super) fn tile(&self, buffer: BufferId) -> Result<SharedLayout, String> {
+        let kernel = self.kernel;
+        let [rows, cols] = kernel.buffer_extents(buffer)[..] else {
+            return Err(format!("`{}` is not a matrix", kernel.buffers[buffer].name));
+        };
+        let dtype = kernel.buffer_dtype(buffer);
+        let swizzle = match kernel.buffers[buffer].swizzle {
+            SwizzleRequest::Auto => Swizzle::widest(cols * dtype.bytes()),
+            SwizzleRequest::Exactly(swizzle) => swizzle,
+        };
+        SharedLayout::new(rows, cols, dtype, swizzle).map_err(|e| e.to_string())
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(in super::super) fn load(
+        &self,
+        stmt: StmtId,
+        tensor: ParamId,
+        buffer: BufferId,
+        src: &TileRef,
+        tma: bool,
+        evict: Option<Evict>,
+        operands: &BTreeMap<BufferId, Operand>,
+    ) -> Result<Load, Reason> {
+        let kernel = self.kernel;
+        let span = kernel.stmts[stmt].span;
+        let no = |text: String| Reason { text, span };
+        if !tma {
+            return Err(no("a copy says `.tma(false)`".into()));
+        }
+        let Some(operand) = operands.get(&buffer) else {
+            return Err(no(format!("`{}` is loaded but no operand of a `gemm`", kernel.buffers[buffer].name)));
+        };
+        if kernel.place_dtype(src.place) != kernel.place_dtype(Place::Buffer(buffer)) {
+            return Err(no("a load converts its elements".into()));
+        }
+        let Some(facts) = self.analysis.copies.get(&stmt) else {
+            return Err(no("a load is not analysed".into()));
+        };
+        let layout = operand.tile;
+        let rank = match &kernel.params[tensor].kind {
+            ParamKind::Tensor { shape, .. } => shape.len(),
+            ParamKind::Scalar { .. } | ParamKind::Absent => 0,
+        };
+        // The tile has an extent along every axis of the tensor: 1 along leading ones that it does not span.
+        let missing = rank.saturating_sub(facts.extents.len());
+        let extra = facts.extents.len().saturating_sub(rank);
+        let tile: Vec<u32> = std::iter::repeat_n(1, missing).chain(facts.extents[extra..].iter().copied()).collect();
+        let start = if src.start.is_empty() { Vec::new() } else { src.start.clone() };
+        let shared = self.is_of_ring(stmt) && self.is_invariant(&start);
+        let parts = if shared { self.cluster.iter().product() } else { 1 };
+        let boxes = TmaPlan::new(&tile, &layout, parts).map_err(|e| no(e.to_string()))?;
+        let independent = kernel.attributes.dependent.as_ref().is_some_and(|all| all.contains(&tensor));
+        Ok(Load { tensor, buffer, start, layout, boxes, shared, independent, evict, span })
+    }
+
+    /// Whether a tile's coordinates are the same for all blocks of a cluster: along every axis that the cluster spans,
+    /// they do not mention the grid's index.
+    fn is_invariant(&self, start: &[ExprId]) -> bool {
+        let spans: Vec<usize> = (0..3).filter(|axis| self.cluster[*axis] > 1).collect();
+        if spans.is_empty() {
+            return false;
+        }
+        let mut indices: Vec<VarId> = Vec::new();
+        for axis in &spans {
+            indices.extend(self.kernel.grid.get(*axis).map(|a| a.var));
+        }
+        for stmt in self.kernel.stmts.values() {
+            if let StmtKind::Persistent { vars, .. } = &stmt.kind {
+                indices.extend(spans.iter().filter_map(|axis| vars.get(*axis)));
+            }
+        }
+        !start.iter().any(|e| depends_on(self.kernel, *e, &indices))
+    }
+}
