@@ -122,21 +122,27 @@ fn every_gemm(device: &Device, selection: &Selection) {
 }
 
 fn every_gemm_batch(device: &Device, selection: &Selection) {
-    each(gemm_batch::<f16, f16>::definition(), selection, |i| {
-        typed!(batch_instance(device, i): f16, f16; f16, bf16; f16, f32; bf16, f16; bf16, bf16; bf16, f32;)
-    });
+    each(
+        gemm_batch::<f16, f16>::definition(),
+        selection,
+        |i| typed!(batch_instance(device, i): f16, f16; f16, bf16; f16, f32; bf16, f16; bf16, bf16; bf16, f32;),
+    );
 }
 
 fn every_gemm_cluster(device: &Device, selection: &Selection) {
-    each(gemm_cluster::<f16, f16>::definition(), selection, |i| {
-        typed!(cluster_instance(device, i): f16, f16; f16, bf16; f16, f32; bf16, f16; bf16, bf16; bf16, f32;)
-    });
+    each(
+        gemm_cluster::<f16, f16>::definition(),
+        selection,
+        |i| typed!(cluster_instance(device, i): f16, f16; f16, bf16; f16, f32; bf16, f16; bf16, bf16; bf16, f32;),
+    );
 }
 
 fn every_gemm_slots(device: &Device, selection: &Selection) {
-    each(gemm_slots::<f16, f16>::definition(), selection, |i| {
-        typed!(slots_instance(device, i): f16, f16; f16, bf16; f16, f32; bf16, f16; bf16, bf16; bf16, f32;)
-    });
+    each(
+        gemm_slots::<f16, f16>::definition(),
+        selection,
+        |i| typed!(slots_instance(device, i): f16, f16; f16, bf16; f16, f32; bf16, f16; bf16, bf16; bf16, f32;),
+    );
 }
 
 fn every_gemm_tf32(device: &Device, selection: &Selection) {
@@ -152,9 +158,11 @@ fn every_gemv(device: &Device, selection: &Selection) {
 }
 
 fn every_gemv_specialized(device: &Device, selection: &Selection) {
-    each(gemv_specialized::<f32>::definition(), selection, |i| {
-        typed!(specialized_instance(device, i): f16; bf16; f32;)
-    });
+    each(
+        gemv_specialized::<f32>::definition(),
+        selection,
+        |i| typed!(specialized_instance(device, i): f16; bf16; f32;),
+    );
 }
 
 fn every_gemv_bulk(device: &Device, selection: &Selection) {

@@ -59,7 +59,8 @@ pub fn run<T: Real, U: Real>(
 }
 
 /// Aligned and ragged, with more steps than the ring has slots; K shorter than a step, with tiles for several turns of every
-/// block; rows that are aligned to single elements.
+/// block; rows that are aligned to single elements. Where every thread copies, also rows aligned to 8 and to 4 bytes, which are
+/// programs of their own.
 fn cases(instance: &Declared, family: Family) -> Vec<Case> {
     let (bm, bn) = (instance.size("BM"), instance.size("BN"));
     let step = instance.find("BK").unwrap_or(family.step);
@@ -68,20 +69,29 @@ fn cases(instance: &Declared, family: Family) -> Vec<Case> {
     // Where many blocks share K, a ring that comes round for each of them takes the CPU too long.
     let steps = parts * if parts <= 2 { stages + 1 } else { 2 };
 
-    let plain = Case { batches: family.batches, shape: [0; 3], bias: false, alpha: 1.0, beta: 0.0, relu: false };
-    let aligned = Case { shape: [bm + 8, bn + 8, steps * step + 8], ..plain };
-    let short = Case { shape: [8, family.wide * bn + 8, 8], ..plain };
-    let unaligned = Case { shape: [5, bn + family.ragged, step + 5], ..plain };
-    if instance.find("EPILOGUE") == Some(0) {
-        return vec![aligned, short, unaligned];
+    let aligned = [bm + 8, bn + 8, steps * step + 8];
+    let short = [8, family.wide * bn + 8, 8];
+    // Nothing but wgmma multiplies tiles of 8 rows, so their operands are always aligned; the result need not be.
+    let unaligned = [5, bn + family.ragged, step + if bm < 16 { 8 } else { 5 }];
+    let mut shapes = vec![aligned, short, unaligned];
+    let bytes = instance.dtypes.first().map_or(4, |dtype| dtype.bytes() as usize);
+    if step * bytes == 64 {
+        let elements = [8, 4].map(|width| width / bytes).into_iter().filter(|elements| *elements > 1);
+        shapes.extend(elements.map(|beyond| [8 + beyond, bn + beyond, step + beyond]));
     }
-    // An absent bias makes another program: each instance is compiled with and without, but not for every alignment.
-    let bias = instance.index.is_multiple_of(2);
-    vec![
-        Case { bias, alpha: 2.0, beta: 1.0, ..aligned },
-        Case { bias, alpha: -1.0, relu: true, ..short },
-        Case { bias: !bias, alpha: 2.0, beta: -1.0, relu: true, ..unaligned },
-    ]
+
+    let case = |(i, shape): (usize, [usize; 3])| {
+        let plain = Case { batches: family.batches, shape, bias: false, alpha: 1.0, beta: 0.0, relu: false };
+        // An absent bias makes another program. Each instance runs with one and without, but not in every alignment.
+        let bias = (instance.index + i / 2).is_multiple_of(2);
+        match (instance.find("EPILOGUE"), i) {
+            (Some(0), _) => plain,
+            (_, 0) => Case { bias, alpha: 2.0, beta: 1.0, ..plain },
+            (_, 1) => Case { bias, alpha: -1.0, relu: true, ..plain },
+            _ => Case { bias, alpha: 2.0, beta: -1.0, relu: true, ..plain },
+        }
+    };
+    shapes.into_iter().enumerate().map(case).collect()
 }
 
 /// One launch against the product of integers on the CPU, bit by bit.

@@ -62,21 +62,17 @@ impl Selection {
     /// What `TILE_SHARD` (`0/8`: the first of eight processes) and `TILE_INSTANCES` (a part of the name) ask for.
     pub fn from_environment() -> Selection {
         let value = |name| std::env::var(name).ok();
-        Selection::parse(value("TILE_SHARD").as_deref(), value("TILE_INSTANCES").as_deref())
+        let selection = Selection::parse(value("TILE_SHARD").as_deref(), value("TILE_INSTANCES").as_deref());
+        selection.unwrap_or_else(|problem| panic!("{problem}"))
     }
 
-    fn parse(shard: Option<&str>, containing: Option<&str>) -> Selection {
-        let [shard, of] = match shard {
-            None => [0, 1],
-            Some(text) => {
-                let parts = text.split_once('/').and_then(|(i, n)| Some([i.parse().ok()?, n.parse().ok()?]));
-                let Some([i, n]) = parts.filter(|[i, n]| i < n) else {
-                    panic!("TILE_SHARD is `{text}`, not I/N with 0 <= I < N: 0/8 is the first of eight")
-                };
-                [i, n]
-            }
-        };
-        Selection::Shard { shard, of, containing: containing.unwrap_or_default().into() }
+    fn parse(shard: Option<&str>, containing: Option<&str>) -> Result<Selection, String> {
+        let text = shard.unwrap_or("0/1");
+        let parts = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
+        let (shard, of) = parts
+            .filter(|(shard, of)| shard < of)
+            .ok_or_else(|| format!("TILE_SHARD is `{text}`, not I/N with 0 <= I < N: 0/8 is the first of eight"))?;
+        Ok(Selection::Shard { shard, of, containing: containing.unwrap_or_default().into() })
     }
 
     fn pick(&self, all: Vec<Declared>) -> Vec<Declared> {
@@ -100,11 +96,7 @@ const ENOUGH: usize = 5;
 
 /// Runs the selected instances of a kernel; `run` makes an instance's launches and says how many, or what was wrong.
 /// Every instance's name stands on stderr before its launches, so that a tool's report beneath is known to be about it.
-pub fn each(
-    definition: &'static Definition,
-    selection: &Selection,
-    run: impl Fn(&Declared) -> Result<usize, String>,
-) {
+pub fn each(definition: &'static Definition, selection: &Selection, run: impl Fn(&Declared) -> Result<usize, String>) {
     let (mut ran, mut launches, mut wrong) = (0, 0, Vec::new());
     for instance in selection.pick(Declared::all(definition)) {
         eprintln!("instance: {instance}");
@@ -130,23 +122,24 @@ pub fn each(
 #[test]
 fn shards_share_the_instances() {
     let definition = tile_kernels::gemm::definition();
+    let picked = |shard: Option<&str>, containing: Option<&str>| {
+        Selection::parse(shard, containing).unwrap().pick(Declared::all(definition))
+    };
     let all = Declared::all(definition).len();
     let mut taken = vec![0; all];
-    for shard in ["0/7", "1/7", "2/7", "3/7", "4/7", "5/7", "6/7"] {
-        for instance in Selection::parse(Some(shard), None).pick(Declared::all(definition)) {
-            taken[instance.index] += 1;
-        }
+    for instance in (0..7).flat_map(|shard| picked(Some(&format!("{shard}/7")), None)) {
+        taken[instance.index] += 1;
     }
     assert_eq!(taken, vec![1; all]);
-    let named = Selection::parse(None, Some("BM=64 BN=64 BK=32")).pick(Declared::all(definition));
-    assert!(!named.is_empty() && named.len() < all);
-    assert_eq!(Selection::parse(None, None).pick(Declared::all(definition)).len(), all);
+    assert_eq!(picked(None, None).len(), all);
+    let named = picked(None, Some("gemm<f16,f32> BM=64 BN=64 BK=32"));
+    assert_eq!(named.len(), 8, "four layouts, with and without an epilogue");
 }
 
 #[test]
 fn a_bad_shard_is_refused() {
-    for text in ["8/8", "1", "a/b", "1/0", ""] {
-        let caught = std::panic::catch_unwind(|| Selection::parse(Some(text), None)).unwrap_err();
-        assert!(caught.downcast_ref::<String>().unwrap().contains("TILE_SHARD"), "{text}");
+    for text in ["8/8", "1", "a/b", "1/0", "", "-1/4"] {
+        let problem = Selection::parse(Some(text), None).unwrap_err();
+        assert!(problem.contains("TILE_SHARD") && problem.contains(text), "{problem}");
     }
 }
