@@ -9,7 +9,7 @@
 #                          [--processes N] [--instances TEXT]
 #
 #   --tools      of memcheck,initcheck,synccheck,racecheck; all of them unless given
-#   --limit      how long the processes of a tool may take: 90 unless given, racecheck 60; the pass without a tool, `plain`, 150
+#   --limit      how long the processes of a tool may take: 80 unless given, racecheck 60; the pass without a tool, `plain`, 180
 #   --sample     one of every K instances alone: 1 unless given, racecheck 4, which is too slow for all of them
 #   --processes  that share the instances under a tool: 8 unless given. The pass without a tool has one a core
 #   --instances  only those whose name contains the text, such as 'gemm<bf16,bf16> BM=128'
@@ -48,7 +48,7 @@ each() {
 
 tools=memcheck,initcheck,synccheck,racecheck
 processes=8
-declare -A limit=([plain]=150 [memcheck]=90 [initcheck]=90 [synccheck]=90 [racecheck]=60)
+declare -A limit=([plain]=180 [memcheck]=80 [initcheck]=80 [synccheck]=80 [racecheck]=60)
 declare -A sample=([memcheck]=1 [initcheck]=1 [synccheck]=1 [racecheck]=4)
 paths=()
 while [ $# -gt 0 ]; do

@@ -2,7 +2,7 @@
 //! `bench/sanitize.sh` runs under compute-sanitizer.
 //!
 //! `TILE_SHARD=0/8` runs the first of eight parts of the instances, `TILE_INSTANCES=TEXT` those whose name contains the text,
-//! such as `gemm<bf16,bf16> BM=128`.
+//! such as `gemm<bf16,bf16> BM=128`. The simulator runs two of each kernel where neither is set.
 
 mod product;
 mod select;
@@ -169,7 +169,8 @@ fn every_gemv_bulk(device: &Device, selection: &Selection) {
     each(gemv_bulk::<f32>::definition(), selection, |i| typed!(bulk_instance(device, i): f16; bf16; f32;));
 }
 
-/// A test a kernel: on a GPU, for Hopper alone where the kernel is; and two of its instances on the simulator.
+/// A test a kernel: on a GPU, on Hopper alone where instances are for its shared memory or its instructions; and two of its
+/// instances on the simulator.
 macro_rules! families {
     ($($name:ident, $every:ident, $hopper:literal;)*) => {
         $(#[test]
@@ -179,22 +180,22 @@ macro_rules! families {
                 eprintln!("SKIPPED, it is for Hopper");
                 return;
             }
-            $every(&device, &Selection::from_environment());
+            $every(&device, &Selection::from_environment(Selection::all()));
         })*
 
         mod on_the_simulator {
             use super::*;
             $(#[test]
             fn $name() {
-                $every(&Device::simulator(), &Selection::Two);
+                $every(&Device::simulator(), &Selection::from_environment(Selection::Two));
             })*
         }
     };
 }
 
 families! {
-    every_instance_of_gemm, every_gemm, false;
-    every_instance_of_gemm_batch, every_gemm_batch, false;
+    every_instance_of_gemm, every_gemm, true;
+    every_instance_of_gemm_batch, every_gemm_batch, true;
     every_instance_of_gemm_cluster, every_gemm_cluster, true;
     every_instance_of_gemm_slots, every_gemm_slots, true;
     every_instance_of_gemm_tf32, every_gemm_tf32, true;

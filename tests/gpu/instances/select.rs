@@ -59,10 +59,19 @@ pub enum Selection {
 }
 
 impl Selection {
-    /// What `TILE_SHARD` (`0/8`: the first of eight processes) and `TILE_INSTANCES` (a part of the name) ask for.
-    pub fn from_environment() -> Selection {
-        let value = |name| std::env::var(name).ok();
-        let selection = Selection::parse(value("TILE_SHARD").as_deref(), value("TILE_INSTANCES").as_deref());
+    /// All of them.
+    pub fn all() -> Selection {
+        Selection::Shard { shard: 0, of: 1, containing: String::new() }
+    }
+
+    /// What `TILE_SHARD` (`0/8`: the first of eight processes) and `TILE_INSTANCES` (a part of the name) ask for; `otherwise`
+    /// where neither is set.
+    pub fn from_environment(otherwise: Selection) -> Selection {
+        let [shard, containing] = ["TILE_SHARD", "TILE_INSTANCES"].map(|name| std::env::var(name).ok());
+        if shard.is_none() && containing.is_none() {
+            return otherwise;
+        }
+        let selection = Selection::parse(shard.as_deref(), containing.as_deref());
         selection.unwrap_or_else(|problem| panic!("{problem}"))
     }
 
@@ -131,6 +140,7 @@ fn shards_share_the_instances() {
         taken[instance.index] += 1;
     }
     assert_eq!(taken, vec![1; all]);
+    assert_eq!(Selection::all(), Selection::parse(None, None).unwrap());
     assert_eq!(picked(None, None).len(), all);
     let named = picked(None, Some("gemm<f16,f32> BM=64 BN=64 BK=32"));
     assert_eq!(named.len(), 8, "four layouts, with and without an epilogue");
