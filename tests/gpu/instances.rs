@@ -1,0 +1,206 @@
+//! Every declared instance of every bundled kernel on three small shapes, each result compared with the CPU's: what
+//! `bench/sanitize.sh` runs under compute-sanitizer.
+//!
+//! `TILE_SHARD=0/8` runs the first of eight parts of the instances, `TILE_INSTANCES=TEXT` those whose name contains the text,
+//! such as `gemm<bf16,bf16> BM=128`. The simulator runs two of each kernel where neither is set.
+
+mod product;
+mod select;
+mod vector;
+
+use product::Family;
+use select::{Declared, Selection, each};
+use tile_kernel_examples::data::Real;
+use tile_kernels::gemm::batched::{GemmBatchParams, gemm_batch};
+use tile_kernels::gemm::kernel::{GemmParams, gemm};
+use tile_kernels::gemm::split::{GemmClusterParams, GemmSlotsParams, gemm_cluster, gemm_slots};
+use tile_kernels::gemm::tf32::{GemmAnyTf32Params, GemmTf32Params, gemm_any_tf32, gemm_tf32};
+use tile_kernels::gemv::bulk::{GemvBulkParams, gemv_bulk};
+use tile_kernels::gemv::kernel::{GemvParams, gemv};
+use tile_kernels::gemv::specialized::{GemvSpecializedParams, gemv_specialized};
+use tile_runtime::kernel::Target;
+use tile_runtime::prelude::*;
+
+/// Tiles beside one another, more than an H200 has multiprocessors.
+const WAVES: usize = 140;
+
+/// What takes tiles in turns, and any rows.
+const TURNS: Family = Family { step: 0, batches: 1, wide: WAVES, ragged: 3 };
+/// A block a tile.
+const BLOCKS: Family = Family { wide: 3, ..TURNS };
+
+/// The parameters of a kernel's instance: sizes, and after the semicolon flags.
+macro_rules! params {
+    ($instance:ident, $params:ident { $($size:ident),* $(; $($flag:ident),*)? }) => {
+        $params { $($size: $instance.size(stringify!($size)),)* $($($flag: $instance.flag(stringify!($flag)),)*)? }
+    };
+}
+
+/// Calls a generic function with an instance's types.
+macro_rules! typed {
+    ($run:ident($device:expr, $instance:expr): $($($t:ty),+;)*) => {
+        match &$instance.dtypes[..] {
+            $(dtypes if dtypes == [$(<$t as Element>::DTYPE),+] => $run::<$($t),+>($device, $instance),)*
+            dtypes => Err(format!("{dtypes:?} are not among this test's types")),
+        }
+    };
+}
+
+/// Launches a kernel of matrices, of which there is a batch of one.
+macro_rules! launch {
+    ($kernel:ident) => {
+        |o| {
+            let rank = "a batch of one has a first matrix";
+            let (a, b, c) = (o.a.row(0).expect(rank), o.b.row(0).expect(rank), o.c.row(0).expect(rank));
+            $kernel.launch(a, b, c, o.bias, o.alpha, o.beta, o.activation)
+        }
+    };
+}
+
+fn gemm_instance<T: Real, U: Real>(device: &Device, i: &Declared) -> Result<usize, String> {
+    let params = params!(i, GemmParams { BM, BN, BK, STAGES, THREADS, CY; A_T, B_T, EPILOGUE });
+    let kernel = gemm::<T, U>::instance(device, params).map_err(|e| e.to_string())?;
+    product::run::<T, U>(device, i, TURNS, launch!(kernel))
+}
+
+fn batch_instance<T: Real, U: Real>(device: &Device, i: &Declared) -> Result<usize, String> {
+    let params = params!(i, GemmBatchParams { BM, BN, BK, STAGES, THREADS; A_T, B_T });
+    let kernel = gemm_batch::<T, U>::instance(device, params).map_err(|e| e.to_string())?;
+    product::run::<T, U>(device, i, Family { batches: 2, wide: WAVES / 2, ..TURNS }, |o| {
+        kernel.launch(o.a, o.b, o.c, o.bias, o.alpha, o.beta, o.activation)
+    })
+}
+
+fn cluster_instance<T: Real, U: Real>(device: &Device, i: &Declared) -> Result<usize, String> {
+    let params = params!(i, GemmClusterParams { BM, BN, BK, STAGES, CK; EPILOGUE });
+    let kernel = gemm_cluster::<T, U>::instance(device, params).map_err(|e| e.to_string())?;
+    product::run::<T, U>(device, i, BLOCKS, launch!(kernel))
+}
+
+fn slots_instance<T: Real, U: Real>(device: &Device, i: &Declared) -> Result<usize, String> {
+    let params = params!(i, GemmSlotsParams { BM, BN, BK, STAGES, CK, S; EPILOGUE });
+    let kernel = gemm_slots::<T, U>::instance(device, params).map_err(|e| e.to_string())?;
+    // It demands an N of eights.
+    product::run::<T, U>(device, i, Family { ragged: 8, ..BLOCKS }, launch!(kernel))
+}
+
+fn tf32_instance(device: &Device, i: &Declared) -> Result<usize, String> {
+    let params = params!(i, GemmTf32Params { BM, BN, STAGES, THREADS, CY; EPILOGUE });
+    let kernel = gemm_tf32::instance(device, params).map_err(|e| e.to_string())?;
+    product::run::<f32, f32>(device, i, Family { step: 32, ..TURNS }, launch!(kernel))
+}
+
+fn any_tf32_instance(device: &Device, i: &Declared) -> Result<usize, String> {
+    let params = params!(i, GemmAnyTf32Params { BM, BN, STAGES, THREADS; A_T, B_T });
+    let kernel = gemm_any_tf32::instance(device, params).map_err(|e| e.to_string())?;
+    product::run::<f32, f32>(device, i, Family { step: 16, ..BLOCKS }, launch!(kernel))
+}
+
+fn gemv_instance<T: Real + Float>(device: &Device, i: &Declared) -> Result<usize, String> {
+    let params = params!(i, GemvParams { WARPS, ROWS, GROUPS, UNROLL, STAGES, VEC });
+    let kernel = gemv::<T>::instance(device, params).map_err(|e| e.to_string())?;
+    vector::run::<T>(device, &vector::any_k(i), |o| kernel.launch(o.w, o.x, o.y, o.alpha, o.beta))
+}
+
+fn specialized_instance<T: Real + Float>(device: &Device, i: &Declared) -> Result<usize, String> {
+    let params = params!(i, GemvSpecializedParams { WARPS, ROWS, GROUPS, UNROLL, STAGES, VEC });
+    let kernel = gemv_specialized::<T>::instance(device, params).map_err(|e| e.to_string())?;
+    vector::run::<T>(device, &vector::any_k(i), |o| kernel.launch(o.w, o.x, o.y, o.alpha, o.beta))
+}
+
+fn bulk_instance<T: Real + Float>(device: &Device, i: &Declared) -> Result<usize, String> {
+    let params = params!(i, GemvBulkParams { WARPS, SPAN, STAGES, ROWS, VEC });
+    let kernel = gemv_bulk::<T>::instance(device, params).map_err(|e| e.to_string())?;
+    vector::run::<T>(device, &vector::bulk(i, size_of::<T>()), |o| kernel.launch(o.w, o.x, o.y, o.alpha, o.beta))
+}
+
+fn every_gemm(device: &Device, selection: &Selection) {
+    each(gemm::<f16, f16>::definition(), selection, |i| {
+        typed!(gemm_instance(device, i):
+            f16, f16; f16, bf16; f16, f32; bf16, f16; bf16, bf16; bf16, f32; f32, f32;)
+    });
+}
+
+fn every_gemm_batch(device: &Device, selection: &Selection) {
+    each(
+        gemm_batch::<f16, f16>::definition(),
+        selection,
+        |i| typed!(batch_instance(device, i): f16, f16; f16, bf16; f16, f32; bf16, f16; bf16, bf16; bf16, f32;),
+    );
+}
+
+fn every_gemm_cluster(device: &Device, selection: &Selection) {
+    each(
+        gemm_cluster::<f16, f16>::definition(),
+        selection,
+        |i| typed!(cluster_instance(device, i): f16, f16; f16, bf16; f16, f32; bf16, f16; bf16, bf16; bf16, f32;),
+    );
+}
+
+fn every_gemm_slots(device: &Device, selection: &Selection) {
+    each(
+        gemm_slots::<f16, f16>::definition(),
+        selection,
+        |i| typed!(slots_instance(device, i): f16, f16; f16, bf16; f16, f32; bf16, f16; bf16, bf16; bf16, f32;),
+    );
+}
+
+fn every_gemm_tf32(device: &Device, selection: &Selection) {
+    each(gemm_tf32::<128, 256, 4, 256, 2, false>::definition(), selection, |i| tf32_instance(device, i));
+}
+
+fn every_gemm_any_tf32(device: &Device, selection: &Selection) {
+    each(gemm_any_tf32::<64, 64, 4, 128, false, true>::definition(), selection, |i| any_tf32_instance(device, i));
+}
+
+fn every_gemv(device: &Device, selection: &Selection) {
+    each(gemv::<f32>::definition(), selection, |i| typed!(gemv_instance(device, i): f16; bf16; f32;));
+}
+
+fn every_gemv_specialized(device: &Device, selection: &Selection) {
+    each(
+        gemv_specialized::<f32>::definition(),
+        selection,
+        |i| typed!(specialized_instance(device, i): f16; bf16; f32;),
+    );
+}
+
+fn every_gemv_bulk(device: &Device, selection: &Selection) {
+    each(gemv_bulk::<f32>::definition(), selection, |i| typed!(bulk_instance(device, i): f16; bf16; f32;));
+}
+
+/// A test a kernel: on a GPU, on Hopper alone where instances are for its shared memory or its instructions; and two of its
+/// instances on the simulator.
+macro_rules! families {
+    ($($name:ident, $every:ident, $hopper:literal;)*) => {
+        $(#[test]
+        fn $name() {
+            let Some(device) = super::gpu() else { return };
+            if $hopper && !device.supports(Target::Sm90a) {
+                eprintln!("SKIPPED, it is for Hopper");
+                return;
+            }
+            $every(&device, &Selection::from_environment(Selection::all()));
+        })*
+
+        mod on_the_simulator {
+            use super::*;
+            $(#[test]
+            fn $name() {
+                $every(&Device::simulator(), &Selection::from_environment(Selection::Two));
+            })*
+        }
+    };
+}
+
+families! {
+    every_instance_of_gemm, every_gemm, true;
+    every_instance_of_gemm_batch, every_gemm_batch, true;
+    every_instance_of_gemm_cluster, every_gemm_cluster, true;
+    every_instance_of_gemm_slots, every_gemm_slots, true;
+    every_instance_of_gemm_tf32, every_gemm_tf32, true;
+    every_instance_of_gemm_any_tf32, every_gemm_any_tf32, false;
+    every_instance_of_gemv, every_gemv, false;
+    every_instance_of_gemv_specialized, every_gemv_specialized, false;
+    every_instance_of_gemv_bulk, every_gemv_bulk, true;
+}

@@ -1,0 +1,98 @@
+//! The launches of an instance that multiplies a matrix and a vector.
+
+use super::select::Declared;
+use tile_kernel_examples::data::{Real, integers};
+use tile_runtime::LaunchError;
+use tile_runtime::prelude::*;
+
+/// The arguments of a launch: `y = alpha W x + beta y`.
+pub struct Operands<'a, T: Element> {
+    pub w: TensorView<'a, T, 2>,
+    pub x: &'a Tensor<T, 1>,
+    pub y: &'a mut Tensor<T, 1>,
+    pub alpha: f32,
+    pub beta: f32,
+}
+
+/// One launch: rows, columns, and elements from one row to the next.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    pub n: usize,
+    pub k: usize,
+    pub pitch: usize,
+}
+
+impl Case {
+    /// Rows one behind the other.
+    pub fn dense(n: usize, k: usize) -> Case {
+        Case { n, k, pitch: k }
+    }
+
+    /// Rows with a gap of so many elements between them.
+    pub fn apart(n: usize, k: usize, gap: usize) -> Case {
+        Case { n, k, pitch: k + gap }
+    }
+}
+
+/// Runs an instance on these shapes; how many launches that were.
+pub fn run<T: Real>(
+    device: &Device,
+    cases: &[Case],
+    launch: impl Fn(Operands<'_, T>) -> Result<(), LaunchError>,
+) -> Result<usize, String> {
+    for (i, case) in cases.iter().enumerate() {
+        let (alpha, beta) = if i == 0 { (2.0, -1.0) } else { (1.0, 0.0) };
+        check(device, *case, (alpha, beta), &launch).map_err(|problem| format!("{case:?}: {problem}"))?;
+    }
+    Ok(cases.len())
+}
+
+/// Several steps of every block and a rest; a row of one load; rows that are not aligned, or where loads are wide, apart.
+pub fn any_k(instance: &Declared) -> [Case; 3] {
+    let rows = instance.size("ROWS") * instance.size("GROUPS");
+    let vec = instance.size("VEC");
+    let chunk = 32 * instance.size("WARPS") * vec * instance.size("UNROLL");
+    let last = if vec == 1 { Case::dense(3, 257) } else { Case::apart(3, 33 * vec, vec) };
+    [Case::dense(2 * rows + 1, chunk * (instance.size("STAGES") + 1) + 3 * vec), Case::dense(rows + 1, vec), last]
+}
+
+/// Most bytes of weights that a block has in shared memory here, of 227 KiB.
+const RING: usize = 200 << 10;
+
+/// The same for weights that arrive by bulk copies, as far as shared memory has room for whole rows.
+pub fn bulk(instance: &Declared, bytes: usize) -> [Case; 3] {
+    let (rows, vec) = (instance.size("ROWS"), instance.size("VEC"));
+    let step = 32 * instance.size("WARPS") * vec;
+    let held = instance.size("SPAN") * instance.size("STAGES") * step * bytes;
+    let long = if 2 * held <= RING { step + 3 * vec } else { step - 3 * vec };
+    [Case::dense(rows + 3, long), Case::dense(rows + 1, vec), Case::apart(3, step / 2 + vec, vec)]
+}
+
+/// One launch against sums of integers on the CPU, bit by bit.
+fn check<T: Real>(
+    device: &Device,
+    Case { n, k, pitch }: Case,
+    (alpha, beta): (f32, f32),
+    launch: &impl Fn(Operands<'_, T>) -> Result<(), LaunchError>,
+) -> Result<(), String> {
+    let (w, x) = (integers::<T>(n as u64, n * pitch, 3), integers::<T>(k as u64, k, 3));
+    let old = integers::<T>(3, n, 3);
+    let initial = if beta == 0.0 { vec![T::from_f32(f32::NAN); n] } else { old.clone() };
+
+    let upload = |e: tile_runtime::Error| e.to_string();
+    let dw = device.tensor(&w, [n, pitch]).map_err(upload)?;
+    let dx = device.tensor(&x, [k]).map_err(upload)?;
+    let mut dy = device.tensor(&initial, [n]).map_err(upload)?;
+    let view = dw.slice([0..n, 0..k]).map_err(upload)?;
+    launch(Operands { w: view, x: &dx, y: &mut dy, alpha, beta }).map_err(|e| e.to_string())?;
+
+    for (row, found) in dy.to_vec().map_err(upload)?.into_iter().enumerate() {
+        let weights = &w[row * pitch..row * pitch + k];
+        let sum: f32 = weights.iter().zip(&x).map(|(w, x)| w.to_f32() * x.to_f32()).sum();
+        let wanted = T::from_f32(alpha * sum + beta * old[row].to_f32());
+        if found != wanted {
+            return Err(format!("row {row} is {found:?}, not {wanted:?}"));
+        }
+    }
+    Ok(())
+}
