@@ -97,18 +97,14 @@ pub fn mma<T: Half, const BM: usize, const BN: usize, const BK: usize, const STA
 
 // ANCHOR: wgmma
 /// The same text without `.tma(false)`: a producer feeds a ring by the tensor memory accelerator, warpgroups multiply from
-/// it with `wgmma`. A wider tile is another constant. With `CLUSTER` 2, two tiles below one another share what they read of B.
-#[tile_kernel(
-    instances((BM, BN, STAGES, CLUSTER) in [(128, 128, 4, 1), (128, 256, 4, 1), (128, 256, 4, 2)]),
-    targets(sm_90a)
-)]
-pub fn wgmma<T: Half, const BM: usize, const BN: usize, const STAGES: usize, const CLUSTER: usize>(
+/// it with `wgmma`. A wider tile is another constant.
+#[tile_kernel(instances((BM, BN, STAGES) in [(128, 128, 4), (128, 256, 4)]), targets(sm_90a))]
+pub fn wgmma<T: Half, const BM: usize, const BN: usize, const STAGES: usize>(
     a: &Tensor<T, (M, K)>,
     b: &Tensor<T, (K, N)>,
     c: &mut Tensor<T, (M, N)>,
 ) {
     let [bx, by] = blocks([ceil_div(N, BN), ceil_div(M, BM)]);
-    cluster([1, CLUSTER]);
     threads([256]);
     use_swizzle(8);
     let mut a_s = alloc_shared::<T>([BM, 64]);
@@ -126,10 +122,9 @@ pub fn wgmma<T: Half, const BM: usize, const BN: usize, const STAGES: usize, con
 
 // ANCHOR: persistent
 /// A block takes tile after tile, so that one is stored while the next is fetched. `PANEL` rows of tiles are worked on at a
-/// time: what they share of B stays in L2. With `CLUSTER` 2, rows of pairs of tiles, which share what they read of B. With
-/// `KEEP` that cache is told what the next wave reads again: the panel's rows of A, and not these columns of B.
+/// time: what they share of B stays in L2. With `CLUSTER` 2, rows of pairs of tiles, which share what they read of B.
 #[tile_kernel(
-    instances((BM, BN, STAGES) in [(128, 256, 4)], (CLUSTER, PANEL, KEEP) in [(1, 16, false), (1, 16, true), (2, 8, false)]),
+    instances((BM, BN, STAGES) in [(128, 256, 4)], (CLUSTER, PANEL) in [(1, 16), (2, 8)]),
     targets(sm_90a)
 )]
 pub fn persistent_tiles<
@@ -139,7 +134,6 @@ pub fn persistent_tiles<
     const STAGES: usize,
     const CLUSTER: usize,
     const PANEL: usize,
-    const KEEP: bool,
 >(
     a: &Tensor<T, (M, K)>,
     b: &Tensor<T, (K, N)>,
@@ -154,8 +148,8 @@ pub fn persistent_tiles<
     for [bx, by] in persistent([ceil_div(N, BN), ceil_div(M, BM)]) {
         clear(&mut acc);
         for k in pipelined(0..ceil_div(K, 64), STAGES) {
-            copy(a.at([by * BM, k * 64]), &mut a_s).evict(if KEEP { Last } else { Normal });
-            copy(b.at([k * 64, bx * BN]), &mut b_s).evict(if KEEP { First } else { Normal });
+            copy(a.at([by * BM, k * 64]), &mut a_s);
+            copy(b.at([k * 64, bx * BN]), &mut b_s);
             gemm(&a_s, &b_s, &mut acc);
         }
         copy(&acc, c.at_mut([by * BM, bx * BN]));

@@ -275,6 +275,8 @@ pub enum OpKind {
         bytes: ValueId,
         /// The barrier.
         barrier: BarrierRef,
+        /// How long to keep it cached.
+        evict: Option<Evict>,
     },
     /// One transaction from a per-thread array to a block of the cluster, at the same place of the same array as it has here,
     /// that goes on while the thread does: counts its bytes on that block's barrier when they are there. `width * element

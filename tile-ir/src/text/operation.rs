@@ -147,11 +147,12 @@ impl ProgramPrinter<'_> {
                 let evict = evict.map(|evict| format!(", evict {evict:?}")).unwrap_or_default();
                 format!("tensor store {source} to {}[{coordinates}]{evict}", self.map(*map))
             }
-            OpKind::BulkLoad { memory, shared, offset, bytes, barrier } => {
+            OpKind::BulkLoad { memory, shared, offset, bytes, barrier, evict } => {
                 let target = format!("{}[{}]", self.shared(*shared), self.value(*offset));
                 let source = self.memory(memory, None);
+                let evict = evict.map(|evict| format!(", evict {evict:?}")).unwrap_or_default();
                 let (bytes, barrier) = (self.value(*bytes), self.barrier(*barrier));
-                format!("{target} = bulk load {bytes} bytes of {source} on {barrier}")
+                format!("{target} = bulk load {bytes} bytes of {source} on {barrier}{evict}")
             }
             OpKind::ClusterStore { memory, block, local, start, width, barrier } => {
                 let (target, source) = (self.memory(memory, None), self.part(*local, *start, *width));

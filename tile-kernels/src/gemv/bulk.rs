@@ -61,7 +61,7 @@ pub fn gemv_bulk<
     let mut ws = alloc_shared::<T>([SPAN, loads * step]);
     let mut parts = alloc_shared::<f32>([ROWS, WARPS]);
     for s in pipelined(0..ROWS / SPAN, STAGES) {
-        copy(w.at([first + s * SPAN, 0]), &mut ws);
+        copy(w.at([first + s * SPAN, 0]), &mut ws).evict(First);
         let mut sums = alloc_local::<f32>([SPAN, 4]);
         clear(&mut sums);
         for r in unroll(0..SPAN) {

@@ -92,10 +92,12 @@ impl Emitter<'_> {
         (shared, offset): (SharedId, ValueId),
         bytes: ValueId,
         barrier: BarrierRef,
+        evict: Option<Evict>,
     ) {
         let from = format!("&{}", place(self.program, memory));
-        let arguments = [self.shared_at(shared, offset), from, self.value(bytes), self.barrier(barrier)];
-        self.call("bulk_load", &arguments);
+        let mut arguments = vec![self.shared_at(shared, offset), from, self.value(bytes), self.barrier(barrier)];
+        arguments.extend(evict.map(|evict| hint(evict).to_owned()));
+        self.call(if evict.is_some() { "bulk_load_hint" } else { "bulk_load" }, &arguments);
     }
 
     pub(super) fn cluster_store(

@@ -208,8 +208,8 @@ impl Emitter<'_> {
             OpKind::TensorStore { map, coordinates, shared, offset, evict } => {
                 self.tensor_store(*map, coordinates, (*shared, *offset), *evict);
             }
-            OpKind::BulkLoad { memory, shared, offset, bytes, barrier } => {
-                self.bulk_load(memory, (*shared, *offset), *bytes, *barrier);
+            OpKind::BulkLoad { memory, shared, offset, bytes, barrier, evict } => {
+                self.bulk_load(memory, (*shared, *offset), *bytes, *barrier, *evict);
             }
             OpKind::ClusterStore { memory, block, local, start, width, barrier } => {
                 self.cluster_store(memory, *block, (*local, *start), *width, *barrier);

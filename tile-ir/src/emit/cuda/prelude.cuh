@@ -178,6 +178,8 @@ TILE_INLINE void barrier_arrive_in(unsigned barrier, unsigned block) { asm volat
 TILE_INLINE void barrier_expect(unsigned barrier, unsigned bytes) { asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(barrier), "r"(bytes) : "memory"); }
 //@ barrier_wait
 TILE_INLINE void barrier_wait(unsigned barrier, unsigned parity) { asm volatile("{\n.reg .pred P;\nW:\nmbarrier.try_wait.parity.shared::cta.b64 P, [%0], %1;\n@P bra D;\nbra W;\nD:\n}" :: "r"(barrier), "r"(parity) : "memory"); }
+//@ bulk_load_hint
+TILE_INLINE void bulk_load_hint(unsigned to, const void* from, unsigned bytes, unsigned barrier, unsigned long long hint) { asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" :: "r"(to), "l"(from), "r"(bytes), "r"(barrier), "l"(hint) : "memory"); }
 //@ bulk_load
 TILE_INLINE void bulk_load(unsigned to, const void* from, unsigned bytes, unsigned barrier) { asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" :: "r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory"); }
 //@ cluster_store16

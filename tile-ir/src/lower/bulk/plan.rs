@@ -52,6 +52,7 @@ pub(crate) struct Load {
     pub(super) rows: u32,
     pub(super) columns: u32,
     pub(super) dtype: Dtype,
+    pub(super) evict: Option<Evict>,
     pub(super) span: SpanId,
 }
 
@@ -115,7 +116,7 @@ impl Planner<'_> {
         let kernel = self.kernel;
         let span = kernel.stmts[stmt].span;
         let no = |text: &str| Err(Some(Reason { text: text.to_owned(), span }));
-        let StmtKind::Copy { src, dst, tma, .. } = &kernel.stmts[stmt].kind else { return Err(None) };
+        let StmtKind::Copy { src, dst, tma, evict, .. } = &kernel.stmts[stmt].kind else { return Err(None) };
         let (Place::Tensor(tensor), Place::Buffer(buffer)) = (src.place, dst.place) else { return Err(None) };
         let Some(facts) = self.analysis.copies.get(&stmt) else { return Err(None) };
         if !tma {
@@ -148,7 +149,8 @@ impl Planner<'_> {
         if open.iter().any(|open| open.axis + 2 < rank) {
             return no("a tile may leave the tensor on another axis than those of rows and columns");
         }
-        Ok(Load { tensor, buffer, src: src.clone(), open, rows, columns, dtype, span })
+        let evict = evict.as_ref().and_then(Eviction::hint);
+        Ok(Load { tensor, buffer, src: src.clone(), open, rows, columns, dtype, evict, span })
     }
 
     /// Slots are read by elements, in the loop alone; the last statement that does.

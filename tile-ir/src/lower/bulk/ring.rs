@@ -263,7 +263,7 @@ impl<'a> Lowering<'a> {
             let within = l.binary(BinaryOp::Mul, row, columns);
             let to = l.binary(BinaryOp::Add, base, within);
             let memory = Memory { space, offset, guard: None, span };
-            let copy = OpKind::BulkLoad { memory, shared, offset: to, bytes, barrier };
+            let copy = OpKind::BulkLoad { memory, shared, offset: to, bytes, barrier, evict: load.evict };
             match guard {
                 None => l.op(copy),
                 Some(guard) => {

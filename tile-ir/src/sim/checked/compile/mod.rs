@@ -327,7 +327,7 @@ impl Compiler<'_> {
             OpKind::TensorStore { map, coordinates, shared, offset, evict: _ } => {
                 self.box_copy(*map, coordinates, (*shared, *offset), None, None, span)?;
             }
-            OpKind::BulkLoad { memory, shared, offset, bytes, barrier } => {
+            OpKind::BulkLoad { memory, shared, offset, bytes, barrier, evict: _ } => {
                 self.bulk_copy(memory, (*shared, *offset), *bytes, *barrier)?;
             }
             OpKind::ClusterStore { memory, block, local, start, width, barrier } => {

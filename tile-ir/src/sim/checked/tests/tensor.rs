@@ -127,7 +127,7 @@ fn copied(wait: bool, bytes: i64, init: bool) -> Program {
         let bytes = b.int(bytes);
         b.op(OpKind::BarrierExpect { barrier, bytes });
         let (memory, bytes) = (b.at(x, zero), b.int(256));
-        b.op(OpKind::BulkLoad { memory, shared: tile, offset: zero, bytes, barrier });
+        b.op(OpKind::BulkLoad { memory, shared: tile, offset: zero, bytes, barrier, evict: None });
     });
     if wait {
         b.op(OpKind::BarrierWait { barrier, parity: zero });
