@@ -327,7 +327,7 @@ pub fn gemm(folder: &Path) -> Result<()> {
 /// The same of f32 as tf32, which there is of `c = a b^T` alone: records of `gemm` whose `dtype` is `tf32`.
 pub fn gemm_tf32(folder: &Path) -> Result<()> {
     let mut records = GemmRecords::new(folder)?;
-    let kernel = tf32::gemm_tf32::<128, 256, 4, 256, 2, false>::definition().kernel()?;
+    let kernel = tf32::gemm_tf32::<128, 256, 4, 256, 1, false>::definition().kernel()?;
     for instance in kernel.instances.iter().filter(|i| i.consts.last() == Some(&0)) {
         let [bm, bn, stages, threads, cy, _] = instance.consts[..] else {
             return Err(anyhow!("the instance has other constants"));

@@ -146,7 +146,7 @@ fn every_gemm_slots(device: &Device, selection: &Selection) {
 }
 
 fn every_gemm_tf32(device: &Device, selection: &Selection) {
-    each(gemm_tf32::<128, 256, 4, 256, 2, false>::definition(), selection, |i| tf32_instance(device, i));
+    each(gemm_tf32::<128, 256, 4, 256, 1, false>::definition(), selection, |i| tf32_instance(device, i));
 }
 
 fn every_gemm_any_tf32(device: &Device, selection: &Selection) {

@@ -118,6 +118,20 @@ fn long_rows_have_a_ring_and_a_producer() {
 }
 
 #[test]
+fn rows_that_are_read_once_leave_the_cache_first() {
+    let mut kernel = rows(CHUNKS);
+    for stmt in kernel.stmts.values_mut() {
+        if let StmtKind::Copy { evict, .. } = &mut stmt.kind {
+            *evict = Some(Eviction { cases: Vec::new(), otherwise: Evict::First });
+        }
+    }
+    let program = lower_bound(&kernel, Target::Sm90a).unwrap_or_else(|all| panic!("{all:#?}"));
+    let hinted = |op: &OpKind| matches!(op, OpKind::BulkLoad { evict: Some(Evict::First), .. });
+    assert_eq!(count(&program.body, &hinted), bulk_copies(&program));
+    assert!(bulk_copies(&program) > 0);
+}
+
+#[test]
 fn a_ring_is_as_deep_as_shared_memory() {
     let deep = Rows { stages: 20, ..CHUNKS };
     let program = lowered(deep, Target::Sm90a);

@@ -156,6 +156,30 @@ fn a_cooperative_gemm_has_a_ring_and_two_consumers() {
     assert_eq!(count(&program.body, &tile_loop), 2);
 }
 
+/// What a copy says about the second-level cache reaches the copy engine: loads, shared ones too, and stores.
+#[test]
+fn evictions_are_hints_of_the_copy_engine() {
+    let with = |order: Option<Evict>| {
+        let mut kernel = gemm(&COOPERATIVE);
+        for stmt in kernel.stmts.values_mut() {
+            if let StmtKind::Copy { evict, .. } = &mut stmt.kind {
+                *evict = order.map(|otherwise| Eviction { cases: Vec::new(), otherwise });
+            }
+        }
+        lower_bound(&kernel, Target::Sm90a).unwrap_or_else(|all| panic!("{all:#?}"))
+    };
+    let plain = emit(&with(None));
+    assert_eq!(emit(&with(Some(Evict::Normal))), plain, "as anything else is no hint");
+    assert!(!plain.contains("cache_hint"), "{plain}");
+    for (order, policy) in [(Evict::First, "0x12f0000000000000ull"), (Evict::Last, "0x14f0000000000000ull")] {
+        let program = with(Some(order));
+        let cuda = emit(&program);
+        assert_eq!(cuda.matches(policy).count(), 3, "a, b and c:\n{cuda}");
+        assert_eq!(cuda.matches("L2::cache_hint").count(), 3, "a load, one to many, a store:\n{cuda}");
+        assert_eq!(program.to_string().matches(&format!(", evict {order:?}")).count(), 3);
+    }
+}
+
 #[test]
 fn every_layout_of_the_operands_is_specialised() {
     for stored in [[false, true], [false, false], [true, true], [true, false]] {

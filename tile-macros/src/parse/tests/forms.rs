@@ -157,7 +157,8 @@ fn copies() {
         "let mut s = alloc_shared::<f32>([8, 64]); let mut r = alloc_local::<f32>([4]);\n\
          copy(w.at([b * 8, 0]), &mut s); copy(w.tile([b..b + 8, 0..64]), &mut s).width(4);\n\
          copy(x.at([t * 4]), &mut r); copy(&r, y.at_mut([t * 4])); copy(&s, &mut s); copy(x, &mut r);\n\
-         copy(s.tile([0..4, 8..16]), y.tile_mut([t..t + 1]));",
+         copy(s.tile([0..4, 8..16]), y.tile_mut([t..t + 1])); copy(x, &mut r).evict(Last);\n\
+         copy(x, &mut r).evict(if 1 < 2 { First } else if 2 < 1 { Last } else { Normal });",
     );
     let expected = "\
 Shared s: f32[8, 64]
@@ -169,6 +170,8 @@ copy r@[]x[] -> y@[(t * 4)]x[]
 copy s@[]x[] -> s@[]x[]
 copy x@[]x[] -> r@[]x[]
 copy s@[0, 8]x[4, (16 - 8)] -> y@[t]x[1]
+copy x@[]x[] -> r@[]x[] evict Last
+copy x@[]x[] -> r@[]x[] evict (1 < 2) First (2 < 1) Last Normal
 ";
     assert_eq!(text, expected);
 }
