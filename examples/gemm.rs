@@ -270,9 +270,9 @@ fn print_stage(stage: Stage, arguments: &Arguments) -> Result<()> {
     let is_tf32 = arguments.dtype == "tf32" && transposed == [false, true];
     let (definition, consts) = match is_tf32 {
         true => {
-            let (bm, bn, stages, threads, cluster) = tf32::tile_for(m, n, k);
-            let sizes = [stages, threads, cluster, usize::from(epilogue)].map(|size| size as i64);
-            let definition = tf32::gemm_tf32::<128, 256, 4, 256, 1, false>::definition();
+            let (bm, bn, stages, threads) = tf32::tile_for(m, n, k);
+            let sizes = [stages, threads, usize::from(epilogue)].map(|size| size as i64);
+            let definition = tf32::gemm_tf32::<128, 256, 4, 256, false>::definition();
             (definition, [bm, bn].into_iter().chain(sizes).collect())
         }
         false => (definition(), Choice::for_shape(m, n, k, transposed).consts(transposed, epilogue)),

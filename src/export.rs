@@ -327,12 +327,12 @@ pub fn gemm(folder: &Path) -> Result<()> {
 /// The same of f32 as tf32, which there is of `c = a b^T` alone: records of `gemm` whose `dtype` is `tf32`.
 pub fn gemm_tf32(folder: &Path) -> Result<()> {
     let mut records = GemmRecords::new(folder)?;
-    let kernel = tf32::gemm_tf32::<128, 256, 4, 256, 1, false>::definition().kernel()?;
+    let kernel = tf32::gemm_tf32::<128, 256, 4, 256, false>::definition().kernel()?;
     for instance in kernel.instances.iter().filter(|i| i.consts.last() == Some(&0)) {
-        let [bm, bn, stages, threads, cy, _] = instance.consts[..] else {
+        let [bm, bn, stages, threads, _] = instance.consts[..] else {
             return Err(anyhow!("the instance has other constants"));
         };
-        let tile = (bm, bn, stages as usize, threads as usize, cy as usize);
+        let tile = (bm, bn, stages as usize, threads as usize);
         records.add(kernel, instance, "tf32", [false, true], GEMM_SHAPES, |(m, n, k), _| {
             Some(json!({ "chosen": tf32::tile_for(m, n, k) == tile }))
         })?;

@@ -22,7 +22,7 @@ pub fn kernels() -> Vec<&'static Definition> {
     all.push(batched::gemm_batch::<f16, f16, 64, 64, 64, 8, 128, false, true>::definition());
     all.push(split::gemm_cluster::<f16, f16>::definition());
     all.push(split::gemm_slots::<f16, f16>::definition());
-    all.push(tf32::gemm_tf32::<128, 256, 4, 256, 1, false>::definition());
+    all.push(tf32::gemm_tf32::<128, 256, 4, 256, false>::definition());
     all.push(tf32::gemm_any_tf32::<64, 64, 4, 128, false, true>::definition());
     all.extend([first_kernel::saxpy::definition(), first_kernel::scaled_add::<f32>::definition()]);
     all.extend([

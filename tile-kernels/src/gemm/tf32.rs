@@ -15,24 +15,14 @@ use tile_runtime::prelude::*;
 /// elements, which are 128 bytes, wide.
 #[tile_kernel(
     instances(
-        (BM, BN, STAGES, THREADS, CY) in [
-            (128, 256, 4, 256, 1), (128, 128, 6, 128, 1), (64, 128, 8, 128, 1),
-            (64, 64, 12, 128, 1),
-        ],
+        (BM, BN, STAGES, THREADS) in [(128, 256, 4, 256), (128, 128, 6, 128), (64, 128, 8, 128), (64, 64, 12, 128)],
         EPILOGUE in [false, true]
     ),
     pdl(independent = [b]),
     uses(finish),
     targets(sm_90a)
 )]
-pub fn gemm_tf32<
-    const BM: usize,
-    const BN: usize,
-    const STAGES: usize,
-    const THREADS: usize,
-    const CY: usize,
-    const EPILOGUE: bool,
->(
+pub fn gemm_tf32<const BM: usize, const BN: usize, const STAGES: usize, const THREADS: usize, const EPILOGUE: bool>(
     a: &Tensor<f32, (M, K)>,
     b: &Tensor<f32, (N, K)>,
     c: &mut Tensor<f32, (M, N)>,
@@ -41,7 +31,6 @@ pub fn gemm_tf32<
     beta: f32,
     activation: u32,
 ) {
-    cluster([1, CY]);
     use_swizzle(8);
     threads([THREADS]);
     let mut a_s = alloc_shared::<f32>([BM, 32]);
@@ -123,18 +112,18 @@ pub fn gemm_any_tf32<
     copy(&acc, c.at_mut([row, col]));
 }
 
-/// Rows and columns of a tile, slots, threads, blocks of a cluster: an instance of [`gemm_tf32`](struct@gemm_tf32) but for
+/// Rows and columns of a tile, slots, threads: an instance of [`gemm_tf32`](struct@gemm_tf32) but for
 /// its epilogue.
-pub type Tile = (i64, i64, usize, usize, usize);
+pub type Tile = (i64, i64, usize, usize);
 
 /// The tiles.
-pub const TILES: [Tile; 4] = [(128, 256, 4, 256, 1), (128, 128, 6, 128, 1), (64, 128, 8, 128, 1), (64, 64, 12, 128, 1)];
+pub const TILES: [Tile; 4] = [(128, 256, 4, 256), (128, 128, 6, 128), (64, 128, 8, 128), (64, 64, 12, 128)];
 
 /// The tile for a shape. An instruction takes as long over 8 elements of tf32 as over 16 of 16 bits, which are as many
 /// bytes, so the 16-bit kernel's cost model is asked about twice the K.
 pub fn tile_for(m: i64, n: i64, k: i64) -> Tile {
-    let cost = |&(bm, bn, stages, threads, cy): &Tile| {
-        Choice::estimate((bm, bn, 64, stages, threads, cy), m, n, k.saturating_mul(2)).unwrap_or(f64::INFINITY)
+    let cost = |&(bm, bn, stages, threads): &Tile| {
+        Choice::estimate((bm, bn, 64, stages, threads, 1), m, n, k.saturating_mul(2)).unwrap_or(f64::INFINITY)
     };
     TILES.into_iter().min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or(TILES[0])
 }
@@ -213,10 +202,10 @@ pub fn launch_tile(
     options: &Gemm<'_, f32>,
 ) -> Result<(), LaunchError> {
     macro_rules! by {
-        ($bm:literal, $bn:literal, $stages:literal, $threads:literal, $cy:literal) => {
+        ($bm:literal, $bn:literal, $stages:literal, $threads:literal) => {
             match options.is_plain() {
-                true => gemm_tf32::<$bm, $bn, $stages, $threads, $cy, false>::launch(on, a, b, c, None, 1.0, 0.0, 0),
-                false => gemm_tf32::<$bm, $bn, $stages, $threads, $cy, true>::launch(
+                true => gemm_tf32::<$bm, $bn, $stages, $threads, false>::launch(on, a, b, c, None, 1.0, 0.0, 0),
+                false => gemm_tf32::<$bm, $bn, $stages, $threads, true>::launch(
                     on,
                     a,
                     b,
@@ -230,10 +219,10 @@ pub fn launch_tile(
         };
     }
     match tile {
-        (128, 128, 6, 128, 1) => by!(128, 128, 6, 128, 1),
-        (64, 128, 8, 128, 1) => by!(64, 128, 8, 128, 1),
-        (64, 64, 12, 128, 1) => by!(64, 64, 12, 128, 1),
-        _ => by!(128, 256, 4, 256, 1),
+        (128, 128, 6, 128) => by!(128, 128, 6, 128),
+        (64, 128, 8, 128) => by!(64, 128, 8, 128),
+        (64, 64, 12, 128) => by!(64, 64, 12, 128),
+        _ => by!(128, 256, 4, 256),
     }
 }
 
@@ -244,13 +233,13 @@ mod tests {
     /// Every tile is an instance, and its costs are known.
     #[test]
     fn tiles_are_instances() {
-        let kernel = gemm_tf32::<128, 256, 4, 256, 1, false>::definition().kernel().unwrap();
-        for (bm, bn, stages, threads, cy) in TILES {
+        let kernel = gemm_tf32::<128, 256, 4, 256, false>::definition().kernel().unwrap();
+        for (bm, bn, stages, threads) in TILES {
             for epilogue in [0, 1] {
-                let wanted = [bm, bn, stages as i64, threads as i64, cy as i64, epilogue];
+                let wanted = [bm, bn, stages as i64, threads as i64, epilogue];
                 assert!(kernel.instances.iter().any(|i| i.consts == wanted), "{wanted:?}");
             }
-            assert!(Choice::estimate((bm, bn, 64, stages, threads, cy), 4096, 4096, 8192).is_some());
+            assert!(Choice::estimate((bm, bn, 64, stages, threads, 1), 4096, 4096, 8192).is_some());
         }
     }
 
