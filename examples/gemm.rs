@@ -275,14 +275,20 @@ fn print_stage(stage: Stage, arguments: &Arguments) -> Result<()> {
             let definition = tf32::gemm_tf32::<128, 256, 4, 256, false>::definition();
             (definition, [bm, bn].into_iter().chain(sizes).collect())
         }
-        false => (definition(), Choice::for_shape(m, n, k, transposed).consts(transposed, epilogue)),
+        false => {
+            let choice = match arguments.dtype.as_str() {
+                "f32" => Choice::by_threads(m, n, 4),
+                _ => Choice::for_shape(m, n, k, transposed),
+            };
+            (definition(), choice.consts(transposed, epilogue))
+        }
     };
     let kernel = definition.kernel()?;
     let wanted = |i: &tile_ir::ir::Instance| {
         i.consts == consts && (is_tf32 || i.dtypes.iter().all(|dtype| dtype.name() == arguments.dtype))
     };
     let Some(index) = kernel.instances.iter().position(wanted) else {
-        bail!("--dtype {}: f16 or bf16, or tf32 with --layout nt", arguments.dtype)
+        bail!("--dtype {}: f16, bf16 or f32, or tf32 with --layout nt", arguments.dtype)
     };
     let text = match stage {
         Stage::Tile => kernel.to_string(),
@@ -306,6 +312,6 @@ fn print_stage(stage: Stage, arguments: &Arguments) -> Result<()> {
             explain(definition, index, Target::Sm90a, &Machine::H200, &values)?.to_string()
         }
     };
-    println!("{text}");
+    tile_kernel_examples::output::print(&text)?;
     Ok(())
 }

@@ -184,6 +184,6 @@ fn print_stage(stage: Stage, arguments: &Arguments) -> Result<()> {
             explain(definition(), index, Target::Sm90a, &Machine::H200, &values)?.to_string()
         }
     };
-    println!("{text}");
+    tile_kernel_examples::output::print(&text)?;
     Ok(())
 }

@@ -7,6 +7,7 @@ pub mod gemm;
 pub mod gemm_ladder;
 pub mod gemv;
 pub mod ladder;
+pub mod output;
 pub mod simt;
 pub mod suites;
 pub mod timing;
