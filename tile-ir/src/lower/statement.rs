@@ -185,7 +185,12 @@ impl<'a> Lowering<'a> {
             StmtKind::Gemm { .. } => self.gemm(stmt),
             // Nothing overlaps from tile to tile where all threads do the same, and what a loop carries costs registers: a
             // block a tile.
-            StmtKind::Persistent { vars, extents, body, .. } => {
+            StmtKind::Persistent { vars, extents, per_sm, contiguous, body } => {
+                let asked = [per_sm.map(|_| "`.per_sm(..)`"), contiguous.then_some("`.contiguous()`")];
+                for method in asked.into_iter().flatten() {
+                    let text = format!("a block takes one tile, so {method} has no effect");
+                    self.remark(RemarkKind::Fallback, self.span, text);
+                }
                 self.launch_line(extents);
                 self.line_bindings(vars, extents);
                 self.block(body);

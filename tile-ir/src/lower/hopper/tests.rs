@@ -156,6 +156,25 @@ fn a_cooperative_gemm_has_a_ring_and_two_consumers() {
     assert_eq!(count(&program.body, &tile_loop), 2);
 }
 
+/// Where all threads of a block do the same, a block has one tile, and what was asked of several is said to be without effect.
+#[test]
+fn without_roles_there_are_no_turns() {
+    let mut kernel = gemm(&Gemm { cluster: [1, 1], tile: [128, 128, 64], ..COOPERATIVE });
+    let said = |kernel: &Kernel, target: Target| {
+        let program = lower_bound(kernel, target).unwrap_or_else(|all| panic!("{all:#?}"));
+        program.remarks.iter().filter(|r| r.text.contains("a block takes one tile")).count()
+    };
+    assert_eq!(said(&kernel, Target::Sm80), 0);
+    let one = kernel.exprs.iter().find(|(_, e)| e.kind == ExprKind::Int(1)).map(|(id, _)| id);
+    for stmt in kernel.stmts.values_mut() {
+        if let StmtKind::Persistent { per_sm, contiguous, .. } = &mut stmt.kind {
+            (*per_sm, *contiguous) = (one, true);
+        }
+    }
+    assert_eq!(said(&kernel, Target::Sm80), 2);
+    assert_eq!(said(&kernel, Target::Sm90a), 0);
+}
+
 /// What a copy says about the second-level cache reaches the copy engine: loads, shared ones too, and stores.
 #[test]
 fn evictions_are_hints_of_the_copy_engine() {
