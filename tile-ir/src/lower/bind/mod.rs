@@ -228,9 +228,7 @@ impl Binder<'_> {
 
     /// Binds an expression that must be constant.
     fn constant(&mut self, expr: ExprId, what: &str) -> ExprId {
-        let inlining = std::mem::replace(&mut self.inlining, true);
-        let bound = self.expr(expr);
-        self.inlining = inlining;
+        let bound = self.inlined(expr);
         if self.to.const_index(bound).is_none() {
             let span = self.from.exprs[expr].span;
             if self.waits(expr) {
@@ -245,13 +243,19 @@ impl Binder<'_> {
         bound
     }
 
+    /// An expression with the `let`s that it names written out.
+    fn inlined(&mut self, expr: ExprId) -> ExprId {
+        let inlining = std::mem::replace(&mut self.inlining, true);
+        let bound = self.expr(expr);
+        self.inlining = inlining;
+        bound
+    }
+
     /// The order of an eviction: its first case that holds.
     fn eviction(&mut self, eviction: &Eviction) -> Eviction {
         let always = |otherwise| Eviction { cases: Vec::new(), otherwise };
         for &(cond, order) in &eviction.cases {
-            let inlining = std::mem::replace(&mut self.inlining, true);
-            let bound = self.expr(cond);
-            self.inlining = inlining;
+            let bound = self.inlined(cond);
             match self.to.exprs[bound].kind {
                 ExprKind::Bool(true) => return always(order),
                 ExprKind::Bool(false) => {}
