@@ -74,12 +74,19 @@ impl MatrixAccess {
         (row, col)
     }
 
-    /// Byte offset in `tile` that `lane` names, where the warp's part of the fragment begins at (`row`, `col`) of the
-    /// fragment's matrix: for an operand (mn, k), for an accumulator its row and column.
-    pub fn offset<I: Index>(&self, tile: &SharedLayout, row: I, col: I, lane: I) -> I {
+    /// Row and column, in a tile that this moves to or from, of the 16 bytes that `lane` names, where the warp's part of the
+    /// fragment begins at (`row`, `col`) of the fragment's matrix: for an operand (mn, k), for an accumulator its row and
+    /// column.
+    pub fn place<I: Index>(&self, row: I, col: I, lane: I) -> (I, I) {
         let (down, right) = self.position(lane);
         let (row, col) = (row.add(down), col.add(right));
-        if self.transposed { tile.offset(col, row) } else { tile.offset(row, col) }
+        if self.transposed { (col, row) } else { (row, col) }
+    }
+
+    /// Byte offset of [`MatrixAccess::place`] in `tile`.
+    pub fn offset<I: Index>(&self, tile: &SharedLayout, row: I, col: I, lane: I) -> I {
+        let (row, col) = self.place(row, col, lane);
+        tile.offset(row, col)
     }
 }
 

@@ -267,7 +267,10 @@ fn binary(program: &Program, op: BinaryOp, a: ValueId, b: ValueId, ty: ValueType
         BinaryOp::Add if signed => format!("wrapping_add({left}, {right})"),
         BinaryOp::Sub if signed => format!("wrapping_sub({left}, {right})"),
         BinaryOp::Mul if signed => format!("wrapping_mul({left}, {right})"),
-        // Shift counts are taken modulo the width, as the hardware's own operator is not defined beyond it.
+        BinaryOp::Shl | BinaryOp::Shr if matches!(program.values[b].kind, ValueKind::Int(0..=31)) => {
+            format!("{left} {} {right}", op.symbol())
+        }
+        // Shift counts are taken modulo the width, as C's own operator is not defined beyond it.
         BinaryOp::Shl | BinaryOp::Shr => format!("{left} {} ({right} & 31)", op.symbol()),
         _ => format!("{left} {} {right}", op.symbol()),
     };

@@ -12,7 +12,7 @@ const COMPUTE_BARRIER: u32 = 1;
 const REGISTERS: u32 = 65_536;
 const SHARED_BYTES: u32 = 233_472;
 const RESERVED_BYTES: u32 = 1_024;
-/// Iterations of a loop that are written out.
+/// Rows of a slot up to which their copies are written out.
 const FEW: u32 = 4;
 /// Registers a thread should have, and blocks of a multiprocessor beyond which nothing is gained.
 const ENOUGH_REGISTERS: u32 = 96;
@@ -354,8 +354,7 @@ impl<'a> Lowering<'a> {
     fn read_slots(&mut self, ring: &Ring, var: VarId, range: [ExprId; 3], body: &'a [StmtId]) {
         let kernel = self.kernel;
         let plan = ring.plan.clone();
-        // Written out, an iteration's slot and parity are constants.
-        let unroll = if plan.once && plan.slots <= FEW { Unroll::Full } else { Unroll::By(1) };
+        let unroll = if plan.written_out { Unroll::Full } else { Unroll::By(1) };
         let (leading, rest) = body.split_at(plan.leading);
         // Indices that only the loads mention are the producer's; clipped reads mention where a tile begins.
         let mut read = variables(kernel, rest);

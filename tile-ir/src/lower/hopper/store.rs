@@ -210,8 +210,21 @@ impl<'a> Lowering<'a> {
         let words = self.local(&name, Dtype::U32, 4);
         self.op(OpKind::Local { local: words });
         let warp = self.push(ValueKind::Special(Special::Warp), ValueType::Index);
+        // A lane's rows are mostly those of the matrices before.
+        let mut named: Option<(Formula, ValueId)> = None;
         for quad in 0..sub.fragment.words() / 4 {
             let Ok(access) = MatrixAccess::new(&sub.fragment, quad * 4, 4, sub.transposed) else { continue };
+            // The warps of a warpgroup are below one another.
+            let group = sub.fragment.warp_origin(Formula::Symbol(0).and(3));
+            let (row, col) = access.place(group.0, group.1, Formula::Symbol(1));
+            let row = match named.take() {
+                Some((formula, value)) if formula == row => named.insert((formula, value)).1,
+                _ => {
+                    let value = self.formula(&row, &[warp, lane]);
+                    let value = self.once("matrix_row", value);
+                    named.insert((row, value)).1
+                }
+            };
             for word in 0..4 {
                 let [low, high] = [0, 1].map(|half| {
                     let at = self.int(i64::from((quad * 4 + word) * 2 + half));
@@ -224,10 +237,8 @@ impl<'a> Lowering<'a> {
                 let memory = Memory { space: Space::Local(words), offset, guard: None, span };
                 self.op(OpKind::Store { memory, value: packed });
             }
-            // The warps of a warpgroup are below one another.
-            let group = sub.fragment.warp_origin(Formula::Symbol(0).and(3));
-            let bytes = access.offset(&sub.tile, group.0, group.1, Formula::Symbol(1));
-            let bytes = self.formula(&bytes, &[warp, lane]);
+            let bytes = sub.tile.offset(Formula::Symbol(2), col);
+            let bytes = self.formula(&bytes, &[warp, lane, row]);
             let size = self.int(i64::from(dtype.bytes()));
             let elements = self.binary(BinaryOp::Div, bytes, size);
             let offset = self.binary(BinaryOp::Add, base, elements);
