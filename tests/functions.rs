@@ -189,7 +189,7 @@ mod rt {
     pub mod user {
         use super::tile_fn;
 
-        #[tile_fn(crate = crate::rt)]
+        #[tile_fn(crate = super)]
         pub fn quartered(x: f32) -> f32 {
             x * 0.25
         }
@@ -279,9 +279,8 @@ fn another_crates_functions_are_their_bodies() {
         activations_written_out::launch(&device, &x, &mut expected).unwrap();
         let (found, expected) = (found.to_vec().unwrap(), expected.to_vec().unwrap());
         assert_eq!(found, expected);
-        let exact = |x: f32| {
-            [x.max(0.0), x / (1.0 + (-1.595_769_1 * (x + 0.044_715 * x * x * x)).exp()), x / (1.0 + (-x).exp())]
-        };
+        let exact =
+            |x: f32| [x.max(0.0), x / (1.0 + (-1.595_769 * (x + 0.044_715 * x * x * x)).exp()), x / (1.0 + (-x).exp())];
         for (i, x) in (0..50).map(|i| (i, (i as f32 - 25.0) / 4.0)) {
             for (row, exact) in exact(x).into_iter().enumerate() {
                 assert!((found[row * 50 + i] - exact).abs() < 1e-5, "{row} of {x}: {} {exact}", found[row * 50 + i]);

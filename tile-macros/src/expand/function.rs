@@ -68,12 +68,15 @@ fn carrier(function: &ItemFn, content: &TokenStream) -> TokenStream {
     }
 }
 
-/// What tells a function from any other of the crate: its place and its tokens as a number, the same in every build. Where
+/// What tells a function from any other of the crate: its place and its tokens as a number, the same on every machine. Where
 /// a macro of the author's makes functions that have both in common, also which of them it is.
 fn place_in_crate(function: &ItemFn) -> String {
     static TAKEN: Mutex<BTreeMap<u64, u32>> = Mutex::new(BTreeMap::new());
     let span = function.sig.ident.span();
     let (file, start) = (span.file(), span.start());
+    // A dependency's files are named from the machine's root.
+    let package = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
+    let file = file.strip_prefix(&package).unwrap_or(&file);
     let text = format!("{file}:{}:{} {}", start.line, start.column, function.to_token_stream());
     // FNV-1a.
     let hash = text
