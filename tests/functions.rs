@@ -1,4 +1,5 @@
-//! `#[tile_fn]`: functions that kernels call, in this module and another, give what writing their bodies out gives.
+//! `#[tile_fn]`: functions that kernels call, in this module, another and another crate, give what writing their bodies out
+//! gives.
 
 mod library {
     //! Functions of another module.
@@ -30,7 +31,11 @@ mod library {
 }
 
 use library::scaled;
+use tile_ir::emit::cuda::emit;
+use tile_ir::ir::Target;
+use tile_ir::lower::lower;
 use tile_kernel_examples::devices::devices;
+use tile_kernels::gemm::activation::{self, silu};
 use tile_runtime::prelude::*;
 
 /// Adds what may be left out, and stores; M and N are the tensor's.
@@ -127,6 +132,98 @@ pub fn nested(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
     }
 }
 
+/// Calls another crate's functions, by their paths and by a name of its own.
+#[tile_kernel(uses(tile_kernels::gemm::activation::relu, activation::gelu, silu, gated, rt::user::quartered))]
+pub fn activations(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (K, N)>) {
+    let [b] = blocks([ceil_div(N, 32)]);
+    let [t] = threads([32]);
+    let i = b * 32 + t;
+    let v = x.masked([i]);
+    *y.masked_mut([0, i]) = tile_kernels::gemm::activation::relu(v);
+    let gelu = activation::gelu(v);
+    *y.masked_mut([1, i]) = gelu;
+    *y.masked_mut([2, i]) = silu(v);
+    let product = gated(v, 0.5);
+    *y.masked_mut([3, i]) = product;
+    *y.masked_mut([4, i]) = rt::user::quartered(v);
+    let halved = if t < 16 { gated(v, 0.5) } else { v };
+    *y.masked_mut([5, i]) = halved;
+}
+
+/// `activations` with the bodies in place.
+#[tile_kernel]
+pub fn activations_written_out(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (K, N)>) {
+    let [b] = blocks([ceil_div(N, 32)]);
+    let [t] = threads([32]);
+    let i = b * 32 + t;
+    let v = x.masked([i]);
+    *y.masked_mut([0, i]) = max(v, 0.0);
+    let inner = 1.595_769_1 * (v + 0.044_715 * v * v * v);
+    let gelu = v * fast::recip(1.0 + fast::exp(-inner));
+    *y.masked_mut([1, i]) = gelu;
+    *y.masked_mut([2, i]) = v * fast::recip(1.0 + fast::exp(-v));
+    let gate = v * fast::recip(1.0 + fast::exp(-v));
+    let product = gate * 0.5;
+    *y.masked_mut([3, i]) = product;
+    *y.masked_mut([4, i]) = v * 0.25;
+    let halved = if t < 16 {
+        let gate = v * fast::recip(1.0 + fast::exp(-v));
+        gate * 0.5
+    } else {
+        v
+    };
+    *y.masked_mut([5, i]) = halved;
+}
+
+/// Between a kernel and another crate's function: the kernel above stands before it, and does not name what it calls.
+#[tile_fn(uses(tile_kernels::gemm::activation::silu))]
+pub fn gated(x: f32, up: f32) -> f32 {
+    let gate = tile_kernels::gemm::activation::silu(x);
+    gate * up
+}
+
+/// The runtime by another path than `tile_runtime`.
+mod rt {
+    pub use tile_runtime::*;
+
+    pub mod user {
+        use super::tile_fn;
+
+        #[tile_fn(crate = super)]
+        pub fn quartered(x: f32) -> f32 {
+            x * 0.25
+        }
+    }
+}
+
+/// One name in several modules, made by a macro that writes it itself, and in the body of a function.
+mod of_one_name {
+    macro_rules! module {
+        ($module:ident, $name:ident) => {
+            pub mod $module {
+                #[tile_runtime::tile_fn]
+                pub fn one(x: f32) -> f32 {
+                    x + 1.0
+                }
+
+                #[tile_runtime::tile_fn(uses(one))]
+                pub fn $name(x: f32) -> f32 {
+                    one(x) + 4.0
+                }
+            }
+        };
+    }
+    module!(first, five);
+    module!(second, five);
+
+    pub mod third {
+        #[tile_runtime::tile_fn]
+        pub fn one(x: f32) -> f32 {
+            x + 3.0
+        }
+    }
+}
+
 #[test]
 fn a_called_function_is_its_body() {
     let (m, n) = (13, 30);
@@ -169,4 +266,79 @@ fn a_report_shows_the_functions_line() {
     }
     let all: Vec<&str> = kernel.source.functions.iter().flat_map(|t| &t.lines).map(String::as_str).collect();
     assert!(all.iter().any(|line| line.trim() == "abs(x) < 0.5"), "{all:#?}");
+}
+
+#[test]
+fn another_crates_functions_are_their_bodies() {
+    let x: Vec<f32> = (0..50).map(|i| (i as f32 - 25.0) / 4.0).collect();
+    for device in devices() {
+        let x = device.tensor(&x, [50]).unwrap();
+        let mut found = device.zeros::<f32, 2>([6, 50]).unwrap();
+        let mut expected = device.zeros::<f32, 2>([6, 50]).unwrap();
+        activations::launch(&device, &x, &mut found).unwrap();
+        activations_written_out::launch(&device, &x, &mut expected).unwrap();
+        let (found, expected) = (found.to_vec().unwrap(), expected.to_vec().unwrap());
+        assert_eq!(found, expected);
+        let exact =
+            |x: f32| [x.max(0.0), x / (1.0 + (-1.595_769 * (x + 0.044_715 * x * x * x)).exp()), x / (1.0 + (-x).exp())];
+        for (i, x) in (0..50).map(|i| (i, (i as f32 - 25.0) / 4.0)) {
+            for (row, exact) in exact(x).into_iter().enumerate() {
+                assert!((found[row * 50 + i] - exact).abs() < 1e-5, "{row} of {x}: {} {exact}", found[row * 50 + i]);
+            }
+        }
+    }
+}
+
+/// What a function is made of is nothing that the crate it comes from has to be asked for when the kernel is compiled.
+#[test]
+fn another_crates_functions_leave_no_trace_in_cuda() {
+    let (called, written) = (activations::definition().kernel().unwrap(), activations_written_out::definition());
+    let written = written.kernel().unwrap();
+    for target in Target::ALL {
+        let text = |kernel: &tile_ir::ir::Kernel| emit(&lower(kernel, &kernel.instances[0], target).unwrap());
+        let called = text(called).replace("activations", "activations_written_out");
+        assert_eq!(called, text(written), "{target:?}");
+    }
+}
+
+#[test]
+fn functions_of_one_name_are_told_apart() {
+    #[tile_fn]
+    pub fn one(x: f32) -> f32 {
+        x + 4.0
+    }
+    #[tile_kernel(uses(
+        of_one_name::first::one,
+        of_one_name::second::one,
+        of_one_name::third::one,
+        one,
+        of_one_name::first::five,
+        of_one_name::second::five
+    ))]
+    pub fn ones(y: &mut Tensor<f32, (N,)>) {
+        let [_b] = blocks([1]);
+        let [_t] = threads([1]);
+        *y.masked_mut([0]) = of_one_name::first::one(0.0);
+        *y.masked_mut([1]) = of_one_name::second::one(1.0);
+        *y.masked_mut([2]) = of_one_name::third::one(0.0);
+        *y.masked_mut([3]) = one(0.0);
+        *y.masked_mut([4]) = of_one_name::first::five(0.0) + of_one_name::second::five(0.0);
+    }
+    for device in devices() {
+        let mut y = device.zeros::<f32, 1>([5]).unwrap();
+        ones::launch(&device, &mut y).unwrap();
+        assert_eq!(y.to_vec().unwrap(), [1.0, 2.0, 3.0, 4.0, 10.0]);
+    }
+}
+
+/// A report shows the lines of another crate too.
+#[test]
+fn a_report_shows_another_crates_line() {
+    let source = &activations::definition().kernel().unwrap().source;
+    assert!(source.file.ends_with("functions.rs"), "{}", source.file);
+    let theirs: Vec<_> = source.functions.iter().filter(|text| text.file.ends_with("activation.rs")).collect();
+    let lines: Vec<&str> = theirs.iter().flat_map(|text| &text.lines).map(|line| line.trim()).collect();
+    for line in ["max(x, 0.0)", "x * fast::recip(1.0 + fast::exp(-x))"] {
+        assert!(lines.contains(&line), "{line} in {lines:#?}");
+    }
 }

@@ -32,6 +32,7 @@ use tile_runtime::prelude::*;
 fn definitions() -> Vec<&'static Definition> {
     vec![
         functions::called::<f16, 3>::definition(),
+        functions::activations::definition(),
         reduce::rows_and_columns::<32>::definition(),
         reduce::softmax::definition(),
         reduce::shared::<5, 7>::definition(),

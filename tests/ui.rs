@@ -171,8 +171,10 @@ fn write_crate() -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ui");
     fs::create_dir_all(&dir).expect("a directory");
     let mut manifest = format!(
-        "[package]\nname = \"ui\"\nedition = \"2024\"\n[workspace]\n[dependencies]\ntile-runtime = {{ path = {:?} }}\n",
-        root.join("tile-runtime")
+        "[package]\nname = \"ui\"\nedition = \"2024\"\n[workspace]\n[dependencies]\ntile-runtime = {{ path = {:?} }}\n\
+         tile-kernels = {{ path = {:?} }}\n",
+        root.join("tile-runtime"),
+        root.join("tile-kernels")
     );
     for case in cases() {
         manifest += &format!("[[bin]]\nname = {:?}\npath = {:?}\n", case.name, root.join(&case.path));

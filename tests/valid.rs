@@ -49,6 +49,9 @@ mod valid {
     mod function_body;
     mod function_bounds;
     mod function_extent;
+    mod function_of_crate_private;
+    mod function_of_crate_tiles;
+    mod function_of_crate_unknown;
     mod function_recursion;
     mod function_unnamed;
     mod gemm_shape;

@@ -169,7 +169,7 @@ impl Diagnostic {
             text += &format!("\n       {}", self.at);
         }
         for (span, label) in &self.labels {
-            text += &labelled_line(&kernel.source, kernel.spans.get(*span), label);
+            text += &labelled_line(&kernel.source, kernel.spans.get(self.primary), kernel.spans.get(*span), label);
         }
         for note in &self.notes {
             text += &format!("\n= note: {note}");
@@ -186,11 +186,13 @@ impl Diagnostic {
     }
 }
 
-fn labelled_line(source: &Source, span: Option<&Span>, label: &str) -> String {
+/// A line and what it shows; with its file where that is not the one rustc shows the primary place in.
+fn labelled_line(source: &Source, primary: Option<&Span>, span: Option<&Span>, label: &str) -> String {
     match span.and_then(|s| source.line_of(*s).map(|text| (s, text.trim()))) {
         Some((span, text)) => {
             let file = &source.text_of(*span).file;
-            let elsewhere = if *file == source.file { String::new() } else { format!(" of {file}") };
+            let shown = primary.map_or(&source.file, |primary| &source.text_of(*primary).file);
+            let elsewhere = if file == shown { String::new() } else { format!(" of {file}") };
             format!("\n  line {}{elsewhere}: `{text}`\n       {label}", span.line)
         }
         None => format!("\n       {label}"),

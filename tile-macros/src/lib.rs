@@ -69,7 +69,7 @@ pub fn tile_kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
 /// ```
 ///
 /// - A kernel or function names those it calls in `uses(..)`, as it calls them: `uses(epilogue::silu)` for
-///   `epilogue::silu(x)`. They may stand in any module of the crate.
+///   `epilogue::silu(x)`. They may stand in any module of the crate, or where they are `pub` in another crate.
 /// - Parameters are values, `&Tensor<T, (M, N)>` or `&mut Tensor<..>`, `Option<&Tensor<..>>`, and by `&` or `&mut` a
 ///   `Fragment<T, (M, N)>`, `SharedArray<..>` or `LocalArray<..>` of the caller. A name in the dims is the extent of what
 ///   is passed: a constant where that is an array.

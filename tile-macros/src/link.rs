@@ -10,10 +10,14 @@
 //!
 //! All of it happens in one expansion, so that mistakes are found while typing; tokens keep their places, so that they
 //! are shown where they are written. A function that calls others is linked with them first, and carries them along.
+//!
+//! The caller may be of another crate. Then what the carrier hands on is all that it can count on: the step is found by
+//! the caller's path of the runtime, which leads the state, and the content says which package and which version of this
+//! protocol it comes from.
 
 use crate::expand;
-use crate::parse::TileFunction;
-use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
+use crate::parse::{Origin, TileFunction};
+use proc_macro2::{Delimiter, Group, Ident, Literal, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use std::rc::Rc;
 
@@ -103,20 +107,40 @@ impl State {
     }
 }
 
-/// The functions in `{path} {{attribute} {item} {functions} sound}` of each.
+/// The version of what [`content`] makes and [`found`] reads. A crate compiled by other macros may hand on another.
+const VERSION: u32 = 1;
+
+/// The functions in `{path} {version package sound {attribute} {item} {functions}}` of each.
 fn found(tokens: TokenStream) -> Rc<[Rc<TileFunction>]> {
     let mut tokens = tokens.into_iter();
     let mut all = vec![];
     while let (Some(path), Some(content)) = (group(tokens.next()), group(tokens.next())) {
-        let mut content = content.into_iter();
-        let (attribute, item) = (group(content.next()).unwrap_or_default(), group(content.next()).unwrap_or_default());
-        let uses = found(group(content.next()).unwrap_or_default());
-        let sound = matches!(content.next(), Some(TokenTree::Ident(word)) if word == "sound");
         let path: Vec<TokenTree> = path.into_iter().collect();
         let Some(path) = self::path(&path) else { continue };
-        all.push(Rc::new(TileFunction::new(path, sound, attribute, item, uses)));
+        all.push(Rc::new(function_of(path.clone(), content).unwrap_or(TileFunction::of_another_version(path))));
     }
     all.into()
+}
+
+/// The function that a content says, where it is one of this version.
+fn function_of(path: String, content: TokenStream) -> Option<TileFunction> {
+    let mut content = content.into_iter();
+    match content.next()? {
+        TokenTree::Literal(version) if version.to_string() == VERSION.to_string() => {}
+        _ => return None,
+    }
+    let foreign = content.next()?.to_string() != package().to_string();
+    let sound = matches!(content.next()?, TokenTree::Ident(word) if word == "sound");
+    let (attribute, item) = (group(content.next())?, group(content.next())?);
+    let uses = found(group(content.next())?);
+    let origin = if foreign { Origin::AnotherPackage } else { Origin::ThisPackage };
+    Some(TileFunction::new(path, origin, sound, attribute, item, uses))
+}
+
+/// The package being compiled, as cargo names it: one text for all of its crates, and the same on every machine.
+fn package() -> Literal {
+    let variable = |name| std::env::var(name).unwrap_or_default();
+    Literal::string(&format!("{} {}", variable("CARGO_PKG_NAME"), variable("CARGO_PKG_VERSION")))
 }
 
 /// The paths of `uses(..)`, and where the runtime is (`crate = path`).
@@ -177,8 +201,9 @@ fn item_name(item: &TokenStream) -> Option<String> {
 
 /// What a carrier adds to a state.
 pub fn content(attribute: &TokenStream, item: &TokenStream, uses: &TokenStream, sound: bool) -> TokenStream {
-    let word = proc_macro2::Ident::new(if sound { "sound" } else { "damaged" }, Span::call_site());
-    let content = quote!({#attribute} {#item} {#uses} #word);
+    let word = Ident::new(if sound { "sound" } else { "damaged" }, Span::call_site());
+    let (version, package) = (Literal::u32_unsuffixed(VERSION), package());
+    let content = quote!(#version #package #word {#attribute} {#item} {#uses});
     Group::new(Delimiter::Brace, content).into_token_stream()
 }
 
@@ -218,8 +243,44 @@ mod tests {
         let damaged = step(carried(asked, "fn twice(x: f32) -> f32 { loop {} }", false)).to_string();
         assert!(!damaged.contains("compile_error"), "{damaged}");
         let defined = function(TokenStream::new(), tokens("fn twice(x: f32) -> f32 { loop {} }")).to_string();
-        assert_eq!(defined.matches("compile_error").count(), 1, "{defined}");
+        assert_eq!(defined.matches("[TK").count(), 1, "{defined}");
         assert!(defined.contains("damaged"), "kernels are told: {defined}");
+    }
+
+    #[test]
+    fn tokens_of_another_version_are_not_read() {
+        for (attribute, item) in [("uses(m::twice)", KERNEL), ("uses(m::twice)", "fn f(x: f32) -> f32 { m::twice(x) }")]
+        {
+            let asked = match item {
+                KERNEL => kernel(tokens(attribute), tokens(item)),
+                _ => function(tokens(attribute), tokens(item)),
+            };
+            let carried = carried(asked, "fn twice(x: f32) -> f32 { x + x }", true);
+            let mut state: Vec<TokenTree> = carried.into_iter().collect();
+            state.pop();
+            state.extend(tokens("{ 2 something else }"));
+            let expansion = step(state.into_iter().collect()).to_string();
+            assert_eq!(expansion.matches("compile_error ! { \"[TK").count(), 1, "{expansion}");
+            assert!(expansion.contains("the crate of `m::twice` was compiled with another version"), "{expansion}");
+        }
+    }
+
+    /// The names of the macros in an expansion, without those of the language.
+    fn carriers(expansion: TokenStream) -> Vec<String> {
+        let words: Vec<String> = expansion.to_string().split_whitespace().map(str::to_owned).collect();
+        words.windows(3).filter(|w| w[0] == "macro_rules" && w[1] == "!").map(|w| w[2].clone()).collect()
+    }
+
+    #[test]
+    fn exported_macros_have_names_of_their_own() {
+        let twice = tokens("pub fn twice(x: f32) -> f32 { x + x }");
+        let made = || carriers(function(TokenStream::new(), twice.clone()));
+        let (first, second) = (made(), made());
+        assert_eq!(second, [format!("{}_1", first[0])], "one that an author's macro makes again");
+        let other = carriers(function(TokenStream::new(), tokens("pub fn twice(x: f32) -> f32 { 2.0 * x }")));
+        assert!(other != first && other[0].starts_with("__tile_fn_twice_"), "{other:?}");
+        let private = carriers(function(TokenStream::new(), tokens("fn twice(x: f32) -> f32 { x + x }")));
+        assert_eq!(private, ["tile_fn_twice"], "nothing of it is seen outside");
     }
 
     #[test]

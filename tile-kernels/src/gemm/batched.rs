@@ -1,6 +1,6 @@
 //! Products of many matrices at once: the kernel of [`gemm`](super::kernel::gemm) with a third axis of tiles.
 
-use super::epilogue::activate;
+use super::activation::activate;
 use super::operands::multiply;
 use super::{Gemm, GemmElement, gemm, has_copy_engine, rows_are_made_of};
 use tile_runtime::kernel::{Argument, LaunchOn, TensorInput, TensorOutput};

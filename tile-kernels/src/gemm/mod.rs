@@ -1,16 +1,17 @@
 //! `c = f(alpha a b + beta c + bias)`: [`gemm`] on tensors, [`gemm_batched`] on many, [`kernel`] as it is written,
-//! [`Choice`] of the instance.
+//! [`Choice`] of the instance. [`activation`] and [`operands`] are parts of it that other kernels may call.
 //!
 //! f16 and bf16 into their own type or f32, and f32; either operand stored transposed, any M, N and K; accumulated in f32
 //! in an order that depends only on the shape and the instance. On Hopper, 16-bit operands whose rows begin at multiples of
 //! 16 bytes are fetched by the tensor memory accelerator and multiplied by `wgmma`; of any others, and on other devices, every
 //! thread copies a part, by as many bytes as lie together: a lesser alignment class of the same kernel ([`class`]).
 
+pub mod activation;
 pub mod batched;
 mod choice;
 mod epilogue;
 pub mod kernel;
-mod operands;
+pub mod operands;
 pub mod split;
 pub mod tf32;
 

@@ -2,7 +2,8 @@
 //! which add their sums through distributed shared memory, and [`gemm_slots`] over clusters that put their sums aside, which
 //! the last to arrive adds in order. Both give the same bits at every launch. `b` is stored as N x K, as weights are.
 
-use super::epilogue::{activate, finish};
+use super::activation::activate;
+use super::epilogue::finish;
 use super::{Choice, Gemm, GemmElement};
 use tile_runtime::kernel::{LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::prelude::*;

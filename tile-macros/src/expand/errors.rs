@@ -1,9 +1,10 @@
 //! Diagnostics at the author's own tokens.
 
-use crate::parse::Parsed;
+use crate::parse::{Call, Parsed};
 use proc_macro2::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
 use quote::quote_spanned;
 use tile_ir::diag::Diagnostic;
+use tile_ir::ir::SpanId;
 
 /// The tokens that make rustc report diagnostics.
 pub(super) struct Emitted {
@@ -17,6 +18,7 @@ pub(super) struct Emitted {
 pub(super) fn emit(parsed: &Parsed, diagnostics: &[Diagnostic]) -> Emitted {
     let mut emitted = Emitted { tokens: TokenStream::new(), any: false };
     for diagnostic in diagnostics {
+        let diagnostic = &with_calls(parsed, diagnostic);
         let (first, last) = place(parsed, diagnostic);
         let text = diagnostic.compiler_text(&parsed.kernel);
         match level(parsed, diagnostic) {
@@ -29,6 +31,27 @@ pub(super) fn emit(parsed: &Parsed, diagnostics: &[Diagnostic]) -> Emitted {
         }
     }
     emitted
+}
+
+/// A diagnostic about a place in a `#[tile_fn]`, with the calls that wrote it out. In a dependency's function, whose lines
+/// the author cannot change, it is the call that is pointed to.
+fn with_calls(parsed: &Parsed, diagnostic: &Diagnostic) -> Diagnostic {
+    let mut diagnostic = diagnostic.clone();
+    let call_of = |place: SpanId| parsed.calls.get(place.as_u32() as usize).copied().flatten();
+    let mut call = call_of(diagnostic.primary);
+    if let Some(Call { at, foreign: true }) = call {
+        let place = std::mem::replace(&mut diagnostic.primary, at);
+        let line = |place: SpanId| parsed.kernel.spans.get(place).map(|span| (span.text, span.line));
+        if diagnostic.labels.iter().all(|(other, _)| line(*other) != line(place)) {
+            diagnostic.labels.insert(0, (place, "in the function that is called".to_owned()));
+        }
+        call = call_of(at);
+    }
+    while let Some(Call { at, .. }) = call {
+        diagnostic.labels.push((at, "called here".to_owned()));
+        call = call_of(at);
+    }
+    diagnostic
 }
 
 enum Level {

@@ -7,7 +7,9 @@ use crate::link;
 use crate::parse::{self, ParsedFunction, TileFunction};
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
+use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::{Mutex, PoisonError};
 use syn::visit_mut::VisitMut;
 use syn::{FnArg, GenericArgument, GenericParam, ItemFn, PathArguments, Type, Visibility};
 
@@ -25,33 +27,66 @@ pub fn function(
     // What was not understood and is reported would only be reported again.
     let shown = parsed.body_resolved || parsed.diagnostics.is_empty();
     let shadow = shadow(&parsed, function, &runtime, shown);
-    let carrier = carrier(function, &runtime, &link::content(&attribute, &item, found, sound));
+    let carrier = carrier(function, &link::content(&attribute, &item, found, sound));
     quote!(#errors #shadow #carrier)
 }
 
-/// The macro that hands the function's tokens on.
-fn carrier(function: &ItemFn, runtime: &TokenStream, content: &TokenStream) -> TokenStream {
+/// The macro that hands the function's tokens on, and its name beside the function's.
+///
+/// A `pub` function's is exported, which puts it at the root of its crate under a name of its own; the `use` finds it by the
+/// order of the text, not by that path, and lies where the function does.
+fn carrier(function: &ItemFn, content: &TokenStream) -> TokenStream {
     let name = &function.sig.ident;
-    let carrier = format_ident!("tile_fn_{name}", span = Span::call_site());
-    let visibility = match &function.vis {
-        Visibility::Public(public) => quote_spanned!(public.span=> pub(crate)),
-        other => other.to_token_stream(),
+    // At the name's place, so that rustc shows the name to one who may not use it.
+    let (carrier, export) = match &function.vis {
+        Visibility::Public(_) => (
+            format_ident!("__tile_fn_{name}_{}", place_in_crate(function), span = name.span()),
+            // In a function's body the lint calls for a module, where the author may not want one.
+            quote!(#[macro_export] #[allow(non_local_definitions)]),
+        ),
+        _ => (format_ident!("tile_fn_{name}", span = name.span()), quote!(#[allow(unused_macros)])),
     };
+    let visibility = &function.vis;
     let conditions = function.attrs.iter().filter(|a| a.path().is_ident("cfg"));
     let conditions: Vec<_> = conditions.collect();
+    let not_a_macro = format!("`{name}` is a function of kernels: name it in `#[tile_kernel(uses({name}))]`");
+    let alias = quote_spanned!(name.span()=> #visibility use #carrier as #name;);
     quote! {
         #(#conditions)*
         #[doc(hidden)]
-        #[allow(unused_macros)]
+        #export
         macro_rules! #carrier {
-            ($($state:tt)*) => {
-                #runtime::link_step! { $($state)* #content }
+            ({$($runtime:tt)*} $($state:tt)*) => {
+                $($runtime)*::link_step! { {$($runtime)*} $($state)* #content }
             };
+            ($($other:tt)*) => { ::core::compile_error! { #not_a_macro } };
         }
         #(#conditions)*
         #[doc(hidden)]
-        #[allow(unused_imports)]
-        #visibility use #carrier as #name;
+        #[allow(unused_imports, unreachable_pub)]
+        #alias
+    }
+}
+
+/// What tells a function from any other of the crate: its place and its tokens as a number, the same on every machine. Where
+/// a macro of the author's makes functions that have both in common, also which of them it is.
+fn place_in_crate(function: &ItemFn) -> String {
+    static TAKEN: Mutex<BTreeMap<u64, u32>> = Mutex::new(BTreeMap::new());
+    let span = function.sig.ident.span();
+    let (file, start) = (span.file(), span.start());
+    // A dependency's files are named from the machine's root.
+    let package = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
+    let file = file.strip_prefix(&package).unwrap_or(&file);
+    let text = format!("{file}:{}:{} {}", start.line, start.column, function.to_token_stream());
+    // FNV-1a.
+    let hash = text
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let others = taken.entry(hash).and_modify(|others| *others += 1).or_insert(0);
+    match *others {
+        0 => format!("{hash:016x}"),
+        others => format!("{hash:016x}_{others}"),
     }
 }
 

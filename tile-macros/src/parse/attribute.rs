@@ -1,5 +1,6 @@
 //! The attribute: a list of items, each read on its own, so that a mistake in one leaves the others.
 
+use super::function::Origin;
 use super::range::Range;
 use super::{AttributeInfo, Parser, source};
 use proc_macro2::{Delimiter, Group, Ident, Literal, Span, TokenStream, TokenTree};
@@ -196,6 +197,10 @@ impl Parser {
         if super::outside::FUNCTIONS.contains(&path.as_str()) {
             let message = format!("`{path}` is a function of the language");
             self.attribute_error(tokens_range(item), message, "give yours another name");
+        }
+        if self.functions.iter().any(|f| f.path == path && f.origin == Origin::AnotherVersion) {
+            let message = format!("the crate of `{path}` was compiled with another version of the language");
+            self.attribute_error(tokens_range(item), message, "let both crates depend on one version of tile-runtime");
         }
     }
 

@@ -43,7 +43,7 @@ impl Parser {
     /// `if c { a } else { b }` as a value: one expression where its arms are expressions, else a variable that each
     /// arm assigns.
     pub(super) fn if_value(&mut self, branch: &syn::ExprIf) -> Option<ExprId> {
-        if let Some((then, otherwise)) = plain_arms(branch) {
+        if let Some((then, otherwise)) = self.plain_arms(branch) {
             let cond = self.condition(&branch.cond);
             let (then, otherwise) = self.in_place("an arm of `if`, which is not always evaluated", |p| {
                 let names = p.scope.len();
@@ -109,7 +109,7 @@ impl Parser {
 
     fn arm_into(&mut self, block: &Block, var: VarId) -> Option<()> {
         if let Some((Stmt::Expr(Expr::If(nested), None), statements)) = block.stmts.split_last()
-            && plain_arms(nested).is_none()
+            && self.plain_arms(nested).is_none()
         {
             statements.iter().for_each(|stmt| self.stmt(stmt));
             return self.if_into(nested, var);
@@ -214,28 +214,34 @@ fn some_pattern(pattern: &Pat) -> Option<&Pat> {
     }
 }
 
-/// The values of an `if` whose arms are single expressions, `else if` included.
-pub(super) fn plain_arms(branch: &syn::ExprIf) -> Option<(&Expr, &Expr)> {
-    let arm = |stmts: &'_ [syn::Stmt]| matches!(stmts, [syn::Stmt::Expr(value, None)] if is_plain(value));
-    let [syn::Stmt::Expr(then, None)] = branch.then_branch.stmts.as_slice() else { return None };
-    let (_, otherwise) = branch.else_branch.as_ref()?;
-    if !is_plain(then) {
-        return None;
+impl Parser {
+    /// The values of an `if` whose arms are single expressions, `else if` included.
+    pub(super) fn plain_arms<'a>(&self, branch: &'a syn::ExprIf) -> Option<(&'a Expr, &'a Expr)> {
+        let arm = |stmts: &'_ [syn::Stmt]| matches!(stmts, [syn::Stmt::Expr(value, None)] if self.is_plain(value));
+        let [syn::Stmt::Expr(then, None)] = branch.then_branch.stmts.as_slice() else { return None };
+        let (_, otherwise) = branch.else_branch.as_ref()?;
+        if !self.is_plain(then) {
+            return None;
+        }
+        match &**otherwise {
+            Expr::If(nested) => self.plain_arms(nested).map(|_| (then, &**otherwise)),
+            Expr::Block(block) if arm(&block.block.stmts) => Some((then, &**otherwise)),
+            _ => None,
+        }
     }
-    match &**otherwise {
-        Expr::If(nested) => plain_arms(nested).map(|_| (then, &**otherwise)),
-        Expr::Block(block) if arm(&block.block.stmts) => Some((then, &**otherwise)),
-        _ => None,
-    }
-}
 
-fn is_plain(expr: &Expr) -> bool {
-    match expr {
-        Expr::If(branch) => plain_arms(branch).is_some(),
-        Expr::Block(block) => matches!(block.block.stmts.as_slice(), [syn::Stmt::Expr(value, None)] if is_plain(value)),
-        Expr::Paren(inner) => is_plain(&inner.expr),
-        Expr::Assign(_) | Expr::ForLoop(_) | Expr::While(_) | Expr::Loop(_) => false,
-        Expr::Binary(binary) => binary_op(&binary.op).is_some(),
-        _ => true,
+    fn is_plain(&self, expr: &Expr) -> bool {
+        match expr {
+            Expr::If(branch) => self.plain_arms(branch).is_some(),
+            Expr::Block(block) => {
+                matches!(block.block.stmts.as_slice(), [syn::Stmt::Expr(value, None)] if self.is_plain(value))
+            }
+            Expr::Paren(inner) => self.is_plain(&inner.expr),
+            Expr::Assign(_) | Expr::ForLoop(_) | Expr::While(_) | Expr::Loop(_) => false,
+            Expr::Binary(binary) => binary_op(&binary.op).is_some(),
+            // Its statements are the arm's.
+            Expr::Call(call) => !self.has_statements(call),
+            _ => true,
+        }
     }
 }

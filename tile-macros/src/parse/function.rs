@@ -24,6 +24,17 @@ pub struct TileFunction {
     pub path: String,
     /// None where it has mistakes, which are reported where it is defined.
     pub definition: Option<Rc<Definition>>,
+    pub origin: Origin,
+}
+
+/// Whose a `#[tile_fn]` is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    ThisPackage,
+    /// A dependency's, whose lines the author of the kernel may not have before them.
+    AnotherPackage,
+    /// A dependency's, which was compiled by other macros: its tokens cannot be read.
+    AnotherVersion,
 }
 
 /// A `#[tile_fn]` without mistakes.
@@ -34,6 +45,7 @@ pub struct Definition {
     /// The functions that it calls.
     uses: Rc<[Rc<TileFunction>]>,
     source: Source,
+    pub(super) origin: Origin,
     /// Where the kernel being read keeps its text, as `Span::text` counts; 0 until it is called.
     text: Cell<u32>,
 }
@@ -78,7 +90,7 @@ const PARAMETERS: &str = "a parameter is a value, `&Tensor<T, (M, N)>`, `Option<
 
 /// Reads a `#[tile_fn]` where it is defined. Takes any tokens.
 pub fn function(attribute: TokenStream, item: TokenStream, uses: Rc<[Rc<TileFunction>]>) -> ParsedFunction {
-    let mut parser = Parser::default();
+    let mut parser = Parser { functions: uses.clone(), ..Parser::default() };
     parser.kernel.source = source::source(&[&item]);
     let function = parser.function(item);
     let entries = parser.attribute(attribute);
@@ -100,6 +112,7 @@ impl TileFunction {
     /// A function as its definition handed it on.
     pub fn new(
         path: String,
+        origin: Origin,
         sound: bool,
         attribute: TokenStream,
         item: TokenStream,
@@ -110,15 +123,25 @@ impl TileFunction {
             let source = source::source(&[&item]);
             let function = parser.function(item)?;
             let entries = parser.attribute(attribute);
-            Some(Definition { source, ..parser.definition(&function, &entries, uses)? })
+            Some(Definition { source, origin, ..parser.definition(&function, &entries, uses)? })
         });
-        TileFunction { path, definition: definition.flatten().map(Rc::new) }
+        TileFunction { path, definition: definition.flatten().map(Rc::new), origin }
+    }
+
+    /// A function whose tokens other macros handed on.
+    pub fn of_another_version(path: String) -> TileFunction {
+        TileFunction { path, definition: None, origin: Origin::AnotherVersion }
     }
 }
 
 impl Definition {
     pub(super) fn name(&self) -> String {
         self.item.sig.ident.to_string()
+    }
+
+    /// Whether the body is a single expression.
+    pub(super) fn is_expression(&self) -> bool {
+        matches!(self.item.block.stmts.as_slice(), [syn::Stmt::Expr(_, None)])
     }
 
     pub(super) fn uses(&self) -> Rc<[Rc<TileFunction>]> {
@@ -183,6 +206,7 @@ impl Parser {
             params: params.into_iter().collect::<Option<_>>()?,
             uses,
             source: Source::default(),
+            origin: Origin::ThisPackage,
             text: Cell::new(0),
         })
     }

@@ -5,10 +5,10 @@
 
 use super::access::strip;
 use super::call::Called;
-use super::function::{Definition, Generic, ParameterKind};
+use super::function::{Definition, Generic, Origin, ParameterKind};
 use super::range::Range;
 use super::types::{Slot, Ty, peel};
-use super::{Binding, Hoist, Parser};
+use super::{Binding, Call, Hoist, Parser};
 use std::rc::Rc;
 use syn::{Expr, ExprCall, GenericArgument, PathArguments, ReturnType};
 use tile_ir::diag::{Code, Diagnostic};
@@ -51,6 +51,14 @@ impl Parser {
         Some(self.call_of(&definition, path, call, used, range).unwrap_or(Called::Poison))
     }
 
+    /// Whether this is a call of a `#[tile_fn]` that is more than an expression.
+    pub(super) fn has_statements(&self, call: &ExprCall) -> bool {
+        let Expr::Path(path) = strip(&call.func) else { return false };
+        let name = crate::link::name(&path.path);
+        let called = self.functions.iter().find(|f| f.path == name && self.lookup(&name).is_none());
+        called.and_then(|f| f.definition.as_ref()).is_some_and(|definition| !definition.is_expression())
+    }
+
     fn call_of(
         &mut self,
         definition: &Rc<Definition>,
@@ -74,17 +82,19 @@ impl Parser {
             self.rustc(Diagnostic::new(Code::TYPE, at, format!("`{name}` returns nothing")));
             return None;
         }
-        let expression = matches!(definition.item.block.stmts.as_slice(), [syn::Stmt::Expr(_, None)]);
-        if !expression && !self.may_hoist(range, &format!("`{name}(..)`, a function with statements,")) {
+        if !definition.is_expression() && !self.may_hoist(range, &format!("`{name}(..)`, a function with statements,"))
+        {
             return None;
         }
-        let known = self.diagnostics.len();
+        // A dependency's own calls are no lines of the author's.
+        let foreign = definition.origin == Origin::AnotherPackage;
+        let call = match self.call {
+            Some(call) if call.foreign => call,
+            _ => Call { at, foreign },
+        };
+        let outer = self.call.replace(call);
         let called = self.write_out(definition, arguments, dtypes, consts, at);
-        for diagnostic in &mut self.diagnostics[known..] {
-            if diagnostic.primary != at {
-                diagnostic.labels.push((at, "called here".to_owned()));
-            }
-        }
+        self.call = outer;
         Some(called)
     }
 

@@ -49,7 +49,7 @@ mod tile;
 mod tokens;
 mod types;
 
-pub use function::{ParsedFunction, TileFunction, function};
+pub use function::{Origin, ParsedFunction, TileFunction, function};
 
 use function::Definition;
 use proc_macro2::{Span, TokenStream};
@@ -70,6 +70,8 @@ pub struct Parsed {
     pub spans: Vec<Span>,
     /// The last token of each place, by `SpanId` index: with `spans`, what `compile_error!` underlines.
     pub ends: Vec<Span>,
+    /// For a place in a `#[tile_fn]` the call that wrote it out, by `SpanId` index.
+    pub calls: Vec<Option<Call>>,
     /// The mistakes this crate reports: one each.
     pub diagnostics: Vec<Diagnostic>,
     /// The mistakes that rustc reports when it checks the shadow function. Not shown; where there are any and rustc
@@ -81,6 +83,15 @@ pub struct Parsed {
     pub attribute: AttributeInfo,
     /// Whether the whole body was understood, so that rustc finds nothing in the shadow that is already reported.
     pub body_resolved: bool,
+}
+
+/// A call of a `#[tile_fn]`, for what is wrong in the body it wrote out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Call {
+    /// The call. Of calls in a dependency's functions the one that led there.
+    pub at: SpanId,
+    /// Whether the body is a dependency's.
+    pub foreign: bool,
 }
 
 /// What the expansion needs of the attribute beyond what the kernel holds.
@@ -174,6 +185,7 @@ struct Parser {
     kernel: Kernel,
     spans: Vec<Span>,
     ends: Vec<Span>,
+    calls: Vec<Option<Call>>,
     diagnostics: Vec<Diagnostic>,
     deferred: Vec<Diagnostic>,
     resolved: bool,
@@ -211,6 +223,8 @@ struct Parser {
     functions: Rc<[Rc<TileFunction>]>,
     /// The `#[tile_fn]`s being written out, innermost last.
     frames: Vec<Rc<Definition>>,
+    /// The call of the innermost one.
+    call: Option<Call>,
     /// What the innermost one's dtype parameters stand for.
     dtype_names: Vec<(String, DtypeRef)>,
     /// The text that tokens being read belong to, as `Span::text` counts.
@@ -234,6 +248,7 @@ impl Default for Parser {
             kernel: Kernel::default(),
             spans: vec![],
             ends: vec![],
+            calls: vec![],
             diagnostics: vec![],
             deferred: vec![],
             resolved: true,
@@ -257,6 +272,7 @@ impl Default for Parser {
             unfit_consts: vec![],
             functions: Rc::new([]),
             frames: vec![],
+            call: None,
             dtype_names: vec![],
             text: 0,
             root: None,
@@ -275,6 +291,7 @@ impl Parser {
         };
         self.spans.push(seen(range.first));
         self.ends.push(seen(range.last));
+        self.calls.push(self.call);
         self.kernel.spans.push(tile_ir::ir::Span { text: self.text, ..source::position(range) })
     }
 
@@ -423,6 +440,7 @@ impl Parser {
             kernel: self.kernel,
             spans: self.spans,
             ends: self.ends,
+            calls: self.calls,
             diagnostics: self.diagnostics,
             deferred: self.deferred,
             item,

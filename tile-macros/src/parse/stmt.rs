@@ -1,7 +1,6 @@
 //! Statements.
 
 use super::access::strip;
-use super::branch::plain_arms;
 use super::call::{function_name, unchained};
 use super::expr::assigning_op;
 use super::range::Range;
@@ -208,7 +207,7 @@ impl Parser {
         // Assigned later: `let x;`, and `let x = if ..` whose arms have statements.
         let later = match init {
             None => Some(None),
-            Some(Expr::If(branch)) if plain_arms(branch).is_none() => Some(Some(branch)),
+            Some(Expr::If(branch)) if self.plain_arms(branch).is_none() => Some(Some(branch)),
             Some(_) => None,
         };
         if let Some(branch) = later {
@@ -321,7 +320,7 @@ impl Parser {
             return;
         };
         if let (Expr::If(branch), Some(Binding::Var(var))) = (strip(right), self.lookup(&name))
-            && plain_arms(branch).is_none()
+            && self.plain_arms(branch).is_none()
         {
             if self.assignable(&name, left).is_some() {
                 self.if_into(branch, var);
