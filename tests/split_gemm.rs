@@ -142,6 +142,28 @@ fn explained_traffic() {
     assert!(text.contains("through distributed shared memory"), "{text}");
 }
 
+/// A cluster of two puts one sum aside, and the last of four clusters reads all four and stores the result: once a tile.
+#[test]
+fn explained_traffic_of_slots() {
+    use tile_ir::explain::{Machine, Shape, explain};
+    let all = programs(gemm_slots::<f16, f16>::definition());
+    let (_, program) = all.into_iter().find(|(name, _)| name == "gemm_slots [64, 64, 128, 6, 2, 4, 0]").unwrap();
+    let values = [("M", 128.0), ("N", 4096.0), ("K", 7168.0), ("alpha", 1.0), ("beta", 0.0)];
+    let shape = Shape::dense(&program, &values).unwrap();
+    let report = explain(&program, &shape, &Machine::H200, None).unwrap();
+    let traffic = |name| report.tensors.iter().find(|t| t.name == name).map(|t| (t.reads, t.writes));
+    let (m, n, k, slots) = (128.0, 4096.0, 7168.0, 4.0);
+    assert_eq!(traffic("a"), Some((64.0 * m * k * 2.0, 0.0)), "{report}");
+    assert_eq!(traffic("partial"), Some((slots * m * n * 4.0, slots * m * n * 4.0)), "{report}");
+    assert_eq!(traffic("c"), Some((0.0, m * n * 2.0)), "{report}");
+    // Two rows of 64 tiles: an addition a cluster, and the last one sets the counter back.
+    let counted = (slots + 1.0) * 128.0 * 4.0;
+    assert_eq!(traffic("arrived"), Some((counted, counted)), "{report}");
+    // The sums of two blocks meet in the cluster, those of the slots in the last arriver, which begins at 0.
+    assert_eq!(report.roofline.flops, 2.0 * m * n * k + slots * m * n + slots * m * n, "{report}");
+    assert!(report.undecided.is_empty(), "{report}");
+}
+
 /// What the last arriver reads is ordered by a barrier of all that compute before the block arrives, and by the arrival.
 #[test]
 fn planted_mistakes_are_found() {
