@@ -169,23 +169,11 @@ fn explained_traffic_of_slots() {
 fn planted_mistakes_are_found() {
     use std::sync::Arc;
     use tile_ir::ir::Dtype;
+    use tile_ir::lowered::visit::each_list_mut;
     use tile_ir::lowered::{Op, OpKind};
     use tile_ir::sim::checked::{CheckedOptions, run};
     use tile_ir::sim::{Argument, Memory, ScalarValue, TensorArgument};
 
-    fn edit(ops: &mut Vec<Op>, f: &mut impl FnMut(&mut Vec<Op>)) {
-        f(ops);
-        for op in ops {
-            match &mut op.kind {
-                OpKind::If { then, otherwise, .. } => {
-                    edit(then, f);
-                    edit(otherwise, f);
-                }
-                OpKind::For { body, .. } => edit(body, f),
-                _ => {}
-            }
-        }
-    }
     let reports = |program: &Program| -> String {
         let tensor = |shape: &[i64], dtype: Dtype| {
             let count: i64 = shape.iter().product();
@@ -213,7 +201,7 @@ fn planted_mistakes_are_found() {
     assert_eq!(reports(&program), "");
 
     let mut relaxed = program.clone();
-    edit(&mut relaxed.body, &mut |ops| {
+    each_list_mut(&mut relaxed.body, &mut |ops| {
         for op in ops {
             if let OpKind::Atomic { ordered, .. } = &mut op.kind {
                 *ordered = false;
@@ -228,7 +216,7 @@ fn planted_mistakes_are_found() {
     };
     let mut hasty = program.clone();
     let mut removed = 0;
-    edit(&mut hasty.body, &mut |ops| {
+    each_list_mut(&mut hasty.body, &mut |ops| {
         if let Some(at) = ops.iter().position(arrives) {
             let barrier = ops[..at].iter().rposition(|op| matches!(op.kind, OpKind::NamedBarrier { .. })).unwrap();
             ops.remove(barrier);

@@ -185,23 +185,11 @@ fn reading_before_the_others_have_arrived_is_a_race() {
 #[test]
 fn a_planted_mistake_is_found() {
     use tile_ir::ir::Dtype;
-    use tile_ir::lowered::{Op, OpKind, Program};
+    use tile_ir::lowered::visit::each_list_mut;
+    use tile_ir::lowered::{OpKind, Program};
     use tile_ir::sim::checked::{CheckedOptions, run};
     use tile_ir::sim::{Argument, Memory, TensorArgument};
 
-    fn edit(ops: &mut Vec<Op>, f: &mut impl FnMut(&mut Vec<Op>)) {
-        f(ops);
-        for op in ops {
-            match &mut op.kind {
-                OpKind::If { then, otherwise, .. } => {
-                    edit(then, f);
-                    edit(otherwise, f);
-                }
-                OpKind::For { body, .. } => edit(body, f),
-                _ => {}
-            }
-        }
-    }
     let kernel = split_k::<3>::definition().kernel().unwrap();
     let instance = kernel.instances.iter().find(|i| i.consts == [3]).unwrap();
     let program = tile_ir::lower::lower(kernel, instance, tile_ir::ir::Target::Sm80).unwrap();
@@ -225,7 +213,7 @@ fn a_planted_mistake_is_found() {
     assert_eq!(reports(&program), "");
 
     let mut relaxed = program.clone();
-    edit(&mut relaxed.body, &mut |ops| {
+    each_list_mut(&mut relaxed.body, &mut |ops| {
         for op in ops {
             if let OpKind::Atomic { ordered, .. } = &mut op.kind {
                 *ordered = false;
@@ -235,7 +223,7 @@ fn a_planted_mistake_is_found() {
     assert!(reports(&relaxed).contains("TK0405"), "{}", reports(&relaxed));
 
     let mut unbarred = program.clone();
-    edit(&mut unbarred.body, &mut |ops| {
+    each_list_mut(&mut unbarred.body, &mut |ops| {
         let arrival = ops.iter().position(|op| match &op.kind {
             OpKind::If { then, .. } => then.iter().any(|op| matches!(op.kind, OpKind::Atomic { ordered: true, .. })),
             _ => false,

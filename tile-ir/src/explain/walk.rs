@@ -10,6 +10,7 @@ use super::block::{Block, Known};
 use super::occupancy::WARP;
 use super::pattern::{BANKS, Cost, SECTOR, atomic_wavefronts, sectors, wavefronts};
 use crate::ir::{BinaryOp, MathFn, SpanId};
+use crate::lowered::visit::any;
 use crate::lowered::{
     GuardReason, MapId, Memory, Op, OpKind, Program, RegId, SharedId, Space, ValueId, ValueKind, ValueType, WGMMA_M,
     WgmmaOperand, wgmma_k,
@@ -49,12 +50,7 @@ pub(super) struct Site {
 
 /// Whether blocks of a cluster send each other what they have.
 pub(super) fn differs_by_rank(ops: &[Op]) -> bool {
-    ops.iter().any(|op| match &op.kind {
-        OpKind::ClusterStore { .. } => true,
-        OpKind::If { then, otherwise, .. } => differs_by_rank(then) || differs_by_rank(otherwise),
-        OpKind::For { body, .. } => differs_by_rank(body),
-        _ => false,
-    })
+    any(ops, &|op| matches!(op, OpKind::ClusterStore { .. }))
 }
 
 /// Walks a block.

@@ -10,6 +10,7 @@ mod matrix;
 mod op;
 mod transfer;
 mod value;
+pub mod visit;
 
 pub use host::{Check, CheckKind, HostExpr, HostValues, fold};
 pub use matrix::{MmaAtom, WGMMA_M, WgmmaOperand, wgmma_k};
