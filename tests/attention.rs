@@ -2,7 +2,8 @@
 //! the registers. On Hopper a producer, and consumers that multiply with wgmma, the second time from registers.
 
 use tile_ir::ir::Target;
-use tile_ir::lowered::{Op, OpKind, Program, RemarkKind, WgmmaOperand};
+use tile_ir::lowered::visit::each;
+use tile_ir::lowered::{OpKind, Program, RemarkKind, WgmmaOperand};
 use tile_kernel_examples::devices::devices;
 use tile_runtime::prelude::*;
 
@@ -171,21 +172,6 @@ fn two_warpgroups() {
     agrees!(bf16, 128, 128, 128, 256, [[1, 100, 260]]);
 }
 
-/// A program's operations, nested ones included.
-fn each(ops: &[Op], f: &mut impl FnMut(&OpKind)) {
-    for op in ops {
-        f(&op.kind);
-        match &op.kind {
-            OpKind::If { then, otherwise, .. } => {
-                each(then, f);
-                each(otherwise, f);
-            }
-            OpKind::For { body, .. } => each(body, f),
-            _ => {}
-        }
-    }
-}
-
 fn programs() -> Vec<Program> {
     let kernel = attention::<f16, 64, 64, 64, 128, 2>::definition().kernel().unwrap();
     kernel.instances.iter().map(|instance| tile_ir::lower::lower(kernel, instance, Target::Sm90a).unwrap()).collect()
@@ -197,7 +183,7 @@ fn it_is_specialised_and_nothing_falls_back() {
         let fallbacks: Vec<_> = program.remarks.iter().filter(|r| r.kind == RemarkKind::Fallback).collect();
         assert!(fallbacks.is_empty(), "{}: {fallbacks:?}", program.name);
         let (mut shared, mut registers, mut others) = (0, 0, 0);
-        each(&program.body, &mut |op| match op {
+        each(&program.body, &mut |op| match &op.kind {
             OpKind::Wgmma { a: WgmmaOperand::Descriptor(_), .. } => shared += 1,
             OpKind::Wgmma { a: WgmmaOperand::Registers(..), .. } => registers += 1,
             OpKind::Mma { .. } | OpKind::AsyncCopy { .. } => others += 1,

@@ -129,23 +129,10 @@ mod planted {
     use super::*;
     use std::sync::Arc;
     use tile_ir::ir::{Dtype, Target};
+    use tile_ir::lowered::visit::each_list_mut;
     use tile_ir::lowered::{Op, OpKind, Program};
     use tile_ir::sim::checked::{CheckedOptions, run};
     use tile_ir::sim::{Argument, Memory, TensorArgument};
-
-    fn edit(ops: &mut Vec<Op>, f: &mut impl FnMut(&mut Vec<Op>)) {
-        f(ops);
-        for op in ops {
-            match &mut op.kind {
-                OpKind::If { then, otherwise, .. } => {
-                    edit(then, f);
-                    edit(otherwise, f);
-                }
-                OpKind::For { body, .. } => edit(body, f),
-                _ => {}
-            }
-        }
-    }
 
     fn reports(program: &Program) -> String {
         let tensor = |shape: [i64; 2], dtype: Dtype| {
@@ -165,7 +152,7 @@ mod planted {
     fn without(program: &Program, mistaken: impl Fn(&Op) -> bool) -> String {
         let (mut program, mut removed) = (program.clone(), 0);
         let mut body = std::mem::take(&mut program.body);
-        edit(&mut body, &mut |ops| {
+        each_list_mut(&mut body, &mut |ops| {
             let before = ops.len();
             ops.retain(|op| !mistaken(op));
             removed += before - ops.len();
@@ -212,7 +199,7 @@ mod planted {
         // Half of the bytes: the wait is over too early.
         let mut hasty = program.clone();
         let mut body = std::mem::take(&mut hasty.body);
-        edit(&mut body, &mut |ops| {
+        each_list_mut(&mut body, &mut |ops| {
             for op in ops {
                 if let OpKind::BarrierExpect { barrier, bytes } = &op.kind
                     && barrier.array == inbox

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use tile_ir::ir::{Dtype, Kernel, Target};
+use tile_ir::lowered::visit::each_mut;
 use tile_ir::lowered::{Op, OpKind, Program, RemarkKind, WgmmaOperand};
 use tile_ir::sim::checked::{CheckedOptions, run};
 use tile_ir::sim::{Argument, Memory, TensorArgument};
@@ -228,21 +229,6 @@ fn programs(kernel: &Kernel) -> Vec<Program> {
     kernel.instances.iter().map(lower).collect()
 }
 
-/// A program's operations, nested ones included.
-fn each(ops: &mut [Op], f: &mut impl FnMut(&mut OpKind)) {
-    for op in ops {
-        f(&mut op.kind);
-        match &mut op.kind {
-            OpKind::If { then, otherwise, .. } => {
-                each(then, f);
-                each(otherwise, f);
-            }
-            OpKind::For { body, .. } => each(body, f),
-            _ => {}
-        }
-    }
-}
-
 #[test]
 fn nothing_falls_back() {
     let kernels = [positive::<f16, 64, 64, 128>::definition(), stay::<64, 128, 64, false, 1>::definition()];
@@ -250,7 +236,7 @@ fn nothing_falls_back() {
         let fallbacks: Vec<_> = program.remarks.iter().filter(|r| r.kind == RemarkKind::Fallback).collect();
         assert!(fallbacks.is_empty(), "{}: {fallbacks:?}", program.name);
         let (mut products, mut matrices, mut multicast) = (0, 0, 0);
-        each(&mut program.body, &mut |op| match op {
+        each_mut(&mut program.body, &mut |op| match &mut op.kind {
             OpKind::TensorLoad { multicast: Some(_), .. } => multicast += 1,
             OpKind::Wgmma { a: WgmmaOperand::Registers(..), .. } => products += 1,
             OpKind::LoadMatrix { .. } => matrices += 1,
@@ -338,7 +324,7 @@ fn fence_early(ops: &mut Vec<Op>) {
 
 /// What the checked simulator says of `positive` after a change to its operations, under several seeds.
 fn reports(change: impl Fn(&mut OpKind)) -> Vec<String> {
-    reports_of(|program| each(&mut program.body, &mut |op| change(op)))
+    reports_of(|program| each_mut(&mut program.body, &mut |op| change(&mut op.kind)))
 }
 
 /// The same after a change to its program.

@@ -142,28 +142,38 @@ fn explained_traffic() {
     assert!(text.contains("through distributed shared memory"), "{text}");
 }
 
+/// A cluster of two puts one sum aside, and the last of four clusters reads all four and stores the result: once a tile.
+#[test]
+fn explained_traffic_of_slots() {
+    use tile_ir::explain::{Machine, Shape, explain};
+    let all = programs(gemm_slots::<f16, f16>::definition());
+    let (_, program) = all.into_iter().find(|(name, _)| name == "gemm_slots [64, 64, 128, 6, 2, 4, 0]").unwrap();
+    let values = [("M", 128.0), ("N", 4096.0), ("K", 7168.0), ("alpha", 1.0), ("beta", 0.0)];
+    let shape = Shape::dense(&program, &values).unwrap();
+    let report = explain(&program, &shape, &Machine::H200, None).unwrap();
+    let traffic = |name| report.tensors.iter().find(|t| t.name == name).map(|t| (t.reads, t.writes));
+    let (m, n, k, slots) = (128.0, 4096.0, 7168.0, 4.0);
+    assert_eq!(traffic("a"), Some((64.0 * m * k * 2.0, 0.0)), "{report}");
+    assert_eq!(traffic("partial"), Some((slots * m * n * 4.0, slots * m * n * 4.0)), "{report}");
+    assert_eq!(traffic("c"), Some((0.0, m * n * 2.0)), "{report}");
+    // Two rows of 64 tiles: an addition a cluster, and the last one sets the counter back.
+    let counted = (slots + 1.0) * 128.0 * 4.0;
+    assert_eq!(traffic("arrived"), Some((counted, counted)), "{report}");
+    // The sums of two blocks meet in the cluster, those of the slots in the last arriver, which begins at 0.
+    assert_eq!(report.roofline.flops, 2.0 * m * n * k + slots * m * n + slots * m * n, "{report}");
+    assert!(report.undecided.is_empty(), "{report}");
+}
+
 /// What the last arriver reads is ordered by a barrier of all that compute before the block arrives, and by the arrival.
 #[test]
 fn planted_mistakes_are_found() {
     use std::sync::Arc;
     use tile_ir::ir::Dtype;
+    use tile_ir::lowered::visit::each_list_mut;
     use tile_ir::lowered::{Op, OpKind};
     use tile_ir::sim::checked::{CheckedOptions, run};
     use tile_ir::sim::{Argument, Memory, ScalarValue, TensorArgument};
 
-    fn edit(ops: &mut Vec<Op>, f: &mut impl FnMut(&mut Vec<Op>)) {
-        f(ops);
-        for op in ops {
-            match &mut op.kind {
-                OpKind::If { then, otherwise, .. } => {
-                    edit(then, f);
-                    edit(otherwise, f);
-                }
-                OpKind::For { body, .. } => edit(body, f),
-                _ => {}
-            }
-        }
-    }
     let reports = |program: &Program| -> String {
         let tensor = |shape: &[i64], dtype: Dtype| {
             let count: i64 = shape.iter().product();
@@ -191,7 +201,7 @@ fn planted_mistakes_are_found() {
     assert_eq!(reports(&program), "");
 
     let mut relaxed = program.clone();
-    edit(&mut relaxed.body, &mut |ops| {
+    each_list_mut(&mut relaxed.body, &mut |ops| {
         for op in ops {
             if let OpKind::Atomic { ordered, .. } = &mut op.kind {
                 *ordered = false;
@@ -206,7 +216,7 @@ fn planted_mistakes_are_found() {
     };
     let mut hasty = program.clone();
     let mut removed = 0;
-    edit(&mut hasty.body, &mut |ops| {
+    each_list_mut(&mut hasty.body, &mut |ops| {
         if let Some(at) = ops.iter().position(arrives) {
             let barrier = ops[..at].iter().rposition(|op| matches!(op.kind, OpKind::NamedBarrier { .. })).unwrap();
             ops.remove(barrier);

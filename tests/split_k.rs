@@ -185,23 +185,11 @@ fn reading_before_the_others_have_arrived_is_a_race() {
 #[test]
 fn a_planted_mistake_is_found() {
     use tile_ir::ir::Dtype;
-    use tile_ir::lowered::{Op, OpKind, Program};
+    use tile_ir::lowered::visit::each_list_mut;
+    use tile_ir::lowered::{OpKind, Program};
     use tile_ir::sim::checked::{CheckedOptions, run};
     use tile_ir::sim::{Argument, Memory, TensorArgument};
 
-    fn edit(ops: &mut Vec<Op>, f: &mut impl FnMut(&mut Vec<Op>)) {
-        f(ops);
-        for op in ops {
-            match &mut op.kind {
-                OpKind::If { then, otherwise, .. } => {
-                    edit(then, f);
-                    edit(otherwise, f);
-                }
-                OpKind::For { body, .. } => edit(body, f),
-                _ => {}
-            }
-        }
-    }
     let kernel = split_k::<3>::definition().kernel().unwrap();
     let instance = kernel.instances.iter().find(|i| i.consts == [3]).unwrap();
     let program = tile_ir::lower::lower(kernel, instance, tile_ir::ir::Target::Sm80).unwrap();
@@ -225,7 +213,7 @@ fn a_planted_mistake_is_found() {
     assert_eq!(reports(&program), "");
 
     let mut relaxed = program.clone();
-    edit(&mut relaxed.body, &mut |ops| {
+    each_list_mut(&mut relaxed.body, &mut |ops| {
         for op in ops {
             if let OpKind::Atomic { ordered, .. } = &mut op.kind {
                 *ordered = false;
@@ -235,7 +223,7 @@ fn a_planted_mistake_is_found() {
     assert!(reports(&relaxed).contains("TK0405"), "{}", reports(&relaxed));
 
     let mut unbarred = program.clone();
-    edit(&mut unbarred.body, &mut |ops| {
+    each_list_mut(&mut unbarred.body, &mut |ops| {
         let arrival = ops.iter().position(|op| match &op.kind {
             OpKind::If { then, .. } => then.iter().any(|op| matches!(op.kind, OpKind::Atomic { ordered: true, .. })),
             _ => false,
@@ -247,4 +235,32 @@ fn a_planted_mistake_is_found() {
         }
     });
     assert!(reports(&unbarred).contains("TK0405"), "{}", reports(&unbarred));
+}
+
+/// What one block of `S` does is counted once for all of them, as by hand.
+#[test]
+fn explain_counts_what_the_last_block_does_once() {
+    use tile_ir::explain::{Machine, Shape, explain};
+    use tile_ir::ir::Target;
+
+    let kernel = split_k::<4>::definition().kernel().unwrap();
+    let instance = kernel.instances.iter().find(|i| i.consts == [4]).unwrap();
+    let [m, n, k, splits] = [64.0, 96.0, 256.0, 4.0];
+    let tiles = m / 32.0 * n / 32.0;
+    for target in [Target::Sm80, Target::Sm90a] {
+        let program = tile_ir::lower::lower(kernel, instance, target).unwrap();
+        let values = [("M", m), ("N", n), ("K", k), ("TM", m / 32.0), ("TN", n / 32.0)];
+        let shape = Shape::dense(&program, &values).unwrap();
+        let report = explain(&program, &shape, &Machine::H200, None).unwrap();
+        let traffic = |name| report.tensors.iter().find(|t| t.name == name).map(|t| (t.reads, t.writes));
+        assert_eq!(traffic("a"), Some((m * k * 2.0 * n / 32.0, 0.0)), "{target}\n{report}");
+        assert_eq!(traffic("partial"), Some((splits * m * n * 4.0, splits * m * n * 4.0)), "{target}\n{report}");
+        assert_eq!(traffic("c"), Some((0.0, m * n * 4.0)), "{target}\n{report}");
+        // Every block counts itself, the last one sets the counter back.
+        let counted = (splits * tiles + tiles) * 4.0;
+        assert_eq!(traffic("arrived"), Some((counted, counted)), "{target}\n{report}");
+        // A multiplication before the sums are put aside, an addition for each of them.
+        assert_eq!(report.roofline.flops, 2.0 * m * n * k + 2.0 * splits * m * n, "{target}\n{report}");
+        assert!(report.undecided.is_empty(), "{target}\n{report}");
+    }
 }

@@ -2,7 +2,8 @@
 //! Small integers: every sum is exact.
 
 use tile_ir::ir::Target;
-use tile_ir::lowered::{Op, OpKind, Program, RemarkKind};
+use tile_ir::lowered::visit::count;
+use tile_ir::lowered::{OpKind, Program, RemarkKind};
 use tile_kernel_examples::devices::devices;
 use tile_runtime::kernel::Definition;
 use tile_runtime::prelude::*;
@@ -112,19 +113,6 @@ fn without_roles() {
 pub fn programs(definition: &'static Definition, target: Target) -> Vec<Program> {
     let kernel = definition.kernel().unwrap();
     kernel.instances.iter().map(|i| tile_ir::lower::lower(kernel, i, target).unwrap()).collect()
-}
-
-fn count(ops: &[Op], is: &impl Fn(&OpKind) -> bool) -> usize {
-    ops.iter()
-        .map(|op| {
-            let inner = match &op.kind {
-                OpKind::If { then, otherwise, .. } => count(then, is) + count(otherwise, is),
-                OpKind::For { body, .. } => count(body, is),
-                _ => 0,
-            };
-            inner + usize::from(is(&op.kind))
-        })
-        .sum()
 }
 
 /// On Hopper 16-bit results leave by `stmatrix.trans` and the copy engine, where the tile has 16 columns.

@@ -5,6 +5,7 @@ use crate::kernels::{classes, constant, kernels};
 use std::collections::BTreeSet;
 use std::process::Command;
 use tile_ir::ir::{Dtype, Instance, Kernel, Target, Width};
+use tile_ir::lowered::visit::any;
 use tile_ir::lowered::{Op, OpKind, Program, Space};
 use tile_runtime::library::find_nvdisasm;
 use tile_runtime::nvrtc::{Nvrtc, Output, Resources, options};
@@ -133,7 +134,7 @@ fn compile(job: &Job) -> Measured {
         }
     }
     // Where a role of its own asks for the independent loads, the machine code of the other may stand first.
-    let in_bulk = copies_in_bulk(&program.body);
+    let in_bulk = any(&program.body, &|op| matches!(op, OpKind::BulkLoad { .. }));
     let has_roles = in_bulk || !program.tensor_maps.is_empty();
     if program.tensors.iter().any(|t| t.independent) && machine.waits_first && !has_roles {
         complaints
@@ -170,16 +171,6 @@ fn wide_loads(program: &Program, ops: &[Op]) -> usize {
             _ => 0,
         })
         .sum()
-}
-
-/// Whether a program has bulk copies.
-fn copies_in_bulk(ops: &[Op]) -> bool {
-    ops.iter().any(|op| match &op.kind {
-        OpKind::BulkLoad { .. } => true,
-        OpKind::If { then, otherwise, .. } => copies_in_bulk(then) || copies_in_bulk(otherwise),
-        OpKind::For { body, .. } => copies_in_bulk(body),
-        _ => false,
-    })
 }
 
 /// What the machine code of a cubin shows.

@@ -51,14 +51,15 @@ pub fn constant(kernel: &Kernel, instance: &Instance, name: &str) -> Option<i64>
 /// names of instructions. So of its kernels these are compiled: bf16 with `b` transposed in every tile, with and without an
 /// epilogue; every other layout, results of f32 and f32 operands in the tile that needs most registers, 128 x 128. Tiles of
 /// steps of 64 bytes are for where every thread copies: in every class of what is read. The others are Hopper's: of what is read
-/// in the widest class alone.
+/// in the widest class alone, but for those with the longest steps and 64 x 64, which single elements are the most for.
 pub fn classes(kernel: &Kernel, instance: &Instance, target: Target) -> Vec<Class> {
     let is = |name: &str, wanted: i64| constant(kernel, instance, name).is_none_or(|value| value == wanted);
     let nt = is("A_T", 0) && is("B_T", 1);
     let read = |reads| Class { reads, ..Class::WIDEST };
     match (kernel.name.as_str(), &instance.dtypes[..]) {
         ("gemm" | "gemm_batch", _) => {}
-        ("gemm_cluster" | "gemm_slots", [Dtype::Bf16, Dtype::Bf16]) => return vec![Class::WIDEST],
+        ("gemm_cluster", [Dtype::Bf16, Dtype::Bf16]) => return vec![Class::WIDEST, read(Width::Element)],
+        ("gemm_slots", [Dtype::Bf16, Dtype::Bf16]) => return vec![Class::WIDEST],
         // Their results are staged or stored in other ways.
         ("gemm_cluster" | "gemm_slots", [Dtype::F16, Dtype::F32]) if is("EPILOGUE", 1) && is("S", 16) => {
             return vec![Class::WIDEST];
@@ -94,6 +95,10 @@ pub fn classes(kernel: &Kernel, instance: &Instance, target: Target) -> Vec<Clas
         // How results leave is not the loop's business: once with, once without a bias.
         Target::Sm90a if nt && (demanding || is("BN", 256) || is("BM", 8)) => {
             vec![Class::WIDEST, written(Width::Four), written(Width::Element)]
+        }
+        // More elements a thread than can be held in registers, or nearly.
+        Target::Sm90a if nt && is("BM", 64) && is("BN", 64) || is("BK", 128) => {
+            vec![Class::WIDEST, read(Width::Element)]
         }
         Target::Sm90a => vec![Class::WIDEST],
     }

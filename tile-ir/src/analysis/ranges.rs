@@ -5,80 +5,103 @@ use super::walk::Walk;
 use crate::constraint::{Definition, Monomial, Poly, Sym};
 use crate::ir::{BinaryOp, SpanId};
 use crate::lowered::HostExpr;
+use std::collections::HashMap;
 
 /// Records that an index expression has this value, in both directions, where its range is not known to fit.
 pub(super) fn note(walk: &mut Walk<'_>, poly: &Poly, span: SpanId) {
     let most = i64::from(i32::MAX);
     let (lo, hi) = walk.cx.range(poly);
-    if hi.is_none_or(|hi| hi > most)
-        && let Some(bound) = greatest(walk, poly)
-    {
-        walk.ranges.insert((bound, span.as_u32()));
+    let mut most_of = |poly: &Poly| {
+        let bound = Greatest { walk: &mut *walk, known: HashMap::new() }.of(poly);
+        walk.ranges.extend(bound.map(|bound| (bound, span.as_u32())));
+    };
+    if hi.is_none_or(|hi| hi > most) {
+        most_of(poly);
     }
-    if lo.is_none_or(|lo| lo < -most)
-        && let Some(bound) = poly.scaled(-1).and_then(|p| greatest(walk, &p))
-    {
-        walk.ranges.insert((bound, span.as_u32()));
+    if lo.is_none_or(|lo| lo < -most) {
+        poly.scaled(-1).iter().for_each(most_of);
     }
 }
 
-/// The greatest value as a polynomial of what the launcher knows; an upper bound of it where that has no closed form.
-fn greatest(walk: &mut Walk<'_>, poly: &Poly) -> Option<Poly> {
-    let mut poly = poly.clone();
-    // Every step removes the latest symbol that is not the launcher's; new ones are earlier or the launcher's.
-    for _ in 0..64 {
-        let Some(sym) = poly.syms().filter(|s| !is_launch_sym(walk, *s)).max() else {
-            return Some(poly);
-        };
-        let mut next = Poly::default();
-        for (m, c) in poly.terms() {
-            let term = match m.power(sym) {
-                0 => Poly::constant(*c).times_term(m, 1)?,
-                _ => {
-                    // The other factors must not be negative for a bound of one to bound the product.
-                    if m.factors().any(|s| walk.cx.symbol(s).lo.is_none_or(|lo| lo < 0)) {
-                        return None;
-                    }
-                    let bound = if *c > 0 { upper(walk, sym)? } else { Poly::constant(walk.cx.symbol(sym).lo?) };
-                    let mut term = Poly::constant(*c);
-                    for factor in m.factors() {
-                        let value = if factor == sym { bound.clone() } else { Poly::sym(factor) };
-                        term = term.times(&value)?;
-                    }
-                    term
-                }
+/// Greatest values as polynomials of what the launcher knows; upper bounds of them where they have no closed form.
+struct Greatest<'w, 'k> {
+    walk: &'w mut Walk<'k>,
+    /// Those of symbols, so that a definition that is used again and again is looked at once.
+    known: HashMap<Sym, Option<Poly>>,
+}
+
+impl Greatest<'_, '_> {
+    fn of(&mut self, poly: &Poly) -> Option<Poly> {
+        let mut poly = poly.clone();
+        // Every step removes the latest symbol that is not the launcher's; new ones are earlier or the launcher's.
+        for _ in 0..64 {
+            let Some(sym) = poly.syms().filter(|s| !self.walk.is_launch(&Poly::sym(*s))).max() else {
+                return Some(poly);
             };
-            next = next.plus(&term)?;
+            let mut next = Poly::default();
+            for (m, c) in poly.terms() {
+                let term = match m.power(sym) {
+                    0 => Poly::constant(*c).times_term(m, 1)?,
+                    _ => {
+                        // The other factors must not be negative for a bound of one to bound the product.
+                        if m.factors().any(|s| self.walk.cx.symbol(s).lo.is_none_or(|lo| lo < 0)) {
+                            return None;
+                        }
+                        let bound =
+                            if *c > 0 { self.upper(sym)? } else { Poly::constant(self.walk.cx.symbol(sym).lo?) };
+                        let mut term = Poly::constant(*c);
+                        for factor in m.factors() {
+                            let value = if factor == sym { bound.clone() } else { Poly::sym(factor) };
+                            term = term.times(&value)?;
+                        }
+                        term
+                    }
+                };
+                next = next.plus(&term)?;
+            }
+            poly = next;
         }
-        poly = next;
+        None
     }
-    None
-}
 
-fn is_launch_sym(walk: &Walk<'_>, sym: Sym) -> bool {
-    walk.hosts.contains_key(&sym) || walk.is_launch(&Poly::sym(sym))
-}
+    /// An upper bound of a symbol in earlier symbols or the launcher's.
+    fn upper(&mut self, sym: Sym) -> Option<Poly> {
+        if let Some(range) = self.walk.ranged.iter().rev().find(|r| r.sym == sym) {
+            return Some(range.hi.clone());
+        }
+        if let Some(known) = self.known.get(&sym) {
+            return known.clone();
+        }
+        // What a symbol is made of says more than a constant: that of a dim is 2^31, so that a check against it always
+        // fails. Neither is there anything to check where the constant is only that of the type.
+        let made_of = self.made_of(sym);
+        let constant = || self.walk.cx.symbol(sym).hi.filter(|hi| *hi < i64::from(i32::MAX)).map(Poly::constant);
+        let bound = made_of.or_else(constant);
+        self.known.insert(sym, bound.clone());
+        bound
+    }
 
-/// An upper bound of a symbol in earlier symbols or the launcher's.
-fn upper(walk: &mut Walk<'_>, sym: Sym) -> Option<Poly> {
-    if let Some(range) = walk.ranged.iter().rev().find(|r| r.sym == sym) {
-        return Some(range.hi.clone());
-    }
-    let symbol = walk.cx.symbol(sym);
-    if let Some(hi) = symbol.hi.filter(|hi| *hi < i64::from(i32::MAX)) {
-        return Some(Poly::constant(hi));
-    }
-    match symbol.definition.clone() {
-        Definition::Floor(n, d) => {
-            let n = greatest(walk, &n)?;
-            d.as_constant()?;
-            walk.cx.floor_div(&n, &d)
+    /// An upper bound of a symbol from its definition, of what the launcher knows.
+    fn made_of(&mut self, sym: Sym) -> Option<Poly> {
+        match self.walk.cx.symbol(sym).definition.clone() {
+            Definition::Floor(n, d) => {
+                let n = self.of(&n)?;
+                // At least 1, whatever it is.
+                if self.walk.is_launch(&d) { self.walk.cx.floor_div(&n, &d) } else { Some(n) }
+            }
+            Definition::Min(a, b) => match (self.of(&a), self.of(&b)) {
+                (Some(a), Some(b)) => Some(self.walk.cx.min(&a, &b)),
+                (a, b) => a.or(b),
+            },
+            Definition::Max(a, b) => self.greatest_of(&[a, b]),
+            Definition::OneOf(cases) => self.greatest_of(&cases),
+            Definition::Free(_) | Definition::Opaque(..) => None,
         }
-        Definition::Min(a, b) => {
-            let bound = |p: &Poly| if walk.is_launch(p) { Some(p.clone()) } else { None };
-            bound(&a).or_else(|| bound(&b)).or(Some(a))
-        }
-        _ => symbol.hi.map(Poly::constant),
+    }
+
+    fn greatest_of(&mut self, cases: &[Poly]) -> Option<Poly> {
+        let bounds = cases.iter().map(|case| self.of(case)).collect::<Option<Vec<Poly>>>()?;
+        bounds.into_iter().reduce(|a, b| self.walk.cx.max(&a, &b))
     }
 }
 

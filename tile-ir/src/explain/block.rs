@@ -13,13 +13,15 @@ use crate::lowered::{HostValues, ParameterKind, Program, RegId, Special, ValueId
 pub(super) enum Known {
     Int(i64),
     Float(f64),
+    /// A condition that holds in this share of the blocks.
+    Share(f64),
 }
 
 impl Known {
     pub fn int(self) -> Option<i64> {
         match self {
             Known::Int(value) => Some(value),
-            Known::Float(_) => None,
+            Known::Float(_) | Known::Share(_) => None,
         }
     }
 }
@@ -70,6 +72,15 @@ impl<'p> Block<'p> {
         }
     }
 
+    /// In what share of the blocks a condition holds for a thread: 0 or 1 where all blocks are alike.
+    pub fn share(&self, value: ValueId, thread: usize) -> Option<f64> {
+        match self.value(value, thread)? {
+            Known::Int(value) => Some(if value != 0 { 1.0 } else { 0.0 }),
+            Known::Share(share) => Some(share),
+            Known::Float(_) => None,
+        }
+    }
+
     /// A condition's value for a thread.
     pub fn condition(&self, value: ValueId, thread: usize) -> Option<bool> {
         Some(self.value(value, thread)?.int()? != 0)
@@ -82,6 +93,9 @@ impl<'p> Block<'p> {
 
     /// A value for a thread; `None` where it depends on memory or has none.
     pub fn value(&self, value: ValueId, thread: usize) -> Option<Known> {
+        if let Some(arrival) = self.program.arrivals.iter().find(|a| a.last == value) {
+            return self.int(arrival.of, thread).filter(|of| *of >= 1).map(|of| Known::Share(1.0 / of as f64));
+        }
         let value = self.program.values.get(value)?;
         Some(match &value.kind {
             ValueKind::Int(value) => Known::Int(*value),
@@ -96,7 +110,8 @@ impl<'p> Block<'p> {
                 (UnaryOp::Neg, Known::Float(a), _) => Known::Float(-a),
                 (UnaryOp::Not, Known::Int(a), ValueType::BOOL) => Known::Int(i64::from(a == 0)),
                 (UnaryOp::Not, Known::Int(a), _) => Known::Int(!a),
-                (UnaryOp::Not, Known::Float(_), _) => return None,
+                (UnaryOp::Not, Known::Share(share), _) => Known::Share(1.0 - share),
+                (UnaryOp::Not, Known::Float(_), _) | (UnaryOp::Neg, Known::Share(_), _) => return None,
             },
             ValueKind::Binary(op, a, b) => return self.binary(*op, *a, *b, thread),
             ValueKind::Select(cond, a, b) | ValueKind::Choose(cond, a, b) => {
@@ -107,6 +122,7 @@ impl<'p> Block<'p> {
                 (Known::Int(a), ValueType::Element(Dtype::U32)) => Known::Int(i64::from(a as u32)),
                 (Known::Float(a), ValueType::Element(dtype)) if dtype.is_float() => Known::Float(a),
                 (Known::Float(a), _) => Known::Int(a as i64),
+                (Known::Share(_), ty) if ty != ValueType::BOOL => return None,
                 (known, _) => known,
             },
             ValueKind::Special(special) => match special {
@@ -129,6 +145,18 @@ impl<'p> Block<'p> {
             (BinaryOp::And, Some(Known::Int(0))) => return Some(Known::Int(0)),
             (BinaryOp::Or, Some(Known::Int(a))) if a != 0 => return Some(Known::Int(1)),
             (BinaryOp::And, None) if b() == Some(Known::Int(0)) => return Some(Known::Int(0)),
+            // The other side is decided by the same threads in every block.
+            (BinaryOp::And, Some(Known::Int(_))) | (BinaryOp::Or, Some(Known::Int(0))) => {
+                if let Some(Known::Share(share)) = b() {
+                    return Some(Known::Share(share));
+                }
+            }
+            (BinaryOp::And, Some(Known::Share(share))) => {
+                return b()?.int().map(|b| if b != 0 { Known::Share(share) } else { Known::Int(0) });
+            }
+            (BinaryOp::Or, Some(Known::Share(share))) => {
+                return b()?.int().map(|b| if b != 0 { Known::Int(1) } else { Known::Share(share) });
+            }
             _ => {}
         }
         match (a?, b()?) {

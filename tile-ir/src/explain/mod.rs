@@ -13,7 +13,8 @@
 //! - Caches are not modelled. Unique bytes are the least that must move; requested bytes are what lanes ask for; what
 //!   the device moves lies between.
 //! - Sectors and wavefronts are those of the instruction, with every lane that comes by, guards or not.
-//! - Where data decide a condition, both sides are counted, and the report says so.
+//! - Where data decide a condition, both sides are counted, and the report says so. What `last_arriver` lets one block of
+//!   several do is counted for that share of the blocks.
 
 mod block;
 mod display;

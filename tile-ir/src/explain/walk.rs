@@ -10,6 +10,7 @@ use super::block::{Block, Known};
 use super::occupancy::WARP;
 use super::pattern::{BANKS, Cost, SECTOR, atomic_wavefronts, sectors, wavefronts};
 use crate::ir::{BinaryOp, MathFn, SpanId};
+use crate::lowered::visit::any;
 use crate::lowered::{
     GuardReason, MapId, Memory, Op, OpKind, Program, RegId, SharedId, Space, ValueId, ValueKind, ValueType, WGMMA_M,
     WgmmaOperand, wgmma_k,
@@ -49,12 +50,7 @@ pub(super) struct Site {
 
 /// Whether blocks of a cluster send each other what they have.
 pub(super) fn differs_by_rank(ops: &[Op]) -> bool {
-    ops.iter().any(|op| match &op.kind {
-        OpKind::ClusterStore { .. } => true,
-        OpKind::If { then, otherwise, .. } => differs_by_rank(then) || differs_by_rank(otherwise),
-        OpKind::For { body, .. } => differs_by_rank(body),
-        _ => false,
-    })
+    any(ops, &|op| matches!(op, OpKind::ClusterStore { .. }))
 }
 
 /// Walks a block.
@@ -122,10 +118,12 @@ impl Walker<'_> {
                 self.ops(otherwise, &no);
                 if undecided.contains(&true) {
                     self.undecided(op.span);
+                }
+                // What either side leaves in a register is known only where all blocks take the same one.
+                let both: Vec<usize> = (0..weights.len()).filter(|t| yes[*t] > 0.0 && no[*t] > 0.0).collect();
+                if !both.is_empty() {
                     for reg in assigned(then).into_iter().chain(assigned(otherwise)) {
-                        undecided.iter().enumerate().filter(|(_, u)| **u).for_each(|(t, _)| {
-                            self.block.set(reg, t, None);
-                        });
+                        both.iter().for_each(|t| self.block.set(reg, *t, None));
                     }
                 }
             }
@@ -234,15 +232,16 @@ impl Walker<'_> {
         }
     }
 
-    /// Weights where a condition holds, where it does not, and which threads' data decide: they count on both sides.
+    /// Weights where a condition holds, where it does not, and which threads' data decide: they count on both sides. What
+    /// the last block to arrive does counts once for all that arrive.
     fn split(&self, cond: ValueId, weights: &[f64]) -> (Vec<f64>, Vec<f64>, Vec<bool>) {
         let (mut yes, mut no) = (vec![0.0; weights.len()], vec![0.0; weights.len()]);
         let mut undecided = vec![false; weights.len()];
         for (t, weight) in weights.iter().enumerate().filter(|(_, w)| **w > 0.0) {
-            let holds = self.block.condition(cond, t);
+            let holds = self.block.share(cond, t);
             undecided[t] = holds.is_none();
-            yes[t] = if holds == Some(false) { 0.0 } else { *weight };
-            no[t] = if holds == Some(true) { 0.0 } else { *weight };
+            yes[t] = holds.unwrap_or(1.0) * weight;
+            no[t] = holds.map_or(1.0, |holds| 1.0 - holds) * weight;
         }
         (yes, no, undecided)
     }
@@ -337,8 +336,8 @@ impl Walker<'_> {
                 // A negative index wraps here; where it is not guarded, the kernel is wrong anyway.
                 let address = |o: i64| base.wrapping_add((o as u64).wrapping_mul(u64::from(bytes))) & (u64::MAX >> 1);
                 starts[lane] = offset.map(address);
-                let happens = memory.guard.is_none_or(|g| self.block.condition(g.cond, thread) != Some(false));
-                site.lanes += if happens { *weight } else { 0.0 };
+                let happens = memory.guard.and_then(|g| self.block.share(g.cond, thread)).unwrap_or(1.0);
+                site.lanes += happens * weight;
             }
             let cost = match (memory.space, kind) {
                 (Space::Global(_), _) => {

@@ -22,6 +22,7 @@ impl Lowering<'_> {
             let arrived = l.binary(BinaryOp::Add, arrived, one);
             let count = l.push(ValueKind::Cast(count), word);
             let last = l.binary(BinaryOp::Eq, arrived, count);
+            l.program.arrivals.push(Arrival { last, of: count });
             let value = l.push(ValueKind::Select(last, one, zero), word);
             let at = l.int(0);
             l.op(OpKind::Store { memory: Memory { space: Space::Shared(flag), offset: at, guard: None, span }, value });
@@ -37,6 +38,7 @@ impl Lowering<'_> {
         let value = self.push(ValueKind::Load(memory), word);
         let zero = self.push(ValueKind::Int(0), word);
         let value = self.binary(BinaryOp::Ne, value, zero);
+        self.program.arrivals.push(Arrival { last: value, of: count });
         let reg = self.variable_reg(dst);
         self.op(OpKind::Let { reg, value: Some(value) });
         self.barrier_in_a_loop();

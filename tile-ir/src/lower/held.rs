@@ -16,8 +16,10 @@ use crate::analysis::SharedLoad;
 use crate::ir::pipeline::Split;
 
 /// Registers that accumulators and held elements may take together. Beyond it they would be spilled, which costs more than
-/// waiting for the loads.
-const MOST_REGISTERS: u32 = 112;
+/// waiting for the loads. What is left of 255 is for addresses and the operands of a product.
+const MOST_REGISTERS: u32 = 208;
+/// Registers of a held element: its own, and what guards and places it, which ptxas keeps from iteration to iteration.
+const EACH: u32 = 3;
 
 /// A copy whose elements are held.
 pub(super) struct Held {
@@ -56,10 +58,10 @@ impl<'a> Lowering<'a> {
         }
         let accumulators: u32 = self.layouts.fragments.values().map(crate::layout::Fragment::registers).sum();
         let held: u32 = copies.iter().map(|copy| copy.2).sum();
-        if held + accumulators > MOST_REGISTERS {
+        if EACH * held + accumulators > MOST_REGISTERS {
             let text = format!(
-                "elements are not held in registers until they are needed, every load is waited for: {held} a thread beside \
-                 {accumulators} of fragments are more than {MOST_REGISTERS}"
+                "elements are not held in registers until they are needed, every load is waited for: {held} a thread, of \
+                 {EACH} registers each, beside {accumulators} of fragments are more than {MOST_REGISTERS}"
             );
             self.remark(RemarkKind::Fallback, self.span, text);
             return None;

@@ -208,6 +208,7 @@ impl<'a> Lowering<'a> {
             regs: PrimaryMap::new(),
             values: PrimaryMap::new(),
             body: Vec::new(),
+            arrivals: Vec::new(),
             remarks: Vec::new(),
             spans: kernel.spans.clone(),
             source: kernel.source.clone(),

@@ -10,6 +10,7 @@ mod matrix;
 mod op;
 mod transfer;
 mod value;
+pub mod visit;
 
 pub use host::{Check, CheckKind, HostExpr, HostValues, fold};
 pub use matrix::{MmaAtom, WGMMA_M, WgmmaOperand, wgmma_k};
@@ -64,6 +65,8 @@ pub struct Program {
     pub values: PrimaryMap<ValueId, Value>,
     /// The body.
     pub body: Vec<Op>,
+    /// What `last_arriver` says, for `explain`.
+    pub arrivals: Vec<Arrival>,
     /// What the lowering chose, kept, or fell back to, for `explain`.
     pub remarks: Vec<Remark>,
     /// Source ranges; not part of the program's identity.
@@ -81,6 +84,15 @@ impl Program {
             Space::Local(local) => self.locals.get(local).map(|l| l.dtype),
         }
     }
+}
+
+/// A condition that holds in one block of several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arrival {
+    /// The condition.
+    pub last: ValueId,
+    /// How many blocks arrive.
+    pub of: ValueId,
 }
 
 /// A C parameter.

@@ -3,8 +3,8 @@
 //! - [`Kernel`](crate::ir::Kernel)'s `Display` is close to what its author wrote, with types; constants and sugar are
 //!   as the IR has them. A name is followed by a number only where another of the same name is in scope.
 //! - [`Program`](crate::lowered::Program)'s `Display` holds everything that decides what code is generated and how it
-//!   is launched: two programs with the same text compile to the same code. It holds nothing of spans, source text or
-//!   remarks. [`canonical`] is the same with numbers for the author's names: the cache key's part.
+//!   is launched: two programs with the same text compile to the same code. It holds nothing of spans, source text, arrivals
+//!   or remarks. [`canonical`] is the same with numbers for the author's names: the cache key's part.
 //!
 //! The text is a function of the data alone. Ids that point nowhere are printed as `?` with the id: a printer is what
 //! one looks at broken data with, so it does not fail.

@@ -8,14 +8,16 @@ use crate::lowered::{
 use std::fmt;
 
 impl fmt::Display for Program {
-    /// Everything about the program but spans, source and remarks, with the author's names; ends with a line break.
+    /// Everything about the program but spans, source, and what is there for `explain` (arrivals, remarks), with the author's
+    /// names; ends with a line break.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&print(self, true))
     }
 }
 
 /// The program's text with numbers for the author's names, the symbol excepted: what a cache key is made of. Programs
-/// that differ only in names, spans, source or remarks have the same text; programs that differ in anything else do not.
+/// that differ only in names, spans, source, arrivals or remarks have the same text; programs that differ in anything else do
+/// not.
 pub fn canonical(program: &Program) -> String {
     print(program, false)
 }

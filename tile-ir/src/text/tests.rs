@@ -290,6 +290,7 @@ fn program() -> Program {
         regs: PrimaryMap::new(),
         values: PrimaryMap::new(),
         body: vec![],
+        arrivals: vec![],
         remarks: vec![],
         spans: PrimaryMap::new(),
         source: Source::default(),

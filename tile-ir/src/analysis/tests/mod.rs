@@ -7,6 +7,7 @@ mod budgets;
 mod check;
 mod pipelined;
 mod races;
+mod ranges;
 mod specialize;
 mod tile_operations;
 mod vectors;

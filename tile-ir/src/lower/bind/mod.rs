@@ -209,17 +209,15 @@ impl Binder<'_> {
     }
 
     fn launch_shape(&mut self) {
-        self.inlining = true;
         for axis in &self.from.grid {
-            let extent = self.expr(axis.extent);
+            let extent = self.inlined(axis.extent);
             self.to.grid.push(Axis { extent, ..axis.clone() });
         }
         for axis in &self.from.threads {
             let extent = self.constant(axis.extent, "a thread extent");
             self.to.threads.push(Axis { extent, ..axis.clone() });
         }
-        self.to.swizzle = self.from.swizzle.map(|panel| self.expr(panel));
-        self.inlining = false;
+        self.to.swizzle = self.from.swizzle.map(|panel| self.inlined(panel));
         for &extent in &self.from.cluster {
             let extent = self.constant(extent, "an extent of a cluster");
             self.to.cluster.push(extent);
@@ -311,9 +309,7 @@ impl Binder<'_> {
     }
 
     fn require(&mut self, require: &Require) {
-        self.inlining = true;
-        let cond = self.expr(require.cond);
-        self.inlining = false;
+        let cond = self.inlined(require.cond);
         match self.to.exprs[cond].kind {
             ExprKind::Bool(true) => {}
             ExprKind::Bool(false) => {

@@ -80,9 +80,7 @@ impl Binder<'_> {
                 StmtKind::Copy { src: self.tile(src), dst: self.tile(dst), width, tma: *tma, evict }
             }
             StmtKind::Persistent { vars, extents, per_sm, contiguous, body } => {
-                let inlining = std::mem::replace(&mut self.inlining, true);
-                let extents = extents.iter().map(|&e| self.expr(e)).collect();
-                self.inlining = inlining;
+                let extents = extents.iter().map(|&e| self.inlined(e)).collect();
                 let per_sm = per_sm.map(|n| self.constant(n, "the number of blocks a multiprocessor"));
                 let (vars, contiguous) = (vars.clone(), *contiguous);
                 StmtKind::Persistent { vars, extents, per_sm, contiguous, body: self.block(body) }

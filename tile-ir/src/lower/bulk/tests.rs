@@ -2,7 +2,8 @@
 
 use crate::ir::*;
 use crate::lower::lower_bound;
-use crate::lowered::{Op, OpKind, Program};
+use crate::lowered::visit::count;
+use crate::lowered::{OpKind, Program};
 use crate::testing::kernel;
 
 /// What a test varies of the kernel.
@@ -90,15 +91,6 @@ fn lowered(r: Rows, target: Target) -> Program {
     lower_bound(&rows(r), target).unwrap_or_else(|all| panic!("{all:#?}"))
 }
 
-fn count(ops: &[Op], is: &impl Fn(&OpKind) -> bool) -> usize {
-    let inner = |op: &Op| match &op.kind {
-        OpKind::If { then, otherwise, .. } => count(then, is) + count(otherwise, is),
-        OpKind::For { body, .. } => count(body, is),
-        _ => 0,
-    };
-    ops.iter().map(|op| inner(op) + usize::from(is(&op.kind))).sum()
-}
-
 fn bulk_copies(program: &Program) -> usize {
     count(&program.body, &|op| matches!(op, OpKind::BulkLoad { .. }))
 }
@@ -167,6 +159,8 @@ fn what_has_no_ring_is_copied_by_every_thread_and_says_why() {
 #[cfg(feature = "sim")]
 mod simulated {
     use super::*;
+    use crate::lowered::Op;
+    use crate::lowered::visit::{each_list_mut, each_mut};
     use crate::sim::checked::{CheckedOptions, CheckedReport, Copies, run};
     use crate::sim::{Argument, Memory, TensorArgument};
     use std::sync::Arc;
@@ -249,32 +243,12 @@ mod simulated {
 
     /// Removes the operations that `drop` names, wherever they stand.
     fn without(ops: &mut Vec<Op>, drop: &impl Fn(&OpKind) -> bool) {
-        ops.retain(|op| !drop(&op.kind));
-        for op in ops {
-            match &mut op.kind {
-                OpKind::If { then, otherwise, .. } => {
-                    without(then, drop);
-                    without(otherwise, drop);
-                }
-                OpKind::For { body, .. } => without(body, drop),
-                _ => {}
-            }
-        }
+        each_list_mut(ops, &mut |ops| ops.retain(|op| !drop(&op.kind)));
     }
 
     /// Changes every operation.
     fn change(ops: &mut [Op], f: &mut impl FnMut(&mut OpKind)) {
-        for op in ops {
-            f(&mut op.kind);
-            match &mut op.kind {
-                OpKind::If { then, otherwise, .. } => {
-                    change(then, f);
-                    change(otherwise, f);
-                }
-                OpKind::For { body, .. } => change(body, f),
-                _ => {}
-            }
-        }
+        each_mut(ops, &mut |op| f(&mut op.kind));
     }
 
     /// Every way of executing it reports one of these texts.

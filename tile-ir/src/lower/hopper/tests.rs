@@ -3,6 +3,7 @@
 use crate::emit::cuda::emit;
 use crate::ir::*;
 use crate::lower::lower_bound;
+use crate::lowered::visit::count;
 use crate::lowered::{OpKind, Program};
 use crate::testing::{Builder, kernel};
 
@@ -122,19 +123,6 @@ fn gemm(g: &Gemm) -> Kernel {
 
 fn lowered(g: &Gemm) -> Program {
     lower_bound(&gemm(g), Target::Sm90a).unwrap_or_else(|all| panic!("{all:#?}"))
-}
-
-fn count(ops: &[crate::lowered::Op], is: &impl Fn(&OpKind) -> bool) -> usize {
-    ops.iter()
-        .map(|op| {
-            let inner = match &op.kind {
-                OpKind::If { then, otherwise, .. } => count(then, is) + count(otherwise, is),
-                OpKind::For { body, .. } => count(body, is),
-                _ => 0,
-            };
-            inner + usize::from(is(&op.kind))
-        })
-        .sum()
 }
 
 #[test]

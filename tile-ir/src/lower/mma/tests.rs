@@ -3,6 +3,7 @@
 use crate::emit::cuda::emit;
 use crate::ir::*;
 use crate::lower::lower_bound;
+use crate::lowered::visit::count;
 use crate::lowered::{LocalId, MmaAtom, Op, OpKind, Program, RemarkKind, Space, Value, ValueKind, ValueType};
 use crate::sim::checked::{CheckedOptions, run as run_checked};
 use crate::sim::fast::run as run_fast;
@@ -163,15 +164,6 @@ fn gemm(g: &Gemm) -> Kernel {
 
 fn lowered(g: &Gemm) -> Program {
     lower_bound(&gemm(g), Target::Sm80).unwrap_or_else(|all| panic!("{g:?}: {all:#?}"))
-}
-
-fn count(ops: &[Op], is: &impl Fn(&OpKind) -> bool) -> usize {
-    let inner = |op: &Op| match &op.kind {
-        OpKind::If { then, otherwise, .. } => count(then, is) + count(otherwise, is),
-        OpKind::For { body, .. } => count(body, is),
-        _ => 0,
-    };
-    ops.iter().map(|op| inner(op) + usize::from(is(&op.kind))).sum()
 }
 
 #[test]

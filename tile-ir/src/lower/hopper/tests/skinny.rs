@@ -3,7 +3,8 @@
 use super::{COOPERATIVE, Gemm, count, gemm, lowered};
 use crate::ir::*;
 use crate::lower::lower_bound;
-use crate::lowered::{Op, OpKind, ParameterKind, Program};
+use crate::lowered::visit::{each_list_mut, each_mut};
+use crate::lowered::{OpKind, ParameterKind, Program};
 use crate::sim::checked::{CheckedOptions, CheckedReport, Copies, run as run_checked};
 use crate::sim::fast::run as run_fast;
 use crate::sim::{Argument, Memory, TensorArgument, numeric};
@@ -182,7 +183,7 @@ fn a_path_without_a_wait_is_found() {
             for swapped in [false, true] {
                 let mut mutant = program.clone();
                 let mut seen = 0;
-                edit(&mut mutant.body, &mut |ops| {
+                each_list_mut(&mut mutant.body, &mut |ops| {
                     let Some(at) = ops.iter().position(|op| matches!(op.kind, OpKind::Wait)) else { return };
                     if seen == which {
                         if swapped {
@@ -211,33 +212,4 @@ fn a_dependent_load_ahead_of_the_wait_is_found() {
     let report = checked(&program, &arguments(&DEPENDENT, [16, 112, 1280]), Copies::Seeded);
     let text = report.render(&program);
     assert!(text.contains("data race with the previous kernel on `b`"), "{text}");
-}
-
-/// `f` for every list of operations, the outermost first.
-fn edit(ops: &mut Vec<Op>, f: &mut impl FnMut(&mut Vec<Op>)) {
-    f(ops);
-    for op in ops {
-        match &mut op.kind {
-            OpKind::If { then, otherwise, .. } => {
-                edit(then, f);
-                edit(otherwise, f);
-            }
-            OpKind::For { body, .. } => edit(body, f),
-            _ => {}
-        }
-    }
-}
-
-fn each_mut(ops: &mut [Op], f: &mut impl FnMut(&mut Op)) {
-    for op in ops {
-        f(op);
-        match &mut op.kind {
-            OpKind::If { then, otherwise, .. } => {
-                each_mut(then, f);
-                each_mut(otherwise, f);
-            }
-            OpKind::For { body, .. } => each_mut(body, f),
-            _ => {}
-        }
-    }
 }

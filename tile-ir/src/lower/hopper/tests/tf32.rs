@@ -3,7 +3,8 @@
 use super::{COOPERATIVE, Gemm, count, gemm, lowered};
 use crate::ir::*;
 use crate::lower::lower_bound;
-use crate::lowered::{Op, OpKind, Program, RemarkKind, ValueKind};
+use crate::lowered::visit::each_mut;
+use crate::lowered::{OpKind, Program, RemarkKind, ValueKind};
 use crate::sim::checked::{CheckedOptions, CheckedReport, Copies, run as run_checked};
 use crate::sim::fast::run as run_fast;
 use crate::sim::{Argument, Memory, TensorArgument};
@@ -100,16 +101,6 @@ fn ragged_shapes_are_right() {
 /// Planted mistakes: steps along K that are not the rows' next 32 bytes, and an operand that lies otherwise.
 #[test]
 fn a_wrong_descriptor_is_found() {
-    fn each(ops: &mut [Op], f: &mut impl FnMut(&mut OpKind)) {
-        for op in ops {
-            f(&mut op.kind);
-            match &mut op.kind {
-                OpKind::If { then, otherwise, .. } => [then, otherwise].into_iter().for_each(|ops| each(ops, f)),
-                OpKind::For { body, .. } => each(body, f),
-                _ => {}
-            }
-        }
-    }
     let is_wrong = |program: &Program| {
         let args = arguments([64, 32, 64]);
         let report = checked(program, &args, Copies::Seeded);
@@ -120,8 +111,8 @@ fn a_wrong_descriptor_is_found() {
     // Every step multiplies the first 32 bytes of b.
     let mut still = program.clone();
     let mut first = None;
-    each(&mut still.body, &mut |op| {
-        if let OpKind::Wgmma { b, .. } = op {
+    each_mut(&mut still.body, &mut |op| {
+        if let OpKind::Wgmma { b, .. } = &mut op.kind {
             *b = *first.get_or_insert(*b);
         }
     });

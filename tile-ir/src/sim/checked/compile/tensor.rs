@@ -2,8 +2,9 @@
 
 use super::{Compiler, malformed};
 use crate::ir::{Dtype, EntityRef, SpanId};
+use crate::lowered::visit::any;
 use crate::lowered::{
-    BarrierRef, LocalId, MapId, Memory, MmaAtom, Op, OpKind, Program, SharedId, Space, ValueId, ValueKind, ValueType,
+    BarrierRef, LocalId, MapId, Memory, MmaAtom, OpKind, Program, SharedId, Space, ValueId, ValueKind, ValueType,
     WgmmaOperand,
 };
 use crate::sim::SimError;
@@ -37,15 +38,8 @@ pub(super) fn check(program: &Program) -> Result<(), SimError> {
 
 /// Whether anything happens beside the threads.
 pub(super) fn has_agents(program: &Program) -> bool {
-    fn any(ops: &[Op]) -> bool {
-        ops.iter().any(|op| match &op.kind {
-            OpKind::Wgmma { .. } | OpKind::TensorStore { .. } => true,
-            OpKind::If { then, otherwise, .. } => any(then) || any(otherwise),
-            OpKind::For { body, .. } => any(body),
-            _ => false,
-        })
-    }
-    !program.barriers.is_empty() || any(&program.body)
+    !program.barriers.is_empty()
+        || any(&program.body, &|op| matches!(op, OpKind::Wgmma { .. } | OpKind::TensorStore { .. }))
 }
 
 impl Compiler<'_> {

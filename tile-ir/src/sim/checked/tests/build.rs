@@ -45,6 +45,7 @@ impl Build {
                 regs: PrimaryMap::new(),
                 values: PrimaryMap::new(),
                 body: vec![],
+                arrivals: vec![],
                 remarks: vec![],
                 spans: PrimaryMap::new(),
                 source: Source { file: "kernel.rs".into(), first_line: 1, lines: vec![], functions: vec![] },

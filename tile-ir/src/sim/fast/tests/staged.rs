@@ -5,6 +5,7 @@ use super::gemv::noise;
 use super::*;
 use crate::ir::*;
 use crate::lower::{bind, lower_bound};
+use crate::lowered::visit::{self, each, each_mut};
 use crate::lowered::{Op, OpKind, Program, RemarkKind, Space, Value, ValueKind, ValueType};
 use crate::sim::checked::{self, CheckedOptions, CheckedReport, Copies};
 use crate::testing::{Builder, kernel};
@@ -235,25 +236,8 @@ fn the_stages_are_slots_of_one_array_and_are_said() {
 
 // ---- what is wrong is found ----
 
-/// Every operation, nested ones included.
-fn each(ops: &[Op], f: &mut impl FnMut(&Op)) {
-    for op in ops {
-        f(op);
-        match &op.kind {
-            OpKind::If { then, otherwise, .. } => {
-                each(then, f);
-                each(otherwise, f);
-            }
-            OpKind::For { body, .. } => each(body, f),
-            _ => {}
-        }
-    }
-}
-
 fn count(program: &Program, wanted: impl Fn(&OpKind) -> bool) -> usize {
-    let mut count = 0;
-    each(&program.body, &mut |op| count += usize::from(wanted(&op.kind)));
-    count
+    visit::count(&program.body, &wanted)
 }
 
 /// Changes the operation that comes `nth` among those that are `wanted`; `change` says whether it stays.
@@ -353,26 +337,12 @@ fn a_wait_for_too_few_or_too_many_is_found() {
         assert_eq!(ahead(&program), expected, "{} stages", staged.stages);
         if expected > 0 {
             let mut strict = program.clone();
-            each_mut(&mut strict.body, &mut |k| {
-                if let OpKind::AsyncWait { pending } = k {
+            each_mut(&mut strict.body, &mut |op| {
+                if let OpKind::AsyncWait { pending } = &mut op.kind {
                     *pending -= 1;
                 }
             });
             assert_eq!(ahead(&strict), expected - 1);
-        }
-    }
-}
-
-fn each_mut(ops: &mut [Op], f: &mut impl FnMut(&mut OpKind)) {
-    for op in ops {
-        f(&mut op.kind);
-        match &mut op.kind {
-            OpKind::If { then, otherwise, .. } => {
-                each_mut(then, f);
-                each_mut(otherwise, f);
-            }
-            OpKind::For { body, .. } => each_mut(body, f),
-            _ => {}
         }
     }
 }
