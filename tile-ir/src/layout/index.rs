@@ -196,10 +196,12 @@ impl Formula {
             (_, Constant(b)) if operation.is_neutral(*b) => a,
             (Constant(0), _) if matches!(operation, Operation::Add | Operation::Xor) => b,
             (Constant(0), _) => Constant(0),
-            (Formula::Binary(Operation::And, x, inner), Constant(outer)) if operation == Operation::And => match **inner {
-                Constant(inner) => x.as_ref().clone().and(inner & *outer),
-                _ => Formula::Binary(operation, Rc::new(a), Rc::new(b)),
-            },
+            (Formula::Binary(Operation::And, x, inner), Constant(outer)) if operation == Operation::And => {
+                match **inner {
+                    Constant(inner) => x.as_ref().clone().and(inner & *outer),
+                    _ => Formula::Binary(operation, Rc::new(a), Rc::new(b)),
+                }
+            }
             _ => Formula::Binary(operation, Rc::new(a), Rc::new(b)),
         }
     }
