@@ -176,11 +176,13 @@ pub fn activations_written_out(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (K, N)
 }
 
 /// Between a kernel and another crate's function: the kernel above stands before it, and does not name what it calls.
+// ANCHOR: gated
 #[tile_fn(uses(tile_kernels::gemm::activation::silu))]
 pub fn gated(x: f32, up: f32) -> f32 {
     let gate = tile_kernels::gemm::activation::silu(x);
     gate * up
 }
+// ANCHOR_END: gated
 
 /// The runtime by another path than `tile_runtime`.
 mod rt {
