@@ -73,7 +73,7 @@ pub fn classes(kernel: &Kernel, instance: &Instance, target: Target) -> Vec<Clas
     let compiled = match &instance.dtypes[..] {
         [Dtype::Bf16, Dtype::Bf16] => nt || demanding && is("EPILOGUE", 1),
         [Dtype::F16, Dtype::F32] => kernel.name == "gemm" && nt && demanding && is("EPILOGUE", 1),
-        [Dtype::F32, Dtype::F32] => demanding,
+        [Dtype::F32, Dtype::F32] => demanding && is("EPILOGUE", 1),
         _ => false,
     };
     let is_f32 = instance.dtypes.first() == Some(&Dtype::F32);

@@ -138,7 +138,6 @@ impl Lowering<'_> {
                 let zero = l.int(0);
                 let register = l.crossing(i, zero, across);
                 let [row, _] = l.element_position(layout, register);
-                let row = l.once("row", row);
                 let first = l.binary(BinaryOp::Mul, i, chunk_length);
                 l.load_part(&a, row_part, first, row, depth, chunk);
             });

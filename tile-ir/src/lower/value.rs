@@ -25,7 +25,7 @@ impl Lowering<'_> {
             _ if op.is_comparison() => ValueType::BOOL,
             _ => self.program.values[a].ty,
         };
-        // What changes nothing and what is nothing is left out, so that the text reads as an author would write it.
+        // Adding nothing is left out, so that the text reads as an author would write it.
         let is = |v: ValueId, n: i64| matches!(self.program.values[v].kind, ValueKind::Int(x) if x == n);
         let whole = matches!(ty, ValueType::Index | ValueType::Wide);
         match op {
@@ -33,7 +33,6 @@ impl Lowering<'_> {
             BinaryOp::Add if whole && is(a, 0) => return b,
             BinaryOp::Mul | BinaryOp::Div if whole && is(b, 1) => return a,
             BinaryOp::Mul if whole && is(a, 1) => return b,
-            BinaryOp::Mul | BinaryOp::Div | BinaryOp::Rem if whole && is(a, 0) => return a,
             _ => {}
         }
         self.push(ValueKind::Binary(op, a, b), ty)
