@@ -119,15 +119,20 @@ fn the_last_arriver_adds_the_slots() {
     }
 }
 
+/// What `explain` says of an instance for 128, 4096, 7168.
+fn explained(definition: &'static Definition, name: &str) -> tile_ir::explain::Report {
+    use tile_ir::explain::{Machine, Shape, explain};
+    let (_, program) = programs(definition).into_iter().find(|(found, _)| found == name).unwrap();
+    let values = [("M", 128.0), ("N", 4096.0), ("K", 7168.0), ("alpha", 1.0), ("beta", 0.0)];
+    let shape = Shape::dense(&program, &values).unwrap();
+    explain(&program, &shape, &Machine::H200, None).unwrap()
+}
+
 /// What `explain` counts: every operand once a tile, the result once, and the sums that cross the cluster.
 #[test]
 fn explained_traffic() {
-    use tile_ir::explain::{AccessKind, Machine, Shape, explain};
-    let all = programs(gemm_cluster::<f16, f16>::definition());
-    let (_, program) = all.into_iter().find(|(name, _)| name == "gemm_cluster [64, 64, 128, 6, 2, 0]").unwrap();
-    let values = [("M", 128.0), ("N", 4096.0), ("K", 7168.0), ("alpha", 1.0), ("beta", 0.0)];
-    let shape = Shape::dense(&program, &values).unwrap();
-    let report = explain(&program, &shape, &Machine::H200, None).unwrap();
+    use tile_ir::explain::AccessKind;
+    let report = explained(gemm_cluster::<f16, f16>::definition(), "gemm_cluster [64, 64, 128, 6, 2, 0]");
     let text = report.to_string();
     let tensor = |name: &str| report.tensors.iter().find(|t| t.name == name).unwrap();
     // Two rows of 64 tiles.
@@ -145,12 +150,7 @@ fn explained_traffic() {
 /// A cluster of two puts one sum aside, and the last of four clusters reads all four and stores the result: once a tile.
 #[test]
 fn explained_traffic_of_slots() {
-    use tile_ir::explain::{Machine, Shape, explain};
-    let all = programs(gemm_slots::<f16, f16>::definition());
-    let (_, program) = all.into_iter().find(|(name, _)| name == "gemm_slots [64, 64, 128, 6, 2, 4, 0]").unwrap();
-    let values = [("M", 128.0), ("N", 4096.0), ("K", 7168.0), ("alpha", 1.0), ("beta", 0.0)];
-    let shape = Shape::dense(&program, &values).unwrap();
-    let report = explain(&program, &shape, &Machine::H200, None).unwrap();
+    let report = explained(gemm_slots::<f16, f16>::definition(), "gemm_slots [64, 64, 128, 6, 2, 4, 0]");
     let traffic = |name| report.tensors.iter().find(|t| t.name == name).map(|t| (t.reads, t.writes));
     let (m, n, k, slots) = (128.0, 4096.0, 7168.0, 4.0);
     assert_eq!(traffic("a"), Some((64.0 * m * k * 2.0, 0.0)), "{report}");

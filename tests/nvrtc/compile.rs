@@ -4,9 +4,9 @@ use crate::budgets::{Measured, Uses};
 use crate::kernels::{classes, constant, kernels};
 use std::collections::BTreeSet;
 use std::process::Command;
-use tile_ir::ir::{Dtype, Instance, Kernel, Target, Width};
-use tile_ir::lowered::visit::any;
-use tile_ir::lowered::{Op, OpKind, Program, Space};
+use tile_ir::ir::{Instance, Kernel, Target, Width};
+use tile_ir::lowered::visit::{any, count};
+use tile_ir::lowered::{OpKind, Program, Space};
 use tile_runtime::library::find_nvdisasm;
 use tile_runtime::nvrtc::{Nvrtc, Output, Resources, options};
 
@@ -117,7 +117,7 @@ fn compile(job: &Job) -> Measured {
         .unwrap_or_else(|| panic!("{name}: the log says nothing about it:\n{}", compiled.log));
     let complaints = compiled.log.lines().filter(|line| line.contains("Performance Loss") || line.contains("warning"));
     let mut complaints: Vec<String> = complaints.map(str::to_owned).collect();
-    let wide_loads = wide_loads(program, &program.body);
+    let wide_loads = wide_loads(program);
     let machine = match wide_loads > 0 || products.is_some() {
         true => machine_code(name, &compiled.code),
         false => Machine::default(),
@@ -158,19 +158,13 @@ fn compile(job: &Job) -> Measured {
 }
 
 /// How many operations load 16 bytes from global memory at once.
-fn wide_loads(program: &Program, ops: &[Op]) -> usize {
-    let bytes = |dtype: Dtype, width: u32| dtype.bytes() * width;
-    ops.iter()
-        .map(|op| match &op.kind {
-            OpKind::VectorLoad { local, memory, width, .. } => {
-                let wide = bytes(program.locals[*local].dtype, *width) == 16;
-                usize::from(wide && matches!(memory.space, Space::Global(_)))
-            }
-            OpKind::If { then, otherwise, .. } => wide_loads(program, then) + wide_loads(program, otherwise),
-            OpKind::For { body, .. } => wide_loads(program, body),
-            _ => 0,
-        })
-        .sum()
+fn wide_loads(program: &Program) -> usize {
+    count(&program.body, &|op| match op {
+        OpKind::VectorLoad { local, memory, width, .. } => {
+            program.locals[*local].dtype.bytes() * width == 16 && matches!(memory.space, Space::Global(_))
+        }
+        _ => false,
+    })
 }
 
 /// What the machine code of a cubin shows.

@@ -191,17 +191,17 @@ impl Formula {
     /// `a operation b`, with what is known now computed now.
     fn binary(operation: Operation, a: Formula, b: Formula) -> Formula {
         use Formula::Constant;
+        // A mask of a mask.
+        if let (Formula::Binary(Operation::And, x, inner), Constant(outer)) = (&a, &b)
+            && let (Operation::And, Constant(inner)) = (operation, &**inner)
+        {
+            return (**x).clone().and(inner & outer);
+        }
         match (&a, &b) {
             (Constant(a), Constant(b)) => Constant(operation.apply(*a, *b)),
             (_, Constant(b)) if operation.is_neutral(*b) => a,
             (Constant(0), _) if matches!(operation, Operation::Add | Operation::Xor) => b,
             (Constant(0), _) => Constant(0),
-            (Formula::Binary(Operation::And, x, inner), Constant(outer)) if operation == Operation::And => {
-                match **inner {
-                    Constant(inner) => x.as_ref().clone().and(inner & *outer),
-                    _ => Formula::Binary(operation, Rc::new(a), Rc::new(b)),
-                }
-            }
             _ => Formula::Binary(operation, Rc::new(a), Rc::new(b)),
         }
     }

@@ -5,7 +5,7 @@
 
 use super::access::strip;
 use super::call::Called;
-use super::function::{Definition, Generic, Origin, ParameterKind};
+use super::function::{Definition, Generic, Origin, ParameterKind, TileFunction};
 use super::range::Range;
 use super::types::{Slot, Ty, peel};
 use super::{Binding, Call, Hoist, Parser};
@@ -34,7 +34,7 @@ impl Parser {
         if self.lookup(&name).is_some() {
             return None;
         }
-        let Some(function) = self.functions.iter().find(|f| f.path == name).cloned() else {
+        let Some(function) = self.function_named(&name).cloned() else {
             let itself = self.frames.iter().any(|f| f.name() == name);
             if itself {
                 let message = format!("`{name}` calls itself: a `#[tile_fn]` is written out where it is called");
@@ -54,9 +54,13 @@ impl Parser {
     /// Whether this is a call of a `#[tile_fn]` that is more than an expression.
     pub(super) fn has_statements(&self, call: &ExprCall) -> bool {
         let Expr::Path(path) = strip(&call.func) else { return false };
-        let name = crate::link::name(&path.path);
-        let called = self.functions.iter().find(|f| f.path == name && self.lookup(&name).is_none());
+        let called = self.function_named(&crate::link::name(&path.path));
         called.and_then(|f| f.definition.as_ref()).is_some_and(|definition| !definition.is_expression())
+    }
+
+    /// The `#[tile_fn]` that a path means here, where a variable does not stand before it.
+    fn function_named(&self, path: &str) -> Option<&Rc<TileFunction>> {
+        self.functions.iter().find(|f| f.path == path).filter(|_| self.lookup(path).is_none())
     }
 
     fn call_of(

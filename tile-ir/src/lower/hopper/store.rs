@@ -217,12 +217,13 @@ impl<'a> Lowering<'a> {
             // The warps of a warpgroup are below one another.
             let group = sub.fragment.warp_origin(Formula::Symbol(0).and(3));
             let (row, col) = access.place(group.0, group.1, Formula::Symbol(1));
-            let row = match named.take() {
-                Some((formula, value)) if formula == row => named.insert((formula, value)).1,
+            let row = match &named {
+                Some((formula, value)) if *formula == row => *value,
                 _ => {
                     let value = self.formula(&row, &[warp, lane]);
                     let value = self.once("matrix_row", value);
-                    named.insert((row, value)).1
+                    named = Some((row, value));
+                    value
                 }
             };
             for word in 0..4 {
