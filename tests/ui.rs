@@ -18,6 +18,7 @@ const INTERNALS: &[&str] = &[
     "dsl::",
     "tile_ir",
     "tile_macros",
+    "tile_syntax",
     "ExprId",
     "StmtId",
     "SpanId",

@@ -1,17 +1,7 @@
-//! `#[tile_kernel]`: Rust tokens to tile IR, with errors on the author's own lines.
+//! `#[tile_kernel]` and `#[tile_fn]`: the macros themselves. What they do is in `tile-syntax`.
 //!
-//! ```text
-//!  tokens ── parse ──▶ Kernel + mistakes ── tile_ir::analysis::check ──▶ more mistakes
-//!                         │
-//!                         └─ expand ──▶ errors | struct, launch, instances, IR bytes, shadow function
-//! ```
-//!
-//! The crate is used through `tile_runtime`, which re-exports the macro; the expansion names only that crate.
+//! The crate is used through `tile_runtime`, which re-exports the macros; the expansion names only that crate.
 #![deny(missing_docs)]
-
-mod expand;
-mod link;
-mod parse;
 
 use proc_macro::TokenStream;
 
@@ -43,7 +33,7 @@ use proc_macro::TokenStream;
 /// What a body is written in is documented in `tile_runtime::dsl`.
 #[proc_macro_attribute]
 pub fn tile_kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
-    link::kernel(attribute.into(), item.into()).into()
+    tile_syntax::expand_kernel(attribute.into(), item.into()).into()
 }
 
 /// Declares a function that kernels may call: its body is written out in the place of each call.
@@ -79,12 +69,12 @@ pub fn tile_kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
 /// The attribute takes `uses(..)`, `dtypes(T in [..])` and `crate = path`.
 #[proc_macro_attribute]
 pub fn tile_fn(attribute: TokenStream, item: TokenStream) -> TokenStream {
-    link::function(attribute.into(), item.into()).into()
+    tile_syntax::expand_function(attribute.into(), item.into()).into()
 }
 
 /// A step of an expansion that needs the tokens of other items (`link`). Not to be called.
 #[doc(hidden)]
 #[proc_macro]
 pub fn link_step(state: TokenStream) -> TokenStream {
-    link::step(state.into()).into()
+    tile_syntax::expand_step(state.into()).into()
 }

@@ -169,7 +169,7 @@ fn damage(tokens: &TokenStream, random: &mut impl FnMut(usize) -> usize) -> Toke
 
 /// Expansion with all checks, in a debug build: what every keystroke in an editor costs.
 ///
-/// `cargo test -p tile-macros --config 'profile.dev.package.tile-ir.opt-level=0' expansion_time -- --nocapture` measures
+/// `cargo test -p tile-syntax --config 'profile.dev.package.tile-ir.opt-level=0' expansion_time -- --nocapture` measures
 /// what a user has, whose profile does not optimise `tile-ir` as this workspace's does.
 #[test]
 fn expansion_time() {

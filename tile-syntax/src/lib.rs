@@ -1,0 +1,46 @@
+//! Rust tokens to tile IR, with errors on the author's own lines.
+//!
+//! ```text
+//!  tokens ── parse ──▶ Kernel + mistakes ── tile_ir::analysis::check ──▶ more mistakes
+//!                         │
+//!                         └─ expand ──▶ errors | struct, launch, instances, IR bytes, shadow function
+//! ```
+//!
+//! `tile-macros` wraps these functions as `#[tile_kernel]` and `#[tile_fn]`: a proc-macro crate can export nothing else. They
+//! are a library of their own so that programs without rustc, such as the soak harness, can parse and check kernels from
+//! source text.
+#![deny(missing_docs)]
+
+mod expand;
+mod link;
+mod parse;
+
+pub use link::{function as expand_function, kernel as expand_kernel, step as expand_step};
+
+use proc_macro2::TokenStream;
+use std::rc::Rc;
+use tile_ir::diag::Diagnostic;
+use tile_ir::ir::Kernel;
+
+/// A kernel read from tokens, with everything that is wrong with it as far as this crate can tell.
+pub struct Checked {
+    /// The kernel. Complete only where `diagnostics` and `deferred` are empty.
+    pub kernel: Kernel,
+    /// What the author is shown while typing: errors of the parser, or of the analysis where there are none of the parser.
+    /// Warnings (lints) are among them.
+    pub diagnostics: Vec<Diagnostic>,
+    /// Mistakes that rustc reports when it type-checks the kernel's body, such as mismatched types.
+    pub deferred: Vec<Diagnostic>,
+}
+
+/// Parses and checks one kernel: the tokens inside `#[tile_kernel(..)]`, and the function. Takes any tokens; `#[tile_fn]`s
+/// that the attribute names in `uses(..)` are not looked up, so calls of them are reported as unknown.
+pub fn check_kernel(attribute: TokenStream, item: TokenStream) -> Checked {
+    let mut parsed = parse::kernel(attribute, item, Rc::from([]));
+    let complete = parsed.diagnostics.is_empty() && parsed.deferred.is_empty();
+    let diagnostics = match complete {
+        true => tile_ir::analysis::check(&parsed.kernel),
+        false => std::mem::take(&mut parsed.diagnostics),
+    };
+    Checked { kernel: parsed.kernel, diagnostics, deferred: parsed.deferred }
+}
