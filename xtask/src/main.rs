@@ -8,6 +8,7 @@
 //! | `gpu-bundle` | release tests and examples, stripped, in `target/gpu` |
 //! | `bench` | times the bundled kernels beside cuBLAS on this machine's GPU; fails without one |
 //! | `export` | a kernel's cubins and launch records, for `bench/peers.py` |
+//! | `soak` | mutants, random programs and faults by seed, resumable; its summary is `bench/soak.json` |
 //! | `book` | checks the book's listings; builds it where mdbook is installed |
 
 mod book;
@@ -55,6 +56,13 @@ enum Command {
         /// The folder.
         folder: PathBuf,
     },
+    /// Run the soak's parts, each from where its last run stopped; `soak --help` for its options.
+    #[command(disable_help_flag = true)]
+    Soak {
+        /// `[--part NAME] [--cases N] [--seconds S] [--seed S] [--out DIR] [--record] [--replay FILE]`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Check that every listing of the book is an include of compiled source; build it if mdbook is installed.
     Book,
 }
@@ -81,6 +89,10 @@ fn run(command: Command) -> anyhow::Result<()> {
             // Relative to where the command was given, not to the repository.
             let folder = std::path::absolute(&folder)?;
             example(&root, "export", &[kernel, folder.display().to_string()])
+        }
+        Command::Soak { args } => {
+            let program = ["run", "--profile", "soak", "--quiet", "--package", "tile-soak", "--"];
+            process::run(process::cargo(&root).args(program).args(args))
         }
         Command::Book => book::run(&root),
     }

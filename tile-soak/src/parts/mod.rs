@@ -1,0 +1,13 @@
+//! The parts of the soak.
+
+use crate::part::Part;
+
+/// Every part, in the order of the book's table.
+pub fn all() -> &'static [&'static dyn Part] {
+    &[]
+}
+
+/// The part of this name.
+pub fn named(name: &str) -> Option<&'static dyn Part> {
+    all().iter().copied().find(|part| part.name() == name)
+}
