@@ -1,14 +1,7 @@
-//! Where the compiler places block barriers: around tile operations whose accesses meet others'.
+//! What has been accessed since the last barrier, at every point of a kernel.
 //!
-//! Between element accesses the author synchronises. An access of a tile operation (`copy`, `fill`, `parallel`) to a
-//! shared array is ordered with every other access to it by a barrier of the compiler's; so are accesses on different
-//! sides of a `thread_allreduce`. A barrier stands before the statement that meets the earlier access, moved out of
-//! every conditional and loop that not all threads run alike. The state is what has been accessed since the last
-//! barrier, joined where paths meet, carried round loops until nothing changes.
-//!
-//! Within a pipelined loop the arrays that it loads ahead are not looked at: the pipeline synchronises them, with a
-//! barrier in every iteration between its loads and the rest, which orders everything else too. To what is around it
-//! the loop is one operation, which writes them first and reads them last.
+//! Joined where paths meet, carried round loops until nothing changes. Where an access meets an earlier one that the compiler
+//! orders it after, the walk either inserts a barrier, or says that one is missing.
 
 use crate::ir::pipeline::{SharedLoads, shared_loads};
 use crate::ir::{AccessId, BufferId, ExprId, ExprKind, Kernel, LoopKind, Place, ReduceSource, Scope, StmtId, StmtKind};
@@ -24,51 +17,88 @@ const TILE_READ: u8 = 4;
 const TILE_WRITE: u8 = 8;
 
 /// What has been accessed since the last barrier.
-type Pending = BTreeMap<BufferId, u8>;
+pub(super) type Pending = BTreeMap<BufferId, u8>;
 
-struct Placement<'k> {
+/// A walk over a kernel with some barriers in it.
+pub(super) struct Walk<'k> {
     kernel: &'k Kernel,
     uniform: &'k BTreeSet<StmtId>,
-    barriers: BTreeSet<StmtId>,
+    /// The statements before which a barrier stands.
+    pub(super) barriers: BTreeSet<StmtId>,
+    /// Whether a barrier is inserted where one is missing.
+    inserts: bool,
+    /// Whether one was missing.
+    missing: bool,
     /// Statements around, from the outside in.
     around: Vec<StmtId>,
     /// Depth of `parallel` loops.
     parallel: u32,
+    /// Depth of loops whose body may be executed more than once.
+    loops: u32,
+    /// What is pending where each loop that stands in no other begins.
+    pub(super) entries: BTreeMap<StmtId, Pending>,
     /// Pipelined loops that load shared arrays ahead.
-    pipelined: &'k BTreeMap<StmtId, SharedLoads>,
+    pipelined: BTreeMap<StmtId, SharedLoads>,
     /// The arrays that the loops around load.
     loaded: Vec<BufferId>,
+    /// Statements visited.
+    pub(super) steps: usize,
 }
 
-/// The statements before which a barrier must stand.
-pub(super) fn place(kernel: &Kernel, uniform: &BTreeSet<StmtId>) -> BTreeSet<StmtId> {
-    let loops: BTreeMap<StmtId, SharedLoads> = shared_loads(kernel).into_iter().map(|l| (l.stmt, l)).collect();
-    let mut this = Placement {
-        kernel,
-        uniform,
-        barriers: BTreeSet::new(),
-        around: Vec::new(),
-        parallel: 0,
-        pipelined: &loops,
-        loaded: Vec::new(),
-    };
-    if kernel.buffers.values().all(|b| b.scope != Scope::Shared) {
-        return this.barriers;
-    }
-    // A barrier moved out of a conditional stands before statements that were visited without it: visit again.
-    loop {
-        let before = this.barriers.len();
-        let mut pending = Pending::new();
-        this.block(&kernel.body, &mut pending);
-        if this.barriers.len() == before {
-            return this.barriers;
+impl<'k> Walk<'k> {
+    pub(super) fn new(kernel: &'k Kernel, uniform: &'k BTreeSet<StmtId>) -> Self {
+        Walk {
+            kernel,
+            uniform,
+            barriers: BTreeSet::new(),
+            inserts: false,
+            missing: false,
+            around: Vec::new(),
+            parallel: 0,
+            loops: 0,
+            entries: BTreeMap::new(),
+            pipelined: shared_loads(kernel).into_iter().map(|l| (l.stmt, l)).collect(),
+            loaded: Vec::new(),
+            steps: 0,
         }
     }
-}
 
-impl Placement<'_> {
+    /// Adds the barriers that are missing, each right before the statement that needs it.
+    pub(super) fn insert(&mut self) {
+        self.inserts = true;
+        // A barrier moved out of a conditional stands before statements that were visited without it: visit again.
+        loop {
+            let before = self.barriers.len();
+            self.entries.clear();
+            let mut pending = Pending::new();
+            self.block(&self.kernel.body, &mut pending);
+            if self.barriers.len() == before {
+                break;
+            }
+        }
+        self.inserts = false;
+    }
+
+    /// What is pending after a statement that is entered with `entry`; `None` where a barrier is missing in it.
+    pub(super) fn after(&mut self, stmt: StmtId, entry: &Pending) -> Option<Pending> {
+        let mut pending = entry.clone();
+        let entries = std::mem::take(&mut self.entries);
+        self.missing = false;
+        self.block(&[stmt], &mut pending);
+        self.entries = entries;
+        (!self.missing).then_some(pending)
+    }
+
     fn block(&mut self, body: &[StmtId], pending: &mut Pending) {
         for &stmt in body {
+            if self.missing {
+                return;
+            }
+            self.steps += 1;
+            let repeats = matches!(self.kernel.stmts[stmt].kind, StmtKind::For { .. } | StmtKind::Persistent { .. });
+            if repeats && self.loops == 0 {
+                join(self.entries.entry(stmt).or_default(), pending);
+            }
             if self.barriers.contains(&stmt) {
                 pending.clear();
             }
@@ -102,16 +132,17 @@ impl Placement<'_> {
             StmtKind::For { start, end, step, body, .. } => {
                 [start, end, step].into_iter().for_each(|e| self.expr(*e, pending));
                 let Some(loads) = self.pipelined.get(&stmt) else { return self.round(stmt, body, pending) };
-                loads.buffers.iter().for_each(|b| self.touch(Place::Buffer(*b), TILE_WRITE, pending));
+                let (buffers, stages) = (loads.buffers.clone(), loads.stages);
+                buffers.iter().for_each(|b| self.touch(Place::Buffer(*b), TILE_WRITE, pending));
                 let around = self.loaded.len();
-                self.loaded.extend(&loads.buffers);
+                self.loaded.extend(&buffers);
                 self.round(stmt, body, pending);
                 self.loaded.truncate(around);
-                for buffer in &loads.buffers {
+                for buffer in buffers {
                     // With one stage an iteration ends with a barrier.
-                    match loads.stages {
-                        1 => pending.remove(buffer),
-                        _ => pending.insert(*buffer, TILE_READ),
+                    match stages {
+                        1 => pending.remove(&buffer),
+                        _ => pending.insert(buffer, TILE_READ),
                     };
                 }
             }
@@ -178,6 +209,7 @@ impl Placement<'_> {
     /// A loop's body until what is pending at its start no longer grows.
     fn round(&mut self, stmt: StmtId, body: &[StmtId], pending: &mut Pending) {
         let loads = self.pipelined.get(&stmt).map(|l| l.leading);
+        self.loops += 1;
         loop {
             let mut state = pending.clone();
             if loads.is_some() {
@@ -185,9 +217,10 @@ impl Placement<'_> {
             }
             self.block(&body[loads.unwrap_or(0)..], &mut state);
             if !join(pending, &state) {
-                return;
+                break;
             }
         }
+        self.loops -= 1;
     }
 
     fn expr(&mut self, expr: ExprId, pending: &mut Pending) {
@@ -220,20 +253,14 @@ impl Placement<'_> {
             *pending.entry(buffer).or_default() |= bits;
             return;
         }
-        let before = pending.get(&buffer).copied().unwrap_or(0);
-        let is_tile = |b: u8| b & (TILE_READ | TILE_WRITE) != 0;
-        let writes = |b: u8| b & (WRITE | TILE_WRITE) != 0;
-        let conflict = if is_tile(bits) {
-            before != 0 && (writes(bits) || writes(before))
-        } else {
-            // Only what the compiler orders; element accesses among themselves are the author's.
-            is_tile(before) && (writes(bits) || before & TILE_WRITE != 0)
-        };
-        if conflict {
+        let conflict = needs_barrier(pending.get(&buffer).copied().unwrap_or(0), bits);
+        if conflict && self.inserts {
             let at = self.landing();
             if self.barriers.insert(at) {
                 pending.clear();
             }
+        } else if conflict {
+            self.missing = true;
         }
         *pending.entry(buffer).or_default() |= bits;
     }
@@ -251,6 +278,27 @@ impl Placement<'_> {
         // `around` is never empty while a statement is visited.
         self.around.iter().copied().find(bars).or(innermost).unwrap_or_else(|| StmtId::from_u32(0))
     }
+}
+
+/// Whether the compiler orders accesses to an array after those that are pending.
+pub(super) fn needs_barrier(before: u8, bits: u8) -> bool {
+    let is_tile = |b: u8| b & (TILE_READ | TILE_WRITE) != 0;
+    let writes = |b: u8| b & (WRITE | TILE_WRITE) != 0;
+    if is_tile(bits) {
+        before != 0 && (writes(bits) || writes(before))
+    } else {
+        // Only what the compiler orders; element accesses among themselves are the author's.
+        is_tile(before) && (writes(bits) || before & TILE_WRITE != 0)
+    }
+}
+
+/// The shared arrays that a statement without a body, or a `parallel` loop, accesses.
+#[cfg(test)]
+pub(super) fn accesses(kernel: &Kernel, stmt: StmtId) -> Vec<(BufferId, u8)> {
+    let uniform = BTreeSet::new();
+    let mut pending = Pending::new();
+    Walk::new(kernel, &uniform).stmt(stmt, &mut pending);
+    pending.into_iter().collect()
 }
 
 /// Adds what is pending on another path; whether that was news.
