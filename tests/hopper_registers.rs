@@ -286,7 +286,7 @@ fn tensor(dtype: Dtype, shape: [usize; 2], values: &[u32]) -> Argument {
     let bytes = dtype.bytes() as usize;
     let memory = Memory::zeros(shape[0] * shape[1] * bytes);
     for (i, bits) in values.iter().enumerate() {
-        memory.store(i * bytes, dtype, *bits);
+        memory.set(i * bytes, dtype, *bits).expect("inside");
     }
     Argument::Tensor(TensorArgument {
         dtype,

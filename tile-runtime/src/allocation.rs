@@ -1,14 +1,16 @@
 //! A piece of device memory, real or simulated, and the copies into and out of it.
 
 use crate::cuda::driver::Handle;
-use crate::cuda::{CudaDevice, StreamSlot, Usage, Use};
+use crate::cuda::{CudaDevice, StreamSlot, Usage, Use, hold, hold_one, in_order};
 use crate::device::{Backend, DeviceState};
 use crate::error::Error;
 use crate::layout::Rows;
 use cudarc::driver::sys;
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, ThreadId};
 use tile_ir::sim::Memory;
 
 /// Device memory. Freed in stream order, after everything that uses it, when the last tensor and graph let go.
@@ -19,19 +21,31 @@ pub(crate) struct Allocation {
     pub bytes: usize,
     pub usage: Usage,
     storage: Storage,
-    /// The owner's stream, where the memory is borrowed: it must wait for each use, because the borrow may end, and the
-    /// owner free the memory, without our being told.
-    owner: Option<OwnerStream>,
+    /// Whose memory it is, where it is borrowed.
+    owner: Option<Owner>,
 }
 
-/// A stream that is not ours.
-#[derive(Clone, Copy)]
-struct OwnerStream(Handle);
+/// The stream of other code that owns borrowed memory. It must wait for each use, because the borrow may end, and the owner
+/// free the memory, without our being told.
+pub(crate) struct Owner {
+    /// The stream's handle.
+    pub stream: Handle,
+    /// The thread that the handle means a stream of, where it means another one in every thread.
+    pub thread: Option<ThreadId>,
+    /// The event by which the owner's other streams know of the latest use; null where there is none. It lives as long as
+    /// the borrow.
+    pub event: Handle,
+    /// Whether the memory is lent to be written.
+    pub writable: bool,
+    /// Keeps the stream.
+    pub _keeps: Arc<dyn Any + Send + Sync>,
+}
 
-// SAFETY: a stream handle may be used from any thread.
-unsafe impl Send for OwnerStream {}
+// SAFETY: stream and event handles may be used from any thread; of a stream that another thread would understand
+// differently, `thread` says which one may.
+unsafe impl Send for Owner {}
 // SAFETY: as above.
-unsafe impl Sync for OwnerStream {}
+unsafe impl Sync for Owner {}
 
 enum Storage {
     /// Of the device's pool.
@@ -54,9 +68,11 @@ impl Allocation {
         match &device.backend {
             Backend::Simulator { .. } => {
                 static NEXT: AtomicU64 = AtomicU64::new(1 << 40);
+                let memory = Memory::try_zeros(bytes).map_err(|_| Error::host_out_of_memory(device.label(), bytes))?;
+                // Addresses are taken only by memory that exists, so they never wrap.
                 let room = (bytes as u64).next_multiple_of(256) + 256;
                 let address = NEXT.fetch_add(room, Ordering::Relaxed);
-                let storage = Storage::Host(Arc::new(Memory::zeros(bytes)));
+                let storage = Storage::Host(Arc::new(memory));
                 Ok(Allocation { device, address, bytes, usage: Usage::written_by(0), storage, owner: None })
             }
             Backend::Cuda(cuda) => {
@@ -79,10 +95,10 @@ impl Allocation {
         Allocation { device, address, bytes, usage: Usage::written_by(0), storage: Storage::Foreign, owner: None }
     }
 
-    /// The same where `owner`, the owner's stream, is to wait for each use.
-    pub fn borrowed(device: &'static DeviceState, address: u64, bytes: usize, owner: Handle) -> Allocation {
+    /// The same of memory that is borrowed from `owner`.
+    pub fn borrowed(device: &'static DeviceState, address: u64, bytes: usize, owner: Owner) -> Allocation {
         let mut allocation = Allocation::foreign(device, address, bytes);
-        allocation.owner = Some(OwnerStream(owner));
+        allocation.owner = Some(owner);
         allocation
     }
 
@@ -92,15 +108,18 @@ impl Allocation {
         self.owner.is_some()
     }
 
+    /// Whether it is borrowed to be read only.
+    #[inline]
+    pub fn is_read_only(&self) -> bool {
+        self.owner.as_ref().is_some_and(|owner| !owner.writable)
+    }
+
     /// Called after each use on `stream`.
     #[inline]
     pub fn used(&self, cuda: &CudaDevice, stream: &StreamSlot) -> Result<(), Error> {
-        match self.owner {
+        match &self.owner {
             None => Ok(()),
-            // If the owner cannot be made to wait, the host does.
-            Some(OwnerStream(owner)) => {
-                cuda.order_foreign(stream.enter().stream(), owner).or_else(|_| cuda.synchronize(stream))
-            }
+            Some(owner) => owner.follows(cuda, stream),
         }
     }
 
@@ -112,7 +131,7 @@ impl Allocation {
         }
     }
 
-    /// The stream that wrote it last: where a copy needs to wait for nobody but readers.
+    /// The stream that wrote it last: where a copy has the fewest to wait for.
     fn own_stream<'a>(&self, cuda: &'a CudaDevice) -> Result<&'a StreamSlot, Error> {
         match cuda.stream(self.usage.writer()) {
             Some(stream) => Ok(stream),
@@ -121,7 +140,7 @@ impl Allocation {
     }
 
     /// Copies packed `bytes` into rows of elements of `size` bytes. Waits until `bytes` may be reused.
-    pub fn upload(&self, bytes: &[u8], rows: &Rows, size: usize, how: Use) -> Result<(), Error> {
+    pub fn upload(&self, bytes: &[u8], rows: &Rows, size: usize) -> Result<(), Error> {
         let width = rows.width * size;
         if bytes.is_empty() || width == 0 {
             return Ok(());
@@ -129,13 +148,12 @@ impl Allocation {
         match (&self.device.backend, &self.storage) {
             (_, Storage::Host(memory)) => {
                 let starts = rows.each().map(|start| start * size);
-                starts.zip(bytes.chunks_exact(width)).for_each(|(start, row)| memory.write(start, row));
-                Ok(())
+                starts.zip(bytes.chunks_exact(width)).try_for_each(|(start, row)| Ok(memory.write(start, row)?))
             }
             (Backend::Cuda(cuda), _) => {
                 cuda.bind()?;
                 let stream = self.own_stream(cuda)?;
-                self.usage.settle(cuda, stream, how)?;
+                let _held = hold_one(cuda, stream, self, Use::Write)?;
                 let entry = stream.enter();
                 let plane = width * rows.rows;
                 for (start, bytes) in rows.starts.iter().zip(bytes.chunks_exact(plane)) {
@@ -173,13 +191,12 @@ impl Allocation {
         match (&self.device.backend, &self.storage) {
             (_, Storage::Host(memory)) => {
                 let starts = rows.each().map(|start| start * size);
-                starts.zip(bytes.chunks_exact_mut(width)).for_each(|(start, row)| memory.read(start, row));
-                Ok(())
+                starts.zip(bytes.chunks_exact_mut(width)).try_for_each(|(start, row)| Ok(memory.read(start, row)?))
             }
             (Backend::Cuda(cuda), _) => {
                 cuda.bind()?;
                 let stream = self.own_stream(cuda)?;
-                self.usage.settle(cuda, stream, Use::Read)?;
+                let held = hold_one(cuda, stream, self, Use::Read)?;
                 let entry = stream.enter();
                 let plane = width * rows.rows;
                 for (start, bytes) in rows.starts.iter().zip(bytes.chunks_exact_mut(plane)) {
@@ -202,29 +219,37 @@ impl Allocation {
                         return Err(error);
                     }
                 }
+                // The copies are queued: while they are made, others may go on with the memory.
+                drop((entry, held));
                 cuda.synchronize(stream)
             }
             (Backend::Simulator { .. }, _) => Ok(()),
         }
     }
 
-    /// Copies rows of `source` into rows of the same width and number here; both on one device.
-    pub fn copy_from(&self, to: &Rows, source: &Allocation, from: &Rows, size: usize, how: Use) -> Result<(), Error> {
-        match (&self.device.backend, &self.storage, source.host()) {
+    /// Copies rows of `source` into rows of the same width and number of `target`; both on one device.
+    pub fn copy(
+        target: &Arc<Allocation>,
+        to: &Rows,
+        source: &Arc<Allocation>,
+        from: &Rows,
+        size: usize,
+    ) -> Result<(), Error> {
+        match (&target.device.backend, &target.storage, source.host()) {
             (_, Storage::Host(memory), Some(source)) => {
                 // Row boundaries may differ where one side is contiguous, so element by element.
                 let mut element = [0u8; 4];
                 for (to, from) in each_element(to).zip(each_element(from)) {
-                    source.read(from * size, &mut element[..size]);
-                    memory.write(to * size, &element[..size]);
+                    source.read(from * size, &mut element[..size])?;
+                    memory.write(to * size, &element[..size])?;
                 }
                 Ok(())
             }
             (Backend::Cuda(cuda), ..) => {
                 cuda.bind()?;
-                let stream = self.own_stream(cuda)?;
-                self.usage.settle(cuda, stream, how)?;
-                source.usage.settle(cuda, stream, Use::Read)?;
+                let stream = target.own_stream(cuda)?;
+                let uses = in_order([(target, Use::Write), (source, Use::Read)].into_iter());
+                let _held = hold(cuda, stream, uses.into_iter())?;
                 let entry = stream.enter();
                 // The side with more rows gives the shape; the other is contiguous, or has the same.
                 let (width, rows) = if to.width < from.width { (to.width, to) } else { (from.width, from) };
@@ -239,7 +264,7 @@ impl Allocation {
                 for (to_start, from_start) in spread(to).into_iter().zip(spread(from)) {
                     let mut copy = copy_2d(width * size, rows.rows);
                     copy.srcDevice = source.address + (from_start * size) as u64;
-                    copy.dstDevice = self.address + (to_start * size) as u64;
+                    copy.dstDevice = target.address + (to_start * size) as u64;
                     (copy.srcPitch, copy.dstPitch) = (pitch(from) * size, pitch(to) * size);
                     if copy.WidthInBytes == 0 || copy.Height == 0 {
                         continue;
@@ -255,11 +280,24 @@ impl Allocation {
                     };
                     cuda.check("cuMemcpy2DAsync", code)?;
                 }
-                self.used(cuda, stream)?;
+                target.used(cuda, stream)?;
                 source.used(cuda, stream)
             }
             (Backend::Simulator { .. }, ..) => Ok(()),
         }
+    }
+}
+
+impl Owner {
+    /// Makes the owner's work from now on follow what is queued on `stream`. Where its stream cannot be made to wait, the
+    /// host does.
+    fn follows(&self, cuda: &CudaDevice, stream: &StreamSlot) -> Result<(), Error> {
+        let here = self.thread.is_none_or(|thread| thread == thread::current().id());
+        let ordered = || {
+            cuda.order_foreign(stream.enter().stream(), self.stream)?;
+            if self.event.is_null() { Ok(()) } else { cuda.record_again(self.event, self.stream) }
+        };
+        if here && ordered().is_ok() { Ok(()) } else { cuda.synchronize(stream) }
     }
 }
 
@@ -294,7 +332,7 @@ impl Drop for Allocation {
         if let (Storage::Owned, Backend::Cuda(cuda)) = (&self.storage, &self.device.backend)
             && let Ok(stream) = self.own_stream(cuda)
             && cuda.bind().is_ok()
-            && self.usage.settle(cuda, stream, Use::Write).is_ok()
+            && self.usage.last().settle_free(cuda, stream).is_ok()
         {
             cuda.free(self.address, stream);
         }

@@ -1,7 +1,7 @@
 //! Devices: CUDA devices and the simulators, behind one handle.
 
 use crate::allocation::Allocation;
-use crate::cuda::{CudaDevice, Use, lock};
+use crate::cuda::{CudaDevice, lock};
 use crate::element::{Element, as_bytes};
 use crate::error::{Bytes, Error, ShapeError};
 use crate::layout::Layout;
@@ -11,6 +11,7 @@ use crate::tensor::Tensor;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 use tile_ir::ir::Target;
+use tile_ir::sim::{Cancel, STEP_LIMIT};
 
 /// A device that kernels run on. Cheap to clone; a device lives as long as the process.
 ///
@@ -25,6 +26,15 @@ use tile_ir::ir::Target;
 pub struct Device {
     pub(crate) state: &'static DeviceState,
     why: Arc<str>,
+    /// How long launches through this handle may run, on a simulator.
+    limits: Limits,
+}
+
+/// How long simulated launches may run.
+#[derive(Clone, Default)]
+struct Limits {
+    steps: Option<u64>,
+    cancel: Option<Cancel>,
 }
 
 /// What there is once for each device.
@@ -65,18 +75,52 @@ impl Device {
                 state
             }
         };
-        Ok(Device { state, why: "asked for".into() })
+        Ok(Device::over(state))
     }
 
     /// The fast simulator: kernels run on the CPU, for results.
     pub fn simulator() -> Device {
-        Device { state: &SIMULATOR, why: "asked for".into() }
+        Device::over(&SIMULATOR)
     }
 
     /// The checked simulator: kernels run lane by lane on the CPU, and races, accesses out of bounds and misused
     /// barriers are reported. Slow.
     pub fn checked_simulator() -> Device {
-        Device { state: &CHECKED, why: "asked for".into() }
+        Device::over(&CHECKED)
+    }
+
+    fn over(state: &'static DeviceState) -> Device {
+        Device { state, why: "asked for".into(), limits: Limits::default() }
+    }
+
+    /// This simulator, with another limit for the launches that are made through this handle, its clones, and its streams:
+    /// one that has taken `steps` steps is stopped with [`Problem::StepLimit`](crate::Problem::StepLimit). What it wrote
+    /// until then stays written. On the fast simulator a block is a step, and each iteration of a loop that it goes
+    /// through; on the checked one, each instruction of a warp. Without this the limit is `TILE_STEP_LIMIT`, else 2 * 10^9.
+    /// A GPU has no such limit.
+    #[must_use]
+    pub fn with_step_limit(mut self, steps: u64) -> Device {
+        self.limits.steps = Some(steps);
+        self
+    }
+
+    /// This simulator, with a switch that stops the launches that are made through this handle, its clones, and its streams:
+    /// once [`Cancel::cancel`] is called, from any thread, they end with
+    /// [`Problem::Cancelled`](crate::Problem::Cancelled). On a GPU it has no effect.
+    #[must_use]
+    pub fn with_cancel(mut self, cancel: &Cancel) -> Device {
+        self.limits.cancel = Some(cancel.clone());
+        self
+    }
+
+    /// Steps that a simulated launch may take.
+    pub(crate) fn step_limit(&self) -> u64 {
+        self.limits.steps.unwrap_or_else(usual_step_limit)
+    }
+
+    /// What stops its simulated launches.
+    pub(crate) fn cancel(&self) -> Option<Cancel> {
+        self.limits.cancel.clone()
     }
 
     /// What `TILE_DEVICE` says (`cuda:0`, `sim`, `sim-checked`); without it the first CUDA device if there is one, else
@@ -146,7 +190,7 @@ impl Device {
             return Err(ShapeError::Length { shape: shape.to_vec(), expected, found }.into());
         }
         let allocation = Allocation::new(self.state, size_of_val(values), false)?;
-        allocation.upload(as_bytes(values), &layout.as_rows(), size_of::<T>(), Use::Write)?;
+        allocation.upload(as_bytes(values), &layout.as_rows(), size_of::<T>())?;
         Ok(Tensor::from_parts(Arc::new(allocation), layout))
     }
 
@@ -250,6 +294,19 @@ impl DeviceState {
             (Backend::Cuda(cuda), Target::Sm80) => format!("sm_{}{}", cuda.capability.0, cuda.capability.1),
         }
     }
+}
+
+/// `TILE_STEP_LIMIT`, else what the simulators have by themselves. A value that is no number is said, once.
+fn usual_step_limit() -> u64 {
+    static LIMIT: OnceLock<u64> = OnceLock::new();
+    *LIMIT.get_or_init(|| match std::env::var_os("TILE_STEP_LIMIT").filter(|value| !value.is_empty()) {
+        None => STEP_LIMIT,
+        Some(value) => value.to_str().and_then(|text| text.trim().parse().ok()).unwrap_or_else(|| {
+            let value = value.to_string_lossy();
+            eprintln!("tile: TILE_STEP_LIMIT is `{value}`; it must be a number of steps; {STEP_LIMIT} is used");
+            STEP_LIMIT
+        }),
+    })
 }
 
 /// Why there is no CUDA device, in a line.

@@ -1,5 +1,6 @@
 //! Element types as the host sees them.
 
+use crate::error::Error;
 use half::{bf16, f16};
 use tile_ir::ir::Dtype;
 
@@ -52,18 +53,27 @@ pub(crate) fn as_bytes<T: Element>(values: &[T]) -> &[u8] {
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
 
+/// `len` values, all the same, where the host has room for them.
+pub(crate) fn filled<T: Clone>(value: T, len: usize) -> Result<Vec<T>, Error> {
+    let mut values = Vec::new();
+    let room = values.try_reserve_exact(len);
+    room.map_err(|_| Error::host_out_of_memory("the host", len.saturating_mul(size_of::<T>())))?;
+    values.resize(len, value);
+    Ok(values)
+}
+
 /// A vector filled by `read`, which must fill every byte it is given.
-pub(crate) fn from_bytes<T: Element, E>(
+pub(crate) fn from_bytes<T: Element>(
     len: usize,
-    read: impl FnOnce(&mut [u8]) -> Result<(), E>,
-) -> Result<Vec<T>, E> {
+    read: impl FnOnce(&mut [u8]) -> Result<(), Error>,
+) -> Result<Vec<T>, Error> {
     if T::DTYPE == Dtype::Bool {
         // A byte other than 0 and 1 is not a `bool` to Rust.
-        let mut bytes = vec![0u8; len];
+        let mut bytes = filled(0u8, len)?;
         read(&mut bytes)?;
         return Ok(bytes.into_iter().map(|b| T::from_bits(u32::from(b))).collect());
     }
-    let mut values = vec![T::default(); len];
+    let mut values = filled(T::default(), len)?;
     // SAFETY: plain data without padding; every bit pattern is a value, `bool` being excluded above.
     let bytes = unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast::<u8>(), len * size_of::<T>()) };
     read(bytes)?;
@@ -88,13 +98,13 @@ mod tests {
         let bytes = as_bytes(&values).to_vec();
         let back: Vec<f16> = from_bytes(2, |b| {
             b.copy_from_slice(&bytes);
-            Ok::<_, ()>(())
+            Ok(())
         })
         .unwrap();
         assert_eq!(back, values);
         let flags: Vec<bool> = from_bytes(3, |b| {
             b.copy_from_slice(&[0, 1, 7]);
-            Ok::<_, ()>(())
+            Ok(())
         })
         .unwrap();
         assert_eq!(flags, [false, true, true]);

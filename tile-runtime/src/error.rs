@@ -58,20 +58,20 @@ pub enum Error {
     #[error("{0}")]
     Fault(Box<Fault>),
     /// Device memory is full.
-    #[error(
-        "{device} is out of memory: {} were requested, {} of {} are free",
-        Bytes(*.requested), Bytes(*.free), Bytes(*.total)
-    )]
+    #[error("{device} is out of memory: {} were requested{}", Bytes(*.requested), Free(*.free, *.total))]
     OutOfMemory {
-        /// The device.
+        /// The device; of a simulator, whose memory is the host's, the simulator.
         device: String,
         /// Bytes requested.
         requested: u64,
-        /// Bytes free.
+        /// Bytes free; 0 where that is unknown.
         free: u64,
-        /// Bytes in all.
+        /// Bytes in all; 0 where that is unknown.
         total: u64,
     },
+    /// An access to simulated memory was refused.
+    #[error(transparent)]
+    Memory(#[from] tile_ir::sim::MemoryError),
     /// NVRTC refused the source.
     #[error("the CUDA C of `{kernel}` does not compile; this is a mistake of the kernel compiler:\n{log}")]
     Compile {
@@ -192,6 +192,14 @@ pub enum Error {
         /// The device.
         device: String,
         /// What went wrong.
+        problem: String,
+    },
+    /// A stream of other code that cannot be used.
+    #[error("a stream of other code on {device}: {problem}")]
+    ForeignStream {
+        /// The device.
+        device: String,
+        /// Why not, and what to do.
         problem: String,
     },
     /// A file could not be read or written.
@@ -329,6 +337,36 @@ pub enum ShapeError {
         /// The shape asked for.
         wanted: Vec<usize>,
     },
+}
+
+impl Error {
+    /// The host cannot give this many bytes.
+    pub(crate) fn host_out_of_memory(device: &str, bytes: usize) -> Error {
+        let (free, total) = host_memory();
+        Error::OutOfMemory { device: device.to_owned(), requested: bytes as u64, free, total }
+    }
+}
+
+/// Free and total memory of the host in bytes, as Linux says it; zeros elsewhere.
+fn host_memory() -> (u64, u64) {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let field = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
+    };
+    field("MemAvailable:").zip(field("MemTotal:")).unwrap_or_default()
+}
+
+/// `, 1 GiB of 2 GiB are free`, or nothing where that is unknown.
+struct Free(u64, u64);
+
+impl fmt::Display for Free {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Free(_, 0) => Ok(()),
+            Free(free, total) => write!(f, ", {} of {} are free", Bytes(*free), Bytes(*total)),
+        }
+    }
 }
 
 /// A size for people, exact below 10 KiB.

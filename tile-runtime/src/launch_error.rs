@@ -84,6 +84,10 @@ pub enum Problem {
     StreamOver,
     /// The simulator found a mistake of the kernel while it ran.
     Simulator(String),
+    /// A simulated launch was stopped because it had taken all its steps: [`crate::Device::with_step_limit`].
+    StepLimit { steps: u64, report: String },
+    /// A simulated launch was stopped from another thread: [`crate::Device::with_cancel`].
+    Cancelled,
 }
 
 impl LaunchError {
@@ -139,7 +143,7 @@ impl Problem {
             ExtentRange { .. } | StrideRange { .. } | ScalarRange { .. } | IndexRange { .. } | Grid { .. } => {
                 Code::LAUNCH_LIMIT
             }
-            Prepare(_) | Driver(_) | StreamOver | Simulator(_) => return None,
+            Prepare(_) | Driver(_) | StreamOver | Simulator(_) | StepLimit { .. } | Cancelled => return None,
         })
     }
 }
@@ -172,7 +176,7 @@ impl fmt::Display for Report {
         }
         write!(f, "{} at {}:{}: {}", self.kernel, self.at.file(), self.at.line(), self.problem)?;
         match &self.problem {
-            Problem::Simulator(_) => Ok(()),
+            Problem::Simulator(_) | Problem::StepLimit { .. } | Problem::Cancelled => Ok(()),
             Problem::Driver(Error::Fault(_)) => Ok(()),
             problem => {
                 let end = if problem.to_string().ends_with(['.', '\n']) { "" } else { "." };
@@ -255,6 +259,15 @@ impl fmt::Display for Problem {
             Prepare(error) | Driver(error) => write!(f, "{error}"),
             StreamOver => write!(f, "the capture that this stream belongs to is over"),
             Simulator(report) => write!(f, "{report}"),
+            StepLimit { steps, report } => {
+                let separator = if report.is_empty() { "" } else { "\n" };
+                write!(
+                    f,
+                    "the simulated launch was stopped after {steps} steps, as many as it may take\nhelp: if it does end, \
+                     TILE_STEP_LIMIT or `Device::with_step_limit` gives it more{separator}{report}"
+                )
+            }
+            Cancelled => write!(f, "the simulated launch was cancelled"),
         }
     }
 }

@@ -77,6 +77,7 @@ impl<const R: usize> Layout<R> {
     /// The part with these indices.
     pub fn slice(&self, ranges: [Range<usize>; R]) -> Result<Layout<R>, ShapeError> {
         let mut part = *self;
+        let starts = ranges.each_ref().map(|range| range.start);
         for (axis, range) in ranges.into_iter().enumerate() {
             let Range { start, end } = range;
             let extent = self.shape[axis];
@@ -84,7 +85,10 @@ impl<const R: usize> Layout<R> {
                 return Err(ShapeError::Range { start, end, axis, extent });
             }
             part.shape[axis] = end - start;
-            part.offset += start * self.strides[axis];
+        }
+        // What has no elements lies nowhere: its first index may be beyond what an offset counts.
+        if !part.shape.contains(&0) {
+            part.offset += starts.iter().zip(&self.strides).map(|(start, stride)| start * stride).sum::<usize>();
         }
         Ok(part)
     }
@@ -100,13 +104,16 @@ impl<const R: usize> Layout<R> {
     pub fn row<const S: usize>(&self, index: usize) -> Result<Layout<S>, ShapeError> {
         debug_assert_eq!(S + 1, R);
         if index >= self.shape[0] {
-            return Err(ShapeError::Range { start: index, end: index + 1, axis: 0, extent: self.shape[0] });
+            return Err(ShapeError::Range {
+                start: index,
+                end: index.saturating_add(1),
+                axis: 0,
+                extent: self.shape[0],
+            });
         }
-        Ok(Layout {
-            offset: self.offset + index * self.strides[0],
-            shape: std::array::from_fn(|axis| self.shape[axis + 1]),
-            strides: std::array::from_fn(|axis| self.strides[axis + 1]),
-        })
+        let shape: [usize; S] = std::array::from_fn(|axis| self.shape[axis + 1]);
+        let inside = if shape.contains(&0) { 0 } else { index * self.strides[0] };
+        Ok(Layout { offset: self.offset + inside, shape, strides: std::array::from_fn(|axis| self.strides[axis + 1]) })
     }
 
     /// The same elements in the same order under another shape.

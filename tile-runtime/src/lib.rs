@@ -17,7 +17,8 @@
 //!
 //! Environment: `TILE_DEVICE` (`cuda:0`, `sim`, `sim-checked`), `TILE_NVRTC`, `TILE_NVDISASM`, `TILE_CACHE` (`off`),
 //! `TILE_CACHE_DIR`, `TILE_CACHE_SIZE`, `TILE_LINEINFO=1`, `TILE_LAUNCH_BLOCKING=1`, `TILE_PDL` (`off`: no kernel starts before
-//! the previous one is done), `TILE_SEED`, `TILE_TUNE_REPORT`.
+//! the previous one is done), `TILE_SEED`, `TILE_STEP_LIMIT`
+//! (after how many steps a simulated launch is stopped), `TILE_TUNE_REPORT`.
 #![deny(missing_docs)]
 
 mod allocation;
@@ -47,6 +48,7 @@ pub use launch_error::{LaunchError, Problem};
 pub use library::LibraryError;
 pub use stream::{Event, Graph, Stream};
 pub use tensor::{Tensor, TensorView, TensorViewMut};
+pub use tile_ir::sim::Cancel;
 #[doc(hidden)]
 pub use tile_macros::link_step;
 pub use tile_macros::{tile_fn, tile_kernel};

@@ -1,6 +1,6 @@
 //! Streams, events and captured graphs.
 
-use crate::cuda::{CudaDevice, CudaGraph, StreamSlot, driver, lock};
+use crate::cuda::{CudaDevice, CudaGraph, StreamSlot, driver, lock, refused};
 use crate::device::{Backend, Device};
 use crate::error::Error;
 use crate::kernel::Recorded;
@@ -28,8 +28,8 @@ enum Queue {
     Capture(Box<StreamSlot>),
     /// Work on a simulator happens at once.
     Simulator,
-    /// What a capture on a simulator has recorded.
-    Recording(Mutex<Vec<Recorded>>),
+    /// What a capture on a simulator has recorded; `None` once it is over.
+    Recording(Mutex<Option<Vec<Recorded>>>),
 }
 
 impl Drop for Inner {
@@ -67,8 +67,10 @@ impl Stream {
     /// Waits for everything launched on this stream.
     ///
     /// # Errors
-    /// What a kernel did wrong since the last wait.
+    /// What a kernel did wrong since the last wait. [`Error::Capture`] on a stream that a capture has made: what is launched
+    /// there is recorded, and there is nothing to wait for.
     pub fn synchronize(&self) -> Result<(), Error> {
+        self.refuse_in_capture("waiting for what is launched")?;
         match self.cuda() {
             Some((cuda, slot)) => cuda.synchronize(slot),
             None => Ok(()),
@@ -78,7 +80,8 @@ impl Stream {
     /// An event that happens when everything launched on this stream so far is done.
     ///
     /// # Errors
-    /// The device has failed.
+    /// The device has failed. [`Error::Capture`] on a stream that a capture has made: whoever waited for the event would
+    /// join the capture.
     pub fn record(&self) -> Result<Event, Error> {
         Event::record(self)
     }
@@ -86,8 +89,10 @@ impl Stream {
     /// Makes what is launched on this stream from now on wait for `event`.
     ///
     /// # Errors
-    /// The device has failed.
+    /// The device has failed. [`Error::Capture`] on a stream that a capture has made: the event is none of its own. A graph
+    /// is ordered after whatever it must follow at each launch.
     pub fn wait(&self, event: &Event) -> Result<(), Error> {
+        self.refuse_in_capture("waiting for an event")?;
         match (self.cuda(), &event.kind) {
             (Some((cuda, slot)), EventKind::Cuda { raw, .. }) => {
                 cuda.bind()?;
@@ -107,7 +112,18 @@ impl Stream {
         }
     }
 
-    pub(crate) fn recording(&self) -> Option<&Mutex<Vec<Recorded>>> {
+    /// The error where a capture has made this stream: nothing but launches belongs there.
+    fn refuse_in_capture(&self, what: &str) -> Result<(), Error> {
+        let going_on = match &self.inner.queue {
+            Queue::Pooled(_) | Queue::Simulator => return Ok(()),
+            Queue::Capture(slot) => slot.capture.as_ref().is_some_and(|capture| capture.is_going_on()),
+            Queue::Recording(recorded) => lock(recorded).is_some(),
+        };
+        Err(refused(self.device.label(), going_on, what))
+    }
+
+    /// What a simulated capture records; the inner `None` once it is over.
+    pub(crate) fn recording(&self) -> Option<&Mutex<Option<Vec<Recorded>>>> {
         match &self.inner.queue {
             Queue::Recording(recorded) => Some(recorded),
             _ => None,
@@ -139,6 +155,7 @@ unsafe impl Sync for Event {}
 
 impl Event {
     fn record(stream: &Stream) -> Result<Event, Error> {
+        stream.refuse_in_capture("recording an event")?;
         let Some((device, slot)) = stream.cuda() else { return Ok(Event { kind: EventKind::Host(Instant::now()) }) };
         device.bind()?;
         let mut raw = std::ptr::null_mut();
@@ -226,7 +243,7 @@ pub struct Graph {
 }
 
 enum GraphKind {
-    Cuda(CudaGraph),
+    Cuda(Arc<CudaGraph>),
     Simulator(Vec<Recorded>),
 }
 
@@ -240,10 +257,9 @@ impl Graph {
                 GraphKind::Cuda(CudaGraph::capture(cuda, slot, || work(&stream))?)
             }
             Backend::Simulator { .. } => {
-                let stream = Stream::over(device, Queue::Recording(Mutex::new(Vec::new())));
-                work(&stream)?;
-                let recorded = stream.recording().map(|r| std::mem::take(&mut *lock(r)));
-                GraphKind::Simulator(recorded.unwrap_or_default())
+                let recording = EndOfRecording(Stream::over(device, Queue::Recording(Mutex::new(Some(Vec::new())))));
+                work(&recording.0)?;
+                GraphKind::Simulator(recording.end())
             }
         };
         Ok(Graph { device: device.clone(), kind })
@@ -260,14 +276,23 @@ impl Graph {
         }
     }
 
-    /// Launches everything captured, on `stream`.
+    /// Launches everything captured, on `stream`. On a stream that is being captured the new graph contains this one.
     ///
     /// # Errors
-    /// As [`Graph::launch`].
+    /// As [`Graph::launch`]; [`Error::Capture`] on the stream of a capture that is over.
     pub fn launch_on(&self, stream: &Stream) -> Result<(), Error> {
         match (&self.kind, stream.cuda()) {
             (GraphKind::Cuda(graph), Some((_, slot))) if *stream.device() == self.device => graph.launch(slot),
-            (GraphKind::Simulator(_), _) if *stream.device() == self.device => self.replay(),
+            (GraphKind::Simulator(launches), _) if *stream.device() == self.device => match stream.recording() {
+                None => self.replay(),
+                Some(recording) => match &mut *lock(recording) {
+                    Some(recorded) => {
+                        recorded.extend(launches.iter().cloned());
+                        Ok(())
+                    }
+                    None => Err(refused(self.device.label(), false, "")),
+                },
+            },
             _ => Err(Error::DifferentDevices {
                 source_device: self.device.label().into(),
                 destination: stream.device().label().into(),
@@ -277,9 +302,24 @@ impl Graph {
 
     fn replay(&self) -> Result<(), Error> {
         match &self.kind {
-            GraphKind::Simulator(recorded) => recorded.iter().try_for_each(|launch| Ok(launch.run()?)),
+            GraphKind::Simulator(recorded) => recorded.iter().try_for_each(|launch| Ok(launch.run(&self.device)?)),
             GraphKind::Cuda(_) => Ok(()),
         }
+    }
+}
+
+/// The stream of a simulated capture, which takes no more launches once this is dropped, on a panic too.
+struct EndOfRecording(Stream);
+
+impl EndOfRecording {
+    fn end(&self) -> Vec<Recorded> {
+        self.0.recording().and_then(|recorded| lock(recorded).take()).unwrap_or_default()
+    }
+}
+
+impl Drop for EndOfRecording {
+    fn drop(&mut self) {
+        drop(self.end());
     }
 }
 

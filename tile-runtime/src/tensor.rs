@@ -1,7 +1,6 @@
 //! Tensors and views of them.
 
 use crate::allocation::Allocation;
-use crate::cuda::Use;
 use crate::device::Device;
 use crate::element::{Element, as_bytes, from_bytes};
 use crate::error::{Error, ShapeError};
@@ -33,8 +32,6 @@ pub struct TensorView<'a, T, const R: usize> {
 pub struct TensorViewMut<'a, T, const R: usize> {
     allocation: &'a Arc<Allocation>,
     layout: Layout<R>,
-    /// Whether there are, or have been, other views that write other elements.
-    part: bool,
     element: PhantomData<&'a mut T>,
 }
 
@@ -70,7 +67,7 @@ impl<T: Element, const R: usize> Tensor<T, R> {
 
     /// The whole tensor, to be written.
     pub fn view_mut(&mut self) -> TensorViewMut<'_, T, R> {
-        TensorViewMut { allocation: &self.allocation, layout: self.layout, part: false, element: PhantomData }
+        TensorViewMut { allocation: &self.allocation, layout: self.layout, element: PhantomData }
     }
 
     /// The elements, copied to the host in row-major order, after everything launched that writes them.
@@ -223,11 +220,7 @@ impl<'a, T: Element, const R: usize> TensorView<'a, T, R> {
 
 impl<'a, T: Element, const R: usize> TensorViewMut<'a, T, R> {
     fn with<const S: usize>(self, layout: Layout<S>) -> TensorViewMut<'a, T, S> {
-        TensorViewMut { allocation: self.allocation, layout, part: self.part, element: PhantomData }
-    }
-
-    fn usage(&self) -> Use {
-        if self.part { Use::WritePart } else { Use::Write }
+        TensorViewMut { allocation: self.allocation, layout, element: PhantomData }
     }
 
     /// The same part, to be read while this is not used.
@@ -237,7 +230,7 @@ impl<'a, T: Element, const R: usize> TensorViewMut<'a, T, R> {
 
     /// The same part for a shorter time.
     pub fn reborrow(&mut self) -> TensorViewMut<'_, T, R> {
-        TensorViewMut { layout: self.layout, part: self.part, allocation: self.allocation, element: PhantomData }
+        TensorViewMut { layout: self.layout, allocation: self.allocation, element: PhantomData }
     }
 
     /// Replaces every element, in row-major order.
@@ -249,7 +242,7 @@ impl<'a, T: Element, const R: usize> TensorViewMut<'a, T, R> {
             let (expected, found) = (self.len(), values.len());
             return Err(ShapeError::Length { shape: self.shape().to_vec(), expected, found }.into());
         }
-        self.allocation.upload(as_bytes(values), &self.layout.as_rows(), size_of::<T>(), self.usage())
+        self.allocation.upload(as_bytes(values), &self.layout.as_rows(), size_of::<T>())
     }
 
     /// Replaces every element by those of a tensor or view of the same shape on the same device.
@@ -257,7 +250,9 @@ impl<'a, T: Element, const R: usize> TensorViewMut<'a, T, R> {
     /// # Errors
     /// Another shape or device; the device has failed.
     pub fn copy_from(&mut self, source: impl TensorInput<T, R>) -> Result<(), Error> {
-        let Argument::Tensor(source) = source.argument() else { return Ok(()) };
+        let Argument::Tensor(source) = source.argument() else {
+            return Err(ShapeError::Rank { rank: 0 }.into());
+        };
         let layout = source.layout::<R>();
         if layout.shape != self.layout.shape {
             let (source_shape, destination) = (layout.shape.to_vec(), self.layout.shape.to_vec());
@@ -270,7 +265,7 @@ impl<'a, T: Element, const R: usize> TensorViewMut<'a, T, R> {
             });
         }
         let (to, from) = (self.layout.as_rows(), layout.as_rows());
-        self.allocation.copy_from(&to, source.allocation(), &from, size_of::<T>(), self.usage())
+        Allocation::copy(self.allocation, &to, source.allocation(), &from, size_of::<T>())
     }
 
     /// Rows `range` (of the outermost axis).
@@ -299,7 +294,7 @@ impl<'a, T: Element, const R: usize> TensorViewMut<'a, T, R> {
         let before = self.layout.rows(0..row)?;
         let after = self.layout.rows(row..self.layout.shape[0])?;
         let allocation = self.allocation;
-        let part = |layout| TensorViewMut { allocation, layout, part: true, element: PhantomData };
+        let part = |layout| TensorViewMut { allocation, layout, element: PhantomData };
         Ok((part(before), part(after)))
     }
 
@@ -396,14 +391,14 @@ impl<T: Element, const R: usize> TensorOutput<T, R> for &mut Tensor<T, R> {
 impl<T: Element, const R: usize> TensorOutput<T, R> for TensorViewMut<'_, T, R> {
     #[inline]
     fn argument(&mut self) -> Argument<'_> {
-        Argument::Tensor(TensorRef::new::<T, R>(self.allocation, &self.layout).part(self.part))
+        Argument::Tensor(TensorRef::new::<T, R>(self.allocation, &self.layout))
     }
 }
 
 impl<T: Element, const R: usize> TensorOutput<T, R> for &mut TensorViewMut<'_, T, R> {
     #[inline]
     fn argument(&mut self) -> Argument<'_> {
-        Argument::Tensor(TensorRef::new::<T, R>(self.allocation, &self.layout).part(self.part))
+        Argument::Tensor(TensorRef::new::<T, R>(self.allocation, &self.layout))
     }
 }
 

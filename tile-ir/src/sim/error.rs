@@ -93,9 +93,29 @@ pub enum SimError {
     /// What was given is not a bound kernel (or a well-formed program).
     #[error("the kernel cannot be simulated: {0}")]
     Malformed(String),
+    /// It was stopped because it had taken all the steps that it was given. What it wrote until then stays written.
+    #[error("the launch is still running after {steps} steps, the limit{}", Place(.at))]
+    StepLimit {
+        /// The limit.
+        steps: u64,
+        /// Where one of its blocks was; `None` where it was between two blocks.
+        at: Option<Box<Fault>>,
+    },
+    /// It was stopped from another thread. What it wrote until then stays written.
+    #[error("the launch was cancelled")]
+    Cancelled,
     /// The kernel did something wrong while it ran.
     #[error("{0}")]
     Fault(Box<Fault>),
+}
+
+/// ` in block ..`, or nothing where that is unknown.
+struct Place<'a>(&'a Option<Box<Fault>>);
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_ref().map_or(Ok(()), |fault| write!(f, ", {}", fault.place()))
+    }
 }
 
 /// What a kernel did wrong, and which thread did it.

@@ -1,25 +1,55 @@
-//! Simulated global memory. Blocks run on several host threads and a wrong kernel may race, so every element is
-//! accessed by a relaxed atomic of its own size: a race gives some value, never undefined behaviour.
+//! Simulated global memory.
+//!
+//! Blocks run on several host threads and a wrong kernel may race, so the memory is a row of 32-bit words, and every access
+//! is a relaxed atomic access of one whole word: a race gives some value, never undefined behaviour. (Atomics of different
+//! sizes that meet in the same bytes without an order would be undefined; here there is one size.) An element or byte
+//! narrower than its word is stored by compare-and-exchange, so what lies beside it in the word is kept whoever writes it.
 
 use crate::ir::Dtype;
-use std::cell::UnsafeCell;
+use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::fmt;
+use std::ptr::slice_from_raw_parts_mut;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
+use thiserror::Error;
 
-/// One allocation of simulated device memory, aligned to 256 bytes as a device allocation is.
+/// Bytes of a word.
+const WORD: usize = 4;
+
+/// One allocation of simulated device memory. Byte 0 counts as aligned to 256 bytes, as a device allocation is.
 pub struct Memory {
-    chunks: Box<[Chunk]>,
+    words: Box<[AtomicU32]>,
     len: usize,
 }
 
-#[repr(align(256))]
-struct Chunk(#[expect(dead_code, reason = "only reached through pointers to its bytes")] UnsafeCell<[u8; 256]>);
-
-// SAFETY: every access goes through atomics of the element's size (`load`, `store`, `update`) or of one byte.
-unsafe impl Sync for Memory {}
-// SAFETY: plain bytes, owned.
-unsafe impl Send for Memory {}
+/// Why a simulated memory cannot be made, or an access to one was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum MemoryError {
+    /// The host has not that much memory to give.
+    #[error("the host cannot allocate {bytes} bytes")]
+    OutOfMemory {
+        /// Bytes asked for.
+        bytes: usize,
+    },
+    /// An access that leaves the memory.
+    #[error("{bytes} bytes at byte {offset} leave a simulated memory of {len} bytes")]
+    OutOfRange {
+        /// The first byte.
+        offset: usize,
+        /// How many.
+        bytes: usize,
+        /// Bytes that there are.
+        len: usize,
+    },
+    /// An element that does not begin at a multiple of its size.
+    #[error("an element of {bytes} bytes at byte {offset} is misaligned")]
+    Misaligned {
+        /// The first byte.
+        offset: usize,
+        /// The element's size.
+        bytes: usize,
+    },
+}
 
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -28,10 +58,20 @@ impl fmt::Debug for Memory {
 }
 
 impl Memory {
-    /// `len` bytes of zeros.
+    /// `len` bytes of zeros. Ends the process where the host has not that much memory, as a `Vec` does:
+    /// [`Memory::try_zeros`] says so instead.
     pub fn zeros(len: usize) -> Memory {
-        let chunks = (0..len.div_ceil(256)).map(|_| Chunk(UnsafeCell::new([0; 256]))).collect();
-        Memory { chunks, len }
+        Memory::try_zeros(len)
+            .unwrap_or_else(|_| handle_alloc_error(Layout::array::<u8>(len).unwrap_or(Layout::new::<u8>())))
+    }
+
+    /// `len` bytes of zeros.
+    ///
+    /// # Errors
+    /// [`MemoryError::OutOfMemory`].
+    pub fn try_zeros(len: usize) -> Result<Memory, MemoryError> {
+        let words = zeroed(len.div_ceil(WORD)).ok_or(MemoryError::OutOfMemory { bytes: len })?;
+        Ok(Memory { words, len })
     }
 
     /// Length in bytes.
@@ -44,54 +84,119 @@ impl Memory {
         self.len == 0
     }
 
-    #[inline]
-    fn address(&self, offset: usize, bytes: usize) -> *mut u8 {
-        assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.len), "simulated memory access out of range");
-        let base = self.chunks.as_ptr().cast::<u8>().cast_mut();
-        // SAFETY: in range by the assertion above; chunks are contiguous.
-        unsafe { base.add(offset) }
+    /// The bits of the element at byte `offset`, zero-extended.
+    ///
+    /// # Errors
+    /// The element leaves the memory or does not begin at a multiple of its size.
+    pub fn get(&self, offset: usize, dtype: Dtype) -> Result<u32, MemoryError> {
+        self.check(offset, dtype.bytes() as usize)?;
+        Ok(self.load(offset, dtype))
     }
 
-    /// The bits of the element at byte `offset`, zero-extended. `offset` is a multiple of the element's size and the
-    /// element lies inside the memory: the caller checks.
-    #[inline]
-    pub fn load(&self, offset: usize, dtype: Dtype) -> u32 {
-        let pointer = self.address(offset, dtype.bytes() as usize);
-        // SAFETY: in range, aligned for the element by contract (asserted in debug), only accessed atomically.
-        unsafe {
-            match dtype.bytes() {
-                1 => u32::from(AtomicU8::from_ptr(pointer).load(Ordering::Relaxed)),
-                2 => u32::from(AtomicU16::from_ptr(aligned(pointer)).load(Ordering::Relaxed)),
-                _ => AtomicU32::from_ptr(aligned(pointer)).load(Ordering::Relaxed),
-            }
+    /// Stores the low bits of `bits` as the element at byte `offset`.
+    ///
+    /// # Errors
+    /// As [`Memory::get`].
+    pub fn set(&self, offset: usize, dtype: Dtype, bits: u32) -> Result<(), MemoryError> {
+        self.check(offset, dtype.bytes() as usize)?;
+        self.store(offset, dtype, bits);
+        Ok(())
+    }
+
+    /// Copies bytes in.
+    ///
+    /// # Errors
+    /// They leave the memory.
+    pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), MemoryError> {
+        self.check_range(offset, bytes.len())?;
+        let head = bytes.len().min(offset.wrapping_neg() % WORD);
+        let (head, rest) = bytes.split_at(head);
+        let whole = rest.len() / WORD * WORD;
+        let (whole, tail) = rest.split_at(whole);
+        self.write_bytes(offset, head);
+        let first = (offset + head.len()) / WORD;
+        for (word, bytes) in self.words[first..].iter().zip(whole.chunks_exact(WORD)) {
+            word.store(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]), Ordering::Relaxed);
+        }
+        self.write_bytes(offset + head.len() + whole.len(), tail);
+        Ok(())
+    }
+
+    /// Copies bytes out.
+    ///
+    /// # Errors
+    /// They leave the memory.
+    pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), MemoryError> {
+        self.check_range(offset, bytes.len())?;
+        let head = bytes.len().min(offset.wrapping_neg() % WORD);
+        let (head, rest) = bytes.split_at_mut(head);
+        let whole = rest.len() / WORD * WORD;
+        let (whole, tail) = rest.split_at_mut(whole);
+        self.read_bytes(offset, head);
+        let first = (offset + head.len()) / WORD;
+        for (word, bytes) in self.words[first..].iter().zip(whole.chunks_exact_mut(WORD)) {
+            bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        }
+        self.read_bytes(offset + head.len() + whole.len(), tail);
+        Ok(())
+    }
+
+    fn check_range(&self, offset: usize, bytes: usize) -> Result<(), MemoryError> {
+        match offset.checked_add(bytes) {
+            Some(end) if end <= self.len => Ok(()),
+            _ => Err(MemoryError::OutOfRange { offset, bytes, len: self.len }),
         }
     }
 
-    /// Stores the low bits of `bits` as the element at byte `offset`; the same contract as [`Memory::load`].
+    fn check(&self, offset: usize, bytes: usize) -> Result<(), MemoryError> {
+        self.check_range(offset, bytes)?;
+        if offset.is_multiple_of(bytes) { Ok(()) } else { Err(MemoryError::Misaligned { offset, bytes }) }
+    }
+
+    fn write_bytes(&self, offset: usize, bytes: &[u8]) {
+        bytes.iter().enumerate().for_each(|(i, byte)| self.store(offset + i, Dtype::Bool, u32::from(*byte)));
+    }
+
+    fn read_bytes(&self, offset: usize, bytes: &mut [u8]) {
+        bytes.iter_mut().enumerate().for_each(|(i, byte)| *byte = self.load(offset + i, Dtype::Bool) as u8);
+    }
+
+    /// [`Memory::get`] for the simulators, which have checked that the element lies inside and is aligned. Of one that
+    /// does not, they would get a panic or the element that it lies in.
     #[inline]
-    pub fn store(&self, offset: usize, dtype: Dtype, bits: u32) {
-        let pointer = self.address(offset, dtype.bytes() as usize);
-        // SAFETY: as in `load`.
-        unsafe {
-            match dtype.bytes() {
-                1 => AtomicU8::from_ptr(pointer).store(bits as u8, Ordering::Relaxed),
-                2 => AtomicU16::from_ptr(aligned(pointer)).store(bits as u16, Ordering::Relaxed),
-                _ => AtomicU32::from_ptr(aligned(pointer)).store(bits, Ordering::Relaxed),
-            }
+    pub(crate) fn load(&self, offset: usize, dtype: Dtype) -> u32 {
+        let (word, shift) = self.place(offset, dtype);
+        word.load(Ordering::Relaxed) >> shift & low_bits(dtype)
+    }
+
+    /// [`Memory::set`], under the contract of [`Memory::load`].
+    #[inline]
+    pub(crate) fn store(&self, offset: usize, dtype: Dtype, bits: u32) {
+        let (word, shift) = self.place(offset, dtype);
+        let mask = low_bits(dtype);
+        if mask == u32::MAX {
+            word.store(bits, Ordering::Relaxed);
+        } else {
+            replace(word, |old| old & !(mask << shift) | (bits & mask) << shift);
         }
     }
 
-    /// Replaces a 4-byte element by `f` of it, atomically, and returns the old bits.
-    pub fn update(&self, offset: usize, f: impl Fn(u32) -> u32) -> u32 {
-        let pointer = self.address(offset, 4);
-        // SAFETY: as in `load`.
-        let cell = unsafe { AtomicU32::from_ptr(aligned(pointer)) };
-        cell.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| Some(f(old))).unwrap_or_else(|old| old)
+    /// Replaces a 4-byte element by `f` of it, atomically, and returns the old bits; under the contract of
+    /// [`Memory::load`].
+    pub(crate) fn update(&self, offset: usize, f: impl Fn(u32) -> u32) -> u32 {
+        replace(self.place(offset, Dtype::U32).0, f)
     }
 
-    /// Loads many elements: `out[i]` is the element at `base` bytes plus `offsets[i]` elements, 0 where not `valid`.
-    /// Panics where a valid one is outside: the caller has checked.
-    pub fn gather(&self, dtype: Dtype, base: usize, offsets: &[i64], valid: &[bool], out: &mut [u32]) {
+    /// The word that an element lies in, and its lowest bit there.
+    #[inline]
+    fn place(&self, offset: usize, dtype: Dtype) -> (&AtomicU32, u32) {
+        debug_assert_eq!(self.check(offset, dtype.bytes() as usize), Ok(()));
+        (&self.words[offset / WORD], (offset % WORD * 8) as u32)
+    }
+
+    /// Loads many elements: `out[i]` is the element at `base` bytes plus `offsets[i]` elements, 0 where not `valid`; under
+    /// the contract of [`Memory::load`].
+    pub(crate) fn gather(&self, dtype: Dtype, base: usize, offsets: &[i64], valid: &[bool], out: &mut [u32]) {
         let load = |offset: i64| base.wrapping_add_signed(offset as isize * dtype.bytes() as isize);
         // One loop a dtype: `load` is inlined with the dtype a constant.
         macro_rules! each {
@@ -109,42 +214,44 @@ impl Memory {
     }
 
     /// Stores many elements, in order; the counterpart of [`Memory::gather`].
-    pub fn scatter(&self, dtype: Dtype, base: usize, offsets: &[i64], valid: &[bool], values: &[u32]) {
+    pub(crate) fn scatter(&self, dtype: Dtype, base: usize, offsets: &[i64], valid: &[bool], values: &[u32]) {
         for ((value, offset), _) in values.iter().zip(offsets).zip(valid).filter(|(_, valid)| **valid) {
             self.store(base.wrapping_add_signed(*offset as isize * dtype.bytes() as isize), dtype, *value);
         }
     }
+}
 
-    /// Copies bytes in.
-    pub fn write(&self, offset: usize, bytes: &[u8]) {
-        if bytes.is_empty() {
-            return;
-        }
-        let base = self.address(offset, bytes.len());
-        for (i, byte) in bytes.iter().enumerate() {
-            // SAFETY: in range; one-byte atomics need no alignment.
-            unsafe { AtomicU8::from_ptr(base.add(i)).store(*byte, Ordering::Relaxed) }
-        }
-    }
-
-    /// Copies bytes out.
-    pub fn read(&self, offset: usize, bytes: &mut [u8]) {
-        if bytes.is_empty() {
-            return;
-        }
-        let base = self.address(offset, bytes.len());
-        for (i, byte) in bytes.iter_mut().enumerate() {
-            // SAFETY: as in `write`.
-            *byte = unsafe { AtomicU8::from_ptr(base.add(i)).load(Ordering::Relaxed) };
-        }
+/// The bits that an element has at the low end of a word.
+#[inline]
+fn low_bits(dtype: Dtype) -> u32 {
+    match dtype.bytes() {
+        1 => 0xff,
+        2 => 0xffff,
+        _ => u32::MAX,
     }
 }
 
+/// Replaces a word by `f` of it, atomically, and returns the old one.
 #[inline]
-fn aligned<T>(pointer: *mut u8) -> *mut T {
-    let pointer = pointer.cast::<T>();
-    debug_assert!(pointer.is_aligned(), "simulated memory access is misaligned");
-    pointer
+fn replace(word: &AtomicU32, f: impl Fn(u32) -> u32) -> u32 {
+    word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| Some(f(old))).unwrap_or_else(|old| old)
+}
+
+/// This many words of zeros; `None` where the host has not that much memory. The system gives zeroed pages when they are
+/// first used, so a large memory costs nothing until then.
+fn zeroed(words: usize) -> Option<Box<[AtomicU32]>> {
+    if words == 0 {
+        return Some(Box::default());
+    }
+    let layout = Layout::array::<AtomicU32>(words).ok()?;
+    // SAFETY: the layout has a size, since there are words.
+    let start = unsafe { alloc_zeroed(layout) }.cast::<AtomicU32>();
+    if start.is_null() {
+        return None;
+    }
+    // SAFETY: the global allocator gave this memory for exactly this layout, and nothing else has it; bits that are all
+    // zero are an `AtomicU32`.
+    Some(unsafe { Box::from_raw(slice_from_raw_parts_mut(start, words)) })
 }
 
 /// A tensor argument: a view of a memory.
@@ -169,4 +276,97 @@ pub enum ScalarValue {
     Index(i64),
     /// An element value: its bits, zero-extended.
     Element(Dtype, u32),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accesses_that_are_misaligned_or_outside_are_typed_errors() {
+        let memory = Memory::zeros(10);
+        for (dtype, offset) in [(Dtype::F32, 1), (Dtype::I32, 2), (Dtype::U32, 3), (Dtype::F16, 1), (Dtype::Bf16, 7)] {
+            let bytes = dtype.bytes() as usize;
+            assert_eq!(memory.get(offset, dtype), Err(MemoryError::Misaligned { offset, bytes }));
+            assert_eq!(memory.set(offset, dtype, 1), Err(MemoryError::Misaligned { offset, bytes }));
+        }
+        for (dtype, offset) in [(Dtype::F32, 8), (Dtype::F16, 10), (Dtype::Bool, 10), (Dtype::F32, usize::MAX - 3)] {
+            let bytes = dtype.bytes() as usize;
+            assert_eq!(memory.get(offset, dtype), Err(MemoryError::OutOfRange { offset, bytes, len: 10 }));
+        }
+        let error = memory.write(8, &[0; 3]).unwrap_err();
+        assert_eq!(error.to_string(), "3 bytes at byte 8 leave a simulated memory of 10 bytes");
+        assert!(memory.read(usize::MAX, &mut [0; 2]).is_err());
+        memory.read(10, &mut []).unwrap();
+    }
+
+    /// Every offset and length of a copy, and every element of every size, against plain bytes.
+    #[test]
+    fn bytes_and_elements_agree_with_plain_memory() {
+        let memory = Memory::zeros(23);
+        let mut plain = [0u8; 23];
+        let mut next = 1u8;
+        for start in 0..=23 {
+            for end in start..=23 {
+                for byte in &mut plain[start..end] {
+                    *byte = next;
+                    next = next.wrapping_mul(5).wrapping_add(3);
+                }
+                memory.write(start, &plain[start..end]).unwrap();
+                let mut found = vec![0; end - start];
+                memory.read(start, &mut found).unwrap();
+                assert_eq!(found, plain[start..end]);
+            }
+        }
+        for dtype in [Dtype::Bool, Dtype::F16, Dtype::F32] {
+            let size = dtype.bytes() as usize;
+            for offset in (0..=23 - size).step_by(size) {
+                let mut bits = [0; 4];
+                bits[..size].copy_from_slice(&plain[offset..offset + size]);
+                assert_eq!(memory.get(offset, dtype), Ok(u32::from_le_bytes(bits)));
+                let value = u32::from(next) | u32::from(next) << 8 | 0x5a5a_0000;
+                next = next.wrapping_mul(5).wrapping_add(3);
+                memory.set(offset, dtype, value).unwrap();
+                plain[offset..offset + size].copy_from_slice(&value.to_le_bytes()[..size]);
+                let mut all = [0; 23];
+                memory.read(0, &mut all).unwrap();
+                assert_eq!(all, plain, "neighbours are kept");
+            }
+        }
+    }
+
+    /// Threads that write neighbours in one word, by elements and by bytes, lose nothing of each other.
+    #[test]
+    fn neighbours_that_are_written_at_the_same_time_are_both_kept() {
+        let memory = Memory::zeros(8);
+        let rounds = if cfg!(miri) { 50 } else { 20_000 };
+        std::thread::scope(|scope| {
+            for lane in 0..4usize {
+                let memory = &memory;
+                scope.spawn(move || {
+                    for round in 0..rounds {
+                        match lane {
+                            0 => memory.set(0, Dtype::F16, round).unwrap(),
+                            1 => memory.write(2, &[round as u8]).unwrap(),
+                            2 => memory.write(3, &[round as u8, round as u8, round as u8]).unwrap(),
+                            _ => drop(memory.update(0, |word| word)),
+                        }
+                    }
+                });
+            }
+        });
+        let last = (rounds - 1) as u8;
+        let mut found = [0; 8];
+        memory.read(0, &mut found).unwrap();
+        let [low, high] = ((rounds - 1) as u16).to_le_bytes();
+        assert_eq!(found, [low, high, last, last, last, last, 0, 0]);
+    }
+
+    #[test]
+    fn more_than_the_host_has_is_a_typed_error() {
+        for bytes in [1 << 48, 1 << 60, isize::MAX as usize, usize::MAX] {
+            assert_eq!(Memory::try_zeros(bytes).unwrap_err(), MemoryError::OutOfMemory { bytes });
+        }
+        assert!(Memory::try_zeros(0).unwrap().is_empty());
+    }
 }

@@ -6,12 +6,14 @@ pub mod checked;
 mod error;
 pub mod fast;
 pub mod hw;
+mod limit;
 mod memory;
 pub mod numeric;
 mod print;
 
 pub use error::{Fault, SimError};
-pub use memory::{Memory, ScalarValue, TensorArgument};
+pub use limit::{Cancel, STEP_LIMIT, Stop};
+pub use memory::{Memory, MemoryError, ScalarValue, TensorArgument};
 pub use print::PrintedLine;
 
 /// One kernel argument.

@@ -1,17 +1,15 @@
 //! One CUDA device: its primary context, what it can do, its streams, its memory, and its first fatal error.
 
+use super::capture::Capture;
 use super::dependent::{Entry, Last};
 use super::driver::{self, Driver, Handle, Pointer, attribute, function_attribute};
-use super::ordering::Use;
-use crate::allocation::Allocation;
 use crate::error::{DriverError, Error, Fault};
 use crate::kernel::Definition;
 use cudarc::driver::sys;
-use std::any::Any;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Streams a device can have at once: their numbers are bits of a `u64`.
 pub(crate) const STREAMS: usize = 64;
@@ -61,12 +59,8 @@ pub(crate) struct StreamSlot {
     /// The latest launches, for a fault's report.
     recent: [Launched; 4],
     recent_count: AtomicUsize,
-    /// Whether a capture is in progress: then launches are recorded, not executed.
-    pub capturing: AtomicBool,
-    /// What the capture in progress has touched, and how.
-    pub captured: Mutex<Vec<(Arc<Allocation>, Use)>>,
-    /// The kernels that the capture in progress launches and that would be dropped without it.
-    pub kept: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
+    /// The capture that it was made for; `None` of the streams of the table, which are never captured.
+    pub capture: Option<Capture>,
 }
 
 // SAFETY: stream and event handles may be used from any thread; the rest is synchronised.
@@ -302,7 +296,7 @@ impl CudaDevice {
     /// A stream outside the table, for one capture: it never becomes the stream that memory is bound to, so nothing but
     /// launches can end up in the captured graph.
     pub fn capture_stream(&self) -> Result<StreamSlot, Error> {
-        self.new_stream(CAPTURE)
+        Ok(StreamSlot { capture: Some(Capture::default()), ..self.new_stream(CAPTURE)? })
     }
 
     /// Destroys a stream made by [`CudaDevice::capture_stream`].
@@ -333,9 +327,7 @@ impl CudaDevice {
             event,
             recent: Default::default(),
             recent_count: AtomicUsize::new(0),
-            capturing: AtomicBool::new(false),
-            captured: Mutex::new(Vec::new()),
-            kept: Mutex::new(Vec::new()),
+            capture: None,
         })
     }
 
@@ -367,6 +359,16 @@ impl CudaDevice {
         }
     }
 
+    /// Records an event of other code again, on its stream: it then stands for what it stood for before, and for all that
+    /// is queued on the stream by now.
+    pub fn record_again(&self, event: Handle, stream: Handle) -> Result<(), Error> {
+        // SAFETY: the caller vouches for the event and the stream.
+        unsafe {
+            self.check("cuStreamWaitEvent", (self.driver.stream_wait_event)(stream, event, 0))?;
+            self.check("cuEventRecord", (self.driver.event_record)(event, stream))
+        }
+    }
+
     /// Whether `context` is this device's.
     pub fn is_context(&self, context: Handle) -> bool {
         context == self.context
@@ -384,7 +386,7 @@ impl CudaDevice {
     /// Called after each launch: waits for it with `TILE_LAUNCH_BLOCKING=1`.
     #[inline]
     pub fn finish(&self, slot: &StreamSlot) -> Result<(), Error> {
-        if self.blocking && !slot.capturing.load(Ordering::Relaxed) { self.synchronize(slot) } else { Ok(()) }
+        if self.blocking && slot.capture.is_none() { self.synchronize(slot) } else { Ok(()) }
     }
 
     /// Waits for every stream.
@@ -505,11 +507,6 @@ impl StreamSlot {
     pub fn share(&self) -> Handle {
         self.last.share();
         self.raw
-    }
-
-    /// Whether this stream's capture is over: it takes no more work.
-    pub fn is_over(&self) -> bool {
-        self.index == CAPTURE && !self.capturing.load(Ordering::Relaxed)
     }
 
     /// Remembers a launch for a fault's report.

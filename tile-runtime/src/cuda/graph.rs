@@ -1,48 +1,51 @@
 //! A captured CUDA graph.
 
+use super::capture::{Capture, Kept, MemoryUse, Recorded};
 use super::context::{CudaDevice, StreamSlot, lock};
 use super::driver::{self, Handle};
-use super::ordering::Use;
-use crate::allocation::Allocation;
+use super::ordering::hold;
 use crate::error::Error;
-use std::any::Any;
 use std::cmp::Reverse;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
-type Kept = Arc<dyn Any + Send + Sync>;
-type MemoryUse = (Arc<Allocation>, Use);
+use std::sync::{Arc, Mutex};
 
 /// An executable graph, with the memory it uses, which it keeps alive.
 pub(crate) struct CudaGraph {
     device: &'static CudaDevice,
-    exec: Handle,
-    /// Each piece of memory once, and how the graph uses it.
+    /// Held while it is launched: the driver asks that calls with one graph be made one after another.
+    exec: Mutex<Exec>,
+    /// Each piece of memory once, in the order in which locks are taken, and how the graph uses it.
     uses: Vec<MemoryUse>,
-    /// The kernels it launches, where nothing else keeps them.
-    _kernels: Vec<Kept>,
+    /// The kernels and graphs that it launches, where nothing else keeps them.
+    _kept: Vec<Kept>,
 }
 
-// SAFETY: the handle may be used from any thread; a launch of a graph that is still running is queued by the driver.
-unsafe impl Send for CudaGraph {}
-// SAFETY: as above; launches from two threads are serialised by the driver.
-unsafe impl Sync for CudaGraph {}
+struct Exec(Handle);
+
+// SAFETY: the handle may be used from any thread, by one at a time, which the lock around it makes sure of.
+unsafe impl Send for Exec {}
 
 impl CudaGraph {
-    /// Captures what `work` queues on `stream`. The capture always ends, whatever `work` does.
+    /// Captures what `work` queues on `stream`, which was made for this capture. The capture always ends, whatever `work`
+    /// does.
     pub fn capture(
         device: &'static CudaDevice,
         stream: &StreamSlot,
         work: impl FnOnce() -> Result<(), Error>,
-    ) -> Result<CudaGraph, Error> {
+    ) -> Result<Arc<CudaGraph>, Error> {
+        let capture = stream.capture.as_ref().ok_or_else(|| Error::Capture {
+            device: device.label.clone(),
+            problem: "the stream was not made to be captured".into(),
+        })?;
         device.bind()?;
-        // SAFETY: a valid stream that is not being captured.
-        let code = unsafe { (device.driver.stream_begin_capture)(stream.enter().stream(), driver::CAPTURE_RELAXED) };
-        device.check("cuStreamBeginCapture", code)?;
-        stream.capturing.store(true, Ordering::Release);
-        let capture = Capture { device, stream };
+        capture.begin(|| {
+            // SAFETY: a valid stream that is not being captured.
+            let code =
+                unsafe { (device.driver.stream_begin_capture)(stream.enter().stream(), driver::CAPTURE_RELAXED) };
+            device.check("cuStreamBeginCapture", code)
+        })?;
+        let underway = Underway { device, stream, capture };
         let worked = work();
-        let (graph, mut uses, kernels) = capture.end();
+        let (graph, Recorded { mut uses, kept }) = underway.end();
         let graph = graph.and_then(|graph| worked.map(|()| graph))?;
         uses.sort_by_key(|(memory, how)| (Arc::as_ptr(memory).addr(), Reverse(*how)));
         uses.dedup_by_key(|(memory, _)| Arc::as_ptr(memory).addr());
@@ -50,34 +53,40 @@ impl CudaGraph {
         // SAFETY: a captured graph; `exec` outlives the call.
         let code = unsafe { (device.driver.graph_instantiate)(&mut exec, graph.0, 0) };
         device.check("cuGraphInstantiate", code)?;
-        Ok(CudaGraph { device, exec, uses, _kernels: kernels })
+        Ok(Arc::new(CudaGraph { device, exec: Mutex::new(Exec(exec)), uses, _kept: kept }))
     }
 
-    /// Queues the graph on `stream`, after everything that it must follow.
-    pub fn launch(&self, stream: &StreamSlot) -> Result<(), Error> {
+    /// Queues the graph on `stream`, after everything that it must follow. In a capture the new graph contains this one, and
+    /// keeps it with all that it keeps.
+    pub fn launch(self: &Arc<CudaGraph>, stream: &StreamSlot) -> Result<(), Error> {
         self.device.bind()?;
-        for (memory, how) in &self.uses {
-            super::touch(self.device, stream, memory, *how)?;
-        }
+        let exec = lock(&self.exec);
+        let uses = self.uses.iter().map(|(memory, how)| (memory, *how));
+        let over = || super::capture::refused(&self.device.label, false, "");
+        let mut held = hold(self.device, stream, uses)?.ok_or_else(over)?;
+        held.keep(|| Some(Arc::clone(self) as Kept));
         let entry = stream.enter();
-        // SAFETY: valid handles; the memory is kept alive by `uses`.
-        self.device.check("cuGraphLaunch", unsafe { (self.device.driver.graph_launch)(self.exec, entry.stream()) })
+        // SAFETY: valid handles; the memory and the kernels are kept alive by this graph, and it by the one that it
+        // becomes a part of. The driver puts launches of one graph one after another, whatever streams they are on.
+        self.device.check("cuGraphLaunch", unsafe { (self.device.driver.graph_launch)(exec.0, entry.stream()) })
     }
 }
 
 impl Drop for CudaGraph {
     fn drop(&mut self) {
         if self.device.bind().is_ok() {
+            let Exec(exec) = *self.exec.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
             // SAFETY: instantiated once, destroyed once; a running graph is destroyed when it is done.
-            unsafe { (self.device.driver.graph_exec_destroy)(self.exec) };
+            unsafe { (self.device.driver.graph_exec_destroy)(exec) };
         }
     }
 }
 
-/// A capture in progress: ends when dropped, so that a panic in the closure leaves a usable stream.
-struct Capture<'a> {
+/// A capture in progress: ends when dropped, so that a panic in the closure leaves nothing open.
+struct Underway<'a> {
     device: &'static CudaDevice,
     stream: &'a StreamSlot,
+    capture: &'a Capture,
 }
 
 /// A graph that was captured.
@@ -92,29 +101,27 @@ impl Drop for Graph {
     }
 }
 
-impl Capture<'_> {
-    fn end(self) -> (Result<Graph, Error>, Vec<MemoryUse>, Vec<Kept>) {
+impl Underway<'_> {
+    fn end(self) -> (Result<Graph, Error>, Recorded) {
         let ended = self.stop();
-        let uses = std::mem::take(&mut *lock(&self.stream.captured));
-        let kernels = std::mem::take(&mut *lock(&self.stream.kept));
         std::mem::forget(self);
-        (ended, uses, kernels)
+        ended
     }
 
-    fn stop(&self) -> Result<Graph, Error> {
-        self.stream.capturing.store(false, Ordering::Release);
-        let mut graph = std::ptr::null_mut();
-        // SAFETY: the stream is being captured; `graph` outlives the call.
-        let code = unsafe { (self.device.driver.stream_end_capture)(self.stream.enter().stream(), &mut graph) };
-        let graph = Graph(graph, self.device);
-        self.device.check("cuStreamEndCapture", code).map(|()| graph)
+    fn stop(&self) -> (Result<Graph, Error>, Recorded) {
+        self.capture.end(|| {
+            let mut graph = std::ptr::null_mut();
+            // SAFETY: the stream is being captured; `graph` outlives the call.
+            let code = unsafe { (self.device.driver.stream_end_capture)(self.stream.enter().stream(), &mut graph) };
+            let graph = Graph(graph, self.device);
+            self.device.check("cuStreamEndCapture", code).map(|()| graph)
+        })
     }
 }
 
-impl Drop for Capture<'_> {
+impl Drop for Underway<'_> {
     fn drop(&mut self) {
-        self.stop().ok();
-        lock(&self.stream.captured).clear();
-        lock(&self.stream.kept).clear();
+        // What was recorded is let go here, after the lock.
+        drop(self.stop());
     }
 }

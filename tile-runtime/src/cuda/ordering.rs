@@ -1,196 +1,201 @@
-//! Which streams have used a piece of memory, so that work on another stream is ordered after them.
+//! Which streams have used a piece of memory, and how a use is put in order after them.
 //!
-//! A piece of memory has *writers*: the stream of its allocation or latest write, and more where parts of it were written
-//! at the same time through views that a split made. Every stream that read it since is a *reader*. Reading on a new
-//! stream waits for the writers; writing waits for the writers and all readers. Waits are recorded when they are needed,
-//! at a moment when the borrow rules have made sure that every use that must come first has been queued: a write needs
-//! `&mut`, so no launch that reads is still being made, and views of a split write different elements. In the common
-//! case, one stream, this is one comparison.
+//! # The rule
+//!
+//! A use of memory is decided, queued and recorded in one piece: whoever uses memory holds the lock of its [`Usage`] from
+//! before it looks up whom its stream must wait for until the work that uses the memory has been handed to the driver
+//! ([`hold`], [`Held`]). So the uses of a piece of memory have one order, that in which its lock was held, and with the
+//! same order they were queued on their streams. Memory has one *writer*, the stream of its allocation or latest write, and
+//! *readers*, the other streams that have read it since. A read on a stream that is neither waits for the writer; a write
+//! waits for the writer and all readers, and makes its stream the writer. A wait is an event recorded on the earlier stream
+//! at that moment, when, by the rule, every earlier use has been queued there. So every write is ordered before every use
+//! that comes after it, and every read before every write that comes after it.
+//!
+//! Nothing is asked of the borrow checker: a write through `&self` (`PreparedLaunch::launch`, `Graph::launch`), beside
+//! readers on other threads and streams, is one more use in that order. What a program cannot know is which of two uses
+//! on two threads came first; what it gets is one of the two orders.
+//!
+//! # Why it does not deadlock
+//!
+//! Work with several tensors holds all their locks at once, each memory once, taken in the order of their addresses. While
+//! they are held nothing is called but the driver, so no other lock of ours is asked for. What is held before them: the
+//! lock of a graph that is launched, which nobody asks for later. A free needs no lock: the last owner frees.
+//!
+//! # Captures
+//!
+//! While a stream is captured, uses are noted instead: the graph holds and settles them each time it is launched, and keeps
+//! the memory alive. A stream is captured only if it was made for that one capture ([`super::capture`]).
 
+use super::capture::{Kept, MemoryUse, Recording};
 use super::context::{CudaDevice, StreamSlot, lock};
 use crate::allocation::Allocation;
 use crate::error::Error;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use smallvec::SmallVec;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Most tensors of a launch whose locks are kept on the stack.
+const FEW: usize = 8;
 
 /// How memory is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Use {
     /// Read.
     Read,
-    /// Written (and read) through a view beside which other views write other elements.
-    WritePart,
-    /// Written (and read) with nothing else using it.
+    /// Written (and read).
     Write,
 }
 
-/// Who has used a piece of memory, as bits by stream number.
+/// Who has used a piece of memory.
 #[derive(Debug)]
-pub(crate) struct Usage {
-    writers: AtomicU64,
-    readers: AtomicU64,
+pub(crate) struct Usage(Mutex<Streams>);
+
+/// Streams by their numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Streams {
+    /// The stream of the latest write.
+    writer: u8,
+    /// Bits of the other streams that have read it since.
+    readers: u64,
 }
 
 impl Usage {
     /// Memory that stream `writer` has allocated or written.
     pub fn written_by(writer: u8) -> Usage {
-        Usage { writers: AtomicU64::new(1 << writer), readers: AtomicU64::new(0) }
+        Usage(Mutex::new(Streams { writer, readers: 0 }))
     }
 
-    /// A stream that wrote it latest.
+    /// The stream that wrote it latest, at this moment: where a copy has the fewest to wait for.
     pub fn writer(&self) -> u8 {
-        self.writers.load(Ordering::Acquire).trailing_zeros() as u8
+        lock(&self.0).writer
     }
 
-    /// Whether `stream` may use it without further ado.
+    /// The same of memory that nobody else uses any more.
+    pub fn last(&mut self) -> &mut Streams {
+        self.0.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Streams {
+    /// The streams that a use on `stream` must wait for, as bits; 0 where it may go ahead.
     #[inline]
-    fn settled(&self, stream: u8, how: Use) -> bool {
-        let bit = 1 << stream;
-        let alone = self.writers.load(Ordering::Acquire) == bit;
-        let readers = self.readers.load(Ordering::Acquire);
-        match how {
-            Use::Read => alone || readers & bit != 0,
-            Use::Write | Use::WritePart => alone && readers & !bit == 0,
-        }
-    }
-
-    /// The streams that must be waited for, as bits.
     fn waits(&self, stream: u8, how: Use) -> u64 {
-        let readers = if how == Use::Read { 0 } else { self.readers.load(Ordering::Acquire) };
-        (self.writers.load(Ordering::Acquire) | readers) & !(1 << stream)
-    }
-
-    fn record(&self, stream: u8, how: Use) {
-        let bit = 1 << stream;
+        let own = 1 << stream;
+        let writer = 1 << self.writer;
         match how {
-            Use::Read => {
-                self.readers.fetch_or(bit, Ordering::AcqRel);
-            }
-            Use::WritePart => {
-                // A reader is ordered after the writers it knew, which no longer are all; and it still must be waited
-                // for. So it becomes a writer.
-                let readers = self.readers.swap(0, Ordering::AcqRel);
-                self.writers.fetch_or(readers | bit, Ordering::AcqRel);
-            }
-            Use::Write => {
-                self.readers.store(0, Ordering::Release);
-                self.writers.store(bit, Ordering::Release);
-            }
+            // A reader has waited for the writer, and nobody has written since.
+            Use::Read if self.readers & own != 0 => 0,
+            Use::Read => writer & !own,
+            Use::Write => (writer | self.readers) & !own,
         }
     }
 
-    /// Orders `stream` after every use that a use of this kind must follow, and records the use.
     #[inline]
-    pub fn settle(&self, device: &CudaDevice, stream: &StreamSlot, how: Use) -> Result<(), Error> {
-        if self.settled(stream.index, how) { Ok(()) } else { self.wait(device, stream, how) }
+    fn record(&mut self, stream: u8, how: Use) {
+        match how {
+            // What the writer's own stream reads is waited for with what it wrote.
+            Use::Read if self.writer == stream => {}
+            Use::Read => self.readers |= 1 << stream,
+            Use::Write => *self = Streams { writer: stream, readers: 0 },
+        }
     }
 
-    #[cold]
-    fn wait(&self, device: &CudaDevice, stream: &StreamSlot, how: Use) -> Result<(), Error> {
-        for earlier in streams(self.waits(stream.index, how)) {
-            if let Some(earlier) = device.stream(earlier) {
-                device.order(earlier, stream)?;
-            }
+    /// Orders a use on `stream` after all that it must follow, by `order(earlier)`, and records it. It may be recorded
+    /// before it is queued, because the lock is held until then; and if it never is, the others wait for too much.
+    #[inline]
+    fn settle(&mut self, stream: u8, how: Use, mut order: impl FnMut(u8) -> Result<(), Error>) -> Result<(), Error> {
+        let mut waits = self.waits(stream, how);
+        while waits != 0 {
+            order(waits.trailing_zeros() as u8)?;
+            waits &= waits - 1;
         }
-        self.record(stream.index, how);
+        self.record(stream, how);
         Ok(())
     }
-}
 
-fn streams(bits: u64) -> impl Iterator<Item = u8> {
-    (0..64).filter(move |i| bits >> i & 1 == 1)
-}
-
-/// Orders `stream` before a use of `memory`. While the stream is captured the use is noted instead: the graph settles it
-/// each time it is launched, and keeps the memory alive.
-#[inline]
-pub(crate) fn touch(device: &CudaDevice, stream: &StreamSlot, memory: &Arc<Allocation>, how: Use) -> Result<(), Error> {
-    if stream.capturing.load(Ordering::Relaxed) {
-        if memory.is_borrowed() {
-            let problem = "a graph cannot keep memory that is borrowed from other code".into();
-            return Err(Error::Capture { device: device.label.clone(), problem });
-        }
-        lock(&stream.captured).push((memory.clone(), how));
-        return Ok(());
+    /// Orders what frees the memory, on `stream`, after everything.
+    pub fn settle_free(&mut self, device: &CudaDevice, stream: &StreamSlot) -> Result<(), Error> {
+        self.settle(stream.index, Use::Write, |earlier| order(device, earlier, stream))
     }
-    memory.usage.settle(device, stream, how)
+}
+
+fn order(device: &CudaDevice, earlier: u8, later: &StreamSlot) -> Result<(), Error> {
+    device.stream(earlier).map_or(Ok(()), |earlier| device.order(earlier, later))
+}
+
+/// The memory that work uses: each piece once, in the order in which locks are taken.
+pub(crate) type Uses<'a> = SmallVec<[(&'a Arc<Allocation>, Use); FEW]>;
+
+/// Brings uses in the order in which locks are taken, each piece of memory once.
+#[inline]
+pub(crate) fn in_order<'a>(uses: impl Iterator<Item = (&'a Arc<Allocation>, Use)>) -> Uses<'a> {
+    let mut uses: Uses<'a> = uses.collect();
+    let place = |(memory, _): &(&Arc<Allocation>, Use)| Arc::as_ptr(memory).addr();
+    if !uses.is_sorted_by(|a, b| place(a) < place(b)) {
+        // What is also written comes first of the same memory, and stays.
+        uses.sort_unstable_by_key(|used| (place(used), std::cmp::Reverse(used.1)));
+        uses.dedup_by_key(|used| place(used));
+    }
+    uses
+}
+
+/// What is held from the decision to the call of the driver: drop it once the work is queued.
+pub(crate) enum Held<'a> {
+    /// The locks of the memory.
+    Ordered { _locks: SmallVec<[MutexGuard<'a, Streams>; FEW]> },
+    /// The capture that records the work.
+    Captured(Recording<'a>),
+}
+
+impl Held<'_> {
+    /// Gives the graph that is being captured a share of what it launches. Outside a capture nothing needs one.
+    #[inline]
+    pub fn keep(&mut self, share: impl FnOnce() -> Option<Kept>) {
+        if let Held::Captured(recording) = self {
+            recording.keep(share());
+        }
+    }
+}
+
+/// Orders work on `stream` that uses this memory (see [`in_order`]), and holds what must be held until it is queued.
+/// `None`: the stream belongs to a capture that is over.
+#[inline]
+pub(crate) fn hold<'a>(
+    device: &CudaDevice,
+    stream: &'a StreamSlot,
+    uses: impl Iterator<Item = (&'a Arc<Allocation>, Use)>,
+) -> Result<Option<Held<'a>>, Error> {
+    if let Some(capture) = &stream.capture {
+        let Some(mut recording) = capture.recording() else { return Ok(None) };
+        for (memory, how) in uses {
+            if memory.is_borrowed() {
+                let problem = "a graph cannot keep memory that is borrowed from other code".into();
+                return Err(Error::Capture { device: device.label.clone(), problem });
+            }
+            let used: MemoryUse = (memory.clone(), how);
+            recording.note(used);
+        }
+        return Ok(Some(Held::Captured(recording)));
+    }
+    let mut locks = SmallVec::new();
+    for (memory, how) in uses {
+        let mut streams = lock(&memory.usage.0);
+        streams.settle(stream.index, how, |earlier| order(device, earlier, stream))?;
+        locks.push(streams);
+    }
+    Ok(Some(Held::Ordered { _locks: locks }))
+}
+
+/// As [`hold`], of one piece of memory on a stream that is never captured: a copy.
+pub(crate) fn hold_one<'a>(
+    device: &CudaDevice,
+    stream: &StreamSlot,
+    memory: &'a Allocation,
+    how: Use,
+) -> Result<MutexGuard<'a, Streams>, Error> {
+    let mut streams = lock(&memory.usage.0);
+    streams.settle(stream.index, how, |earlier| order(device, earlier, stream))?;
+    Ok(streams)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// One use of the memory; the streams it had to wait for.
-    fn act(usage: &Usage, stream: u8, how: Use) -> Vec<u8> {
-        if usage.settled(stream, how) {
-            return vec![];
-        }
-        let waits = streams(usage.waits(stream, how)).collect();
-        usage.record(stream, how);
-        waits
-    }
-
-    #[test]
-    fn one_stream_never_waits() {
-        let usage = Usage::written_by(3);
-        for how in [Use::Read, Use::Write, Use::WritePart, Use::Read, Use::Write] {
-            assert!(usage.settled(3, how));
-            assert_eq!(act(&usage, 3, how), [0u8; 0]);
-        }
-    }
-
-    #[test]
-    fn readers_wait_for_the_writer_once_and_a_writer_for_all_readers() {
-        let usage = Usage::written_by(0);
-        assert_eq!(act(&usage, 1, Use::Read), [0]);
-        assert_eq!(act(&usage, 1, Use::Read), [0u8; 0]);
-        assert_eq!(act(&usage, 63, Use::Read), [0]);
-        assert_eq!(act(&usage, 0, Use::Read), [0u8; 0]);
-        assert_eq!(act(&usage, 0, Use::Write), [1, 63]);
-        assert_eq!(act(&usage, 1, Use::Write), [0]);
-        assert_eq!(act(&usage, 0, Use::Read), [1]);
-    }
-
-    /// Parts written at the same time: when the second waits, the first may not be queued yet, so whoever comes later
-    /// waits for both.
-    #[test]
-    fn writers_of_parts_are_all_waited_for() {
-        let usage = Usage::written_by(0);
-        assert_eq!(act(&usage, 7, Use::Read), [0]);
-        assert_eq!(act(&usage, 1, Use::WritePart), [0, 7]);
-        assert_eq!(act(&usage, 2, Use::WritePart), [0, 1, 7]);
-        assert_eq!(act(&usage, 7, Use::Read), [0, 1, 2]);
-        assert_eq!(act(&usage, 3, Use::Write), [0, 1, 2, 7]);
-        assert_eq!(act(&usage, 3, Use::Read), [0u8; 0]);
-    }
-
-    /// Every random history is ordered: a read is after the latest write, a write after everything.
-    #[test]
-    fn any_history_is_ordered() {
-        let mut seed = 1u64;
-        let mut random = |n: u64| {
-            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (seed >> 33) % n
-        };
-        for _ in 0..500 {
-            let usage = Usage::written_by(0);
-            // after[s][e]: everything queued on stream s from now runs after event e.
-            let mut after: Vec<Vec<bool>> = vec![vec![false]; 4];
-            after[0][0] = true;
-            let mut events = vec![true];
-            for _ in 0..30 {
-                let stream = random(4) as usize;
-                let how = [Use::Read, Use::Read, Use::Write, Use::WritePart][random(4) as usize];
-                for earlier in act(&usage, stream as u8, how) {
-                    let known = after[usize::from(earlier)].clone();
-                    after[stream].iter_mut().zip(known).for_each(|(a, k)| *a |= k);
-                }
-                let write = how != Use::Read;
-                let writes: Vec<usize> = (0..events.len()).filter(|e| write || events[*e]).collect();
-                assert!(writes.iter().all(|e| after[stream][*e]), "stream {stream} {how:?}: {events:?} {after:?}");
-                events.push(write);
-                after.iter_mut().enumerate().for_each(|(s, a)| a.push(s == stream));
-            }
-        }
-    }
-}
+mod tests;

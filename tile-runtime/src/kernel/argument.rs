@@ -1,8 +1,7 @@
 //! Arguments of a launch, with their types erased.
 
 use crate::allocation::Allocation;
-use crate::cuda::Use;
-use crate::element::Element;
+use crate::element::{Element, filled};
 use crate::error::Error;
 use crate::layout::Layout;
 use half::{bf16, f16};
@@ -34,8 +33,6 @@ pub struct TensorRef<'a> {
     bytes: u64,
     dtype: Dtype,
     rank: u8,
-    /// Whether other views may be writing other elements of the memory.
-    part: bool,
     shape: [i64; MAX_RANK],
     strides: [i64; MAX_RANK],
 }
@@ -53,13 +50,14 @@ impl<'a> TensorRef<'a> {
         let size = size_of::<T>();
         let (mut shape, mut strides) = ([1; MAX_RANK], [1; MAX_RANK]);
         for axis in 0..R.min(MAX_RANK) {
-            shape[axis] = layout.shape[axis] as i64;
-            strides[axis] = layout.strides[axis] as i64;
+            // What does not fit is beyond what a launch takes all the same.
+            shape[axis] = i64::try_from(layout.shape[axis]).unwrap_or(i64::MAX);
+            strides[axis] = i64::try_from(layout.strides[axis]).unwrap_or(i64::MAX);
         }
         // A layout's span was checked against its memory when it was made.
-        let bytes = layout.span().unwrap_or(usize::MAX / 8) * size;
-        let (offset, bytes) = ((layout.offset * size) as u64, bytes as u64);
-        TensorRef { allocation, offset, bytes, dtype: T::DTYPE, rank: R as u8, part: false, shape, strides }
+        let bytes = layout.span().unwrap_or(usize::MAX / 8).saturating_mul(size) as u64;
+        let offset = layout.offset.saturating_mul(size) as u64;
+        TensorRef { allocation, offset, bytes, dtype: T::DTYPE, rank: R as u8, shape, strides }
     }
 
     /// The elements of this shape and these strides, in elements, that start `offset` bytes into the memory.
@@ -77,7 +75,7 @@ impl<'a> TensorRef<'a> {
         let last: i64 = shape.iter().zip(strides).map(|(extent, stride)| (extent - 1).saturating_mul(*stride)).sum();
         let elements = if shape.contains(&0) { 0 } else { last.saturating_add(1) };
         let bytes = u64::try_from(elements).unwrap_or(0).saturating_mul(u64::from(dtype.bytes()));
-        TensorRef { allocation, offset, bytes, dtype, rank: rank as u8, part: false, shape: shapes, strides: all }
+        TensorRef { allocation, offset, bytes, dtype, rank: rank as u8, shape: shapes, strides: all }
     }
 
     /// Bytes from the start of the memory to the first element.
@@ -89,7 +87,7 @@ impl<'a> TensorRef<'a> {
     pub(crate) fn read(&self) -> Result<Vec<u8>, Error> {
         let size = self.dtype.bytes() as usize;
         let elements: i64 = self.shape().iter().product();
-        let mut bytes = vec![0; usize::try_from(elements).unwrap_or(0) * size];
+        let mut bytes = filled(0u8, usize::try_from(elements).unwrap_or(0).saturating_mul(size))?;
         let rows = match self.rank {
             1 => self.layout::<1>().as_rows(),
             2 => self.layout::<2>().as_rows(),
@@ -97,22 +95,6 @@ impl<'a> TensorRef<'a> {
         };
         self.allocation.download(&mut bytes, &rows, size)?;
         Ok(bytes)
-    }
-
-    /// The same of a view beside which others may write other elements of the memory.
-    #[inline]
-    pub(crate) fn part(self, part: bool) -> Self {
-        TensorRef { part, ..self }
-    }
-
-    /// How a kernel that writes it, or does not, uses the memory.
-    #[inline]
-    pub(crate) fn usage(&self, writes: bool) -> Use {
-        match (writes, self.part) {
-            (false, _) => Use::Read,
-            (true, false) => Use::Write,
-            (true, true) => Use::WritePart,
-        }
     }
 
     pub(crate) fn allocation(&self) -> &'a Arc<Allocation> {
@@ -223,12 +205,23 @@ impl Argument<'_> {
     }
 }
 
-/// What can be given for a tensor that the kernel reads: `&Tensor`, `TensorView`.
+/// [`TensorInput`] and [`TensorOutput`] are this crate's own: copies and launches believe the memory, dtype and rank that
+/// they name.
+pub(crate) mod sealed {
+    pub trait Sealed {}
+    impl<S: Sealed + ?Sized> Sealed for &S {}
+    impl<S: Sealed + ?Sized> Sealed for &mut S {}
+    impl<T, const R: usize> Sealed for crate::Tensor<T, R> {}
+    impl<T, const R: usize> Sealed for crate::TensorView<'_, T, R> {}
+    impl<T, const R: usize> Sealed for crate::TensorViewMut<'_, T, R> {}
+}
+
+/// What can be given for a tensor that the kernel reads: `&Tensor`, `TensorView`. It cannot be implemented elsewhere.
 #[diagnostic::on_unimplemented(
     message = "this parameter takes a tensor of {T} with {R} axes, to be read",
     label = "expected `&Tensor<{T}, {R}>` or `TensorView<'_, {T}, {R}>`"
 )]
-pub trait TensorInput<T, const R: usize> {
+pub trait TensorInput<T, const R: usize>: sealed::Sealed {
     /// The tensor with its type erased.
     fn argument(&self) -> Argument<'_>;
 }
@@ -238,12 +231,12 @@ pub fn optional<'a, T: Element, const R: usize>(tensor: Option<&'a crate::Tensor
     tensor.map_or(Argument::Absent, |tensor| Argument::Tensor(tensor.erased()))
 }
 
-/// What can be given for a tensor that the kernel writes: `&mut Tensor`, `TensorViewMut`.
+/// What can be given for a tensor that the kernel writes: `&mut Tensor`, `TensorViewMut`. It cannot be implemented elsewhere.
 #[diagnostic::on_unimplemented(
     message = "this parameter takes a tensor of {T} with {R} axes, to be written",
     label = "expected `&mut Tensor<{T}, {R}>` or `TensorViewMut<'_, {T}, {R}>`"
 )]
-pub trait TensorOutput<T, const R: usize> {
+pub trait TensorOutput<T, const R: usize>: sealed::Sealed {
     /// The tensor with its type erased.
     fn argument(&mut self) -> Argument<'_>;
 }

@@ -117,7 +117,7 @@ pub fn class<const N: usize>(
         let failed = |error| Box::new(Problem::Prepare(error));
         let widest = launched(def, table, instance, on.device(), args)?;
         let held = match widest.plan.has_workspaces() {
-            true => widest.workspaces(state, None, args).map_err(|error| Box::new(Problem::Driver(error)))?,
+            true => widest.workspaces(state, None, args)?,
             false => Vec::new(),
         };
         let all: Vec<Argument<'_>> = args.iter().copied().chain(held.iter().map(|w| w.argument())).collect();

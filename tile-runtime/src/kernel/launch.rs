@@ -8,14 +8,14 @@ use super::plan::Values;
 use super::prepared::{self, Build, Chosen, Code, Function, MAX_PARAMETERS, Prepared};
 use super::variants::{self, Shared, Specialized};
 use super::which::Variant;
-use crate::cuda::{CudaDevice, Range, StreamSlot, cluster_attribute, lock, touch};
-use crate::device::{Backend, Device, DeviceState};
+use crate::allocation::Allocation;
+use crate::cuda::{CudaDevice, Kept, Range, StreamSlot, Use, cluster_attribute, hold, in_order, lock};
+use crate::device::{Backend, Device};
 use crate::error::Error;
 use crate::launch_error::{LaunchError, Problem};
 use crate::nvrtc::Resources;
 use crate::stream::Stream;
 use cudarc::driver::sys;
-use std::any::Any;
 use std::ffi::c_void;
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -25,7 +25,8 @@ use std::sync::atomic::Ordering;
 use tile_ir::ir::EntityRef;
 use tile_ir::lowered::{HostValues, ParameterKind};
 use tile_ir::sim::checked::CheckedOptions;
-use tile_ir::sim::{self, SimError};
+use tile_ir::sim::fast::FastOptions;
+use tile_ir::sim::{self, SimError, Stop};
 
 mod sealed {
     pub trait Sealed {}
@@ -80,7 +81,7 @@ pub fn launch<const N: usize>(
     let at = Location::caller();
     let prepared = launched(def, table, instance, on.device(), args)
         .map_err(|problem| LaunchError::new(def.name(), at, *problem))?;
-    run(&prepared, on.device().state, on.stream(), args, at)
+    run(&prepared, on.device(), on.stream(), args, at)
 }
 
 /// What a launch with these arguments launches, compiled if it has to be.
@@ -166,7 +167,7 @@ impl Loaded {
     /// See [`Problem`].
     #[track_caller]
     pub fn launch(&self, args: &mut [Argument<'_>]) -> Result<(), LaunchError> {
-        run(&self.prepared, self.device.state, None, args, Location::caller())
+        run(&self.prepared, &self.device, None, args, Location::caller())
     }
 
     /// Launches it on its device or one of its streams.
@@ -181,7 +182,7 @@ impl Loaded {
             let argument = self.prepared.definition.name().into();
             return Err(self.prepared.error(at, Problem::Device { argument, expected, found }));
         }
-        run(&self.prepared, self.device.state, on.stream(), args, at)
+        run(&self.prepared, on.device(), on.stream(), args, at)
     }
 
     /// The device it is loaded on.
@@ -237,7 +238,7 @@ impl Prepared {
 /// Checks and launches, with the workspaces that the kernel has.
 fn run(
     prepared: &Shared,
-    device: &'static DeviceState,
+    device: &Device,
     stream: Option<&Stream>,
     args: &[Argument<'_>],
     at: &'static Location<'static>,
@@ -245,17 +246,13 @@ fn run(
     if !prepared.plan.has_workspaces() {
         return run_with(prepared, device, stream, args, at);
     }
-    let slot = match (&device.backend, stream) {
+    let slot = match (&device.state.backend, stream) {
         (Backend::Cuda(_), Some(stream)) => stream.cuda().map(|(_, slot)| slot),
         (Backend::Cuda(device), None) => device.stream(0),
         (Backend::Simulator { .. }, _) => None,
     };
     let id = slot.map(|slot| std::ptr::from_ref(slot).addr());
-    let held = prepared.workspaces(device, id, args).map_err(|error| prepared.error(at, Problem::Driver(error)))?;
-    if let Some(slot) = slot.filter(|slot| slot.capturing.load(Ordering::Relaxed)) {
-        // A graph launches it after the extents may have changed here.
-        held.iter().for_each(|workspace| lock(&slot.kept).push(workspace.memory()));
-    }
+    let held = prepared.workspaces(device.state, id, args).map_err(|problem| prepared.error(at, *problem))?;
     let args: Vec<Argument<'_>> = args.iter().copied().chain(held.iter().map(|w| w.argument())).collect();
     run_with(prepared, device, stream, &args, at)
 }
@@ -263,11 +260,12 @@ fn run(
 /// Checks and launches.
 fn run_with(
     prepared: &Shared,
-    device: &'static DeviceState,
+    on: &Device,
     stream: Option<&Stream>,
     args: &[Argument<'_>],
     at: &'static Location<'static>,
 ) -> Result<(), LaunchError> {
+    let device = on.state;
     let (lesser, values, grid) = serving(prepared, device, args).map_err(|problem| prepared.error(at, *problem))?;
     let Some(grid) = grid else { return Ok(()) };
     let prepared = lesser.as_ref().unwrap_or(prepared);
@@ -279,18 +277,16 @@ fn run_with(
                 Some(stream) => stream.cuda().map(|(_, slot)| slot),
                 None => cuda.stream(0),
             };
-            let slot = slot.filter(|slot| !slot.is_over()).ok_or_else(|| prepared.error(at, Problem::StreamOver))?;
+            let over = || prepared.error(at, Problem::StreamOver);
+            let slot = slot.ok_or_else(over)?;
             cuda.bind().map_err(failed)?;
-            for (i, argument) in args.iter().enumerate() {
-                if let Argument::Tensor(tensor) = argument {
-                    touch(cuda, slot, tensor.allocation(), tensor.usage(prepared.plan.writes(i))).map_err(failed)?;
-                }
-            }
-            keep(prepared, slot);
+            let maps = Maps::new(cuda, &function.maps, &values).map_err(failed)?;
+            let uses = in_order(uses(prepared, args));
+            let mut held = hold(cuda, slot, uses.into_iter()).map_err(failed)?.ok_or_else(over)?;
+            held.keep(|| prepared.share());
             slot.remember(prepared.definition, at);
             let bits = function.parameters.iter().map(|kind| bits(&values, *kind));
             let (written, independent) = (prepared.plan.written(args), prepared.plan.independent(args));
-            let maps = Maps::new(cuda, &function.maps, &values).map_err(failed)?;
             let parameters = (bits, maps.as_slice());
             submit(prepared, cuda, function, slot, (parameters, grid), written, independent).map_err(failed)?;
             for argument in args {
@@ -298,26 +294,41 @@ fn run_with(
                     tensor.allocation().used(cuda, slot).map_err(failed)?;
                 }
             }
+            drop(held);
             cuda.finish(slot).map_err(failed)
         }
         (_, Backend::Cuda(_)) => Ok(()),
         (_, Backend::Simulator { .. }) => {
             // The check has made sure that every tensor is on this simulator.
             let args: Vec<sim::Argument> = args.iter().filter_map(|a| a.to_simulator()).collect();
-            Recorded::new(prepared.clone(), args, at).make(stream)
+            Recorded::new(prepared.clone(), args, at).make(on, stream)
         }
     }
 }
 
-/// Where the stream is being captured, gives its graph a share of a variant: the graph launches it after it may have been
-/// dropped here.
+/// The memory that a launch with these arguments uses.
 #[inline]
-pub(super) fn keep(prepared: &Shared, slot: &StreamSlot) {
-    if let Shared::Counted(variant) = prepared
-        && slot.capturing.load(Ordering::Relaxed)
-    {
-        let kept: Arc<dyn Any + Send + Sync> = variant.clone();
-        lock(&slot.kept).push(kept);
+pub(super) fn uses<'a>(
+    prepared: &'a Prepared,
+    args: &'a [Argument<'a>],
+) -> impl Iterator<Item = (&'a Arc<Allocation>, Use)> {
+    args.iter().enumerate().filter_map(|(i, argument)| match argument {
+        Argument::Tensor(tensor) => {
+            let how = if prepared.plan.writes(i) { Use::Write } else { Use::Read };
+            Some((tensor.allocation(), how))
+        }
+        Argument::Scalar(_) | Argument::Absent => None,
+    })
+}
+
+impl Shared {
+    /// A share of a variant, for a graph that launches it after it may have been dropped here; `None` of what is never
+    /// dropped.
+    pub(super) fn share(&self) -> Option<Kept> {
+        match self {
+            Shared::Counted(variant) => Some(Arc::clone(variant) as Kept),
+            Shared::Always(_) => None,
+        }
     }
 }
 
@@ -413,6 +424,7 @@ pub(super) fn submit(
 }
 
 /// A checked launch on a simulator.
+#[derive(Clone)]
 pub(crate) struct Recorded {
     prepared: Shared,
     args: Vec<sim::Argument>,
@@ -425,36 +437,48 @@ impl Recorded {
     }
 
     /// Runs it, or records it where the stream is being captured.
-    pub fn make(self, stream: Option<&Stream>) -> Result<(), LaunchError> {
+    pub fn make(self, device: &Device, stream: Option<&Stream>) -> Result<(), LaunchError> {
         match stream.and_then(Stream::recording) {
-            Some(recording) => {
-                lock(recording).push(self);
-                Ok(())
-            }
-            None => self.run(),
+            Some(recording) => match &mut *lock(recording) {
+                Some(recorded) => {
+                    recorded.push(self);
+                    Ok(())
+                }
+                None => Err(self.prepared.error(self.at, Problem::StreamOver)),
+            },
+            None => self.run(device),
         }
     }
 
-    /// Runs it.
-    pub fn run(&self) -> Result<(), LaunchError> {
-        let failed = |report: String| self.prepared.error(self.at, Problem::Simulator(report));
+    /// Runs it, no longer than this simulator's launches may.
+    pub fn run(&self, device: &Device) -> Result<(), LaunchError> {
+        let wrong = |problem: Problem| self.prepared.error(self.at, problem);
+        let failed = |report: String| wrong(Problem::Simulator(report));
         let program = &self.prepared.plan.program;
+        let (step_limit, cancel) = (device.step_limit(), device.cancel());
         match self.prepared.code() {
             Some(Code::Fast { bound }) => {
-                let report = sim::fast::run(bound, &self.args).map_err(|error| {
-                    failed(match error {
-                        SimError::Fault(fault) => format!("the kernel went wrong\n{}", fault.render(bound)),
-                        other => other.to_string(),
-                    })
+                let options = FastOptions { step_limit, cancel };
+                let report = sim::fast::run_with(bound, &self.args, &options).map_err(|error| match error {
+                    SimError::Fault(fault) => failed(format!("the kernel went wrong\n{}", fault.render(bound))),
+                    SimError::StepLimit { steps, at } => {
+                        let report = at.map(|fault| fault.render(bound)).unwrap_or_default();
+                        wrong(Problem::StepLimit { steps, report })
+                    }
+                    SimError::Cancelled => wrong(Problem::Cancelled),
+                    other => failed(other.to_string()),
                 })?;
                 print(report.printed.iter().map(|line| line.text.as_str()), report.unprinted);
                 Ok(())
             }
             Some(Code::Checked) => {
-                let options = CheckedOptions { seed: checked_seed(), ..CheckedOptions::default() };
+                let options = CheckedOptions { seed: checked_seed(), step_limit, cancel, ..CheckedOptions::default() };
                 let report =
                     sim::checked::run(program, &self.args, &options).map_err(|error| failed(error.to_string()))?;
                 print(report.prints.iter().map(|line| line.text.as_str()), report.prints_dropped);
+                if report.stopped == Some(Stop::Cancelled) {
+                    return Err(wrong(Problem::Cancelled));
+                }
                 if report.is_clean() {
                     return Ok(());
                 }
@@ -463,8 +487,11 @@ impl Recorded {
                     n => format!("\n{n} further reports are not shown"),
                 };
                 let seed = report.seed;
-                let text = format!("the kernel is wrong\n{}{more}\nreplay: TILE_SEED={seed}", report.render(program));
-                Err(failed(text))
+                let text = format!("{}{more}\nreplay: TILE_SEED={seed}", report.render(program));
+                Err(match report.stopped {
+                    Some(Stop::StepLimit(steps)) => wrong(Problem::StepLimit { steps, report: text }),
+                    _ => failed(format!("the kernel is wrong\n{text}")),
+                })
             }
             Some(Code::Cuda { .. }) | None => Ok(()),
         }

@@ -34,6 +34,7 @@ pub use tile_ir::ir::{Class, Dtype, Target, Width};
 pub use variants::Specialized;
 pub use which::Variant;
 
+pub(crate) use argument::sealed::Sealed;
 pub(crate) use class::plan_for;
 pub(crate) use definition::instance_text;
 pub(crate) use launch::Recorded;

@@ -3,12 +3,12 @@
 use super::argument::Argument;
 use super::class::serving;
 use super::definition::{Definition, InstanceTable};
-use super::launch::{LaunchOn, Recorded, bits, keep, launched, submit};
+use super::launch::{LaunchOn, Recorded, bits, launched, submit, uses};
 use super::maps::Maps;
 use super::prepared::Code;
 use super::variants::Shared;
 use crate::allocation::Allocation;
-use crate::cuda::{Range, Use, touch};
+use crate::cuda::{Range, Use, hold, in_order};
 use crate::device::Device;
 use crate::error::Error;
 use crate::launch_error::{LaunchError, Problem};
@@ -34,6 +34,7 @@ pub struct PreparedLaunch {
     parameters: Vec<u64>,
     /// The tensor maps among them.
     maps: Vec<cudarc::driver::sys::CUtensorMap>,
+    /// In the order in which locks are taken.
     memory: Vec<(Arc<Allocation>, Use)>,
     written: Vec<Range>,
     independent: Vec<Range>,
@@ -60,7 +61,7 @@ pub fn prepare_launch<const N: usize>(
     let prepared = launched(def, table, instance, device, args).map_err(|problem| failed(*problem))?;
     // It keeps its own.
     let held = match prepared.plan.has_workspaces() {
-        true => prepared.workspaces(device.state, None, args).map_err(|error| failed(Problem::Driver(error)))?,
+        true => prepared.workspaces(device.state, None, args).map_err(|problem| failed(*problem))?,
         false => Vec::new(),
     };
     let all: Vec<Argument<'_>> = args.iter().copied().chain(held.iter().map(|w| w.argument())).collect();
@@ -75,15 +76,12 @@ pub fn prepare_launch<const N: usize>(
         }
         Code::Fast { .. } | Code::Checked => (Vec::new(), Vec::new()),
     };
-    let mut memory: Vec<(Arc<Allocation>, Use)> = Vec::new();
-    for (i, argument) in args.iter().enumerate() {
-        let Argument::Tensor(tensor) = argument else { continue };
-        if tensor.allocation().is_borrowed() {
-            let problem = "a prepared launch cannot keep memory that is borrowed from other code".into();
-            return Err(failed(Problem::Driver(Error::Capture { device: device.label().into(), problem })));
-        }
-        memory.push((tensor.allocation().clone(), tensor.usage(prepared.plan.writes(i))));
+    let uses = in_order(uses(&prepared, args));
+    if uses.iter().any(|(memory, _)| memory.is_borrowed()) {
+        let problem = "a prepared launch cannot keep memory that is borrowed from other code".into();
+        return Err(failed(Problem::Driver(Error::Capture { device: device.label().into(), problem })));
     }
+    let memory = uses.into_iter().map(|(memory, how)| (memory.clone(), how)).collect();
     Ok(PreparedLaunch {
         device: device.clone(),
         stream: on.stream().cloned(),
@@ -106,7 +104,7 @@ impl PreparedLaunch {
     /// The device has failed; on a simulator, what the kernel did wrong.
     #[track_caller]
     pub fn launch(&self) -> Result<(), LaunchError> {
-        self.run(self.stream.as_ref(), Location::caller())
+        self.run(&self.device, self.stream.as_ref(), Location::caller())
     }
 
     /// Launches it on another stream of its device.
@@ -121,7 +119,7 @@ impl PreparedLaunch {
             let argument = self.prepared.definition.name().into();
             return Err(self.error(at, Problem::Device { argument, expected, found }));
         }
-        self.run(on.stream(), at)
+        self.run(on.device(), on.stream(), at)
     }
 
     /// The launch as a graph of one kernel, whose launch costs the host less still.
@@ -129,7 +127,7 @@ impl PreparedLaunch {
     /// # Errors
     /// The driver refuses to capture.
     pub fn graph(&self) -> Result<Graph, Error> {
-        self.device.capture(|stream| Ok(self.run(Some(stream), self.at)?))
+        self.device.capture(|stream| Ok(self.run(&self.device, Some(stream), self.at)?))
     }
 
     /// The alignment class that serves it.
@@ -147,27 +145,28 @@ impl PreparedLaunch {
     }
 
     #[inline]
-    fn run(&self, stream: Option<&Stream>, at: &'static Location<'static>) -> Result<(), LaunchError> {
+    fn run(&self, device: &Device, stream: Option<&Stream>, at: &'static Location<'static>) -> Result<(), LaunchError> {
         let Some(grid) = self.grid else { return Ok(()) };
         let Some(Code::Cuda { device: cuda, function }) = self.prepared.code() else {
-            return Recorded::new(self.prepared.clone(), self.simulated.clone(), at).make(stream);
+            return Recorded::new(self.prepared.clone(), self.simulated.clone(), at).make(device, stream);
         };
         let failed = |error| self.error(at, Problem::Driver(error));
         let slot = match stream {
             Some(stream) => stream.cuda().map(|(_, slot)| slot),
             None => cuda.stream(0),
         };
-        let slot = slot.filter(|slot| !slot.is_over()).ok_or_else(|| self.error(at, Problem::StreamOver))?;
+        let over = || self.error(at, Problem::StreamOver);
+        let slot = slot.ok_or_else(over)?;
         cuda.bind().map_err(failed)?;
-        for (memory, how) in &self.memory {
-            touch(cuda, slot, memory, *how).map_err(failed)?;
-        }
-        keep(&self.prepared, slot);
+        let uses = self.memory.iter().map(|(memory, how)| (memory, *how));
+        let mut held = hold(cuda, slot, uses).map_err(failed)?.ok_or_else(over)?;
+        held.keep(|| self.prepared.share());
         slot.remember(self.prepared.definition, at);
         let parameters = (self.parameters.iter().copied(), self.maps.as_slice());
         let written = self.written.iter().copied();
         submit(&self.prepared, cuda, function, slot, (parameters, grid), written, self.independent.iter().copied())
             .map_err(failed)?;
+        drop(held);
         cuda.finish(slot).map_err(failed)
     }
 }

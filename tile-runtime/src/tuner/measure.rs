@@ -11,7 +11,7 @@ use super::report::Status;
 use super::scratch::{Owned, Scratch};
 use super::search::{Bench, Failure};
 use crate::allocation::Allocation;
-use crate::cuda::{Use, touch};
+use crate::cuda::{Use, hold_one};
 use crate::device::Device;
 use crate::error::Error;
 use crate::kernel::{Argument, Loaded};
@@ -301,9 +301,9 @@ impl<'a> Rig<'a> {
         let mut sum = 0.0;
         for round in 0..LAUNCHES {
             if let Some((cuda, slot)) = stream.cuda() {
-                touch(cuda, slot, memory, Use::Write).map_err(failed)?;
+                let _held = hold_one(cuda, slot, memory, Use::Write).map_err(failed)?;
                 let entry = slot.enter();
-                // SAFETY: the range is an allocation that is kept alive, ordered on this stream by `touch`.
+                // SAFETY: the range is an allocation that is kept alive, ordered on this stream by `hold_one`.
                 let code =
                     unsafe { (cuda.driver.memset_d8_async)(memory.address, round as u8, memory.bytes, entry.stream()) };
                 cuda.check("cuMemsetD8Async", code).map_err(failed)?;

@@ -1,7 +1,6 @@
 //! Copies of a call's tensors.
 
 use crate::allocation::Allocation;
-use crate::cuda::Use;
 use crate::device::Device;
 use crate::error::Error;
 use crate::kernel::{Argument, Dtype, TensorRef};
@@ -44,7 +43,7 @@ impl Owned {
     }
 
     fn write_memory(&self, bytes: &[u8]) -> Result<(), Error> {
-        self.memory.upload(bytes, &row(self.offset, bytes.len() as u64), 1, Use::Write)
+        self.memory.upload(bytes, &row(self.offset, bytes.len() as u64), 1)
     }
 }
 
@@ -60,13 +59,13 @@ impl Scratch {
         let one = |(i, arg): (usize, &Argument<'_>)| match arg {
             Argument::Tensor(tensor) if copied(i) => {
                 let offset = tensor.address() % ALIGNMENT;
-                let memory = Allocation::new(device.state, (offset + tensor.bytes()) as usize, false)?;
+                let memory = Arc::new(Allocation::new(device.state, (offset + tensor.bytes()) as usize, false)?);
                 let (to, from) = (row(offset, tensor.bytes()), row(tensor.offset(), tensor.bytes()));
                 if tensor.bytes() > 0 {
-                    memory.copy_from(&to, tensor.allocation(), &from, 1, Use::Write)?;
+                    Allocation::copy(&memory, &to, tensor.allocation(), &from, 1)?;
                 }
                 let (shape, strides) = (tensor.shape().to_vec(), tensor.strides().to_vec());
-                Ok(Some(Owned { memory: Arc::new(memory), offset, dtype: tensor.dtype(), shape, strides }))
+                Ok(Some(Owned { memory, offset, dtype: tensor.dtype(), shape, strides }))
             }
             _ => Ok(None),
         };

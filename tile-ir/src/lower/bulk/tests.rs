@@ -175,7 +175,7 @@ mod simulated {
         let all: Vec<u8> =
             (0..rows).flat_map(|r| (0..pitch).map(move |c| (r, c))).flat_map(|(r, c)| f(r, c).to_le_bytes()).collect();
         let memory = Memory::zeros(all.len());
-        memory.write(0, &all);
+        memory.write(0, &all).unwrap();
         let strides = if shape.len() == 2 { vec![pitch, 1] } else { vec![1] };
         let (dtype, shape, memory) = (Dtype::F32, shape.to_vec(), Arc::new(memory));
         Argument::Tensor(TensorArgument { dtype, shape, strides, memory, offset: 0 })
@@ -187,7 +187,7 @@ mod simulated {
         let report = run(program, &args, options).expect("arguments fit");
         let Argument::Tensor(y) = &args[1] else { return (report, Vec::new()) };
         let mut bytes = vec![0; y.memory.len()];
-        y.memory.read(0, &mut bytes);
+        y.memory.read(0, &mut bytes).unwrap();
         let sums = bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
         (report, sums)
     }

@@ -64,7 +64,7 @@ mod warp;
 #[cfg(test)]
 mod tests;
 
-use super::{Argument, SimError};
+use super::{Argument, Cancel, STEP_LIMIT, SimError, Stop};
 use crate::diag::Diagnostic;
 use crate::ir::SpanId;
 use crate::lowered::{Program, Space};
@@ -91,8 +91,10 @@ pub struct CheckedOptions {
     pub schedule: Schedule,
     /// Clusters (blocks, where there are none) that the device is said to hold at once: what `HostExpr::Capacity` is.
     pub clusters: u32,
-    /// Instructions (of warps) after which the program counts as stuck.
+    /// Steps after which the program counts as one that never ends: instructions of warps, and blocks.
     pub step_limit: u64,
+    /// Stops the launch from another thread: within a thousand or so instructions.
+    pub cancel: Option<Cancel>,
     /// Diagnostics to keep; further ones are counted.
     pub max_reports: usize,
     /// Printed lines to keep; further ones are counted.
@@ -110,7 +112,8 @@ impl Default for CheckedOptions {
             seed: 0,
             schedule: Schedule::default(),
             clusters: 4,
-            step_limit: 2_000_000_000,
+            step_limit: STEP_LIMIT,
+            cancel: None,
             max_reports: 32,
             max_prints: 10_000,
             collectives_order: true,
@@ -167,6 +170,8 @@ pub struct CheckedReport {
     pub effects: Vec<ObservedEffect>,
     /// The seed to replay with.
     pub seed: u64,
+    /// Why it was stopped before its end. A launch that reached the step limit has a diagnostic too.
+    pub stopped: Option<Stop>,
 }
 
 impl CheckedReport {

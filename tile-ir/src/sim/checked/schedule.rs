@@ -8,7 +8,7 @@ use super::report::{Reporter, Who};
 use super::shadow::{Known, Shadow};
 use super::transfer::Message;
 use super::warp::{Block, State};
-use super::{CheckedOptions, CheckedReport, Copies, Counters, ObservedEffect, Print, Schedule};
+use super::{Cancel, CheckedOptions, CheckedReport, Copies, Counters, ObservedEffect, Print, Schedule, Stop};
 use crate::ir::SpanId;
 use crate::lowered::Program;
 use std::collections::BTreeMap;
@@ -39,6 +39,8 @@ pub(super) struct Machine<'p> {
     pub asked: Option<Asked>,
     /// Blocks and barriers whose phase has completed since that was last looked at.
     pub finished: Vec<(u32, u32)>,
+    /// Why it was stopped before its end.
+    stopped: Option<Stop>,
     random: Random,
 }
 
@@ -59,6 +61,7 @@ impl<'p> Machine<'p> {
             released: BTreeMap::new(),
             asked: None,
             finished: Vec::new(),
+            stopped: None,
             random: Random(options.seed),
         }
     }
@@ -79,6 +82,15 @@ impl<'p> Machine<'p> {
         }
         while !resident.is_empty() {
             let at = self.choose(resident.len());
+            if self.options.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
+                self.stopped = Some(Stop::Cancelled);
+                break;
+            }
+            if self.counters.steps.saturating_add(self.counters.blocks) >= self.options.step_limit {
+                self.give_up(&resident[at]);
+                self.stopped = Some(Stop::StepLimit(self.options.step_limit));
+                break;
+            }
             let cluster = &mut resident[at];
             if self.advance(cluster) {
                 self.counters.blocks += cluster.blocks.len() as u64;
@@ -86,9 +98,6 @@ impl<'p> Machine<'p> {
                     Some(number) => cluster.start(number, self.code, self.launch),
                     None => drop(resident.swap_remove(at)),
                 }
-            } else if self.counters.steps >= self.options.step_limit {
-                self.give_up(&resident[at]);
-                break;
             }
         }
         self.finish()
@@ -245,6 +254,7 @@ impl<'p> Machine<'p> {
             counters: self.counters,
             effects: effects.collect(),
             seed: self.options.seed,
+            stopped: self.stopped,
         }
     }
 

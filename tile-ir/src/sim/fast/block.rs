@@ -7,7 +7,8 @@ use super::launch::{Cluster, Launch, TensorView};
 use super::state::{Lane, Registers, State, coordinates};
 use crate::diag::{Code as DiagnosticCode, Diagnostic};
 use crate::ir::{BinaryOp, SpanId};
-use crate::sim::{Fault, ScalarValue, numeric, print};
+use crate::sim::limit::Meter;
+use crate::sim::{Fault, ScalarValue, Stop, numeric, print};
 use std::mem;
 
 /// Lines a block may print; the rest is counted.
@@ -17,6 +18,8 @@ pub(super) const PRINT_LIMIT: usize = 4096;
 pub(super) struct Machine<'a> {
     pub(super) code: &'a Code,
     pub(super) launch: &'a Launch<'a>,
+    /// The steps that its blocks may take.
+    pub(super) meter: &'a Meter<'a>,
     /// An empty tensor, for what cannot happen: code that names a scalar as a tensor does not compile.
     pub(super) nothing: TensorView<'a>,
 }
@@ -43,6 +46,10 @@ impl Machine<'_> {
             }
             Ok(())
         });
+        for other in &mut others {
+            self.meter.give_back(mem::take(&mut other.steps));
+            state.stopped = state.stopped.or(other.stopped.take());
+        }
         state.others = others;
         result
     }
@@ -90,6 +97,7 @@ impl Machine<'_> {
                 let (mut value, end, step) = (indices.scalar(*start), indices.scalar(*end), indices.scalar(*step));
                 self.check_step(s, step, *mask, *span)?;
                 while value < end {
+                    self.tick(s, *mask, *span)?;
                     s.registers.indices.scalars[*var as usize] = value;
                     self.steps(s, body)?;
                     value = value.saturating_add(step);
@@ -166,6 +174,7 @@ impl Machine<'_> {
             if running == 0 {
                 return Ok(());
             }
+            self.tick(s, mask, span)?;
             self.steps(s, body)?;
             let indices = &mut s.registers.indices;
             match var {
@@ -201,6 +210,7 @@ impl Machine<'_> {
         let lanes = s.lanes as i64;
         let mut first = 0;
         while first < total {
+            self.tick(s, mask, span)?;
             for lane in 0..lanes {
                 let mut rest = first + lane;
                 for (var, extent) in vars.iter().zip(&extents).rev() {
@@ -243,6 +253,34 @@ impl Machine<'_> {
         };
         let message = format!("{left} {} {right} has no value", op.symbol());
         Err(self.fault(s, lane, Diagnostic::new(DiagnosticCode::INDEX_OVERFLOW, span, message)))
+    }
+
+    /// One more step of the launch's budget. Where it has none left, the fault at this place; `State::stopped` says why.
+    #[inline]
+    fn tick(&self, s: &mut State, mask: MaskId, span: SpanId) -> Result<(), Box<Fault>> {
+        if s.steps == 0 {
+            self.refill(s, mask, span)?;
+        }
+        s.steps -= 1;
+        Ok(())
+    }
+
+    #[cold]
+    fn refill(&self, s: &mut State, mask: MaskId, span: SpanId) -> Result<(), Box<Fault>> {
+        let stop = match self.meter.take() {
+            Ok(steps) => {
+                s.steps = steps;
+                return Ok(());
+            }
+            Err(stop) => stop,
+        };
+        s.stopped = Some(stop);
+        let message = match stop {
+            Stop::StepLimit(limit) => format!("the launch is still running after {limit} steps"),
+            Stop::Cancelled => "the launch was cancelled".to_owned(),
+        };
+        let lane = s.mask(mask).lanes.iter().position(|a| *a).unwrap_or(0);
+        Err(self.fault(s, lane, Diagnostic::new(DiagnosticCode::DEADLOCK, span, message)))
     }
 
     fn check_step(&self, s: &State, step: i64, mask: MaskId, span: SpanId) -> Result<(), Box<Fault>> {

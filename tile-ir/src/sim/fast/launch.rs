@@ -150,7 +150,7 @@ impl<'a> Launch<'a> {
 
     /// Blocks of the grid.
     pub(super) fn blocks(&self) -> u64 {
-        self.grid.iter().map(|g| u64::from(*g)).product()
+        self.grid.iter().fold(1u64, |n, g| n.saturating_mul(u64::from(*g)))
     }
 }
 

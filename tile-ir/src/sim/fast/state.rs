@@ -2,7 +2,7 @@
 
 use super::code::{Code, FileSize, Kind, Loc, MaskId};
 use crate::ir::Dtype;
-use crate::sim::numeric;
+use crate::sim::{Stop, numeric};
 use std::mem;
 
 /// One register file: values a thread, and values a block.
@@ -157,6 +157,10 @@ pub(super) struct State {
     pub(super) unprinted: u64,
     /// The other blocks of its cluster, where they combine tiles.
     pub(super) others: Vec<State>,
+    /// Steps that it may take before it asks the launch for more.
+    pub(super) steps: u64,
+    /// Why the launch gave it none.
+    pub(super) stopped: Option<Stop>,
 }
 
 impl State {
@@ -188,7 +192,20 @@ impl State {
             ..Scratch::default()
         };
         let (printed, others) = (Vec::new(), Vec::new());
-        State { lanes, registers, masks, shared, scratch, block: [0; 3], printed, unprinted: 0, others }
+        let block = [0; 3];
+        State {
+            lanes,
+            registers,
+            masks,
+            shared,
+            scratch,
+            block,
+            printed,
+            unprinted: 0,
+            others,
+            steps: 0,
+            stopped: None,
+        }
     }
 
     /// Makes `block` the current block. Arrays and variables are cleared where they are declared.

@@ -14,7 +14,7 @@ use crate::launch_error::Problem;
 use overlap::{check_strides, share_elements};
 use std::sync::atomic::{AtomicI64, Ordering};
 use tile_ir::ir::{DimId, Dtype, DtypeRef, EntityRef, Kernel, ParamId, ParamKind, Side, Type};
-use tile_ir::lowered::{HostExpr, HostValues, Program};
+use tile_ir::lowered::{Check, HostExpr, HostValues, Program};
 use tile_ir::sim::ScalarValue;
 
 /// Most parameters a kernel has: their numbers are bytes here.
@@ -300,7 +300,7 @@ impl Plan {
         args: &'a [Argument<'a>],
         ready: impl FnOnce() -> Result<(), Box<Problem>>,
     ) -> Result<(Values<'a>, Option<[u32; 3]>), Refusal> {
-        let mut values = self.values(device, args)?;
+        let mut values = self.values(device, args, self.workspaces.len())?;
         for (i, check) in self.checks.iter().enumerate() {
             if !matches!(check.evaluate(&values), Some(n) if n != 0) {
                 let check = &self.program.launch.checks[i];
@@ -323,6 +323,20 @@ impl Plan {
         Ok((values, (!empty).then_some(grid)))
     }
 
+    /// Checks what can be checked before the workspaces of a launch are made: these are the author's arguments alone. Of
+    /// the checks that read a workspace's address or strides those count as 0, which is a multiple of everything.
+    pub fn foresee(&self, device: &DeviceState, args: &[Argument<'_>]) -> Result<(), Box<Problem>> {
+        let values = self.values(device, args, 0)?;
+        let broken = |(check, program): (&Formula, &Check)| {
+            program.request.is_none() && !matches!(check.evaluate(&values), Some(n) if n != 0)
+        };
+        let mut checks = self.checks.iter().zip(&self.program.launch.checks);
+        match checks.position(broken) {
+            None => Ok(()),
+            Some(check) => Err(self.broken(&self.program.launch.checks[check], &values)),
+        }
+    }
+
     /// What check number `check` says that these arguments, which are otherwise right, do not hold.
     #[cold]
     pub fn unheld(&self, check: usize, args: &[Argument<'_>]) -> Box<Problem> {
@@ -330,16 +344,25 @@ impl Plan {
         self.broken(&self.program.launch.checks[check], &values)
     }
 
-    /// The values for the kernel's parameters, once these arguments are found to be what it takes.
+    /// The values for the kernel's parameters, once these arguments, the last of them `workspaces` workspaces, are found to
+    /// be what it takes.
     #[inline]
-    fn values<'a>(&self, device: &DeviceState, args: &'a [Argument<'a>]) -> Result<Values<'a>, Box<Problem>> {
+    fn values<'a>(
+        &self,
+        device: &DeviceState,
+        args: &'a [Argument<'a>],
+        workspaces: usize,
+    ) -> Result<Values<'a>, Box<Problem>> {
         let mut values = Values { dims: [0; MAX_DIMS], capacity: self.capacity.load(Ordering::Relaxed), args };
-        if args.len() != self.params.len() {
-            return Err(Box::new(Problem::ArgumentCount { expected: self.params.len(), found: args.len() }));
+        // The last parameters are the workspaces, which are not the author's to give.
+        let expected = self.params.len() - self.workspaces.len();
+        if args.len() != expected + workspaces {
+            let found = args.len().saturating_sub(workspaces);
+            return Err(Box::new(Problem::ArgumentCount { expected, found }));
         }
         for (i, (plan, argument)) in self.params.iter().zip(args).enumerate() {
             match (plan, argument) {
-                (ParamPlan::Tensor { dtype, rank, extents, .. }, Argument::Tensor(tensor)) => {
+                (ParamPlan::Tensor { dtype, rank, extents, mutable }, Argument::Tensor(tensor)) => {
                     if tensor.dtype() != *dtype || tensor.shape().len() != usize::from(*rank) {
                         return Err(self.wrong_type(i, argument));
                     }
@@ -358,6 +381,9 @@ impl Plan {
                     check_strides(tensor).map_err(|problem| self.wrong_stride(i, tensor, problem))?;
                     if !std::ptr::eq(tensor.allocation().device, device) || !tensor.is_covered() {
                         return Err(self.wrong_place(i, tensor, device));
+                    }
+                    if *mutable && tensor.allocation().is_read_only() {
+                        return Err(self.read_only(i));
                     }
                 }
                 (

@@ -49,6 +49,14 @@ impl Plan {
         found
     }
 
+    /// Memory that other code has lent to be read, for a tensor that the kernel writes.
+    #[cold]
+    pub(super) fn read_only(&self, param: usize) -> Box<Problem> {
+        let argument = self.names.get(param).cloned().unwrap_or_default();
+        let (expected, found) = ("a tensor that may be written".into(), "memory borrowed to be read".into());
+        Box::new(Problem::Kind { argument, expected, found })
+    }
+
     /// The parameter and axis that give a dim its value.
     fn binder(&self, dim: usize) -> Option<(usize, usize)> {
         self.params.iter().enumerate().find_map(|(i, plan)| match plan {

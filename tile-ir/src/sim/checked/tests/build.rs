@@ -358,7 +358,7 @@ pub fn ints(shape: &[i64], f: impl Fn(usize) -> i32) -> Argument {
 /// A contiguous tensor of these bytes.
 pub fn tensor(dtype: Dtype, shape: &[i64], bytes: &[u8]) -> Argument {
     let memory = sim::Memory::zeros(bytes.len());
-    memory.write(0, bytes);
+    memory.write(0, bytes).unwrap();
     let mut strides = vec![1; shape.len()];
     for axis in (1..shape.len()).rev() {
         strides[axis - 1] = strides[axis] * shape[axis];
@@ -370,7 +370,7 @@ pub fn tensor(dtype: Dtype, shape: &[i64], bytes: &[u8]) -> Argument {
 pub fn bytes(argument: &Argument) -> Vec<u8> {
     let Argument::Tensor(tensor) = argument else { return vec![] };
     let mut bytes = vec![0; tensor.memory.len()];
-    tensor.memory.read(0, &mut bytes);
+    tensor.memory.read(0, &mut bytes).unwrap();
     bytes
 }
 

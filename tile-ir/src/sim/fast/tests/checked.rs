@@ -19,7 +19,7 @@ pub(super) fn both(built: &Kernel, args: impl Fn() -> Vec<Argument>) {
         if let (Argument::Tensor(ours), Argument::Tensor(theirs)) = (ours, theirs) {
             let bytes = |memory: &Memory| {
                 let mut bytes = vec![0; memory.len()];
-                memory.read(0, &mut bytes);
+                memory.read(0, &mut bytes).unwrap();
                 bytes
             };
             assert_eq!(bytes(&ours.memory), bytes(&theirs.memory), "{bound}\n{program}");
