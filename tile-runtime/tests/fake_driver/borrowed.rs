@@ -74,11 +74,9 @@ fn child_refused() {
     scale::launch(&device, &borrowed, &mut y, 1.0).unwrap();
     thread::scope(|scope| scope.spawn(|| scale::launch(&device, &borrowed, &mut y, 1.0).unwrap()).join().unwrap());
     // Not to be written, though an argument does not tell.
-    let mut args = [
-        TensorInput::<f32, 2>::argument(&&x),
-        TensorInput::<f32, 2>::argument(&&borrowed),
-        ScalarInput::scalar(&1.0f32),
-    ];
+    let (read, lent) = (&x, &borrowed);
+    let mut args =
+        [TensorInput::<f32, 2>::argument(&read), TensorInput::<f32, 2>::argument(&lent), ScalarInput::scalar(&1.0f32)];
     static TABLE: InstanceTable<1> = InstanceTable::new();
     let error = launch(scale::definition(), &TABLE, 0, &device, &mut args).unwrap_err();
     assert!(matches!(error.problem(), Problem::Kind { found, .. } if found.contains("borrowed to be read")), "{error}");

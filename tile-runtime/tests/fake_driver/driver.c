@@ -94,7 +94,11 @@ R cuDeviceGetAttribute(int *v, int which, int d) {
     *v = which == 16 ? 4 : which == 38 ? 1 << 20 : which == 75 ? major : which == 76 ? 0 : which == 97 ? 232448 : 1;
     return 0;
 }
+// What cudarc calls beside.
 R cuDevicePrimaryCtxRelease_v2(int d) { return 0; }
+R cuCtxSynchronize(void) { return 0; }
+R cuMemAllocHost_v2(void **p, size_t n) { *p = malloc(n); return 0; }
+R cuMemFreeHost(void *p) { free(p); return 0; }
 R cuDevicePrimaryCtxRetain(H *c, int d) { *c = (H)(intptr_t)(1000 + d); return 0; }
 R cuCtxGetCurrent(H *c) { *c = current; return 0; }
 R cuCtxSetCurrent(H c) { BEGIN; current = c; say("context %ld", id(c)); return sticky(); }

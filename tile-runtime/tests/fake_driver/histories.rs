@@ -5,7 +5,7 @@
 
 use super::{X, good_driver, scale, scenario, special, trace};
 use std::fs;
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Barrier, Mutex};
 use tile_runtime::prelude::*;
 use tile_runtime::{Error, Graph, PreparedLaunch, Problem, Tensor};
 
