@@ -2,8 +2,9 @@
 
 use super::Run;
 use super::touch::{Kind, Touch, key};
+use crate::advice;
 use crate::diag::{Code, Diagnostic};
-use crate::ir::{Kernel, LoopKind, Place, StmtId, StmtKind};
+use crate::ir::{AccessId, DtypeRef, Kernel, LoopKind, Place, SpanId, StmtId, StmtKind};
 
 impl Run<'_> {
     /// Reports two accesses of one element, of a shared array or a tensor, with the element's index.
@@ -67,6 +68,10 @@ impl Run<'_> {
             diagnostic = diagnostic.label(spans.0, format!("thread {} {} it here", earlier.thread, verb(earlier_kind)));
         }
         let sync = "sync_threads();";
+        if let Some(atomic) = self.atomic_form(spans, later.access) {
+            self.found.push(diagnostic.help(format!("make the update atomic: `{atomic}`")));
+            return;
+        }
         diagnostic = match self.gap(earlier) {
             Gap::Before(stmt) => match line(kernel.stmts[stmt].span) {
                 Some(line) => diagnostic.help(format!("insert `{sync}` before line {line}")),
@@ -84,6 +89,14 @@ impl Run<'_> {
             )),
         };
         self.found.push(diagnostic);
+    }
+
+    /// The atomic form of the update whose own accesses race with those of another thread.
+    fn atomic_form(&self, (first, second): (SpanId, SpanId), access: AccessId) -> Option<String> {
+        let kernel = self.kernel;
+        let DtypeRef::Is(dtype) = kernel.place_dtype(kernel.accesses[access].place) else { return None };
+        let (first, second) = (*kernel.spans.get(first)?, *kernel.spans.get(second)?);
+        advice::atomic_update(&kernel.source, dtype, first, second)
     }
 
     /// Where a barrier between an earlier access and the current one may stand.

@@ -6,6 +6,7 @@ use super::flight::Pilot;
 use super::report::Who;
 use super::schedule::Machine;
 use super::shadow::Access;
+use crate::advice;
 use crate::diag::{Code, Diagnostic};
 use crate::ir::{BinaryOp, EntityRef, SpanId};
 use crate::lowered::{LocalId, RegId, Space};
@@ -61,8 +62,26 @@ impl Machine<'_> {
         let diagnostic = Diagnostic::new(Code::GUARD_FIRED, site.span, message)
             .at(text)
             .note(self.witness(who))
-            .help(format!("guard the access with an `if` on its indices, or write `{name}.masked(..)`"));
+            .help(self.guard_help(site));
         self.reporter.describe(key, 0, diagnostic);
+    }
+
+    /// What to do about an access that only its guard keeps inside the tensor: first what may be wrong, then how to say that it is meant.
+    fn guard_help(&self, site: &Site) -> String {
+        let extents = self.extents(site.space);
+        let several = extents.starts_with("the extents");
+        let order = if several { format!("compare the order of the indices with {extents}; ") } else { String::new() };
+        let source = &self.program.source;
+        let span = self.program.spans.get(site.span).copied().unwrap_or_default();
+        let is_read = site.kind == AccessKind::Read;
+        let masked = match is_read {
+            true => advice::masked_load(source, span).map(|m| format!("`{m}` reads 0 there")),
+            false => advice::masked_store(source, span).map(|m| format!("`{m}` stores nothing there")),
+        };
+        match masked {
+            Some(masked) => format!("{order}where an index outside is meant, guard it with an `if`, or {masked}"),
+            None => format!("{order}where an index outside is meant, guard the access with an `if` on its indices"),
+        }
     }
 
     pub(super) fn misaligned(&mut self, who: Who, site: &Site, lanes: u32, active: u32, first: (usize, i64)) {
@@ -176,6 +195,8 @@ impl Machine<'_> {
             let sync = if same_warp { "sync_warp" } else { "sync_threads" };
             let help = if std::ptr::eq(first, site) && site.kind != AccessKind::Read {
                 "let one thread write it (`if tx == 0 { .. }`), or use `atomic_add`".to_string()
+            } else if let Some(atomic) = self.atomic_form(first.span, site) {
+                format!("make the update atomic: `{atomic}`")
             } else if line == first_line {
                 format!("read into a variable, then `{sync}();`, then write")
             } else if self.has_barrier_between(first, site, same_warp) {
@@ -191,6 +212,12 @@ impl Machine<'_> {
             diagnostic = diagnostic.label(first.span, format!("{then} {verb_then} it here"));
         }
         self.reporter.describe(key, rank, diagnostic);
+    }
+
+    /// The atomic form of the update whose own accesses race with those of another thread.
+    fn atomic_form(&self, first: SpanId, site: &Site) -> Option<String> {
+        let (first, second) = (*self.program.spans.get(first)?, *self.program.spans.get(site.span)?);
+        advice::atomic_update(&self.program.source, site.dtype, first, second)
     }
 
     /// An access to bytes that an asynchronous copy is writing.
