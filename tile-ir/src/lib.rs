@@ -19,7 +19,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`ir`] | the tile IR: what the author wrote, resolved and typed |
-//! | `advice` | help texts that quote the author's own lines |
+//! | [`advice`] | help texts that quote the author's own lines |
 //! | [`diag`] | diagnostics: code, span, labels, notes, help, and their text |
 //! | [`codec`] | the IR as compact, versioned bytes; decoding is total |
 //! | [`text`] | the IR and the lowered program as readable text |
@@ -34,7 +34,7 @@
 //! | [`sim`] | the simulators, `fast` and `checked` |
 #![deny(missing_docs)]
 
-mod advice;
+pub mod advice;
 pub mod analysis;
 pub mod codec;
 pub mod constraint;

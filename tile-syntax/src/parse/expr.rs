@@ -185,7 +185,7 @@ impl Parser {
                 (right, ty)
             }
             _ => {
-                self.same_type(self.ty(right), ty, self.kernel.exprs[right].span)?;
+                let ty = self.one_type(op, left, right, span)?;
                 // Either side may have told the class of the other.
                 let class = self.class(ty);
                 let fits = match op {

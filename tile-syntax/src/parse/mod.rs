@@ -18,7 +18,7 @@
 //! | [`stmt`], [`branch`], [`loops`] | statements |
 //! | [`expr`], [`name`], [`access`] | expressions; names and literals; element accesses |
 //! | [`call`], [`effect`], [`tile`], [`gemm`] | functions: elementwise; collectives and atomics; `copy`, `fill`, `clear`; `gemm` |
-//! | [`types`], [`constant`] | type inference; where a constant is demanded |
+//! | [`types`], [`conversion`], [`constant`] | type inference; numbers of the wrong type; where a constant is demanded |
 //! | [`function`], [`inline`] | `#[tile_fn]`s; a call of one, written out in its place |
 //! | [`source`], [`range`] | spans and source text |
 //! | [`outside`] | what is not in the language, and what to write instead |
@@ -28,6 +28,7 @@ mod attribute;
 mod branch;
 mod call;
 mod constant;
+mod conversion;
 mod dependent;
 mod effect;
 mod expr;

@@ -127,7 +127,12 @@ impl Parser {
         let diagnostic = Diagnostic::new(Code::UNKNOWN_NAME, span, message);
         if constant {
             let diagnostic = diagnostic.note("a constant declared outside is not visible to a kernel");
-            self.unsupported(diagnostic.help(format!("declare it: `const {name}: usize` among the generics")));
+            self.unsupported(diagnostic.help(format!(
+                "a `let` of constants is a constant: write `let {name} = 128;`, with its value, at the beginning of the body; where \
+                 it is chosen at the launch, declare `const {name}: usize` among the generics"
+            )));
+            // Said once.
+            self.bind(name.to_owned(), Binding::Poison);
         } else {
             self.rustc(diagnostic.help("declare it with `let`"));
         }

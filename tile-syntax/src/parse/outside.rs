@@ -6,8 +6,39 @@ use super::range::Range;
 use syn::{Expr, ExprMethodCall, Item, Macro, RangeLimits};
 use tile_ir::diag::{Code, Diagnostic};
 
-/// Functions of later versions, and what serves until then.
-const LATER: &[(&str, &str)] = &[("cumsum", "use a loop")];
+/// Functions that kernels elsewhere have and this version of the language has not, and what serves until then; nothing where nothing does.
+const LATER: &[(&str, &str)] = &[
+    ("cumsum", "use a loop"),
+    ("sin", ""),
+    ("cos", ""),
+    ("tan", ""),
+    ("sinh", ""),
+    ("cosh", ""),
+    ("atan", ""),
+    ("erf", ""),
+    ("floor", "for 0 <= x < 2^31: `(x as usize) as f32`"),
+    ("ceil", ""),
+    ("round", ""),
+    ("trunc", ""),
+    ("pow", "for x > 0: `exp(y * log(x))`"),
+    ("powf", "for x > 0: `exp(y * log(x))`"),
+    ("powi", "multiply"),
+    ("exp10", "write `exp2(3.3219281 * x)`"),
+    ("log2", "write `1.442695 * log(x)`"),
+    ("log10", "write `0.4342945 * log(x)`"),
+    ("sigmoid", "write `1.0 / (1.0 + exp(-x))`"),
+    ("is_nan", "write `x != x`"),
+    ("popc", ""),
+    ("clz", ""),
+    ("ffs", ""),
+    ("mul_hi", ""),
+    ("shfl", "there are `shfl_xor` and `shfl_down`; another lane's value goes through a shared array"),
+    ("shfl_up", "there are `shfl_xor` and `shfl_down`; another lane's value goes through a shared array"),
+    ("shfl_idx", "there are `shfl_xor` and `shfl_down`; another lane's value goes through a shared array"),
+    ("atomic_cas", "there are `atomic_add`, `atomic_max` and `atomic_min`"),
+    ("atomic_exch", "there are `atomic_add`, `atomic_max` and `atomic_min`"),
+    ("atomic_sub", "of i32 and f32: `atomic_add(&mut s[i], -v)`"),
+];
 
 /// Functions of the language, for "did you mean".
 pub(super) const FUNCTIONS: &[&str] = &[
@@ -88,7 +119,8 @@ impl Parser {
             return self.not_in_version(function.range, &format!("{name}(..)"), help);
         }
         let near = FUNCTIONS.iter().map(|f| (distance(f, name), f)).min();
-        let near = near.filter(|(d, _)| *d <= 2.min(name.len() / 3));
+        // Of names of three letters nearly every one is near another.
+        let near = near.filter(|(d, _)| *d <= 2.min(name.len() / 4));
         let help = match near {
             Some((_, near)) => format!("there is `{near}`"),
             None => {

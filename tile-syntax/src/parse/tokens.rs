@@ -1,7 +1,7 @@
 //! The item's tokens as a function.
 
-use super::Parser;
 use super::attribute::tokens_range;
+use super::{Parser, source};
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use syn::ItemFn;
 use tile_ir::diag::{Code, Diagnostic};
@@ -18,8 +18,14 @@ impl Parser {
         match syn::parse2::<ItemFn>(item.clone()) {
             Ok(function) => Some(function),
             Err(error) => {
-                let mut literals = vec![];
-                let fixed = fix_literal_dims(item, &mut literals);
+                let (mut literals, mut lists) = (vec![], vec![]);
+                let fixed = fix_index_lists(fix_literal_dims(item, &mut literals), &mut lists);
+                for (name, group) in &lists {
+                    let at = self.mark(group.span());
+                    let message = format!("the indices of `{name}` stand in one bracket");
+                    let help = format!("write `{name}[[{}]]`", source::text(&group.stream()));
+                    self.unsupported(Diagnostic::new(Code::SYNTAX, at, message).help(help));
+                }
                 for literal in &literals {
                     let text = literal.to_string();
                     let at = self.mark(literal.span());
@@ -27,9 +33,9 @@ impl Parser {
                     self.unsupported(diagnostic.help(format!("a constant extent is written `Fixed<{text}>`")));
                 }
                 match syn::parse2::<ItemFn>(fixed) {
-                    Ok(function) if !literals.is_empty() => Some(function),
+                    Ok(function) if !literals.is_empty() || !lists.is_empty() => Some(function),
                     _ => {
-                        if literals.is_empty() {
+                        if literals.is_empty() && lists.is_empty() {
                             self.syntax(error.span(), format!("this cannot be read as a function: {error}"), "");
                         }
                         None
@@ -106,6 +112,46 @@ fn fix_literal_dims(tokens: TokenStream, literals: &mut Vec<proc_macro2::Literal
             }
         })
         .collect()
+}
+
+/// Replaces `y[row, t]`, which is no Rust, by `y[[row, t]]`, and lists what is indexed with the bracket.
+fn fix_index_lists(tokens: TokenStream, lists: &mut Vec<(proc_macro2::Ident, Group)>) -> TokenStream {
+    let mut before: Option<proc_macro2::Ident> = None;
+    let mut fixed = TokenStream::new();
+    for token in tokens {
+        let indexed = before.take();
+        match token {
+            TokenTree::Group(group) => {
+                let inner = fix_index_lists(group.stream(), lists);
+                let is_list = group.delimiter() == Delimiter::Bracket && has_comma(&group.stream());
+                let inner = match indexed {
+                    Some(name) if is_list => {
+                        lists.push((name, group.clone()));
+                        let mut list = Group::new(Delimiter::Bracket, inner);
+                        list.set_span(group.span());
+                        TokenTree::Group(list).into()
+                    }
+                    _ => inner,
+                };
+                let mut replaced = Group::new(group.delimiter(), inner);
+                replaced.set_span(group.span());
+                fixed.extend([TokenTree::Group(replaced)]);
+            }
+            TokenTree::Ident(ident) => {
+                before = (!KEYWORDS.contains(&ident.to_string().as_str())).then(|| ident.clone());
+                fixed.extend([TokenTree::Ident(ident)]);
+            }
+            other => fixed.extend([other]),
+        }
+    }
+    fixed
+}
+
+/// Words that a bracket may follow which is no index.
+const KEYWORDS: [&str; 8] = ["let", "for", "in", "return", "if", "else", "mut", "ref"];
+
+fn has_comma(tokens: &TokenStream) -> bool {
+    tokens.clone().into_iter().any(|t| matches!(t, TokenTree::Punct(p) if p.as_char() == ','))
 }
 
 fn fixed_literal(token: TokenTree, literals: &mut Vec<proc_macro2::Literal>) -> Vec<TokenTree> {

@@ -107,13 +107,6 @@ impl Parser {
         }
     }
 
-    /// Demands that an expression has a type; what differs is rustc's to report.
-    pub(super) fn demand(&mut self, expr: ExprId, ty: impl Into<Ty>) -> Option<ExprId> {
-        let (found, wanted) = (self.ty(expr), ty.into());
-        self.same_type(found, wanted, self.kernel.exprs[expr].span)?;
-        Some(expr)
-    }
-
     /// Demands that two types are one; what differs is rustc's to report.
     pub(super) fn same_type(&mut self, found: Ty, wanted: Ty, span: SpanId) -> Option<()> {
         if self.unify(found, wanted) {

@@ -1,0 +1,89 @@
+//! Values of the wrong numeric type: which conversion to write.
+//!
+//! rustc would say that no implementation of `Mul<T>` for `f32` exists, or mark another index than the one at fault. Where both types
+//! are numbers this module reports the mistake itself, with the conversion as text to paste; any other mismatch stays rustc's.
+
+use super::Parser;
+use super::types::Ty;
+use tile_ir::advice;
+use tile_ir::diag::{Code, Diagnostic};
+use tile_ir::ir::{BinaryOp, Dtype, DtypeRef, ExprId, SpanId, Type};
+
+impl Parser {
+    /// Demands that an expression has a type.
+    pub(super) fn demand(&mut self, expr: ExprId, ty: impl Into<Ty>) -> Option<ExprId> {
+        let (found, wanted) = (self.ty(expr), ty.into());
+        let span = self.kernel.exprs[expr].span;
+        if let (Ty::Is(from), Ty::Is(to)) = (self.resolve(found), self.resolve(wanted))
+            && from != to
+            && let Some(help) = self.conversion(span, from, to)
+        {
+            let message =
+                format!("mismatched types: expected {}, found {}", self.ty_name(wanted), self.ty_name(found));
+            self.unsupported(Diagnostic::new(Code::TYPE, span, message).help(help));
+            return None;
+        }
+        self.same_type(found, wanted, span)?;
+        Some(expr)
+    }
+
+    /// Demands that the operands of an arithmetic operator or a comparison have one type, which is returned.
+    pub(super) fn one_type(&mut self, op: BinaryOp, left: ExprId, right: ExprId, span: SpanId) -> Option<Ty> {
+        let (a, b) = (self.ty(left), self.ty(right));
+        if let (Ty::Is(x), Ty::Is(y)) = (self.resolve(a), self.resolve(b))
+            && x != y
+        {
+            // The side with fewer values is converted to the other's type.
+            let (value, from, to) = if self.rank(x) < self.rank(y) { (left, x, y) } else { (right, y, x) };
+            if let Some(help) = self.conversion(self.kernel.exprs[value].span, from, to) {
+                let message =
+                    format!("the operands of `{}` differ: {} and {}", op.symbol(), self.ty_name(a), self.ty_name(b));
+                self.unsupported(Diagnostic::new(Code::TYPE, span, message).help(help));
+                return None;
+            }
+        }
+        self.same_type(b, a, self.kernel.exprs[right].span)?;
+        Some(a)
+    }
+
+    /// The conversion of the value at a place, as text to paste; none between types that are not numbers.
+    fn conversion(&self, span: SpanId, from: Type, to: Type) -> Option<String> {
+        let text = advice::text(&self.kernel.source, *self.kernel.spans.get(span)?)?;
+        let is_number = |ty| matches!(ty, Type::Index) || !self.dtypes_of(ty).contains(&Dtype::Bool);
+        if !is_number(from) || !is_number(to) {
+            return None;
+        }
+        let name = |ty| match ty {
+            Type::Index => "usize".to_owned(),
+            Type::Value(dtype) => self.dtype_name(dtype),
+        };
+        let is_simple = text.chars().all(|c| c.is_alphanumeric() || "_.[]()".contains(c));
+        let operand = if is_simple { text.to_owned() } else { format!("({text})") };
+        // `as` is for `usize`; between element types, generic ones among them, there is `cast`.
+        let converted = match (from, to) {
+            (Type::Index, Type::Value(DtypeRef::Is(Dtype::I32 | Dtype::U32 | Dtype::F32)))
+            | (Type::Value(DtypeRef::Is(Dtype::I32 | Dtype::U32 | Dtype::F32)), Type::Index) => {
+                format!("{operand} as {}", name(to))
+            }
+            _ => format!("{operand}.cast::<{}>()", name(to)),
+        };
+        Some(format!("convert it: `{converted}`"))
+    }
+
+    /// The order in which operands give way: of two types the one of lower rank is converted.
+    fn rank(&self, ty: Type) -> u32 {
+        match ty {
+            Type::Value(DtypeRef::Is(Dtype::F32)) => 4,
+            Type::Value(dtype) if self.dtypes(dtype).iter().all(|d| d.is_float()) => 3,
+            Type::Index => 2,
+            Type::Value(_) => 1,
+        }
+    }
+
+    fn dtypes_of(&self, ty: Type) -> Vec<Dtype> {
+        match ty {
+            Type::Index => Vec::new(),
+            Type::Value(dtype) => self.dtypes(dtype),
+        }
+    }
+}
