@@ -20,6 +20,7 @@ mod valid {
     mod bounds_fixed;
     mod bounds_local;
     mod bounds_shared;
+    mod budget_registers;
     mod budget_shared;
     mod budget_shared_instance;
     mod budget_stages;
@@ -65,6 +66,8 @@ mod valid {
     mod launch_output_shared;
     mod launch_rank;
     mod launch_scalar;
+    mod name_constant;
+    mod name_function;
     mod placement_blocks_twice;
     mod placement_collective_in_condition;
     mod placement_gemm_load;
@@ -95,6 +98,9 @@ mod valid {
     mod syntax_while;
     mod threads_too_many;
     mod threads_zero;
+    mod type_index;
+    mod type_operands;
+    mod type_store;
     mod vector_shared_pitch;
     mod vector_straddle;
     mod vector_stride;

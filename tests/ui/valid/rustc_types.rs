@@ -1,4 +1,4 @@
-//! Nearest neighbour: An f32 is stored where an f16 is wanted.
+//! Nearest neighbour: A condition is stored where an f16 is wanted.
 
 use tile_runtime::prelude::*;
 

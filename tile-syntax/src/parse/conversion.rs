@@ -18,8 +18,7 @@ impl Parser {
             && from != to
             && let Some(help) = self.conversion(span, from, to)
         {
-            let message =
-                format!("mismatched types: expected {}, found {}", self.ty_name(wanted), self.ty_name(found));
+            let message = format!("mismatched types: expected {}, found {}", self.ty_name(wanted), self.ty_name(found));
             self.unsupported(Diagnostic::new(Code::TYPE, span, message).help(help));
             return None;
         }
@@ -57,8 +56,7 @@ impl Parser {
             Type::Index => "usize".to_owned(),
             Type::Value(dtype) => self.dtype_name(dtype),
         };
-        let is_simple = text.chars().all(|c| c.is_alphanumeric() || "_.[]()".contains(c));
-        let operand = if is_simple { text.to_owned() } else { format!("({text})") };
+        let operand = if is_postfix(text) { text.to_owned() } else { format!("({text})") };
         // `as` is for `usize`; between element types, generic ones among them, there is `cast`.
         let converted = match (from, to) {
             (Type::Index, Type::Value(DtypeRef::Is(Dtype::I32 | Dtype::U32 | Dtype::F32)))
@@ -86,4 +84,18 @@ impl Parser {
             Type::Value(dtype) => self.dtypes(dtype),
         }
     }
+}
+
+/// Whether a method may be called on an expression as it is written: a name, an element, a call, without an operator around them.
+fn is_postfix(text: &str) -> bool {
+    let mut depth = 0;
+    text.chars().all(|c| {
+        match c {
+            '(' | '[' => depth += 1,
+            ')' | ']' => depth -= 1,
+            // Of numbers, `<` and `>` stand in `.cast::<T>()` only.
+            _ => return depth > 0 || c.is_alphanumeric() || "_.:<>".contains(c),
+        }
+        true
+    })
 }

@@ -66,6 +66,8 @@ impl Parser {
         };
         let body = self.nested("a loop", |p| {
             match &var {
+                // What is wrong with the range was reported; what the variable then is, is unknown.
+                _ if head.is_none() => p.poison_pattern(&each.pat),
                 Some((Some(name), var)) => p.bind(name.clone(), Binding::Var(*var)),
                 Some((None, _)) => {}
                 None => p.poison_pattern(&each.pat),

@@ -221,11 +221,7 @@ impl Parser {
         }
         let known = self.vars.len();
         let value = init.and_then(|init| self.expr(init));
-        let value = value.filter(|&value| {
-            let found = self.ty(value);
-            let span = self.kernel.exprs[value].span;
-            ty.is_none_or(|ty| self.same_type(found, ty, span).is_some())
-        });
+        let value = value.filter(|&value| ty.is_none_or(|ty| self.demand(value, ty).is_some()));
         let Some(value) = value else { return self.bind_name(name, None) };
         let Some(text) = name.name.clone() else { return };
         // The result of a collective is the variable itself.

@@ -98,7 +98,17 @@ fn fix_literal_dims(tokens: TokenStream, literals: &mut Vec<proc_macro2::Literal
                 let dims = after_tensor > 0 && group.delimiter() == Delimiter::Parenthesis;
                 after_tensor = 0;
                 let inner = if dims {
-                    group.stream().into_iter().flat_map(|t| fixed_literal(t, literals)).collect()
+                    // The literal of `Fixed<128>` is in its place.
+                    let mut within = false;
+                    let fix = |token| match &token {
+                        _ if std::mem::take(&mut within) => vec![token],
+                        TokenTree::Punct(punct) => {
+                            within = punct.as_char() == '<';
+                            vec![token]
+                        }
+                        _ => fixed_literal(token, literals),
+                    };
+                    group.stream().into_iter().flat_map(fix).collect()
                 } else {
                     fix_literal_dims(group.stream(), literals)
                 };

@@ -40,27 +40,23 @@ fn rustc_reports_names_types_and_mutability() {
         "y[t] = missing;",
         "let a = missing + 1; let b = a * 2; y[b] = 0.0;",
         "y[t] = 1;",
-        "y[t] = x[t] + t;",
         "y[t] = w[t];",
         "y[t] = x[[t, t]];",
         "y[t] = w.masked([t]);",
         "x[t] = 0.0;",
         "let v = 0.0; v = 1.0;",
-        "let a: f32 = t;",
         "if t { sync_threads(); }",
         "let s = alloc_shared::<f32>([4]); s[t] = 0.0;",
         "y[1.0] = 0.0;",
         "y[t] = -t;",
         "y[t] = exp(t);",
         "y[t] = fma(x[t], x[t]);",
-        "y[t] = x[t].cast::<f16>();",
         "let c = 2.0.cast::<f16>();",
         "let h = x[t] as f16;",
         "y[t] = select(t, 1.0, 2.0);",
         "let v = lit(1.0);",
         "for [i, j] in parallel([4]) { y[i] = x[j]; }",
         "y[t] = min(x[t], 1);",
-        "let i = 1i32; y[i] = 0.0;",
         "n = 4;",
         "t += 1;",
         "y[t] = x[t][0];",
@@ -69,6 +65,35 @@ fn rustc_reports_names_types_and_mutability() {
     ] {
         left_to_rustc(body);
     }
+}
+
+#[test]
+fn numbers_of_the_wrong_type_come_with_the_conversion() {
+    for (body, place, help) in [
+        ("y[t] = x[t] + t;", "x[t] + t", "`t as f32`"),
+        ("y[t] = x[t].cast::<f16>();", "x[t].cast::<f16>()", "`x[t].cast::<f16>().cast::<f32>()`"),
+        ("let a: f32 = t * 2;", "t * 2", "`(t * 2) as f32`"),
+        ("let i = 1i32; y[i] = 0.0;", "i", "`i as usize`"),
+        ("let h = x[t].cast::<f16>(); y[t] = h;", "h", "`h.cast::<f32>()`"),
+        ("let h = x[t].cast::<f16>(); y[t] = x[t] * h;", "x[t] * h", "`h.cast::<f32>()`"),
+        ("let i = 1u32; if i < t { y[t] = 0.0; }", "i < t", "`i as usize`"),
+    ] {
+        let said = in_body(body);
+        assert!(said.starts_with(&format!("TK0807 | {place} | ")), "{said}");
+        assert!(said.contains(help), "{said}");
+    }
+}
+
+#[test]
+fn a_list_of_indices_needs_a_bracket_of_its_own() {
+    let said = in_body("y[t] = w[t, 2 * t];");
+    assert!(said.starts_with("TK0801 | [t, 2 * t] | "), "{said}");
+    assert!(said.contains("write `w[[t, 2 * t]]`"), "{said}");
+    // The literal of a fixed dim is not taken for the mistake.
+    let said = one(
+        "#[tile_kernel] fn k(y: &mut Tensor<f32, (N, Fixed<128>)>) { let [r] = blocks([N]); let [t] = threads([128]); y[r, t] = 1.0; }",
+    );
+    assert!(said.contains("write `y[[r, t]]`"), "{said}");
 }
 
 #[test]
