@@ -16,6 +16,11 @@ pub(super) fn ring(kernel: &Kernel) -> Result<StmtId, Reason> {
     Ok(ring)
 }
 
+/// Whether the kernel has a pipelined loop at all.
+fn pipelined(kernel: &Kernel) -> bool {
+    kernel.stmts.values().any(|s| matches!(s.kind, StmtKind::For { kind: LoopKind::Pipelined { .. }, .. }))
+}
+
 /// Walks the kernel for its one ring and for what roles cannot do.
 struct Search<'k> {
     kernel: &'k Kernel,
@@ -74,7 +79,12 @@ impl Search<'_> {
             StmtKind::Fill { buffer, .. } if kernel.buffers[*buffer].scope == Scope::Shared => {
                 no("it fills a shared array")
             }
-            StmtKind::Gemm { .. } if !self.in_ring => no("it has a `gemm` outside of the pipelined loop"),
+            StmtKind::Gemm { .. } if !self.in_ring => match pipelined(kernel) {
+                true => no("it has a `gemm` outside of the pipelined loop"),
+                false => no(
+                    "no loop around this `gemm` is `pipelined`: write `for k in pipelined(0..n, 4)` for the loop that loads its tiles",
+                ),
+            },
             StmtKind::Gemm { .. } if self.nested > 0 => {
                 no("it has a `gemm` in a loop or conditional of the pipelined loop")
             }
