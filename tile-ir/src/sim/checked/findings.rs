@@ -75,12 +75,12 @@ impl Machine<'_> {
         let span = self.program.spans.get(site.span).copied().unwrap_or_default();
         let is_read = site.kind == AccessKind::Read;
         let masked = match is_read {
-            true => advice::masked_load(source, span).map(|m| format!("`{m}` reads 0 there")),
-            false => advice::masked_store(source, span).map(|m| format!("`{m}` stores nothing there")),
+            true => advice::masked_load(source, span).map(|m| format!("`{m}`, which reads 0 outside")),
+            false => advice::masked_store(source, span).map(|m| format!("`{m}`, which stores nothing outside")),
         };
         match masked {
-            Some(masked) => format!("{order}where an index outside is meant, guard it with an `if`, or {masked}"),
-            None => format!("{order}where an index outside is meant, guard the access with an `if` on its indices"),
+            Some(masked) => format!("{order}guard the access with an `if` on its indices, or write {masked}"),
+            None => format!("{order}guard the access with an `if` on its indices"),
         }
     }
 
@@ -182,9 +182,14 @@ impl Machine<'_> {
                  (line {first_line}); blocks are not ordered",
                 self.block_name(who.block)
             );
-            Diagnostic::new(code, site.span, format!("data race between blocks on `{name}`")).at(text).help(
-                "let each block touch its own elements, or make every one of these accesses atomic (`atomic_add`)",
-            )
+            let help = match self.atomic_form(first.span, site) {
+                Some(atomic) => format!("let each block touch its own elements, or make the update atomic: `{atomic}`"),
+                None => {
+                    "let each block touch its own elements, or make every one of these accesses atomic (`atomic_add`)"
+                        .into()
+                }
+            };
+            Diagnostic::new(code, site.span, format!("data race between blocks on `{name}`")).at(text).help(help)
         } else {
             let space = space_word(site.space);
             let text = format!(
@@ -193,10 +198,10 @@ impl Machine<'_> {
             );
             let same_warp = earlier.warp() == who.warp;
             let sync = if same_warp { "sync_warp" } else { "sync_threads" };
-            let help = if std::ptr::eq(first, site) && site.kind != AccessKind::Read {
-                "let one thread write it (`if tx == 0 { .. }`), or use `atomic_add`".to_string()
-            } else if let Some(atomic) = self.atomic_form(first.span, site) {
+            let help = if let Some(atomic) = self.atomic_form(first.span, site) {
                 format!("make the update atomic: `{atomic}`")
+            } else if std::ptr::eq(first, site) && site.kind != AccessKind::Read {
+                "let one thread write it (`if tx == 0 { .. }`), or use `atomic_add`".to_string()
             } else if line == first_line {
                 format!("read into a variable, then `{sync}();`, then write")
             } else if self.has_barrier_between(first, site, same_warp) {

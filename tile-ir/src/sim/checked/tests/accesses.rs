@@ -120,7 +120,7 @@ fn guards_fire_and_masks_do_not() {
         &|| vec![floats(&[50], |_| 0.0)],
         &[302],
         expect![[r#"
-        TK0302 line 1: `y` is accessed out of bounds; only the guard the compiler added prevents it | thread 50 writes element 50; `y` has 50 elements | in block 0, barrier interval 0; replay with seed 0 | help: guard the access with an `if` on its indices, or write `y.masked(..)`
+        TK0302 line 1: `y` is accessed out of bounds; only the guard the compiler added prevents it | thread 50 writes element 50; `y` has 50 elements | in block 0, barrier interval 0; replay with seed 0 | help: guard the access with an `if` on its indices
     "#]],
     );
 }
