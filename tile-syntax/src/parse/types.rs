@@ -6,7 +6,7 @@
 use super::range::generic_types;
 use super::{Binding, Parser};
 use tile_ir::diag::{Code, Diagnostic};
-use tile_ir::ir::{Dtype, DtypeRef, ExprId, SpanId, Type};
+use tile_ir::ir::{Dtype, DtypeRef, SpanId, Type};
 
 /// The type of an expression, known or to be inferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
