@@ -59,6 +59,8 @@ codes! {
     DEADLOCK = 404;
     #[doc = " Blocks race in global memory."]
     GLOBAL_RACE = 405;
+    #[doc = " The compiled program has an effect outside of the kernel's grid."]
+    OUTSIDE_THE_GRID = 406;
     // 05: resources
     #[doc = " Too much shared memory."]
     SHARED_BUDGET = 501;

@@ -8,7 +8,7 @@
 //!    `infer` — roles or one block, and layouts; `fragment`, `mma` — tiles in registers and their products; `hopper` —
 //!    producer and consumers; `bulk` — the same for rows that are read by elements; `class` — what differs where rows of
 //!    tensors are not aligned
-//! 4. `dependent` — where a kernel that starts early waits for the previous one
+//! 4. `padding` — tiles that fill up a cluster have no effects; `dependent` — where a kernel that starts early waits for the previous one
 //! 5. `place` — shared-memory offsets
 //! 6. `launch` — C parameters, grid, checks
 
@@ -27,6 +27,7 @@ mod hopper;
 mod infer;
 mod launch;
 mod mma;
+mod padding;
 mod pipeline;
 mod place;
 mod raster;
@@ -92,6 +93,7 @@ pub fn lower_bound(bound: &Kernel, target: Target) -> Result<Program, Vec<Diagno
     }
     lowering.checks();
     let body = std::mem::take(&mut lowering.ops);
+    let body = lowering.without_effects_of_padding(body);
     lowering.program.body = lowering.dependent(body);
     place::place(&mut lowering.program, &lowering.windows);
     place::fits(bound, &lowering.program)?;
@@ -155,6 +157,8 @@ struct Lowering<'a> {
     roles: Option<Rc<hopper::Roles>>,
     /// The same of a ring of bulk copies.
     ring: Option<Rc<bulk::Ring>>,
+    /// Registers that say whether a tile is one of the author's, where blocks may have others.
+    insides: BTreeSet<RegId>,
     /// Where warpgroups take turns: whether the other has another tile.
     more_tiles: Option<ValueId>,
     /// Sub-tiles on their way from fragments to tensors.
@@ -209,6 +213,7 @@ impl<'a> Lowering<'a> {
             values: PrimaryMap::new(),
             body: Vec::new(),
             arrivals: Vec::new(),
+            tiles: Vec::new(),
             remarks: Vec::new(),
             spans: kernel.spans.clone(),
             source: kernel.source.clone(),
@@ -233,6 +238,7 @@ impl<'a> Lowering<'a> {
             thread: None,
             roles: None,
             ring: None,
+            insides: BTreeSet::new(),
             more_tiles: None,
             staging_array: None,
             windows: Vec::new(),

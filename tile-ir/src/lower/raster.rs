@@ -3,8 +3,8 @@
 //!
 //! Contract. In: the extents of the author's grid. Out: its indices are bound, and `launch.grid` is what the launcher
 //! evaluates. A plain grid is the hardware's. Any other is launched as a line of blocks: a cluster takes `cx x cy`
-//! neighbouring tiles (tiles beyond the grid's edge read zeros and store nothing), clusters take groups of `panel` rows,
-//! column by column within a group, so that what a wave of blocks reads fits the second-level cache.
+//! neighbouring tiles (`padding` keeps those beyond the grid's edge from having effects), clusters take groups of `panel`
+//! rows, column by column within a group, so that what a wave of blocks reads fits the second-level cache.
 
 use super::launch::host_expr;
 use super::*;
@@ -175,23 +175,14 @@ impl<'a> Lowering<'a> {
         [place(self, x, cx, wide, across), place(self, y, cy, high, down), place(self, z, cz, deep, back)]
     }
 
-    /// Binds the author's grid indices to a tile.
-    fn bind_tile(&mut self, vars: &[VarId], tile: [ValueId; 3]) {
-        for (&var, value) in vars.iter().zip(tile) {
-            let name = self.kernel.vars[var].name.clone();
-            let reg = self.reg(&name, ValueType::Index, false);
-            self.op(OpKind::Let { reg, value: Some(value) });
-            self.vars[var] = Some(Binding::Reg(reg));
-        }
-    }
-
     /// Binds the indices of a grid that is launched as a line.
     pub(super) fn line_bindings(&mut self, vars: &[VarId], extents: &[ExprId]) {
         let raster = self.raster(extents);
         let t = self.line_index(ValueKind::Block(0));
         let t = self.once("tile", t);
         let tile = self.tile_of(&raster, t);
-        self.bind_tile(vars, tile);
+        let vars: Vec<_> = vars.iter().copied().map(Some).collect();
+        self.bind_tile(&vars, extents, tile);
     }
 
     /// The block's tiles where it takes neighbouring ones: the first, and one past the last.
@@ -222,9 +213,7 @@ impl<'a> Lowering<'a> {
         let then = self.nested(|l| {
             let t = l.once("tile", start);
             let tile = l.tile_of(&raster, t);
-            for (var, value) in vars.iter().zip(tile).filter_map(|(var, value)| Some(((*var)?, value))) {
-                l.bind_tile(&[var], [value; 3]);
-            }
+            l.bind_tile(vars, extents, tile);
             f(l);
         });
         self.op(OpKind::If { cond, then, otherwise: Vec::new() });
@@ -263,7 +252,8 @@ impl<'a> Lowering<'a> {
                 l.binary(BinaryOp::Lt, next, raster.total)
             });
             let tile = l.tile_of(&raster, t);
-            l.bind_tile(vars, tile);
+            let vars: Vec<_> = vars.iter().copied().map(Some).collect();
+            l.bind_tile(&vars, extents, tile);
             f(l);
         });
     }

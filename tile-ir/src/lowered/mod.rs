@@ -67,6 +67,9 @@ pub struct Program {
     pub body: Vec<Op>,
     /// What `last_arriver` says, for `explain`.
     pub arrivals: Vec<Arrival>,
+    /// The author's grid, where blocks take its tiles in an order of their own: what the checked simulator holds every
+    /// effect against. Empty where the launch is the grid.
+    pub tiles: Vec<TileIndex>,
     /// What the lowering chose, kept, or fell back to, for `explain`.
     pub remarks: Vec<Remark>,
     /// Source ranges; not part of the program's identity.
@@ -84,6 +87,16 @@ impl Program {
             Space::Local(local) => self.locals.get(local).map(|l| l.dtype),
         }
     }
+}
+
+/// Where a block is along one axis of the author's grid. From the register's assignment on, a thread that finds it at or
+/// beyond the extent works on a tile that is not the author's, and may change nothing that outlives the block.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TileIndex {
+    /// The index, as it is before anything keeps it within the extent.
+    pub index: RegId,
+    /// Tiles along the axis.
+    pub extent: HostExpr,
 }
 
 /// A condition that holds in one block of several.

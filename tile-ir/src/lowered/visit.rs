@@ -1,6 +1,6 @@
 //! Operations with those inside them: the one place that knows which operations have bodies.
 
-use super::{Op, OpKind};
+use super::{BarrierRef, Memory, Op, OpKind, ValueId, WgmmaOperand};
 
 impl OpKind {
     /// The lists of operations inside: both sides of a conditional, the body of a loop.
@@ -9,6 +9,71 @@ impl OpKind {
             OpKind::If { then, otherwise, .. } => [then, otherwise],
             OpKind::For { body, .. } => [body, &[]],
             _ => [&[], &[]],
+        }
+    }
+
+    /// The values that the operation itself evaluates, those of operations inside it excepted.
+    pub fn values(&self) -> Vec<ValueId> {
+        let memory = |m: &Memory| [m.offset].into_iter().chain(m.guard.map(|guard| guard.cond));
+        let barrier = |b: &BarrierRef| [b.index];
+        match self {
+            OpKind::Let { value, .. } => value.iter().copied().collect(),
+            OpKind::Set { value, .. } => vec![*value],
+            OpKind::Store { memory: m, value } | OpKind::Atomic { memory: m, value, .. } => {
+                memory(m).chain([*value]).collect()
+            }
+            OpKind::VectorLoad { memory: m, start, .. }
+            | OpKind::VectorStore { memory: m, start, .. }
+            | OpKind::LoadMatrix { memory: m, start, .. }
+            | OpKind::StoreMatrix { memory: m, start, .. } => memory(m).chain([*start]).collect(),
+            OpKind::AsyncCopy { to, from, .. } => memory(to).chain(memory(from)).collect(),
+            OpKind::If { cond, .. } | OpKind::Assert { cond, .. } => vec![*cond],
+            OpKind::For { start, end, step, .. } => vec![*start, *end, *step],
+            OpKind::Shuffle { value, lane, .. } => vec![*value, *lane],
+            OpKind::Vote { pred, .. } => vec![*pred],
+            OpKind::Mma { acc, a, b, .. } => vec![acc.1, a.1, b.1],
+            OpKind::BarrierInit { barrier: b, .. } => barrier(b).into(),
+            OpKind::BarrierArrive { barrier: b, cta } => barrier(b).into_iter().chain(*cta).collect(),
+            OpKind::BarrierExpect { barrier: b, bytes } => barrier(b).into_iter().chain([*bytes]).collect(),
+            OpKind::BarrierWait { barrier: b, parity } => barrier(b).into_iter().chain([*parity]).collect(),
+            OpKind::TensorLoad { coordinates, offset, barrier: b, multicast, .. } => {
+                coordinates.iter().copied().chain([*offset]).chain(barrier(b)).chain(*multicast).collect()
+            }
+            OpKind::TensorStore { coordinates, offset, .. } => coordinates.iter().copied().chain([*offset]).collect(),
+            OpKind::BulkLoad { memory: m, offset, bytes, barrier: b, .. } => {
+                memory(m).chain([*offset, *bytes]).chain(barrier(b)).collect()
+            }
+            OpKind::ClusterStore { memory: m, block, start, barrier: b, .. } => {
+                memory(m).chain([*block, *start]).chain(barrier(b)).collect()
+            }
+            OpKind::Wgmma { start, a, b, accumulate, .. } => {
+                let left = match a {
+                    WgmmaOperand::Descriptor(value) | WgmmaOperand::Registers(_, value) => *value,
+                };
+                vec![*start, left, *b, *accumulate]
+            }
+            OpKind::Print { args, .. } => args.clone(),
+            OpKind::Local { .. }
+            | OpKind::Shared { .. }
+            | OpKind::AsyncCommit
+            | OpKind::AsyncWait { .. }
+            | OpKind::Barrier
+            | OpKind::WarpBarrier
+            | OpKind::Wait
+            | OpKind::LaunchDependents
+            | OpKind::FenceBarrierInit
+            | OpKind::BulkCommit
+            | OpKind::BulkWait { .. }
+            | OpKind::FenceProxyAsync
+            | OpKind::PrefetchMap { .. }
+            | OpKind::NamedBarrier { .. }
+            | OpKind::ClusterBarrier { .. }
+            | OpKind::SetRegisters { .. }
+            | OpKind::WgmmaFence
+            | OpKind::WgmmaCommit
+            | OpKind::WgmmaWait { .. }
+            | OpKind::Pin { .. }
+            | OpKind::Order => Vec::new(),
         }
     }
 

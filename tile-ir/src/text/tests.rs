@@ -291,6 +291,7 @@ fn program() -> Program {
         values: PrimaryMap::new(),
         body: vec![],
         arrivals: vec![],
+        tiles: Vec::new(),
         remarks: vec![],
         spans: PrimaryMap::new(),
         source: Source::default(),

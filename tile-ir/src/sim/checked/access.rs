@@ -2,12 +2,13 @@
 
 use super::AccessKind;
 use super::bytecode::{Site, Slot};
+use super::findings::verb;
 use super::lanes::{self, Lanes, each};
 use super::report::Who;
 use super::schedule::Machine;
 use super::shadow::{Access, Now};
 use super::warp::{Owner, SharedMemory, Warp};
-use crate::ir::{AtomicOp, Dtype, EntityRef};
+use crate::ir::{AtomicOp, Dtype, EntityRef, SpanId};
 use crate::lowered::{LocalId, SharedId, Space};
 use crate::sim::numeric;
 use std::ops::Range;
@@ -165,6 +166,9 @@ impl<'p> Machine<'p> {
         if site.dependent && run.warp.waited >> lane & 1 == 0 {
             self.early_access(run.who, site, lane);
         }
+        if site.scope != 0 && site.kind != AccessKind::Read && matches!(site.space, Space::Global(_)) {
+            self.check_tile(run, site.scope, lane, site.span, (verb(site.kind), Some(site.space)));
+        }
         let (issuer, clocks) = ((access.block, access.thread), launch.clocks);
         let element = match site.space {
             Space::Global(param) => {
@@ -236,6 +240,25 @@ impl<'p> Machine<'p> {
         };
         self.observed[site_index as usize] += 1;
         Some(element)
+    }
+
+    /// Reports an effect of a lane in the work on a tile that is not one of the author's.
+    pub(super) fn check_tile(
+        &mut self,
+        run: &Running<'_>,
+        scope: u32,
+        lane: usize,
+        span: SpanId,
+        effect: (&str, Option<Space>),
+    ) {
+        let (code, program) = (self.code, self.program);
+        for &tile in &code.scopes[scope as usize] {
+            let (index, extent) = (program.tiles[tile as usize].index, self.launch.tiles[tile as usize]);
+            let at = run.warp.slots[index.index()][lane];
+            if at >= extent {
+                self.outside_the_grid(run.who, span, lane, effect, (&program.regs[index].name, at, extent));
+            }
+        }
     }
 
     /// An element of a shared array, without checks.

@@ -20,6 +20,8 @@ pub(super) struct Code {
     pub messages: Vec<String>,
     /// Values of the slots from `regs` on that never change while a block runs.
     pub presets: Vec<Preset>,
+    /// Sets of the author's tiles that an effect belongs to, by position in `Program::tiles`; the first is empty.
+    pub scopes: Vec<Vec<u32>>,
     /// How many registers, hence slots that hold them.
     pub regs: u32,
     /// How many slots in all.
@@ -162,6 +164,8 @@ pub(super) struct Site {
     pub guard: Option<GuardReason>,
     /// Whether it may only happen after a wait for the previous kernel.
     pub dependent: bool,
+    /// The tiles in whose work it happens, by position in [`Code::scopes`].
+    pub scope: u32,
     /// The access as the author wrote it.
     pub span: SpanId,
     /// Where its code begins.
@@ -172,6 +176,8 @@ pub(super) struct Site {
 #[derive(Debug)]
 pub(super) struct Format {
     pub text: String,
+    /// As a site's.
+    pub scope: u32,
     pub args: Vec<(Slot, ValueType)>,
 }
 

@@ -409,9 +409,13 @@ impl Machine<'_> {
     }
 
     fn print(&mut self, run: &Running<'_>, span: SpanId, format: u32) {
-        let format = &self.code.formats[format as usize];
+        let code = self.code;
+        let format = &code.formats[format as usize];
         let [x, y, _] = self.launch.threads;
         each(run.warp.active, |lane| {
+            if format.scope != 0 {
+                self.check_tile(run, format.scope, lane, span, ("prints", None));
+            }
             if self.prints.len() >= self.options.max_prints {
                 self.prints_dropped += 1;
                 return;

@@ -47,6 +47,32 @@ impl Machine<'_> {
         self.reporter.describe(key, 0, diagnostic);
     }
 
+    /// An effect in the work on a tile beyond the author's grid: the program does what its author did not write.
+    pub(super) fn outside_the_grid(
+        &mut self,
+        who: Who,
+        span: SpanId,
+        lane: usize,
+        (verb, space): (&str, Option<Space>),
+        (index, at, extent): (&str, i64, i64),
+    ) {
+        let key = (Code::OUTSIDE_THE_GRID, span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
+        let what = space.map_or(String::new(), |space| format!(" `{}`", self.name(space)));
+        let text = format!(
+            "{} {verb}{what} where `{index}` is {at}; the grid has {extent} there",
+            self.thread_name(who.thread(lane))
+        );
+        let message = "an effect outside of the kernel's grid: the compiler added it";
+        let diagnostic = Diagnostic::new(Code::OUTSIDE_THE_GRID, span, message)
+            .at(text)
+            .note(self.witness(who))
+            .help("this is a bug of the compiler, not of the kernel: please report it with the kernel and its shapes");
+        self.reporter.describe(key, 0, diagnostic);
+    }
+
     pub(super) fn guard_fired(&mut self, who: Who, site: &Site, lane: usize, offset: Option<i64>) {
         let key = (Code::GUARD_FIRED, site.span, None);
         if self.reporter.is_known(key, 0) {

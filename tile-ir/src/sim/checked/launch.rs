@@ -18,6 +18,8 @@ pub(super) struct Launch {
     pub views: Vec<Option<View>>,
     /// Allocations behind the views.
     pub allocations: Vec<Allocation>,
+    /// By position in `Program::tiles`: how many there are.
+    pub tiles: Vec<i64>,
     /// By position in `Program::params`; 0 for pointers.
     pub params: Vec<i64>,
     /// Blocks of a cluster on x, y, z.
@@ -120,6 +122,7 @@ pub(super) fn bind(program: &Program, code: &Code, args: &[Argument], clusters: 
         threads: program.launch.threads,
         views: args.iter().map(|_| None).collect(),
         allocations: Vec::new(),
+        tiles: Vec::new(),
         params: Vec::new(),
         cluster: program.launch.cluster,
         clocks: Clocks::default(),
@@ -155,6 +158,9 @@ pub(super) fn bind(program: &Program, code: &Code, args: &[Argument], clusters: 
         }
     }
     launch.params = program.params.iter().map(|p| parameter(&values, p)).collect::<Result<_, _>>()?;
+    let tiles = program.tiles.iter().map(|tile| tile.extent.evaluate(&values));
+    let tiles: Option<_> = tiles.collect();
+    launch.tiles = tiles.ok_or_else(|| SimError::Malformed("the author's grid has no value".into()))?;
     for (axis, expr) in program.launch.grid.iter().enumerate() {
         let extent = expr.evaluate(&values).ok_or_else(|| SimError::Malformed("the grid has no value".into()))?;
         launch.grid[axis] =

@@ -28,6 +28,7 @@
 //! | what the hardware refuses: misaligned boxes, descriptors that are none | TK0205 |
 //! | two threads of a block race, in shared or global memory | TK0401 |
 //! | two blocks race in global memory | TK0405 |
+//! | a store, atomic operation or print for a tile beyond the author's grid, which lowering added | TK0406 |
 //! | a barrier, shuffle or vote that not all its threads reach | TK0402 |
 //! | no end within the step limit | TK0404 |
 //! | `device_assert` | TK0901 |

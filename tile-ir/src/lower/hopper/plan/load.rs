@@ -1,9 +1,10 @@
 //! What fills a slot of the ring: a tile of a tensor, the layout it gets, the boxes that bring it.
 
 use super::{Planner, Reason};
+use crate::ir::pipeline::parts;
 use crate::ir::*;
 use crate::layout::{Operand, Permutation, SharedLayout, TmaPlan};
-use crate::lower::uses::depends_on;
+use crate::lower::uses::{depends_on, each};
 use std::collections::BTreeMap;
 
 /// One copy into the ring.
@@ -101,22 +102,73 @@ impl Planner<'_> {
         Ok(Load { tensor, buffer, start, layout, boxes, shared, independent, evict, span })
     }
 
-    /// Whether a tile's coordinates are the same for all blocks of a cluster: along every axis that the cluster spans,
-    /// they do not mention the grid's index.
+    /// Whether a tile is the same for all blocks of a cluster, and each of them comes by it equally often: along every axis
+    /// that the cluster spans, neither its coordinates nor what decides about the ring mention the grid's index.
     fn is_invariant(&self, start: &[ExprId]) -> bool {
+        let kernel = self.kernel;
         let spans: Vec<usize> = (0..3).filter(|axis| self.cluster[*axis] > 1).collect();
         if spans.is_empty() {
             return false;
         }
         let mut indices: Vec<VarId> = Vec::new();
         for axis in &spans {
-            indices.extend(self.kernel.grid.get(*axis).map(|a| a.var));
+            indices.extend(kernel.grid.get(*axis).map(|a| a.var));
         }
-        for stmt in self.kernel.stmts.values() {
+        for stmt in kernel.stmts.values() {
             if let StmtKind::Persistent { vars, .. } = &stmt.kind {
                 indices.extend(spans.iter().filter_map(|axis| vars.get(*axis)));
             }
         }
-        !start.iter().any(|e| depends_on(self.kernel, *e, &indices))
+        !start.iter().any(|e| depends_on(kernel, *e, &indices))
+            && self.deciding().into_iter().all(|e| self.is_the_clusters(e, &indices))
+    }
+
+    /// What decides how often the ring is come by: its bounds, and those and the conditions around it.
+    fn deciding(&self) -> Vec<ExprId> {
+        let kernel = self.kernel;
+        let mut all = Vec::new();
+        each(kernel, &kernel.body, &mut |stmt| {
+            let holds = |body: &[StmtId]| {
+                let mut found = false;
+                each(kernel, body, &mut |s| found |= s == self.ring);
+                found
+            };
+            match &kernel.stmts[stmt].kind {
+                StmtKind::For { start, end, step, body, .. } if stmt == self.ring || holds(body) => {
+                    all.extend([*start, *end, *step]);
+                }
+                StmtKind::If { cond, then, otherwise } if holds(then) || holds(otherwise) => all.push(*cond),
+                _ => {}
+            }
+        });
+        all
+    }
+
+    /// Whether every block of a cluster finds the same value: it is made of no index of theirs, no variable that is assigned,
+    /// and of memory only what the kernel does not write.
+    fn is_the_clusters(&self, expr: ExprId, indices: &[VarId]) -> bool {
+        let kernel = self.kernel;
+        if depends_on(kernel, expr, indices) {
+            return false;
+        }
+        let (mut seen, mut left, mut same) = (Vec::new(), vec![expr], true);
+        while let Some(expr) = left.pop() {
+            parts(kernel, expr, &mut |kind| match kind {
+                ExprKind::Load(access) => {
+                    same &= matches!(kernel.accesses[*access].place, Place::Tensor(param)
+                        if matches!(kernel.params[param].kind, ParamKind::Tensor { mutable: false, .. }));
+                }
+                ExprKind::Var(var) if !seen.contains(var) => {
+                    seen.push(*var);
+                    same &= kernel.vars[*var].kind != VarKind::Mut;
+                    left.extend(kernel.stmts.values().filter_map(|s| match s.kind {
+                        StmtKind::Let { var: v, value } if v == *var => value,
+                        _ => None,
+                    }));
+                }
+                _ => {}
+            });
+        }
+        same
     }
 }

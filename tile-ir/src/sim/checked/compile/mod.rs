@@ -32,6 +32,7 @@ pub(super) fn compile(program: &Program) -> Result<Code, SimError> {
             locals: program.locals.values().map(|l| l.len).collect(),
             shared: program.shared.len() as u32,
             agents: tensor::has_agents(program),
+            scopes: vec![Vec::new()],
             ..Code::default()
         },
         leaves: vec![None; program.values.len()],
@@ -41,6 +42,7 @@ pub(super) fn compile(program: &Program) -> Result<Code, SimError> {
         quiet: false,
         depth: 0,
         described: BTreeMap::new(),
+        tiles: Vec::new(),
     };
     tensor::check(program)?;
     compiler.presets()?;
@@ -74,6 +76,8 @@ struct Compiler<'p> {
     depth: u32,
     /// By register: the array its matrix descriptor points into.
     described: BTreeMap<RegId, SharedId>,
+    /// The tiles whose indices are assigned around this place, by position in `Program::tiles`.
+    tiles: Vec<u32>,
 }
 
 fn malformed<T>(text: impl Into<String>) -> Result<T, SimError> {
@@ -161,6 +165,37 @@ impl Compiler<'_> {
         }
     }
 
+    /// The tiles that what is compiled here works on.
+    fn scope(&mut self) -> u32 {
+        let scopes = &mut self.code.scopes;
+        let at = scopes.iter().position(|scope| *scope == self.tiles).unwrap_or_else(|| {
+            scopes.push(self.tiles.clone());
+            scopes.len() - 1
+        });
+        at as u32
+    }
+
+    /// From the assignment of a tile's index on, what follows is the work on that tile.
+    fn enter_tile(&mut self, kind: &OpKind) {
+        if let OpKind::Let { reg, .. } = kind {
+            let tiles = self.program.tiles.iter().zip(0..).filter(|(tile, _)| tile.index == *reg);
+            self.tiles.extend(tiles.map(|(_, at)| at));
+        }
+    }
+
+    fn print(&mut self, format: &str, args: &[ValueId], span: SpanId) -> Result<(), SimError> {
+        let mut slots = Vec::new();
+        for arg in args {
+            let slot = self.value(*arg)?;
+            slots.push((slot, self.program.values[*arg].ty));
+        }
+        let scope = self.scope();
+        self.code.formats.push(Format { text: format.to_owned(), scope, args: slots });
+        let format = self.code.formats.len() as u32 - 1;
+        self.emit(Instr::Print { format }, span);
+        Ok(())
+    }
+
     fn check_reg(&self, reg: RegId) -> Result<(), SimError> {
         if reg.index() < self.definite.len() { Ok(()) } else { malformed(format!("{reg} is not a register")) }
     }
@@ -176,11 +211,14 @@ impl Compiler<'_> {
         if self.depth > MAX_DEPTH {
             return malformed(format!("operations are nested more than {MAX_DEPTH} deep"));
         }
+        let outer = self.tiles.len();
         for op in ops {
             let base = self.top;
             self.op(op)?;
             self.top = base;
+            self.enter_tile(&op.kind);
         }
+        self.tiles.truncate(outer);
         self.depth -= 1;
         Ok(())
     }
@@ -383,16 +421,7 @@ impl Compiler<'_> {
             }
             // The simulator runs a program as it stands.
             OpKind::Order => {}
-            OpKind::Print { format, args } => {
-                let mut slots = Vec::new();
-                for arg in args {
-                    let slot = self.value(*arg)?;
-                    slots.push((slot, self.program.values[*arg].ty));
-                }
-                self.code.formats.push(Format { text: format.clone(), args: slots });
-                let format = self.code.formats.len() as u32 - 1;
-                self.emit(Instr::Print { format }, span);
-            }
+            OpKind::Print { format, args } => self.print(format, args, span)?,
             OpKind::Assert { cond, message } => {
                 let cond = self.value(*cond)?;
                 self.code.messages.push(message.clone());

@@ -87,7 +87,8 @@ impl Compiler<'_> {
     fn own_site(&mut self, space: Space, dtype: Dtype, kind: AccessKind, span: SpanId) -> Result<u32, SimError> {
         let pc = self.here();
         let dependent = self.depends(space, kind);
-        self.code.sites.push(Site { space, dtype, kind, width: 1, guard: None, dependent, span, pc });
+        let scope = self.scope();
+        self.code.sites.push(Site { space, dtype, kind, width: 1, guard: None, dependent, scope, span, pc });
         match u16::try_from(self.code.sites.len()) {
             Ok(len) => Ok(u32::from(len) - 1),
             Err(_) => malformed("more than 65535 memory accesses"),

@@ -207,7 +207,8 @@ impl Compiler<'_> {
         let guard = memory.guard.map(|g| g.reason);
         let (span, pc) = (memory.span, self.here());
         let dependent = self.depends(memory.space, kind);
-        self.code.sites.push(Site { space: memory.space, dtype, kind, width, guard, dependent, span, pc });
+        let scope = self.scope();
+        self.code.sites.push(Site { space: memory.space, dtype, kind, width, guard, dependent, scope, span, pc });
         // Shadow cells name a site in 16 bits.
         match u16::try_from(self.code.sites.len()) {
             Ok(len) => Ok(u32::from(len) - 1),

@@ -46,6 +46,7 @@ impl Build {
                 values: PrimaryMap::new(),
                 body: vec![],
                 arrivals: vec![],
+                tiles: Vec::new(),
                 remarks: vec![],
                 spans: PrimaryMap::new(),
                 source: Source { file: "kernel.rs".into(), first_line: 1, lines: vec![], functions: vec![] },

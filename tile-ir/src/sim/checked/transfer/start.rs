@@ -59,6 +59,10 @@ impl Machine<'_> {
                     }
                 }
                 None => {
+                    let site = &code.sites[copy.sites[0] as usize];
+                    if site.scope != 0 && places.iter().any(|place| place.global.is_some()) {
+                        self.check_tile(run, site.scope, lane, span, ("writes", Some(site.space)));
+                    }
                     let group = run.warp.bulk_groups[lane];
                     run.warp.bulk_started = run.warp.bulk_started.max(group + 1);
                     StartKind::Store { group }

@@ -1,0 +1,299 @@
+//! Tiles that fill up a cluster, beyond the edge of the author's grid: they have no effects.
+//!
+//! Contract. In: a grid whose extents need not be multiples of the cluster's. Out: the indices of a tile are bound, a block
+//! whose tile is padding takes part in everything that the cluster does together (multicast loads, barriers, registers),
+//! and changes nothing that outlives it. What the analysis proved, it proved for indices within the grid; so a padding tile
+//! has those of the last tile on the axes that it leaves, does that tile's work, and every effect of its own is predicated
+//! away: stores, atomic operations, the copy engine's stores, prints and assertions. What it would read of tensors that
+//! the kernel writes is 0, since the block that has the tile may be writing it.
+//!
+//! Where nothing a padding tile does can be seen anyway (its tiles lie outside of the tensors they are copied to, and what
+//! it reads is clipped), it keeps its own indices, and nothing is predicated: that is what a plain GEMM needs.
+
+use super::uses::{accesses, depends_on, each};
+use super::*;
+use crate::analysis::Bound;
+
+impl Lowering<'_> {
+    /// Binds the author's grid indices to a tile; those that are `None` are not wanted.
+    pub(super) fn bind_tile(&mut self, vars: &[Option<VarId>], extents: &[ExprId], tile: [ValueId; 3]) {
+        let axes = self.padded_axes(extents);
+        let harmless = axes.iter().all(|axis| *axis < vars.len()) && self.padding_is_harmless(extents, &axes);
+        let mut inside = None;
+        for (axis, value) in tile.into_iter().enumerate() {
+            let (var, pads) = (vars.get(axis).copied().flatten(), axes.contains(&axis) && !harmless);
+            if var.is_none() && !pads {
+                continue;
+            }
+            let name = var.map_or_else(|| "tile_index".to_owned(), |var| self.kernel.vars[var].name.clone());
+            let index = self.reg(&if pads { format!("{name}_padded") } else { name.clone() }, ValueType::Index, false);
+            self.op(OpKind::Let { reg: index, value: Some(value) });
+            let extent = match extents.get(axis) {
+                Some(extent) => launch::host_expr(self.kernel, *extent),
+                None => Some(HostExpr::Int(1)),
+            };
+            if let Some(extent) = extent {
+                self.program.tiles.push(TileIndex { index, extent });
+            }
+            let mut bound = index;
+            if pads {
+                let extent = match extents.get(axis) {
+                    Some(extent) => self.value(*extent),
+                    None => self.int(1),
+                };
+                let (at, one) = (self.read(index), self.int(1));
+                let within = self.binary(BinaryOp::Lt, at, extent);
+                inside = Some(match inside {
+                    None => within,
+                    Some(others) => self.binary(BinaryOp::And, others, within),
+                });
+                let last = self.binary(BinaryOp::Sub, extent, one);
+                let nearest = self.binary(BinaryOp::Min, at, last);
+                bound = self.reg(&name, ValueType::Index, false);
+                self.op(OpKind::Let { reg: bound, value: Some(nearest) });
+            }
+            if let Some(var) = var {
+                self.vars[var] = Some(Binding::Reg(bound));
+            }
+        }
+        if let Some(inside) = inside {
+            let reg = self.reg("inside", ValueType::BOOL, false);
+            self.op(OpKind::Let { reg, value: Some(inside) });
+            self.insides.insert(reg);
+        }
+    }
+
+    /// The axes on which a cluster may reach beyond the grid.
+    fn padded_axes(&self, extents: &[ExprId]) -> Vec<usize> {
+        let cluster = self.cluster();
+        let pads = |axis: &usize| {
+            let (by, extent) = (i64::from(cluster[*axis]), extents.get(*axis));
+            by > 1 && extent.is_none_or(|e| self.kernel.const_index(*e).is_none_or(|tiles| tiles % by != 0))
+        };
+        (0..3).filter(pads).collect()
+    }
+
+    /// Whether nothing of what a padding tile does can be seen, and nothing it does leaves a tensor.
+    fn padding_is_harmless(&self, extents: &[ExprId], axes: &[usize]) -> bool {
+        let kernel = self.kernel;
+        let vars: Vec<VarId> = match kernel.stmts.values().find_map(|s| match &s.kind {
+            StmtKind::Persistent { vars, .. } => Some(vars.clone()),
+            _ => None,
+        }) {
+            Some(vars) => vars,
+            None => kernel.grid.iter().map(|a| a.var).collect(),
+        };
+        let padded: Vec<(VarId, ExprId)> =
+            axes.iter().filter_map(|axis| Some((*vars.get(*axis)?, *extents.get(*axis)?))).collect();
+        let of: Vec<VarId> = padded.iter().map(|(var, _)| *var).collect();
+        let is_tensor = |access: AccessId| matches!(kernel.accesses[access].place, Place::Tensor(_));
+        let mut harmless = true;
+        each(kernel, &kernel.body, &mut |stmt| {
+            harmless &= match &kernel.stmts[stmt].kind {
+                StmtKind::Store { access, .. } | StmtKind::Atomic { access, .. } => !is_tensor(*access),
+                StmtKind::LastArriver { .. } | StmtKind::Print { .. } | StmtKind::Assert { .. } => false,
+                StmtKind::Copy { dst: dst @ TileRef { place: Place::Tensor(tensor), .. }, .. } => {
+                    padded.iter().all(|(var, extent)| self.lies_beyond(*tensor, dst, *var, *extent))
+                }
+                // The copy engine clips what it loads into slots.
+                StmtKind::Copy { src, dst: TileRef { place: Place::Buffer(buffer), .. }, .. }
+                    if matches!(src.place, Place::Tensor(_)) && kernel.buffers[*buffer].scope != Scope::Shared =>
+                {
+                    let facts = self.analysis.copies.get(&stmt);
+                    src.start.iter().enumerate().all(|(axis, start)| {
+                        !depends_on(kernel, *start, &of)
+                            || facts.is_some_and(|f| f.src.get(axis).is_some_and(|bound| *bound != Bound::Proven))
+                    })
+                }
+                _ => true,
+            };
+        });
+        harmless
+            && accesses(kernel, &kernel.body).into_iter().filter(|access| is_tensor(*access)).all(|access| {
+                let indices = kernel.accesses[access].indices.iter().enumerate();
+                let mut moved = indices.filter(|(_, index)| depends_on(kernel, **index, &of));
+                moved.all(|(axis, _)| kernel.accesses[access].masked && !self.analysis.axis_in_bounds(access, axis))
+            })
+    }
+
+    /// Whether a tile of a tensor whose index on a grid axis is at least the axis's extent begins beyond the tensor: it
+    /// begins at `var * c`, and `extent` is the tensor's, divided by at most `c`.
+    fn lies_beyond(&self, tensor: ParamId, dst: &TileRef, var: VarId, extent: ExprId) -> bool {
+        let kernel = self.kernel;
+        dst.start.iter().enumerate().any(|(axis, start)| {
+            let Some(scale) = self.multiple_of(*start, var) else { return false };
+            let (covered, by) = match &kernel.exprs[extent].kind {
+                ExprKind::Binary(BinaryOp::CeilDiv, covered, by) => match kernel.const_index(*by) {
+                    Some(by) if by >= 1 => (*covered, by),
+                    _ => return false,
+                },
+                _ => (extent, 1),
+            };
+            let reaches = match self.tensor_extent(tensor, axis) {
+                Some(Extent::Dim(dim)) => kernel.exprs[covered].kind == ExprKind::Dim(dim),
+                Some(Extent::Fixed(fixed)) => match (kernel.const_index(fixed), kernel.const_index(covered)) {
+                    (Some(fixed), Some(covered)) => covered >= fixed,
+                    _ => false,
+                },
+                None => false,
+            };
+            reaches && scale >= by
+        })
+    }
+
+    /// `c` where an expression is `var * c`.
+    fn multiple_of(&self, expr: ExprId, var: VarId) -> Option<i64> {
+        let kernel = self.kernel;
+        match &kernel.exprs[expr].kind {
+            ExprKind::Var(v) if *v == var => Some(1),
+            ExprKind::Var(v) if kernel.vars[*v].kind == VarKind::Let => {
+                let value = kernel.stmts.values().find_map(|s| match s.kind {
+                    StmtKind::Let { var, value } if var == *v => value,
+                    _ => None,
+                })?;
+                self.multiple_of(value, var)
+            }
+            ExprKind::Binary(BinaryOp::Mul, a, b) => match (kernel.const_index(*a), kernel.const_index(*b)) {
+                (_, Some(by)) => self.multiple_of(*a, var)?.checked_mul(by),
+                (Some(by), _) => self.multiple_of(*b, var)?.checked_mul(by),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The program's operations without the effects of padding tiles.
+    pub(super) fn without_effects_of_padding(&mut self, ops: Vec<Op>) -> Vec<Op> {
+        if self.insides.is_empty() { ops } else { self.predicated(ops, None) }
+    }
+
+    /// `ops` whose effects happen where `inside` holds, or what it is replaced by on the way.
+    fn predicated(&mut self, ops: Vec<Op>, mut inside: Option<RegId>) -> Vec<Op> {
+        let mut all = Vec::with_capacity(ops.len());
+        for Op { mut kind, span } in ops {
+            self.span = span;
+            if let OpKind::Let { reg, .. } = &kind
+                && self.insides.contains(reg)
+            {
+                inside = Some(*reg);
+                all.push(Op { kind, span });
+                continue;
+            }
+            if let OpKind::If { then, otherwise, .. } = &mut kind {
+                *then = self.predicated(std::mem::take(then), inside);
+                *otherwise = self.predicated(std::mem::take(otherwise), inside);
+            }
+            if let OpKind::For { body, .. } = &mut kind {
+                *body = self.predicated(std::mem::take(body), inside);
+            }
+            let Some(inside) = inside else {
+                all.push(Op { kind, span });
+                continue;
+            };
+            for value in kind.values() {
+                self.unread(value, inside);
+            }
+            let ops = self.nested(|l| l.op_inside(kind, inside));
+            all.extend(ops);
+        }
+        all
+    }
+
+    /// One operation, whose effect happens inside of the grid alone.
+    fn op_inside(&mut self, kind: OpKind, inside: RegId) {
+        let span = self.span;
+        let one = |kind| vec![Op { kind, span }];
+        match kind {
+            OpKind::Store { memory, .. } | OpKind::VectorStore { memory, .. } if is_global(&memory) => {
+                let cond = self.read(inside);
+                self.op(OpKind::If { cond, then: one(kind), otherwise: Vec::new() });
+            }
+            OpKind::TensorStore { .. } | OpKind::Print { .. } | OpKind::Assert { .. } => {
+                let cond = self.read(inside);
+                self.op(OpKind::If { cond, then: one(kind), otherwise: Vec::new() });
+            }
+            OpKind::Atomic { op, memory, value, old, ordered } if is_global(&memory) => {
+                let cond = self.read(inside);
+                let Some(old) = old else {
+                    return self.op(OpKind::If { cond, then: one(kind), otherwise: Vec::new() });
+                };
+                // Its old value is 0 where it does not happen.
+                let Reg { name, ty, .. } = self.program.regs[old].clone();
+                let found = self.reg(&name, ty, false);
+                let zero = self.zero(ty);
+                self.program.regs[old].mutable = true;
+                self.op(OpKind::Let { reg: old, value: Some(zero) });
+                let then = self.nested(|l| {
+                    l.op(OpKind::Atomic { op, memory, value, old: Some(found), ordered });
+                    let value = l.read(found);
+                    l.op(OpKind::Set { reg: old, value });
+                });
+                self.op(OpKind::If { cond, then, otherwise: Vec::new() });
+            }
+            OpKind::VectorLoad { local, start, memory, width } if self.is_written(&memory) => {
+                let cond = self.read(inside);
+                let ty = ValueType::Element(self.program.locals[local].dtype);
+                let otherwise = self.nested(|l| {
+                    for element in 0..width {
+                        let (value, by) = (l.zero(ty), l.int(i64::from(element)));
+                        let offset = l.binary(BinaryOp::Add, start, by);
+                        let memory = Memory { space: Space::Local(local), offset, guard: None, span };
+                        l.op(OpKind::Store { memory, value });
+                    }
+                });
+                self.op(OpKind::If { cond, then: one(kind), otherwise });
+            }
+            kind => self.op(kind),
+        }
+    }
+
+    /// Makes the loads in a value from tensors that the kernel writes 0 outside of the grid.
+    fn unread(&mut self, value: ValueId, inside: RegId) {
+        match self.program.values[value].kind.clone() {
+            ValueKind::Load(memory) => {
+                let guard = memory.guard.map(|guard| guard.cond);
+                [Some(memory.offset), guard].into_iter().flatten().for_each(|part| self.unread(part, inside));
+                if self.is_written(&memory) {
+                    let ty = self.program.values[value].ty;
+                    let load = self.push(ValueKind::Load(memory), ty);
+                    let (cond, zero) = (self.read(inside), self.zero(ty));
+                    self.program.values[value].kind = ValueKind::Choose(cond, load, zero);
+                }
+            }
+            // One that is done already.
+            ValueKind::Choose(cond, ..) if self.program.values[cond].kind == ValueKind::Reg(inside) => {}
+            ValueKind::Unary(_, a) | ValueKind::Cast(a) | ValueKind::Unpack(_, a, _) => self.unread(a, inside),
+            ValueKind::Binary(_, a, b) | ValueKind::Pack(_, a, b) => {
+                [a, b].into_iter().for_each(|v| self.unread(v, inside));
+            }
+            ValueKind::Math(_, args) => args.into_iter().for_each(|v| self.unread(v, inside)),
+            ValueKind::Select(a, b, c) | ValueKind::Choose(a, b, c) => {
+                [a, b, c].into_iter().for_each(|v| self.unread(v, inside));
+            }
+            ValueKind::Int(_)
+            | ValueKind::Float(_)
+            | ValueKind::Param(_)
+            | ValueKind::Thread(_)
+            | ValueKind::Block(_)
+            | ValueKind::Reg(_)
+            | ValueKind::Special(_)
+            | ValueKind::Descriptor { .. } => {}
+        }
+    }
+
+    fn is_written(&self, memory: &Memory) -> bool {
+        matches!(memory.space, Space::Global(param)
+            if self.program.tensors.iter().any(|t| t.param == param && t.mutable))
+    }
+
+    fn zero(&mut self, ty: ValueType) -> ValueId {
+        match ty {
+            ValueType::Element(dtype) if dtype.is_float() => self.push(ValueKind::Float(0.0), ty),
+            _ => self.push(ValueKind::Int(0), ty),
+        }
+    }
+}
+
+fn is_global(memory: &Memory) -> bool {
+    matches!(memory.space, Space::Global(_))
+}
