@@ -59,6 +59,9 @@ mod valid {
     mod gemv;
     mod hardware_tf32;
     mod index_rank;
+    mod initialised_accumulator;
+    mod initialised_histogram;
+    mod initialised_part;
     mod launch_dtype;
     mod launch_instance;
     mod launch_instance_dtype;

@@ -1,5 +1,6 @@
 //! `copy`: shapes agree, coordinates are shared where the operation is, tiles are in bounds or clipped.
 
+use super::regions::Kind;
 use super::vector::merge_need;
 use super::walk::Walk;
 use super::{Bound, CopyFacts, LaunchNeed};
@@ -61,6 +62,8 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId, src: &TileRef, dst: &Tile
     }
     let (src_bounds, src_nonnegative) = side(walk, src, &of_src, shared);
     let (dst_bounds, dst_nonnegative) = side(walk, dst, &extents, shared);
+    walk.touch_tile(src, &constants, Kind::Read);
+    walk.touch_tile(dst, &constants, Kind::Write);
     let width = width.and_then(|w| demanded(walk, w, src, dst, &constants));
     // Where data is to be there in time, as much at once as the rows are made of.
     let ahead = width.is_none() && walk.loads_ahead.contains(&stmt);

@@ -14,6 +14,7 @@ mod lints;
 mod point;
 mod race;
 mod ranges;
+mod regions;
 mod sync;
 mod tiles;
 pub mod traffic;
@@ -209,6 +210,7 @@ fn anywhere(bound: &Kernel) -> Analysis {
     let mut walk = walk::Walk::new(bound);
     walk.run();
     ranges::finish(&mut walk);
+    let wrong = if walk.analysis.diagnostics.is_empty() { regions::check(&walk) } else { vec![] };
     let mut analysis = walk.analysis;
     asynchronous::decide(bound, &mut analysis);
     analysis.barriers_before = sync::place(bound, &analysis.block_uniform);
@@ -216,6 +218,7 @@ fn anywhere(bound: &Kernel) -> Analysis {
         let races = race::find(bound, &walk.uniform, &analysis.barriers_before, &analysis.block_uniform);
         analysis.diagnostics.extend(races);
     }
+    analysis.diagnostics.extend(wrong);
     distinct(&mut analysis.diagnostics);
     distinct(&mut analysis.lints);
     analysis

@@ -204,6 +204,13 @@ impl Build {
         access
     }
 
+    /// `clear(&mut array)`.
+    pub fn clear(&mut self, array: Place) -> StmtId {
+        let Place::Buffer(buffer) = array else { unreachable!("a tensor is not cleared") };
+        let value = self.float(0.0);
+        self.stmt(StmtKind::Fill { buffer, value })
+    }
+
     pub fn let_(&mut self, name: &str, value: E) -> VarId {
         let var = self.new_var(name, self.k.exprs[value].ty, VarKind::Let);
         self.stmt(StmtKind::Let { var, value: Some(value) });

@@ -120,6 +120,11 @@ impl Context {
         &self.symbols[sym.index()]
     }
 
+    /// How many symbols there are.
+    pub fn symbols(&self) -> usize {
+        self.symbols.len()
+    }
+
     fn push(&mut self, symbol: Symbol) -> Sym {
         let sym = Sym(self.symbols.len() as u32);
         self.symbols.push(symbol);

@@ -13,8 +13,8 @@ fn check_names_the_failing_instance() {
     let Place::Buffer(buffer) = place else { unreachable!() };
     b.k.buffers[buffer].extents = vec![extent];
     let at = b.var(t);
-    let value = b.load(place, &[at]);
-    b.let_("value", value);
+    let zero = b.float(0.0);
+    b.store(place, &[at], zero);
     b.k.instances = [32, 64, 48]
         .map(|c| Instance { dtypes: vec![], consts: vec![c], dims: vec![], absent: vec![], class: Class::WIDEST })
         .to_vec();
@@ -33,6 +33,7 @@ fn bank_conflicts_are_looked_for_where_asked() {
         let tx = b.threads("tx", 32);
         let s = b.shared("s", Dtype::F32, &[32, columns]);
         b.k.attributes.lints.push(("TK0601".into(), level.into()));
+        b.clear(s);
         let (row, column) = (b.var(tx), b.int(0));
         let value = b.load(s, &[row, column]);
         b.let_("value", value);

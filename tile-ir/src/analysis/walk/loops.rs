@@ -4,6 +4,7 @@
 
 use super::{Control, Ranged, Value, Walk};
 use crate::analysis::collective;
+use crate::analysis::regions::LoopForm;
 use crate::analysis::vector::{self, VectorLoop};
 use crate::constraint::{Poly, Varies};
 use crate::diag::{Code, Diagnostic};
@@ -76,7 +77,10 @@ impl<'k> Walk<'k> {
         if *kind == LoopKind::Vectorized {
             self.vector = Some(VectorLoop::new(stmt, counter, width));
         }
+        let counters = self.ranged.len() - usize::from(is_ranged);
+        self.regions.enter(LoopForm::Serial, span, &self.ranged[counters..]);
         self.block(body);
+        self.regions.leave();
         if *kind == LoopKind::Vectorized {
             vector::finish(self);
             self.vector = None;
@@ -149,7 +153,10 @@ impl<'k> Walk<'k> {
         assigned.iter().for_each(|v| self.forget(*v));
         self.control.push(Control { span: self.kernel.stmts[stmt].span, varies, cond: None });
         let outer = self.parallel.replace(stmt);
+        let counters = self.ranged.len() - ranged;
+        self.regions.enter(LoopForm::Parallel, self.kernel.stmts[stmt].span, &self.ranged[counters..]);
         self.block(body);
+        self.regions.leave();
         self.parallel = outer;
         self.control.pop();
         self.ranged.truncate(self.ranged.len() - ranged);
@@ -175,7 +182,9 @@ impl<'k> Walk<'k> {
         let varies = Varies { blocks: 1, ..Varies::default() };
         self.record_uniform(stmt, varies, None);
         self.control.push(Control { span: kernel.stmts[stmt].span, varies, cond: None });
+        self.regions.enter(LoopForm::Persistent, kernel.stmts[stmt].span, &self.ranged[ranged..]);
         self.block(body);
+        self.regions.leave();
         self.control.pop();
         self.ranged.truncate(ranged);
         self.cx.reset(mark);

@@ -19,6 +19,7 @@ mod loops;
 mod statement;
 
 use super::uniform::{Uniformity, dtype_range};
+use super::regions::Regions;
 use super::{Analysis, bounds, lints, tiles, vector};
 use crate::constraint::{Cond, Context, Poly, Sym, Varies};
 use crate::diag::Code;
@@ -53,6 +54,8 @@ pub(super) struct Walk<'k> {
     pub vector: Option<VectorLoop>,
     /// The `parallel` loop around here.
     pub parallel: Option<StmtId>,
+    /// What every statement so far reads and writes.
+    pub regions: Regions,
     /// Largest values of index expressions so far.
     pub ranges: BTreeSet<(Poly, u32)>,
     /// Statements of pipelined loops that load shared arrays ahead.
@@ -115,6 +118,7 @@ impl<'k> Walk<'k> {
             control: Vec::new(),
             vector: None,
             parallel: None,
+            regions: Regions::default(),
             ranges: BTreeSet::new(),
             loads_ahead: shared_loads(kernel).into_iter().flat_map(|l| l.loads).collect(),
             in_kernel: false,
@@ -194,6 +198,7 @@ impl<'k> Walk<'k> {
                 self.analysis.bounds.insert(access, bounds);
             }
         }
+        self.touch_element(access, write, &indices);
         if self.lint_banks {
             lints::banks(self, access, &indices, &extents);
         }

@@ -1,6 +1,7 @@
 //! Statements in order: what each does to the values of variables, and the rules that it meets.
 
 use super::{Control, Value, Walk};
+use crate::analysis::regions::Kind;
 use crate::analysis::{collective, copy, tiles};
 use crate::constraint::{Answer, Cond, Poly, Varies};
 
@@ -19,6 +20,8 @@ impl<'k> Walk<'k> {
 
     fn stmt(&mut self, stmt: StmtId) {
         let kernel = self.kernel;
+        let span = kernel.stmts[stmt].span;
+        self.regions.begin_statement();
         collective::check(self, stmt);
         match &kernel.stmts[stmt].kind {
             StmtKind::Let { var, value } => {
@@ -28,7 +31,8 @@ impl<'k> Walk<'k> {
                 };
             }
             StmtKind::Assign { var, value } => self.vars[*var] = self.eval(*value),
-            StmtKind::Alloc { .. } | StmtKind::SyncThreads | StmtKind::SyncWarp => {}
+            StmtKind::Alloc { buffer } => self.regions.declare(*buffer),
+            StmtKind::SyncThreads | StmtKind::SyncWarp => {}
             StmtKind::Store { access, value } => {
                 self.eval(*value);
                 self.access(*access, true);
@@ -37,16 +41,32 @@ impl<'k> Walk<'k> {
             StmtKind::For { .. } => self.for_loop(stmt),
             StmtKind::Parallel { vars, extents, body } => self.parallel(stmt, vars, extents, body),
             StmtKind::Copy { src, dst, width, tma: _, evict: _ } => copy::check(self, stmt, src, dst, *width),
-            StmtKind::Fill { value, .. } => {
+            StmtKind::Fill { buffer, value } => {
                 self.eval(*value);
+                self.touch_array(*buffer, Kind::Write, span);
             }
-            StmtKind::Gemm { a, b, acc, .. } => tiles::gemm(self, stmt, a, b, *acc),
-            StmtKind::ReduceTile { src, dst, axis, .. } => tiles::reduce(self, stmt, *src, *dst, *axis),
-            StmtKind::ClusterReduce { tile, .. } => tiles::cluster_reduce(self, stmt, *tile),
+            StmtKind::Gemm { a, b, acc, clear, .. } => {
+                tiles::gemm(self, stmt, a, b, *acc);
+                self.touch_array(a.buffer, Kind::Read, a.span);
+                self.touch_array(b.buffer, Kind::Read, b.span);
+                self.touch_array(*acc, if *clear { Kind::Write } else { Kind::Update }, span);
+            }
+            StmtKind::ReduceTile { src, dst, axis, .. } => {
+                tiles::reduce(self, stmt, *src, *dst, *axis);
+                self.touch_array(*src, Kind::Read, span);
+                self.touch_array(*dst, Kind::Write, span);
+            }
+            StmtKind::ClusterReduce { tile, .. } => {
+                tiles::cluster_reduce(self, stmt, *tile);
+                self.touch_array(*tile, Kind::Read, span);
+            }
             StmtKind::Persistent { vars, extents, body, .. } => self.persistent(stmt, vars, extents, body),
             StmtKind::Reduce { src, dst, .. } => {
-                if let ReduceSource::Value(value) = src {
-                    self.eval(*value);
+                match src {
+                    ReduceSource::Value(value) => {
+                        self.eval(*value);
+                    }
+                    ReduceSource::Local(array) => self.touch_array(*array, Kind::Update, span),
                 }
                 dst.iter().for_each(|v| self.forget(*v));
             }
@@ -63,11 +83,13 @@ impl<'k> Walk<'k> {
                 self.eval(*count);
                 collective::agreed(self, *access, *count);
                 self.access(*access, true);
+                self.regions.last_is_update(kernel.accesses[*access].place);
                 self.forget(*dst);
             }
             StmtKind::Atomic { access, value, dst, .. } => {
                 self.eval(*value);
                 self.access(*access, true);
+                self.regions.last_is_update(kernel.accesses[*access].place);
                 dst.iter().for_each(|v| self.forget(*v));
             }
             StmtKind::Print { args, .. } => args.iter().for_each(|a| {
