@@ -5,7 +5,7 @@ use tile_kernel_examples::devices::devices;
 use tile_runtime::prelude::*;
 
 /// `c = a b^T`, K cut into `S` parts, each a block's.
-#[tile_kernel(instances(S in [1, 3, 4]))]
+#[tile_kernel(instances(S in [1, 3, 4]), require(ceil_div(M, 32) <= TM), require(ceil_div(N, 32) <= TN))]
 pub fn split_k<const S: usize>(
     a: &Tensor<f16, (M, K)>,
     b: &Tensor<f16, (N, K)>,
@@ -46,7 +46,7 @@ pub fn split_k<const S: usize>(
 }
 
 /// The same with memory that the launcher allocates: nobody sees the partial sums or the counters.
-#[tile_kernel(instances(S in [3, 4]))]
+#[tile_kernel(instances(S in [3, 4]), require(ceil_div(M, 32) <= 8), require(ceil_div(N, 32) <= 8))]
 pub fn split_k_alone<const S: usize>(
     a: &Tensor<f16, (M, K)>,
     b: &Tensor<f16, (N, K)>,
@@ -87,7 +87,7 @@ pub fn split_k_alone<const S: usize>(
 
 /// Reads what the other blocks wrote without waiting for them.
 #[tile_kernel]
-pub fn too_early(parts: &mut Tensor<f32, (B,)>, sum: &mut Tensor<f32, (B,)>, arrived: &mut Tensor<u32, (ONE,)>) {
+pub fn too_early(parts: &mut Tensor<f32, (B,)>, sum: &mut Tensor<f32, (B,)>, arrived: &mut Tensor<u32, (Fixed<1>,)>) {
     let [b] = blocks([B]);
     let [t] = threads([32]);
     if t == 0 {

@@ -57,6 +57,8 @@ mod valid {
     mod function_unnamed;
     mod gemm_shape;
     mod gemv;
+    mod guard_missing;
+    mod guard_sign;
     mod hardware_tf32;
     mod index_rank;
     mod initialised_accumulator;
@@ -80,6 +82,8 @@ mod valid {
     mod placement_pipelined_moving;
     mod placement_vectorized_body;
     mod race_global;
+    mod race_global_overlap;
+    mod race_global_tiles;
     mod race_in_loop;
     mod race_missing_barrier;
     mod race_same_element;

@@ -79,7 +79,7 @@ mod kernels {
     }
 
     /// The last block leaves the tensor.
-    #[tile_kernel(instances(GUARD in [true, false]))]
+    #[tile_kernel(instances(GUARD in [true, false]), lints(TK0604 = "off"))]
     pub fn no_guard<const GUARD: bool>(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
         let [b] = blocks([ceil_div(N, 128)]);
         let [t] = threads([128]);
@@ -94,7 +94,7 @@ mod kernels {
     }
 
     /// `<=` where `<` is meant.
-    #[tile_kernel]
+    #[tile_kernel(lints(TK0604 = "off"))]
     pub fn off_by_one(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
         let [b] = blocks([ceil_div(N + 1, 128)]);
         let [t] = threads([128]);
@@ -105,7 +105,7 @@ mod kernels {
     }
 
     /// Rows and columns swapped.
-    #[tile_kernel(instances(SWAP in [true, false]))]
+    #[tile_kernel(instances(SWAP in [true, false]), lints(TK0604 = "off"))]
     pub fn swapped<const SWAP: bool>(w: &Tensor<f32, (N, K)>, y: &mut Tensor<f32, (N,)>) {
         let [b] = blocks([ceil_div(N, 128)]);
         let [t] = threads([128]);
@@ -124,7 +124,7 @@ mod kernels {
     }
 
     /// An index below zero.
-    #[tile_kernel]
+    #[tile_kernel(lints(TK0605 = "off"))]
     pub fn negative(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, shift: usize) {
         let [b] = blocks([ceil_div(N, 128)]);
         let [t] = threads([128]);
@@ -190,7 +190,7 @@ mod kernels {
     }
 
     /// A reduction tree that reads past the half that holds data.
-    #[tile_kernel]
+    #[tile_kernel(lints(TK0604 = "off"))]
     pub fn tree(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, first: usize) {
         blocks([1]);
         let [t] = threads([128]);

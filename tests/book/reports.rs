@@ -9,7 +9,7 @@ fn said(outcome: Result<(), LaunchError>) -> String {
 }
 
 // ANCHOR: TK0303
-#[tile_kernel]
+#[tile_kernel(lints(TK0605 = "off"))]
 pub fn shifted(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, by: usize) {
     let [b] = blocks([ceil_div(N, 128)]);
     let [t] = threads([128]);

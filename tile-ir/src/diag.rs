@@ -75,6 +75,10 @@ codes! {
     UNCOALESCED = 602;
     #[doc = " A request was met by a lesser form."]
     FALLBACK = 603;
+    #[doc = " A plain access that nothing keeps in bounds."]
+    UNGUARDED = 604;
+    #[doc = " A plain index that may be negative."]
+    SIGN = 605;
     // 07: launch
     #[doc = " An argument's rank, dtype or extent is wrong."]
     LAUNCH_ARGUMENT = 701;

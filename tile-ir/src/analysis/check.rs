@@ -50,7 +50,10 @@ pub fn check(kernel: &Kernel) -> Vec<Diagnostic> {
                         diagnostics.extend(each.into_iter().last().unwrap_or_default());
                     }
                 }
-                diagnostics.extend(lints);
+                // What is wrong first: a guard that is missing may be a mistake's other face.
+                if diagnostics.is_empty() {
+                    diagnostics.extend(lints);
+                }
                 diagnostics
             }
         };

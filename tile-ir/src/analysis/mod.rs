@@ -10,6 +10,7 @@ mod budget;
 mod check;
 mod collective;
 mod copy;
+mod guards;
 mod lints;
 mod point;
 mod race;
@@ -40,7 +41,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Analysis {
     /// Mistakes. Where there are any, the facts below may be incomplete and the kernel must not be lowered.
     pub diagnostics: Vec<Diagnostic>,
-    /// Performance lints that the author turned on. They do not stop the lowering.
+    /// Lints: accesses that only the compiler guards, and what is slow, where the author asked for that. They do not stop
+    /// the lowering.
     pub lints: Vec<Diagnostic>,
     /// Per element access reached from the body: is it in bounds, per axis, on both sides. An access that is absent
     /// is not reached.

@@ -3,7 +3,7 @@
 use crate::parse::{Call, Parsed};
 use proc_macro2::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
 use quote::quote_spanned;
-use tile_ir::diag::Diagnostic;
+use tile_ir::diag::{Code, Diagnostic};
 use tile_ir::ir::SpanId;
 
 /// The tokens that make rustc report diagnostics.
@@ -14,7 +14,7 @@ pub(super) struct Emitted {
     pub(super) any: bool,
 }
 
-/// Makes rustc report `diagnostics`: each as an error, except that a performance lint is what `lints(..)` says.
+/// Makes rustc report `diagnostics`: each as an error, except that a lint is what `lints(..)` says.
 pub(super) fn emit(parsed: &Parsed, diagnostics: &[Diagnostic]) -> Emitted {
     let mut emitted = Emitted { tokens: TokenStream::new(), any: false };
     for diagnostic in diagnostics {
@@ -23,7 +23,7 @@ pub(super) fn emit(parsed: &Parsed, diagnostics: &[Diagnostic]) -> Emitted {
         let text = diagnostic.compiler_text(&parsed.kernel);
         match level(parsed, diagnostic) {
             Level::Off => {}
-            Level::Warn => emitted.tokens.extend(warning(first, &text)),
+            Level::Warn => emitted.tokens.extend(warning(first, diagnostic.code, &text)),
             Level::Deny => {
                 emitted.any = true;
                 emitted.tokens.extend(compile_error(first, last, &text));
@@ -60,7 +60,8 @@ enum Level {
     Deny,
 }
 
-/// Errors are errors; performance lints are off unless the author asks for them.
+/// Errors are errors. An access that only the compiler guards is a warning; performance lints are off unless the author asks
+/// for them.
 fn level(parsed: &Parsed, diagnostic: &Diagnostic) -> Level {
     if diagnostic.code.0 / 100 != 6 {
         return Level::Deny;
@@ -69,6 +70,7 @@ fn level(parsed: &Parsed, diagnostic: &Diagnostic) -> Level {
     match parsed.kernel.attributes.lints.iter().rev().find(|(name, _)| *name == code) {
         Some((_, level)) if level == "deny" => Level::Deny,
         Some((_, level)) if level == "warn" => Level::Warn,
+        None if matches!(diagnostic.code, Code::UNGUARDED | Code::SIGN) => Level::Warn,
         _ => Level::Off,
     }
 }
@@ -101,10 +103,14 @@ fn compile_error(first: Span, last: Span, text: &str) -> TokenStream {
 }
 
 /// A warning, which stable Rust can only make from the use of something deprecated.
-fn warning(at: Span, text: &str) -> TokenStream {
+fn warning(at: Span, code: Code, text: &str) -> TokenStream {
     let text = Literal::string(text);
-    let lint = Ident::new("performance_lint", at);
-    let declared = Ident::new("performance_lint", Span::call_site());
+    let name = match code {
+        Code::UNGUARDED | Code::SIGN => "unguarded_access",
+        _ => "performance_lint",
+    };
+    let lint = Ident::new(name, at);
+    let declared = Ident::new(name, Span::call_site());
     quote_spanned! {at=>
         const _: () = {
             #[deprecated(note = #text)]

@@ -113,6 +113,34 @@ fn a_performance_lint_is_what_the_author_asks_for() {
 }
 
 #[test]
+fn an_access_that_only_the_compiler_guards_is_a_warning() {
+    let check = |lints: &str| {
+        let attribute: TokenStream = lints.parse().unwrap();
+        let item = quote!(
+            pub fn shifted(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, by: usize) {
+                let [b] = blocks([ceil_div(N, 128)]);
+                let [t] = threads([128]);
+                let i = b * 128 + t;
+                if i < N {
+                    y[i + 1] = x[i - by];
+                }
+            }
+        );
+        kernel(attribute, item).to_string()
+    };
+    let text = check("");
+    assert!(!text.contains("compile_error") && text.contains("unguarded_access"), "{text}");
+    assert!(
+        text.contains("nothing says that `i + 1` is below N; the compiler adds a guard: outside, it stores nothing")
+    );
+    assert!(text.contains("put `if i + 1 < N { .. }` around it, or store to `*y.masked_mut([i + 1])`"), "{text}");
+    assert!(text.contains("[TK0605] an index of `x` may be negative"), "{text}");
+    assert!(text.contains("put `if i >= by { .. }` around it, or read `x.masked([i - by])`"), "{text}");
+    let text = check("lints(TK0604 = \"off\", TK0605 = \"deny\")");
+    assert!(text.contains("compile_error") && !text.contains("TK0604]"), "{text}");
+}
+
+#[test]
 fn a_struct_under_the_attribute_is_given_back() {
     let tokens = kernel(
         TokenStream::new(),

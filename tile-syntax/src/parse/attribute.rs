@@ -508,7 +508,7 @@ impl Parser {
         let (name, text) = (code.to_string(), level.to_string());
         let mut lints = Code::ALL.iter().filter(|(c, _)| c.0 / 100 == 6).map(|(c, _)| c.to_string());
         if !lints.any(|lint| lint == name) {
-            return self.attribute_error(code.span(), format!("`{name}` is not a performance lint"), HELP);
+            return self.attribute_error(code.span(), format!("`{name}` is not a lint"), HELP);
         }
         match text.trim_matches('"') {
             level @ ("warn" | "deny" | "off") => self.kernel.attributes.lints.push((name, level.to_owned())),

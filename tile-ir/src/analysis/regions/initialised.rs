@@ -194,7 +194,8 @@ impl Array<'_, '_> {
                     ControlFlow::Break((element, None))
                 }
                 Some(element) if certain(walk, point, &read.path) => {
-                    let thread = matches!(read.region, Region::Element(_)).then(|| thread_at(walk, point)).flatten();
+                    let thread =
+                        matches!(read.region, Region::Element(_)).then(|| super::thread_at(walk, point)).flatten();
                     ControlFlow::Break((element, thread))
                 }
                 _ => ControlFlow::Continue(()),
@@ -340,16 +341,4 @@ fn possible(walk: &Walk<'_>, point: &Values, cond: &Cond) -> bool {
         Cond::True => true,
         Cond::False | Cond::Unknown(_) => false,
     }
-}
-
-/// The linear index of the thread at a point; axes that do not matter count as 0.
-fn thread_at(walk: &Walk<'_>, point: &Values) -> Option<u32> {
-    let extents = walk.kernel.thread_extents();
-    let (mut linear, mut stride) = (0i64, 1i64);
-    for (axis, binding) in walk.kernel.threads.iter().enumerate().take(3) {
-        let range = walk.ranged.iter().find(|r| r.var == binding.var)?;
-        linear += point.of(&walk.cx, &Poly::sym(range.sym)).unwrap_or(0) * stride;
-        stride *= i64::from(extents[axis]);
-    }
-    u32::try_from(linear).ok()
 }

@@ -7,8 +7,10 @@
 //! | file | |
 //! |---|---|
 //! | `points` | the values that indices take at given threads and iterations |
+//! | `blocks` | elements of tensors that several blocks store to |
 //! | `initialised` | elements of arrays that are read before anything was written to them |
 
+mod blocks;
 mod initialised;
 mod points;
 
@@ -187,5 +189,19 @@ impl Walk<'_> {
 
 /// What is certainly wrong about the regions of a kernel.
 pub(super) fn check(walk: &Walk<'_>) -> Vec<Diagnostic> {
-    initialised::check(walk)
+    let mut wrong = initialised::check(walk);
+    wrong.extend(blocks::check(walk));
+    wrong
+}
+
+/// The linear index of the thread at a point; axes that do not matter count as 0.
+fn thread_at(walk: &Walk<'_>, point: &points::Values) -> Option<u32> {
+    let extents = walk.kernel.thread_extents();
+    let (mut linear, mut stride) = (0i64, 1i64);
+    for (axis, binding) in walk.kernel.threads.iter().enumerate().take(3) {
+        let range = walk.ranged.iter().find(|r| r.var == binding.var)?;
+        linear += point.of(&walk.cx, &Poly::sym(range.sym)).unwrap_or(0) * stride;
+        stride *= i64::from(extents[axis]);
+    }
+    u32::try_from(linear).ok()
 }

@@ -122,16 +122,16 @@ fn loops_write_what_their_iterations_do() {
             b.serial("i", end, |b, i| {
                 let (start, thread) = (b.affine(step, i, 0), b.var(t));
                 let at = b.add(start, thread);
-                let four = b.int(4);
+                let lanes = b.int(16);
                 let thread = b.var(t);
-                let cond = b.lt(thread, four);
+                let cond = b.lt(thread, lanes);
                 b.if_(cond, |b| store(b, s, at));
             });
         })
     };
-    silent(filled(32, 4));
-    assert!(said(filled(31, 4)).contains("s[127] is read"), "{}", said(filled(31, 4)));
-    assert!(said(filled(25, 5)).contains("s[127] is read"), "{}", said(filled(25, 5)));
+    silent(filled(8, 16));
+    assert!(said(filled(7, 16)).contains("s[127] is read"), "{}", said(filled(7, 16)));
+    assert!(said(filled(8, 15)).contains("s[127] is read"), "{}", said(filled(8, 15)));
 }
 
 /// `acc[i] += 1` for 4 elements in a loop over K, each thread its own; cleared before, or not.

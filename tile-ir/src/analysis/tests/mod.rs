@@ -2,6 +2,7 @@
 //! and here what they share, with a whole kernel.
 
 mod barriers;
+mod blocks;
 mod bounds;
 mod budgets;
 mod check;

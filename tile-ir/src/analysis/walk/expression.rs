@@ -1,6 +1,7 @@
 //! The value of an expression, and the accesses that are met on the way.
 
 use super::{Value, Walk};
+use crate::analysis::guards::Use;
 use crate::analysis::uniform::dtype_range;
 use crate::constraint::{Answer, Cond, Poly, Varies};
 use crate::ir::{BinaryOp, DtypeRef, ExprId, ExprKind, Type, UnaryOp};
@@ -69,7 +70,7 @@ impl<'k> Walk<'k> {
                 self.cast(from, *ty, value, expr)
             }
             ExprKind::Load(access) => {
-                self.access(*access, false);
+                self.access(*access, Use::Load);
                 let varies = self.uniform.load(kernel, *access);
                 self.unknown(e.ty, varies)
             }

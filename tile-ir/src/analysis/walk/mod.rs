@@ -18,9 +18,10 @@ mod launch;
 mod loops;
 mod statement;
 
-use super::uniform::{Uniformity, dtype_range};
+use super::guards::Use;
 use super::regions::Regions;
-use super::{Analysis, bounds, lints, tiles, vector};
+use super::uniform::{Uniformity, dtype_range};
+use super::{Analysis, Bound, bounds, guards, lints, tiles, vector};
 use crate::constraint::{Cond, Context, Poly, Sym, Varies};
 use crate::diag::Code;
 use crate::ir::pipeline::shared_loads;
@@ -173,7 +174,8 @@ impl<'k> Walk<'k> {
     }
 
     /// Meets an element access: bounds, and the rules of vectorised loops.
-    pub(super) fn access(&mut self, access: AccessId, write: bool) {
+    pub(super) fn access(&mut self, access: AccessId, used: Use) {
+        let write = used != Use::Load;
         let data = &self.kernel.accesses[access];
         if !tiles::element(self, access) {
             return;
@@ -183,6 +185,10 @@ impl<'k> Walk<'k> {
         let mut bounds = Vec::with_capacity(indices.len());
         for (axis, (index, extent)) in indices.iter().zip(&extents).enumerate() {
             bounds.push(bounds::axis(self, access, axis, index, extent));
+        }
+        if bounds.contains(&Bound::Unproven) {
+            let axes: Vec<(Poly, Poly)> = indices.iter().cloned().zip(extents.iter().cloned()).collect();
+            guards::access(self, access, used, &bounds, &axes);
         }
         let nonnegative: Vec<bool> = indices.iter().map(|p| self.cx.proves(p)).collect();
         match self.analysis.nonnegative.get_mut(&access) {

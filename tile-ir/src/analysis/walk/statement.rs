@@ -1,6 +1,7 @@
 //! Statements in order: what each does to the values of variables, and the rules that it meets.
 
 use super::{Control, Value, Walk};
+use crate::analysis::guards::Use;
 use crate::analysis::regions::Kind;
 use crate::analysis::{collective, copy, tiles};
 use crate::constraint::{Answer, Cond, Poly, Varies};
@@ -35,7 +36,7 @@ impl<'k> Walk<'k> {
             StmtKind::SyncThreads | StmtKind::SyncWarp => {}
             StmtKind::Store { access, value } => {
                 self.eval(*value);
-                self.access(*access, true);
+                self.access(*access, Use::Store);
             }
             StmtKind::If { cond, then, otherwise } => self.conditional(stmt, *cond, then, otherwise),
             StmtKind::For { .. } => self.for_loop(stmt),
@@ -82,13 +83,13 @@ impl<'k> Walk<'k> {
             StmtKind::LastArriver { access, count, dst } => {
                 self.eval(*count);
                 collective::agreed(self, *access, *count);
-                self.access(*access, true);
+                self.access(*access, Use::Update);
                 self.regions.last_is_update(kernel.accesses[*access].place);
                 self.forget(*dst);
             }
             StmtKind::Atomic { access, value, dst, .. } => {
                 self.eval(*value);
-                self.access(*access, true);
+                self.access(*access, Use::Update);
                 self.regions.last_is_update(kernel.accesses[*access].place);
                 dst.iter().for_each(|v| self.forget(*v));
             }

@@ -35,7 +35,9 @@ fn items(path: &Path, all: &[syn::Item], total: &mut (usize, f64, f64)) {
                 }
             }
             syn::Item::Fn(f) => {
-                let Some(attr) = f.attrs.iter().find(|a| a.path().segments.last().is_some_and(|s| s.ident == "tile_kernel")) else {
+                let Some(attr) =
+                    f.attrs.iter().find(|a| a.path().segments.last().is_some_and(|s| s.ident == "tile_kernel"))
+                else {
                     continue;
                 };
                 let tokens = match &attr.meta {
@@ -50,10 +52,48 @@ fn items(path: &Path, all: &[syn::Item], total: &mut (usize, f64, f64)) {
                 let ms = begun.elapsed().as_secs_f64() * 1e3;
                 *total = (total.0 + 1, total.1 + ms, total.2.max(ms));
                 if std::env::var_os("TIMES").is_some() && ms > 5.0 {
-                    println!("{ms:.1} ms {} {} ({} instances)", path.display(), f.sig.ident, checked.kernel.instances.len());
+                    println!(
+                        "{ms:.1} ms {} {} ({} instances)",
+                        path.display(),
+                        f.sig.ident,
+                        checked.kernel.instances.len()
+                    );
                 }
                 if !checked.deferred.is_empty() {
                     println!("{}: {} deferred", path.display(), f.sig.ident);
+                }
+                if std::env::var_os("STDERR").is_some() && checked.diagnostics.len() == 1 {
+                    let d = &checked.diagnostics[0];
+                    let span = &checked.kernel.spans[d.primary];
+                    let text: Vec<String> = d
+                        .compiler_text(&checked.kernel)
+                        .lines()
+                        .enumerate()
+                        .map(|(i, l)| if i == 0 { format!("error: {l}") } else { format!("       {l}") })
+                        .collect();
+                    let line =
+                        std::fs::read_to_string(path).unwrap().lines().nth(span.line as usize - 1).unwrap().to_owned();
+                    let w = span.line.to_string().len();
+                    let out = format!(
+                        "{}\n{:w$}--> {}:{}:{}\n{:w$} |\n{} | {line}\n{:w$} | {}{}\n",
+                        text.join("\n"),
+                        "",
+                        path.display(),
+                        span.line,
+                        span.column,
+                        "",
+                        span.line,
+                        "",
+                        " ".repeat(span.column as usize - 1),
+                        "^".repeat((span.end_column - span.column) as usize)
+                    );
+                    let file = path.with_extension("stderr");
+                    match std::fs::read_to_string(&file) {
+                        Ok(old) if old == out => println!("same {}", path.display()),
+                        Ok(_) => println!("differs {}\n{out}", path.display()),
+                        Err(_) => std::fs::write(file, out).unwrap(),
+                    }
+                    continue;
                 }
                 for d in &checked.diagnostics {
                     let span = &checked.kernel.spans[d.primary];

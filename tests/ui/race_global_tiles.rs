@@ -1,0 +1,14 @@
+//! Tiles of 64 columns, stored 32 columns apart.
+
+use tile_runtime::prelude::*;
+
+#[tile_kernel]
+pub fn copied(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M, N)>) {
+    let [bx, by] = blocks([ceil_div(N, 64), ceil_div(M, 64)]);
+    threads([128]);
+    let mut s = alloc_shared::<f32>([64, 64]);
+    copy(x.at([by * 64, bx * 64]), &mut s);
+    copy(&s, y.at_mut([by * 64, bx * 32])); //~
+}
+
+fn main() {}

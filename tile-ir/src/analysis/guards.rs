@@ -1,0 +1,166 @@
+//! Plain accesses that are neither proven in bounds nor guarded by the author: the compiler guards them, and a lint says
+//! so while the author types, with the condition that would make the guard the author's own.
+//!
+//! An access that the author guards is proven by that guard, so what is left is what nobody thought of, or what only the
+//! author can know: then `lints(TK0604 = "off")` says that it was thought of.
+
+use super::Bound;
+use super::walk::Walk;
+use crate::constraint::Poly;
+use crate::diag::{Code, Diagnostic};
+use crate::ir::{AccessId, BinaryOp, ExprId, ExprKind, Extent, ParamKind, Place, UnaryOp};
+
+/// How the access that the walk is at is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    Load,
+    Store,
+    /// An atomic or a counter: there is no masked form.
+    Update,
+}
+
+/// Meets an access whose axes have these bounds: the lint, where one is neither proven nor an error.
+pub(super) fn access(walk: &mut Walk<'_>, access: AccessId, used: Use, bounds: &[Bound], axes: &[(Poly, Poly)]) {
+    let kernel = walk.kernel;
+    let data = &kernel.accesses[access];
+    if data.masked || bounds.contains(&Bound::Refuted) {
+        return;
+    }
+    let (mut conditions, mut doubts) = (Vec::new(), Vec::new());
+    let (mut open, mut of_launch) = (false, true);
+    for (axis, (index, extent)) in axes.iter().enumerate().filter(|(axis, _)| bounds[*axis] == Bound::Unproven) {
+        if walk.waits(index) || walk.waits(extent) {
+            return;
+        }
+        let expr = data.indices[axis];
+        let text = written(walk, expr);
+        let below = extent.minus(index).and_then(|p| p.plus_constant(-1)).is_some_and(|p| walk.cx.proves(&p));
+        // A `u32` from memory as an index is 2^31 or more before it is negative.
+        if !walk.cx.proves(index) && !walk.cx.is_data(index) {
+            doubts.push(format!("`{text}` may be negative"));
+            conditions.extend(not_negative(walk, expr));
+        }
+        if !below {
+            open = true;
+            let extent = extent_text(walk, data.place, axis);
+            doubts.push(format!("nothing says that `{text}` is below {extent}"));
+            conditions.push(format!("{text} < {extent}"));
+        }
+        of_launch &= walk.is_launch(index) && walk.is_launch(extent);
+    }
+    if doubts.is_empty() {
+        return;
+    }
+    let name = kernel.place_name(data.place);
+    let (code, message) = match open {
+        true => (Code::UNGUARDED, format!("nothing keeps this access inside `{name}`")),
+        false => (Code::SIGN, format!("an index of `{name}` may be negative")),
+    };
+    let outside = match used {
+        Use::Load => "outside, it reads 0",
+        Use::Store => "outside, it stores nothing",
+        Use::Update => "outside, it does nothing",
+    };
+    let condition = conditions.join(" && ");
+    let indices: Vec<String> = data.indices.iter().map(|e| written(walk, *e)).collect();
+    let indices = indices.join(", ");
+    let masked = match used {
+        _ if matches!(data.place, Place::Buffer(_)) => None,
+        Use::Load => Some(format!("or read `{name}.masked([{indices}])`")),
+        Use::Store => Some(format!("or store to `*{name}.masked_mut([{indices}])`")),
+        Use::Update => None,
+    };
+    let mut help = match (conditions.is_empty(), of_launch) {
+        (true, _) => "guard it with an `if` on its indices".to_owned(),
+        (false, true) => format!("say what launches have: `require({condition})`"),
+        (false, false) => format!("put `if {condition} {{ .. }}` around it"),
+    };
+    if let Some(masked) = masked {
+        help = format!("{help}, {masked}");
+    }
+    let span = data.span;
+    let diagnostic = Diagnostic::new(code, span, message)
+        .at(format!("{}; the compiler adds a guard: {outside}", doubts.join(", and ")))
+        .help(help)
+        .note(format!("`lints({code} = \"off\")` where it cannot happen, for a reason that is not in the kernel"));
+    walk.analysis.lints.push(diagnostic);
+}
+
+/// The condition under which an index is not negative.
+fn not_negative(walk: &Walk<'_>, expr: ExprId) -> Option<String> {
+    match walk.kernel.exprs[expr].kind {
+        ExprKind::Binary(BinaryOp::Sub, a, b) => Some(format!("{} >= {}", written(walk, a), written(walk, b))),
+        _ => None,
+    }
+}
+
+/// The extent of an axis, as the author declared it.
+fn extent_text(walk: &Walk<'_>, place: Place, axis: usize) -> String {
+    let kernel = walk.kernel;
+    let known = match place {
+        Place::Tensor(param) => match &kernel.params[param].kind {
+            ParamKind::Tensor { shape, .. } => shape.get(axis).map(|extent| match extent {
+                Extent::Dim(dim) => kernel.dims[*dim].name.clone(),
+                Extent::Fixed(e) => written(walk, *e),
+            }),
+            ParamKind::Scalar { .. } | ParamKind::Absent => None,
+        },
+        Place::Buffer(buffer) => kernel.buffer_extents(buffer).get(axis).map(u32::to_string),
+    };
+    known.unwrap_or_else(|| "its extent".to_owned())
+}
+
+/// An expression as an author would write it, from the bound kernel: constants are numbers in it.
+fn written(walk: &Walk<'_>, expr: ExprId) -> String {
+    text(walk, expr, 0)
+}
+
+/// How tightly an operator binds.
+fn binding(op: BinaryOp) -> u8 {
+    use BinaryOp::*;
+    match op {
+        Mul | Div | Rem => 9,
+        Add | Sub => 8,
+        Shl | Shr => 7,
+        BitAnd => 6,
+        BitXor => 5,
+        BitOr => 4,
+        Lt | Le | Gt | Ge | Eq | Ne => 3,
+        And => 2,
+        Or => 1,
+        CeilDiv | Min | Max => 10,
+    }
+}
+
+fn text(walk: &Walk<'_>, expr: ExprId, outer: u8) -> String {
+    let kernel = walk.kernel;
+    let e = &kernel.exprs[expr];
+    match &e.kind {
+        ExprKind::Int(value) => value.to_string(),
+        ExprKind::Dim(dim) => kernel.dims[*dim].name.clone(),
+        ExprKind::Scalar(param) => kernel.params[*param].name.clone(),
+        ExprKind::Var(var) => kernel.vars[*var].name.clone(),
+        ExprKind::Unary(UnaryOp::Neg, a) => format!("-{}", text(walk, *a, 10)),
+        ExprKind::Unary(UnaryOp::Not, a) => format!("!{}", text(walk, *a, 10)),
+        ExprKind::Binary(op @ (BinaryOp::CeilDiv | BinaryOp::Min | BinaryOp::Max), a, b) => {
+            format!("{}({}, {})", op.symbol(), text(walk, *a, 0), text(walk, *b, 0))
+        }
+        ExprKind::Binary(op, a, b) => {
+            let own = binding(*op);
+            let inner = format!("{} {} {}", text(walk, *a, own), op.symbol(), text(walk, *b, own + 1));
+            if own < outer { format!("({inner})") } else { inner }
+        }
+        ExprKind::Cast(_, a) => format!("{} as usize", text(walk, *a, 10)),
+        ExprKind::Load(access) => {
+            let data = &kernel.accesses[*access];
+            let indices: Vec<String> = data.indices.iter().map(|e| text(walk, *e, 0)).collect();
+            let name = kernel.place_name(data.place);
+            match (data.masked, indices.as_slice()) {
+                (true, all) => format!("{name}.masked([{}])", all.join(", ")),
+                (false, [one]) => format!("{name}[{one}]"),
+                (false, all) => format!("{name}[[{}]]", all.join(", ")),
+            }
+        }
+        _ => "the index".to_owned(),
+    }
+}
