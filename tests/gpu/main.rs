@@ -7,6 +7,7 @@ mod bench;
 mod faults;
 mod gemm;
 mod gemv;
+mod host;
 mod instances;
 mod ladder;
 mod pdl;

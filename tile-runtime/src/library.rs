@@ -10,6 +10,8 @@
 //! 5. the `nvidia-cuda-nvrtc` wheel in a reachable Python `site-packages`;
 //! 6. plain names, as the dynamic linker resolves them.
 
+mod elf;
+
 use libloading::Library;
 use std::env;
 use std::ffi::OsStr;
@@ -303,6 +305,7 @@ pub(crate) fn open_driver() -> Result<Found, LibraryError> {
 }
 
 fn open(path: &Path) -> Result<Library, String> {
+    elf::refuse_truncated(path)?;
     // SAFETY: NVIDIA's libraries have initialisers that are safe to run at any time; nothing else is opened here
     // unless the user names it in an environment variable.
     unsafe { Library::new(path) }.map_err(|e| {

@@ -274,6 +274,7 @@ impl CudaDevice {
 
     /// A stream that nobody uses; given back by [`CudaDevice::give_back_stream`].
     pub fn take_stream(&self) -> Result<u8, Error> {
+        self.bind()?;
         let full = || Error::Streams { device: self.label.clone(), most: STREAMS };
         let index = lock(&self.free_streams).pop().ok_or_else(full)?;
         if self.streams[usize::from(index)].get().is_none() {

@@ -526,6 +526,9 @@ fn child_fault() {
     let device = Device::cuda(0).unwrap();
     let x = device.tensor(&X, [2, 3]).unwrap();
     let mut y = device.zeros::<f32, 2>([2, 3]).unwrap();
+    let (stream, event) = (device.stream().unwrap(), device.stream().unwrap().record().unwrap());
+    let prepared = scale::prepare(&device, &x, &mut y, 2.0).unwrap();
+    let graph = device.capture(|_| Ok(())).unwrap();
     let line = line!() + 1;
     scale::launch(&device, &x, &mut y, 2.0).unwrap();
     let first = y.to_vec().unwrap_err();
@@ -540,9 +543,30 @@ fn child_fault() {
         device.zeros::<f32, 1>([4]).unwrap_err().to_string(),
         x.to_vec().unwrap_err().to_string(),
         device.stream().unwrap_err().to_string(),
+        device.capture(|_| Ok(())).unwrap_err().to_string(),
+        device.memory().unwrap_err().to_string(),
+        prepared.launch().unwrap_err().to_string(),
+        prepared.launch_on(&stream).unwrap_err().to_string(),
+        prepared.graph().unwrap_err().to_string(),
+        graph.launch_on(&stream).unwrap_err().to_string(),
+        stream.synchronize().unwrap_err().to_string(),
+        stream.record().map(drop).unwrap_err().to_string(),
+        stream.wait(&event).unwrap_err().to_string(),
+        event.synchronize().unwrap_err().to_string(),
+        event.is_done().unwrap_err().to_string(),
+        y.write(&X).unwrap_err().to_string(),
+        y.copy_from(&x).unwrap_err().to_string(),
+        special::launch(&device, &x, &mut y).unwrap_err().to_string(),
     ] {
         assert!(again.contains(&text), "the first error is repeated: {again}");
     }
+    let calls = 1000;
+    let start = std::time::Instant::now();
+    (0..calls).for_each(|_| assert!(prepared.launch().is_err()));
+    let each = start.elapsed() / calls;
+    assert!(each < std::time::Duration::from_millis(1), "later calls fail fast: {each:?}");
+    // What is left is dropped here, which nothing may panic at.
+    drop((graph, prepared, event, stream, x, y));
 }
 
 #[test]

@@ -70,6 +70,15 @@ fn index(i: usize, value: i64) -> impl Fn(&mut Vec<Argument<'_>>) + 'static {
     move |args| args[i] = Argument::Scalar(Scalar { value: ScalarValue::Index(value) })
 }
 
+/// Another K, in every tensor.
+fn every_k(k: i64) -> impl Fn(&mut Vec<Argument<'_>>) + 'static {
+    move |args| {
+        raw(&mut args[0], |t| t.shape[1] = k);
+        raw(&mut args[1], |t| t.shape[0] = k);
+        raw(&mut args[2], |t| t.shape[1] = k);
+    }
+}
+
 fn cases() -> Vec<Case> {
     const BIG: i64 = 1 << 31;
     let (argument, require) = (Code::LAUNCH_ARGUMENT, Code::LAUNCH_REQUIRE);
@@ -159,6 +168,88 @@ fn cases() -> Vec<Case> {
         case("n beyond 32 bits", index(4, BIG), limit, &["`n` = 2147483648", "0 to 2147483647"]),
         case("n negative", index(4, -1), limit, &["`n` = -1"]),
         case("n above N", index(4, 5), require, &["breaks `require(n <= N)` (line 3)", "n = 5, N = 4"]),
+        case("n far above N", index(4, i64::from(i32::MAX)), require, &["n = 2147483647, N = 4"]),
+        case("n the least", index(4, i64::MIN), limit, &["`n` = -9223372036854775808"]),
+        case("n the most", index(4, i64::MAX), limit, &["`n` = 9223372036854775807"]),
+        case("K not a multiple", every_k(12), require, &["`x` breaks `require(K % 8 == 0)` (line 2): K = 12"]),
+        case("K one above", every_k(9), require, &["K = 9"]),
+        // More numbers and kinds.
+        case(
+            "two too many",
+            |a| a.extend([1usize.scalar(), 2usize.scalar()]),
+            argument,
+            &["5 parameters, 7 arguments"],
+        ),
+        case("tensors alone", |a| a.truncate(3), argument, &["5 parameters, 3 arguments"]),
+        case("no x", |a| a[0] = Argument::Absent, argument, &["`x` must be a tensor of f32 with 2 axes", "nothing"]),
+        case("no v", |a| a[1] = Argument::Absent, argument, &["`v`", "nothing"]),
+        case("no y", |a| a[2] = Argument::Absent, argument, &["`y`", "nothing"]),
+        case("no alpha", |a| a[3] = Argument::Absent, argument, &["`alpha` must be a f32 value", "nothing"]),
+        case("no n", |a| a[4] = Argument::Absent, argument, &["`n` must be a usize value", "nothing"]),
+        case("bool for alpha", |a| a[3] = true.scalar(), argument, &["`alpha`", "a bool value"]),
+        case("u32 for alpha", |a| a[3] = 1u32.scalar(), argument, &["`alpha`", "a u32 value"]),
+        case("f32 for n", |a| a[4] = 4f32.scalar(), argument, &["`n`", "a f32 value"]),
+        case("i32 for n", |a| a[4] = 4i32.scalar(), argument, &["`n`", "a i32 value"]),
+        case("x and v swapped", |a| a.swap(0, 1), argument, &["`x` must have 2 axes, it has 1"]),
+        case("alpha and n swapped", |a| a.swap(3, 4), argument, &["`alpha`", "a usize value"]),
+        case("nothing at all", |a| a.iter_mut().for_each(|b| *b = Argument::Absent), argument, &["`x`", "nothing"]),
+        // More dtypes, extents and strides.
+        case("u32 x", tensor(0, |t| *t.dtype = tile_ir::ir::Dtype::U32), argument, &["`x` must hold f32", "u32"]),
+        case("bool v", tensor(1, |t| *t.dtype = tile_ir::ir::Dtype::Bool), argument, &["`v` must hold f32", "bool"]),
+        case("i32 y", tensor(2, |t| *t.dtype = tile_ir::ir::Dtype::I32), argument, &["`y` must hold f32", "i32"]),
+        case(
+            "x without rows",
+            tensor(0, |t| t.shape[0] = 0),
+            argument,
+            &["N = 0 (`x`, axis 0)", "N = 4 (`y`, axis 0)"],
+        ),
+        case("v empty", tensor(1, |t| t.shape[0] = 0), argument, &["K = 16", "K = 0 (`v`, axis 0)"]),
+        case("y has more rows", tensor(2, |t| t.shape[0] = 5), argument, &["N = 5 (`y`, axis 0)"]),
+        case("y is wider", tensor(2, |t| t.shape[1] = 17), argument, &["K = 17 (`y`, axis 1)"]),
+        case(
+            "x columns beyond 32 bits",
+            tensor(0, |t| t.shape[1] = BIG),
+            limit,
+            &["`x` has extent 2147483648 on axis 1"],
+        ),
+        case("y columns negative", tensor(2, |t| t.shape[1] = -16), argument, &["`y` has extent -16 on axis 1"]),
+        case("v inner stride 2", tensor(1, |t| t.strides[0] = 2), alignment, &["`v` has stride 2"]),
+        case("x inner stride 0", tensor(0, |t| t.strides[1] = 0), alignment, &["`x` has stride 0 on its innermost"]),
+        case(
+            "y rows overlap",
+            tensor(2, |t| t.strides[0] = 8),
+            alignment,
+            &["`y` has stride 8 on axis 0", "16 elements"],
+        ),
+        case("y broadcast", tensor(2, |t| t.strides[0] = 0), alignment, &["`y` has stride 0 on axis 0"]),
+        case("y stride beyond 32 bits", tensor(2, |t| t.strides[0] = BIG), limit, &["`y` has stride 2147483648"]),
+        case(
+            "x stride the most",
+            tensor(0, |t| t.strides[0] = i64::MAX),
+            limit,
+            &["`x` has stride 9223372036854775807"],
+        ),
+        case(
+            "x stride the least",
+            tensor(0, |t| t.strides[0] = i64::MIN),
+            alignment,
+            &["`x` has stride -92233720368547"],
+        ),
+        // More memory.
+        case(
+            "y of all memory",
+            tensor(2, |t| *t.bytes = u64::MAX),
+            argument,
+            &["`y` needs 18446744073709551615 bytes"],
+        ),
+        case("x starts beyond", tensor(0, |t| *t.offset = 1 << 40), argument, &["`x` needs 256 bytes", "0 are there"]),
+        case("v starts at the end", tensor(1, |t| *t.offset = 64), argument, &["`v` needs 64 bytes", "0 are there"]),
+        case(
+            "y starts late",
+            tensor(2, |t| *t.offset = 64),
+            argument,
+            &["`y` needs 256 bytes of memory, 192 are there"],
+        ),
     ]
 }
 
@@ -168,7 +259,7 @@ fn every_bad_launch_is_refused_with_both_numbers() {
         let mut good = Good::new(device);
         let device = good.device.clone();
         let cases = cases();
-        assert!(cases.len() >= 40, "{} kinds", cases.len());
+        assert!(cases.len() >= 60, "{} kinds", cases.len());
         for (name, change, code, words) in &cases {
             let mut args = good.args();
             change(&mut args);
