@@ -217,6 +217,16 @@ pub(crate) mod sealed {
 }
 
 /// What can be given for a tensor that the kernel reads: `&Tensor`, `TensorView`. It cannot be implemented elsewhere.
+///
+/// ```compile_fail,E0277
+/// use tile_runtime::kernel::{Argument, TensorInput};
+/// struct Liar(tile_runtime::Tensor<bool, 1>);
+/// impl TensorInput<f32, 1> for &Liar {
+///     fn argument(&self) -> Argument<'_> {
+///         TensorInput::<bool, 1>::argument(&&self.0)
+///     }
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "this parameter takes a tensor of {T} with {R} axes, to be read",
     label = "expected `&Tensor<{T}, {R}>` or `TensorView<'_, {T}, {R}>`"
