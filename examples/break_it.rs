@@ -8,8 +8,7 @@
 use tile_runtime::prelude::*;
 
 // ANCHOR: unguarded
-/// The last block has threads beyond the end of the tensors, and nothing holds them back. Without the `lints`, the
-/// compiler says so while you type.
+/// The last block has threads beyond the end of the tensors, and nothing holds them back.
 #[tile_kernel(lints(TK0604 = "off"))]
 pub fn unguarded(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
     let [b] = blocks([ceil_div(N, 128)]);
