@@ -82,7 +82,8 @@ const PER_THREAD: usize = 2;
 /// A tensor over raw device memory, which it never frees.
 ///
 /// `strides` are in elements, outermost first; the innermost must be 1. What is queued on `stream` (a `CUstream`; null
-/// is the legacy default stream) so far is waited for before the tensor is first used.
+/// is the legacy default stream, 2 this thread's per-thread default stream) so far is waited for before the tensor is first
+/// used.
 ///
 /// # Safety
 /// Every element's address is valid memory of `device` for as long as the tensor, views of it, kernels launched on them

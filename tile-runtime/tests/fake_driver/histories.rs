@@ -1,7 +1,8 @@
 //! Random histories of several threads over shared tensors, streams, prepared launches and graphs; what the driver was asked
 //! is then read by [`trace`]: everything is ordered, and nothing is used after it was freed (R19).
 //!
-//! `TILE_SOAK=40 cargo test -p tile-runtime --test fake_driver histories` makes forty times as many.
+//! `TILE_SOAK=40 cargo test -p tile-runtime --test fake_driver histories` makes forty times as many; `HISTORY_FROM=N` begins
+//! with others (the soak's part `histories` does).
 
 use super::{X, good_driver, scale, scenario, special, trace};
 use std::fs;
@@ -18,8 +19,9 @@ const EACH: u64 = 6;
 fn any_history_of_several_threads_is_ordered() {
     let Some(driver) = good_driver() else { return };
     let times = std::env::var("TILE_SOAK").ok().and_then(|text| text.parse().ok()).unwrap_or(1u64);
+    let from = std::env::var("HISTORY_FROM").ok().and_then(|text| text.parse().ok()).unwrap_or(0u64);
     let mut total = trace::Counts::default();
-    for process in 0..2 * times {
+    for process in from..from + 2 * times {
         let file = driver.join(format!("history-{process}.trace"));
         let first = (process * EACH).to_string();
         // Half of them dawdle, so that threads are interrupted between any two calls.

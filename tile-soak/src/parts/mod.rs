@@ -1,10 +1,13 @@
 //! The parts of the soak.
 
+mod histories;
+mod launches;
+
 use crate::part::Part;
 
 /// Every part, in the order of the book's table.
 pub fn all() -> &'static [&'static dyn Part] {
-    &[]
+    &[&launches::Launches, &histories::Histories]
 }
 
 /// The part of this name.
