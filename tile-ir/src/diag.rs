@@ -107,6 +107,8 @@ codes! {
     NOT_CONSTANT = 806;
     #[doc = " Operand types differ or do not fit."]
     TYPE = 807;
+    #[doc = " Called functions are too much to be written out."]
+    WRITTEN_SIZE = 808;
     #[doc = " `device_assert` failed."]
     ASSERT = 901;
 }

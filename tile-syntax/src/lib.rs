@@ -14,6 +14,8 @@
 mod expand;
 mod link;
 mod parse;
+#[cfg(test)]
+mod repository;
 
 pub use link::{function as expand_function, kernel as expand_kernel, step as expand_step};
 

@@ -173,6 +173,13 @@ fn paths(tokens: TokenStream) -> Vec<TokenStream> {
     items.filter(|item| path(item).is_some()).map(|item| item.iter().cloned().collect()).collect()
 }
 
+/// The paths of `uses(..)`, as text.
+#[cfg(test)]
+pub fn used(attribute: &TokenStream) -> Vec<String> {
+    let paths = entries(attribute).0;
+    paths.into_iter().filter_map(|p| path(&p.into_iter().collect::<Vec<_>>())).collect()
+}
+
 /// The text of a path without generic arguments.
 pub fn path(tokens: &[TokenTree]) -> Option<String> {
     let path: syn::Path = syn::parse2(tokens.iter().cloned().collect()).ok()?;

@@ -3,18 +3,22 @@
 use super::walk::Walk;
 use crate::constraint::{Cond, Context, Definition, Poly, Sym};
 use crate::lowered::fold;
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 
 /// Values of symbols.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Point {
     values: HashMap<Sym, i64>,
+    /// Those that follow: a definition may be used by many others, so each is computed once.
+    derived: RefCell<HashMap<Sym, Option<i64>>>,
 }
 
 impl Point {
     /// Gives a symbol a value.
     pub fn set(&mut self, sym: Sym, value: i64) {
         self.values.insert(sym, value);
+        self.derived.get_mut().clear();
     }
 
     /// A polynomial's value, if every symbol has one.
@@ -34,6 +38,16 @@ impl Point {
         if let Some(value) = self.values.get(&sym) {
             return Some(*value);
         }
+        if let Some(known) = self.derived.borrow().get(&sym) {
+            return *known;
+        }
+        let value = self.defined(cx, sym);
+        self.derived.borrow_mut().insert(sym, value);
+        value
+    }
+
+    /// The value that a symbol's definition gives it.
+    fn defined(&self, cx: &Context, sym: Sym) -> Option<i64> {
         match &cx.symbol(sym).definition {
             Definition::Free(_) | Definition::OneOf(_) => None,
             Definition::Floor(n, d) => {
@@ -79,23 +93,28 @@ impl Point {
 impl Walk<'_> {
     /// Every symbol a polynomial depends on, definitions followed down to those without one.
     pub fn leaves(&self, poly: &Poly, all: &mut Vec<Sym>) {
+        self.unseen_leaves(poly, all, &mut HashSet::new());
+    }
+
+    /// Those that symbols not in `seen` depend on: a definition may be used by many others, and is followed once.
+    fn unseen_leaves(&self, poly: &Poly, all: &mut Vec<Sym>, seen: &mut HashSet<Sym>) {
         for sym in poly.syms() {
-            if all.contains(&sym) {
+            if !seen.insert(sym) || all.contains(&sym) {
                 continue;
             }
             match &self.cx.symbol(sym).definition {
                 Definition::Free(_) => all.push(sym),
                 Definition::Floor(a, b) | Definition::Min(a, b) | Definition::Max(a, b) => {
-                    self.leaves(a, all);
-                    self.leaves(b, all);
+                    self.unseen_leaves(a, all, seen);
+                    self.unseen_leaves(b, all, seen);
                 }
                 Definition::Opaque(_, a, b, _) => {
-                    self.leaves(a, all);
-                    self.leaves(b, all);
+                    self.unseen_leaves(a, all, seen);
+                    self.unseen_leaves(b, all, seen);
                 }
                 Definition::OneOf(cases) => {
                     all.push(sym);
-                    cases.iter().for_each(|c| self.leaves(c, all));
+                    cases.iter().for_each(|c| self.unseen_leaves(c, all, seen));
                 }
             }
         }

@@ -127,9 +127,15 @@ pub(super) fn finish(walk: &mut Walk<'_>) {
     }
 }
 
+/// Most operations of what the launcher evaluates for one check.
+const HOST_SIZE: u32 = 2_000;
+
 impl Walk<'_> {
-    /// A polynomial as the launcher evaluates it.
+    /// A polynomial as the launcher evaluates it; none where that is too much to write out.
     pub fn host(&self, poly: &Poly) -> Option<HostExpr> {
+        if self.cx.size(poly) > HOST_SIZE {
+            return None;
+        }
         let mut sum: Option<HostExpr> = None;
         // Positive terms first, so that the text reads as an author's would.
         let (negative, positive): (Vec<_>, Vec<_>) = poly.terms().iter().rev().copied().partition(|t| t.1 < 0);

@@ -3,7 +3,7 @@
 use super::poly::{Monomial, Poly, Sym};
 use super::query::tighten;
 use crate::ir::BinaryOp;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
 /// Symbols and facts. Facts assumed after a [`Mark`] are forgotten by resetting to it; symbols stay.
@@ -12,13 +12,39 @@ pub struct Context {
     symbols: Vec<Symbol>,
     defined: HashMap<Definition, Sym>,
     /// Polynomials that are never negative, whatever the path: definitions of symbols.
-    pub(super) permanent: Vec<Poly>,
+    pub(super) permanent: Vec<Fact>,
     /// Polynomials that are not negative here.
-    pub(super) scoped: Vec<Poly>,
+    pub(super) scoped: Vec<Fact>,
     /// Polynomials that are multiples of a number here.
     pub(super) multiples: Vec<(Poly, i64)>,
     /// Answers under the present facts: the two sides of a bound, and neighbouring accesses, ask the same.
     pub(super) answers: RefCell<HashMap<Poly, bool>>,
+    /// Steps that queries have taken so far.
+    pub(super) spent: Cell<u32>,
+}
+
+/// A polynomial that is not negative.
+#[derive(Clone, Debug)]
+pub(super) struct Fact {
+    pub(super) poly: Poly,
+    /// A bit for each symbol in it, of 64 that symbols share: most facts are about others than the one that is looked for.
+    symbols: u64,
+}
+
+impl Fact {
+    fn new(poly: Poly) -> Self {
+        let symbols = poly.syms().fold(0, |all, sym| all | Fact::bit(sym));
+        Fact { poly, symbols }
+    }
+
+    fn bit(sym: Sym) -> u64 {
+        1 << (sym.index() % 64)
+    }
+
+    /// False only where the symbol does not occur.
+    pub(super) fn may_mention(&self, sym: Sym) -> bool {
+        self.symbols & Fact::bit(sym) != 0
+    }
 }
 
 /// A state of the facts to return to.
@@ -68,6 +94,8 @@ pub struct Symbol {
     pub varies: Varies,
     /// Whether it comes from memory, so that no launch check can bound it.
     pub data: bool,
+    /// How many operations it is when it is written out, definitions and all.
+    pub size: u32,
 }
 
 /// What a symbol stands for.
@@ -91,13 +119,13 @@ impl Context {
     /// A symbol of its own.
     pub fn fresh(&mut self, name: &str, lo: Option<i64>, hi: Option<i64>, varies: Varies) -> Sym {
         let definition = Definition::Free(self.symbols.len() as u32);
-        self.push(Symbol { name: name.to_owned(), lo, hi, definition, varies, data: false })
+        self.push(Symbol { name: name.to_owned(), lo, hi, definition, varies, data: false, size: 1 })
     }
 
     /// A value from memory, with the bounds of its type.
     pub fn fresh_data(&mut self, lo: Option<i64>, hi: Option<i64>, varies: Varies) -> Sym {
         let definition = Definition::Free(self.symbols.len() as u32);
-        self.push(Symbol { name: String::new(), lo, hi, definition, varies, data: true })
+        self.push(Symbol { name: String::new(), lo, hi, definition, varies, data: true, size: 1 })
     }
 
     /// A value that is one of several, which of them may differ as `varies`.
@@ -107,7 +135,8 @@ impl Context {
         let hi = ranges.iter().map(|r| r.1).reduce(|a, b| a.zip(b).map(|(a, b)| a.max(b))).flatten();
         let varies = cases.iter().fold(varies, |v, p| v.or(self.varies(p)));
         let data = cases.iter().any(|p| self.is_data(p));
-        self.push(Symbol { name: String::new(), lo, hi, definition: Definition::OneOf(cases), varies, data })
+        let size = cases.iter().fold(1u32, |size, p| size.saturating_add(self.size(p)));
+        self.push(Symbol { name: String::new(), lo, hi, definition: Definition::OneOf(cases), varies, data, size })
     }
 
     /// Says that no launch check can bound a symbol.
@@ -160,7 +189,8 @@ impl Context {
             Definition::Opaque(op, ..) => opaque_range(*op, &ranges),
             Definition::Free(_) => (None, None),
         };
-        let sym = self.push(Symbol { name: String::new(), lo, hi, definition: definition.clone(), varies, data });
+        let size = operands.iter().fold(1u32, |size, p| size.saturating_add(self.size(p)));
+        let sym = self.push(Symbol { name: String::new(), lo, hi, definition: definition.clone(), varies, data, size });
         let x = Poly::sym(sym);
         let mut facts: Vec<Option<Poly>> = Vec::new();
         match &definition {
@@ -174,7 +204,7 @@ impl Context {
             Definition::Max(a, b) => facts.extend([x.minus(a), x.minus(b)]),
             _ => {}
         }
-        self.permanent.extend(facts.into_iter().flatten());
+        self.permanent.extend(facts.into_iter().flatten().map(Fact::new));
         self.answers.get_mut().clear();
         self.defined.insert(definition, sym);
         sym
@@ -183,6 +213,12 @@ impl Context {
     /// Where a polynomial may differ.
     pub fn varies(&self, poly: &Poly) -> Varies {
         poly.syms().fold(Varies::default(), |v, s| v.or(self.symbol(s).varies))
+    }
+
+    /// How many operations a polynomial is when it is written out, definitions and all. A definition that is used twice
+    /// counts twice, so that this may be exponential in the length of what the author wrote.
+    pub fn size(&self, poly: &Poly) -> u32 {
+        poly.syms().fold(poly.terms().len() as u32, |size, s| size.saturating_add(self.symbol(s).size))
     }
 
     /// Whether a polynomial depends on memory.
@@ -208,7 +244,7 @@ impl Context {
     pub fn assume_nonneg(&mut self, poly: Poly) {
         let poly = tighten(poly);
         if poly.as_constant().is_none() {
-            self.scoped.push(poly);
+            self.scoped.push(Fact::new(poly));
             self.answers.get_mut().clear();
         }
     }
@@ -229,9 +265,9 @@ impl Context {
             }
         }
         if let Some(negated) = poly.scaled(-1) {
-            self.scoped.push(negated);
+            self.scoped.push(Fact::new(negated));
         }
-        self.scoped.push(poly);
+        self.scoped.push(Fact::new(poly));
         self.answers.get_mut().clear();
     }
 }

@@ -16,6 +16,9 @@ impl Sym {
 /// Most factors of a [`Monomial`].
 const DEGREE: usize = 4;
 
+/// Most terms of one factor times those of the other that a product is written out of.
+const TERMS: usize = 256;
+
 /// A product of at most four symbols; the empty product is 1. Ordered so that products with later symbols are
 /// greater.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -195,8 +198,11 @@ impl Poly {
         self.combine(scale, &Poly::default(), 0)
     }
 
-    /// The product; `None` on overflow or beyond four factors.
+    /// The product; `None` on overflow, beyond four factors, or where it is of too many terms.
     pub fn times(&self, other: &Poly) -> Option<Poly> {
+        if self.terms.len().saturating_mul(other.terms.len()) > TERMS {
+            return None;
+        }
         let mut product = Poly::default();
         for (m, c) in &other.terms {
             product = product.plus(&self.times_term(m, *c)?)?;

@@ -17,6 +17,10 @@ pub enum Answer {
 
 /// Steps a query may take.
 const FUEL: u32 = 160;
+/// Steps that all queries of a context may take together before each has but a few. Kernels take up to a fifth of it.
+const ALL_FUEL: u32 = 20_000;
+/// Steps a query may take from then on.
+const LITTLE_FUEL: u32 = 2;
 /// Symbols a query may eliminate one after another.
 const DEPTH: u32 = 9;
 
@@ -48,7 +52,10 @@ impl Context {
         if let Some(known) = self.answers.borrow().get(poly) {
             return *known;
         }
-        let answer = self.eliminate(poly.clone(), DEPTH, &Cell::new(FUEL));
+        let most = if self.spent.get() < ALL_FUEL { FUEL } else { LITTLE_FUEL };
+        let fuel = Cell::new(most);
+        let answer = self.eliminate(poly.clone(), DEPTH, &fuel);
+        self.spent.set(self.spent.get().saturating_add(most - fuel.get()));
         self.answers.borrow_mut().insert(poly.clone(), answer);
         answer
     }
@@ -113,7 +120,8 @@ impl Context {
         };
         let rest = monomial.rest();
         let rest_nonneg = rest == Monomial::ONE || self.monomial_range(&rest).0.is_some_and(|lo| lo >= 0);
-        for fact in self.scoped.iter().rev().chain(self.permanent.iter().rev()) {
+        let facts = self.scoped.iter().rev().chain(self.permanent.iter().rev());
+        for fact in facts.filter(|fact| fact.may_mention(sym)).map(|fact| &fact.poly) {
             if step(fact, fact.coefficient(&monomial)) {
                 return true;
             }

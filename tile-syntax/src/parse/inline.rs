@@ -16,6 +16,10 @@ use tile_ir::ir::{
     BufferId, DtypeRef, ExprId, ExprKind, Extent, ParamId, ParamKind, Place, SpanId, StmtKind, Type, VarKind,
 };
 
+/// Expressions that functions which are written out may make in a kernel: more than anyone writes, and few enough to be read
+/// between two keystrokes. Functions that call each other twice double from level to level.
+const MOST_WRITTEN: usize = 10_000;
+
 /// An argument of a call.
 #[derive(Clone, Copy)]
 pub(super) enum Argument {
@@ -90,6 +94,9 @@ impl Parser {
         {
             return None;
         }
+        if self.written > MOST_WRITTEN {
+            return None;
+        }
         // A dependency's own calls are no lines of the author's.
         let foreign = definition.origin == Origin::AnotherPackage;
         let call = match self.call {
@@ -99,6 +106,16 @@ impl Parser {
         let outer = self.call.replace(call);
         let called = self.write_out(definition, arguments, dtypes, consts, at);
         self.call = outer;
+        if self.written > MOST_WRITTEN
+            && self.call.is_none()
+            && !self.diagnostics.iter().any(|d| d.code == Code::WRITTEN_SIZE)
+        {
+            let message =
+                format!("`{name}`, written out with all that it calls, is more than {MOST_WRITTEN} expressions");
+            let diagnostic = Diagnostic::new(Code::WRITTEN_SIZE, at, message)
+                .at("a `#[tile_fn]` is written out wherever it is called");
+            self.error(diagnostic.help("compute what is called twice once, with `let`, or repeat it in a loop"));
+        }
         Some(called)
     }
 

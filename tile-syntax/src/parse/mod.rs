@@ -226,6 +226,8 @@ struct Parser {
     frames: Vec<Rc<Definition>>,
     /// The call of the innermost one.
     call: Option<Call>,
+    /// How many expressions functions that are written out have made.
+    written: usize,
     /// What the innermost one's dtype parameters stand for.
     dtype_names: Vec<(String, DtypeRef)>,
     /// The text that tokens being read belong to, as `Span::text` counts.
@@ -273,6 +275,7 @@ impl Default for Parser {
             unfit_consts: vec![],
             functions: Rc::new([]),
             frames: vec![],
+            written: 0,
             call: None,
             dtype_names: vec![],
             text: 0,
@@ -333,6 +336,7 @@ impl Parser {
     fn push(&mut self, kind: ExprKind, ty: impl Into<Ty>, facts: Facts, span: SpanId) -> ExprId {
         self.facts.push(facts);
         self.tys.push(ty.into());
+        self.written += usize::from(!self.frames.is_empty());
         // The type is written by `finish`, when everything is inferred.
         self.kernel.exprs.push(Expr { kind, ty: Type::Index, span })
     }
