@@ -159,7 +159,7 @@ impl Bare {
             tile_ir::lower::lower(kernel, instance, Target::Sm90a).map_err(|d| anyhow!("{}", d[0].message))?;
         let compiled =
             Nvrtc::get()?.compile(&program.name, &emit(&program), &options("sm_90a", false), Output::Cubin)?;
-        let name = std::ffi::CString::new(program.name)?;
+        let name = std::ffi::CString::new(tile_ir::emit::cuda::symbol(&program))?;
         // SAFETY: the driver is initialised and its library present, since a device is open; the image is a cubin.
         unsafe {
             let context = result::primary_ctx::retain(result::device::get(0)?)?;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 use tile_ir::diag::Code;
-use tile_ir::emit::cuda::{STATIC_SHARED_LIMIT, emit};
+use tile_ir::emit::cuda::{dynamic_shared, emit, symbol};
 use tile_ir::ir::{DimId, EntityRef, Instance, Kernel, ParamId, Target};
 use tile_ir::lower::lower;
 use tile_ir::lowered::{HostValues, MapId, Parameter, ParameterKind, Program, TensorMap};
@@ -140,11 +140,10 @@ fn record(kernel: &str, program: &Program, cubin: &str, n: i64, k: i64, chosen: 
         })
         .collect();
     let dtype = program.tensors.first().map(|t| t.dtype.name());
-    let dynamic = if program.shared_bytes > STATIC_SHARED_LIMIT { program.shared_bytes } else { 0 };
     Ok(json!({
-        "op": "gemv", "kernel": kernel, "instance": program.name, "symbol": program.name, "cubin": cubin, "dtype": dtype,
+        "op": "gemv", "kernel": kernel, "instance": program.name, "symbol": symbol(program), "cubin": cubin, "dtype": dtype,
         "n": n, "k": k, "chosen": chosen, "grid": grid.context("the grid has no value")?, "threads": program.launch.threads,
-        "dynamic_shared": dynamic, "params": params, "pdl": program.launch.dependent,
+        "dynamic_shared": dynamic_shared(program), "params": params, "pdl": program.launch.dependent,
     }))
 }
 
@@ -281,9 +280,9 @@ impl GemmRecords<'_> {
             let params: Vec<Value> = program.params.iter().map(|p| gemm_parameter(&program, &values, p)).collect();
             let (m, n, k) = shape;
             let mut record = json!({
-                "kernel": "gemm", "instance": program.name, "symbol": program.name, "cubin": cubin, "dtype": dtype,
+                "kernel": "gemm", "instance": program.name, "symbol": symbol(&program), "cubin": cubin, "dtype": dtype,
                 "layout": layout, "m": m, "n": n, "k": k, "grid": grid, "threads": program.launch.threads,
-                "cluster": program.launch.cluster, "dynamic_shared": program.shared_bytes, "params": params,
+                "cluster": program.launch.cluster, "dynamic_shared": dynamic_shared(&program), "params": params,
                 "pdl": program.launch.dependent,
             });
             if let Value::Object(record) = &mut record {

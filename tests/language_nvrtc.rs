@@ -62,7 +62,7 @@ fn they_compile_without_spills() {
                 let compiled = nvrtc
                     .compile(&program.name, &source, &options(target.name(), false), Output::Cubin)
                     .unwrap_or_else(|error| panic!("{} {instance:?}: {error}\n{source}", kernel.name));
-                let used = Resources::parse(&compiled.log, &program.name).unwrap();
+                let used = Resources::of(&program, &compiled.log).unwrap();
                 println!("{} {:?} {target}: {} registers", kernel.name, instance.consts, used.registers);
                 let spilled = used.spill_stores + used.spill_loads;
                 assert!(spilled == 0, "{} {instance:?} {target}: {spilled} bytes spilled", kernel.name);

@@ -113,7 +113,7 @@ fn compile(job: &Job) -> Measured {
     let compiled = nvrtc
         .compile(&program.name, &source, &options, Output::Cubin)
         .unwrap_or_else(|error| panic!("{name}: {error}\n{source}"));
-    let used = Resources::parse(&compiled.log, &program.name)
+    let used = Resources::of(program, &compiled.log)
         .unwrap_or_else(|| panic!("{name}: the log says nothing about it:\n{}", compiled.log));
     let complaints = compiled.log.lines().filter(|line| line.contains("Performance Loss") || line.contains("warning"));
     let mut complaints: Vec<String> = complaints.map(str::to_owned).collect();
@@ -148,7 +148,7 @@ fn compile(job: &Job) -> Measured {
         uses: Uses {
             registers: used.registers,
             stack_bytes: used.stack_bytes,
-            shared_bytes: used.shared_bytes.max(program.shared_bytes),
+            shared_bytes: used.shared_bytes(),
         },
         spilled: used.spill_stores + used.spill_loads,
         wide_loads,

@@ -38,13 +38,27 @@ pub struct Resources {
     pub spill_stores: u32,
     /// Bytes of spill loads a thread.
     pub spill_loads: u32,
-    /// Bytes of static shared memory a block.
-    pub shared_bytes: u32,
+    /// Bytes of shared memory a block that the code declares.
+    pub static_shared: u32,
+    /// Bytes of shared memory a block that a launch asks for; the assembler's log does not know it.
+    pub dynamic_shared: u32,
     /// Barriers a block.
     pub barriers: u32,
 }
 
 impl Resources {
+    /// What the log of a program's compilation with `--ptxas-options=-v` says about it, and what its launches ask for;
+    /// `None` where the log does not mention it.
+    pub fn of(program: &tile_ir::lowered::Program, log: &str) -> Option<Resources> {
+        let parsed = Resources::parse(log, &tile_ir::emit::cuda::symbol(program))?;
+        Some(Resources { dynamic_shared: tile_ir::emit::cuda::dynamic_shared(program), ..parsed })
+    }
+
+    /// Bytes of shared memory a block.
+    pub fn shared_bytes(&self) -> u32 {
+        self.static_shared + self.dynamic_shared
+    }
+
     /// What the log of a compilation with `--ptxas-options=-v` says about the entry `symbol`; `None` where it does not.
     pub fn parse(log: &str, symbol: &str) -> Option<Resources> {
         let entry = format!("'{symbol}'");
@@ -58,7 +72,7 @@ impl Resources {
                 match (words.as_slice(), number) {
                     (["Used", _, "registers"], Some(n)) => (resources.registers, found) = (n, Some(())),
                     (["used", _, "barriers"], Some(n)) => resources.barriers = n,
-                    ([_, "bytes", "smem"], Some(n)) => resources.shared_bytes = n,
+                    ([_, "bytes", "smem"], Some(n)) => resources.static_shared = n,
                     ([_, "bytes", "stack", "frame"], Some(n)) => resources.stack_bytes = n,
                     ([_, "bytes", "spill", "stores"], Some(n)) => resources.spill_stores = n,
                     ([_, "bytes", "spill", "loads"], Some(n)) => resources.spill_loads = n,
@@ -72,8 +86,13 @@ impl Resources {
 
 impl fmt::Display for Resources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Resources { registers, shared_bytes, spill_stores, spill_loads, .. } = self;
-        write!(f, "{registers} registers, {shared_bytes} bytes of shared memory, ")?;
+        let Resources { registers, static_shared, dynamic_shared, spill_stores, spill_loads, .. } = self;
+        write!(f, "{registers} registers, {} bytes of shared memory", self.shared_bytes())?;
+        match (static_shared, dynamic_shared) {
+            (_, 0) => write!(f, ", ")?,
+            (0, _) => write!(f, " (dynamic), ")?,
+            (_, _) => write!(f, " ({static_shared} static, {dynamic_shared} dynamic), ")?,
+        }
         match spill_stores + spill_loads {
             0 => write!(f, "no spills"),
             _ => write!(f, "spills: {spill_stores} bytes stored, {spill_loads} bytes loaded"),
@@ -331,7 +350,8 @@ mod tests {
             stack_bytes: 16,
             spill_stores: 20,
             spill_loads: 24,
-            shared_bytes: 128,
+            static_shared: 128,
+            dynamic_shared: 0,
             barriers: 1,
         };
         assert_eq!(gemv, expected);
@@ -364,7 +384,7 @@ mod tests {
             let compiled = nvrtc.compile("saxpy", SAXPY, &options(arch, false), Output::Cubin).unwrap();
             assert_eq!(compiled.code[..4], *b"\x7fELF");
             let resources = Resources::parse(&compiled.log, "saxpy").unwrap_or_else(|| panic!("{}", compiled.log));
-            assert_eq!((resources.shared_bytes, resources.spill_stores), (512, 0));
+            assert_eq!((resources.static_shared, resources.spill_stores), (512, 0));
             assert!((1..=64).contains(&resources.registers), "{resources}");
         }
         let ptx = nvrtc.compile("saxpy", SAXPY, &options("sm_90a", false), Output::Ptx).unwrap();

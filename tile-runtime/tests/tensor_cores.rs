@@ -26,7 +26,7 @@ fn compile(program: &Program) -> (Resources, String) {
     let compiled = nvrtc
         .compile(&program.name, &source, &arguments, Output::Cubin)
         .unwrap_or_else(|error| panic!("{error}\n{source}"));
-    let used = Resources::parse(&compiled.log, &program.name);
+    let used = Resources::of(program, &compiled.log);
     let used = used.unwrap_or_else(|| panic!("the log says nothing:\n{}", compiled.log));
     for line in compiled.log.lines() {
         assert!(!line.contains("Performance Loss") && !line.contains("ignored"), "{line}\n{source}");

@@ -218,8 +218,6 @@ impl<'a> Lowering<'a> {
             spans: kernel.spans.clone(),
             source: kernel.source.clone(),
         };
-        let mut names: BTreeSet<String> = RESERVED.iter().map(|s| s.to_string()).collect();
-        names.insert(kernel.name.clone());
         Lowering {
             kernel,
             analysis,
@@ -249,27 +247,18 @@ impl<'a> Lowering<'a> {
             loaded: Vec::new(),
             element: None,
             ops: Vec::new(),
-            names,
+            names: BTreeSet::new(),
             loop_depth: 0,
             span: SpanId::from_u32(0),
         }
     }
 
-    /// A name for `wanted` that nothing in the program has and C accepts.
+    /// A name for `wanted` that nothing in the program has. What C makes of it is the emitter's matter.
     fn name(&mut self, wanted: &str) -> String {
-        let base: String =
-            wanted.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect();
-        let base =
-            if base.starts_with(|c: char| c.is_ascii_digit()) || base.is_empty() { format!("v{base}") } else { base };
-        let mut name = base.clone();
+        let mut name = wanted.to_owned();
         let mut suffix = 1;
-        // Names of the emitter's helpers begin so.
-        if RESERVED_PREFIXES.iter().any(|prefix| base.starts_with(prefix)) {
-            name = format!("{base}_{suffix}");
-            suffix += 1;
-        }
         while !self.names.insert(name.clone()) {
-            name = format!("{base}_{suffix}");
+            name = format!("{wanted}_{suffix}");
             suffix += 1;
         }
         name
@@ -313,130 +302,3 @@ impl<'a> Lowering<'a> {
         }
     }
 }
-
-/// What the names of the emitter's helpers begin with.
-const RESERVED_PREFIXES: [&str; 13] = [
-    "barrier_",
-    "bulk_",
-    "cluster_barrier",
-    "cluster_store",
-    "fence_",
-    "load_matrix_",
-    "mma_",
-    "named_barrier_",
-    "shared_at",
-    "store_matrix_",
-    "tensor_",
-    "tile_",
-    "wgmma_",
-];
-
-/// C's keywords, CUDA's built-in names and those of the emitter's prelude: not for registers and arrays.
-const RESERVED: &[&str] = &[
-    "alignas",
-    "asm",
-    "async_commit",
-    "async_copy16",
-    "async_copy16_if",
-    "async_copy4",
-    "async_copy4_if",
-    "async_copy8",
-    "async_copy8_if",
-    "async_wait",
-    "atomic_add_ordered",
-    "auto",
-    "bf16",
-    "bool",
-    "blockDim",
-    "blockIdx",
-    "break",
-    "case",
-    "catch",
-    "ceil_div",
-    "char",
-    "class",
-    "const",
-    "constexpr",
-    "continue",
-    "default",
-    "delete",
-    "do",
-    "double",
-    "else",
-    "enum",
-    "exp",
-    "explicit",
-    "extern",
-    "f16",
-    "false",
-    "fast_exp2",
-    "fast_recip",
-    "fast_tanh",
-    "float",
-    "for",
-    "friend",
-    "goto",
-    "gridDim",
-    "if",
-    "inline",
-    "int",
-    "log",
-    "load_stream",
-    "load_stream_if",
-    "long",
-    "main",
-    "max",
-    "min",
-    "mutable",
-    "namespace",
-    "new",
-    "operator",
-    "private",
-    "protected",
-    "public",
-    "register",
-    "return",
-    "short",
-    "signed",
-    "sizeof",
-    "sqrt",
-    "static",
-    "struct",
-    "switch",
-    "tanh",
-    "template",
-    "this",
-    "threadIdx",
-    "throw",
-    "tile_shared",
-    "to_bf16",
-    "to_f16",
-    "to_f32",
-    "true",
-    "try",
-    "typedef",
-    "typename",
-    "union",
-    "unsigned",
-    "using",
-    "virtual",
-    "void",
-    "volatile",
-    "warpSize",
-    "while",
-    "xor",
-    "and",
-    "or",
-    "not",
-    "int2",
-    "int4",
-    "uint2",
-    "uint4",
-    "float2",
-    "float4",
-    "dim3",
-    "abs",
-    "exp2",
-    "rsqrt",
-    "fma",
-];

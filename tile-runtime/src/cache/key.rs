@@ -51,6 +51,6 @@ impl Key {
 }
 
 /// Version of what the other parts of a key mean.
-const FORMAT: &str = "1";
+const FORMAT: &str = "2";
 /// What the names of entries end with.
 pub(super) const SUFFIX: &str = ".tkc";

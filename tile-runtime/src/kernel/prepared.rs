@@ -16,6 +16,7 @@ use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use tile_ir::diag::Diagnostic;
+use tile_ir::emit::cuda::symbol;
 use tile_ir::ir::{Class, DimId, Instance, Kernel, ParamKind, Side, Target, Width};
 use tile_ir::lowered::{ParameterKind, Program, TensorMap};
 
@@ -261,10 +262,10 @@ impl Prepared {
         }
         build.architecture = device.architecture(program.target);
         let (entry, origin) = machine_code(program, &build.architecture)?;
-        build.resources = Resources::parse(&entry.log, &program.name);
+        build.resources = Resources::of(program, &entry.log);
         build.origin = Some(origin);
         let limits = Limits { threads: program.launch.threads.iter().product(), shared_bytes: program.shared_bytes };
-        let (module, handle, dynamic_shared) = cuda.load(&kernel.name, &entry.code, &program.name, limits)?;
+        let (module, handle, dynamic_shared) = cuda.load(&kernel.name, &entry.code, &symbol(program), limits)?;
         let dependent = program.launch.dependent;
         let parameters = program.params.iter().map(|p| p.kind).collect();
         let maps = program.tensor_maps.values().cloned().collect();
@@ -328,8 +329,8 @@ pub(crate) fn machine_code(program: &Program, architecture: &str) -> Result<(Ent
     match Cache::process() {
         Ok(cache) => {
             let options = options.join(" ");
-            let parts =
-                [("symbol", program.name.as_str()), ("arch", architecture), ("options", &options), ("source", &source)];
+            let symbol = symbol(program);
+            let parts = [("symbol", &*symbol), ("arch", architecture), ("options", &options), ("source", &source)];
             let compiler = Nvrtc::get().ok().map(Nvrtc::identity);
             cache.get_or_build(&Key::new(&parts, compiler), compile)
         }

@@ -118,7 +118,7 @@ pub fn compile<'a>(def: &'static Definition, which: impl Into<Variant<'a>>, targ
     let (kernel, instance) = which.into().instance(def)?;
     let (_, program) = lowered(kernel, &instance, target)?;
     let (Entry { code, log }, _) = machine_code(&program, target.name())?;
-    let resources = Resources::parse(&log, &program.name);
+    let resources = Resources::of(&program, &log);
     Ok(Binary { program, cubin: code, log, resources })
 }
 
