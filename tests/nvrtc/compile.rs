@@ -145,11 +145,7 @@ fn compile(job: &Job) -> Measured {
     }
     Measured {
         program: name.clone(),
-        uses: Uses {
-            registers: used.registers,
-            stack_bytes: used.stack_bytes,
-            shared_bytes: used.shared_bytes(),
-        },
+        uses: Uses { registers: used.registers, stack_bytes: used.stack_bytes, shared_bytes: used.shared_bytes() },
         spilled: used.spill_stores + used.spill_loads,
         wide_loads,
         wide_load_instructions: machine.wide_loads,

@@ -5,7 +5,7 @@ use super::shadow::{Rewrite, dtype_bound, in_parentheses, names, respanned};
 use super::{errors, not_a_function};
 use crate::link;
 use crate::parse::{self, ParsedFunction, TileFunction};
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -121,6 +121,17 @@ fn shadow(parsed: &parse::Parsed, function: &ItemFn, runtime: &TokenStream, show
         FnArg::Receiver(_) => None,
     });
     let inputs: Vec<TokenStream> = inputs.collect();
+    // The language's functions are in scope in the body and would hide parameters of their names.
+    let hidden = sig.inputs.iter().filter_map(|input| match input {
+        FnArg::Typed(input) => match &*input.pat {
+            syn::Pat::Ident(pattern) if parse::is_function(&pattern.ident.to_string()) => Some(&pattern.ident),
+            _ => None,
+        },
+        FnArg::Receiver(_) => None,
+    });
+    let hidden: Vec<&Ident> = hidden.collect();
+    let kept: Vec<Ident> =
+        (0..hidden.len()).map(|i| format_ident!("parameter_{i}", span = Span::mixed_site())).collect();
     let generic_names: Vec<String> = sig.generics.const_params().map(|c| c.ident.to_string()).collect();
     dims.retain(|dim| !generic_names.contains(&dim.to_string()));
     let output = &sig.output;
@@ -136,13 +147,16 @@ fn shadow(parsed: &parse::Parsed, function: &ItemFn, runtime: &TokenStream, show
     let body = &block.stmts;
     let body = if shown { quote!(#(#body)*) } else { quote!(::core::panic!("the function has mistakes")) };
     let at = function.block.brace_token.span.join();
-    let braced = quote_spanned! {at=> {
+    let scope = quote! {
         #[allow(unused_imports)]
         use #runtime::dsl::*;
         // What is passed has extents; to rustc they are some number.
         #(#[allow(dead_code)] const #dims: ::core::primitive::usize = 1 << 20;)*
-        #body
-    }};
+    };
+    let braced = match hidden.is_empty() {
+        true => quote_spanned!(at=> { #scope #body }),
+        false => quote_spanned!(at=> { #(let #kept = #hidden;)* { #scope #(let #hidden = #kept;)* #body } }),
+    };
     let unread = (!shown).then(|| quote!(#[allow(unused_variables, dead_code)]));
     quote! {
         #(#attributes)*

@@ -10,6 +10,7 @@ use super::signature::{Param, ParamKind, Signature};
 use crate::parse::Parsed;
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::visit::{self, Visit};
 use syn::visit_mut::{self, VisitMut};
 use syn::{BinOp, Expr, ExprCall, Type, TypeParamBound};
 use tile_ir::ir::Dtype;
@@ -45,14 +46,17 @@ pub(super) fn function(signature: &Signature<'_>, parsed: &Parsed) -> TokenStrea
         _ => quote!(<#generics>),
     };
     let at = signature.function.block.brace_token.span.join();
+    let own = calls(&signature.function.block, name).then(|| quote!(use #runtime::dsl::#name;));
     let braced = quote_spanned! {at=> {
-        #[allow(unused_imports)]
-        use #runtime::dsl::*;
+        #own
         #(#requires)*
         #(#body)*
     }};
     quote! {
         const _: () = {
+            // Outside of the function, so that a parameter called `min` hides the function `min`, as it does in Rust.
+            #[allow(unused_imports)]
+            use #runtime::dsl::*;
             // Warnings whose cause is the form of the shadow, not the author's text.
             #[allow(
                 dead_code, clippy::all, clippy::pedantic, clippy::nursery, non_camel_case_types, non_snake_case,
@@ -62,6 +66,21 @@ pub(super) fn function(signature: &Signature<'_>, parsed: &Parsed) -> TokenStrea
             #function #name #generics #params #braced
         };
     }
+}
+
+/// Whether a body calls what has the kernel's own name. A kernel does not call itself, so a kernel `exp` means the
+/// language's `exp`.
+fn calls(block: &syn::Block, name: &Ident) -> bool {
+    struct Calls<'a>(&'a Ident, bool);
+    impl<'a> Visit<'a> for Calls<'_> {
+        fn visit_expr_call(&mut self, call: &'a ExprCall) {
+            self.1 |= matches!(&*call.func, Expr::Path(path) if path.path.is_ident(self.0));
+            visit::visit_expr_call(self, call);
+        }
+    }
+    let mut calls = Calls(name, false);
+    calls.visit_block(block);
+    calls.1
 }
 
 pub(super) fn in_parentheses(span: proc_macro2::extra::DelimSpan, tokens: TokenStream) -> TokenStream {

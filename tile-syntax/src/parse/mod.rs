@@ -51,6 +51,7 @@ mod tokens;
 mod types;
 
 pub use function::{Origin, ParsedFunction, TileFunction, function};
+pub(crate) use outside::is_function;
 
 use function::Definition;
 use proc_macro2::{Span, TokenStream};

@@ -96,6 +96,11 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "fast::tanh",
 ];
 
+/// Whether the language has a function of this name.
+pub(crate) fn is_function(name: &str) -> bool {
+    FUNCTIONS.contains(&name)
+}
+
 impl Parser {
     /// A form of a later version.
     pub(super) fn not_in_version(&mut self, range: impl Into<Range>, form: &str, help: &str) {

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
-pub use names::{SYMBOL_PREFIX, is_reserved, symbol};
+pub use names::{KEYWORDS, SYMBOL_PREFIX, is_reserved, symbol};
 
 const PRELUDE: &str = include_str!("prelude.cuh");
 /// The block's dynamic shared memory.

@@ -66,7 +66,8 @@ pub(super) fn resolved(text: &str, names: &[String]) -> String {
             // Every other piece between quotes is a string: assembly, or the path of a `#line`.
             let code = printed.split('"').step_by(2);
             // What follows a point is a member or a fraction, neither of which a variable can hide.
-            let after_point = |piece: &str| piece.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_').len();
+            let after_point =
+                |piece: &str| piece.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_').len();
             let free_standing = code.flat_map(|code| {
                 let pieces = code.split('.').enumerate();
                 pieces.map(|(i, piece)| if i == 0 { piece } else { &piece[piece.len() - after_point(piece)..] })
@@ -160,9 +161,9 @@ pub fn is_reserved(name: &str) -> bool {
 const MACRO_PREFIXES: [&str; 4] = ["CUDA", "CU_", "NV_", "cuda"];
 const MACROS: [&str; 7] = ["NULL", "TILE_INLINE", "assert", "va_arg", "va_copy", "va_end", "va_start"];
 
-/// Source: ISO C++23, `[lex.key]` and `[lex.digraph]`.
+/// The keywords of C++ and its alternative tokens. Source: ISO C++23, `[lex.key]` and `[lex.digraph]`.
 #[rustfmt::skip]
-const KEYWORDS: [&str; 92] = [
+pub const KEYWORDS: [&str; 92] = [
     "alignas", "alignof", "and", "and_eq", "asm", "auto", "bitand", "bitor", "bool", "break", "case", "catch", "char",
     "char8_t", "char16_t", "char32_t", "class", "co_await", "co_return", "co_yield", "compl", "concept", "const",
     "const_cast", "consteval", "constexpr", "constinit", "continue", "decltype", "default", "delete", "do", "double",
