@@ -6,7 +6,7 @@
 
 use std::io::{Write, stdout};
 use std::time::{Duration, Instant};
-use tile_runtime::cache::Cache;
+use tile_runtime::cache::{Cache, ReadOnly};
 use tile_runtime::library::find_nvdisasm;
 use tile_runtime::nvrtc::{self, Nvrtc, Output, Resources};
 use tile_runtime::{Device, Error};
@@ -22,6 +22,7 @@ fn main() {
     let compiler = compiler();
     disassembler();
     cache();
+    environment();
     println!();
     match Device::auto() {
         Ok(device) => println!("Kernels run on {device}: {}.", device.why()),
@@ -127,6 +128,17 @@ fn cache() {
             let (kib, cap) = (usage.bytes.div_ceil(1024), usage.cap >> 20);
             println!("{} kernels, {kib} KiB of at most {cap} MiB, in {}", usage.entries, cache.root().display());
         }
+    }
+    if let Ok(only) = ReadOnly::process() {
+        println!("{:12}and, only read, {}", "", only.root().display());
+    }
+}
+
+/// Values of `TILE_*` variables that mean nothing, and names that are nearly those of some.
+fn environment() {
+    for problem in tile_runtime::settings::problems() {
+        begin("environment");
+        println!("{problem}");
     }
 }
 

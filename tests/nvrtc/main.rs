@@ -18,7 +18,7 @@ use budgets::{Budgets, Measured};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The version that the project is measured with; the others in `target/nvrtc` are tested beside it.
+/// The version that the project is measured with; the others that `setup` has fetched are tested beside it.
 const DEFAULT_VERSION: &str = "13.0.88";
 
 /// The repository's root, also where this program was built somewhere else and is run there.
@@ -29,15 +29,21 @@ fn root() -> PathBuf {
 
 /// The NVRTC versions that `cargo xtask setup` has fetched, as (version, folder), by version.
 fn versions() -> Vec<(String, PathBuf)> {
-    let entries = std::fs::read_dir(root().join("target/nvrtc")).into_iter().flatten().flatten();
-    let mut found: Vec<(String, PathBuf)> = entries
+    let own = tile_runtime::library::own_folder().map(|own| own.join("nvrtc"));
+    // Where there is no such folder, `setup` leaves them in `target`.
+    let entries = |folder: PathBuf| std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut found: Vec<(String, PathBuf)> = own
+        .into_iter()
+        .chain([root().join("target/nvrtc")])
+        .flat_map(entries)
         .filter(|entry| entry.path().join("nvidia/cu13/lib").is_dir())
         .map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path()))
         .collect();
-    found.sort();
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    found.dedup_by(|a, b| a.0 == b.0);
     assert!(
         found.len() >= 2 && found.iter().any(|(version, _)| version == DEFAULT_VERSION),
-        "this test needs NVRTC {DEFAULT_VERSION} and a newer one in target/nvrtc, and found {:?}: \
+        "this test needs NVRTC {DEFAULT_VERSION} and a newer one, and found {:?}: \
          run `cargo xtask setup`, which fetches them",
         found.iter().map(|(version, _)| version).collect::<Vec<_>>()
     );

@@ -6,6 +6,7 @@ use crate::element::{Element, as_bytes};
 use crate::error::{Bytes, Error, ShapeError};
 use crate::layout::Layout;
 use crate::library::LibraryError;
+use crate::settings;
 use crate::stream::{Graph, Stream};
 use crate::tensor::Tensor;
 use std::fmt;
@@ -129,7 +130,7 @@ impl Device {
     /// # Errors
     /// `TILE_DEVICE` names no device, or one that cannot be opened.
     pub fn auto() -> Result<Device, Error> {
-        match std::env::var_os("TILE_DEVICE").filter(|v| !v.is_empty()) {
+        match settings::path("TILE_DEVICE") {
             Some(value) => {
                 let value = value.to_string_lossy();
                 Ok(Device { why: format!("TILE_DEVICE={value}").into(), ..Device::named(&value)? })
@@ -144,6 +145,12 @@ impl Device {
                 }
             }),
         }
+    }
+
+    /// Whether `name` is one that [`Device::named`] takes; the device may still be missing.
+    pub fn is_name(name: &str) -> bool {
+        let numbered = name.strip_prefix("cuda:").is_some_and(|number| number.parse::<usize>().is_ok());
+        numbered || matches!(name, "sim" | "sim-checked" | "cuda")
     }
 
     /// The device called `cuda:N`, `cuda`, `sim` or `sim-checked`.

@@ -10,15 +10,20 @@
 //! | [`nvrtc`] | CUDA C to machine code |
 //! | [`cache`] | compiled kernels, kept between runs |
 //! | [`library`] | finding NVIDIA's libraries and tools |
+//! | [`settings`] | the environment variables: what each takes, what holds without it |
 //! | [`error`] | the one error type |
 //!
 //! Nothing here needs a GPU, a driver or a toolkit to build or to start: without a device kernels are simulated on the
 //! CPU, and what is missing is an error that lists what was tried.
 //!
+<<<<<<< HEAD
 //! Environment: `TILE_DEVICE` (`cuda:0`, `sim`, `sim-checked`), `TILE_NVRTC`, `TILE_NVDISASM`, `TILE_CACHE` (`off`),
 //! `TILE_CACHE_DIR`, `TILE_CACHE_SIZE`, `TILE_LINEINFO=1`, `TILE_LAUNCH_BLOCKING=1`, `TILE_PDL` (`off`: no kernel starts before
 //! the previous one is done), `TILE_SEED`, `TILE_STEP_LIMIT`
 //! (after how many steps a simulated launch is stopped), `TILE_TUNE_REPORT`.
+=======
+//! The environment variables that it reads are the table in [`settings`].
+>>>>>>> 0bbb39f (Trust: libraries and the cache are taken only from where nobody else could have written; settings that mean nothing are said)
 #![deny(missing_docs)]
 
 mod allocation;
@@ -35,8 +40,10 @@ mod layout;
 pub mod library;
 pub mod nvrtc;
 pub mod prelude;
+pub mod settings;
 mod stream;
 mod tensor;
+mod trust;
 pub mod tuner;
 
 pub use device::Device;

@@ -6,12 +6,18 @@
 //! 1. `TILE_NVRTC`, a library or a folder: set means used, or an error;
 //! 2. `CUDA_HOME`, `CUDA_PATH`;
 //! 3. `/usr/local/cuda`, then `/usr/local/cuda-*`, newest first;
-//! 4. `target/nvrtc*` upward from the current folder and from the executable (where `cargo xtask setup` unpacks it);
-//! 5. the `nvidia-cuda-nvrtc` wheel in a reachable Python `site-packages`;
+//! 4. the user's own folder, where `cargo xtask setup` unpacks it ([`own_folder`]): only if nobody else can have written
+//!    there, by the table in `trust.rs`;
+//! 5. the `nvidia-cuda-nvrtc` wheel in the `site-packages` of an active environment (`VIRTUAL_ENV`, `CONDA_PREFIX`), of
+//!    `~/.local`, of the `python3` in `PATH` or of the system, or in `PYTHONPATH`;
 //! 6. plain names, as the dynamic linker resolves them.
+//!
+//! A library is code that runs as whoever runs the program. So nothing is looked for in the folder that a program happens
+//! to be started in, or above it, and relative parts of `PATH` and `PYTHONPATH` are passed over.
 
 mod elf;
 
+use crate::trust::{self, Owner};
 use libloading::Library;
 use std::env;
 use std::ffi::OsStr;
@@ -41,7 +47,10 @@ pub struct Attempt {
 
 impl fmt::Display for LibraryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} was not found; tried:", self.what)?;
+        // What was there and did not do has another cure than what is missing.
+        let missing = self.tried.iter().all(|attempt| attempt.problem.contains("o such file"));
+        let problem = if missing { "was not found" } else { "cannot be used" };
+        write!(f, "{} {problem}; tried:", self.what)?;
         for attempt in &self.tried {
             write!(f, "\n  {}: {}", attempt.path.display(), attempt.problem)?;
         }
@@ -69,6 +78,13 @@ pub(crate) struct Found {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
     Folder(PathBuf),
+    /// A folder of what `cargo xtask setup` has fetched, below the user's own: what is in it has to be trusted too.
+    Own {
+        own: PathBuf,
+        folder: PathBuf,
+    },
+    /// Where something was that is not even looked at.
+    Refused(Attempt),
     File(PathBuf),
     Name(&'static str),
 }
@@ -76,8 +92,6 @@ enum Step {
 /// What a lookup reads of the process: replaced in tests.
 pub(crate) struct Surroundings<'a> {
     pub variable: &'a dyn Fn(&str) -> Option<PathBuf>,
-    pub current_dir: Option<PathBuf>,
-    pub executable: Option<PathBuf>,
     pub root: PathBuf,
 }
 
@@ -85,55 +99,43 @@ impl Surroundings<'_> {
     /// Runs `f` with this process's surroundings.
     pub fn with_process<R>(f: impl FnOnce(&Surroundings<'_>) -> R) -> R {
         let variable = |name: &str| env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-        f(&Surroundings {
-            variable: &variable,
-            current_dir: env::current_dir().ok(),
-            executable: env::current_exe().ok(),
-            root: PathBuf::from("/"),
-        })
+        f(&Surroundings { variable: &variable, root: PathBuf::from("/") })
     }
 
-    /// `target/<kind>` folders from the current folder and the executable upward, nearest first.
-    fn target_folders(&self, kind: &str) -> Vec<PathBuf> {
-        let mut found = Vec::new();
-        for start in [&self.current_dir, &self.executable].into_iter().flatten() {
-            for folder in start.ancestors() {
-                for entry in list(&folder.join("target")) {
-                    let name = entry.file_name().and_then(OsStr::to_str).unwrap_or_default();
-                    if name.starts_with(kind) && entry.is_dir() && !found.contains(&entry) {
-                        found.push(entry);
-                    }
-                }
-            }
-        }
-        found
+    /// The user's own folder for what `cargo xtask setup` fetches.
+    fn own_folder(&self) -> Option<PathBuf> {
+        let data = (self.variable)("XDG_DATA_HOME").filter(|d| d.is_absolute());
+        let data = data.or_else(|| (self.variable)("HOME").filter(|h| h.is_absolute()).map(|h| h.join(".local/share")));
+        data.map(|data| data.join("tile-kernels"))
     }
 
-    /// Roots of unpacked wheels in `target/<kind>*`: the folder itself and one a version, oldest first, because code
-    /// made by an older compiler runs on more drivers.
-    fn wheel_roots(&self, kind: &str) -> Vec<PathBuf> {
-        self.target_folders(kind)
-            .into_iter()
-            .flat_map(|folder| {
-                let mut versions: Vec<_> = list(&folder).into_iter().filter(|p| p.is_dir()).collect();
-                versions.sort_by_key(|p| version_of(p));
-                std::iter::once(folder).chain(versions)
-            })
-            .filter(|p| p.join("nvidia").is_dir())
-            .collect()
+    /// Roots of unpacked wheels below the user's own folder, oldest version first, because code made by an older compiler runs
+    /// on more drivers; or why the folder is not looked at. Nothing where there is no such folder.
+    fn own_wheels(&self, kind: &str) -> Result<Vec<PathBuf>, Attempt> {
+        let Some(folder) = self.own_folder().filter(|folder| std::fs::symlink_metadata(folder).is_ok()) else {
+            return Ok(Vec::new());
+        };
+        let refused = |path: &Path, problem: String| Attempt { path: path.to_path_buf(), problem };
+        let own = trust::existing(&folder, Owner::Us).map_err(|problem| refused(&folder, problem))?;
+        let mut versions: Vec<_> = list(&own.join(kind)).into_iter().filter(|p| p.join("nvidia").is_dir()).collect();
+        versions.sort_by_key(|p| version_of(p));
+        Ok(versions)
+    }
+
+    /// The absolute folders of a variable that lists some.
+    fn folders_of(&self, variable: &str) -> Vec<PathBuf> {
+        let listed = (self.variable)(variable).unwrap_or_default();
+        env::split_paths(&listed).filter(|folder| folder.is_absolute()).collect()
     }
 
     /// Python's package folders that can be reached without starting Python.
     fn site_packages(&self) -> Vec<PathBuf> {
         let mut prefixes: Vec<PathBuf> =
             ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(|name| (self.variable)(name)).collect();
-        for folder in self.current_dir.iter().flat_map(|d| d.ancestors()) {
-            prefixes.extend([folder.join(".venv"), folder.join("venv")]);
-        }
         if let Some(home) = (self.variable)("HOME") {
             prefixes.push(home.join(".local"));
         }
-        for folder in env::split_paths(&(self.variable)("PATH").unwrap_or_default()) {
+        for folder in self.folders_of("PATH") {
             if let Ok(python) = folder.join("python3").canonicalize() {
                 prefixes.extend(python.parent().and_then(Path::parent).map(Path::to_path_buf));
             }
@@ -151,7 +153,7 @@ impl Surroundings<'_> {
                 }
             }
         }
-        found.extend((self.variable)("PYTHONPATH").iter().flat_map(env::split_paths));
+        found.extend(self.folders_of("PYTHONPATH"));
         found
     }
 }
@@ -169,10 +171,19 @@ fn nvrtc_steps(around: &Surroundings<'_>) -> Vec<Step> {
         ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(|name| (around.variable)(name)).collect();
     toolkits.extend(system_toolkits(&around.root));
     let in_toolkits = toolkits.iter().flat_map(|t| TOOLKIT_LIBRARIES.map(|lib| t.join(lib)));
-    let wheels = around.wheel_roots("nvrtc").into_iter().chain(around.site_packages());
-    let in_wheels: Vec<PathBuf> = wheels.flat_map(|w| WHEEL_LIBRARIES.map(|lib| w.join(lib))).collect();
-    let mut steps: Vec<Step> =
-        in_toolkits.chain(in_wheels).filter(|folder| folder.is_dir()).map(Step::Folder).collect();
+    let inside = |wheels: Vec<PathBuf>| {
+        let folders = wheels.into_iter().flat_map(|w| WHEEL_LIBRARIES.map(|lib| w.join(lib)));
+        folders.filter(|folder| folder.is_dir())
+    };
+    let mut steps: Vec<Step> = in_toolkits.filter(|folder| folder.is_dir()).map(Step::Folder).collect();
+    match (around.own_folder(), around.own_wheels("nvrtc")) {
+        (Some(own), Ok(wheels)) => {
+            steps.extend(inside(wheels).map(|folder| Step::Own { own: own.clone(), folder }));
+        }
+        (_, Err(refused)) => steps.push(Step::Refused(refused)),
+        (None, Ok(_)) => {}
+    }
+    steps.extend(inside(around.site_packages()).map(Step::Folder));
     steps.extend(["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"].map(Step::Name));
     steps
 }
@@ -220,9 +231,10 @@ fn candidates_in(around: &Surroundings<'_>, stem: &str, variable: &str) -> Vec<P
         let steps = explicit_steps(&explicit).into_iter();
         return steps
             .flat_map(|step| match step {
-                Step::Folder(folder) => files_of(folder),
+                Step::Folder(folder) | Step::Own { folder, .. } => files_of(folder),
                 Step::File(file) => vec![file],
                 Step::Name(name) => vec![PathBuf::from(name)],
+                Step::Refused(_) => Vec::new(),
             })
             .collect();
     }
@@ -260,8 +272,12 @@ pub(crate) fn open_nvrtc(
 ) -> Result<Found, LibraryError> {
     let mut tried = Vec::new();
     for step in nvrtc_steps(around) {
+        let own = match &step {
+            Step::Own { own, .. } => Some(own.clone()),
+            _ => None,
+        };
         let files = match step {
-            Step::Folder(folder) => {
+            Step::Folder(folder) | Step::Own { folder, .. } => {
                 let files = nvrtc_files(&folder);
                 if files.is_empty() {
                     tried.push(Attempt { path: folder.join("libnvrtc.so*"), problem: "no such file".into() });
@@ -270,8 +286,19 @@ pub(crate) fn open_nvrtc(
             }
             Step::File(file) => vec![file],
             Step::Name(name) => vec![PathBuf::from(name)],
+            Step::Refused(attempt) => {
+                tried.push(attempt);
+                continue;
+            }
         };
         for path in files {
+            // The builtins beside it are opened by the compiler itself.
+            if let Some(own) = &own
+                && let Some(problem) = distrusted(own, &path)
+            {
+                tried.push(Attempt { path, problem });
+                continue;
+            }
             // The compiler opens its builtins by plain name, which fails unless they are open already.
             let builtins = path.parent().filter(|p| !p.as_os_str().is_empty()).map(open_builtins).unwrap_or_default();
             match open(&path).and_then(|library| usable(&library).map(|()| library)) {
@@ -284,6 +311,18 @@ pub(crate) fn open_nvrtc(
         }
     }
     Err(LibraryError { what: "NVRTC", tried, help: NVRTC_HELP })
+}
+
+/// Why a library of the user's own folder is not opened: somebody else may have written it, or a library beside it.
+fn distrusted(own: &Path, library: &Path) -> Option<String> {
+    let beside = library.parent().map(list).unwrap_or_default();
+    let libraries =
+        beside.iter().filter(|p| p.file_name().and_then(OsStr::to_str).is_some_and(|n| n.starts_with("lib")));
+    let real = |path: &Path| path.canonicalize().map_err(|e| e.to_string());
+    libraries
+        .map(PathBuf::as_path)
+        .chain([library])
+        .find_map(|path| real(path).and_then(|path| trust::inside(&real(own)?, &path, Owner::Us)).err())
 }
 
 fn open_builtins(folder: &Path) -> Vec<Library> {
@@ -315,7 +354,18 @@ fn open(path: &Path) -> Result<Library, String> {
     })
 }
 
-/// The program that disassembles cubins: `TILE_NVDISASM`, `PATH`, the CUDA toolkits, `target/nvdisasm*`, wheels.
+/// The folder of what `cargo xtask setup` fetches: `tile-kernels` in `XDG_DATA_HOME` or `~/.local/share`. None where neither
+/// is known.
+///
+/// ```text
+/// nvrtc/<version>/nvidia/cu13/lib/libnvrtc.so.13
+/// nvdisasm/<version>/nvidia/cu13/bin/nvdisasm
+/// ```
+pub fn own_folder() -> Option<PathBuf> {
+    Surroundings::with_process(|around| around.own_folder())
+}
+
+/// The program that disassembles cubins: `TILE_NVDISASM`, `PATH`, the CUDA toolkits, the user's own folder, wheels.
 pub fn find_nvdisasm() -> Result<PathBuf, LibraryError> {
     Surroundings::with_process(find_nvdisasm_in)
 }
@@ -325,20 +375,35 @@ pub(crate) fn find_nvdisasm_in(around: &Surroundings<'_>) -> Result<PathBuf, Lib
     if let Some(explicit) = (around.variable)("TILE_NVDISASM") {
         candidates.push(if explicit.is_dir() { explicit.join("nvdisasm") } else { explicit });
     } else {
-        candidates.extend(env::split_paths(&(around.variable)("PATH").unwrap_or_default()).map(|p| p.join("nvdisasm")));
+        candidates.extend(around.folders_of("PATH").into_iter().map(|p| p.join("nvdisasm")));
         let toolkits = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(|name| (around.variable)(name));
         candidates.extend(toolkits.chain(system_toolkits(&around.root)).map(|t| t.join("bin/nvdisasm")));
-        let wheels = around.wheel_roots("nvdisasm").into_iter().rev().chain(around.site_packages());
-        candidates.extend(wheels.map(|w| w.join("nvidia/cu13/bin/nvdisasm")));
     }
     let mut tried = Vec::new();
-    for path in candidates {
-        if path.is_file() {
-            return Ok(path);
+    let mut first = |candidates: Vec<PathBuf>, own: Option<&Path>| {
+        candidates.into_iter().find(|path| {
+            let problem = match own {
+                _ if !path.is_file() => Some("no such file".into()),
+                Some(own) => distrusted(own, path),
+                None => None,
+            };
+            tried.extend(problem.clone().map(|problem| Attempt { path: path.clone(), problem }));
+            problem.is_none()
+        })
+    };
+    let tool = |wheel: PathBuf| wheel.join("nvidia/cu13/bin/nvdisasm");
+    let mut found = first(candidates, None);
+    if found.is_none() && (around.variable)("TILE_NVDISASM").is_none() {
+        let mut refused = None;
+        match (around.own_folder(), around.own_wheels("nvdisasm")) {
+            (Some(own), Ok(wheels)) => found = first(wheels.into_iter().rev().map(tool).collect(), Some(&own)),
+            (_, Err(attempt)) => refused = Some(attempt),
+            (None, Ok(_)) => {}
         }
-        tried.push(Attempt { path, problem: "no such file".into() });
+        found = found.or_else(|| first(around.site_packages().into_iter().map(tool).collect(), None));
+        tried.extend(refused);
     }
-    Err(LibraryError { what: "nvdisasm", tried, help: NVDISASM_HELP })
+    found.ok_or(LibraryError { what: "nvdisasm", tried, help: NVDISASM_HELP })
 }
 
 /// What identifies a library's build: its GNU build id, else its size. NVRTC reports `13.0` for every patch release,
@@ -406,12 +471,7 @@ mod tests {
         let variables: HashMap<String, PathBuf> =
             variables.iter().map(|(name, value)| (name.to_string(), value.clone())).collect();
         let variable = |name: &str| variables.get(name).cloned();
-        f(&Surroundings {
-            variable: &variable,
-            current_dir: Some(scratch.0.join("project/crate")),
-            executable: None,
-            root: scratch.0.clone(),
-        })
+        f(&Surroundings { variable: &variable, root: scratch.0.clone() })
     }
 
     fn tried(scratch: &Scratch, variables: &[(&str, PathBuf)]) -> Vec<PathBuf> {
@@ -440,12 +500,16 @@ mod tests {
             scratch.file("usr/local/cuda/lib64/libnvrtc.so.13"),
             scratch.file("usr/local/cuda-13.1/lib64/libnvrtc.so.13.1.80"),
             scratch.file("usr/local/cuda-12.9/lib64/libnvrtc.so.12"),
-            scratch.file("project/target/nvrtc/13.0.88/nvidia/cu13/lib/libnvrtc.so.13"),
-            scratch.file("project/target/nvrtc/13.5.37/nvidia/cu13/lib/libnvrtc.so.13"),
+            scratch.file("data/tile-kernels/nvrtc/13.0.88/nvidia/cu13/lib/libnvrtc.so.13"),
+            scratch.file("data/tile-kernels/nvrtc/13.5.37/nvidia/cu13/lib/libnvrtc.so.13"),
             scratch.file("venv/lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13"),
             scratch.file("usr/local/lib/python3.11/dist-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12"),
         ];
-        let variables = [("CUDA_HOME", scratch.0.join("home")), ("VIRTUAL_ENV", scratch.0.join("venv"))];
+        let variables = [
+            ("CUDA_HOME", scratch.0.join("home")),
+            ("VIRTUAL_ENV", scratch.0.join("venv")),
+            ("XDG_DATA_HOME", scratch.0.join("data")),
+        ];
         let tried = tried(&scratch, &variables);
         assert_eq!(tried[..expected.len()], expected);
         assert_eq!(tried[expected.len()..], ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"].map(PathBuf::from));
@@ -454,11 +518,115 @@ mod tests {
     #[test]
     fn a_tool_that_is_missing_lists_what_was_tried() {
         let scratch = Scratch::new("nvdisasm");
-        let variables = [("PATH", scratch.0.join("bin"))];
+        let variables = [("PATH", scratch.0.join("bin")), ("HOME", scratch.0.join("home"))];
         let error = around(&scratch, &variables, find_nvdisasm_in).unwrap_err();
         assert_eq!(error.tried[0].path, scratch.0.join("bin/nvdisasm"));
-        let tool = scratch.file("project/target/nvdisasm/13.5.37/nvidia/cu13/bin/nvdisasm");
+        let tool = scratch.file("home/.local/share/tile-kernels/nvdisasm/13.5.37/nvidia/cu13/bin/nvdisasm");
         assert_eq!(around(&scratch, &variables, find_nvdisasm_in).unwrap(), tool);
+        mode(&tool, 0o777);
+        let error = around(&scratch, &variables, find_nvdisasm_in).unwrap_err();
+        assert!(error.to_string().contains("nvdisasm cannot be used"), "{error}");
+        assert!(error.tried.iter().any(|t| t.path == tool && t.problem.contains("only this user writes")), "{error}");
+    }
+
+    fn mode(path: &Path, mode: u32) {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    /// What others could have put into the user's own folder, or into the folder's place, is not opened.
+    #[test]
+    fn the_own_folder_is_trusted_or_not_looked_at() {
+        let scratch = Scratch::new("own");
+        let library = scratch.file("data/tile-kernels/nvrtc/13.0.88/nvidia/cu13/lib/libnvrtc.so.13");
+        let own = scratch.0.join("data/tile-kernels");
+        let variables = [("XDG_DATA_HOME", scratch.0.join("data"))];
+        let problem = || {
+            // The file is no library: it was opened where the linker says so.
+            let error = around(&scratch, &variables, |a| open_nvrtc(a, |_| Ok(())).map(|f| f.path).unwrap_err());
+            let of_ours = |t: &&Attempt| t.path.starts_with(&own);
+            error.tried.iter().find(of_ours).map(|t| t.problem.clone()).unwrap_or_default()
+        };
+        let opened = |problem: &str| problem.contains("file too short") || problem.contains("ELF");
+        assert!(opened(&problem()), "{}", problem());
+        for (path, shared) in [
+            (own.clone(), 0o777),
+            (own.clone(), 0o775),
+            (own.join("nvrtc"), 0o777),
+            (own.join("nvrtc/13.0.88/nvidia"), 0o722),
+            (library.parent().unwrap().to_path_buf(), 0o777),
+            (library.clone(), 0o666),
+            (scratch.0.join("data"), 0o777),
+        ] {
+            mode(&path, shared);
+            assert!(!opened(&problem()) && !problem().is_empty(), "{}: {}", path.display(), problem());
+            mode(&path, if path == library { 0o644 } else { 0o755 });
+            assert!(opened(&problem()), "{}", path.display());
+        }
+        let beside = scratch.file("data/tile-kernels/nvrtc/13.0.88/nvidia/cu13/lib/libnvrtc-builtins.so.13.0");
+        mode(&beside, 0o666);
+        assert!(!opened(&problem()), "{}", problem());
+        fs::remove_file(beside).unwrap();
+        fs::rename(&own, scratch.0.join("elsewhere")).unwrap();
+        std::os::unix::fs::symlink(scratch.0.join("elsewhere"), &own).unwrap();
+        assert!(problem().contains("symbolic link"), "{}", problem());
+    }
+
+    /// CWE-427: what somebody planted in the folder that a program is started in, or above it.
+    #[test]
+    fn nothing_is_looked_for_around_the_current_folder() {
+        let scratch = Scratch::new("planted");
+        let planted = [
+            scratch.file("target/nvrtc/13.0.88/nvidia/cu13/lib/libnvrtc.so.13"),
+            scratch.file("target/nvdisasm/13.0.88/nvidia/cu13/bin/nvdisasm"),
+            scratch.file(".venv/lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13"),
+            scratch.file("venv/lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13"),
+            scratch.file("data/nvdisasm"),
+            scratch.file("data/nvidia/cu13/lib/libnvrtc.so.13"),
+            scratch.file("data/tile-kernels/nvrtc/13.0.88/nvidia/cu13/lib/libnvrtc.so.13"),
+        ];
+        let folder = scratch.0.join("data");
+        let program = env::current_exe().unwrap();
+        let mut child = std::process::Command::new(program);
+        child
+            .args(["--exact", "--ignored", "library::tests::prints_what_is_tried", "--nocapture"])
+            .current_dir(&folder);
+        for gone in ["TILE_NVRTC", "TILE_NVDISASM", "VIRTUAL_ENV", "CONDA_PREFIX", "HOME", "CUDA_HOME", "CUDA_PATH"] {
+            child.env_remove(gone);
+        }
+        // Relative: the current folder.
+        let output = child.env("PATH", ".:").env("PYTHONPATH", ".:").env("XDG_DATA_HOME", ".").output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && text.contains("tried libnvrtc.so.13"), "{text}");
+        for path in planted {
+            assert!(!text.contains(path.to_str().unwrap()), "{}:\n{text}", path.display());
+        }
+        let relative =
+            |line: &str| line.starts_with("tried ./") || line.starts_with("tried nv") || line.contains("tried tile");
+        assert!(!text.lines().any(relative), "{text}");
+    }
+
+    #[test]
+    #[ignore = "run by nothing_is_looked_for_around_the_current_folder"]
+    fn prints_what_is_tried() {
+        let nvrtc = Surroundings::with_process(|a| open_nvrtc(a, |_| Err("refused by the test".into())).map(|_| ()));
+        let tried = nvrtc.unwrap_err().tried.into_iter().map(|t| t.path);
+        let disassembler = find_nvdisasm().map_or_else(|e| e.tried.into_iter().map(|t| t.path).collect(), |p| vec![p]);
+        tried.chain(disassembler).for_each(|path| println!("tried {}", path.display()));
+    }
+
+    #[test]
+    fn what_was_there_is_not_said_to_be_missing() {
+        let error = |problem: &str| LibraryError {
+            what: "the CUDA driver",
+            tried: vec![Attempt { path: "libcuda.so.1".into(), problem: problem.into() }],
+            help: DRIVER_HELP,
+        };
+        let missing = error("cannot open shared object file: No such file or directory").to_string();
+        assert!(missing.starts_with("the CUDA driver was not found"), "{missing}");
+        let failing =
+            error("cuInit failed: CUDA_ERROR_NO_DEVICE (100): no CUDA-capable device is detected").to_string();
+        assert!(failing.starts_with("the CUDA driver cannot be used"), "{failing}");
     }
 
     #[test]

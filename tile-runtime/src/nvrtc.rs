@@ -113,9 +113,9 @@ pub fn options(arch: &str, line_info: bool) -> Vec<String> {
     options
 }
 
-/// Whether `TILE_LINEINFO=1` is set.
+/// Whether `TILE_LINEINFO` is on.
 pub fn line_info_wanted() -> bool {
-    std::env::var_os("TILE_LINEINFO").is_some_and(|v| v == "1")
+    crate::settings::is_on("TILE_LINEINFO", false)
 }
 
 type Program = *mut c_void;

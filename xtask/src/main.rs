@@ -2,7 +2,7 @@
 //!
 //! | command | what it does |
 //! |---|---|
-//! | `setup` | fetches NVRTC (two versions) and the disassembler into `target/` |
+//! | `setup` | fetches NVRTC (two versions) and the disassembler into the user's own folder |
 //! | `test` | `setup`, then everything a machine without a GPU can run |
 //! | `ci` | formatting, clippy, documentation, `test` |
 //! | `gpu-bundle` | release tests and examples, stripped, in `target/gpu` |
@@ -16,6 +16,10 @@ mod bundle;
 mod process;
 mod setup;
 mod test;
+// What the runtime trusts is what is made here; `xtask` does without the runtime, to be built quickly.
+#[path = "../../tile-runtime/src/trust.rs"]
+#[allow(dead_code)]
+mod trust;
 mod wheel;
 
 use clap::{Parser, Subcommand};
@@ -31,7 +35,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Fetch NVRTC (two versions) and the disassembler into target/; offline once they are there.
+    /// Fetch NVRTC (two versions) and the disassembler into ~/.local/share/tile-kernels; offline once they are there.
     Setup,
     /// Set up, then run everything a machine without a GPU can run: tests, examples, the book's check.
     Test {

@@ -1,13 +1,18 @@
-//! `cargo xtask setup`: what the tests need that cargo does not fetch.
+//! `cargo xtask setup`: what the examples and tests need that cargo does not fetch, in the user's own folder.
 //!
 //! ```text
-//! target/nvrtc/<version>/nvidia/cu13/lib/libnvrtc.so.13    the compiler of the emitted CUDA C, two versions
-//! target/nvdisasm/<version>/nvidia/cu13/bin/nvdisasm       shows the machine code in a cubin
+//! nvrtc/<version>/nvidia/cu13/lib/libnvrtc.so.13    the compiler of the emitted CUDA C, two versions
+//! nvdisasm/<version>/nvidia/cu13/bin/nvdisasm       shows the machine code in a cubin
 //! ```
+//!
+//! The folder is `tile-kernels` in `XDG_DATA_HOME` or `~/.local/share`. Programs look there for their compiler, which is code
+//! that runs as whoever runs them, so it has mode 700 and is refused, here as there, where somebody else could have written
+//! (`tile-runtime/src/trust.rs`). What an earlier `setup` has left in the repository's `target` is copied, not fetched again.
 
 use crate::process::say;
+use crate::trust;
 use crate::wheel::Wheel;
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use std::path::{Path, PathBuf};
 
 /// NVRTC as the tests use it: the version the project is measured with first, then a newer one.
@@ -60,15 +65,31 @@ pub fn run(root: &Path) -> Result<Tools> {
             std::env::consts::ARCH
         );
     }
-    // The runtime looks for `target/nvrtc` from the current folder upward, so these stay in the repository's `target`
-    // whatever CARGO_TARGET_DIR says.
-    let target = root.join("target");
-    let scratch = target.join("xtask");
+    let own = match own_folder() {
+        Some(folder) => trust::prepare(&folder)
+            .map_err(|problem| anyhow!("{} cannot hold what programs run: {problem}", folder.display()))?,
+        None => {
+            say("neither XDG_DATA_HOME nor HOME is set: programs find what is in target/ by TILE_NVRTC only");
+            root.join("target")
+        }
+    };
+    let scratch = own.join("unfinished");
     let [nvrtc, newer] = &NVRTC;
-    let place = |kind: &str, wheel: &Wheel| wheel.provide(&target.join(kind).join(wheel.version), &scratch);
+    let place = |kind: &str, wheel: &Wheel| {
+        let place = Path::new(kind).join(wheel.version);
+        wheel.provide(&own.join(&place), &root.join("target").join(&place), &scratch)
+    };
     let tools = Tools { nvrtc: place("nvrtc", nvrtc)?, nvdisasm: place("nvdisasm", &NVDISASM)? };
     place("nvrtc", newer)?;
     std::fs::remove_dir(&scratch).ok();
-    say(format!("NVRTC {} and {}, nvdisasm {}: in target/", nvrtc.version, newer.version, NVDISASM.version));
+    let versions = format!("NVRTC {} and {}, nvdisasm {}", nvrtc.version, newer.version, NVDISASM.version);
+    say(format!("{versions}: in {}", own.display()));
     Ok(tools)
+}
+
+/// Where programs look: `tile_runtime::library::own_folder`, which this program is built without.
+fn own_folder() -> Option<PathBuf> {
+    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
+    let data = folder("XDG_DATA_HOME").or_else(|| folder("HOME").map(|home| home.join(".local/share")));
+    data.map(|data| data.join("tile-kernels"))
 }

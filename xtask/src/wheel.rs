@@ -22,21 +22,27 @@ pub struct Wheel {
 }
 
 impl Wheel {
-    /// Makes `folder` hold this wheel's files, and returns the path of [`Wheel::contains`] in it. Touches no network
-    /// where they are already there. `scratch` is a folder on the same file system for the unfinished download.
-    pub fn provide(&self, folder: &Path, scratch: &Path) -> Result<PathBuf> {
+    /// Makes `folder` hold this wheel's files, writable by nobody else, and returns the path of [`Wheel::contains`] in it.
+    /// Touches no network where they are already there, or in `earlier`. `scratch` is a folder on the same file system for
+    /// what is unfinished.
+    pub fn provide(&self, folder: &Path, earlier: &Path, scratch: &Path) -> Result<PathBuf> {
         let wanted = folder.join(self.contains);
         match self.check(folder) {
-            Ok(()) => return Ok(wanted),
+            Ok(()) => return close(folder).map(|()| wanted),
             Err(problem) if folder.exists() => {
                 say(format!("{} {}: {problem}; fetching again", self.name, self.version))
             }
             Err(_) => {}
         }
         let scratch = scratch.join(format!("{}-{}-{}", self.name, self.version, std::process::id()));
-        let fetched = self.fetch(&scratch, folder);
+        let unpacked = scratch.join("unpacked");
+        let got = match earlier != folder && self.check(earlier).is_ok() {
+            true => copy(earlier, &unpacked),
+            false => self.fetch(&scratch, &unpacked),
+        };
+        let placed = got.and_then(|()| close(&unpacked)).and_then(|()| self.place(&unpacked, folder));
         fs::remove_dir_all(&scratch).ok();
-        fetched?;
+        placed?;
         self.check(folder).with_context(|| format!("{} {} was unpacked, yet", self.name, self.version))?;
         Ok(wanted)
     }
@@ -58,10 +64,10 @@ impl Wheel {
         Ok(())
     }
 
-    fn fetch(&self, scratch: &Path, folder: &Path) -> Result<()> {
+    fn fetch(&self, scratch: &Path, unpacked: &Path) -> Result<()> {
         let python = python()?;
-        let (download, unpacked) = (scratch.join("download"), scratch.join("unpacked"));
-        for created in [&download, &unpacked] {
+        let download = scratch.join("download");
+        for created in [&*download, unpacked] {
             fs::create_dir_all(created).with_context(|| format!("could not create {}", created.display()))?;
         }
         let hashes: String = self.sha256.iter().map(|hash| format!(" --hash=sha256:{hash}")).collect();
@@ -85,15 +91,18 @@ impl Wheel {
         let archive = fs::read_dir(&download)?.filter_map(|entry| Some(entry.ok()?.path()));
         let archive = archive.into_iter().find(|path| path.extension().is_some_and(|e| e == "whl"));
         let archive = archive.with_context(|| format!("pip left no wheel in {}", download.display()))?;
-        output(Command::new(&python).args(["-m", "zipfile", "-e"]).arg(&archive).arg(&unpacked))?;
-        make_executable(&unpacked.join(self.contains))?;
+        output(Command::new(&python).args(["-m", "zipfile", "-e"]).arg(&archive).arg(unpacked))?;
+        make_executable(&unpacked.join(self.contains))
+    }
 
+    /// Moves what is unpacked into its place.
+    fn place(&self, unpacked: &Path, folder: &Path) -> Result<()> {
         if let Some(parent) = folder.parent() {
             fs::create_dir_all(parent).with_context(|| format!("could not create {}", parent.display()))?;
         }
         fs::remove_dir_all(folder).ok();
         // Another run may have published the same wheel meanwhile; what counts is that a good one is there.
-        match fs::rename(&unpacked, folder) {
+        match fs::rename(unpacked, folder) {
             Err(_) if self.check(folder).is_ok() => Ok(()),
             moved => moved.with_context(|| format!("could not move the unpacked wheel to {}", folder.display())),
         }
@@ -135,6 +144,44 @@ fn python() -> Result<String> {
     Ok(python.to_string())
 }
 
+/// Copies a folder and what is in it, links as what they point to.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).with_context(|| format!("could not create {}", to.display()))?;
+    for entry in fs::read_dir(from).with_context(|| format!("could not read {}", from.display()))? {
+        let entry = entry?.path();
+        let Some(name) = entry.file_name() else { continue };
+        if entry.is_dir() {
+            copy(&entry, &to.join(name))?;
+        } else {
+            fs::copy(&entry, to.join(name)).with_context(|| format!("could not copy {}", entry.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes the right to write from all but the owner, in a folder and all that is in it, whatever the umask was.
+fn close(folder: &Path) -> Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let metadata = fs::symlink_metadata(folder).with_context(|| folder.display().to_string())?;
+        if metadata.file_type().is_symlink() {
+            return Ok(());
+        }
+        let mode = metadata.permissions().mode();
+        if mode & 0o022 != 0 {
+            fs::set_permissions(folder, fs::Permissions::from_mode(mode & !0o022))
+                .with_context(|| format!("could not close {} to others", folder.display()))?;
+        }
+        if metadata.is_dir() {
+            for entry in fs::read_dir(folder)? {
+                close(&entry?.path())?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Unpacking loses the mode of programs.
 fn make_executable(path: &Path) -> Result<()> {
     #[cfg(unix)]
@@ -166,8 +213,28 @@ mod tests {
     #[test]
     fn a_complete_wheel_is_used_without_the_network() {
         let folder = unpacked("complete");
-        assert_eq!(WHEEL.provide(&folder, Path::new("/nonexistent")).unwrap(), folder.join("lib/x.so"));
+        let nowhere = Path::new("/nonexistent");
+        assert_eq!(WHEEL.provide(&folder, nowhere, nowhere).unwrap(), folder.join("lib/x.so"));
         fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_wheel_of_an_earlier_setup_is_copied_and_closed_to_others() {
+        use std::os::unix::fs::PermissionsExt;
+        let (earlier, folder) =
+            (unpacked("earlier"), std::env::temp_dir().join(format!("xtask-own-{}", std::process::id())));
+        for open in ["lib", "lib/x.so"] {
+            fs::set_permissions(earlier.join(open), fs::Permissions::from_mode(0o777)).unwrap();
+        }
+        let wheel = folder.join("wheel");
+        assert_eq!(WHEEL.provide(&wheel, &earlier, &folder.join("scratch")).unwrap(), wheel.join("lib/x.so"));
+        for path in ["lib", "lib/x.so"] {
+            let mode = fs::metadata(wheel.join(path)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o022, 0, "{path} {mode:o}");
+        }
+        assert!(earlier.join("lib/x.so").is_file(), "it stays: other checkouts may use it");
+        fs::remove_dir_all(folder).unwrap();
+        fs::remove_dir_all(earlier).unwrap();
     }
 
     #[test]

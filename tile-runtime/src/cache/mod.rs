@@ -1,26 +1,38 @@
 //! Compiled kernels, kept between runs.
 //!
 //! The folder is `TILE_CACHE_DIR`, else `tile-kernels` in `XDG_CACHE_HOME` or `~/.cache`; `TILE_CACHE=off` keeps
-//! nothing; `TILE_CACHE_SIZE` (`512M`, `4G`; 2 GiB if unset) is how large it may grow before the entries used longest ago
-//! go.
+//! nothing and looks nowhere; `TILE_CACHE_SIZE` (`512M`, `4G`; 2 GiB if unset) is how large it may grow before the entries
+//! used longest ago go. `TILE_CACHE_READONLY_DIR` is a second folder that is only read: kernels that were compiled into an
+//! image, by root, for whoever runs it.
+//!
+//! A cached kernel is code that will run, so nobody else may be able to put one there: what is asked of both folders, of
+//! the folders above them and of their files is the table in `trust.rs`. The first must be this user's own, the second may
+//! also be root's. Entries are as readable to others as the folder that they are in: 755 makes a cache that others can use.
+//!
+//! One process writes at a time, under a lock that dies with it. Whatever unfinished file the next one finds is nobody's
+//! and is removed, and room is made before an entry is written: the folder never holds more than the cap.
 //!
 //! A fault of the cache (a full disk, a damaged file, a folder others can write to) is a miss and a warning, never a
 //! failed launch. One process at a time compiles a kernel; the others wait and load what it made.
 
 mod entry;
+mod files;
 mod key;
 mod notes;
-mod root;
+mod readonly;
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub use entry::Entry;
 pub use key::Key;
+pub use readonly::ReadOnly;
 
 use crate::cuda::lock;
 use crate::error::Error;
+use crate::settings;
+use crate::trust::{self, Owner};
+use files::FileLock;
 use key::SUFFIX;
-use root::FileLock;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -33,6 +45,8 @@ const DEFAULT_CAP: u64 = 2 << 30;
 const LOCKS: usize = 64;
 /// How long to wait for another process before compiling the same kernel too.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// How long to wait for others that write before doing without: writing takes milliseconds.
+const WRITE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Where an entry came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +62,7 @@ pub enum Origin {
 pub struct Cache {
     root: PathBuf,
     cap: u64,
+    also: Option<ReadOnly>,
     shards: [Mutex<()>; LOCKS],
     warnings: Mutex<Vec<String>>,
     quiet: bool,
@@ -72,33 +87,45 @@ impl Cache {
     pub fn process() -> Result<&'static Cache, &'static str> {
         static CACHE: OnceLock<Result<Cache, String>> = OnceLock::new();
         let opened = CACHE.get_or_init(|| {
-            if std::env::var_os("TILE_CACHE").is_some_and(|v| v == "off" || v == "0") {
+            if !settings::is_on("TILE_CACHE", true) {
                 return Err("TILE_CACHE=off".into());
             }
             let root = default_root().ok_or("neither TILE_CACHE_DIR nor XDG_CACHE_HOME nor HOME is set")?;
-            let cap = match std::env::var("TILE_CACHE_SIZE") {
-                Err(_) => DEFAULT_CAP,
-                Ok(text) => parse_size(&text).unwrap_or_else(|| {
-                    warn(&format!("TILE_CACHE_SIZE is `{text}`, not a size such as 512M or 4G; using 2G"));
-                    DEFAULT_CAP
-                }),
-            };
-            Cache::open(&root, cap).inspect_err(|problem| {
+            let cap = settings::size_of("TILE_CACHE_SIZE").unwrap_or(DEFAULT_CAP);
+            let cache = Cache::open(&root, cap).inspect_err(|problem| {
                 warn(&format!("the kernel cache {} is not used: {problem}", root.display()));
-            })
+            })?;
+            Ok(Cache { also: ReadOnly::process().ok().cloned(), ..cache })
         });
         opened.as_ref().map_err(String::as_str)
+    }
+
+    /// The entry for `key` as a program gets it: from the process's cache, else from the folder that is only read, else from
+    /// `build`.
+    ///
+    /// # Errors
+    /// What `build` returns.
+    pub fn get(key: &Key, build: impl FnOnce() -> Result<Entry, Error>) -> Result<(Entry, Origin), Error> {
+        match (Cache::process(), ReadOnly::process()) {
+            (Ok(cache), _) => cache.get_or_build(key, build),
+            (Err(_), Ok(only)) => match only.load(key) {
+                Some(entry) => Ok((entry, Origin::Cache)),
+                None => Ok((build()?, Origin::Compiled)),
+            },
+            (Err(_), Err(_)) => Ok((build()?, Origin::Compiled)),
+        }
     }
 
     /// The cache in folder `root`, which is made if it is missing, up to `cap` bytes.
     ///
     /// # Errors
-    /// In words: the folder is a link, belongs to another user, can be written by others, or cannot be made.
+    /// In words: the folder is a link, belongs to another user, can be written or replaced by others, or cannot be made.
     pub fn open(root: &Path, cap: u64) -> Result<Cache, String> {
-        root::prepare(root)?;
+        let root = trust::prepare(root)?;
         Ok(Cache {
-            root: root.to_path_buf(),
+            root,
             cap,
+            also: None,
             shards: [const { Mutex::new(()) }; LOCKS],
             warnings: Mutex::new(Vec::new()),
             quiet: cfg!(test),
@@ -121,7 +148,7 @@ impl Cache {
         key: &Key,
         build: impl FnOnce() -> Result<Entry, Error>,
     ) -> Result<(Entry, Origin), Error> {
-        if let Some(entry) = self.load(key) {
+        if let Some(entry) = self.load(key).or_else(|| self.also.as_ref()?.load(key)) {
             return Ok((entry, Origin::Cache));
         }
         let shard = usize::from(key.hash().as_bytes()[0]) % LOCKS;
@@ -163,23 +190,11 @@ impl Cache {
     }
 
     fn load(&self, key: &Key) -> Option<Entry> {
-        match key.file_name() {
-            Some(name) => self.load_file(key, &self.root.join(name)),
-            // No compiler to name: whatever compiled this kernel here, latest first.
-            None => {
-                let prefix = key.prefix();
-                let named = |f: &StoredFile| {
-                    f.path.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.starts_with(&prefix))
-                };
-                let mut files: Vec<StoredFile> = self.files().into_iter().filter(named).collect();
-                files.sort_by_key(|f| std::cmp::Reverse(f.used));
-                files.iter().find_map(|f| self.load_file(key, &f.path))
-            }
-        }
+        candidates(&self.root, key).iter().find_map(|path| self.load_file(key, path))
     }
 
     fn load_file(&self, key: &Key, path: &Path) -> Option<Entry> {
-        let mut file = match root::open_entry(path) {
+        let mut file = match trust::open(path, Owner::Us) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return None,
             Err(e) => return self.discard(path, &e.to_string()),
@@ -206,18 +221,22 @@ impl Cache {
     }
 
     fn lock_across(&self, shard: usize) -> Option<FileLock> {
-        let path = self.root.join(format!("lock-{shard:02}"));
+        self.lock_file(&format!("lock-{shard:02}"), PATIENCE)
+    }
+
+    fn lock_file(&self, name: &str, patience: Duration) -> Option<FileLock> {
+        let path = self.root.join(name);
         let start = Instant::now();
         let mut pause = Duration::from_millis(1);
         loop {
             match FileLock::try_lock(&path) {
                 Ok(Some(lock)) => return Some(lock),
-                Ok(None) if start.elapsed() < PATIENCE => {
+                Ok(None) if start.elapsed() < patience => {
                     std::thread::sleep(pause);
                     pause = (pause * 2).min(Duration::from_millis(20));
                 }
                 Ok(None) => {
-                    self.warn(&format!("another process has held {} for {PATIENCE:?}", path.display()));
+                    self.warn(&format!("another process has held {} for {patience:?}", path.display()));
                     return None;
                 }
                 Err(e) => {
@@ -229,22 +248,39 @@ impl Cache {
     }
 
     fn publish(&self, key: &Key, entry: &Entry) {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
         let Some(name) = key.file_name() else { return };
+        let bytes = entry.encode(&key.preimage());
+        if bytes.len() as u64 > self.cap {
+            let (bytes, cap) = (bytes.len(), self.cap);
+            return self
+                .warn(&format!("{name} has {bytes} bytes, more than the cache may hold ({cap}); it is not kept"));
+        }
+        if let Err(problem) = self.write(&name, &bytes, bytes.len() as u64) {
+            self.warn(&format!("{problem}; the kernel is used but not kept"));
+        }
+    }
+
+    /// Writes a file, whole or not at all, once `room` bytes are free below the cap.
+    fn write(&self, name: &str, bytes: &[u8], room: u64) -> Result<(), String> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        // Without the lock nothing is written: nobody could tell the unfinished file from one that a killed process left.
+        let Some(_writing) = self.lock_file("lock-write", WRITE_PATIENCE) else {
+            return Err(format!("{} could not be locked for writing", self.root.display()));
+        };
+        self.remove_unfinished();
+        self.evict(room);
         let unique = NEXT.fetch_add(1, Ordering::Relaxed);
         let temporary = self.root.join(format!("{name}.{}.{unique}.tmp", std::process::id()));
-        let bytes = entry.encode(&key.preimage());
-        let written = root::create_new(&temporary).and_then(|mut file| {
+        let written = files::create_new(&temporary).and_then(|mut file| {
             self.injected_fault()?;
-            file.write_all(&bytes)?;
+            file.write_all(bytes)?;
             file.sync_all()?;
-            fs::rename(&temporary, self.root.join(&name))
+            fs::rename(&temporary, self.root.join(name))
         });
-        if let Err(e) = written {
+        written.map_err(|e| {
             fs::remove_file(&temporary).ok();
-            self.warn(&format!("could not write to {}: {e}; the kernel is used but not kept", self.root.display()));
-        }
-        self.evict();
+            format!("could not write to {}: {e}", self.root.display())
+        })
     }
 
     #[cfg(test)]
@@ -258,39 +294,32 @@ impl Cache {
         Ok(())
     }
 
-    /// Removes the entries used longest ago until the cap holds, and temporary files that nobody will finish.
-    fn evict(&self) {
+    /// Removes what processes that were killed while they wrote have left. Whoever calls it holds the lock for writing.
+    fn remove_unfinished(&self) {
+        for entry in fs::read_dir(&self.root).into_iter().flatten().flatten() {
+            if entry.path().extension().is_some_and(|e| e == "tmp") {
+                fs::remove_file(entry.path()).ok();
+            }
+        }
+    }
+
+    /// Removes the entries used longest ago until `room` bytes are free below the cap.
+    fn evict(&self, room: u64) {
         let mut files = self.files();
         let mut bytes: u64 = files.iter().map(|f| f.bytes).sum();
         files.sort_by_key(|f| f.used);
         for file in files {
-            if bytes <= self.cap {
+            if bytes.saturating_add(room) <= self.cap {
                 break;
             }
             if fs::remove_file(&file.path).or_else(ignore_missing).is_ok() {
                 bytes -= file.bytes;
             }
         }
-        for entry in fs::read_dir(&self.root).into_iter().flatten().flatten() {
-            let temporary = entry.path().extension().is_some_and(|e| e == "tmp");
-            let age = entry.metadata().and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
-            if temporary && age.is_some_and(|age| age > Duration::from_secs(3600)) {
-                fs::remove_file(entry.path()).ok();
-            }
-        }
     }
 
     fn files(&self) -> Vec<StoredFile> {
-        let entries = fs::read_dir(&self.root).into_iter().flatten().flatten();
-        entries
-            .filter_map(|entry| {
-                let path = entry.path();
-                let metadata = entry.metadata().ok().filter(|m| m.is_file())?;
-                let named = path.file_name()?.to_str()?.ends_with(SUFFIX);
-                let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-                named.then_some(StoredFile { path, bytes: metadata.len(), used })
-            })
-            .collect()
+        files_in(&self.root)
     }
 
     fn warn(&self, problem: &str) {
@@ -319,21 +348,35 @@ fn ignore_missing(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
-fn default_root() -> Option<PathBuf> {
-    let folder = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    folder("TILE_CACHE_DIR")
-        .or_else(|| folder("XDG_CACHE_HOME").map(|d| d.join("tile-kernels")))
-        .or_else(|| folder("HOME").map(|d| d.join(".cache/tile-kernels")))
+/// The files that may be the entry for `key`, best first. Where no compiler is named that is whatever compiled this kernel,
+/// latest first.
+fn candidates(root: &Path, key: &Key) -> Vec<PathBuf> {
+    if let Some(name) = key.file_name() {
+        return vec![root.join(name)];
+    }
+    let prefix = key.prefix();
+    let named = |f: &StoredFile| f.path.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.starts_with(&prefix));
+    let mut files: Vec<StoredFile> = files_in(root).into_iter().filter(named).collect();
+    files.sort_by_key(|f| std::cmp::Reverse(f.used));
+    files.into_iter().map(|f| f.path).collect()
 }
 
-/// A size such as `512M`, `4G` or `1000000`, in bytes.
-fn parse_size(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let (digits, shift) = match text.to_ascii_uppercase().chars().last()? {
-        'K' => (&text[..text.len() - 1], 10),
-        'M' => (&text[..text.len() - 1], 20),
-        'G' => (&text[..text.len() - 1], 30),
-        _ => (text, 0),
-    };
-    digits.trim().parse::<u64>().ok()?.checked_mul(1 << shift)
+fn files_in(root: &Path) -> Vec<StoredFile> {
+    let entries = fs::read_dir(root).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| {
+            let path = entry.path();
+            let metadata = entry.metadata().ok().filter(|m| m.is_file())?;
+            let named = path.file_name()?.to_str()?.ends_with(SUFFIX);
+            let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            named.then_some(StoredFile { path, bytes: metadata.len(), used })
+        })
+        .collect()
+}
+
+fn default_root() -> Option<PathBuf> {
+    let folder = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    settings::path("TILE_CACHE_DIR")
+        .or_else(|| folder("XDG_CACHE_HOME").map(|d| d.join("tile-kernels")))
+        .or_else(|| folder("HOME").map(|d| d.join(".cache/tile-kernels")))
 }

@@ -1,10 +1,10 @@
 //! Files beside the compiled kernels: small results of measurements, with the same care about who may write them.
 
-use super::{Cache, root};
+use super::Cache;
+use crate::trust::{self, Owner};
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Most bytes of a note.
 const MOST: u64 = 16 << 20;
@@ -18,7 +18,7 @@ impl Cache {
     /// The note called `name`; `None` where there is none. What is in it is for the caller to verify.
     pub(crate) fn note(&self, name: &str) -> Option<Vec<u8>> {
         let path = self.note_path(name);
-        let read = root::open_entry(&path).and_then(|file| {
+        let read = trust::open(&path, Owner::Us).and_then(|file| {
             let mut bytes = Vec::new();
             file.take(MOST).read_to_end(&mut bytes).map(|_| bytes)
         });
@@ -41,17 +41,8 @@ impl Cache {
 
     /// Writes a note, whole or not at all; a failure is a warning.
     pub(crate) fn keep_note(&self, name: &str, bytes: &[u8]) {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let unique = NEXT.fetch_add(1, Ordering::Relaxed);
-        let temporary = self.root.join(format!("{name}.{}.{unique}.tmp", std::process::id()));
-        let written = root::create_new(&temporary).and_then(|mut file| {
-            file.write_all(bytes)?;
-            file.sync_all()?;
-            fs::rename(&temporary, self.note_path(name))
-        });
-        if let Err(e) = written {
-            fs::remove_file(&temporary).ok();
-            self.warn(&format!("could not write to {}: {e}; it is not kept", self.root.display()));
+        if let Err(problem) = self.write(name, bytes, 0) {
+            self.warn(&format!("{problem}; it is not kept"));
         }
     }
 }

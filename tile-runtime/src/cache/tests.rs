@@ -1,6 +1,7 @@
 //! The cache: hits, damage, faults, eviction, and who compiles.
 
 use super::*;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::AtomicUsize;
 
 /// A folder of its own, removed at the end.
@@ -240,12 +241,144 @@ fn a_failed_build_is_not_kept() {
     assert_eq!(get(&cache, "a"), Origin::Compiled);
 }
 
+/// All bytes of the folder's files, finished or not.
+fn bytes_in(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|e| e.metadata().ok()).filter(|m| m.is_file()).map(|m| m.len()).sum()
+}
+
 #[test]
-fn sizes_are_read() {
-    assert_eq!(parse_size("512M"), Some(512 << 20));
-    assert_eq!(parse_size(" 4g "), Some(4 << 30));
-    assert_eq!(parse_size("1000"), Some(1000));
-    for wrong in ["", "G", "-1", "1.5G", "1T1"] {
-        assert_eq!(parse_size(wrong), None, "{wrong}");
+fn what_killed_writers_leave_is_removed_and_counts() {
+    let scratch = Scratch::new("orphans");
+    let size = entry("00").encode(&key("00").preimage()).len() as u64;
+    let cache = Cache::open(&scratch.path().join("cache"), 3 * size).unwrap();
+    for i in 10..30 {
+        // A writer that is killed leaves its file, however new it is.
+        for orphan in 0..9 {
+            fs::write(cache.root().join(format!("x.{i}.{orphan}.tmp")), vec![0; size as usize]).unwrap();
+        }
+        get(&cache, &i.to_string());
+        assert!(bytes_in(cache.root()) <= cache.cap, "{}", bytes_in(cache.root()));
+        assert_eq!(cache.usage().entries, 3.min(i - 9));
     }
+    cache.keep_note("note", b"text");
+    fs::write(cache.root().join("note.1.0.tmp"), b"half").unwrap();
+    cache.keep_note("note", b"text");
+    let left =
+        fs::read_dir(cache.root()).unwrap().flatten().filter(|e| e.path().extension().is_some_and(|x| x == "tmp"));
+    assert_eq!(left.count(), 0);
+    assert_eq!(cache.warnings(), Vec::<String>::new());
+}
+
+#[test]
+fn eight_writers_stay_below_the_cap() {
+    let scratch = Scratch::new("cap");
+    let size = entry("000").encode(&key("000").preimage()).len() as u64;
+    let root = scratch.path().join("cache");
+    let over = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for writer in 0..8 {
+            let (root, over) = (&root, &over);
+            scope.spawn(move || {
+                let cache = Cache::open(root, 5 * size).unwrap();
+                for i in 0..40 {
+                    get(&cache, &format!("{}", 100 + writer * 40 + i));
+                    over.fetch_max(bytes_in(root) as usize, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    assert!(over.into_inner() as u64 <= 5 * size);
+}
+
+#[test]
+fn an_entry_larger_than_the_cap_is_not_kept_and_drives_nothing_out() {
+    let scratch = Scratch::new("large");
+    let size = entry("0").encode(&key("0").preimage()).len() as u64;
+    let cache = Cache::open(&scratch.path().join("cache"), 2 * size).unwrap();
+    get(&cache, "0");
+    let large = Entry { code: vec![1; 3 * size as usize], log: String::new() };
+    assert_eq!(cache.get_or_build(&key("1"), || Ok(large.clone())).unwrap(), (large, Origin::Compiled));
+    assert!(cache.warnings()[0].contains("more than the cache may hold"), "{:?}", cache.warnings());
+    assert_eq!(get(&cache, "0"), Origin::Cache);
+}
+
+#[test]
+fn while_another_writes_nothing_is_written_twice() {
+    let scratch = Scratch::new("writing");
+    let cache = scratch.cache();
+    let held = FileLock::try_lock(&cache.root().join("lock-write")).unwrap().unwrap();
+    std::thread::scope(|scope| {
+        let getting = scope.spawn(|| get(&cache, "a"));
+        std::thread::sleep(Duration::from_millis(60));
+        assert_eq!(cache.usage().entries, 0);
+        drop(held);
+        assert_eq!(getting.join().unwrap(), Origin::Compiled);
+    });
+    assert_eq!(cache.usage().entries, 1);
+}
+
+#[test]
+fn a_folder_that_is_only_read_is_the_second_choice() {
+    let scratch = Scratch::new("readonly");
+    let image = scratch.path().join("image");
+    fs::create_dir(&image).unwrap();
+    fs::set_permissions(&image, fs::Permissions::from_mode(0o755)).unwrap();
+    let warm = Cache::open(&image, 1 << 20).unwrap();
+    get(&warm, "a");
+    let path = only_file(&warm);
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644, "others can read it");
+
+    let only = ReadOnly::open(&image).unwrap();
+    assert_eq!((only.load(&key("a")), only.load(&key("b"))), (Some(entry("a")), None));
+    assert_eq!(only.load(&key_by(None, "a")), Some(entry("a")));
+    let cache = Cache { also: Some(only.clone()), ..scratch.cache() };
+    let before = fs::metadata(&path).unwrap().modified().unwrap();
+    assert_eq!(
+        [get(&cache, "a"), get(&cache, "b"), get(&cache, "b")],
+        [Origin::Cache, Origin::Compiled, Origin::Cache]
+    );
+    assert_eq!((cache.usage().entries, warm.usage().entries), (1, 1), "nothing is copied and nothing written");
+    assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), before);
+
+    // Damage and files that others could have written are misses, and stay for their owner to see.
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    assert_eq!(only.load(&key("a")), None);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    let good = fs::read(&path).unwrap();
+    fs::write(&path, &good[..good.len() - 1]).unwrap();
+    assert_eq!(only.load(&key("a")), None);
+    assert!(path.exists());
+    assert_eq!(get(&cache, "a"), Origin::Compiled);
+}
+
+/// Only root can make a file that is another user's.
+#[test]
+fn another_users_folder_is_refused_and_roots_is_read() {
+    let scratch = Scratch::new("owners");
+    let image = scratch.path().join("image");
+    fs::create_dir(&image).unwrap();
+    fs::set_permissions(&image, fs::Permissions::from_mode(0o755)).unwrap();
+    get(&Cache::open(&image, 1 << 20).unwrap(), "a");
+    for mode in [0o775, 0o757, 0o1777] {
+        fs::set_permissions(&image, fs::Permissions::from_mode(mode)).unwrap();
+        assert!(ReadOnly::open(&image).is_err(), "{mode:o}");
+    }
+    fs::set_permissions(&image, fs::Permissions::from_mode(0o755)).unwrap();
+    let link = scratch.path().join("link");
+    std::os::unix::fs::symlink(&image, &link).unwrap();
+    for link in ["link", "link/"] {
+        assert!(ReadOnly::open(&scratch.path().join(link)).unwrap_err().contains("symbolic link"));
+    }
+    assert!(ReadOnly::open(&scratch.path().join("missing")).is_err());
+    if trust::user() != 0 {
+        return eprintln!("cache: not run: only root can give a folder to another user");
+    }
+    std::os::unix::fs::chown(&image, Some(4242), None).unwrap();
+    assert!(ReadOnly::open(&image).unwrap_err().contains("belongs to user 4242"));
+    assert!(Cache::open(&image, 1 << 20).unwrap_err().contains("belongs to user 4242"));
+    std::os::unix::fs::chown(&image, Some(0), None).unwrap();
+    let path = files_in(&image).remove(0).path;
+    std::os::unix::fs::chown(&path, Some(4242), None).unwrap();
+    assert_eq!(ReadOnly::open(&image).unwrap().load(&key("a")), None);
 }

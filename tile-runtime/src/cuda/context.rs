@@ -5,6 +5,7 @@ use super::dependent::{Entry, Last};
 use super::driver::{self, Driver, Handle, Pointer, attribute, function_attribute};
 use crate::error::{DriverError, Error, Fault};
 use crate::kernel::Definition;
+use crate::settings;
 use cudarc::driver::sys;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::panic::Location;
@@ -131,8 +132,8 @@ impl CudaDevice {
             name,
             capability,
             total_memory: 0,
-            blocking: std::env::var_os("TILE_LAUNCH_BLOCKING").is_some_and(|v| v == "1"),
-            dependent_launch: AtomicBool::new(std::env::var_os("TILE_PDL").is_none_or(|v| v != "off")),
+            blocking: settings::is_on("TILE_LAUNCH_BLOCKING", false),
+            dependent_launch: AtomicBool::new(settings::is_on("TILE_PDL", true)),
             context,
             streams: [const { OnceLock::new() }; STREAMS],
             free_streams: Mutex::new((0..STREAMS as u8).rev().collect()),

@@ -14,6 +14,7 @@ use crate::device::{Backend, Device};
 use crate::error::Error;
 use crate::launch_error::{LaunchError, Problem};
 use crate::nvrtc::Resources;
+use crate::settings;
 use crate::stream::Stream;
 use cudarc::driver::sys;
 use std::ffi::c_void;
@@ -500,7 +501,7 @@ impl Recorded {
 
 /// The seed of the checked simulator's schedule: `TILE_SEED`, else 0.
 fn checked_seed() -> u64 {
-    std::env::var("TILE_SEED").ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+    settings::number_of("TILE_SEED").unwrap_or(0)
 }
 
 /// Shows what `device_print` printed, in one piece.

@@ -321,19 +321,13 @@ fn lowered_for(kernel: &Kernel, instance: &Instance, target: Target, fast: bool)
 pub(crate) fn machine_code(program: &Program, architecture: &str) -> Result<(Entry, Origin), Error> {
     let line_info = nvrtc::line_info_wanted();
     let source = tile_ir::emit::cuda::emit_with(program, line_info);
-    let options = nvrtc::options(architecture, line_info);
+    let arguments = nvrtc::options(architecture, line_info);
     let compile = || {
-        let compiled = Nvrtc::get()?.compile(&program.name, &source, &options, Output::Cubin)?;
+        let compiled = Nvrtc::get()?.compile(&program.name, &source, &arguments, Output::Cubin)?;
         Ok(Entry { code: compiled.code, log: compiled.log })
     };
-    match Cache::process() {
-        Ok(cache) => {
-            let options = options.join(" ");
-            let symbol = symbol(program);
-            let parts = [("symbol", &*symbol), ("arch", architecture), ("options", &options), ("source", &source)];
-            let compiler = Nvrtc::get().ok().map(Nvrtc::identity);
-            cache.get_or_build(&Key::new(&parts, compiler), compile)
-        }
-        Err(_) => Ok((compile()?, Origin::Compiled)),
-    }
+    let (symbol, options) = (symbol(program), arguments.join(" "));
+    let parts = [("symbol", &*symbol), ("arch", architecture), ("options", &options), ("source", &source)];
+    let compiler = Nvrtc::get().ok().map(Nvrtc::identity);
+    Cache::get(&Key::new(&parts, compiler), compile)
 }

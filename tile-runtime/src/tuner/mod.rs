@@ -47,6 +47,7 @@ use crate::error::Error;
 use crate::kernel::{Argument, Definition, Dtype, InstanceTable, Loaded, Variant, prepare};
 use crate::launch_error::LaunchError;
 use crate::nvrtc::Nvrtc;
+use crate::settings;
 use measure::Rig;
 use progress::Progress;
 use random::Random;
@@ -331,12 +332,12 @@ fn keep_in(cache: &Cache, name: &str, report: &TuneReport) {
 
 /// What `TILE_TUNE_REPORT` asks for.
 fn publish(report: &TuneReport) {
-    let Some(value) = std::env::var_os("TILE_TUNE_REPORT").filter(|v| !v.is_empty() && v != "0") else { return };
-    if value == "1" {
+    let Some(value) = settings::path("TILE_TUNE_REPORT").filter(|v| v != Path::new("0")) else { return };
+    if value == Path::new("1") {
         eprint!("{report}");
         return;
     }
-    let path = Path::new(&value);
+    let path = value.as_path();
     let path = match path.is_dir() {
         true => path.join(remember::file_name(&report.kernel, &report.key)),
         false => path.to_path_buf(),
