@@ -303,17 +303,10 @@ impl DeviceState {
     }
 }
 
-/// `TILE_STEP_LIMIT`, else what the simulators have by themselves. A value that is no number is said, once.
+/// `TILE_STEP_LIMIT`, else what the simulators have by themselves.
 fn usual_step_limit() -> u64 {
     static LIMIT: OnceLock<u64> = OnceLock::new();
-    *LIMIT.get_or_init(|| match std::env::var_os("TILE_STEP_LIMIT").filter(|value| !value.is_empty()) {
-        None => STEP_LIMIT,
-        Some(value) => value.to_str().and_then(|text| text.trim().parse().ok()).unwrap_or_else(|| {
-            let value = value.to_string_lossy();
-            eprintln!("tile: TILE_STEP_LIMIT is `{value}`; it must be a number of steps; {STEP_LIMIT} is used");
-            STEP_LIMIT
-        }),
-    })
+    *LIMIT.get_or_init(|| settings::number_of("TILE_STEP_LIMIT").unwrap_or(STEP_LIMIT))
 }
 
 /// Why there is no CUDA device, in a line.

@@ -57,7 +57,7 @@ pub enum Problem {
     /// An extent below zero.
     NegativeExtent { argument: String, axis: usize, found: i64 },
     /// A `usize` scalar beyond 32 bits, or negative.
-    ScalarRange { argument: String, found: i64 },
+    ScalarRange { argument: String, found: u64 },
     /// A variant prepared for another value of a specialised dim.
     Specialized { argument: String, dim: String, expected: i64, found: i64 },
     /// A broken `require`.

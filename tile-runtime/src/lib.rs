@@ -16,14 +16,7 @@
 //! Nothing here needs a GPU, a driver or a toolkit to build or to start: without a device kernels are simulated on the
 //! CPU, and what is missing is an error that lists what was tried.
 //!
-<<<<<<< HEAD
-//! Environment: `TILE_DEVICE` (`cuda:0`, `sim`, `sim-checked`), `TILE_NVRTC`, `TILE_NVDISASM`, `TILE_CACHE` (`off`),
-//! `TILE_CACHE_DIR`, `TILE_CACHE_SIZE`, `TILE_LINEINFO=1`, `TILE_LAUNCH_BLOCKING=1`, `TILE_PDL` (`off`: no kernel starts before
-//! the previous one is done), `TILE_SEED`, `TILE_STEP_LIMIT`
-//! (after how many steps a simulated launch is stopped), `TILE_TUNE_REPORT`.
-=======
 //! The environment variables that it reads are the table in [`settings`].
->>>>>>> 0bbb39f (Trust: libraries and the cache are taken only from where nobody else could have written; settings that mean nothing are said)
 #![deny(missing_docs)]
 
 mod allocation;

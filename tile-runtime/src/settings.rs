@@ -149,6 +149,14 @@ pub const SETTINGS: &[Setting] = {
         ),
         setting("TILE_SEED", Number, "a whole number", "0", "the schedule of the checked simulator", Runtime),
         setting(
+            "TILE_STEP_LIMIT",
+            Number,
+            "a whole number",
+            "2000000000",
+            "after how many steps a simulated launch is stopped",
+            Runtime,
+        ),
+        setting(
             "TILE_TUNE_REPORT",
             Text,
             "`1`, a file or a folder; `0` is none",
@@ -176,7 +184,24 @@ pub const SETTINGS: &[Setting] = {
             "where a run of `tests/nvrtc` reports to the one that started it",
             Tests,
         ),
+        setting("TILE_VARIANTS", Path, "a folder", "none", "where tests of `tile-ir` write the CUDA C of products", Tests),
         setting("TILE_SASS", Path, "a folder", "none", "where `tests/language_nvrtc.rs` writes machine code", Tests),
+        setting(
+            "TILE_SOAK",
+            Number,
+            "a whole number",
+            "1",
+            "how many times as many histories of streams are tried",
+            Tests,
+        ),
+        setting(
+            "TILE_SOAK_COMMIT",
+            Text,
+            "a commit",
+            "git's",
+            "the commit that `cargo xtask soak` records where there is no git",
+            Tests,
+        ),
         setting("TILE_TEST_FAULT_CHILD", Text, "a fault", "none", "which fault a child of `tests/gpu` provokes", Tests),
     ]
 };

@@ -1,6 +1,5 @@
-//! Many processes on one cache, killed at random: no entry is ever torn, mixed or wrong.
-//!
-//! `TILE_SOAK=1` runs the long form: 64 processes at once and 10,000 kills.
+//! Many processes on one cache, killed at random: no entry is ever torn, mixed or wrong, and no more bytes lie there than the
+//! cap and one entry. `cargo xtask soak --part cache-kills` is the long form: 64 processes at once and 10,000 kills.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -8,6 +7,7 @@ use std::time::{Duration, Instant};
 use tile_runtime::cache::{Cache, Entry, Key, Origin};
 
 const KEYS: u64 = 50;
+const CAP: u64 = 3 << 20;
 
 /// The one right entry for a key: long enough that writing it takes several system calls' worth of time.
 fn right(key: u64) -> Entry {
@@ -31,8 +31,8 @@ impl Random {
 
 #[test]
 fn killed_processes_leave_nothing_wrong_behind() {
-    let soak = std::env::var_os("TILE_SOAK").is_some_and(|v| v == "1");
-    let (processes, kills) = if soak { (64, 10_000) } else { (8, 60) };
+    let (processes, kills) = (8, 60);
+    let mut most = 0;
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cache-stress-{}", std::process::id()));
     std::fs::remove_dir_all(&root).ok();
     std::fs::create_dir_all(root.parent().unwrap()).unwrap();
@@ -54,7 +54,10 @@ fn killed_processes_leave_nothing_wrong_behind() {
         }
         child.kill().ok();
         child.wait().unwrap();
+        let files = std::fs::read_dir(&root).into_iter().flatten().flatten().filter_map(|e| e.metadata().ok());
+        most = most.max(files.map(|m| m.len()).sum::<u64>());
     }
+    assert!(most <= CAP + 500_000, "{most} bytes, finished and not");
     for mut child in running {
         child.kill().ok();
         child.wait().unwrap();
@@ -80,7 +83,7 @@ fn killed_processes_leave_nothing_wrong_behind() {
 fn child_uses_the_cache() {
     let seed: u64 = std::env::var("STRESS_SEED").unwrap().parse().unwrap();
     // Small enough that entries are evicted all the time.
-    let cache = Cache::open(Path::new(&std::env::var_os("STRESS_ROOT").unwrap()), 3 << 20).unwrap();
+    let cache = Cache::open(Path::new(&std::env::var_os("STRESS_ROOT").unwrap()), CAP).unwrap();
     let mut random = Random(seed);
     loop {
         let k = random.below(KEYS);

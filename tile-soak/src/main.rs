@@ -48,6 +48,8 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
+    // Part `cache-kills` starts this program to use a cache until it is killed.
+    parts::cache::child();
     match run(Cli::parse()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

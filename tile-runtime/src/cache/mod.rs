@@ -134,6 +134,11 @@ impl Cache {
         })
     }
 
+    /// The cache, saying nothing on standard error: its faults are in [`Cache::warnings`] alone.
+    pub fn quiet(self) -> Cache {
+        Cache { quiet: true, ..self }
+    }
+
     /// The folder.
     pub fn root(&self) -> &Path {
         &self.root

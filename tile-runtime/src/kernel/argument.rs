@@ -260,8 +260,8 @@ pub trait ScalarInput {
 impl ScalarInput for usize {
     #[inline]
     fn scalar(&self) -> Argument<'static> {
-        // Anything above i32's range is refused by the launch, so clamping loses nothing.
-        Argument::Scalar(Scalar { value: ScalarValue::Index(i64::try_from(*self).unwrap_or(i64::MAX)) })
+        // Bit by bit: the launch refuses whatever is above i32's range, and says the number that was given.
+        Argument::Scalar(Scalar { value: ScalarValue::Index(*self as u64 as i64) })
     }
 }
 

@@ -1,5 +1,6 @@
 //! The parts of the soak.
 
+pub mod cache;
 mod histories;
 mod launches;
 
@@ -7,7 +8,7 @@ use crate::part::Part;
 
 /// Every part, in the order of the book's table.
 pub fn all() -> &'static [&'static dyn Part] {
-    &[&launches::Launches, &histories::Histories]
+    &[&cache::Kills, &cache::Damage, &launches::Launches, &histories::Histories]
 }
 
 /// The part of this name.

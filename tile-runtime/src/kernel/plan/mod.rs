@@ -391,7 +391,8 @@ impl Plan {
                     Argument::Scalar(Scalar { value: ScalarValue::Index(n) }),
                 ) => {
                     if *n as u64 > i32::MAX as u64 {
-                        return Err(Box::new(Problem::ScalarRange { argument: self.names[i].clone(), found: *n }));
+                        let (argument, found) = (self.names[i].clone(), *n as u64);
+                        return Err(Box::new(Problem::ScalarRange { argument, found }));
                     }
                 }
                 (

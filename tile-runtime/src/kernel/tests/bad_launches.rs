@@ -166,7 +166,7 @@ fn cases() -> Vec<Case> {
         case("y is x", |a| a[2] = a[0], alias, &["`y`, which is written, overlaps `x`"]),
         // Scalars and requires.
         case("n beyond 32 bits", index(4, BIG), limit, &["`n` = 2147483648", "0 to 2147483647"]),
-        case("n negative", index(4, -1), limit, &["`n` = -1"]),
+        case("n wraps", |a| a[4] = usize::MAX.scalar(), limit, &["`n` = 18446744073709551615"]),
         case("n above N", index(4, 5), require, &["breaks `require(n <= N)` (line 3)", "n = 5, N = 4"]),
         case("n far above N", index(4, i64::from(i32::MAX)), require, &["n = 2147483647, N = 4"]),
         case("n the least", index(4, i64::MIN), limit, &["`n` = -9223372036854775808"]),
