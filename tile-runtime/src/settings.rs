@@ -184,7 +184,14 @@ pub const SETTINGS: &[Setting] = {
             "where a run of `tests/nvrtc` reports to the one that started it",
             Tests,
         ),
-        setting("TILE_VARIANTS", Path, "a folder", "none", "where tests of `tile-ir` write the CUDA C of products", Tests),
+        setting(
+            "TILE_VARIANTS",
+            Path,
+            "a folder",
+            "none",
+            "where tests of `tile-ir` write the CUDA C of products",
+            Tests,
+        ),
         setting("TILE_SASS", Path, "a folder", "none", "where `tests/language_nvrtc.rs` writes machine code", Tests),
         setting(
             "TILE_SOAK",
