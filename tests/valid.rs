@@ -6,6 +6,7 @@
 /// One module a kernel: `tests/ui/valid/NAME.rs` beside `tests/ui/NAME.rs`.
 #[path = "ui/valid"]
 mod valid {
+    mod arriver_count;
     mod arriver_uniform;
     mod attribute_lint_level;
     mod attribute_no_values;
@@ -73,6 +74,10 @@ mod valid {
     mod launch_scalar;
     mod name_constant;
     mod name_function;
+    mod parallel_local;
+    mod parallel_neighbour;
+    mod parallel_store;
+    mod parallel_thread;
     mod placement_blocks_twice;
     mod placement_collective_in_condition;
     mod placement_gemm_load;
@@ -87,6 +92,7 @@ mod valid {
     mod race_in_loop;
     mod race_missing_barrier;
     mod race_same_element;
+    mod race_shuffle;
     mod reduce_axis;
     mod reduce_rank;
     mod reduce_shape;
@@ -94,6 +100,8 @@ mod valid {
     mod rustc_rank;
     mod rustc_types;
     mod rustc_unknown_name;
+    mod shuffle_lane;
+    mod shuffle_partial_warp;
     mod specialize_constant;
     mod stub_uses;
     mod syntax_by_value;

@@ -61,6 +61,10 @@ codes! {
     GLOBAL_RACE = 405;
     #[doc = " The compiled program has an effect outside of the kernel's grid."]
     OUTSIDE_THE_GRID = 406;
+    #[doc = " What a `parallel` loop does depends on the thread that does it."]
+    THREAD_DEPENDENT = 407;
+    #[doc = " The count of a `last_arriver` is not the number of blocks that come."]
+    ARRIVALS = 408;
     // 05: resources
     #[doc = " Too much shared memory."]
     SHARED_BUDGET = 501;

@@ -1,14 +1,16 @@
 //! Barriers and collectives stand under control that their threads share.
 
+use super::parallel::reads_memory;
 use super::point::Point;
 use super::walk::Walk;
-use crate::constraint::{Cond, Varies};
+use crate::constraint::{Cond, Poly, Varies};
 use crate::diag::{Code, Diagnostic};
-use crate::ir::{AccessId, Effect, ExprId, Place, Scope, StmtId, StmtKind, effects};
+use crate::ir::{AccessId, Effect, ExprId, Place, Scope, ShuffleKind, StmtId, StmtKind, VarId, effects};
 
 /// Reports a barrier or collective that not every thread of its block or warp reaches.
 pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId) {
     let kinds = effects(walk.kernel, stmt);
+    partial_warp(walk, stmt);
     let block = kinds.contains(&Effect::BlockCollective);
     if !block && !kinds.contains(&Effect::WarpCollective) {
         return;
@@ -56,6 +58,108 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId) {
         .label(control.span, label)
         .help(help);
     walk.analysis.diagnostics.push(diagnostic);
+}
+
+/// Lanes of a warp.
+const WARP: i64 = 32;
+
+/// Reports an exchange between all lanes of a warp in a block whose last warp has fewer.
+fn partial_warp(walk: &mut Walk<'_>, stmt: StmtId) {
+    let kernel = walk.kernel;
+    let name = match &kernel.stmts[stmt].kind {
+        StmtKind::Shuffle { kind: ShuffleKind::Xor, .. } => "shfl_xor",
+        StmtKind::Shuffle { kind: ShuffleKind::Down, .. } => "shfl_down",
+        StmtKind::Reduce { axis: None, .. } => "warp_reduce",
+        _ => return,
+    };
+    let threads = i64::from(kernel.thread_count());
+    let last = threads % WARP;
+    if last == 0 {
+        return;
+    }
+    let message = format!("`{name}` in a block of {threads} threads, whose last warp has {last} of {WARP} lanes");
+    let mut diagnostic = Diagnostic::new(Code::DIVERGENT_BARRIER, kernel.stmts[stmt].span, message)
+        .at(format!("it reads lanes that do not exist: {} of them", WARP - last))
+        .help("use a multiple of 32 threads, or `thread_allreduce`, which any number of threads may take part in");
+    if let Some(axis) = kernel.threads.first() {
+        diagnostic = diagnostic.label(axis.span, format!("{threads} threads"));
+    }
+    walk.analysis.diagnostics.push(diagnostic);
+}
+
+/// Meets the mask or distance of a shuffle: there are 32 lanes.
+pub(super) fn lane(walk: &mut Walk<'_>, stmt: StmtId, lane: ExprId) {
+    let kernel = walk.kernel;
+    let Some(value) = walk.eval_int(lane) else { return };
+    let (least, most) = walk.cx.range(&value);
+    if least.is_none_or(|least| least < WARP) && most.is_none_or(|most| most >= 0) {
+        return;
+    }
+    let (name, what) = match &kernel.stmts[stmt].kind {
+        StmtKind::Shuffle { kind: ShuffleKind::Down, .. } => ("shfl_down", "distance"),
+        _ => ("shfl_xor", "mask"),
+    };
+    let found = match value.as_constant() {
+        Some(value) => value.to_string(),
+        None => format!("at least {}", least.unwrap_or(WARP)),
+    };
+    let message = format!("`{name}` with a {what} of {found}: a warp has {WARP} lanes");
+    let diagnostic = Diagnostic::new(Code::ILLEGAL_OPERATION, kernel.exprs[lane].span, message)
+        .at("no lane is so far away, and the hardware looks at five bits of it alone")
+        .help(format!("a {what} is 0 to 31; threads of other warps are reached through shared memory"));
+    walk.analysis.diagnostics.push(diagnostic);
+}
+
+/// Meets a `last_arriver` that every block comes by once: the number it awaits is that of the blocks which share its
+/// counter. Where the counter's indices are indices of the grid, those are the blocks along the other axes.
+pub(super) fn awaited(walk: &mut Walk<'_>, stmt: StmtId, access: AccessId, count: ExprId) {
+    let kernel = walk.kernel;
+    let tiles = kernel.stmts.values().find_map(|s| match &s.kind {
+        StmtKind::Persistent { vars, extents, body, .. } => Some((vars, extents, body)),
+        _ => None,
+    });
+    let axes: Vec<(VarId, ExprId)> = match tiles {
+        Some((vars, extents, body)) if body.contains(&stmt) => {
+            vars.iter().copied().zip(extents.iter().copied()).collect()
+        }
+        None if kernel.body.contains(&stmt) => kernel.grid.iter().map(|a| (a.var, a.extent)).collect(),
+        _ => return,
+    };
+    let mut named = Vec::new();
+    if kernel.accesses[access].indices.iter().chain([&count]).any(|e| reads_memory(kernel, *e)) {
+        return;
+    }
+    for &index in &kernel.accesses[access].indices {
+        let Some(index) = walk.eval_int(index) else { return };
+        let axis = index.as_sym().and_then(|sym| walk.ranged.iter().find(|r| r.sym == sym)).map(|r| r.var);
+        match axis.filter(|var| axes.iter().any(|(axis, _)| axis == var)) {
+            Some(var) => named.push(var),
+            // The same counter for every block.
+            None if walk.cx.varies(&index) == Varies::default() && !walk.cx.is_data(&index) => {}
+            None => return,
+        }
+    }
+    let others: Vec<ExprId> = axes.iter().filter(|(var, _)| !named.contains(var)).map(|(_, e)| *e).collect();
+    let blocks = others.iter().try_fold(Poly::constant(1), |all, e| all.times(&walk.eval_int(*e)?));
+    let (Some(blocks), Some(found)) = (blocks, walk.eval_int(count)) else { return };
+    let Some(difference) = found.minus(&blocks) else { return };
+    match difference.as_constant() {
+        Some(0) => {}
+        Some(by) => {
+            let name = kernel.place_name(kernel.accesses[access].place);
+            let text = match (found.as_constant(), blocks.as_constant()) {
+                (Some(found), Some(blocks)) => format!("it awaits {found} blocks, and {blocks} come"),
+                _ => format!("it awaits {} {} than come", by.abs(), if by > 0 { "more" } else { "fewer" }),
+            };
+            let what = if by > 0 { "never answers true" } else { "answers true before all blocks have come" };
+            let message = format!("`last_arriver` {what}: {text}");
+            let diagnostic = Diagnostic::new(Code::ARRIVALS, kernel.exprs[count].span, message)
+                .at(format!("its counter `{name}` is shared by the blocks along the axes that its index does not name"))
+                .help("await as many blocks as the grid has along those axes");
+            walk.analysis.diagnostics.push(diagnostic);
+        }
+        None => walk.analysis.arrivals.push((count, others)),
+    }
 }
 
 /// Reports a counter of `last_arriver`, or the number it awaits, on which the threads of a block disagree.

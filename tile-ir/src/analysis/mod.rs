@@ -12,6 +12,7 @@ mod collective;
 mod copy;
 mod guards;
 mod lints;
+mod parallel;
 mod point;
 mod race;
 mod ranges;
@@ -32,7 +33,7 @@ pub use asynchronous::SharedLoad;
 pub use check::check;
 
 use crate::diag::Diagnostic;
-use crate::ir::{AccessId, DimId, Kernel, ParamId, Side, SpanId, StmtId, StmtKind, Target};
+use crate::ir::{AccessId, DimId, ExprId, Kernel, ParamId, Side, SpanId, StmtId, StmtKind, Target};
 use crate::lowered::HostExpr;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -64,6 +65,9 @@ pub struct Analysis {
     pub extent_needs: Vec<(DimId, u32, SpanId)>,
     /// Largest values of index expressions that must stay below 2^31: launch checks. Dominated ones are dropped.
     pub index_ranges: Vec<IndexRange>,
+    /// Per `last_arriver` whose blocks are those along some axes of the grid: the count, and the extents of the axes. Their
+    /// product is the count, or the launch is refused.
+    pub arrivals: Vec<(ExprId, Vec<ExprId>)>,
     /// Statements before which the compiler must place a block barrier, because a tile operation's accesses meet
     /// others'. Each stands under block-uniform control.
     pub barriers_before: BTreeSet<StmtId>,

@@ -215,6 +215,7 @@ impl Walker<'_> {
             | OpKind::WgmmaCommit
             | OpKind::WgmmaWait { .. }
             | OpKind::Pin { .. }
+            | OpKind::Elements(_)
             | OpKind::Order
             | OpKind::AsyncCommit
             | OpKind::AsyncWait { .. } => {}

@@ -200,6 +200,7 @@ impl Lowering<'_> {
             | OpKind::WgmmaCommit
             | OpKind::WgmmaWait { .. }
             | OpKind::Pin { .. }
+            | OpKind::Elements(_)
             | OpKind::Order => Touch::default(),
         }
     }

@@ -57,6 +57,8 @@ impl<'a> Lowering<'a> {
             }
         });
         let apart = self.is_statement_wise(body, &own);
+        let marked = self.stores_beyond_registers(body);
+        self.mark(marked, Elements::Begin);
         self.where_held(&layout, |l| {
             l.unrolled("chunk", registers / count, |l, chunk| {
                 let size = l.int(i64::from(count));
@@ -71,6 +73,7 @@ impl<'a> Lowering<'a> {
                 }
             });
         });
+        self.mark(marked, Elements::End);
     }
 
     /// Whether doing every statement for all elements is the same as doing all statements for every element: elements
@@ -186,9 +189,11 @@ impl<'a> Lowering<'a> {
     /// Statements for an element, then for the next.
     fn element_wise(&mut self, chunk: &Chunk<'a>, run: &[StmtId]) {
         let read = self.read_beside_fragments(run);
+        let marked = self.stores_beyond_registers(chunk.body);
         self.unrolled("i", chunk.count, |l, element| {
             let held = l.binary(BinaryOp::Add, chunk.first, element);
             let register = l.formula(&chunk.layout.held(Formula::Symbol(0)), &[held]);
+            l.mark(marked, Elements::At(held));
             let position = l.element_position(&chunk.layout, register);
             for (&var, value) in chunk.vars.iter().zip(position).filter(|(var, _)| read.contains(var)) {
                 let reg = l.variable_reg(var);

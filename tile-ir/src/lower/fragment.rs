@@ -81,7 +81,10 @@ impl<'a> Lowering<'a> {
         let leaves = super::uses::accesses(self.kernel, body).iter().any(
             |access| !matches!(self.kernel.accesses[*access].place, Place::Buffer(b) if self.fragments[b].is_some()),
         );
+        let marked = self.stores_beyond_registers(body);
+        self.mark(marked, Elements::Begin);
         self.unrolled("i", layout.slots(axis), |l, slot| {
+            l.mark(marked, Elements::Next);
             let register = layout.representative(axis, Formula::Symbol(0));
             let register = l.formula(&register, &[slot]);
             let position = l.element_position(&layout, register);
@@ -100,6 +103,7 @@ impl<'a> Lowering<'a> {
             l.first_holder = holder;
             (l.register, l.tile_layout) = outer;
         });
+        self.mark(marked, Elements::End);
     }
 
     /// An operation that leaves registers, once for an element that several threads have.

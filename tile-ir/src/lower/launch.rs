@@ -91,6 +91,35 @@ impl Lowering<'_> {
                 checks.push(Check { holds, kind, request: None, span: require.span });
             }
         }
+        for (count, extents) in &self.analysis.arrivals {
+            let blocks = extents.iter().try_fold(HostExpr::Int(1), |all, e| {
+                let extent = host_expr(kernel, *e)?;
+                Some(if all == HostExpr::Int(1) { extent } else { HostExpr::binary(BinaryOp::Mul, all, extent) })
+            });
+            if let (Some(count_value), Some(blocks)) = (host_expr(kernel, *count), blocks) {
+                let holds = HostExpr::binary(BinaryOp::Eq, count_value, blocks);
+                let text = "as many blocks as `last_arriver` awaits share its counter".to_owned();
+                checks.push(Check {
+                    holds,
+                    kind: CheckKind::Require { text },
+                    request: None,
+                    span: kernel.exprs[*count].span,
+                });
+            }
+        }
+        for stmt in &kernel.body {
+            let StmtKind::Shuffle { lane, .. } = kernel.stmts[*stmt].kind else { continue };
+            if let (None, Some(lane_value)) = (kernel.const_index(lane), host_expr(kernel, lane)) {
+                let holds = HostExpr::binary(BinaryOp::Lt, lane_value, HostExpr::Int(32));
+                let text = "the mask or distance of a shuffle is below 32, as many lanes as a warp has".to_owned();
+                checks.push(Check {
+                    holds,
+                    kind: CheckKind::Require { text },
+                    request: None,
+                    span: kernel.exprs[lane].span,
+                });
+            }
+        }
         for need in &self.analysis.launch_needs {
             let (tensor, request, span) = (need.tensor, need.request, need.span);
             if need.align_bytes > 1 {

@@ -1,6 +1,7 @@
 //! Tile operations: `parallel`, `copy`, `fill`, spread over the block's threads in linear order, so that neighbouring
 //! threads touch neighbouring elements.
 
+use super::uses::each;
 use super::value::OpenAxis;
 use super::*;
 use crate::analysis::Bound;
@@ -69,13 +70,39 @@ impl Lowering<'_> {
 
     pub(super) fn parallel(&mut self, vars: &[VarId], extents: &[ExprId], body: &[StmtId]) {
         let extents: Vec<ValueId> = extents.iter().map(|&e| self.value(e)).collect();
+        let marked = self.stores_beyond_registers(body);
+        self.mark(marked, Elements::Begin);
         self.spread("element", &extents, |l, indices| {
+            l.mark(marked, Elements::Next);
             for (&var, index) in vars.iter().zip(indices) {
                 let reg = l.variable_reg(var);
                 l.op(OpKind::Let { reg, value: Some(index) });
             }
             l.block(body);
         });
+        self.mark(marked, Elements::End);
+    }
+
+    /// Whether a `parallel` body stores where another of its elements may: then the elements are marked.
+    pub(super) fn stores_beyond_registers(&self, body: &[StmtId]) -> bool {
+        let kernel = self.kernel;
+        let mut stores = false;
+        each(kernel, body, &mut |stmt| {
+            if let StmtKind::Store { access, .. } | StmtKind::Atomic { access, .. } = &kernel.stmts[stmt].kind {
+                stores |= match kernel.accesses[*access].place {
+                    Place::Tensor(_) => true,
+                    Place::Buffer(buffer) => kernel.buffers[buffer].scope == Scope::Shared,
+                };
+            }
+        });
+        stores
+    }
+
+    /// Says where a `parallel` loop stands, if its elements are marked.
+    pub(super) fn mark(&mut self, marked: bool, place: Elements) {
+        if marked {
+            self.op(OpKind::Elements(place));
+        }
     }
 
     pub(super) fn fill(&mut self, buffer: BufferId, value: ExprId) {

@@ -14,7 +14,7 @@ pub mod visit;
 
 pub use host::{Check, CheckKind, HostExpr, HostValues, fold};
 pub use matrix::{MmaAtom, WGMMA_M, WgmmaOperand, wgmma_k};
-pub use op::{Op, OpKind, Unroll};
+pub use op::{Elements, Op, OpKind, Unroll};
 pub use transfer::{
     BARRIER_BYTES, BarrierArray, BarrierId, BarrierRef, MapId, Promotion, RolesRegisters, Special, TensorMap,
 };

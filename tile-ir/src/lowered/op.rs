@@ -373,6 +373,9 @@ pub enum OpKind {
         /// An f32 array.
         local: LocalId,
     },
+    /// Where a `parallel` loop stands, and which of its elements is done: for the checked simulator, to which they are
+    /// unordered. Nothing on the device.
+    Elements(Elements),
     /// Keeps the compiler from moving memory accesses across this place: what stands above may free its registers before
     /// what stands below needs them. Orders nothing on the device.
     Order,
@@ -391,6 +394,19 @@ pub enum OpKind {
         /// What to say where it does not.
         message: String,
     },
+}
+
+/// A place in a `parallel` loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Elements {
+    /// It begins.
+    Begin,
+    /// From here on, another element.
+    Next,
+    /// From here on, the element of this number (`Index`), the same for the threads of a warp; it may be come by again.
+    At(ValueId),
+    /// It ends.
+    End,
 }
 
 /// How a loop is unrolled.

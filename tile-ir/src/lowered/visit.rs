@@ -1,6 +1,6 @@
 //! Operations with those inside them: the one place that knows which operations have bodies.
 
-use super::{BarrierRef, Memory, Op, OpKind, ValueId, WgmmaOperand};
+use super::{BarrierRef, Elements, Memory, Op, OpKind, ValueId, WgmmaOperand};
 
 impl OpKind {
     /// The lists of operations inside: both sides of a conditional, the body of a loop.
@@ -53,7 +53,9 @@ impl OpKind {
                 vec![*start, left, *b, *accumulate]
             }
             OpKind::Print { args, .. } => args.clone(),
-            OpKind::Local { .. }
+            OpKind::Elements(Elements::At(number)) => vec![*number],
+            OpKind::Elements(Elements::Begin | Elements::Next | Elements::End)
+            | OpKind::Local { .. }
             | OpKind::Shared { .. }
             | OpKind::AsyncCommit
             | OpKind::AsyncWait { .. }

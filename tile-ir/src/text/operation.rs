@@ -189,6 +189,8 @@ impl ProgramPrinter<'_> {
             OpKind::WgmmaCommit => "wgmma commit".to_owned(),
             OpKind::WgmmaWait { pending } => format!("wgmma wait {pending}"),
             OpKind::Pin { local } => format!("pin {}", self.local(*local)),
+            // What the program does is the same without.
+            OpKind::Elements(_) => return,
             OpKind::Order => "order".to_owned(),
             OpKind::Print { format, args } => {
                 let args: String = args.iter().map(|a| format!(", {}", self.value(*a))).collect();

@@ -82,23 +82,23 @@ impl Run<'_> {
                 vars.iter().for_each(|v| self.vars[*v] = None);
                 self.block(body, here);
             }
-            StmtKind::Reduce { src, dst, .. } => {
+            // Exchanges between lanes order no memory accesses: `__shfl_xor_sync` is no `__syncwarp`. A reduction over
+            // several warps goes through shared memory, and its barriers happen to.
+            StmtKind::Reduce { src, dst, axis, .. } => {
                 if let ReduceSource::Value(value) = src {
                     self.loads(*value, here);
                 }
                 dst.iter().for_each(|v| self.vars[*v] = None);
-                self.epoch += 1;
+                self.epoch += u32::from(axis.is_some_and(|axis| crosses_warps(kernel, axis)));
             }
             StmtKind::Shuffle { value, lane, dst, .. } => {
                 self.loads(*value, here);
                 self.loads(*lane, here);
                 self.vars[*dst] = None;
-                self.epoch += 1;
             }
             StmtKind::Vote { pred, dst, .. } => {
                 self.loads(*pred, here);
                 self.vars[*dst] = None;
-                self.epoch += 1;
             }
             StmtKind::LastArriver { count, dst, .. } => {
                 self.loads(*count, here);
@@ -244,6 +244,13 @@ impl Run<'_> {
             _ => {}
         }
     }
+}
+
+/// Whether the threads that differ in one index alone are of several warps.
+fn crosses_warps(kernel: &Kernel, axis: VarId) -> bool {
+    let Some(axis) = kernel.threads.iter().position(|a| a.var == axis) else { return false };
+    let extents = kernel.thread_extents();
+    extents.iter().take(axis + 1).map(|e| u64::from(*e)).product::<u64>() > 32
 }
 
 fn contains_barrier(kernel: &Kernel, body: &[StmtId], barriers: &BTreeSet<StmtId>) -> bool {

@@ -3,9 +3,9 @@
 //! The index is a symbol, and what the body assigns is unknown in it and after it.
 
 use super::{Control, Ranged, Value, Walk};
-use crate::analysis::collective;
 use crate::analysis::regions::LoopForm;
 use crate::analysis::vector::{self, VectorLoop};
+use crate::analysis::{collective, parallel};
 use crate::constraint::{Poly, Varies};
 use crate::diag::{Code, Diagnostic};
 use crate::ir::{ExprId, LoopKind, StmtId, StmtKind, VarId};
@@ -152,9 +152,11 @@ impl<'k> Walk<'k> {
         let assigned = self.assigned.get(&stmt).cloned().unwrap_or_default();
         assigned.iter().for_each(|v| self.forget(*v));
         self.control.push(Control { span: self.kernel.stmts[stmt].span, varies, cond: None });
+        parallel::check(self, stmt, extents, body);
         let outer = self.parallel.replace(stmt);
         let counters = self.ranged.len() - ranged;
         self.regions.enter(LoopForm::Parallel, self.kernel.stmts[stmt].span, &self.ranged[counters..]);
+        self.parallel_path = self.path.len();
         self.block(body);
         self.regions.leave();
         self.parallel = outer;

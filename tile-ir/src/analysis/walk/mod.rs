@@ -19,6 +19,7 @@ mod loops;
 mod statement;
 
 use super::guards::Use;
+use super::parallel::PerThread;
 use super::regions::Regions;
 use super::uniform::{Uniformity, dtype_range};
 use super::{Analysis, Bound, bounds, guards, lints, tiles, vector};
@@ -57,6 +58,10 @@ pub(super) struct Walk<'k> {
     pub parallel: Option<StmtId>,
     /// What every statement so far reads and writes.
     pub regions: Regions,
+    /// How many conditions stand around that loop: those of [`Walk::path`] beyond are inside it.
+    pub parallel_path: usize,
+    /// What differs from thread to thread.
+    pub per_thread: PerThread,
     /// Largest values of index expressions so far.
     pub ranges: BTreeSet<(Poly, u32)>,
     /// Statements of pipelined loops that load shared arrays ahead.
@@ -120,6 +125,8 @@ impl<'k> Walk<'k> {
             vector: None,
             parallel: None,
             regions: Regions::default(),
+            parallel_path: 0,
+            per_thread: PerThread::of(kernel),
             ranges: BTreeSet::new(),
             loads_ahead: shared_loads(kernel).into_iter().flat_map(|l| l.loads).collect(),
             in_kernel: false,

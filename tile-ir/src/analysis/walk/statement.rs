@@ -3,7 +3,7 @@
 use super::{Control, Value, Walk};
 use crate::analysis::guards::Use;
 use crate::analysis::regions::Kind;
-use crate::analysis::{collective, copy, tiles};
+use crate::analysis::{collective, copy, parallel, tiles};
 use crate::constraint::{Answer, Cond, Poly, Varies};
 
 use crate::ir::{ExprId, Kernel, ReduceSource, StmtId, StmtKind, VarId, VarKind};
@@ -37,6 +37,7 @@ impl<'k> Walk<'k> {
             StmtKind::Store { access, value } => {
                 self.eval(*value);
                 self.access(*access, Use::Store);
+                parallel::store(self, *access, *value);
             }
             StmtKind::If { cond, then, otherwise } => self.conditional(stmt, *cond, then, otherwise),
             StmtKind::For { .. } => self.for_loop(stmt),
@@ -73,7 +74,7 @@ impl<'k> Walk<'k> {
             }
             StmtKind::Shuffle { value, lane, dst, .. } => {
                 self.eval(*value);
-                self.eval(*lane);
+                collective::lane(self, stmt, *lane);
                 self.forget(*dst);
             }
             StmtKind::Vote { pred, dst, .. } => {
@@ -83,6 +84,7 @@ impl<'k> Walk<'k> {
             StmtKind::LastArriver { access, count, dst } => {
                 self.eval(*count);
                 collective::agreed(self, *access, *count);
+                collective::awaited(self, stmt, *access, *count);
                 self.access(*access, Use::Update);
                 self.regions.last_is_update(kernel.accesses[*access].place);
                 self.forget(*dst);

@@ -239,6 +239,8 @@ impl Emitter<'_> {
             OpKind::WgmmaCommit => self.call("wgmma_commit", &[]),
             OpKind::WgmmaWait { pending } => self.call(&format!("wgmma_wait<{pending}>"), &[]),
             OpKind::Pin { local } => self.pin(*local),
+            // The elements of a loop are the device's to order.
+            OpKind::Elements(_) => {}
             OpKind::Order => self.write_line("asm volatile(\"\" ::: \"memory\");"),
             OpKind::Shared { .. } | OpKind::Print { .. } | OpKind::Assert { .. } => {}
         }

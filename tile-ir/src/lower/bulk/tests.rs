@@ -77,7 +77,9 @@ fn rows(r: Rows) -> Kernel {
                 b.assign(acc, next);
             });
         });
-        let sum = b.reduce("sum", ReduceOp::Sum, acc, None);
+        // A warp that is not whole reduces over its index.
+        let partial = (r.threads[0] != 32).then_some(lane);
+        let sum = b.reduce("sum", ReduceOp::Sum, acc, partial);
         let row = b.add(first, warp);
         let zero = b.int(0);
         let cond = b.eq(lane, zero);

@@ -94,6 +94,7 @@ impl<'p> Machine<'p> {
             let Some(element) = self.touch(run, site, lane, offsets[lane]) else { continue };
             if let (true, Element::Global { view, byte }) = (ordered, &element) {
                 self.release_and_acquire(run, (view.allocation, *byte));
+                self.arrived.insert((view.allocation, *byte), (run.who, site));
             }
             let before = get(run, &element, dtype, lane);
             let after = numeric::atomic(op, dtype, before, lanes::to_bits(dtype, values[lane]));
@@ -180,8 +181,8 @@ impl<'p> Machine<'p> {
                 let allocation = &launch.allocations[view.allocation];
                 if allocation.written {
                     let grain = allocation.grain as usize;
-                    let now =
-                        Now { access, issuer, clocks, seen: &run.warp.seen, known: &run.warp.known, global: true };
+                    let (seen, known, parallel) = (&run.warp.seen, &run.warp.known, run.warp.elements_from());
+                    let now = Now { access, issuer, clocks, seen, known, parallel, global: true };
                     let shadow = &mut self.globals[view.allocation];
                     let race = (byte / grain..(byte + bytes) / grain).fold(None, |found, cell| {
                         let race = shadow.record(cell, site.kind, now);
@@ -204,7 +205,8 @@ impl<'p> Machine<'p> {
                 }
                 let grain = run.shared.grain as usize;
                 let cells = byte / grain..(byte + bytes) / grain;
-                let now = Now { access, issuer, clocks, seen: &run.warp.seen, known: &run.warp.known, global: false };
+                let (seen, known, parallel) = (&run.warp.seen, &run.warp.known, run.warp.elements_from());
+                let now = Now { access, issuer, clocks, seen, known, parallel, global: false };
                 if let Some(pilot) = run.shared.pilot(cells.clone()) {
                     self.in_flight(run.who, site, lane, offset, pilot);
                     self.observed[site_index as usize] += 1;

@@ -273,6 +273,14 @@ pub(super) enum Instr {
     DeclareShared {
         shared: SharedId,
     },
+    /// A `parallel` loop begins, or ends.
+    Elements {
+        begins: bool,
+    },
+    /// Another element of it, by its number where it is come by several times.
+    Element {
+        number: Option<Slot>,
+    },
 
     // ---- memory ----
     Load {

@@ -12,6 +12,9 @@ use crate::ir::{BinaryOp, EntityRef, ShuffleKind, SpanId, VoteKind};
 use crate::lowered::{GuardReason, ValueType};
 use crate::sim::numeric;
 
+/// Lanes of a warp.
+const LANES: i64 = 32;
+
 /// What a warp asks of its block.
 pub(super) enum Asked {
     Named { id: u32, threads: u32, arrive: bool },
@@ -132,6 +135,12 @@ impl Machine<'_> {
                     *init &= !active;
                     each(active, |i| data[i] = 0);
                 }
+            }
+            Instr::Elements { begins } => run.warp.elements(begins),
+            Instr::Element { number } => {
+                let lane = active.trailing_zeros() as usize % 32;
+                let number = number.map(|slot| run.warp.slots[slot as usize][lane]);
+                run.warp.element(number);
             }
             Instr::DeclareShared { shared } => run.warp.generations[shared.index()] += 1,
 
@@ -310,9 +319,6 @@ impl Machine<'_> {
                     VoteKind::All => i64::from(votes == active),
                 };
                 run.warp.set(reg.index(), active, &[result; 32]);
-                if self.options.collectives_order {
-                    run.warp.synchronise();
-                }
             }
             Instr::Print { format } => self.print(run, code.spans[pc], format),
             Instr::Assert { cond, message } => {
@@ -383,9 +389,14 @@ impl Machine<'_> {
         let Warp { active, full, .. } = *run.warp;
         let (values, operands) = (run.warp.slots[value as usize], run.warp.slots[operand as usize]);
         let mut result: Lanes = values;
-        let mut absent = None;
+        let (mut absent, mut far) = (None, None);
         each(active, |lane| {
             let operand = i64::from(operands[lane] as u32);
+            if operand >= LANES {
+                far = far.or(Some((lane, operand)));
+            }
+            // The hardware looks at five bits.
+            let operand = operand % LANES;
             let source = match kind {
                 ShuffleKind::Xor => lane as i64 ^ operand,
                 ShuffleKind::Down => lane as i64 + operand,
@@ -399,13 +410,13 @@ impl Machine<'_> {
                 }
             }
         });
+        if let Some((lane, operand)) = far {
+            self.far_lane(run.who, at, lane, operand);
+        }
         if let Some((lane, source)) = absent {
             self.absent_lane(run.who, at, lane, source, full.count_ones());
         }
         run.warp.set(reg, active, &result);
-        if self.options.collectives_order {
-            run.warp.synchronise();
-        }
     }
 
     fn print(&mut self, run: &Running<'_>, span: SpanId, format: u32) {

@@ -201,7 +201,17 @@ impl Machine<'_> {
         let first_element = if first.space == site.space { element.clone() } else { format!("`{other}` there") };
         let (verb_now, verb_then) = (verb(site.kind), verb(kind));
 
-        let diagnostic = if between_blocks {
+        let same_thread = !between_blocks && u32::from(earlier.thread) == who.thread(lane);
+        let diagnostic = if same_thread {
+            let text = format!(
+                "{now} {verb_then} {first_element} (line {first_line}) for one element of the `parallel` loop, and \
+                 {verb_now} {element} (line {line}) for another"
+            );
+            let message = format!("two elements of a `parallel` loop meet in `{name}`");
+            Diagnostic::new(code, site.span, message).at(text).help(
+                "elements are done in no order, each by any thread: let each touch memory of its own, or use `atomic_add`",
+            )
+        } else if between_blocks {
             let earlier_block = self.block_name(self.block_at(earlier.block));
             let text = format!(
                 "{now} of {} {verb_now} {element} (line {line}), {then} of {earlier_block} {verb_then} {first_element} \
@@ -351,6 +361,37 @@ impl Machine<'_> {
                 .at(text)
                 .note(self.witness(who))
                 .help("use a multiple of 32 threads, or a mask or delta within the warp's threads");
+        self.reporter.describe(key, 0, diagnostic);
+    }
+
+    /// A shuffle whose mask or distance is none of a warp's.
+    pub(super) fn far_lane(&mut self, who: Who, span: SpanId, lane: usize, operand: i64) {
+        let key = (Code::ILLEGAL_OPERATION, span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
+        let text = format!("{} exchanges by {operand}; a warp has 32 lanes", self.thread_name(who.thread(lane)));
+        let diagnostic = Diagnostic::new(Code::ILLEGAL_OPERATION, span, "shuffle by more lanes than a warp has")
+            .at(text)
+            .note(self.witness(who))
+            .help("keep masks and distances below 32: the hardware looks at five bits of them alone");
+        self.reporter.describe(key, 0, diagnostic);
+    }
+
+    /// A counter that the launch leaves behind.
+    pub(super) fn counter_left(&mut self, who: Who, site: u32, left: u32) {
+        let code = self.code;
+        let site = &code.sites[site as usize];
+        let key = (Code::ARRIVALS, site.span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
+        let name = self.name(site.space);
+        let message = format!("a counter of `last_arriver` in `{name}` is {left} when the launch ends");
+        let diagnostic = Diagnostic::new(Code::ARRIVALS, site.span, message)
+            .at("it is 0 again only once as many blocks have come as the count says")
+            .note(self.witness(who))
+            .help("make the count the number of blocks that come to this counter; the next launch begins with what is left");
         self.reporter.describe(key, 0, diagnostic);
     }
 

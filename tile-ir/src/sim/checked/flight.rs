@@ -159,6 +159,7 @@ impl Machine<'_> {
                     clocks: self.launch.clocks,
                     seen: &run.warp.seen,
                     known: &run.warp.known,
+                    parallel: None,
                     global: false,
                 };
                 run.shared.shadow.record(cell, AccessKind::Write, now);

@@ -28,15 +28,17 @@
 //! | what the hardware refuses: misaligned boxes, descriptors that are none | TK0205 |
 //! | two threads of a block race, in shared or global memory | TK0401 |
 //! | two blocks race in global memory | TK0405 |
+//! | a shuffle by 32 lanes or more | TK0205 |
+//! | a counter of `last_arriver` that is not 0 at the end | TK0408 |
 //! | a store, atomic operation or print for a tile beyond the author's grid, which lowering added | TK0406 |
 //! | a barrier, shuffle or vote that not all its threads reach | TK0402 |
 //! | no end within the step limit | TK0404 |
 //! | `device_assert` | TK0901 |
 //!
 //! The memory model: threads of different warps are ordered by block barriers, named barriers, barriers in memory and, in
-//! a cluster, cluster barriers; lanes of one warp are unordered between block barriers, warp barriers and (see
-//! [`CheckedOptions::collectives_order`]) shuffles and votes, even within one instruction; blocks of different clusters
-//! are never ordered. Atomics do not race with atomics. Two writes of the same value
+//! a cluster, cluster barriers; lanes of one warp are unordered between block barriers and warp barriers (shuffles
+//! and votes order nothing), even within one instruction, and so are the elements of a `parallel` loop, whichever thread
+//! has them; blocks of different clusters are never ordered. Atomics do not race with atomics. Two writes of the same value
 //! are a race.
 //!
 //! An arrival at a barrier by some lanes of a warp stands for the accesses of all of them; a bulk store waited for as read
@@ -100,9 +102,6 @@ pub struct CheckedOptions {
     pub max_reports: usize,
     /// Printed lines to keep; further ones are counted.
     pub max_prints: usize,
-    /// Whether a shuffle or vote orders the memory accesses of its warp, as a warp barrier does. PTX promises it for
-    /// `bar.warp.sync` alone: `false` asks for that stricter reading.
-    pub collectives_order: bool,
     /// When asynchronous copies are made.
     pub copies: Copies,
 }
@@ -117,7 +116,6 @@ impl Default for CheckedOptions {
             cancel: None,
             max_reports: 32,
             max_prints: 10_000,
-            collectives_order: true,
             copies: Copies::default(),
         }
     }

@@ -9,7 +9,7 @@ use super::shadow::{Known, Shadow};
 use super::transfer::Message;
 use super::warp::{Block, State};
 use super::{Cancel, CheckedOptions, CheckedReport, Copies, Counters, ObservedEffect, Print, Schedule, Stop};
-use crate::ir::SpanId;
+use crate::ir::{Dtype, SpanId};
 use crate::lowered::Program;
 use std::collections::BTreeMap;
 
@@ -30,6 +30,8 @@ pub(super) struct Machine<'p> {
     pub globals: Vec<Shadow>,
     /// What was released at a counter in global memory: by allocation and byte.
     pub released: BTreeMap<(usize, usize), Known>,
+    /// By allocation and byte of a counter: who counted there last, and where.
+    pub arrived: BTreeMap<(usize, usize), (Who, u32)>,
     /// With the linear block.
     pub prints: Vec<(u32, Print)>,
     pub prints_dropped: u64,
@@ -59,6 +61,7 @@ impl<'p> Machine<'p> {
             prints_dropped: 0,
             outbox: Vec::new(),
             released: BTreeMap::new(),
+            arrived: BTreeMap::new(),
             asked: None,
             finished: Vec::new(),
             stopped: None,
@@ -100,7 +103,22 @@ impl<'p> Machine<'p> {
                 }
             }
         }
+        if self.stopped.is_none() {
+            self.counters_at_the_end();
+        }
         self.finish()
+    }
+
+    /// Every counter of `last_arriver` is 0 again, for the next launch.
+    fn counters_at_the_end(&mut self) {
+        for ((allocation, byte), (who, site)) in std::mem::take(&mut self.arrived) {
+            let mut views = self.launch.views.iter().flatten();
+            let Some(view) = views.find(|view| view.allocation == allocation) else { continue };
+            let left = view.memory.load(byte, Dtype::U32);
+            if left != 0 {
+                self.counter_left(who, site, left);
+            }
+        }
     }
 
     /// Runs one warp of a cluster for a while, or lets something else happen. True where the cluster has ended.

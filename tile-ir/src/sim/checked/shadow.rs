@@ -140,6 +140,8 @@ pub(super) struct Now<'a> {
     pub seen: &'a [u32],
     /// The same of the blocks of other clusters.
     pub known: &'a Known,
+    /// In an element of a `parallel` loop: the clock before its elements.
+    pub parallel: Option<u32>,
     /// Whether accesses of other blocks count: in global memory they are never ordered, in shared memory they are
     /// leftovers of an earlier block.
     pub global: bool,
@@ -156,8 +158,13 @@ impl Now<'_> {
         if earlier.block >> self.clocks.shift != self.access.block >> self.clocks.shift {
             return self.known.holds(earlier, entry);
         }
-        (earlier.block, earlier.thread) == self.issuer
+        (earlier.block, earlier.thread) == self.issuer && !self.is_another_element(earlier)
             || self.seen.get(entry).is_some_and(|&seen| earlier.clock <= seen)
+    }
+
+    /// Whether an access of this thread was in another element of the `parallel` loop around this one.
+    fn is_another_element(&self, earlier: &Access) -> bool {
+        self.parallel.is_some_and(|before| earlier.clock > before && earlier.clock != self.access.clock)
     }
 
     /// Whether an access that is to be seen is ordered before this one.
@@ -271,7 +278,9 @@ mod tests {
     fn record(shadow: &mut Shadow, kind: AccessKind, access: Access, seen: &[u32], global: bool) -> bool {
         let clocks = Clocks::new(1, seen.len() as u32, 0, false);
         let issuer = (access.block, access.thread);
-        shadow.record(5000, kind, Now { access, issuer, clocks, seen, known: &Known::NOTHING, global }).is_some()
+        shadow
+            .record(5000, kind, Now { access, issuer, clocks, seen, known: &Known::NOTHING, parallel: None, global })
+            .is_some()
     }
 
     #[test]

@@ -26,6 +26,9 @@ pub(super) struct Warp {
     pub locals: Vec<LocalMemory>,
     /// Counts the synchronisations this warp took part in, from 1.
     pub clock: u32,
+    /// Within a `parallel` loop: the clock before its elements, each of which has one of its own, and the last of those so
+    /// far.
+    pub parallel: Option<(u32, u32)>,
     /// By entry of [`Clocks`](super::shadow::Clocks): the clock up to which its accesses happened before this warp's.
     pub seen: Vec<u32>,
     /// The same of blocks that it is ordered after by `last_arriver`.
@@ -129,6 +132,31 @@ impl Warp {
         self.init[reg] |= mask;
     }
 
+    /// A `parallel` loop begins or ends. Its elements are not ordered, though a thread does several: each has a clock of
+    /// its own, and accesses of the same thread under another of those clocks are as those of another thread.
+    pub fn elements(&mut self, begins: bool) {
+        match (begins, self.parallel.take()) {
+            (true, _) => self.parallel = Some((self.clock, self.clock)),
+            (false, Some((_, last))) => self.clock = last + 1,
+            (false, None) => {}
+        }
+    }
+
+    /// The element that is done from here: the next one, or that of a number.
+    pub fn element(&mut self, number: Option<i64>) {
+        let Some((before, last)) = &mut self.parallel else { return };
+        self.clock = match number {
+            Some(number) => *before + 1 + number.clamp(0, 1 << 20) as u32,
+            None => *last + 1,
+        };
+        *last = (*last).max(self.clock);
+    }
+
+    /// In an element of a `parallel` loop: the clock before its elements.
+    pub fn elements_from(&self) -> Option<u32> {
+        self.parallel.map(|(before, _)| before)
+    }
+
     /// A synchronisation of the lanes of this warp with each other.
     pub fn synchronise(&mut self) {
         self.seen[self.own] = self.clock;
@@ -203,6 +231,7 @@ impl Block {
                     .map(|&len| LocalMemory::new(len as usize, !code.products.is_empty()))
                     .collect(),
                 clock: 1,
+                parallel: None,
                 seen: vec![0; clocks.len()],
                 known: Known::default(),
                 own: 0,
@@ -240,7 +269,7 @@ impl Block {
         let [tx, ty, _] = launch.threads;
         for warp in &mut self.warps {
             (warp.pc, warp.state, warp.active) = (0, State::Runnable, warp.full);
-            (warp.clock, warp.interval, warp.waited) = (1, 0, 0);
+            (warp.clock, warp.interval, warp.waited, warp.parallel) = (1, 0, 0, None);
             (warp.registers, warp.groups, warp.fences, warp.bulk_groups) = (launch.registers, 0, 0, [0; 32]);
             (warp.bulk_started, warp.met) = (0, false);
             warp.own = launch.clocks.entry(linear, warp.index);

@@ -12,7 +12,7 @@ use super::bytecode::{Code, Format, Instr, Pc, Preset, Slot};
 use super::lanes;
 use crate::ir::{EntityRef, SpanId};
 use crate::lowered::{
-    Memory, Op, OpKind, ParameterKind, Program, RegId, SharedId, Special, ValueId, ValueKind, ValueType,
+    Elements, Memory, Op, OpKind, ParameterKind, Program, RegId, SharedId, Special, ValueId, ValueKind, ValueType,
 };
 use crate::sim::SimError;
 use std::collections::BTreeMap;
@@ -420,6 +420,15 @@ impl Compiler<'_> {
                 self.local(*local)?;
             }
             // The simulator runs a program as it stands.
+            OpKind::Elements(place) => {
+                let instr = match place {
+                    Elements::Begin => Instr::Elements { begins: true },
+                    Elements::End => Instr::Elements { begins: false },
+                    Elements::Next => Instr::Element { number: None },
+                    Elements::At(number) => Instr::Element { number: Some(self.index(*number)?) },
+                };
+                self.emit(instr, span);
+            }
             OpKind::Order => {}
             OpKind::Print { format, args } => self.print(format, args, span)?,
             OpKind::Assert { cond, message } => {

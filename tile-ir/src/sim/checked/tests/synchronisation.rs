@@ -148,7 +148,7 @@ fn votes_and_shuffles_down() {
 }
 
 #[test]
-fn shuffles_order_memory_only_where_asked() {
+fn shuffles_order_no_memory() {
     // s[tx] = 1; shfl; v = s[31 - tx]
     let mut b = Build::threads(32);
     let s = b.shared("s", Dtype::F32, 32);
@@ -160,10 +160,7 @@ fn shuffles_order_memory_only_where_asked() {
     let other = b.binary(BinaryOp::Sub, last, tx);
     let value = b.load(s, other);
     b.let_("v", value);
-    let program = b.finish();
-    clean(&program, &Vec::new);
-    let strict = CheckedOptions { collectives_order: false, ..CheckedOptions::default() };
-    let report = run(&program, &[], &strict).unwrap();
+    let report = run(&b.finish(), &[], &CheckedOptions::default()).unwrap();
     assert_eq!(report.diagnostics.iter().map(|d| d.code.0).collect::<Vec<_>>(), [401]);
 }
 

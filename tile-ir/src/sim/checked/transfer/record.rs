@@ -50,7 +50,7 @@ impl Machine<'_> {
         if cells.end > block.shared.owners.len() {
             return self.out_of_bounds(who, site, lane, offset);
         }
-        let now = Now { access: stamp, issuer, clocks, seen, known: &Known::NOTHING, global: false };
+        let now = Now { access: stamp, issuer, clocks, seen, known: &Known::NOTHING, parallel: None, global: false };
         for cell in cells {
             if site.kind == AccessKind::Read {
                 if block.shared.owners[cell].block != block.linear + 1 {
@@ -96,7 +96,15 @@ impl Machine<'_> {
         if !allocation.written {
             return;
         }
-        let now = Now { access: stamp, issuer, clocks: self.launch.clocks, seen, known: &Known::NOTHING, global: true };
+        let now = Now {
+            access: stamp,
+            issuer,
+            clocks: self.launch.clocks,
+            seen,
+            known: &Known::NOTHING,
+            parallel: None,
+            global: true,
+        };
         let bytes = view.dtype.bytes();
         let mut races = Vec::new();
         for place in places.iter().filter_map(|p| p.global) {

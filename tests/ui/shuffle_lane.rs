@@ -1,0 +1,13 @@
+//! A mask that no warp has.
+
+use tile_runtime::prelude::*;
+
+#[tile_kernel]
+pub fn exchanged(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    let [b] = blocks([ceil_div(N, 64)]);
+    let [t] = threads([64]);
+    let v = shfl_xor(x.masked([b * 64 + t]), 33); //~
+    *y.masked_mut([b * 64 + t]) = v;
+}
+
+fn main() {}
