@@ -26,7 +26,8 @@ pub fn torn(y: &Tensor<f32, (N,)>, count: &mut Tensor<i32, (M,)>) {
     let [b] = blocks([ceil_div(N, 256)]);
     let [t] = threads([256]);
     if b * 256 + t < N {
-        if y[b * 256 + t] != y[0] {
+        let differs = y[b * 256 + t] != y[0];
+        if differs {
             atomic_add(&mut count[0], 1);
         }
     }

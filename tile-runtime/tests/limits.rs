@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 use tile_runtime::prelude::*;
-use tile_runtime::{Cancel, Error, Problem, ShapeError, Tensor};
+use tile_runtime::{Cancel, Error, Problem, ShapeError};
 
 /// Counts to `n * n` in every thread.
 #[tile_kernel]

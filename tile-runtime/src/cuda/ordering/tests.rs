@@ -116,7 +116,7 @@ fn history(seed: u64, threads: usize, works: usize, held: bool) -> Vec<Call> {
                         locks.push((memory, how, held.then_some(streams)));
                     }
                     // Somewhere between the decision and the call of the driver.
-                    if random(&mut seed) % 3 == 0 {
+                    if random(&mut seed).is_multiple_of(3) {
                         std::thread::yield_now();
                     }
                     let mut calls = lock(calls);
