@@ -22,7 +22,7 @@ pub fn flood(y: &mut Tensor<f32, (N,)>, value: f32) {
 
 /// Counts the elements that differ from the first: none, unless somebody writes at the same time.
 #[tile_kernel]
-pub fn torn(y: &Tensor<f32, (N,)>, count: &mut Tensor<i32, (M,)>) {
+pub fn torn(y: &Tensor<f32, (N,)>, count: &mut Tensor<i32, (Fixed<1>,)>) {
     let [b] = blocks([ceil_div(N, 256)]);
     let [t] = threads([256]);
     if b * 256 + t < N {
