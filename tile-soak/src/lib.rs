@@ -4,7 +4,8 @@
 //!  Part::run(case) ──▶ Outcome { class, verdict }
 //!     ▲                    │
 //!     │ parallel, a panic  ├─▶ <out>/<part>.json         progress: a killed run goes on from here
-//!     │ is a failure       ├─▶ <out>/failures/*.json     one a failing case, shrunk where the part can: --replay FILE
+//!     │ is a failure       ├─▶ <out>/<part>.tsv          a line a case: number, class, end, seconds
+//!     │                    ├─▶ <out>/failures/*.json     one a failing case, shrunk where the part can: --replay FILE
 //!  runner ◀── case numbers └─▶ bench/soak.json, book/src/soak.md   with --record
 //! ```
 //!
@@ -16,6 +17,7 @@
 //! | [`progress`] | what is counted, and the file that it is kept in |
 //! | [`failure`] | a failing case as a file, and its replay |
 //! | [`summary`] | the committed summary, and the book's table made of it |
+//! | [`kernels`] | the repository's kernels as text, and their launches on both simulators |
 //! | [`stamp`] | the commit and the day of a run |
 //!
 //! # A new part
@@ -26,12 +28,13 @@
 //! ```sh
 //! cargo xtask soak                                  # every part at full size, resumed where it stopped
 //! cargo xtask soak --part indices --seconds 60      # one part, for a minute
-//! cargo xtask soak --replay target/soak/failures/indices-77.json
+//! cargo xtask soak --replay target/soak-runs/failures/indices-77.json
 //! cargo xtask soak --record                         # and writes bench/soak.json and the book's table
 //! ```
 #![deny(missing_docs)]
 
 pub mod failure;
+pub mod kernels;
 pub mod part;
 pub mod parts;
 pub mod progress;

@@ -1,17 +1,21 @@
 //! `cargo xtask soak`: see the crate's documentation.
 
 use anyhow::{Result, bail};
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 use tile_soak::failure::FailureFile;
+use tile_soak::parts::mutants;
 use tile_soak::summary::{Summary, classes};
-use tile_soak::{Part, Verdict, parts, runner, stamp};
+use tile_soak::{Case, Part, Verdict, parts, runner, stamp};
 
 /// Runs the parts of the soak, each from where its last run stopped.
 #[derive(Parser)]
-#[command(name = "cargo xtask soak")]
+#[command(name = "cargo xtask soak", args_conflicts_with_subcommands = true)]
 struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// The parts to run, all without it; may be given several times.
     #[arg(long = "part", value_name = "NAME")]
     parts: Vec<String>,
@@ -27,7 +31,7 @@ struct Cli {
     /// Threads; as many as there are cores without it.
     #[arg(long)]
     jobs: Option<usize>,
-    /// The folder of progress and failures; `target/soak` without it.
+    /// The folder of progress and failures; `target/soak-runs` without it.
     #[arg(long)]
     out: Option<PathBuf>,
     /// Begin anew where there is progress.
@@ -47,6 +51,58 @@ struct Cli {
     list: bool,
 }
 
+#[derive(Subcommand)]
+enum Command {
+    /// Show what becomes of mutants, and who said what.
+    Mutants {
+        /// One, `7`, or several, `0..50`.
+        cases: String,
+        /// What cases are drawn from.
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+    },
+    /// Of what an earlier run found at the launch or in the simulator, how much is found while typing now. Set
+    /// `TILE_SOAK_SOURCES` to the earlier checkout.
+    Compare {
+        /// The earlier run's `mutants.tsv`.
+        log: PathBuf,
+        /// What its cases were drawn from.
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+    },
+    /// Draw mutants that nobody caught, and write each as a file: original, edit, mutant, and what it was run on.
+    Survivors {
+        /// The folder.
+        folder: PathBuf,
+        /// How many.
+        #[arg(long, default_value_t = 200)]
+        count: usize,
+        /// The cases that they are drawn from are those below this number.
+        #[arg(long, default_value_t = 4388)]
+        cases: u64,
+        /// What cases are drawn from.
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+    },
+    /// Run the survivors of a folder on the device, each in a process of its own, and compare with the fast simulator.
+    GpuMutants {
+        /// The folder.
+        folder: PathBuf,
+        /// A command to run each under, for example `compute-sanitizer --error-exitcode 77`.
+        #[arg(long, default_value = "")]
+        wrap: String,
+        /// Seconds for each.
+        #[arg(long, default_value_t = 120)]
+        timeout: u64,
+    },
+    /// One of them, in this process.
+    #[command(hide = true)]
+    GpuMutant {
+        /// The file.
+        file: PathBuf,
+    },
+}
+
 fn main() -> ExitCode {
     // Part `cache-kills` starts this program to use a cache until it is killed.
     parts::cache::child();
@@ -60,8 +116,45 @@ fn main() -> ExitCode {
     }
 }
 
+/// Runs a subcommand; whether nothing failed.
+fn command(command: Command) -> Result<bool> {
+    match command {
+        Command::Mutants { cases, seed } => {
+            let (first, last) = match cases.split_once("..") {
+                Some((first, last)) => (first.parse()?, last.parse()?),
+                None => (cases.parse()?, cases.parse::<u64>()? + 1),
+            };
+            (first..last).for_each(|number| println!("{}", mutants::explained(Case { number, seed })));
+            Ok(true)
+        }
+        Command::Compare { log, seed } => {
+            let (classes, left) = mutants::compare::compare(&log, seed)?;
+            println!("{}\nnot while typing: {left:?}", mutants::compare::table(&classes));
+            Ok(true)
+        }
+        Command::Survivors { folder, count, cases, seed } => {
+            let drawn = mutants::survivors::draw(count, cases, seed, &folder)?;
+            println!("{drawn} survivors in {}", folder.display());
+            Ok(drawn == count)
+        }
+        Command::GpuMutants { folder, wrap, timeout } => {
+            let summary = mutants::gpu::all(&folder, &wrap, Duration::from_secs(timeout))?;
+            println!("on {}: {:?}", summary.device, summary.ends);
+            summary.said.iter().for_each(|(file, said)| println!("{file}:\n{said}"));
+            Ok(summary.said.is_empty())
+        }
+        Command::GpuMutant { file } => {
+            println!("{}", mutants::gpu::one(&file, &tile_runtime::Device::auto()?)?);
+            Ok(true)
+        }
+    }
+}
+
 /// Whether nothing failed.
 fn run(cli: Cli) -> Result<bool> {
+    if let Some(chosen) = cli.command {
+        return command(chosen);
+    }
     if cli.list {
         parts::all().iter().for_each(|part| println!("{:16} {:>9} {}", part.name(), part.size(), part.about()));
         return Ok(true);
@@ -88,7 +181,7 @@ fn run(cli: Cli) -> Result<bool> {
         names => names.iter().map(|name| named(name)).collect::<Result<_>>()?,
     };
     let root = stamp::root();
-    let mut options = runner::Options::new(cli.out.unwrap_or_else(|| root.join("target/soak")));
+    let mut options = runner::Options::new(cli.out.unwrap_or_else(|| root.join("target/soak-runs")));
     options = runner::Options {
         seed: cli.seed,
         cases: cli.cases,

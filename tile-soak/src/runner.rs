@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use rayon::prelude::*;
 use std::cell::{Cell, RefCell};
 use std::fs;
+use std::io::Write;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::Once;
@@ -54,6 +55,9 @@ pub fn run(part: &dyn Part, options: &Options) -> Result<Progress> {
     fs::create_dir_all(&options.out).with_context(|| format!("could not make {}", options.out.display()))?;
     let path = options.out.join(format!("{}.json", part.name()));
     let known = Progress::load(&path, part.name(), &stamp, options.seed).filter(|_| !options.fresh);
+    if known.is_none() {
+        fs::remove_file(path.with_extension("tsv")).ok();
+    }
     let mut progress = known.unwrap_or_else(|| Progress::new(part.name(), stamp, options.seed));
     let end = options.cases.unwrap_or(part.size());
     let bar = bar(part.name(), end, progress.cases);
@@ -79,6 +83,7 @@ pub fn run(part: &dyn Part, options: &Options) -> Result<Progress> {
             }
         }
         progress.seconds = before + start.elapsed().as_secs_f64();
+        log(&path.with_extension("tsv"), &outcomes)?;
         progress.save(&path)?;
         batch = match began.elapsed() {
             took if took < BATCH / 2 => batch.saturating_mul(2),
@@ -88,6 +93,21 @@ pub fn run(part: &dyn Part, options: &Options) -> Result<Progress> {
     }
     bar.finish_and_clear();
     Ok(progress)
+}
+
+/// Adds a line for each case to a part's log: number, class, end, seconds. Cases of a batch that was cut off come twice.
+fn log(path: &Path, outcomes: &[(u64, Outcome, f64)]) -> Result<()> {
+    let line = |(number, outcome, seconds): &(u64, Outcome, f64)| {
+        let end = match &outcome.verdict {
+            Verdict::Passed(end) => end.as_ref(),
+            Verdict::Failed(_) => "failed",
+        };
+        format!("{number}\t{}\t{end}\t{seconds:.2}\n", outcome.class)
+    };
+    let text: String = outcomes.iter().map(line).collect();
+    let file = fs::OpenOptions::new().create(true).append(true).open(path);
+    file.and_then(|mut file| file.write_all(text.as_bytes()))
+        .with_context(|| format!("could not write {}", path.display()))
 }
 
 fn bar(name: &'static str, end: u64, done: u64) -> ProgressBar {

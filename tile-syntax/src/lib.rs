@@ -19,6 +19,7 @@ mod repository;
 
 pub use link::{function as expand_function, kernel as expand_kernel, step as expand_step};
 
+use parse::{Origin, TileFunction};
 use proc_macro2::TokenStream;
 use std::rc::Rc;
 use tile_ir::diag::Diagnostic;
@@ -29,20 +30,48 @@ pub struct Checked {
     /// The kernel. Complete only where `diagnostics` and `deferred` are empty.
     pub kernel: Kernel,
     /// What the author is shown while typing: errors of the parser, or of the analysis where there are none of the parser.
-    /// Warnings (lints) are among them.
+    /// Warnings (lints) are among them, those that are off are not.
     pub diagnostics: Vec<Diagnostic>,
     /// Mistakes that rustc reports when it type-checks the kernel's body, such as mismatched types.
     pub deferred: Vec<Diagnostic>,
 }
 
-/// Parses and checks one kernel: the tokens inside `#[tile_kernel(..)]`, and the function. Takes any tokens; `#[tile_fn]`s
-/// that the attribute names in `uses(..)` are not looked up, so calls of them are reported as unknown.
+/// A `#[tile_fn]` that a kernel names in `uses(..)`.
+#[derive(Clone)]
+pub struct Function {
+    /// Its path as the caller writes it: `scale`, `epilogue::scale`.
+    pub path: String,
+    /// The tokens inside `#[tile_fn(..)]`.
+    pub attribute: TokenStream,
+    /// The function.
+    pub item: TokenStream,
+    /// The functions that it calls itself.
+    pub uses: Vec<Function>,
+}
+
+impl Function {
+    fn parse(&self) -> Rc<TileFunction> {
+        let uses: Rc<[_]> = self.uses.iter().map(Function::parse).collect();
+        let (attribute, item) = (self.attribute.clone(), self.item.clone());
+        let sound = parse::function(attribute.clone(), item.clone(), uses.clone()).sound;
+        Rc::new(TileFunction::new(self.path.clone(), Origin::ThisPackage, sound, attribute, item, uses))
+    }
+}
+
+/// Parses and checks one kernel: the tokens inside `#[tile_kernel(..)]`, and the function. Takes any tokens; calls of
+/// `#[tile_fn]`s are reported as unknown: see [`check_kernel_with`].
 pub fn check_kernel(attribute: TokenStream, item: TokenStream) -> Checked {
-    let mut parsed = parse::kernel(attribute, item, Rc::from([]));
+    check_kernel_with(attribute, item, &[])
+}
+
+/// As [`check_kernel`], with the `#[tile_fn]`s that the attribute names in `uses(..)`.
+pub fn check_kernel_with(attribute: TokenStream, item: TokenStream, functions: &[Function]) -> Checked {
+    let mut parsed = parse::kernel(attribute, item, functions.iter().map(Function::parse).collect());
     let complete = parsed.diagnostics.is_empty() && parsed.deferred.is_empty();
     let diagnostics = match complete {
         true => tile_ir::analysis::check(&parsed.kernel),
         false => std::mem::take(&mut parsed.diagnostics),
     };
+    let diagnostics = diagnostics.into_iter().filter(|d| expand::errors::is_shown(&parsed, d)).collect();
     Checked { kernel: parsed.kernel, diagnostics, deferred: parsed.deferred }
 }

@@ -3,12 +3,25 @@
 pub mod cache;
 mod histories;
 mod launches;
+pub mod mutants;
+pub mod shapes;
+pub mod times;
 
 use crate::part::Part;
 
 /// Every part, in the order of the book's table.
 pub fn all() -> &'static [&'static dyn Part] {
-    &[&cache::Kills, &cache::Damage, &launches::Launches, &histories::Histories]
+    // One a line, so that parts are added without touching each other.
+    const ALL: &[&dyn Part] = &[
+        &mutants::Mutants,
+        &shapes::Shapes,
+        &times::Times,
+        &cache::Kills,
+        &cache::Damage,
+        &launches::Launches,
+        &histories::Histories,
+    ];
+    ALL
 }
 
 /// The part of this name.

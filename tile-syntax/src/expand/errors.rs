@@ -54,6 +54,11 @@ fn with_calls(parsed: &Parsed, diagnostic: &Diagnostic) -> Diagnostic {
     diagnostic
 }
 
+/// Whether the author is shown a diagnostic, as an error or a warning.
+pub(crate) fn is_shown(parsed: &Parsed, diagnostic: &Diagnostic) -> bool {
+    !matches!(level(parsed, diagnostic), Level::Off)
+}
+
 enum Level {
     Off,
     Warn,

@@ -9,7 +9,7 @@
 //! | [`shadow`] | the function that rustc type-checks in place of the kernel |
 //! | [`errors`] | `compile_error!` and warnings at the author's tokens |
 
-mod errors;
+pub(crate) mod errors;
 mod function;
 mod kernel;
 mod launch;

@@ -1,0 +1,150 @@
+//! A launch as the runtime makes one, with the simulators at hand: bind, lower, check, run.
+
+use super::problem::{Problem, Results, results};
+use tile_ir::diag::Diagnostic;
+use tile_ir::ir::{DimId, Dtype, EntityRef, Instance, Kernel, ParamId, Target};
+use tile_ir::lower;
+use tile_ir::lowered::{Check, HostValues, Program};
+use tile_ir::sim::checked::{CheckedOptions, CheckedReport, Copies, Schedule};
+use tile_ir::sim::{Argument, ScalarValue, SimError, checked, fast};
+
+/// An instance, bound and lowered in the alignment class that serves a problem.
+pub struct Launch {
+    /// What the fast simulator runs.
+    pub bound: Kernel,
+    /// What the checked one does.
+    pub program: Program,
+}
+
+/// Why there is no launch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It cannot be bound or lowered: an error of the first launch.
+    Lowering(String),
+    /// A launch check does not hold.
+    Check(String),
+    /// The grid is empty: the launch does nothing.
+    Empty,
+    /// It is more work than the soak has time for.
+    Large,
+}
+
+/// Most blocks that are simulated.
+const MOST_BLOCKS: i64 = 2048;
+
+impl Launch {
+    /// What serves the problem, as `tile_runtime` finds it.
+    ///
+    /// # Errors
+    /// The launch is refused.
+    pub fn new(kernel: &Kernel, instance: &Instance, target: Target, problem: &Problem) -> Result<Launch, Refusal> {
+        let specialized = kernel.specialized().iter().map(|dim| (*dim, problem.dim(&kernel.dims[*dim].name)));
+        let mut instance = Instance { absent: problem.absent(kernel), ..instance.with_dims(specialized.collect()) };
+        loop {
+            let failed = |all: Vec<Diagnostic>| Refusal::Lowering(first(&all));
+            let bound = lower::bind(kernel, &instance).map_err(failed)?;
+            let program = lower::lower_bound(&bound, target).map_err(failed)?;
+            let args = problem.arguments(&bound);
+            let values = Values { kernel: &bound, problem, args: &args, program: &program };
+            let broken = |check: &&Check| !matches!(check.holds.evaluate(&values), Some(n) if n != 0);
+            match program.launch.checks.iter().find(broken) {
+                None => {
+                    values.grid()?;
+                    return Ok(Launch { bound, program });
+                }
+                Some(check) => match check.request.and_then(|side| instance.class.lesser(side)) {
+                    Some(class) => instance.class = class,
+                    None => return Err(Refusal::Check(format!("{:?}", check.kind))),
+                },
+            }
+        }
+    }
+
+    /// Runs it on the fast simulator.
+    ///
+    /// # Errors
+    /// See [`fast::run`].
+    pub fn fast(&self, problem: &Problem) -> Result<Results, SimError> {
+        let args = problem.arguments(&self.bound);
+        fast::run(&self.bound, &args)?;
+        Ok(results(&self.bound, &args))
+    }
+
+    /// Runs it on the checked simulator.
+    ///
+    /// # Errors
+    /// See [`checked::run`].
+    pub fn checked(&self, problem: &Problem, options: &CheckedOptions) -> Result<(CheckedReport, Results), SimError> {
+        let args = problem.arguments(&self.bound);
+        let report = checked::run(&self.program, &args, options)?;
+        Ok((report, results(&self.bound, &args)))
+    }
+}
+
+/// The schedules under which programs are run: warps in order with copies made at once, and others drawn from a seed with
+/// copies made as late as may be, or either way.
+pub fn schedules(seed: u64, step_limit: u64) -> [CheckedOptions; 3] {
+    let seeded = |resident_blocks| Schedule::Seeded { resident_blocks };
+    let each = [(Schedule::InOrder, Copies::Early), (seeded(3), Copies::Late), (seeded(2), Copies::Seeded)];
+    each.map(|(schedule, copies)| CheckedOptions { seed, schedule, copies, step_limit, ..CheckedOptions::default() })
+}
+
+/// The code and the sentence of the first of some diagnostics.
+pub fn first(all: &[Diagnostic]) -> String {
+    all.first().map_or_else(String::new, |d| format!("[{}] {}", d.code, d.message))
+}
+
+struct Values<'a> {
+    kernel: &'a Kernel,
+    problem: &'a Problem,
+    args: &'a [Argument],
+    program: &'a Program,
+}
+
+impl Values<'_> {
+    fn grid(&self) -> Result<(), Refusal> {
+        let mut blocks = 1i64;
+        for (axis, most) in [i64::from(i32::MAX), 65_535, 65_535].into_iter().enumerate() {
+            match self.program.launch.grid[axis].evaluate(self) {
+                Some(extent) if (0..=most).contains(&extent) => blocks = blocks.saturating_mul(extent),
+                other => return Err(Refusal::Check(format!("the grid's extent on axis {axis} is {other:?}"))),
+            }
+        }
+        match blocks {
+            0 => Err(Refusal::Empty),
+            1..=MOST_BLOCKS => Ok(()),
+            _ => Err(Refusal::Large),
+        }
+    }
+}
+
+impl HostValues for Values<'_> {
+    fn dim(&self, dim: DimId) -> i64 {
+        self.kernel.dims.get(dim).map_or(0, |d| self.problem.dim(&d.name))
+    }
+
+    fn stride(&self, tensor: ParamId, axis: u8) -> i64 {
+        match self.args.get(tensor.index()) {
+            Some(Argument::Tensor(tensor)) => tensor.strides.get(usize::from(axis)).copied().unwrap_or(0),
+            _ => 0,
+        }
+    }
+
+    fn scalar(&self, param: ParamId) -> i64 {
+        match self.args.get(param.index()) {
+            Some(Argument::Scalar(ScalarValue::Index(value))) => *value,
+            Some(Argument::Scalar(ScalarValue::Element(Dtype::I32, bits))) => i64::from(*bits as i32),
+            Some(Argument::Scalar(ScalarValue::Element(_, bits))) => i64::from(*bits),
+            _ => 0,
+        }
+    }
+
+    fn address(&self, _: ParamId) -> u64 {
+        // Every tensor begins where a device allocation does.
+        256
+    }
+
+    fn capacity(&self) -> i64 {
+        i64::from(4 * self.program.launch.cluster_size().max(1))
+    }
+}

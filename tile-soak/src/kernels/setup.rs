@@ -1,0 +1,193 @@
+//! For each kernel of the repository, launches that are right: what mutants are compared with.
+
+use super::launch::{Launch, Refusal, first, schedules};
+use super::problem::{Problem, Results};
+use super::source::{Source, library};
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use tile_ir::emit::cuda::emit;
+use tile_ir::ir::{Kernel, Target};
+
+/// An instance with problems that it serves.
+pub struct Setup {
+    /// Which of the kernel's instances.
+    pub instance: usize,
+    /// Problems with their results.
+    pub problems: Vec<Solved>,
+}
+
+/// A problem, and what a kernel makes of it.
+pub struct Solved {
+    /// The problem.
+    pub problem: Problem,
+    /// The results.
+    pub results: Results,
+    /// The targets that the instance fits, each with the CUDA C of the program that serves the problem.
+    pub programs: Vec<(Target, String)>,
+    /// Steps of the longest run.
+    pub steps: u64,
+}
+
+/// Instances that are tried of a kernel, and problems of each.
+const INSTANCES: usize = 2;
+const PROBLEMS: usize = 3;
+/// Draws before a problem is given up.
+const DRAWS: usize = 400;
+/// Most work of a problem; see [`Problem::work`].
+const WORK: f64 = 1e6;
+
+/// Launches of a kernel of the repository, on every target it declares and fits, clean and with the same results on both
+/// simulators. Problems that are flagged are left out: the part `shapes` is about those.
+///
+/// # Errors
+/// What the kernel is flagged for while typing or for every problem, or that no launch was found.
+pub fn setups(source: &Source) -> Result<Vec<Setup>, String> {
+    let checked = library().check(&source.text).ok_or("not a kernel")?;
+    let said: Vec<_> = checked.diagnostics.iter().chain(&checked.deferred).cloned().collect();
+    if !said.is_empty() {
+        return Err(format!("flagged while typing: {}", first(&said)));
+    }
+    let kernel = checked.kernel;
+    let seed = source.id.bytes().fold(7u64, |h, b| h.wrapping_mul(31).wrapping_add(u64::from(b)));
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut setups: Vec<Setup> = vec![];
+    let mut flagged = None;
+    for _ in 0..INSTANCES * 4 {
+        let instance = rng.random_range(0..kernel.instances.len().max(1));
+        if setups.len() == INSTANCES || setups.iter().any(|s| s.instance == instance) {
+            continue;
+        }
+        let mut setup = Setup { instance, problems: vec![] };
+        for _ in 0..PROBLEMS {
+            match drawn(&kernel, instance, source, &mut rng) {
+                Ok(solved) => setup.problems.extend(solved),
+                Err(error) => flagged = Some(error),
+            }
+        }
+        if !setup.problems.is_empty() {
+            setups.push(setup);
+        }
+    }
+    if setups.is_empty() { Err(flagged.unwrap_or("no launch of it was found".into())) } else { Ok(setups) }
+}
+
+/// A problem that the kernel serves, solved.
+fn drawn(kernel: &Kernel, instance: usize, source: &Source, rng: &mut ChaCha8Rng) -> Result<Option<Solved>, String> {
+    for _ in 0..DRAWS {
+        let mut problem = Problem::draw(kernel, &kernel.instances[instance].consts, rng);
+        fit(source, &mut problem);
+        if problem.work(kernel) > WORK {
+            continue;
+        }
+        if let Some(solved) = verified(kernel, instance, &problem)? {
+            return Ok(Some(solved));
+        }
+    }
+    Ok(None)
+}
+
+/// Runs a problem that is served on every target that the instance fits, under every schedule. None where it is not served.
+///
+/// # Errors
+/// Something is reported, or results differ.
+pub fn verified(kernel: &Kernel, instance: usize, problem: &Problem) -> Result<Option<Solved>, String> {
+    let declared = &kernel.instances[instance];
+    let (mut launches, mut unfit) = (vec![], None);
+    for target in targets(kernel) {
+        match Launch::new(kernel, declared, target, problem) {
+            Ok(launch) => launches.push((target, launch)),
+            // Bundled instances are chosen by what a device has.
+            Err(Refusal::Lowering(text)) => unfit = Some(text),
+            Err(_) => return Ok(None),
+        }
+    }
+    if let (Some(text), true, true) = (unfit, launches.is_empty(), kernel.specialized().is_empty()) {
+        return Err(format!("instance {instance} cannot be lowered: {text}"));
+    }
+    let said = |what: String| format!("instance {instance}, {problem:?}: {what}");
+    let mut solved: Option<Solved> = None;
+    for (target, launch) in &launches {
+        let fast = launch.fast(problem).map_err(|error| said(format!("fast: {error}")))?;
+        let mut steps = 0;
+        for options in schedules(problem.data, u64::MAX) {
+            let (report, results) = launch.checked(problem, &options).map_err(|error| said(error.to_string()))?;
+            if !report.is_clean() {
+                return Err(said(format!("checked on {target}: {}", first(&report.diagnostics))));
+            }
+            if results != fast {
+                return Err(said(format!("fast and checked differ on {target}: {}", differing(&fast, &results))));
+            }
+            steps = steps.max(report.counters.steps);
+        }
+        let program = (*target, emit(&launch.program));
+        match &mut solved {
+            Some(solved) if solved.results != fast => {
+                return Err(said(format!("the targets' results differ: {}", differing(&fast, &solved.results))));
+            }
+            Some(solved) => {
+                solved.programs.push(program);
+                solved.steps = solved.steps.max(steps);
+            }
+            None => {
+                let problem = problem.clone();
+                solved = Some(Solved { problem, results: fast, programs: vec![program], steps });
+            }
+        }
+    }
+    Ok(solved)
+}
+
+/// The tensors whose elements differ, by name.
+pub fn differing(a: &Results, b: &Results) -> String {
+    let names: Vec<&str> =
+        a.iter().filter(|(name, bytes)| b.get(*name) != Some(*bytes)).map(|(n, _)| n.as_str()).collect();
+    names.join(", ")
+}
+
+/// What a kernel is compiled for.
+pub fn targets(kernel: &Kernel) -> Vec<Target> {
+    if kernel.targets.is_empty() { Target::ALL.to_vec() } else { kernel.targets.clone() }
+}
+
+/// What a kernel asks of its callers that no `require` says.
+pub fn fit(source: &Source, problem: &mut Problem) {
+    let ceil = |problem: &Problem, dim: &str, by: i64| (problem.dim(dim) + by - 1) / by;
+    match source.id.rsplit("::").next().unwrap_or_default() {
+        "split_k" => {
+            let counters = [("TM", ceil(problem, "M", 32)), ("TN", ceil(problem, "N", 32))];
+            problem.dims.extend(counters.map(|(name, value)| (name.to_owned(), value)));
+        }
+        "strided" => drop(problem.scalars.insert("step".into(), 3)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rayon::prelude::*;
+
+    #[test]
+    #[ignore = "minutes; the parts say the same"]
+    fn every_kernel_has_launches() {
+        let failed: Vec<String> = library()
+            .kernels
+            .par_iter()
+            .filter_map(|source| {
+                let start = std::time::Instant::now();
+                let made = setups(source);
+                let seconds = start.elapsed().as_secs_f64();
+                match made {
+                    Ok(setups) => {
+                        let problems: usize = setups.iter().map(|s| s.problems.len()).sum();
+                        println!("{}: {} instances, {problems} problems, {seconds:.1} s", source.id, setups.len());
+                        None
+                    }
+                    Err(error) => Some(format!("{} ({seconds:.1} s): {error}", source.id)),
+                }
+            })
+            .collect();
+        assert!(failed.is_empty(), "{}", failed.join("\n"));
+    }
+}

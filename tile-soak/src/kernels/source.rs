@@ -1,0 +1,173 @@
+//! The repository's kernels as text, and a kernel's text as tile IR.
+
+use crate::stamp;
+use proc_macro2::TokenStream;
+use quote::ToTokens;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use syn::spanned::Spanned;
+use tile_syntax::{Checked, Function, check_kernel_with};
+
+/// The files whose kernels the soak takes, from the repository's root: bundled, ladders, tutorial, tests.
+const FILES: [&str; 27] = [
+    "tile-kernels/src/gemm/activation.rs",
+    "tile-kernels/src/gemm/epilogue.rs",
+    "tile-kernels/src/gemm/operands.rs",
+    "tile-kernels/src/gemm/kernel.rs",
+    "tile-kernels/src/gemm/batched.rs",
+    "tile-kernels/src/gemm/split.rs",
+    "tile-kernels/src/gemm/tf32.rs",
+    "tile-kernels/src/gemv/kernel.rs",
+    "tile-kernels/src/gemv/bulk.rs",
+    "tile-kernels/src/gemv/specialized.rs",
+    "src/ladder/kernels.rs",
+    "src/gemm_ladder/kernels.rs",
+    "src/simt.rs",
+    "examples/first_kernel.rs",
+    "examples/break_it.rs",
+    "tests/attention.rs",
+    "tests/split_k.rs",
+    "tests/cluster_reduce.rs",
+    "tests/reduce.rs",
+    "tests/transposed_store.rs",
+    "tests/gemm_fragment.rs",
+    "tests/specialize.rs",
+    "tests/gemm.rs",
+    "tests/alignment.rs",
+    "tests/loop_ranges.rs",
+    "tests/hopper_registers.rs",
+    "tests/grammar/kernels.rs",
+];
+
+/// Kernels of those files that are wrong on purpose, or that no launch serves.
+const LEFT_OUT: [&str; 4] = ["unguarded", "scattered", "too_early", "refused"];
+
+/// A kernel as it stands in the repository.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// `file::name`.
+    pub id: String,
+    /// From `#[tile_kernel` to the body's end.
+    pub text: String,
+}
+
+/// Every kernel and function of the files.
+pub struct Library {
+    /// In order of the files.
+    pub kernels: Vec<Source>,
+    /// The `#[tile_fn]`s by name.
+    functions: BTreeMap<String, String>,
+}
+
+/// What the repository has. `TILE_SOAK_SOURCES` is another checkout, whose kernels are taken instead.
+pub fn library() -> &'static Library {
+    static LIBRARY: OnceLock<Library> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let root = std::env::var_os("TILE_SOAK_SOURCES").map_or_else(stamp::root, PathBuf::from);
+        let mut library = Library { kernels: vec![], functions: BTreeMap::new() };
+        for file in FILES {
+            let text = std::fs::read_to_string(root.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+            let parsed = syn::parse_file(&text).unwrap_or_else(|error| panic!("{file}: {error}"));
+            library.read(file, &text, &parsed.items);
+        }
+        library
+    })
+}
+
+impl Library {
+    fn read(&mut self, file: &str, text: &str, items: &[syn::Item]) {
+        for item in items {
+            match item {
+                syn::Item::Mod(module) => {
+                    self.read(file, text, module.content.as_ref().map_or(&[], |(_, items)| items));
+                }
+                syn::Item::Fn(function) => {
+                    let name = function.sig.ident.to_string();
+                    let start = |macros: &str| {
+                        let found = function.attrs.iter().find(|a| a.path().is_ident(macros));
+                        found.map(|a| a.span().byte_range().start)
+                    };
+                    let end = function.block.span().byte_range().end;
+                    if let Some(start) = start("tile_kernel").filter(|_| !LEFT_OUT.contains(&name.as_str())) {
+                        let id = format!("{file}::{name}");
+                        self.kernels.push(Source { id, text: text[start..end].to_owned() });
+                    } else if let Some(start) = start("tile_fn") {
+                        self.functions.insert(name, text[start..end].to_owned());
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The kernel of this id.
+    pub fn kernel(&self, id: &str) -> Option<&Source> {
+        self.kernels.iter().find(|kernel| kernel.id == id)
+    }
+
+    /// Parses and checks a kernel's text; `None` where it is not a function with `#[tile_kernel]`. What this thread knows of the
+    /// text's places is forgotten.
+    pub fn check(&self, text: &str) -> Option<Checked> {
+        let checked = split(text, "tile_kernel").map(|(attribute, item)| {
+            let functions = self.used(&attribute);
+            check_kernel_with(attribute, item, &functions)
+        });
+        proc_macro2::extra::invalidate_current_thread_spans();
+        checked
+    }
+
+    /// The functions that an attribute names in `uses(..)`, with those that they call. Ones that are not there are left out.
+    fn used(&self, attribute: &TokenStream) -> Vec<Function> {
+        let paths = uses(attribute);
+        let function = |path: &syn::Path| {
+            let name = path.segments.last()?.ident.to_string();
+            let (attribute, item) = split(self.functions.get(&name)?, "tile_fn")?;
+            let segments: Vec<String> = path.segments.iter().map(|s| s.ident.to_string()).collect();
+            let uses = self.used(&attribute);
+            Some(Function { path: segments.join("::"), attribute, item, uses })
+        };
+        paths.iter().filter_map(function).collect()
+    }
+}
+
+/// The tokens inside of a macro's attribute and the function without its attributes.
+fn split(text: &str, name: &str) -> Option<(TokenStream, TokenStream)> {
+    let mut item: syn::ItemFn = syn::parse_str(text).ok()?;
+    let attribute = item.attrs.iter().find(|a| a.path().is_ident(name))?;
+    let tokens = match &attribute.meta {
+        syn::Meta::List(list) => list.tokens.clone(),
+        _ => TokenStream::new(),
+    };
+    item.attrs.clear();
+    Some((tokens, item.to_token_stream()))
+}
+
+/// The paths of `uses(..)`.
+fn uses(attribute: &TokenStream) -> Vec<syn::Path> {
+    use proc_macro2::TokenTree;
+    use syn::parse::Parser;
+    let tokens: Vec<TokenTree> = attribute.clone().into_iter().collect();
+    let list = tokens.windows(2).find_map(|pair| match pair {
+        [TokenTree::Ident(word), TokenTree::Group(list)] if word == "uses" => Some(list.stream()),
+        _ => None,
+    });
+    let paths = syn::punctuated::Punctuated::<syn::Path, syn::Token![,]>::parse_terminated;
+    list.and_then(|list| paths.parse2(list).ok()).map(|paths| paths.into_iter().collect()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_repositorys_kernels_are_read_and_clean() {
+        let library = library();
+        assert!(library.kernels.len() >= 50, "{}", library.kernels.len());
+        for kernel in &library.kernels {
+            let checked = library.check(&kernel.text).expect("a kernel");
+            let said: Vec<_> = checked.diagnostics.iter().chain(&checked.deferred).map(|d| &d.message).collect();
+            assert!(said.is_empty(), "{}: {said:?}", kernel.id);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! What becomes of a mutant, from typing to its results.
+
+use super::corpus::{Mutant, Original};
+use crate::kernels::launch::{Launch, Refusal, first, schedules};
+use crate::kernels::setup::{Solved, differing, targets};
+use crate::kernels::source::library;
+use tile_ir::diag::Diagnostic;
+use tile_ir::emit::cuda::emit;
+use tile_ir::ir::Kernel;
+use tile_ir::sim::SimError;
+
+/// Where a mutant ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// rustc reports it: types, names, mutability.
+    Rustc,
+    /// An error while typing.
+    Typing,
+    /// A lint while typing.
+    Lint,
+    /// The first launch reports it: binding, lowering or a launch check.
+    Launch,
+    /// The checked simulator does.
+    Checked,
+    /// It is clean, and computes something else than the original.
+    Different,
+    /// It is clean, and computes the same on these shapes.
+    Equal,
+    /// Its CUDA C is the original's.
+    EqualProgram,
+}
+
+impl Fate {
+    /// The fate's name in tables, in the order of the way that a mutant takes.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Fate::Rustc => "1 rustc",
+            Fate::Typing => "2 typing",
+            Fate::Lint => "3 lint",
+            Fate::Launch => "4 launch",
+            Fate::Checked => "5 checked",
+            Fate::Different => "6 different",
+            Fate::Equal => "7 equal",
+            Fate::EqualProgram => "8 equal program",
+        }
+    }
+}
+
+/// A fate, and what was said.
+pub struct End {
+    /// The fate.
+    pub fate: Fate,
+    /// The first report, where there is one.
+    pub said: String,
+}
+
+fn end(fate: Fate, said: impl Into<String>) -> End {
+    End { fate, said: said.into() }
+}
+
+/// How much longer than its original's a mutant's run may be before it counts as stuck.
+const PATIENCE: u64 = 30;
+
+/// Whether it does not stop the build.
+fn is_lint(diagnostic: &Diagnostic) -> bool {
+    diagnostic.code.0 / 100 == 6
+}
+
+/// Takes a mutant from its text to its results.
+///
+/// # Errors
+/// What must not be: the original is flagged, the simulators disagree, a program cannot be simulated.
+pub fn fate(mutant: &Mutant) -> Result<End, String> {
+    judged(mutant.original, &mutant.text())
+}
+
+/// The fate of any text beside an original.
+///
+/// # Errors
+/// See [`fate`].
+pub fn judged(original: &Original, text: &str) -> Result<End, String> {
+    let setups = original.setups().map_err(|error| format!("the original {}: {error}", original.source.id))?;
+    let kernel = match typed(text) {
+        Ok(kernel) => kernel,
+        Err(found) => return Ok(found),
+    };
+    let mut equal_program = true;
+    let mut different = None;
+    for setup in setups {
+        for (number, solved) in setup.problems.iter().enumerate() {
+            let found = launched(&kernel, setup.instance, solved, number)?;
+            equal_program &= found.fate == Fate::EqualProgram;
+            match found.fate {
+                Fate::Launch | Fate::Checked => return Ok(found),
+                Fate::Different => different = Some(found),
+                _ => {}
+            }
+        }
+    }
+    Ok(different.unwrap_or(end(if equal_program { Fate::EqualProgram } else { Fate::Equal }, "")))
+}
+
+/// What a text is while it is typed: a kernel, or an end.
+///
+/// # Errors
+/// The end.
+pub fn typed(text: &str) -> Result<Kernel, End> {
+    let Some(checked) = library().check(text) else { return Err(end(Fate::Rustc, "not a function")) };
+    if !checked.deferred.is_empty() {
+        return Err(end(Fate::Rustc, first(&checked.deferred)));
+    }
+    if !checked.diagnostics.is_empty() {
+        let fate = if checked.diagnostics.iter().all(is_lint) { Fate::Lint } else { Fate::Typing };
+        return Err(end(fate, first(&checked.diagnostics)));
+    }
+    Ok(checked.kernel)
+}
+
+/// Launches a mutant as its original is launched.
+fn launched(kernel: &Kernel, instance: usize, solved: &Solved, number: usize) -> Result<End, String> {
+    let Some(instance) = kernel.instances.get(instance) else { return Ok(end(Fate::Launch, "no such instance")) };
+    let mut best = end(Fate::EqualProgram, "");
+    for (target, original) in &solved.programs {
+        if !targets(kernel).contains(target) {
+            return Ok(end(Fate::Launch, "no such target"));
+        }
+        let launch = match Launch::new(kernel, instance, *target, &solved.problem) {
+            Ok(launch) => launch,
+            Err(Refusal::Lowering(text) | Refusal::Check(text)) => return Ok(end(Fate::Launch, text)),
+            // Nothing runs, or too much for a soak.
+            Err(Refusal::Empty | Refusal::Large) => {
+                best = end(Fate::Different, "another grid");
+                continue;
+            }
+        };
+        if emit(&launch.program) == *original {
+            continue;
+        }
+        let found = run(&launch, solved, number)?;
+        match found.fate {
+            Fate::Launch | Fate::Checked => return Ok(found),
+            Fate::Different => best = found,
+            _ if best.fate == Fate::EqualProgram => best = found,
+            _ => {}
+        }
+    }
+    Ok(best)
+}
+
+/// Runs a program under all schedules on the first problem, and under one on the others.
+fn run(launch: &Launch, solved: &Solved, number: usize) -> Result<End, String> {
+    let Solved { problem, results: expected, steps, .. } = solved;
+    let limit = steps.saturating_mul(PATIENCE).saturating_add(1_000_000);
+    let mut options = schedules(problem.data, limit).to_vec();
+    if number > 0 {
+        options = vec![options.swap_remove(number % 3)];
+    }
+    let said = |what: String| format!("{what}, on {}, {problem:?}", launch.program.target);
+    let mut seen = vec![];
+    for options in options {
+        let (report, results) = match launch.checked(problem, &options) {
+            Ok(run) => run,
+            Err(SimError::Malformed(text)) => return Err(said(format!("no program of the simulator: {text}"))),
+            Err(error) => return Ok(end(Fate::Launch, error.to_string())),
+        };
+        if !report.is_clean() {
+            return Ok(end(Fate::Checked, first(&report.diagnostics)));
+        }
+        seen.push(results);
+    }
+    let fast = launch.fast(problem).map_err(|error| said(format!("checked is clean and fast fails: {error}")))?;
+    if let Some(results) = seen.iter().find(|results| **results != fast) {
+        return Err(said(format!("fast != checked, and checked is clean: {}", differing(&fast, results))));
+    }
+    Ok(if fast == *expected { end(Fate::Equal, "") } else { end(Fate::Different, "other results") })
+}
