@@ -21,6 +21,7 @@ mod valid {
     mod bounds_fixed;
     mod bounds_local;
     mod bounds_shared;
+    mod budget_added;
     mod budget_registers;
     mod budget_shared;
     mod budget_shared_instance;
@@ -44,7 +45,9 @@ mod valid {
     mod dtype_tf32;
     mod dtype_unbounded;
     mod dtype_unknown;
+    mod fragment_axis;
     mod fragment_copy;
+    mod fragment_divide;
     mod fragment_element;
     mod fragment_loop;
     mod function_argument;
@@ -55,7 +58,9 @@ mod valid {
     mod function_of_crate_tiles;
     mod function_of_crate_unknown;
     mod function_recursion;
+    mod function_size;
     mod function_unnamed;
+    mod gemm_divide;
     mod gemm_shape;
     mod gemv;
     mod guard_missing;
@@ -104,6 +109,7 @@ mod valid {
     mod shuffle_partial_warp;
     mod specialize_constant;
     mod stub_uses;
+    mod swizzle_span;
     mod syntax_by_value;
     mod syntax_closure;
     mod syntax_macro;
@@ -111,6 +117,7 @@ mod valid {
     mod syntax_return;
     mod syntax_return_type;
     mod syntax_while;
+    mod target_refused;
     mod threads_too_many;
     mod threads_zero;
     mod type_index;

@@ -72,6 +72,8 @@ codes! {
     THREAD_COUNT = 502;
     #[doc = " Too many registers."]
     REGISTER_BUDGET = 503;
+    #[doc = " A declared target allows no instance."]
+    TARGET_REFUSED = 504;
     // 06: performance lints
     #[doc = " Shared-memory bank conflicts."]
     BANK_CONFLICT = 601;
@@ -115,6 +117,13 @@ codes! {
     WRITTEN_SIZE = 808;
     #[doc = " `device_assert` failed."]
     ASSERT = 901;
+}
+
+impl Code {
+    /// Whether `lints(..)` says how it is reported; any other is an error.
+    pub fn is_lint(self) -> bool {
+        self.0 / 100 == 6 || self == Code::TARGET_REFUSED
+    }
 }
 
 impl fmt::Display for Code {

@@ -153,6 +153,11 @@ fn each_stmt(kernel: &Kernel, body: &[StmtId], f: &mut impl FnMut(&StmtKind)) {
     }
 }
 
+/// Bytes of shared memory that a kernel's arrays and its reductions across warps need, before anything is lowered.
+pub(crate) fn shared_bytes(kernel: &Kernel) -> u64 {
+    sized(kernel, Scope::Shared).0.saturating_add(scratch(kernel))
+}
+
 /// The bytes of a scope's arrays, each aligned to 16 in shared memory, largest first; all stages of those that a
 /// pipelined loop loads ahead.
 fn sized(kernel: &Kernel, scope: Scope) -> (u64, Vec<(BufferId, u64)>) {

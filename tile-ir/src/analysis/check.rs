@@ -1,6 +1,6 @@
 //! Everything reported at expansion, over all declared instances.
 
-use super::{Analysis, anywhere, budget};
+use super::{Analysis, anywhere, budget, lints};
 use crate::diag::{Code, Diagnostic};
 use crate::ir::{Dtype, Instance, Kernel, ParamId, ParamKind, SpanId, Target};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,6 +11,7 @@ const COMBINATIONS: usize = 40;
 /// Everything reported at expansion: the verifier's rules, then the analysis of every declared instance on every
 /// declared target. One diagnostic a mistake; where instances differ, it names the first that fails. What is illegal on
 /// some targets only is not an error here: such an instance is not offered there.
+/// A declared target that no instance can be launched on is a lint.
 ///
 /// Instances whose dtypes have the same size and kind are analysed once. Of more than 40 combinations, the first 40
 /// and those with a constant not seen before are analysed, and a diagnostic says so.
@@ -36,18 +37,23 @@ pub fn check(kernel: &Kernel) -> Vec<Diagnostic> {
         true => Vec::new(),
         false => chosen.iter().map(|(instance, _)| (without(instance), 0)).collect(),
     };
+    let mut refused = Refused::default();
     for (instance, alike) in chosen.iter().map(|(i, n)| (*i, n)).chain(bare.iter().map(|(i, n)| (i, n))) {
         let diagnostics = match crate::lower::bind_ahead(kernel, instance) {
             Err(diagnostics) => diagnostics,
             // Checked when its dims have values: see `lower`.
             Ok(None) => vec![],
             Ok(Some(bound)) => {
-                let Analysis { mut diagnostics, lints, .. } = anywhere(&bound);
+                let mut analysis = anywhere(&bound);
+                let mut diagnostics = std::mem::take(&mut analysis.diagnostics);
+                let lints = std::mem::take(&mut analysis.lints);
                 if diagnostics.is_empty() {
-                    let each: Vec<_> = targets.iter().map(|t| budget::on_target(&bound, *t)).collect();
+                    let each: Vec<_> = targets.iter().map(|t| on_target(&bound, &analysis, *t)).collect();
                     if each.iter().all(|d| !d.is_empty()) {
                         // The target that allows most: what does not fit there fits nowhere.
                         diagnostics.extend(each.into_iter().last().unwrap_or_default());
+                    } else {
+                        refused.add(targets, each);
                     }
                 }
                 // What is wrong first: a guard that is missing may be a mistake's other face.
@@ -64,6 +70,9 @@ pub fn check(kernel: &Kernel) -> Vec<Diagnostic> {
             known.0 += alike;
         }
     }
+    if found.is_empty() {
+        all.extend(refused.lints(kernel, chosen.len() + bare.len()));
+    }
     let total = kernel.instances.len();
     for (fails, mut diagnostic, instance) in found.into_values() {
         if !instance.is_empty() {
@@ -77,6 +86,55 @@ pub fn check(kernel: &Kernel) -> Vec<Diagnostic> {
     }
     all.sort_by_key(|d| kernel.spans.get(d.primary).map(|s| (s.line, s.column)));
     all
+}
+
+/// What is wrong with an instance on one target: what it uses, how its tiles lie, what lowering adds.
+fn on_target(bound: &Kernel, analysis: &Analysis, target: Target) -> Vec<Diagnostic> {
+    let diagnostics = budget::on_target(bound, target);
+    if diagnostics.is_empty() { crate::lower::refusals(bound, analysis, target) } else { diagnostics }
+}
+
+/// The targets that instances cannot be launched on, though on others they can.
+#[derive(Default)]
+struct Refused(BTreeMap<usize, (Target, usize, Diagnostic)>);
+
+impl Refused {
+    fn add(&mut self, targets: &[Target], each: Vec<Vec<Diagnostic>>) {
+        for (at, (target, diagnostics)) in targets.iter().zip(each).enumerate() {
+            if let Some(diagnostic) = diagnostics.into_iter().next() {
+                self.0.entry(at).or_insert((*target, 0, diagnostic)).1 += 1;
+            }
+        }
+    }
+
+    /// A target on which none of `all` instances can be launched is declared for nothing. Where only some cannot, which is
+    /// what instances are for, the author is told who asks.
+    fn lints(self, kernel: &Kernel, all: usize) -> Vec<Diagnostic> {
+        let asked = lints::enabled(kernel, Code::TARGET_REFUSED);
+        let told = self.0.into_values().filter(|(_, count, _)| *count == all || asked);
+        let lint = |(target, count, wrong): (Target, usize, Diagnostic)| {
+            let who = match (count == all, all) {
+                (true, 1) => "this kernel".to_owned(),
+                (true, _) => "no instance of this kernel".to_owned(),
+                (false, _) => format!("{count} of {all} instances"),
+            };
+            let can = if count == all && all > 1 { "can" } else { "cannot" };
+            let message = format!("{who} {can} be launched on {target}, a declared target");
+            let others: Vec<&str> = Target::ALL.iter().filter(|t| **t != target).map(|t| t.name()).collect();
+            let mut lint = Diagnostic::new(Code::TARGET_REFUSED, wrong.primary, message);
+            lint.at = wrong.message;
+            lint.labels = wrong.labels;
+            if !wrong.at.is_empty() {
+                lint.notes.push(wrong.at);
+            }
+            lint.notes.extend(wrong.notes);
+            if let Some(help) = wrong.help {
+                lint.notes.push(help);
+            }
+            lint.help(format!("declare where it runs: `targets({})`", others.join(", ")))
+        };
+        told.map(lint).collect()
+    }
 }
 
 /// The instances to analyse, each with how many it stands for.

@@ -30,6 +30,7 @@ pub(crate) mod testing;
 mod tests;
 
 pub use asynchronous::SharedLoad;
+pub(crate) use budget::shared_bytes;
 pub use check::check;
 
 use crate::diag::Diagnostic;

@@ -54,7 +54,8 @@ pub enum LayoutError {
     },
     /// No arrangement of the warps divides the tile.
     #[error(
-        "{warps} warps cannot divide a tile of {rows} x {cols} into warp tiles of whole {atom_rows} x {atom_cols} atoms"
+        "{} cannot divide a tile of {rows} x {cols} into parts of whole {atom_rows} x {atom_cols} atoms",
+        groups(*warps, *atom_rows)
     )]
     Warps {
         /// Warps (or warpgroups).
@@ -108,4 +109,10 @@ pub enum LayoutError {
         /// What should be.
         expected: u64,
     },
+}
+
+/// `4 warps`, or `2 warpgroups` where the atom is theirs.
+fn groups(count: u32, atom_rows: u32) -> String {
+    let what = if atom_rows == 64 { "warpgroup" } else { "warp" };
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

@@ -298,24 +298,36 @@ impl Inference<'_> {
     fn kept(&mut self, statements: &[StmtId]) {
         let kernel = self.kernel;
         let mut found: BTreeMap<BufferId, (u8, SpanId)> = BTreeMap::new();
-        let mut meet = |this: &mut Self, buffer: BufferId, axis: u8, span: SpanId| {
+        // What a reduction makes of its result.
+        let mut reduced: BTreeMap<BufferId, u8> = BTreeMap::new();
+        let mut meet = |this: &mut Self, buffer: BufferId, axis: u8, span: SpanId, by_reduction: bool| {
             let Buffer { name, scope, extents, .. } = &kernel.buffers[buffer];
             if *scope != Scope::Fragment || extents.len() != 1 {
                 return;
             }
             let (known, first) = *found.entry(buffer).or_insert((axis, span));
+            if by_reduction {
+                reduced.entry(buffer).or_insert(axis);
+            }
             if known != axis {
                 let what = |axis: u8| if axis == 0 { "the rows" } else { "the columns" };
                 let message = format!("`{name}` is {} of a tile here, and {} elsewhere", what(axis), what(known));
                 let diagnostic = Diagnostic::new(Code::TILE_SHAPE, span, message);
                 let diagnostic = diagnostic.label(first, format!("{} here", what(known)));
-                this.all.push(diagnostic.help("use two fragments, and pass the values through a shared array"));
+                let help = match reduced.get(&buffer) {
+                    Some(&kept) => format!(
+                        "reduce along axis {kept}, which leaves {} of the tile, or index `{name}` by the loop's other variable",
+                        what(1 - kept)
+                    ),
+                    None => "use two fragments, and pass the values through a shared array".to_owned(),
+                };
+                this.all.push(diagnostic.help(help));
             }
         };
         for &stmt in statements {
             let span = kernel.stmts[stmt].span;
             match &kernel.stmts[stmt].kind {
-                StmtKind::ReduceTile { dst, axis, .. } => meet(self, *dst, 1 - *axis, span),
+                StmtKind::ReduceTile { dst, axis, .. } => meet(self, *dst, 1 - *axis, span, true),
                 StmtKind::Parallel { vars, body, .. } if vars.len() == 2 => {
                     for access in accesses(kernel, body) {
                         let access = &kernel.accesses[access];
@@ -323,7 +335,7 @@ impl Inference<'_> {
                             && let ExprKind::Var(var) = kernel.exprs[*index].kind
                             && let Some(axis) = vars.iter().position(|v| *v == var)
                         {
-                            meet(self, buffer, axis as u8, access.span);
+                            meet(self, buffer, axis as u8, access.span, false);
                         }
                     }
                 }

@@ -100,6 +100,42 @@ pub fn lower_bound(bound: &Kernel, target: Target) -> Result<Program, Vec<Diagno
     Ok(lowering.program)
 }
 
+/// What is wrong with an analysed kernel on a target beyond what its analysis says: layouts of tiles that nothing divides or
+/// that disagree, swizzles that do not fit, and shared memory that only lowering adds.
+///
+/// Layouts are inferred alone, which is quick; the whole kernel is lowered only where what is added may be too much.
+pub(crate) fn refusals(bound: &Kernel, analysis: &Analysis, target: Target) -> Vec<Diagnostic> {
+    let lies = |buffer: &Buffer| {
+        buffer.scope == Scope::Fragment
+            || buffer.scope == Scope::Shared
+                && matches!(buffer.swizzle, SwizzleRequest::Exactly(s) if s != Swizzle::None)
+    };
+    let is_deep = |stmt: &Stmt| {
+        matches!(stmt.kind, StmtKind::For { kind: LoopKind::Pipelined { stages, .. }, .. }
+            if i64::from(class::depth(bound, stages)) > bind::MOST_STAGES)
+    };
+    if !bound.buffers.values().any(lies) && !bound.stmts.values().any(is_deep) {
+        return vec![];
+    }
+    // At most what a tile that is reduced goes through shared memory in, and what its result does.
+    let added = |stmt: &Stmt| match stmt.kind {
+        StmtKind::ReduceTile { src, .. } => bound.buffer_len(src).saturating_mul(8),
+        _ => 0,
+    };
+    match infer::infer(bound, analysis, target) {
+        Err(diagnostics) => diagnostics,
+        Ok(infer::Choice::Block(_)) => {
+            let added = bound.stmts.values().map(added).fold(0, u64::saturating_add);
+            let most = crate::analysis::shared_bytes(bound).saturating_add(added);
+            match added > 0 && most > u64::from(target.max_shared_bytes()) {
+                true => lower_bound(bound, target).err().unwrap_or_default(),
+                false => vec![],
+            }
+        }
+        Ok(_) => vec![],
+    }
+}
+
 /// The facts of a bound kernel and how it is lowered.
 fn chosen(bound: &Kernel, target: Target) -> Result<(Analysis, infer::Choice), Vec<Diagnostic>> {
     let analysis = analyse(bound, target);

@@ -5,7 +5,7 @@
 
 use crate::diag::{Code, Diagnostic};
 use crate::ir::{Kernel, Scope};
-use crate::lowered::{BARRIER_BYTES, Program, SharedId};
+use crate::lowered::{BARRIER_BYTES, Program, SharedArray, SharedId};
 
 pub(super) fn place(program: &mut Program, windows: &[(SharedId, u32)]) {
     let mut end = 0u32;
@@ -36,9 +36,18 @@ pub(super) fn fits(kernel: &Kernel, program: &Program) -> Result<(), Vec<Diagnos
         .values()
         .map(|a| format!("`{}` {}", a.name, u64::from(a.len) * u64::from(a.dtype.bytes())))
         .collect();
+    let for_reduce =
+        |a: &&SharedArray| a.scratch && ["spilled", "reduced", "partial"].iter().any(|n| a.name.starts_with(n));
+    let reduces = program.shared.values().filter(for_reduce).max_by_key(|a| a.len);
     let message = format!("{needed} bytes of shared memory, of {most} on {}", program.target);
     let diagnostic = Diagnostic::new(Code::SHARED_BUDGET, array.span, message)
         .at(format!("{} bytes", parts.join(", ")))
-        .help("use fewer stages or smaller tiles; what the compiler adds stages the result on its way to memory");
+        .help(match reduces {
+            Some(array) => format!(
+                "use smaller tiles or arrays; `{}` is what the compiler adds for a `reduce` whose tile goes through shared memory",
+                array.name
+            ),
+            None => "use fewer stages or smaller tiles; what the compiler adds stages the result on its way to memory".into(),
+        });
     Err(vec![diagnostic])
 }

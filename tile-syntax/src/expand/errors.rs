@@ -68,14 +68,14 @@ enum Level {
 /// Errors are errors. An access that only the compiler guards is a warning; performance lints are off unless the author asks
 /// for them.
 fn level(parsed: &Parsed, diagnostic: &Diagnostic) -> Level {
-    if diagnostic.code.0 / 100 != 6 {
+    if !diagnostic.code.is_lint() {
         return Level::Deny;
     }
     let code = diagnostic.code.to_string();
     match parsed.kernel.attributes.lints.iter().rev().find(|(name, _)| *name == code) {
         Some((_, level)) if level == "deny" => Level::Deny,
         Some((_, level)) if level == "warn" => Level::Warn,
-        None if matches!(diagnostic.code, Code::UNGUARDED | Code::SIGN) => Level::Warn,
+        None if matches!(diagnostic.code, Code::UNGUARDED | Code::SIGN | Code::TARGET_REFUSED) => Level::Warn,
         _ => Level::Off,
     }
 }
@@ -112,6 +112,7 @@ fn warning(at: Span, code: Code, text: &str) -> TokenStream {
     let text = Literal::string(text);
     let name = match code {
         Code::UNGUARDED | Code::SIGN => "unguarded_access",
+        Code::TARGET_REFUSED => "refused_target",
         _ => "performance_lint",
     };
     let lint = Ident::new(name, at);

@@ -506,7 +506,7 @@ impl Parser {
             _ => return self.attribute_error(tokens_range(item), "this is not a lint and its level", HELP),
         };
         let (name, text) = (code.to_string(), level.to_string());
-        let mut lints = Code::ALL.iter().filter(|(c, _)| c.0 / 100 == 6).map(|(c, _)| c.to_string());
+        let mut lints = Code::ALL.iter().filter(|(c, _)| c.is_lint()).map(|(c, _)| c.to_string());
         if !lints.any(|lint| lint == name) {
             return self.attribute_error(code.span(), format!("`{name}` is not a lint"), HELP);
         }

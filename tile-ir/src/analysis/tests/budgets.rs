@@ -60,7 +60,16 @@ fn targets_differ_in_shared_memory_only() {
     let kernel = b.done();
     assert_eq!(analyse(&kernel, Target::Sm80).diagnostics.len(), 1);
     assert_eq!(analyse(&kernel, Target::Sm90a).diagnostics.len(), 0);
-    assert_eq!(check(&kernel), []);
-    let only = Kernel { targets: vec![Target::Sm80], ..kernel };
-    assert_eq!(check(&only).len(), 1);
+    // A lint where it runs on another declared target, an error where on none.
+    expect![[r#"
+        [TK0504] this kernel cannot be launched on sm_80, a declared target
+          at: kernel needs 200,000 bytes of shared memory; sm_80 allows 166,912
+          note: s f32[50000]: 200,000
+          note: shrink `s` by 33,088 bytes
+          help: declare where it runs: `targets(sm_90a)`
+    "#]]
+    .assert_eq(&report(&check(&kernel)));
+    let only = |target| check(&Kernel { targets: vec![target], ..kernel.clone() });
+    assert_eq!(only(Target::Sm80).iter().map(|d| d.code).collect::<Vec<_>>(), [crate::diag::Code::SHARED_BUDGET]);
+    assert_eq!(only(Target::Sm90a), []);
 }
