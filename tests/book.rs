@@ -57,6 +57,7 @@ fn reports_of_the_other_codes() {
     let all = [
         ("TK0303", reports::tk0303()),
         ("TK0304", reports::tk0304()),
+        ("TK0307", reports::tk0307()),
         ("TK0702", reports::tk0702()),
         ("TK0703", reports::tk0703()),
         ("TK0704", reports::tk0704()),

@@ -121,7 +121,7 @@ fn is_small(x: f32) -> bool {
     abs(x) < 0.5
 }
 
-#[tile_kernel(uses(is_small, library::scaled))]
+#[tile_kernel(uses(is_small, library::scaled), partial(y))]
 pub fn nested(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
     let [b] = blocks([ceil_div(N, 64)]);
     let [t] = threads([64]);

@@ -43,7 +43,7 @@ pub fn row_sums<const PERSISTENT: bool>(
 }
 
 /// The first `n` rows of tiles of `c`, added to what is there: rows past them stay as they are.
-#[tile_kernel(targets(sm_90a))]
+#[tile_kernel(targets(sm_90a), partial(c))]
 pub fn first_rows(
     a: &Tensor<f16, (M, K)>,
     b: &Tensor<f16, (K, N)>,

@@ -46,7 +46,7 @@ mod kernels {
     }
 
     /// The next iteration overwrites what slower threads still read.
-    #[tile_kernel(instances(SYNC in [true, false]))]
+    #[tile_kernel(instances(SYNC in [true, false]), partial(y))]
     pub fn loop_race<const SYNC: bool>(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, shift: usize) {
         blocks([1]);
         let [t] = threads([128]);
@@ -190,7 +190,7 @@ mod kernels {
     }
 
     /// A reduction tree that reads past the half that holds data.
-    #[tile_kernel(lints(TK0604 = "off"))]
+    #[tile_kernel(lints(TK0604 = "off"), partial(y))]
     pub fn tree(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, first: usize) {
         blocks([1]);
         let [t] = threads([128]);

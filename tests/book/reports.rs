@@ -165,3 +165,20 @@ pub fn tk0901() -> String {
     let mut y = device.zeros::<f32, 1>([100]).unwrap();
     said(roots::launch(&device, &x, &mut y))
 }
+
+// ANCHOR: TK0307
+#[tile_kernel]
+pub fn whole_blocks(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    let [b] = blocks([N / 128]);
+    let [t] = threads([128]);
+    y[b * 128 + t] = 2.0 * x[b * 128 + t];
+}
+// ANCHOR_END: TK0307
+
+/// A grid that leaves the last elements out.
+pub fn tk0307() -> String {
+    let device = Device::checked_simulator();
+    let x = device.tensor(&[1.0f32; 300], [300]).unwrap();
+    let mut y = device.zeros::<f32, 1>([300]).unwrap();
+    said(whole_blocks::launch(&device, &x, &mut y))
+}

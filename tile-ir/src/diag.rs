@@ -48,6 +48,8 @@ codes! {
     INDEX_OVERFLOW = 303;
     #[doc = " An uninitialised element is read."]
     UNINITIALISED = 304;
+    #[doc = " An element of an output that no thread wrote."]
+    UNWRITTEN = 307;
     // 04: synchronisation and races
     #[doc = " Two threads race."]
     RACE = 401;

@@ -234,6 +234,8 @@ pub struct Attributes {
     pub min_blocks: Option<u32>,
     /// `stream(w)`: tensors that are read once, whose loads leave no copy in L1. None of them is written.
     pub stream: Vec<ParamId>,
+    /// `partial(y)`: tensors of which a launch may leave elements as they are. None of them is only read.
+    pub partial: Vec<ParamId>,
     /// `&mut Workspace<..>` parameters: tensors that the launcher allocates, after all other parameters.
     pub workspaces: Vec<ParamId>,
     /// `specialize(K, max = n)`: dims that are constants of the compiled kernel.

@@ -19,7 +19,9 @@ impl Lowering<'_> {
                     let independent = self.program.launch.dependent
                         && kernel.attributes.dependent.as_ref().is_some_and(|all| all.contains(&param));
                     let (name, mutable) = (name.clone(), *mutable);
-                    let info = TensorInfo { param, name: name.clone(), dtype, shape, mutable, stream, independent };
+                    let output = mutable && is_output(kernel, param);
+                    let info =
+                        TensorInfo { param, name: name.clone(), dtype, shape, mutable, stream, output, independent };
                     self.program.tensors.push(info);
                     let kind = ParameterKind::Pointer(param);
                     self.program.params.push(Parameter { name: name.clone(), ty: ValueType::Wide, kind });
@@ -202,4 +204,22 @@ pub(crate) fn host_expr(kernel: &Kernel, id: ExprId) -> Option<HostExpr> {
         ExprKind::Cast(Type::Index, x) => host_expr(kernel, *x)?,
         _ => return None,
     })
+}
+
+/// Whether a tensor that may be written is an output: stored to, and neither read nor updated, so that what it held before
+/// the launch does not matter.
+fn is_output(kernel: &Kernel, param: ParamId) -> bool {
+    let place = Place::Tensor(param);
+    let attributes = &kernel.attributes;
+    if attributes.partial.contains(&param) || attributes.workspaces.contains(&param) {
+        return false;
+    }
+    let of = |access: AccessId| kernel.accesses[access].place == place;
+    let loaded = kernel.exprs.values().any(|e| matches!(e.kind, ExprKind::Load(access) if of(access)));
+    let used = kernel.stmts.values().any(|s| match &s.kind {
+        StmtKind::Copy { src, .. } => src.place == place,
+        StmtKind::Atomic { access, .. } | StmtKind::LastArriver { access, .. } => of(*access),
+        _ => false,
+    });
+    !loaded && !used
 }

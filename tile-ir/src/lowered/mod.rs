@@ -152,6 +152,9 @@ pub struct TensorInfo {
     pub mutable: bool,
     /// Whether it is read once, so that loads of it leave no copy in L1.
     pub stream: bool,
+    /// Whether a launch is to write all of it: the kernel neither reads nor updates it, and its author did not say that
+    /// elements may stay as they are. The checked simulator reports those that do.
+    pub output: bool,
     /// Whether it may be read before [`OpKind::Wait`]: the previous kernel of the stream does not write it.
     pub independent: bool,
 }

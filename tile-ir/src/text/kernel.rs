@@ -112,6 +112,10 @@ impl Printer<'_> {
             let name = |id: &ParamId| kernel.params.get(*id).map_or_else(|| format!("?{id}"), |p| p.name.clone());
             self.lines.line(format!("#[stream({})]", commas(kernel.attributes.stream.iter().map(name))));
         }
+        if !kernel.attributes.partial.is_empty() {
+            let name = |id: &ParamId| kernel.params.get(*id).map_or_else(|| format!("?{id}"), |p| p.name.clone());
+            self.lines.line(format!("#[partial({})]", commas(kernel.attributes.partial.iter().map(name))));
+        }
         if !kernel.attributes.workspaces.is_empty() {
             let name = |p: &ParamId| kernel.params[*p].name.clone();
             self.lines.line(format!("#[workspaces({})]", commas(kernel.attributes.workspaces.iter().map(name))));

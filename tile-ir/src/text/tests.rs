@@ -256,6 +256,7 @@ fn program() -> Program {
             shape: vec![HostExpr::Dim(DimId::from_u32(0)), HostExpr::Int(16)],
             mutable: true,
             stream: false,
+            output: false,
             independent: false,
         }],
         dims: vec!["N".into()],

@@ -63,6 +63,12 @@ impl Checker<'_> {
                 return Err(format!("{param} is streamed and is not a tensor that is only read"));
             }
         }
+        for &param in &self.kernel.attributes.partial {
+            within(&self.kernel.params, param)?;
+            if !matches!(self.kernel.params[param].kind, ParamKind::Tensor { mutable: true, .. } | ParamKind::Absent) {
+                return Err(format!("{param} is partial and is not a tensor that may be written"));
+            }
+        }
         for &param in self.kernel.attributes.dependent.iter().flatten() {
             within(&self.kernel.params, param)?;
             if !matches!(self.kernel.params[param].kind, ParamKind::Tensor { mutable: false, .. }) {

@@ -25,6 +25,7 @@ pub(super) struct Entries {
     pub(super) requires: Vec<(Expr, String, SpanId)>,
     /// `stream(..)`, before the signature gives the names meaning.
     streams: Vec<Ident>,
+    partial: Vec<Ident>,
     /// `specialize(..)`, before the signature gives the names meaning: the dims, `max`, and where it stands.
     specialize: Option<(Vec<Ident>, u32, SpanId)>,
     /// `pdl(independent = [..])`, likewise.
@@ -43,7 +44,8 @@ pub(super) struct ValueGroup {
 const SPECIALIZE: &str = "specialize(K) or specialize(K, max = 32)";
 
 /// The items of the attribute, for messages.
-const ITEMS: &str = "instances, dtypes, require, uses, targets, min_blocks, stream, specialize, pdl, lints, crate";
+const ITEMS: &str =
+    "instances, dtypes, require, uses, targets, min_blocks, stream, partial, specialize, pdl, lints, crate";
 
 impl Parser {
     /// Reads the attribute's tokens.
@@ -120,6 +122,7 @@ impl Parser {
             "targets" => "targets(sm_80, sm_90a)",
             "min_blocks" => "min_blocks(2)",
             "stream" => "stream(w)",
+            "partial" => "partial(y)",
             "specialize" => SPECIALIZE,
             "pdl" => "pdl(independent = [w])",
             "lints" => "lints(TK0601 = \"deny\")",
@@ -175,6 +178,17 @@ impl Parser {
                         _ => {
                             let message = "`stream` takes the names of tensors";
                             self.attribute_error(tokens_range(&item), message, "stream(w)");
+                        }
+                    }
+                }
+            }
+            "partial" => {
+                for item in self.comma_separated(list.stream()) {
+                    match item.as_slice() {
+                        [TokenTree::Ident(tensor)] => entries.partial.push(tensor.clone()),
+                        _ => {
+                            let message = "`partial` takes the names of tensors";
+                            self.attribute_error(tokens_range(&item), message, "partial(y)");
                         }
                     }
                 }
@@ -420,6 +434,28 @@ impl Parser {
                 ParamKind::Scalar { .. } | ParamKind::Absent => {
                     let message = format!("`{name}` is a scalar: only tensors are streamed");
                     self.attribute_error(name.span(), message, "remove it");
+                }
+            }
+        }
+    }
+
+    /// Gives `partial(..)` its meaning, once the parameters are known.
+    pub(super) fn partial(&mut self, entries: &mut Entries) {
+        for name in std::mem::take(&mut entries.partial) {
+            let found = self.kernel.params.iter().find(|(_, p)| name == p.name);
+            let Some((param, kind)) = found.map(|(id, param)| (id, param.kind.clone())) else {
+                let message = format!("the kernel has no parameter `{name}`");
+                self.attribute_error(name.span(), message, "`partial` takes the names of tensors");
+                continue;
+            };
+            match kind {
+                ParamKind::Tensor { mutable: true, .. } if self.kernel.attributes.partial.contains(&param) => {
+                    self.attribute_error(name.span(), format!("`{name}` is listed twice"), "remove one");
+                }
+                ParamKind::Tensor { mutable: true, .. } => self.kernel.attributes.partial.push(param),
+                ParamKind::Tensor { .. } | ParamKind::Scalar { .. } | ParamKind::Absent => {
+                    let message = format!("`{name}` is not written by the kernel: there is nothing to leave out");
+                    self.attribute_error(name.span(), message, "`partial` takes `&mut` tensors: remove it");
                 }
             }
         }

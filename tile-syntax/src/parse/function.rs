@@ -163,7 +163,7 @@ impl Parser {
     fn definition(&mut self, function: &ItemFn, entries: &Entries, uses: Rc<[Rc<TileFunction>]>) -> Option<Definition> {
         let signature = &function.sig;
         self.kernel.name = signature.ident.to_string();
-        let kernels = ["instances", "targets", "min_blocks", "stream", "specialize", "pdl", "lints"];
+        let kernels = ["instances", "targets", "min_blocks", "stream", "partial", "specialize", "pdl", "lints"];
         let stray = entries.seen.iter().find(|word| kernels.contains(&word.as_str())).map(String::as_str);
         if let Some(word) = stray.or((!entries.requires.is_empty()).then_some("require")) {
             let message = format!("`{word}` belongs to #[tile_kernel]");

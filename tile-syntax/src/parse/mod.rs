@@ -119,6 +119,7 @@ pub fn kernel(attribute: TokenStream, item: TokenStream, functions: Rc<[Rc<TileF
         parser.specialize(&mut entries);
         parser.requires(&mut entries);
         parser.streams(&mut entries);
+        parser.partial(&mut entries);
         parser.independent(&mut entries);
         parser.body(function);
     }

@@ -19,6 +19,7 @@
 //! | a guard the compiler added that fires | TK0302 |
 //! | an index that is negative or leaves its 32 (or 64) bits, a division by zero | TK0303 |
 //! | a register, local or shared element read before it is written | TK0304 |
+//! | an element of an output that no thread wrote, where nothing else is wrong | TK0307 |
 //! | a misaligned vector access: global, shared | TK0201, TK0202 |
 //! | memory or registers used while a copy or product has them, or left so at the end; a product's fence missing | TK0403 |
 //! | what a thread wrote, read by the copy engine or tensor cores with no proxy fence | TK0401 |
@@ -62,6 +63,7 @@ mod report;
 mod schedule;
 mod shadow;
 mod transfer;
+mod unwritten;
 mod warp;
 
 #[cfg(test)]
@@ -102,6 +104,8 @@ pub struct CheckedOptions {
     pub max_reports: usize,
     /// Printed lines to keep; further ones are counted.
     pub max_prints: usize,
+    /// Whether elements of outputs that no thread wrote are findings: [`TensorInfo::output`](crate::lowered::TensorInfo::output).
+    pub whole_outputs: bool,
     /// When asynchronous copies are made.
     pub copies: Copies,
 }
@@ -116,6 +120,7 @@ impl Default for CheckedOptions {
             cancel: None,
             max_reports: 32,
             max_prints: 10_000,
+            whole_outputs: true,
             copies: Copies::default(),
         }
     }

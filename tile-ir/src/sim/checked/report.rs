@@ -50,6 +50,11 @@ impl Reporter {
         }
     }
 
+    /// Whether there is no finding.
+    pub(super) fn is_empty(&self) -> bool {
+        self.index.is_empty()
+    }
+
     /// Whether there is a finding with this code.
     pub(super) fn has(&self, code: Code) -> bool {
         self.found.iter().any(|f| f.key.0 == code)

@@ -42,7 +42,7 @@ pub(super) struct Machine<'p> {
     /// Blocks and barriers whose phase has completed since that was last looked at.
     pub finished: Vec<(u32, u32)>,
     /// Why it was stopped before its end.
-    stopped: Option<Stop>,
+    pub(super) stopped: Option<Stop>,
     random: Random,
 }
 
@@ -257,6 +257,7 @@ impl<'p> Machine<'p> {
             let [x, y, z] = print.thread;
             (*block, z, y, x)
         });
+        self.unwritten();
         let (diagnostics, suppressed) = self.reporter.finish();
         let effects = self.code.sites.iter().zip(&self.observed).map(|(site, &elements)| ObservedEffect {
             space: site.space,

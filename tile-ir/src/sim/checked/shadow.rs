@@ -206,6 +206,15 @@ impl Shadow {
         self.pages.get(index / PAGE).and_then(Option::as_ref).map_or(Access::default(), |page| page[index % PAGE].write)
     }
 
+    /// Whether a cell was written, plainly or by an atomic.
+    pub fn is_written(&self, index: usize) -> bool {
+        let Some(Some(page)) = self.pages.get(index / PAGE) else { return false };
+        let cell = page[index % PAGE];
+        let updated =
+            || self.others.get((cell.others as usize).wrapping_sub(1)).is_some_and(|o| o.atomics[0].clock != 0);
+        cell.write.clock != 0 || updated()
+    }
+
     /// Records an access to cell `index`; gives an earlier access it races with, and how that one touched the cell.
     #[inline]
     pub fn record(&mut self, index: usize, kind: AccessKind, now: Now<'_>) -> Option<(Access, AccessKind)> {

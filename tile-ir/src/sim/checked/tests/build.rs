@@ -87,6 +87,7 @@ impl Build {
             shape,
             mutable,
             stream: false,
+            output: false,
             independent: false,
         });
         self.program.params.push(Parameter {

@@ -10,6 +10,7 @@ mod lowered;
 mod races;
 mod synchronisation;
 mod tensor;
+mod unwritten;
 
 use super::{CheckedOptions, CheckedReport, Schedule, run};
 use crate::lowered::Program;
