@@ -24,7 +24,7 @@ pub fn count(y: &mut Tensor<i32, (N,)>, n: usize) {
 }
 
 /// Many blocks that do nothing.
-#[tile_kernel]
+#[tile_kernel(partial(y))]
 pub fn idle(y: &mut Tensor<i32, (N,)>, n: usize) {
     let [b] = blocks([n]);
     let [t] = threads([32]);

@@ -12,7 +12,7 @@ use tile_runtime::prelude::*;
 use tile_runtime::{Error, LaunchError, Tensor, TensorView};
 
 /// y = alpha x v on the first `n` rows.
-#[tile_kernel(require(K % 4 == 0), require(n <= N))]
+#[tile_kernel(require(K % 4 == 0), require(n <= N), partial(y))]
 fn affine(x: &Tensor<f32, (N, K)>, v: &Tensor<f32, (K,)>, y: &mut Tensor<f32, (N, K)>, alpha: f32, n: usize) {
     let [b] = blocks([N]);
     let [t] = threads([32]);
