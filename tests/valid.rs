@@ -91,6 +91,7 @@ mod valid {
     mod placement_pipelined_copy;
     mod placement_pipelined_moving;
     mod placement_vectorized_body;
+    mod placement_vectorized_loop;
     mod race_global;
     mod race_global_overlap;
     mod race_global_tiles;

@@ -74,16 +74,15 @@ impl<'k> Walk<'k> {
         }
         self.control.push(Control { span, varies, cond: None });
         let width = trip.and_then(|t| t.as_constant()).unwrap_or(0);
-        if *kind == LoopKind::Vectorized {
-            self.vector = Some(VectorLoop::new(stmt, counter, width));
-        }
+        // A loop in a vectorised loop is an error, which the outer one reports when it has been walked.
+        let outer = (*kind == LoopKind::Vectorized).then(|| self.vector.replace(VectorLoop::new(stmt, counter, width)));
         let counters = self.ranged.len() - usize::from(is_ranged);
         self.regions.enter(LoopForm::Serial, span, &self.ranged[counters..]);
         self.block(body);
         self.regions.leave();
-        if *kind == LoopKind::Vectorized {
+        if let Some(outer) = outer {
             vector::finish(self);
-            self.vector = None;
+            self.vector = outer;
         }
         self.control.pop();
         if is_ranged {
