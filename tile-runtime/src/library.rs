@@ -543,7 +543,8 @@ mod tests {
         let variables = [("XDG_DATA_HOME", scratch.0.join("data"))];
         let problem = || {
             // The file is no library: it was opened where the linker says so.
-            let error = around(&scratch, &variables, |a| open_nvrtc(a, |_| Ok(())).map(|f| f.path).unwrap_err());
+            let refuse = |_: &Library| Err("refused by the test".to_string());
+            let error = around(&scratch, &variables, |a| open_nvrtc(a, refuse).map(|f| f.path).unwrap_err());
             let of_ours = |t: &&Attempt| t.path.starts_with(&own);
             error.tried.iter().find(of_ours).map(|t| t.problem.clone()).unwrap_or_default()
         };

