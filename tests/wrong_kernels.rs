@@ -130,7 +130,7 @@ mod kernels {
         let [t] = threads([128]);
         let i = b * 128 + t;
         if i < N {
-            y[i] = x.masked([i - shift]);
+            y[i] = x[i - shift];
         }
     }
 

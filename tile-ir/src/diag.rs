@@ -48,6 +48,10 @@ codes! {
     INDEX_OVERFLOW = 303;
     #[doc = " An uninitialised element is read."]
     UNINITIALISED = 304;
+    #[doc = " An index may not fit 64 bits."]
+    INDEX_WIDTH = 305;
+    #[doc = " A loop's step or the number of a shift may be out of its range."]
+    OPERAND_RANGE = 306;
     #[doc = " An element of an output that no thread wrote."]
     UNWRITTEN = 307;
     // 04: synchronisation and races

@@ -47,7 +47,8 @@ pub mod lower;
 pub mod lowered;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;
-#[cfg(test)]
-pub(crate) mod testing;
+#[cfg(any(test, feature = "testing"))]
+#[doc(hidden)]
+pub mod testing;
 pub mod text;
 pub mod verify;

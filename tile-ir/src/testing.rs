@@ -1,8 +1,13 @@
-//! A builder of bound kernels, for tests: what `bind` would make of a kernel, written by hand.
+//! A builder of bound kernels, for tests: what `bind` would make of a kernel, written by hand; and the oracle of index
+//! arithmetic, which the soak runs.
+#![cfg_attr(not(test), allow(dead_code))]
+
+pub mod indices;
 
 use crate::ir::*;
 
 /// A kernel under construction.
+#[derive(Default)]
 pub(crate) struct Builder {
     pub(crate) kernel: Kernel,
     blocks: Vec<Vec<StmtId>>,
@@ -211,6 +216,21 @@ impl Builder {
         if let Some(block) = self.blocks.last_mut() {
             block.push(stmt);
         }
+    }
+
+    /// A name for an index.
+    pub(crate) fn declared(&mut self, name: &str, kind: VarKind) -> (VarId, ExprId) {
+        self.declare(name, Type::Index, kind)
+    }
+
+    /// Statements from here on are those of a body.
+    pub(crate) fn enter(&mut self) {
+        self.blocks.push(vec![]);
+    }
+
+    /// The statements of the body.
+    pub(crate) fn leave(&mut self) -> Vec<StmtId> {
+        self.blocks.pop().unwrap_or_default()
     }
 
     fn declare(&mut self, name: &str, ty: Type, kind: VarKind) -> (VarId, ExprId) {

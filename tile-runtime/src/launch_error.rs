@@ -68,6 +68,8 @@ pub enum Problem {
     StrideMultiple { argument: String, axis: usize, multiple: u32, found: i64, line: u32 },
     /// An index expression that would pass 2^31.
     IndexRange { expression: String, value: Option<i64>, line: u32, values: Vec<(String, i64)> },
+    /// A step or the number of a shift that is out of its range.
+    Operand { rule: &'static str, expression: String, value: Option<i64>, line: u32, values: Vec<(String, i64)> },
     /// The tensor's memory ends before its last element.
     Coverage { argument: String, needed: u64, found: u64 },
     /// A tensor of another device.
@@ -136,6 +138,7 @@ impl Problem {
             | Specialized { .. }
             | Coverage { .. } => Code::LAUNCH_ARGUMENT,
             Require { .. } => Code::LAUNCH_REQUIRE,
+            Operand { .. } => Code::OPERAND_RANGE,
             StrideOverlap { .. } | InnerStride { .. } | Alignment { .. } | StrideMultiple { .. } => {
                 Code::LAUNCH_ALIGNMENT
             }
@@ -242,6 +245,15 @@ impl fmt::Display for Problem {
                 let value = value.map_or("more than 64 bits hold".to_string(), |v| v.to_string());
                 write!(f, "index `{expression}`{} reaches {value}; at most {} is possible", Line(*line), i32::MAX)?;
                 if values.is_empty() { Ok(()) } else { write!(f, ": {}", Values(values)) }
+            }
+            Operand { rule, expression, value, line, values } => {
+                let value = value.map_or("more than 64 bits hold".to_string(), |v| v.to_string());
+                write!(f, "{rule}: `{expression}`{} is {value}", Line(*line))?;
+                // Where the operand is a parameter, it has been said.
+                if values.is_empty() || matches!(values.as_slice(), [(name, _)] if name == expression) {
+                    return Ok(());
+                }
+                write!(f, ": {}", Values(values))
             }
             Coverage { argument, needed, found } => {
                 write!(f, "`{argument}` needs {needed} bytes of memory, {found} are there")

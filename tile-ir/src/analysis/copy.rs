@@ -139,7 +139,12 @@ fn side(walk: &mut Walk<'_>, tile: &TileRef, extents: &[Poly], shared: bool) -> 
         // The tile's axes are the last ones; leading ones have extent 1.
         let size = (axis + extents.len()).checked_sub(rank).map_or(Poly::constant(1), |a| extents[a].clone());
         let end = start.plus(&size);
-        end.iter().for_each(|end| walk.note_range(end, tile.span));
+        // Where the tile ends may not fit, its coordinates are formed in 64 bits.
+        if !end.as_ref().is_some_and(|end| walk.fits(end, tile.span))
+            && let Some(&start) = tile.start.get(axis)
+        {
+            walk.analysis.wide.insert(start);
+        }
         let room = end.and_then(|end| extent.minus(&end));
         let inside = room.as_ref().is_some_and(|r| walk.cx.proves(r)) && walk.cx.proves(start);
         bounds.push(if inside { Bound::Proven } else { Bound::Unproven });

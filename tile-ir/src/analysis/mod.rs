@@ -11,6 +11,7 @@ mod check;
 mod collective;
 mod copy;
 mod guards;
+mod induction;
 mod lints;
 mod parallel;
 mod point;
@@ -34,8 +35,9 @@ pub(crate) use budget::shared_bytes;
 pub use check::check;
 
 use crate::diag::Diagnostic;
-use crate::ir::{AccessId, DimId, ExprId, Kernel, ParamId, Side, SpanId, StmtId, StmtKind, Target};
+use crate::ir::{AccessId, DimId, ExprId, Kernel, ParamId, Side, SpanId, StmtId, StmtKind, Target, VarId};
 use crate::lowered::HostExpr;
+pub use crate::lowered::OperandKind;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The analysis of one bound kernel for one target.
@@ -69,6 +71,19 @@ pub struct Analysis {
     /// Per `last_arriver` whose blocks are those along some axes of the grid: the count, and the extents of the axes. Their
     /// product is the count, or the launch is refused.
     pub arrivals: Vec<(ExprId, Vec<ExprId>)>,
+    /// Expressions of type `usize` that are computed and held in 64 bits, because 32 are not known to be enough.
+    pub wide: BTreeSet<ExprId>,
+    /// Operations on `usize` whose results are known to fit 32 bits; one that is also in `wide` is met on a path where it
+    /// does not.
+    pub narrow: BTreeSet<ExprId>,
+    /// Assigned variables and indices of loops of type `usize` that are held in 64 bits.
+    pub wide_vars: BTreeSet<VarId>,
+    /// `parallel` loops whose elements are counted in 64 bits.
+    pub wide_counts: BTreeSet<StmtId>,
+    /// Quotients and remainders of `usize` whose divisor is not known to be other than 0.
+    pub open_divisors: BTreeSet<ExprId>,
+    /// Steps and numbers of shifts that the launch checks.
+    pub operand_ranges: Vec<OperandRange>,
     /// Statements before which the compiler must place a block barrier, because a tile operation's accesses meet
     /// others'. Each stands under block-uniform control.
     pub barriers_before: BTreeSet<StmtId>,
@@ -196,6 +211,17 @@ pub struct IndexRange {
     /// The largest value.
     pub bound: HostExpr,
     /// The expression it bounds.
+    pub span: SpanId,
+}
+
+/// An operand that has a range of its own, where only the launcher knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OperandRange {
+    /// Which.
+    pub kind: OperandKind,
+    /// Its value.
+    pub value: HostExpr,
+    /// The operand.
     pub span: SpanId,
 }
 

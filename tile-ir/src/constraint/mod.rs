@@ -11,6 +11,7 @@
 mod arithmetic;
 mod cond;
 mod context;
+mod interval;
 mod poly;
 mod query;
 #[cfg(test)]
@@ -18,5 +19,6 @@ mod soundness;
 
 pub use cond::Cond;
 pub use context::{Context, Definition, Mark, Symbol, Varies};
+pub use interval::Interval;
 pub use poly::{Monomial, Poly, Sym, gcd};
 pub use query::Answer;

@@ -50,6 +50,15 @@ impl Monomial {
         Monomial(rest)
     }
 
+    /// The product with a factor `sym` less; the product itself, where it is none.
+    pub fn without(&self, sym: Sym) -> Monomial {
+        let mut rest = [0; DEGREE];
+        let at = self.0.iter().position(|s| *s == sym.0 + 1);
+        let kept = self.0.iter().enumerate().filter(|(i, _)| Some(*i) != at).map(|(_, s)| *s);
+        rest.iter_mut().zip(kept).for_each(|(to, from)| *to = from);
+        Monomial(rest)
+    }
+
     /// The product; `None` beyond four factors.
     pub fn times(&self, other: &Monomial) -> Option<Monomial> {
         let mut all = [0; 2 * DEGREE];

@@ -114,6 +114,7 @@ impl<'p> Block<'p> {
                 (UnaryOp::Not, Known::Float(_), _) | (UnaryOp::Neg, Known::Share(_), _) => return None,
             },
             ValueKind::Binary(op, a, b) => return self.binary(*op, *a, *b, thread),
+            ValueKind::Divisor(a) => return self.value(*a, thread),
             ValueKind::Select(cond, a, b) | ValueKind::Choose(cond, a, b) => {
                 return self.value(if self.condition(*cond, thread)? { *a } else { *b }, thread);
             }

@@ -166,6 +166,7 @@ fn refused(program: &Program, shape: &Shape) -> Vec<Note> {
             let names = |param| place(program, Space::Global(param));
             format!("the index {} must stay below 2^31", bound.display(&program.dims, &names))
         }
+        CheckKind::Operand { kind, .. } => kind.must_be().to_owned(),
     };
     let checks = program.launch.checks.iter().filter(fails);
     checks.map(|check| Note { line: line(program, check.span), text: words(check) }).collect()

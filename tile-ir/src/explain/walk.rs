@@ -292,7 +292,7 @@ impl Walker<'_> {
                 self.value(*b, &no);
             }
             ValueKind::Select(cond, a, b) => [cond, a, b].into_iter().for_each(|v| self.value(*v, weights)),
-            ValueKind::Unary(_, a) | ValueKind::Cast(a) => self.value(*a, weights),
+            ValueKind::Unary(_, a) | ValueKind::Cast(a) | ValueKind::Divisor(a) => self.value(*a, weights),
             ValueKind::Load(memory) => self.access(memory, AccessKind::Load, 1, weights),
             ValueKind::Pack(_, a, b) => [a, b].into_iter().for_each(|v| self.value(*v, weights)),
             ValueKind::Unpack(_, word, _) => self.value(*word, weights),

@@ -210,7 +210,7 @@ impl Lowering<'_> {
         match &self.program.values[id].kind {
             ValueKind::Int(_) | ValueKind::Float(_) | ValueKind::Param(_) => Touch::default(),
             ValueKind::Thread(_) | ValueKind::Block(_) | ValueKind::Reg(_) => Touch::default(),
-            ValueKind::Unary(_, a) | ValueKind::Cast(a) => value(a),
+            ValueKind::Unary(_, a) | ValueKind::Cast(a) | ValueKind::Divisor(a) => value(a),
             ValueKind::Binary(_, a, b) => value(a).and(value(b)),
             ValueKind::Math(_, args) => args.iter().fold(Touch::default(), |all, v| all.and(value(v))),
             ValueKind::Select(c, a, b) | ValueKind::Choose(c, a, b) => value(c).and(value(a)).and(value(b)),

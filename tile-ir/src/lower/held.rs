@@ -90,8 +90,10 @@ impl<'a> Lowering<'a> {
     ) {
         let kernel = self.kernel;
         let name = kernel.vars[var].name.clone();
-        let [start, end, step] = [("start", range[0]), ("end", range[1]), ("step", range[2])]
-            .map(|(bound, value)| self.once(&format!("{name}_{bound}"), value));
+        let [start, end, step] = [("start", range[0]), ("end", range[1]), ("step", range[2])].map(|(bound, value)| {
+            let value = self.fit(value, self.index_type(var));
+            self.once(&format!("{name}_{bound}"), value)
+        });
         let slots: Vec<(BufferId, u32)> = split
             .buffers
             .iter()
@@ -108,7 +110,7 @@ impl<'a> Lowering<'a> {
         });
         self.op(OpKind::If { cond: any, then: first, otherwise: Vec::new() });
         self.op(OpKind::Barrier);
-        let reg = self.reg(&name, ValueType::Index, false);
+        let reg = self.reg(&name, self.index_type(var), false);
         let two = self.int(2);
         let stride = self.binary(BinaryOp::Mul, two, step);
         self.loop_over(reg, [start, end, stride], unroll, |l| {

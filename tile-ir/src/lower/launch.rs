@@ -78,7 +78,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Launch checks, in order of reporting: specialised dims, requires, alignment, strides, index ranges.
+    /// Launch checks, in order of reporting: specialised dims, requires, alignment, strides, operands, index ranges.
     pub(super) fn checks(&mut self) {
         let kernel = self.kernel;
         let mut checks = Vec::new();
@@ -173,7 +173,12 @@ impl Lowering<'_> {
                 });
             }
         }
-        for range in &self.analysis.index_ranges {
+        for operand in &self.analysis.operand_ranges {
+            let (kind, value, span) = (operand.kind, operand.value.clone(), operand.span);
+            let holds = kind.holds(value.clone());
+            checks.push(Check { holds, kind: CheckKind::Operand { kind, value }, request: None, span });
+        }
+        for range in self.analysis.index_ranges.iter().chain(&self.index_ranges) {
             let limit = HostExpr::Int(1 << 31);
             let holds = HostExpr::binary(BinaryOp::Lt, range.bound.clone(), limit);
             let kind = CheckKind::IndexRange { bound: range.bound.clone() };

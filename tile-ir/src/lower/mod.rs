@@ -42,8 +42,10 @@ mod vector;
 
 pub use bind::bind;
 pub(crate) use bind::bind_ahead;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use launch::host_expr;
 
-use crate::analysis::{Analysis, analyse};
+use crate::analysis::{Analysis, IndexRange, analyse};
 use crate::diag::Diagnostic;
 use crate::ir::*;
 use crate::lowered::*;
@@ -205,6 +207,8 @@ struct Lowering<'a> {
     roles_wait: bool,
     /// Tensors whose elements are stored two by two, which their rows must allow.
     paired: BTreeSet<ParamId>,
+    /// What the launch checks of indices that the lowering makes.
+    index_ranges: Vec<IndexRange>,
     /// How many slots the arrays have that pipelined loops load ahead.
     stages: BTreeMap<BufferId, u32>,
     /// Of those: the first element of the slot that they stand for.
@@ -278,6 +282,7 @@ impl<'a> Lowering<'a> {
             windows: Vec::new(),
             roles_wait: false,
             paired: BTreeSet::new(),
+            index_ranges: Vec::new(),
             stages: class::stages(kernel),
             slots: SecondaryMap::new(),
             loaded: Vec::new(),
@@ -311,6 +316,20 @@ impl<'a> Lowering<'a> {
     }
 
     fn op(&mut self, kind: OpKind) {
+        // An index is held in what its register has.
+        let kind = match kind {
+            OpKind::Let { reg, value: Some(value) } => {
+                let value = self.fit(value, self.program.regs[reg].ty);
+                OpKind::Let { reg, value: Some(value) }
+            }
+            OpKind::Set { reg, value } => OpKind::Set { reg, value: self.fit(value, self.program.regs[reg].ty) },
+            OpKind::For { reg, start, end, step, unroll, body } => {
+                let ty = self.program.regs[reg].ty;
+                // The end may be one that the index is never at: it is compared as it is.
+                OpKind::For { reg, start: self.fit(start, ty), end, step, unroll, body }
+            }
+            kind => kind,
+        };
         self.ops.push(Op { kind, span: self.span });
     }
 

@@ -262,7 +262,9 @@ impl Lowering<'_> {
             }
             // One that is done already.
             ValueKind::Choose(cond, ..) if self.program.values[cond].kind == ValueKind::Reg(inside) => {}
-            ValueKind::Unary(_, a) | ValueKind::Cast(a) | ValueKind::Unpack(_, a, _) => self.unread(a, inside),
+            ValueKind::Unary(_, a) | ValueKind::Cast(a) | ValueKind::Divisor(a) | ValueKind::Unpack(_, a, _) => {
+                self.unread(a, inside)
+            }
             ValueKind::Binary(_, a, b) | ValueKind::Pack(_, a, b) => {
                 [a, b].into_iter().for_each(|v| self.unread(v, inside));
             }

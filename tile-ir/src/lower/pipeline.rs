@@ -46,8 +46,10 @@ impl<'a> Lowering<'a> {
             return self.held_loop(var, [start, end, step], unroll, &split, body, &held);
         }
         let name = kernel.vars[var].name.clone();
-        let [start, end, step] = [("start", start), ("end", end), ("step", step)]
-            .map(|(bound, value)| self.once(&format!("{name}_{bound}"), value));
+        let [start, end, step] = [("start", start), ("end", end), ("step", step)].map(|(bound, value)| {
+            let value = self.fit(value, self.index_type(var));
+            self.once(&format!("{name}_{bound}"), value)
+        });
         let (copies, shared) = self.slots(&split, stages);
         let pipeline = Pipeline { var, body, split, copies, shared, protocol, end, step, stages };
         self.remark_stages(&pipeline);
@@ -55,7 +57,7 @@ impl<'a> Lowering<'a> {
             let index = self.ahead(&pipeline, start, ahead);
             self.issue(&pipeline, index, ahead);
         }
-        let reg = self.reg(&name, ValueType::Index, false);
+        let reg = self.reg(&name, self.index_type(var), false);
         let stride = self.int(i64::from(stages));
         let stride = self.binary(BinaryOp::Mul, stride, step);
         self.loop_over(reg, [start, end, stride], unroll, |l| {
@@ -68,7 +70,7 @@ impl<'a> Lowering<'a> {
                 let index = l.ahead(&pipeline, first, slot);
                 let inside = l.binary(BinaryOp::Lt, index, pipeline.end);
                 let then = l.nested(|l| {
-                    let own = l.reg(&name, ValueType::Index, false);
+                    let own = l.reg(&name, l.index_type(pipeline.var), false);
                     l.op(OpKind::Let { reg: own, value: Some(index) });
                     l.iteration(&pipeline, own, slot);
                 });
@@ -156,7 +158,7 @@ impl<'a> Lowering<'a> {
         if matches!(self.program.values[value].kind, ValueKind::Int(_) | ValueKind::Param(_)) {
             return value;
         }
-        let reg = self.reg(name, ValueType::Index, false);
+        let reg = self.reg(name, self.program.values[value].ty, false);
         self.op(OpKind::Let { reg, value: Some(value) });
         self.read(reg)
     }
@@ -192,7 +194,7 @@ impl<'a> Lowering<'a> {
         let then = self.nested(|l| {
             l.select(pipeline, slot);
             let name = format!("{}_ahead", l.kernel.vars[pipeline.var].name);
-            let reg = l.reg(&name, ValueType::Index, false);
+            let reg = l.reg(&name, l.index_type(pipeline.var), false);
             l.op(OpKind::Let { reg, value: Some(index) });
             l.vars[pipeline.var] = Some(Binding::Reg(reg));
             let loads = &pipeline.body[..pipeline.split.loads];

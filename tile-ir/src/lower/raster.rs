@@ -12,6 +12,11 @@ use super::*;
 /// What the number of blocks of a persistent launch is a multiple of, where the device holds so many.
 const EVEN_BLOCKS: i64 = 4;
 
+/// Rows of a panel up to which it is taken as it is, and the launch checks its tiles.
+const LOW: i64 = 128;
+/// Twice as many clusters as any device holds at once.
+const MOST_CLUSTERS: i64 = 1 << 16;
+
 /// A line of blocks that stands for a grid.
 #[derive(Clone, Copy)]
 pub(super) struct Raster {
@@ -61,14 +66,42 @@ impl<'a> Lowering<'a> {
         let total = self.binary(BinaryOp::Mul, wide, high);
         let total = self.binary(BinaryOp::Mul, total, deep);
         let panel = self.kernel.swizzle.map(|panel| match self.kernel.const_index(panel) {
-            Some(rows) => self.int(rows.max(1)),
-            None => {
+            Some(rows) if rows <= LOW => self.int(rows.max(1)),
+            // At most all rows, so that the tiles of a group are at most all tiles.
+            _ => {
                 let (rows, one) = (self.value(panel), self.int(1));
+                let rows = self.binary(BinaryOp::Min, rows, high);
                 let rows = self.binary(BinaryOp::Max, rows, one);
+                let rows = self.fit(rows, ValueType::Index);
                 self.once("panel", rows)
             }
         });
+        self.check_raster(extents);
         Raster { wide, high, total, cluster, panel }
+    }
+
+    /// What the blocks compute of the grid stays below 2^31: the number of tiles and, of those that take tile after tile,
+    /// the number of the next one, and the tiles of a group.
+    fn check_raster(&mut self, extents: &[ExprId]) {
+        let persistent = self.kernel.stmts.values().any(|s| matches!(s.kind, StmtKind::Persistent { .. }));
+        let span = extents.first().map_or(self.span, |e| self.kernel.exprs[*e].span);
+        let mut bounds = Vec::new();
+        if let Some(tiles) = self.host_tiles(extents).filter(|_| persistent) {
+            bounds.push(HostExpr::binary(BinaryOp::Add, tiles, HostExpr::Int(MOST_CLUSTERS)));
+        }
+        let panel =
+            self.kernel.swizzle.and_then(|panel| self.kernel.const_index(panel)).filter(|p| (2..=LOW).contains(p));
+        if let (Some(rows), Some(&first)) = (panel, extents.first())
+            && let Some(wide) = host_expr(self.kernel, first)
+        {
+            bounds.push(HostExpr::binary(BinaryOp::Mul, wide, HostExpr::Int(rows)));
+        }
+        for bound in bounds {
+            let range = IndexRange { bound, span };
+            if !self.index_ranges.contains(&range) {
+                self.index_ranges.push(range);
+            }
+        }
     }
 
     /// The launcher's count of cluster-tiles.

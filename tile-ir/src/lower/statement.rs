@@ -78,7 +78,11 @@ impl<'a> Lowering<'a> {
     /// A register for a variable.
     pub(super) fn variable_reg(&mut self, var: VarId) -> RegId {
         let Var { name, ty, kind, .. } = &self.kernel.vars[var];
-        let (name, ty, mutable) = (name.clone(), self.value_type(*ty), *kind == VarKind::Mut);
+        let ty = match self.value_type(*ty) {
+            ValueType::Index => self.index_type(var),
+            ty => ty,
+        };
+        let (name, mutable) = (name.clone(), *kind == VarKind::Mut);
         let reg = self.reg(&name, ty, mutable);
         self.vars[var] = Some(Binding::Reg(reg));
         reg
@@ -127,6 +131,12 @@ impl<'a> Lowering<'a> {
                     return value.into_iter().for_each(|value| self.set_element(local, value));
                 }
                 let reg = self.variable_reg(*var);
+                // What is assigned once is held as its only value is.
+                if let (Some(value), VarKind::Let, ValueType::Index) =
+                    (value, kernel.vars[*var].kind, self.program.regs[reg].ty)
+                {
+                    self.program.regs[reg].ty = self.program.values[value].ty;
+                }
                 self.program.regs[reg].mutable |= value.is_none();
                 self.op(OpKind::Let { reg, value });
             }
@@ -177,7 +187,7 @@ impl<'a> Lowering<'a> {
             }
             StmtKind::Parallel { vars, extents, body } => match self.fragment_of(body) {
                 Some(fragment) => self.parallel_fragment(fragment, vars, body),
-                None => self.parallel(vars, extents, body),
+                None => self.parallel(stmt, vars, extents, body),
             },
             StmtKind::Copy { src, dst, .. } => self.copy(stmt, src, dst),
             StmtKind::Fill { buffer, value } => self.fill(*buffer, *value),

@@ -33,11 +33,17 @@ impl Lowering<'_> {
 
     /// Every element of `extents` once, spread over the block; `f` gets the index tuple.
     pub(super) fn spread(&mut self, name: &str, extents: &[ValueId], f: impl FnOnce(&mut Self, Vec<ValueId>)) {
-        let mut total = extents.first().copied().unwrap_or_else(|| self.int(1));
+        self.spread_in(ValueType::Index, name, extents, f);
+    }
+
+    /// The same with elements counted in `ty`.
+    fn spread_in(&mut self, ty: ValueType, name: &str, extents: &[ValueId], f: impl FnOnce(&mut Self, Vec<ValueId>)) {
+        let first = extents.first().copied().unwrap_or_else(|| self.int(1));
+        let mut total = if ty == ValueType::Wide { self.fit(first, ty) } else { first };
         for &extent in extents.iter().skip(1) {
             total = self.product(total, extent);
         }
-        let reg = self.reg(name, ValueType::Index, false);
+        let reg = self.reg(name, ty, false);
         let bounds = [self.linear_thread(), total, self.int(i64::from(self.thread_total()))];
         self.loop_over(reg, bounds, Unroll::Auto, |l| {
             let element = l.read(reg);
@@ -48,7 +54,10 @@ impl Lowering<'_> {
 
     fn product(&mut self, a: ValueId, b: ValueId) -> ValueId {
         match (&self.program.values[a].kind, &self.program.values[b].kind) {
-            (ValueKind::Int(x), ValueKind::Int(y)) => self.int(x.saturating_mul(*y)),
+            (&ValueKind::Int(x), &ValueKind::Int(y)) => {
+                let ty = self.program.values[a].ty;
+                self.push(ValueKind::Int(x.saturating_mul(y)), ty)
+            }
             _ => self.binary(BinaryOp::Mul, a, b),
         }
     }
@@ -68,11 +77,12 @@ impl Lowering<'_> {
         indices
     }
 
-    pub(super) fn parallel(&mut self, vars: &[VarId], extents: &[ExprId], body: &[StmtId]) {
+    pub(super) fn parallel(&mut self, stmt: StmtId, vars: &[VarId], extents: &[ExprId], body: &[StmtId]) {
         let extents: Vec<ValueId> = extents.iter().map(|&e| self.value(e)).collect();
+        let ty = if self.analysis.wide_counts.contains(&stmt) { ValueType::Wide } else { ValueType::Index };
         let marked = self.stores_beyond_registers(body);
         self.mark(marked, Elements::Begin);
-        self.spread("element", &extents, |l, indices| {
+        self.spread_in(ty, "element", &extents, |l, indices| {
             l.mark(marked, Elements::Next);
             for (&var, index) in vars.iter().zip(indices) {
                 let reg = l.variable_reg(var);

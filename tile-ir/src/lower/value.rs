@@ -20,7 +20,15 @@ impl Lowering<'_> {
         self.push(ValueKind::Int(number), ValueType::Index)
     }
 
+    /// `op(a, b)`; of two indices in 64 bits where either is held in such.
     pub(super) fn binary(&mut self, op: BinaryOp, a: ValueId, b: ValueId) -> ValueId {
+        let (a, b) = match (op, self.program.values[a].ty, self.program.values[b].ty) {
+            (BinaryOp::Shl | BinaryOp::Shr, _, ValueType::Wide) => (a, self.fit(b, ValueType::Index)),
+            (BinaryOp::Shl | BinaryOp::Shr, ..) => (a, b),
+            (_, ValueType::Wide, ValueType::Index) => (a, self.widen(b)),
+            (_, ValueType::Index, ValueType::Wide) => (self.widen(a), b),
+            _ => (a, b),
+        };
         let ty = match op {
             _ if op.is_comparison() => ValueType::BOOL,
             _ => self.program.values[a].ty,
@@ -45,6 +53,38 @@ impl Lowering<'_> {
         }
     }
 
+    /// An index in `ty`; any other value as it is.
+    pub(super) fn fit(&mut self, value: ValueId, ty: ValueType) -> ValueId {
+        match (self.program.values[value].ty, ty) {
+            (ValueType::Index, ValueType::Wide) => self.widen(value),
+            (ValueType::Wide, ValueType::Index) => match self.program.values[value].kind {
+                ValueKind::Int(number) if i32::try_from(number).is_ok() => self.int(number),
+                _ => self.push(ValueKind::Cast(value), ValueType::Index),
+            },
+            _ => value,
+        }
+    }
+
+    /// The value of an index that the analysis has bounded by 32 bits, for what takes no more.
+    pub(super) fn narrow_value(&mut self, id: ExprId) -> ValueId {
+        let value = self.value(id);
+        self.fit(value, ValueType::Index)
+    }
+
+    /// Two values in one type.
+    fn alike(&mut self, a: ValueId, b: ValueId) -> (ValueId, ValueId) {
+        match (self.program.values[a].ty, self.program.values[b].ty) {
+            (ValueType::Wide, ValueType::Index) => (a, self.widen(b)),
+            (ValueType::Index, ValueType::Wide) => (self.widen(a), b),
+            _ => (a, b),
+        }
+    }
+
+    /// What the loop's index, or an assigned index, is held in.
+    pub(super) fn index_type(&self, var: VarId) -> ValueType {
+        if self.analysis.wide_vars.contains(&var) { ValueType::Wide } else { ValueType::Index }
+    }
+
     pub(super) fn read(&mut self, reg: RegId) -> ValueId {
         let ty = self.program.regs[reg].ty;
         self.push(ValueKind::Reg(reg), ty)
@@ -64,6 +104,9 @@ impl Lowering<'_> {
         let outer = std::mem::replace(&mut self.span, *span);
         let ty = self.value_type(*ty);
         let value = match kind {
+            ExprKind::Int(number) if ty == ValueType::Index && i32::try_from(*number).is_err() => {
+                self.push(ValueKind::Int(*number), ValueType::Wide)
+            }
             ExprKind::Int(number) => self.push(ValueKind::Int(*number), ty),
             ExprKind::Bool(value) => self.push(ValueKind::Int(i64::from(*value)), ty),
             ExprKind::Float(number) => self.push(ValueKind::Float(*number), ty),
@@ -72,10 +115,19 @@ impl Lowering<'_> {
             ExprKind::Var(var) => self.variable(*var, ty),
             ExprKind::Unary(op, x) => {
                 let x = self.value(*x);
+                let x = if self.analysis.wide.contains(&id) { self.fit(x, ValueType::Wide) } else { x };
+                let ty = if ty == ValueType::Index { self.program.values[x].ty } else { ty };
                 self.push(ValueKind::Unary(*op, x), ty)
             }
             ExprKind::Binary(op, a, b) => {
-                let (a, b) = (self.value(*a), self.value(*b));
+                let (mut a, mut b) = (self.value(*a), self.value(*b));
+                if self.analysis.wide.contains(&id) {
+                    a = self.fit(a, ValueType::Wide);
+                }
+                if self.analysis.open_divisors.contains(&id) {
+                    let ty = self.program.values[b].ty;
+                    b = self.push(ValueKind::Divisor(b), ty);
+                }
                 self.binary(*op, a, b)
             }
             ExprKind::Math(function, args) => {
@@ -84,21 +136,39 @@ impl Lowering<'_> {
             }
             ExprKind::Select(c, a, b) => {
                 let (c, a, b) = (self.value(*c), self.value(*a), self.value(*b));
+                let (a, b) = self.alike(a, b);
+                let ty = self.program.values[a].ty;
                 self.push(ValueKind::Select(c, a, b), ty)
             }
             ExprKind::If(c, a, b) => {
                 let (c, a, b) = (self.value(*c), self.value(*a), self.value(*b));
+                let (a, b) = self.alike(a, b);
+                let ty = self.program.values[a].ty;
                 self.push(ValueKind::Choose(c, a, b), ty)
             }
             ExprKind::Cast(_, x) => {
                 let x = self.value(*x);
-                if self.program.values[x].ty == ty { x } else { self.push(ValueKind::Cast(x), ty) }
+                match (self.program.values[x].ty, ty) {
+                    (from, to) if from == to => x,
+                    (ValueType::Wide, ValueType::Index) => x,
+                    (_, ValueType::Index) if self.analysis.wide.contains(&id) => {
+                        self.push(ValueKind::Cast(x), ValueType::Wide)
+                    }
+                    _ => self.push(ValueKind::Cast(x), ty),
+                }
             }
             ExprKind::Load(access) => self.load(*access, ty),
             // Absent from bound kernels.
             ExprKind::Const(_) | ExprKind::Bits(_) | ExprKind::Special(..) | ExprKind::Present(_) => {
                 self.push(ValueKind::Int(0), ty)
             }
+        };
+        let value = match self.program.values[value].ty {
+            ValueType::Index if self.analysis.wide.contains(&id) => self.widen(value),
+            ValueType::Wide if self.analysis.narrow.contains(&id) && !self.analysis.wide.contains(&id) => {
+                self.fit(value, ValueType::Index)
+            }
+            _ => value,
         };
         self.span = outer;
         value

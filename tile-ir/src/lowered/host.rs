@@ -174,4 +174,43 @@ pub enum CheckKind {
         /// Its largest value.
         bound: HostExpr,
     },
+    /// An operand must be in its range.
+    Operand {
+        /// Which.
+        kind: OperandKind,
+        /// Its value.
+        value: HostExpr,
+    },
+}
+
+/// An operand that has a range of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OperandKind {
+    /// The step of a loop: at least 1.
+    Step,
+    /// The number of a shift of an index: 0 to 31.
+    Shift,
+}
+
+impl OperandKind {
+    /// What it must be, in words.
+    pub const fn must_be(self) -> &'static str {
+        match self {
+            OperandKind::Step => "a loop's step must be at least 1",
+            OperandKind::Shift => "an index is shifted by 0 to 31",
+        }
+    }
+
+    /// The condition on its value.
+    pub fn holds(self, value: HostExpr) -> HostExpr {
+        let least = if self == OperandKind::Step { 1 } else { 0 };
+        let above = HostExpr::binary(BinaryOp::Ge, value.clone(), HostExpr::Int(least));
+        match self {
+            OperandKind::Step => above,
+            OperandKind::Shift => {
+                let below = HostExpr::binary(BinaryOp::Lt, value, HostExpr::Int(32));
+                HostExpr::binary(BinaryOp::And, above, below)
+            }
+        }
+    }
 }

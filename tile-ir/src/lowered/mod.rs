@@ -12,7 +12,7 @@ mod transfer;
 mod value;
 pub mod visit;
 
-pub use host::{Check, CheckKind, HostExpr, HostValues, fold};
+pub use host::{Check, CheckKind, HostExpr, HostValues, OperandKind, fold};
 pub use matrix::{MmaAtom, WGMMA_M, WgmmaOperand, wgmma_k};
 pub use op::{Elements, Op, OpKind, Unroll};
 pub use transfer::{

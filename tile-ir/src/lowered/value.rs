@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ValueType {
-    /// A 32-bit signed index.
+    /// A 32-bit signed index: its values are known to fit, or the launch checks that they do.
     Index,
     /// A 64-bit signed index.
     Wide,
@@ -59,6 +59,8 @@ pub enum ValueKind {
     Choose(ValueId, ValueId, ValueId),
     /// Conversion to the value's type.
     Cast(ValueId),
+    /// A divisor of an index that may be 0, which is a mistake (TK0303): then 1.
+    Divisor(ValueId),
     /// A load of one element; 0 where the guard fails.
     Load(Memory),
     /// The thread's place beyond `threadIdx` and `blockIdx`.

@@ -251,7 +251,7 @@ pub fn int_compare(op: BinaryOp, dtype: Dtype, a: u32, b: u32) -> bool {
 }
 
 /// Arithmetic on `usize` values, which are mathematical integers held in 64 bits. `None` for overflow, division by
-/// zero, shifts outside 0..64, and operators that are not integer arithmetic.
+/// zero, shifts by other than 0 to 31, and operators that are not integer arithmetic.
 #[inline]
 pub fn index_binary(op: BinaryOp, a: i64, b: i64) -> Option<i64> {
     match op {
@@ -269,8 +269,8 @@ pub fn index_binary(op: BinaryOp, a: i64, b: i64) -> Option<i64> {
         BinaryOp::BitAnd => Some(a & b),
         BinaryOp::BitOr => Some(a | b),
         BinaryOp::BitXor => Some(a ^ b),
-        BinaryOp::Shl => a.checked_shl(u32::try_from(b).ok()?),
-        BinaryOp::Shr => a.checked_shr(u32::try_from(b).ok()?),
+        BinaryOp::Shl => u32::try_from(b).ok().filter(|b| *b < 32).and_then(|b| a.checked_mul(1 << b)),
+        BinaryOp::Shr => u32::try_from(b).ok().filter(|b| *b < 32).map(|b| a >> b),
         _ => None,
     }
 }
@@ -363,7 +363,7 @@ pub fn cast_from_index(to: Dtype, value: i64) -> u32 {
 }
 
 /// Conversion to `usize`: an `i32` keeps its sign (a negative index is the caller's to report); floats saturate at 0
-/// and 2^31 - 1, NaN gives 0.
+/// and 2^62, NaN gives 0.
 pub fn cast_to_index(from: Dtype, bits: u32) -> i64 {
     match from {
         Dtype::Bool | Dtype::U32 => i64::from(bits),
@@ -375,7 +375,7 @@ pub fn cast_to_index(from: Dtype, bits: u32) -> i64 {
 /// [`cast_to_index`] of a float.
 #[inline]
 pub fn float_to_index(value: f32) -> i64 {
-    i64::from((value as i32).max(0))
+    (value as i64).clamp(0, 1 << 62)
 }
 
 /// One combination in a reduction.

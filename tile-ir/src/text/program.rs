@@ -91,6 +91,7 @@ impl ProgramPrinter<'_> {
                     CheckKind::StrideMultiple { tensor, axis, multiple } => {
                         format!("stride of {} on axis {axis} a multiple of {multiple}", p.tensor(*tensor))
                     }
+                    CheckKind::Operand { kind, .. } => kind.must_be().to_owned(),
                     CheckKind::IndexRange { bound } => format!("index at most {}", p.host(bound)),
                 };
                 let text = format!("check {} ({kind})", p.host(&check.holds));

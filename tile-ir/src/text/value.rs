@@ -37,6 +37,7 @@ impl ProgramPrinter<'_> {
             ValueKind::Math(function, args) => Piece::atom(call(function.name(), args.iter().map(|a| self.value(*a)))),
             ValueKind::Select(c, a, b) => Piece::atom(call("select", [c, a, b].map(|v| self.value(*v)))),
             ValueKind::Choose(c, a, b) => Piece::atom(call("choose", [c, a, b].map(|v| self.value(*v)))),
+            ValueKind::Divisor(a) => Piece::atom(call("divisor", [self.value(*a)])),
             ValueKind::Cast(a) => Piece::atom(call(type_name(value.ty), [self.value(*a)])),
             ValueKind::Load(memory) => {
                 let text = self.memory(memory, None);

@@ -2,11 +2,10 @@
 //! symbol of its own.
 
 use super::{Value, Walk};
-use crate::analysis::ranges;
 use crate::analysis::uniform::dtype_range;
 use crate::constraint::{Context, Definition, Poly};
 use crate::diag::{Code, Diagnostic};
-use crate::ir::{BinaryOp, DtypeRef, ExprId, SpanId, Type};
+use crate::ir::{BinaryOp, DtypeRef, ExprId, Type};
 
 impl<'k> Walk<'k> {
     pub(super) fn check_divisor(&mut self, op: BinaryOp, divisor: ExprId, value: &Poly) {
@@ -56,16 +55,9 @@ impl<'k> Walk<'k> {
         }
     }
 
-    /// A result, or what wrapping may make of it.
+    /// A result, or what wrapping may make of it. Indices do not wrap: `ranges` sees to it.
     pub(super) fn fitted(&mut self, ty: Type, result: Poly, op: BinaryOp, a: &Poly, b: &Poly) -> Value {
-        let range = match ty {
-            // Launch checks keep indices in range, but not those that come from memory.
-            Type::Index if !self.cx.is_data(&result) => None,
-            Type::Index => Some((-i64::from(i32::MAX), i64::from(i32::MAX))),
-            Type::Value(DtypeRef::Is(dtype)) => dtype_range(dtype),
-            Type::Value(DtypeRef::Param(_)) => None,
-        };
-        let fits = range.is_none_or(|(least, most)| {
+        let fits = wraps_in(ty).is_none_or(|(least, most)| {
             let (lo, hi) = self.cx.range(&result);
             lo.is_some_and(|lo| lo >= least) && hi.is_some_and(|hi| hi <= most)
         });
@@ -73,37 +65,32 @@ impl<'k> Walk<'k> {
     }
 
     fn opaque(&mut self, ty: Type, op: BinaryOp, a: &Poly, b: &Poly) -> Poly {
-        let range = match ty {
-            Type::Index => self
-                .cx
-                .is_data(a)
-                .then_some(())
-                .or(self.cx.is_data(b).then_some(()))
-                .map(|()| (-i64::from(i32::MAX), i64::from(i32::MAX))),
-            Type::Value(DtypeRef::Is(dtype)) => dtype_range(dtype),
-            Type::Value(DtypeRef::Param(_)) => None,
-        };
-        Poly::sym(self.cx.define(Definition::Opaque(op, a.clone(), b.clone(), range)))
+        Poly::sym(self.cx.define(Definition::Opaque(op, a.clone(), b.clone(), wraps_in(ty))))
     }
 
-    pub(super) fn note_operation(&mut self, op: BinaryOp, a: &Poly, b: &Poly, value: &Value, span: SpanId) {
-        match op {
-            BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Shl => {
-                if let Value::Int(p) = value {
-                    self.note_range(&p.clone(), span);
-                }
-            }
-            // Rounded up by adding the divisor first.
-            BinaryOp::CeilDiv => {
-                let top = a.plus(b).and_then(|p| p.plus_constant(-1));
-                top.iter().for_each(|p| self.note_range(p, span));
-            }
-            _ => {}
+    /// An operation on indices: its value, how it is computed, and the ranges that its operands must have.
+    pub(super) fn index_operation(
+        &mut self,
+        expr: ExprId,
+        op: BinaryOp,
+        a: &Poly,
+        (right, b): (ExprId, &Poly),
+    ) -> Value {
+        if matches!(op, BinaryOp::Shl | BinaryOp::Shr) {
+            self.check_shift(right, b);
         }
+        let value = self.arithmetic(op, a, b, Type::Index);
+        if let Value::Int(value) = &value {
+            self.hold(expr, op, [a, b], value);
+        }
+        value
     }
+}
 
-    /// Records a value an index takes.
-    pub fn note_range(&mut self, poly: &Poly, span: SpanId) {
-        ranges::note(self, poly, span);
+/// The range in which arithmetic of a type wraps; none for indices.
+fn wraps_in(ty: Type) -> Option<(i64, i64)> {
+    match ty {
+        Type::Value(DtypeRef::Is(dtype)) => dtype_range(dtype),
+        Type::Index | Type::Value(DtypeRef::Param(_)) => None,
     }
 }

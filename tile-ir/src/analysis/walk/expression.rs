@@ -2,8 +2,9 @@
 
 use super::{Value, Walk};
 use crate::analysis::guards::Use;
+use crate::analysis::induction;
 use crate::analysis::uniform::dtype_range;
-use crate::constraint::{Answer, Cond, Poly, Varies};
+use crate::constraint::{Answer, Cond, Interval, Poly, Varies};
 use crate::ir::{BinaryOp, DtypeRef, ExprId, ExprKind, Type, UnaryOp};
 
 impl<'k> Walk<'k> {
@@ -20,8 +21,13 @@ impl<'k> Walk<'k> {
         let kernel = self.kernel;
         let e = &kernel.exprs[expr];
         match &e.kind {
-            ExprKind::Int(value) if (-(1 << 53)..=1 << 53).contains(value) => Value::Int(Poly::constant(*value)),
-            ExprKind::Int(_) => self.unknown(e.ty, Varies::default()),
+            ExprKind::Int(value) => {
+                let value = Poly::constant(*value);
+                if e.ty == Type::Index {
+                    self.hold_value(expr, &value);
+                }
+                Value::Int(value)
+            }
             ExprKind::Float(_) | ExprKind::Special(..) => Value::Other,
             ExprKind::Bool(value) => Value::Bool(if *value { Cond::True } else { Cond::False }),
             ExprKind::Dim(dim) => Value::Int(self.dims[dim.as_u32() as usize].clone()),
@@ -31,13 +37,21 @@ impl<'k> Walk<'k> {
                 None => self.unknown(e.ty, Varies::default()),
             },
             ExprKind::Var(var) => match &self.vars[*var] {
-                Value::Other => self.unknown(e.ty, self.uniform.var(*var)),
+                Value::Other => self.some_value(*var, self.uniform.var(*var)),
                 value => value.clone(),
             },
             ExprKind::Unary(op, a) => {
                 let a = self.eval(*a);
                 match (op, a) {
                     (UnaryOp::Not, Value::Bool(cond)) => Value::Bool(cond.negated()),
+                    (UnaryOp::Neg, Value::Int(p)) if e.ty == Type::Index => {
+                        let zero = Poly::default();
+                        let value = self.arithmetic(BinaryOp::Sub, &zero, &p, e.ty);
+                        if let Value::Int(value) = &value {
+                            self.hold(expr, BinaryOp::Sub, [&zero, &p], value);
+                        }
+                        value
+                    }
                     (UnaryOp::Neg, Value::Int(p)) => match p.scaled(-1) {
                         Some(negated) => self.fitted(e.ty, negated, BinaryOp::Sub, &Poly::constant(0), &p),
                         None => self.unknown(e.ty, self.cx.varies(&p)),
@@ -54,15 +68,19 @@ impl<'k> Walk<'k> {
                 self.unknown(e.ty, self.uniform.expr(kernel, expr))
             }
             ExprKind::Select(c, a, b) => {
-                let (c, a, b) = (self.eval(*c), self.eval(*a), self.eval(*b));
-                self.choice(e.ty, c, a, b)
+                let c = self.eval(*c);
+                let [a, b] = [*a, *b].map(|e| {
+                    let value = self.eval(e);
+                    self.located(value)
+                });
+                self.choice(expr, c, a, b)
             }
             ExprKind::If(c, a, b) => {
                 let c = self.eval(*c);
                 let cond = if let Value::Bool(cond) = &c { cond.clone() } else { Cond::Unknown(Varies::ALL) };
                 let a = self.under(&cond, *a);
                 let b = self.under(&cond.negated(), *b);
-                self.choice(e.ty, c, a, b)
+                self.choice(expr, c, a, b)
             }
             ExprKind::Cast(ty, a) => {
                 let from = kernel.exprs[*a].ty;
@@ -77,41 +95,70 @@ impl<'k> Walk<'k> {
         }
     }
 
-    fn under(&mut self, cond: &Cond, expr: ExprId) -> Value {
-        let mark = self.cx.mark();
+    /// The value of an expression that is evaluated where `cond` holds, and where it is.
+    fn under(&mut self, cond: &Cond, expr: ExprId) -> (Value, Interval) {
+        let mark = self.mark();
         self.cx.assume(cond);
         self.path.push(cond.clone());
         let value = self.eval(expr);
+        let value = self.located(value);
         self.path.pop();
-        self.cx.reset(mark);
+        self.reset(mark);
         value
     }
 
-    fn choice(&mut self, ty: Type, cond: Value, a: Value, b: Value) -> Value {
+    fn located(&self, value: Value) -> (Value, Interval) {
+        let interval = if let Value::Int(value) = &value { self.interval(value) } else { Interval::ALL };
+        (value, interval)
+    }
+
+    /// One of two values. What is known of each holds where it is chosen.
+    fn choice(&mut self, expr: ExprId, cond: Value, a: (Value, Interval), b: (Value, Interval)) -> Value {
+        let ty = self.kernel.exprs[expr].ty;
         let Value::Bool(cond) = cond else { return self.unknown(ty, Varies::ALL) };
-        match self.cx.decide(&cond) {
-            Answer::Proven => return a,
-            Answer::Refuted => return b,
-            Answer::Unknown => {}
-        }
+        let decided = self.cx.decide(&cond);
         let varies = cond.varies(&self.cx);
-        match (a, b) {
-            (Value::Int(a), Value::Int(b)) if a == b => Value::Int(a),
-            (Value::Int(a), Value::Int(b)) => Value::Int(Poly::sym(self.cx.one_of(vec![a, b], varies))),
-            (Value::Bool(a), Value::Bool(b)) => Value::Bool(cond.clone().and(a).or(cond.negated().and(b))),
-            _ => Value::Other,
+        let (value, interval) = match (decided, a, b) {
+            (Answer::Proven, a, _) => a,
+            (Answer::Refuted, _, b) => b,
+            (Answer::Unknown, (Value::Int(a), x), (Value::Int(b), y)) if a == b => (Value::Int(a), x.join(y)),
+            (Answer::Unknown, (Value::Int(a), x), (Value::Int(b), y)) => {
+                (Value::Int(Poly::sym(self.cx.one_of(vec![a, b], varies))), x.join(y))
+            }
+            (Answer::Unknown, (Value::Bool(a), _), (Value::Bool(b), _)) => {
+                return Value::Bool(cond.clone().and(a).or(cond.negated().and(b)));
+            }
+            _ => return Value::Other,
+        };
+        if let (Value::Int(value), Type::Index) = (&value, ty) {
+            self.learn(value, interval);
+            self.hold_value(expr, value);
         }
+        value
     }
 
     fn cast(&mut self, from: Type, to: Type, value: Value, expr: ExprId) -> Value {
         let varies = self.uniform.expr(self.kernel, expr);
+        if to == Type::Index {
+            let value = match value {
+                Value::Int(p) => Value::Int(p),
+                Value::Bool(_) => self.index_within(Interval::new(0, 1), varies),
+                Value::Other => {
+                    let range = from.dtype().and_then(dtype_range);
+                    // Floats saturate.
+                    let interval = range.map_or(induction::FROM_FLOAT, |(lo, hi)| Interval::new(lo.into(), hi.into()));
+                    self.index_within(interval, varies)
+                }
+            };
+            if let (Value::Int(p), true) = (&value, from != Type::Index) {
+                self.hold_value(expr, p);
+            }
+            return value;
+        }
         let Value::Int(p) = value else { return self.unknown(to, varies) };
         let (lo, hi) = self.cx.range(&p);
         let fits = |least: i64, most: i64| lo.is_some_and(|lo| lo >= least) && hi.is_some_and(|hi| hi <= most);
         match to {
-            // An index is a signed 32-bit number in the emitted code.
-            Type::Index if from == Type::Index || fits(0, i64::from(i32::MAX)) => Value::Int(p),
-            Type::Index if fits(i64::from(i32::MIN), i64::from(i32::MAX)) => Value::Int(p),
             Type::Value(DtypeRef::Is(dtype)) if dtype.is_int() => match dtype_range(dtype) {
                 Some((least, most)) if fits(least, most) => Value::Int(p),
                 _ => self.unknown(to, varies),
@@ -124,8 +171,8 @@ impl<'k> Walk<'k> {
         let (kernel, ty) = (self.kernel, self.kernel.exprs[expr].ty);
         let left = self.eval(a);
         let right = match (op, &left) {
-            (BinaryOp::And, Value::Bool(cond)) => self.under(&cond.clone(), b),
-            (BinaryOp::Or, Value::Bool(cond)) => self.under(&cond.negated(), b),
+            (BinaryOp::And, Value::Bool(cond)) => self.under(&cond.clone(), b).0,
+            (BinaryOp::Or, Value::Bool(cond)) => self.under(&cond.negated(), b).0,
             _ => self.eval(b),
         };
         match (left, right) {
@@ -146,11 +193,10 @@ impl<'k> Walk<'k> {
             }),
             (Value::Int(x), Value::Int(y)) => {
                 self.check_divisor(op, b, &y);
-                let value = self.arithmetic(op, &x, &y, ty);
-                if ty == Type::Index && self.in_kernel {
-                    self.note_operation(op, &x, &y, &value, kernel.exprs[expr].span);
+                match ty {
+                    Type::Index => self.index_operation(expr, op, &x, (b, &y)),
+                    _ => self.arithmetic(op, &x, &y, ty),
                 }
-                value
             }
             _ => self.unknown(ty, self.uniform.expr(kernel, expr)),
         }

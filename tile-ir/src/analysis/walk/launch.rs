@@ -3,7 +3,8 @@
 
 use super::{Ranged, Value, Walk};
 use crate::analysis::uniform::dtype_range;
-use crate::constraint::{Monomial, Poly, Sym, Varies, gcd};
+use crate::constraint::{Cond, Monomial, Poly, Sym, Varies, gcd};
+use crate::diag::{Code, Diagnostic};
 use crate::ir::{BinaryOp, DtypeRef, ExprId, ExprKind, Kernel, ParamKind, Type, VarId};
 use crate::lowered::HostExpr;
 
@@ -38,6 +39,10 @@ impl<'k> Walk<'k> {
         }
         for require in &kernel.requires {
             if let Value::Bool(cond) = self.eval(require.cond) {
+                if cond == Cond::False {
+                    let message = format!("no launch passes this: {} is never so", require.text);
+                    self.analysis.diagnostics.push(Diagnostic::new(Code::LAUNCH_REQUIRE, require.span, message));
+                }
                 self.cx.assume(&cond);
             }
         }
@@ -100,8 +105,20 @@ impl<'k> Walk<'k> {
 
     pub(super) fn bindings(&mut self) {
         let kernel = self.kernel;
-        for (axis, binding) in kernel.grid.iter().enumerate().take(3) {
-            let Value::Int(extent) = self.eval(binding.extent) else { continue };
+        // Where the grid is launched as a line, its blocks compute their indices from its extents.
+        self.in_kernel = kernel.swizzle.is_some() || !kernel.cluster.is_empty();
+        if let Some(panel) = kernel.swizzle {
+            self.eval(panel);
+        }
+        let extents: Vec<Value> = kernel.grid.iter().map(|axis| self.eval(axis.extent)).collect();
+        self.in_kernel = false;
+        for (axis, (binding, extent)) in kernel.grid.iter().zip(extents).enumerate().take(3) {
+            let Value::Int(extent) = extent else { continue };
+            if let Some(blocks) = extent.as_constant().filter(|blocks| *blocks < 0) {
+                let span = kernel.exprs[binding.extent].span;
+                let message = format!("a grid of {blocks} blocks: no launch is possible");
+                self.analysis.diagnostics.push(Diagnostic::new(Code::LAUNCH_LIMIT, span, message));
+            }
             let varies = Varies { blocks: 1 << axis, ..Varies::default() };
             let name = &kernel.vars[binding.var].name;
             let sym = self.cx.fresh(name, Some(0), Some(i64::from(i32::MAX) - 1), varies);

@@ -3,12 +3,13 @@
 //! The index is a symbol, and what the body assigns is unknown in it and after it.
 
 use super::{Control, Ranged, Value, Walk};
+use crate::analysis::ranges::Counted;
 use crate::analysis::regions::LoopForm;
 use crate::analysis::vector::{self, VectorLoop};
 use crate::analysis::{collective, parallel};
-use crate::constraint::{Poly, Varies};
+use crate::constraint::{Interval, Poly, Varies};
 use crate::diag::{Code, Diagnostic};
-use crate::ir::{ExprId, LoopKind, StmtId, StmtKind, VarId};
+use crate::ir::{BinaryOp, ExprId, LoopKind, StmtId, StmtKind, VarId};
 
 impl<'k> Walk<'k> {
     pub(super) fn for_loop(&mut self, stmt: StmtId) {
@@ -33,7 +34,19 @@ impl<'k> Walk<'k> {
         {
             self.analysis.block_uniform.insert(stmt);
             self.analysis.warp_uniform.insert(stmt);
-            return; // no iteration
+            // No iteration; the device sees that by the index's first value, and by those that a pipelined loop looks
+            // ahead at.
+            let stages = match kind {
+                LoopKind::Pipelined { stages, .. } => self.kernel.const_index(*stages).unwrap_or(1).max(1),
+                _ => 0,
+            };
+            let ahead = Interval::apply(BinaryOp::Mul, self.interval(&step_by), Interval::of(stages));
+            let first = self.interval(&start_at);
+            let reached = first.join(Interval::apply(BinaryOp::Add, first, ahead));
+            if !reached.fits(Interval::NARROW) || !self.interval(&end_at).fits(Interval::NARROW) {
+                self.analysis.wide_vars.insert(*var);
+            }
+            return;
         }
         let varies = trip.as_ref().map_or(Varies::ALL, |t| self.cx.varies(t)).or(self.cx.varies(&step_by));
         self.record_uniform(stmt, varies, None);
@@ -42,26 +55,29 @@ impl<'k> Walk<'k> {
             self.analysis.diagnostics.push(refusal);
             return;
         }
+        if step_by.as_constant().is_none() && !self.check_step(*step, &step_by) {
+            return;
+        }
+        self.choose_loop_width(stmt, *var, &start_at, &end_at, &step_by);
         assigned.iter().for_each(|v| self.forget(*v));
-        let mark = self.cx.mark();
+        let mark = self.mark();
         let step = step_by.as_constant().filter(|s| *s >= 1).unwrap_or(1);
         // The index is start + step * counter; a step that is not known is only known to be at least 1.
-        let counter_most = match trip.as_ref().and_then(|t| self.cx.range(t).1) {
-            Some(most) => (most - 1).div_euclid(step).max(0),
-            None => i64::from(i32::MAX),
-        };
+        let (first, past) = (self.interval(&start_at), self.interval(&end_at));
+        let distance = trip.as_ref().map_or(Interval::ALL, |t| self.interval(t)).hi.min(past.hi - first.lo);
+        let counter_most = (distance - 1).div_euclid(step.into()).max(0);
         let name = &self.kernel.vars[*var].name;
-        let counter = self.cx.fresh(name, Some(0), Some(counter_most), Varies::default());
+        let counter = self.cx.fresh(name, Some(0), i64::try_from(counter_most).ok(), Varies::default());
         if self.cx.is_data(&start_at) || self.cx.is_data(&end_at) {
             self.cx.mark_data(counter);
         }
         let value = Poly::sym(counter).scaled(step).and_then(|p| p.plus(&start_at));
-        let room = value.as_ref().and_then(|v| end_at.minus(v)?.plus_constant(-1));
-        let (Some(value), Some(room)) = (value, room) else { return };
+        let last = end_at.plus_constant(-1);
+        let room = value.as_ref().and_then(|v| last.as_ref()?.minus(v));
+        let (Some(value), Some(room), Some(last)) = (value, room, last) else { return self.too_wide(span) };
         self.cx.assume_nonneg(room);
-        if self.in_kernel {
-            self.note_past(stmt, &start_at, &end_at, step);
-        }
+        self.learn(&value, Interval::new(first.lo, (past.hi - 1).max(first.lo)));
+        self.counted.push(Counted { sym: counter, step, start: start_at.clone(), last });
         self.vars[*var] = Value::Int(value.clone());
         let last = trip.clone().and_then(|t| {
             let t = t.plus_constant(-1)?;
@@ -88,7 +104,8 @@ impl<'k> Walk<'k> {
         if is_ranged {
             self.ranged.pop();
         }
-        self.cx.reset(mark);
+        self.counted.pop();
+        self.reset(mark);
         assigned.iter().for_each(|v| self.forget(*v));
     }
 
@@ -113,40 +130,67 @@ impl<'k> Walk<'k> {
         Some(diagnostic)
     }
 
-    /// Records what a loop's index reaches beyond its range: a pipelined loop looks ahead, and advances by all of its
-    /// stages at once.
-    fn note_past(&mut self, stmt: StmtId, start_at: &Poly, end_at: &Poly, step: i64) {
+    /// Decides how wide a loop's index is, by what it reaches beyond its range: it is advanced once more than there are
+    /// iterations, a pipelined loop looks ahead, and advances by all of its stages at once.
+    fn choose_loop_width(&mut self, stmt: StmtId, var: VarId, start_at: &Poly, end_at: &Poly, step: &Poly) {
         let kernel = self.kernel;
         let StmtKind::For { start, end, kind, .. } = &kernel.stmts[stmt].kind else { return };
         let stages = match kind {
             LoopKind::Pipelined { stages, .. } => kernel.const_index(*stages).unwrap_or(1).max(1),
             _ => 1,
         };
-        let past = end_at.plus_constant(stages.saturating_mul(step) - 1);
-        past.iter().for_each(|p| self.note_range(p, kernel.exprs[*end].span));
-        if stages > 1 {
-            let ahead = start_at.plus_constant(stages.saturating_mul(step));
-            ahead.iter().for_each(|p| self.note_range(p, kernel.exprs[*start].span));
+        let mut beyond = vec![(*end, end_at, -1), (*start, start_at, 0)];
+        if stages == 1 {
+            beyond.pop();
+        }
+        let Some(ahead) = step.scaled(stages) else { return self.too_wide(kernel.exprs[*end].span) };
+        let mut is_wide = !self.interval(start_at).fits(Interval::NARROW);
+        for (expr, from, less) in beyond {
+            let span = kernel.exprs[expr].span;
+            let reached = from.plus(&ahead).and_then(|p| p.plus_constant(less));
+            if reached.is_some_and(|reached| self.fits(&reached, span)) {
+                continue;
+            }
+            is_wide = true;
+            let by = Interval::apply(BinaryOp::Mul, self.interval(step), Interval::of(stages));
+            if !Interval::apply(BinaryOp::Add, self.interval(from), by).fits(Interval::WIDE) {
+                self.too_wide(span);
+            }
+        }
+        if is_wide {
+            self.analysis.wide_vars.insert(var);
         }
     }
 
     pub(super) fn parallel(&mut self, stmt: StmtId, vars: &[VarId], extents: &[ExprId], body: &'k [StmtId]) {
-        let mark = self.cx.mark();
+        let mark = self.mark();
         let varies = Varies { threads: 7, blocks: 0, warp: true };
         let mut ranged = 0;
         let mut total = Some(Poly::constant(1));
+        let mut totals = Vec::new();
         for (var, extent) in vars.iter().zip(extents) {
             let Value::Int(extent) = self.eval(*extent) else { return };
-            let most = self.cx.range(&extent).1.map_or(i64::from(i32::MAX), |e| (e - 1).max(0));
+            let most = (self.interval(&extent).hi - 1).max(0);
+            if most > Interval::NARROW.hi {
+                self.analysis.wide_vars.insert(*var);
+            }
+            let most = i64::try_from(most).unwrap_or(i64::MAX);
             let sym = self.cx.fresh(&self.kernel.vars[*var].name, Some(0), Some(most), varies);
-            let Some(last) = extent.plus_constant(-1) else { return };
+            let Some(last) = extent.plus_constant(-1) else { return self.too_wide(self.kernel.stmts[stmt].span) };
             self.bind_ranged(*var, sym, last);
             ranged += 1;
+            totals.push(self.interval(&extent));
             total = total.and_then(|t| t.times(&extent));
         }
         // Elements are counted in steps of the block's threads.
-        if let Some(past) = total.and_then(|t| t.plus_constant(i64::from(self.kernel.thread_count()))) {
-            self.note_range(&past, self.kernel.stmts[stmt].span);
+        let (span, threads) = (self.kernel.stmts[stmt].span, i64::from(self.kernel.thread_count()));
+        let past = total.and_then(|t| t.plus_constant(threads));
+        if !past.is_some_and(|past| self.fits(&past, span)) {
+            self.analysis.wide_counts.insert(stmt);
+            let total = totals.into_iter().fold(Interval::of(threads), |all, n| Interval::apply(BinaryOp::Mul, all, n));
+            if !total.fits(Interval::WIDE) {
+                self.too_wide(span);
+            }
         }
         let assigned = self.assigned.get(&stmt).cloned().unwrap_or_default();
         assigned.iter().for_each(|v| self.forget(*v));
@@ -161,20 +205,20 @@ impl<'k> Walk<'k> {
         self.parallel = outer;
         self.control.pop();
         self.ranged.truncate(self.ranged.len() - ranged);
-        self.cx.reset(mark);
+        self.reset(mark);
         assigned.iter().for_each(|v| self.forget(*v));
     }
 
     /// Every tile once: the indices are the block's, as those of `blocks`.
     pub(super) fn persistent(&mut self, stmt: StmtId, vars: &[VarId], extents: &[ExprId], body: &'k [StmtId]) {
         let kernel = self.kernel;
-        let mark = self.cx.mark();
+        let mark = self.mark();
         let ranged = self.ranged.len();
         for (&var, &extent) in vars.iter().zip(extents) {
             let Value::Int(extent) = self.eval(extent) else { continue };
             let varies = self.uniform.var(var);
             let sym = self.cx.fresh(&kernel.vars[var].name, Some(0), Some(i64::from(i32::MAX) - 1), varies);
-            let Some(last) = extent.plus_constant(-1) else { continue };
+            let Some(last) = extent.plus_constant(-1) else { return self.too_wide(kernel.stmts[stmt].span) };
             self.bind_ranged(var, sym, last);
         }
         let assigned = self.assigned.get(&stmt).cloned().unwrap_or_default();
@@ -188,7 +232,7 @@ impl<'k> Walk<'k> {
         self.regions.leave();
         self.control.pop();
         self.ranged.truncate(ranged);
-        self.cx.reset(mark);
+        self.reset(mark);
         assigned.iter().for_each(|v| self.forget(*v));
     }
 }

@@ -19,15 +19,18 @@ mod loops;
 mod statement;
 
 use super::guards::Use;
+use super::induction::Induction;
 use super::parallel::PerThread;
+use super::ranges::Counted;
 use super::regions::Regions;
 use super::uniform::{Uniformity, dtype_range};
-use super::{Analysis, Bound, bounds, guards, lints, tiles, vector};
-use crate::constraint::{Cond, Context, Poly, Sym, Varies};
+use super::{Analysis, Bound, bounds, guards, lints, ranges, tiles, vector};
+use crate::constraint::{Cond, Context, Interval, Mark, Poly, Sym, Varies};
 use crate::diag::Code;
 use crate::ir::pipeline::shared_loads;
 use crate::ir::{
     AccessId, Dtype, DtypeRef, ExprId, Extent, Kernel, ParamKind, Place, SecondaryMap, SpanId, StmtId, Type, VarId,
+    VarKind,
 };
 use crate::lowered::HostExpr;
 use std::collections::{BTreeSet, HashMap};
@@ -62,12 +65,20 @@ pub(super) struct Walk<'k> {
     pub parallel_path: usize,
     /// What differs from thread to thread.
     pub per_thread: PerThread,
+    /// Where values are, beyond what their symbols say: what the launch checks, and what operations make of operands.
+    pub known: HashMap<Poly, Interval>,
+    /// What `known` had before, so that what is learned on a path is forgotten after it.
+    learned: Vec<(Poly, Option<Interval>)>,
+    /// Indices of the loops around here.
+    pub counted: Vec<Counted>,
+    /// Assigned variables.
+    pub induction: Induction<'k>,
     /// Largest values of index expressions so far.
     pub ranges: BTreeSet<(Poly, u32)>,
     /// Statements of pipelined loops that load shared arrays ahead.
     pub loads_ahead: BTreeSet<StmtId>,
     /// Whether expressions are evaluated by the kernel, not by the launcher.
-    in_kernel: bool,
+    pub in_kernel: bool,
     /// Whether to look for bank conflicts.
     lint_banks: bool,
     /// Assigned variables of loops and conditionals.
@@ -121,6 +132,10 @@ impl<'k> Walk<'k> {
             hosts: HashMap::new(),
             ranged: Vec::new(),
             path: Vec::new(),
+            known: HashMap::new(),
+            learned: Vec::new(),
+            counted: Vec::new(),
+            induction: Induction::of(kernel),
             control: Vec::new(),
             vector: None,
             parallel: None,
@@ -133,6 +148,9 @@ impl<'k> Walk<'k> {
             lint_banks: lints::enabled(kernel, Code::BANK_CONFLICT),
             assigned: HashMap::new(),
         };
+        let assigned = kernel.vars.iter().filter(|(_, v)| v.kind == VarKind::Mut && v.ty == Type::Index);
+        let wide = assigned.map(|(var, _)| var).filter(|var| !walk.induction.var(*var).fits(ranges::INT));
+        walk.analysis.wide_vars = wide.collect();
         walk.launch_symbols();
         walk.bindings();
         walk
@@ -220,19 +238,63 @@ impl<'k> Walk<'k> {
         }
     }
 
+    /// Where the walk is: what is assumed and learned from here on is forgotten by `reset`.
+    pub fn mark(&self) -> (Mark, usize) {
+        (self.cx.mark(), self.learned.len())
+    }
+
+    /// Forgets what was assumed and learned since `mark`.
+    pub fn reset(&mut self, (mark, learned): (Mark, usize)) {
+        self.cx.reset(mark);
+        while self.learned.len() > learned {
+            match self.learned.pop() {
+                Some((poly, Some(before))) => self.known.insert(poly, before),
+                Some((poly, None)) => self.known.remove(&poly),
+                None => break,
+            };
+        }
+    }
+
+    /// Remembers where a value is.
+    pub fn learn(&mut self, poly: &Poly, interval: Interval) {
+        if poly.as_constant().is_some() {
+            return;
+        }
+        let before = self.known.get(poly).copied();
+        let now = before.map_or(interval, |before| before.meet(interval));
+        if before != Some(now) {
+            self.known.insert(poly.clone(), now);
+            self.learned.push((poly.clone(), before));
+        }
+    }
+
     /// The variable holds some value of its type.
     pub(super) fn forget(&mut self, var: VarId) {
         let varies = self.uniform.var(var);
-        self.vars[var] = self.unknown(self.kernel.vars[var].ty, varies);
+        self.vars[var] = self.some_value(var, varies);
+    }
+
+    /// Some value of a variable.
+    pub(super) fn some_value(&mut self, var: VarId, varies: Varies) -> Value {
+        match self.kernel.vars[var].ty {
+            Type::Index => {
+                let interval = self.induction.var(var);
+                self.index_within(interval, varies)
+            }
+            ty => self.unknown(ty, varies),
+        }
+    }
+
+    /// Some index of an interval.
+    pub(super) fn index_within(&mut self, interval: Interval, varies: Varies) -> Value {
+        let (lo, hi) = interval.bounds();
+        Value::Int(Poly::sym(self.cx.fresh_data(lo, hi, varies)))
     }
 
     /// Some value of a type, from memory.
     pub(super) fn unknown(&mut self, ty: Type, varies: Varies) -> Value {
         match ty {
-            Type::Index => {
-                let most = i64::from(i32::MAX);
-                Value::Int(Poly::sym(self.cx.fresh_data(Some(-most), Some(most), varies)))
-            }
+            Type::Index => self.index_within(Interval::ALL, varies),
             Type::Value(DtypeRef::Is(Dtype::Bool)) => Value::Bool(Cond::Unknown(varies)),
             Type::Value(DtypeRef::Is(dtype)) => match dtype_range(dtype) {
                 Some((lo, hi)) => Value::Int(Poly::sym(self.cx.fresh_data(Some(lo), Some(hi), varies))),

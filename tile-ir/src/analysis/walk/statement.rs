@@ -4,9 +4,8 @@ use super::{Control, Value, Walk};
 use crate::analysis::guards::Use;
 use crate::analysis::regions::Kind;
 use crate::analysis::{collective, copy, parallel, tiles};
-use crate::constraint::{Answer, Cond, Poly, Varies};
-
-use crate::ir::{ExprId, Kernel, ReduceSource, StmtId, StmtKind, VarId, VarKind};
+use crate::constraint::{Answer, Cond, Interval, Poly, Varies};
+use crate::ir::{ExprId, Kernel, ReduceSource, StmtId, StmtKind, Type, VarId, VarKind};
 use std::collections::HashMap;
 
 impl<'k> Walk<'k> {
@@ -115,25 +114,36 @@ impl<'k> Walk<'k> {
         self.record_uniform(stmt, varies, Some(&cond));
         let span = self.kernel.stmts[stmt].span;
         let before = self.vars.clone();
+        let assigned = self.assigned.get(&stmt).cloned().unwrap_or_default();
         let mut after = Vec::new();
+        let mut located = HashMap::new();
         for (arm, cond, skip) in [(then, cond.clone(), Answer::Refuted), (otherwise, cond.negated(), Answer::Proven)] {
             if decided == skip {
                 continue;
             }
             self.vars = before.clone();
-            let mark = self.cx.mark();
+            let mark = self.mark();
             self.cx.assume(&cond);
             self.path.push(cond.clone());
             self.control.push(Control { span, varies, cond: Some(cond) });
             self.block(arm);
             self.control.pop();
             self.path.pop();
-            self.cx.reset(mark);
+            for &var in &assigned {
+                if let (Value::Int(value), Type::Index) = (&self.vars[var], self.kernel.vars[var].ty) {
+                    let interval = self.interval(value);
+                    located.entry(var).and_modify(|all: &mut Interval| *all = all.join(interval)).or_insert(interval);
+                }
+            }
+            self.reset(mark);
             after.push(self.vars.clone());
         }
-        let [a, b] = after.as_slice() else { return };
+        let [a, b] = after.as_slice() else {
+            self.learn_assigned(&located);
+            return;
+        };
         self.vars = before;
-        for var in self.assigned.get(&stmt).cloned().unwrap_or_default() {
+        for var in assigned {
             let differs = self.uniform.var(var).or(varies);
             self.vars[var] = match (&a[var], &b[var]) {
                 (Value::Int(x), Value::Int(y)) if x == y => Value::Int(x.clone()),
@@ -142,8 +152,18 @@ impl<'k> Walk<'k> {
                 }
                 (Value::Bool(x), Value::Bool(y)) if x == y => Value::Bool(x.clone()),
                 (Value::Bool(_), Value::Bool(_)) => Value::Bool(Cond::Unknown(differs)),
-                _ => self.unknown(self.kernel.vars[var].ty, differs),
+                _ => self.some_value(var, differs),
             };
+        }
+        self.learn_assigned(&located);
+    }
+
+    /// What was known of variables at the ends of the arms that assigned them.
+    fn learn_assigned(&mut self, located: &HashMap<VarId, Interval>) {
+        for (&var, &interval) in located {
+            if let Value::Int(value) = self.vars[var].clone() {
+                self.learn(&value, interval);
+            }
         }
     }
 

@@ -244,7 +244,7 @@ fn bound_may_change(program: &Program, value: crate::lowered::ValueId) -> bool {
         Unpack(_, word, _) => bound_may_change(program, *word),
         Reg(reg) => program.regs[*reg].mutable,
         Load(_) => true,
-        Unary(_, x) | Cast(x) => bound_may_change(program, *x),
+        Unary(_, x) | Cast(x) | Divisor(x) => bound_may_change(program, *x),
         Binary(_, a, b) => bound_may_change(program, *a) || bound_may_change(program, *b),
         Math(_, args) => args.iter().any(|&a| bound_may_change(program, a)),
         Select(c, a, b) | Choose(c, a, b) => [*c, *a, *b].iter().any(|&v| bound_may_change(program, v)),

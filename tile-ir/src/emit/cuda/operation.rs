@@ -108,7 +108,8 @@ impl Emitter<'_> {
                 for (bound, text, suffix) in [(end, &mut end_text, "end"), (step, &mut step_text, "step")] {
                     if bound_may_change(program, *bound) {
                         let hoisted = format!("{name}_{suffix}");
-                        self.write_line(&format!("const int {hoisted} = {text};"));
+                        let ty = type_name(program.values[*bound].ty);
+                        self.write_line(&format!("const {ty} {hoisted} = {text};"));
                         *text = hoisted;
                     }
                 }
@@ -118,7 +119,8 @@ impl Emitter<'_> {
                     Unroll::By(factor) => self.write_line(&format!("#pragma unroll {factor}")),
                 }
                 let advance = if step_text == "1" { format!("++{name}") } else { format!("{name} += {step_text}") };
-                let head = format!("for (int {name} = {}; {name} < {end_text}; {advance}) {{", self.value(*start));
+                let ty = type_name(program.regs[*reg].ty);
+                let head = format!("for ({ty} {name} = {}; {name} < {end_text}; {advance}) {{", self.value(*start));
                 self.write_line(&head);
                 self.nested(body);
                 self.write_line("}");

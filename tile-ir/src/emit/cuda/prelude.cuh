@@ -14,6 +14,12 @@ TILE_INLINE float packed_to_f32(const bf16* pairs, int i) { const unsigned pair 
 TILE_INLINE bf16 to_bf16(float x) { bf16 y; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); return y; }
 //@ ceil_div
 TILE_INLINE int ceil_div(int a, int b) { return (int)(((unsigned)a + (unsigned)b - 1u) / (unsigned)b); }
+TILE_INLINE long long ceil_div(long long a, long long b) { return a / b + (a % b != 0 && (a < 0) == (b < 0)); }
+//@ tile_divisor
+TILE_INLINE int tile_divisor(int b) { return b == 0 ? 1 : b; }
+TILE_INLINE long long tile_divisor(long long b) { return b == 0 ? 1 : b; }
+//@ tile_float_to_index
+TILE_INLINE long long tile_float_to_index(float x) { return min(max(__float2ll_rz(x), 0ll), 1ll << 62); }
 //@ wrapping_add
 TILE_INLINE int wrapping_add(int a, int b) { return (int)((unsigned)a + (unsigned)b); }
 //@ wrapping_sub

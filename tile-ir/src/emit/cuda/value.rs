@@ -22,6 +22,7 @@ pub(super) fn value(program: &Program, id: ValueId) -> String {
             format!("{} ? {} : {}", side(*c), side(*a), side(*b))
         }
         ValueKind::Cast(x) => cast(program, *x, node.ty),
+        ValueKind::Divisor(x) => format!("tile_divisor({})", value(program, *x)),
         ValueKind::Load(memory) if is_stream(program, memory.space) && node.ty != ValueType::BOOL => {
             let address = address(program, memory);
             match memory.guard {
@@ -311,7 +312,8 @@ fn cast(program: &Program, x: ValueId, to: ValueType) -> String {
         ValueType::Element(Dtype::F32) if from_float => widened(program, x),
         // Conversions from floats to integers saturate and turn NaN into 0, as Rust's `as` does.
         ValueType::Element(Dtype::U32) if from_float => format!("__float2uint_rz({})", widened(program, x)),
-        ValueType::Index | ValueType::Wide if from_float => format!("max(__float2int_rz({}), 0)", widened(program, x)),
+        ValueType::Index if from_float => format!("(int)tile_float_to_index({})", widened(program, x)),
+        ValueType::Wide if from_float => format!("tile_float_to_index({})", widened(program, x)),
         _ if from_float => format!("__float2int_rz({})", widened(program, x)),
         _ => format!("({}){}", type_name(to), operand(program, x)),
     }

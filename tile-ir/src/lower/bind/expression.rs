@@ -104,6 +104,8 @@ impl Binder<'_> {
             ExprKind::Var(var) => self.literal(self.values[*var]?)?,
             ExprKind::Unary(UnaryOp::Not, x) => i64::from(self.literal(*x)? == 0),
             ExprKind::Unary(UnaryOp::Neg, x) => self.literal(*x)?.checked_neg()?,
+            // As `binary` folds it: whatever the other operand is.
+            ExprKind::Binary(BinaryOp::Mul, a, b) if self.literal(*a) == Some(0) || self.literal(*b) == Some(0) => 0,
             ExprKind::Binary(op, a, b) => {
                 let a = self.literal(*a)?;
                 match op {

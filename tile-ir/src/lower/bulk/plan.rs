@@ -84,6 +84,9 @@ pub(crate) fn plan(kernel: &Kernel, analysis: &Analysis) -> Result<Plan, Option<
     let Some(at) = kernel.body.iter().position(|s| *s == ring) else {
         return no("the pipelined loop stands in another statement", span);
     };
+    if analysis.wide_vars.contains(var) {
+        return no("the pipelined loop counts in 64 bits", span);
+    }
     let threads = kernel.thread_count();
     if !threads.is_multiple_of(WARP) || threads + WARP > THREADS {
         let text = format!("{threads} threads are not whole warps that leave room for one more in {THREADS}");
@@ -148,6 +151,9 @@ impl Planner<'_> {
         }
         if facts.src_nonnegative.iter().any(|known| !known) {
             return no("a tile may begin before the tensor does");
+        }
+        if src.start.iter().any(|start| self.analysis.wide.contains(start)) {
+            return no("where a tile begins may not fit 32 bits");
         }
         let rank = facts.src.len();
         let is_open = |axis: &usize| facts.src[*axis] != Bound::Proven;

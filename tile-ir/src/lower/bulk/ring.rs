@@ -245,7 +245,7 @@ impl<'a> Lowering<'a> {
     /// The tile's first coordinate on an axis.
     fn coordinate(&mut self, load: &Load, axis: usize) -> ValueId {
         match load.src.start.get(axis) {
-            Some(&start) => self.value(start),
+            Some(&start) => self.narrow_value(start),
             None => self.int(0),
         }
     }

@@ -111,7 +111,7 @@ impl<'a> Lowering<'a> {
             let mut coordinates = Vec::new();
             for (axis, &within) in piece.coordinates.iter().enumerate() {
                 let first = match load.start.get(rank - 1 - axis) {
-                    Some(&start) => self.value(start),
+                    Some(&start) => self.narrow_value(start),
                     None => self.int(0),
                 };
                 let within = self.int(i64::from(within));

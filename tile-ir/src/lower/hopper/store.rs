@@ -129,7 +129,7 @@ impl<'a> Lowering<'a> {
         let rank = sub.boxes.rank();
         let mut origin: Vec<ValueId> = (0..rank)
             .map(|axis| match dst.start.get(axis) {
-                Some(&start) => self.value(start),
+                Some(&start) => self.narrow_value(start),
                 None => self.int(0),
             })
             .collect();

@@ -113,13 +113,21 @@ impl<'p> Machine<'p> {
         run.warp.known = known.clone();
     }
 
-    pub(super) fn guard_fired_at(&mut self, run: &mut Running<'_>, site: u32, offset: Option<Slot>) {
+    /// `below`: the indices that the guard tests for being negative.
+    pub(super) fn guard_fired_at(&mut self, run: &mut Running<'_>, site: u32, offset: Option<Slot>, below: (u32, u32)) {
         let (code, active) = (self.code, run.warp.active);
         self.counters.guards_fired += u64::from(active.count_ones());
         let offsets = offset.map(|slot| &run.warp.slots[slot as usize]);
-        // An access below the first element follows from a negative index, which was reported where it arose.
-        let inside = |lane: usize| offsets.is_none_or(|offsets| offsets[lane] >= 0);
-        let fired = (0..32).find(|&lane| active & (1 << lane) != 0 && inside(lane));
+        let below = &code.below[below.0 as usize..below.1 as usize];
+        let negative = |lane: usize| {
+            let index = below.iter().map(|(slot, span)| (run.warp.slots[*slot as usize][lane], *span));
+            index.into_iter().find(|(index, _)| *index < 0)
+        };
+        let lanes = || (0..32).filter(|&lane| active & (1 << lane) != 0);
+        if let Some((lane, (index, span))) = lanes().find_map(|lane| Some((lane, negative(lane)?))) {
+            self.negative_index(run.who, &code.sites[site as usize], span, lane, index);
+        }
+        let fired = lanes().find(|&lane| negative(lane).is_none());
         if let Some(lane) = fired {
             let offset = offsets.map(|offsets| offsets[lane]);
             self.guard_fired(run.who, &code.sites[site as usize], lane, offset);

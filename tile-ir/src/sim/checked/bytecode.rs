@@ -16,6 +16,8 @@ pub(super) struct Code {
     /// Where each instruction comes from.
     pub spans: Vec<SpanId>,
     pub sites: Vec<Site>,
+    /// Indices that guards test for being negative.
+    pub below: Vec<(Slot, SpanId)>,
     pub formats: Vec<Format>,
     pub messages: Vec<String>,
     /// Values of the slots from `regs` on that never change while a block runs.
@@ -333,6 +335,8 @@ pub(super) enum Instr {
     GuardFired {
         site: u32,
         offset: Option<Slot>,
+        /// Where in `Code::below` the indices are that it tests for being negative.
+        below: (u32, u32),
     },
 
     // ---- control ----

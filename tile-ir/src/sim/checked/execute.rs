@@ -155,7 +155,7 @@ impl Machine<'_> {
             Instr::AsyncCopy { to, from } => self.async_copy(run, to, from),
             Instr::AsyncCommit => self.async_commit(run.warp),
             Instr::AsyncWait { pending } => self.async_wait(run, pending),
-            Instr::GuardFired { site, offset } => self.guard_fired_at(run, site, offset),
+            Instr::GuardFired { site, offset, below } => self.guard_fired_at(run, site, offset, below),
 
             Instr::If { cond, target } => {
                 let taken = holds(slots, active, cond);
@@ -354,17 +354,10 @@ impl Machine<'_> {
         let result = &run.warp.slots[dst as usize];
         let mut wrong = 0u32;
         each(run.warp.active, |i| wrong |= u32::from(!in_range(result[i], wide)) << i);
-        // A negative index was reported where it arose.
         let lane = wrong.trailing_zeros() as usize;
         let from_index = matches!(from, ValueType::Index | ValueType::Wide);
         if wrong != 0 && (!from_index || in_range(run.warp.slots[a as usize][lane], true)) {
-            let value = result[lane];
-            let text = if value < 0 {
-                format!("index is negative: {value} is converted to usize")
-            } else {
-                format!("index overflows 32 bits: {value}")
-            };
-            self.bad_index(run.who, at, lane, text);
+            self.bad_index(run.who, at, lane, format!("index overflows 32 bits: {}", result[lane]));
         }
     }
 
@@ -457,10 +450,10 @@ impl Warp {
     }
 }
 
-/// Whether a value is an index: not negative, and below 2^31 unless it is a wide one.
+/// Whether the device holds a value: in 32 bits unless it is a wide one. A negative one is a value like any other.
 #[inline(always)]
 fn in_range(value: i64, wide: bool) -> bool {
-    value >= 0 && (wide || value <= i64::from(i32::MAX))
+    wide || i32::try_from(value).is_ok()
 }
 
 /// `dst = op(a, b)`; gives the first lane whose result is no index. Such lanes keep the mathematical value, or 0.

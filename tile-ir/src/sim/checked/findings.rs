@@ -168,6 +168,20 @@ impl Machine<'_> {
         self.reporter.describe(key, 0, diagnostic);
     }
 
+    /// A plain access at a negative index; the guard that the compiler added prevents it.
+    pub(super) fn negative_index(&mut self, who: Who, site: &Site, span: SpanId, lane: usize, index: i64) {
+        let key = (Code::INDEX_OVERFLOW, span, None);
+        if self.reporter.is_known(key, 0) {
+            return;
+        }
+        let (name, thread) = (self.name(site.space), self.thread_name(who.thread(lane)));
+        let diagnostic = Diagnostic::new(Code::INDEX_OVERFLOW, span, format!("index is negative: {index}"))
+            .at(format!("{thread} {} `{name}` there", verb(site.kind)))
+            .note(self.witness(who))
+            .help(format!("guard the access with an `if`; where zeros are meant, `{name}.masked(..)` reads them"));
+        self.reporter.describe(key, 0, diagnostic);
+    }
+
     pub(super) fn race(
         &mut self,
         who: Who,
@@ -462,7 +476,6 @@ pub(super) fn index_text(op: BinaryOp, a: i64, b: i64, value: Option<i64>, wide:
     let call = matches!(op, BinaryOp::CeilDiv | BinaryOp::Min | BinaryOp::Max);
     let text = if call { format!("{}({a}, {b})", op.symbol()) } else { format!("{a} {} {b}", op.symbol()) };
     match value {
-        Some(value) if value < 0 => format!("index is negative: {text} = {value}"),
         Some(value) => format!("index overflows 32 bits: {text} = {value}"),
         None if b == 0 && matches!(op, BinaryOp::Div | BinaryOp::Rem | BinaryOp::CeilDiv) => {
             format!("division by zero: {text}")

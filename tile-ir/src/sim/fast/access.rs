@@ -1,7 +1,7 @@
 //! Element accesses: addresses for all threads first, then the elements.
 //!
-//! Tensors behave as the guarded GPU code: outside them reads give 0 and writes do nothing. Shared and per-thread
-//! arrays have no guard, so outside them is a fault.
+//! Tensors behave as the guarded GPU code: beyond them reads give 0 and writes do nothing. A negative index is a fault
+//! unless the access is masked, and so is, in shared and per-thread arrays, any that is outside.
 
 use super::block::Machine;
 use super::code::{ArrayInfo, ElementRef, Kind, Loc, MaskId, Target};
@@ -19,6 +19,7 @@ impl Machine<'_> {
             Target::Tensor(index) => {
                 let view = self.tensor(index);
                 tensor_addresses(&s.registers, &mut s.scratch, view, from, &s.masks[mask.0 as usize].lanes);
+                self.check_negative(s, from, mask)?;
                 let Scratch { offsets, valid, bits, .. } = &mut s.scratch;
                 view.memory.gather(view.dtype, view.offset, offsets, valid, bits);
                 put_bits(&mut s.registers, view.dtype, dst, bits);
@@ -60,6 +61,7 @@ impl Machine<'_> {
             Target::Tensor(index) => {
                 let view = self.tensor(index);
                 tensor_addresses(&s.registers, &mut s.scratch, view, to, &s.masks[mask.0 as usize].lanes);
+                self.check_negative(s, to, mask)?;
                 get_bits(&s.registers, view.dtype, value, &mut s.scratch.bits);
                 let Scratch { offsets, valid, bits, .. } = &s.scratch;
                 view.memory.scatter(view.dtype, view.offset, offsets, valid, bits);
@@ -142,6 +144,7 @@ impl Machine<'_> {
             Target::Tensor(index) => {
                 let view = self.tensor(index);
                 tensor_addresses(&s.registers, &mut s.scratch, view, to, &s.masks[mask.0 as usize].lanes);
+                self.check_negative(s, to, mask)?;
                 view.dtype
             }
             Target::Shared(index) => {
@@ -177,6 +180,30 @@ impl Machine<'_> {
             merge_bits(&mut s.registers, dtype, old, bits, active);
         }
         Ok(())
+    }
+
+    /// A plain access to a tensor at a negative index is a mistake; beyond its end the guard that the compiler adds drops it.
+    fn check_negative(&self, s: &State, access: &ElementRef, mask: MaskId) -> Result<(), Box<Fault>> {
+        let active = &s.masks[mask.0 as usize].lanes;
+        if access.masked || *s.scratch.valid == **active {
+            return Ok(());
+        }
+        for lane in (0..s.lanes).filter(|lane| active[*lane]) {
+            for (axis, loc) in access.indices.iter().enumerate() {
+                let index = s.registers.indices.operand(*loc).at(lane);
+                if index < 0 {
+                    return Err(self.negative(s, access, axis, index, lane));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn negative(&self, s: &State, access: &ElementRef, axis: usize, index: i64, lane: usize) -> Box<Fault> {
+        let message = format!("index is negative: {index} on axis {axis}");
+        let help = "guard the access with an `if`; where zeros are meant, `masked(..)` reads them";
+        self.fault(s, lane, Diagnostic::new(DiagnosticCode::INDEX_OVERFLOW, access.span, message).help(help))
     }
 
     /// The element of a per-thread array where every thread uses the same one.
@@ -248,6 +275,9 @@ impl Machine<'_> {
         index: i64,
         lane: usize,
     ) -> Box<Fault> {
+        if index < 0 {
+            return self.negative(s, access, axis, index, lane);
+        }
         let what = if matches!(access.target, Target::Shared(_)) { "shared" } else { "local" };
         let message = format!("{what} index out of bounds: axis {axis} of `{}` is {index}", info.name);
         let at = format!("`{}` has extent {} on axis {axis}", info.name, info.extents[axis]);

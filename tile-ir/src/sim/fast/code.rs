@@ -107,6 +107,8 @@ pub(super) struct ElementRef {
     pub(super) target: Target,
     /// Index registers, one an axis.
     pub(super) indices: Vec<Loc>,
+    /// Whether being outside is meant.
+    pub(super) masked: bool,
     pub(super) span: SpanId,
 }
 

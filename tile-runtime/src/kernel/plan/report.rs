@@ -183,6 +183,13 @@ impl Plan {
                 found: values.stride(*tensor, *axis),
                 line,
             },
+            CheckKind::Operand { kind, value } => Problem::Operand {
+                rule: kind.must_be(),
+                expression: self.text(value),
+                value: value.evaluate(values),
+                line,
+                values: self.values_in(value, values),
+            },
             CheckKind::IndexRange { bound } => Problem::IndexRange {
                 expression: self.text(bound),
                 value: bound.evaluate(values),

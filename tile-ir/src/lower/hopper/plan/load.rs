@@ -85,6 +85,9 @@ impl Planner<'_> {
         let Some(facts) = self.analysis.copies.get(&stmt) else {
             return Err(no("a load is not analysed".into()));
         };
+        if src.start.iter().any(|start| self.analysis.wide.contains(start)) {
+            return Err(no("where a tile begins may not fit the copy engine's 32 bits".into()));
+        }
         let layout = operand.tile;
         let rank = match &kernel.params[tensor].kind {
             ParamKind::Tensor { shape, .. } => shape.len(),

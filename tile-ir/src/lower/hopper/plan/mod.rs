@@ -102,11 +102,14 @@ impl Planner<'_> {
     fn plan(&self) -> Result<Plan, Reason> {
         let kernel = self.kernel;
         let span = kernel.stmts[self.ring].span;
-        let StmtKind::For { start, end, step, kind: LoopKind::Pipelined { stages, schedule }, body, .. } =
+        let StmtKind::For { var, start, end, step, kind: LoopKind::Pipelined { stages, schedule }, body } =
             &kernel.stmts[self.ring].kind
         else {
             return Err(Reason { text: "its pipelined loop is none".into(), span });
         };
+        if self.analysis.wide_vars.contains(var) {
+            return Err(Reason { text: "its pipelined loop counts in 64 bits".into(), span });
+        }
         let stages = kernel.const_index(*stages).and_then(|n| u32::try_from(n).ok()).unwrap_or(1);
         let threads = kernel.thread_count();
         if !threads.is_multiple_of(WARPGROUP) || threads == 0 {

@@ -53,7 +53,7 @@ pub(super) fn compile(program: &Program) -> Result<Code, SimError> {
 }
 
 /// Deeper trees than this are not programs a lowering makes.
-const MAX_DEPTH: u32 = 1000;
+const MAX_DEPTH: u32 = 300;
 
 /// More than any device has, so that no program makes the simulator run out of memory.
 const MAX_LOCAL_ELEMENTS: u64 = 1 << 16;

@@ -1,8 +1,8 @@
 //! Values and memory accesses: from trees to slots.
 
 use super::{Compiler, MAX_DEPTH, MAX_INSTRUCTIONS, malformed};
-use crate::ir::{BinaryOp, Dtype, EntityRef, UnaryOp};
-use crate::lowered::{GuardReason, Memory, Space, ValueId, ValueKind, ValueType};
+use crate::ir::{BinaryOp, Dtype, EntityRef, MathFn, UnaryOp};
+use crate::lowered::{GuardReason, Memory, SharedId, Space, ValueId, ValueKind, ValueType};
 use crate::sim::SimError;
 use crate::sim::checked::AccessKind;
 use crate::sim::checked::bytecode::{Instr, Preset, Site, Slot};
@@ -32,119 +32,167 @@ impl Compiler<'_> {
         Ok(dst)
     }
 
+    /// A value into a slot. Each kind has a function of its own: this one calls itself as deep as values are nested, and
+    /// a frame with the locals of all kinds would be large.
     fn compute(&mut self, id: ValueId, dst: Slot) -> Result<(), SimError> {
         let program = self.program;
         let value = &program.values[id];
-        let (ty, span) = (value.ty, value.span);
         match &value.kind {
-            ValueKind::Unary(op, a) => {
-                let a = self.value(*a)?;
-                let instr = match (op, ty) {
-                    (_, ValueType::Element(dtype)) => Instr::Unary { op: *op, dtype, dst, a },
-                    (UnaryOp::Neg, _) => {
-                        let wide = ty == ValueType::Wide;
-                        Instr::IndexBinary { op: BinaryOp::Sub, wide, quiet: self.quiet, dst, a: self.zero, b: a }
-                    }
-                    (UnaryOp::Not, _) => return malformed(format!("{id} is `!` of an index")),
-                };
-                self.emit(instr, span);
-            }
-            ValueKind::Binary(op @ (BinaryOp::And | BinaryOp::Or), a, b) => {
-                let a = self.value(*a)?;
-                self.emit(Instr::Copy { dst, src: a }, span);
-                // The right side is evaluated where the left side does not decide.
-                let cond = if *op == BinaryOp::And {
-                    dst
-                } else {
-                    let not = self.temp();
-                    self.emit(Instr::Unary { op: UnaryOp::Not, dtype: Dtype::Bool, dst: not, a: dst }, span);
-                    not
-                };
-                let test = self.emit(Instr::If { cond, target: 0 }, span);
-                let b = self.value(*b)?;
-                self.emit(Instr::Copy { dst, src: b }, span);
-                let end = self.emit(Instr::EndIf, span);
-                self.land(test, end);
-            }
-            ValueKind::Binary(op, a, b) => {
-                let operands = self.program.values.get(*a).map(|v| v.ty).zip(self.program.values.get(*b).map(|v| v.ty));
-                let (a, b) = (self.value(*a)?, self.value(*b)?);
-                let Some((operand, other)) = operands else { return malformed(format!("{id} lacks an operand")) };
-                let instr = self.binary(*op, operand, other, dst, a, b);
-                let Some(instr) = instr else { return malformed(format!("{id}: `{}` of {operand:?}", op.symbol())) };
-                self.emit(instr, span);
-            }
-            ValueKind::Math(function, args) => {
-                let ValueType::Element(dtype) = ty else { return malformed(format!("{id} is a function of indices")) };
-                if args.len() != function.arity() {
-                    return malformed(format!("{id}: {} takes {} operands", function.name(), function.arity()));
-                }
-                let mut slots = [self.zero; 3];
-                for (slot, arg) in slots.iter_mut().zip(args) {
-                    *slot = self.value(*arg)?;
-                }
-                self.emit(Instr::Math { function: *function, dtype, dst, args: slots }, span);
-            }
-            ValueKind::Select(cond, a, b) => {
-                let (cond, a, b) = (self.value(*cond)?, self.value(*a)?, self.value(*b)?);
-                self.emit(Instr::Select { dst, cond, a, b }, span);
-            }
-            ValueKind::Choose(cond, a, b) => {
-                let cond = self.value(*cond)?;
-                let test = self.emit(Instr::If { cond, target: 0 }, span);
-                let a = self.value(*a)?;
-                self.emit(Instr::Copy { dst, src: a }, span);
-                let other = self.emit(Instr::Else { end: 0 }, span);
-                let b = self.value(*b)?;
-                self.emit(Instr::Copy { dst, src: b }, span);
-                let end = self.emit(Instr::EndIf, span);
-                self.land(test, other);
-                self.land(other, end);
-            }
-            ValueKind::Cast(a) => {
-                let Some(from) = self.program.values.get(*a).map(|v| v.ty) else {
-                    return malformed(format!("{id} lacks an operand"));
-                };
-                let a = self.value(*a)?;
-                self.emit(Instr::Cast { from, to: ty, quiet: self.quiet, dst, a }, span);
-            }
-            ValueKind::Load(memory) => {
-                self.emit(Instr::Copy { dst, src: self.zero }, span);
-                let site = self.site(memory, AccessKind::Read, 1)?;
-                if ty != ValueType::Element(self.code.sites[site as usize].dtype) {
-                    return malformed(format!("{id} loads another type than its array holds"));
-                }
-                self.guarded(memory, site, |_, offset| Ok(Instr::Load { site, offset, dst }))?;
-            }
+            ValueKind::Unary(op, a) => self.unary(id, *op, *a, dst),
+            ValueKind::Binary(op @ (BinaryOp::And | BinaryOp::Or), a, b) => self.short_circuit(id, *op, [*a, *b], dst),
+            ValueKind::Binary(op, a, b) => self.operation(id, *op, [*a, *b], dst),
+            ValueKind::Math(function, args) => self.math(id, *function, args, dst),
+            ValueKind::Select(cond, a, b) => self.select(id, [*cond, *a, *b], dst),
+            ValueKind::Choose(cond, a, b) => self.choose(id, [*cond, *a, *b], dst),
+            ValueKind::Cast(a) => self.cast(id, *a, dst),
+            ValueKind::Divisor(a) => self.divisor(id, *a, dst),
+            ValueKind::Load(memory) => self.load(id, memory, dst),
             // The others are presets.
             ValueKind::Special(_) => {
-                self.emit(Instr::Elected { dst }, span);
+                self.emit(Instr::Elected { dst }, value.span);
+                Ok(())
             }
-            ValueKind::Pack(dtype, low, high) => {
-                // Two f32, or two that are rounded already: in the simulator the same numbers.
-                let halves = self.program.values.get(*low).is_some_and(|v| v.ty == ValueType::Element(*dtype));
-                let ty = ValueType::Element(if halves { *dtype } else { Dtype::F32 });
-                self.packed(*dtype, &[*low, *high], ty)?;
-                let (low, high) = (self.value(*low)?, self.value(*high)?);
-                self.emit(Instr::Pack { dtype: *dtype, dst, low, high }, span);
-            }
-            ValueKind::Unpack(dtype, word, high) => {
-                self.packed(*dtype, &[*word], ValueType::Element(Dtype::U32))?;
-                let word = self.value(*word)?;
-                self.emit(Instr::Unpack { dtype: *dtype, dst, word, high: *high }, span);
-            }
-            ValueKind::Descriptor { shared, bits } => {
-                let Some(array) = program.shared.get(*shared) else {
-                    return malformed(format!("{shared} is not a shared array"));
-                };
-                // A copy, because it is no index: its upper bits are fields, and nothing is to be said of its size.
-                let bits = bits | u64::from((array.offset & 0x3ffff) >> 4);
-                let src = self.constant(bits as i64);
-                self.emit(Instr::Copy { dst, src }, span);
-            }
-            ValueKind::Int(_) | ValueKind::Float(_) | ValueKind::Param(_) | ValueKind::Thread(_) => {}
-            ValueKind::Block(_) | ValueKind::Reg(_) => {}
+            ValueKind::Pack(dtype, low, high) => self.pack(id, *dtype, [*low, *high], dst),
+            ValueKind::Unpack(dtype, word, high) => self.unpack(id, *dtype, *word, *high, dst),
+            ValueKind::Descriptor { shared, bits } => self.descriptor(id, *shared, *bits, dst),
+            ValueKind::Int(_) | ValueKind::Float(_) | ValueKind::Param(_) | ValueKind::Thread(_) => Ok(()),
+            ValueKind::Block(_) | ValueKind::Reg(_) => Ok(()),
         }
+    }
+
+    fn unary(&mut self, id: ValueId, op: UnaryOp, a: ValueId, dst: Slot) -> Result<(), SimError> {
+        let (ty, span) = (self.program.values[id].ty, self.program.values[id].span);
+        let a = self.value(a)?;
+        let instr = match (op, ty) {
+            (_, ValueType::Element(dtype)) => Instr::Unary { op, dtype, dst, a },
+            (UnaryOp::Neg, _) => {
+                let wide = ty == ValueType::Wide;
+                Instr::IndexBinary { op: BinaryOp::Sub, wide, quiet: self.quiet, dst, a: self.zero, b: a }
+            }
+            (UnaryOp::Not, _) => return malformed(format!("{id} is `!` of an index")),
+        };
+        self.emit(instr, span);
+        Ok(())
+    }
+
+    /// The right side is evaluated where the left side does not decide.
+    fn short_circuit(&mut self, id: ValueId, op: BinaryOp, [a, b]: [ValueId; 2], dst: Slot) -> Result<(), SimError> {
+        let span = self.program.values[id].span;
+        let a = self.value(a)?;
+        self.emit(Instr::Copy { dst, src: a }, span);
+        let cond = if op == BinaryOp::And {
+            dst
+        } else {
+            let not = self.temp();
+            self.emit(Instr::Unary { op: UnaryOp::Not, dtype: Dtype::Bool, dst: not, a: dst }, span);
+            not
+        };
+        let test = self.emit(Instr::If { cond, target: 0 }, span);
+        let b = self.value(b)?;
+        self.emit(Instr::Copy { dst, src: b }, span);
+        let end = self.emit(Instr::EndIf, span);
+        self.land(test, end);
+        Ok(())
+    }
+
+    fn operation(&mut self, id: ValueId, op: BinaryOp, [a, b]: [ValueId; 2], dst: Slot) -> Result<(), SimError> {
+        let values = &self.program.values;
+        let operands = values.get(a).map(|v| v.ty).zip(values.get(b).map(|v| v.ty));
+        let (a, b) = (self.value(a)?, self.value(b)?);
+        let Some((operand, other)) = operands else { return malformed(format!("{id} lacks an operand")) };
+        let instr = self.binary(op, operand, other, dst, a, b);
+        let Some(instr) = instr else { return malformed(format!("{id}: `{}` of {operand:?}", op.symbol())) };
+        self.emit(instr, self.program.values[id].span);
+        Ok(())
+    }
+
+    fn math(&mut self, id: ValueId, function: MathFn, args: &[ValueId], dst: Slot) -> Result<(), SimError> {
+        let (ty, span) = (self.program.values[id].ty, self.program.values[id].span);
+        let ValueType::Element(dtype) = ty else { return malformed(format!("{id} is a function of indices")) };
+        if args.len() != function.arity() {
+            return malformed(format!("{id}: {} takes {} operands", function.name(), function.arity()));
+        }
+        let mut slots = [self.zero; 3];
+        for (slot, arg) in slots.iter_mut().zip(args) {
+            *slot = self.value(*arg)?;
+        }
+        self.emit(Instr::Math { function, dtype, dst, args: slots }, span);
+        Ok(())
+    }
+
+    fn select(&mut self, id: ValueId, [cond, a, b]: [ValueId; 3], dst: Slot) -> Result<(), SimError> {
+        let (cond, a, b) = (self.value(cond)?, self.value(a)?, self.value(b)?);
+        self.emit(Instr::Select { dst, cond, a, b }, self.program.values[id].span);
+        Ok(())
+    }
+
+    fn choose(&mut self, id: ValueId, [cond, a, b]: [ValueId; 3], dst: Slot) -> Result<(), SimError> {
+        let span = self.program.values[id].span;
+        let cond = self.value(cond)?;
+        let test = self.emit(Instr::If { cond, target: 0 }, span);
+        let a = self.value(a)?;
+        self.emit(Instr::Copy { dst, src: a }, span);
+        let other = self.emit(Instr::Else { end: 0 }, span);
+        let b = self.value(b)?;
+        self.emit(Instr::Copy { dst, src: b }, span);
+        let end = self.emit(Instr::EndIf, span);
+        self.land(test, other);
+        self.land(other, end);
+        Ok(())
+    }
+
+    fn cast(&mut self, id: ValueId, a: ValueId, dst: Slot) -> Result<(), SimError> {
+        let (to, span) = (self.program.values[id].ty, self.program.values[id].span);
+        let Some(from) = self.program.values.get(a).map(|v| v.ty) else {
+            return malformed(format!("{id} lacks an operand"));
+        };
+        let a = self.value(a)?;
+        self.emit(Instr::Cast { from, to, quiet: self.quiet, dst, a }, span);
+        Ok(())
+    }
+
+    /// A division by zero is reported where it is.
+    fn divisor(&mut self, id: ValueId, a: ValueId, dst: Slot) -> Result<(), SimError> {
+        let src = self.value(a)?;
+        self.emit(Instr::Copy { dst, src }, self.program.values[id].span);
+        Ok(())
+    }
+
+    fn load(&mut self, id: ValueId, memory: &Memory, dst: Slot) -> Result<(), SimError> {
+        let (ty, span) = (self.program.values[id].ty, self.program.values[id].span);
+        self.emit(Instr::Copy { dst, src: self.zero }, span);
+        let site = self.site(memory, AccessKind::Read, 1)?;
+        if ty != ValueType::Element(self.code.sites[site as usize].dtype) {
+            return malformed(format!("{id} loads another type than its array holds"));
+        }
+        self.guarded(memory, site, |_, offset| Ok(Instr::Load { site, offset, dst }))
+    }
+
+    fn pack(&mut self, id: ValueId, dtype: Dtype, [low, high]: [ValueId; 2], dst: Slot) -> Result<(), SimError> {
+        // Two f32, or two that are rounded already: in the simulator the same numbers.
+        let halves = self.program.values.get(low).is_some_and(|v| v.ty == ValueType::Element(dtype));
+        let ty = ValueType::Element(if halves { dtype } else { Dtype::F32 });
+        self.packed(dtype, &[low, high], ty)?;
+        let (low, high) = (self.value(low)?, self.value(high)?);
+        self.emit(Instr::Pack { dtype, dst, low, high }, self.program.values[id].span);
+        Ok(())
+    }
+
+    fn unpack(&mut self, id: ValueId, dtype: Dtype, word: ValueId, high: bool, dst: Slot) -> Result<(), SimError> {
+        self.packed(dtype, &[word], ValueType::Element(Dtype::U32))?;
+        let word = self.value(word)?;
+        self.emit(Instr::Unpack { dtype, dst, word, high }, self.program.values[id].span);
+        Ok(())
+    }
+
+    fn descriptor(&mut self, id: ValueId, shared: SharedId, bits: u64, dst: Slot) -> Result<(), SimError> {
+        let Some(array) = self.program.shared.get(shared) else {
+            return malformed(format!("{shared} is not a shared array"));
+        };
+        // A copy, because it is no index: its upper bits are fields, and nothing is to be said of its size.
+        let bits = bits | u64::from((array.offset & 0x3ffff) >> 4);
+        let src = self.constant(bits as i64);
+        self.emit(Instr::Copy { dst, src }, self.program.values[id].span);
         Ok(())
     }
 
@@ -277,11 +325,7 @@ impl Compiler<'_> {
         }
         let other = target;
         if guard.reason == GuardReason::Unproven {
-            // The offset is evaluated again, quietly, so that the report can say where the access would have gone.
-            let quiet = std::mem::replace(&mut self.quiet, true);
-            let offset = if self.has_load(memory.offset) { None } else { Some(self.value(memory.offset)?) };
-            self.quiet = quiet;
-            self.emit(Instr::GuardFired { site, offset }, memory.span);
+            self.guard_fired(memory, guard.cond, site)?;
         }
         if let Some(instr) = otherwise {
             self.emit(instr, memory.span);
@@ -295,10 +339,45 @@ impl Compiler<'_> {
         Ok(())
     }
 
+    /// What is reported where a guard fails that the compiler added. The offset and the indices are evaluated again,
+    /// quietly, so that the report can say where the access would have gone.
+    fn guard_fired(&mut self, memory: &Memory, cond: ValueId, site: u32) -> Result<(), SimError> {
+        let quiet = std::mem::replace(&mut self.quiet, true);
+        let offset = if self.has_load(memory.offset) { None } else { Some(self.value(memory.offset)?) };
+        let first = self.code.below.len() as u32;
+        let mut below = Vec::new();
+        self.tested_below(cond, &mut below);
+        for index in below {
+            let slot = self.value(index)?;
+            self.code.below.push((slot, self.program.values[index].span));
+        }
+        self.quiet = quiet;
+        let below = (first, self.code.below.len() as u32);
+        self.emit(Instr::GuardFired { site, offset, below }, memory.span);
+        Ok(())
+    }
+
+    /// The indices that a guard tests for being negative.
+    fn tested_below(&self, cond: ValueId, all: &mut Vec<ValueId>) {
+        match self.program.values.get(cond).map(|v| &v.kind) {
+            Some(ValueKind::Binary(BinaryOp::And, a, b)) => {
+                self.tested_below(*a, all);
+                self.tested_below(*b, all);
+            }
+            Some(ValueKind::Binary(BinaryOp::Ge, index, least)) => {
+                let is_zero = self.program.values.get(*least).is_some_and(|v| v.kind == ValueKind::Int(0));
+                if is_zero && self.program.values.get(*index).is_some() {
+                    all.push(*index);
+                }
+            }
+            _ => {}
+        }
+    }
+
     fn has_load(&self, id: ValueId) -> bool {
         match self.program.values.get(id).map(|v| &v.kind) {
             Some(ValueKind::Load(_)) => true,
-            Some(ValueKind::Unary(_, a) | ValueKind::Cast(a)) => self.has_load(*a),
+            Some(ValueKind::Unary(_, a) | ValueKind::Cast(a) | ValueKind::Divisor(a)) => self.has_load(*a),
             Some(ValueKind::Binary(_, a, b)) => self.has_load(*a) || self.has_load(*b),
             Some(ValueKind::Math(_, args)) => args.iter().any(|a| self.has_load(*a)),
             Some(ValueKind::Pack(_, a, b)) => self.has_load(*a) || self.has_load(*b),

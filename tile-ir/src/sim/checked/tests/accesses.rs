@@ -128,7 +128,7 @@ fn guards_fire_and_masks_do_not() {
 #[test]
 fn an_index_is_negative_or_too_large() {
     // x[tx - offset], a * b
-    let subtract = |offset: i64| {
+    let subtract = |offset: i64, reason: GuardReason| {
         let mut b = Build::threads(32);
         let x = b.tensor("x", Dtype::F32, 1, false);
         let (tx, offset, n) = (b.tx(), b.int(offset), b.dim("X0"));
@@ -137,20 +137,22 @@ fn an_index_is_negative_or_too_large() {
         let low = b.binary(BinaryOp::Ge, element, zero);
         let high = b.less(element, n);
         let inside = b.binary(BinaryOp::And, low, high);
-        let memory = b.guarded(x, element, inside, GuardReason::Masked);
+        let memory = b.guarded(x, element, inside, reason);
         let value = b.load_at(memory);
         b.let_("v", value);
         b.finish()
     };
     let args = || vec![floats(&[32], |_| 0.0)];
-    clean(&subtract(0), &args);
+    clean(&subtract(0, GuardReason::Unproven), &args);
+    // Where it is clipped, a negative index is outside like any other.
+    clean(&subtract(3, GuardReason::Masked), &args);
     finds(
-        &subtract(3),
+        &subtract(3, GuardReason::Unproven),
         &args,
         &[303],
         expect![[r#"
-        TK0303 line 1: index is negative: 0 - 3 = -3 | in thread 0 | in block 0, barrier interval 0; replay with seed 0
-    "#]],
+            TK0303 line 1: index is negative: -3 | thread 0 reads `x` there | in block 0, barrier interval 0; replay with seed 0 | help: guard the access with an `if`; where zeros are meant, `x.masked(..)` reads them
+        "#]],
     );
 
     let multiply = |ty: ValueType| {
@@ -192,9 +194,9 @@ fn short_circuits_guard_what_follows() {
     finds(
         &program(false),
         &args,
-        &[303],
+        &[301],
         expect![[r#"
-            TK0303 line 1: index is negative: 0 - 1 = -1 | in thread 0 | in block 0, barrier interval 0; replay with seed 0
+            TK0301 line 1: index out of bounds of `x` | thread 0 reads element -1; `x` has 31 elements | in block 0, barrier interval 0; replay with seed 0
         "#]],
     );
 }

@@ -126,7 +126,8 @@ impl Compiler<'_, '_> {
             return malformed("an access has another number of indices than axes");
         }
         let indices = access.indices.iter().map(|i| self.index(*i, mask, out).map(|v| v.loc));
-        Ok(ElementRef { target, indices: indices.collect::<Result<_, _>>()?, span: access.span })
+        let indices = indices.collect::<Result<_, _>>()?;
+        Ok(ElementRef { target, indices, masked: access.masked, span: access.span })
     }
 
     pub(super) fn free_element(&mut self, element: &ElementRef) {

@@ -9,7 +9,7 @@ fn one_block(b: &mut Builder) {
 
 #[test]
 fn tensors_are_guarded() {
-    // Plain and masked accesses alike: outside reads 0, writes nothing.
+    // Plain and masked accesses alike: beyond the end reads 0, writes nothing. Before the start a plain one is a mistake.
     for masked in [false, true] {
         let built = kernel("k", |b| {
             let n = b.dim("N");
@@ -23,8 +23,14 @@ fn tensors_are_guarded() {
             if masked { b.store_masked(y, &[tx], value) } else { b.store(y, &[tx], value) }
         });
         let args = [tensor(Dtype::F32, &[5], &[1.0, 2.0, 3.0, 4.0, 5.0]), zeros(Dtype::F32, &[5])];
-        ok(&built, &args);
-        assert_eq!(values(&args[1]), [0.0, 0.0, 1.0, 2.0, 3.0]);
+        match run(&built, &args) {
+            Ok(_) if masked => assert_eq!(values(&args[1]), [0.0, 0.0, 1.0, 2.0, 3.0]),
+            Err(SimError::Fault(fault)) if !masked => {
+                assert_eq!(fault.diagnostic.code, crate::diag::Code::INDEX_OVERFLOW);
+                assert_eq!(fault.diagnostic.message, "index is negative: -2 on axis 0");
+            }
+            other => panic!("{other:?}"),
+        }
     }
 }
 

@@ -1,0 +1,361 @@
+//! Where the values of assigned `usize` variables are, over the whole of their lives.
+//!
+//! The walk follows a variable's value exactly where control flow lets it; what a loop assigns is unknown in the loop
+//! and after it. How large it can be decides how many bits it is held in, so this looks at all assignments together,
+//! in intervals: first as a fixed point (`i = (i * 5 + 1) % 64`), then, where a variable only has numbers added to it
+//! (`i += d`), as its first values and as many additions as the loops around them make. A variable that grows faster
+//! has no bound, and arithmetic on it is refused.
+
+use super::uniform::dtype_range;
+use crate::constraint::Interval;
+use crate::ir::pipeline::parts;
+use crate::ir::{
+    BinaryOp, Dtype, DtypeRef, ExprId, ExprKind, Kernel, MathFn, ParamKind, SecondaryMap, StmtId, StmtKind, Type,
+    UnaryOp, VarId, VarKind,
+};
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+/// What `f32 as usize` gives: beyond, it saturates.
+pub(super) const FROM_FLOAT: Interval = Interval { lo: 0, hi: 1 << 62 };
+
+/// Rounds in which intervals may grow before they are widened, and rounds after.
+const ROUNDS: usize = 6;
+/// Bounds tried where an interval keeps growing.
+const STEPS: [i128; 3] = [i32::MAX as i128, u32::MAX as i128, 1 << 62];
+/// Iterations of loops that are followed one by one.
+const FOLLOWED: i128 = 64;
+
+/// The intervals of variables; of those that are not assigned, of their only value.
+pub(super) struct Induction<'k> {
+    kernel: &'k Kernel,
+    vars: SecondaryMap<VarId, Option<Interval>>,
+    /// Of variables that are not assigned, while the others stay as they are.
+    defined: RefCell<HashMap<VarId, Interval>>,
+    /// Assignments of mutable variables: what is assigned, and the loops around it, from the outside in.
+    assignments: Vec<(VarId, ExprId, Vec<StmtId>)>,
+}
+
+impl<'k> Induction<'k> {
+    /// Looks at every assignment of a bound kernel.
+    pub fn of(kernel: &'k Kernel) -> Self {
+        let mut all =
+            Induction { kernel, vars: SecondaryMap::new(), defined: RefCell::default(), assignments: Vec::new() };
+        for axis in &kernel.grid {
+            let last = all.expr(axis.extent).hi - 1;
+            all.vars[axis.var] = Some(Interval::new(0, last.clamp(0, i128::from(i32::MAX) - 1)));
+        }
+        for (axis, extent) in kernel.threads.iter().zip(kernel.thread_extents()) {
+            all.vars[axis.var] = Some(Interval::new(0, i128::from(extent.max(1)) - 1));
+        }
+        all.collect(&kernel.body, &mut Vec::new());
+        if all.assignments.is_empty() {
+            return all;
+        }
+        let mutable: Vec<VarId> = {
+            let mut vars: Vec<VarId> = all.assignments.iter().map(|a| a.0).collect();
+            vars.sort_unstable();
+            vars.dedup();
+            vars
+        };
+        all.solve(&mutable);
+        all
+    }
+
+    /// Where a variable's values are.
+    pub fn var(&self, var: VarId) -> Interval {
+        self.vars[var].unwrap_or(Interval::ALL)
+    }
+
+    fn set(&mut self, var: VarId, interval: Option<Interval>) {
+        self.vars[var] = interval;
+        self.defined.get_mut().clear();
+    }
+
+    fn collect(&mut self, body: &[StmtId], loops: &mut Vec<StmtId>) {
+        let kernel = self.kernel;
+        for &stmt in body {
+            match &kernel.stmts[stmt].kind {
+                StmtKind::Let { var, value: Some(value) } if kernel.vars[*var].ty == Type::Index => {
+                    if kernel.vars[*var].kind == VarKind::Mut {
+                        self.assignments.push((*var, *value, loops.clone()));
+                    }
+                }
+                StmtKind::Assign { var, value } if kernel.vars[*var].ty == Type::Index => {
+                    self.assignments.push((*var, *value, loops.clone()));
+                }
+                StmtKind::If { then, otherwise, .. } => {
+                    self.collect(then, loops);
+                    self.collect(otherwise, loops);
+                }
+                StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } | StmtKind::Persistent { body, .. } => {
+                    loops.push(stmt);
+                    self.collect(body, loops);
+                    loops.pop();
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn solve(&mut self, mutable: &[VarId]) {
+        let first = |all: &Self, var: VarId| all.assignments.iter().find(|a| a.0 == var).map(|a| a.1);
+        // From nothing, upwards: the declaration stands before what reads it.
+        for &var in mutable {
+            let value = first(self, var).map(|value| self.expr(value));
+            self.set(var, value);
+        }
+        if self.grow(mutable, ROUNDS) {
+            return;
+        }
+        // As many rounds as there are assignments in all cover every value, whether it grows or not.
+        let made = self.assignments.iter().map(|a| self.trips(&a.2, &[])).fold(0i128, |all, n| all.saturating_add(n));
+        if made <= FOLLOWED {
+            self.grow(mutable, made as usize);
+            return;
+        }
+        // What still grows: sums by the number of additions, anything else to a bound that holds itself.
+        let sums: Vec<VarId> = mutable.iter().copied().filter(|v| self.is_sum(*v)).collect();
+        for &var in &sums {
+            let sum = self.sum(var);
+            self.set(var, Some(sum));
+        }
+        let others: Vec<VarId> = mutable.iter().copied().filter(|v| !sums.contains(v)).collect();
+        for bound in STEPS {
+            for &var in &others {
+                let now = self.var(var);
+                let lo = if now.lo < 0 { -bound } else { now.lo };
+                self.set(var, Some(Interval::new(lo, now.hi.max(bound))));
+            }
+            for &var in &sums {
+                let sum = self.sum(var);
+                self.set(var, Some(sum));
+            }
+            let holds = others.iter().all(|v| self.assigned(*v).fits(self.var(*v)));
+            if holds {
+                // Once more, downwards: what the bound became of is as true.
+                for &var in &others {
+                    let assigned = self.assigned(var);
+                    self.set(var, Some(assigned));
+                }
+                return;
+            }
+        }
+        for &var in &others {
+            self.set(var, Some(Interval::ALL));
+        }
+        for &var in &sums {
+            let sum = self.sum(var);
+            self.set(var, Some(sum));
+        }
+    }
+
+    /// Adds what assignments make of the intervals, until nothing changes; false if it still does after `rounds`.
+    fn grow(&mut self, mutable: &[VarId], rounds: usize) -> bool {
+        for _ in 0..rounds {
+            let mut changed = false;
+            for &var in mutable {
+                let next = self.var(var).join(self.assigned(var));
+                changed |= self.vars[var] != Some(next);
+                self.set(var, Some(next));
+            }
+            if !changed {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The interval of all that is assigned to a variable.
+    fn assigned(&self, var: VarId) -> Interval {
+        let values = self.assignments.iter().filter(|a| a.0 == var).map(|a| self.expr(a.1));
+        values.reduce(Interval::join).unwrap_or(Interval::ALL)
+    }
+
+    /// Whether all that is assigned either does not depend on assigned variables, or adds such a number, in loops whose
+    /// ranges do not depend on them either.
+    fn is_sum(&self, var: VarId) -> bool {
+        let mut assignments = self.assignments.iter().filter(|a| a.0 == var);
+        assignments.all(|(_, value, loops)| match self.increment(var, *value) {
+            Some(_) => !loops.iter().any(|l| self.varies(*l)),
+            None => !self.depends_on_assigned(*value),
+        })
+    }
+
+    /// Whether how often a loop is done depends on assigned variables.
+    fn varies(&self, stmt: StmtId) -> bool {
+        match &self.kernel.stmts[stmt].kind {
+            StmtKind::For { start, end, step, .. } => {
+                [*start, *end, *step].into_iter().any(|e| self.depends_on_assigned(e))
+            }
+            StmtKind::Parallel { extents, .. } | StmtKind::Persistent { extents, .. } => {
+                extents.iter().any(|e| self.depends_on_assigned(*e))
+            }
+            _ => false,
+        }
+    }
+
+    /// What is added, of `var + d`, `var - d` and choices between such, where that does not depend on assigned variables.
+    fn increment(&self, var: VarId, value: ExprId) -> Option<Interval> {
+        let number = |e: ExprId| (!self.depends_on_assigned(e)).then(|| self.expr(e));
+        let sum = |op, a, b| Some(Interval::apply(op, self.increment(var, a)?, number(b)?));
+        match self.kernel.exprs[value].kind {
+            ExprKind::Var(v) if v == var => Some(Interval::of(0)),
+            ExprKind::Binary(BinaryOp::Add, a, b) => sum(BinaryOp::Add, a, b).or_else(|| sum(BinaryOp::Add, b, a)),
+            ExprKind::Binary(BinaryOp::Sub, a, b) => sum(BinaryOp::Sub, a, b),
+            ExprKind::Binary(BinaryOp::Mul, a, b) if self.kernel.const_index(b) == Some(1) => self.increment(var, a),
+            ExprKind::Binary(BinaryOp::Mul, a, b) if self.kernel.const_index(a) == Some(1) => self.increment(var, b),
+            ExprKind::Select(_, a, b) | ExprKind::If(_, a, b) => {
+                Some(self.increment(var, a)?.join(self.increment(var, b)?))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether an expression depends on an assigned index, also through what other variables are made of.
+    fn depends_on_assigned(&self, expr: ExprId) -> bool {
+        let kernel = self.kernel;
+        let (mut left, mut seen) = (vec![expr], Vec::new());
+        while let Some(expr) = left.pop() {
+            let mut vars = Vec::new();
+            parts(kernel, expr, &mut |kind| {
+                if let ExprKind::Var(var) = kind {
+                    vars.push(*var);
+                }
+            });
+            for var in vars {
+                if kernel.vars[var].kind == VarKind::Mut && kernel.vars[var].ty == Type::Index {
+                    return true;
+                }
+                if seen.contains(&var) {
+                    continue;
+                }
+                seen.push(var);
+                for stmt in kernel.stmts.values() {
+                    match &stmt.kind {
+                        StmtKind::Let { var: v, value: Some(value) } if *v == var => left.push(*value),
+                        StmtKind::For { var: v, start, end, .. } if *v == var => left.extend([*start, *end]),
+                        StmtKind::Parallel { vars, extents, .. } | StmtKind::Persistent { vars, extents, .. }
+                            if vars.contains(&var) =>
+                        {
+                            left.extend(extents);
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    /// A sum: what it starts from, and every addition as often as it is made.
+    fn sum(&self, var: VarId) -> Interval {
+        let of_var: Vec<_> = self.assignments.iter().filter(|a| a.0 == var).collect();
+        let declared: &[StmtId] = of_var.first().map_or(&[], |a| &a.2);
+        let starts = of_var.iter().filter(|a| self.increment(var, a.1).is_none()).map(|a| self.expr(a.1));
+        let mut all = starts.reduce(Interval::join).unwrap_or(Interval::of(0));
+        for (_, value, loops) in of_var {
+            let Some(by) = self.increment(var, *value) else { continue };
+            let times = Interval::new(0, self.trips(loops, declared));
+            all = Interval::apply(BinaryOp::Add, all, Interval::apply(BinaryOp::Mul, times, by));
+        }
+        all
+    }
+
+    /// How often what stands in `loops` is done for once what stands in `outer` is.
+    fn trips(&self, loops: &[StmtId], outer: &[StmtId]) -> i128 {
+        let inner = loops.iter().filter(|l| !outer.contains(l));
+        inner.map(|l| self.iterations(*l)).fold(1, |all, n| all.saturating_mul(n).min(1 << 100))
+    }
+
+    fn iterations(&self, stmt: StmtId) -> i128 {
+        match &self.kernel.stmts[stmt].kind {
+            StmtKind::For { start, end, step, .. } => {
+                let (start, end, step) = (self.expr(*start), self.expr(*end), self.expr(*step));
+                let distance = (end.hi - start.lo).max(0);
+                let step = step.lo.max(1);
+                distance / step + i128::from(distance % step != 0)
+            }
+            StmtKind::Parallel { extents, .. } | StmtKind::Persistent { extents, .. } => {
+                let extents = extents.iter().map(|e| self.expr(*e).hi.max(0));
+                extents.fold(1, |all: i128, n| all.saturating_mul(n).min(1 << 100))
+            }
+            _ => 1,
+        }
+    }
+
+    /// Where an expression's values are, wherever it stands.
+    pub fn expr(&self, id: ExprId) -> Interval {
+        let kernel = self.kernel;
+        let expr = &kernel.exprs[id];
+        let of_type = || match expr.ty {
+            Type::Value(DtypeRef::Is(dtype)) => {
+                dtype_range(dtype).map_or(Interval::ALL, |(lo, hi)| Interval::new(lo.into(), hi.into()))
+            }
+            _ => Interval::ALL,
+        };
+        if expr.ty != Type::Index {
+            return match &expr.kind {
+                ExprKind::Int(value) => Interval::of(*value),
+                _ => of_type(),
+            };
+        }
+        match &expr.kind {
+            ExprKind::Int(value) => Interval::of(*value),
+            ExprKind::Dim(dim) => match kernel.dims[*dim].value {
+                Some(value) => Interval::of(value),
+                None => Interval::new(0, i32::MAX.into()),
+            },
+            ExprKind::Scalar(param) => match kernel.params[*param].kind {
+                ParamKind::Scalar { ty: Type::Index } => Interval::new(0, i32::MAX.into()),
+                _ => Interval::ALL,
+            },
+            ExprKind::Var(var) => match self.vars[*var] {
+                Some(known) => known,
+                None => {
+                    if let Some(known) = self.defined.borrow().get(var) {
+                        return *known;
+                    }
+                    let found = self.definition(*var);
+                    self.defined.borrow_mut().insert(*var, found);
+                    found
+                }
+            },
+            ExprKind::Unary(UnaryOp::Neg, x) => Interval::apply(BinaryOp::Sub, Interval::of(0), self.expr(*x)),
+            ExprKind::Binary(op, a, b) => Interval::apply(*op, self.expr(*a), self.expr(*b)),
+            ExprKind::Math(MathFn::Abs, args) => args.first().map_or(Interval::ALL, |a| {
+                let Interval { lo, hi } = self.expr(*a);
+                Interval::new(0, lo.abs().max(hi.abs()))
+            }),
+            ExprKind::Select(_, a, b) | ExprKind::If(_, a, b) => self.expr(*a).join(self.expr(*b)),
+            ExprKind::Cast(_, x) => match kernel.exprs[*x].ty {
+                Type::Value(DtypeRef::Is(Dtype::Bool)) => Interval::new(0, 1),
+                Type::Value(DtypeRef::Is(dtype)) if dtype.is_float() => FROM_FLOAT,
+                _ => self.expr(*x),
+            },
+            _ => Interval::ALL,
+        }
+    }
+
+    /// The interval of a variable that has one value wherever it is declared.
+    fn definition(&self, var: VarId) -> Interval {
+        let kernel = self.kernel;
+        for stmt in kernel.stmts.values() {
+            match &stmt.kind {
+                StmtKind::Let { var: v, value: Some(value) } if *v == var => return self.expr(*value),
+                StmtKind::For { var: v, start, end, .. } if *v == var => {
+                    let (start, end) = (self.expr(*start), self.expr(*end));
+                    return Interval::new(start.lo, (end.hi - 1).max(start.lo));
+                }
+                StmtKind::Parallel { vars, extents, .. } | StmtKind::Persistent { vars, extents, .. } => {
+                    if let Some(at) = vars.iter().position(|v| *v == var) {
+                        let hi = extents.get(at).map_or(i128::from(i32::MAX), |e| self.expr(*e).hi);
+                        return Interval::new(0, (hi - 1).max(0));
+                    }
+                }
+                _ => {}
+            }
+        }
+        Interval::ALL
+    }
+}

@@ -1,0 +1,159 @@
+//! Intervals of integers: what an operation on `usize` makes of the ranges of its operands.
+//!
+//! `usize` is a mathematical integer, so an interval is one of integers, and it is exact about sizes: whether a result
+//! fits 32 or 64 bits is read off it. Bounds are held in 128 bits and saturate far outside of 64.
+
+use crate::ir::BinaryOp;
+
+/// All integers from `lo` to `hi`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interval {
+    /// The least.
+    pub lo: i128,
+    /// The greatest.
+    pub hi: i128,
+}
+
+/// Where bounds saturate: beyond every 64-bit number, and products of two of them are still numbers.
+const FAR: i128 = 1 << 120;
+
+impl Interval {
+    /// Every value that a 32-bit signed index holds; the least `int` is left out, so that each has its negative.
+    pub const NARROW: Interval = Interval { lo: -(i32::MAX as i128), hi: i32::MAX as i128 };
+    /// Every value that a 64-bit signed index holds, likewise.
+    pub const WIDE: Interval = Interval { lo: -(i64::MAX as i128), hi: i64::MAX as i128 };
+    /// Nothing is known.
+    pub const ALL: Interval = Interval { lo: -FAR, hi: FAR };
+
+    /// From `lo` to `hi`, saturated.
+    pub fn new(lo: i128, hi: i128) -> Interval {
+        Interval { lo: lo.clamp(-FAR, FAR), hi: hi.clamp(-FAR, FAR) }
+    }
+
+    /// One value.
+    pub fn of(value: i64) -> Interval {
+        Interval::new(value.into(), value.into())
+    }
+
+    /// Bounds that may be missing.
+    pub fn from_bounds((lo, hi): (Option<i64>, Option<i64>)) -> Interval {
+        Interval::new(lo.map_or(-FAR, i128::from), hi.map_or(FAR, i128::from))
+    }
+
+    /// As bounds of 64 bits; missing where they are beyond.
+    pub fn bounds(self) -> (Option<i64>, Option<i64>) {
+        (i64::try_from(self.lo).ok(), i64::try_from(self.hi).ok())
+    }
+
+    /// Whether all of it is in `other`.
+    pub fn fits(self, other: Interval) -> bool {
+        self.lo >= other.lo && self.hi <= other.hi
+    }
+
+    /// Whether a value is in it.
+    pub fn contains(self, value: i128) -> bool {
+        (self.lo..=self.hi).contains(&value)
+    }
+
+    /// What is in both. Two facts about one value always meet; where they do not, nothing gets here, and the first stays.
+    pub fn meet(self, other: Interval) -> Interval {
+        let both = Interval { lo: self.lo.max(other.lo), hi: self.hi.min(other.hi) };
+        if both.lo <= both.hi { both } else { self }
+    }
+
+    /// The least interval with both.
+    pub fn join(self, other: Interval) -> Interval {
+        Interval { lo: self.lo.min(other.lo), hi: self.hi.max(other.hi) }
+    }
+
+    fn corners(self, other: Interval, f: impl Fn(i128, i128) -> i128) -> Interval {
+        let all = [f(self.lo, other.lo), f(self.lo, other.hi), f(self.hi, other.lo), f(self.hi, other.hi)];
+        let [first, rest @ ..] = all;
+        let (lo, hi) = rest.iter().fold((first, first), |(lo, hi), v| (lo.min(*v), hi.max(*v)));
+        Interval::new(lo, hi)
+    }
+
+    /// The greatest absolute value.
+    fn most(self) -> i128 {
+        self.lo.abs().max(self.hi.abs())
+    }
+
+    /// Where `op(a, b)` is. Division by zero, which is a mistake, counts as division by one, which is what the emitted
+    /// code makes of it; the number of a shift is one of `0..=31`.
+    pub fn apply(op: BinaryOp, a: Interval, b: Interval) -> Interval {
+        use BinaryOp::*;
+        let multiply = |x: i128, y: i128| x.checked_mul(y).unwrap_or(if (x < 0) == (y < 0) { FAR } else { -FAR });
+        match op {
+            Add => Interval::new(a.lo + b.lo, a.hi + b.hi),
+            Sub => Interval::new(a.lo - b.hi, a.hi - b.lo),
+            Mul => a.corners(b, multiply),
+            Min => Interval::new(a.lo.min(b.lo), a.hi.min(b.hi)),
+            Max => Interval::new(a.lo.max(b.lo), a.hi.max(b.hi)),
+            Div | CeilDiv if b.lo >= 1 => {
+                let up = |x: i128, y: i128| x.div_euclid(y) + i128::from(x.rem_euclid(y) != 0);
+                a.corners(b, |x, y| if op == Div { x / y } else { up(x, y) })
+            }
+            Div | CeilDiv => Interval::new(-a.most(), a.most()).meet(if a.lo >= 0 && b.lo >= 0 {
+                Interval::new(0, FAR)
+            } else {
+                Interval::ALL
+            }),
+            Rem => {
+                let below = (b.most() - 1).max(0);
+                let hi = if a.hi <= 0 { 0 } else { a.hi.min(below) };
+                let lo = if a.lo >= 0 { 0 } else { a.lo.max(-below) };
+                Interval::new(lo, hi)
+            }
+            BitAnd if a.lo >= 0 && b.lo >= 0 => Interval::new(0, a.hi.min(b.hi)),
+            BitAnd if a.lo >= 0 => Interval::new(0, a.hi),
+            BitAnd if b.lo >= 0 => Interval::new(0, b.hi),
+            BitAnd | BitOr | BitXor => {
+                // All bits that either has.
+                let bits = |v: i128| (v ^ (v >> 127)) as u128;
+                let most = [a.lo, a.hi, b.lo, b.hi].into_iter().map(bits).max().unwrap_or(0);
+                let ones = most.checked_next_power_of_two().map_or(FAR, |p| {
+                    let p = if p == most { p.saturating_mul(2) } else { p };
+                    i128::try_from(p).unwrap_or(FAR) - 1
+                });
+                let nonneg = a.lo >= 0 && b.lo >= 0;
+                Interval::new(if nonneg { 0 } else { -ones - 1 }, ones)
+            }
+            Shl => a.corners(b.shift(), |x, y| multiply(x, 1 << y)),
+            Shr => a.corners(b.shift(), |x, y| x >> y),
+            Lt | Le | Gt | Ge | Eq | Ne | And | Or => Interval::new(0, 1),
+        }
+    }
+
+    fn shift(self) -> Interval {
+        Interval { lo: self.lo.clamp(0, 31), hi: self.hi.clamp(0, 31) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::numeric::index_binary;
+
+    /// Every pair of values in small intervals around zero, under every operator.
+    #[test]
+    fn an_operation_stays_in_its_interval() {
+        use BinaryOp::*;
+        let ends = [-9i64, -4, -1, 0, 1, 2, 3, 7, 8];
+        let intervals: Vec<(i64, i64)> =
+            ends.iter().flat_map(|lo| ends.iter().filter(move |hi| lo <= hi).map(move |hi| (*lo, *hi))).collect();
+        for op in [Add, Sub, Mul, Div, Rem, CeilDiv, Min, Max, BitAnd, BitOr, BitXor, Shl, Shr] {
+            for (a, b) in intervals.iter().flat_map(|a| intervals.iter().map(move |b| (*a, *b))) {
+                let [x, y] = [a, b].map(|(lo, hi)| Interval::new(lo.into(), hi.into()));
+                let result = Interval::apply(op, x, y);
+                for (p, q) in (a.0..=a.1).flat_map(|p| (b.0..=b.1).map(move |q| (p, q))) {
+                    if matches!(op, Shl | Shr) && !(0..32).contains(&q) {
+                        continue;
+                    }
+                    let q = if matches!(op, Div | Rem | CeilDiv) && q == 0 { 1 } else { q };
+                    let value = index_binary(op, p, q).unwrap();
+                    assert!(result.contains(value.into()), "{p} {op:?} {q} = {value}: {x:?} {y:?} {result:?}");
+                }
+            }
+        }
+    }
+}
