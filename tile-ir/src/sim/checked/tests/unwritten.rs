@@ -34,7 +34,7 @@ fn a_tail_that_no_block_covers() {
         &y(50),
         &[307],
         expect![[r#"
-        TK0307 line 1: 18 of the 50 elements of `y` were not written | no store reached y[32]; after the launch it holds what it held before | the grid has [1, 1, 1] blocks of [32, 1, 1] threads | help: let blocks and threads cover `y`; where the rest is meant to stay as it is, write `partial(y)` in `#[tile_kernel(..)]`
+        TK0307 line 2: 18 of the 50 elements of `y` were not written | no store reached y[32]; after the launch it holds what it held before | the grid has [1, 1, 1] blocks of [32, 1, 1] threads | help: let blocks and threads cover `y`; where the rest is meant to stay as it is, write `partial(y)` in `#[tile_kernel(..)]`
     "#]],
     );
     // Tensors that are not outputs, and launches that ask for nothing.
@@ -50,22 +50,20 @@ fn a_hole_between_blocks() {
         &y(65),
         &[307],
         expect![[r#"
-        TK0307 line 1: 1 of the 65 elements of `y` were not written | no store reached y[32]; after the launch it holds what it held before | the grid has [2, 1, 1] blocks of [32, 1, 1] threads | help: let blocks and threads cover `y`; where the rest is meant to stay as it is, write `partial(y)` in `#[tile_kernel(..)]`
+        TK0307 line 2: 1 of the 65 elements of `y` were not written | no store reached y[32]; after the launch it holds what it held before | the grid has [2, 1, 1] blocks of [32, 1, 1] threads | help: let blocks and threads cover `y`; where the rest is meant to stay as it is, write `partial(y)` in `#[tile_kernel(..)]`
     "#]],
     );
 }
 
 #[test]
 fn what_is_left_out_after_a_mistake_is_its_consequence() {
-    // The second block leaves the tensor at its first element, so nothing is said of the 14 that it should have written.
-    let mut other = program(2, 32, 64, true);
-    other.launch.grid[0] = HostExpr::Int(2);
+    // The second block begins a hole behind the first and leaves the tensor: of the hole nothing is said.
     finds(
-        &other,
-        &y(40),
+        &program(2, 33, 65, true),
+        &y(50),
         &[301],
         expect![[r#"
-        TK0301 line 1: index out of bounds of `y` | thread 8 writes element 40; `y` has 40 elements | in block 1, barrier interval 0; replay with seed 0 | seen 24 times in this run
+        TK0301 line 2: index out of bounds of `y` | thread 17 writes element 50; `y` has 50 elements | in block 1, barrier interval 0; replay with seed 0 | seen 15 times in this run
     "#]],
     );
 }
