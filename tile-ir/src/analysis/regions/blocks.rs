@@ -143,9 +143,8 @@ fn meeting(walk: &Walk<'_>, store: &Touch, launches: &[Launch]) -> Option<Diagno
                     values.set(*sym, value);
                 }
             }
-            let extents: Option<Vec<i64>> =
-                indices.blocks.iter().map(|r| values.of(&walk.cx, &r.hi)?.checked_add(1)).collect();
-            let Some(extents) = extents else { return None };
+            let extent_of = |r: &&Ranged| values.of(&walk.cx, &r.hi)?.checked_add(1);
+            let extents = indices.blocks.iter().map(extent_of).collect::<Option<Vec<i64>>>()?;
             if direction.iter().zip(&extents).any(|(d, extent)| *d != 0 && *extent < 2) {
                 continue;
             }
