@@ -230,7 +230,7 @@ impl Setting {
             Kind::Number => (text.and_then(number).is_some(), "not a whole number".to_owned()),
             Kind::Size => (text.and_then(size).is_some(), "not a size such as 512M or 4G".to_owned()),
             Kind::Device => (
-                text.is_some_and(|t| crate::Device::is_name(t)),
+                text.is_some_and(crate::Device::is_name),
                 "not cuda:0 (or another number), sim or sim-checked".to_owned(),
             ),
             Kind::Path | Kind::Text => (true, String::new()),
