@@ -37,8 +37,10 @@ pub mod failure;
 pub mod kernels;
 pub mod part;
 pub mod parts;
+pub mod programs;
 pub mod progress;
 pub mod runner;
+pub mod shrink;
 pub mod stamp;
 pub mod summary;
 

@@ -4,6 +4,7 @@ pub mod cache;
 mod histories;
 mod launches;
 pub mod mutants;
+mod programs;
 pub mod shapes;
 pub mod times;
 
@@ -14,6 +15,7 @@ pub fn all() -> &'static [&'static dyn Part] {
     // One a line, so that parts are added without touching each other.
     const ALL: &[&dyn Part] = &[
         &mutants::Mutants,
+        &programs::Programs,
         &shapes::Shapes,
         &times::Times,
         &cache::Kills,

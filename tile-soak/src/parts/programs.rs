@@ -1,0 +1,108 @@
+//! Random valid programs: fast == checked == reference, on both targets; a share of them compiled.
+
+use crate::part::{Case, Outcome, Part};
+use crate::programs::execute::{Failed, Failure, examine, failed};
+use crate::programs::tree::Program;
+use crate::programs::{compile, data, generate, reference, text};
+use crate::shrink;
+
+/// The part.
+pub struct Programs;
+
+/// One program in so many is compiled for every target that it declares.
+const COMPILED: u64 = 20;
+/// One program in so many is run again in another form: other stages, tiles, schedules.
+const VARIED: u64 = 4;
+/// Schedules that each target's program is run under on the checked simulator.
+const SCHEDULES: usize = 2;
+/// Bytes of spills that a random program is allowed.
+const SPILLS: u32 = 0;
+/// Programs that are tried while one is made smaller.
+const TRIES: usize = 600;
+
+impl Part for Programs {
+    fn name(&self) -> &'static str {
+        "programs"
+    }
+
+    fn about(&self) -> &'static str {
+        "random valid programs, for sm_80 and sm_90a: both simulators and a sequential reference agree, the checked one reports \
+         nothing, other stages and tiles change nothing, and NVRTC compiles without spills or complaints"
+    }
+
+    fn size(&self) -> u64 {
+        10_000
+    }
+
+    fn sample(&self) -> u64 {
+        100
+    }
+
+    fn run(&self, case: Case) -> Outcome {
+        let seed = seed(case);
+        let program = generate::program(seed);
+        match outcome(&program, seed, case.number) {
+            Ok(end) => Outcome::passed(program.family, end),
+            Err(failure) => report(&program, &failure),
+        }
+    }
+
+    fn shrink(&self, case: Case, _: &crate::Failure) -> Option<String> {
+        let seed = seed(case);
+        let program = generate::program(seed);
+        let failure = outcome(&program, seed, case.number).err()?;
+        let again = |smaller: &Program| {
+            // A program that the reference refuses is none.
+            let is_program = || {
+                let inputs = data::inputs(smaller, seed);
+                reference::run(smaller, data::storages(smaller, &inputs)).is_ok()
+            };
+            (failure.class == Failure::Generator || is_program()).then(|| outcome(smaller, seed, case.number).err())?
+        };
+        let small = shrink::program::shrink(&program, &failure, TRIES, again);
+        Some(source(&small))
+    }
+}
+
+/// What a case's program and data are drawn from.
+fn seed(case: Case) -> u64 {
+    case.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(case.number)
+}
+
+/// The program's text, with the values that it was run with.
+fn source(program: &Program) -> String {
+    let dims: Vec<String> = program.dims.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+    let scalars: Vec<String> = program.scalars.iter().map(|(name, _, value)| format!("{name} = {value}")).collect();
+    let pitch = if program.pitch.iter().any(|p| *p > 0) {
+        format!(", rows longer by {:?}", program.pitch)
+    } else {
+        String::new()
+    };
+    format!("// {}{pitch}\n{}", [dims, scalars].concat().join(", "), text::print(program).file())
+}
+
+fn report(program: &Program, failure: &Failed) -> Outcome {
+    let message = format!("{}: {}", failure.class, failure.detail);
+    Outcome::failed(program.family, message).with_input(source(program))
+}
+
+/// Everything that is asked of a program; the end of one that passes.
+fn outcome(program: &Program, seed: u64, number: u64) -> Result<&'static str, Failed> {
+    let agreed = examine(program, seed, SCHEDULES)?;
+    if number.is_multiple_of(VARIED) {
+        for variant in &program.variants {
+            let other = examine(variant, seed, 1)?;
+            if let Some(text) = data::difference(program, &agreed.results, &other.results, program.agreement) {
+                let other = text::print(variant).file();
+                return Err(failed(Failure::Metamorphic, format!("{text}; the other form:\n{other}")));
+            }
+        }
+    }
+    if number.is_multiple_of(COMPILED) && compile::is_there() {
+        for lowered in &agreed.lowered {
+            compile::compile(lowered, SPILLS)?;
+        }
+        return Ok("agree, compiled");
+    }
+    Ok("agree")
+}

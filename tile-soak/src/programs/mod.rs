@@ -1,0 +1,21 @@
+//! Random valid programs: source text by construction correct, run by every executor, which must agree.
+//!
+//! | file | what |
+//! |---|---|
+//! | `tree` | a program as data; what generators build |
+//! | `generate` | the families |
+//! | `text` | the program as an author writes it |
+//! | `value`, `reference` | the program evaluated sequentially, without the compiler |
+//! | `data` | arguments, results, agreement |
+//! | `execute`, `compile` | parser, simulators, NVRTC |
+//! | `device` | a device of the runtime: a GPU |
+
+pub mod compile;
+pub mod data;
+pub mod device;
+pub mod execute;
+pub mod generate;
+pub mod reference;
+pub mod text;
+pub mod tree;
+pub mod value;
