@@ -30,7 +30,7 @@ pub fn compile(program: &Program, spills: u32) -> Result<Resources, Failed> {
     if let Some(line) = compiled.log.lines().find(complaint) {
         return Err(failed(Failure::Complaint, format!("{target}: {line}")));
     }
-    let Some(used) = Resources::parse(&compiled.log, &program.name) else {
+    let Some(used) = Resources::of(program, &compiled.log) else {
         return Err(failed(Failure::Nvrtc, format!("{target}: the log says nothing about `{}`", program.name)));
     };
     match used.spill_stores + used.spill_loads {
