@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use tile_ir::ir::{Dtype, Kernel, Target};
-use tile_ir::lowered::visit::each_mut;
+use tile_ir::lowered::visit::{count, each_mut};
 use tile_ir::lowered::{Op, OpKind, Program, RemarkKind, WgmmaOperand};
 use tile_ir::sim::checked::{CheckedOptions, run};
 use tile_ir::sim::{Argument, Memory, TensorArgument};
@@ -97,6 +97,24 @@ pub fn stay<const BM: usize, const THREADS: usize, const BN: usize, const DIRECT
         }
         copy(&double, twice.at_mut([by * BM, 0]));
     }
+}
+
+/// Every product begins anew, also the second of an iteration: `s` is the product with the last tile of `k`.
+#[tile_kernel(targets(sm_90a))]
+pub fn cleared(q: &Tensor<f16, (M, Fixed<64>)>, k: &Tensor<f16, (N, Fixed<64>)>, s: &mut Tensor<f32, (M, Fixed<64>)>) {
+    let [b] = blocks([ceil_div(M, 64)]);
+    threads([128]);
+    let mut q_s = alloc_shared::<f16>([64, 64]);
+    let mut k_s = alloc_shared::<f16>([64, 64]);
+    let mut acc = alloc_fragment::<f32>([64, 64]);
+    clear(&mut acc);
+    copy(q.at([b * 64, 0]), &mut q_s);
+    for step in pipelined(0..ceil_div(N, 64), 2) {
+        copy(k.at([step * 64, 0]), &mut k_s);
+        gemm(&q_s, k_s.t(), &mut acc).clear();
+        gemm(&q_s, k_s.t(), &mut acc).clear();
+    }
+    copy(&acc, s.at_mut([b * 64, 0]));
 }
 
 /// What roles cannot do (`WHICH`): a product in a loop of the ring; a tile that is loaded for several rings; a reduction
@@ -221,6 +239,23 @@ fn a_tile_that_stays_and_reductions_both_ways() {
                 assert_eq!(twice.to_vec().unwrap(), double, "{m} x {n}, {which}");
             }
         }
+    }
+}
+
+#[test]
+fn every_cleared_product_begins_anew() {
+    let program = &programs(cleared::definition().kernel().unwrap())[0];
+    assert_eq!(count(&program.body, &|op| matches!(op, OpKind::Wgmma { .. })), 8, "two products of four steps");
+    let (m, n) = (70, 100);
+    let (q, k) = (small(m * 64, 3), small(n * 64, 13));
+    let half = |x: &[f32]| x.iter().map(|x| f16::from_f32(*x)).collect::<Vec<_>>();
+    let at = |i: usize, j: usize| if 64 + j < n { dot(&q, &k, [i, 64 + j, 64]) } else { 0.0 };
+    let expected: Vec<f32> = (0..m * 64).map(|e| at(e / 64, e % 64)).collect();
+    for device in devices() {
+        let (x, y) = (device.tensor(&half(&q), [m, 64]).unwrap(), device.tensor(&half(&k), [n, 64]).unwrap());
+        let mut s = device.zeros::<f32, 2>([m, 64]).unwrap();
+        cleared::launch(&device, &x, &y, &mut s).unwrap();
+        assert_eq!(s.to_vec().unwrap(), expected, "on {device:?}");
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod cache;
 mod histories;
 mod launches;
+pub mod lowered;
 pub mod mutants;
 mod programs;
 pub mod shapes;
@@ -16,6 +17,7 @@ pub fn all() -> &'static [&'static dyn Part] {
     const ALL: &[&dyn Part] = &[
         &mutants::Mutants,
         &programs::Programs,
+        &lowered::Lowered,
         &shapes::Shapes,
         &times::Times,
         &cache::Kills,

@@ -19,7 +19,7 @@ const DRAWS: usize = 300;
 const WORK: f64 = 1e6;
 
 /// The repository's kernels, parsed once.
-fn kernels() -> &'static [(&'static Source, Kernel)] {
+pub(super) fn kernels() -> &'static [(&'static Source, Kernel)] {
     static KERNELS: OnceLock<Vec<(&'static Source, Kernel)>> = OnceLock::new();
     KERNELS.get_or_init(|| {
         let kernel = |source: &'static Source| library().check(&source.text).map(|checked| (source, checked.kernel));

@@ -332,10 +332,10 @@ impl<'a> Lowering<'a> {
         let folded = roles.plan.folded.values().any(|b| *b == product.acc);
         for step in 0..b.1.k_steps() {
             for block in 0..product.blocks {
-                let begins = step == 0 && first;
-                let accumulate = if begins && product.clear {
+                // `.clear()` is of each product, what is folded of the first in an iteration.
+                let accumulate = if step == 0 && product.clear {
                     self.push(ValueKind::Int(0), ValueType::BOOL)
-                } else if begins && folded {
+                } else if step == 0 && first && folded {
                     self.binary(BinaryOp::Ne, index, start)
                 } else {
                     self.push(ValueKind::Int(1), ValueType::BOOL)
