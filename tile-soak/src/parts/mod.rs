@@ -2,6 +2,7 @@
 
 pub mod cache;
 mod histories;
+mod indices;
 mod launches;
 pub mod lowered;
 pub mod mutants;
@@ -24,6 +25,7 @@ pub fn all() -> &'static [&'static dyn Part] {
         &cache::Damage,
         &launches::Launches,
         &histories::Histories,
+        &indices::Indices,
     ];
     ALL
 }

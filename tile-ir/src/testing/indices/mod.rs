@@ -203,11 +203,24 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
+    /// Writes the CUDA C of the first cases into the folder `INDICES_CUDA`, for NVRTC.
+    #[test]
+    #[ignore = "writes files"]
+    fn emitted() {
+        let folder = std::path::PathBuf::from(std::env::var("INDICES_CUDA").expect("INDICES_CUDA is a folder"));
+        for seed in 0..400 {
+            let Ok(bound) = bind(&generate::kernel(&mut Random(seed)), &Instance::default()) else { continue };
+            if let Ok(program) = lower_bound(&bound, Target::Sm90a) {
+                std::fs::write(folder.join(format!("{seed}.cu")), crate::emit::cuda::emit(&program)).expect("written");
+            }
+        }
+    }
+
     /// The sample of `cargo test`; the soak runs a million.
     #[test]
     fn what_is_computed_is_what_is_meant() {
         let mut classes: BTreeMap<Class, u32> = BTreeMap::new();
-        for seed in 0..8_000 {
+        for seed in 0..4_000 {
             match case(seed) {
                 Ok(class) => *classes.entry(class).or_default() += 1,
                 Err(failure) => panic!("{}", failure.message),
@@ -215,30 +228,7 @@ mod tests {
         }
         // The test is about something.
         let count = |class| classes.get(&class).copied().unwrap_or(0);
-        assert!(count(Class::Narrow) > 800 && count(Class::Wide) > 800, "{classes:?}");
-        assert!(count(Class::Refused) < 2_500 && count(Class::Typing(305)) > 50, "{classes:?}");
-    }
-}
-#[cfg(test)]
-#[test]
-#[ignore]
-fn slow_cases() {
-    let range: Vec<u64> = std::env::var("SEEDS").unwrap().split(',').map(|s| s.parse().unwrap()).collect();
-    for seed in range[0]..range[1] {
-        let start = std::time::Instant::now();
-        let mut random = Random(seed);
-        let kernel = generate::kernel(&mut random);
-        let Ok(bound) = bind(&kernel, &Instance::default()) else { continue };
-        let a = analyse(&bound, Target::Sm90a);
-        let t1 = start.elapsed();
-        let result = case(seed);
-        let t2 = start.elapsed();
-        if t1.as_millis() > 300 || t2.as_millis() > 1000 {
-            println!("{seed}: analyse {t1:?} all {t2:?} {:?}", a.diagnostics.first().map(|d| d.code));
-            println!("{bound}");
-        }
-        if let Err(f) = result {
-            println!("FAIL {}", f.message);
-        }
+        assert!(count(Class::Narrow) > 400 && count(Class::Wide) > 400, "{classes:?}");
+        assert!(count(Class::Refused) < 1_500 && count(Class::Typing(305)) > 20, "{classes:?}");
     }
 }
