@@ -1,6 +1,7 @@
 //! The book's table is the committed summary's.
 
-use tile_soak::summary::{PAGE, Summary};
+use tile_soak::progress::Progress;
+use tile_soak::summary::{PAGE, Summary, classes};
 use tile_soak::{parts, stamp};
 
 #[test]
@@ -10,6 +11,18 @@ fn the_page_shows_the_committed_summary() {
     let page = std::fs::read_to_string(root.join(PAGE)).unwrap();
     let made = summary.placed(&page, parts::all()).expect("the page has a place for the table");
     assert!(made == page, "{PAGE} and bench/soak.json differ: `cargo xtask soak --table` writes the page anew");
+}
+
+#[test]
+fn the_page_shows_the_mutants_of_the_baseline() {
+    let root = stamp::root();
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+    let baseline: Progress = serde_json::from_str(&read("bench/soak-baseline.json")).unwrap();
+    assert!(
+        read(PAGE).contains(&classes(&baseline)),
+        "{PAGE} and bench/soak-baseline.json differ:\n{}",
+        classes(&baseline)
+    );
 }
 
 #[test]
