@@ -1,4 +1,4 @@
-//! Nearest neighbour: `sync_warp` does.
+//! Nearest neighbour: a barrier orders them.
 
 use tile_runtime::prelude::*;
 
@@ -9,6 +9,6 @@ pub fn reversed(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
     let mut s = alloc_shared::<f32>([32]);
     s[t] = x.masked([b * 32 + t]);
     let v = shfl_xor(x.masked([b * 32 + t]), 1);
-    sync_warp();
+    sync_threads();
     *y.masked_mut([b * 32 + t]) = s[31 - t] + v;
 }
