@@ -104,4 +104,23 @@ mod tests {
         let sum = t.scaled(32).unwrap().plus(&lane).unwrap();
         assert_eq!(cx.floor_div(&sum, &c32).unwrap(), t);
     }
+
+    /// A quotient says that its divisor is positive only where that was known: not on other paths.
+    #[test]
+    fn a_divisor_is_positive_where_it_was_divided_by() {
+        let mut cx = Context::default();
+        let n = Poly::sym(cx.fresh("n", Some(0), None, Varies::default()));
+        let k = Poly::sym(cx.fresh("k", Some(0), None, Varies::default()));
+        let positive = k.plus_constant(-1).unwrap();
+        let mark = cx.mark();
+        cx.assume_nonneg(positive.clone());
+        let rest = cx.floor_rem(&n, &k).unwrap();
+        assert_eq!(cx.less(&rest, &k), Answer::Proven);
+        cx.reset(mark);
+        assert_eq!(cx.nonneg(&positive), Answer::Unknown);
+        // And says it again where it is known again.
+        cx.assume_nonneg(positive);
+        let rest = cx.floor_rem(&n, &k).unwrap();
+        assert_eq!(cx.less(&rest, &k), Answer::Proven);
+    }
 }

@@ -162,8 +162,9 @@ impl Context {
 
     /// The symbol with this definition; the same for equal definitions. `data` as its operands.
     pub fn define(&mut self, definition: Definition) -> Sym {
-        if let Some(sym) = self.defined.get(&definition) {
-            return *sym;
+        if let Some(&sym) = self.defined.get(&definition) {
+            self.conditional_facts(sym, &definition);
+            return sym;
         }
         let operands: Vec<&Poly> = match &definition {
             Definition::Free(_) => vec![],
@@ -194,20 +195,30 @@ impl Context {
         let x = Poly::sym(sym);
         let mut facts: Vec<Option<Poly>> = Vec::new();
         match &definition {
-            Definition::Floor(n, d) => {
-                // d * x <= n <= d * x + d - 1
-                let product = x.times(d);
-                facts.push(product.as_ref().and_then(|p| n.minus(p)));
-                facts.push(product.and_then(|p| p.plus(d)?.plus_constant(-1)?.minus(n)));
-            }
+            Definition::Floor(n, d) if self.range(d).0.is_some_and(|d| d >= 1) => facts.extend(rounded(&x, n, d)),
             Definition::Min(a, b) => facts.extend([a.minus(&x), b.minus(&x)]),
             Definition::Max(a, b) => facts.extend([x.minus(a), x.minus(b)]),
             _ => {}
         }
         self.permanent.extend(facts.into_iter().flatten().map(Fact::new));
         self.answers.get_mut().clear();
+        self.conditional_facts(sym, &definition);
         self.defined.insert(definition, sym);
         sym
+    }
+
+    /// What a quotient says where its divisor is positive, which another path need not know: there it would say so.
+    fn conditional_facts(&mut self, sym: Sym, definition: &Definition) {
+        let Definition::Floor(n, d) = definition else { return };
+        if self.range(d).0.is_some_and(|d| d >= 1) {
+            return;
+        }
+        for fact in rounded(&Poly::sym(sym), n, d).into_iter().flatten() {
+            if !self.scoped.iter().any(|known| known.poly == fact) {
+                self.scoped.push(Fact::new(fact));
+                self.answers.get_mut().clear();
+            }
+        }
     }
 
     /// Where a polynomial may differ.
@@ -270,6 +281,13 @@ impl Context {
         self.scoped.push(Fact::new(poly));
         self.answers.get_mut().clear();
     }
+}
+
+/// `d * x <= n <= d * x + d - 1`, of a quotient `x` that is rounded down.
+fn rounded(x: &Poly, n: &Poly, d: &Poly) -> [Option<Poly>; 2] {
+    let product = x.times(d);
+    let above = product.as_ref().and_then(|p| n.minus(p));
+    [above, product.and_then(|p| p.plus(d)?.plus_constant(-1)?.minus(n))]
 }
 
 /// Constant bounds of an operation without a closed form.
