@@ -294,7 +294,9 @@ mod tests {
                 Argument::Tensor(TensorArgument { dtype, shape, strides, memory, offset: 0 })
             };
             let args = [tensor(&[n, k]), tensor(&[k]), tensor(&[n])];
-            let report = run(program, &args, &CheckedOptions::default()).expect("arguments fit");
+            // What is looked at is who waits; some of these programs leave rows as they are.
+            let options = CheckedOptions { whole_outputs: false, ..CheckedOptions::default() };
+            let report = run(program, &args, &options).expect("arguments fit");
             assert!(report.is_clean(), "{n}x{k}:\n{}", report.render(program));
         }
     }
