@@ -62,7 +62,7 @@ enum Command {
         seed: u64,
     },
     /// Of what an earlier run found at the launch or in the simulator, how much is found while typing now. Set
-    /// `TILE_SOAK_SOURCES` to the earlier checkout.
+    /// `SOAK_SOURCES` to the earlier checkout.
     Compare {
         /// The earlier run's `mutants.tsv`.
         log: PathBuf,

@@ -60,11 +60,11 @@ pub struct Library {
     functions: BTreeMap<String, String>,
 }
 
-/// What the repository has. `TILE_SOAK_SOURCES` is another checkout, whose kernels are taken instead.
+/// What the repository has. `SOAK_SOURCES` is another checkout, whose kernels are taken instead.
 pub fn library() -> &'static Library {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
     LIBRARY.get_or_init(|| {
-        let root = std::env::var_os("TILE_SOAK_SOURCES").map_or_else(stamp::root, PathBuf::from);
+        let root = std::env::var_os("SOAK_SOURCES").map_or_else(stamp::root, PathBuf::from);
         let mut library = Library { kernels: vec![], functions: BTreeMap::new() };
         for file in FILES {
             let text = std::fs::read_to_string(root.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));

@@ -23,7 +23,7 @@ pub struct Moved {
 }
 
 /// Reads an earlier run's log (`mutants.tsv`) and types what it found late. By class, with the cases that are not found while
-/// typing. The mutants are the earlier ones only if `TILE_SOAK_SOURCES` names the earlier checkout.
+/// typing. The mutants are the earlier ones only if `SOAK_SOURCES` names the earlier checkout.
 ///
 /// # Errors
 /// The log cannot be read.
