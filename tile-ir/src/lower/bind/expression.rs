@@ -101,11 +101,26 @@ impl Binder<'_> {
             ExprKind::Dim(dim) => self.instance.dim(*dim)?,
             ExprKind::Bits(dtype) => i64::from(self.concrete(*dtype).bits()),
             ExprKind::Present(param) => i64::from(!self.instance.absent.contains(param)),
-            ExprKind::Var(var) => self.literal(self.values[*var]?)?,
+            ExprKind::Var(var) => {
+                let value = self.values[*var]?;
+                // Looked at once: a variable that is used twice by the next one would be looked at twice as often at each step.
+                let known = self.literals.borrow()[*var];
+                match known {
+                    Some(literal) => literal?,
+                    None => {
+                        let literal = self.literal(value);
+                        self.literals.borrow_mut()[*var] = Some(literal);
+                        literal?
+                    }
+                }
+            }
             ExprKind::Unary(UnaryOp::Not, x) => i64::from(self.literal(*x)? == 0),
             ExprKind::Unary(UnaryOp::Neg, x) => self.literal(*x)?.checked_neg()?,
             // As `binary` folds it: whatever the other operand is.
-            ExprKind::Binary(BinaryOp::Mul, a, b) if self.literal(*a) == Some(0) || self.literal(*b) == Some(0) => 0,
+            ExprKind::Binary(BinaryOp::Mul, a, b) => match (self.literal(*a), self.literal(*b)) {
+                (Some(0), _) | (_, Some(0)) => 0,
+                (a, b) => fold(BinaryOp::Mul, a?, b?)?,
+            },
             ExprKind::Binary(op, a, b) => {
                 let a = self.literal(*a)?;
                 match op {

@@ -12,6 +12,7 @@ mod statement;
 
 use crate::diag::{Code, Diagnostic};
 use crate::ir::*;
+use std::cell::RefCell;
 
 /// Binds `instance`, which gives every specialised dim a value; see the module's contract. Errors name constants that do
 /// not exist or do not fit, and the values of specialised dims.
@@ -71,6 +72,7 @@ fn bound(kernel: &Kernel, instance: &Instance) -> Result<(Kernel, bool), Vec<Dia
             ..Kernel::default()
         },
         values: SecondaryMap::new(),
+        literals: RefCell::default(),
         inlining: false,
         open: false,
         diagnostics: Vec::new(),
@@ -132,6 +134,8 @@ struct Binder<'a> {
     to: Kernel,
     /// What an immutable variable stands for, in `from`.
     values: SecondaryMap<VarId, Option<ExprId>>,
+    /// What constant each of those is, if one, once it has been asked.
+    literals: RefCell<SecondaryMap<VarId, Option<Option<i64>>>>,
     /// Whether variables are replaced by what they stand for even where that is not a constant: in extents, which the
     /// host evaluates.
     inlining: bool,
