@@ -76,7 +76,7 @@ pub fn setups(source: &Source) -> Result<Vec<Setup>, String> {
 fn drawn(kernel: &Kernel, instance: usize, source: &Source, rng: &mut ChaCha8Rng) -> Result<Option<Solved>, String> {
     for _ in 0..DRAWS {
         let mut problem = Problem::draw(kernel, &kernel.instances[instance].consts, rng);
-        fit(source, &mut problem);
+        fit(source, kernel, instance, &mut problem);
         if problem.work(kernel) > WORK {
             continue;
         }
@@ -150,17 +150,26 @@ pub fn targets(kernel: &Kernel) -> Vec<Target> {
     if kernel.targets.is_empty() { Target::ALL.to_vec() } else { kernel.targets.clone() }
 }
 
-/// What a kernel asks of its callers that no `require` says.
-pub fn fit(source: &Source, problem: &mut Problem) {
+/// What a kernel asks of its callers that no `require` says: counters and partial results as many as there are blocks, no more
+/// columns than a block has.
+pub fn fit(source: &Source, kernel: &Kernel, instance: usize, problem: &mut Problem) {
+    let constant = |name: &str| {
+        let place = kernel.consts.values().position(|c| c.name == name);
+        place.and_then(|at| kernel.instances[instance].consts.get(at)).copied().unwrap_or(1).max(1)
+    };
     let ceil = |problem: &Problem, dim: &str, by: i64| (problem.dim(dim) + by - 1) / by;
-    match source.id.rsplit("::").next().unwrap_or_default() {
-        "split_k" => {
-            let counters = [("TM", ceil(problem, "M", 32)), ("TN", ceil(problem, "N", 32))];
-            problem.dims.extend(counters.map(|(name, value)| (name.to_owned(), value)));
+    let dims = match source.id.rsplit("::").next().unwrap_or_default() {
+        "split_k" => vec![("TM", ceil(problem, "M", 32)), ("TN", ceil(problem, "N", 32))],
+        "stay" => vec![("B", ceil(problem, "M", constant("BM")))],
+        "product" => vec![("S", ceil(problem, "M", 64)), ("T", ceil(problem, "N", constant("BN")))],
+        "rows_and_columns" => vec![("B", ceil(problem, "M", 32)), ("N", problem.dim("N").min(64))],
+        "strided" => {
+            problem.scalars.insert("step".into(), 3);
+            vec![]
         }
-        "strided" => drop(problem.scalars.insert("step".into(), 3)),
-        _ => {}
-    }
+        _ => vec![],
+    };
+    problem.dims.extend(dims.into_iter().map(|(name, value)| (name.to_owned(), value)));
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ impl Part for Shapes {
         for _ in 0..DRAWS {
             let instance = rng.random_range(0..kernel.instances.len());
             let mut problem = Problem::draw(kernel, &kernel.instances[instance].consts, &mut rng);
-            fit(source, &mut problem);
+            fit(source, kernel, instance, &mut problem);
             if problem.work(kernel) > WORK {
                 continue;
             }
