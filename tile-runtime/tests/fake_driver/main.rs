@@ -269,21 +269,21 @@ fn child_streams() {
 #[test]
 fn a_dropped_variant_is_unloaded_when_nothing_launches_it() {
     let Some(log) = scenario("child_variants", &[]) else { return };
-    let start = log.find("function special_K1").expect(&log);
+    let start = log.find("function tile_special_K1").expect(&log);
     let kept = ["function", "launch", "synchronize", "unload", "graph", "destroy graph"];
     let trace: Vec<&str> = log[start..].lines().filter(|l| kept.iter().any(|start| l.starts_with(start))).collect();
     let trace: Vec<&str> = trace.into_iter().map(|l| l.split(" on ").next().unwrap_or(l)).collect();
     let expected = [
-        "function special_K1",
+        "function tile_special_K1",
         "launch",
         "launch",
         // 2 takes the place of 1, which is unloaded once what was launched is done.
-        "function special_K2",
+        "function tile_special_K2",
         "synchronize 1",
         "unload",
         "launch",
         // 3 takes the place of 2, which the graph keeps.
-        "function special_K3",
+        "function tile_special_K3",
         "launch",
         "graph",
         "destroy graph",
@@ -315,19 +315,19 @@ fn child_variants() {
 #[test]
 fn a_prepared_launch_of_a_variant_keeps_it_and_may_start_early() {
     let Some(log) = scenario("child_prepared_variant", &[]) else { return };
-    let start = log.find("function special_early_K1").expect(&log);
+    let start = log.find("function tile_special_early_K1").expect(&log);
     let kept = ["function", "launch", "synchronize", "unload", "graph", "destroy graph"];
     let trace: Vec<&str> = log[start..].lines().filter(|l| kept.iter().any(|start| l.starts_with(start))).collect();
     let captured = log.lines().find_map(|line| line.strip_prefix("begin ")?.split(' ').next()).expect(&log);
     assert_ne!(captured, "1", "a capture has a stream of its own: {log}");
     let captured = format!("launch on {captured}");
     let expected = [
-        "function special_early_K1",
+        "function tile_special_early_K1",
         // The first of its stream; the next, after a kernel that did not write x.
         "launch on 1",
         "launch on 1 early",
         // 2 takes the place of 1, which the prepared launch keeps.
-        "function special_early_K2",
+        "function tile_special_early_K2",
         "launch on 1 early",
         "launch on 1 early",
         // In a capture of its own, whose graph keeps it when the prepared launch is gone.
