@@ -76,10 +76,10 @@ impl<'k> Induction<'k> {
         let kernel = self.kernel;
         for &stmt in body {
             match &kernel.stmts[stmt].kind {
-                StmtKind::Let { var, value: Some(value) } if kernel.vars[*var].ty == Type::Index => {
-                    if kernel.vars[*var].kind == VarKind::Mut {
-                        self.assignments.push((*var, *value, loops.clone()));
-                    }
+                StmtKind::Let { var, value: Some(value) }
+                    if kernel.vars[*var].ty == Type::Index && kernel.vars[*var].kind == VarKind::Mut =>
+                {
+                    self.assignments.push((*var, *value, loops.clone()));
                 }
                 StmtKind::Assign { var, value } if kernel.vars[*var].ty == Type::Index => {
                     self.assignments.push((*var, *value, loops.clone()));
