@@ -61,7 +61,7 @@ pub fn bounds_from_memory(x: &Tensor<f32, (M, K)>, ends: &Tensor<u32, (B, Fixed<
     *sums.masked_mut([b * 32 + t]) = sum;
 }
 
-/// The same in `parts` equal parts, each of a block, of which the last takes what is left. That `P * (K / P)` is
+/// Sums of `P` equal parts of a vector, a block each; the last part takes what is left. That `P * (K / P)` is
 /// at most `K` times anything below `P` is more than the compiler proves.
 #[tile_kernel(lints(TK0604 = "off"))]
 pub fn parts(x: &Tensor<f32, (K,)>, sums: &mut Tensor<f32, (P,)>) {

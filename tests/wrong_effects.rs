@@ -37,7 +37,7 @@ pub fn neighbours(x: &Tensor<f32, (Fixed<16>, Fixed<32>)>, y: &mut Tensor<f32, (
     copy(&s, y);
 }
 
-/// The same from a fragment, whose elements several of which a thread has.
+/// Reads rows that other elements write, in a fragment of which each thread holds several elements.
 #[tile_kernel]
 pub fn fragment_meets(x: &Tensor<f32, (Fixed<64>, Fixed<64>)>, y: &mut Tensor<f32, (Fixed<64>, Fixed<64>)>, by: usize) {
     blocks([1]);

@@ -95,7 +95,7 @@ impl Allocation {
         Allocation { device, address, bytes, usage: Usage::written_by(0), storage: Storage::Foreign, owner: None }
     }
 
-    /// The same of memory that is borrowed from `owner`.
+    /// Memory that is borrowed from `owner`, last used on the device's default stream.
     pub fn borrowed(device: &'static DeviceState, address: u64, bytes: usize, owner: Owner) -> Allocation {
         let mut allocation = Allocation::foreign(device, address, bytes);
         allocation.owner = Some(owner);

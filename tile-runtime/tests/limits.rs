@@ -49,7 +49,7 @@ pub fn roomy(
     }
 }
 
-/// The same without a limit, and with a block a column.
+/// Adds rows through a workspace, with a block for each column of `x` and no limit on its extent.
 #[tile_kernel]
 pub fn roomier(
     x: &Tensor<f32, (M, K)>,

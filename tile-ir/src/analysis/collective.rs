@@ -134,7 +134,7 @@ pub(super) fn awaited(walk: &mut Walk<'_>, stmt: StmtId, access: AccessId, count
         let axis = index.as_sym().and_then(|sym| walk.ranged.iter().find(|r| r.sym == sym)).map(|r| r.var);
         match axis.filter(|var| axes.iter().any(|(axis, _)| axis == var)) {
             Some(var) => named.push(var),
-            // The same counter for every block.
+            // This index names one counter for all blocks.
             None if walk.cx.varies(&index) == Varies::default() && !walk.cx.is_data(&index) => {}
             None => return,
         }

@@ -36,7 +36,7 @@ impl Lowering<'_> {
         self.spread_in(ValueType::Index, name, extents, f);
     }
 
-    /// The same with elements counted in `ty`.
+    /// Visits every element of `extents` once, spread over the block, with the element number computed in `ty`.
     fn spread_in(&mut self, ty: ValueType, name: &str, extents: &[ValueId], f: impl FnOnce(&mut Self, Vec<ValueId>)) {
         let first = extents.first().copied().unwrap_or_else(|| self.int(1));
         let mut total = if ty == ValueType::Wide { self.fit(first, ty) } else { first };

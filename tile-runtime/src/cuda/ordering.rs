@@ -69,7 +69,7 @@ impl Usage {
         lock(&self.0).writer
     }
 
-    /// The same of memory that nobody else uses any more.
+    /// Which streams have used memory that nobody else holds any more: no lock is needed.
     pub fn last(&mut self) -> &mut Streams {
         self.0.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner)
     }

@@ -65,7 +65,7 @@ fn element(ty: Ty, data: Data, rng: &mut ChaCha8Rng) -> u32 {
     }
 }
 
-/// The same for the reference.
+/// The program's tensors with their input data, as the reference evaluator takes them.
 pub fn storages(program: &Program, inputs: &[Bits]) -> Vec<Storage> {
     let one = |(tensor, input): (&Array, &Bits)| Storage {
         ty: tensor.ty,

@@ -18,7 +18,7 @@ pub fn shrink(source: &str, tries: usize, mut fails: impl FnMut(&str) -> bool) -
                 }
                 left -= 1;
                 match fails(&smaller) {
-                    // The same place holds another edit now.
+                    // The text is shorter, so the edit at this number is another one: try it next.
                     true => text = smaller,
                     false => at += 1,
                 }

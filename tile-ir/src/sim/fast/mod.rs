@@ -225,7 +225,7 @@ fn for_each_block(
     });
 }
 
-/// The same on one thread.
+/// Runs `one` for every block, in order, on the calling thread.
 #[cfg(not(feature = "parallel"))]
 fn for_each_block(blocks: u64, new: impl Fn() -> State, one: impl Fn(&mut State, u64) -> ControlFlow<(), Rest>) {
     // Why it ended early is `one`'s to remember.

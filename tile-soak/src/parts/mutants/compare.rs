@@ -12,13 +12,13 @@ use std::path::Path;
 /// Of a class: mutants that the earlier commit found later than typing, and those that are found while typing now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
-    /// At the launch then.
+    /// Mutants that the earlier commit found at the launch.
     pub launch: u64,
-    /// Of those, while typing now.
+    /// Mutants that the earlier commit found at the launch, found while typing now.
     pub launch_moved: u64,
-    /// By the checked simulator then.
+    /// Mutants that the checked simulator found at the earlier commit.
     pub checked: u64,
-    /// Of those, while typing now.
+    /// Mutants that the checked simulator found at the earlier commit, found while typing now.
     pub checked_moved: u64,
 }
 
