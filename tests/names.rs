@@ -1,7 +1,8 @@
 //! Names are the author's: a kernel, a parameter, a variable or an array may be called what C, CUDA or the emitter's own
 //! helpers call something else. Where no NVRTC is found the parts that need one say so.
 
-#![allow(non_snake_case)]
+// `NULL` is one of the names.
+#![allow(non_snake_case, clippy::upper_case_acronyms)]
 
 use std::collections::BTreeSet;
 use std::path::Path;
