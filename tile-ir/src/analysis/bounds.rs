@@ -7,6 +7,7 @@
 use super::Bound;
 use super::point::Point;
 use super::walk::Walk;
+use crate::analysis::assignment::Assignment;
 use crate::constraint::{Answer, Poly};
 use crate::diag::{Code, Diagnostic};
 use crate::ir::{AccessId, Place, Scope};

@@ -3,6 +3,7 @@
 use super::parallel::reads_memory;
 use super::point::Point;
 use super::walk::Walk;
+use crate::analysis::assignment::Assignment;
 use crate::constraint::{Cond, Poly, Varies};
 use crate::diag::{Code, Diagnostic};
 use crate::ir::{AccessId, Effect, ExprId, Place, Scope, ShuffleKind, StmtId, StmtKind, VarId, effects};

@@ -4,6 +4,7 @@
 
 use super::point::Point;
 use super::walk::Walk;
+use crate::analysis::assignment::Assignment;
 use crate::constraint::Poly;
 use crate::diag::{Code, Diagnostic};
 use crate::ir::{AccessId, Kernel, Place, Scope};

@@ -4,6 +4,7 @@
 //! expansion. What is [`Bound::Proven`] never fails; what is unknown becomes a guard, a launch check, or is left to
 //! the checked simulator, and is never an error unless the author demanded it (`vectorized`).
 
+mod assignment;
 mod asynchronous;
 mod bounds;
 mod budget;

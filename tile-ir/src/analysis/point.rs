@@ -1,8 +1,8 @@
 //! Values at one point: some symbols have values, others follow from their definitions.
 
+use super::assignment::Assignment;
 use super::walk::Walk;
 use crate::constraint::{Cond, Context, Definition, Poly, Sym};
-use crate::lowered::fold;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
@@ -20,21 +20,10 @@ impl Point {
         self.values.insert(sym, value);
         self.derived.get_mut().clear();
     }
+}
 
-    /// A polynomial's value, if every symbol has one.
-    pub fn eval(&self, cx: &Context, poly: &Poly) -> Option<i64> {
-        let mut sum = 0i64;
-        for (m, c) in poly.terms() {
-            let mut term = *c;
-            for sym in m.factors() {
-                term = term.checked_mul(self.sym(cx, sym)?)?;
-            }
-            sum = sum.checked_add(term)?;
-        }
-        Some(sum)
-    }
-
-    fn sym(&self, cx: &Context, sym: Sym) -> Option<i64> {
+impl Assignment for Point {
+    fn symbol(&self, cx: &Context, sym: Sym) -> Option<i64> {
         if let Some(value) = self.values.get(&sym) {
             return Some(*value);
         }
@@ -44,49 +33,6 @@ impl Point {
         let value = self.defined(cx, sym);
         self.derived.borrow_mut().insert(sym, value);
         value
-    }
-
-    /// The value that a symbol's definition gives it.
-    fn defined(&self, cx: &Context, sym: Sym) -> Option<i64> {
-        match &cx.symbol(sym).definition {
-            Definition::Free(_) | Definition::OneOf(_) => None,
-            Definition::Floor(n, d) => {
-                let d = self.eval(cx, d)?;
-                if d <= 0 { None } else { Some(self.eval(cx, n)?.div_euclid(d)) }
-            }
-            Definition::Min(a, b) => Some(self.eval(cx, a)?.min(self.eval(cx, b)?)),
-            Definition::Max(a, b) => Some(self.eval(cx, a)?.max(self.eval(cx, b)?)),
-            Definition::Opaque(op, a, b, range) => {
-                let (a, b) = (self.eval(cx, a)?, self.eval(cx, b)?);
-                let value = fold(*op, a, b)?;
-                match range {
-                    Some((lo, hi)) if !(*lo..=*hi).contains(&value) => None,
-                    _ => Some(value),
-                }
-            }
-        }
-    }
-
-    /// Whether a condition holds, if that is known.
-    pub fn holds(&self, cx: &Context, cond: &Cond) -> Option<bool> {
-        match cond {
-            Cond::True => Some(true),
-            Cond::False => Some(false),
-            Cond::NonNeg(p) => self.eval(cx, p).map(|v| v >= 0),
-            Cond::Zero(p) => self.eval(cx, p).map(|v| v == 0),
-            Cond::NonZero(p) => self.eval(cx, p).map(|v| v != 0),
-            Cond::And(a, b) => match (self.holds(cx, a), self.holds(cx, b)) {
-                (Some(false), _) | (_, Some(false)) => Some(false),
-                (Some(true), Some(true)) => Some(true),
-                _ => None,
-            },
-            Cond::Or(a, b) => match (self.holds(cx, a), self.holds(cx, b)) {
-                (Some(true), _) | (_, Some(true)) => Some(true),
-                (Some(false), Some(false)) => Some(false),
-                _ => None,
-            },
-            Cond::Unknown(_) => None,
-        }
     }
 }
 

@@ -7,6 +7,7 @@
 
 use super::walk::Walk;
 use super::{Bound, LaunchNeed, VectorAccess};
+use crate::analysis::assignment::Assignment;
 use crate::constraint::{Answer, Definition, Monomial, Poly, Sym};
 use crate::diag::{Code, Diagnostic};
 use crate::ir::{

@@ -273,6 +273,15 @@ fn expansion_time_of_what_doubles() {
         chain("shifts and masks", 40, |a| format!("({a} ^ ({a} >> 1)) & 1023")),
         chain("choices", 30, |a| format!("if {a} < 100 {{ {a} + 1 }} else {{ {a} - 1 }}")),
         chain("sums of dims", 40, |a| format!("({a} + N) / 2 + {a} / 3")),
+        // A shared array's elements are enumerated, so each step of the chain is evaluated at many points.
+        indexing(
+            "a shared array by quotients",
+            &format!(
+                "let mut s = alloc_shared::<f32>([64]); let a1 = t; {} s[a40 % 64] = 1.0; sync_threads(); \
+                 *y.masked_mut([a0]) = s[a40 % 64];",
+                (1..40).map(|i| format!("let a{} = (a{i} + t) / 3 + a{i} % 4;", i + 1)).collect::<String>()
+            ),
+        ),
         Source::of_text("functions that call the next twice", &functions),
     ];
     let times: Vec<(Duration, &str)> = sources.iter().map(|s| (time(s), s.name.as_str())).collect();

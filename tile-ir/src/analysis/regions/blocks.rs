@@ -8,6 +8,7 @@
 
 use super::points::Values;
 use super::{Kind, LoopForm, Region, Touch};
+use crate::analysis::assignment::Assignment;
 use crate::analysis::walk::{Ranged, Walk};
 use crate::constraint::{Definition, Poly, Sym};
 use crate::diag::{Code, Diagnostic};
@@ -143,7 +144,7 @@ fn meeting(walk: &Walk<'_>, store: &Touch, launches: &[Launch]) -> Option<Diagno
                     values.set(*sym, value);
                 }
             }
-            let extent_of = |r: &&Ranged| values.of(&walk.cx, &r.hi)?.checked_add(1);
+            let extent_of = |r: &&Ranged| values.eval(&walk.cx, &r.hi)?.checked_add(1);
             let extents = indices.blocks.iter().map(extent_of).collect::<Option<Vec<i64>>>()?;
             if direction.iter().zip(&extents).any(|(d, extent)| *d != 0 && *extent < 2) {
                 continue;
@@ -206,7 +207,7 @@ impl Search<'_, '_, '_> {
         };
         // The greatest value of each free index; one that depends on others stays at its first.
         let cx = &self.walk.cx;
-        let most: Vec<i64> = self.indices.free.iter().map(|r| self.values.of(cx, &r.hi).unwrap_or(0)).collect();
+        let most: Vec<i64> = self.indices.free.iter().map(|r| self.values.eval(cx, &r.hi).unwrap_or(0)).collect();
         if most.iter().any(|m| *m < 0) {
             return None;
         }
@@ -284,7 +285,7 @@ impl Search<'_, '_, '_> {
         }
         let Definition::Floor(n, d) = &self.walk.cx.symbol(sym).definition else { return None };
         let (of, inner) = self.quotient(n.as_sym()?)?;
-        let divisor = inner.checked_mul(self.values.of(&self.walk.cx, d).filter(|d| *d > 0)?)?;
+        let divisor = inner.checked_mul(self.values.eval(&self.walk.cx, d).filter(|d| *d > 0)?)?;
         Some((of, divisor))
     }
 
@@ -293,7 +294,7 @@ impl Search<'_, '_, '_> {
         for (monomial, coefficient) in poly.terms() {
             let (mut times, mut factor) = (*coefficient, None);
             for sym in monomial.factors() {
-                match values.of(&self.walk.cx, &Poly::sym(sym)) {
+                match values.eval(&self.walk.cx, &Poly::sym(sym)) {
                     Some(value) => times = times.checked_mul(value)?,
                     None if factor.is_none() => factor = Some(sym),
                     None => return None,
@@ -345,7 +346,7 @@ impl Search<'_, '_, '_> {
             }
             // Loops whose range depends on others have at least this iteration.
             for range in &self.indices.free {
-                if point.of(cx, &range.hi)? < point.of(cx, &Poly::sym(range.sym))? {
+                if point.eval(cx, &range.hi)? < point.eval(cx, &Poly::sym(range.sym))? {
                     return None;
                 }
             }
@@ -355,9 +356,9 @@ impl Search<'_, '_, '_> {
             let mut offsets = digits.iter().enumerate().filter(|(_, d)| d.of.is_none()).map(|(i, _)| at(i));
             let element: Vec<i64> = match &self.store.region {
                 Region::Whole => vec![],
-                Region::Element(indices) => indices.iter().map(|p| point.of(cx, p)).collect::<Option<_>>()?,
+                Region::Element(indices) => indices.iter().map(|p| point.eval(cx, p)).collect::<Option<_>>()?,
                 Region::Tile(start, _) => {
-                    start.iter().map(|p| Some(point.of(cx, p)? + offsets.next()?)).collect::<Option<_>>()?
+                    start.iter().map(|p| Some(point.eval(cx, p)? + offsets.next()?)).collect::<Option<_>>()?
                 }
             };
             if !self.is_inside(&element) {
@@ -369,7 +370,7 @@ impl Search<'_, '_, '_> {
             }
         }
         let blocks = [0, 1].map(|side: usize| {
-            self.indices.blocks.iter().map(|r| sides[side].of(cx, &Poly::sym(r.sym)).unwrap_or(0)).collect()
+            self.indices.blocks.iter().map(|r| sides[side].eval(cx, &Poly::sym(r.sym)).unwrap_or(0)).collect()
         });
         let element = elements.pop()?;
         (elements == [element.clone()]).then_some(Meeting { element, threads, blocks })

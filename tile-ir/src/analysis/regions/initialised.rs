@@ -8,6 +8,7 @@
 
 use super::points::{self, Values};
 use super::{Kind, LoopForm, Region, Touch};
+use crate::analysis::assignment::Assignment;
 use crate::analysis::walk::{Ranged, Walk};
 use crate::constraint::{Answer, Cond, Poly, Sym};
 use crate::diag::{Code, Diagnostic};
@@ -220,7 +221,7 @@ impl Array<'_, '_> {
         f: &mut dyn FnMut(usize) -> ControlFlow<()>,
     ) -> Option<bool> {
         let cx = &self.walk.cx;
-        let at = |indices: &[Poly]| indices.iter().map(|p| point.of(cx, p)).collect::<Option<Vec<i64>>>();
+        let at = |indices: &[Poly]| indices.iter().map(|p| point.eval(cx, p)).collect::<Option<Vec<i64>>>();
         let (start, sizes) = match &touch.region {
             Region::Whole => (vec![0; extents.len()], extents.iter().map(|e| i64::from(*e)).collect()),
             Region::Element(indices) => match at(indices) {
@@ -325,7 +326,7 @@ fn possible(walk: &Walk<'_>, point: &Values, cond: &Cond) -> bool {
     let rest = |p: &Poly| {
         let mut p = p.clone();
         for sym in p.clone().syms() {
-            if let Some(value) = point.of(&walk.cx, &Poly::sym(sym)) {
+            if let Some(value) = point.eval(&walk.cx, &Poly::sym(sym)) {
                 p = p.substitute(sym, &Poly::constant(value))?;
             }
         }

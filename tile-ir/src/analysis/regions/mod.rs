@@ -15,6 +15,7 @@ mod initialised;
 mod points;
 
 use super::walk::{Ranged, Walk};
+use crate::analysis::assignment::Assignment;
 use crate::constraint::{Cond, Poly};
 use crate::diag::Diagnostic;
 use crate::ir::{AccessId, BufferId, Place, SpanId, TileRef};
@@ -200,7 +201,7 @@ fn thread_at(walk: &Walk<'_>, point: &points::Values) -> Option<u32> {
     let (mut linear, mut stride) = (0i64, 1i64);
     for (axis, binding) in walk.kernel.threads.iter().enumerate().take(3) {
         let range = walk.ranged.iter().find(|r| r.var == binding.var)?;
-        linear += point.of(&walk.cx, &Poly::sym(range.sym)).unwrap_or(0) * stride;
+        linear += point.eval(&walk.cx, &Poly::sym(range.sym)).unwrap_or(0) * stride;
         stride *= i64::from(extents[axis]);
     }
     u32::try_from(linear).ok()

@@ -1,9 +1,10 @@
 //! The values of polynomials and conditions where some symbols have values, and all points of a few ranges.
 
 use super::Touch;
+use crate::analysis::assignment::Assignment;
 use crate::analysis::walk::{Ranged, Walk};
-use crate::constraint::{Cond, Context, Definition, Poly, Sym};
-use crate::lowered::fold;
+use crate::constraint::{Context, Sym};
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 
 /// A value that is not known.
@@ -11,77 +12,29 @@ const UNKNOWN: i64 = i64::MIN;
 
 /// Values of symbols, by their position in the context's table.
 #[derive(Clone, Debug)]
-pub(super) struct Values(Vec<i64>);
+pub(super) struct Values {
+    given: Vec<i64>,
+    /// How often values were given: what was derived before is worth nothing any more.
+    changes: u64,
+    /// What definitions gave, each with the `changes` it was derived at.
+    derived: RefCell<Vec<(u64, Option<i64>)>>,
+}
 
 impl Values {
     /// None known, of `count` symbols.
     pub fn none(count: usize) -> Self {
-        Values(vec![UNKNOWN; count])
+        Values { given: vec![UNKNOWN; count], changes: 1, derived: RefCell::new(vec![(0, None); count]) }
     }
 
     pub fn set(&mut self, sym: Sym, value: i64) {
-        if let Some(slot) = self.0.get_mut(sym.index()) {
+        if let Some(slot) = self.given.get_mut(sym.index()) {
             *slot = value;
+            self.changes += 1;
         }
     }
 
     pub fn known(&self, sym: Sym) -> bool {
-        self.0.get(sym.index()).is_some_and(|v| *v != UNKNOWN)
-    }
-
-    /// A polynomial's value, if every symbol has one.
-    pub fn of(&self, cx: &Context, poly: &Poly) -> Option<i64> {
-        let mut sum = 0i64;
-        for (monomial, coefficient) in poly.terms() {
-            let mut term = *coefficient;
-            for sym in monomial.factors() {
-                term = term.checked_mul(self.sym(cx, sym)?)?;
-            }
-            sum = sum.checked_add(term)?;
-        }
-        Some(sum)
-    }
-
-    fn sym(&self, cx: &Context, sym: Sym) -> Option<i64> {
-        let value = self.0.get(sym.index()).copied().unwrap_or(UNKNOWN);
-        if value != UNKNOWN {
-            return Some(value);
-        }
-        match &cx.symbol(sym).definition {
-            Definition::Free(_) | Definition::OneOf(_) => None,
-            Definition::Floor(n, d) => {
-                let d = self.of(cx, d).filter(|d| *d > 0)?;
-                Some(self.of(cx, n)?.div_euclid(d))
-            }
-            Definition::Min(a, b) => Some(self.of(cx, a)?.min(self.of(cx, b)?)),
-            Definition::Max(a, b) => Some(self.of(cx, a)?.max(self.of(cx, b)?)),
-            Definition::Opaque(op, a, b, range) => {
-                let value = fold(*op, self.of(cx, a)?, self.of(cx, b)?)?;
-                range.is_none_or(|(lo, hi)| (lo..=hi).contains(&value)).then_some(value)
-            }
-        }
-    }
-
-    /// Whether a condition holds, if that is known.
-    pub fn holds(&self, cx: &Context, cond: &Cond) -> Option<bool> {
-        match cond {
-            Cond::True => Some(true),
-            Cond::False => Some(false),
-            Cond::NonNeg(p) => self.of(cx, p).map(|v| v >= 0),
-            Cond::Zero(p) => self.of(cx, p).map(|v| v == 0),
-            Cond::NonZero(p) => self.of(cx, p).map(|v| v != 0),
-            Cond::And(a, b) => match (self.holds(cx, a), self.holds(cx, b)) {
-                (Some(false), _) | (_, Some(false)) => Some(false),
-                (Some(true), Some(true)) => Some(true),
-                _ => None,
-            },
-            Cond::Or(a, b) => match (self.holds(cx, a), self.holds(cx, b)) {
-                (Some(true), _) | (_, Some(true)) => Some(true),
-                (Some(false), Some(false)) => Some(false),
-                _ => None,
-            },
-            Cond::Unknown(_) => None,
-        }
+        self.given.get(sym.index()).is_some_and(|v| *v != UNKNOWN)
     }
 
     /// Whether the conditions on the way to a touch hold, if that is known.
@@ -109,6 +62,25 @@ impl Values {
             self.each(rest, f)?;
         }
         ControlFlow::Continue(())
+    }
+}
+
+impl Assignment for Values {
+    fn symbol(&self, cx: &Context, sym: Sym) -> Option<i64> {
+        if self.known(sym) {
+            return Some(self.given[sym.index()]);
+        }
+        let known = self.derived.borrow().get(sym.index()).copied();
+        match known {
+            Some((changes, value)) if changes == self.changes => value,
+            _ => {
+                let value = self.defined(cx, sym);
+                if let Some(slot) = self.derived.borrow_mut().get_mut(sym.index()) {
+                    *slot = (self.changes, value);
+                }
+                value
+            }
+        }
     }
 }
 
