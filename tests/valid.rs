@@ -64,6 +64,7 @@ mod valid {
     mod gemm_shape;
     mod gemv;
     mod guard_missing;
+    mod guard_order;
     mod guard_sign;
     mod hardware_tf32;
     mod index_rank;

@@ -8,7 +8,8 @@ use super::Bound;
 use super::walk::Walk;
 use crate::constraint::Poly;
 use crate::diag::{Code, Diagnostic};
-use crate::ir::{AccessId, BinaryOp, ExprId, ExprKind, Extent, ParamKind, Place, UnaryOp};
+use crate::ir::{AccessId, BinaryOp, ExprId, ExprKind, Extent, ParamKind, Place};
+use crate::text::written;
 
 /// How the access that the walk is at is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +34,7 @@ pub(super) fn access(walk: &mut Walk<'_>, access: AccessId, used: Use, bounds: &
             return;
         }
         let expr = data.indices[axis];
-        let text = written(walk, expr);
+        let text = written(walk.kernel, expr);
         let below = extent.minus(index).and_then(|p| p.plus_constant(-1)).is_some_and(|p| walk.cx.proves(&p));
         // A `u32` from memory as an index is 2^31 or more before it is negative.
         if !walk.cx.proves(index) && !walk.cx.is_data(index) {
@@ -62,7 +63,7 @@ pub(super) fn access(walk: &mut Walk<'_>, access: AccessId, used: Use, bounds: &
         Use::Update => "outside, it does nothing",
     };
     let condition = conditions.join(" && ");
-    let indices: Vec<String> = data.indices.iter().map(|e| written(walk, *e)).collect();
+    let indices: Vec<String> = data.indices.iter().map(|e| written(walk.kernel, *e)).collect();
     let indices = indices.join(", ");
     let masked = match used {
         _ if matches!(data.place, Place::Buffer(_)) => None,
@@ -78,6 +79,14 @@ pub(super) fn access(walk: &mut Walk<'_>, access: AccessId, used: Use, bounds: &
     if let Some(masked) = masked {
         help = format!("{help}, {masked}");
     }
+    if let Some((a, b)) = swapped(walk, axes) {
+        let mut order: Vec<String> = data.indices.iter().map(|e| written(walk.kernel, *e)).collect();
+        order.swap(a, b);
+        help = format!(
+            "is the order of the indices right? `{name}[[{}]]` is always inside; if it is, {help}",
+            order.join(", ")
+        );
+    }
     let span = data.span;
     let diagnostic = Diagnostic::new(code, span, message)
         .at(format!("{}; the compiler adds a guard: {outside}", doubts.join(", and ")))
@@ -86,10 +95,26 @@ pub(super) fn access(walk: &mut Walk<'_>, access: AccessId, used: Use, bounds: &
     walk.analysis.lints.push(diagnostic);
 }
 
+/// Two axes whose indices are proven inside of each other's extents: most likely they stand in the wrong order, and a guard
+/// would only hide it.
+fn swapped(walk: &Walk<'_>, axes: &[(Poly, Poly)]) -> Option<(usize, usize)> {
+    let inside = |index: &Poly, extent: &Poly| {
+        let below = extent.minus(index).and_then(|p| p.plus_constant(-1));
+        walk.cx.proves(index) && below.is_some_and(|p| walk.cx.proves(&p))
+    };
+    let mut pairs = (0..axes.len()).flat_map(|b| (0..b).map(move |a| (a, b)));
+    let fits = |(a, b): &(usize, usize)| inside(&axes[*b].0, &axes[*a].1) && inside(&axes[*a].0, &axes[*b].1);
+    let others =
+        |(a, b): &(usize, usize)| (0..axes.len()).all(|c| c == *a || c == *b || inside(&axes[c].0, &axes[c].1));
+    pairs.find(|pair| fits(pair) && others(pair))
+}
+
 /// The condition under which an index is not negative.
 fn not_negative(walk: &Walk<'_>, expr: ExprId) -> Option<String> {
     match walk.kernel.exprs[expr].kind {
-        ExprKind::Binary(BinaryOp::Sub, a, b) => Some(format!("{} >= {}", written(walk, a), written(walk, b))),
+        ExprKind::Binary(BinaryOp::Sub, a, b) => {
+            Some(format!("{} >= {}", written(walk.kernel, a), written(walk.kernel, b)))
+        }
         _ => None,
     }
 }
@@ -101,66 +126,11 @@ fn extent_text(walk: &Walk<'_>, place: Place, axis: usize) -> String {
         Place::Tensor(param) => match &kernel.params[param].kind {
             ParamKind::Tensor { shape, .. } => shape.get(axis).map(|extent| match extent {
                 Extent::Dim(dim) => kernel.dims[*dim].name.clone(),
-                Extent::Fixed(e) => written(walk, *e),
+                Extent::Fixed(e) => written(walk.kernel, *e),
             }),
             ParamKind::Scalar { .. } | ParamKind::Absent => None,
         },
         Place::Buffer(buffer) => kernel.buffer_extents(buffer).get(axis).map(u32::to_string),
     };
     known.unwrap_or_else(|| "its extent".to_owned())
-}
-
-/// An expression as an author would write it, from the bound kernel: constants are numbers in it.
-fn written(walk: &Walk<'_>, expr: ExprId) -> String {
-    text(walk, expr, 0)
-}
-
-/// How tightly an operator binds.
-fn binding(op: BinaryOp) -> u8 {
-    use BinaryOp::*;
-    match op {
-        Mul | Div | Rem => 9,
-        Add | Sub => 8,
-        Shl | Shr => 7,
-        BitAnd => 6,
-        BitXor => 5,
-        BitOr => 4,
-        Lt | Le | Gt | Ge | Eq | Ne => 3,
-        And => 2,
-        Or => 1,
-        CeilDiv | Min | Max => 10,
-    }
-}
-
-fn text(walk: &Walk<'_>, expr: ExprId, outer: u8) -> String {
-    let kernel = walk.kernel;
-    let e = &kernel.exprs[expr];
-    match &e.kind {
-        ExprKind::Int(value) => value.to_string(),
-        ExprKind::Dim(dim) => kernel.dims[*dim].name.clone(),
-        ExprKind::Scalar(param) => kernel.params[*param].name.clone(),
-        ExprKind::Var(var) => kernel.vars[*var].name.clone(),
-        ExprKind::Unary(UnaryOp::Neg, a) => format!("-{}", text(walk, *a, 10)),
-        ExprKind::Unary(UnaryOp::Not, a) => format!("!{}", text(walk, *a, 10)),
-        ExprKind::Binary(op @ (BinaryOp::CeilDiv | BinaryOp::Min | BinaryOp::Max), a, b) => {
-            format!("{}({}, {})", op.symbol(), text(walk, *a, 0), text(walk, *b, 0))
-        }
-        ExprKind::Binary(op, a, b) => {
-            let own = binding(*op);
-            let inner = format!("{} {} {}", text(walk, *a, own), op.symbol(), text(walk, *b, own + 1));
-            if own < outer { format!("({inner})") } else { inner }
-        }
-        ExprKind::Cast(_, a) => format!("{} as usize", text(walk, *a, 10)),
-        ExprKind::Load(access) => {
-            let data = &kernel.accesses[*access];
-            let indices: Vec<String> = data.indices.iter().map(|e| text(walk, *e, 0)).collect();
-            let name = kernel.place_name(data.place);
-            match (data.masked, indices.as_slice()) {
-                (true, all) => format!("{name}.masked([{}])", all.join(", ")),
-                (false, [one]) => format!("{name}[{one}]"),
-                (false, all) => format!("{name}[[{}]]", all.join(", ")),
-            }
-        }
-        _ => "the index".to_owned(),
-    }
 }

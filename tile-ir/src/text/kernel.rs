@@ -4,9 +4,9 @@ use super::expr::alternatives;
 use super::names::Names;
 use super::{Lines, commas, tuple};
 use crate::ir::{
-    AtomicOp, Axis, ConstKind, Dim, DimId, Eviction, ExprKind, Extent, Kernel, LoopKind, MatrixRef, ParamId, ParamKind,
-    Precision, ReduceOp, ReduceSource, Schedule, Scope, ShuffleKind, StmtId, StmtKind, SwizzleRequest, TileRef, VarId,
-    VarKind, VoteKind, WarpPolicy,
+    AtomicOp, Axis, ConstKind, Dim, DimId, Eviction, ExprId, ExprKind, Extent, Kernel, LoopKind, MatrixRef, ParamId,
+    ParamKind, Precision, ReduceOp, ReduceSource, Schedule, Scope, ShuffleKind, StmtId, StmtKind, SwizzleRequest,
+    TileRef, VarId, VarKind, VoteKind, WarpPolicy,
 };
 use std::fmt;
 
@@ -17,6 +17,11 @@ impl fmt::Display for Kernel {
         printer.kernel();
         f.write_str(&printer.lines.text)
     }
+}
+
+/// An expression of a kernel as its author wrote it, for diagnostics.
+pub(crate) fn written(kernel: &Kernel, expr: ExprId) -> String {
+    Printer { kernel, names: Names::of_author(kernel), lines: Lines::default() }.expr(expr)
 }
 
 pub(super) struct Printer<'k> {

@@ -19,6 +19,7 @@ mod value;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use kernel::written;
 pub use program::canonical;
 
 /// How tightly an operator binds, as in Rust; a looser operand needs parentheses.

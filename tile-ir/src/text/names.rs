@@ -1,6 +1,6 @@
 //! Names as printed: the author's, with a number where another of the same name is in scope.
 
-use crate::ir::{BufferId, SecondaryMap, VarId};
+use crate::ir::{BufferId, Kernel, SecondaryMap, VarId};
 use std::collections::BTreeMap;
 
 /// The names in scope.
@@ -15,6 +15,14 @@ pub(super) struct Names {
 }
 
 impl Names {
+    /// The author's names of all variables and arrays, whatever is in scope.
+    pub(super) fn of_author(kernel: &Kernel) -> Names {
+        let mut names = Names::default();
+        kernel.vars.iter().for_each(|(var, data)| names.vars[var] = Some(data.name.clone()));
+        kernel.buffers.iter().for_each(|(buffer, data)| names.buffers[buffer] = Some(data.name.clone()));
+        names
+    }
+
     pub(super) fn open(&mut self) {
         self.scopes.push(Vec::new());
     }
