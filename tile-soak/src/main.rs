@@ -84,6 +84,11 @@ enum Command {
         #[arg(long, default_value_t = 0)]
         seed: u64,
     },
+    /// Write every kernel of the repository, and every neighbour of `tests/ui/valid`, as files for `gpu-mutants`.
+    Clean {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// Run the survivors of a folder on the device, each in a process of its own, and compare with the fast simulator.
     GpuMutants {
         /// The folder.
@@ -136,6 +141,12 @@ fn command(command: Command) -> Result<bool> {
             let drawn = mutants::survivors::draw(count, cases, seed, &folder)?;
             println!("{drawn} survivors in {}", folder.display());
             Ok(drawn == count)
+        }
+        Command::Clean { folder } => {
+            let (written, refused) = mutants::survivors::clean(&folder)?;
+            println!("{written} kernels in {}", folder.display());
+            refused.iter().for_each(|reason| println!("without a launch: {reason}"));
+            Ok(true)
         }
         Command::GpuMutants { folder, wrap, timeout } => {
             let summary = mutants::gpu::all(&folder, &wrap, Duration::from_secs(timeout))?;

@@ -2,7 +2,7 @@
 
 use super::launch::{Launch, Refusal, first, schedules};
 use super::problem::{Problem, Results};
-use super::source::{Source, library};
+use super::source::{Library, Source, library};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -43,7 +43,15 @@ const WORK: f64 = 1e6;
 /// # Errors
 /// What the kernel is flagged for while typing or for every problem, or that no launch was found.
 pub fn setups(source: &Source) -> Result<Vec<Setup>, String> {
-    let checked = library().check(&source.text).ok_or("not a kernel")?;
+    setups_in(library(), source)
+}
+
+/// [`setups`] of a kernel whose functions stand in this library.
+///
+/// # Errors
+/// As [`setups`].
+pub fn setups_in(library: &Library, source: &Source) -> Result<Vec<Setup>, String> {
+    let checked = library.check(&source.text).ok_or("not a kernel")?;
     let said: Vec<_> = checked.diagnostics.iter().chain(&checked.deferred).cloned().collect();
     if !said.is_empty() {
         return Err(format!("flagged while typing: {}", first(&said)));

@@ -53,6 +53,7 @@ pub struct Source {
 }
 
 /// Every kernel and function of the files.
+#[derive(Default)]
 pub struct Library {
     /// In order of the files.
     pub kernels: Vec<Source>,
@@ -65,7 +66,7 @@ pub fn library() -> &'static Library {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
     LIBRARY.get_or_init(|| {
         let root = std::env::var_os("SOAK_SOURCES").map_or_else(stamp::root, PathBuf::from);
-        let mut library = Library { kernels: vec![], functions: BTreeMap::new() };
+        let mut library = Library::default();
         for file in FILES {
             let text = std::fs::read_to_string(root.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
             let parsed = syn::parse_file(&text).unwrap_or_else(|error| panic!("{file}: {error}"));
@@ -75,7 +76,40 @@ pub fn library() -> &'static Library {
     })
 }
 
+/// The nearest valid neighbours of the kernels that must not compile (`tests/ui/valid`), a library a file, since each may have
+/// functions of its own.
+pub fn neighbours() -> &'static [Library] {
+    static NEIGHBOURS: OnceLock<Vec<Library>> = OnceLock::new();
+    NEIGHBOURS.get_or_init(|| {
+        let root = stamp::root();
+        let folder = std::fs::read_dir(root.join("tests/ui/valid")).into_iter().flatten();
+        let mut files: Vec<PathBuf> = folder.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        files.sort();
+        let read = |path: &PathBuf| {
+            let file = path.strip_prefix(&root).unwrap_or(path).display().to_string();
+            let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{file}: {error}"));
+            let parsed = syn::parse_file(&text).unwrap_or_else(|error| panic!("{file}: {error}"));
+            let mut library = Library::default();
+            library.read(&file, &text, &parsed.items);
+            library
+        };
+        files.iter().map(read).collect()
+    })
+}
+
 impl Library {
+    /// No kernels, and these functions, each the text of a `#[tile_fn]`.
+    pub fn of_functions(texts: &[String]) -> Library {
+        let name =
+            |text: &String| Some((syn::parse_str::<syn::ItemFn>(text).ok()?.sig.ident.to_string(), text.clone()));
+        Library { kernels: vec![], functions: texts.iter().filter_map(name).collect() }
+    }
+
+    /// The texts of its functions.
+    pub fn functions(&self) -> Vec<String> {
+        self.functions.values().cloned().collect()
+    }
+
     fn read(&mut self, file: &str, text: &str, items: &[syn::Item]) {
         for item in items {
             match item {

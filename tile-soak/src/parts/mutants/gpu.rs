@@ -4,7 +4,7 @@ use super::survivors::Survivor;
 use crate::kernels::device;
 use crate::kernels::launch::Launch;
 use crate::kernels::problem::Results;
-use crate::kernels::source::library;
+use crate::kernels::source::{Library, library};
 use anyhow::{Context, Result, anyhow, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -37,7 +37,9 @@ pub struct Summary {
 pub fn one(path: &Path, device: &Device) -> Result<&'static str> {
     let survivor = load(path)?;
     let text = survivor.mutant.join("\n");
-    let checked = library().check(&text).ok_or_else(|| anyhow!("not a kernel"))?;
+    let own = Library::of_functions(&survivor.functions);
+    let functions = if survivor.functions.is_empty() { library() } else { &own };
+    let checked = functions.check(&text).ok_or_else(|| anyhow!("not a kernel"))?;
     ensure!(checked.diagnostics.is_empty() && checked.deferred.is_empty(), "refused while typing");
     let kernel = checked.kernel;
     let target = if device.supports(Target::Sm90a) || device.is_simulator() { Target::Sm90a } else { Target::Sm80 };

@@ -4,6 +4,8 @@ use super::corpus::mutant;
 use super::edit::difference;
 use super::fate::{Fate, fate};
 use crate::kernels::problem::Problem;
+use crate::kernels::setup::setups_in;
+use crate::kernels::source::{Library, Source, library, neighbours};
 use crate::part::Case;
 use crate::runner::guarded;
 use anyhow::{Context, Result};
@@ -36,6 +38,9 @@ pub struct Survivor {
     pub original: Vec<String>,
     /// The mutant.
     pub mutant: Vec<String>,
+    /// The functions that it may use beside the repository's.
+    #[serde(default)]
+    pub functions: Vec<String>,
     /// What it was run on: instances by number, with a problem each.
     pub runs: Vec<(usize, Problem)>,
 }
@@ -86,6 +91,46 @@ fn survivor(case: Case) -> Option<Survivor> {
         difference: lines(&difference(old, &new)),
         original: lines(old),
         mutant: lines(&new),
+        functions: vec![],
         runs: runs.collect(),
     })
+}
+
+/// Writes the repository's kernels and the neighbours of `tests/ui/valid`, unchanged, as files like those of [`draw`]; gives how
+/// many, and of which nothing can be launched, with the reason.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn clean(folder: &Path) -> Result<(usize, Vec<String>)> {
+    fs::create_dir_all(folder).with_context(|| format!("could not make {}", folder.display()))?;
+    let libraries = || std::iter::once(library()).chain(neighbours());
+    let kernels: Vec<(&Library, &Source)> = libraries().flat_map(|l| l.kernels.iter().map(move |k| (l, k))).collect();
+    let made = kernels.par_iter().enumerate().map(|(number, (library, source))| {
+        let setups = match guarded(|| setups_in(library, source)) {
+            Ok(Ok(setups)) => setups,
+            Ok(Err(reason)) | Err(reason) => return Ok(Some(format!("{}: {reason}", source.id))),
+        };
+        let lines: Vec<String> = source.text.lines().map(str::to_owned).collect();
+        let runs = setups.iter().flat_map(|s| s.problems.iter().map(|solved| (s.instance, solved.problem.clone())));
+        let file = Survivor {
+            case: number as u64,
+            seed: 0,
+            id: source.id.clone(),
+            class: "clean".into(),
+            what: "nothing".into(),
+            fate: Fate::Equal.name().into(),
+            difference: vec![],
+            original: lines.clone(),
+            mutant: lines,
+            functions: library.functions(),
+            runs: runs.collect(),
+        };
+        let path = folder.join(format!("{number}.json"));
+        fs::write(&path, format!("{}\n", serde_json::to_string_pretty(&file)?))
+            .with_context(|| format!("could not write {}", path.display()))?;
+        Ok(None)
+    });
+    let made = made.collect::<Result<Vec<Option<String>>>>()?;
+    let refused: Vec<String> = made.into_iter().flatten().collect();
+    Ok((kernels.len() - refused.len(), refused))
 }
