@@ -1,6 +1,6 @@
 //! `cargo xtask gpu-bundle`: what to carry to a machine that has a GPU and no Rust.
 //!
-//! `target/gpu` gets every example as `NAME` and each of [`TESTS`] as `test-NAME`, all built in release and stripped, and
+//! `target/gpu` gets every example as `NAME` and each integration test that a GPU can run as `test-NAME`, all built in release and stripped, and
 //! `manifest.json`, which lists them with the commit they were built from. Programs look for committed data in the
 //! current folder: run them in the repository's root.
 
@@ -12,22 +12,23 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The integration tests that a GPU has something to say about; the others run as well without one.
-const TESTS: [&str; 13] = [
-    "gpu",
-    "executors",
-    "grammar",
-    "functions",
-    "gemm_fragment",
-    "reduce",
-    "split_k",
-    "attention",
-    "hopper_registers",
-    "transposed_store",
-    "alignment",
-    "cluster_reduce",
-    "split_gemm",
-];
+/// Integration tests that a GPU has something to say about, beside those that [`on_every_device`] finds.
+const TESTS: [&str; 3] = ["gpu", "executors", "grammar"];
+
+/// The tests of a folder that run on every device there is: they ask `devices()` for them.
+fn on_every_device(tests: &Path) -> Result<Vec<String>> {
+    let mut names = vec![];
+    for entry in fs::read_dir(tests).with_context(|| format!("could not read {}", tests.display()))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "rs")
+            && fs::read_to_string(&path)?.contains("devices::devices")
+        {
+            names.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
+        }
+    }
+    names.sort();
+    Ok(names)
+}
 
 /// Builds the bundle.
 pub fn run(root: &Path) -> Result<()> {
@@ -39,7 +40,8 @@ pub fn run(root: &Path) -> Result<()> {
     };
     // `cargo test --examples` would link the examples as tests, so they are built apart.
     let mut programs = build(&["build", "--examples"])?;
-    let tests = TESTS.iter().flat_map(|name| ["--test", name]);
+    let found = on_every_device(&root.join("tests"))?;
+    let tests = TESTS.into_iter().chain(found.iter().map(String::as_str)).flat_map(|name| ["--test", name]);
     programs.extend(build(&["test", "--no-run"].into_iter().chain(tests).collect::<Vec<_>>())?);
 
     let folder = root.join("target/gpu");
