@@ -99,6 +99,9 @@ enum Command {
         /// Seconds for each.
         #[arg(long, default_value_t = 120)]
         timeout: u64,
+        /// Processes at once.
+        #[arg(long, default_value_t = 8)]
+        jobs: usize,
     },
     /// One of them, in this process.
     #[command(hide = true)]
@@ -148,8 +151,8 @@ fn command(command: Command) -> Result<bool> {
             refused.iter().for_each(|reason| println!("without a launch: {reason}"));
             Ok(true)
         }
-        Command::GpuMutants { folder, wrap, timeout } => {
-            let summary = mutants::gpu::all(&folder, &wrap, Duration::from_secs(timeout))?;
+        Command::GpuMutants { folder, wrap, timeout, jobs } => {
+            let summary = mutants::gpu::all(&folder, &wrap, Duration::from_secs(timeout), jobs)?;
             println!("on {}: {:?}", summary.device, summary.ends);
             summary.said.iter().for_each(|(file, said)| println!("{file}:\n{said}"));
             Ok(summary.said.is_empty())

@@ -6,6 +6,7 @@ use crate::kernels::launch::Launch;
 use crate::kernels::problem::Results;
 use crate::kernels::source::{Library, library};
 use anyhow::{Context, Result, anyhow, ensure};
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -58,21 +59,27 @@ pub fn one(path: &Path, device: &Device) -> Result<&'static str> {
     Ok(end)
 }
 
-/// Runs every file of a folder in a process of its own, `wrap` before its command line, and writes `gpu.json` beside them.
+/// Runs every file of a folder in a process of its own, several at once, `wrap` before its command line, and writes `gpu.json`
+/// beside them.
 ///
 /// # Errors
 /// The folder cannot be read, or there is no device to run on.
-pub fn all(folder: &Path, wrap: &str, timeout: Duration) -> Result<Summary> {
+pub fn all(folder: &Path, wrap: &str, timeout: Duration, jobs: usize) -> Result<Summary> {
     let device = Device::auto()?;
     let mut summary = Summary { device: device.to_string(), wrap: wrap.into(), ..Summary::default() };
     let read = fs::read_dir(folder).with_context(|| format!("could not read {}", folder.display()))?;
     let mut files: Vec<PathBuf> = read.filter_map(|entry| Some(entry.ok()?.path())).collect();
     files.retain(|path| load(path).is_ok());
     files.sort();
-    for (number, path) in files.iter().enumerate() {
-        let (end, said) = child(path, wrap, timeout)?;
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs.max(1)).build()?;
+    let ended = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        println!("{}/{} {name}: {end} {}", number + 1, files.len(), said.lines().last().unwrap_or_default());
+        let (end, said) = child(path, wrap, timeout)?;
+        println!("{name}: {end} {}", said.lines().last().unwrap_or_default());
+        Ok((name, end, said))
+    };
+    let ended = pool.install(|| files.par_iter().map(ended).collect::<Result<Vec<_>>>())?;
+    for (name, end, said) in ended {
         *summary.ends.entry(end.into()).or_default() += 1;
         if !["exact", "close"].contains(&end) {
             summary.said.insert(name, said);
@@ -90,7 +97,8 @@ fn load(path: &Path) -> Result<Survivor> {
 fn child(path: &Path, wrap: &str, timeout: Duration) -> Result<(&'static str, String)> {
     let mut words = wrap.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     words.extend([std::env::current_exe()?.display().to_string(), "gpu-mutant".into(), path.display().to_string()]);
-    let said = std::env::temp_dir().join(format!("tile-soak-{}.txt", std::process::id()));
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let said = std::env::temp_dir().join(format!("tile-soak-{}-{name}.txt", std::process::id()));
     let file = fs::File::create(&said)?;
     let mut child = Command::new(&words[0])
         .args(&words[1..])
