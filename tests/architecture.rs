@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use tile_ir::diag::Code;
 
 /// The repository's root, also where this program was built somewhere else and is run there.
@@ -123,6 +124,48 @@ fn cudarc_is_public_only_in_interop() {
         }
     }
     assert!(wrong.is_empty(), "cudarc shows in the public API:\n{}", wrong.join("\n"));
+}
+
+/// The feature is asked for where a folder begins, so that code for both builds is read, and checked, as one.
+#[test]
+fn cuda_is_gated_at_two_doors() {
+    let doors = ["tile-runtime/src/cuda/mod.rs", "tile-runtime/src/interop/mod.rs"];
+    let wrong =
+        lines_where("tile-runtime/src", |file, code| code.contains("feature = \"cud") && !doors.contains(&file));
+    assert!(
+        wrong.is_empty(),
+        "the features `cuda` and `cudarc` are asked for in {doors:?} only:\n{}",
+        wrong.join("\n")
+    );
+    let wrong = lines_where("tile-runtime/src", |file, code| {
+        code.contains("cudarc::") && !["cuda/", "interop/"].iter().any(|folder| file.contains(folder))
+    });
+    assert!(wrong.is_empty(), "cudarc is used in those folders only:\n{}", wrong.join("\n"));
+}
+
+/// The crates that a package depends on with these options, a line each: `name version .. [features]`; not those of tests.
+fn tree(package: &str, options: &[&str]) -> Vec<String> {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(root()).args(["tree", "--offline", "--locked", "--prefix", "none", "-e", "normal,build"]);
+    let output = cargo.args(["-f", "{p} [{f}]", "-p", package]).args(options).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn features_choose_cudarc_and_its_version() {
+    let find = |tree: &[String], name: &str| tree.iter().find(|line| line.split(' ').next() == Some(name)).cloned();
+    for package in ["tile-runtime", "tile-kernels"] {
+        let default = find(&tree(package, &[]), "cudarc").unwrap_or_default();
+        assert!(default.contains("cuda-13000"), "{package} cannot be built with nothing installed: {default}");
+        let own =
+            find(&tree(package, &["--no-default-features", "--features", "cudarc"]), "cudarc").unwrap_or_default();
+        assert!(own.contains("driver") && !own.contains("cuda-"), "{package} chooses a version of CUDA: {own}");
+        let none = tree(package, &["--no-default-features"]);
+        assert!(find(&none, "tile-ir").is_some(), "{none:?}");
+        let cuda = none.iter().find(|line| line.split(' ').next().is_some_and(|name| name.contains("cu")));
+        assert!(cuda.is_none(), "{package} without default features depends on {cuda:?}");
+    }
 }
 
 #[test]

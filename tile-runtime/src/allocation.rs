@@ -1,11 +1,9 @@
 //! A piece of device memory, real or simulated, and the copies into and out of it.
 
-use crate::cuda::driver::Handle;
-use crate::cuda::{CudaDevice, StreamSlot, Usage, Use, hold, hold_one, in_order};
+use crate::cuda::{CudaDevice, Handle, StreamSlot, Usage, Use, hold, hold_one, in_order};
 use crate::device::{Backend, DeviceState};
 use crate::error::Error;
 use crate::layout::Rows;
-use cudarc::driver::sys;
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
@@ -82,24 +80,17 @@ impl Allocation {
                 let allocation = Allocation { device, address, bytes, usage, storage: Storage::Owned, owner: None };
                 if zeroed && bytes > 0 {
                     // SAFETY: the range was just allocated on this stream.
-                    let code = unsafe { (cuda.driver.memset_d8_async)(address, 0, bytes, stream.enter().stream()) };
-                    cuda.check("cuMemsetD8Async", code)?;
+                    unsafe { cuda.fill(stream, address, bytes, 0) }?;
                 }
                 Ok(allocation)
             }
         }
     }
 
-    /// Memory that somebody else owns, last used on the device's default stream.
-    pub fn foreign(device: &'static DeviceState, address: u64, bytes: usize) -> Allocation {
-        Allocation { device, address, bytes, usage: Usage::written_by(0), storage: Storage::Foreign, owner: None }
-    }
-
-    /// Memory that is borrowed from `owner`, last used on the device's default stream.
-    pub fn borrowed(device: &'static DeviceState, address: u64, bytes: usize, owner: Owner) -> Allocation {
-        let mut allocation = Allocation::foreign(device, address, bytes);
-        allocation.owner = Some(owner);
-        allocation
+    /// Memory that somebody else owns, last used on the device's default stream. With an `owner` it is borrowed: the owner
+    /// waits for each use.
+    pub fn foreign(device: &'static DeviceState, address: u64, bytes: usize, owner: Option<Owner>) -> Allocation {
+        Allocation { device, address, bytes, usage: Usage::written_by(0), storage: Storage::Foreign, owner }
     }
 
     /// Whether the owner must wait for each use: then nothing may keep the memory beyond a launch.
@@ -154,28 +145,8 @@ impl Allocation {
                 cuda.bind()?;
                 let stream = self.own_stream(cuda)?;
                 let _held = hold_one(cuda, stream, self, Use::Write)?;
-                let entry = stream.enter();
-                let plane = width * rows.rows;
-                for (start, bytes) in rows.starts.iter().zip(bytes.chunks_exact(plane)) {
-                    let to = self.address + (start * size) as u64;
-                    // SAFETY: the rows lie inside the allocation (layouts are checked when made); pageable host
-                    // memory is copied before the call returns.
-                    unsafe {
-                        if rows.rows == 1 {
-                            let from = bytes.as_ptr().cast();
-                            let code = (cuda.driver.memcpy_htod_async)(to, from, width, entry.stream());
-                            cuda.check("cuMemcpyHtoDAsync", code)?;
-                        } else {
-                            let mut copy = copy_2d(width, rows.rows);
-                            copy.srcMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_HOST;
-                            (copy.srcHost, copy.srcPitch) = (bytes.as_ptr().cast(), width);
-                            (copy.dstDevice, copy.dstPitch) = (to, rows.pitch * size);
-                            cuda.check("cuMemcpy2DAsync", (cuda.driver.memcpy_2d_async)(&copy, entry.stream()))?;
-                            // The two-dimensional copy promises nothing about when the source may be reused.
-                            cuda.synchronize(stream)?;
-                        }
-                    }
-                }
+                // SAFETY: the rows lie inside the allocation: layouts are checked when they are made.
+                unsafe { cuda.upload(stream, self.address, bytes, rows, size) }?;
                 self.used(cuda, stream)
             }
             (Backend::Simulator { .. }, _) => Ok(()),
@@ -197,30 +168,10 @@ impl Allocation {
                 cuda.bind()?;
                 let stream = self.own_stream(cuda)?;
                 let held = hold_one(cuda, stream, self, Use::Read)?;
-                let entry = stream.enter();
-                let plane = width * rows.rows;
-                for (start, bytes) in rows.starts.iter().zip(bytes.chunks_exact_mut(plane)) {
-                    let from = self.address + (start * size) as u64;
-                    // SAFETY: the rows lie inside the allocation; the destination is not read before the stream is
-                    // synchronised below, also where a later copy fails.
-                    let code = unsafe {
-                        if rows.rows == 1 {
-                            (cuda.driver.memcpy_dtoh_async)(bytes.as_mut_ptr().cast(), from, width, entry.stream())
-                        } else {
-                            let mut copy = copy_2d(width, rows.rows);
-                            (copy.srcDevice, copy.srcPitch) = (from, rows.pitch * size);
-                            copy.dstMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_HOST;
-                            (copy.dstHost, copy.dstPitch) = (bytes.as_mut_ptr().cast(), width);
-                            (cuda.driver.memcpy_2d_async)(&copy, entry.stream())
-                        }
-                    };
-                    if let Err(error) = cuda.check("cuMemcpyDtoHAsync", code) {
-                        cuda.synchronize(stream).ok();
-                        return Err(error);
-                    }
-                }
+                // SAFETY: the rows lie inside the allocation; `bytes` is borrowed until the stream is synchronised below.
+                unsafe { cuda.download(stream, bytes, self.address, rows, size) }?;
                 // The copies are queued: while they are made, others may go on with the memory.
-                drop((entry, held));
+                drop(held);
                 cuda.synchronize(stream)
             }
             (Backend::Simulator { .. }, _) => Ok(()),
@@ -250,36 +201,8 @@ impl Allocation {
                 let stream = target.own_stream(cuda)?;
                 let uses = in_order([(target, Use::Write), (source, Use::Read)].into_iter());
                 let _held = hold(cuda, stream, uses.into_iter())?;
-                let entry = stream.enter();
-                // The side with more rows gives the shape; the other is contiguous, or has the same.
-                let (width, rows) = if to.width < from.width { (to.width, to) } else { (from.width, from) };
-                let spread = |side: &Rows| -> Vec<usize> {
-                    if side.width == width {
-                        side.starts.clone()
-                    } else {
-                        (0..rows.starts.len()).map(|i| side.starts[0] + i * width * rows.rows).collect()
-                    }
-                };
-                let pitch = |side: &Rows| if side.width == width { side.pitch } else { width };
-                for (to_start, from_start) in spread(to).into_iter().zip(spread(from)) {
-                    let mut copy = copy_2d(width * size, rows.rows);
-                    copy.srcDevice = source.address + (from_start * size) as u64;
-                    copy.dstDevice = target.address + (to_start * size) as u64;
-                    (copy.srcPitch, copy.dstPitch) = (pitch(from) * size, pitch(to) * size);
-                    if copy.WidthInBytes == 0 || copy.Height == 0 {
-                        continue;
-                    }
-                    // SAFETY: both sides' rows lie inside their allocations.
-                    let code = unsafe {
-                        if rows.rows == 1 {
-                            let (to, from, bytes) = (copy.dstDevice, copy.srcDevice, copy.WidthInBytes);
-                            (cuda.driver.memcpy_dtod_async)(to, from, bytes, entry.stream())
-                        } else {
-                            (cuda.driver.memcpy_2d_async)(&copy, entry.stream())
-                        }
-                    };
-                    cuda.check("cuMemcpy2DAsync", code)?;
-                }
+                // SAFETY: both sides' rows lie inside their allocations.
+                unsafe { cuda.copy(stream, (target.address, to), (source.address, from), size) }?;
                 target.used(cuda, stream)?;
                 source.used(cuda, stream)
             }
@@ -303,28 +226,6 @@ impl Owner {
 
 fn each_element(rows: &Rows) -> impl Iterator<Item = usize> + '_ {
     rows.each().flat_map(move |start| start..start + rows.width)
-}
-
-/// A copy between two places of device memory; a host side is set by the caller.
-fn copy_2d(width: usize, height: usize) -> sys::CUDA_MEMCPY2D {
-    sys::CUDA_MEMCPY2D {
-        srcXInBytes: 0,
-        srcY: 0,
-        srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
-        srcHost: std::ptr::null(),
-        srcDevice: 0,
-        srcArray: std::ptr::null_mut(),
-        srcPitch: 0,
-        dstXInBytes: 0,
-        dstY: 0,
-        dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
-        dstHost: std::ptr::null_mut(),
-        dstDevice: 0,
-        dstArray: std::ptr::null_mut(),
-        dstPitch: 0,
-        WidthInBytes: width,
-        Height: height,
-    }
 }
 
 impl Drop for Allocation {

@@ -1,11 +1,12 @@
 //! Devices: CUDA devices and the simulators, behind one handle.
 
 use crate::allocation::Allocation;
-use crate::cuda::{CudaDevice, lock};
+use crate::cuda::CudaDevice;
 use crate::element::{Element, as_bytes};
 use crate::error::{Bytes, Error, ShapeError};
 use crate::layout::Layout;
 use crate::library::LibraryError;
+use crate::lock::lock;
 use crate::settings;
 use crate::stream::{Graph, Stream};
 use crate::tensor::Tensor;
@@ -175,7 +176,7 @@ impl Device {
     /// # Errors
     /// No driver.
     pub fn cuda_count() -> Result<usize, Error> {
-        Ok(crate::cuda::driver::Driver::get()?.device_count()?)
+        Ok(crate::cuda::Driver::get()?.device_count()?)
     }
 
     /// The newest CUDA version the driver supports, such as `(13, 0)`.
@@ -183,7 +184,7 @@ impl Device {
     /// # Errors
     /// No driver.
     pub fn driver_version() -> Result<(u32, u32), LibraryError> {
-        Ok(crate::cuda::driver::Driver::get()?.version())
+        Ok(crate::cuda::Driver::get()?.version())
     }
 
     /// A tensor with this shape, outermost extent first, and these elements.
@@ -314,6 +315,9 @@ fn why_not(error: &Error) -> String {
     match error {
         Error::Library(LibraryError { tried, .. }) => match tried.iter().find(|t| t.problem.contains("cuInit")) {
             Some(attempt) => attempt.problem.clone(),
+            None if tried.is_empty() => {
+                "this program was built without CUDA (feature `cuda` of tile-runtime)".to_string()
+            }
             None => "there is no CUDA driver".to_string(),
         },
         Error::NoDevice { .. } => "there is no CUDA device".to_string(),

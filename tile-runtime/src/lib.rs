@@ -31,6 +31,7 @@ pub mod kernel;
 mod launch_error;
 mod layout;
 pub mod library;
+mod lock;
 pub mod nvrtc;
 pub mod prelude;
 pub mod settings;

@@ -50,6 +50,9 @@ impl fmt::Display for LibraryError {
         // What was there and did not do has another cure than what is missing.
         let missing = self.tried.iter().all(|attempt| attempt.problem.contains("o such file"));
         let problem = if missing { "was not found" } else { "cannot be used" };
+        if self.tried.is_empty() {
+            return write!(f, "{} is not there\nhelp: {}", self.what, self.help);
+        }
         write!(f, "{} {problem}; tried:", self.what)?;
         for attempt in &self.tried {
             write!(f, "\n  {}: {}", attempt.path.display(), attempt.problem)?;
@@ -331,19 +334,7 @@ fn open_builtins(folder: &Path) -> Vec<Library> {
     list(folder).into_iter().filter(named).filter_map(|p| open(&p.canonicalize().unwrap_or(p)).ok()).collect()
 }
 
-/// Opens the CUDA driver's library.
-pub(crate) fn open_driver() -> Result<Found, LibraryError> {
-    let mut tried = Vec::new();
-    for name in ["libcuda.so.1", "libcuda.so"] {
-        match open(Path::new(name)) {
-            Ok(library) => return Ok(Found { library, path: PathBuf::from(name) }),
-            Err(problem) => tried.push(Attempt { path: PathBuf::from(name), problem }),
-        }
-    }
-    Err(LibraryError { what: "the CUDA driver", tried, help: DRIVER_HELP })
-}
-
-fn open(path: &Path) -> Result<Library, String> {
+pub(crate) fn open(path: &Path) -> Result<Library, String> {
     elf::refuse_truncated(path)?;
     // SAFETY: NVIDIA's libraries have initialisers that are safe to run at any time; nothing else is opened here
     // unless the user names it in an environment variable.

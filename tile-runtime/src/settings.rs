@@ -289,7 +289,7 @@ fn read<T>(name: &str, read: fn(&str) -> Option<T>) -> Option<T> {
 
 fn say_once(problem: String) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    if crate::cuda::lock(&SAID).insert(problem.clone()) {
+    if crate::lock::lock(&SAID).insert(problem.clone()) {
         eprintln!("tile: warning: {problem}");
     }
 }

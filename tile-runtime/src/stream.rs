@@ -1,9 +1,10 @@
 //! Streams, events and captured graphs.
 
-use crate::cuda::{CudaDevice, CudaGraph, StreamSlot, driver, lock, refused};
+use crate::cuda::{CudaDevice, CudaEvent, CudaGraph, StreamSlot, refused};
 use crate::device::{Backend, Device};
 use crate::error::Error;
 use crate::kernel::Recorded;
+use crate::lock::lock;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -94,12 +95,7 @@ impl Stream {
     pub fn wait(&self, event: &Event) -> Result<(), Error> {
         self.refuse_in_capture("waiting for an event")?;
         match (self.cuda(), &event.kind) {
-            (Some((cuda, slot)), EventKind::Cuda { raw, .. }) => {
-                cuda.bind()?;
-                let entry = slot.enter();
-                // SAFETY: valid handles.
-                cuda.check("cuStreamWaitEvent", unsafe { (cuda.driver.stream_wait_event)(entry.stream(), *raw, 0) })
-            }
+            (Some((cuda, slot)), EventKind::Cuda(event)) => event.holds_back(cuda, slot),
             _ => Ok(()),
         }
     }
@@ -144,28 +140,18 @@ pub struct Event {
 }
 
 enum EventKind {
-    Cuda { device: &'static CudaDevice, raw: driver::Handle },
+    Cuda(CudaEvent),
     Host(Instant),
 }
-
-// SAFETY: an event handle may be used from any thread.
-unsafe impl Send for Event {}
-// SAFETY: as above.
-unsafe impl Sync for Event {}
 
 impl Event {
     fn record(stream: &Stream) -> Result<Event, Error> {
         stream.refuse_in_capture("recording an event")?;
-        let Some((device, slot)) = stream.cuda() else { return Ok(Event { kind: EventKind::Host(Instant::now()) }) };
-        device.bind()?;
-        let mut raw = std::ptr::null_mut();
-        // SAFETY: `raw` outlives the call.
-        let code = unsafe { (device.driver.event_create)(&mut raw, driver::EVENT_DEFAULT) };
-        device.check("cuEventCreate", code)?;
-        let event = Event { kind: EventKind::Cuda { device, raw } };
-        // SAFETY: valid handles.
-        device.check("cuEventRecord", unsafe { (device.driver.event_record)(raw, slot.enter().stream()) })?;
-        Ok(event)
+        let kind = match stream.cuda() {
+            Some((device, slot)) => EventKind::Cuda(CudaEvent::record(device, slot)?),
+            None => EventKind::Host(Instant::now()),
+        };
+        Ok(Event { kind })
     }
 
     /// Waits until it has happened.
@@ -175,11 +161,7 @@ impl Event {
     pub fn synchronize(&self) -> Result<(), Error> {
         match &self.kind {
             EventKind::Host(_) => Ok(()),
-            EventKind::Cuda { device, raw } => {
-                device.bind()?;
-                // SAFETY: a valid event.
-                device.check("cuEventSynchronize", unsafe { (device.driver.event_synchronize)(*raw) })
-            }
+            EventKind::Cuda(event) => event.synchronize(),
         }
     }
 
@@ -190,14 +172,7 @@ impl Event {
     pub fn is_done(&self) -> Result<bool, Error> {
         match &self.kind {
             EventKind::Host(_) => Ok(true),
-            EventKind::Cuda { device, raw } => {
-                device.bind()?;
-                // SAFETY: a valid event.
-                match unsafe { (device.driver.event_query)(*raw) } {
-                    driver::NOT_READY => Ok(false),
-                    code => device.check("cuEventQuery", code).map(|()| true),
-                }
-            }
+            EventKind::Cuda(event) => event.is_done(),
         }
     }
 
@@ -210,28 +185,11 @@ impl Event {
         earlier.synchronize()?;
         match (&self.kind, &earlier.kind) {
             (EventKind::Host(end), EventKind::Host(start)) => Ok(end.duration_since(*start)),
-            (EventKind::Cuda { device, raw }, EventKind::Cuda { raw: start, .. }) => {
-                let mut milliseconds = 0.0f32;
-                // SAFETY: both events are recorded and done; the float outlives the call.
-                let code = unsafe { (device.driver.event_elapsed_time)(&mut milliseconds, *start, *raw) };
-                device.check("cuEventElapsedTime", code)?;
-                Ok(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1e3))
-            }
+            (EventKind::Cuda(end), EventKind::Cuda(start)) => end.since(start),
             _ => Err(Error::DifferentDevices {
                 source_device: "a CUDA device".into(),
                 destination: "a simulator".into(),
             }),
-        }
-    }
-}
-
-impl Drop for Event {
-    fn drop(&mut self) {
-        if let EventKind::Cuda { device, raw } = &self.kind
-            && device.bind().is_ok()
-        {
-            // SAFETY: made once, destroyed once; the driver keeps what still waits for it.
-            unsafe { (device.driver.event_destroy)(*raw) };
         }
     }
 }

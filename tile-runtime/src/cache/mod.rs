@@ -27,8 +27,8 @@ pub use entry::Entry;
 pub use key::Key;
 pub use readonly::ReadOnly;
 
-use crate::cuda::lock;
 use crate::error::Error;
+use crate::lock::lock;
 use crate::settings;
 use crate::trust::{self, Owner};
 use files::FileLock;

@@ -8,10 +8,10 @@
 //! Other threads may have the stream too. The lock is held from the question whether the capture is still going on until
 //! what is recorded has been handed to the driver, so nothing is queued on the stream once the capture has ended.
 
-use super::context::lock;
 use super::ordering::Use;
 use crate::allocation::Allocation;
 use crate::error::Error;
+use crate::lock::lock;
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard};
 

@@ -5,12 +5,13 @@ use super::dependent::{Entry, Last};
 use super::driver::{self, Driver, Handle, Pointer, attribute, function_attribute};
 use crate::error::{DriverError, Error, Fault};
 use crate::kernel::Definition;
+use crate::lock::lock;
 use crate::settings;
 use cudarc::driver::sys;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 /// Streams a device can have at once: their numbers are bits of a `u64`.
 pub(crate) const STREAMS: usize = 64;
@@ -82,11 +83,6 @@ struct Launched {
 pub(crate) struct Limits {
     pub threads: u32,
     pub shared_bytes: u32,
-}
-
-/// A lock that a panic elsewhere does not spoil: what it guards is valid at every point.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl CudaDevice {
@@ -369,6 +365,11 @@ impl CudaDevice {
             self.check("cuStreamWaitEvent", (self.driver.stream_wait_event)(stream, event, 0))?;
             self.check("cuEventRecord", (self.driver.event_record)(event, stream))
         }
+    }
+
+    /// The newest CUDA version that the driver supports, such as `(13, 0)`.
+    pub fn driver_version(&self) -> (u32, u32) {
+        self.driver.version()
     }
 
     /// Whether `context` is this device's.

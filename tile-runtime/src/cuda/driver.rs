@@ -5,14 +5,15 @@
 //! layouts are cudarc's.
 
 use crate::error::DriverError;
-use crate::library::{self, Attempt, LibraryError};
+use crate::library::{self, Attempt, Found, LibraryError};
 use cudarc::driver::sys;
 use libloading::Library;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 pub(crate) type Pointer = u64;
-pub(crate) type Handle = *mut c_void;
+pub(crate) use super::Handle;
 type Result32 = c_int;
 
 macro_rules! functions {
@@ -133,7 +134,7 @@ impl Driver {
     }
 
     fn open() -> Result<Driver, LibraryError> {
-        let found = library::open_driver()?;
+        let found = open_library()?;
         let path = found.path;
         let unusable = |problem| LibraryError {
             what: "the CUDA driver",
@@ -195,6 +196,18 @@ impl Driver {
         };
         (text(self.get_error_name), text(self.get_error_string))
     }
+}
+
+/// Opens the driver's library, which is always installed under these names.
+fn open_library() -> Result<Found, LibraryError> {
+    let mut tried = Vec::new();
+    for name in ["libcuda.so.1", "libcuda.so"] {
+        match library::open(Path::new(name)) {
+            Ok(library) => return Ok(Found { library, path: PathBuf::from(name) }),
+            Err(problem) => tried.push(Attempt { path: PathBuf::from(name), problem }),
+        }
+    }
+    Err(LibraryError { what: "the CUDA driver", tried, help: library::DRIVER_HELP })
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! A captured CUDA graph.
 
 use super::capture::{Capture, Kept, MemoryUse, Recorded};
-use super::context::{CudaDevice, StreamSlot, lock};
+use super::context::{CudaDevice, StreamSlot};
 use super::driver::{self, Handle};
 use super::ordering::hold;
 use crate::error::Error;
+use crate::lock::lock;
 use std::cmp::Reverse;
 use std::sync::{Arc, Mutex};
 

@@ -27,9 +27,10 @@
 //! the memory alive. A stream is captured only if it was made for that one capture ([`super::capture`]).
 
 use super::capture::{Kept, MemoryUse, Recording};
-use super::context::{CudaDevice, StreamSlot, lock};
+use super::{CudaDevice, StreamSlot};
 use crate::allocation::Allocation;
 use crate::error::Error;
+use crate::lock::lock;
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, MutexGuard};
 

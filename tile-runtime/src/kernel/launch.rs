@@ -3,26 +3,22 @@
 use super::argument::{Argument, Scalar};
 use super::class::serving;
 use super::definition::{Definition, InstanceTable};
-use super::maps::Maps;
 use super::plan::Values;
-use super::prepared::{self, Build, Chosen, Code, Function, MAX_PARAMETERS, Prepared};
+use super::prepared::{self, Build, Chosen, Code, Prepared};
 use super::variants::{self, Shared, Specialized};
 use super::which::Variant;
 use crate::allocation::Allocation;
-use crate::cuda::{CudaDevice, Kept, Range, StreamSlot, Use, cluster_attribute, hold, in_order, lock};
+use crate::cuda::{Kept, Maps, Use, hold, in_order};
 use crate::device::{Backend, Device};
 use crate::error::Error;
 use crate::launch_error::{LaunchError, Problem};
+use crate::lock::lock;
 use crate::nvrtc::Resources;
 use crate::settings;
 use crate::stream::Stream;
-use cudarc::driver::sys;
-use std::ffi::c_void;
 use std::fmt;
-use std::mem::MaybeUninit;
 use std::panic::Location;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use tile_ir::ir::EntityRef;
 use tile_ir::lowered::{HostValues, ParameterKind};
 use tile_ir::sim::checked::CheckedOptions;
@@ -272,7 +268,8 @@ fn run_with(
     let prepared = lesser.as_ref().unwrap_or(prepared);
     let made = prepared.made(device).map_err(|error| prepared.error(at, Problem::Prepare(error)))?;
     match (&made.code, &device.backend) {
-        (Code::Cuda { device: cuda, function }, _) => {
+        (Code::Cuda { function }, _) => {
+            let cuda = function.device;
             let failed = |error| prepared.error(at, Problem::Driver(error));
             let slot = match stream {
                 Some(stream) => stream.cuda().map(|(_, slot)| slot),
@@ -288,8 +285,7 @@ fn run_with(
             slot.remember(prepared.definition, at);
             let bits = function.parameters.iter().map(|kind| bits(&values, *kind));
             let (written, independent) = (prepared.plan.written(args), prepared.plan.independent(args));
-            let parameters = (bits, maps.as_slice());
-            submit(prepared, cuda, function, slot, (parameters, grid), written, independent).map_err(failed)?;
+            function.launch(slot, grid, (bits, maps.as_slice()), written, independent).map_err(failed)?;
             for argument in args {
                 if let Argument::Tensor(tensor) = argument {
                     tensor.allocation().used(cuda, slot).map_err(failed)?;
@@ -348,80 +344,6 @@ pub(super) fn bits(values: &Values<'_>, kind: ParameterKind) -> u64 {
         // A map is passed as a whole, by its own address; whether a launch begins early is known when it is submitted.
         ParameterKind::TensorMap(_) | ParameterKind::Ahead(_) => 0,
     }
-}
-
-/// Hands a launch to the driver: the parameters' bits and the grid; what it writes; what it may read early.
-#[inline]
-pub(super) fn submit(
-    prepared: &Prepared,
-    cuda: &CudaDevice,
-    function: &Function,
-    slot: &StreamSlot,
-    ((bits, maps), grid): ((impl Iterator<Item = u64>, &[sys::CUtensorMap]), [u32; 3]),
-    written: impl Iterator<Item = Range>,
-    independent: impl Iterator<Item = Range>,
-) -> Result<(), Error> {
-    let entry = slot.enter();
-    let early = function.dependent
-        && cuda.dependent_launch.load(Ordering::Relaxed)
-        && entry.follows_kernel_apart_from(independent);
-    let mut storage = [MaybeUninit::<u64>::uninit(); MAX_PARAMETERS];
-    let mut pointers = [MaybeUninit::<*mut c_void>::uninit(); MAX_PARAMETERS];
-    for (((bits, kind), slot), pointer) in bits.zip(&function.parameters).zip(&mut storage).zip(&mut pointers) {
-        let bits = match kind {
-            ParameterKind::Ahead(slots) if early => u64::from(*slots),
-            _ => bits,
-        };
-        let own = std::ptr::from_mut(slot.write(bits)).cast();
-        pointer.write(match kind {
-            ParameterKind::TensorMap(map) => match maps.get(map.index()) {
-                Some(map) => std::ptr::from_ref(map).cast_mut().cast(),
-                None => own,
-            },
-            _ => own,
-        });
-    }
-    let cluster = prepared.plan.program.launch.cluster_size();
-    let mut attributes = [MaybeUninit::<sys::CUlaunchAttribute>::uninit(); 2];
-    let mut count = 0;
-    if early {
-        let mut attribute = sys::CUlaunchAttribute {
-            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-            pad: [0; 4],
-            value: sys::CUlaunchAttributeValue { pad: [0; 64] },
-        };
-        attribute.value.programmaticStreamSerializationAllowed = 1;
-        attributes[count].write(attribute);
-        count += 1;
-    }
-    if cluster > 1 {
-        attributes[count].write(cluster_attribute(cluster));
-        count += 1;
-    }
-    let [threads_x, threads_y, threads_z] = prepared.plan.program.launch.threads;
-    let config = sys::CUlaunchConfig {
-        gridDimX: grid[0],
-        gridDimY: grid[1],
-        gridDimZ: grid[2],
-        blockDimX: threads_x,
-        blockDimY: threads_y,
-        blockDimZ: threads_z,
-        sharedMemBytes: function.dynamic_shared,
-        hStream: entry.stream().cast(),
-        attrs: if count > 0 { attributes.as_mut_ptr().cast() } else { std::ptr::null_mut() },
-        numAttrs: count as u32,
-    };
-    // SAFETY: the function takes exactly `parameters`, each of which has a value in `storage` that is at least as large;
-    // the pointers before `parameters.len()` are written, and the driver reads no others. Tensors were checked to cover
-    // what the kernel accesses and are kept alive, in stream order, by their allocations. A launch that may start early
-    // obeys the rule of `cuda::dependent`.
-    let code = unsafe {
-        let parameters = pointers.as_mut_ptr().cast::<*mut c_void>();
-        (cuda.driver.launch_kernel_ex)(&config, function.handle, parameters, std::ptr::null_mut())
-    };
-    cuda.check("cuLaunchKernelEx", code)?;
-    entry.is_kernel(written);
-    Ok(())
 }
 
 /// A checked launch on a simulator.

@@ -4,13 +4,12 @@
 //! A [`Definition`] is a kernel's tile IR; an [`InstanceTable`] holds its prepared instances. [`launch`] finds the
 //! prepared instance without a lock, checks the arguments, and hands the launch to the driver or a simulator.
 
-mod argument;
+pub(crate) mod argument;
 mod class;
 mod definition;
 mod explain;
 mod formula;
 mod launch;
-mod maps;
 mod plan;
 mod prepared;
 mod repeat;
@@ -34,8 +33,8 @@ pub use tile_ir::ir::{Class, Dtype, Target, Width};
 pub use variants::Specialized;
 pub use which::Variant;
 
-pub(crate) use argument::sealed::Sealed;
 pub(crate) use class::plan_for;
 pub(crate) use definition::instance_text;
 pub(crate) use launch::Recorded;
+pub(crate) use plan::Values;
 pub(crate) use prepared::target_for;

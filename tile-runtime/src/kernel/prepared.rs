@@ -2,12 +2,11 @@
 
 use super::class::Lesser;
 use super::definition::{Definition, InstanceTable, instance_text};
-use super::maps::MOST_MAPS;
 use super::plan::Plan;
 use super::variants::{self, Shared};
 use super::workspace::Workspaces;
 use crate::cache::{Cache, Entry, Key, Origin};
-use crate::cuda::{CudaDevice, Limits, driver::Handle};
+use crate::cuda::{CudaDevice, Function};
 use crate::device::{Backend, Device, DeviceState};
 use crate::error::Error;
 use crate::launch_error::Problem;
@@ -18,10 +17,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use tile_ir::diag::Diagnostic;
 use tile_ir::emit::cuda::symbol;
 use tile_ir::ir::{Class, DimId, Instance, Kernel, ParamKind, Side, Target, Width};
-use tile_ir::lowered::{ParameterKind, Program, TensorMap};
-
-/// Most parameters of the C function: their values live on the stack during a launch.
-pub(crate) const MAX_PARAMETERS: usize = 96;
+use tile_ir::lowered::Program;
 
 /// A record of an [`InstanceTable`].
 pub(crate) struct Prepared {
@@ -59,34 +55,10 @@ pub(crate) struct Made {
 
 /// What runs.
 pub(crate) enum Code {
-    Cuda { device: &'static CudaDevice, function: Function },
+    Cuda { function: Function },
     Fast { bound: Box<Kernel> },
     Checked,
 }
-
-/// A loaded function, unloaded with its module.
-pub(crate) struct Function {
-    device: &'static CudaDevice,
-    module: Handle,
-    pub handle: Handle,
-    pub dynamic_shared: u32,
-    pub parameters: Vec<ParameterKind>,
-    /// How the copy engine sees its tensors.
-    pub maps: Vec<TensorMap>,
-    /// Whether it may be launched before the previous kernel is done.
-    pub dependent: bool,
-}
-
-impl Drop for Function {
-    fn drop(&mut self) {
-        self.device.unload(self.module);
-    }
-}
-
-// SAFETY: a function handle may be used from any thread.
-unsafe impl Send for Function {}
-// SAFETY: as above.
-unsafe impl Sync for Function {}
 
 /// How it was made.
 #[derive(Clone, Debug, Default)]
@@ -252,29 +224,15 @@ impl Prepared {
     fn compile(&self, cuda: &'static CudaDevice, device: &DeviceState) -> Result<Made, Error> {
         let (kernel, program) = (self.definition.kernel()?, &self.plan.program);
         let mut build = Build { instance: instance_text(kernel, &self.instance), ..Build::default() };
-        if program.params.len() > MAX_PARAMETERS {
-            let (kernel, found) = (kernel.name.clone(), program.params.len());
-            return Err(Error::TooMany { kernel, what: "C parameters", found, most: MAX_PARAMETERS });
-        }
-        if program.tensor_maps.len() > MOST_MAPS {
-            let (kernel, found) = (kernel.name.clone(), program.tensor_maps.len());
-            return Err(Error::TooMany { kernel, what: "tensor maps", found, most: MOST_MAPS });
-        }
+        Function::accepts(&kernel.name, program)?;
         build.architecture = device.architecture(program.target);
         let (entry, origin) = machine_code(program, &build.architecture)?;
         build.resources = Resources::of(program, &entry.log);
         build.origin = Some(origin);
-        let limits = Limits { threads: program.launch.threads.iter().product(), shared_bytes: program.shared_bytes };
-        let (module, handle, dynamic_shared) = cuda.load(&kernel.name, &entry.code, &symbol(program), limits)?;
-        let dependent = program.launch.dependent;
-        let parameters = program.params.iter().map(|p| p.kind).collect();
-        let maps = program.tensor_maps.values().cloned().collect();
-        let cluster = program.launch.cluster_size();
-        let function = Function { device: cuda, module, handle, dynamic_shared, parameters, maps, dependent };
-        let capacity = cuda.capacity(handle, limits.threads, dynamic_shared, cluster)?;
+        let (function, capacity) = Function::load(cuda, &kernel.name, &entry.code, program)?;
         self.plan.capacity.store(capacity, Ordering::Relaxed);
         self.say();
-        Ok(Made { code: Code::Cuda { device: cuda, function }, build })
+        Ok(Made { code: Code::Cuda { function }, build })
     }
 
     /// Says that a GPU does less than it could, once for each class of an instance.

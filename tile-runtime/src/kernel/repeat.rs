@@ -3,12 +3,11 @@
 use super::argument::Argument;
 use super::class::serving;
 use super::definition::{Definition, InstanceTable};
-use super::launch::{LaunchOn, Recorded, bits, launched, submit, uses};
-use super::maps::Maps;
+use super::launch::{LaunchOn, Recorded, bits, launched, uses};
 use super::prepared::Code;
 use super::variants::Shared;
 use crate::allocation::Allocation;
-use crate::cuda::{Range, Use, hold, in_order};
+use crate::cuda::{EncodedMap, Maps, Range, Use, hold, in_order};
 use crate::device::Device;
 use crate::error::Error;
 use crate::launch_error::{LaunchError, Problem};
@@ -33,7 +32,7 @@ pub struct PreparedLaunch {
     /// The values of the C parameters.
     parameters: Vec<u64>,
     /// The tensor maps among them.
-    maps: Vec<cudarc::driver::sys::CUtensorMap>,
+    maps: Vec<EncodedMap>,
     /// In the order in which locks are taken.
     memory: Vec<(Arc<Allocation>, Use)>,
     written: Vec<Range>,
@@ -70,8 +69,9 @@ pub fn prepare_launch<const N: usize>(
     let prepared = lesser.unwrap_or(prepared);
     let made = prepared.made(device.state).map_err(|error| failed(Problem::Prepare(error)))?;
     let (parameters, maps) = match &made.code {
-        Code::Cuda { function, device: cuda } => {
-            let maps = Maps::new(cuda, &function.maps, &values).map_err(|error| failed(Problem::Driver(error)))?;
+        Code::Cuda { function } => {
+            let maps =
+                Maps::new(function.device, &function.maps, &values).map_err(|error| failed(Problem::Driver(error)))?;
             (function.parameters.iter().map(|kind| bits(&values, *kind)).collect(), maps.as_slice().to_vec())
         }
         Code::Fast { .. } | Code::Checked => (Vec::new(), Vec::new()),
@@ -147,9 +147,10 @@ impl PreparedLaunch {
     #[inline]
     fn run(&self, device: &Device, stream: Option<&Stream>, at: &'static Location<'static>) -> Result<(), LaunchError> {
         let Some(grid) = self.grid else { return Ok(()) };
-        let Some(Code::Cuda { device: cuda, function }) = self.prepared.code() else {
+        let Some(Code::Cuda { function }) = self.prepared.code() else {
             return Recorded::new(self.prepared.clone(), self.simulated.clone(), at).make(device, stream);
         };
+        let cuda = function.device;
         let failed = |error| self.error(at, Problem::Driver(error));
         let slot = match stream {
             Some(stream) => stream.cuda().map(|(_, slot)| slot),
@@ -164,8 +165,8 @@ impl PreparedLaunch {
         slot.remember(self.prepared.definition, at);
         let parameters = (self.parameters.iter().copied(), self.maps.as_slice());
         let written = self.written.iter().copied();
-        submit(&self.prepared, cuda, function, slot, (parameters, grid), written, self.independent.iter().copied())
-            .map_err(failed)?;
+        let independent = self.independent.iter().copied();
+        function.launch(slot, grid, parameters, written, independent).map_err(failed)?;
         drop(held);
         cuda.finish(slot).map_err(failed)
     }

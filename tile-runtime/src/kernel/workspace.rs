@@ -7,10 +7,10 @@
 use super::argument::{Argument, TensorRef};
 use super::prepared::Prepared;
 use crate::allocation::Allocation;
-use crate::cuda::lock;
 use crate::device::DeviceState;
 use crate::error::{Error, ShapeError};
 use crate::launch_error::Problem;
+use crate::lock::lock;
 use std::sync::{Arc, Mutex};
 use tile_ir::ir::Dtype;
 

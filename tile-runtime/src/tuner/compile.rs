@@ -21,7 +21,7 @@ pub(super) fn in_parallel<I: Sync, O: Send>(
             if i > 0 && over() {
                 break;
             }
-            *crate::cuda::lock(&results[i]) = Some(work(item));
+            *crate::lock::lock(&results[i]) = Some(work(item));
         }
     };
     std::thread::scope(|scope| {

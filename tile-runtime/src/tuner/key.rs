@@ -29,7 +29,7 @@ pub(super) fn of(
         Backend::Cuda(cuda) => {
             let (major, minor) = cuda.capability;
             line("device", &format!("{} {major}.{minor}, {} multiprocessors", cuda.name, cuda.multiprocessors));
-            let (major, minor) = cuda.driver.version();
+            let (major, minor) = cuda.driver_version();
             line("driver", &format!("{major}.{minor}"));
         }
         Backend::Simulator { .. } => line("device", device.label()),
@@ -87,11 +87,11 @@ pub(super) fn bucket(extent: i64) -> String {
 fn kernel_hash(def: &'static Definition) -> Result<String, Error> {
     static KNOWN: Mutex<Option<HashMap<usize, String>>> = Mutex::new(None);
     let address = std::ptr::from_ref(def).addr();
-    if let Some(hash) = crate::cuda::lock(&KNOWN).as_ref().and_then(|known| known.get(&address)) {
+    if let Some(hash) = crate::lock::lock(&KNOWN).as_ref().and_then(|known| known.get(&address)) {
         return Ok(hash.clone());
     }
     let hash = hash_without_places(def.kernel()?);
-    crate::cuda::lock(&KNOWN).get_or_insert_default().insert(address, hash.clone());
+    crate::lock::lock(&KNOWN).get_or_insert_default().insert(address, hash.clone());
     Ok(hash)
 }
 

@@ -302,11 +302,8 @@ impl<'a> Rig<'a> {
         for round in 0..LAUNCHES {
             if let Some((cuda, slot)) = stream.cuda() {
                 let _held = hold_one(cuda, slot, memory, Use::Write).map_err(failed)?;
-                let entry = slot.enter();
                 // SAFETY: the range is an allocation that is kept alive, ordered on this stream by `hold_one`.
-                let code =
-                    unsafe { (cuda.driver.memset_d8_async)(memory.address, round as u8, memory.bytes, entry.stream()) };
-                cuda.check("cuMemsetD8Async", code).map_err(failed)?;
+                unsafe { cuda.fill(slot, memory.address, memory.bytes, round as u8) }.map_err(failed)?;
             }
             let launch = || Ok(loaded.launch_on(stream, &mut copy.args(self.args))?);
             sum += self.timed(stream, launch)?;

@@ -41,11 +41,11 @@ pub use options::TuneOptions;
 pub use report::{Status, Trial, TuneReport};
 
 use crate::cache::Cache;
-use crate::cuda::lock;
 use crate::device::{Backend, Device};
 use crate::error::Error;
 use crate::kernel::{Argument, Definition, Dtype, InstanceTable, Loaded, Variant, prepare};
 use crate::launch_error::LaunchError;
+use crate::lock::lock;
 use crate::nvrtc::Nvrtc;
 use crate::settings;
 use measure::Rig;

@@ -1,10 +1,9 @@
 //! Tensor maps: how the copy engine sees a launch's tensors. They are made at every launch, which costs less than
 //! looking them up would (0.04 us each).
 
-use super::argument::TensorRef;
-use super::plan::Values;
-use crate::cuda::CudaDevice;
+use super::context::CudaDevice;
 use crate::error::Error;
+use crate::kernel::{TensorRef, Values};
 use cudarc::driver::sys;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -17,9 +16,12 @@ pub(crate) const MOST_MAPS: usize = 8;
 /// Most axes of a tensor map. Source: CUDA driver API, `cuTensorMapEncodeTiled`.
 const MOST_AXES: usize = 5;
 
+/// A map as the driver has encoded it.
+pub(crate) use sys::CUtensorMap as EncodedMap;
+
 /// The maps of one launch, in the order of the program's.
 pub(crate) struct Maps {
-    storage: [MaybeUninit<sys::CUtensorMap>; MOST_MAPS],
+    storage: [MaybeUninit<EncodedMap>; MOST_MAPS],
     len: usize,
 }
 
@@ -42,14 +44,14 @@ impl Maps {
 
     /// The maps.
     #[inline]
-    pub fn as_slice(&self) -> &[sys::CUtensorMap] {
+    pub fn as_slice(&self) -> &[EncodedMap] {
         // SAFETY: the first `len` are written.
         unsafe { std::slice::from_raw_parts(self.storage.as_ptr().cast(), self.len) }
     }
 }
 
 /// The map of one tensor.
-fn encode(cuda: &CudaDevice, map: &TensorMap, tensor: &TensorRef<'_>) -> Result<sys::CUtensorMap, Error> {
+fn encode(cuda: &CudaDevice, map: &TensorMap, tensor: &TensorRef<'_>) -> Result<EncodedMap, Error> {
     use sys::CUtensorMapDataType as Type;
     let ty = match tensor.dtype() {
         Dtype::F16 => Type::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
@@ -88,7 +90,7 @@ fn encode(cuda: &CudaDevice, map: &TensorMap, tensor: &TensorRef<'_>) -> Result<
         address => address,
     };
     let steps = [1u32; MOST_AXES];
-    let mut encoded = MaybeUninit::<sys::CUtensorMap>::uninit();
+    let mut encoded = MaybeUninit::<EncodedMap>::uninit();
     // SAFETY: the arrays have `rank` entries and more; the map is written by the call, which reads nothing on the device.
     let code = unsafe {
         (cuda.driver.tensor_map_encode_tiled)(
