@@ -61,6 +61,17 @@ enum Command {
         #[arg(long, default_value_t = 0)]
         seed: u64,
     },
+    /// Show what becomes of random programs, those that fail made small.
+    Programs {
+        /// Their seeds: one, `7`, or several, `0..50`.
+        seeds: String,
+        /// Only this family.
+        #[arg(long)]
+        family: Option<String>,
+        /// Leave those that fail as they are.
+        #[arg(long)]
+        whole: bool,
+    },
     /// Of what an earlier run found at the launch or in the simulator, how much is found while typing now. Set
     /// `SOAK_SOURCES` to the earlier checkout.
     Compare {
@@ -124,16 +135,26 @@ fn main() -> ExitCode {
     }
 }
 
+/// One number, or those of `a..b`.
+fn span(text: &str) -> Result<std::ops::Range<u64>> {
+    Ok(match text.split_once("..") {
+        Some((first, last)) => first.parse()?..last.parse()?,
+        None => text.parse()?..text.parse::<u64>()? + 1,
+    })
+}
+
 /// Runs a subcommand; whether nothing failed.
 fn command(command: Command) -> Result<bool> {
     match command {
         Command::Mutants { cases, seed } => {
-            let (first, last) = match cases.split_once("..") {
-                Some((first, last)) => (first.parse()?, last.parse()?),
-                None => (cases.parse()?, cases.parse::<u64>()? + 1),
-            };
-            (first..last).for_each(|number| println!("{}", mutants::explained(Case { number, seed })));
+            span(&cases)?.for_each(|number| println!("{}", mutants::explained(Case { number, seed })));
             Ok(true)
+        }
+        Command::Programs { seeds, family, whole } => {
+            let seeds = span(&seeds)?;
+            let run = move || parts::programs::explained(family.as_deref(), seeds, !whole);
+            let thread = std::thread::Builder::new().stack_size(64 << 20).spawn(run)?;
+            thread.join().map_err(|_| anyhow::anyhow!("it panicked"))
         }
         Command::Compare { log, seed } => {
             let (classes, left) = mutants::compare::compare(&log, seed)?;

@@ -6,7 +6,7 @@ mod indices;
 mod launches;
 pub mod lowered;
 pub mod mutants;
-mod programs;
+pub mod programs;
 pub mod shapes;
 pub mod times;
 

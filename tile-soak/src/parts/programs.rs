@@ -1,7 +1,7 @@
 //! Random valid programs: fast == checked == reference, on both targets; a share of them compiled.
 
 use crate::part::{Case, Outcome, Part};
-use crate::programs::execute::{Failed, Failure, examine, failed};
+use crate::programs::execute::{self, Failed, Failure, examine, failed};
 use crate::programs::tree::Program;
 use crate::programs::{compile, data, generate, reference, text};
 use crate::shrink;
@@ -51,17 +51,48 @@ impl Part for Programs {
         let seed = seed(case);
         let program = generate::program(seed);
         let failure = outcome(&program, seed, case.number).err()?;
-        let again = |smaller: &Program| {
-            // A program that the reference refuses is none.
-            let is_program = || {
-                let inputs = data::inputs(smaller, seed);
-                reference::run(smaller, data::storages(smaller, &inputs)).is_ok()
-            };
-            (failure.class == Failure::Generator || is_program()).then(|| outcome(smaller, seed, case.number).err())?
-        };
-        let small = shrink::program::shrink(&program, &failure, TRIES, again);
-        Some(source(&small))
+        Some(source(&smallest(&program, seed, case.number, &failure)))
     }
+}
+
+/// Programs of one family, or of all: each one's end, and those that fail made small, for a reader. Whether none failed.
+pub fn explained(family: Option<&str>, seeds: std::ops::Range<u64>, is_shrunk: bool) -> bool {
+    let mut all_agree = true;
+    for seed in seeds {
+        let Some(program) = family.map_or_else(|| Some(generate::program(seed)), |f| generate::of_family(f, seed))
+        else {
+            println!("no such family");
+            return false;
+        };
+        let start = std::time::Instant::now();
+        match outcome(&program, seed, seed) {
+            Ok(end) => println!("{seed} {}: {end}, {:.1} s", program.family, start.elapsed().as_secs_f64()),
+            Err(failure) => {
+                all_agree = false;
+                let small = if is_shrunk { smallest(&program, seed, seed, &failure) } else { program.clone() };
+                let said = outcome(&small, seed, seed).err().unwrap_or(failure);
+                println!("{seed} {}: {}: {}\n{}", program.family, said.class, said.detail, source(&small));
+            }
+        }
+    }
+    all_agree
+}
+
+/// The smallest program found that fails in the same way.
+fn smallest(program: &Program, seed: u64, number: u64, failure: &Failed) -> Program {
+    let again = |smaller: &Program| {
+        // A program that the reference refuses is none.
+        let is_program = || {
+            let inputs = data::inputs(smaller, seed);
+            execute::guarded(|| {
+                let run = reference::run(smaller, data::storages(smaller, &inputs));
+                run.map_err(|text| failed(Failure::Generator, text))
+            })
+            .is_ok()
+        };
+        (failure.class == Failure::Generator || is_program()).then(|| outcome(smaller, seed, number).err())?
+    };
+    shrink::program::shrink(program, failure, TRIES, again)
 }
 
 /// What a case's program and data are drawn from.

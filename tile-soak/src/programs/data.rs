@@ -112,7 +112,10 @@ pub fn arguments(program: &Program, inputs: &[Bits]) -> Vec<Argument> {
             let at = (i / columns * pitch as usize + i % columns) * size;
             memory.write(at, &bits.to_le_bytes()[..size]).expect("the memory has every element");
         }
-        let argument = Argument::Tensor(TensorArgument { dtype, shape, strides, memory: Arc::new(memory), offset: 0 });
+        let argument = match program.is_given(&tensor.name) {
+            true => Argument::Tensor(TensorArgument { dtype, shape, strides, memory: Arc::new(memory), offset: 0 }),
+            false => Argument::Absent,
+        };
         match tensor.kind {
             Kind::Workspace => workspaces.push(argument),
             _ => tensors.push(argument),
@@ -135,8 +138,9 @@ pub fn results(program: &Program, arguments: &[Argument]) -> Vec<Vec<u32>> {
     let tensors = of(|k| *k != Kind::Workspace).map(|(i, _)| i);
     let workspaces = of(|k| *k == Kind::Workspace).map(|(i, _)| i);
     let mut all = vec![Vec::new(); program.tensors.len()];
-    let found = arguments.iter().filter_map(|a| if let Argument::Tensor(t) = a { Some(t) } else { None });
-    for (number, tensor) in tensors.chain(workspaces).zip(found) {
+    let found = arguments.iter().filter(|a| !matches!(a, Argument::Scalar(_)));
+    for (number, argument) in tensors.chain(workspaces).zip(found) {
+        let Argument::Tensor(tensor) = argument else { continue };
         let columns = tensor.shape.last().copied().unwrap_or(1).max(1) as usize;
         let pitch = pitch(program, number) as usize;
         let count = tensor.shape.iter().product::<i64>() as usize;

@@ -5,10 +5,12 @@
 
 use super::data::{self, Bits};
 use super::execute::{Failed, Failure, failed};
-use super::tree::{Array, Kind, Program, Ty};
+use super::tree::{Array, Extent, Kind, Program, Ty};
 use super::value::Value;
 use tile_ir::ir::Kernel;
-use tile_runtime::kernel::{Argument, Definition, Element, InstanceTable, ScalarInput, TensorInput, TensorOutput};
+use tile_runtime::kernel::{
+    Argument, Definition, Element, InstanceTable, ScalarInput, Specialized, TensorInput, TensorOutput,
+};
 use tile_runtime::{Device, Error, Tensor, TensorView, TensorViewMut, bf16, f16};
 
 /// A tensor of any dtype and rank.
@@ -115,6 +117,19 @@ fn scalar(ty: Ty, value: f64) -> Argument<'static> {
     }
 }
 
+/// For each specialised dim, a tensor that every launch gives, and its axis.
+fn places(program: &Program, dims: &[String]) -> Vec<(u8, u8)> {
+    let arguments = program.tensors.iter().filter(|t| t.kind != Kind::Workspace).enumerate();
+    let place = |dim: &String| {
+        let mut given = arguments.clone().filter(|(_, t)| program.optional.iter().all(|(name, _)| *name != t.name));
+        given.find_map(|(number, tensor)| {
+            let axis = tensor.extents.iter().position(|e| *e == Extent::Dim(dim.clone()))?;
+            Some((number as u8, axis as u8))
+        })
+    };
+    dims.iter().filter_map(place).collect()
+}
+
 /// The bits of every tensor after a launch on the device; of workspaces, none.
 ///
 /// # Errors
@@ -124,7 +139,11 @@ pub fn run(program: &Program, kernel: &Kernel, inputs: &[Bits], device: &Device)
     let bytes: &'static [u8] = Box::leak(tile_ir::codec::encode(kernel).into_boxed_slice());
     let name: &'static str = Box::leak(kernel.name.clone().into_boxed_str());
     let definition: &'static Definition = Box::leak(Box::new(Definition::new(name, bytes)));
-    let table: &'static InstanceTable<1> = Box::leak(Box::new(InstanceTable::new()));
+    let table = match program.specialized.as_slice() {
+        [] => InstanceTable::new(),
+        dims => InstanceTable::specialized(Specialized { places: places(program, dims).leak(), max: 2 }),
+    };
+    let table: &'static InstanceTable<1> = Box::leak(Box::new(table));
     let is_argument = |number: &usize| program.tensors[*number].kind != Kind::Workspace;
     let numbers: Vec<usize> = (0..program.tensors.len()).filter(is_argument).collect();
     let mut tensors = Vec::new();
@@ -137,6 +156,11 @@ pub fn run(program: &Program, kernel: &Kernel, inputs: &[Bits], device: &Device)
             views.push(tensor.view(inputs[*number].written).map_err(wrong)?);
         }
         let mut arguments: Vec<Argument<'_>> = views.iter_mut().map(|view| view.argument()).collect();
+        for (argument, number) in arguments.iter_mut().zip(&numbers) {
+            if !program.is_given(&program.tensors[*number].name) {
+                *argument = Argument::Absent;
+            }
+        }
         arguments.extend(program.scalars.iter().map(|(_, ty, value)| scalar(*ty, *value)));
         tile_runtime::kernel::launch(definition, table, 0, device, &mut arguments)
             .map_err(|e| failed(Failure::Gpu, e.to_string()))?;

@@ -78,7 +78,12 @@ pub fn failed(class: Failure, detail: impl Into<String>) -> Failed {
 /// [`Failure::Refused`] and [`Failure::Flagged`], with the report.
 pub fn parse(source: &Source) -> Result<Kernel, Failed> {
     let tokens = |text: &str| TokenStream::from_str(text).map_err(|e| failed(Failure::Generator, e.to_string()));
-    let checked = tile_syntax::check_kernel(tokens(&source.attribute)?, tokens(&source.item)?);
+    let function = |(name, source): &(String, Source)| {
+        let (attribute, item) = (tokens(&source.attribute)?, tokens(&source.item)?);
+        Ok(tile_syntax::Function { path: name.clone(), attribute, item, uses: Vec::new() })
+    };
+    let functions = source.functions.iter().map(function).collect::<Result<Vec<_>, Failed>>()?;
+    let checked = tile_syntax::check_kernel_with(tokens(&source.attribute)?, tokens(&source.item)?, &functions);
     let kernel = checked.kernel;
     let all: Vec<Diagnostic> = checked.diagnostics.into_iter().chain(checked.deferred).collect();
     let report = |d: &Diagnostic| d.render(&kernel.source, &kernel.spans);
@@ -89,12 +94,15 @@ pub fn parse(source: &Source) -> Result<Kernel, Failed> {
     }
 }
 
-/// The kernel's only instance.
+/// The kernel's only instance, with the values of specialised dims, and without the tensors that the launch leaves out.
 ///
 /// # Errors
 /// It has none.
-pub fn instance(kernel: &Kernel) -> Result<Instance, Failed> {
-    kernel.instances.first().cloned().ok_or_else(|| failed(Failure::Refused, "the kernel has no instance"))
+pub fn instance(program: &Program, kernel: &Kernel) -> Result<Instance, Failed> {
+    let declared = kernel.instances.first().ok_or_else(|| failed(Failure::Refused, "the kernel has no instance"))?;
+    let dims = kernel.specialized().iter().map(|dim| (*dim, program.dim(&kernel.dims[*dim].name))).collect();
+    let absent = kernel.params.iter().filter(|(_, param)| !program.is_given(&param.name)).map(|(id, _)| id);
+    Ok(Instance { absent: absent.collect(), ..declared.with_dims(dims) })
 }
 
 /// What a launch knows.
@@ -151,8 +159,8 @@ impl HostValues for Values<'_> {
 ///
 /// # Errors
 /// [`Failure::Lowering`], [`Failure::Launch`].
-pub fn lower(kernel: &Kernel, target: Target, args: &[Argument]) -> Result<Lowered, Failed> {
-    let mut instance = instance(kernel)?;
+pub fn lower(program: &Program, kernel: &Kernel, target: Target, args: &[Argument]) -> Result<Lowered, Failed> {
+    let mut instance = instance(program, kernel)?;
     let values = Values { kernel, args };
     loop {
         let lowered = tile_ir::lower::lower(kernel, &instance, target).map_err(|all| {
@@ -178,7 +186,7 @@ pub fn lower(kernel: &Kernel, target: Target, args: &[Argument]) -> Result<Lower
 /// [`Failure::Fast`].
 pub fn run_fast(program: &Program, kernel: &Kernel, inputs: &[data::Bits]) -> Result<Vec<Vec<u32>>, Failed> {
     let args = data::arguments(program, inputs);
-    let instance = instance(kernel)?;
+    let instance = instance(program, kernel)?;
     let bound = tile_ir::lower::bind(kernel, &instance)
         .map_err(|all| failed(Failure::Lowering, all.first().map(|d| d.message.clone()).unwrap_or_default()))?;
     fast::run(&bound, &args).map_err(|e| failed(Failure::Fast, e.to_string()))?;
@@ -244,7 +252,7 @@ pub fn examine(program: &Program, seed: u64, runs: usize) -> Result<Agreed, Fail
         let results = run_fast(program, &kernel, &inputs)?;
         let mut all = Vec::new();
         for target in targets(&kernel) {
-            let lowered = lower(&kernel, *target, &data::arguments(program, &inputs))?;
+            let lowered = lower(program, &kernel, *target, &data::arguments(program, &inputs))?;
             for options in &schedules(seed)[..runs] {
                 let found = run_checked(program, &lowered, &inputs, options)?;
                 let simulators = match program.agreement {

@@ -10,23 +10,29 @@ pub struct Source {
     pub attribute: String,
     /// The function.
     pub item: String,
+    /// The functions that it calls, by name.
+    pub functions: Vec<(String, Source)>,
 }
 
 impl Source {
-    /// Both, as a file holds them.
+    /// All of it, as a file holds it.
     pub fn file(&self) -> String {
-        let attribute = match self.attribute.as_str() {
-            "" => "#[tile_kernel]".to_owned(),
-            options => format!("#[tile_kernel({options})]"),
+        let written = |name: &str, source: &Source| {
+            let options = &source.attribute;
+            let options = if options.is_empty() { String::new() } else { format!("({options})") };
+            format!("#[{name}{options}]\n{}", source.item)
         };
-        format!("{attribute}\n{}", self.item)
+        let mut text: String = self.functions.iter().map(|(_, f)| written("tile_fn", f) + "\n").collect();
+        text += &written("tile_kernel", self);
+        text
     }
 }
 
 /// The text of a program.
 pub fn print(program: &Program) -> Source {
     let printer = Printer { program };
-    Source { attribute: printer.attribute(), item: printer.item() }
+    let functions = program.functions.iter().map(|f| (f.name.clone(), printer.function(f))).collect();
+    Source { attribute: printer.attribute(), item: printer.item(), functions }
 }
 
 struct Printer<'a> {
@@ -48,6 +54,13 @@ impl Printer<'_> {
         if let Some(ty) = program.generic {
             options.push(format!("dtypes(T in [{}])", ty.name()));
         }
+        if !program.specialized.is_empty() {
+            options.push(format!("specialize({})", program.specialized.join(", ")));
+        }
+        if !program.functions.is_empty() {
+            let names: Vec<&str> = program.functions.iter().map(|f| f.name.as_str()).collect();
+            options.push(format!("uses({})", names.join(", ")));
+        }
         if program.hopper {
             options.push("targets(sm_90a)".into());
         }
@@ -65,7 +78,11 @@ impl Printer<'_> {
             program.tensors.iter().partition(|t| t.kind == Kind::Workspace);
         for tensor in tensors {
             let mutable = if tensor.kind == (Kind::Tensor { mutable: true }) { "mut " } else { "" };
-            let _ = writeln!(text, "    {}: &{mutable}Tensor<{}>,", tensor.name, self.tensor_type(tensor));
+            let ty = format!("&{mutable}Tensor<{}>", self.tensor_type(tensor));
+            let _ = match program.optional.iter().any(|(name, _)| *name == tensor.name) {
+                true => writeln!(text, "    {}: Option<{ty}>,", tensor.name),
+                false => writeln!(text, "    {}: {ty},", tensor.name),
+            };
         }
         for (name, ty, _) in &program.scalars {
             let _ = writeln!(text, "    {name}: {},", self.ty(*ty));
@@ -79,6 +96,21 @@ impl Printer<'_> {
         lines.statements(&program.body);
         lines.text.push_str("}\n");
         lines.text
+    }
+
+    /// A function, which has the kernel's `T` where it speaks of the type.
+    fn function(&self, function: &Function) -> Source {
+        let params: Vec<String> =
+            function.params.iter().map(|(name, ty)| format!("{name}: {}", self.ty(*ty))).collect();
+        let (generics, attribute) = match self.program.generic {
+            Some(ty) if is_about(function, ty) => ("<T: Float>", format!("dtypes(T in [{}])", ty.name())),
+            _ => ("", String::new()),
+        };
+        let value = self.expr(&function.value);
+        let body = if function.has_statement { format!("let r = {value};\n    r") } else { value };
+        let (name, ty) = (&function.name, self.ty(function.value.ty()));
+        let item = format!("fn {name}{generics}({}) -> {ty} {{\n    {body}\n}}\n", params.join(", "));
+        Source { attribute, item, functions: Vec::new() }
     }
 
     fn ty(&self, ty: Ty) -> &'static str {
@@ -138,6 +170,12 @@ impl Printer<'_> {
                 (format!("({} as f32).cast::<{}>()", self.within(x, 10), self.ty(*ty)), 13)
             }
             Expr::Cast(ty, x) => (format!("{}.cast::<{}>()", self.within(x, 12), self.ty(*ty)), 13),
+            Expr::Apply { function, args, .. } => {
+                let found = self.program.functions.iter().find(|f| f.name == *function);
+                let is_generic = found.zip(self.program.generic).is_some_and(|(f, ty)| is_about(f, ty));
+                let args: Vec<String> = args.iter().map(|a| self.expr(a)).collect();
+                (format!("{function}{}({})", if is_generic { "::<T>" } else { "" }, args.join(", ")), 13)
+            }
         };
         if own < outer { format!("({text})") } else { text }
     }
@@ -171,6 +209,13 @@ impl Printer<'_> {
         let all = self.program.tensors.iter().chain(&self.program.arrays);
         all.into_iter().find(|a| a.name == array).map_or(1, |a| a.extents.len())
     }
+}
+
+/// Whether a function speaks of a type.
+fn is_about(function: &Function, ty: Ty) -> bool {
+    let mut found = function.params.iter().any(|(_, t)| *t == ty);
+    function.value.visit(&mut |e| found |= e.ty() == ty);
+    found
 }
 
 /// How strongly an operator binds, as in Rust.
@@ -234,9 +279,12 @@ impl Lines<'_> {
         }
     }
 
-    /// An extent, by the name of a constant parameter that has this value.
+    /// An extent, by the name of a constant parameter or specialised dim that has this value.
     fn extent(&self, value: i64) -> String {
         let known = self.printer.program.consts.iter().find(|(_, v)| *v == value);
+        let program = self.printer.program;
+        let dims = program.dims.iter().filter(|(name, _)| program.specialized.contains(name));
+        let known = known.or_else(|| dims.clone().find(|(_, v)| *v == value && value > 1));
         known.map_or_else(|| value.to_string(), |(name, _)| name.clone())
     }
 
@@ -291,6 +339,13 @@ impl Lines<'_> {
                     self.depth -= 1;
                 }
                 self.line("}");
+            }
+            Stmt::IfGiven { tensor, then, els } => {
+                self.line(&format!("if let Some({tensor}) = {tensor} {{"));
+                self.depth += 1;
+                self.statements(then);
+                self.depth -= 1;
+                self.block("} else", els);
             }
             Stmt::For { var, from, to, step, kind, body } => {
                 let range = format!("{}..{}", printer.within(from, 8), printer.within(to, 8));
@@ -365,7 +420,7 @@ impl Lines<'_> {
                 self.line(&format!("{left}{function}(&mut {}, {});", self.place(array, at), expr(value)));
             }
             Stmt::LastArriver { counter, at, count, body } => {
-                self.block(&format!("if last_arriver(&mut {counter}[{}], {})", expr(at), expr(count)), body);
+                self.block(&format!("if last_arriver(&mut {}, {})", self.place(counter, at), expr(count)), body);
             }
             Stmt::ClusterReduce { how, array } => {
                 self.line(&format!("cluster_reduce({}, &mut {array});", how.name()));

@@ -65,6 +65,13 @@ fn smaller(program: &Program) -> Vec<Program> {
         }
     }
     all.push(with(&|p| p.generic = None));
+    all.push(with(&written_out));
+    all.push(with(&|p| p.specialized.clear()));
+    all.push(with(&|p| p.optional.clear()));
+    all.push(with(&|p| {
+        p.cluster.clear();
+        p.hopper = false;
+    }));
     all.push(with(&|p| p.consts.clear()));
     all.push(with(&|p| p.panel = None));
     all.push(with(&|p| p.pitch.fill(0)));
@@ -98,6 +105,26 @@ fn smaller(program: &Program) -> Vec<Program> {
     }
     all.retain(|p| p != program);
     all
+}
+
+/// Every function's value in place of its calls.
+fn written_out(program: &mut Program) {
+    let functions = std::mem::take(&mut program.functions);
+    let mut replace = |e: &mut Expr| {
+        let Expr::Apply { function, args, .. } = e else { return };
+        let Some(function) = functions.iter().find(|f| f.name == *function) else { return };
+        let args = std::mem::take(args);
+        let mut value = function.value.clone();
+        value.visit_mut(&mut |part| {
+            let Expr::Name(name, _) = part else { return };
+            let given = function.params.iter().zip(&args).find(|((param, _), _)| param == name);
+            if let Some((_, arg)) = given {
+                *part = arg.clone();
+            }
+        });
+        *e = value;
+    };
+    program.body.iter_mut().for_each(|stmt| in_statement(stmt, &mut replace));
 }
 
 fn count_statements(body: &[Stmt]) -> usize {
@@ -141,11 +168,11 @@ fn change(body: &mut Vec<Stmt>, number: usize, next: &mut usize, how: Change) ->
 fn change_one(body: &mut Vec<Stmt>, at: usize, how: Change) -> bool {
     match (how, &mut body[at]) {
         (Change::Delete, _) => drop(body.remove(at)),
-        (Change::Unwrap, Stmt::If { then, .. }) => {
+        (Change::Unwrap, Stmt::If { then, .. } | Stmt::IfGiven { then, .. }) => {
             let then = std::mem::take(then);
             body.splice(at..=at, then);
         }
-        (Change::Else, Stmt::If { els, .. }) => {
+        (Change::Else, Stmt::If { els, .. } | Stmt::IfGiven { els, .. }) => {
             let els = std::mem::take(els);
             body.splice(at..=at, els);
         }
@@ -185,28 +212,17 @@ fn in_statement(stmt: &mut Stmt, f: &mut dyn FnMut(&mut Expr)) {
         | Stmt::AllReduce { value, .. }
         | Stmt::WarpReduce { value, .. }
         | Stmt::Warp { value, .. }
-        | Stmt::Fill { value: Some(value), .. } => in_expression(value, f),
+        | Stmt::Fill { value: Some(value), .. } => value.visit_mut(f),
         Stmt::Store { at, value, .. } | Stmt::Atomic { at, value, .. } => {
-            at.iter_mut().for_each(|e| in_expression(e, f));
-            in_expression(value, f);
+            at.iter_mut().for_each(|e| e.visit_mut(f));
+            value.visit_mut(f);
         }
-        Stmt::If { cond, .. } => in_expression(cond, f),
-        Stmt::For { from, to, .. } => [from, to].into_iter().for_each(|e| in_expression(e, f)),
+        Stmt::If { cond, .. } => cond.visit_mut(f),
+        Stmt::For { from, to, .. } => [from, to].into_iter().for_each(|e| e.visit_mut(f)),
         _ => {}
     }
     for body in stmt.bodies_mut() {
         body.iter_mut().for_each(|s| in_statement(s, f));
-    }
-}
-
-fn in_expression(expr: &mut Expr, f: &mut dyn FnMut(&mut Expr)) {
-    f(expr);
-    match expr {
-        Expr::Load { at, .. } | Expr::Call(_, at) => at.iter_mut().for_each(|e| in_expression(e, f)),
-        Expr::Bin(_, a, b) => [a, b].into_iter().for_each(|e| in_expression(e, f)),
-        Expr::Neg(x) | Expr::Not(x) | Expr::Cast(_, x) => in_expression(x, f),
-        Expr::Choose { c, a, b, .. } => [c, a, b].into_iter().for_each(|e| in_expression(e, f)),
-        Expr::Int(_) | Expr::Lit(..) | Expr::Name(..) => {}
     }
 }
 
@@ -217,7 +233,7 @@ fn replace(expr: &mut Expr, how: usize) {
         Expr::Bin(_, a, b) => vec![(**a).clone(), (**b).clone()],
         Expr::Neg(x) | Expr::Not(x) | Expr::Cast(_, x) => vec![(**x).clone()],
         Expr::Choose { a, b, .. } => vec![(**a).clone(), (**b).clone()],
-        Expr::Call(_, args) => args.clone(),
+        Expr::Call(_, args) | Expr::Apply { args, .. } => args.clone(),
         _ => Vec::new(),
     };
     let literal = |value: f64| if ty == Ty::Index { Expr::Int(value as i64) } else { Expr::Lit(ty, value) };

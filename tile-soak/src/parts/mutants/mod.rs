@@ -18,13 +18,34 @@ pub mod fate;
 pub mod gpu;
 pub mod survivors;
 
-use crate::part::{Case, Outcome, Part};
+use crate::part::{Case, Failure, Outcome, Part};
 use crate::runner::guarded;
+use crate::shrink;
 use corpus::mutant;
 use edit::{Class, difference};
+use std::time::{Duration, Instant};
 
 /// The part.
 pub struct Mutants;
+
+/// Texts that are tried while a mutant is made smaller, and for how long.
+const TRIES: usize = 600;
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// The smallest text found that fails as the first did: in the same way, and with the same code where a code is named.
+fn smallest(text: &str, error: &str, judge: impl Fn(&str) -> Option<String>) -> String {
+    // What comes after the first colon is of this text: elements, names. Of a panic it is the place, then the message.
+    let kind = |error: &str| {
+        let code = shrink::program::code(error).map(str::to_owned);
+        let parts = if error.starts_with("panic") { 3 } else { 1 };
+        (error.split(':').take(parts).map(str::to_owned).collect::<Vec<_>>(), code)
+    };
+    let first = kind(error);
+    let start = Instant::now();
+    shrink::text::shrink(text, TRIES, |smaller| {
+        start.elapsed() < PATIENCE && judge(smaller).is_some_and(|found| kind(&found) == first)
+    })
+}
 
 /// A case for a reader: the mutant, what became of it, and who said what.
 pub fn explained(case: Case) -> String {
@@ -71,6 +92,17 @@ impl Part for Mutants {
         }
     }
 
+    /// The mutant's text, statement by statement and number by number, while the failure is of one kind.
+    fn shrink(&self, case: Case, failed: &Failure) -> Option<String> {
+        let mutant = mutant(case);
+        let text = mutant.text();
+        let judge = |text: &str| guarded(|| fate::judged(mutant.original, text).err()).unwrap_or_else(Some);
+        // Where the original itself fails no text of the mutant's matters.
+        let error = judge(&text).filter(|error| !error.starts_with("the original"));
+        let Some(error) = error else { return failed.input.clone() };
+        Some(format!("// {}\n{}", mutant.original.source.id, smallest(&text, &error, judge)))
+    }
+
     /// The input's first line names the original, the rest is the mutant.
     fn replay(&self, case: Case, input: Option<&str>) -> Outcome {
         let found = input.and_then(|text| text.strip_prefix("// ")?.split_once('\n'));
@@ -82,5 +114,23 @@ impl Part for Mutants {
             Ok(end) => Outcome::passed(class, end.fate.name()),
             Err(error) => Outcome::failed(class, error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failing_mutant_is_made_small_and_replays() {
+        let case = Case { number: 0, seed: 0 };
+        let text = mutant(case).text();
+        // Stands for a mistake of the compiler that shows wherever a block is launched.
+        let judge = |text: &str| text.contains("threads(").then(|| "fast != checked: y[0]".to_owned());
+        let small = smallest(&text, "fast != checked: y[77]", judge);
+        assert!(small.contains("threads(") && small.lines().count() < text.lines().count(), "{small}");
+        assert_eq!(smallest(&text, "panic: no such thing", judge), text, "another failure is not this one");
+        let input = format!("// {}\n{text}", mutant(case).original.source.id);
+        assert_eq!(Mutants.replay(case, Some(&input)), Mutants.run(case), "a file is what the case is");
     }
 }

@@ -95,7 +95,7 @@ pub fn workspaces(draw: &mut Draw) -> Program {
         },
         Stmt::LastArriver {
             counter: "arrived".into(),
-            at: row(),
+            at: vec![row()],
             count: Expr::Int(parts),
             body: vec![
                 zero("total"),

@@ -27,7 +27,7 @@ fn scalars(draw: &mut Draw, program: &mut Program, scope: &mut Scope) {
         let value = if ty == Ty::Bool { draw.range(0, 1) } else { draw.range(0, 9) };
         program.scalars.push((name.clone(), ty, value as f64));
         match ty {
-            Ty::Index => scope.index(Expr::Name(name, ty), value),
+            Ty::Index => scope.launch_index(Expr::Name(name, ty), value),
             ty => scope.free(Expr::Name(name, ty)),
         }
     }
@@ -79,13 +79,13 @@ fn line(draw: &mut Draw) -> Program {
     let mut scope = Scope::default();
     scalars(draw, &mut program, &mut scope);
     scope.index(Expr::index("t"), threads - 1);
-    scope.index(Expr::index("b"), n);
-    scope.index(Expr::index("N"), n);
+    scope.launch_index(Expr::index("b"), n);
+    scope.launch_index(Expr::index("N"), n);
     let mut body = Body::default();
     let first = Expr::index("b").times(threads * each).plus(Expr::index("t").times(each));
     let i = if each == 1 { first.clone() } else { first.plus(Expr::index("e")) };
     let mut inner = vec![Stmt::Let { name: "i".into(), mutable: false, value: i }];
-    scope.index(Expr::index("i"), n + threads * each);
+    scope.launch_index(Expr::index("i"), n + threads * each);
     let guarded = draw.percent(50);
     for x in &inputs {
         let near = match guarded && draw.percent(70) {
@@ -164,9 +164,10 @@ fn plane(draw: &mut Draw) -> Program {
     let index = |block: &str, thread: &str, tile: i64| Expr::index(block).times(tile).plus(Expr::index(thread));
     program.body.push(Stmt::Let { name: "row".into(), mutable: false, value: index("by", "ty", ty) });
     program.body.push(Stmt::Let { name: "col".into(), mutable: false, value: index("bx", "tx", tx) });
-    for (name, most) in [("row", m + ty), ("col", n + tx), ("tx", tx - 1), ("M", m), ("N", n)] {
-        scope.index(Expr::index(name), most);
+    for (name, most) in [("row", m + ty), ("col", n + tx), ("M", m), ("N", n)] {
+        scope.launch_index(Expr::index(name), most);
     }
+    scope.index(Expr::index("tx"), tx - 1);
     let (r, c) = (Expr::index("row"), Expr::index("col"));
     let inside = r.clone().below(Expr::index("M")).and(c.clone().below(Expr::index("N")));
     scope.free(Expr::load(&x, vec![r.clone(), c.clone()]));
@@ -265,7 +266,7 @@ fn strided(draw: &mut Draw) -> Program {
     let mut body = Body::default();
     let declared = body.declare(draw, &mut program, &mut scope);
     program.body.extend(declared);
-    scope.index(Expr::index("i"), n);
+    scope.launch_index(Expr::index("i"), n);
     scope.index(Expr::index("b"), blocks);
     scope.free(Expr::load(&x, vec![Expr::index("i")]));
     let count = draw.range(0, 3);

@@ -14,6 +14,8 @@ pub struct Scope {
     pub values: Vec<(Expr, Option<f64>)>,
     /// Indices and the largest values that they have.
     pub indices: Vec<(Expr, i64)>,
+    /// Those whose largest value is the launch's: the kernel does not say it.
+    pub from_launch: Vec<Expr>,
 }
 
 impl Scope {
@@ -30,6 +32,19 @@ impl Scope {
     /// Adds an index of at most `most`.
     pub fn index(&mut self, value: Expr, most: i64) {
         self.indices.push((value, most));
+    }
+
+    /// Adds an index that is at most `most` for the extents and scalars of this launch.
+    pub fn launch_index(&mut self, value: Expr, most: i64) {
+        self.from_launch.push(value.clone());
+        self.index(value, most);
+    }
+
+    /// Whether the kernel itself says how large an index is at most.
+    pub fn is_bounded(&self, index: &Expr) -> bool {
+        let mut found = true;
+        index.visit(&mut |e| found &= !self.from_launch.contains(e));
+        found
     }
 
     fn of(&self, ty: Ty) -> Vec<Expr> {

@@ -1,11 +1,14 @@
 //! Programs of each family, drawn from a seed.
 
 mod blocks;
+mod chains;
 mod collectives;
 mod draw;
 mod elementwise;
 mod expr;
+mod forms;
 mod products;
+mod splits;
 mod threads;
 mod tiles;
 
@@ -18,9 +21,9 @@ use super::tree::Program;
 pub type Family = (&'static str, u32, fn(&mut Draw) -> Program);
 
 /// The families.
-pub const FAMILIES: [Family; 10] = [
-    ("elementwise", 36, elementwise::generate),
-    ("collectives", 16, collectives::generate),
+pub const FAMILIES: [Family; 12] = [
+    ("elementwise", 32, elementwise::generate),
+    ("collectives", 14, collectives::generate),
     ("copies", 13, tiles::copies),
     ("pipelines", 10, tiles::pipelines),
     ("products", 5, products::generate),
@@ -29,6 +32,8 @@ pub const FAMILIES: [Family; 10] = [
     ("atomics", 5, blocks::atomics),
     ("workspaces", 4, blocks::workspaces),
     ("clusters", 3, blocks::clusters),
+    ("chains", 3, chains::generate),
+    ("splits", 3, splits::generate),
 ];
 
 /// The program of a seed.
@@ -38,7 +43,10 @@ pub fn program(seed: u64) -> Program {
     for (_, share, generate) in FAMILIES {
         match rest.checked_sub(share) {
             Some(left) => rest = left,
-            None => return generate(&mut draw),
+            None => {
+                let program = generate(&mut draw);
+                return forms::vary(&mut draw, program);
+            }
         }
     }
     elementwise::generate(&mut draw)
@@ -47,5 +55,62 @@ pub fn program(seed: u64) -> Program {
 /// A program of one family.
 pub fn of_family(name: &str, seed: u64) -> Option<Program> {
     let (_, _, generate) = FAMILIES.iter().find(|(n, ..)| *n == name)?;
-    Some(generate(&mut Draw::new(seed)))
+    let mut draw = Draw::new(seed);
+    let program = generate(&mut draw);
+    Some(forms::vary(&mut draw, program))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::programs::text::print;
+
+    /// What book/src/soak.md says is generated.
+    const FORMS: [&str; 36] = [
+        "#[tile_fn",
+        "uses(",
+        "specialize(",
+        "pdl(",
+        "stream(",
+        "require(",
+        "instances(",
+        "dtypes(",
+        "Option<",
+        "if let Some(",
+        "Workspace<",
+        "persistent(",
+        "cluster([",
+        "use_swizzle(",
+        "cluster_reduce(",
+        "last_arriver(",
+        "pipelined(",
+        "schedule(",
+        "vectorized(",
+        "unroll(",
+        "step_by(",
+        "parallel(",
+        ".width(",
+        ".tma(false)",
+        ".policy(",
+        ".clear()",
+        ".tf32()",
+        "reduce(",
+        "thread_allreduce(",
+        "warp_reduce(",
+        "shfl_",
+        "ballot(",
+        "atomic_max(",
+        ".tile([",
+        ".t()",
+        ".masked_mut(",
+    ];
+
+    #[test]
+    fn every_form_comes_up() {
+        let texts: Vec<String> = (0..2000).map(|seed| print(&program(seed)).file()).collect();
+        for form in FORMS {
+            let count = texts.iter().filter(|text| text.contains(form)).count();
+            assert!(count >= 8, "{form} is in {count} of {}", texts.len());
+        }
+    }
 }

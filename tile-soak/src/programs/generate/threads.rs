@@ -66,8 +66,11 @@ impl Body {
                     let (value, most) = draw.index(&scope, 3);
                     // Of constants it is one, and takes part as any index.
                     let name = self.name("i");
-                    body.push(Stmt::Let { name: name.clone(), mutable: false, value });
-                    scope.index(Expr::index(&name), most);
+                    match scope.is_bounded(&value) {
+                        true => scope.index(Expr::index(&name), most),
+                        false => scope.launch_index(Expr::index(&name), most),
+                    }
+                    body.push(Stmt::Let { name, mutable: false, value });
                 }
                 4 | 5 if !self.variables.is_empty() => {
                     let (name, ty) = draw.pick(&self.variables);
@@ -77,7 +80,11 @@ impl Body {
                 6 if !self.locals.is_empty() => {
                     let (array, len) = draw.pick(&self.locals);
                     let (index, most) = draw.index(&scope, 2);
-                    let at = if most < len { index } else { Expr::bin(Op::Rem, index, Expr::Int(len)) };
+                    let at = if most < len && scope.is_bounded(&index) {
+                        index
+                    } else {
+                        Expr::bin(Op::Rem, index, Expr::Int(len))
+                    };
                     let op = draw.pick(&[None, None, Some(Op::Add)]);
                     let value = draw.free(&scope, array.ty, 2);
                     body.push(Stmt::Store { array: array.name, at: vec![at], op, value, masked: false });

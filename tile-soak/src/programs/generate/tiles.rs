@@ -4,9 +4,6 @@
 use super::{Draw, Scope};
 use crate::programs::tree::*;
 
-/// Whether tiles begin before their tensor: issue 12, item 1, is about these.
-const STARTS_BEFORE_THE_TENSOR: bool = false;
-
 fn whole(name: &str) -> Tile {
     Tile::Whole(name.into())
 }
@@ -38,25 +35,31 @@ pub fn copies(draw: &mut Draw) -> Program {
         (16, 128, 64),
     ]);
     let ty = draw.pick(&[Ty::F32, Ty::F32, Ty::F16, Ty::Bf16, Ty::I32]);
-    let (m, n) = (draw.extent(tm, 2 * tm + 9), draw.extent(tn, 2 * tn + 9));
+    let (m, mut n) = (draw.extent(tm, 2 * tm + 9), draw.extent(tn, 2 * tn + 9));
+    let shift = if draw.percent(30) { (draw.range(0, 5), draw.range(0, 9)) } else { (0, 0) };
+    // Transactions of so many elements, which rows have to be made of.
+    let wide = shift == (0, 0) && draw.percent(25);
+    let width = wide.then(|| draw.pick(&[2, 4, 16 / ty.bytes() as i64]));
+    if let Some(width) = width {
+        n = (n + width - 1) / width * width;
+        program.options.push(format!("require(N % {width} == 0)"));
+    }
     program.dims.extend([("M".into(), m), ("N".into(), n)]);
     program.threads.push(("_".into(), threads));
     let tiles = |dim: &str, tile: i64| Expr::ceil_div(Expr::index(dim), tile);
     // Shifted tiles begin before the tensor and need one more to cover it.
-    let shift =
-        if STARTS_BEFORE_THE_TENSOR && draw.percent(30) { (draw.range(0, 5), draw.range(0, 9)) } else { (0, 0) };
     let over = |dim: &str, by: i64, tile: i64| tiles(dim, tile).plus(Expr::Int(i64::from(by > 0)));
     program.blocks.extend([("bn".into(), over("N", shift.1, tn)), ("bm".into(), over("M", shift.0, tm))]);
     program.tensor("x", false, ty, &["M", "N"], Data::Integers(3));
     let y = program.tensor("y", true, ty, &["M", "N"], Data::Poison);
-    program.pitch = vec![draw.pick(&[0, 0, 1, 8]), draw.pick(&[0, 0, 8])];
+    program.pitch = vec![draw.pick(&[0, 0, if wide { 16 } else { 1 }, 8]), draw.pick(&[0, 0, 8])];
     if ty.is_float() && draw.percent(30) {
         program.generic = Some(ty);
     }
     let back = |e: Expr, by: i64| if by == 0 { e } else { Expr::bin(Op::Sub, e, Expr::Int(by)) };
     let corner = || vec![back(Expr::index("bm").times(tm), shift.0), back(Expr::index("bn").times(tn), shift.1)];
     let scopes = [Kind::Shared { swizzle: None }, Kind::Fragment];
-    let scope = if ty == Ty::I32 || ty.is_half() { scopes[0].clone() } else { draw.pick(&scopes) };
+    let scope = if ty.is_half() || wide { scopes[0].clone() } else { draw.pick(&scopes) };
     let tile = program.array("tile", scope.clone(), ty, &[tm, tn]);
     let source = match draw.percent(70) {
         true => Tile::At("x".into(), corner()),
@@ -65,7 +68,8 @@ pub fn copies(draw: &mut Draw) -> Program {
             Tile::Span("x".into(), spans.collect())
         }
     };
-    program.body.push(copy(source, whole("tile")));
+    let call = width.map_or_else(String::new, |width| format!(".width({width})"));
+    program.body.push(Stmt::Copy { from: source, to: whole("tile"), call });
     let limit = ty.exact().min(200.0);
     let element = || vec![Expr::index("i"), Expr::index("j")];
     let mut bound = 3.0;
@@ -89,11 +93,8 @@ pub fn copies(draw: &mut Draw) -> Program {
                 current = next;
             }
             3 => {
-                let kind = if current.kind == Kind::Fragment || ty == Ty::I32 || ty.is_half() {
-                    scopes[0].clone()
-                } else {
-                    scopes[1].clone()
-                };
+                let kind =
+                    if current.kind == Kind::Fragment || ty.is_half() { scopes[0].clone() } else { scopes[1].clone() };
                 let next = program.array(&name, kind, ty, &[tm, tn]);
                 program.body.push(copy(whole(&current.name), whole(&next.name)));
                 current = next;
@@ -101,7 +102,7 @@ pub fn copies(draw: &mut Draw) -> Program {
             _ => {}
         }
     }
-    if draw.percent(60) && ty != Ty::I32 {
+    if draw.percent(60) {
         // A value a row or a column of each tile: its extents are dims of their own.
         let axis = draw.range(0, 1) as usize;
         let kept = if axis == 1 { tm } else { tn };
