@@ -56,10 +56,11 @@ fn rank(rank: usize, what: &str) -> Checked {
 }
 
 impl Checker<'_> {
+    /// An optional tensor that a launch leaves out may be named.
     fn streams(&self) -> Checked {
         for &param in &self.kernel.attributes.stream {
             within(&self.kernel.params, param)?;
-            if !matches!(self.kernel.params[param].kind, ParamKind::Tensor { mutable: false, .. }) {
+            if !matches!(self.kernel.params[param].kind, ParamKind::Tensor { mutable: false, .. } | ParamKind::Absent) {
                 return Err(format!("{param} is streamed and is not a tensor that is only read"));
             }
         }
@@ -71,7 +72,7 @@ impl Checker<'_> {
         }
         for &param in self.kernel.attributes.dependent.iter().flatten() {
             within(&self.kernel.params, param)?;
-            if !matches!(self.kernel.params[param].kind, ParamKind::Tensor { mutable: false, .. }) {
+            if !matches!(self.kernel.params[param].kind, ParamKind::Tensor { mutable: false, .. } | ParamKind::Absent) {
                 return Err(format!("{param} is independent and is not a tensor that is only read"));
             }
         }

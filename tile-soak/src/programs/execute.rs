@@ -72,17 +72,25 @@ pub fn failed(class: Failure, detail: impl Into<String>) -> Failed {
     Failed { class, detail: detail.into() }
 }
 
+fn tokens(text: &str) -> Result<TokenStream, Failed> {
+    TokenStream::from_str(text).map_err(|e| failed(Failure::Generator, e.to_string()))
+}
+
+/// The functions that a source calls, with those that they call.
+fn functions(source: &Source) -> Result<Vec<tile_syntax::Function>, Failed> {
+    let function = |(name, source): &(String, Source)| {
+        let (attribute, item) = (tokens(&source.attribute)?, tokens(&source.item)?);
+        Ok(tile_syntax::Function { path: name.clone(), attribute, item, uses: functions(source)? })
+    };
+    source.functions.iter().map(function).collect()
+}
+
 /// A kernel from its text.
 ///
 /// # Errors
 /// [`Failure::Refused`] and [`Failure::Flagged`], with the report.
 pub fn parse(source: &Source) -> Result<Kernel, Failed> {
-    let tokens = |text: &str| TokenStream::from_str(text).map_err(|e| failed(Failure::Generator, e.to_string()));
-    let function = |(name, source): &(String, Source)| {
-        let (attribute, item) = (tokens(&source.attribute)?, tokens(&source.item)?);
-        Ok(tile_syntax::Function { path: name.clone(), attribute, item, uses: Vec::new() })
-    };
-    let functions = source.functions.iter().map(function).collect::<Result<Vec<_>, Failed>>()?;
+    let functions = functions(source)?;
     let checked = tile_syntax::check_kernel_with(tokens(&source.attribute)?, tokens(&source.item)?, &functions);
     let kernel = checked.kernel;
     let all: Vec<Diagnostic> = checked.diagnostics.into_iter().chain(checked.deferred).collect();

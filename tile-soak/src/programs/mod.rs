@@ -9,11 +9,14 @@
 //! | `data` | arguments, results, agreement |
 //! | `execute`, `compile` | parser, simulators, NVRTC |
 //! | `device` | a device of the runtime: a GPU |
+//! | `found` | programs that failed once |
 
 pub mod compile;
 pub mod data;
 pub mod device;
 pub mod execute;
+#[cfg(test)]
+mod found;
 pub mod generate;
 pub mod reference;
 pub mod text;

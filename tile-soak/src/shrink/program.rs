@@ -172,6 +172,10 @@ fn change_one(body: &mut Vec<Stmt>, at: usize, how: Change) -> bool {
             let then = std::mem::take(then);
             body.splice(at..=at, then);
         }
+        (Change::Unwrap, Stmt::Outlined { body: inner, .. }) => {
+            let inner = std::mem::take(inner);
+            body.splice(at..=at, inner);
+        }
         (Change::Else, Stmt::If { els, .. } | Stmt::IfGiven { els, .. }) => {
             let els = std::mem::take(els);
             body.splice(at..=at, els);
@@ -203,6 +207,11 @@ fn walk_expressions(program: &mut Program, number: usize, how: usize) -> usize {
         });
     }
     next
+}
+
+/// Visits every expression of a body, outer ones first; tiles have none.
+pub fn each_expression(body: &mut [Stmt], f: &mut dyn FnMut(&mut Expr)) {
+    body.iter_mut().for_each(|stmt| in_statement(stmt, f));
 }
 
 fn in_statement(stmt: &mut Stmt, f: &mut dyn FnMut(&mut Expr)) {

@@ -4,19 +4,22 @@
 //! All but optional tensors leave the results as they are, so the program without them is a variant of the one with them.
 
 use super::Draw;
+use crate::programs::text::outlined;
 use crate::programs::tree::*;
 
 /// The program in some further forms.
 pub fn vary(draw: &mut Draw, program: Program) -> Program {
     let mut varied = program.clone();
     for _ in 0..draw.pick(&[0, 0, 1, 1, 2, 3]) {
-        match draw.range(0, 9) {
+        match draw.range(0, 13) {
             0..=2 => function(draw, &mut varied),
             3 => specialise(draw, &mut varied),
             4 => attributes(draw, &mut varied),
             5 => cluster(draw, &mut varied),
             6 => persistent(draw, &mut varied),
             7 => panel(draw, &mut varied),
+            8 => swizzle(draw, &mut varied),
+            9..=11 => outline(draw, &mut varied),
             _ => optional(draw, &mut varied),
         }
     }
@@ -181,6 +184,10 @@ fn persistent(draw: &mut Draw, program: &mut Program) {
     let call = draw.pick(&["", "", ".contiguous()", ".per_sm(1)", ".per_sm(2)"]);
     let vars = names.collect();
     let extents = grid.into_iter().map(|(_, extent)| extent).collect();
+    // Results in shared memory no longer take the place of operands: more than sm_80 may have.
+    let shared = program.arrays.iter().filter(|a| matches!(a.kind, Kind::Shared { .. }));
+    let bytes: i64 = shared.map(|a| program.shape(a).iter().product::<i64>() * a.ty.bytes() as i64).sum();
+    program.hopper |= bytes > 40_000;
     let body = std::mem::take(&mut program.body);
     program.body = vec![Stmt::Persistent { vars, extents, call, body }];
 }
@@ -188,7 +195,59 @@ fn persistent(draw: &mut Draw, program: &mut Program) {
 /// Tiles of a grid of two axes in groups.
 fn panel(draw: &mut Draw, program: &mut Program) {
     if program.panel.is_none() && program.blocks.len() == 2 {
-        program.panel = Some(draw.pick(&[1, 2, 3, 4]));
+        let panel = draw.pick(&[1, 2, 3, 4]);
+        program.panel = Some(panel);
+        if draw.percent(40) {
+            program.scalars.push(("panel".into(), Ty::Index, panel as f64));
+        }
+    }
+}
+
+/// A shared array of two axes in another layout.
+fn swizzle(draw: &mut Draw, program: &mut Program) {
+    let fits = |a: &&mut Array| a.kind == (Kind::Shared { swizzle: None }) && a.extents.len() == 2;
+    let count = program.arrays.iter_mut().filter(fits).count();
+    if count > 0 {
+        let chosen = draw.range(0, count as i64 - 1) as usize;
+        let name = draw.pick(&["Auto", "None"]);
+        if let Some(array) = program.arrays.iter_mut().filter(fits).nth(chosen) {
+            array.kind = Kind::Shared { swizzle: Some(name) };
+        }
+    }
+}
+
+/// A statement becomes a `#[tile_fn]`'s, whose parameters are the tensors, arrays and values that it is made of.
+fn outline(draw: &mut Draw, program: &mut Program) {
+    let (mut count, mut known) = (0, 0);
+    each_outlinable(&mut program.body, false, &mut |_| count += 1);
+    outlined::each(&program.body, &mut |_, _| known += 1);
+    if count == 0 {
+        return;
+    }
+    let (chosen, name) = (draw.range(0, count - 1), format!("g{known}"));
+    let mut next = 0;
+    each_outlinable(&mut program.body, false, &mut |stmt| {
+        if next == chosen {
+            *stmt = Stmt::Outlined { name: name.clone(), body: vec![stmt.clone()] };
+        }
+        next += 1;
+    });
+}
+
+/// Visits the statements that may be a function's: not the loads of a pipeline, nor what is in a vectorised loop.
+fn each_outlinable(body: &mut [Stmt], is_pipelined: bool, f: &mut dyn FnMut(&mut Stmt)) {
+    for stmt in body {
+        let may_be = match stmt {
+            Stmt::Outlined { .. } | Stmt::For { kind: Loop::Vectorized, .. } => continue,
+            Stmt::Copy { .. } | Stmt::Fill { .. } | Stmt::For { .. } => !is_pipelined,
+            Stmt::Parallel { .. } | Stmt::Store { .. } | Stmt::Reduce { .. } | Stmt::Gemm { .. } => true,
+            _ => false,
+        };
+        let is_pipelined = is_pipelined || matches!(stmt, Stmt::For { kind: Loop::Pipelined { .. }, .. });
+        stmt.bodies_mut().into_iter().for_each(|body| each_outlinable(body, is_pipelined, f));
+        if may_be && !outlined::Free::of(std::slice::from_ref(stmt)).is_bound {
+            f(stmt);
+        }
     }
 }
 

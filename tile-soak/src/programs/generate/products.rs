@@ -368,6 +368,12 @@ fn build(spec: &Spec, family: &'static str) -> Program {
         };
         body.push(stmt);
     }
+    // More shared memory than sm_80 has.
+    let shared = program.arrays.iter().filter(|a| matches!(a.kind, Kind::Shared { .. }));
+    let bytes = |a: &Array| program.shape(a).iter().product::<i64>() * a.ty.bytes() as i64;
+    let ring = i64::from(spec.stages.unwrap_or(1));
+    let all: i64 = shared.map(|a| bytes(a) * if a.name == "out" { 1 } else { ring }).sum();
+    program.hopper |= all > 160_000;
     program.body = match spec.grid {
         Grid::Blocks => body,
         Grid::Persistent(call) => {

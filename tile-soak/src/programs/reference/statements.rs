@@ -39,6 +39,7 @@ impl Machine<'_> {
                 }
                 Ok(())
             }
+            Stmt::Outlined { body, .. } => self.statements(body, block),
             Stmt::Persistent { vars, extents, body, .. } => {
                 let at = |m: &Self, e| m.eval(e, &block.threads[0], None)?.index();
                 let extents = extents.iter().map(|e| at(self, e)).collect::<Result<Vec<i64>, _>>()?;
@@ -142,6 +143,7 @@ impl Machine<'_> {
                 let chosen = if self.program.is_given(tensor) { then } else { els };
                 chosen.iter().try_for_each(|stmt| self.alone(stmt, thread, shared))?;
             }
+            Stmt::Outlined { body, .. } => body.iter().try_for_each(|stmt| self.alone(stmt, thread, shared))?,
             Stmt::For { var, from, to, step, body, .. } => {
                 let from = self.eval(from, thread, Some(shared))?.index()?;
                 let to = self.eval(to, thread, Some(shared))?.index()?;
@@ -185,7 +187,9 @@ impl Machine<'_> {
 fn is_common(stmt: &Stmt) -> bool {
     match stmt {
         Stmt::Let { .. } | Stmt::Assign { .. } | Stmt::Store { .. } | Stmt::Atomic { .. } => false,
-        Stmt::If { .. } | Stmt::IfGiven { .. } | Stmt::For { .. } => stmt.bodies().into_iter().flatten().any(is_common),
+        Stmt::If { .. } | Stmt::IfGiven { .. } | Stmt::Outlined { .. } | Stmt::For { .. } => {
+            stmt.bodies().into_iter().flatten().any(is_common)
+        }
         _ => true,
     }
 }

@@ -116,6 +116,9 @@ pub enum Stmt {
     Atomic { old: Option<String>, how: Combine, array: String, at: Vec<Expr>, value: Expr },
     /// `if last_arriver(&mut c[i], n) { .. }`
     LastArriver { counter: String, at: Vec<Expr>, count: Expr, body: Vec<Stmt> },
+    /// `g0(&mut f, y, i);`: statements that are a `#[tile_fn]`'s. Its parameters are the names that they are made of, by
+    /// these names.
+    Outlined { name: String, body: Vec<Stmt> },
     /// `cluster_reduce(Sum, &mut f);`
     ClusterReduce { how: Combine, array: String },
 }
@@ -128,6 +131,7 @@ impl Stmt {
             Stmt::For { body, .. }
             | Stmt::Parallel { body, .. }
             | Stmt::Persistent { body, .. }
+            | Stmt::Outlined { body, .. }
             | Stmt::LastArriver { body, .. } => vec![body],
             _ => Vec::new(),
         }
@@ -140,6 +144,7 @@ impl Stmt {
             Stmt::For { body, .. }
             | Stmt::Parallel { body, .. }
             | Stmt::Persistent { body, .. }
+            | Stmt::Outlined { body, .. }
             | Stmt::LastArriver { body, .. } => vec![body],
             _ => Vec::new(),
         }

@@ -1,5 +1,7 @@
 //! A program as the source text that an author would write.
 
+pub mod outlined;
+
 use super::tree::*;
 use std::fmt::Write;
 
@@ -31,7 +33,11 @@ impl Source {
 /// The text of a program.
 pub fn print(program: &Program) -> Source {
     let printer = Printer { program };
-    let functions = program.functions.iter().map(|f| (f.name.clone(), printer.function(f))).collect();
+    let mut functions: Vec<(String, Source)> =
+        program.functions.iter().map(|f| (f.name.clone(), printer.function(f))).collect();
+    outlined::each(&program.body, &mut |name, body| {
+        functions.push((name.into(), outlined::function(program, name, body)))
+    });
     Source { attribute: printer.attribute(), item: printer.item(), functions }
 }
 
@@ -57,8 +63,9 @@ impl Printer<'_> {
         if !program.specialized.is_empty() {
             options.push(format!("specialize({})", program.specialized.join(", ")));
         }
-        if !program.functions.is_empty() {
-            let names: Vec<&str> = program.functions.iter().map(|f| f.name.as_str()).collect();
+        let mut names: Vec<&str> = program.functions.iter().map(|f| f.name.as_str()).collect();
+        outlined::each(&program.body, &mut |name, _| names.push(name));
+        if !names.is_empty() {
             options.push(format!("uses({})", names.join(", ")));
         }
         if program.hopper {
@@ -91,7 +98,7 @@ impl Printer<'_> {
             let _ = writeln!(text, "    {}: &mut Workspace<{}>,", space.name, self.tensor_type(space));
         }
         text.push_str(") {\n");
-        let mut lines = Lines { printer: self, text, depth: 1 };
+        let mut lines = Lines { printer: self, text, depth: 1, is_function: false };
         lines.launch();
         lines.statements(&program.body);
         lines.text.push_str("}\n");
@@ -238,6 +245,8 @@ struct Lines<'a> {
     printer: &'a Printer<'a>,
     text: String,
     depth: usize,
+    /// Whether these are of a function, where arrays are references.
+    is_function: bool,
 }
 
 impl Lines<'_> {
@@ -264,7 +273,8 @@ impl Lines<'_> {
             self.line(&format!("cluster([{}]);", extents.join(", ")));
         }
         if let Some(panel) = program.panel {
-            self.line(&format!("use_swizzle({panel});"));
+            let scalar = program.scalars.iter().any(|(name, ..)| name == "panel");
+            self.line(&format!("use_swizzle({});", if scalar { "panel".to_owned() } else { panel.to_string() }));
         }
         for array in &program.arrays {
             let extents: Vec<String> = program.shape(array).iter().map(|e| self.extent(*e)).collect();
@@ -376,17 +386,22 @@ impl Lines<'_> {
                 let (from, to) = (self.tile(from, false), self.tile(to, true));
                 self.line(&format!("copy({from}, {to}){call};"));
             }
-            Stmt::Fill { array, value: None } => self.line(&format!("clear(&mut {array});")),
-            Stmt::Fill { array, value: Some(value) } => self.line(&format!("fill(&mut {array}, {});", expr(value))),
+            Stmt::Fill { array, value: None } => self.line(&format!("clear({});", self.whole(array, true))),
+            Stmt::Fill { array, value: Some(value) } => {
+                self.line(&format!("fill({}, {});", self.whole(array, true), expr(value)));
+            }
             Stmt::Gemm { a, b, acc, policy, clear, tf32 } => {
-                let operand = |(name, t): &(String, bool)| if *t { format!("{name}.t()") } else { format!("&{name}") };
+                let operand =
+                    |(name, t): &(String, bool)| if *t { format!("{name}.t()") } else { self.whole(name, false) };
                 let policy = policy.map(|p| format!(".policy({p})")).unwrap_or_default();
                 let clear = if *clear { ".clear()" } else { "" };
                 let tf32 = if *tf32 { ".tf32()" } else { "" };
-                self.line(&format!("gemm({}, {}, &mut {acc}){policy}{clear}{tf32};", operand(a), operand(b)));
+                let acc = self.whole(acc, true);
+                self.line(&format!("gemm({}, {}, {acc}){policy}{clear}{tf32};", operand(a), operand(b)));
             }
             Stmt::Reduce { how, from, to, axis } => {
-                self.line(&format!("reduce({}, &{from}, &mut {to}, {axis});", how.name()));
+                let (from, to) = (self.whole(from, false), self.whole(to, true));
+                self.line(&format!("reduce({}, {from}, {to}, {axis});", how.name()));
             }
             Stmt::Sync => self.line("sync_threads();"),
             Stmt::SyncWarp => self.line("sync_warp();"),
@@ -422,17 +437,26 @@ impl Lines<'_> {
             Stmt::LastArriver { counter, at, count, body } => {
                 self.block(&format!("if last_arriver(&mut {}, {})", self.place(counter, at), expr(count)), body);
             }
+            Stmt::Outlined { name, body } => self.line(&outlined::call(printer.program, name, body)),
             Stmt::ClusterReduce { how, array } => {
                 self.line(&format!("cluster_reduce({}, &mut {array});", how.name()));
             }
         }
     }
 
+    /// An array as an argument of a statement.
+    fn whole(&self, name: &str, mutable: bool) -> String {
+        match (self.is_function, mutable) {
+            (true, _) => name.to_owned(),
+            (false, true) => format!("&mut {name}"),
+            (false, false) => format!("&{name}"),
+        }
+    }
+
     fn tile(&self, tile: &Tile, to: bool) -> String {
         let printer = self.printer;
         match (tile, to) {
-            (Tile::Whole(name), false) => format!("&{name}"),
-            (Tile::Whole(name), true) => format!("&mut {name}"),
+            (Tile::Whole(name), to) => self.whole(name, to),
             (Tile::At(name, at), _) => {
                 let at: Vec<String> = at.iter().map(|e| printer.expr(e)).collect();
                 format!("{name}.at{}([{}])", if to { "_mut" } else { "" }, at.join(", "))
