@@ -169,6 +169,39 @@ fn features_choose_cudarc_and_its_version() {
 }
 
 #[test]
+fn what_is_published_is_complete() {
+    let published = ["tile-ir", "tile-syntax", "tile-macros", "tile-runtime", "tile-kernels"];
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(root()).args(["metadata", "--no-deps", "--format-version", "1", "--offline"]);
+    let metadata: serde_json::Value = serde_json::from_slice(&cargo.output().unwrap().stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    let name = |package: &serde_json::Value| package["name"].as_str().unwrap_or_default().to_owned();
+    // `publish = false` is an empty list of registries.
+    let may_be = packages.iter().filter(|package| package["publish"].as_array().is_none_or(|list| !list.is_empty()));
+    let found: BTreeSet<String> = may_be.clone().map(name).collect();
+    assert_eq!(found, BTreeSet::from(published.map(str::to_owned)), "`publish = false` is on all others");
+    for package in may_be {
+        let (name, folder) = (name(package), name(package));
+        for field in ["description", "license", "repository", "documentation", "readme", "rust_version"] {
+            assert!(package[field].as_str().is_some_and(|text| !text.is_empty()), "{name} has no {field}");
+        }
+        for (field, most) in [("keywords", 5), ("categories", 5)] {
+            let count = package[field].as_array().map_or(0, Vec::len);
+            assert!((1..=most).contains(&count), "{name} has {count} {field}; 1 to {most} are allowed");
+        }
+        assert!(!package["metadata"]["docs"]["rs"].is_null(), "{name} does not say what docs.rs builds");
+        for file in ["README.md", "LICENSE-APACHE", "LICENSE-MIT"] {
+            assert!(!read(format!("{folder}/{file}")).is_empty(), "{name} has an empty {file}");
+        }
+        // What is depended on in this workspace is published too, at a version.
+        for dependency in package["dependencies"].as_array().unwrap().iter().filter(|d| d["kind"].is_null()) {
+            let (path, version) = (&dependency["path"], dependency["req"].as_str().unwrap_or("*"));
+            assert!(path.is_null() || version != "*", "{name} depends on {} without a version", dependency["name"]);
+        }
+    }
+}
+
+#[test]
 fn the_emitter_sees_only_the_lowered_program() {
     let wrong = lines_where("tile-ir/src/emit", |_, code| {
         ["crate::analysis", "crate::constraint", "ir::Kernel", "crate::verify"].iter().any(|name| code.contains(name))

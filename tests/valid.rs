@@ -75,6 +75,8 @@ mod valid {
     mod launch_instance;
     mod launch_instance_dtype;
     mod launch_missing_argument;
+    mod launch_named_missing;
+    mod launch_named_unknown;
     mod launch_output_shared;
     mod launch_rank;
     mod launch_scalar;

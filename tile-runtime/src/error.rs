@@ -1,7 +1,7 @@
 //! The runtime's one error type. Variants carry the values that disagree; every message says what to do where there is
 //! something to do.
 
-use crate::launch_error::LaunchError;
+use crate::launch_error::{LaunchError, Problem};
 use crate::library::LibraryError;
 use std::fmt;
 use std::path::PathBuf;
@@ -222,7 +222,17 @@ pub enum Error {
     },
     /// A launch was refused or failed.
     #[error("{0}")]
-    Launch(#[from] LaunchError),
+    Launch(#[source] LaunchError),
+}
+
+impl From<LaunchError> for Error {
+    fn from(error: LaunchError) -> Error {
+        // What only passed through code that returns a launch's error is what it was.
+        match error.problem() {
+            Problem::Other(error) => error.clone(),
+            _ => Error::Launch(error),
+        }
+    }
 }
 
 impl fmt::Debug for Error {

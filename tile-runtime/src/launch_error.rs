@@ -9,6 +9,33 @@ use tile_ir::ir::Dtype;
 
 /// A launch that did not happen, or a simulated one that went wrong.
 ///
+/// It becomes an [`Error`] under `?`, and an [`Error`] becomes one of these, so launches and copies compose either way:
+///
+/// ```
+/// # use tile_runtime::prelude::*;
+/// # use tile_runtime::{Error, LaunchError};
+/// # #[tile_kernel]
+/// # pub fn double(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+/// #     let [b] = blocks([ceil_div(N, 32)]);
+/// #     let [t] = threads([32]);
+/// #     *y.masked_mut([b * 32 + t]) = 2.0 * x.masked([b * 32 + t]);
+/// # }
+/// fn doubled(device: &Device, values: &[f32]) -> Result<Vec<f32>, Error> {
+///     let x = device.tensor(values, [values.len()])?;
+///     let mut y = device.zeros::<f32, 1>([values.len()])?;
+///     double::launch(device, &x, &mut y)?;
+///     y.to_vec()
+/// }
+/// fn twice(device: &Device, x: &Tensor<f32, 1>, y: &mut Tensor<f32, 1>) -> Result<Vec<f32>, LaunchError> {
+///     double::launch(device, x, &mut *y).and_then(|()| Ok(y.to_vec()?))
+/// }
+/// # let device = Device::simulator();
+/// # let (x, mut y) = (device.tensor(&[1.0, 2.0], [2])?, device.zeros::<f32, 1>([2])?);
+/// # assert_eq!(doubled(&device, &[1.0, 2.0])?, [2.0, 4.0]);
+/// # assert_eq!(twice(&device, &x, &mut y)?, [2.0, 4.0]);
+/// # Ok::<(), Error>(())
+/// ```
+///
 /// `Debug` prints the same text as `Display`, because that is what `unwrap` shows.
 #[derive(Clone, Error)]
 #[error("{0}")]
@@ -82,6 +109,8 @@ pub enum Problem {
     Prepare(Error),
     /// The driver refused the launch, or the device has failed.
     Driver(Error),
+    /// Something else of the runtime failed, in code that returns a [`LaunchError`].
+    Other(Error),
     /// A stream whose capture is over.
     StreamOver,
     /// The simulator found a mistake of the kernel while it ran.
@@ -97,12 +126,12 @@ impl LaunchError {
         LaunchError(Box::new(Report { kernel: kernel.into(), at, problem }))
     }
 
-    /// The kernel's name.
+    /// The kernel's name; empty of [`Problem::Other`].
     pub fn kernel(&self) -> &str {
         &self.0.kernel
     }
 
-    /// Where it was launched.
+    /// Where it was launched; of [`Problem::Other`], where the error became one of a launch.
     pub fn location(&self) -> &'static Location<'static> {
         self.0.at
     }
@@ -115,6 +144,16 @@ impl LaunchError {
     /// The code of the rule that was broken; `None` where it is a failure and not a rule.
     pub fn code(&self) -> Option<Code> {
         self.0.problem.code()
+    }
+}
+
+impl From<Error> for LaunchError {
+    #[track_caller]
+    fn from(error: Error) -> LaunchError {
+        match error {
+            Error::Launch(error) => error,
+            other => LaunchError::new("", Location::caller(), Problem::Other(other)),
+        }
     }
 }
 
@@ -146,7 +185,9 @@ impl Problem {
             ExtentRange { .. } | StrideRange { .. } | ScalarRange { .. } | IndexRange { .. } | Grid { .. } => {
                 Code::LAUNCH_LIMIT
             }
-            Prepare(_) | Driver(_) | StreamOver | Simulator(_) | StepLimit { .. } | Cancelled => return None,
+            Prepare(_) | Driver(_) | Other(_) | StreamOver | Simulator(_) | StepLimit { .. } | Cancelled => {
+                return None;
+            }
         })
     }
 }
@@ -173,6 +214,9 @@ impl fmt::Display for Values<'_> {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Problem::Other(error) = &self.problem {
+            return write!(f, "{error}");
+        }
         write!(f, "launch error ")?;
         if let Some(code) = self.problem.code() {
             write!(f, "[{code}] ")?;
@@ -268,7 +312,7 @@ impl fmt::Display for Problem {
                 let blocks = blocks.map_or("more than 64 bits hold".to_string(), |b| b.to_string());
                 write!(f, "the grid needs {blocks} blocks on {axis} ({expression}); at most {most} are possible")
             }
-            Prepare(error) | Driver(error) => write!(f, "{error}"),
+            Prepare(error) | Driver(error) | Other(error) => write!(f, "{error}"),
             StreamOver => write!(f, "the capture that this stream belongs to is over"),
             Simulator(report) => write!(f, "{report}"),
             StepLimit { steps, report } => {
@@ -281,5 +325,23 @@ impl fmt::Display for Problem {
             }
             Cancelled => write!(f, "the simulated launch was cancelled"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_become_each_other_and_lose_nothing() {
+        let shape = || crate::ShapeError::Rank { rank: 9 };
+        let launch = LaunchError::from(Error::from(shape()));
+        assert_eq!(launch.to_string(), Error::from(shape()).to_string());
+        assert!(launch.code().is_none() && launch.location().file().ends_with("launch_error.rs"));
+        let made = LaunchError::new("double", Location::caller(), Problem::Cancelled);
+        let back = LaunchError::from(Error::from(made.clone()));
+        assert_eq!((back.kernel(), back.to_string()), ("double", made.to_string()));
+        // Through `Error` and back it is the error that it was.
+        assert!(matches!(Error::from(launch), Error::Shape(_)));
     }
 }

@@ -37,6 +37,10 @@ pub mod prelude;
 pub mod settings;
 mod stream;
 mod tensor;
+#[cfg(unix)]
+mod trust;
+#[cfg(not(unix))]
+#[path = "trust_elsewhere.rs"]
 mod trust;
 pub mod tuner;
 

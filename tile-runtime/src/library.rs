@@ -428,7 +428,7 @@ pub(crate) fn patch_version(library: &Path) -> Option<String> {
     (name.matches('.').count() == 2).then(|| name.to_string())
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
     use std::collections::HashMap;

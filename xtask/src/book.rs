@@ -81,6 +81,28 @@ pub fn check(root: &Path) -> Result<Book> {
     Ok(Book { examples })
 }
 
+/// A page with what it includes written out, as mdbook shows it.
+pub fn expand(page: &Path, text: &str) -> Result<String> {
+    let folder = page.parent().unwrap_or(Path::new("."));
+    let mut expanded = String::new();
+    for line in text.lines() {
+        let Some((path, anchor)) = include(line) else {
+            expanded += &format!("{line}\n");
+            continue;
+        };
+        let file = normal(&folder.join(path));
+        let source = fs::read_to_string(&file).with_context(|| format!("could not read {}", file.display()))?;
+        let Some(anchor) = anchor else {
+            expanded += &source;
+            continue;
+        };
+        let (start, end) = (format!("ANCHOR: {anchor}"), format!("ANCHOR_END: {anchor}"));
+        let from = source.lines().skip_while(|l| !l.trim_end().ends_with(&start)).skip(1);
+        from.take_while(|l| !l.trim_end().ends_with(&end)).for_each(|l| expanded += &format!("{l}\n"));
+    }
+    Ok(expanded)
+}
+
 /// Every page below `folder`, in order.
 fn pages(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();

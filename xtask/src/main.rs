@@ -4,15 +4,19 @@
 //! |---|---|
 //! | `setup` | fetches NVRTC (two versions) and the disassembler into the user's own folder |
 //! | `test` | `setup`, then everything a machine without a GPU can run |
-//! | `ci` | formatting, clippy, documentation, `test` |
+//! | `ci` | formatting, clippy, documentation, `builds`, `own-crate`, `test` |
 //! | `gpu-bundle` | release tests and examples, stripped, in `target/gpu` |
 //! | `bench` | times the bundled kernels beside cuBLAS on this machine's GPU; fails without one |
 //! | `export` | a kernel's cubins and launch records, for `bench/peers.py` |
 //! | `soak` | mutants, random programs and faults by seed, resumable; its summary is `bench/soak.json` |
+//! | `builds` | checks each choice of features, the oldest Rust supported and other platforms |
+//! | `own-crate` | does what the book's page "Your own crate" says, in an empty folder, with packaged crates |
 //! | `book` | checks the book's listings; builds it where mdbook is installed |
 
 mod book;
+mod builds;
 mod bundle;
+mod own_crate;
 mod process;
 mod setup;
 mod test;
@@ -43,7 +47,7 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// What continuous integration runs: formatting, clippy and documentation without warnings, then `test`.
+    /// What continuous integration runs: formatting, clippy and documentation without warnings, `builds`, `own-crate`, then `test`.
     Ci,
     /// Build tests and examples in release, strip them and copy them to target/gpu under stable names.
     GpuBundle,
@@ -67,6 +71,10 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Check each choice of features, the oldest Rust supported and other platforms: what they need is installed if it can be.
+    Builds,
+    /// Do what the book's page "Your own crate" says, in an empty folder, with packaged crates.
+    OwnCrate,
     /// Check that every listing of the book is an include of compiled source; build it if mdbook is installed.
     Book,
 }
@@ -98,6 +106,8 @@ fn run(command: Command) -> anyhow::Result<()> {
             let program = ["run", "--profile", "soak", "--quiet", "--package", "tile-soak", "--"];
             process::run(process::cargo(&root).args(program).args(args))
         }
+        Command::Builds => builds::run(&root).map(|_| ()),
+        Command::OwnCrate => own_crate::run(&root),
         Command::Book => book::run(&root),
     }
 }

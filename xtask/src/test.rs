@@ -1,7 +1,7 @@
 //! `cargo xtask test` and `cargo xtask ci`.
 
 use crate::process::{cargo, installed, run as run_command, say};
-use crate::{book, setup};
+use crate::{book, builds, own_crate, setup};
 use anyhow::Result;
 use std::path::Path;
 use std::time::Instant;
@@ -46,10 +46,16 @@ fn skipped() -> Vec<&'static str> {
     skipped
 }
 
-/// Formatting, clippy and documentation without warnings, then [`run`].
+/// Formatting, clippy and documentation without warnings, builds for others, a crate of one's own, then [`run`].
 pub fn ci(root: &Path) -> Result<()> {
     run_command(cargo(root).args(["fmt", "--all", "--check"]))?;
     run_command(cargo(root).args(["clippy", "--workspace", "--all-targets", "--", "-Dwarnings"]))?;
     run_command(cargo(root).args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-Dwarnings"))?;
-    run(root, &[])
+    let skipped = builds::run(root)?;
+    own_crate::run(root)?;
+    run(root, &[])?;
+    for skipped in skipped {
+        say(format!("skipped: {skipped}"));
+    }
+    Ok(())
 }

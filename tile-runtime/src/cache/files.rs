@@ -1,19 +1,33 @@
-//! Files of the cache's folder: made for this user, locked across processes. What is read passes [`trust`](crate::trust).
+//! Files of the cache's folder: made for this user, locked across processes. What is read passes [`trust`](crate::trust),
+//! which lets no folder be a cache where there are no Unix permissions.
 
-use std::fs::{self, File, OpenOptions};
+#[cfg(unix)]
+use std::fs;
+use std::fs::{File, OpenOptions};
 use std::io;
+#[cfg(unix)]
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 /// Creates a file that did not exist. Who may read the folder may read the file: a folder of mode 755, in an image, is a
 /// cache for others too ([`ReadOnly`](super::ReadOnly)). Nobody else may write it.
 pub(super) fn create_new(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW).open(path)?;
-    let folder = path.parent().map(fs::metadata).transpose()?.map_or(0, |m| m.mode());
-    if folder & 0o044 != 0 {
-        file.set_permissions(fs::Permissions::from_mode(0o600 | (folder & 0o044)))?;
+    let file = closed(OpenOptions::new().write(true).create_new(true)).open(path)?;
+    #[cfg(unix)]
+    {
+        let folder = path.parent().map(fs::metadata).transpose()?.map_or(0, |m| m.mode());
+        if folder & 0o044 != 0 {
+            file.set_permissions(fs::Permissions::from_mode(0o600 | (folder & 0o044)))?;
+        }
     }
     Ok(file)
+}
+
+/// Options to make and open a file closed to others, and never through a link.
+fn closed(options: &mut OpenOptions) -> &mut OpenOptions {
+    #[cfg(unix)]
+    options.mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    options
 }
 
 /// A lock on a file, held across processes until dropped; the system lets go of it when a process dies.
@@ -24,22 +38,31 @@ pub(super) struct FileLock {
 impl FileLock {
     /// Tries to lock `path` without waiting: `None` where another process has it.
     pub fn try_lock(path: &Path) -> io::Result<Option<FileLock>> {
-        use std::os::fd::AsRawFd;
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let file = options.custom_flags(libc::O_NOFOLLOW).open(path)?;
-        // SAFETY: an open descriptor.
-        match unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } {
-            0 => Ok(Some(FileLock { _file: file })),
-            _ => match io::Error::last_os_error() {
-                error if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-                error => Err(error),
-            },
-        }
+        let file = closed(OpenOptions::new().read(true).write(true).create(true).truncate(false)).open(path)?;
+        Ok(lock(&file)?.then_some(FileLock { _file: file }))
     }
 }
 
-#[cfg(test)]
+/// Whether the file is now locked for this process alone. (`File::try_lock` is newer than the oldest Rust supported.)
+#[cfg(unix)]
+fn lock(file: &File) -> io::Result<bool> {
+    use std::os::fd::AsRawFd;
+    // SAFETY: an open descriptor.
+    match unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } {
+        0 => Ok(true),
+        _ => match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            error => Err(error),
+        },
+    }
+}
+
+#[cfg(not(unix))]
+fn lock(_: &File) -> io::Result<bool> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
     use crate::cache::tests::Scratch;

@@ -20,7 +20,7 @@ mod files;
 mod key;
 mod notes;
 mod readonly;
-#[cfg(test)]
+#[cfg(all(test, unix))]
 pub(crate) mod tests;
 
 pub use entry::Entry;

@@ -1,5 +1,6 @@
 //! The launch surface: `gemv::<f16, 8>::launch(..)`, `gemv::<f16>::instance(..)` and the handle's `launch`.
 
+use super::named;
 use super::signature::{Const, Param, ParamKind, Signature};
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
@@ -30,7 +31,8 @@ pub(super) fn methods(signature: &Signature<'_>, body: &Body) -> TokenStream {
     let instance = instance(signature, body);
     let tuned = tuned(signature, body);
     let handle = handle(signature, body);
-    quote!(#launch #instance #tuned #handle)
+    let named = named::named(signature, body);
+    quote!(#launch #instance #tuned #handle #named)
 }
 
 /// `gemv::<f16, 8>::launch(on, x, w, y)`.
@@ -394,7 +396,7 @@ fn parameters(signature: &Signature<'_>) -> Vec<TokenStream> {
 }
 
 /// `T: ScalarInput`, for a dtype parameter that is a scalar's type; `T: Element` for an optional tensor's.
-fn scalar_bounds(signature: &Signature<'_>) -> TokenStream {
+pub(super) fn scalar_bounds(signature: &Signature<'_>) -> TokenStream {
     let runtime = &signature.runtime;
     let is_scalar = |name: &Ident| {
         signature.params.iter().any(|p| match p.kind {

@@ -6,6 +6,7 @@
 //! | [`kernel`] | the struct, the instances and the IR's bytes |
 //! | [`function`] | a `#[tile_fn]`: its shadow, and the macro that carries its tokens |
 //! | [`launch`] | `launch`, `instance` and the handle it returns |
+//! | [`named`] | `launch_named` and its like, which take the arguments by their names |
 //! | [`shadow`] | the function that rustc type-checks in place of the kernel |
 //! | [`errors`] | `compile_error!` and warnings at the author's tokens |
 
@@ -13,6 +14,7 @@ pub(crate) mod errors;
 mod function;
 mod kernel;
 mod launch;
+mod named;
 mod shadow;
 mod signature;
 #[cfg(test)]

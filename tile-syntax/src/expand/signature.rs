@@ -77,7 +77,7 @@ impl<'a> Signature<'a> {
         for param in &params {
             let ParamKind::Tensor { written, .. } = param.kind else { continue };
             for dim in shape_of(written).into_iter().flat_map(|shape| shape.elems.iter()) {
-                let Type::Path(TypePath { qself: None, path }) = dim else { continue };
+                let Type::Path(TypePath { qself: None, path, .. }) = dim else { continue };
                 let Some(dim) = path.get_ident() else { continue };
                 if !dims.contains(&dim) && consts.iter().all(|c| c.name != dim) {
                     dims.push(dim);
@@ -95,14 +95,7 @@ impl<'a> Signature<'a> {
 
     /// `GemvParams` for `gemv` and `"Params"`.
     pub(super) fn derived(&self, suffix: &str) -> Ident {
-        let words = self.name.to_string();
-        let mut name = String::new();
-        for word in words.trim_start_matches("r#").split('_') {
-            let mut letters = word.chars();
-            name.extend(letters.next().into_iter().flat_map(char::to_uppercase));
-            name.extend(letters);
-        }
-        Ident::new(&format!("{name}{suffix}"), self.at)
+        Ident::new(&format!("{}{suffix}", camel_case(self.name)), self.at)
     }
 
     /// A local variable that is none of the author's.
@@ -125,6 +118,18 @@ impl<'a> Signature<'a> {
         let wanted = |a: &&Attribute| names.iter().any(|name| a.path().is_ident(name));
         self.function.attrs.iter().filter(wanted).collect()
     }
+}
+
+/// `SplitGemv` for `split_gemv`.
+pub(super) fn camel_case(name: &Ident) -> String {
+    let words = name.to_string();
+    let mut camel = String::new();
+    for word in words.trim_start_matches("r#").split('_') {
+        let mut letters = word.chars();
+        camel.extend(letters.next().into_iter().flat_map(char::to_uppercase));
+        camel.extend(letters);
+    }
+    camel
 }
 
 fn param(argument: &FnArg) -> Option<Param<'_>> {

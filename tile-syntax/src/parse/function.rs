@@ -6,6 +6,7 @@
 use super::attribute::Entries;
 use super::inline::Argument;
 use super::range::generic_types;
+use super::signature::unsafe_word;
 use super::types::peel;
 use super::{AttributeInfo, Binding, Facts, Hoist, Parsed, Parser, source};
 use proc_macro2::TokenStream;
@@ -173,7 +174,7 @@ impl Parser {
         let words = [
             signature.constness.map(|t| (t.span, "const")),
             signature.asyncness.map(|t| (t.span, "async")),
-            signature.unsafety.map(|t| (t.span, "unsafe")),
+            unsafe_word(&signature.safety),
             signature.abi.as_ref().map(|abi| (abi.extern_token.span, "extern")),
         ];
         for (span, word) in words.into_iter().flatten() {

@@ -4,6 +4,7 @@ use super::attribute::Entries;
 use super::range::generic_types;
 use super::types::{Class, Ty, peel};
 use super::{Binding, Parser};
+use proc_macro2::Span;
 use syn::{FnArg, GenericParam, ItemFn, Pat, ReturnType, TypeParamBound};
 use tile_ir::diag::{Code, Diagnostic};
 use tile_ir::ir::{
@@ -27,7 +28,7 @@ impl Parser {
         let words = [
             signature.constness.map(|t| (t.span, "const")),
             signature.asyncness.map(|t| (t.span, "async")),
-            signature.unsafety.map(|t| (t.span, "unsafe")),
+            unsafe_word(&signature.safety),
             signature.abi.as_ref().map(|abi| (abi.extern_token.span, "extern")),
         ];
         for (span, word) in words.into_iter().flatten() {
@@ -448,5 +449,14 @@ fn type_name(ty: &syn::Type) -> Option<String> {
     match ty {
         syn::Type::Path(path) if path.qself.is_none() => path.path.segments.last().map(|s| s.ident.to_string()),
         _ => None,
+    }
+}
+
+/// Where a function is called `unsafe`, or `safe`.
+pub(super) fn unsafe_word(safety: &syn::Safety) -> Option<(Span, &'static str)> {
+    match safety {
+        syn::Safety::Unsafe(word) => Some((word.span, "unsafe")),
+        syn::Safety::Safe(word) => Some((word.span, "safe")),
+        syn::Safety::Default => None,
     }
 }
