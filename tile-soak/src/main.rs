@@ -114,6 +114,14 @@ enum Command {
         #[arg(long, default_value_t = 8)]
         jobs: usize,
     },
+    /// Show the CUDA C of a survivor's first run, for sm_90a.
+    Cuda {
+        /// The file.
+        file: PathBuf,
+        /// Which of its runs.
+        #[arg(long, default_value_t = 0)]
+        run: usize,
+    },
     /// One of them, in this process.
     #[command(hide = true)]
     GpuMutant {
@@ -177,6 +185,10 @@ fn command(command: Command) -> Result<bool> {
             println!("on {}: {:?}", summary.device, summary.ends);
             summary.said.iter().for_each(|(file, said)| println!("{file}:\n{said}"));
             Ok(summary.said.is_empty())
+        }
+        Command::Cuda { file, run } => {
+            println!("{}", mutants::gpu::cuda(&file, run)?);
+            Ok(true)
         }
         Command::GpuMutant { file } => {
             println!("{}", mutants::gpu::one(&file, &tile_runtime::Device::auto()?)?);

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use tile_ir::emit::cuda::emit;
 use tile_ir::ir::{Dtype, DtypeRef, EntityRef, Kernel, ParamKind, Target};
 use tile_runtime::Device;
 
@@ -37,12 +38,7 @@ pub struct Summary {
 /// The launch fails, or the results differ.
 pub fn one(path: &Path, device: &Device) -> Result<&'static str> {
     let survivor = load(path)?;
-    let text = survivor.mutant.join("\n");
-    let own = Library::of_functions(&survivor.functions);
-    let functions = if survivor.functions.is_empty() { library() } else { &own };
-    let checked = functions.check(&text).ok_or_else(|| anyhow!("not a kernel"))?;
-    ensure!(checked.diagnostics.is_empty() && checked.deferred.is_empty(), "refused while typing");
-    let kernel = checked.kernel;
+    let kernel = kernel(&survivor)?;
     let target = if device.supports(Target::Sm90a) || device.is_simulator() { Target::Sm90a } else { Target::Sm80 };
     let mut end = "exact";
     for (instance, problem) in &survivor.runs {
@@ -57,6 +53,27 @@ pub fn one(path: &Path, device: &Device) -> Result<&'static str> {
         }
     }
     Ok(end)
+}
+
+/// The CUDA C of one of a file's runs on sm_90a.
+///
+/// # Errors
+/// There is no such run, or its launch is refused.
+pub fn cuda(path: &Path, run: usize) -> Result<String> {
+    let survivor = load(path)?;
+    let kernel = kernel(&survivor)?;
+    let (instance, problem) = survivor.runs.get(run).ok_or_else(|| anyhow!("{} runs", survivor.runs.len()))?;
+    let declared = kernel.instances.get(*instance).ok_or_else(|| anyhow!("no instance {instance}"))?;
+    let launch = Launch::new(&kernel, declared, Target::Sm90a, problem).map_err(|refusal| anyhow!("{refusal:?}"))?;
+    Ok(emit(&launch.program))
+}
+
+fn kernel(survivor: &Survivor) -> Result<Kernel> {
+    let own = Library::of_functions(&survivor.functions);
+    let functions = if survivor.functions.is_empty() { library() } else { &own };
+    let checked = functions.check(&survivor.mutant.join("\n")).ok_or_else(|| anyhow!("not a kernel"))?;
+    ensure!(checked.diagnostics.is_empty() && checked.deferred.is_empty(), "refused while typing");
+    Ok(checked.kernel)
 }
 
 /// Runs every file of a folder in a process of its own, several at once, `wrap` before its command line, and writes `gpu.json`
