@@ -3,7 +3,7 @@
 use super::regions::Kind;
 use super::vector::merge_need;
 use super::walk::Walk;
-use super::{Bound, CopyFacts, LaunchNeed};
+use super::{Bound, CopyFacts, LaunchNeed, TMA_START_BYTES};
 use crate::constraint::{Answer, Poly};
 use crate::diag::{Code, Diagnostic};
 use crate::ir::{Dtype, DtypeRef, ExprId, Kernel, ParamKind, Place, Scope, Side, StmtId, TileRef};
@@ -72,6 +72,10 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId, src: &TileRef, dst: &Tile
     transaction.iter().for_each(|elements| note_need(walk, src, *elements, Some(Side::Reads)));
     let transaction = transaction.or_else(|| pairs(walk, src, dst));
     let even = begins_at(walk, dst, 2);
+    let tma_start = [src, dst].map(|tile| match kernel.place_dtype(tile.place) {
+        DtypeRef::Is(dtype) => begins_at(walk, tile, i64::from(TMA_START_BYTES / dtype.bytes())),
+        DtypeRef::Param(_) => false,
+    });
     let facts = CopyFacts {
         extents: constants,
         src: src_bounds,
@@ -82,6 +86,7 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId, src: &TileRef, dst: &Tile
         transaction,
         wider,
         even: even && !src.transposed,
+        tma_start,
     };
     match walk.analysis.copies.get_mut(&stmt) {
         Some(known) => {
@@ -92,6 +97,7 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId, src: &TileRef, dst: &Tile
             known.transaction = known.transaction.min(facts.transaction);
             known.wider = known.wider.filter(|wider| Some(*wider) == facts.wider);
             known.even &= facts.even;
+            known.tma_start.iter_mut().zip(facts.tma_start).for_each(|(a, b)| *a &= b);
         }
         None => {
             walk.analysis.copies.insert(stmt, facts);

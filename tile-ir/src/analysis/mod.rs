@@ -179,7 +179,13 @@ pub struct CopyFacts {
     pub wider: Option<Wider>,
     /// Whether the tile's rows begin at even elements of the destination's rows, however long those are.
     pub even: bool,
+    /// Whether the tile begins at a multiple of [`TMA_START_BYTES`] in the source's and in the destination's rows.
+    pub tma_start: [bool; 2],
 }
+
+/// TMA takes an innermost coordinate only at multiples of so many bytes: elsewhere it is an illegal instruction.
+/// Source: measured on an H200 (`book/src/diagnostics/TK0205.md`).
+pub const TMA_START_BYTES: u32 = 16;
 
 /// A wider transaction of a copy, and what the launch would have to check for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

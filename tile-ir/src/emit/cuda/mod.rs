@@ -7,6 +7,8 @@ mod atoms;
 mod hardware;
 mod names;
 mod operation;
+#[cfg(test)]
+mod tests;
 mod value;
 
 use crate::ir::Dtype;

@@ -1,6 +1,6 @@
 //! Operations as C statements.
 
-use super::value::{address, is_stream, place, value};
+use super::value::{ADDITIVE, address, bound, is_stream, place, value};
 use super::{Emitter, bound_may_change, element_name, is_silent, type_name, warp_mask};
 use crate::ir::{AtomicOp, Dtype, ShuffleKind, VoteKind};
 use crate::lowered::{Memory, Op, OpKind, RegId, Unroll, ValueId};
@@ -104,12 +104,13 @@ impl Emitter<'_> {
             }
             OpKind::For { reg, start, end, step, unroll, body } => {
                 let name = self.name(*reg).to_string();
-                let [mut end_text, mut step_text] = [self.value(*end), self.value(*step)];
-                for (bound, text, suffix) in [(end, &mut end_text, "end"), (step, &mut step_text, "step")] {
-                    if bound_may_change(program, *bound) {
+                // The end stands right of `<`, where a conditional expression needs parentheses.
+                let [mut end_text, mut step_text] = [bound(program, *end, ADDITIVE), self.value(*step)];
+                for (limit, text, suffix) in [(end, &mut end_text, "end"), (step, &mut step_text, "step")] {
+                    if bound_may_change(program, *limit) {
                         let hoisted = format!("{name}_{suffix}");
-                        let ty = type_name(program.values[*bound].ty);
-                        self.write_line(&format!("const {ty} {hoisted} = {text};"));
+                        let ty = type_name(program.values[*limit].ty);
+                        self.write_line(&format!("const {ty} {hoisted} = {};", self.value(*limit)));
                         *text = hoisted;
                     }
                 }

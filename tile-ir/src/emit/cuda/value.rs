@@ -91,6 +91,9 @@ fn axis_name(axis: u8) -> char {
     }
 }
 
+/// How tightly a sum binds: what may stand beside a comparison without parentheses.
+pub(super) const ADDITIVE: u8 = 12;
+
 /// How tightly a printed value binds; larger binds tighter. C's levels, as far as the emitter uses them.
 fn binding(program: &Program, id: ValueId) -> u8 {
     const ATOM: u8 = 15;
@@ -98,11 +101,15 @@ fn binding(program: &Program, id: ValueId) -> u8 {
     let node = &program.values[id];
     match &node.kind {
         ValueKind::Int(number) if *number < 0 => PREFIX,
+        ValueKind::Float(number) if number.is_sign_negative() => PREFIX,
         ValueKind::Load(memory) if is_stream(program, memory.space) && node.ty != ValueType::BOOL => ATOM,
         ValueKind::Load(memory) if memory.guard.is_some() => 1,
         ValueKind::Select(..) | ValueKind::Choose(..) => 1,
         ValueKind::Unary(..) | ValueKind::Thread(_) | ValueKind::Block(_) => PREFIX,
         ValueKind::Special(Special::Grid(_)) => PREFIX,
+        // Between like types nothing is printed, and a conversion to `bool` is a comparison.
+        ValueKind::Cast(x) if program.values[*x].ty == node.ty => binding(program, *x),
+        ValueKind::Cast(_) if node.ty == ValueType::BOOL => level(BinaryOp::Ne),
         ValueKind::Cast(_) => PREFIX,
         ValueKind::Binary(op, a, _) => {
             let operands = program.values[*a].ty;
@@ -134,7 +141,7 @@ fn level(op: BinaryOp) -> u8 {
 }
 
 /// An operand that binds at least as tightly as `least`, by itself or in parentheses.
-fn bound(program: &Program, id: ValueId, least: u8) -> String {
+pub(super) fn bound(program: &Program, id: ValueId, least: u8) -> String {
     let text = value(program, id);
     if binding(program, id) >= least || is_call(&text) { text } else { format!("({text})") }
 }
@@ -245,15 +252,13 @@ fn binary(program: &Program, op: BinaryOp, a: ValueId, b: ValueId, ty: ValueType
     // Shifts, bit operations and mixed comparisons keep their parentheses: few readers know those levels.
     let own = level(op);
     let (least_left, least_right) = match op {
-        BinaryOp::Add => (own, own),
         BinaryOp::And | BinaryOp::Or => (own, own),
-        BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div | BinaryOp::Rem => (own, own + 1),
+        // `a + (b - c)` keeps its parentheses: `a + b` was not proven to fit, and a sum of floats does not associate.
+        BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div | BinaryOp::Rem => (own, own + 1),
         BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge | BinaryOp::Eq | BinaryOp::Ne => (12, 12),
         _ => (14, 14),
     };
-    // Floating-point addition does not associate: a right operand of the same level stays apart.
     let float = matches!(operands, ValueType::Element(d) if d.is_float());
-    let least_right = if float && op == BinaryOp::Add { own + 1 } else { least_right };
     // `a && b || c` is read wrongly often enough.
     let (least_left, least_right) = if op == BinaryOp::Or { (9, 9) } else { (least_left, least_right) };
     let (left, right) = (side(a, least_left), side(b, least_right));

@@ -26,11 +26,11 @@ impl<'a> Lowering<'a> {
         let kernel = self.kernel;
         let mut elements = 0;
         let mut found: Option<(Dtype, u32)> = None;
-        for stmt in kernel.stmts.values() {
+        for (stmt, statement) in kernel.stmts.iter() {
             if let StmtKind::Copy { src: src @ TileRef { place: Place::Buffer(buffer), .. }, dst, tma: true, .. } =
-                &stmt.kind
+                &statement.kind
                 && kernel.buffers[*buffer].scope == Scope::Fragment
-                && let Some(sub) = self.sub_tile(*buffer, src.transposed, dst)
+                && let Some(sub) = self.sub_tile(stmt, *buffer, src.transposed, dst)
             {
                 elements = elements.max(BLOCK_ROWS * sub.width);
                 found = Some((sub.tile.dtype(), sub.tile.alignment()));
@@ -48,7 +48,9 @@ impl<'a> Lowering<'a> {
     }
 
     /// The sub-tile of a store, if the copy engine can do it: 16-bit floats or f32, whole sub-tiles; transposed, 16 bit.
-    fn sub_tile(&self, fragment: BufferId, transposed: bool, dst: &TileRef) -> Option<SubTile> {
+    fn sub_tile(&self, stmt: StmtId, fragment: BufferId, transposed: bool, dst: &TileRef) -> Option<SubTile> {
+        // A store by TMA takes no coordinate below 0, and an innermost one only at multiples of 16 bytes.
+        self.analysis.copies.get(&stmt).filter(|f| f.tma_start[1] && f.dst_nonnegative.iter().all(|at| *at))?;
         // A narrow tile's rows are few: they are stored from registers.
         let layout = self.layouts.fragments.get(&fragment).filter(|layout| layout.is_whole())?;
         // What the copy engine writes becomes visible late: what other blocks wait for is stored by threads.
@@ -110,7 +112,7 @@ impl<'a> Lowering<'a> {
         };
         let (transposed, evict) = (*transposed, evict.as_ref().and_then(Eviction::hint));
         let (Some(sub), Some(staging), Some(buffer)) =
-            (self.sub_tile(fragment, transposed, dst), self.staging_array, roles.staging)
+            (self.sub_tile(stmt, fragment, transposed, dst), self.staging_array, roles.staging)
         else {
             return false;
         };

@@ -23,6 +23,16 @@ pub enum HwError {
         /// What it must be a multiple of.
         multiple: u64,
     },
+    /// A coordinate of a box that TMA does not take.
+    #[error("a box begins at coordinate {value} ({what}); TMA takes one that is {allowed}")]
+    Coordinate {
+        /// Which coordinate.
+        what: &'static str,
+        /// Its value.
+        value: i64,
+        /// What is allowed.
+        allowed: &'static str,
+    },
     /// A field or shape that no instruction has.
     #[error("{what} is {value}: {allowed}")]
     Illegal {

@@ -23,6 +23,15 @@ pub struct TensorMap {
     pub swizzle: SwizzleMode,
 }
 
+/// Which way a box goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From a tensor to shared memory.
+    Load,
+    /// From shared memory to a tensor.
+    Store,
+}
+
 /// Where one element of a box is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
@@ -77,12 +86,26 @@ impl TensorMap {
     /// `shared`.
     ///
     /// # Errors
-    /// As [`TensorMap::check`]; coordinates of another rank; `shared` not a multiple of 128.
-    pub fn placements(&self, coordinates: &[i64], shared: u32) -> Result<Vec<Placement>, HwError> {
+    /// As [`TensorMap::check`]; coordinates of another rank; `shared` not a multiple of 128; an innermost coordinate that is not
+    /// a multiple of 16 bytes; a coordinate below 0 of a store. The last two are illegal instructions on an H200, which no
+    /// manual says; a load may begin below 0.
+    pub fn placements(
+        &self,
+        coordinates: &[i64],
+        shared: u32,
+        direction: Direction,
+    ) -> Result<Vec<Placement>, HwError> {
         self.check()?;
         if coordinates.len() != self.dims.len() {
             let value = coordinates.len() as u64;
             return Err(HwError::Illegal { what: "number of coordinates", value, allowed: "the rank" });
+        }
+        let start = coordinates[0] * i64::from(self.element_bytes);
+        if start % 16 != 0 {
+            return Err(HwError::Coordinate { what: "innermost, in bytes", value: start, allowed: "a multiple of 16" });
+        }
+        if let (Direction::Store, Some(&value)) = (direction, coordinates.iter().find(|at| **at < 0)) {
+            return Err(HwError::Coordinate { what: "of a store", value, allowed: "not below 0" });
         }
         if !shared.is_multiple_of(128) {
             let (what, address) = ("shared address of a box", shared.into());
@@ -116,7 +139,7 @@ impl TensorMap {
     /// As [`TensorMap::placements`]; bytes outside either memory.
     pub fn load(&self, global: &[u8], at: &[i64], shared: &mut [u8], destination: u32) -> Result<u32, HwError> {
         let size = self.element_bytes as usize;
-        for placement in self.placements(at, destination)? {
+        for placement in self.placements(at, destination, Direction::Load)? {
             let target = slice_mut(shared, placement.shared.into(), size)?;
             match placement.global {
                 Some(address) => target.copy_from_slice(slice(global, address, size)?),
@@ -132,7 +155,7 @@ impl TensorMap {
     /// As [`TensorMap::load`].
     pub fn store(&self, global: &mut [u8], at: &[i64], shared: &[u8], source: u32) -> Result<(), HwError> {
         let size = self.element_bytes as usize;
-        for placement in self.placements(at, source)? {
+        for placement in self.placements(at, source, Direction::Store)? {
             if let Some(address) = placement.global {
                 slice_mut(global, address, size)?.copy_from_slice(slice(shared, placement.shared.into(), size)?);
             }

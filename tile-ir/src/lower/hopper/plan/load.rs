@@ -1,6 +1,7 @@
 //! What fills a slot of the ring: a tile of a tensor, the layout it gets, the boxes that bring it.
 
 use super::{Planner, Reason};
+use crate::analysis::TMA_START_BYTES;
 use crate::ir::pipeline::parts;
 use crate::ir::*;
 use crate::layout::{Operand, Permutation, SharedLayout, TmaPlan};
@@ -85,6 +86,12 @@ impl Planner<'_> {
         let Some(facts) = self.analysis.copies.get(&stmt) else {
             return Err(no("a load is not analysed".into()));
         };
+        if !facts.tma_start[0] {
+            let name = &kernel.params[tensor].name;
+            return Err(no(format!(
+                "a tile of `{name}` is not known to begin at a multiple of {TMA_START_BYTES} bytes in its row, as TMA needs it"
+            )));
+        }
         if src.start.iter().any(|start| self.analysis.wide.contains(start)) {
             return Err(no("where a tile begins may not fit the copy engine's 32 bits".into()));
         }

@@ -7,7 +7,7 @@ use crate::sim::checked::access::Running;
 use crate::sim::checked::bytecode::BarrierPlace;
 use crate::sim::checked::lanes::{each, to_bits};
 use crate::sim::checked::schedule::Machine;
-use crate::sim::hw::tma::{Placement, TensorMap};
+use crate::sim::hw::tma::{Direction, Placement, TensorMap};
 use crate::sim::hw::{HwError, SwizzleMode};
 
 impl Machine<'_> {
@@ -38,7 +38,8 @@ impl Machine<'_> {
                         multiple: period.into(),
                     });
                 }
-                map.placements(&coordinates, address)
+                let direction = if copy.barrier.is_some() { Direction::Load } else { Direction::Store };
+                map.placements(&coordinates, address, direction)
             });
             let places = match places {
                 Ok(places) => places,
