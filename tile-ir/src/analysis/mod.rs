@@ -184,7 +184,7 @@ pub struct CopyFacts {
 }
 
 /// TMA takes an innermost coordinate only at multiples of so many bytes: elsewhere it is an illegal instruction.
-/// Source: measured on an H200 (`book/src/diagnostics/TK0205.md`).
+/// Source: measured on an H200; see the book, TK0205.
 pub const TMA_START_BYTES: u32 = 16;
 
 /// A wider transaction of a copy, and what the launch would have to check for it.
