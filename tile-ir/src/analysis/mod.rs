@@ -12,6 +12,7 @@ mod check;
 mod collective;
 mod copy;
 mod guards;
+mod host;
 mod induction;
 mod lints;
 mod parallel;

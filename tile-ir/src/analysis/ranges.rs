@@ -17,7 +17,7 @@
 
 use super::walk::Walk;
 use super::{IndexRange, OperandKind, OperandRange};
-use crate::constraint::{Context, Definition, Interval, Monomial, Poly, Sym};
+use crate::constraint::{Context, Definition, Interval, Poly, Sym};
 use crate::diag::{Code, Diagnostic};
 use crate::ir::{BinaryOp, ExprId, SpanId};
 use crate::lowered::HostExpr;
@@ -412,90 +412,4 @@ pub(super) fn finish(walk: &mut Walk<'_>) {
         let bound = walk.host(&poly).unwrap_or(HostExpr::Int(i64::MAX));
         walk.analysis.index_ranges.push(IndexRange { bound, span: SpanId::from_u32(span) });
     }
-}
-
-/// Most operations of what the launcher evaluates for one check.
-const HOST_SIZE: u32 = 2_000;
-
-impl Walk<'_> {
-    /// A polynomial as the launcher evaluates it; none where that is too much to write out.
-    pub fn host(&self, poly: &Poly) -> Option<HostExpr> {
-        if self.cx.size(poly) > HOST_SIZE {
-            return None;
-        }
-        let mut sum: Option<HostExpr> = None;
-        // Positive terms first, so that the text reads as an author's would.
-        let (negative, positive): (Vec<_>, Vec<_>) = poly.terms().iter().rev().copied().partition(|t| t.1 < 0);
-        for (m, c) in positive.into_iter().chain(negative) {
-            let mut product: Option<HostExpr> = None;
-            let mut size = c.checked_abs()?;
-            for sym in m.factors() {
-                let factor = match self.hosts.get(&sym) {
-                    // A dim that `require` makes a multiple: 8 * (K / 8) is K.
-                    Some(HostExpr::Binary(BinaryOp::Div, whole, by)) if divides(by, size) => {
-                        size /= by_value(by);
-                        (**whole).clone()
-                    }
-                    _ => self.host_sym(sym)?,
-                };
-                product = Some(match product {
-                    Some(p) => HostExpr::binary(BinaryOp::Mul, p, factor),
-                    None => factor,
-                });
-            }
-            let size = HostExpr::Int(size);
-            let product = match product {
-                Some(p) if size == HostExpr::Int(1) => p,
-                Some(p) => HostExpr::binary(BinaryOp::Mul, p, size),
-                None => size,
-            };
-            sum = Some(match sum {
-                Some(s) => HostExpr::binary(if c < 0 { BinaryOp::Sub } else { BinaryOp::Add }, s, product),
-                None if c < 0 && m == Monomial::ONE => HostExpr::Int(c),
-                None if c < 0 => HostExpr::binary(BinaryOp::Sub, HostExpr::Int(0), product),
-                None => product,
-            });
-        }
-        Some(sum.unwrap_or(HostExpr::Int(0)))
-    }
-
-    fn host_sym(&self, sym: Sym) -> Option<HostExpr> {
-        if let Some(host) = self.hosts.get(&sym) {
-            return Some(host.clone());
-        }
-        let both = |op, a: &Poly, b: &Poly| Some(HostExpr::binary(op, self.host(a)?, self.host(b)?));
-        match &self.cx.symbol(sym).definition {
-            Definition::Floor(n, d) => {
-                // Rounded up, where the divisor less one was added.
-                let up = d.minus(n).map(|p| p.offset() == 1).unwrap_or(false).then(|| {
-                    let n = n.minus(d)?.plus_constant(1)?;
-                    both(BinaryOp::CeilDiv, &n, d)
-                });
-                match up {
-                    Some(host) => host,
-                    None => both(BinaryOp::Div, n, d),
-                }
-            }
-            Definition::Min(a, b) => both(BinaryOp::Min, a, b),
-            Definition::Max(a, b) => both(BinaryOp::Max, a, b),
-            Definition::Opaque(op, a, b, _) => both(*op, a, b),
-            Definition::Free(_) | Definition::OneOf(_) => None,
-        }
-    }
-
-    /// A polynomial of what the launcher knows, as an author would write it.
-    pub fn show(&self, poly: &Poly) -> Option<String> {
-        let dims: Vec<String> = self.kernel.dims.values().map(|d| d.name.clone()).collect();
-        let params = |p| self.kernel.params[p].name.clone();
-        let text = self.host(poly)?.display(&dims, &params);
-        Some(text)
-    }
-}
-
-fn by_value(by: &HostExpr) -> i64 {
-    if let HostExpr::Int(value) = by { *value } else { 1 }
-}
-
-fn divides(by: &HostExpr, size: i64) -> bool {
-    matches!(by, HostExpr::Int(value) if *value > 1 && size % value == 0)
 }

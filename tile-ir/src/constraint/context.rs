@@ -1,5 +1,6 @@
 //! The symbols, and the facts about them.
 
+use super::interval::Interval;
 use super::poly::{Monomial, Poly, Sym};
 use super::query::tighten;
 use crate::ir::BinaryOp;
@@ -187,7 +188,11 @@ impl Context {
             Definition::Max(..) => (ranges.iter().filter_map(|r| r.0).max(), most(i64::max)),
             Definition::OneOf(_) => (least(i64::min), most(i64::max)),
             Definition::Opaque(.., Some((lo, hi))) => (Some(*lo), Some(*hi)),
-            Definition::Opaque(op, ..) => opaque_range(*op, &ranges),
+            // Where `Interval` says: bounds of operations are written down once.
+            Definition::Opaque(op, ..) => match ranges.as_slice() {
+                [a, b] => Interval::apply(*op, Interval::from_bounds(*a), Interval::from_bounds(*b)).bounds(),
+                _ => (None, None),
+            },
             Definition::Free(_) => (None, None),
         };
         let size = operands.iter().fold(1u32, |size, p| size.saturating_add(self.size(p)));
@@ -288,23 +293,4 @@ fn rounded(x: &Poly, n: &Poly, d: &Poly) -> [Option<Poly>; 2] {
     let product = x.times(d);
     let above = product.as_ref().and_then(|p| n.minus(p));
     [above, product.and_then(|p| p.plus(d)?.plus_constant(-1)?.minus(n))]
-}
-
-/// Constant bounds of an operation without a closed form.
-fn opaque_range(op: BinaryOp, ranges: &[(Option<i64>, Option<i64>)]) -> (Option<i64>, Option<i64>) {
-    let [(a_lo, a_hi), (b_lo, b_hi)] = ranges else { return (None, None) };
-    let nonneg = a_lo.is_some_and(|a| a >= 0) && b_lo.is_some_and(|b| b >= 0);
-    if !nonneg {
-        return (None, None);
-    }
-    let ones =
-        |v: i64| (v as u64).checked_next_power_of_two().map_or(i64::MAX, |p| (p as i64).saturating_sub(1).max(v));
-    match op {
-        BinaryOp::BitAnd => (Some(0), [*a_hi, *b_hi].into_iter().flatten().min()),
-        BinaryOp::BitOr | BinaryOp::BitXor => (Some(0), a_hi.zip(*b_hi).map(|(a, b)| ones(a.max(b)))),
-        BinaryOp::Shr | BinaryOp::Div => (Some(0), *a_hi),
-        BinaryOp::Rem => (Some(0), [*a_hi, b_hi.map(|b| b - 1)].into_iter().flatten().min().map(|v| v.max(0))),
-        BinaryOp::Shl | BinaryOp::Mul => (Some(0), None),
-        _ => (None, None),
-    }
 }

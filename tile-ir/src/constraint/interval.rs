@@ -156,4 +156,25 @@ mod tests {
             }
         }
     }
+
+    /// Numbers around powers of two, alone and from zero on: what has one bit more is not missed.
+    #[test]
+    fn bits_around_powers_of_two() {
+        use BinaryOp::*;
+        let around = |k: u32| [-1, 0, 1].map(|d| (1i64 << k) + d);
+        let ends: Vec<i64> = [1, 2, 6, 30, 31, 32, 61].into_iter().flat_map(around).flat_map(|v| [v, -v]).collect();
+        let from = |v: &i64| [(*v, *v), (0.min(*v), 0.max(*v))];
+        let intervals: Vec<(i64, i64)> = ends.iter().flat_map(from).collect();
+        for op in [BitAnd, BitOr, BitXor] {
+            for (a, b) in intervals.iter().flat_map(|a| intervals.iter().map(move |b| (*a, *b))) {
+                let [x, y] = [a, b].map(|(lo, hi)| Interval::new(lo.into(), hi.into()));
+                let result = Interval::apply(op, x, y);
+                let inside = |(lo, hi): (i64, i64)| [lo, hi, lo / 2, hi / 2].map(|v| v.clamp(lo, hi));
+                for (p, q) in inside(a).into_iter().flat_map(|p| inside(b).map(|q| (p, q))) {
+                    let value = index_binary(op, p, q).unwrap();
+                    assert!(result.contains(value.into()), "{p} {op:?} {q} = {value}: {x:?} {y:?} {result:?}");
+                }
+            }
+        }
+    }
 }

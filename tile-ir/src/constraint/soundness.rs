@@ -1,6 +1,8 @@
 //! Everything proven is true: random contexts, checked at every point of a small box.
 
 use super::*;
+use crate::ir::BinaryOp;
+use crate::sim::numeric::index_binary;
 
 /// A small generator of numbers.
 struct Random(u64);
@@ -17,6 +19,18 @@ impl Random {
         lo + self.below((hi - lo + 1) as u64) as i64
     }
 }
+
+/// Operations without a closed form.
+const OPAQUE: [BinaryOp; 8] = [
+    BinaryOp::BitAnd,
+    BinaryOp::BitOr,
+    BinaryOp::BitOr,
+    BinaryOp::BitXor,
+    BinaryOp::Mul,
+    BinaryOp::Div,
+    BinaryOp::Rem,
+    BinaryOp::CeilDiv,
+];
 
 /// A polynomial in `n` symbols (and products of two), as a value and as a function.
 fn poly(random: &mut Random, syms: &[Poly]) -> Poly {
@@ -43,7 +57,13 @@ fn symbol(cx: &Context, sym: Sym, point: &[i64]) -> i64 {
         Definition::Floor(n, d) => value(cx, n, point).div_euclid(value(cx, d, point)),
         Definition::Min(a, b) => value(cx, a, point).min(value(cx, b, point)),
         Definition::Max(a, b) => value(cx, a, point).max(value(cx, b, point)),
-        Definition::OneOf(_) | Definition::Opaque(..) => unreachable!("not generated here"),
+        Definition::Opaque(op, a, b, _) => {
+            let (a, b) = (value(cx, a, point), value(cx, b, point));
+            // As on the device.
+            let b = if b == 0 && matches!(op, BinaryOp::Div | BinaryOp::Rem | BinaryOp::CeilDiv) { 1 } else { b };
+            index_binary(*op, a, b).unwrap()
+        }
+        Definition::OneOf(_) => unreachable!("not generated here"),
     }
 }
 
@@ -65,11 +85,15 @@ fn what_is_proven_holds_at_every_point() {
         for _ in 0..random.below(3) {
             let (a, b) = (poly(&mut random, &syms), poly(&mut random, &syms));
             let d = Poly::constant(random.between(1, 8));
-            let made = match random.below(4) {
+            let made = match random.below(6) {
                 0 if cx.proves(&a) => cx.floor_div(&a, &d),
                 1 if cx.proves(&a) => cx.floor_rem(&a, &d),
                 2 => Some(cx.min(&a, &b)),
-                _ => Some(cx.max(&a, &b)),
+                3 => Some(cx.max(&a, &b)),
+                _ => {
+                    let op = OPAQUE[random.below(OPAQUE.len() as u64) as usize];
+                    Some(Poly::sym(cx.define(Definition::Opaque(op, a, b, None))))
+                }
             };
             syms.extend(made);
         }

@@ -1,9 +1,10 @@
 //! A lowered program, one thread of it, as the emitted C computes it.
 
-use super::generate::Launch;
+use super::launch::Launch;
 use super::{Event, Point, datum};
 use crate::ir::{BinaryOp, Dtype, UnaryOp};
 use crate::lowered::*;
+use crate::sim::numeric;
 use std::collections::BTreeMap;
 
 /// Operations until a thread counts as endless.
@@ -125,7 +126,10 @@ impl Run<'_> {
             ValueKind::Param(at) => match self.program.params[*at as usize].kind {
                 ParameterKind::Dim(dim) => index(HostValues::dim(self.launch, dim).into()),
                 ParameterKind::Stride(tensor, axis) => index(HostValues::stride(self.launch, tensor, axis).into()),
-                ParameterKind::Scalar(param) => index(HostValues::scalar(self.launch, param).into()),
+                ParameterKind::Scalar(param) => match (value.ty, HostValues::scalar(self.launch, param)) {
+                    (ValueType::Element(dtype), number) => Ok(Datum::Bits(dtype, number as u32)),
+                    (_, number) => index(number.into()),
+                },
                 other => Err(format!("{other:?} as a value")),
             },
             ValueKind::Thread(_) => index(self.point.1.into()),
@@ -139,8 +143,14 @@ impl Run<'_> {
                 if types[0] != types[1] && !matches!(op, BinaryOp::Shl | BinaryOp::Shr) {
                     return Err(format!("`{}` of {types:?}", op.symbol()));
                 }
-                let (a, b) = (self.index(*a)?, self.index(*b)?);
-                operation(*op, types[0], a, b)
+                match (self.value(*a)?, self.value(*b)?) {
+                    (Datum::Index(a), Datum::Index(b)) => operation(*op, types[0], a, b),
+                    (Datum::Bits(dtype, a), Datum::Bits(_, b)) => {
+                        let value = numeric::binary(*op, dtype, a, b).ok_or("a division by zero on the device")?;
+                        Ok(Datum::Bits(dtype, value))
+                    }
+                    (a, b) => Err(format!("`{}` of {a:?} and {b:?}", op.symbol())),
+                }
             }
             ValueKind::Select(cond, a, b) => {
                 let (cond, a, b) = (self.truth(*cond)?, self.value(*a)?, self.value(*b)?);

@@ -1,8 +1,9 @@
 //! A bound kernel, one thread of it, in integers that do not end.
 
-use super::generate::Launch;
+use super::launch::Launch;
 use super::{Event, Point, datum};
 use crate::ir::*;
+use crate::sim::numeric;
 use std::collections::BTreeMap;
 
 /// Iterations of all loops together.
@@ -117,18 +118,27 @@ impl Run<'_> {
     fn value(&mut self, id: ExprId) -> Result<Value, String> {
         let expr = &self.kernel.exprs[id];
         Ok(match &expr.kind {
-            ExprKind::Int(value) => Value::Index((*value).into()),
+            ExprKind::Int(value) => match expr.ty.dtype() {
+                Some(dtype) => Value::Bits(dtype, *value as u32),
+                None => Value::Index((*value).into()),
+            },
             ExprKind::Float(value) => Value::Bits(Dtype::F32, (*value as f32).to_bits()),
             ExprKind::Bool(value) => Value::Bool(*value),
             ExprKind::Dim(dim) => Value::Index(self.launch.dims[&dim.as_u32()].into()),
-            ExprKind::Scalar(param) => Value::Index(self.launch.scalars[&param.as_u32()].into()),
+            ExprKind::Scalar(param) => match (expr.ty.dtype(), self.launch.scalars[&param.as_u32()]) {
+                (Some(dtype), value) => Value::Bits(dtype, value as u32),
+                (None, value) => Value::Index(value.into()),
+            },
             ExprKind::Var(var) => *self.vars.get(var).ok_or("a variable without a value")?,
             ExprKind::Binary(BinaryOp::And, a, b) => Value::Bool(self.truth(*a)? && self.truth(*b)?),
             ExprKind::Binary(BinaryOp::Or, a, b) => Value::Bool(self.truth(*a)? || self.truth(*b)?),
-            ExprKind::Binary(op, a, b) => {
-                let (a, b) = (self.index(*a)?, self.index(*b)?);
-                operation(*op, a, b)?
-            }
+            ExprKind::Binary(op, a, b) => match (self.value(*a)?, self.value(*b)?) {
+                (Value::Index(a), Value::Index(b)) => operation(*op, a, b)?,
+                (Value::Bits(dtype, a), Value::Bits(_, b)) => {
+                    Value::Bits(dtype, numeric::binary(*op, dtype, a, b).ok_or("a division by zero")?)
+                }
+                (a, b) => return Err(format!("`{}` of {a:?} and {b:?}", op.symbol())),
+            },
             ExprKind::If(cond, a, b) => {
                 let arm = if self.truth(*cond)? { *a } else { *b };
                 self.value(arm)?

@@ -1,13 +1,11 @@
-//! Random kernels of index arithmetic, and launches of them.
+//! Random kernels of index arithmetic.
 
 use super::Random;
 use crate::ir::*;
-use crate::lowered::HostValues;
 use crate::testing::Builder;
-use std::collections::BTreeMap;
 
 /// Threads of a block.
-const THREADS: i64 = 32;
+pub(super) const THREADS: i64 = 32;
 /// Constants at the edges.
 const NUMBERS: [i64; 16] = [0, 1, 2, 3, 4, 5, 7, 8, 16, 31, 32, 64, 1000, 65_536, 1 << 30, 2_147_483_647];
 
@@ -20,6 +18,10 @@ struct Drawn<'r> {
     assigned: Vec<ExprId>,
     /// Elements read from tensors.
     data: Vec<ExprId>,
+    /// Scalar parameters that wrap: an `i32` and a `u32`.
+    wrapping: Vec<(Dtype, ExprId)>,
+    /// Whether constants are mostly at powers of two, where bounds of bits and the ends of types are.
+    edges: bool,
     tensors: Vec<(Place, usize)>,
     result: Vec<(Place, usize)>,
     count: u32,
@@ -30,8 +32,11 @@ pub(super) fn kernel(random: &mut Random) -> Kernel {
     crate::testing::kernel("indices", |b| {
         let mut b_own = Builder::default();
         std::mem::swap(b, &mut b_own);
+        let edges = random.once_in(2);
         let mut drawn = Drawn {
             random,
+            edges,
+            wrapping: vec![],
             b: b_own,
             names: vec![],
             assigned: vec![],
@@ -59,6 +64,8 @@ impl Drawn<'_> {
             self.tensors.push((place, 1));
         }
         let (a, c, s) = (b.scalar("a", Type::Index), b.scalar("c", Type::Index), b.scalar("s", Type::Index));
+        self.wrapping =
+            [("p", Dtype::I32), ("q", Dtype::U32)].map(|(name, dtype)| (dtype, b.scalar(name, dtype))).into();
         self.result = vec![(b.tensor_mut("y", Dtype::F32, &[k]), 1), (b.tensor_mut("z", Dtype::F32, &[m, k]), 2)];
         let by = b.int(THREADS);
         let grid = match self.random.below(3) {
@@ -77,13 +84,45 @@ impl Drawn<'_> {
     }
 
     fn int(&mut self) -> ExprId {
-        let number = self.random.of(&NUMBERS);
+        let number =
+            if self.edges && !self.random.once_in(3) { edge(self.random, 32) } else { self.random.of(&NUMBERS) };
         self.b.int(number)
     }
 
+    /// An `i32` or a `u32` that is computed, and may wrap.
+    fn element(&mut self, dtype: Dtype, parameter: ExprId, depth: u32) -> ExprId {
+        use BinaryOp::*;
+        if depth == 0 || self.random.once_in(5) {
+            let data: Vec<ExprId> = self.data.iter().copied().filter(|d| self.b.ty(*d) == dtype.into()).collect();
+            return match self.random.below(3) {
+                0 => {
+                    let number = edge(self.random, 31).min(i64::from(i32::MAX));
+                    self.b.int_of(dtype, number)
+                }
+                1 if !data.is_empty() => self.random.of(&data),
+                _ => parameter,
+            };
+        }
+        let op = self.random.of(&[Add, Sub, Mul, Min, Max, BitAnd, BitOr, BitXor, Shl, Shr, Div, Rem]);
+        let left = self.element(dtype, parameter, depth - 1);
+        let right = match op {
+            Shl | Shr | Div | Rem => {
+                let number = self.random.of(&[1i64, 2, 5, 16, 31]);
+                self.b.int_of(dtype, number)
+            }
+            _ => self.element(dtype, parameter, depth - 1),
+        };
+        self.b.binary(op, left, right)
+    }
+
     fn leaf(&mut self) -> ExprId {
-        match self.random.below(8) {
+        match self.random.below(9) {
             0 | 1 => self.int(),
+            8 if self.random.once_in(2) => {
+                let (dtype, parameter) = self.random.of(&self.wrapping);
+                let value = self.element(dtype, parameter, 2);
+                self.b.cast(Type::Index, value)
+            }
             2 if !self.data.is_empty() => {
                 let datum = self.random.of(&self.data);
                 self.b.cast(Type::Index, datum)
@@ -293,66 +332,11 @@ impl Drawn<'_> {
     }
 }
 
-/// What a kernel is launched with.
-#[derive(Clone, Debug)]
-pub(super) struct Launch {
-    pub(super) dims: BTreeMap<u32, i64>,
-    pub(super) scalars: BTreeMap<u32, i64>,
-    /// The innermost extent of tensors of two axes.
-    pub(super) stride: i64,
-}
-
-impl Launch {
-    /// Numbers of every size.
-    pub(super) fn draw(kernel: &Kernel, random: &mut Random) -> Launch {
-        let scale = random.below(4);
-        let mut number = |least: i64| {
-            let most = i64::from(i32::MAX);
-            let drawn = match (scale, random.below(6)) {
-                (0, _) | (1, 0..=3) => random.of(&[0, 1, 2, 3, 7, 8, 31, 32, 33, 100]),
-                (1, _) | (2, 0..=2) => random.of(&[1000, 4096, 46_340, 46_341, 65_535, 65_536, 1 << 20]),
-                (_, 3) => random.of(&[0, 1, 2, 5, 31]),
-                (_, 4) => most - random.below(3) as i64,
-                _ => random.of(&[1 << 24, 1 << 27, 1 << 29, 1 << 30, (1 << 30) + 1, 715_827_883]),
-            };
-            drawn.max(least)
-        };
-        let dims: BTreeMap<u32, i64> = kernel.dims.keys().map(|dim| (dim.as_u32(), number(0))).collect();
-        let scalar =
-            |(id, param): (ParamId, &Param)| matches!(param.kind, ParamKind::Scalar { .. }).then(|| (id.as_u32(), 0));
-        let mut scalars: BTreeMap<u32, i64> = kernel.params.iter().filter_map(scalar).collect();
-        scalars.values_mut().for_each(|value| *value = number(0));
-        let stride = dims.get(&1).copied().unwrap_or(1);
-        Launch { dims, scalars, stride }
+/// A number at a power of two up to that of `most`, or a little below 2^31.
+pub(super) fn edge(random: &mut Random, most: u64) -> i64 {
+    if random.once_in(8) {
+        return i64::from(i32::MAX) - random.below(64) as i64;
     }
-
-    /// A thread of a block; none where there are no blocks.
-    pub(super) fn point(&self, kernel: &Kernel, random: &mut Random) -> Option<(i64, i64)> {
-        let blocks = crate::lower::host_expr(kernel, kernel.grid.first()?.extent)?.evaluate(self)?;
-        if !(1..=i64::from(i32::MAX)).contains(&blocks) {
-            return None;
-        }
-        let drawn = random.below(blocks as u64) as i64;
-        let block = random.of(&[0, blocks - 1, drawn]);
-        let drawn = random.below(THREADS as u64) as i64;
-        Some((block, random.of(&[0, THREADS - 1, drawn])))
-    }
-}
-
-impl HostValues for Launch {
-    fn dim(&self, dim: DimId) -> i64 {
-        self.dims.get(&dim.as_u32()).copied().unwrap_or(0)
-    }
-    fn stride(&self, _: ParamId, axis: u8) -> i64 {
-        if axis == 0 { self.stride } else { 1 }
-    }
-    fn scalar(&self, param: ParamId) -> i64 {
-        self.scalars.get(&param.as_u32()).copied().unwrap_or(0)
-    }
-    fn address(&self, _: ParamId) -> u64 {
-        0
-    }
-    fn capacity(&self) -> i64 {
-        1
-    }
+    let power = 1i64 << (2 + random.below(most - 1));
+    power + random.of(&[-2, -1, -1, 0, 0, 0, 1])
 }

@@ -1,8 +1,8 @@
 //! The oracle of index arithmetic: random kernels, and what they compute three times.
 //!
 //! A case is a kernel drawn from a seed: nested index expressions over dims, scalars, threads, blocks, loops with steps,
-//! assigned variables and data of `u32`, `i32` and `f32`, which index tensors, guard accesses and are stored. It is
-//! evaluated
+//! assigned variables, data of `u32`, `i32` and `f32`, and arithmetic of `u32` and `i32` that wraps, which index tensors,
+//! guard accesses and are stored. It is evaluated
 //!
 //! 1. exactly: the bound kernel, in integers of 128 bits (`exact`);
 //! 2. as the emitted program is: the lowered program, with `int` where it says `int` and `long long` where it says
@@ -16,13 +16,16 @@
 
 mod device;
 mod exact;
+#[cfg(test)]
+mod found;
 mod generate;
+mod launch;
 
 use crate::analysis::{Analysis, Bound, analyse};
 use crate::ir::{Instance, Kernel, Target};
 use crate::lower::{bind, lower_bound};
 use crate::lowered::Program;
-use generate::Launch;
+use launch::Launch;
 
 /// What became of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
