@@ -1,7 +1,7 @@
 //! What the book's page "Your own crate" has its reader write, compiled here too. `cargo xtask own-crate` does what that page
 //! says, word for word, in an empty folder.
 
-// ANCHOR: kernel
+// ANCHOR: crate
 use tile_runtime::prelude::*;
 
 /// Each row of `x`, divided by its root mean square, times `weight`. A block a row.
@@ -23,9 +23,7 @@ pub fn rms_norm(x: &Tensor<f32, (N, K)>, weight: &Tensor<f32, (K,)>, y: &mut Ten
         }
     }
 }
-// ANCHOR_END: kernel
 
-// ANCHOR: test
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,4 +49,4 @@ mod tests {
         Ok(())
     }
 }
-// ANCHOR_END: test
+// ANCHOR_END: crate
