@@ -4,11 +4,11 @@ use crate::cuda::{CudaDevice, Handle, StreamSlot, Usage, Use, hold, hold_one, in
 use crate::device::{Backend, DeviceState};
 use crate::error::Error;
 use crate::layout::Rows;
+use crate::owner::{OnStream, Owner};
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::{self, ThreadId};
 use tile_ir::sim::Memory;
 
 /// Device memory. Freed in stream order, after everything that uses it, when the last tensor and graph let go.
@@ -23,36 +23,31 @@ pub(crate) struct Allocation {
     owner: Option<Owner>,
 }
 
-/// The stream of other code that owns borrowed memory. It must wait for each use, because the borrow may end, and the owner
-/// free the memory, without our being told.
-pub(crate) struct Owner {
-    /// The stream's handle.
-    pub stream: Handle,
-    /// The thread that the handle means a stream of, where it means another one in every thread.
-    pub thread: Option<ThreadId>,
-    /// The event by which the owner's other streams know of the latest use; null where there is none. It lives as long as
-    /// the borrow.
-    pub event: Handle,
-    /// Whether the memory is lent to be written.
-    pub writable: bool,
-    /// Keeps the stream.
-    pub _keeps: Arc<dyn Any + Send + Sync>,
-}
-
-// SAFETY: stream and event handles may be used from any thread; of a stream that another thread would understand
-// differently, `thread` says which one may.
-unsafe impl Send for Owner {}
-// SAFETY: as above.
-unsafe impl Sync for Owner {}
-
 enum Storage {
     /// Of the device's pool.
     Owned,
     /// Somebody else's: used, never freed.
     Foreign,
+    /// Somebody else's, given back when nothing uses it any more.
+    Kept(Option<Keeper>),
     /// Simulated.
     Host(Arc<Memory>),
 }
+
+/// What is dropped to give memory back, and after what.
+pub(crate) struct Keeper {
+    pub _what: Box<dyn Any + Send + Sync>,
+    /// The stream on which the memory is freed, in its order; `None`: it may be used by others at once, so the host waits.
+    pub freed_on: Option<StreamHandle>,
+}
+
+/// The handle of a stream, which its keeper keeps.
+pub(crate) struct StreamHandle(pub Handle);
+
+// SAFETY: a stream's handle may be used from any thread.
+unsafe impl Send for StreamHandle {}
+// SAFETY: as above.
+unsafe impl Sync for StreamHandle {}
 
 impl fmt::Debug for Allocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -65,11 +60,8 @@ impl Allocation {
     pub fn new(device: &'static DeviceState, bytes: usize, zeroed: bool) -> Result<Allocation, Error> {
         match &device.backend {
             Backend::Simulator { .. } => {
-                static NEXT: AtomicU64 = AtomicU64::new(1 << 40);
                 let memory = Memory::try_zeros(bytes).map_err(|_| Error::host_out_of_memory(device.label(), bytes))?;
-                // Addresses are taken only by memory that exists, so they never wrap.
-                let room = (bytes as u64).next_multiple_of(256) + 256;
-                let address = NEXT.fetch_add(room, Ordering::Relaxed);
+                let address = simulated_address(bytes);
                 let storage = Storage::Host(Arc::new(memory));
                 Ok(Allocation { device, address, bytes, usage: Usage::written_by(0), storage, owner: None })
             }
@@ -87,19 +79,67 @@ impl Allocation {
         }
     }
 
-    /// Memory that somebody else owns, last used on the device's default stream. With an `owner` it is borrowed: the owner
-    /// waits for each use.
+    /// Memory that somebody else owns, last used on the device's default stream, or on the stream that it belongs to. An
+    /// `owner` has a say in its uses.
     pub fn foreign(device: &'static DeviceState, address: u64, bytes: usize, owner: Option<Owner>) -> Allocation {
         Allocation { device, address, bytes, usage: Usage::written_by(0), storage: Storage::Foreign, owner }
     }
 
-    /// Whether the owner must wait for each use: then nothing may keep the memory beyond a launch.
-    #[inline]
-    pub fn is_borrowed(&self) -> bool {
-        self.owner.is_some()
+    /// Host memory that a simulator uses in place.
+    pub fn of_host(device: &'static DeviceState, memory: Memory, owner: Owner) -> Allocation {
+        let bytes = memory.len();
+        let storage = Storage::Host(Arc::new(memory));
+        let usage = Usage::written_by(0);
+        Allocation { device, address: simulated_address(bytes), bytes, usage, storage, owner: Some(owner) }
     }
 
-    /// Whether it is borrowed to be read only.
+    /// This memory of somebody else, given back by dropping `keeper`.
+    pub fn kept_by(mut self, keeper: Keeper) -> Allocation {
+        self.storage = Storage::Kept(Some(keeper));
+        self
+    }
+
+    /// This memory, as what is used on a borrowed stream alone.
+    pub fn only_used_on(mut self, owner: Owner) -> Allocation {
+        self.owner = Some(owner);
+        self
+    }
+
+    /// Gives the memory of the device's pool to other code: it will not be freed here. `false` where it is not of the pool.
+    /// (Nobody but cudarc takes it.)
+    #[allow(dead_code)]
+    pub fn give_away(&mut self) -> bool {
+        let is_owned = matches!(self.storage, Storage::Owned);
+        if is_owned {
+            self.storage = Storage::Foreign;
+        }
+        is_owned
+    }
+
+    /// Whether its life ends without our being told: then nothing may keep it beyond a launch.
+    #[inline]
+    pub fn is_borrowed(&self) -> bool {
+        self.owner.as_ref().is_some_and(|owner| owner.borrowed)
+    }
+
+    /// The borrowed stream on which alone it may be used, if there is one.
+    #[inline]
+    pub fn only_on(&self) -> Option<&OnStream> {
+        self.owner.as_ref().and_then(Owner::only_on)
+    }
+
+    /// Whether an event of cudarc is recorded after each use.
+    #[inline]
+    pub fn has_event(&self) -> bool {
+        self.owner.as_ref().is_some_and(|owner| !owner.event.is_null())
+    }
+
+    /// Refuses to write what may only be read.
+    fn check_writable(&self) -> Result<(), Error> {
+        if self.is_read_only() { Err(Error::ReadOnly { device: self.device.label().into() }) } else { Ok(()) }
+    }
+
+    /// Whether it may only be read.
     #[inline]
     pub fn is_read_only(&self) -> bool {
         self.owner.as_ref().is_some_and(|owner| !owner.writable)
@@ -110,7 +150,7 @@ impl Allocation {
     pub fn used(&self, cuda: &CudaDevice, stream: &StreamSlot) -> Result<(), Error> {
         match &self.owner {
             None => Ok(()),
-            Some(owner) => owner.follows(cuda, stream),
+            Some(owner) => owner.used(cuda, stream),
         }
     }
 
@@ -122,8 +162,12 @@ impl Allocation {
         }
     }
 
-    /// The stream that wrote it last: where a copy has the fewest to wait for.
-    fn own_stream<'a>(&self, cuda: &'a CudaDevice) -> Result<&'a StreamSlot, Error> {
+    /// The stream that wrote it last: where a copy has the fewest to wait for. Of memory that belongs to a borrowed stream,
+    /// that one.
+    fn own_stream<'a>(&'a self, cuda: &'a CudaDevice) -> Result<&'a StreamSlot, Error> {
+        if let Some(stream) = self.only_on().and_then(|on| on.keeps.as_ref()) {
+            return Ok(&stream.slot);
+        }
         match cuda.stream(self.usage.writer()) {
             Some(stream) => Ok(stream),
             None => cuda.default_stream(),
@@ -132,6 +176,7 @@ impl Allocation {
 
     /// Copies packed `bytes` into rows of elements of `size` bytes. Waits until `bytes` may be reused.
     pub fn upload(&self, bytes: &[u8], rows: &Rows, size: usize) -> Result<(), Error> {
+        self.check_writable()?;
         let width = rows.width * size;
         if bytes.is_empty() || width == 0 {
             return Ok(());
@@ -186,6 +231,7 @@ impl Allocation {
         from: &Rows,
         size: usize,
     ) -> Result<(), Error> {
+        target.check_writable()?;
         match (&target.device.backend, &target.storage, source.host()) {
             (_, Storage::Host(memory), Some(source)) => {
                 // Row boundaries may differ where one side is contiguous, so element by element.
@@ -198,7 +244,9 @@ impl Allocation {
             }
             (Backend::Cuda(cuda), ..) => {
                 cuda.bind()?;
-                let stream = target.own_stream(cuda)?;
+                // A borrowed stream that either belongs to is the only one for both.
+                let of = if target.only_on().is_none() && source.only_on().is_some() { source } else { target };
+                let stream = of.own_stream(cuda)?;
                 let uses = in_order([(target, Use::Write), (source, Use::Read)].into_iter());
                 let _held = hold(cuda, stream, uses.into_iter())?;
                 // SAFETY: both sides' rows lie inside their allocations.
@@ -211,27 +259,52 @@ impl Allocation {
     }
 }
 
-impl Owner {
-    /// Makes the owner's work from now on follow what is queued on `stream`. Where its stream cannot be made to wait, the
-    /// host does.
-    fn follows(&self, cuda: &CudaDevice, stream: &StreamSlot) -> Result<(), Error> {
-        let here = self.thread.is_none_or(|thread| thread == thread::current().id());
-        let ordered = || {
-            cuda.order_foreign(stream.enter().stream(), self.stream)?;
-            if self.event.is_null() { Ok(()) } else { cuda.record_again(self.event, self.stream) }
-        };
-        if here && ordered().is_ok() { Ok(()) } else { cuda.synchronize(stream) }
-    }
+/// An address for simulated memory: made up, aligned to 256 bytes and overlapping nothing.
+fn simulated_address(bytes: usize) -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1 << 40);
+    // Addresses are taken only by memory that exists, so they never wrap.
+    NEXT.fetch_add((bytes as u64).next_multiple_of(256) + 256, Ordering::Relaxed)
 }
 
 fn each_element(rows: &Rows) -> impl Iterator<Item = usize> + '_ {
     rows.each().flat_map(move |start| start..start + rows.width)
 }
 
+impl Allocation {
+    /// Gives kept memory back, after everything that uses it. What cannot be put in that order is never given back.
+    fn give_back(&mut self, keeper: Option<Keeper>) {
+        let (Some(keeper), Backend::Cuda(cuda)) = (keeper, &self.device.backend) else { return };
+        // What belongs to a borrowed stream is given back in its order, which is the owner's.
+        if self.only_on().is_some() {
+            return;
+        }
+        let usage = self.usage.last();
+        let mut ordered = || -> Result<(), Error> {
+            cuda.bind()?;
+            let stream = cuda.default_stream()?;
+            usage.settle_free(cuda, stream)?;
+            match &keeper.freed_on {
+                Some(freed_on) if !cuda.is_capturing(freed_on.0)? => {
+                    cuda.order_foreign(stream.enter().stream(), freed_on.0)
+                }
+                _ => cuda.synchronize(stream),
+            }
+        };
+        if ordered().is_err() {
+            std::mem::forget(keeper);
+        }
+    }
+}
+
 impl Drop for Allocation {
     fn drop(&mut self) {
+        if let Storage::Kept(keeper) = &mut self.storage {
+            let keeper = keeper.take();
+            self.give_back(keeper);
+            return;
+        }
         if let (Storage::Owned, Backend::Cuda(cuda)) = (&self.storage, &self.device.backend)
-            && let Ok(stream) = self.own_stream(cuda)
+            && let Some(stream) = cuda.stream(self.usage.writer())
             && cuda.bind().is_ok()
             && self.usage.last().settle_free(cuda, stream).is_ok()
         {

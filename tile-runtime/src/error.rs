@@ -194,6 +194,18 @@ pub enum Error {
         /// What went wrong.
         problem: String,
     },
+    /// A write into memory that was lent to be read.
+    #[error("the memory on {device} was borrowed to be read; it cannot be written")]
+    ReadOnly {
+        /// The device.
+        device: String,
+    },
+    /// A tensor of another library that cannot be used here.
+    #[error("a DLPack tensor: {problem}")]
+    Dlpack {
+        /// What does not fit, with what was found and what is taken.
+        problem: String,
+    },
     /// A stream of other code that cannot be used.
     #[error("a stream of other code on {device}: {problem}")]
     ForeignStream {
@@ -336,6 +348,46 @@ pub enum ShapeError {
         source_shape: Vec<usize>,
         /// The other.
         destination: Vec<usize>,
+    },
+    /// Elements of a row that do not lie beside each other.
+    #[error("neighbours on the innermost axis of shape {shape:?} lie {stride} elements apart, not 1")]
+    InnerStride {
+        /// The shape.
+        shape: Vec<usize>,
+        /// The stride of the innermost axis.
+        stride: usize,
+    },
+    /// A place where an element cannot begin.
+    #[error("address {address:#x} is not a multiple of {multiple} bytes, an element's size")]
+    Address {
+        /// Where the memory begins.
+        address: u64,
+        /// The element's size.
+        multiple: usize,
+    },
+    /// Rows that share elements.
+    #[error("neighbours on axis {axis} of shape {shape:?} lie {stride} elements apart, and each takes {least}")]
+    Overlap {
+        /// The shape.
+        shape: Vec<usize>,
+        /// The axis, outermost 0.
+        axis: usize,
+        /// Its stride.
+        stride: usize,
+        /// The elements that one index of the axis spans.
+        least: usize,
+    },
+    /// A view that leaves the memory it is said to lie in.
+    #[error("shape {shape:?} with strides {strides:?} ends at element {end} of memory that has {len}")]
+    Outside {
+        /// The shape.
+        shape: Vec<usize>,
+        /// Its strides.
+        strides: Vec<usize>,
+        /// One past its last element.
+        end: usize,
+        /// Elements that there are.
+        len: usize,
     },
     /// A view that cannot be given another shape without a copy.
     #[error("shape {shape:?} with strides {strides:?} is not contiguous, so it has no view of shape {wanted:?}")]

@@ -33,6 +33,7 @@ mod layout;
 pub mod library;
 mod lock;
 pub mod nvrtc;
+mod owner;
 pub mod prelude;
 pub mod settings;
 mod stream;

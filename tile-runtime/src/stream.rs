@@ -1,6 +1,6 @@
 //! Streams, events and captured graphs.
 
-use crate::cuda::{CudaDevice, CudaEvent, CudaGraph, StreamSlot, refused};
+use crate::cuda::{CudaDevice, CudaEvent, CudaGraph, ForeignStream, StreamSlot, refused};
 use crate::device::{Backend, Device};
 use crate::error::Error;
 use crate::kernel::Recorded;
@@ -27,6 +27,8 @@ enum Queue {
     Pooled(u8),
     /// A stream that only a capture uses: no memory is ever bound to it.
     Capture(Box<StreamSlot>),
+    /// A stream of other code, which this keeps.
+    Foreign(Arc<ForeignStream>),
     /// Work on a simulator happens at once.
     Simulator,
     /// What a capture on a simulator has recorded; `None` once it is over.
@@ -39,7 +41,7 @@ impl Drop for Inner {
             match &self.queue {
                 Queue::Pooled(slot) => cuda.give_back_stream(*slot),
                 Queue::Capture(slot) => cuda.destroy_capture_stream(slot),
-                Queue::Simulator | Queue::Recording(_) => {}
+                Queue::Foreign(_) | Queue::Simulator | Queue::Recording(_) => {}
             }
         }
     }
@@ -54,6 +56,19 @@ impl Stream {
                 Backend::Simulator { .. } => Queue::Simulator,
             },
         ))
+    }
+
+    /// A stream of other code.
+    pub(crate) fn borrowed(device: &Device, stream: ForeignStream) -> Stream {
+        Stream::over(device, Queue::Foreign(Arc::new(stream)))
+    }
+
+    /// The stream of other code that this is.
+    pub(crate) fn foreign(&self) -> Option<&Arc<ForeignStream>> {
+        match &self.inner.queue {
+            Queue::Foreign(stream) => Some(stream),
+            _ => None,
+        }
     }
 
     fn over(device: &Device, queue: Queue) -> Stream {
@@ -104,14 +119,21 @@ impl Stream {
         match (&self.device.state.backend, &self.inner.queue) {
             (Backend::Cuda(cuda), Queue::Pooled(slot)) => Some((cuda, cuda.stream(*slot)?)),
             (Backend::Cuda(cuda), Queue::Capture(slot)) => Some((cuda, slot)),
+            (Backend::Cuda(cuda), Queue::Foreign(stream)) => Some((cuda, &stream.slot)),
             _ => None,
         }
     }
 
-    /// The error where a capture has made this stream: nothing but launches belongs there.
+    /// The error where the stream is being captured: nothing but launches belongs there.
     fn refuse_in_capture(&self, what: &str) -> Result<(), Error> {
         let going_on = match &self.inner.queue {
             Queue::Pooled(_) | Queue::Simulator => return Ok(()),
+            Queue::Foreign(stream) => {
+                let Some((cuda, _)) = self.cuda() else { return Ok(()) };
+                cuda.bind()?;
+                cuda.refuse_elsewhere(&stream.slot)?;
+                return cuda.refuse_capturing(&stream.slot, what);
+            }
             Queue::Capture(slot) => slot.capture.as_ref().is_some_and(|capture| capture.is_going_on()),
             Queue::Recording(recorded) => lock(recorded).is_some(),
         };
@@ -130,7 +152,10 @@ impl Stream {
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = self.cuda().map_or(0, |(_, slot)| slot.index);
-        write!(f, "Stream({number} of {})", self.device.label())
+        match self.foreign() {
+            Some(_) => write!(f, "Stream(borrowed, of {})", self.device.label()),
+            None => write!(f, "Stream({number} of {})", self.device.label()),
+        }
     }
 }
 

@@ -54,6 +54,11 @@ impl<T: Element, const R: usize> Tensor<T, R> {
         Tensor { allocation, layout, element: PhantomData }
     }
 
+    /// Its memory.
+    pub(crate) fn into_allocation(self) -> Arc<Allocation> {
+        self.allocation
+    }
+
     /// The tensor with its type erased.
     #[inline]
     pub(crate) fn erased(&self) -> TensorRef<'_> {

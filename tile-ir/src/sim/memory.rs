@@ -5,20 +5,18 @@
 //! sizes that meet in the same bytes without an order would be undefined; here there is one size.) An element or byte
 //! narrower than its word is stored by compare-and-exchange, so what lies beside it in the word is kept whoever writes it.
 
+use super::words::{WORD, Words};
 use crate::ir::Dtype;
-use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
+use std::alloc::{Layout, handle_alloc_error};
+use std::any::Any;
 use std::fmt;
-use std::ptr::slice_from_raw_parts_mut;
+use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use thiserror::Error;
-
-/// Bytes of a word.
-const WORD: usize = 4;
 
 /// One allocation of simulated device memory. Byte 0 counts as aligned to 256 bytes, as a device allocation is.
 pub struct Memory {
-    words: Box<[AtomicU32]>,
+    words: Words,
     len: usize,
 }
 
@@ -49,6 +47,17 @@ pub enum MemoryError {
         /// The element's size.
         bytes: usize,
     },
+    /// A store in memory that was lent to be read.
+    #[error("the memory was lent to be read only")]
+    ReadOnly,
+    /// Foreign memory that does not begin at a whole word.
+    #[error("host memory at address {address:#x} does not begin at a multiple of {multiple} bytes")]
+    Start {
+        /// Where it begins.
+        address: usize,
+        /// What it must be a multiple of.
+        multiple: usize,
+    },
 }
 
 impl fmt::Debug for Memory {
@@ -70,8 +79,38 @@ impl Memory {
     /// # Errors
     /// [`MemoryError::OutOfMemory`].
     pub fn try_zeros(len: usize) -> Result<Memory, MemoryError> {
-        let words = zeroed(len.div_ceil(WORD)).ok_or(MemoryError::OutOfMemory { bytes: len })?;
+        let words = Words::zeroed(len.div_ceil(WORD)).ok_or(MemoryError::OutOfMemory { bytes: len })?;
         Ok(Memory { words, len })
+    }
+
+    /// Somebody else's `len` bytes from `start` on, used in place. They are in the host's byte order, which is that of the
+    /// device: the lowest byte first. `owner` is dropped with this memory, if it keeps the bytes alive. Where `frozen`,
+    /// stores are refused.
+    ///
+    /// # Safety
+    /// The bytes are initialised, and valid as long as this memory lives: to be read, and, unless `frozen`, to be written.
+    /// Meanwhile nothing else writes them, and unless `frozen`, nothing else reads them; except by atomics of the sizes by
+    /// which a memory accesses them.
+    ///
+    /// # Errors
+    /// [`MemoryError::Start`]: they do not begin at a multiple of 4 bytes.
+    pub unsafe fn foreign(
+        start: NonNull<u8>,
+        len: usize,
+        frozen: bool,
+        owner: Option<Box<dyn Any + Send + Sync>>,
+    ) -> Result<Memory, MemoryError> {
+        let address = start.addr().get();
+        if len > 0 && !address.is_multiple_of(WORD) {
+            return Err(MemoryError::Start { address, multiple: WORD });
+        }
+        // SAFETY: the caller vouches for the bytes; where there are none, none are accessed.
+        Ok(Memory { words: unsafe { Words::foreign(start, len, frozen, owner) }, len })
+    }
+
+    /// The address of byte 0 in the host's memory. Of no bytes: any.
+    pub fn start(&self) -> NonNull<u8> {
+        self.words.start()
     }
 
     /// Length in bytes.
@@ -99,6 +138,7 @@ impl Memory {
     /// As [`Memory::get`].
     pub fn set(&self, offset: usize, dtype: Dtype, bits: u32) -> Result<(), MemoryError> {
         self.check(offset, dtype.bytes() as usize)?;
+        self.check_writable()?;
         self.store(offset, dtype, bits);
         Ok(())
     }
@@ -109,14 +149,15 @@ impl Memory {
     /// They leave the memory.
     pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), MemoryError> {
         self.check_range(offset, bytes.len())?;
+        self.check_writable()?;
         let head = bytes.len().min(offset.wrapping_neg() % WORD);
         let (head, rest) = bytes.split_at(head);
         let whole = rest.len() / WORD * WORD;
         let (whole, tail) = rest.split_at(whole);
         self.write_bytes(offset, head);
         let first = (offset + head.len()) / WORD;
-        for (word, bytes) in self.words[first..].iter().zip(whole.chunks_exact(WORD)) {
-            word.store(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]), Ordering::Relaxed);
+        for (word, bytes) in (first..).zip(whole.chunks_exact(WORD)) {
+            self.words.store(word, u32::MAX, u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
         }
         self.write_bytes(offset + head.len() + whole.len(), tail);
         Ok(())
@@ -134,8 +175,8 @@ impl Memory {
         let (whole, tail) = rest.split_at_mut(whole);
         self.read_bytes(offset, head);
         let first = (offset + head.len()) / WORD;
-        for (word, bytes) in self.words[first..].iter().zip(whole.chunks_exact_mut(WORD)) {
-            bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        for (word, bytes) in (first..).zip(whole.chunks_exact_mut(WORD)) {
+            bytes.copy_from_slice(&self.words.load(word).to_le_bytes());
         }
         self.read_bytes(offset + head.len() + whole.len(), tail);
         Ok(())
@@ -153,6 +194,10 @@ impl Memory {
         if offset.is_multiple_of(bytes) { Ok(()) } else { Err(MemoryError::Misaligned { offset, bytes }) }
     }
 
+    fn check_writable(&self) -> Result<(), MemoryError> {
+        if self.words.is_frozen() { Err(MemoryError::ReadOnly) } else { Ok(()) }
+    }
+
     fn write_bytes(&self, offset: usize, bytes: &[u8]) {
         bytes.iter().enumerate().for_each(|(i, byte)| self.store(offset + i, Dtype::Bool, u32::from(*byte)));
     }
@@ -162,36 +207,31 @@ impl Memory {
     }
 
     /// [`Memory::get`] for the simulators, which have checked that the element lies inside and is aligned. Of one that
-    /// does not, they would get a panic or the element that it lies in.
+    /// does not, they would get zero or the element that it lies in.
     #[inline]
     pub(crate) fn load(&self, offset: usize, dtype: Dtype) -> u32 {
         let (word, shift) = self.place(offset, dtype);
-        word.load(Ordering::Relaxed) >> shift & low_bits(dtype)
+        self.words.load(word) >> shift & low_bits(dtype)
     }
 
-    /// [`Memory::set`], under the contract of [`Memory::load`].
+    /// [`Memory::set`], under the contract of [`Memory::load`]; the launcher has refused memory that is lent to be read.
     #[inline]
     pub(crate) fn store(&self, offset: usize, dtype: Dtype, bits: u32) {
         let (word, shift) = self.place(offset, dtype);
-        let mask = low_bits(dtype);
-        if mask == u32::MAX {
-            word.store(bits, Ordering::Relaxed);
-        } else {
-            replace(word, |old| old & !(mask << shift) | (bits & mask) << shift);
-        }
+        self.words.store(word, low_bits(dtype) << shift, bits << shift);
     }
 
     /// Replaces a 4-byte element by `f` of it, atomically, and returns the old bits; under the contract of
-    /// [`Memory::load`].
+    /// [`Memory::store`].
     pub(crate) fn update(&self, offset: usize, f: impl Fn(u32) -> u32) -> u32 {
-        replace(self.place(offset, Dtype::U32).0, f)
+        self.words.update(self.place(offset, Dtype::U32).0, f)
     }
 
     /// The word that an element lies in, and its lowest bit there.
     #[inline]
-    fn place(&self, offset: usize, dtype: Dtype) -> (&AtomicU32, u32) {
+    fn place(&self, offset: usize, dtype: Dtype) -> (usize, u32) {
         debug_assert_eq!(self.check(offset, dtype.bytes() as usize), Ok(()));
-        (&self.words[offset / WORD], (offset % WORD * 8) as u32)
+        (offset / WORD, (offset % WORD * 8) as u32)
     }
 
     /// Loads many elements: `out[i]` is the element at `base` bytes plus `offsets[i]` elements, 0 where not `valid`; under
@@ -229,29 +269,6 @@ fn low_bits(dtype: Dtype) -> u32 {
         2 => 0xffff,
         _ => u32::MAX,
     }
-}
-
-/// Replaces a word by `f` of it, atomically, and returns the old one.
-#[inline]
-fn replace(word: &AtomicU32, f: impl Fn(u32) -> u32) -> u32 {
-    word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| Some(f(old))).unwrap_or_else(|old| old)
-}
-
-/// This many words of zeros; `None` where the host has not that much memory. The system gives zeroed pages when they are
-/// first used, so a large memory costs nothing until then.
-fn zeroed(words: usize) -> Option<Box<[AtomicU32]>> {
-    if words == 0 {
-        return Some(Box::default());
-    }
-    let layout = Layout::array::<AtomicU32>(words).ok()?;
-    // SAFETY: the layout has a size, since there are words.
-    let start = unsafe { alloc_zeroed(layout) }.cast::<AtomicU32>();
-    if start.is_null() {
-        return None;
-    }
-    // SAFETY: the global allocator gave this memory for exactly this layout, and nothing else has it; bits that are all
-    // zero are an `AtomicU32`.
-    Some(unsafe { Box::from_raw(slice_from_raw_parts_mut(start, words)) })
 }
 
 /// A tensor argument: a view of a memory.
@@ -360,6 +377,63 @@ mod tests {
         memory.read(0, &mut found).unwrap();
         let [low, high] = ((rounds - 1) as u16).to_le_bytes();
         assert_eq!(found, [low, high, last, last, last, last, 0, 0]);
+    }
+
+    /// Memory of somebody else, which ends in the middle of a word: every element and copy, and nothing beyond the end.
+    #[test]
+    fn foreign_memory_is_used_in_place_up_to_its_last_byte() {
+        for len in 0..=11usize {
+            let mut words = [0xa5a5_a5a5u32; 4];
+            let start = NonNull::from(&mut words).cast::<u8>();
+            {
+                // SAFETY: the array outlives the memory and is not used meanwhile.
+                let memory = unsafe { Memory::foreign(start, len, false, None) }.unwrap();
+                let bytes: Vec<u8> = (1..=len as u8).collect();
+                memory.write(0, &bytes).unwrap();
+                let mut back = vec![0; len];
+                memory.read(0, &mut back).unwrap();
+                assert_eq!(back, bytes);
+                for offset in (0..len.saturating_sub(1)).step_by(2) {
+                    let bits = memory.get(offset, Dtype::F16).unwrap();
+                    assert_eq!(bits, u32::from(bytes[offset]) | u32::from(bytes[offset + 1]) << 8);
+                    memory.set(offset, Dtype::F16, !bits).unwrap();
+                }
+            }
+            let all: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let pairs = len / 2 * 2;
+            assert!((0..pairs).all(|i| all[i] == !(i as u8 + 1)), "{len}: {all:x?}");
+            assert!((pairs..len).all(|i| all[i] == i as u8 + 1), "{len}: {all:x?}");
+            assert!(all[len..].iter().all(|byte| *byte == 0xa5), "{len}: {all:x?}");
+        }
+    }
+
+    #[test]
+    fn frozen_memory_is_read_and_never_written() {
+        let words = [0x0403_0201u32, 0x0807_0605];
+        let start = NonNull::from(&words).cast::<u8>();
+        // SAFETY: the words outlive the memory, and nobody writes them.
+        let memory = unsafe { Memory::foreign(start, 7, true, None) }.unwrap();
+        assert_eq!(memory.get(4, Dtype::F16).unwrap().to_le_bytes()[0], memory.get(4, Dtype::Bool).unwrap() as u8);
+        assert_eq!(memory.set(0, Dtype::F32, 1), Err(MemoryError::ReadOnly));
+        assert_eq!(memory.write(6, &[0]), Err(MemoryError::ReadOnly));
+        // SAFETY: as above.
+        let error = unsafe { Memory::foreign(start.add(2), 4, true, None) }.unwrap_err();
+        assert!(error.to_string().ends_with("does not begin at a multiple of 4 bytes"), "{error}");
+    }
+
+    /// What keeps the bytes alive is dropped with the memory, and not before.
+    #[test]
+    fn the_owner_is_dropped_with_the_memory() {
+        let owner = Arc::new(vec![7u32; 4]);
+        let start = NonNull::from(&owner[0]).cast::<u8>();
+        // SAFETY: the owner keeps the bytes, and nobody writes them.
+        let memory = unsafe { Memory::foreign(start, 16, true, Some(Box::new(owner.clone()))) }.unwrap();
+        let share = Arc::new(memory);
+        let other = share.clone();
+        drop(share);
+        assert_eq!((Arc::strong_count(&owner), other.get(12, Dtype::U32)), (2, Ok(7)));
+        drop(other);
+        assert_eq!(Arc::strong_count(&owner), 1);
     }
 
     #[test]

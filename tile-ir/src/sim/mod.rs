@@ -10,6 +10,7 @@ mod limit;
 mod memory;
 pub mod numeric;
 mod print;
+mod words;
 
 pub use error::{Fault, SimError};
 pub use limit::{Cancel, STEP_LIMIT, Stop};

@@ -6,6 +6,7 @@
 
 use super::Handle;
 use super::capture::Capture;
+use super::foreign::StreamId;
 use crate::error::{DriverError, Error};
 use crate::kernel::{Definition, Values};
 use crate::layout::Rows;
@@ -71,6 +72,11 @@ absent! {
         fn capture_stream(&self) -> Result<StreamSlot, Error>;
         fn destroy_capture_stream(&self, slot: &StreamSlot);
         fn order(&self, earlier: &StreamSlot, later: &StreamSlot) -> Result<(), Error>;
+        fn is_context(&self, context: Handle) -> bool;
+        fn context_of(&self, stream: Handle) -> Result<Handle, Error>;
+        fn is_capturing(&self, stream: Handle) -> Result<bool, Error>;
+        fn foreign_stream(&self, raw: Handle, id: StreamId) -> StreamSlot;
+        fn synchronize_context(&self) -> Result<(), Error>;
         fn order_foreign(&self, earlier: Handle, later: Handle) -> Result<(), Error>;
         fn record_again(&self, event: Handle, stream: Handle) -> Result<(), Error>;
         fn synchronize(&self, stream: &StreamSlot) -> Result<(), Error>;
@@ -79,7 +85,8 @@ absent! {
     }
 
     /// A stream of a device.
-    StreamSlot { index: u8, capture: Option<Capture> } {
+    StreamSlot { index: u8, capture: Option<Capture>, foreign: Option<StreamId> } {
+        fn is_foreign(&self) -> bool;
         fn enter(&self) -> Entry;
         fn share(&self) -> Handle;
         fn remember(&self, kernel: &'static Definition, at: &'static Location<'static>);

@@ -3,6 +3,7 @@
 use super::capture::Capture;
 use super::dependent::{Entry, Last};
 use super::driver::{self, Driver, Handle, Pointer, attribute, function_attribute};
+use super::foreign::StreamId;
 use crate::error::{DriverError, Error, Fault};
 use crate::kernel::Definition;
 use crate::lock::lock;
@@ -18,6 +19,9 @@ pub(crate) const STREAMS: usize = 64;
 
 /// The number of streams that are used by one capture only.
 const CAPTURE: u8 = u8::MAX;
+
+/// The number of streams that other code owns: no memory is ever bound to one.
+const FOREIGN: u8 = u8::MAX - 1;
 
 /// A CUDA device, for the life of the process: one a device number.
 pub(crate) struct CudaDevice {
@@ -63,6 +67,8 @@ pub(crate) struct StreamSlot {
     recent_count: AtomicUsize,
     /// The capture that it was made for; `None` of the streams of the table, which are never captured.
     pub capture: Option<Capture>,
+    /// Which stream of other code it is; `None` of ours.
+    pub foreign: Option<StreamId>,
 }
 
 // SAFETY: stream and event handles may be used from any thread; the rest is synchronised.
@@ -326,6 +332,7 @@ impl CudaDevice {
             recent: Default::default(),
             recent_count: AtomicUsize::new(0),
             capture: None,
+            foreign: None,
         })
     }
 
@@ -340,7 +347,7 @@ impl CudaDevice {
         }
     }
 
-    /// The same between raw streams, one of which is not ours.
+    /// The same between raw streams, one of which is not ours. Neither may be being captured.
     pub fn order_foreign(&self, earlier: Handle, later: Handle) -> Result<(), Error> {
         self.bind()?;
         let mut event = std::ptr::null_mut();
@@ -372,6 +379,37 @@ impl CudaDevice {
         self.driver.version()
     }
 
+    /// The context of a stream of other code.
+    pub fn context_of(&self, stream: Handle) -> Result<Handle, Error> {
+        let mut context = std::ptr::null_mut();
+        // SAFETY: the caller vouches for the stream; `context` outlives the call.
+        self.check("cuStreamGetCtx", unsafe { (self.driver.stream_get_ctx)(stream, &mut context) }).map(|()| context)
+    }
+
+    /// Whether a stream is being captured, by anybody.
+    pub fn is_capturing(&self, stream: Handle) -> Result<bool, Error> {
+        let mut status = 0;
+        // SAFETY: the caller vouches for the stream; `status` outlives the call.
+        let code = unsafe { (self.driver.stream_is_capturing)(stream, &mut status) };
+        self.check("cuStreamIsCapturing", code).map(|()| status != 0)
+    }
+
+    /// A stream of other code, which has no event of ours and on which nothing is known of the last operation.
+    pub fn foreign_stream(&self, raw: Handle, id: StreamId) -> StreamSlot {
+        let last = Last::new();
+        last.share();
+        StreamSlot {
+            raw,
+            last,
+            index: FOREIGN,
+            event: std::ptr::null_mut(),
+            recent: Default::default(),
+            recent_count: AtomicUsize::new(0),
+            capture: None,
+            foreign: Some(id),
+        }
+    }
+
     /// Whether `context` is this device's.
     pub fn is_context(&self, context: Handle) -> bool {
         context == self.context
@@ -386,10 +424,20 @@ impl CudaDevice {
         Ok(())
     }
 
+    /// Waits until everything queued on the device is done, whoever queued it.
+    pub fn synchronize_context(&self) -> Result<(), Error> {
+        self.bind()?;
+        // SAFETY: no preconditions.
+        self.check("cuCtxSynchronize", unsafe { (self.driver.ctx_synchronize)() })
+    }
+
     /// Called after each launch: waits for it with `TILE_LAUNCH_BLOCKING=1`.
     #[inline]
     pub fn finish(&self, slot: &StreamSlot) -> Result<(), Error> {
-        if self.blocking && slot.capture.is_none() { self.synchronize(slot) } else { Ok(()) }
+        if !self.blocking || slot.capture.is_some() || (slot.is_foreign() && self.is_capturing(slot.raw)?) {
+            return Ok(());
+        }
+        self.synchronize(slot)
     }
 
     /// Waits for every stream.
@@ -500,6 +548,12 @@ impl CudaDevice {
 }
 
 impl StreamSlot {
+    /// Whether other code owns it.
+    #[inline]
+    pub fn is_foreign(&self) -> bool {
+        self.foreign.is_some()
+    }
+
     /// Begins an operation on the stream: keep what this returns until the driver has been called.
     #[inline]
     pub fn enter(&self) -> Entry<'_> {

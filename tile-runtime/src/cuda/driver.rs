@@ -53,6 +53,7 @@ functions! {
     primary_ctx_retain = "cuDevicePrimaryCtxRetain": fn(*mut Handle, c_int);
     ctx_get_current = "cuCtxGetCurrent": fn(*mut Handle);
     ctx_set_current = "cuCtxSetCurrent": fn(Handle);
+    ctx_synchronize = "cuCtxSynchronize": fn();
     mem_get_info = "cuMemGetInfo_v2": fn(*mut usize, *mut usize);
     mem_alloc = "cuMemAlloc_v2": fn(*mut Pointer, usize);
     mem_free = "cuMemFree_v2": fn(Pointer);
@@ -67,6 +68,8 @@ functions! {
     stream_destroy = "cuStreamDestroy_v2": fn(Handle);
     stream_synchronize = "cuStreamSynchronize": fn(Handle);
     stream_wait_event = "cuStreamWaitEvent": fn(Handle, Handle, c_uint);
+    stream_get_ctx = "cuStreamGetCtx": fn(Handle, *mut Handle);
+    stream_is_capturing = "cuStreamIsCapturing": fn(Handle, *mut c_int);
     stream_begin_capture = "cuStreamBeginCapture_v2": fn(Handle, c_uint);
     stream_end_capture = "cuStreamEndCapture": fn(Handle, *mut Handle);
     event_create = "cuEventCreate": fn(*mut Handle, c_uint);

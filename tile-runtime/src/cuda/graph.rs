@@ -61,6 +61,7 @@ impl CudaGraph {
     /// keeps it with all that it keeps.
     pub fn launch(self: &Arc<CudaGraph>, stream: &StreamSlot) -> Result<(), Error> {
         self.device.bind()?;
+        self.device.refuse_capturing(stream, "launching a graph, which the other graph would not keep,")?;
         let exec = lock(&self.exec);
         let uses = self.uses.iter().map(|(memory, how)| (memory, *how));
         let over = || super::capture::refused(&self.device.label, false, "");

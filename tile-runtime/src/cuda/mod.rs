@@ -1,7 +1,7 @@
 //! Everything that touches the CUDA driver.
 //!
-//! Which streams have used a piece of memory ([`ordering`]) and what a capture records ([`capture`]) is compiled always, the
-//! rest with the feature `cudarc`. Without it [`absent`] gives the rest of the crate the same names, of types that have no
+//! Which streams have used a piece of memory ([`ordering`], [`foreign`]) and what a capture records ([`capture`]) is compiled
+//! always, the rest with the feature `cudarc`. Without it [`absent`] gives the rest of the crate the same names, of types that have no
 //! values: code for a CUDA device is type-checked there too, and never runs. The feature is asked for here, in
 //! `crate::interop`, and nowhere else.
 
@@ -9,6 +9,8 @@ use std::ffi::c_void;
 
 #[cfg_attr(not(feature = "cudarc"), allow(dead_code))]
 mod capture;
+#[cfg_attr(not(feature = "cudarc"), allow(dead_code))]
+mod foreign;
 #[cfg_attr(not(feature = "cudarc"), allow(dead_code))]
 mod ordering;
 
@@ -49,6 +51,9 @@ mod present {
 }
 
 pub(crate) use capture::{Kept, refused};
+#[cfg(feature = "cudarc")]
+pub(crate) use foreign::PER_THREAD;
+pub(crate) use foreign::{ForeignStream, StreamId};
 pub(crate) use ordering::{Usage, Use, hold, hold_one, in_order};
 
 /// A handle of the driver: a context, stream, event, module, function or graph.

@@ -27,6 +27,7 @@
 //! the memory alive. A stream is captured only if it was made for that one capture ([`super::capture`]).
 
 use super::capture::{Kept, MemoryUse, Recording};
+use super::foreign::{self, Guests};
 use super::{CudaDevice, StreamSlot};
 use crate::allocation::Allocation;
 use crate::error::Error;
@@ -68,6 +69,11 @@ impl Usage {
     /// The stream that wrote it latest, at this moment: where a copy has the fewest to wait for.
     pub fn writer(&self) -> u8 {
         lock(&self.0).writer
+    }
+
+    /// The lock.
+    pub fn streams(&self) -> &Mutex<Streams> {
+        &self.0
     }
 
     /// Which streams have used memory that nobody else holds any more: no lock is needed.
@@ -115,7 +121,12 @@ impl Streams {
 
     /// Orders what frees the memory, on `stream`, after everything.
     pub fn settle_free(&mut self, device: &CudaDevice, stream: &StreamSlot) -> Result<(), Error> {
-        self.settle(stream.index, Use::Write, |earlier| order(device, earlier, stream))
+        self.settle_on(device, stream, Use::Write)
+    }
+
+    /// Orders a use on a stream of the table after all that it must follow, and records it.
+    pub fn settle_on(&mut self, device: &CudaDevice, stream: &StreamSlot, how: Use) -> Result<(), Error> {
+        self.settle(stream.index, how, |earlier| order(device, earlier, stream))
     }
 }
 
@@ -145,6 +156,8 @@ pub(crate) enum Held<'a> {
     Ordered { _locks: SmallVec<[MutexGuard<'a, Streams>; FEW]> },
     /// The capture that records the work.
     Captured(Recording<'a>),
+    /// What a borrowed stream needs.
+    Foreign { _guests: Guests<'a> },
 }
 
 impl Held<'_> {
@@ -161,13 +174,19 @@ impl Held<'_> {
 /// `None`: the stream belongs to a capture that is over.
 #[inline]
 pub(crate) fn hold<'a>(
-    device: &CudaDevice,
+    device: &'a CudaDevice,
     stream: &'a StreamSlot,
     uses: impl Iterator<Item = (&'a Arc<Allocation>, Use)>,
 ) -> Result<Option<Held<'a>>, Error> {
+    if stream.is_foreign() {
+        return foreign::hold(device, stream, uses).map(|_guests| Some(Held::Foreign { _guests }));
+    }
     if let Some(capture) = &stream.capture {
         let Some(mut recording) = capture.recording() else { return Ok(None) };
         for (memory, how) in uses {
+            if memory.only_on().is_some() {
+                return Err(device.elsewhere_only());
+            }
             if memory.is_borrowed() {
                 let problem = "a graph cannot keep memory that is borrowed from other code".into();
                 return Err(Error::Capture { device: device.label.clone(), problem });
@@ -179,14 +198,18 @@ pub(crate) fn hold<'a>(
     }
     let mut locks = SmallVec::new();
     for (memory, how) in uses {
+        if memory.only_on().is_some() {
+            return Err(device.elsewhere_only());
+        }
         let mut streams = lock(&memory.usage.0);
-        streams.settle(stream.index, how, |earlier| order(device, earlier, stream))?;
+        streams.settle_on(device, stream, how)?;
         locks.push(streams);
     }
     Ok(Some(Held::Ordered { _locks: locks }))
 }
 
-/// As [`hold`], of one piece of memory on a stream that is never captured: a copy.
+/// As [`hold`], of one piece of memory on a stream that we never capture: a copy, on the stream that the memory belongs to if
+/// it belongs to a borrowed one.
 pub(crate) fn hold_one<'a>(
     device: &CudaDevice,
     stream: &StreamSlot,
@@ -194,7 +217,12 @@ pub(crate) fn hold_one<'a>(
     how: Use,
 ) -> Result<MutexGuard<'a, Streams>, Error> {
     let mut streams = lock(&memory.usage.0);
-    streams.settle(stream.index, how, |earlier| order(device, earlier, stream))?;
+    if stream.is_foreign() {
+        device.refuse_elsewhere(stream)?;
+        device.refuse_capturing(stream, "copying to or from the host")?;
+    } else {
+        streams.settle_on(device, stream, how)?;
+    }
     Ok(streams)
 }
 

@@ -1,18 +1,35 @@
-//! Memory that other code owns. The only place where cudarc's types appear, in [`from_cudarc`] and its like, which there are
-//! with the feature `cudarc`.
+//! Memory and streams that other code owns.
+//!
+//! | to use | with | order of the uses |
+//! |---|---|---|
+//! | a stream of other code | [`borrow_stream`], [`borrow_cudarc_stream`] | that stream's |
+//! | memory, on a borrowed stream | [`lend`], [`lend_mut`], [`lend_cudarc`], [`lend_cudarc_mut`] | that stream's: one call of the driver a launch |
+//! | memory, on streams of ours | [`from_cudarc`], [`from_cudarc_mut`], [`from_raw_parts`] | ours; the owner's stream waits for each use |
+//! | memory of cudarc, handed over | [`own_cudarc`], [`into_cudarc`] | ours; cudarc's |
+//! | slices of the host, on a simulator | [`lend_host`], [`lend_host_mut`] | at once |
+//! | tensors of other libraries | [`dlpack`] | ours, or a borrowed stream's |
+//!
+//! Borrowed memory keeps no graph of ours and no prepared launch waiting for it: both refuse it. This is the only place
+//! where cudarc's types appear, with the feature `cudarc`.
 
 #[cfg(feature = "cudarc")]
-mod slice;
+mod cudarc;
+mod lent;
+mod placement;
 
 #[cfg(feature = "cudarc")]
-pub use slice::{Borrowed, from_cudarc, from_cudarc_mut};
+pub use self::cudarc::{
+    Borrowed, CudaMemory, CudaMemoryMut, borrow_cudarc_stream, from_cudarc, from_cudarc_mut, into_cudarc, lend_cudarc,
+    lend_cudarc_mut, own_cudarc,
+};
+pub use lent::{Lent, LentMut, Plain, borrow_stream, lend, lend_host, lend_host_mut, lend_mut};
+pub use placement::Placement;
 
 use crate::allocation::Allocation;
 use crate::cuda::{CudaDevice, refused};
 use crate::device::{Backend, Device};
 use crate::element::Element;
 use crate::error::{Error, ShapeError};
-use crate::layout::Layout;
 use crate::stream::Stream;
 use crate::tensor::Tensor;
 use std::sync::Arc;
@@ -36,12 +53,12 @@ pub unsafe fn from_raw_parts<T: Element, const R: usize>(
     strides: [usize; R],
     stream: *mut std::ffi::c_void,
 ) -> Result<Tensor<T, R>, Error> {
-    let layout = Layout { strides, ..Layout::packed(shape)? };
+    let layout = Placement::strided(shape, strides).checked()?;
     let overflow = ShapeError::Overflow { shape: shape.to_vec() };
     let elements = layout.span().ok_or(overflow.clone())?;
     let bytes = elements.checked_mul(size_of::<T>()).filter(|b| *b <= isize::MAX as usize).ok_or(overflow)?;
     let cuda = cuda(device)?;
-    wait_for(cuda, stream)?;
+    order_after(cuda, stream)?;
     Ok(Tensor::from_parts(Arc::new(Allocation::foreign(device.state, address, bytes, None)), layout))
 }
 
@@ -79,7 +96,14 @@ fn cuda(device: &Device) -> Result<&'static CudaDevice, Error> {
     }
 }
 
-/// Makes the default stream wait for what is queued on a foreign stream.
-fn wait_for(cuda: &'static CudaDevice, stream: *mut std::ffi::c_void) -> Result<(), Error> {
+/// Makes the default stream wait for what is queued on a foreign stream, which must not be being captured: the default
+/// stream would join the capture.
+fn order_after(cuda: &'static CudaDevice, stream: *mut std::ffi::c_void) -> Result<(), Error> {
+    cuda.bind()?;
+    if cuda.is_capturing(stream)? {
+        let problem =
+            "it is being captured, and our streams would join the capture; borrow the stream, and lend memory on it";
+        return Err(Error::ForeignStream { device: cuda.label.clone(), problem: problem.into() });
+    }
     cuda.order_foreign(stream, cuda.default_stream()?.enter().stream())
 }

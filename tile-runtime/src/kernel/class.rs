@@ -10,6 +10,7 @@ use super::launch::{LaunchOn, launched};
 use super::plan::{Plan, Refusal, Values};
 use super::prepared::{Prepared, lowered};
 use super::variants::Shared;
+use super::workspace::Whose;
 use crate::device::DeviceState;
 use crate::launch_error::{LaunchError, Problem};
 use std::panic::Location;
@@ -117,7 +118,7 @@ pub fn class<const N: usize>(
         let failed = |error| Box::new(Problem::Prepare(error));
         let widest = launched(def, table, instance, on.device(), args)?;
         let held = match widest.plan.has_workspaces() {
-            true => widest.workspaces(state, None, args)?,
+            true => widest.workspaces(state, Whose::Launch, args)?,
             false => Vec::new(),
         };
         let all: Vec<Argument<'_>> = args.iter().copied().chain(held.iter().map(|w| w.argument())).collect();

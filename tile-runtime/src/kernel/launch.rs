@@ -7,6 +7,7 @@ use super::plan::Values;
 use super::prepared::{self, Build, Chosen, Code, Prepared};
 use super::variants::{self, Shared, Specialized};
 use super::which::Variant;
+use super::workspace::Whose;
 use crate::allocation::Allocation;
 use crate::cuda::{Kept, Maps, Use, hold, in_order};
 use crate::device::{Backend, Device};
@@ -19,6 +20,7 @@ use crate::stream::Stream;
 use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use tile_ir::ir::EntityRef;
 use tile_ir::lowered::{HostValues, ParameterKind};
 use tile_ir::sim::checked::CheckedOptions;
@@ -240,16 +242,22 @@ fn run(
     args: &[Argument<'_>],
     at: &'static Location<'static>,
 ) -> Result<(), LaunchError> {
+    let foreign = stream.and_then(Stream::foreign);
+    if foreign.is_some() {
+        prepared.pin();
+    }
     if !prepared.plan.has_workspaces() {
         return run_with(prepared, device, stream, args, at);
     }
-    let slot = match (&device.state.backend, stream) {
-        (Backend::Cuda(_), Some(stream)) => stream.cuda().map(|(_, slot)| slot),
-        (Backend::Cuda(device), None) => device.stream(0),
-        (Backend::Simulator { .. }, _) => None,
+    let whose = match (&device.state.backend, stream, foreign) {
+        (Backend::Cuda(_), _, Some(foreign)) => Whose::Foreign(foreign),
+        (Backend::Cuda(_), Some(stream), None) => stream.cuda().map_or(Whose::Launch, |(_, slot)| Whose::stream(slot)),
+        (Backend::Cuda(device), None, None) => device.stream(0).map_or(Whose::Launch, Whose::stream),
+        (Backend::Simulator { .. }, ..) => Whose::Launch,
     };
-    let id = slot.map(|slot| std::ptr::from_ref(slot).addr());
-    let held = prepared.workspaces(device.state, id, args).map_err(|problem| prepared.error(at, *problem))?;
+    // A workspace that takes another's place is given back once nobody else can be about to use the other.
+    let _alone = foreign.map(|foreign| lock(&foreign.with_workspaces));
+    let held = prepared.workspaces(device.state, whose, args).map_err(|problem| prepared.error(at, *problem))?;
     let args: Vec<Argument<'_>> = args.iter().copied().chain(held.iter().map(|w| w.argument())).collect();
     run_with(prepared, device, stream, &args, at)
 }
@@ -282,7 +290,8 @@ fn run_with(
             let uses = in_order(uses(prepared, args));
             let mut held = hold(cuda, slot, uses.into_iter()).map_err(failed)?.ok_or_else(over)?;
             held.keep(|| prepared.share());
-            slot.remember(prepared.definition, at);
+            // A report of a fault looks at the streams of the table.
+            cuda.stream(0).filter(|_| slot.is_foreign()).unwrap_or(slot).remember(prepared.definition, at);
             let bits = function.parameters.iter().map(|kind| bits(&values, *kind));
             let (written, independent) = (prepared.plan.written(args), prepared.plan.independent(args));
             function.launch(slot, grid, (bits, maps.as_slice()), written, independent).map_err(failed)?;
@@ -296,11 +305,21 @@ fn run_with(
         }
         (_, Backend::Cuda(_)) => Ok(()),
         (_, Backend::Simulator { .. }) => {
+            if let Some(error) = stream.and_then(Stream::recording).and_then(|_| not_kept(on, args)) {
+                return Err(prepared.error(at, Problem::Driver(error)));
+            }
             // The check has made sure that every tensor is on this simulator.
             let args: Vec<sim::Argument> = args.iter().filter_map(|a| a.to_simulator()).collect();
             Recorded::new(prepared.clone(), args, at).make(on, stream)
         }
     }
+}
+
+/// The error of a graph that would keep borrowed memory.
+fn not_kept(device: &Device, args: &[Argument<'_>]) -> Option<Error> {
+    let borrowed = |a: &Argument<'_>| matches!(a, Argument::Tensor(tensor) if tensor.allocation().is_borrowed());
+    let problem = "a graph cannot keep memory that is borrowed from other code".into();
+    args.iter().any(borrowed).then(|| Error::Capture { device: device.label().into(), problem })
 }
 
 /// The memory that a launch with these arguments uses.
@@ -319,6 +338,17 @@ pub(super) fn uses<'a>(
 }
 
 impl Shared {
+    /// Keeps a variant loaded for the life of the process: it is launched on a stream of other code, which may be capturing a
+    /// graph that we never hear of again.
+    #[inline]
+    pub(super) fn pin(&self) {
+        if let Shared::Counted(variant) = self
+            && !variant.pinned.swap(true, Ordering::Relaxed)
+        {
+            std::mem::forget(Arc::clone(variant));
+        }
+    }
+
     /// A share of a variant, for a graph that launches it after it may have been dropped here; `None` of what is never
     /// dropped.
     pub(super) fn share(&self) -> Option<Kept> {

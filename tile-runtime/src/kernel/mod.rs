@@ -38,3 +38,4 @@ pub(crate) use definition::instance_text;
 pub(crate) use launch::Recorded;
 pub(crate) use plan::Values;
 pub(crate) use prepared::target_for;
+pub(crate) use workspace::Workspaces;

@@ -13,7 +13,7 @@ use crate::launch_error::Problem;
 use crate::nvrtc::{self, Nvrtc, Output, Resources};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use tile_ir::diag::Diagnostic;
 use tile_ir::emit::cuda::symbol;
 use tile_ir::ir::{Class, DimId, Instance, Kernel, ParamKind, Side, Target, Width};
@@ -37,6 +37,8 @@ pub(crate) struct Prepared {
     /// Why a wider class does not serve the launches of this one; empty for the widest.
     why: String,
     pub workspaces: Workspaces,
+    /// Whether it stays loaded for the life of the process (`Shared::pin`).
+    pub pinned: AtomicBool,
 }
 
 /// What runs, by where it runs.
@@ -172,6 +174,7 @@ impl Prepared {
             lesser: Lesser::default(),
             why: String::new(),
             workspaces: Workspaces::default(),
+            pinned: AtomicBool::new(false),
         })
     }
 

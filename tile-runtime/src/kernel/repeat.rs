@@ -6,6 +6,7 @@ use super::definition::{Definition, InstanceTable};
 use super::launch::{LaunchOn, Recorded, bits, launched, uses};
 use super::prepared::Code;
 use super::variants::Shared;
+use super::workspace::Whose;
 use crate::allocation::Allocation;
 use crate::cuda::{EncodedMap, Maps, Range, Use, hold, in_order};
 use crate::device::Device;
@@ -60,7 +61,7 @@ pub fn prepare_launch<const N: usize>(
     let prepared = launched(def, table, instance, device, args).map_err(|problem| failed(*problem))?;
     // It keeps its own.
     let held = match prepared.plan.has_workspaces() {
-        true => prepared.workspaces(device.state, None, args).map_err(|problem| failed(*problem))?,
+        true => prepared.workspaces(device.state, Whose::Launch, args).map_err(|problem| failed(*problem))?,
         false => Vec::new(),
     };
     let all: Vec<Argument<'_>> = args.iter().copied().chain(held.iter().map(|w| w.argument())).collect();
@@ -159,14 +160,20 @@ impl PreparedLaunch {
         let over = || self.error(at, Problem::StreamOver);
         let slot = slot.ok_or_else(over)?;
         cuda.bind().map_err(failed)?;
+        if slot.is_foreign() {
+            self.prepared.pin();
+        }
         let uses = self.memory.iter().map(|(memory, how)| (memory, *how));
         let mut held = hold(cuda, slot, uses).map_err(failed)?.ok_or_else(over)?;
         held.keep(|| self.prepared.share());
-        slot.remember(self.prepared.definition, at);
+        cuda.stream(0).filter(|_| slot.is_foreign()).unwrap_or(slot).remember(self.prepared.definition, at);
         let parameters = (self.parameters.iter().copied(), self.maps.as_slice());
         let written = self.written.iter().copied();
         let independent = self.independent.iter().copied();
         function.launch(slot, grid, parameters, written, independent).map_err(failed)?;
+        for (memory, _) in &self.memory {
+            memory.used(cuda, slot).map_err(failed)?;
+        }
         drop(held);
         cuda.finish(slot).map_err(failed)
     }

@@ -1,16 +1,18 @@
 //! Workspaces: tensors of a kernel that the launcher allocates.
 //!
-//! Each stream has its own, so that launches on several streams do not wait for each other. It is zeroed when it is allocated
+//! Each stream has its own (a borrowed one keeps those of its launches itself), so that launches on several streams do not wait for each other. It is zeroed when it is allocated
 //! and reused by the launches that follow with the same extents, in the stream's order. The arguments are checked before
 //! anything is allocated: what they ask for may be as large as a wrong argument.
 
 use super::argument::{Argument, TensorRef};
 use super::prepared::Prepared;
 use crate::allocation::Allocation;
-use crate::device::DeviceState;
+use crate::cuda::{ForeignStream, StreamSlot};
+use crate::device::{Backend, DeviceState};
 use crate::error::{Error, ShapeError};
 use crate::launch_error::Problem;
 use crate::lock::lock;
+use crate::owner::{OnStream, Order, Owner};
 use std::sync::{Arc, Mutex};
 use tile_ir::ir::Dtype;
 
@@ -20,9 +22,26 @@ pub(crate) struct Workspaces {
     kept: Mutex<Vec<Kept>>,
 }
 
+/// Who keeps the workspaces of a launch, for the launches that follow on the same stream.
+#[derive(Clone, Copy)]
+pub(super) enum Whose<'a> {
+    /// Nobody: the launch has its own.
+    Launch,
+    /// A stream of ours, by its place in memory.
+    Stream(usize),
+    /// A borrowed stream.
+    Foreign(&'a Arc<ForeignStream>),
+}
+
+impl Whose<'_> {
+    pub(super) fn stream(slot: &StreamSlot) -> Whose<'static> {
+        Whose::Stream(std::ptr::from_ref(slot).addr())
+    }
+}
+
 struct Kept {
-    /// Which stream's.
-    stream: usize,
+    /// Which stream's; where a borrowed stream keeps it, which kernel's.
+    key: usize,
     param: u8,
     allocation: Arc<Allocation>,
 }
@@ -46,10 +65,17 @@ impl Prepared {
     pub(super) fn workspaces(
         &self,
         device: &'static DeviceState,
-        stream: Option<usize>,
+        whose: Whose<'_>,
         args: &[Argument<'_>],
     ) -> Result<Vec<Workspace>, Box<Problem>> {
         let failed = |error| Box::new(Problem::Driver(error));
+        let capturing = whose.is_capturing(device).map_err(failed)?;
+        let place = match whose {
+            Whose::Launch => None,
+            Whose::Stream(stream) => Some((&self.workspaces, stream)),
+            // The stream's launches keep this record in its place.
+            Whose::Foreign(stream) => Some((&stream.workspaces, std::ptr::from_ref(self).addr())),
+        };
         let mut all = Vec::new();
         for (param, dtype, shape) in self.plan.workspaces(args) {
             let mut strides = vec![1i64; shape.len()];
@@ -58,7 +84,7 @@ impl Prepared {
             }
             let elements = shape.iter().try_fold(1usize, |n, extent| n.checked_mul(usize::try_from(*extent).ok()?));
             let bytes = elements.and_then(|n| n.checked_mul(dtype.bytes() as usize));
-            let kept = stream.zip(bytes).and_then(|(stream, bytes)| self.kept_workspace(stream, param, bytes));
+            let kept = place.zip(bytes).and_then(|((place, key), bytes)| place.kept(key, param, bytes));
             let allocation = match kept {
                 Some(allocation) => allocation,
                 None => {
@@ -66,44 +92,85 @@ impl Prepared {
                     let extents = || shape.iter().map(|n| usize::try_from(*n).unwrap_or(0)).collect();
                     let bytes = bytes.filter(|bytes| *bytes <= isize::MAX as usize);
                     let bytes = bytes.ok_or_else(|| failed(ShapeError::Overflow { shape: extents() }.into()))?;
-                    self.new_workspace(device, stream, param, bytes).map_err(failed)?
+                    if capturing {
+                        return Err(failed(allocated_before(device, bytes)));
+                    }
+                    let new = Arc::new(whose.allocate(device, bytes).map_err(failed)?);
+                    if let Some((place, key)) = place {
+                        let old = place.keep(Kept { key, param, allocation: new.clone() });
+                        if let Whose::Foreign(stream) = whose {
+                            stream.release(old.into_iter().collect());
+                        }
+                    }
+                    new
                 }
             };
+            if capturing {
+                // The graph is somebody else's, who does not say when it ends.
+                std::mem::forget(allocation.clone());
+            }
             all.push(Workspace { allocation, dtype, shape, strides });
         }
         Ok(all)
     }
+}
 
-    /// The workspace that this stream's last launch had, where it has this size.
-    fn kept_workspace(&self, stream: usize, param: u8, bytes: usize) -> Option<Arc<Allocation>> {
-        let kept = lock(&self.workspaces.kept);
-        let found = kept.iter().find(|k| k.stream == stream && k.param == param && k.allocation.bytes == bytes);
+/// The error of a launch in a capture that would have to allocate.
+fn allocated_before(device: &DeviceState, bytes: usize) -> Error {
+    let problem = format!(
+        "the kernel needs a workspace of {bytes} bytes, which cannot be allocated on a stream that other code is \
+         capturing; launch it once with these extents on this stream before the capture"
+    );
+    Error::Capture { device: device.label().into(), problem }
+}
+
+impl Whose<'_> {
+    /// Whether other code is capturing the stream.
+    fn is_capturing(&self, device: &DeviceState) -> Result<bool, Error> {
+        match (self, &device.backend) {
+            (Whose::Foreign(stream), Backend::Cuda(cuda)) => {
+                cuda.bind()?;
+                cuda.refuse_elsewhere(&stream.slot)?;
+                cuda.is_capturing(stream.slot.enter().stream())
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// A new one, of zeros.
+    fn allocate(&self, device: &'static DeviceState, bytes: usize) -> Result<Allocation, Error> {
+        let allocation = Allocation::new(device, bytes, true)?;
+        let (Whose::Foreign(stream), Backend::Cuda(cuda)) = (self, &device.backend) else { return Ok(allocation) };
+        // From here on it belongs to the borrowed stream, which follows its clearing.
+        cuda.order_foreign(cuda.default_stream()?.enter().stream(), stream.slot.enter().stream())?;
+        let order = Order::On(OnStream { id: stream.id(), keeps: None });
+        let owner = Owner { order, event: std::ptr::null_mut(), writable: true, borrowed: false };
+        Ok(allocation.only_used_on(owner))
+    }
+}
+
+impl Workspaces {
+    /// The workspace that the last launch with this key had, where it has this size.
+    fn kept(&self, key: usize, param: u8, bytes: usize) -> Option<Arc<Allocation>> {
+        let kept = lock(&self.kept);
+        let found = kept.iter().find(|k| k.key == key && k.param == param && k.allocation.bytes == bytes);
         found.map(|kept| kept.allocation.clone())
     }
 
-    /// A new one, which the stream keeps in place of its last.
-    fn new_workspace(
-        &self,
-        device: &'static DeviceState,
-        stream: Option<usize>,
-        param: u8,
-        bytes: usize,
-    ) -> Result<Arc<Allocation>, Error> {
-        let allocation = Arc::new(Allocation::new(device, bytes, true)?);
-        if let Some(stream) = stream {
-            let new = Kept { stream, param, allocation: allocation.clone() };
-            let mut kept = lock(&self.workspaces.kept);
-            // The old one is freed after the lock.
-            let old = match kept.iter_mut().find(|k| k.stream == stream && k.param == param) {
-                Some(place) => Some(std::mem::replace(place, new)),
-                None => {
-                    kept.push(new);
-                    None
-                }
-            };
-            drop(kept);
-            drop(old);
+    /// Keeps one in place of the last with its key, which is returned: it is dropped after the lock.
+    fn keep(&self, new: Kept) -> Option<Arc<Allocation>> {
+        let mut kept = lock(&self.kept);
+        match kept.iter_mut().find(|k| k.key == new.key && k.param == new.param) {
+            Some(place) => Some(std::mem::replace(place, new).allocation),
+            None => {
+                kept.push(new);
+                None
+            }
         }
-        Ok(allocation)
+    }
+
+    /// All that are kept, which are kept no longer.
+    pub(crate) fn take(&self) -> Vec<Arc<Allocation>> {
+        lock(&self.kept).drain(..).map(|kept| kept.allocation).collect()
     }
 }

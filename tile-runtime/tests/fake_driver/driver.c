@@ -96,7 +96,7 @@ R cuDeviceGetAttribute(int *v, int which, int d) {
 }
 // What cudarc calls beside.
 R cuDevicePrimaryCtxRelease_v2(int d) { return 0; }
-R cuCtxSynchronize(void) { return 0; }
+R cuCtxSynchronize(void) { BEGIN; say("synchronize all"); return sticky(); }
 R cuMemAllocHost_v2(void **p, size_t n) { *p = malloc(n); return 0; }
 R cuMemFreeHost(void *p) { free(p); return 0; }
 R cuDevicePrimaryCtxRetain(H *c, int d) { *c = (H)(intptr_t)(1000 + d); return 0; }
@@ -172,9 +172,19 @@ R cuStreamWaitEvent(H s, H e, unsigned flags) {
     trace("wait %ld for %ld", id(s), id(e));
     return 0;
 }
+// Streams that are being captured, by their handles.
+static int capturing[4096];
+R cuStreamGetCtx(H s, H *c) { *c = (H)(intptr_t)1000; return 0; }
+R cuStreamIsCapturing(H s, int *status) {
+    BEGIN;
+    *status = capturing[id(s) & 4095];
+    say("is capturing %ld", id(s));
+    return 0;
+}
 R cuStreamBeginCapture_v2(H s, unsigned mode) {
     BEGIN;
     say("begin %ld mode %u", id(s), mode);
+    capturing[id(s) & 4095] = 1;
     trace("begin %ld", id(s));
     return 0;
 }
@@ -182,6 +192,7 @@ R cuStreamEndCapture(H s, H *g) {
     BEGIN;
     *g = handle();
     say("end %ld", id(s));
+    capturing[id(s) & 4095] = 0;
     trace("end %ld graph %ld", id(s), id(*g));
     return setting("FAKE_CAPTURE");
 }

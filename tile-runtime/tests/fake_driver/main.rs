@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `captures` | other streams, finished captures and graphs in graphs |
 //! | `histories` | random histories of several threads, and `trace`, which reads what a driver was asked and finds uses that nothing orders |
-//! | `borrowed` | memory and streams of cudarc |
+//! | `borrowed` | memory of cudarc on streams of ours |
+//! | `lent` | borrowed streams, and memory on them |
 //!
 //! Each scenario runs in a process of its own: this test program again, with the driver in its library path. A machine
 //! without a C compiler or NVRTC skips, aloud.
@@ -12,6 +13,7 @@
 mod borrowed;
 mod captures;
 mod histories;
+mod lent;
 mod trace;
 
 use std::fs;
@@ -63,6 +65,33 @@ pub fn early(x: &Tensor<f32, (N, K)>, y: &mut Tensor<f32, (N, K)>, alpha: f32) {
     for k in (0..K).step_by(32) {
         if k + t < K {
             y[[b, k + t]] = alpha * x[[b, k + t]];
+        }
+    }
+}
+
+/// Three tensors; compiled for each K, so that the driver does nothing.
+#[tile_kernel(specialize(K))]
+pub fn three(a: &Tensor<f32, (N, K)>, b: &Tensor<f32, (N, K)>, y: &mut Tensor<f32, (N, K)>) {
+    let [n] = blocks([N]);
+    let [t] = threads([32]);
+    for k in unroll(0..ceil_div(K, 32)) {
+        *y.masked_mut([n, k * 32 + t]) = a.masked([n, k * 32 + t]) + b.masked([n, k * 32 + t]);
+    }
+}
+
+/// Through a workspace; compiled for each K, so that the driver does nothing.
+#[tile_kernel(specialize(K))]
+pub fn sums(x: &Tensor<f32, (N, K)>, y: &mut Tensor<f32, (Fixed<1>,)>, ws: &mut Workspace<f32, (N,)>) {
+    let [b] = blocks([N]);
+    let [t] = threads([32]);
+    if t == 0 {
+        let mut sum = 0.0;
+        for k in unroll(0..K) {
+            sum += x[[b, k]];
+        }
+        ws[b] = sum;
+        if b == 0 {
+            y[0] = ws[b];
         }
     }
 }
@@ -138,6 +167,8 @@ fn cache(driver: &Path) -> PathBuf {
 fn child_compile() {
     let mut all = vec![(scale::definition(), None), (early::definition(), None)];
     all.extend([1, 2, 3].map(|k| (special::definition(), Some(k))));
+    all.push((three::definition(), Some(1)));
+    all.extend([1, 2].map(|k| (sums::definition(), Some(k))));
     all.extend([1, 2].map(|k| (special_early::definition(), Some(k))));
     for (definition, k) in all {
         let dims = k.map(|k| ("K", k));
