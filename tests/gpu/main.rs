@@ -10,6 +10,7 @@ mod gemv;
 mod host;
 mod instances;
 mod ladder;
+mod lent;
 mod pdl;
 mod split;
 mod streams;

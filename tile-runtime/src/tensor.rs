@@ -54,6 +54,11 @@ impl<T: Element, const R: usize> Tensor<T, R> {
         Tensor { allocation, layout, element: PhantomData }
     }
 
+    /// The place of the first element in its memory, in elements.
+    pub(crate) fn offset(&self) -> usize {
+        self.layout.offset
+    }
+
     /// Its memory.
     pub(crate) fn into_allocation(self) -> Arc<Allocation> {
         self.allocation

@@ -14,6 +14,7 @@
 
 #[cfg(feature = "cudarc")]
 mod cudarc;
+pub mod dlpack;
 mod lent;
 mod placement;
 
