@@ -7,7 +7,6 @@ use cudarc::driver::{CudaContext, CudaStream, sys};
 use std::sync::Arc;
 use std::time::Instant;
 use tile_runtime::interop::{borrow_cudarc_stream, into_cudarc, lend_cudarc, lend_cudarc_mut, own_cudarc};
-use tile_runtime::prelude::*;
 
 const REPEATS: usize = 1000;
 const N: usize = 1 << 20;
@@ -37,11 +36,13 @@ fn launches_are_in_the_owner_s_order() {
     let mut host = vec![0.0f32; N];
     let poison = vec![-1.0f32; N];
     for round in 0..REPEATS {
+        // ANCHOR: in_order
         owner.memcpy_htod(&poison, &mut y).unwrap();
         flood::launch(&stream, &mut lend_cudarc_mut(&stream, &mut x, [N]).unwrap(), round as f32).unwrap();
         let input = lend_cudarc(&stream, &x, [N]).unwrap();
         shifted::launch(&stream, &input, &mut lend_cudarc_mut(&stream, &mut y, [N]).unwrap(), 3.0).unwrap();
         owner.memcpy_dtoh(&y, &mut host).unwrap();
+        // ANCHOR_END: in_order
         owner.synchronize().unwrap();
         is_all(&host, round as f32 + 3.0, round);
     }

@@ -15,7 +15,7 @@ use tile_runtime::prelude::*;
 use tile_runtime::{Error, Problem, ShapeError};
 
 /// A context whose slices have no events, and a stream of it.
-fn untracked() -> (Arc<CudaContext>, Arc<CudaStream>) {
+pub fn untracked() -> (Arc<CudaContext>, Arc<CudaStream>) {
     let context = CudaContext::new(0).unwrap();
     // SAFETY: every slice of these tests is used on one stream, or on streams that follow each other.
     unsafe { context.disable_event_tracking() };
@@ -23,11 +23,11 @@ fn untracked() -> (Arc<CudaContext>, Arc<CudaStream>) {
     (context, stream)
 }
 
-fn begin(stream: &CudaStream) {
+pub fn begin(stream: &CudaStream) {
     stream.begin_capture(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED).unwrap();
 }
 
-fn end(stream: &Arc<CudaStream>) -> CudaGraph {
+pub fn end(stream: &Arc<CudaStream>) -> CudaGraph {
     stream.end_capture(sys::CUgraphInstantiate_flags(0)).unwrap().unwrap()
 }
 
@@ -39,12 +39,12 @@ fn problem_of(error: &tile_runtime::LaunchError) -> &Error {
 }
 
 /// The scenario `name`, whose trace must be in order.
-fn ordered(name: &str) -> Option<String> {
+pub fn ordered(name: &str) -> Option<String> {
     let traced = good_driver()?.join(format!("{name}.trace"));
     std::fs::remove_file(&traced).ok();
     let log = scenario(name, &[("FAKE_TRACE", traced.to_str().unwrap())])?;
     let text = std::fs::read_to_string(traced).unwrap();
-    trace::check(&text).unwrap_or_else(|problem| panic!("{problem}\n{log}"));
+    trace::check_one_thread(&text).unwrap_or_else(|problem| panic!("{problem}\n{log}"));
     Some(log)
 }
 

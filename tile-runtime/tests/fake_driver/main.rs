@@ -5,6 +5,7 @@
 //! | `captures` | other streams, finished captures and graphs in graphs |
 //! | `histories` | random histories of several threads, and `trace`, which reads what a driver was asked and finds uses that nothing orders |
 //! | `borrowed` | memory of cudarc on streams of ours |
+//! | `dlpack` | tensors of other libraries |
 //! | `lent` | borrowed streams, and memory on them |
 //!
 //! Each scenario runs in a process of its own: this test program again, with the driver in its library path. A machine
@@ -12,6 +13,7 @@
 
 mod borrowed;
 mod captures;
+mod dlpack;
 mod histories;
 mod lent;
 mod trace;

@@ -44,6 +44,8 @@ struct Reader {
     /// Works with a function that no synchronisation has covered.
     underway: Vec<(Id, Id)>,
     counts: Counts,
+    /// What is done before whatever the host asks for from now on, where one thread asks.
+    host: Option<Clock>,
 }
 
 /// How much a trace holds.
@@ -62,7 +64,15 @@ pub struct Counts {
 /// # Errors
 /// The line of the first call that nothing allows, and why.
 pub fn check(trace: &str) -> Result<Counts, String> {
-    let mut reader = Reader::default();
+    read(trace, Reader::default())
+}
+
+/// As [`check`], of a program of one thread: what it asks for after a stream is synchronised follows that stream.
+pub fn check_one_thread(trace: &str) -> Result<Counts, String> {
+    read(trace, Reader { host: Some(Clock::new()), ..Reader::default() })
+}
+
+fn read(trace: &str, mut reader: Reader) -> Result<Counts, String> {
     for (number, line) in trace.lines().enumerate() {
         reader.call(line).map_err(|problem| {
             let from = trace.lines().skip(number.saturating_sub(12)).take(number.min(12) + 1).collect::<Vec<_>>();
@@ -153,6 +163,11 @@ impl Reader {
             "synchronize" => {
                 self.not_capturing(id(1))?;
                 self.underway.retain(|(stream, _)| *stream != id(1));
+                if let Some(host) = &mut self.host {
+                    join(host, self.known.entry(id(1)).or_default());
+                    let queued = self.queued.get(&id(1)).copied().unwrap_or(0);
+                    join(host, &Clock::from([(id(1), queued)]));
+                }
                 Ok(())
             }
             "function" => {
@@ -200,6 +215,9 @@ impl Reader {
         let number = self.queued.get(&stream).copied().unwrap_or(0) + 1;
         self.counts.works += 1;
         let known = self.known.entry(stream).or_default();
+        if let Some(host) = &self.host {
+            join(known, host);
+        }
         for (memory, write) in &work.uses {
             if !self.live.values().any(|(_, live)| live == memory) {
                 return Err(format!("{memory:?} was freed"));
@@ -254,6 +272,9 @@ fn the_reader_finds_what_it_is_for() {
     let error =
         check("alloc a0 16 on 1\nrecord 5 on 1\nuse on 1 writes a0\nwait 2 for 5\nuse on 2 reads a0").unwrap_err();
     assert!(error.contains("not waited for"), "{error}");
+    let waited = "alloc a0 16 on 1\nsynchronize 1\nuse on 2 writes a0";
+    check_one_thread(waited).unwrap();
+    assert!(check(waited).is_err() && check_one_thread(&waited.replace("synchronize 1\n", "")).is_err());
     let graph = "alloc a0 16 on 1\nfunction 7 of 8\nbegin 9\nuse on 9 writes a0 function 7\nend 9 graph 10\ninstantiate 11 of 10";
     check(&format!("{graph}\ngraph 11 on 1\nfree a0 on 1")).unwrap();
     for (after, words) in [
