@@ -71,6 +71,9 @@ enum Command {
         /// Leave those that fail as they are.
         #[arg(long)]
         whole: bool,
+        /// Print each one's text and CUDA C, and run none.
+        #[arg(long)]
+        cuda: bool,
     },
     /// Of what an earlier run found at the launch or in the simulator, how much is found while typing now. Set
     /// `SOAK_SOURCES` to the earlier checkout.
@@ -158,9 +161,12 @@ fn command(command: Command) -> Result<bool> {
             span(&cases)?.for_each(|number| println!("{}", mutants::explained(Case { number, seed })));
             Ok(true)
         }
-        Command::Programs { seeds, family, whole } => {
+        Command::Programs { seeds, family, whole, cuda } => {
             let seeds = span(&seeds)?;
-            let run = move || parts::programs::explained(family.as_deref(), seeds, !whole);
+            let run = move || match cuda {
+                true => parts::programs::emitted(family.as_deref(), seeds),
+                false => parts::programs::explained(family.as_deref(), seeds, !whole),
+            };
             let thread = std::thread::Builder::new().stack_size(64 << 20).spawn(run)?;
             thread.join().map_err(|_| anyhow::anyhow!("it panicked"))
         }

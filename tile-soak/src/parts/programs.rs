@@ -78,6 +78,33 @@ pub fn explained(family: Option<&str>, seeds: std::ops::Range<u64>, is_shrunk: b
     all_agree
 }
 
+/// The text and the CUDA C of programs; whether all have both.
+pub fn emitted(family: Option<&str>, seeds: std::ops::Range<u64>) -> bool {
+    let mut all_are = true;
+    for seed in seeds {
+        let Some(program) = family.map_or_else(|| Some(generate::program(seed)), |f| generate::of_family(f, seed))
+        else {
+            println!("no such family");
+            return false;
+        };
+        println!("{}", source(&program));
+        let lowered = execute::guarded(|| {
+            let kernel = execute::parse(&text::print(&program))?;
+            let args = data::arguments(&program, &data::inputs(&program, seed));
+            let lower = |target: &tile_ir::ir::Target| execute::lower(&program, &kernel, *target, &args);
+            execute::targets(&kernel).iter().map(lower).collect::<Result<Vec<_>, Failed>>()
+        });
+        match lowered {
+            Ok(all) => all.iter().for_each(|l| println!("// {}\n{}", l.target, tile_ir::emit::cuda::emit(l))),
+            Err(failure) => {
+                println!("{}: {}", failure.class, failure.detail);
+                all_are = false;
+            }
+        }
+    }
+    all_are
+}
+
 /// The smallest program found that fails in the same way.
 fn smallest(program: &Program, seed: u64, number: u64, failure: &Failed) -> Program {
     let again = |smaller: &Program| {

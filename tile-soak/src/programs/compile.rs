@@ -10,7 +10,15 @@ pub fn is_there() -> bool {
     Nvrtc::get().is_ok()
 }
 
-/// Compiles one program. Spills are `spills` bytes at most.
+/// Registers of a thread that this launch could have: what the block, and the blocks that are asked for, leave to each of its threads.
+fn registers(program: &Program) -> u32 {
+    let threads: i64 = program.launch.threads.iter().map(|n| i64::from(*n)).product();
+    let resident = threads.max(1) * i64::from(program.launch.min_blocks.unwrap_or(1)).max(1);
+    u32::try_from(65_536 / resident / 8 * 8).unwrap_or(255).min(255)
+}
+
+/// Compiles one program. Spills are `spills` bytes at most where a thread has all the registers that it could have: below that
+/// ptxas itself prefers a few spills to fewer resident blocks.
 ///
 /// # Errors
 /// [`Failure::Nvrtc`], [`Failure::Complaint`].
@@ -34,7 +42,7 @@ pub fn compile(program: &Program, spills: u32) -> Result<Resources, Failed> {
         return Err(failed(Failure::Nvrtc, format!("{target}: the log says nothing about `{}`", program.name)));
     };
     match used.spill_stores + used.spill_loads {
-        spilled if spilled > spills => Err(failed(
+        spilled if spilled > spills && used.registers + 8 > registers(program) => Err(failed(
             Failure::Complaint,
             format!("{target}: {spilled} bytes of spills, {} registers", used.registers),
         )),

@@ -199,6 +199,10 @@ fn vectorised(draw: &mut Draw) -> Program {
     program.threads.push(("t".into(), threads));
     program.blocks.push(("b".into(), Expr::ceil_div(Expr::index("N"), threads * width)));
     program.options.push(format!("require(N % {width} == 0)"));
+    let is_const = draw.percent(30);
+    if is_const {
+        program.consts.push(("V".into(), width));
+    }
     let x = program.tensor("x", false, from, &["N"], Data::Any);
     let y = program.tensor("y", true, to, &["N"], Data::Poison);
     generics(draw, &mut program);
@@ -213,7 +217,7 @@ fn vectorised(draw: &mut Draw) -> Program {
     let each = |kind: Loop, body: Vec<Stmt>| Stmt::For {
         var: "v".into(),
         from: Expr::Int(0),
-        to: Expr::Int(width),
+        to: if is_const { Expr::index("V") } else { Expr::Int(width) },
         step: 1,
         kind,
         body,

@@ -209,9 +209,17 @@ fn swizzle(draw: &mut Draw, program: &mut Program) {
     let count = program.arrays.iter_mut().filter(fits).count();
     if count > 0 {
         let chosen = draw.range(0, count as i64 - 1) as usize;
-        let name = draw.pick(&["Auto", "None"]);
+        let any = draw.pick(&["Auto", "None"]);
+        let widest = draw.percent(50);
         if let Some(array) = program.arrays.iter_mut().filter(fits).nth(chosen) {
-            array.kind = Kind::Shared { swizzle: Some(name) };
+            // A row is whole spans of the layout.
+            let row = match array.extents.last() {
+                Some(Extent::Fixed(columns)) => columns * array.ty.bytes() as i64,
+                _ => 0,
+            };
+            let spans = [("B128", 128), ("B64", 64), ("B32", 32)];
+            let named = spans.iter().find(|(_, span)| widest && row > 0 && row % span == 0);
+            array.kind = Kind::Shared { swizzle: Some(named.map_or(any, |(name, _)| *name)) };
         }
     }
 }

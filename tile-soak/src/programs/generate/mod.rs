@@ -66,7 +66,7 @@ mod tests {
     use crate::programs::text::print;
 
     /// What book/src/soak.md says is generated.
-    const FORMS: [&str; 36] = [
+    const FORMS: [&str; 39] = [
         "#[tile_fn",
         "uses(",
         "specialize(",
@@ -90,6 +90,9 @@ mod tests {
         "step_by(",
         "parallel(",
         ".width(",
+        "PingPong",
+        ".swizzle(B128)",
+        "use_swizzle(panel)",
         ".tma(false)",
         ".policy(",
         ".clear()",

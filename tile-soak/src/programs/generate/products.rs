@@ -89,6 +89,10 @@ pub fn grids(draw: &mut Draw) -> Program {
     if persistent {
         spec.grid = Grid::Persistent(draw.pick(&["", "", ".contiguous()", ".per_sm(1)"]));
     }
+    // Two warpgroups take turns: a tile each, of blocks that walk the grid in steps.
+    if matches!(spec.grid, Grid::Persistent("" | ".per_sm(1)")) && spec.threads == 128 && draw.percent(50) {
+        spec.schedule = Some("PingPong");
+    }
     spec.side = draw.pick(&[Side::Nothing, Side::Count, Side::Row]);
     if draw.percent(60) {
         spec.cluster = draw.pick(&[vec![1, 2], vec![2, 1], vec![2, 1], vec![1, 2], vec![2, 2]]);

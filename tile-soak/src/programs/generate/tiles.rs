@@ -34,7 +34,7 @@ pub fn copies(draw: &mut Draw) -> Program {
         (64, 64, 256),
         (16, 128, 64),
     ]);
-    let ty = draw.pick(&[Ty::F32, Ty::F32, Ty::F16, Ty::Bf16, Ty::I32]);
+    let ty = draw.pick(&[Ty::F32, Ty::F32, Ty::F16, Ty::Bf16, Ty::I32, Ty::U32]);
     let (m, mut n) = (draw.extent(tm, 2 * tm + 9), draw.extent(tn, 2 * tn + 9));
     let shift = if draw.percent(30) { (draw.range(0, 5), draw.range(0, 9)) } else { (0, 0) };
     // Transactions of so many elements, which rows have to be made of.
@@ -50,18 +50,28 @@ pub fn copies(draw: &mut Draw) -> Program {
     // Shifted tiles begin before the tensor and need one more to cover it.
     let over = |dim: &str, by: i64, tile: i64| tiles(dim, tile).plus(Expr::Int(i64::from(by > 0)));
     program.blocks.extend([("bn".into(), over("N", shift.1, tn)), ("bm".into(), over("M", shift.0, tm))]);
-    program.tensor("x", false, ty, &["M", "N"], Data::Integers(3));
-    let y = program.tensor("y", true, ty, &["M", "N"], Data::Poison);
+    // A matrix of several.
+    let is_batched = draw.percent(20);
+    let axes: &[&str] = if is_batched { &["B", "M", "N"] } else { &["M", "N"] };
+    if is_batched {
+        program.dims.push(("B".into(), draw.range(1, 3)));
+        program.blocks.push(("bz".into(), Expr::index("B")));
+    }
+    program.tensor("x", false, ty, axes, Data::Integers(3));
+    let y = program.tensor("y", true, ty, axes, Data::Poison);
     program.pitch = vec![draw.pick(&[0, 0, if wide { 16 } else { 1 }, 8]), draw.pick(&[0, 0, 8])];
     if ty.is_float() && draw.percent(30) {
         program.generic = Some(ty);
     }
     let back = |e: Expr, by: i64| if by == 0 { e } else { Expr::bin(Op::Sub, e, Expr::Int(by)) };
-    let corner = || vec![back(Expr::index("bm").times(tm), shift.0), back(Expr::index("bn").times(tn), shift.1)];
+    let corner = || {
+        let inner = [back(Expr::index("bm").times(tm), shift.0), back(Expr::index("bn").times(tn), shift.1)];
+        is_batched.then(|| Expr::index("bz")).into_iter().chain(inner).collect::<Vec<Expr>>()
+    };
     let scopes = [Kind::Shared { swizzle: None }, Kind::Fragment];
     let scope = if ty.is_half() || wide { scopes[0].clone() } else { draw.pick(&scopes) };
     let tile = program.array("tile", scope.clone(), ty, &[tm, tn]);
-    let source = match draw.percent(70) {
+    let source = match is_batched || draw.percent(70) {
         true => Tile::At("x".into(), corner()),
         false => {
             let spans = corner().into_iter().zip([tm, tn]).map(|(at, extent)| (at.clone(), at.plus(Expr::Int(extent))));
@@ -102,7 +112,7 @@ pub fn copies(draw: &mut Draw) -> Program {
             _ => {}
         }
     }
-    if draw.percent(60) {
+    if !is_batched && draw.percent(60) {
         // A value a row or a column of each tile: its extents are dims of their own.
         let axis = draw.range(0, 1) as usize;
         let kept = if axis == 1 { tm } else { tn };

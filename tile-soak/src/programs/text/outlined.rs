@@ -48,10 +48,10 @@ impl Free {
     fn value(&mut self, value: &Expr) {
         value.visit(&mut |e| match e {
             Expr::Load { array, .. } => self.array(array, false),
-            Expr::Name(name, ty) => {
-                if !self.declared.contains(name) && !self.values.iter().any(|(known, _)| known == name) {
-                    self.values.push((name.clone(), *ty));
-                }
+            Expr::Name(name, ty)
+                if !self.declared.contains(name) && !self.values.iter().any(|(known, _)| known == name) =>
+            {
+                self.values.push((name.clone(), *ty));
             }
             Expr::Apply { function, .. } if !self.calls.contains(function) => self.calls.push(function.clone()),
             _ => {}
