@@ -236,6 +236,31 @@ fn every_code_has_a_page() {
     }
 }
 
+/// What the parser, the rules and the analysis report, an author meets while typing: `diag` says so of these codes, and of
+/// no others. `tests/ui.rs` asks for a case of each.
+#[test]
+fn codes_that_appear_while_typing_are_marked() {
+    let text = read("tile-ir/src/diag.rs");
+    let table = text.split("codes! {").last().and_then(|table| table.split("\n}").next()).expect("the table of codes");
+    let mut names = std::collections::BTreeMap::new();
+    for line in table.lines().map(str::trim).filter(|line| line.ends_with(';')) {
+        let (name, rest) = line.split_once(" = ").expect("a code");
+        let number = rest.split([' ', ';']).next().and_then(|number| number.parse().ok()).expect("a number");
+        names.insert(name.to_owned(), Code(number));
+    }
+    assert_eq!(names.len(), Code::ALL.len(), "every code stands in the table on a line of its own");
+    let places = ["tile-ir/src/analysis", "tile-ir/src/verify", "tile-ir/src/lower", "tile-syntax/src"];
+    let mut reported = BTreeSet::new();
+    for (_, text) in places.iter().flat_map(|place| sources(place)) {
+        for after in text.split("Code::").skip(1) {
+            let name: String = after.chars().take_while(|c| c.is_ascii_uppercase() || *c == '_').collect();
+            reported.extend(names.get(&name));
+        }
+    }
+    let marked: BTreeSet<&Code> = names.values().filter(|code| code.appears_while_typing()).collect();
+    assert_eq!(marked, reported, "left: marked `while typing` in diag.rs, right: reported by {places:?}");
+}
+
 /// ARCHITECTURE.md names a test as "Test: `file` `function`".
 #[test]
 fn every_invariant_names_a_test_that_exists() {

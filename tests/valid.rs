@@ -63,11 +63,14 @@ mod valid {
     mod gemm_divide;
     mod gemm_shape;
     mod gemv;
+    mod guard_data;
     mod guard_missing;
     mod guard_order;
     mod guard_sign;
     mod hardware_tf32;
+    mod index_divisor;
     mod index_rank;
+    mod index_width;
     mod initialised_accumulator;
     mod initialised_histogram;
     mod initialised_part;
@@ -80,8 +83,13 @@ mod valid {
     mod launch_output_shared;
     mod launch_rank;
     mod launch_scalar;
+    mod limit_grid;
+    mod lint_bank_conflict;
+    mod lint_fallback;
     mod name_constant;
     mod name_function;
+    mod operand_shift;
+    mod operand_step;
     mod parallel_local;
     mod parallel_neighbour;
     mod parallel_store;
@@ -105,6 +113,7 @@ mod valid {
     mod reduce_axis;
     mod reduce_rank;
     mod reduce_shape;
+    mod require_never;
     mod rustc_input_written;
     mod rustc_rank;
     mod rustc_types;

@@ -9,11 +9,16 @@ use std::fmt;
 pub struct Code(pub u16);
 
 macro_rules! codes {
-    ($(#[doc = $doc:literal] $name:ident = $number:literal;)*) => {
+    (while typing: $code:expr) => {
+        $code
+    };
+    ($(#[doc = $doc:literal] $name:ident = $number:literal $(while $moment:ident)?;)*) => {
         impl Code {
             $(#[doc = $doc] pub const $name: Code = Code($number);)*
             /// Every code, with its meaning.
             pub const ALL: &'static [(Code, &'static str)] = &[$((Code($number), $doc),)*];
+            /// Those that a kernel's author may meet in the editor, launch or no launch.
+            const WHILE_TYPING: &'static [Code] = &[$($(codes!(while $moment: Code($number)),)?)*];
         }
     };
 }
@@ -21,111 +26,116 @@ macro_rules! codes {
 codes! {
     // 01: shapes and dtypes
     #[doc = " A shape, rank or extent does not fit."]
-    SHAPE = 101;
+    SHAPE = 101 while typing;
     #[doc = " Tiles of a tile operation differ in shape."]
-    TILE_SHAPE = 102;
+    TILE_SHAPE = 102 while typing;
     #[doc = " A dtype is not allowed here."]
-    DTYPE = 103;
+    DTYPE = 103 while typing;
     #[doc = " A dimension is declared or used wrongly."]
-    DIM = 104;
+    DIM = 104 while typing;
     // 02: alignment, vectors, hardware legality
     #[doc = " A global vector access is not provably aligned."]
-    VECTOR_ALIGNMENT = 201;
+    VECTOR_ALIGNMENT = 201 while typing;
     #[doc = " A shared vector access is misaligned."]
-    SHARED_ALIGNMENT = 202;
+    SHARED_ALIGNMENT = 202 while typing;
     #[doc = " An access in a vectorised loop is not one transaction."]
-    VECTOR_SHAPE = 203;
+    VECTOR_SHAPE = 203 while typing;
     #[doc = " A masked vector access may straddle the edge of its tensor."]
-    VECTOR_STRADDLE = 204;
+    VECTOR_STRADDLE = 204 while typing;
     #[doc = " The hardware has no such operation."]
-    ILLEGAL_OPERATION = 205;
+    ILLEGAL_OPERATION = 205 while typing;
     // 03: bounds
     #[doc = " Proven out of bounds."]
-    OUT_OF_BOUNDS = 301;
+    OUT_OF_BOUNDS = 301 while typing;
     #[doc = " A guard the compiler added has fired."]
     GUARD_FIRED = 302;
     #[doc = " An index is negative or overflows."]
-    INDEX_OVERFLOW = 303;
+    INDEX_OVERFLOW = 303 while typing;
     #[doc = " An uninitialised element is read."]
-    UNINITIALISED = 304;
+    UNINITIALISED = 304 while typing;
     #[doc = " An index may not fit 64 bits."]
-    INDEX_WIDTH = 305;
+    INDEX_WIDTH = 305 while typing;
     #[doc = " A loop's step or the number of a shift may be out of its range."]
-    OPERAND_RANGE = 306;
+    OPERAND_RANGE = 306 while typing;
     #[doc = " An element of an output that no thread wrote."]
     UNWRITTEN = 307;
     // 04: synchronisation and races
     #[doc = " Two threads race."]
-    RACE = 401;
+    RACE = 401 while typing;
     #[doc = " A barrier or collective is not reached by every thread."]
-    DIVERGENT_BARRIER = 402;
+    DIVERGENT_BARRIER = 402 while typing;
     #[doc = " Shared memory is used while an asynchronous copy into it is in flight."]
     IN_FLIGHT = 403;
     #[doc = " Threads wait for each other for ever."]
     DEADLOCK = 404;
     #[doc = " Blocks race in global memory."]
-    GLOBAL_RACE = 405;
+    GLOBAL_RACE = 405 while typing;
     #[doc = " The compiled program has an effect outside of the kernel's grid."]
     OUTSIDE_THE_GRID = 406;
     #[doc = " What a `parallel` loop does depends on the thread that does it."]
-    THREAD_DEPENDENT = 407;
+    THREAD_DEPENDENT = 407 while typing;
     #[doc = " The count of a `last_arriver` is not the number of blocks that come."]
-    ARRIVALS = 408;
+    ARRIVALS = 408 while typing;
     // 05: resources
     #[doc = " Too much shared memory."]
-    SHARED_BUDGET = 501;
+    SHARED_BUDGET = 501 while typing;
     #[doc = " Too many threads, or a thread extent of zero."]
-    THREAD_COUNT = 502;
+    THREAD_COUNT = 502 while typing;
     #[doc = " Too many registers."]
-    REGISTER_BUDGET = 503;
+    REGISTER_BUDGET = 503 while typing;
     #[doc = " A declared target allows no instance."]
-    TARGET_REFUSED = 504;
+    TARGET_REFUSED = 504 while typing;
     // 06: performance lints
     #[doc = " Shared-memory bank conflicts."]
-    BANK_CONFLICT = 601;
+    BANK_CONFLICT = 601 while typing;
     #[doc = " Uncoalesced global access."]
     UNCOALESCED = 602;
     #[doc = " A request was met by a lesser form."]
-    FALLBACK = 603;
+    FALLBACK = 603 while typing;
     #[doc = " A plain access that nothing keeps in bounds."]
-    UNGUARDED = 604;
+    UNGUARDED = 604 while typing;
     #[doc = " A plain index that may be negative."]
-    SIGN = 605;
+    SIGN = 605 while typing;
     // 07: launch
     #[doc = " An argument's rank, dtype or extent is wrong."]
     LAUNCH_ARGUMENT = 701;
     #[doc = " A `require` is broken."]
-    LAUNCH_REQUIRE = 702;
+    LAUNCH_REQUIRE = 702 while typing;
     #[doc = " An argument's strides or alignment are wrong."]
     LAUNCH_ALIGNMENT = 703;
     #[doc = " Arguments overlap or live elsewhere."]
     LAUNCH_ALIAS = 704;
     #[doc = " The launch exceeds a limit of the device or of 32-bit indices."]
-    LAUNCH_LIMIT = 705;
+    LAUNCH_LIMIT = 705 while typing;
     #[doc = " No such instance."]
-    INSTANCE = 706;
+    INSTANCE = 706 while typing;
     // 08: syntax outside the language
     #[doc = " Syntax outside the language."]
-    SYNTAX = 801;
+    SYNTAX = 801 while typing;
     #[doc = " A name is unknown."]
-    UNKNOWN_NAME = 802;
+    UNKNOWN_NAME = 802 while typing;
     #[doc = " A call has the wrong arguments."]
-    CALL = 803;
+    CALL = 803 while typing;
     #[doc = " A construct stands where it may not."]
-    PLACEMENT = 804;
+    PLACEMENT = 804 while typing;
     #[doc = " The attribute is wrong."]
-    ATTRIBUTE = 805;
+    ATTRIBUTE = 805 while typing;
     #[doc = " A constant is required."]
-    NOT_CONSTANT = 806;
+    NOT_CONSTANT = 806 while typing;
     #[doc = " Operand types differ or do not fit."]
-    TYPE = 807;
+    TYPE = 807 while typing;
     #[doc = " Called functions are too much to be written out."]
-    WRITTEN_SIZE = 808;
+    WRITTEN_SIZE = 808 while typing;
     #[doc = " `device_assert` failed."]
     ASSERT = 901;
 }
 
 impl Code {
+    /// Whether it is reported while a kernel is typed, and not by launches and simulators alone.
+    pub fn appears_while_typing(self) -> bool {
+        Code::WHILE_TYPING.contains(&self)
+    }
+
     /// Whether `lints(..)` says how it is reported; any other is an error.
     pub fn is_lint(self) -> bool {
         self.0 / 100 == 6 || self == Code::TARGET_REFUSED

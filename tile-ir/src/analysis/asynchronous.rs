@@ -89,7 +89,7 @@ fn of_width(dtype: Dtype, width: u32) -> SharedLoad {
     if BYTES.contains(&bytes) {
         return SharedLoad::Asynchronous { width };
     }
-    let elements = if width == 1 { "element".into() } else { format!("{width} elements") };
+    let elements = if width == 1 { "an element".into() } else { format!("{width} elements") };
     synchronous(format!(
         "it copies {elements} of {dtype} at a time, {bytes} bytes; an asynchronous copy has 4, 8 or 16"
     ))

@@ -36,8 +36,8 @@ pub(super) fn access(walk: &mut Walk<'_>, access: AccessId, used: Use, bounds: &
         let expr = data.indices[axis];
         let text = written(walk.kernel, expr);
         let below = extent.minus(index).and_then(|p| p.plus_constant(-1)).is_some_and(|p| walk.cx.proves(&p));
-        // A `u32` from memory as an index is 2^31 or more before it is negative.
-        if !walk.cx.proves(index) && !walk.cx.is_data(index) {
+        // What data says is too large, most likely, before it is negative.
+        if !walk.cx.proves(index) && (below || !walk.cx.is_data(index)) {
             doubts.push(format!("`{text}` may be negative"));
             conditions.extend(not_negative(walk, expr));
         }

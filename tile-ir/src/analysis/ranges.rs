@@ -80,6 +80,8 @@ impl Walk<'_> {
         if !self.interval(value).fits(Interval::WIDE) {
             let span = self.kernel.exprs[expr].span;
             self.too_wide(span);
+            // One mistake is one report: what is computed from it is not asked again.
+            self.learn(value, Interval::NARROW);
         }
     }
 

@@ -187,12 +187,14 @@ impl Context {
             Definition::Min(..) => (least(i64::min), ranges.iter().filter_map(|r| r.1).min()),
             Definition::Max(..) => (ranges.iter().filter_map(|r| r.0).max(), most(i64::max)),
             Definition::OneOf(_) => (least(i64::min), most(i64::max)),
-            Definition::Opaque(.., Some((lo, hi))) => (Some(*lo), Some(*hi)),
-            // Where `Interval` says: bounds of operations are written down once.
-            Definition::Opaque(op, ..) => match ranges.as_slice() {
-                [a, b] => Interval::apply(*op, Interval::from_bounds(*a), Interval::from_bounds(*b)).bounds(),
-                _ => (None, None),
-            },
+            Definition::Opaque(op, .., wraps) => {
+                let [a, b] = [0, 1].map(|at| Interval::from_bounds(ranges[at]));
+                let interval = match wraps.map(Interval::of_type) {
+                    Some(all) => Interval::apply_within(*op, a, b, all).unwrap_or(all),
+                    None => Interval::apply(*op, a, b),
+                };
+                interval.bounds()
+            }
             Definition::Free(_) => (None, None),
         };
         let size = operands.iter().fold(1u32, |size, p| size.saturating_add(self.size(p)));

@@ -40,6 +40,11 @@ impl Interval {
         Interval::new(lo.map_or(-FAR, i128::from), hi.map_or(FAR, i128::from))
     }
 
+    /// The values of a type with these bounds.
+    pub fn of_type((lo, hi): (i64, i64)) -> Interval {
+        Interval::new(lo.into(), hi.into())
+    }
+
     /// As bounds of 64 bits; missing where they are beyond.
     pub fn bounds(self) -> (Option<i64>, Option<i64>) {
         (i64::try_from(self.lo).ok(), i64::try_from(self.hi).ok())
@@ -124,6 +129,19 @@ impl Interval {
         }
     }
 
+    /// Where `op(a, b)` is in a type whose arithmetic wraps around to stay in `all`; `None` where it may wrap. The number
+    /// of a shift counts modulo 32, and a quotient by zero may be anything.
+    pub fn apply_within(op: BinaryOp, a: Interval, b: Interval, all: Interval) -> Option<Interval> {
+        use BinaryOp::*;
+        const SHIFTS: Interval = Interval { lo: 0, hi: 31 };
+        let b = match op {
+            Div | Rem | CeilDiv if b.lo < 1 => return None,
+            Shl | Shr if !b.fits(SHIFTS) => SHIFTS,
+            _ => b,
+        };
+        Some(Interval::apply(op, a, b)).filter(|result| result.fits(all))
+    }
+
     fn shift(self) -> Interval {
         Interval { lo: self.lo.clamp(0, 31), hi: self.hi.clamp(0, 31) }
     }
@@ -132,7 +150,39 @@ impl Interval {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::numeric::index_binary;
+    use crate::ir::Dtype;
+    use crate::sim::numeric::{index_binary, int_binary};
+
+    /// Every pair of values in small intervals at the ends of both types and around zero, under every operator: no result
+    /// that is said to stay in the type wraps.
+    #[test]
+    fn an_operation_of_a_type_wraps_or_stays_in_its_interval() {
+        use BinaryOp::*;
+        let mut stayed = 0;
+        for (dtype, all) in [(Dtype::U32, (0, i64::from(u32::MAX))), (Dtype::I32, (i32::MIN.into(), i32::MAX.into()))] {
+            let near = [0i64, 1, 2, 3, 4, 7, 30, 31, 32, 33, 65_535, 65_536, 1 << 30, 1 << 31];
+            let mut ends: Vec<i64> = near.iter().flat_map(|n| [*n, -n, all.0 + n, all.1 - n]).collect();
+            ends.retain(|end| (all.0..=all.1).contains(end));
+            ends.sort_unstable();
+            ends.dedup();
+            let intervals: Vec<(i64, i64)> =
+                ends.windows(3).flat_map(|e| [(e[0], e[0]), (e[0], e[1]), (e[0], e[2])]).collect();
+            for op in [Add, Sub, Mul, Div, Rem, Min, Max, BitAnd, BitOr, BitXor, Shl, Shr] {
+                for (a, b) in intervals.iter().flat_map(|a| intervals.iter().map(move |b| (*a, *b))) {
+                    let [x, y] = [a, b].map(Interval::of_type);
+                    let Some(result) = Interval::apply_within(op, x, y, Interval::of_type(all)) else { continue };
+                    stayed += 1;
+                    let points = |(lo, hi): (i64, i64)| [lo, lo + (hi - lo) / 3, hi];
+                    for (p, q) in points(a).into_iter().flat_map(|p| points(b).into_iter().map(move |q| (p, q))) {
+                        let bits = int_binary(op, dtype, p as u32, q as u32).unwrap();
+                        let value = if dtype == Dtype::I32 { i64::from(bits as i32) } else { i64::from(bits) };
+                        assert!(result.contains(value.into()), "{p} {op:?} {q} = {value}: {x:?} {y:?} {result:?}");
+                    }
+                }
+            }
+        }
+        assert!(stayed > 20_000, "{stayed}");
+    }
 
     /// Every pair of values in small intervals around zero, under every operator.
     #[test]

@@ -6,6 +6,7 @@ mod blocks;
 mod bounds;
 mod budgets;
 mod check;
+mod data;
 mod initialised;
 mod pipelined;
 mod races;

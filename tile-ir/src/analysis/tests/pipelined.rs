@@ -97,7 +97,7 @@ fn two_bytes_are_no_asynchronous_copy() {
     let analysis = clean(b);
     expect![[r#"
         [TK0603] this load is not asynchronous: it waits for its data when it is issued
-          at: it copies element of f16 at a time, 2 bytes; an asynchronous copy has 4, 8 or 16
+          at: it copies an element of f16 at a time, 2 bytes; an asynchronous copy has 4, 8 or 16
           label: the pipelined loop
           help: copy 4, 8 or 16 bytes at a time, of one type: in `vectorized`, or with `.width(n)`
     "#]]

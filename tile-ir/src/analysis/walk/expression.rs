@@ -52,10 +52,9 @@ impl<'k> Walk<'k> {
                         }
                         value
                     }
-                    (UnaryOp::Neg, Value::Int(p)) => match p.scaled(-1) {
-                        Some(negated) => self.fitted(e.ty, negated, BinaryOp::Sub, &Poly::constant(0), &p),
-                        None => self.unknown(e.ty, self.cx.varies(&p)),
-                    },
+                    (UnaryOp::Neg, Value::Int(p)) => {
+                        self.fitted(e.ty, p.scaled(-1), BinaryOp::Sub, &Poly::default(), &p)
+                    }
                     (_, Value::Int(p)) => self.unknown(e.ty, self.cx.varies(&p)),
                     _ => self.unknown(e.ty, self.uniform.expr(kernel, expr)),
                 }
@@ -130,9 +129,11 @@ impl<'k> Walk<'k> {
             }
             _ => return Value::Other,
         };
-        if let (Value::Int(value), Type::Index) = (&value, ty) {
+        if let Value::Int(value) = &value {
             self.learn(value, interval);
-            self.hold_value(expr, value);
+            if ty == Type::Index {
+                self.hold_value(expr, value);
+            }
         }
         value
     }
@@ -156,11 +157,9 @@ impl<'k> Walk<'k> {
             return value;
         }
         let Value::Int(p) = value else { return self.unknown(to, varies) };
-        let (lo, hi) = self.cx.range(&p);
-        let fits = |least: i64, most: i64| lo.is_some_and(|lo| lo >= least) && hi.is_some_and(|hi| hi <= most);
         match to {
             Type::Value(DtypeRef::Is(dtype)) if dtype.is_int() => match dtype_range(dtype) {
-                Some((least, most)) if fits(least, most) => Value::Int(p),
+                Some(all) if self.stays(&p, all) => Value::Int(p),
                 _ => self.unknown(to, varies),
             },
             _ => self.unknown(to, varies),

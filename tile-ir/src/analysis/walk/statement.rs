@@ -5,7 +5,7 @@ use crate::analysis::guards::Use;
 use crate::analysis::regions::Kind;
 use crate::analysis::{collective, copy, parallel, tiles};
 use crate::constraint::{Answer, Cond, Interval, Poly, Varies};
-use crate::ir::{ExprId, Kernel, ReduceSource, StmtId, StmtKind, Type, VarId, VarKind};
+use crate::ir::{ExprId, Kernel, ReduceSource, StmtId, StmtKind, VarId, VarKind};
 use std::collections::HashMap;
 
 impl<'k> Walk<'k> {
@@ -130,7 +130,7 @@ impl<'k> Walk<'k> {
             self.control.pop();
             self.path.pop();
             for &var in &assigned {
-                if let (Value::Int(value), Type::Index) = (&self.vars[var], self.kernel.vars[var].ty) {
+                if let Value::Int(value) = &self.vars[var] {
                     let interval = self.interval(value);
                     located.entry(var).and_modify(|all: &mut Interval| *all = all.join(interval)).or_insert(interval);
                 }

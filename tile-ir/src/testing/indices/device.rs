@@ -4,7 +4,6 @@ use super::launch::Launch;
 use super::{Event, Point, datum};
 use crate::ir::{BinaryOp, Dtype, UnaryOp};
 use crate::lowered::*;
-use crate::sim::numeric;
 use std::collections::BTreeMap;
 
 /// Operations until a thread counts as endless.
@@ -144,12 +143,10 @@ impl Run<'_> {
                     return Err(format!("`{}` of {types:?}", op.symbol()));
                 }
                 match (self.value(*a)?, self.value(*b)?) {
+                    (Datum::Bits(Dtype::U32, a), Datum::Bits(Dtype::U32, b)) => unsigned(*op, a, b),
+                    (Datum::Bits(Dtype::I32, a), Datum::Bits(Dtype::I32, b)) => signed(*op, a as i32, b as i32),
                     (Datum::Index(a), Datum::Index(b)) => operation(*op, types[0], a, b),
-                    (Datum::Bits(dtype, a), Datum::Bits(_, b)) => {
-                        let value = numeric::binary(*op, dtype, a, b).ok_or("a division by zero on the device")?;
-                        Ok(Datum::Bits(dtype, value))
-                    }
-                    (a, b) => Err(format!("`{}` of {a:?} and {b:?}", op.symbol())),
+                    other => Err(format!("`{}` of {other:?}", op.symbol())),
                 }
             }
             ValueKind::Select(cond, a, b) => {
@@ -208,6 +205,60 @@ fn held_in(ty: ValueType, value: Datum) -> Result<Datum, String> {
         }
         (Datum::Bits(..), _) => Err(format!("{value:?} as {ty:?}")),
     }
+}
+
+/// `unsigned` in C; the emitter takes numbers of shifts modulo 32.
+fn unsigned(op: BinaryOp, a: u32, b: u32) -> Result<Datum, String> {
+    use BinaryOp::*;
+    let value = match op {
+        Add => a.wrapping_add(b),
+        Sub => a.wrapping_sub(b),
+        Mul => a.wrapping_mul(b),
+        Div => a.checked_div(b).ok_or("a division by zero")?,
+        Rem => a.checked_rem(b).ok_or("a division by zero")?,
+        Min => a.min(b),
+        Max => a.max(b),
+        BitAnd => a & b,
+        BitOr => a | b,
+        BitXor => a ^ b,
+        Shl => a << (b & 31),
+        Shr => a >> (b & 31),
+        _ => return compared(op, a, b),
+    };
+    Ok(Datum::Bits(Dtype::U32, value))
+}
+
+/// `int` in C with the prelude's wrapping sums, differences and products; shifts to the left are of the bits.
+fn signed(op: BinaryOp, a: i32, b: i32) -> Result<Datum, String> {
+    use BinaryOp::*;
+    let value = match op {
+        Add => a.wrapping_add(b),
+        Sub => a.wrapping_sub(b),
+        Mul => a.wrapping_mul(b),
+        Div => a.checked_div(b).ok_or("a quotient that no int is")?,
+        Rem => a.checked_rem(b).ok_or("a remainder that no int is")?,
+        Min => a.min(b),
+        Max => a.max(b),
+        BitAnd => a & b,
+        BitOr => a | b,
+        BitXor => a ^ b,
+        Shl => a << (b & 31),
+        Shr => a >> (b & 31),
+        _ => return compared(op, a, b),
+    };
+    Ok(Datum::Bits(Dtype::I32, value as u32))
+}
+
+fn compared<T: PartialOrd>(op: BinaryOp, a: T, b: T) -> Result<Datum, String> {
+    Ok(truth(match op {
+        BinaryOp::Lt => a < b,
+        BinaryOp::Le => a <= b,
+        BinaryOp::Gt => a > b,
+        BinaryOp::Ge => a >= b,
+        BinaryOp::Eq => a == b,
+        BinaryOp::Ne => a != b,
+        _ => return Err(format!("`{}` of data", op.symbol())),
+    }))
 }
 
 fn operation(op: BinaryOp, ty: ValueType, a: i64, b: i64) -> Result<Datum, String> {

@@ -3,7 +3,6 @@
 use super::launch::Launch;
 use super::{Event, Point, datum};
 use crate::ir::*;
-use crate::sim::numeric;
 use std::collections::BTreeMap;
 
 /// Iterations of all loops together.
@@ -134,10 +133,8 @@ impl Run<'_> {
             ExprKind::Binary(BinaryOp::Or, a, b) => Value::Bool(self.truth(*a)? || self.truth(*b)?),
             ExprKind::Binary(op, a, b) => match (self.value(*a)?, self.value(*b)?) {
                 (Value::Index(a), Value::Index(b)) => operation(*op, a, b)?,
-                (Value::Bits(dtype, a), Value::Bits(_, b)) => {
-                    Value::Bits(dtype, numeric::binary(*op, dtype, a, b).ok_or("a division by zero")?)
-                }
-                (a, b) => return Err(format!("`{}` of {a:?} and {b:?}", op.symbol())),
+                (Value::Bits(dtype, a), Value::Bits(_, b)) => wrapped(*op, dtype, a, b)?,
+                other => return Err(format!("`{}` of {other:?}", op.symbol())),
             },
             ExprKind::If(cond, a, b) => {
                 let arm = if self.truth(*cond)? { *a } else { *b };
@@ -175,6 +172,16 @@ impl Run<'_> {
             other => return Err(format!("{other:?} is not generated")),
         })
     }
+}
+
+/// An operation of a type of 32 bits: the exact one, of which the low 32 bits stay. Numbers of shifts count modulo 32.
+fn wrapped(op: BinaryOp, dtype: Dtype, a: u32, b: u32) -> Result<Value, String> {
+    let number = |bits: u32| if dtype == Dtype::I32 { i128::from(bits as i32) } else { i128::from(bits) };
+    let right = if matches!(op, BinaryOp::Shl | BinaryOp::Shr) { i128::from(b % 32) } else { number(b) };
+    Ok(match operation(op, number(a), right)? {
+        Value::Index(value) => Value::Bits(dtype, value as u32),
+        other => other,
+    })
 }
 
 fn operation(op: BinaryOp, a: i128, b: i128) -> Result<Value, String> {

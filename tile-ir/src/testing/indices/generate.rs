@@ -124,12 +124,35 @@ impl Drawn<'_> {
                 self.b.cast(Type::Index, value)
             }
             2 if !self.data.is_empty() => {
-                let datum = self.random.of(&self.data);
-                self.b.cast(Type::Index, datum)
+                let value = self.of_data();
+                self.b.cast(Type::Index, value)
             }
             3 if !self.assigned.is_empty() => self.random.of(&self.assigned),
             _ => self.random.of(&self.names),
         }
+    }
+
+    /// What a kernel computes of its data before that is an index: integers of 32 bits, which wrap.
+    fn of_data(&mut self) -> ExprId {
+        use BinaryOp::*;
+        let mut value = self.random.of(&self.data);
+        let Some(dtype) = self.b.ty(value).dtype().filter(|dtype| dtype.is_int()) else { return value };
+        for _ in 0..self.random.below(4) {
+            let op = self.random.of(&[Add, Sub, Mul, Div, Rem, Rem, Min, Max, BitAnd, BitAnd, BitOr, BitXor, Shl, Shr]);
+            let right = match op {
+                Div | Rem => self.random.of(&[1i64, 2, 3, 4, 7, 32, 100, 65_536]),
+                Shl | Shr => self.random.of(&[0i64, 1, 2, 20, 28, 30, 31, 32, 33]),
+                _ => self.random.of(&NUMBERS),
+            };
+            let mut right = self.b.int_of(dtype, right);
+            let other = self.random.of(&self.data);
+            if !matches!(op, Div | Rem) && self.b.ty(other).dtype() == Some(dtype) && self.random.once_in(4) {
+                right = other;
+            }
+            let (left, right) = if op == BitAnd && self.random.once_in(2) { (right, value) } else { (value, right) };
+            value = self.b.binary(op, left, right);
+        }
+        value
     }
 
     /// Something from 1 on, mostly.
@@ -192,6 +215,14 @@ impl Drawn<'_> {
     fn condition(&mut self, depth: u32) -> ExprId {
         use BinaryOp::*;
         let op = self.random.of(&[Lt, Lt, Le, Gt, Ge, Eq, Ne]);
+        if !self.data.is_empty() && self.random.once_in(3) {
+            let value = self.of_data();
+            if let Some(dtype) = self.b.ty(value).dtype().filter(|dtype| dtype.is_int()) {
+                let number = self.random.of(&NUMBERS);
+                let number = self.b.int_of(dtype, number);
+                return self.b.binary(op, value, number);
+            }
+        }
         let (a, b) = (self.expr(depth), self.expr(depth));
         let cond = self.b.binary(op, a, b);
         if self.random.once_in(4) {
@@ -207,7 +238,13 @@ impl Drawn<'_> {
         match self.random.below(10) {
             0 | 1 => self.read(),
             2 | 3 => {
-                let (value, name) = (self.expr(2), self.named("x"));
+                let name = self.named("x");
+                if !self.data.is_empty() && self.random.once_in(3) {
+                    let value = self.of_data();
+                    let value = self.b.bind(&name, value);
+                    return self.data.push(value);
+                }
+                let value = self.expr(2);
                 let value = self.b.bind(&name, value);
                 self.names.push(value);
             }

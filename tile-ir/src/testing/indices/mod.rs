@@ -1,7 +1,7 @@
 //! The oracle of index arithmetic: random kernels, and what they compute three times.
 //!
 //! A case is a kernel drawn from a seed: nested index expressions over dims, scalars, threads, blocks, loops with steps,
-//! assigned variables, data of `u32`, `i32` and `f32`, and arithmetic of `u32` and `i32` that wraps, which index tensors,
+//! assigned variables and data of `u32`, `i32` (and what arithmetic that wraps makes of them) and `f32`, which index tensors,
 //! guard accesses and are stored. It is evaluated
 //!
 //! 1. exactly: the bound kernel, in integers of 128 bits (`exact`);
