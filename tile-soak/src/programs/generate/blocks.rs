@@ -29,8 +29,7 @@ pub fn atomics(draw: &mut Draw) -> Program {
         true => {
             let key = Expr::bin(Op::Rem, Expr::masked(&keys, vec![Expr::index("i")]), Expr::Lit(Ty::U32, bins as f64));
             program.body.push(constant("key", key.cast(Ty::Index)));
-            // What data says is guarded by the author (TK0604).
-            (Expr::index("key"), inside.and(Expr::index("key").below(Expr::Int(bins))))
+            (Expr::index("key"), inside)
         }
         false => (Expr::bin(Op::Rem, Expr::index("i"), Expr::Int(bins)), inside),
     };
