@@ -199,3 +199,44 @@ fn steps_of_a_scalar() {
         }
     }
 }
+
+/// Every `step / 2`th element, and the bit of `2 * by`.
+#[tile_kernel(partial(y))]
+pub fn operands_of_launch(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, step: usize, by: usize) {
+    blocks([1]);
+    let [t] = threads([32]);
+    let mut sum = 0.0f32;
+    for i in (t..N).step_by(step / 2) {
+        sum += x[i];
+    }
+    let at = t << (by * 2);
+    *y.masked_mut([at]) = sum;
+}
+
+/// A step and the number of a shift have ranges of their own. Where the launch decides them it says so, with the range, the
+/// number that it is and what that is made of, before anything runs.
+#[test]
+fn an_operand_out_of_its_range_is_refused_with_both_numbers() {
+    for device in devices() {
+        let x = device.tensor(&vec![1.0f32; 40], [40]).unwrap();
+        let mut y = device.tensor(&vec![5.0f32; 40], [40]).unwrap();
+        let mut launch = |step, by| operands_of_launch::launch(&device, &x, &mut y, step, by);
+        for (step, by, problem, values, line) in [
+            (1, 0, "a loop's step must be at least 1: `step / 2`", "is 0: step = 1", "step_by(step / 2)"),
+            (0, 0, "a loop's step must be at least 1: `step / 2`", "is 0: step = 0", "step_by(step / 2)"),
+            (64, 16, "an index is shifted by 0 to 31: `by * 2`", "is 32: by = 16", "let at = t <<"),
+        ] {
+            let error = launch(step, by).unwrap_err();
+            let text = error.to_string();
+            let at = include_str!("loop_ranges.rs").lines().position(|l| l.contains(line)).map(|at| at + 1);
+            assert!(matches!(error.problem(), tile_runtime::Problem::Operand { .. }), "{text}");
+            for part in ["[TK0306]", problem, values, "Nothing was launched", &format!("(line {})", at.unwrap_or(0))] {
+                assert!(text.contains(part), "no `{part}` in {text}");
+            }
+        }
+        // Nothing ran; a launch in range does.
+        assert_eq!(launch(64, 0).map_err(|e| e.to_string()), Ok(()));
+        let y = y.to_vec().unwrap();
+        assert_eq!(y[..33], [[2.0; 8].as_slice(), &[1.0; 24], &[5.0]].concat(), "{device:?}");
+    }
+}

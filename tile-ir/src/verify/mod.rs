@@ -9,7 +9,8 @@
 //! - instances have one allowed dtype a type parameter and one value a const parameter
 //! - expressions are acyclic, at most 256 deep, and bounded in size when shared parts are written out; so are immutable
 //!   variables replaced by their values
-//! - every statement stands in at most one place; bodies are at most 64 deep
+//! - every statement stands in at most one place; bodies are at most 64 deep, where 256 `else if`s
+//!   count for nothing
 //! - only variables that may be assigned are; only `&mut` tensors are written; only others are streamed or independent
 //! - a specialised dim is a tensor's extent, is listed once, and at least one variant is kept
 //! - functions have their arity; literals are within 2^53

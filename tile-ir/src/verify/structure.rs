@@ -6,6 +6,8 @@ use crate::ir::*;
 const EXPR_DEPTH: u32 = 256;
 /// Deepest nesting of statements.
 const STMT_DEPTH: u32 = 64;
+/// Most `else if`s on the way to a statement.
+const CHAIN: u32 = 256;
 /// Most nodes of an expression whose shared parts are written out.
 const EXPR_WEIGHT: u64 = 1 << 16;
 /// Most nodes of all expressions of a kernel, written out.
@@ -363,23 +365,30 @@ impl Checker<'_> {
             self.statement(&stmt.kind)?;
         }
         // Ownership from the body, which also bounds the depth.
-        let mut stack: Vec<(StmtId, u32)> = kernel.body.iter().map(|s| (*s, 1)).collect();
-        while let Some((stmt, depth)) = stack.pop() {
+        let mut stack: Vec<(StmtId, u32, u32)> = kernel.body.iter().map(|s| (*s, 1, 0)).collect();
+        while let Some((stmt, depth, chain)) = stack.pop() {
             within(&kernel.stmts, stmt)?;
             if std::mem::replace(&mut self.owned[stmt.index()], true) {
                 return Err(format!("{stmt} stands in two places"));
             }
-            if depth > STMT_DEPTH {
+            if depth > STMT_DEPTH || chain > CHAIN {
                 return Err(format!("{stmt} is nested too deeply"));
             }
             let inner: Vec<StmtId> = match &kernel.stmts[stmt].kind {
-                StmtKind::If { then, otherwise, .. } => then.iter().chain(otherwise).copied().collect(),
+                StmtKind::If { then, otherwise, .. } => match otherwise.as_slice() {
+                    // `else if` is as deep as the `if`.
+                    [next] if matches!(kernel.stmts.get(*next).map(|s| &s.kind), Some(StmtKind::If { .. })) => {
+                        stack.push((*next, depth, chain + 1));
+                        then.clone()
+                    }
+                    _ => then.iter().chain(otherwise).copied().collect(),
+                },
                 StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } | StmtKind::Persistent { body, .. } => {
                     body.clone()
                 }
                 _ => vec![],
             };
-            stack.extend(inner.into_iter().map(|s| (s, depth + 1)));
+            stack.extend(inner.into_iter().map(|s| (s, depth + 1, chain)));
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! `if`, as a statement and as a value, and blocks as values.
 
 use super::access::strip;
-use super::expr::{DEEPEST, binary_op};
+use super::expr::{LONGEST, binary_op};
 use super::range::Range;
 use super::types::Slot;
 use super::{Binding, Facts, Parser};
@@ -10,55 +10,48 @@ use tile_ir::diag::{Code, Diagnostic};
 use tile_ir::ir::{ExprId, ExprKind, ParamId, StmtKind, Type, VarId, VarKind};
 
 impl Parser {
+    /// `if .. {} else if .. {} else {}`: every `else if` stands in the `else` of the one before. Read without recursion,
+    /// since a chain is as deep as it is long.
     pub(super) fn if_stmt(&mut self, branch: &syn::ExprIf) {
-        let cond = self.condition(&branch.cond);
-        let names = self.scope.len();
-        if let Expr::Let(binding) = &*branch.cond {
-            self.bind_present(binding);
-        }
-        let then = self.nested("an `if`", |p| p.block_statements(&branch.then_branch));
-        self.scope.truncate(names);
-        let otherwise = match &branch.else_branch {
-            None => vec![],
-            Some((_, otherwise)) => self.nested("an `if`", |p| match &**otherwise {
-                Expr::If(nested) => {
-                    p.depth += 1;
-                    if p.depth >= DEEPEST {
-                        p.syntax(nested.if_token.span, "too many `else if`s", "split them up");
-                    } else {
-                        p.if_stmt(nested);
+        let mut open = vec![];
+        let mut branch = branch;
+        loop {
+            let cond = self.condition(&branch.cond);
+            let names = self.scope.len();
+            if let Expr::Let(binding) = &*branch.cond {
+                self.bind_present(binding);
+            }
+            let then = self.nested("an `if`", |p| p.block_statements(&branch.then_branch));
+            self.scope.truncate(names);
+            let outer = self.enter("an `if`");
+            open.push((cond, then, branch.if_token.span, outer));
+            match branch.else_branch.as_ref().map(|(_, otherwise)| &**otherwise) {
+                Some(Expr::If(nested)) => {
+                    if self.chain(nested) {
+                        branch = nested;
+                        continue;
                     }
-                    p.depth -= 1;
                 }
-                Expr::Block(block) => p.block_statements(&block.block),
+                Some(Expr::Block(block)) => self.block_statements(&block.block),
                 _ => {}
-            }),
-        };
-        if let Some(cond) = cond {
-            let span = self.mark(branch.if_token.span);
-            self.emit(StmtKind::If { cond, then, otherwise }, span);
+            }
+            break;
+        }
+        self.chained -= open.len() as u32 - 1;
+        while let Some((cond, then, at, outer)) = open.pop() {
+            let otherwise = self.leave(outer);
+            if let Some(cond) = cond {
+                let span = self.mark(at);
+                self.emit(StmtKind::If { cond, then, otherwise }, span);
+            }
         }
     }
 
     /// `if c { a } else { b }` as a value: one expression where its arms are expressions, else a variable that each
     /// arm assigns.
     pub(super) fn if_value(&mut self, branch: &syn::ExprIf) -> Option<ExprId> {
-        if let Some((then, otherwise)) = self.plain_arms(branch) {
-            let cond = self.condition(&branch.cond);
-            let (then, otherwise) = self.in_place("an arm of `if`, which is not always evaluated", |p| {
-                let names = p.scope.len();
-                if let Expr::Let(binding) = &*branch.cond {
-                    p.bind_present(binding);
-                }
-                let then = p.expr(then);
-                p.scope.truncate(names);
-                (then, p.expr(otherwise))
-            });
-            let (cond, then, otherwise) = (cond?, then?, otherwise?);
-            self.same_type(self.ty(otherwise), self.ty(then), self.kernel.exprs[otherwise].span)?;
-            let facts = self.facts(cond).and(self.facts(then)).and(self.facts(otherwise));
-            let span = self.mark(branch.if_token.span);
-            return Some(self.push(ExprKind::If(cond, then, otherwise), self.ty(then), facts, span));
+        if self.plain_arms(branch).is_some() {
+            return self.plain_if(branch);
         }
         if !self.may_hoist(branch.if_token.span, "an `if` with statements in its arms") {
             return None;
@@ -73,37 +66,103 @@ impl Parser {
         Some(self.var(var, span))
     }
 
+    /// One link more of a chain of `else if`s; reports one too many.
+    fn chain(&mut self, next: &syn::ExprIf) -> bool {
+        let fits = self.depth + self.chained < LONGEST;
+        if fits {
+            self.chained += 1;
+        } else {
+            self.syntax(next.if_token.span, "too many `else if`s", "split them up");
+        }
+        fits
+    }
+
+    /// An `if` whose arms are expressions, with its `else if`s.
+    fn plain_if(&mut self, branch: &syn::ExprIf) -> Option<ExprId> {
+        const PLACE: &str = "an arm of `if`, which is not always evaluated";
+        let mut open = vec![];
+        let mut branch = branch;
+        let last = loop {
+            let (then, otherwise) = self.plain_arms(branch)?;
+            let read = |p: &mut Self| p.condition(&branch.cond);
+            let cond = if open.is_empty() { read(self) } else { self.in_place(PLACE, read) };
+            let then = self.in_place(PLACE, |p| {
+                let names = p.scope.len();
+                if let Expr::Let(binding) = &*branch.cond {
+                    p.bind_present(binding);
+                }
+                let then = p.expr(then);
+                p.scope.truncate(names);
+                then
+            });
+            open.push((cond, then, branch.if_token.span));
+            match otherwise {
+                Expr::If(nested) => match self.chain(nested) {
+                    true => branch = nested,
+                    false => break None,
+                },
+                last => break Some(last),
+            }
+        };
+        let mut value = last.and_then(|last| self.in_place(PLACE, |p| p.expr(last)));
+        self.chained -= open.len() as u32 - 1;
+        for (cond, then, at) in open.into_iter().rev() {
+            let (Some(cond), Some(then), Some(otherwise)) = (cond, then, value) else {
+                value = None;
+                continue;
+            };
+            value = self.same_type(self.ty(otherwise), self.ty(then), self.kernel.exprs[otherwise].span).map(|()| {
+                let facts = self.facts(cond).and(self.facts(then)).and(self.facts(otherwise));
+                let span = self.mark(at);
+                self.push(ExprKind::If(cond, then, otherwise), self.ty(then), facts, span)
+            });
+        }
+        value
+    }
+
     /// `var = if .. { statements; value } else { .. }`.
     pub(super) fn if_into(&mut self, branch: &syn::ExprIf, var: VarId) -> Option<()> {
-        let cond = self.condition(&branch.cond);
-        let mut read = cond.map(|_| ());
-        let then = self.nested("an `if`", |p| {
-            if let Expr::Let(binding) = &*branch.cond {
-                p.bind_present(binding);
-            }
-            let value = p.arm_into(&branch.then_branch, var);
-            read = read.and(value);
-        });
-        let otherwise = self.nested("an `if`", |p| {
-            p.depth += 1;
+        let mut open = vec![];
+        let mut branch = branch;
+        let mut read = Some(());
+        loop {
+            let cond = self.condition(&branch.cond);
+            read = read.and(cond.map(|_| ()));
+            let then = self.nested("an `if`", |p| {
+                if let Expr::Let(binding) = &*branch.cond {
+                    p.bind_present(binding);
+                }
+                let value = p.arm_into(&branch.then_branch, var);
+                read = read.and(value);
+            });
+            let outer = self.enter("an `if`");
+            open.push((cond, then, branch.if_token.span, outer));
             let value = match branch.else_branch.as_ref().map(|(_, otherwise)| &**otherwise) {
-                _ if p.depth >= DEEPEST => {
-                    p.syntax(branch.if_token.span, "too many `else if`s", "split them up");
+                Some(Expr::If(nested)) => {
+                    if self.chain(nested) {
+                        branch = nested;
+                        continue;
+                    }
                     None
                 }
-                Some(Expr::If(nested)) => p.if_into(nested, var),
-                Some(Expr::Block(block)) => p.arm_into(&block.block, var),
+                Some(Expr::Block(block)) => self.arm_into(&block.block, var),
                 _ => {
-                    let at = p.mark(branch.if_token.span);
-                    p.rustc(Diagnostic::new(Code::TYPE, at, "this `if` gives no value where it does not hold"));
+                    let at = self.mark(branch.if_token.span);
+                    self.rustc(Diagnostic::new(Code::TYPE, at, "this `if` gives no value where it does not hold"));
                     None
                 }
             };
-            p.depth -= 1;
             read = read.and(value);
-        });
-        let span = self.mark(branch.if_token.span);
-        self.emit(StmtKind::If { cond: cond?, then, otherwise }, span);
+            break;
+        }
+        self.chained -= open.len() as u32 - 1;
+        while let Some((cond, then, at, outer)) = open.pop() {
+            let otherwise = self.leave(outer);
+            let span = self.mark(at);
+            if let Some(cond) = cond {
+                self.emit(StmtKind::If { cond, then, otherwise }, span);
+            }
+        }
         read
     }
 
@@ -223,8 +282,14 @@ impl Parser {
         if !self.is_plain(then) {
             return None;
         }
-        match &**otherwise {
-            Expr::If(nested) => self.plain_arms(nested).map(|_| (then, &**otherwise)),
+        let mut rest = &**otherwise;
+        while let Expr::If(nested) = rest {
+            if !arm(&nested.then_branch.stmts) {
+                return None;
+            }
+            rest = &nested.else_branch.as_ref()?.1;
+        }
+        match rest {
             Expr::Block(block) if arm(&block.block.stmts) => Some((then, &**otherwise)),
             _ => None,
         }

@@ -83,6 +83,7 @@ impl Parser {
     /// Collectives exchange numbers of an element type.
     fn numeric(&mut self, value: ExprId, what: &str) -> Option<()> {
         let ty = self.ty(value);
+        self.exchanged(ty);
         let (class, span) = (self.class(ty), self.kernel.exprs[value].span);
         let help = match class {
             Class::Index => "convert it first: `v as u32`",

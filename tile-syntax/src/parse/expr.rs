@@ -9,6 +9,9 @@ use tile_ir::ir::{BinaryOp, Dtype, ExprId, ExprKind, SpanId, StmtId, StmtKind, T
 
 /// Deepest nesting of expressions and blocks: what an unoptimised build of this crate reads on a 2 MB stack.
 pub(super) const DEEPEST: u32 = 100;
+/// The same with the links of the chains on the way, operators and `else if`s, which are read without recursion: what the IR
+/// holds, whose passes look through a few levels more.
+pub(super) const LONGEST: u32 = 200;
 
 impl Parser {
     /// Reads an expression. `None` is poison: reported, or rustc's to report.
@@ -134,19 +137,43 @@ impl Parser {
         Some(self.push(ExprKind::Unary(op, operand), ty, self.facts(operand), span))
     }
 
+    /// `a + b + c`: a chain is as deep as it is long, and is read from its innermost operand on, without recursion.
     fn binary(&mut self, binary: &syn::ExprBinary) -> Option<ExprId> {
+        let (mut chain, mut innermost) = (vec![binary], &*binary.left);
+        while let Expr::Binary(left) = innermost {
+            chain.push(left);
+            innermost = &left.left;
+        }
+        let links = chain.len() as u32 - 1;
+        if self.depth + self.chained + links > LONGEST {
+            self.syntax(innermost, "this chain of operators is too long", "name parts of it with `let`");
+            return None;
+        }
+        self.chained += links;
+        let mut value = self.expr(innermost);
+        for binary in chain.iter().rev() {
+            value = self.right_of(value, binary);
+        }
+        self.chained -= links;
+        value
+    }
+
+    /// `left op right`, of which the left side is read.
+    fn right_of(&mut self, left: Option<ExprId>, binary: &syn::ExprBinary) -> Option<ExprId> {
         let Some(op) = binary_op(&binary.op) else {
             self.syntax(Range::from(&*binary.left), "an assignment is not a value", "assign in a statement of its own");
             return None;
         };
         let (left, right) = if matches!(op, BinaryOp::And | BinaryOp::Or) {
-            let left = self.expr(&binary.left);
             let right = self
                 .in_place("the right side of `&&` or `||`, which is not always evaluated", |p| p.expr(&binary.right));
             (left?, right?)
         } else {
-            let operands = self.operands(&[&binary.left, &binary.right])?;
-            (operands[0], operands[1])
+            let from = self.block.len();
+            let right = self.expr(&binary.right);
+            let mut left = [left];
+            self.spill(&mut left, from);
+            (left[0]?, right?)
         };
         let span = self.mark(Range { first: Range::from(&*binary.left).first, last: Range::from(&*binary.right).last });
         self.combine_values(op, left, right, span)

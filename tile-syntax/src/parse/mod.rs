@@ -183,6 +183,13 @@ enum Hoist {
     Forbidden(&'static str),
 }
 
+/// What is around a place of its own.
+struct Outer {
+    names: usize,
+    block: Vec<StmtId>,
+    hoist: Hoist,
+}
+
 /// The state of reading one kernel.
 struct Parser {
     kernel: Kernel,
@@ -210,6 +217,8 @@ struct Parser {
     indices: Vec<VarId>,
     hoist: Hoist,
     depth: u32,
+    /// Links of the chains being read, operators and `else if`s.
+    chained: u32,
     /// Reading the attribute or the signature, which rustc does not check for us.
     outside_body: bool,
     blocks_at: Option<SpanId>,
@@ -267,6 +276,7 @@ impl Default for Parser {
             indices: vec![],
             hoist: Hoist::Forbidden("here"),
             depth: 0,
+            chained: 0,
             outside_body: true,
             blocks_at: None,
             threads_at: None,
@@ -399,15 +409,27 @@ impl Parser {
 
     /// Reads in a place of its own: names and statements end with it. Returns the statements.
     fn nested(&mut self, what: &'static str, read: impl FnOnce(&mut Self)) -> Vec<StmtId> {
-        let names = self.scope.len();
-        let outer = std::mem::take(&mut self.block);
-        let hoist = std::mem::replace(&mut self.hoist, Hoist::Allowed);
-        self.nesting.push(what);
+        let outer = self.enter(what);
         read(self);
+        self.leave(outer)
+    }
+
+    /// Begins a place of its own; [`Parser::leave`] ends it.
+    fn enter(&mut self, what: &'static str) -> Outer {
+        self.nesting.push(what);
+        Outer {
+            names: self.scope.len(),
+            block: std::mem::take(&mut self.block),
+            hoist: std::mem::replace(&mut self.hoist, Hoist::Allowed),
+        }
+    }
+
+    /// Ends a place of its own. Returns its statements.
+    fn leave(&mut self, outer: Outer) -> Vec<StmtId> {
         self.nesting.pop();
-        self.hoist = hoist;
-        self.scope.truncate(names);
-        std::mem::replace(&mut self.block, outer)
+        self.hoist = outer.hoist;
+        self.scope.truncate(outer.names);
+        std::mem::replace(&mut self.block, outer.block)
     }
 
     /// Reads an expression from which no statement may be made.

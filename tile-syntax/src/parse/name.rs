@@ -1,7 +1,7 @@
 //! Names and literals: the leaves of expressions.
 
 use super::range::Range;
-use super::types::{Slot, Ty};
+use super::types::{Integer, Slot, Ty};
 use super::{Binding, Facts, Parser};
 use syn::Lit;
 use tile_ir::diag::{Code, Diagnostic};
@@ -22,7 +22,7 @@ impl Parser {
         };
         let ty = match (suffix, is_float) {
             ("", true) => self.fresh(Slot::Float),
-            ("", false) => self.fresh(Slot::Int { negated: false }),
+            ("", false) => self.fresh(Slot::Int(Integer::Any)),
             ("usize", false) => Ty::Is(Type::Index),
             ("i32", false) => Ty::Is(Type::from(Dtype::I32)),
             ("u32", false) => Ty::Is(Type::from(Dtype::U32)),

@@ -2,7 +2,7 @@
 
 use super::attribute::tokens_range;
 use super::{Parser, source};
-use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Punct, Spacing, TokenStream, TokenTree};
 use syn::ItemFn;
 use tile_ir::diag::{Code, Diagnostic};
 
@@ -53,11 +53,20 @@ pub(super) fn shallow(tokens: &TokenStream) -> bool {
     /// Prefix operators, `else`s and the like in a row: every one is a call of the parser inside the last.
     const LONGEST_RUN: u32 = 200;
     fn within(tokens: TokenStream, depth: u32) -> bool {
-        let (mut run, mut after_block) = (0, false);
-        for token in tokens {
+        let (mut run, mut after_block, mut after_operand) = (0, false, false);
+        let mut tokens = tokens.into_iter().peekable();
+        while let Some(token) = tokens.next() {
             // A block ends a statement, and with it a run, unless an `else` follows.
             if std::mem::take(&mut after_block) && !matches!(&token, TokenTree::Ident(word) if word == "else") {
                 run = 0;
+            }
+            // Operators between operands are read in a loop: they are no calls inside each other.
+            if std::mem::replace(&mut after_operand, !matches!(token, TokenTree::Punct(_)))
+                && let TokenTree::Punct(first) = &token
+                && let Some(length) = joins(first, tokens.peek())
+            {
+                (1..length).for_each(|_| drop(tokens.next()));
+                continue;
             }
             match &token {
                 TokenTree::Group(group) => {
@@ -79,6 +88,21 @@ pub(super) fn shallow(tokens: &TokenStream) -> bool {
         true
     }
     within(tokens.clone(), DEEPEST)
+}
+
+/// How many tokens the operator is that `first` begins after an operand, if it is one that is read in a loop. Assignments are
+/// not, nor is `<`, which may begin the arguments of a type.
+fn joins(first: &Punct, next: Option<&TokenTree>) -> Option<usize> {
+    let next = match next {
+        Some(TokenTree::Punct(next)) if first.spacing() == Spacing::Joint => Some(next.as_char()),
+        _ => None,
+    };
+    match (first.as_char(), next) {
+        ('&', Some('&')) | ('|', Some('|')) | ('=' | '!' | '>', Some('=')) => Some(2),
+        ('+' | '-' | '*' | '/' | '%' | '^' | '&' | '|', Some('=' | '>')) => None,
+        ('+' | '-' | '*' | '/' | '%' | '^' | '&' | '|', _) => Some(1),
+        _ => None,
+    }
 }
 
 /// Replaces literals in the dims of tensors by `Fixed<..>` and lists them.

@@ -1,7 +1,7 @@
 //! Types: what the author writes, and the inference of what is left unsaid.
 //!
 //! A literal without a suffix takes its type from where it is used, as in Rust; one used nowhere in particular is
-//! `usize` (an integer that is negated: `i32`) or `f32`.
+//! `usize` (an integer that is negated, or that lanes exchange: `i32`) or `f32`.
 
 use super::range::generic_types;
 use super::{Binding, Parser};
@@ -29,11 +29,22 @@ pub(super) enum Slot {
     /// Anything: a variable declared without a value.
     Free,
     /// An integer literal.
-    Int { negated: bool },
+    Int(Integer),
     /// A float literal.
     Float,
     /// `lit(..)`: any number of an element type.
     Lit,
+}
+
+/// What an integer literal may be, from the most to the least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Integer {
+    /// `usize`, `u32` or `i32`.
+    Any,
+    /// `u32` or `i32`: collectives take it.
+    Element,
+    /// `i32`: it is negated.
+    Negated,
 }
 
 /// What operations a type has.
@@ -81,8 +92,9 @@ impl Parser {
             (Ty::Slot(slot), Ty::Is(ty)) | (Ty::Is(ty), Ty::Slot(slot)) => {
                 let fits = match self.slots[slot as usize] {
                     Slot::Free | Slot::Same(_) => true,
-                    Slot::Int { negated } => {
-                        ty == Type::from(Dtype::I32) || !negated && (ty == Type::Index || ty == Type::from(Dtype::U32))
+                    Slot::Int(least) => {
+                        let is = [(Type::Index, Integer::Any), (Dtype::U32.into(), Integer::Element)];
+                        ty == Type::from(Dtype::I32) || is.iter().any(|(of, most)| ty == *of && least <= *most)
                     }
                     Slot::Float => ty == Type::F32,
                     Slot::Lit => matches!(self.class(Ty::Is(ty)), Class::Float | Class::Int | Class::Mixed),
@@ -95,7 +107,7 @@ impl Parser {
             (Ty::Slot(x), Ty::Slot(y)) => {
                 let both = match (self.slots[x as usize], self.slots[y as usize]) {
                     (Slot::Free, other) | (other, Slot::Free) => other,
-                    (Slot::Int { negated: m }, Slot::Int { negated: n }) => Slot::Int { negated: m || n },
+                    (Slot::Int(m), Slot::Int(n)) => Slot::Int(m.max(n)),
                     (Slot::Lit, Slot::Lit) => Slot::Lit,
                     (Slot::Float | Slot::Lit, Slot::Float | Slot::Lit) => Slot::Float,
                     _ => return false,
@@ -120,8 +132,8 @@ impl Parser {
     /// A negated integer literal is not a `usize`.
     pub(super) fn negate(&mut self, ty: Ty) -> bool {
         match (self.resolve(ty), self.slot(ty)) {
-            (Ty::Slot(slot), Slot::Int { .. }) => {
-                self.slots[slot as usize] = Slot::Int { negated: true };
+            (Ty::Slot(slot), Slot::Int(_)) => {
+                self.slots[slot as usize] = Slot::Int(Integer::Negated);
                 true
             }
             (Ty::Is(Type::Index), _) => false,
@@ -130,10 +142,17 @@ impl Parser {
         }
     }
 
+    /// What lanes exchange is of an element type: an integer literal is not a `usize`.
+    pub(super) fn exchanged(&mut self, ty: Ty) {
+        if let (Ty::Slot(slot), Slot::Int(integer)) = (self.resolve(ty), self.slot(ty)) {
+            self.slots[slot as usize] = Slot::Int(integer.max(Integer::Element));
+        }
+    }
+
     pub(super) fn class(&self, ty: Ty) -> Class {
         match self.slot(ty) {
             Slot::Free => Class::Unknown,
-            Slot::Int { .. } => Class::Int,
+            Slot::Int(_) => Class::Int,
             Slot::Float | Slot::Lit => Class::Float,
             Slot::Same(Ty::Is(Type::Index)) => Class::Index,
             Slot::Same(Ty::Is(Type::Value(dtype))) => self.dtype_class(dtype),
@@ -169,7 +188,7 @@ impl Parser {
         match self.slot(ty) {
             Slot::Same(Ty::Is(Type::Index)) => "`usize`".to_owned(),
             Slot::Same(Ty::Is(Type::Value(dtype))) => format!("`{}`", self.dtype_name(dtype)),
-            Slot::Int { .. } => "an integer".to_owned(),
+            Slot::Int(_) => "an integer".to_owned(),
             Slot::Float | Slot::Lit => "a float".to_owned(),
             Slot::Free | Slot::Same(Ty::Slot(_)) => "an unknown type".to_owned(),
         }
@@ -187,8 +206,8 @@ impl Parser {
     pub(super) fn settle(&mut self, ty: Ty, span: SpanId) -> Type {
         match self.slot(ty) {
             Slot::Same(Ty::Is(ty)) => ty,
-            Slot::Int { negated: true } => Type::from(Dtype::I32),
-            Slot::Int { negated: false } => Type::Index,
+            Slot::Int(Integer::Any) => Type::Index,
+            Slot::Int(Integer::Element | Integer::Negated) => Type::from(Dtype::I32),
             Slot::Float => Type::F32,
             Slot::Free | Slot::Lit | Slot::Same(Ty::Slot(_)) => {
                 // Said once a type: the slot is settled with it.

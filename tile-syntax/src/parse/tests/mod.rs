@@ -1,5 +1,6 @@
 //! Kernels as text, read.
 
+mod chains;
 mod errors;
 mod forms;
 mod fuzz;
