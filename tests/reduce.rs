@@ -288,3 +288,23 @@ fn rows_and_columns_of_a_product() {
         }
     }
 }
+
+/// Literals alone: the first is an `i32`, as in Rust, the others are what they are used as.
+#[tile_kernel]
+pub fn of_literals(y: &mut Tensor<u32, (Fixed<32>,)>) {
+    blocks([1]);
+    let [t] = threads([32]);
+    let lanes = warp_reduce(Sum, 1);
+    let twice: u32 = warp_reduce(Sum, 2);
+    let all: u32 = thread_allreduce(Max, 7, t);
+    y[t] = twice + lanes as u32 + all + shfl_xor(3, 1);
+}
+
+#[test]
+fn literals_are_reduced() {
+    for device in devices() {
+        let mut y = device.zeros::<u32, 1>([32]).unwrap();
+        of_literals::launch(&device, &mut y).unwrap();
+        assert_eq!(y.to_vec().unwrap(), [64 + 32 + 7 + 3; 32], "{device:?}");
+    }
+}
