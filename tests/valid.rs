@@ -136,6 +136,8 @@ mod valid {
     mod type_index;
     mod type_operands;
     mod type_store;
+    mod unused_array;
+    mod unused_tensor;
     mod vector_shared_pitch;
     mod vector_straddle;
     mod vector_stride;

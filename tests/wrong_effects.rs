@@ -162,3 +162,30 @@ fn a_count_that_is_not_the_number_of_blocks_is_refused_at_the_launch() {
         assert_eq!(said(count_of_launch::launch(&device, &mut y, &mut arrived, 4)), "");
     }
 }
+
+/// Whole blocks of 128 elements: the rest is left as it was, and where there is no whole block so is everything.
+#[tile_kernel]
+pub fn whole_blocks(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    let [b] = blocks([N / 128]);
+    let [t] = threads([128]);
+    y[b * 128 + t] = 2.0 * x[b * 128 + t];
+}
+
+#[test]
+fn a_grid_without_blocks_leaves_its_output_unwritten() {
+    let device = device();
+    let on = |n: usize| (device.zeros::<f32, 1>([n]).unwrap(), device.zeros::<f32, 1>([n]).unwrap());
+    let (x, mut y) = on(100);
+    let text = said(whole_blocks::launch(&device, &x, &mut y));
+    assert!(text.contains("TK0307") && text.contains("no thread wrote to `y`"), "{text}");
+    let text = said(whole_blocks::prepare(&device, &x, &mut y).unwrap().launch());
+    assert!(text.contains("TK0307"), "{text}");
+    let (x, mut y) = on(256);
+    assert_eq!(said(whole_blocks::launch(&device, &x, &mut y)), "");
+    let (x, mut y) = on(0);
+    assert_eq!(said(whole_blocks::launch(&device, &x, &mut y)), "", "nothing is to be written");
+    // The fast simulator reports no effects: there, as on a device, nothing happens.
+    let fast = Device::simulator();
+    let (x, mut y) = (fast.zeros::<f32, 1>([100]).unwrap(), fast.zeros::<f32, 1>([100]).unwrap());
+    assert_eq!(said(whole_blocks::launch(&fast, &x, &mut y)), "");
+}

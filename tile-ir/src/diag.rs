@@ -96,6 +96,8 @@ codes! {
     UNGUARDED = 604 while typing;
     #[doc = " A plain index that may be negative."]
     SIGN = 605 while typing;
+    #[doc = " A tensor that may be written and is not, or an array that is written and not read."]
+    UNUSED = 608 while typing;
     // 07: launch
     #[doc = " An argument's rank, dtype or extent is wrong."]
     LAUNCH_ARGUMENT = 701;

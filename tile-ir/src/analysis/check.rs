@@ -1,6 +1,6 @@
 //! Everything reported at expansion, over all declared instances.
 
-use super::{Analysis, anywhere, budget, lints};
+use super::{Analysis, anywhere, budget, lints, unused};
 use crate::diag::{Code, Diagnostic};
 use crate::ir::{Dtype, Instance, Kernel, ParamId, ParamKind, SpanId, Target};
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,6 +72,10 @@ pub fn check(kernel: &Kernel) -> Vec<Diagnostic> {
     }
     if found.is_empty() {
         all.extend(refused.lints(kernel, chosen.len() + bare.len()));
+    }
+    // What is wrong first: a store that is refused may be the missing one.
+    if found.values().all(|(_, diagnostic, _)| diagnostic.code.is_lint()) {
+        all.extend(unused::find(kernel));
     }
     let total = kernel.instances.len();
     for (fails, mut diagnostic, instance) in found.into_values() {

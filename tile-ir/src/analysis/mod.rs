@@ -24,6 +24,7 @@ mod sync;
 mod tiles;
 pub mod traffic;
 mod uniform;
+mod unused;
 mod vector;
 mod walk;
 

@@ -384,6 +384,14 @@ impl Kernel {
         self.attributes.specialize.as_ref().map_or(&[], |s| &s.dims)
     }
 
+    /// The first tensor with this dim, and the axis that has it: where a launch finds its value.
+    pub fn place_of(&self, dim: DimId) -> Option<(ParamId, usize)> {
+        self.params.iter().find_map(|(id, param)| match &param.kind {
+            ParamKind::Tensor { shape, .. } => Some((id, shape.iter().position(|e| *e == Extent::Dim(dim))?)),
+            ParamKind::Scalar { .. } | ParamKind::Absent => None,
+        })
+    }
+
     /// The name of what is accessed.
     pub fn place_name(&self, place: super::Place) -> &str {
         match place {

@@ -272,11 +272,11 @@ fn run_with(
 ) -> Result<(), LaunchError> {
     let device = on.state;
     let (lesser, values, grid) = serving(prepared, device, args).map_err(|problem| prepared.error(at, *problem))?;
-    let Some(grid) = grid else { return Ok(()) };
     let prepared = lesser.as_ref().unwrap_or(prepared);
     let made = prepared.made(device).map_err(|error| prepared.error(at, Problem::Prepare(error)))?;
     match (&made.code, &device.backend) {
         (Code::Cuda { function }, _) => {
+            let Some(grid) = grid else { return Ok(()) };
             let cuda = function.device;
             let failed = |error| prepared.error(at, Problem::Driver(error));
             let slot = match stream {
@@ -308,7 +308,8 @@ fn run_with(
             if let Some(error) = stream.and_then(Stream::recording).and_then(|_| not_kept(on, args)) {
                 return Err(prepared.error(at, Problem::Driver(error)));
             }
-            // The check has made sure that every tensor is on this simulator.
+            // The check has made sure that every tensor is on this simulator. An empty grid is run too: what it leaves
+            // unwritten is the checked simulator's to say.
             let args: Vec<sim::Argument> = args.iter().filter_map(|a| a.to_simulator()).collect();
             Recorded::new(prepared.clone(), args, at).make(on, stream)
         }

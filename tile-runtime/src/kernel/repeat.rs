@@ -147,10 +147,10 @@ impl PreparedLaunch {
 
     #[inline]
     fn run(&self, device: &Device, stream: Option<&Stream>, at: &'static Location<'static>) -> Result<(), LaunchError> {
-        let Some(grid) = self.grid else { return Ok(()) };
         let Some(Code::Cuda { function }) = self.prepared.code() else {
             return Recorded::new(self.prepared.clone(), self.simulated.clone(), at).make(device, stream);
         };
+        let Some(grid) = self.grid else { return Ok(()) };
         let cuda = function.device;
         let failed = |error| self.error(at, Problem::Driver(error));
         let slot = match stream {

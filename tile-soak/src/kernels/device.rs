@@ -3,10 +3,10 @@
 use super::problem::{Problem, Results, results};
 use anyhow::{Result, anyhow, bail};
 use tile_ir::codec;
-use tile_ir::ir::{Dtype, Instance, Kernel, ParamKind};
+use tile_ir::ir::{DimId, Dtype, EntityRef, Instance, Kernel, ParamKind};
 use tile_ir::lower::bind;
 use tile_ir::sim::{Argument, ScalarValue, TensorArgument};
-use tile_runtime::kernel::{self, Definition, InstanceTable, ScalarInput};
+use tile_runtime::kernel::{self, Definition, InstanceTable, ScalarInput, Specialized};
 use tile_runtime::{Device, Element, Tensor, bf16, f16};
 
 /// Launches an instance on a problem, and gives the results. The kernel stays in memory for good: a definition is a static.
@@ -15,18 +15,20 @@ use tile_runtime::{Device, Element, Tensor, bf16, f16};
 /// The launch is refused, or fails.
 pub fn launch(kernel: &Kernel, instance: usize, problem: &Problem, device: &Device) -> Result<Results> {
     let declared = kernel.instances.get(instance).ok_or_else(|| anyhow!("no instance {instance}"))?;
-    // Specialised dims are given here, so the definition needs no table of variants.
+    // One instance, as declared: the values of specialised dims are the runtime's to find in the arguments.
+    let alone = Kernel { instances: vec![declared.clone()], ..kernel.clone() };
     let dims = kernel.specialized().iter().map(|dim| (*dim, problem.dim(&kernel.dims[*dim].name))).collect();
-    let mut alone = kernel.clone();
-    alone.attributes.specialize = None;
-    alone.instances = vec![declared.with_dims(dims)];
-    let absent = Instance { absent: problem.absent(kernel), ..alone.instances[0].clone() };
-    let bound = bind(kernel, &absent).map_err(|all| anyhow!("{}", super::launch::first(&all)))?;
+    let bound = bind(kernel, &Instance { absent: problem.absent(kernel), ..declared.with_dims(dims) });
+    let bound = bound.map_err(|all| anyhow!("{}", super::launch::first(&all)))?;
 
     let bytes: &'static [u8] = Box::leak(codec::encode(&alone).into_boxed_slice());
     let name: &'static str = Box::leak(kernel.name.clone().into_boxed_str());
     let definition: &'static Definition = Box::leak(Box::new(Definition::new(name, bytes)));
-    let table: &'static InstanceTable<1> = Box::leak(Box::new(InstanceTable::new()));
+    let table = match kernel.attributes.specialize {
+        None => InstanceTable::new(),
+        Some(_) => InstanceTable::specialized(Specialized { places: places(kernel)?.leak(), max: 1 }),
+    };
+    let table: &'static InstanceTable<1> = Box::leak(Box::new(table));
 
     let host = problem.arguments(&bound);
     // Workspaces are the launcher's to make, and come last.
@@ -43,6 +45,15 @@ pub fn launch(kernel: &Kernel, instance: usize, problem: &Problem, device: &Devi
         }
     }
     Ok(results(&bound, &host))
+}
+
+/// Where a launch finds the values of specialised dims: parameters and axes.
+fn places(kernel: &Kernel) -> Result<Vec<(u8, u8)>> {
+    let place = |dim: &DimId| {
+        let (param, axis) = kernel.place_of(*dim).ok_or_else(|| anyhow!("no tensor has {}", kernel.dims[*dim].name))?;
+        Ok((u8::try_from(param.index())?, axis as u8))
+    };
+    kernel.specialized().iter().map(place).collect()
 }
 
 /// An argument on the device.

@@ -2,9 +2,10 @@
 
 use super::problem::{Problem, Results, results};
 use tile_ir::diag::Diagnostic;
+use tile_ir::emit::cuda::emit;
 use tile_ir::ir::{DimId, Dtype, EntityRef, Instance, Kernel, ParamId, Target};
 use tile_ir::lower;
-use tile_ir::lowered::{Check, HostValues, Program};
+use tile_ir::lowered::{self, Check, HostExpr, HostValues, Program};
 use tile_ir::sim::checked::{CheckedOptions, CheckedReport, Copies, Schedule};
 use tile_ir::sim::{Argument, ScalarValue, SimError, checked, fast};
 
@@ -14,6 +15,12 @@ pub struct Launch {
     pub bound: Kernel,
     /// What the checked one does.
     pub program: Program,
+    /// How many blocks there are along each axis of the author's grid whose extent is not a constant.
+    pub extents: Vec<i64>,
+    /// The extents of the dims that the grid says nothing of: what loops go over.
+    pub depths: Vec<i64>,
+    /// How many blocks are launched. None do nothing: what they leave unwritten is a finding like any other.
+    pub blocks: i64,
 }
 
 /// Why there is no launch.
@@ -23,14 +30,12 @@ pub enum Refusal {
     Lowering(String),
     /// A launch check does not hold.
     Check(String),
-    /// The grid is empty: the launch does nothing.
-    Empty,
     /// It is more work than the soak has time for.
     Large,
 }
 
 /// Most blocks that are simulated.
-const MOST_BLOCKS: i64 = 2048;
+const MOST_BLOCKS: i64 = 1 << 16;
 
 impl Launch {
     /// What serves the problem, as `tile_runtime` finds it.
@@ -49,8 +54,8 @@ impl Launch {
             let broken = |check: &&Check| !matches!(check.holds.evaluate(&values), Some(n) if n != 0);
             match program.launch.checks.iter().find(broken) {
                 None => {
-                    values.grid()?;
-                    return Ok(Launch { bound, program });
+                    let (blocks, (extents, depths)) = (values.blocks()?, values.extents());
+                    return Ok(Launch { bound, program, extents, depths, blocks });
                 }
                 Some(check) => match check.request.and_then(|side| instance.class.lesser(side)) {
                     Some(class) => instance.class = class,
@@ -58,6 +63,16 @@ impl Launch {
                 },
             }
         }
+    }
+
+    /// What decides a launch: the CUDA C, and what the host and the checked simulator are told beside it. Places in the
+    /// source are no part of it.
+    pub fn identity(&self) -> String {
+        let Program { params, tensors, tensor_maps, tiles, launch, .. } = &self.program;
+        let checks: Vec<_> = launch.checks.iter().map(|check| (&check.holds, check.request)).collect();
+        let launch = lowered::Launch { checks: vec![], ..launch.clone() };
+        let maps: Vec<_> = tensor_maps.values().collect();
+        format!("{}{params:?}{tensors:?}{maps:?}{tiles:?}{launch:?}{checks:?}", emit(&self.program))
     }
 
     /// Runs it on the fast simulator.
@@ -94,6 +109,15 @@ pub fn first(all: &[Diagnostic]) -> String {
     all.first().map_or_else(String::new, |d| format!("[{}] {}", d.code, d.message))
 }
 
+fn mentions(expr: &HostExpr, dim: DimId) -> bool {
+    match expr {
+        HostExpr::Dim(one) => *one == dim,
+        HostExpr::Binary(_, a, b) => mentions(a, dim) || mentions(b, dim),
+        HostExpr::Not(x) => mentions(x, dim),
+        _ => false,
+    }
+}
+
 struct Values<'a> {
     kernel: &'a Kernel,
     problem: &'a Problem,
@@ -102,7 +126,19 @@ struct Values<'a> {
 }
 
 impl Values<'_> {
-    fn grid(&self) -> Result<(), Refusal> {
+    /// The extents of the author's grid that are not constants, and those of the dims in none of them.
+    fn extents(&self) -> (Vec<i64>, Vec<i64>) {
+        let axes: Vec<&HostExpr> = match self.program.tiles.as_slice() {
+            [] => self.program.launch.grid.iter().collect(),
+            tiles => tiles.iter().map(|tile| &tile.extent).collect(),
+        };
+        let depths = self.kernel.dims.keys().filter(|dim| !axes.iter().any(|axis| mentions(axis, *dim)));
+        let depths = depths.map(|dim| self.dim(dim)).collect();
+        let variable = axes.into_iter().filter(|axis| !matches!(axis, HostExpr::Int(_)));
+        (variable.filter_map(|axis| axis.evaluate(self)).collect(), depths)
+    }
+
+    fn blocks(&self) -> Result<i64, Refusal> {
         let mut blocks = 1i64;
         for (axis, most) in [i64::from(i32::MAX), 65_535, 65_535].into_iter().enumerate() {
             match self.program.launch.grid[axis].evaluate(self) {
@@ -110,11 +146,7 @@ impl Values<'_> {
                 other => return Err(Refusal::Check(format!("the grid's extent on axis {axis} is {other:?}"))),
             }
         }
-        match blocks {
-            0 => Err(Refusal::Empty),
-            1..=MOST_BLOCKS => Ok(()),
-            _ => Err(Refusal::Large),
-        }
+        if blocks <= MOST_BLOCKS { Ok(blocks) } else { Err(Refusal::Large) }
     }
 }
 

@@ -4,6 +4,7 @@ use rand::Rng;
 use rand::seq::IndexedRandom;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use tile_ir::ir::{Dtype, DtypeRef, EntityRef, Extent, Kernel, ParamId, ParamKind, Type};
 use tile_ir::sim::{Argument, Memory, ScalarValue, TensorArgument};
@@ -28,8 +29,7 @@ impl Problem {
     /// A problem for a kernel and the constants of one of its instances: extents are at and beside multiples of the instance's
     /// tiles, primes, and 1, few of them different, so that extents that must be equal often are.
     pub fn draw(kernel: &Kernel, consts: &[i64], rng: &mut impl Rng) -> Problem {
-        let mut tiles: Vec<i64> = consts.iter().copied().filter(|c| (2..=128).contains(c)).collect();
-        tiles.extend([8, 32]);
+        let tiles = tiles(consts);
         let edge = |rng: &mut dyn rand::RngCore| match rng.random_range(0..5) {
             0 => *ODD.choose(rng).unwrap_or(&1),
             1 => 8 * rng.random_range(1..=12),
@@ -39,6 +39,25 @@ impl Problem {
             }
         };
         let pool: Vec<i64> = (0..rng.random_range(1..=3)).map(|_| edge(rng)).collect();
+        Problem::of(kernel, &pool, rng)
+    }
+
+    /// A problem whose extents are multiples of one of the instance's tiles each, by as much as the range says, or beside such.
+    /// For one of no tile's, a count of blocks, the tile is 1.
+    pub fn draw_tiles(kernel: &Kernel, consts: &[i64], range: RangeInclusive<i64>, rng: &mut impl Rng) -> Problem {
+        let mut tiles = tiles(consts);
+        tiles.extend([1, 64]);
+        let mut edge = || {
+            let tile = *tiles.choose(rng).unwrap_or(&32);
+            (tile * rng.random_range(range.clone()) + rng.random_range(-1..=1)).max(1)
+        };
+        let pool: Vec<i64> = (0..3).map(|_| edge()).collect();
+        let many = rng.random_range(1..=pool.len());
+        Problem::of(kernel, &pool[..many], rng)
+    }
+
+    /// A problem with these extents, each of them at one of the dims or several.
+    fn of(kernel: &Kernel, pool: &[i64], rng: &mut impl Rng) -> Problem {
         let dims = kernel.dims.values().map(|d| (d.name.clone(), *pool.choose(rng).unwrap_or(&1))).collect();
         let scalars = kernel.params.values().filter(|p| matches!(p.kind, ParamKind::Scalar { .. }));
         let scalars = scalars.map(|p| (p.name.clone(), rng.random_range(0..=4))).collect();
@@ -125,6 +144,13 @@ impl Problem {
         }
         TensorArgument { dtype, shape, strides, memory: Arc::new(memory), offset: 0 }
     }
+}
+
+/// The constants of an instance that may be tiles, and common ones.
+fn tiles(consts: &[i64]) -> Vec<i64> {
+    let mut tiles: Vec<i64> = consts.iter().copied().filter(|c| (2..=256).contains(c)).collect();
+    tiles.extend([8, 32]);
+    tiles
 }
 
 /// Small numbers: sums and products of them are exact in f32, and indices made of them stay small.

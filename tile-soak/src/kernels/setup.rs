@@ -6,7 +6,6 @@ use super::source::{Library, Source, library};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use tile_ir::emit::cuda::emit;
 use tile_ir::ir::{Kernel, Target};
 
 /// An instance with problems that it serves.
@@ -23,19 +22,65 @@ pub struct Solved {
     pub problem: Problem,
     /// The results.
     pub results: Results,
-    /// The targets that the instance fits, each with the CUDA C of the program that serves the problem.
+    /// The targets that the instance fits, each with the [identity](Launch::identity) of the launch that serves the problem.
     pub programs: Vec<(Target, String)>,
     /// Steps of the longest run.
     pub steps: u64,
 }
 
-/// Instances that are tried of a kernel, and problems of each.
+/// What a problem is drawn for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// Anything.
+    Any,
+    /// As [`Wish::Tiles`], and loops over other extents go round several times.
+    DeepTiles,
+    /// At least two blocks along every axis of the grid.
+    Tiles,
+    /// Many blocks.
+    Blocks,
+}
+
+impl Wish {
+    /// The problems of an instance. Mutants run under every schedule on the first.
+    const EACH: [Wish; 3] = [Wish::Any, Wish::DeepTiles, Wish::Blocks];
+
+    /// What is drawn where this was not found.
+    fn lesser(self) -> Option<Wish> {
+        match self {
+            Wish::Any => None,
+            Wish::DeepTiles => Some(Wish::Tiles),
+            Wish::Tiles | Wish::Blocks => Some(Wish::Any),
+        }
+    }
+
+    /// Most work of a problem; see [`Problem::work`].
+    fn work(self) -> f64 {
+        if matches!(self, Wish::Tiles | Wish::DeepTiles) { 6e6 } else { 1e6 }
+    }
+
+    /// Draws of a problem before it is given up.
+    fn draws(self) -> usize {
+        if self == Wish::Any { 400 } else { 150 }
+    }
+
+    /// Whether a launch is what was wished.
+    fn is_met(self, launch: &Launch) -> bool {
+        match self {
+            Wish::Any => true,
+            Wish::DeepTiles => Wish::Tiles.is_met(launch) && launch.depths.iter().all(|extent| *extent >= DEPTH),
+            Wish::Tiles => launch.extents.iter().all(|extent| *extent >= 2),
+            Wish::Blocks => launch.extents.iter().product::<i64>() >= 17,
+        }
+    }
+}
+
+/// Instances that are tried of a kernel.
 const INSTANCES: usize = 2;
-const PROBLEMS: usize = 3;
-/// Draws before a problem is given up.
-const DRAWS: usize = 400;
-/// Most work of a problem; see [`Problem::work`].
-const WORK: f64 = 1e6;
+/// The least extent that a pipelined loop is deep over: four tiles of 32, two of 64.
+const DEPTH: i64 = 127;
+/// Most blocks of an original's launch.
+const MOST_BLOCKS: i64 = 2048;
 
 /// Launches of a kernel of the repository, on every target it declares and fits, clean and with the same results on both
 /// simulators. Problems that are flagged are left out: the part `shapes` is about those.
@@ -67,8 +112,8 @@ pub fn setups_in(library: &Library, source: &Source) -> Result<Vec<Setup>, Strin
             continue;
         }
         let mut setup = Setup { instance, problems: vec![] };
-        for _ in 0..PROBLEMS {
-            match drawn(&kernel, instance, source, &mut rng) {
+        for wish in Wish::EACH {
+            match drawn(&kernel, instance, source, wish, &mut rng) {
                 Ok(solved) => setup.problems.extend(solved),
                 Err(error) => flagged = Some(error),
             }
@@ -80,19 +125,30 @@ pub fn setups_in(library: &Library, source: &Source) -> Result<Vec<Setup>, Strin
     if setups.is_empty() { Err(flagged.unwrap_or("no launch of it was found".into())) } else { Ok(setups) }
 }
 
-/// A problem that the kernel serves, solved.
-fn drawn(kernel: &Kernel, instance: usize, source: &Source, rng: &mut ChaCha8Rng) -> Result<Option<Solved>, String> {
-    for _ in 0..DRAWS {
-        let mut problem = Problem::draw(kernel, &kernel.instances[instance].consts, rng);
+/// A problem that the kernel serves, solved: as wished, or any where none of those was found.
+fn drawn(
+    kernel: &Kernel,
+    instance: usize,
+    source: &Source,
+    wish: Wish,
+    rng: &mut ChaCha8Rng,
+) -> Result<Option<Solved>, String> {
+    let consts = &kernel.instances[instance].consts;
+    for _ in 0..wish.draws() {
+        let mut problem = match wish {
+            Wish::Any => Problem::draw(kernel, consts, rng),
+            Wish::Tiles | Wish::DeepTiles => Problem::draw_tiles(kernel, consts, 2..=4, rng),
+            Wish::Blocks => Problem::draw_tiles(kernel, consts, 1..=24, rng),
+        };
         fit(source, kernel, instance, &mut problem);
-        if problem.work(kernel) > WORK {
+        if problem.work(kernel) > wish.work() {
             continue;
         }
-        if let Some(solved) = verified(kernel, instance, &problem)? {
+        if let Some(solved) = verified_as(kernel, instance, &problem, wish)? {
             return Ok(Some(solved));
         }
     }
-    Ok(None)
+    wish.lesser().map_or(Ok(None), |wish| drawn(kernel, instance, source, wish, rng))
 }
 
 /// Runs a problem that is served on every target that the instance fits, under every schedule. None where it is not served.
@@ -100,10 +156,17 @@ fn drawn(kernel: &Kernel, instance: usize, source: &Source, rng: &mut ChaCha8Rng
 /// # Errors
 /// Something is reported, or results differ.
 pub fn verified(kernel: &Kernel, instance: usize, problem: &Problem) -> Result<Option<Solved>, String> {
+    verified_as(kernel, instance, problem, Wish::Any)
+}
+
+/// [`verified`], if the launch is what was wished.
+fn verified_as(kernel: &Kernel, instance: usize, problem: &Problem, wish: Wish) -> Result<Option<Solved>, String> {
     let declared = &kernel.instances[instance];
     let (mut launches, mut unfit) = (vec![], None);
     for target in targets(kernel) {
         match Launch::new(kernel, declared, target, problem) {
+            // Nothing runs, or too much for a soak.
+            Ok(launch) if !(1..=MOST_BLOCKS).contains(&launch.blocks) || !wish.is_met(&launch) => return Ok(None),
             Ok(launch) => launches.push((target, launch)),
             // Bundled instances are chosen by what a device has.
             Err(Refusal::Lowering(text)) => unfit = Some(text),
@@ -128,7 +191,7 @@ pub fn verified(kernel: &Kernel, instance: usize, problem: &Problem) -> Result<O
             }
             steps = steps.max(report.counters.steps);
         }
-        let program = (*target, emit(&launch.program));
+        let program = (*target, launch.identity());
         match &mut solved {
             Some(solved) if solved.results != fast => {
                 return Err(said(format!("the targets' results differ: {}", differing(&fast, &solved.results))));
@@ -159,7 +222,7 @@ pub fn targets(kernel: &Kernel) -> Vec<Target> {
 }
 
 /// What a kernel asks of its callers that no `require` says: counters and partial results as many as there are blocks, no more
-/// columns than a block has.
+/// columns than a block has. And what it needs to do anything: a range that is not empty.
 pub fn fit(source: &Source, kernel: &Kernel, instance: usize, problem: &mut Problem) {
     let constant = |name: &str| {
         let place = kernel.consts.values().position(|c| c.name == name);
@@ -171,6 +234,10 @@ pub fn fit(source: &Source, kernel: &Kernel, instance: usize, problem: &mut Prob
         "stay" => vec![("B", ceil(problem, "M", constant("BM")))],
         "product" => vec![("S", ceil(problem, "M", 64)), ("T", ceil(problem, "N", constant("BN")))],
         "rows_and_columns" => vec![("B", ceil(problem, "M", 32)), ("N", problem.dim("N").min(64))],
+        "scalars" => {
+            problem.scalars.extend([("first".into(), 0), ("last".into(), 4)]);
+            vec![]
+        }
         "strided" => {
             problem.scalars.insert("step".into(), 3);
             vec![]
@@ -184,6 +251,29 @@ pub fn fit(source: &Source, kernel: &Kernel, instance: usize, problem: &mut Prob
 mod tests {
     use super::*;
     use rayon::prelude::*;
+
+    /// The launches of a kernel's first instance.
+    fn launches(id: &str) -> (Vec<Problem>, Vec<Launch>) {
+        let source = library().kernel(id).unwrap();
+        let kernel = library().check(&source.text).unwrap().kernel;
+        let setup = &setups(source).unwrap()[0];
+        let problems: Vec<Problem> = setup.problems.iter().map(|solved| solved.problem.clone()).collect();
+        let instance = &kernel.instances[setup.instance];
+        let launch = |problem| Launch::new(&kernel, instance, targets(&kernel)[0], problem).ok().unwrap();
+        let launches = problems.iter().map(launch).collect();
+        (problems, launches)
+    }
+
+    #[test]
+    fn problems_have_tiles_on_every_axis_and_many_blocks() {
+        let (_, all) = launches("tests/loop_ranges.rs::shares");
+        let tiles = |l: &&Launch| l.extents.iter().all(|e| *e >= 2) && l.depths.iter().all(|e| *e >= DEPTH);
+        assert!(all.iter().any(|l| tiles(&l)));
+        let (_, all) = launches("tests/loop_ranges.rs::parts");
+        assert!(all.iter().any(|launch| launch.blocks >= 17));
+        let (problems, _) = launches("tests/loop_ranges.rs::scalars");
+        assert!(problems.iter().all(|p| p.scalars["first"] < p.scalars["last"]), "the range is not empty");
+    }
 
     #[test]
     #[ignore = "minutes; the parts say the same"]

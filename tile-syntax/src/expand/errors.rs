@@ -65,7 +65,7 @@ enum Level {
     Deny,
 }
 
-/// Errors are errors. An access that only the compiler guards is a warning; performance lints are off unless the author asks
+/// Errors are errors. An access that only the compiler guards and memory without a use are warnings; performance lints are off unless the author asks
 /// for them.
 fn level(parsed: &Parsed, diagnostic: &Diagnostic) -> Level {
     if !diagnostic.code.is_lint() {
@@ -75,7 +75,9 @@ fn level(parsed: &Parsed, diagnostic: &Diagnostic) -> Level {
     match parsed.kernel.attributes.lints.iter().rev().find(|(name, _)| *name == code) {
         Some((_, level)) if level == "deny" => Level::Deny,
         Some((_, level)) if level == "warn" => Level::Warn,
-        None if matches!(diagnostic.code, Code::UNGUARDED | Code::SIGN | Code::TARGET_REFUSED) => Level::Warn,
+        None if matches!(diagnostic.code, Code::UNGUARDED | Code::SIGN | Code::UNUSED | Code::TARGET_REFUSED) => {
+            Level::Warn
+        }
         _ => Level::Off,
     }
 }
@@ -112,6 +114,7 @@ fn warning(at: Span, code: Code, text: &str) -> TokenStream {
     let text = Literal::string(text);
     let name = match code {
         Code::UNGUARDED | Code::SIGN => "unguarded_access",
+        Code::UNUSED => "unused_memory",
         Code::TARGET_REFUSED => "refused_target",
         _ => "performance_lint",
     };

@@ -5,7 +5,7 @@ use super::signature::{Const, Signature};
 use proc_macro2::{Literal, TokenStream};
 use quote::{quote, quote_spanned};
 use tile_ir::diag::Code;
-use tile_ir::ir::{ConstKind, DimId, Dtype, Extent, Instance, Kernel, Param, ParamKind};
+use tile_ir::ir::{ConstKind, DimId, Dtype, EntityRef, Instance, Kernel};
 
 /// Everything the host sees of a kernel without mistakes.
 pub(super) fn host(signature: &Signature<'_>, kernel: &Kernel) -> TokenStream {
@@ -45,12 +45,7 @@ pub(super) fn host(signature: &Signature<'_>, kernel: &Kernel) -> TokenStream {
 
 /// The first tensor parameter and axis with a dim: where a launch finds its value.
 fn place(kernel: &Kernel, dim: DimId) -> (u8, u8) {
-    let axis = |param: &Param| match &param.kind {
-        ParamKind::Tensor { shape, .. } => shape.iter().position(|extent| *extent == Extent::Dim(dim)),
-        ParamKind::Scalar { .. } | ParamKind::Absent => None,
-    };
-    let found = kernel.params.values().enumerate().find_map(|(param, p)| Some((param, axis(p)?)));
-    found.map_or((u8::MAX, 0), |(param, axis)| (param.min(255) as u8, axis as u8))
+    kernel.place_of(dim).map_or((u8::MAX, 0), |(param, axis)| (param.index().min(255) as u8, axis as u8))
 }
 
 /// What the host sees of a kernel with mistakes: the same types and signatures, so that its uses are not mistakes too.

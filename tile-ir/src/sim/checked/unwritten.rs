@@ -10,8 +10,7 @@ use crate::lowered::{Space, TensorInfo};
 impl Machine<'_> {
     /// Reports outputs that are not written whole. After any other mistake, what was left out is its consequence.
     pub(super) fn unwritten(&mut self) {
-        if !self.options.whole_outputs || self.stopped.is_some() || self.launch.blocks == 0 || !self.reporter.is_empty()
-        {
+        if !self.options.whole_outputs || self.stopped.is_some() || !self.reporter.is_empty() {
             return;
         }
         for info in self.program.tensors.iter().filter(|t| t.output) {

@@ -5,7 +5,6 @@ use crate::kernels::launch::{Launch, Refusal, first, schedules};
 use crate::kernels::setup::{Solved, differing, targets};
 use crate::kernels::source::library;
 use tile_ir::diag::Diagnostic;
-use tile_ir::emit::cuda::emit;
 use tile_ir::ir::Kernel;
 use tile_ir::sim::SimError;
 
@@ -26,7 +25,7 @@ pub enum Fate {
     Different,
     /// It is clean, and computes the same on these shapes.
     Equal,
-    /// Its CUDA C is the original's.
+    /// Its CUDA C is the original's, and so is what the host evaluates: grid, checks, tensor maps.
     EqualProgram,
 }
 
@@ -127,13 +126,13 @@ fn launched(kernel: &Kernel, instance: usize, solved: &Solved, number: usize) ->
         let launch = match Launch::new(kernel, instance, *target, &solved.problem) {
             Ok(launch) => launch,
             Err(Refusal::Lowering(text) | Refusal::Check(text)) => return Ok(end(Fate::Launch, text)),
-            // Nothing runs, or too much for a soak.
-            Err(Refusal::Empty | Refusal::Large) => {
-                best = end(Fate::Different, "another grid");
+            // A grid that is thousands of times as large as any original's.
+            Err(Refusal::Large) => {
+                best = end(Fate::Different, "a grid too large to run");
                 continue;
             }
         };
-        if emit(&launch.program) == *original {
+        if launch.identity() == *original {
             continue;
         }
         let found = run(&launch, solved, number)?;
@@ -172,5 +171,50 @@ fn run(launch: &Launch, solved: &Solved, number: usize) -> Result<End, String> {
     if let Some(results) = seen.iter().find(|results| **results != fast) {
         return Err(said(format!("fast != checked, and checked is clean: {}", differing(&fast, results))));
     }
-    Ok(if fast == *expected { end(Fate::Equal, "") } else { end(Fate::Different, "other results") })
+    // Of the original's outputs: a mutant may be allowed to write more tensors than it does.
+    Ok(match differing(expected, &fast).is_empty() {
+        true => end(Fate::Equal, ""),
+        false => end(Fate::Different, "other results"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::corpus::originals;
+    use super::*;
+
+    /// What becomes of a kernel with one text in place of another.
+    fn became(id: &str, from: &str, to: &str) -> End {
+        let original = originals().iter().find(|o| o.source.id == id).unwrap();
+        assert!(original.source.text.contains(from), "{}", original.source.text);
+        judged(original, &original.source.text.replace(from, to)).unwrap()
+    }
+
+    const SCALARS: &str = "tests/loop_ranges.rs::scalars";
+
+    #[test]
+    fn a_grid_is_a_part_of_the_program() {
+        // None of these is in the CUDA C: the host evaluates the grid.
+        for grid in ["M / 32", "M / 4096", "ceil_div(M, 33)"] {
+            let end = became(SCALARS, "ceil_div(M, 32)", grid);
+            assert!(end.fate == Fate::Checked && end.said.contains("TK0307"), "{grid}: {:?} {}", end.fate, end.said);
+        }
+        let end = became(SCALARS, "ceil_div(M, 32)", "(M + 31) / 32");
+        assert!(matches!(end.fate, Fate::Equal | Fate::EqualProgram), "{:?} {}", end.fate, end.said);
+        assert_eq!(became(SCALARS, "let mut sum", "\n\n    let mut sum").fate, Fate::EqualProgram);
+    }
+
+    #[test]
+    fn a_tensor_that_may_be_written_and_is_not_is_found_while_typing() {
+        const WINDOWS: &str = "tests/loop_ranges.rs::windows";
+        for (from, to) in [("x: &Tensor", "x: &mut Tensor"), ("sums[b] = sum;", "")] {
+            let end = became(WINDOWS, from, to);
+            assert!(end.fate == Fate::Lint && end.said.contains("TK0608"), "{:?} {}", end.fate, end.said);
+        }
+        // Where that lint is off, the tensors that the original does not write are no results.
+        let original = originals().iter().find(|o| o.source.id == WINDOWS).unwrap();
+        let text = original.source.text.replace("x: &Tensor", "x: &mut Tensor");
+        let text = text.replace("#[tile_kernel]", "#[tile_kernel(lints(TK0608 = \"off\"))]");
+        assert_eq!(judged(original, &text).unwrap().fate, Fate::Equal);
+    }
 }

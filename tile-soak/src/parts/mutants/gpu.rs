@@ -185,3 +185,25 @@ fn number(dtype: Dtype, bytes: &[u8]) -> f64 {
         Dtype::U32 | Dtype::Bool => f64::from(bits),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::survivors::unchanged;
+    use super::*;
+
+    #[test]
+    fn files_run_on_a_simulator_as_on_a_device() {
+        let folder = std::env::temp_dir().join(format!("tile-soak-files-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        // One with specialised dims, one with scalars, one with workspaces.
+        let ids = ["tests/specialize.rs::scale", "tests/loop_ranges.rs::scalars", "tests/grammar/kernels.rs::reductions"];
+        for (number, id) in ids.into_iter().enumerate() {
+            let file = unchanged(library(), library().kernel(id).unwrap(), number as u64).unwrap();
+            assert!(!file.runs.is_empty(), "{id}");
+            let path = folder.join(format!("{number}.json"));
+            fs::write(&path, serde_json::to_string(&file).unwrap()).unwrap();
+            assert_eq!(one(&path, &Device::simulator()).map_err(|e| format!("{id}: {e:#}")), Ok("exact"));
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

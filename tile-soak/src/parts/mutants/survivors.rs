@@ -106,24 +106,9 @@ pub fn clean(folder: &Path) -> Result<(usize, Vec<String>)> {
     let libraries = || std::iter::once(library()).chain(neighbours());
     let kernels: Vec<(&Library, &Source)> = libraries().flat_map(|l| l.kernels.iter().map(move |k| (l, k))).collect();
     let made = kernels.par_iter().enumerate().map(|(number, (library, source))| {
-        let setups = match guarded(|| setups_in(library, source)) {
-            Ok(Ok(setups)) => setups,
+        let file = match guarded(|| unchanged(library, source, number as u64)) {
+            Ok(Ok(file)) => file,
             Ok(Err(reason)) | Err(reason) => return Ok(Some(format!("{}: {reason}", source.id))),
-        };
-        let lines: Vec<String> = source.text.lines().map(str::to_owned).collect();
-        let runs = setups.iter().flat_map(|s| s.problems.iter().map(|solved| (s.instance, solved.problem.clone())));
-        let file = Survivor {
-            case: number as u64,
-            seed: 0,
-            id: source.id.clone(),
-            class: "clean".into(),
-            what: "nothing".into(),
-            fate: Fate::Equal.name().into(),
-            difference: vec![],
-            original: lines.clone(),
-            mutant: lines,
-            functions: library.functions(),
-            runs: runs.collect(),
         };
         let path = folder.join(format!("{number}.json"));
         fs::write(&path, format!("{}\n", serde_json::to_string_pretty(&file)?))
@@ -133,4 +118,27 @@ pub fn clean(folder: &Path) -> Result<(usize, Vec<String>)> {
     let made = made.collect::<Result<Vec<Option<String>>>>()?;
     let refused: Vec<String> = made.into_iter().flatten().collect();
     Ok((kernels.len() - refused.len(), refused))
+}
+
+/// A kernel as a file, unchanged.
+///
+/// # Errors
+/// Nothing of it can be launched.
+pub fn unchanged(library: &Library, source: &Source, case: u64) -> std::result::Result<Survivor, String> {
+    let setups = setups_in(library, source)?;
+    let lines: Vec<String> = source.text.lines().map(str::to_owned).collect();
+    let runs = setups.iter().flat_map(|s| s.problems.iter().map(|solved| (s.instance, solved.problem.clone())));
+    Ok(Survivor {
+        case,
+        seed: 0,
+        id: source.id.clone(),
+        class: "clean".into(),
+        what: "nothing".into(),
+        fate: Fate::Equal.name().into(),
+        difference: vec![],
+        original: lines.clone(),
+        mutant: lines,
+        functions: library.functions(),
+        runs: runs.collect(),
+    })
 }

@@ -44,6 +44,20 @@ fn a_tail_that_no_block_covers() {
 }
 
 #[test]
+fn a_grid_without_blocks() {
+    finds(
+        &program(0, 32, 50, true),
+        &y(50),
+        &[307],
+        expect![[r#"
+        TK0307 line 2: no thread wrote to `y` | no store reached y[0]; after the launch it holds what it held before | the grid has [0, 1, 1] blocks of [32, 1, 1] threads | help: let blocks and threads cover `y`; where the rest is meant to stay as it is, write `partial(y)` in `#[tile_kernel(..)]`
+    "#]],
+    );
+    clean(&program(0, 32, 0, true), &y(0));
+    clean(&program(0, 32, 50, false), &y(50));
+}
+
+#[test]
 fn a_hole_between_blocks() {
     finds(
         &program(2, 33, 65, true),
