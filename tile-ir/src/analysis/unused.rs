@@ -43,7 +43,8 @@ pub(super) fn find(kernel: &Kernel) -> Vec<Diagnostic> {
     let arrays = kernel.buffers.iter().filter_map(|(id, buffer)| {
         let (name, place) = (&buffer.name, Place::Buffer(id));
         (written.contains(&place) && !read.contains(&place)).then(|| {
-            let wrong = Diagnostic::new(Code::UNUSED, buffer.span, format!("`{name}` is written, and nothing reads it"));
+            let wrong =
+                Diagnostic::new(Code::UNUSED, buffer.span, format!("`{name}` is written, and nothing reads it"));
             let wrong = wrong.at("what is computed into it is lost");
             wrong.help(format!("use `{name}`, or remove it with what fills it"))
         })

@@ -4,7 +4,6 @@ use rand::Rng;
 use rand::seq::IndexedRandom;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use tile_ir::ir::{Dtype, DtypeRef, EntityRef, Extent, Kernel, ParamId, ParamKind, Type};
 use tile_ir::sim::{Argument, Memory, ScalarValue, TensorArgument};
@@ -24,6 +23,10 @@ pub struct Problem {
 
 /// Extents that are primes, or the least.
 const ODD: [i64; 6] = [1, 2, 3, 7, 13, 37];
+/// Extents that pipelined loops go over several times: at least [`DEPTH`].
+const DEEP: [i64; 4] = [DEPTH, 128, 129, 160];
+/// The least extent that a pipelined loop is deep over: four tiles of 32, two of 64.
+pub const DEPTH: i64 = 127;
 
 impl Problem {
     /// A problem for a kernel and the constants of one of its instances: extents are at and beside multiples of the instance's
@@ -42,18 +45,29 @@ impl Problem {
         Problem::of(kernel, &pool, rng)
     }
 
-    /// A problem whose extents are multiples of one of the instance's tiles each, by as much as the range says, or beside such.
-    /// For one of no tile's, a count of blocks, the tile is 1.
-    pub fn draw_tiles(kernel: &Kernel, consts: &[i64], range: RangeInclusive<i64>, rng: &mut impl Rng) -> Problem {
+    /// A problem whose extents are just above one of the instance's tiles or beside two of them, or deep: 127 and more.
+    pub fn draw_tiles(kernel: &Kernel, consts: &[i64], rng: &mut impl Rng) -> Problem {
         let mut tiles = tiles(consts);
         tiles.extend([1, 64]);
-        let mut edge = || {
-            let tile = *tiles.choose(rng).unwrap_or(&32);
-            (tile * rng.random_range(range.clone()) + rng.random_range(-1..=1)).max(1)
+        let edge = |rng: &mut dyn rand::RngCore| match (rng.random_range(0..3), *tiles.choose(rng).unwrap_or(&32)) {
+            (0, _) => *DEEP.choose(rng).unwrap_or(&128),
+            (1, tile) => tile + 1,
+            (_, tile) => (2 * tile + rng.random_range(-1..=1)).max(1),
         };
-        let pool: Vec<i64> = (0..3).map(|_| edge()).collect();
-        let many = rng.random_range(1..=pool.len());
-        Problem::of(kernel, &pool[..many], rng)
+        let pool: Vec<i64> = (0..rng.random_range(1..=3)).map(|_| edge(rng)).collect();
+        Problem::of(kernel, &pool, rng)
+    }
+
+    /// A problem whose extents are counts of blocks, 1 to 24, or so many of one of the instance's tiles, or beside them.
+    pub fn draw_blocks(kernel: &Kernel, consts: &[i64], rng: &mut impl Rng) -> Problem {
+        let mut tiles = tiles(consts);
+        tiles.extend([1, 64]);
+        let edge = |rng: &mut dyn rand::RngCore| {
+            let tile = *tiles.choose(rng).unwrap_or(&32);
+            (tile * rng.random_range(1..=24) + rng.random_range(-1..=1)).max(1)
+        };
+        let pool: Vec<i64> = (0..rng.random_range(1..=3)).map(|_| edge(rng)).collect();
+        Problem::of(kernel, &pool, rng)
     }
 
     /// A problem with these extents, each of them at one of the dims or several.

@@ -1,7 +1,7 @@
 //! For each kernel of the repository, launches that are right: what mutants are compared with.
 
 use super::launch::{Launch, Refusal, first, schedules};
-use super::problem::{Problem, Results};
+use super::problem::{DEPTH, Problem, Results};
 use super::source::{Library, Source, library};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
@@ -59,11 +59,6 @@ impl Wish {
         if matches!(self, Wish::Tiles | Wish::DeepTiles) { 6e6 } else { 1e6 }
     }
 
-    /// Draws of a problem before it is given up.
-    fn draws(self) -> usize {
-        if self == Wish::Any { 400 } else { 150 }
-    }
-
     /// Whether a launch is what was wished.
     fn is_met(self, launch: &Launch) -> bool {
         match self {
@@ -77,8 +72,8 @@ impl Wish {
 
 /// Instances that are tried of a kernel.
 const INSTANCES: usize = 2;
-/// The least extent that a pipelined loop is deep over: four tiles of 32, two of 64.
-const DEPTH: i64 = 127;
+/// Draws before a problem is given up.
+const DRAWS: usize = 400;
 /// Most blocks of an original's launch.
 const MOST_BLOCKS: i64 = 2048;
 
@@ -134,11 +129,11 @@ fn drawn(
     rng: &mut ChaCha8Rng,
 ) -> Result<Option<Solved>, String> {
     let consts = &kernel.instances[instance].consts;
-    for _ in 0..wish.draws() {
+    for _ in 0..DRAWS {
         let mut problem = match wish {
             Wish::Any => Problem::draw(kernel, consts, rng),
-            Wish::Tiles | Wish::DeepTiles => Problem::draw_tiles(kernel, consts, 2..=4, rng),
-            Wish::Blocks => Problem::draw_tiles(kernel, consts, 1..=24, rng),
+            Wish::Tiles | Wish::DeepTiles => Problem::draw_tiles(kernel, consts, rng),
+            Wish::Blocks => Problem::draw_blocks(kernel, consts, rng),
         };
         fit(source, kernel, instance, &mut problem);
         if problem.work(kernel) > wish.work() {

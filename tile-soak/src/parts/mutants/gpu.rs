@@ -196,7 +196,8 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("tile-soak-files-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         // One with specialised dims, one with scalars, one with workspaces.
-        let ids = ["tests/specialize.rs::scale", "tests/loop_ranges.rs::scalars", "tests/grammar/kernels.rs::reductions"];
+        let ids =
+            ["tests/specialize.rs::scale", "tests/loop_ranges.rs::scalars", "tests/grammar/kernels.rs::reductions"];
         for (number, id) in ids.into_iter().enumerate() {
             let file = unchanged(library(), library().kernel(id).unwrap(), number as u64).unwrap();
             assert!(!file.runs.is_empty(), "{id}");
