@@ -8,8 +8,6 @@ pub fn sums(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M,)>) {
     threads([64]);
     let mut tile = alloc_fragment::<f32>([32, 64]);
     let mut rows = alloc_fragment::<f32>([32]);
-    let mut other = alloc_fragment::<f32>([32, 64]);
-    clear(&mut other);
     clear(&mut rows);
     copy(x.at([b * 32, 0]), &mut tile);
     reduce(Sum, &tile, &mut rows, 1);
