@@ -21,15 +21,14 @@ impl Launch {
         let scale = random.below(4);
         let number = |random: &mut Random| {
             let most = i64::from(i32::MAX);
-            let drawn = match (scale, random.below(6)) {
+            match (scale, random.below(6)) {
                 (0, _) | (1, 0..=3) => random.of(&[0, 1, 2, 3, 7, 8, 31, 32, 33, 100]),
                 (1, _) | (2, 0..=2) => random.of(&[1000, 4096, 46_340, 46_341, 65_535, 65_536, 1 << 20]),
                 (_, 3) => random.of(&[0, 1, 2, 5, 31]),
                 (_, 4) => most - random.below(3) as i64,
                 (_, 5) => edge(random, 31).min(most),
                 _ => random.of(&[1 << 24, 1 << 27, 1 << 29, 1 << 30, (1 << 30) + 1, 715_827_883]),
-            };
-            drawn
+            }
         };
         let dims: BTreeMap<u32, i64> = kernel.dims.keys().map(|dim| (dim.as_u32(), number(random))).collect();
         let mut scalars = BTreeMap::new();
