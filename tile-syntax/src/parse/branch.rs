@@ -26,11 +26,9 @@ impl Parser {
             let outer = self.enter("an `if`");
             open.push((cond, then, branch.if_token.span, outer));
             match branch.else_branch.as_ref().map(|(_, otherwise)| &**otherwise) {
-                Some(Expr::If(nested)) => {
-                    if self.chain(nested) {
-                        branch = nested;
-                        continue;
-                    }
+                Some(Expr::If(nested)) if self.chain(nested) => {
+                    branch = nested;
+                    continue;
                 }
                 Some(Expr::Block(block)) => self.block_statements(&block.block),
                 _ => {}

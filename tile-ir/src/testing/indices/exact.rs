@@ -178,13 +178,24 @@ impl Run<'_> {
 fn wrapped(op: BinaryOp, dtype: Dtype, a: u32, b: u32) -> Result<Value, String> {
     let number = |bits: u32| if dtype == Dtype::I32 { i128::from(bits as i32) } else { i128::from(bits) };
     let right = if matches!(op, BinaryOp::Shl | BinaryOp::Shr) { i128::from(b % 32) } else { number(b) };
-    Ok(match operation(op, number(a), right)? {
+    Ok(match whole(op, number(a), right)? {
         Value::Index(value) => Value::Bits(dtype, value as u32),
         other => other,
     })
 }
 
+/// An operation of indices, whose result fits 64 bits, or else somebody was to refuse it.
 fn operation(op: BinaryOp, a: i128, b: i128) -> Result<Value, String> {
+    match whole(op, a, b)? {
+        Value::Index(value) if i64::try_from(value).is_err() => {
+            Err(format!("{a} {} {b} is beyond 64 bits, and nothing refused it", op.symbol()))
+        }
+        value => Ok(value),
+    }
+}
+
+/// An operation of integers of any size.
+fn whole(op: BinaryOp, a: i128, b: i128) -> Result<Value, String> {
     use BinaryOp::*;
     // A mistake of the author's, for which the emitted code divides by 1.
     let divisor = if b == 0 { 1 } else { b };
@@ -211,8 +222,5 @@ fn operation(op: BinaryOp, a: i128, b: i128) -> Result<Value, String> {
         Ne => return Ok(Value::Bool(a != b)),
         And | Or => return Err("conditions".into()),
     };
-    match i64::try_from(value) {
-        Ok(_) => Ok(Value::Index(value)),
-        Err(_) => Err(format!("{a} {} {b} is beyond 64 bits, and nothing refused it", op.symbol())),
-    }
+    Ok(Value::Index(value))
 }
