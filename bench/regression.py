@@ -89,7 +89,7 @@ def main():
     torch.manual_seed(0)
     random.seed(0)
     results = report.Json(args.out, dict(device=torch.cuda.get_device_name(), torch=torch.__version__))
-    begun, slow, ratios, same = time.time(), [], [], 0
+    begun, slow, not_raced, ratios, same = time.time(), [], [], [], 0
     todo = pairs(args.before, args.after, args)
     for number, ((op, dtype, layout, shape), list_of) in enumerate(todo.items()):
         changed = [(a, b) for a, b in list_of if code(args.before, a) != code(args.after, b)]
@@ -104,10 +104,16 @@ def main():
         problem = problem_of(changed[0][1])
         work = Rotation(problem)
         graphs = {}
-        for i, (a, b) in enumerate(changed):
-            for peer, folder, record in (("before", args.before, a), ("after", args.after, b)):
-                contender = Contender(peer, record["instance"], lambda t, f=folder, r=record: exported.prepare(f, r, t))
-                graphs[(i, peer)], _ = admit(contender, work)
+        try:
+            for i, (a, b) in enumerate(changed):
+                for peer, folder, record in (("before", args.before, a), ("after", args.after, b)):
+                    contender = Contender(peer, record["instance"], lambda t, f=folder, r=record: exported.prepare(f, r, t))
+                    graphs[(i, peer)], _ = admit(contender, work)
+        except RuntimeError as error:
+            # One row or column stored transposed has a pitch that no tensor map takes: a launch takes another class there.
+            print(f"{problem.title}: not raced, {error}", flush=True)
+            not_raced.append(problem.title)
+            continue
         times = {name: median(found) for name, found in race(graphs, args.rounds, idle_s=args.idle).items()}
         for i, (a, b) in enumerate(changed):
             ratio = times[(i, "before")] / times[(i, "after")]
@@ -122,7 +128,7 @@ def main():
         torch.cuda.empty_cache()
     mean = math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else float("nan")
     print(f"{len(ratios)} launches, {same} with equal machine code; geometric mean {mean:.4f}, least {min(ratios, default=1):.4f}", flush=True)
-    results.content.update(launches=len(ratios), equal_code=same, geometric_mean=mean, least=min(ratios, default=1))
+    results.content.update(launches=len(ratios), equal_code=same, geometric_mean=mean, least=min(ratios, default=1), not_raced=not_raced)
     results.add(dict(op="summary"))
     for entry in slow:
         print("slower:", *entry, flush=True)
