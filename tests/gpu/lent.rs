@@ -106,7 +106,8 @@ fn tensors_of_the_device_are_ordered_with_a_borrowed_stream() {
 }
 
 fn captured(stream: &Arc<CudaStream>, work: impl FnOnce()) -> cudarc::driver::CudaGraph {
-    stream.begin_capture(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL).unwrap();
+    // A global capture would forbid the other tests' threads to wait for their streams meanwhile.
+    stream.begin_capture(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL).unwrap();
     work();
     stream.end_capture(sys::CUgraphInstantiate_flags(0)).unwrap().unwrap()
 }
