@@ -142,17 +142,21 @@ fn full(program: &Program, id: ValueId) -> String {
     }
 }
 
-/// Two operands and their operator. `&&` and `||` associate, in their order of evaluation too, and become lists.
+/// Two operands and their operator. Sums, `&&` and `||` associate and become lists: of sums the printed order of evaluation is
+/// not the tree's, for the others it is.
 fn joined(left: &str, op: &str, right: &str) -> String {
-    if !matches!(op, "&&" | "||") {
-        return format!("({left}{op}{right})");
-    }
-    let list = format!("{op}{{");
-    let items = |side: &str| match side.strip_prefix(&list).and_then(|rest| rest.strip_suffix('}')) {
-        Some(items) => items.to_owned(),
-        None => side.to_owned(),
+    let (list, sign) = match op {
+        "&&" | "||" => (op, ""),
+        "+" | "-" => ("sum", op),
+        _ => return format!("({left}{op}{right})"),
     };
-    format!("{list}{};{}}}", items(left), items(right))
+    let items = |side: &str, sign: &str| match side.strip_prefix(&format!("{list}{{")).and_then(|r| r.strip_suffix('}'))
+    {
+        Some(items) if sign != "-" => items.to_owned(),
+        _ => format!("{sign}{side}"),
+    };
+    let first = if list == "sum" { "+" } else { "" };
+    format!("{list}{{{};{}}}", items(left, first), items(right, sign))
 }
 
 /// A reader of C expressions: what [`full`] prints, from any text.

@@ -252,13 +252,15 @@ fn binary(program: &Program, op: BinaryOp, a: ValueId, b: ValueId, ty: ValueType
     // Shifts, bit operations and mixed comparisons keep their parentheses: few readers know those levels.
     let own = level(op);
     let (least_left, least_right) = match op {
-        BinaryOp::And | BinaryOp::Or => (own, own),
-        // `a + (b - c)` keeps its parentheses: `a + b` was not proven to fit, and a sum of floats does not associate.
-        BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div | BinaryOp::Rem => (own, own + 1),
+        BinaryOp::Add | BinaryOp::And | BinaryOp::Or => (own, own),
+        BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div | BinaryOp::Rem => (own, own + 1),
         BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge | BinaryOp::Eq | BinaryOp::Ne => (12, 12),
         _ => (14, 14),
     };
+    // Floating-point addition does not associate: a right operand of the same level stays apart. Sums of indices are printed without
+    // parentheses, though `a + b` of `a + (b - c)` was not proven to fit: with them kernels spill (`tests/nvrtc`).
     let float = matches!(operands, ValueType::Element(d) if d.is_float());
+    let least_right = if float && op == BinaryOp::Add { own + 1 } else { least_right };
     // `a && b || c` is read wrongly often enough.
     let (least_left, least_right) = if op == BinaryOp::Or { (9, 9) } else { (least_left, least_right) };
     let (left, right) = (side(a, least_left), side(b, least_right));
