@@ -63,7 +63,9 @@ pub struct Form {
 unsafe fn managed(form: &Form) -> Result<Managed, Error> {
     // SAFETY: the caller's contract.
     match form.versioned.is_null() {
+        // SAFETY: the caller hands over what its producer made, of this form.
         true => unsafe { Managed::from_raw(form.plain) },
+        // SAFETY: as above, of the other form.
         false => unsafe { Managed::from_raw_versioned(form.versioned) },
     }
 }

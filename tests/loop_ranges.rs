@@ -218,8 +218,8 @@ pub fn operands_of_launch(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, step
 #[test]
 fn an_operand_out_of_its_range_is_refused_with_both_numbers() {
     for device in devices() {
-        let x = device.tensor(&vec![1.0f32; 40], [40]).unwrap();
-        let mut y = device.tensor(&vec![5.0f32; 40], [40]).unwrap();
+        let x = device.tensor(&[1.0f32; 40], [40]).unwrap();
+        let mut y = device.tensor(&[5.0f32; 40], [40]).unwrap();
         let mut launch = |step, by| operands_of_launch::launch(&device, &x, &mut y, step, by);
         for (step, by, problem, values, line) in [
             (1, 0, "a loop's step must be at least 1: `step / 2`", "is 0: step = 1", "step_by(step / 2)"),
