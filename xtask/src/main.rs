@@ -47,7 +47,7 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// What continuous integration runs: formatting, clippy and documentation without warnings, `builds`, `own-crate`, then `test`.
+    /// What continuous integration runs: formatting, clippy and documentation without warnings, each choice of features, then `test`.
     Ci,
     /// Build tests and examples in release, strip them and copy them to target/gpu under stable names.
     GpuBundle,

