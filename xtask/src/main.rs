@@ -106,7 +106,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             let program = ["run", "--profile", "soak", "--quiet", "--package", "tile-soak", "--"];
             process::run(process::cargo(&root).args(program).args(args))
         }
-        Command::Builds => builds::run(&root).map(|_| ()),
+        Command::Builds => builds::run(&root),
         Command::OwnCrate => own_crate::run(&root),
         Command::Book => book::run(&root),
     }

@@ -51,7 +51,7 @@ pub fn ci(root: &Path) -> Result<()> {
     run_command(cargo(root).args(["fmt", "--all", "--check"]))?;
     run_command(cargo(root).args(["clippy", "--workspace", "--all-targets", "--", "-Dwarnings"]))?;
     run_command(cargo(root).args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-Dwarnings"))?;
-    builds::of_ci(root)?;
+    builds::features(root)?;
     run(root, &[])?;
     say(
         "not run: `cargo xtask builds` (oldest Rust, other platforms) and `cargo xtask own-crate`, which no run has shown to pass whole",

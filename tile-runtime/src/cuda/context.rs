@@ -347,7 +347,8 @@ impl CudaDevice {
         }
     }
 
-    /// The same between raw streams, one of which is not ours. Neither may be being captured.
+    /// Makes work on a raw stream wait for what another raw stream has been given so far, where one of the two belongs to other
+    /// code. Neither may be being captured.
     pub fn order_foreign(&self, earlier: Handle, later: Handle) -> Result<(), Error> {
         self.bind()?;
         let mut event = std::ptr::null_mut();

@@ -75,7 +75,7 @@ fn child_one_call() {
     let _mark = context.new_stream().unwrap();
     three::launch(&stream, &la, &lb, &mut ly).unwrap();
     let _mark = context.new_stream().unwrap();
-    // The same of raw addresses, lending included.
+    // A launch on tensors lent by their raw addresses, lending included, is one driver call too.
     let raw: *mut c_void = cudarc.cu_stream().cast();
     // SAFETY: a stream, which is kept.
     let stream = unsafe { borrow_stream(&device, raw, cudarc.clone()) }.unwrap();

@@ -21,14 +21,7 @@ pub fn launch(kernel: &Kernel, instance: usize, problem: &Problem, device: &Devi
     let bound = bind(kernel, &Instance { absent: problem.absent(kernel), ..declared.with_dims(dims) });
     let bound = bound.map_err(|all| anyhow!("{}", super::launch::first(&all)))?;
 
-    let bytes: &'static [u8] = Box::leak(codec::encode(&alone).into_boxed_slice());
-    let name: &'static str = Box::leak(kernel.name.clone().into_boxed_str());
-    let definition: &'static Definition = Box::leak(Box::new(Definition::new(name, bytes)));
-    let table = match kernel.attributes.specialize {
-        None => InstanceTable::new(),
-        Some(_) => InstanceTable::specialized(Specialized { places: places(kernel)?.leak(), max: 1 }),
-    };
-    let table: &'static InstanceTable<1> = Box::leak(Box::new(table));
+    let (definition, table) = leaked(&alone)?;
 
     let host = problem.arguments(&bound);
     // Workspaces are the launcher's to make, and come last.
@@ -45,6 +38,21 @@ pub fn launch(kernel: &Kernel, instance: usize, problem: &Problem, device: &Devi
         }
     }
     Ok(results(&bound, &host))
+}
+
+/// A kernel of one instance as the runtime launches it, like one that a macro left in the program. Both are leaked, which a
+/// process of a few hundred kernels can afford.
+///
+/// # Errors
+/// No tensor has a specialised dim.
+pub fn leaked(kernel: &Kernel) -> Result<(&'static Definition, &'static InstanceTable<1>)> {
+    let bytes: &'static [u8] = Box::leak(codec::encode(kernel).into_boxed_slice());
+    let name: &'static str = Box::leak(kernel.name.clone().into_boxed_str());
+    let table = match kernel.attributes.specialize {
+        None => InstanceTable::new(),
+        Some(_) => InstanceTable::specialized(Specialized { places: places(kernel)?.leak(), max: 2 }),
+    };
+    Ok((Box::leak(Box::new(Definition::new(name, bytes))), Box::leak(Box::new(table))))
 }
 
 /// Where a launch finds the values of specialised dims: parameters and axes.

@@ -4,7 +4,7 @@ use crate::stamp;
 use proc_macro2::TokenStream;
 use quote::ToTokens;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use syn::spanned::Spanned;
 use tile_syntax::{Checked, Function, check_kernel_with};
@@ -68,9 +68,7 @@ pub fn library() -> &'static Library {
         let root = std::env::var_os("SOAK_SOURCES").map_or_else(stamp::root, PathBuf::from);
         let mut library = Library::default();
         for file in FILES {
-            let text = std::fs::read_to_string(root.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
-            let parsed = syn::parse_file(&text).unwrap_or_else(|error| panic!("{file}: {error}"));
-            library.read(file, &text, &parsed.items);
+            library.add(&root, file);
         }
         library
     })
@@ -87,10 +85,8 @@ pub fn neighbours() -> &'static [Library] {
         files.sort();
         let read = |path: &PathBuf| {
             let file = path.strip_prefix(&root).unwrap_or(path).display().to_string();
-            let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{file}: {error}"));
-            let parsed = syn::parse_file(&text).unwrap_or_else(|error| panic!("{file}: {error}"));
             let mut library = Library::default();
-            library.read(&file, &text, &parsed.items);
+            library.add(&root, &file);
             library
         };
         files.iter().map(read).collect()
@@ -108,6 +104,13 @@ impl Library {
     /// The texts of its functions.
     pub fn functions(&self) -> Vec<String> {
         self.functions.values().cloned().collect()
+    }
+
+    /// Adds what a file has; a file that cannot be read is a mistake of this program's.
+    fn add(&mut self, root: &Path, file: &str) {
+        let text = std::fs::read_to_string(root.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+        let parsed = syn::parse_file(&text).unwrap_or_else(|error| panic!("{file}: {error}"));
+        self.read(file, &text, &parsed.items);
     }
 
     fn read(&mut self, file: &str, text: &str, items: &[syn::Item]) {

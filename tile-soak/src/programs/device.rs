@@ -1,16 +1,12 @@
 //! A program on a device of the runtime: a GPU where there is one.
-//!
-//! A kernel that was parsed from text is a [`Definition`] like one that a macro left in the program, but for its life: both it
-//! and its table of prepared instances are leaked, which a process of a few hundred programs can afford.
 
 use super::data::{self, Bits};
 use super::execute::{Failed, Failure, failed};
-use super::tree::{Array, Extent, Kind, Program, Ty};
+use super::tree::{Array, Kind, Program, Ty};
 use super::value::Value;
+use crate::kernels::device::leaked;
 use tile_ir::ir::Kernel;
-use tile_runtime::kernel::{
-    Argument, Definition, Element, InstanceTable, ScalarInput, Specialized, TensorInput, TensorOutput,
-};
+use tile_runtime::kernel::{Argument, Element, ScalarInput, TensorInput, TensorOutput};
 use tile_runtime::{Device, Error, Tensor, TensorView, TensorViewMut, bf16, f16};
 
 /// A tensor of any dtype and rank.
@@ -117,33 +113,13 @@ fn scalar(ty: Ty, value: f64) -> Argument<'static> {
     }
 }
 
-/// For each specialised dim, a tensor that every launch gives, and its axis.
-fn places(program: &Program, dims: &[String]) -> Vec<(u8, u8)> {
-    let arguments = program.tensors.iter().filter(|t| t.kind != Kind::Workspace).enumerate();
-    let place = |dim: &String| {
-        let mut given = arguments.clone().filter(|(_, t)| program.optional.iter().all(|(name, _)| *name != t.name));
-        given.find_map(|(number, tensor)| {
-            let axis = tensor.extents.iter().position(|e| *e == Extent::Dim(dim.clone()))?;
-            Some((number as u8, axis as u8))
-        })
-    };
-    dims.iter().filter_map(place).collect()
-}
-
 /// The bits of every tensor after a launch on the device; of workspaces, none.
 ///
 /// # Errors
 /// [`Failure::Gpu`], with what the launch or the device says.
 pub fn run(program: &Program, kernel: &Kernel, inputs: &[Bits], device: &Device) -> Result<Vec<Vec<u32>>, Failed> {
     let wrong = |e: Error| failed(Failure::Gpu, e.to_string());
-    let bytes: &'static [u8] = Box::leak(tile_ir::codec::encode(kernel).into_boxed_slice());
-    let name: &'static str = Box::leak(kernel.name.clone().into_boxed_str());
-    let definition: &'static Definition = Box::leak(Box::new(Definition::new(name, bytes)));
-    let table = match program.specialized.as_slice() {
-        [] => InstanceTable::new(),
-        dims => InstanceTable::specialized(Specialized { places: places(program, dims).leak(), max: 2 }),
-    };
-    let table: &'static InstanceTable<1> = Box::leak(Box::new(table));
+    let (definition, table) = leaked(kernel).map_err(|e| failed(Failure::Gpu, e.to_string()))?;
     let is_argument = |number: &usize| program.tensors[*number].kind != Kind::Workspace;
     let numbers: Vec<usize> = (0..program.tensors.len()).filter(is_argument).collect();
     let mut tensors = Vec::new();

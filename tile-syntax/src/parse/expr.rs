@@ -9,8 +9,8 @@ use tile_ir::ir::{BinaryOp, Dtype, ExprId, ExprKind, SpanId, StmtId, StmtKind, T
 
 /// Deepest nesting of expressions and blocks: what an unoptimised build of this crate reads on a 2 MB stack.
 pub(super) const DEEPEST: u32 = 100;
-/// The same with the links of the chains on the way, operators and `else if`s, which are read without recursion: what the IR
-/// holds, whose passes look through a few levels more.
+/// Deepest nesting of expressions and blocks where every link of a chain on the way, an operator or an `else if`, counts as a level
+/// too. Chains are read without recursion, so more of them fit on the stack; the IR holds so many.
 pub(super) const LONGEST: u32 = 200;
 
 impl Parser {

@@ -207,46 +207,37 @@ fn held_in(ty: ValueType, value: Datum) -> Result<Datum, String> {
     }
 }
 
-/// `unsigned` in C; the emitter takes numbers of shifts modulo 32.
-fn unsigned(op: BinaryOp, a: u32, b: u32) -> Result<Datum, String> {
-    use BinaryOp::*;
-    let value = match op {
-        Add => a.wrapping_add(b),
-        Sub => a.wrapping_sub(b),
-        Mul => a.wrapping_mul(b),
-        Div => a.checked_div(b).ok_or("a division by zero")?,
-        Rem => a.checked_rem(b).ok_or("a division by zero")?,
-        Min => a.min(b),
-        Max => a.max(b),
-        BitAnd => a & b,
-        BitOr => a | b,
-        BitXor => a ^ b,
-        Shl => a << (b & 31),
-        Shr => a >> (b & 31),
-        _ => return compared(op, a, b),
-    };
-    Ok(Datum::Bits(Dtype::U32, value))
+/// An operation of `unsigned` or `int` in C with the prelude's wrapping sums, differences and products. The emitter takes numbers of
+/// shifts modulo 32; shifts to the left are of the bits.
+macro_rules! integer {
+    ($op:expr, $dtype:expr, $a:expr, $b:expr) => {{
+        use BinaryOp::*;
+        let (op, a, b) = ($op, $a, $b);
+        let value = match op {
+            Add => a.wrapping_add(b),
+            Sub => a.wrapping_sub(b),
+            Mul => a.wrapping_mul(b),
+            Div => a.checked_div(b).ok_or("a quotient that does not exist")?,
+            Rem => a.checked_rem(b).ok_or("a remainder that does not exist")?,
+            Min => a.min(b),
+            Max => a.max(b),
+            BitAnd => a & b,
+            BitOr => a | b,
+            BitXor => a ^ b,
+            Shl => a << (b & 31),
+            Shr => a >> (b & 31),
+            _ => return compared(op, a, b),
+        };
+        Ok(Datum::Bits($dtype, value as u32))
+    }};
 }
 
-/// `int` in C with the prelude's wrapping sums, differences and products; shifts to the left are of the bits.
+fn unsigned(op: BinaryOp, a: u32, b: u32) -> Result<Datum, String> {
+    integer!(op, Dtype::U32, a, b)
+}
+
 fn signed(op: BinaryOp, a: i32, b: i32) -> Result<Datum, String> {
-    use BinaryOp::*;
-    let value = match op {
-        Add => a.wrapping_add(b),
-        Sub => a.wrapping_sub(b),
-        Mul => a.wrapping_mul(b),
-        Div => a.checked_div(b).ok_or("a quotient that no int is")?,
-        Rem => a.checked_rem(b).ok_or("a remainder that no int is")?,
-        Min => a.min(b),
-        Max => a.max(b),
-        BitAnd => a & b,
-        BitOr => a | b,
-        BitXor => a ^ b,
-        Shl => a << (b & 31),
-        Shr => a >> (b & 31),
-        _ => return compared(op, a, b),
-    };
-    Ok(Datum::Bits(Dtype::I32, value as u32))
+    integer!(op, Dtype::I32, a, b)
 }
 
 fn compared<T: PartialOrd>(op: BinaryOp, a: T, b: T) -> Result<Datum, String> {
