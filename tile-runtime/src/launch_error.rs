@@ -9,7 +9,8 @@ use tile_ir::ir::Dtype;
 
 /// A launch that did not happen, or a simulated one that went wrong.
 ///
-/// It becomes an [`Error`](enum@Error) under `?`, and an [`Error`](enum@Error) becomes one of these, so launches and copies compose either way:
+/// It becomes an [`Error`](enum@Error) under `?`, and an [`Error`](enum@Error) becomes one of these, so launches and copies
+/// compose either way:
 ///
 /// ```
 /// # use tile_runtime::prelude::*;

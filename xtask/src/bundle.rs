@@ -1,8 +1,8 @@
 //! `cargo xtask gpu-bundle`: what to carry to a machine that has a GPU and no Rust.
 //!
-//! `target/gpu` gets every example as `NAME` and each integration test that a GPU can run as `test-NAME`, all built in release and stripped, and
-//! `manifest.json`, which lists them with the commit they were built from. Programs look for committed data in the
-//! current folder: run them in the repository's root.
+//! `target/gpu` gets every example as `NAME` and each integration test that a GPU can run as `test-NAME`, all built in release
+//! and stripped, and `manifest.json`, which lists them with the commit they were built from. Programs look for committed data
+//! in the current folder: run them in the repository's root.
 
 use crate::process::{cargo, output, run as run_command, say};
 use anyhow::{Context, Result};

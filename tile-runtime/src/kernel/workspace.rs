@@ -1,8 +1,9 @@
 //! Workspaces: tensors of a kernel that the launcher allocates.
 //!
-//! Each stream has its own (a borrowed one keeps those of its launches itself), so that launches on several streams do not wait for each other. It is zeroed when it is allocated
-//! and reused by the launches that follow with the same extents, in the stream's order. The arguments are checked before
-//! anything is allocated: what they ask for may be as large as a wrong argument.
+//! Each stream has its own (a borrowed one keeps those of its launches itself), so that launches on several streams do not wait
+//! for each other. It is zeroed when it is allocated and reused by the launches that follow with the same extents, in the
+//! stream's order. The arguments are checked before anything is allocated: what they ask for may be as large as a wrong
+//! argument.
 
 use super::argument::{Argument, TensorRef};
 use super::prepared::Prepared;
