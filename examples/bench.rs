@@ -16,6 +16,7 @@ use tile_bench::plot;
 use tile_bench::race::{OURS, Options};
 use tile_bench::report::{Report, Row, SCHEMA};
 use tile_kernel_examples::export::GEMV_SHAPES;
+use tile_kernel_examples::progress::Steps;
 use tile_kernel_examples::suites;
 use tile_runtime::prelude::*;
 
@@ -85,15 +86,18 @@ fn main() -> Result<()> {
     let default: Vec<(usize, usize)> = GEMV_SHAPES.iter().map(|&(n, k)| (n as usize, k as usize)).collect();
     let shapes = if arguments.shapes.is_empty() { default } else { arguments.shapes };
     let Suite::Gemv = arguments.suite;
+    let steps = Steps::new(arguments.dtype.len() * shapes.len());
     for dtype in &arguments.dtype {
         for &(n, k) in &shapes {
+            steps.begin(format!("{n} x {k}, {dtype}"));
             let row = match dtype.as_str() {
                 "f16" => suites::gemv::measure::<f16>(&device, blas.as_ref(), n, k, &options)?,
                 "bf16" => suites::gemv::measure::<bf16>(&device, blas.as_ref(), n, k, &options)?,
                 "f32" => suites::gemv::measure::<f32>(&device, blas.as_ref(), n, k, &options)?,
                 other => bail!("--dtype {other}: f16, bf16 or f32"),
             };
-            println!("{row}");
+            steps.end();
+            steps.print(row.to_string());
             report.ceiling = report.ceiling.map(|ceiling| raise(ceiling, &row));
             report.rows.push(row);
             // After every row: what was measured stays if the next one fails.
@@ -103,6 +107,7 @@ fn main() -> Result<()> {
             }
         }
     }
+    drop(steps);
     if let Some(folder) = &arguments.out {
         write_plots(&report, folder)?;
     }

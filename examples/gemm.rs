@@ -22,6 +22,7 @@ use tile_ir::explain::Machine;
 use tile_ir::ir::Target;
 use tile_kernel_examples::data::{Real, normal};
 use tile_kernel_examples::export::GEMM_SHAPES;
+use tile_kernel_examples::progress::Steps;
 use tile_kernel_examples::suites::gemm::{Buffers, Dense, measure, selector_shapes};
 use tile_kernel_examples::timing::time;
 use tile_kernels::gemm::{Activation, Choice, Gemm, GemmElement, definition, gemm, tf32};
@@ -215,15 +216,19 @@ fn sweep<T: GemmElement + Real>(device: &Device, arguments: &Arguments) -> Resul
         rows: Vec::new(),
     };
     report.versions.extend(blas.as_ref().map(|blas| ("cublas".to_string(), blas.version())));
+    let steps = Steps::new(shapes.len());
     for shape in shapes {
+        steps.begin(shape.map(|extent| extent.to_string()).join(", "));
         let row = measure::<T>(device, blas.as_ref(), shape, arguments.layout.transposed(), &options)?;
-        println!("{row}");
+        steps.end();
+        steps.print(row.to_string());
         report.rows.push(row);
         if let Some(folder) = &arguments.out {
             std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
             report.write(&folder.join("gemm.json"))?;
         }
     }
+    drop(steps);
     println!("{:<34} {:>10} {:>12}", "C = op(A) op(B), M x N x K", "TFLOP/s", "of baseline");
     for row in &report.rows {
         let (Some(own), Some(baseline)) = (row.best(OURS), row.baseline_us()) else { continue };
@@ -291,7 +296,7 @@ fn print_stage(stage: Stage, arguments: &Arguments) -> Result<()> {
         bail!("--dtype {}: f16, bf16 or f32, or tf32 with --layout nt", arguments.dtype)
     };
     let text = match stage {
-        Stage::Tile => kernel.to_string(),
+        Stage::Tile => show(definition, index, Target::Sm90a, Format::Tile)?,
         Stage::Lowered => match tile_ir::lower::lower(kernel, &kernel.instances[index], Target::Sm90a) {
             Ok(program) => program.to_string(),
             Err(mistakes) => bail!("{}", mistakes.iter().map(|d| d.message.clone()).collect::<Vec<_>>().join("\n")),

@@ -13,6 +13,7 @@ use clap::Parser;
 use tile_bench::problem::Problem;
 use tile_ir::analysis::traffic::Gemm;
 use tile_kernel_examples::gemm_ladder::{LadderElement, reads};
+use tile_kernel_examples::progress::Steps;
 use tile_kernel_examples::suites::gemm::{Buffers, Dense};
 use tile_kernel_examples::timing::time;
 use tile_runtime::kernel::Target;
@@ -53,13 +54,18 @@ fn climb<T: LadderElement>(device: &Device, arguments: &Arguments) -> Result<()>
     let simulated = device.is_simulator();
     let columns = if simulated { ["elements read", "the model's"] } else { ["us", "TFLOP/s"] };
     println!("{:<12} {:>14} {:>14} {:>7}  what it adds", "rung", columns[0], columns[1], "error");
-    for rung in T::rungs() {
+    let rungs = T::rungs();
+    let steps = Steps::new(rungs.len());
+    for rung in rungs {
+        steps.begin(rung.name);
         if !n.is_multiple_of(rung.multiple) || !k.is_multiple_of(rung.multiple) {
-            println!("{:<12} needs N and K to be multiples of {}", rung.name, rung.multiple);
+            steps.print(format!("{:<12} needs N and K to be multiples of {}", rung.name, rung.multiple));
+            steps.end();
             continue;
         }
         if !simulated && rung.hopper && !device.supports(Target::Sm90a) {
-            println!("{:<12} needs a Hopper GPU", rung.name);
+            steps.print(format!("{:<12} needs a Hopper GPU", rung.name));
+            steps.end();
             continue;
         }
         let launch = rung.launch;
@@ -77,8 +83,12 @@ fn climb<T: LadderElement>(device: &Device, arguments: &Arguments) -> Result<()>
             let time = time(device, &problem, |on, (a, b, c): &mut Buffers<T>| Ok(launch(on, a, b, c)?))?;
             [format!("{:.2}", time * 1e6), format!("{:.1}", traffic.flops() as f64 / time * 1e-12)]
         };
-        println!("{:<12} {:>14} {:>14} {error:>7.3}  {}", rung.name, cells[0], cells[1], rung.idea);
+        steps.end();
+        steps.print(format!("{:<12} {:>14} {:>14} {error:>7.3}  {}", rung.name, cells[0], cells[1], rung.idea));
     }
-    println!("\nerror: largest distance from f64, in units of its bound");
+    drop(steps);
+    println!(
+        "\nerror: largest distance from the result in f64, divided by the error bound (1 and more would be wrong)"
+    );
     Ok(())
 }

@@ -171,7 +171,7 @@ fn print_stage(stage: Stage, arguments: &Arguments) -> Result<()> {
     let Some(index) = kernel.instances.iter().position(wanted) else { bail!("--dtype {dtype}: f16, bf16 or f32") };
     let instance = &kernel.instances[index];
     let text = match stage {
-        Stage::Tile => kernel.to_string(),
+        Stage::Tile => show(definition(), index, Target::Sm90a, Format::Tile)?,
         Stage::Lowered => match tile_ir::lower::lower(kernel, instance, Target::Sm90a) {
             Ok(program) => program.to_string(),
             Err(mistakes) => bail!("{}", mistakes.iter().map(|d| d.message.clone()).collect::<Vec<_>>().join("\n")),

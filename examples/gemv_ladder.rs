@@ -10,6 +10,7 @@ use anyhow::{Result, ensure};
 use clap::Parser;
 use tile_kernel_examples::gemv::{reference, worst_error};
 use tile_kernel_examples::ladder::LadderElement;
+use tile_kernel_examples::progress::Steps;
 use tile_kernel_examples::suites::gemv::{Buffers, Dense};
 use tile_kernel_examples::timing::time;
 use tile_runtime::prelude::*;
@@ -44,11 +45,15 @@ fn climb<T: LadderElement>(device: &Device, arguments: &Arguments) -> Result<()>
     let stream = device.stream()?;
     println!("y = W x, N = {n}, K = {k}, {}\n", T::DTYPE);
     println!("{:<14} {:>10} {:>10} {:>9}  what it adds", "rung", "us", "GB/s", "error");
-    for rung in T::rungs() {
+    let rungs = T::rungs();
+    let steps = Steps::new(rungs.len());
+    for rung in rungs {
         if !k.is_multiple_of(rung.k_multiple) {
-            println!("{:<14} needs K % {} == 0", rung.name, rung.k_multiple);
+            steps.print(format!("{:<14} needs K % {} == 0", rung.name, rung.k_multiple));
+            steps.end();
             continue;
         }
+        steps.begin(rung.name);
         let (w, x) = rung.data(7, n, k);
         let mut y = device.tensor(&vec![T::from_f32(f32::NAN); n], [n])?;
         let on_device = (device.tensor(&w, [n, k])?, device.tensor(&x, [k])?);
@@ -64,8 +69,12 @@ fn climb<T: LadderElement>(device: &Device, arguments: &Arguments) -> Result<()>
             us = format!("{:.2}", time * 1e6);
             bandwidth = format!("{:.0}", bytes as f64 / time * 1e-9);
         }
-        println!("{:<14} {us:>10} {bandwidth:>10} {error:>9.3}  {}", rung.name, rung.idea);
+        steps.end();
+        steps.print(format!("{:<14} {us:>10} {bandwidth:>10} {error:>9.3}  {}", rung.name, rung.idea));
     }
-    println!("\nerror: largest distance from f64, in units of its bound");
+    drop(steps);
+    println!(
+        "\nerror: largest distance from the result in f64, divided by the error bound (1 and more would be wrong)"
+    );
     Ok(())
 }

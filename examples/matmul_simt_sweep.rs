@@ -1,5 +1,5 @@
-//! Loop order and tile sizes of a matrix product without shared memory: the sweep of seed 002 (TVM, "tiling and loop
-//! reordering"), whose finding is that the loop along K belongs innermost.
+//! Loop order and tile sizes of a matrix product without shared memory: a sweep after TVM's "tiling and loop
+//! reordering", whose finding is that the loop along K belongs innermost.
 //!
 //! Every instance is checked against f64. On the simulator nothing is timed; what shows there is how often C is read and
 //! written, which is what the order changes.
@@ -13,6 +13,7 @@ use anyhow::{Result, ensure};
 use clap::Parser;
 use tile_bench::problem::Problem;
 use tile_bench::race::Options;
+use tile_kernel_examples::progress::Steps;
 use tile_kernel_examples::simt::{SimtParams, simt};
 use tile_kernel_examples::suites::gemm::{Buffers, Dense};
 use tile_kernel_examples::timing::time_with;
@@ -43,7 +44,9 @@ fn main() -> Result<()> {
     // What differs by factors needs no cold L2 and few rounds.
     let options = Options { rounds: 3, rotate: 0, ..Options::default() };
     let mut entries = Vec::new();
-    for instance in &<simt>::definition().kernel()?.instances {
+    let instances = &<simt>::definition().kernel()?.instances;
+    let steps = Steps::new(instances.len());
+    for instance in instances {
         let value = |at: usize| instance.consts[at] as usize;
         let params = SimtParams {
             BM: value(0),
@@ -53,6 +56,7 @@ fn main() -> Result<()> {
             TN: value(4),
             INNERMOST: instance.consts[5] != 0,
         };
+        steps.begin(describe(&params));
         let kernel = <simt>::instance(&device, params)?;
         let mut buffers = problem.buffers(&device)?;
         problem.poison(&mut buffers)?;
@@ -66,7 +70,9 @@ fn main() -> Result<()> {
             })?;
             entries.push(Entry { params, gflops: problem.flops() as f64 / seconds * 1e-9 });
         }
+        steps.end();
     }
+    drop(steps);
     if entries.is_empty() {
         let count = <simt>::definition().kernel()?.instances.len();
         println!("{count} instances agree with f64 at {size} x {size} x {size}; times of a GPU cannot be simulated");
@@ -76,7 +82,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The seed's tables: by loop order, by tile, by thread tile, and the fastest instances.
+/// Tables: by loop order, by tile, by thread tile, and the fastest instances.
 fn report(entries: &mut [Entry], list: usize) {
     entries.sort_by(|a, b| b.gflops.total_cmp(&a.gflops));
     table(entries, "loop order", |p| if p.INNERMOST { "k innermost" } else { "k outside" }.to_string());

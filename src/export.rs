@@ -1,5 +1,6 @@
 //! Kernels for other harnesses: cubins, and a launch record for each shape.
 
+use crate::progress::Steps;
 use anyhow::{Context, Result, anyhow};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -59,6 +60,7 @@ impl HostValues for Dense<'_> {
 pub fn gemv(folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
     let nvrtc = Nvrtc::get()?;
+    let steps = Steps::counting();
     let mut launches = Vec::new();
     let definitions =
         [tile_kernels::gemv::definition(), gemv_specialized::<f16>::definition(), gemv_bulk::<f16>::definition()];
@@ -83,8 +85,10 @@ pub fn gemv(folder: &Path) -> Result<()> {
                     Err(mistakes) if bulk && mistakes[0].code == Code::SHARED_BUDGET => continue,
                     Err(mistakes) => return Err(anyhow!("{}", mistakes[0].message)),
                 };
+                steps.begin(&program.name);
                 let source = emit(&program);
                 let compiled = nvrtc.compile(&program.name, &source, &options("sm_90a", false), Output::Cubin)?;
+                steps.end();
                 let cubin = format!("{}.cubin", program.name);
                 std::fs::write(folder.join(&cubin), &compiled.code)?;
                 for (n, k) in shapes {
@@ -106,7 +110,7 @@ pub fn gemv(folder: &Path) -> Result<()> {
         }
     }
     std::fs::write(folder.join("launches.json"), serde_json::to_string_pretty(&launches)?)?;
-    println!("{} launches in {}", launches.len(), folder.display());
+    steps.print(format!("{} launches in {}", launches.len(), folder.display()));
     Ok(())
 }
 
@@ -137,6 +141,8 @@ fn record(kernel: &str, program: &Program, cubin: &str, n: i64, k: i64, chosen: 
             ParameterKind::Stride(..) => json!({ "i32": k }),
             ParameterKind::Scalar(_) => json!({ "f32": if p.name == "alpha" { 1.0 } else { 0.0 } }),
             ParameterKind::Ahead(slots) => json!({ "ahead": slots }),
+            // The exported kernels say nothing.
+            ParameterKind::Log | ParameterKind::LogFunction => json!(null),
         })
         .collect();
     let dtype = program.tensors.first().map(|t| t.dtype.name());
@@ -244,12 +250,13 @@ struct GemmRecords<'a> {
     folder: &'a Path,
     nvrtc: &'static Nvrtc,
     launches: Vec<Value>,
+    steps: Steps,
 }
 
 impl GemmRecords<'_> {
     fn new(folder: &Path) -> Result<GemmRecords<'_>> {
         std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
-        Ok(GemmRecords { folder, nvrtc: Nvrtc::get()?, launches: Vec::new() })
+        Ok(GemmRecords { folder, nvrtc: Nvrtc::get()?, launches: Vec::new(), steps: Steps::counting() })
     }
 
     /// An instance without a bias: its source and cubin, and a record for each of these shapes with what `more` says of it and its grid;
@@ -266,9 +273,11 @@ impl GemmRecords<'_> {
         let bias = kernel.params.iter().find(|(_, p)| p.name == "bias").map(|(id, _)| id);
         let instance = Instance { absent: bias.into_iter().collect(), ..instance.clone() };
         let program = lower(kernel, &instance, Target::Sm90a).map_err(|d| anyhow!("{}", d[0].message))?;
+        self.steps.begin(&program.name);
         let source = emit(&program);
         std::fs::write(self.folder.join(format!("{}.cu", program.name)), &source)?;
         let compiled = self.nvrtc.compile(&program.name, &source, &options("sm_90a", false), Output::Cubin)?;
+        self.steps.end();
         let cubin = format!("{}.cubin", program.name);
         std::fs::write(self.folder.join(&cubin), &compiled.code)?;
         let layout: String = stored.iter().map(|t| if *t { 't' } else { 'n' }).collect();
@@ -296,7 +305,7 @@ impl GemmRecords<'_> {
     /// Writes `launches.json`.
     fn finish(self) -> Result<()> {
         std::fs::write(self.folder.join("launches.json"), serde_json::to_string_pretty(&self.launches)?)?;
-        println!("{} launches in {}", self.launches.len(), self.folder.display());
+        self.steps.print(format!("{} launches in {}", self.launches.len(), self.folder.display()));
         Ok(())
     }
 }
@@ -375,5 +384,7 @@ fn gemm_parameter(program: &Program, values: &Matrices<'_>, p: &Parameter) -> Va
         ParameterKind::Scalar(_) if p.name == "activation" => json!({ "i32": 0 }),
         ParameterKind::Scalar(_) => json!({ "f32": if p.name == "alpha" { 1.0 } else { 0.0 } }),
         ParameterKind::Ahead(slots) => json!({ "ahead": slots }),
+        // The exported kernels say nothing.
+        ParameterKind::Log | ParameterKind::LogFunction => json!(null),
     }
 }

@@ -8,6 +8,7 @@ pub mod gemm_ladder;
 pub mod gemv;
 pub mod ladder;
 pub mod output;
+pub mod progress;
 pub mod simt;
 pub mod suites;
 pub mod timing;

@@ -1,14 +1,14 @@
-//! A matrix product as a compiler for CPUs would tile it, on a GPU's threads: seed 002, TVM's "tiling and loop reordering".
+//! A matrix product as a compiler for CPUs would tile it (TVM's "tiling and loop reordering"), on a GPU's threads.
 //! No shared memory; what differs is the order of the loops around one multiply-add.
 
 use tile_runtime::prelude::*;
 
 // ANCHOR: simt
-/// C = A B in f32. A block has `BM x BN` elements of C, a thread `TM x TN` of them; K is split by `BK`.
+/// C = A B in f32. A block has `BM x BN` elements of C, a thread `TM x TN`; K goes in steps of `BK`.
 ///
-/// With `INNERMOST` the loop along K is the innermost: an element's sum stays in a register for `BK` steps. Without, the
-/// loops over the thread's elements are inside it, and every multiply-add reads and writes C. (The seed's `standard` and
-/// `k_after_threads` differ in where the loops stand that become thread indices: on a GPU they are one program.)
+/// With `INNERMOST` the loop along K is the innermost: an element's sum stays in a register for `BK`
+/// steps. Without, it is outside the loops over the thread's elements, and every multiply-add reads
+/// and writes C.
 #[tile_kernel(instances(
     (BM, BN, BK) in [(32, 32, 32), (32, 64, 32), (64, 32, 32), (64, 64, 32), (64, 64, 64)],
     (TM, TN) in [(2, 2), (4, 4), (4, 8), (8, 4), (8, 8)],

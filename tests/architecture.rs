@@ -168,13 +168,36 @@ fn features_choose_cudarc_and_its_version() {
     }
 }
 
+/// The packages of the workspace in a folder, as cargo describes them.
+fn packages(folder: &str) -> Vec<serde_json::Value> {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(root().join(folder)).args(["metadata", "--no-deps", "--format-version", "1", "--offline"]);
+    let mut metadata: serde_json::Value = serde_json::from_slice(&cargo.output().unwrap().stdout).unwrap();
+    serde_json::from_value(metadata["packages"].take()).unwrap()
+}
+
+/// A program that has candle has candle's choice of CUDA's version, or that of whoever builds it; what cargo resolves is looked
+/// at by `cargo xtask candle`.
+#[test]
+fn tile_candle_leaves_cuda_to_candle() {
+    let packages = packages("tile-candle");
+    let [package] = &packages[..] else { panic!("{packages:?}") };
+    assert_eq!(package["features"]["default"], serde_json::Value::Null, "CUDA is asked for by those who want it");
+    let asked: Vec<&str> = package["features"]["cuda"].as_array().unwrap().iter().filter_map(|f| f.as_str()).collect();
+    assert_eq!(asked, ["candle-core/cuda", "tile-runtime/cudarc", "tile-kernels/cudarc"]);
+    let dependencies = package["dependencies"].as_array().unwrap();
+    assert!(dependencies.iter().all(|dependency| dependency["name"] != "cudarc"), "cudarc comes with candle");
+    for dependency in dependencies.iter().filter(|dependency| dependency["path"].is_string()) {
+        assert_eq!(dependency["uses_default_features"], false, "{} chooses a version of CUDA", dependency["name"]);
+        assert_eq!(dependency["features"], serde_json::json!([]), "{}", dependency["name"]);
+    }
+}
+
 #[test]
 fn what_is_published_is_complete() {
-    let published = ["tile-ir", "tile-syntax", "tile-macros", "tile-runtime", "tile-kernels"];
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.current_dir(root()).args(["metadata", "--no-deps", "--format-version", "1", "--offline"]);
-    let metadata: serde_json::Value = serde_json::from_slice(&cargo.output().unwrap().stdout).unwrap();
-    let packages = metadata["packages"].as_array().unwrap();
+    let published =
+        ["tile-candle", "tile-ir", "tile-syntax", "tile-macros", "tile-runtime", "tile-kernels", "cargo-tile"];
+    let packages: Vec<serde_json::Value> = [".", "tile-candle"].into_iter().flat_map(packages).collect();
     let name = |package: &serde_json::Value| package["name"].as_str().unwrap_or_default().to_owned();
     // `publish = false` is an empty list of registries.
     let may_be = packages.iter().filter(|package| package["publish"].as_array().is_none_or(|list| !list.is_empty()));

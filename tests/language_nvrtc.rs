@@ -10,16 +10,31 @@ mod functions;
 #[path = "gemm_fragment.rs"]
 #[allow(dead_code)]
 mod gemm_fragment;
+#[path = "grammar/kernels.rs"]
+#[allow(dead_code)]
+mod grammar;
 #[path = "hopper_registers.rs"]
 #[allow(dead_code)]
 mod hopper_registers;
+#[path = "lanes.rs"]
+#[allow(dead_code)]
+mod lanes;
+#[path = "leaving.rs"]
+#[allow(dead_code)]
+mod leaving;
 #[path = "reduce.rs"]
 #[allow(dead_code)]
 mod reduce;
+#[path = "scalars.rs"]
+#[allow(dead_code)]
+mod scalars;
 #[path = "split_k.rs"]
 #[allow(dead_code)]
 mod split_k;
 
+#[path = "tensors.rs"]
+#[allow(dead_code)]
+mod tensors;
 #[path = "transposed_store.rs"]
 #[allow(dead_code)]
 mod transposed_store;
@@ -44,6 +59,27 @@ fn definitions() -> Vec<&'static Definition> {
         hopper_registers::stay::<64, 128, 64, false, 1>::definition(),
         transposed_store::swapped::<f16, f16, 64, 16, 128>::definition(),
         transposed_store::turned::<true>::definition(),
+        grammar::numbers::definition(),
+        grammar::leaving::definition(),
+        leaving::collatz::definition(),
+        leaving::halves::definition(),
+        leaving::first::definition(),
+        leaving::roots::definition(),
+        leaving::odd_ends::definition(),
+        grammar::axes::definition(),
+        tensors::rotated::<f16>::definition(),
+        tensors::regrouped::<f16>::definition(),
+        tensors::by_head::<f16, 2>::definition(),
+        tensors::swiglu::<f16>::definition(),
+        scalars::roundings::<f32>::definition(),
+        scalars::inexact::<f32>::definition(),
+        scalars::bits::definition(),
+        scalars::philox::definition(),
+        lanes::exchanged::<f32>::definition(),
+        lanes::scanned::definition(),
+        lanes::led::definition(),
+        lanes::found::<f32, 32, 2>::definition(),
+        lanes::by_warp::definition(),
     ]
 }
 

@@ -45,8 +45,8 @@ pub fn scalars(x: &Tensor<f32, (M, K)>, sums: &mut Tensor<f32, (M,)>, first: usi
     *sums.masked_mut([b * 32 + t]) = sum;
 }
 
-/// The same between what a tensor says for each block.
-#[tile_kernel]
+/// Sums of rows between what a tensor says for each block; rows beyond the blocks stay as they are.
+#[tile_kernel(partial(sums))]
 pub fn bounds_from_memory(x: &Tensor<f32, (M, K)>, ends: &Tensor<u32, (B, Fixed<2>)>, sums: &mut Tensor<f32, (M,)>) {
     let [b] = blocks([B]);
     let [t] = threads([32]);

@@ -12,24 +12,24 @@ pub fn gemv<T: Float, const ROWS: usize>(
     w: &Tensor<T, (N, K)>,
     y: &mut Tensor<T, (N,)>,
 ) {
-    let vec = 128 / T::BITS;                              // immutable lets of constants are constants
-    let [bn] = blocks([ceil_div(N, ROWS)]);               // gridDim / blockIdx
-    let [tk, tn] = threads([32, ROWS]);                   // blockDim / threadIdx; x first: it varies within a warp
+    let vec = 128 / T::BITS;                    // a constant, made of constants: 8 for f16
+    let [bn] = blocks([ceil_div(N, ROWS)]);     // gridDim; returns blockIdx
+    let [tk, tn] = threads([32, ROWS]);         // blockDim; returns threadIdx, x first
     let row = bn * ROWS + tn;
 
     let mut acc = 0.0f32;
     let mut xs = alloc_local::<T>([vec]);
     let mut ws = alloc_local::<T>([vec]);
     for bk in 0..ceil_div(K, 32 * vec) {
-        for v in vectorized(0..vec) {                     // one 16-byte transaction, or a compile error
-            xs[v] = x.masked([bk * 32 * vec + tk * vec + v]);          // 0 past the end
+        for v in vectorized(0..vec) {           // each access is one 16-byte load, or an error
+            xs[v] = x.masked([bk * 32 * vec + tk * vec + v]);       // 0 past the end
             ws[v] = w.masked([row, bk * 32 * vec + tk * vec + v]);
         }
         for v in unroll(0..vec) {
             acc += xs[v].cast::<f32>() * ws[v].cast::<f32>();
         }
     }
-    let sum = thread_allreduce(Sum, acc, tk);             // over the threads that differ only in tk
+    let sum = thread_allreduce(Sum, acc, tk);   // over the threads that differ only in tk
     if tk == 0 && row < N { y[row] = sum.cast::<T>(); }
 }
 // ANCHOR_END: readme

@@ -176,6 +176,8 @@ fn tools_take_the_dims() {
     assert!(text.contains("scale_K4096") && !text.contains("int K"), "K is no parameter:\n{text}");
     let text = show(def, which(&[("K", 4096)]), Target::Sm90a, Format::Tile).unwrap();
     assert!(text.contains("#[specialize(K = 4096, max = 2)]"), "{text}");
+    assert_eq!(scale::show(Target::Sm90a, Format::Tile, &[("K", 4096)]).unwrap(), text);
+    assert!(matches!(scale::show(Target::Sm90a, Format::Tile, &[]), Err(Error::Dims { .. })));
     for dims in [&[][..], &[("N", 1)], &[("K", 1), ("N", 1)], &[("K", 1), ("K", 2)]] {
         let error = show(def, which(dims), Target::Sm90a, Format::Tile).unwrap_err();
         assert!(matches!(error, Error::Dims { .. }), "{error}");

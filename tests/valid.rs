@@ -6,6 +6,7 @@
 /// One module a kernel: `tests/ui/valid/NAME.rs` beside `tests/ui/NAME.rs`.
 #[path = "ui/valid"]
 mod valid {
+    mod arg_reduction;
     mod arriver_count;
     mod arriver_uniform;
     mod attribute_lint_level;
@@ -18,6 +19,7 @@ mod valid {
     mod barrier_collective_in_if;
     mod barrier_in_if;
     mod barrier_pipelined;
+    mod barrier_while;
     mod bounds_fixed;
     mod bounds_local;
     mod bounds_shared;
@@ -38,6 +40,7 @@ mod valid {
     mod constant_threads;
     mod constant_unroll;
     mod copy_shape;
+    mod dim_extent;
     mod dim_not_a_tuple;
     mod dim_rank;
     mod dim_type;
@@ -125,11 +128,11 @@ mod valid {
     mod swizzle_span;
     mod syntax_by_value;
     mod syntax_closure;
+    mod syntax_continue;
     mod syntax_macro;
     mod syntax_match;
     mod syntax_return;
     mod syntax_return_type;
-    mod syntax_while;
     mod target_refused;
     mod threads_too_many;
     mod threads_zero;

@@ -3,7 +3,7 @@
 use tile_runtime::prelude::*;
 
 // ANCHOR: naive
-/// A thread an element of C: it streams a row of A and a column of B.
+/// One thread for each element of C reads a row of A and a column of B.
 #[tile_kernel]
 pub fn naive<T: Half>(a: &Tensor<T, (M, K)>, b: &Tensor<T, (K, N)>, c: &mut Tensor<T, (M, N)>) {
     let [bx, by] = blocks([ceil_div(N, 32), ceil_div(M, 8)]);
@@ -21,7 +21,7 @@ pub fn naive<T: Half>(a: &Tensor<T, (M, K)>, b: &Tensor<T, (K, N)>, c: &mut Tens
 // ANCHOR_END: naive
 
 // ANCHOR: tiled
-/// Two levels of tiles: the block's in shared memory, `TM x TN` elements of C in a thread's registers.
+/// Two levels of tiles: a block's in shared memory, a thread's `TM x TN` elements of C in registers.
 #[tile_kernel(instances((BM, BN, BK, TM, TN) in [(64, 64, 16, 4, 4)]))]
 pub fn tiled<T: Half, const BM: usize, const BN: usize, const BK: usize, const TM: usize, const TN: usize>(
     a: &Tensor<T, (M, K)>,
@@ -68,7 +68,7 @@ pub fn tiled<T: Half, const BM: usize, const BN: usize, const BK: usize, const T
 // ANCHOR_END: tiled
 
 // ANCHOR: mma
-/// Tensor cores by `mma.sync`: tiles by `cp.async`, 16 bytes at a time, `STAGES` of them under way, fragments by `ldmatrix`.
+/// Tensor cores by `mma.sync`. `cp.async` copies tiles, 16 bytes at a time, in `STAGES` stages.
 #[tile_kernel(
     instances((BM, BN, BK, STAGES) in [(128, 128, 32, 3)]),
     require(K % 8 == 0),
@@ -96,8 +96,8 @@ pub fn mma<T: Half, const BM: usize, const BN: usize, const BK: usize, const STA
 // ANCHOR_END: mma
 
 // ANCHOR: wgmma
-/// The same text without `.tma(false)`: a producer feeds a ring by the tensor memory accelerator, warpgroups multiply from
-/// it with `wgmma`. A wider tile is another constant.
+/// Without `.tma(false)`: a producer warp fills a ring of slots by TMA, and warpgroups multiply from
+/// it with `wgmma`.
 #[tile_kernel(instances((BM, BN, STAGES) in [(128, 128, 4), (128, 256, 4)]), targets(sm_90a))]
 pub fn wgmma<T: Half, const BM: usize, const BN: usize, const STAGES: usize>(
     a: &Tensor<T, (M, K)>,
@@ -121,8 +121,8 @@ pub fn wgmma<T: Half, const BM: usize, const BN: usize, const STAGES: usize>(
 // ANCHOR_END: wgmma
 
 // ANCHOR: persistent
-/// A block takes tile after tile, so that one is stored while the next is fetched. `PANEL` rows of tiles are worked on at a
-/// time: what they share of B stays in L2. With `CLUSTER` 2, rows of pairs of tiles, which share what they read of B.
+/// A block takes tile after tile, so that one is stored while the next is fetched. Blocks take tiles
+/// in panels of `PANEL` rows, which share columns of B in L2. A cluster of 2 shares its reads of B.
 #[tile_kernel(
     instances((BM, BN, STAGES) in [(128, 256, 4)], (CLUSTER, PANEL) in [(1, 16), (2, 8)]),
     targets(sm_90a)

@@ -6,7 +6,7 @@
 use tile_runtime::prelude::*;
 
 // ANCHOR: naive
-/// Through shared memory: a thread a row, one element at a time.
+/// Through shared memory: one thread for each row, one element at a time.
 #[tile_kernel(instances(BLOCK_N = 128, BLOCK_K = 128))]
 pub fn naive<T: Float, const BLOCK_N: usize, const BLOCK_K: usize>(
     x: &Tensor<T, (K,)>,
@@ -242,7 +242,7 @@ pub fn shared_x<T: Float, const ROWS: usize>(x: &Tensor<T, (K,)>, w: &Tensor<T, 
 // ANCHOR_END: shared_x
 
 // ANCHOR: cp_async
-/// `W` through shared memory by asynchronous copies, `STAGES - 1` steps ahead; `x` as far ahead in registers.
+/// `W` through shared memory by `cp.async`, `STAGES - 1` steps ahead; `x` as far ahead in registers.
 #[tile_kernel(
     instances((ROWS, STAGES) in [(2, 1), (2, 2), (2, 3)]),
     require(K % (128 / T::BITS) == 0)

@@ -11,6 +11,7 @@ mod host;
 mod instances;
 mod ladder;
 mod lent;
+mod messages;
 mod pdl;
 mod split;
 mod streams;

@@ -105,6 +105,7 @@ pub fn products(a: &Tensor<f32, (M, K)>, b: &Tensor<f32, (N, K)>, c: &mut Tensor
     let mut right = alloc_shared::<f32>([32, 16]);
     let mut first = alloc_fragment::<f32>([32, 32]);
     let mut sum = alloc_fragment::<f32>([32, 32]);
+    clear(&mut first);
     clear(&mut sum);
     for k in pipelined(0..ceil_div(K, 16), 2) {
         copy(a.at([bm * 32, k * 16]), &mut left);
@@ -147,6 +148,71 @@ pub fn expressions(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, counts: &mu
         y[i] = if agreed == unanimous { warp } else { (votes as i32 % 3) as f32 };
     }
     device_print("{} {}", i, v);
+}
+
+/// Functions of a number, lanes read by number, and where the greatest value is.
+#[tile_kernel]
+pub fn numbers(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, words: &mut Tensor<u32, (N,)>) {
+    let [b] = blocks([ceil_div(N, 64)]);
+    let [t] = threads([64]);
+    let i = b * 64 + t;
+    let v = x.masked([i]);
+    let whole = floor(v) + ceil(v) + trunc(v) + round(v) + round_ties_even(v);
+    let inexact = sin(v) + cos(v) + pow(abs(v), 0.5) + fast::sin(v) + fast::cos(v);
+    let bits =
+        mul_hi(i as u32, 0x9E37_79B9) + count_ones(i as u32) + leading_zeros(i as u32) + trailing_zeros(i as u32);
+    let near = shfl_up(v, 1) + shfl(v, 0);
+    let (most, most_at) = thread_argmax(v, i as u32, t);
+    let (least, least_at) = thread_argmin(v, i as u32, t);
+    let (warp_most, warp_most_at) = warp_argmax(v, i as u32);
+    let (mut warp_least, warp_least_at) = warp_argmin(v, i as u32);
+    warp_least += most + least + warp_most;
+    if i < N {
+        y[i] = if is_nan(v) { 0.0 } else { whole + inexact + near + warp_least };
+        words[i] = bits ^ most_at ^ least_at ^ warp_most_at ^ warp_least_at;
+    }
+}
+
+/// Four axes, and an extent that another dim gives.
+#[tile_kernel]
+pub fn axes(x: &Tensor<f32, (A, B, C, K)>, y: &mut Tensor<f32, (A, B, C, Extent<{ 2 * K }>)>) {
+    let [c, b, a] = blocks([C, B, A]);
+    let [t] = threads([32]);
+    for k in 0..ceil_div(K, 32) {
+        if k * 32 + t < K {
+            y[[a, b, c, k * 32 + t]] = x[[a, b, c, k * 32 + t]];
+            y[[a, b, c, K + k * 32 + t]] = -x[[a, b, c, k * 32 + t]];
+        }
+    }
+}
+
+/// Loops that end early.
+#[tile_kernel]
+pub fn leaving(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    let [b] = blocks([ceil_div(N, 64)]);
+    let [t] = threads([64]);
+    let mut v = x.masked([b * 64 + t]);
+    while v > 1.0 {
+        v *= 0.5;
+    }
+    loop {
+        v += 0.25;
+        if v > 0.0 {
+            break;
+        }
+    }
+    for i in 0..8 {
+        if i > t {
+            v += 1.0;
+            break;
+        } else {
+            v += 2.0;
+        }
+        v += 4.0;
+    }
+    if b * 64 + t < N {
+        y[b * 64 + t] = v;
+    }
 }
 
 /// Extents, threads and unrolled loops of a dim.

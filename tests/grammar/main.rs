@@ -2,7 +2,7 @@
 
 mod kernels;
 
-use kernels::{expressions, functions, products, reductions, specialized, statements, tiles};
+use kernels::{axes, expressions, functions, leaving, numbers, products, reductions, specialized, statements, tiles};
 use tile_runtime::prelude::*;
 
 /// The same launch on both simulators.
@@ -72,6 +72,44 @@ fn expressions_run_alike() {
         let mut counts = device.tensor(&[0u32, 0, 9, 0], [4]).unwrap();
         expressions::launch(device, &x, &mut y, &mut counts, true).unwrap();
         (bits(y.to_vec().unwrap()), counts.to_vec().unwrap())
+    });
+}
+
+#[test]
+fn functions_of_numbers_and_lanes_run_alike() {
+    let x: Vec<f32> = (0..150).map(|i| (i as f32 * 0.3).sin() * 20.0).collect();
+    both(|device| {
+        let x = device.tensor(&x, [150]).unwrap();
+        let mut y = device.zeros::<f32, 1>([150]).unwrap();
+        let mut words = device.zeros::<u32, 1>([150]).unwrap();
+        numbers::launch(device, &x, &mut y, &mut words).unwrap();
+        (bits(y.to_vec().unwrap()), words.to_vec().unwrap())
+    });
+}
+
+#[test]
+fn four_axes_run_alike() {
+    let x: Vec<f32> = (0..2 * 3 * 4 * 40).map(|i| i as f32).collect();
+    let y = both(|device| {
+        let x = device.tensor(&x, [2, 3, 4, 40]).unwrap();
+        let mut y = device.zeros::<f32, 4>([2, 3, 4, 80]).unwrap();
+        axes::launch(device, &x, &mut y).unwrap();
+        y.to_vec().unwrap()
+    });
+    assert!(y.iter().enumerate().all(|(i, v)| {
+        let wanted = x[i / 80 * 40 + i % 40];
+        *v == if i % 80 < 40 { wanted } else { -wanted }
+    }));
+}
+
+#[test]
+fn loops_that_end_early_run_alike() {
+    let x: Vec<f32> = (0..150).map(|i| (i as f32 * 0.3).sin() * 20.0).collect();
+    both(|device| {
+        let x = device.tensor(&x, [150]).unwrap();
+        let mut y = device.zeros::<f32, 1>([150]).unwrap();
+        leaving::launch(device, &x, &mut y).unwrap();
+        bits(y.to_vec().unwrap())
     });
 }
 

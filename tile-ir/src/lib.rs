@@ -22,6 +22,7 @@
 //! | [`advice`] | help texts that quote the author's own lines |
 //! | [`diag`] | diagnostics: code, span, labels, notes, help, and their text |
 //! | [`codec`] | the IR as compact, versioned bytes; decoding is total |
+//! | [`record`] | the kernels of a crate as one file, for `cargo tile` |
 //! | [`text`] | the IR and the lowered program as readable text |
 //! | [`verify`] | the rules a kernel obeys whatever its instance |
 //! | [`constraint`] | what is known about symbols; prove, refute or postpone |
@@ -45,6 +46,7 @@ pub mod ir;
 pub mod layout;
 pub mod lower;
 pub mod lowered;
+pub mod record;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;
 #[cfg(any(test, feature = "testing"))]

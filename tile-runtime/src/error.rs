@@ -57,6 +57,10 @@ pub enum Error {
     /// The device has failed earlier and cannot be used any more in this process.
     #[error("{0}")]
     Fault(Box<Fault>),
+    /// A `device_assert` did not hold on a GPU. What was launched is done, its results are whatever the kernel made of it, and the
+    /// device can still be used.
+    #[error("{0}")]
+    Assert(Box<Assertion>),
     /// Device memory is full.
     #[error("{device} is out of memory: {} were requested{}", Bytes(*.requested), Free(*.free, *.total))]
     OutOfMemory {
@@ -79,6 +83,15 @@ pub enum Error {
         kernel: String,
         /// NVRTC's log.
         log: String,
+    },
+    /// Nothing embedded can be used for a launch, and its kernel cannot be compiled either.
+    #[error("{0}")]
+    NotEmbedded(Box<NotEmbedded>),
+    /// A bundle of embedded kernels cannot be read.
+    #[error("embedded kernels: {problem}")]
+    Embedded {
+        /// Why not.
+        problem: String,
     },
     /// A call of NVRTC failed.
     #[error("{call} failed with code {code}: {message}")]
@@ -129,6 +142,19 @@ pub enum Error {
         asked: String,
         /// The dims that need a value.
         needed: String,
+    },
+    /// A tensor is left out that is not optional, or that the kernel does not have.
+    #[error(
+        "kernel `{kernel}` cannot be without `{asked}`; optional: {}",
+        if optional.is_empty() { "no tensor" } else { optional }
+    )]
+    Optional {
+        /// The kernel.
+        kernel: String,
+        /// What was to be left out.
+        asked: String,
+        /// The optional tensors.
+        optional: String,
     },
     /// A launch cannot be explained.
     #[error(transparent)]
@@ -253,6 +279,26 @@ impl fmt::Debug for Error {
     }
 }
 
+/// A launch whose code is neither embedded in the program nor can be compiled.
+#[derive(Clone, Debug, Error)]
+#[error(
+    "`{kernel}` {instance} for {architecture} cannot be taken from the kernels embedded in this program: {why}.\n\
+     Nor can it be compiled: {problem}\n\
+     help: `cargo tile export` writes what is to be embedded; build the program again with it"
+)]
+pub struct NotEmbedded {
+    /// The kernel.
+    pub kernel: String,
+    /// The instance, as an author writes it.
+    pub instance: String,
+    /// NVRTC's architecture.
+    pub architecture: String,
+    /// What is embedded instead: where it is another version of the kernel, both versions.
+    pub why: String,
+    /// Why it cannot be compiled.
+    pub problem: LibraryError,
+}
+
 /// A failed call of the CUDA driver.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{call} failed on {device}: {name} ({code}): {message}")]
@@ -276,6 +322,30 @@ impl DriverError {
     pub fn is_fatal(&self) -> bool {
         matches!(self.code, 700 | 702 | 709 | 710 | 714..=719 | 721 | 214 | 226)
     }
+}
+
+/// A `device_assert` that did not hold on a GPU, as the next wait for the device says: the first, of however many.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("kernel `{kernel}` on {device}:\n{report}{}", if *more > 0 { format!("\nand {more} more") } else { String::new() })]
+pub struct Assertion {
+    /// The device.
+    pub device: String,
+    /// The kernel.
+    pub kernel: String,
+    /// Its author's words.
+    pub message: String,
+    /// The file, as the compiler knew it.
+    pub file: String,
+    /// The line, from 1.
+    pub line: u32,
+    /// The block, x y z.
+    pub block: [u32; 3],
+    /// The thread in its block, x y z; of a kernel that is specialised into roles, those of the producer come first.
+    pub thread: [u32; 3],
+    /// The author's line, marked.
+    pub report: String,
+    /// Assertions that failed besides.
+    pub more: u64,
 }
 
 /// The first fatal error of a device: what failed and which kernels were under way.
@@ -323,8 +393,8 @@ pub enum ShapeError {
         /// The shape.
         shape: Vec<usize>,
     },
-    /// A rank outside 1 to 3.
-    #[error("tensors have rank 1 to 3, not {rank}")]
+    /// A rank outside 1 to 4.
+    #[error("tensors have rank 1 to 4, not {rank}")]
     Rank {
         /// The rank.
         rank: usize,

@@ -62,6 +62,15 @@ pub enum Problem {
     Dtype { argument: String, expected: Dtype, found: Dtype },
     /// Another number of axes.
     Rank { argument: String, expected: usize, found: usize },
+    /// An extent that differs from what `Extent<{ 2 * K }>` says of it.
+    DerivedExtent {
+        argument: String,
+        axis: usize,
+        extent: String,
+        expected: i64,
+        found: i64,
+        values: Vec<(String, i64)>,
+    },
     /// An extent that differs from a fixed one.
     FixedExtent { argument: String, axis: usize, expected: i64, found: i64 },
     /// An extent that differs from the same dim of an earlier argument.
@@ -173,6 +182,7 @@ impl Problem {
             | Dtype { .. }
             | Rank { .. }
             | FixedExtent { .. }
+            | DerivedExtent { .. }
             | NamedExtent { .. }
             | NegativeExtent { .. }
             | Specialized { .. }
@@ -244,6 +254,11 @@ impl fmt::Display for Problem {
             Kind { argument, expected, found } => write!(f, "`{argument}` must be {expected}, it is {found}"),
             Dtype { argument, expected, found } => write!(f, "`{argument}` must hold {expected}, it holds {found}"),
             Rank { argument, expected, found } => write!(f, "`{argument}` must have {expected} axes, it has {found}"),
+            DerivedExtent { argument, axis, extent, expected, found, values } => write!(
+                f,
+                "`{argument}` must have extent {extent} = {expected} on axis {axis}, it has {found}: {}",
+                Values(values)
+            ),
             FixedExtent { argument, axis, expected, found } => {
                 write!(f, "`{argument}` must have extent {expected} on axis {axis}, it has {found}")
             }

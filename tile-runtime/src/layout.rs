@@ -2,6 +2,7 @@
 
 use crate::error::ShapeError;
 use std::ops::Range;
+use tile_ir::ir::MOST_TENSOR_AXES;
 
 /// Extents and strides of a tensor of rank `R`, outermost first. The innermost stride is 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +24,7 @@ pub(crate) struct Rows {
 impl<const R: usize> Layout<R> {
     /// Rows after each other from the start of the memory.
     pub fn packed(shape: [usize; R]) -> Result<Layout<R>, ShapeError> {
-        if !(1..=3).contains(&R) {
+        if !(1..=MOST_TENSOR_AXES).contains(&R) {
             return Err(ShapeError::Rank { rank: R });
         }
         let mut strides = [1; R];
@@ -140,9 +141,15 @@ impl<const R: usize> Layout<R> {
         }
         let (rows, pitch) = (self.shape[R - 2], self.strides[R - 2]);
         let planes: usize = self.shape[..R - 2].iter().product();
-        // Rank 3 at most: one axis outside the rows.
-        let stride = if R > 2 { self.strides[0] } else { 0 };
-        let starts = (0..planes).map(|i| self.offset + i * stride).collect();
+        let start = |plane: usize| {
+            let mut rest = plane;
+            (0..R - 2).rev().fold(self.offset, |start, axis| {
+                let index = rest % self.shape[axis];
+                rest /= self.shape[axis];
+                start + index * self.strides[axis]
+            })
+        };
+        let starts = (0..planes).map(start).collect();
         Rows { width, rows, pitch, starts }
     }
 }
@@ -178,7 +185,7 @@ mod tests {
         assert!(matches!(reversed, Err(ShapeError::Range { .. })));
         assert!(whole.row::<1>(4).is_err());
         assert!(matches!(Layout::packed([usize::MAX, 2]), Err(ShapeError::Overflow { .. })));
-        assert!(matches!(Layout::packed([1, 1, 1, 1]), Err(ShapeError::Rank { rank: 4 })));
+        assert!(matches!(Layout::packed([1; 5]), Err(ShapeError::Rank { rank: 5 })));
         assert!(matches!(whole.reshape([39]), Err(ShapeError::Length { .. })));
         assert!(matches!(whole.slice([0..4, 0..9]).unwrap().reshape([36]), Err(ShapeError::NotContiguous { .. })));
     }
@@ -188,6 +195,8 @@ mod tests {
         let part = Layout::packed([2, 3, 8]).unwrap().slice([0..2, 1..3, 0..4]).unwrap();
         assert_eq!(part.as_rows().each().collect::<Vec<_>>(), [8, 16, 32, 40]);
         assert_eq!(Layout::packed([2, 0, 8]).unwrap().span(), Some(0));
+        let part = Layout::packed([2, 2, 2, 8]).unwrap().slice([0..2, 0..2, 1..2, 0..4]).unwrap();
+        assert_eq!(part.as_rows().each().collect::<Vec<_>>(), [8, 24, 40, 56]);
         assert_eq!(Layout::packed([2, 3, 8]).unwrap().reshape([6, 8]).unwrap().strides, [8, 1]);
     }
 }

@@ -8,7 +8,8 @@
 //! | [`tuner`] | which instance is the fastest for given arguments, measured |
 //! | [`interop`] | memory that other code owns |
 //! | [`nvrtc`] | CUDA C to machine code |
-//! | [`cache`] | compiled kernels, kept between runs |
+//! | [`cache`], [`embedded`] | compiled kernels, kept between runs; built into the program |
+//! | [`check`](mod@check) | a kernel on both simulators at the shapes where mistakes show, beside a reference |
 //! | [`library`] | finding NVIDIA's libraries and tools |
 //! | [`settings`] | the environment variables: what each takes, what holds without it |
 //! | [`error`] | the one error type |
@@ -21,10 +22,12 @@
 
 mod allocation;
 pub mod cache;
+pub mod check;
 mod cuda;
 mod device;
 pub mod dsl;
 pub mod element;
+pub mod embedded;
 pub mod error;
 pub mod interop;
 pub mod kernel;
@@ -47,7 +50,7 @@ pub mod tuner;
 
 pub use device::Device;
 pub use element::Element;
-pub use error::{DriverError, Error, Fault, ShapeError};
+pub use error::{DriverError, Error, Fault, NotEmbedded, ShapeError};
 pub use half::{bf16, f16};
 pub use kernel::PreparedLaunch;
 pub use launch_error::{LaunchError, Problem};

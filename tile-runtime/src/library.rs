@@ -356,6 +356,14 @@ pub fn own_folder() -> Option<PathBuf> {
     Surroundings::with_process(|around| around.own_folder())
 }
 
+/// Makes a folder for what programs run, that nobody but this user can write to or replace, and returns where it is.
+///
+/// # Errors
+/// In words: it is a link, belongs to another user, can be written or replaced by others, or cannot be made.
+pub fn prepare_folder(folder: &Path) -> Result<PathBuf, String> {
+    trust::prepare(folder)
+}
+
 /// The program that disassembles cubins: `TILE_NVDISASM`, `PATH`, the CUDA toolkits, the user's own folder, wheels.
 pub fn find_nvdisasm() -> Result<PathBuf, LibraryError> {
     Surroundings::with_process(find_nvdisasm_in)

@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A tensor of rank `R` (1 to 3) on a device: row-major, extents outermost first.
+/// A tensor of rank `R` (1 to 4) on a device: row-major, extents outermost first.
 ///
 /// Each tensor is ordered by itself: work on another stream than the last one waits for what must come before, and its
 /// memory is freed after all work that uses it. Nothing needs to be synchronised by hand.

@@ -14,6 +14,7 @@
 mod expand;
 mod link;
 mod parse;
+mod record;
 #[cfg(test)]
 mod repository;
 
@@ -50,6 +51,14 @@ pub struct Function {
 }
 
 impl Function {
+    /// The mistakes that its author is shown where it is defined, as text.
+    pub fn mistakes(&self) -> Vec<String> {
+        let uses: Rc<[_]> = self.uses.iter().map(Function::parse).collect();
+        let parsed = parse::function(self.attribute.clone(), self.item.clone(), uses).parsed;
+        let kernel = &parsed.kernel;
+        parsed.diagnostics.iter().map(|d| d.render(&kernel.source, &kernel.spans)).collect()
+    }
+
     fn parse(&self) -> Rc<TileFunction> {
         let uses: Rc<[_]> = self.uses.iter().map(Function::parse).collect();
         let (attribute, item) = (self.attribute.clone(), self.item.clone());

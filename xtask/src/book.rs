@@ -4,9 +4,13 @@
 //! - a Rust listing consists of `{{#include path:anchor}}` lines only, and the file is one that cargo or trybuild
 //!   compiles: an example, a UI test, a bundled kernel;
 //! - what is included exists, and so does its anchor;
-//! - every page is in `SUMMARY.md`, and every relative link leads to a file.
+//! - every page is in `SUMMARY.md`, and every relative link of a page, of README and of CONTRIBUTING leads to a file, and
+//!   where it names a place in a page, to a heading or an `id` there.
+//!
+//! The drawings are made anew first (`book/drawings`; a test there holds the committed ones to their code), and the pages are
+//! built to HTML in `target/book` last.
 
-use crate::process::{installed, run as run_command};
+use crate::process::{cargo, installed, output, run as run_command, say};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +19,16 @@ use std::process::Command;
 
 /// Where what is included comes from: folders whose Rust files cargo or trybuild compiles (and, in `tests`, the messages
 /// that were compared with the compiler's).
-const COMPILED: [&str; 4] = ["examples", "src", "tests", "tile-kernels/src"];
+const COMPILED: [&str; 8] = [
+    "examples",
+    "src",
+    "tests",
+    "tile-kernels/src",
+    "cookbook/src",
+    "tile-candle/src",
+    "tile-candle/tests",
+    "cargo-tile/tests",
+];
 
 /// What a sound book was found to use.
 pub struct Book {
@@ -23,20 +36,57 @@ pub struct Book {
     pub examples: BTreeSet<String>,
 }
 
-/// Checks the book and builds it where mdbook is installed.
+/// The mdbook that builds the book where none is installed.
+const MDBOOK: &str = "0.5.4";
+
+/// Draws, checks and builds the book.
 pub fn run(root: &Path) -> Result<()> {
+    run_command(cargo(root).args(["run", "--quiet", "--package", "book-drawings"]))?;
     let book = check(root)?;
     let names: Vec<&str> = book.examples.iter().map(String::as_str).collect();
-    crate::process::say(format!("the book is sound; its listings come from {}", names.join(", ")));
-    build(root)
+    say(format!("the book is sound; its listings come from {}", names.join(", ")));
+    build(root, &mdbook(root)?)
 }
 
-/// Builds the book to `target/book` where mdbook is installed.
-pub fn build(root: &Path) -> Result<()> {
-    if installed("mdbook") {
-        run_command(Command::new("mdbook").arg("build").arg(root.join("book")))?;
+/// Builds the book to `target/book`. What mdbook warns of is an error.
+pub fn build(root: &Path, mdbook: &Path) -> Result<()> {
+    let mut command = Command::new(mdbook);
+    command.arg("build").arg(root.join("book"));
+    let output = command.output().with_context(|| format!("could not start {}", mdbook.display()))?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+    let is_clean = !said.lines().any(|line| ["WARN", "ERROR"].iter().any(|level| line.contains(level)));
+    if !(output.status.success() && is_clean) {
+        bail!("mdbook does not build the book ({}):\n{}", output.status, said.trim_end());
     }
+    say(format!("built: {}", root.join("target/book/index.html").display()));
     Ok(())
+}
+
+/// The mdbook that is installed, if one is.
+pub fn installed_mdbook(root: &Path) -> Option<PathBuf> {
+    let own = own_mdbook(root);
+    [PathBuf::from("mdbook"), own.join("bin/mdbook")].into_iter().find(|path| installed(&path.to_string_lossy()))
+}
+
+/// The mdbook that is installed, or one that is compiled from crates.io, once, into `target`: without search and
+/// preview, about 80 seconds of CPU.
+pub fn mdbook(root: &Path) -> Result<PathBuf> {
+    if let Some(found) = installed_mdbook(root) {
+        return Ok(found);
+    }
+    let own = own_mdbook(root);
+    say(format!("compiling mdbook {MDBOOK} (once; `cargo install mdbook` has search, too)"));
+    let mut install = cargo(root);
+    install.args(["install", "mdbook", "--version", MDBOOK, "--locked", "--debug", "--no-default-features"]);
+    run_command(install.arg("--root").arg(&own).env("CARGO_TARGET_DIR", own.join("build")))?;
+    std::fs::remove_dir_all(own.join("build")).ok();
+    let program = own.join("bin/mdbook");
+    say(output(Command::new(&program).arg("--version"))?.trim_end());
+    Ok(program)
+}
+
+fn own_mdbook(root: &Path) -> PathBuf {
+    root.join("target/mdbook").join(MDBOOK)
 }
 
 /// Checks every page; fails with all broken rules.
@@ -62,13 +112,21 @@ pub fn check(root: &Path) -> Result<Book> {
                     Err(problem) => problems.push(format!("{shown}:{number}: {problem}")),
                 }
             }
-            for link in links(line) {
-                let target = normal(&folder.join(link));
-                if !target.is_file() {
-                    problems.push(format!("{shown}:{number}: the link `{link}` leads nowhere"));
+            for (link, place) in links(line) {
+                let target = if link.is_empty() { page.clone() } else { normal(&folder.join(link)) };
+                if !leads_somewhere(&target, place) {
+                    problems.push(format!("{shown}:{number}: the link `{link}{}` leads nowhere", hash(place)));
                 } else if page.ends_with("SUMMARY.md") {
                     linked.insert(target);
                 }
+            }
+        }
+    }
+    for name in ["README.md", "CONTRIBUTING.md"] {
+        let text = fs::read_to_string(root.join(name)).unwrap_or_default();
+        for (number, line) in text.lines().enumerate() {
+            for (link, place) in links(line).filter(|(link, place)| !leads_somewhere(&root.join(link), *place)) {
+                problems.push(format!("{name}:{}: the link `{link}{}` leads nowhere", number + 1, hash(place)));
             }
         }
     }
@@ -173,12 +231,41 @@ fn included(root: &Path, folder: &Path, path: &str, anchor: Option<&str>) -> Res
     Ok(is_example.then(|| file.file_stem().unwrap_or_default().to_string_lossy().into_owned()))
 }
 
-/// The relative links of a line: `](target)` without scheme, its `#fragment` dropped.
-fn links(line: &str) -> impl Iterator<Item = &str> {
+/// The relative links of a line: the file of `](file#place)`, empty for a place in the page itself, and the place.
+fn links(line: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     line.split("](").skip(1).filter_map(|rest| {
-        let target = rest.split(')').next()?.split('#').next()?;
-        (!target.is_empty() && !target.contains("://") && target.contains('.')).then_some(target)
+        let (file, place) = match rest.split(')').next()?.split_once('#') {
+            Some((file, place)) => (file, Some(place)),
+            None => (rest.split(')').next()?, None),
+        };
+        let is_file = !file.contains("://") && file.contains('.');
+        (is_file || (file.is_empty() && place.is_some())).then_some((file, place))
     })
+}
+
+fn hash(place: Option<&str>) -> String {
+    place.map(|place| format!("#{place}")).unwrap_or_default()
+}
+
+/// Whether there is such a file and, in a page, such a place.
+fn leads_somewhere(file: &Path, place: Option<&str>) -> bool {
+    match place.filter(|_| file.extension().is_some_and(|e| e == "md")) {
+        None => file.is_file(),
+        Some(place) => fs::read_to_string(file).is_ok_and(|text| {
+            let is_it = |line: &str| line.strip_prefix('#').is_some_and(|heading| slug(heading) == place);
+            text.contains(&format!("id=\"{place}\"")) || text.lines().any(is_it)
+        }),
+    }
+}
+
+/// What mdbook makes of a heading as an `id`.
+fn slug(heading: &str) -> String {
+    let kept = heading.trim_start_matches('#').trim().chars().filter_map(|ch| match ch {
+        ch if ch.is_alphanumeric() || ch == '_' || ch == '-' => Some(ch.to_ascii_lowercase()),
+        ch if ch.is_whitespace() => Some('-'),
+        _ => None,
+    });
+    kept.collect()
 }
 
 /// The path with `.` and `..` resolved by name.
@@ -235,5 +322,13 @@ mod tests {
         assert!(problems("{{#include ../../examples/a.rs:part}}\n").contains("has no `ANCHOR: part`"));
         assert!(problems("{{#include ../../examples/b.rs}}\n").contains("cannot include `../../examples/b.rs`"));
         assert!(problems("[x](missing.md)\n").contains("the link `missing.md` leads nowhere"));
+        assert!(problems("## One: two\n[x](#one)\n").contains("page.md:2: the link `#one` leads nowhere"));
+        assert!(problems("[x](page.md#two)\n").contains("the link `page.md#two` leads nowhere"));
+    }
+
+    #[test]
+    fn places_in_pages_are_headings_and_ids() {
+        assert_eq!(problems("## 10. A `last_arriver`\n[x](#10-a-last_arriver)\n"), "sound {}");
+        assert_eq!(problems("<a id=\"two\"></a>two\n[x](page.md#two)\n"), "sound {}");
     }
 }

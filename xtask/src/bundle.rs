@@ -1,8 +1,8 @@
 //! `cargo xtask gpu-bundle`: what to carry to a machine that has a GPU and no Rust.
 //!
-//! `target/gpu` gets every example as `NAME` and each integration test that a GPU can run as `test-NAME`, all built in release
-//! and stripped, and `manifest.json`, which lists them with the commit they were built from. Programs look for committed data
-//! in the current folder: run them in the repository's root.
+//! `target/gpu` gets every example as `NAME` and each integration test that a GPU can run as `test-NAME` (`test-recipes` is the
+//! cookbook's), all built in release and stripped, and `manifest.json`, which lists them with the commit they were built from.
+//! Programs look for committed data in the current folder: run them in the repository's root.
 
 use crate::process::{cargo, output, run as run_command, say};
 use anyhow::{Context, Result};
@@ -43,6 +43,9 @@ pub fn run(root: &Path) -> Result<()> {
     let found = on_every_device(&root.join("tests"))?;
     let tests = TESTS.into_iter().chain(found.iter().map(String::as_str)).flat_map(|name| ["--test", name]);
     programs.extend(build(&["test", "--no-run"].into_iter().chain(tests).collect::<Vec<_>>())?);
+
+    // In a build of its own, since `--test` looks in every package that is named.
+    programs.extend(build(&["test", "--no-run", "-p", "tile-cookbook", "--test", "recipes"])?);
 
     let folder = root.join("target/gpu");
     fs::remove_dir_all(&folder).ok();

@@ -10,25 +10,34 @@
 //! | `export` | a kernel's cubins and launch records, for `bench/peers.py` |
 //! | `soak` | mutants, random programs and faults by seed, resumable; its summary is `bench/soak.json` |
 //! | `builds` | checks each choice of features, the oldest Rust supported and other platforms |
-//! | `own-crate` | does what the book's page "Your own crate" says, in an empty folder, with packaged crates |
-//! | `book` | checks the book's listings; builds it where mdbook is installed |
+//! | `own-crate` | does what the book's page "Your own crate" says, in an empty folder, with packaged crates; `--candle`: "Kernels in candle" |
+//! | `candle` | checks and tests `tile-candle`, which is a workspace of its own |
+//! | `book` | makes the book's drawings, checks its listings and links, builds it to HTML |
 
 mod book;
 mod builds;
 mod bundle;
+mod candle;
 mod own_crate;
+// `cargo tile setup` is the same for a user: one source.
+#[path = "../../cargo-tile/src/process.rs"]
 mod process;
+#[path = "../../cargo-tile/src/setup.rs"]
 mod setup;
 mod test;
 // What the runtime trusts is what is made here; `xtask` does without the runtime, to be built quickly.
 #[path = "../../tile-runtime/src/trust.rs"]
 #[allow(dead_code)]
 mod trust;
+#[path = "../../cargo-tile/src/wheel.rs"]
 mod wheel;
 
 use clap::{Parser, Subcommand};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+/// What lines about a run begin with.
+const NAME: &str = "xtask";
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "The repository's own commands")]
@@ -74,8 +83,14 @@ enum Command {
     /// Check each choice of features, the oldest Rust supported and other platforms: what they need is installed if it can be.
     Builds,
     /// Do what the book's page "Your own crate" says, in an empty folder, with packaged crates.
-    OwnCrate,
-    /// Check that every listing of the book is an include of compiled source; build it if mdbook is installed.
+    OwnCrate {
+        /// The page "Kernels in candle" instead.
+        #[arg(long)]
+        candle: bool,
+    },
+    /// Check and test tile-candle, with candle's CUDA backend as far as that goes without a toolkit.
+    Candle,
+    /// Make the book's drawings, check that every listing is an include of compiled source, build it to target/book.
     Book,
 }
 
@@ -92,7 +107,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<()> {
     let root = root();
     match command {
-        Command::Setup => setup::run(&root).map(|_| ()),
+        Command::Setup => setup::run(setup::Wanted::Tests, Some(&root.join("target"))).map(|_| ()),
         Command::Test { args } => test::run(&root, &args),
         Command::Ci => test::ci(&root),
         Command::GpuBundle => bundle::run(&root),
@@ -107,7 +122,9 @@ fn run(command: Command) -> anyhow::Result<()> {
             process::run(process::cargo(&root).args(program).args(args))
         }
         Command::Builds => builds::run(&root),
-        Command::OwnCrate => own_crate::run(&root),
+        Command::OwnCrate { candle: false } => own_crate::run(&root, own_crate::OWN),
+        Command::OwnCrate { candle: true } => own_crate::run(&root, own_crate::CANDLE),
+        Command::Candle => candle::run(&root),
         Command::Book => book::run(&root),
     }
 }

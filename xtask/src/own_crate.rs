@@ -1,11 +1,11 @@
-//! `cargo xtask own-crate`: does what the book's page "Your own crate" says, in an empty folder, with the crates as they would be
-//! published.
+//! `cargo xtask own-crate`: does what a page of the book says, "Your own crate" or "Kernels in candle", in an empty folder, with
+//! the crates as they would be published.
 //!
 //! 1. Packages every crate of the workspace that may be published, and unpacks them.
 //! 2. Makes an empty folder outside of the workspace, whose cargo configuration puts them in the place of crates.io's. There is
 //!    no network: versions are those of this workspace's lock file.
 //! 3. Compiles the dependencies that the page names, for a crate without code, and says how long that took.
-//! 4. Reads the page: each `console` block is run; each other block that follows a line with "`FILE`:" is written to that file,
+//! 4. Reads the page up to its first `##` heading: each `console` block is run; each other block that follows a line with "`FILE`:" is written to that file,
 //!    or added to its end where the line begins with "Add".
 //!
 //! What 4 takes is the time from an empty folder to a kernel of one's own that is tested.
@@ -21,14 +21,30 @@ use std::time::{Duration, Instant};
 /// The longest that the page may take its reader, apart from compiling dependencies.
 const MOST: Duration = Duration::from_secs(180);
 
-/// Follows the page.
-pub fn run(root: &Path) -> Result<()> {
-    let page = root.join("book/src/own-crate.md");
-    let text = fs::read_to_string(&page).with_context(|| format!("could not read {}", page.display()))?;
-    let steps = steps(&expand(&page, &text)?)?;
+/// A page that has its reader make a crate.
+pub struct Page {
+    file: &'static str,
+    /// The folders of the workspaces whose crates it uses; the last one's lock file has the versions of all others.
+    workspaces: &'static [&'static str],
+}
+
+/// "Your own crate".
+pub const OWN: Page = Page { file: "book/src/own-crate.md", workspaces: &["."] };
+/// "Kernels in candle".
+pub const CANDLE: Page = Page { file: "book/src/candle.md", workspaces: &[".", "tile-candle"] };
+
+/// Follows a page.
+pub fn run(root: &Path, page: Page) -> Result<()> {
+    let file = root.join(page.file);
+    let text = fs::read_to_string(&file).with_context(|| format!("could not read {}", file.display()))?;
+    let steps = steps(&expand(&file, text.split("\n## ").next().unwrap_or_default())?)?;
     let place = root.join("target/own-crate");
-    let packages = packages(root, &place)?;
-    let empty = Empty::new(root, &needed(&packages, &steps))?;
+    let (mut packaged, mut lock) = (Vec::new(), root.join("Cargo.lock"));
+    for workspace in page.workspaces {
+        packaged.extend(packages(&root.join(workspace), &place)?);
+        lock = root.join(workspace).join("Cargo.lock");
+    }
+    let empty = Empty::new(lock, &needed(&packaged, &steps))?;
 
     let start = Instant::now();
     empty.compile_dependencies(&steps, &place)?;
@@ -72,7 +88,17 @@ fn packages(root: &Path, place: &Path) -> Result<Vec<Package>> {
     let name = |package: &serde_json::Value| package["name"].as_str().unwrap_or_default().to_owned();
 
     let mut package = cargo(root);
-    package.args(["package", "--workspace", "--no-verify", "--allow-dirty", "--offline", "--quiet", "--target-dir"]);
+    // Without a lock file: it would need those of the packages that are in another workspace on crates.io.
+    package.args([
+        "package",
+        "--workspace",
+        "--no-verify",
+        "--allow-dirty",
+        "--offline",
+        "--quiet",
+        "--exclude-lockfile",
+    ]);
+    package.arg("--target-dir");
     package.arg(place);
     for kept in &kept {
         package.args(["--exclude", &name(kept)]);
@@ -143,10 +169,10 @@ impl Drop for Empty {
 }
 
 impl Empty {
-    fn new(root: &Path, packages: &[&Package]) -> Result<Empty> {
+    fn new(lock: PathBuf, packages: &[&Package]) -> Result<Empty> {
         let folder = std::env::temp_dir().join(format!("tile-own-crate-{}", std::process::id()));
         fs::create_dir_all(folder.join(".cargo"))?;
-        let empty = Empty { folder, lock: root.join("Cargo.lock") };
+        let empty = Empty { folder, lock };
         let mut config = String::from("[net]\noffline = true\n[patch.crates-io]\n");
         for package in packages {
             config += &format!("{} = {{ path = {:?} }}\n", package.name, package.folder.display().to_string());

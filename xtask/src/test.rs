@@ -1,7 +1,7 @@
 //! `cargo xtask test` and `cargo xtask ci`.
 
-use crate::process::{cargo, installed, run as run_command, say};
-use crate::{book, builds, setup};
+use crate::process::{cargo, run as run_command, say};
+use crate::{book, builds, candle, setup};
 use anyhow::Result;
 use std::path::Path;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use std::time::Instant;
 /// Everything a machine without a GPU can run. `args` go to `cargo test`; with any, only that is run.
 pub fn run(root: &Path, args: &[String]) -> Result<()> {
     let start = Instant::now();
-    let tools = setup::run(root)?;
+    let tools = setup::run(setup::Wanted::Tests, Some(&root.join("target")))?;
     let with_tools = |mut command: std::process::Command| {
         command.env("TILE_NVRTC", &tools.nvrtc).env("TILE_NVDISASM", &tools.nvdisasm);
         // Not the user's own cache of kernels.
@@ -25,36 +25,42 @@ pub fn run(root: &Path, args: &[String]) -> Result<()> {
         let mut command = with_tools(cargo(root));
         run_command(command.args(["run", "--quiet", "--example", &example]).env("TILE_DEVICE", "sim"))?;
     }
-    book::build(root)?;
+    if let Some(mdbook) = book::installed_mdbook(root) {
+        book::build(root, &mdbook)?;
+    }
 
     say(format!("passed in {} s", start.elapsed().as_secs()));
-    for skipped in skipped() {
+    for skipped in skipped(root) {
         say(format!("skipped: {skipped}"));
     }
     Ok(())
 }
 
 /// What this machine could not run.
-fn skipped() -> Vec<&'static str> {
+fn skipped(root: &Path) -> Vec<&'static str> {
     let mut skipped = Vec::new();
     if !["/dev/nvidiactl", "/dev/dxg"].iter().any(|node| Path::new(node).exists()) {
         skipped.push("whatever needs a GPU (there is none here: every kernel ran on the simulators instead)");
     }
-    if !installed("mdbook") {
-        skipped.push("building the book to HTML (mdbook is not installed; its listings and links were checked)");
+    if book::installed_mdbook(root).is_none() {
+        skipped
+            .push("building the book to HTML (`cargo xtask book` does; its listings, links and drawings were checked)");
     }
     skipped
 }
 
-/// Formatting, clippy and documentation without warnings, each choice of features, then [`run`].
+/// Formatting, clippy and documentation without warnings, each choice of features, candle with ours, then [`run`].
 pub fn ci(root: &Path) -> Result<()> {
     run_command(cargo(root).args(["fmt", "--all", "--check"]))?;
     run_command(cargo(root).args(["clippy", "--workspace", "--all-targets", "--", "-Dwarnings"]))?;
     run_command(cargo(root).args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-Dwarnings"))?;
     builds::features(root)?;
+    candle::check(root)?;
+    // Before the tests, so that they build the book with it.
+    book::mdbook(root)?;
     run(root, &[])?;
     say(
-        "not run: `cargo xtask builds` (oldest Rust, other platforms) and `cargo xtask own-crate`, which no run has shown to pass whole",
+        "not run: `cargo xtask builds` (oldest Rust, other platforms), `cargo xtask own-crate` and `cargo xtask candle` (the tests of tile-candle), which no run has shown to pass whole",
     );
     Ok(())
 }

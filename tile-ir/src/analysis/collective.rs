@@ -68,8 +68,7 @@ const WARP: i64 = 32;
 fn partial_warp(walk: &mut Walk<'_>, stmt: StmtId) {
     let kernel = walk.kernel;
     let name = match &kernel.stmts[stmt].kind {
-        StmtKind::Shuffle { kind: ShuffleKind::Xor, .. } => "shfl_xor",
-        StmtKind::Shuffle { kind: ShuffleKind::Down, .. } => "shfl_down",
+        StmtKind::Shuffle { kind, .. } => kind.name(),
         StmtKind::Reduce { axis: None, .. } => "warp_reduce",
         _ => return,
     };
@@ -88,7 +87,7 @@ fn partial_warp(walk: &mut Walk<'_>, stmt: StmtId) {
     walk.analysis.diagnostics.push(diagnostic);
 }
 
-/// Meets the mask or distance of a shuffle: there are 32 lanes.
+/// Meets the mask, distance or lane of a shuffle: there are 32 lanes.
 pub(super) fn lane(walk: &mut Walk<'_>, stmt: StmtId, lane: ExprId) {
     let kernel = walk.kernel;
     let Some(value) = walk.eval_int(lane) else { return };
@@ -96,17 +95,18 @@ pub(super) fn lane(walk: &mut Walk<'_>, stmt: StmtId, lane: ExprId) {
     if least.is_none_or(|least| least < WARP) && most.is_none_or(|most| most >= 0) {
         return;
     }
-    let (name, what) = match &kernel.stmts[stmt].kind {
-        StmtKind::Shuffle { kind: ShuffleKind::Down, .. } => ("shfl_down", "distance"),
-        _ => ("shfl_xor", "mask"),
-    };
+    let StmtKind::Shuffle { kind, .. } = &kernel.stmts[stmt].kind else { return };
+    let (name, what) = (kind.name(), kind.operand());
     let found = match value.as_constant() {
         Some(value) => value.to_string(),
         None => format!("at least {}", least.unwrap_or(WARP)),
     };
     let message = format!("`{name}` with a {what} of {found}: a warp has {WARP} lanes");
     let diagnostic = Diagnostic::new(Code::ILLEGAL_OPERATION, kernel.exprs[lane].span, message)
-        .at("no lane is so far away, and the hardware looks at five bits of it alone")
+        .at(match kind {
+            ShuffleKind::Lane => "there is no such lane, and the hardware looks at five bits of it alone",
+            _ => "no lane is so far away, and the hardware looks at five bits of it alone",
+        })
         .help(format!("a {what} is 0 to 31; threads of other warps are reached through shared memory"));
     walk.analysis.diagnostics.push(diagnostic);
 }

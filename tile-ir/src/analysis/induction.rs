@@ -121,10 +121,11 @@ impl<'k> Induction<'k> {
             self.set(var, Some(sum));
         }
         let others: Vec<VarId> = mutable.iter().copied().filter(|v| !sums.contains(v)).collect();
-        for bound in STEPS {
+        // First what only becomes smaller, by divisions and shifts: from 0 to what it has been.
+        for bound in std::iter::once(0).chain(STEPS) {
             for &var in &others {
                 let now = self.var(var);
-                let lo = if now.lo < 0 { -bound } else { now.lo };
+                let lo = if now.lo < 0 { now.lo.min(-bound) } else { 0 };
                 self.set(var, Some(Interval::new(lo, now.hi.max(bound))));
             }
             for &var in &sums {
@@ -297,6 +298,7 @@ impl<'k> Induction<'k> {
         if expr.ty != Type::Index {
             return match &expr.kind {
                 ExprKind::Int(value) => Interval::of(*value),
+                ExprKind::Math(function, _) if function.counts_bits() => Interval::new(0, 32),
                 _ => of_type(),
             };
         }

@@ -156,6 +156,9 @@ pub struct VectorAccess {
     /// Bytes of the transaction, `width` times the element size. At most 16 in shared and global memory, and the
     /// address is proven to be a multiple of it (given [`Analysis::launch_needs`]).
     pub bytes: u32,
+    /// Whether the first element is proven to lie at a multiple of `bytes`: always in shared and global memory. A per-thread
+    /// array that is not is filled and emptied element by element.
+    pub aligned: bool,
 }
 
 /// What is known about a `copy`.

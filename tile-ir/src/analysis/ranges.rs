@@ -44,10 +44,11 @@ impl Walk<'_> {
         let span = self.kernel.exprs[expr].span;
         let narrow = match op {
             BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Shl => self.fits(value, span),
-            // Computed without signs, the divisor less one added first.
+            // Computed without signs, the divisor less one added first; a divisor of 0 counts as 1.
             BinaryOp::CeilDiv => {
                 let top = a.plus(b).and_then(|p| p.plus_constant(-1));
-                left.lo >= 0 && right.lo >= 0 && top.is_some_and(|top| self.fits(&top, span))
+                let signs = left.lo >= 0 && right.lo >= 0;
+                signs && top.is_some_and(|top| self.fits(&top, span)) && (self.is_positive(b) || self.fits(a, span))
             }
             // The least `int` by -1.
             BinaryOp::Div | BinaryOp::Rem => {

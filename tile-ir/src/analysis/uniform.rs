@@ -5,8 +5,8 @@
 
 use crate::constraint::Varies;
 use crate::ir::{
-    AccessId, Dtype, ExprId, ExprKind, Kernel, ParamKind, Place, ReduceSource, Scope, SecondaryMap, StmtId, StmtKind,
-    VarId, VarKind,
+    AccessId, Dtype, ExprId, ExprKind, Kernel, ParamKind, Place, ReduceSource, Scope, SecondaryMap, ShuffleKind,
+    StmtId, StmtKind, VarId, VarKind,
 };
 
 /// Where each variable of a bound kernel may differ.
@@ -115,7 +115,9 @@ impl Uniformity {
             StmtKind::For { var, start, end, step, body, .. } => {
                 let origin = self.expr(kernel, *start).or(self.expr(kernel, *step));
                 self.set(*var, origin, changed);
+                // Threads that leave the loop early differ in its index from those that do not.
                 let control = control.or(origin).or(self.expr(kernel, *end));
+                let control = if kernel.is_left_early(stmt) { control.or(self.vars[*var]) } else { control };
                 self.block(kernel, body, control, changed);
             }
             StmtKind::Persistent { vars, body, .. } => {
@@ -137,10 +139,16 @@ impl Uniformity {
                 let varies = reduced(kernel, value, *axis).or(control);
                 self.set(*dst, varies, changed);
             }
-            StmtKind::Shuffle { value, lane, dst, .. } => {
+            StmtKind::Shuffle { kind, value, lane, dst } => {
                 let value = self.expr(kernel, *value);
+                let from = self.expr(kernel, *lane);
+                // A lane that the warp agrees on is read by all of it.
+                if *kind == ShuffleKind::Lane && value.warp && !from.warp {
+                    let varies = Varies { threads: 7, warp: false, blocks: value.blocks | from.blocks };
+                    return self.set(*dst, varies.or(control), changed);
+                }
                 // A value all lanes share is unchanged by an exchange.
-                let varies = if value.warp { Varies::ALL.or(self.expr(kernel, *lane)) } else { value };
+                let varies = if value.warp { Varies::ALL.or(from) } else { value };
                 self.set(*dst, varies.or(control), changed);
             }
             StmtKind::Vote { pred, dst, .. } => {

@@ -116,7 +116,7 @@ pub(super) fn access(walk: &mut Walk<'_>, access: AccessId, write: bool, indices
             .help("store once, after the loop");
             walk.analysis.diagnostics.push(diagnostic);
         }
-        walk.analysis.vectors.insert(access, VectorAccess { width: 1, bytes: element as u32 });
+        walk.analysis.vectors.insert(access, VectorAccess { width: 1, bytes: element as u32, aligned: true });
         return;
     }
     let Some(bytes) = width.checked_mul(element) else { return };
@@ -132,8 +132,13 @@ pub(super) fn access(walk: &mut Walk<'_>, access: AccessId, write: bool, indices
             walk.analysis.diagnostics.push(diagnostic);
             return;
         }
+        let starts: Option<Vec<Poly>> = indices.iter().map(|p| p.substitute(counter, &Poly::default())).collect();
+        let aligned = starts.is_some_and(|starts| {
+            let place = Aligned { access, starts: &starts, extents: &extents, width, bytes, element, loop_span };
+            place.offset().is_some_and(|(offset, _)| walk.cx.divisible(&offset, width) == Answer::Proven)
+        });
         let (width, bytes) = (u32::try_from(width).unwrap_or(u32::MAX), u32::try_from(bytes).unwrap_or(u32::MAX));
-        walk.analysis.vectors.insert(access, VectorAccess { width, bytes });
+        walk.analysis.vectors.insert(access, VectorAccess { width, bytes, aligned });
         return;
     }
     if width != 1 && ![2, 4, 8, 16].contains(&bytes) {
@@ -150,7 +155,7 @@ pub(super) fn access(walk: &mut Walk<'_>, access: AccessId, write: bool, indices
         walk.analysis.diagnostics.push(diagnostic);
         return;
     }
-    walk.analysis.vectors.insert(access, VectorAccess { width: width as u32, bytes: bytes as u32 });
+    walk.analysis.vectors.insert(access, VectorAccess { width: width as u32, bytes: bytes as u32, aligned: true });
     if width == 1 {
         return;
     }

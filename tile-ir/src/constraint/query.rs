@@ -60,8 +60,11 @@ impl Context {
         answer
     }
 
-    /// `poly % modulus == 0`? Refuted where every value leaves the same remainder.
+    /// `poly % modulus == 0`? Refuted where every value leaves the same remainder. Nothing is a multiple of 0.
     pub fn divisible(&self, poly: &Poly, modulus: i64) -> Answer {
+        if modulus == 0 {
+            return Answer::Unknown;
+        }
         let by = |p: &Poly| p.terms().iter().all(|t| t.1 % modulus == 0);
         if modulus == 1 || by(poly) {
             return Answer::Proven;

@@ -45,6 +45,7 @@ impl<'p> Block<'p> {
     pub fn new(program: &'p Program, shape: &Shape, threads: usize) -> Block<'p> {
         let params = program.params.iter().map(|p| match p.kind {
             ParameterKind::Pointer(_) | ParameterKind::TensorMap(_) => None,
+            ParameterKind::Log | ParameterKind::LogFunction => None,
             // What is explained is a launch by itself.
             ParameterKind::Ahead(_) => Some(Known::Int(0)),
             ParameterKind::Dim(dim) => Some(Known::Int(shape.dim(dim))),

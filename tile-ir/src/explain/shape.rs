@@ -1,7 +1,7 @@
 //! The launch a report is about: dims, strides, scalars and addresses, without tensors.
 
-use crate::ir::{DimId, EntityRef, ParamId};
-use crate::lowered::{HostValues, ParameterKind, Program};
+use crate::ir::{BinaryOp, DimId, EntityRef, ParamId};
+use crate::lowered::{HostExpr, HostValues, ParameterKind, Program};
 use std::collections::BTreeMap;
 
 /// Why a program cannot be explained.
@@ -47,6 +47,27 @@ pub enum ExplainError {
     },
 }
 
+/// The value of the next dim, where a contract gives it by the dims before it: `require(D == 2 * K)`.
+fn derived(program: &Program, before: &Shape) -> Option<i64> {
+    let next = DimId::from_u32(before.dims.len() as u32);
+    program.launch.checks.iter().find_map(|check| match &check.holds {
+        HostExpr::Binary(BinaryOp::Eq, a, b) => {
+            let sides = [(a, b), (b, a)].into_iter().find(|(dim, _)| ***dim == HostExpr::Dim(next));
+            sides.filter(|(_, value)| is_of_dims_before(value, next)).and_then(|(_, value)| value.evaluate(before))
+        }
+        _ => None,
+    })
+}
+
+fn is_of_dims_before(value: &HostExpr, dim: DimId) -> bool {
+    match value {
+        HostExpr::Int(_) => true,
+        HostExpr::Dim(other) => *other < dim,
+        HostExpr::Binary(_, a, b) => is_of_dims_before(a, dim) && is_of_dims_before(b, dim),
+        _ => false,
+    }
+}
+
 /// Launch values by name. Tensors are dense and aligned to 256 bytes unless said otherwise.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shape {
@@ -65,13 +86,13 @@ impl Shape {
     pub fn dense(program: &Program, values: &[(&str, f64)]) -> Result<Shape, ExplainError> {
         let mut shape = Shape::default();
         for name in &program.dims {
-            let value = values.iter().find(|(given, _)| given == name);
-            let (_, value) = value.ok_or_else(|| ExplainError::MissingDim {
+            let given = values.iter().find(|(given, _)| given == name).map(|(_, value)| *value as i64);
+            let value = given.or_else(|| derived(program, &shape)).ok_or_else(|| ExplainError::MissingDim {
                 kernel: program.name.clone(),
                 dim: name.clone(),
                 dims: program.dims.join(", "),
             })?;
-            shape.dims.push(*value as i64);
+            shape.dims.push(value);
         }
         let scalars = || program.params.iter().filter(|p| matches!(p.kind, ParameterKind::Scalar(_)));
         for (name, value) in values {

@@ -133,6 +133,9 @@ impl Walker<'_> {
                     let (start, end, step) = (bound(*start)?, bound(*end)?, bound(*step)?.max(1));
                     Some((start, step, (end.saturating_sub(start).max(0) as u64).div_ceil(step as u64)))
                 };
+                // Where a loop ends early its length is not known.
+                let is_left = assigned(body).contains(reg);
+                let range = |t: usize| range(t).filter(|_| !is_left);
                 let ranges: Vec<_> = (0..weights.len()).map(range).collect();
                 if ranges.iter().zip(weights).any(|(range, w)| range.is_none() && *w > 0.0) {
                     self.undecided(op.span);
@@ -274,11 +277,12 @@ impl Walker<'_> {
             ValueKind::Math(function, args) => {
                 match function {
                     MathFn::Fma => self.flops += 2.0 * total(),
-                    MathFn::Abs => {}
-                    _ => {
+                    function if function.is_approximate() || *function == MathFn::Sqrt => {
                         self.flops += total();
                         self.functions += total();
                     }
+                    // Conversions and integer arithmetic: no transcendental unit.
+                    _ => {}
                 }
                 args.iter().for_each(|arg| self.value(*arg, weights));
             }

@@ -164,6 +164,38 @@ pub enum MathFn {
     FastTanh,
     /// `fast::recip`: `1 / x` by `rcp.approx`.
     FastRecip,
+    Sin,
+    Cos,
+    /// `pow(x, y)`, C's `pow`: 1 where `y` is 0 or `x` is 1, whatever the other is.
+    Pow,
+    FastSin,
+    FastCos,
+    /// The greatest whole number that is not greater. Exact, as are the next four.
+    Floor,
+    Ceil,
+    Trunc,
+    /// To the nearest whole number, halves away from zero.
+    Round,
+    /// To the nearest whole number, halves to the even one.
+    RoundTiesEven,
+    /// The upper 32 bits of the product of two integers.
+    MulHi,
+    CountOnes,
+    /// 32 of 0.
+    LeadingZeros,
+    /// 32 of 0.
+    TrailingZeros,
+}
+
+/// What an elementwise function takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MathOperands {
+    /// Floats.
+    Floats,
+    /// Floats and integers.
+    Numbers,
+    /// `i32` and `u32`.
+    Integers,
 }
 
 impl MathFn {
@@ -171,7 +203,55 @@ impl MathFn {
     pub const fn arity(self) -> usize {
         match self {
             MathFn::Fma => 3,
+            MathFn::Pow | MathFn::MulHi => 2,
             _ => 1,
+        }
+    }
+
+    /// What its operands are; they and the result have one type.
+    pub const fn operands(self) -> MathOperands {
+        match self {
+            MathFn::Abs => MathOperands::Numbers,
+            MathFn::MulHi | MathFn::CountOnes | MathFn::LeadingZeros | MathFn::TrailingZeros => MathOperands::Integers,
+            _ => MathOperands::Floats,
+        }
+    }
+
+    /// Whether the result counts bits: 0 to 32, whatever the operand.
+    pub const fn counts_bits(self) -> bool {
+        matches!(self, MathFn::CountOnes | MathFn::LeadingZeros | MathFn::TrailingZeros)
+    }
+
+    /// Whether executors may differ in the last places of the result: a stated error, and no promise of equal bits.
+    pub const fn is_approximate(self) -> bool {
+        match self {
+            MathFn::Exp
+            | MathFn::Exp2
+            | MathFn::Log
+            | MathFn::Rsqrt
+            | MathFn::Tanh
+            | MathFn::Sin
+            | MathFn::Cos
+            | MathFn::Pow
+            | MathFn::FastExp
+            | MathFn::FastExp2
+            | MathFn::FastLog
+            | MathFn::FastTanh
+            | MathFn::FastRecip
+            | MathFn::FastSin
+            | MathFn::FastCos => true,
+            MathFn::Sqrt
+            | MathFn::Abs
+            | MathFn::Fma
+            | MathFn::Floor
+            | MathFn::Ceil
+            | MathFn::Trunc
+            | MathFn::Round
+            | MathFn::RoundTiesEven
+            | MathFn::MulHi
+            | MathFn::CountOnes
+            | MathFn::LeadingZeros
+            | MathFn::TrailingZeros => false,
         }
     }
 
@@ -191,11 +271,25 @@ impl MathFn {
             MathFn::FastLog => "fast::log",
             MathFn::FastTanh => "fast::tanh",
             MathFn::FastRecip => "fast::recip",
+            MathFn::Sin => "sin",
+            MathFn::Cos => "cos",
+            MathFn::Pow => "pow",
+            MathFn::FastSin => "fast::sin",
+            MathFn::FastCos => "fast::cos",
+            MathFn::Floor => "floor",
+            MathFn::Ceil => "ceil",
+            MathFn::Trunc => "trunc",
+            MathFn::Round => "round",
+            MathFn::RoundTiesEven => "round_ties_even",
+            MathFn::MulHi => "mul_hi",
+            MathFn::CountOnes => "count_ones",
+            MathFn::LeadingZeros => "leading_zeros",
+            MathFn::TrailingZeros => "trailing_zeros",
         }
     }
 
     /// Every function.
-    pub const ALL: [MathFn; 13] = [
+    pub const ALL: [MathFn; 27] = [
         MathFn::Exp,
         MathFn::Exp2,
         MathFn::Log,
@@ -209,6 +303,20 @@ impl MathFn {
         MathFn::FastLog,
         MathFn::FastTanh,
         MathFn::FastRecip,
+        MathFn::Sin,
+        MathFn::Cos,
+        MathFn::Pow,
+        MathFn::FastSin,
+        MathFn::FastCos,
+        MathFn::Floor,
+        MathFn::Ceil,
+        MathFn::Trunc,
+        MathFn::Round,
+        MathFn::RoundTiesEven,
+        MathFn::MulHi,
+        MathFn::CountOnes,
+        MathFn::LeadingZeros,
+        MathFn::TrailingZeros,
     ];
 }
 

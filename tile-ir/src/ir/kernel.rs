@@ -109,10 +109,15 @@ pub struct Param {
     pub span: SpanId,
 }
 
+/// Most axes of a tensor.
+pub const MOST_TENSOR_AXES: usize = 4;
+/// Most axes of an array of the kernel.
+pub const MOST_ARRAY_AXES: usize = 3;
+
 /// What a parameter is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ParamKind {
-    /// A row-major global tensor, rank 1 to 3. The innermost stride is 1; every other axis has a dynamic stride of
+    /// A row-major global tensor, rank 1 to [`MOST_TENSOR_AXES`]. The innermost stride is 1; every other axis has a dynamic stride of
     /// at least the extents inside it.
     Tensor {
         /// Element type.
@@ -377,6 +382,21 @@ impl Kernel {
             DtypeRef::Is(dtype) => dtype,
             DtypeRef::Param(_) => Dtype::F32,
         }
+    }
+
+    /// Whether a loop may be left before its range ends: its body assigns its index.
+    pub fn is_left_early(&self, stmt: super::StmtId) -> bool {
+        let super::StmtKind::For { var, body, .. } = &self.stmts[stmt].kind else { return false };
+        let mut open: Vec<super::StmtId> = body.clone();
+        while let Some(stmt) = open.pop() {
+            match &self.stmts[stmt].kind {
+                super::StmtKind::Assign { var: assigned, .. } if assigned == var => return true,
+                super::StmtKind::If { then, otherwise, .. } => open.extend(then.iter().chain(otherwise)),
+                // An inner loop's statements leave the inner loop.
+                _ => {}
+            }
+        }
+        false
     }
 
     /// The dims that `specialize` names.

@@ -5,6 +5,7 @@
 
 mod class;
 pub(crate) mod constant;
+mod derived;
 mod dtype;
 mod effects;
 mod expr;
@@ -18,10 +19,12 @@ mod swizzle;
 pub use class::{Class, Side, Width};
 pub use dtype::{Dtype, DtypeRef, Type};
 pub use effects::{Effect, effects};
-pub use expr::{Access, BinaryOp, Expr, ExprKind, MathFn, MatrixRef, Place, SpecialValue, TileRef, UnaryOp};
+pub use expr::{
+    Access, BinaryOp, Expr, ExprKind, MathFn, MathOperands, MatrixRef, Place, SpecialValue, TileRef, UnaryOp,
+};
 pub use kernel::{
-    Attributes, Axis, Buffer, ConstKind, ConstParam, Dim, Extent, Instance, Kernel, Param, ParamKind, Require, Scope,
-    Specialize, Target, TypeParam, Var, VarKind,
+    Attributes, Axis, Buffer, ConstKind, ConstParam, Dim, Extent, Instance, Kernel, MOST_ARRAY_AXES, MOST_TENSOR_AXES,
+    Param, ParamKind, Require, Scope, Specialize, Target, TypeParam, Var, VarKind,
 };
 pub use reduction::{ReduceStep, Reduction, ReductionPlan};
 pub use span::{Source, Span};

@@ -27,7 +27,8 @@ pub enum StmtKind {
         /// The array.
         buffer: BufferId,
     },
-    /// `v = value` (compound assignments are spelled out).
+    /// `v = value` (compound assignments are spelled out). Of the index of the serial loop around it, its `end - 1`: the loop
+    /// is left (`break`, a `while` whose condition is false); nothing of the iteration follows.
     Assign {
         /// The variable.
         var: VarId,
@@ -153,13 +154,13 @@ pub enum StmtKind {
         /// A fragment.
         tile: BufferId,
     },
-    /// `shfl_xor(v, mask)`, `shfl_down(v, delta)`.
+    /// `shfl_xor(v, mask)`, `shfl_down(v, delta)`, `shfl_up(v, delta)`, `shfl(v, lane)`.
     Shuffle {
         /// Which.
         kind: ShuffleKind,
         /// The value of this lane.
         value: ExprId,
-        /// Mask or delta.
+        /// Mask, delta or lane.
         lane: ExprId,
         /// The result.
         dst: VarId,
@@ -321,6 +322,46 @@ pub enum ReduceSource {
 pub enum ShuffleKind {
     Xor,
     Down,
+    Up,
+    /// Every lane names the lane that it reads.
+    Lane,
+}
+
+impl ShuffleKind {
+    /// The name an author writes.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ShuffleKind::Xor => "shfl_xor",
+            ShuffleKind::Down => "shfl_down",
+            ShuffleKind::Up => "shfl_up",
+            ShuffleKind::Lane => "shfl",
+        }
+    }
+
+    /// What its second operand is called.
+    pub const fn operand(self) -> &'static str {
+        match self {
+            ShuffleKind::Xor => "mask",
+            ShuffleKind::Down | ShuffleKind::Up => "distance",
+            ShuffleKind::Lane => "lane",
+        }
+    }
+
+    /// The lane that a lane reads, of the low five bits of its operand; none where there is no such lane, and it keeps its own
+    /// value, as PTX's `shfl.sync` does.
+    pub const fn source(self, own: u32, operand: u32) -> Option<u32> {
+        let operand = operand & 31;
+        let source = match self {
+            ShuffleKind::Xor => Some(own ^ operand),
+            ShuffleKind::Down => own.checked_add(operand),
+            ShuffleKind::Up => own.checked_sub(operand),
+            ShuffleKind::Lane => Some(operand),
+        };
+        match source {
+            Some(lane) if lane < 32 => Some(lane),
+            _ => None,
+        }
+    }
 }
 
 /// Warp votes.

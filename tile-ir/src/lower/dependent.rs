@@ -80,6 +80,7 @@ impl Lowering<'_> {
             }
             OpKind::For { reg, start, end, step, unroll, body }
                 if !above
+                    && !is_left(reg, &body)
                     && self.hoists(&body)
                     && ![start, end, step].iter().any(|v| self.touch_value(*v).dependent) =>
             {
@@ -239,6 +240,15 @@ impl Lowering<'_> {
 /// The wait, and what may follow it at once.
 fn wait(span: SpanId) -> [Op; 2] {
     [Op { kind: OpKind::Wait, span }, Op { kind: OpKind::LaunchDependents, span }]
+}
+
+/// Whether a loop ends early: its body sets its index, which a first iteration of its own would not.
+fn is_left(index: RegId, body: &[Op]) -> bool {
+    body.iter().any(|op| match &op.kind {
+        OpKind::Set { reg, .. } => *reg == index,
+        OpKind::If { then, otherwise, .. } => is_left(index, then) || is_left(index, otherwise),
+        _ => false,
+    })
 }
 
 #[cfg(test)]

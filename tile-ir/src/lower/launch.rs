@@ -113,7 +113,8 @@ impl Lowering<'_> {
             let StmtKind::Shuffle { lane, .. } = kernel.stmts[*stmt].kind else { continue };
             if let (None, Some(lane_value)) = (kernel.const_index(lane), host_expr(kernel, lane)) {
                 let holds = HostExpr::binary(BinaryOp::Lt, lane_value, HostExpr::Int(32));
-                let text = "the mask or distance of a shuffle is below 32, as many lanes as a warp has".to_owned();
+                let text =
+                    "the mask, distance or lane of a shuffle is below 32, as many lanes as a warp has".to_owned();
                 checks.push(Check {
                     holds,
                     kind: CheckKind::Require { text },

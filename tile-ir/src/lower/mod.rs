@@ -252,6 +252,7 @@ impl<'a> Lowering<'a> {
             regs: PrimaryMap::new(),
             values: PrimaryMap::new(),
             body: Vec::new(),
+            messages: PrimaryMap::new(),
             arrivals: Vec::new(),
             tiles: Vec::new(),
             remarks: Vec::new(),

@@ -229,14 +229,31 @@ impl<'a> Lowering<'a> {
             StmtKind::SyncThreads => self.block_barrier(),
             StmtKind::SyncWarp => self.op(OpKind::WarpBarrier),
             StmtKind::Print { format, args } => {
-                let args = args.iter().map(|&a| self.value(a)).collect();
-                self.op(OpKind::Print { format: format.clone(), args });
+                let args: Vec<ValueId> = args.iter().map(|&a| self.value(a)).collect();
+                let message = self.message(MessageKind::Print, format, &args);
+                self.op(OpKind::Print { message, args });
             }
             StmtKind::Assert { cond, message } => {
                 let cond = self.value(*cond);
-                self.op(OpKind::Assert { cond, message: message.clone() });
+                let message = self.message(MessageKind::Assert, message, &[]);
+                self.op(OpKind::Assert { cond, message });
             }
         }
+    }
+
+    /// What a thread may say here. The first one gives the program the parameters that messages need.
+    fn message(&mut self, kind: MessageKind, text: &str, args: &[ValueId]) -> MessageId {
+        if self.program.messages.is_empty() {
+            for (name, ty, kind) in [
+                ("tile_log", ValueType::Wide, ParameterKind::Log),
+                ("tile_log_function", ValueType::Element(Dtype::U32), ParameterKind::LogFunction),
+            ] {
+                let name = self.name(name);
+                self.program.params.push(Parameter { name, ty, kind });
+            }
+        }
+        let args = args.iter().map(|&value| self.program.values[value].ty).collect();
+        self.program.messages.push(Message { kind, text: text.to_owned(), args, span: self.span })
     }
 
     /// Gives a variable that every element has of its own its value at the element being lowered.

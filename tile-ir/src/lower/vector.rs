@@ -124,7 +124,7 @@ impl Lowering<'_> {
         self.op(OpKind::VectorStore { memory, local, start, width });
     }
 
-    /// `local[..] = load`: one transaction straight into the array. Says whether it was one.
+    /// `local[..] = load`: one transaction straight into the array, where its alignment is known. Says whether it was one.
     fn load_whole(
         &mut self,
         value: ExprId,
@@ -135,7 +135,7 @@ impl Lowering<'_> {
         width: u32,
     ) -> bool {
         let ExprKind::Load(source) = self.kernel.exprs[value].kind else { return false };
-        if !self.moves(source) || self.is_local(source) {
+        if !self.moves(source) || self.is_local(source) || at.is_some_and(|access| !self.is_aligned(access)) {
             return false;
         }
         let start = match at {
@@ -165,9 +165,10 @@ impl Lowering<'_> {
         }
     }
 
-    /// If the access is to consecutive elements of a per-thread array: the array and the first position.
+    /// If the access is to consecutive elements of a per-thread array that one transaction may take: the array and the first
+    /// position.
     fn local_run(&mut self, access: AccessId, var: VarId, first: i64) -> Option<(LocalId, ValueId)> {
-        if !self.is_local(access) || !self.moves(access) {
+        if !self.is_local(access) || !self.moves(access) || !self.is_aligned(access) {
             return None;
         }
         let memory = self.at_first(var, first, |l| l.memory(access));
@@ -203,6 +204,11 @@ impl Lowering<'_> {
     /// Whether the access moves with the loop.
     fn moves(&self, access: AccessId) -> bool {
         self.analysis.vectors.get(&access).is_some_and(|v| v.width > 1)
+    }
+
+    /// Whether the first element is known to lie at a multiple of the transaction's bytes.
+    fn is_aligned(&self, access: AccessId) -> bool {
+        self.analysis.vectors.get(&access).is_some_and(|v| v.aligned)
     }
 
     pub(super) fn dtype_of(&self, place: Place) -> Dtype {

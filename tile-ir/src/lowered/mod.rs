@@ -32,6 +32,8 @@ crate::ir::entities! {
     LocalId = "l";
     /// A block-shared array.
     SharedId = "sh";
+    /// What a thread may say.
+    MessageId = "msg";
 }
 
 /// One instance of a kernel for one target, ready to print or execute.
@@ -65,6 +67,8 @@ pub struct Program {
     pub values: PrimaryMap<ValueId, Value>,
     /// The body.
     pub body: Vec<Op>,
+    /// What threads may say while they run.
+    pub messages: PrimaryMap<MessageId, Message>,
     /// What `last_arriver` says, for `explain`.
     pub arrivals: Vec<Arrival>,
     /// The author's grid, where blocks take its tiles in an order of their own: what the checked simulator holds every
@@ -135,7 +139,36 @@ pub enum ParameterKind {
     /// Slots of a ring that a producer may fill before [`OpKind::Wait`], i32: this many where the launch may begin before
     /// the previous kernel is done, 0 where it may not.
     Ahead(u32),
+    /// Where threads leave their messages: the device's log (8 bytes). Only where the program has any.
+    Log,
+    /// Which function of the log's the messages are of, u32.
+    LogFunction,
 }
+
+/// What a thread says: a line of `device_print`, or a `device_assert` that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// Which of the two.
+    pub kind: MessageKind,
+    /// The text: of a line, with `{}` for each argument.
+    pub text: String,
+    /// Types of the arguments.
+    pub args: Vec<ValueType>,
+    /// The statement.
+    pub span: SpanId,
+}
+
+/// What a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MessageKind {
+    /// `device_print`.
+    Print,
+    /// `device_assert`.
+    Assert,
+}
+
+/// Most arguments of a `device_print`: what a record of the device's log holds.
+pub const MESSAGE_ARGS: usize = 8;
 
 /// A tensor as the program sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! Operations: structured, in the order in which a thread executes them.
 
-use super::{BarrierRef, LocalId, MapId, Memory, MmaAtom, RegId, SharedId, ValueId, WgmmaOperand};
+use super::{BarrierRef, LocalId, MapId, Memory, MessageId, MmaAtom, RegId, SharedId, ValueId, WgmmaOperand};
 use crate::ir::{AtomicOp, Dtype, Evict, ShuffleKind, SpanId, VoteKind};
 use serde::{Deserialize, Serialize};
 
@@ -380,19 +380,19 @@ pub enum OpKind {
     /// what stands below needs them. Orders nothing on the device.
     Order,
 
-    /// `device_print`: simulators only.
+    /// `device_print`.
     Print {
-        /// The text, with `{}` for each argument.
-        format: String,
-        /// The arguments.
+        /// The line.
+        message: MessageId,
+        /// Its arguments.
         args: Vec<ValueId>,
     },
-    /// `device_assert`: simulators only.
+    /// `device_assert`.
     Assert {
         /// What must hold.
         cond: ValueId,
         /// What to say where it does not.
-        message: String,
+        message: MessageId,
     },
 }
 

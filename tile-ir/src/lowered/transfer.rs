@@ -25,6 +25,9 @@ pub struct TensorMap {
     pub swizzle: Swizzle,
     /// How much of a missed line the second-level cache fetches.
     pub promotion: Promotion,
+    /// Whether boxes are stored through it; otherwise they are loaded. No map does both: what stands for an empty tensor is
+    /// zeros for loads, and a place that nobody reads for stores.
+    pub stores: bool,
 }
 
 impl TensorMap {

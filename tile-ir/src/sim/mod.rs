@@ -15,7 +15,7 @@ mod words;
 pub use error::{Fault, SimError};
 pub use limit::{Cancel, STEP_LIMIT, Stop};
 pub use memory::{Memory, MemoryError, ScalarValue, TensorArgument};
-pub use print::PrintedLine;
+pub use print::{PrintedLine, printed_line};
 
 /// One kernel argument.
 #[derive(Clone, Debug)]

@@ -7,8 +7,8 @@
 //!
 //! | class of `language.md` | operations | promise |
 //! |---|---|---|
-//! | E | `+ - * / sqrt fma min max abs`, comparisons, casts, integers | exactly this, bit for bit, one NaN |
-//! | M | `exp exp2 log rsqrt tanh` | the f64 function rounded to f32 (error below 0.501 ulp of f32), then to the dtype |
+//! | E | `+ - * / sqrt fma min max abs`, roundings to whole numbers, comparisons, casts, integers | exactly this, bit for bit, one NaN |
+//! | M | `exp exp2 log rsqrt tanh sin cos pow` | the f64 function rounded to f32 (error below 0.501 ulp of f32), then to the dtype |
 //! | M | `fast::..` | the same values: the hardware's approximation is not modelled |
 //!
 //! - f32 is IEEE binary32, subnormals kept, every operation rounded to nearest even.
@@ -209,6 +209,16 @@ pub fn float_math(function: MathFn, dtype: Dtype, a: f32, b: f32, c: f32) -> f32
         MathFn::Sqrt => a.sqrt(),
         MathFn::Abs => a.abs(),
         MathFn::Fma => a.mul_add(b, c),
+        MathFn::Sin | MathFn::FastSin => through_f64(f64::sin),
+        MathFn::Cos | MathFn::FastCos => through_f64(f64::cos),
+        MathFn::Pow => f64::from(a).powf(f64::from(b)) as f32,
+        MathFn::Floor => a.floor(),
+        MathFn::Ceil => a.ceil(),
+        MathFn::Trunc => a.trunc(),
+        MathFn::Round => a.round(),
+        MathFn::RoundTiesEven => a.round_ties_even(),
+        // Of integers.
+        MathFn::MulHi | MathFn::CountOnes | MathFn::LeadingZeros | MathFn::TrailingZeros => a,
     };
     round(dtype, value)
 }
@@ -318,7 +328,8 @@ pub fn binary(op: BinaryOp, dtype: Dtype, a: u32, b: u32) -> Option<u32> {
 }
 
 /// An elementwise function; `args` has [`MathFn::arity`] operands of one dtype (missing ones count as 0). Of integers
-/// only `abs` (wrapping) and `fma` (`a * b + c`, wrapping) are defined; others leave the value as it is.
+/// only `abs` (wrapping), `fma` (`a * b + c`, wrapping), `mul_hi` and the counts of bits are defined; others leave the value as
+/// it is.
 pub fn math(function: MathFn, dtype: Dtype, args: &[u32]) -> u32 {
     let arg = |i: usize| args.get(i).copied().unwrap_or(0);
     if dtype.is_float() {
@@ -334,6 +345,11 @@ pub fn int_math(function: MathFn, dtype: Dtype, a: u32, b: u32, c: u32) -> u32 {
     match function {
         MathFn::Abs if dtype == Dtype::I32 => (a as i32).wrapping_abs() as u32,
         MathFn::Fma => a.wrapping_mul(b).wrapping_add(c),
+        MathFn::MulHi if dtype == Dtype::I32 => ((i64::from(a as i32) * i64::from(b as i32)) >> 32) as u32,
+        MathFn::MulHi => ((u64::from(a) * u64::from(b)) >> 32) as u32,
+        MathFn::CountOnes => a.count_ones(),
+        MathFn::LeadingZeros => a.leading_zeros(),
+        MathFn::TrailingZeros => a.trailing_zeros(),
         _ => a,
     }
 }

@@ -37,7 +37,7 @@ impl fmt::Display for ScalarValue {
 
 /// `format` with each `{}` replaced by the next value; `{{` and `}}` are braces. Values beyond the last `{}` are
 /// appended, so that nothing is lost.
-pub(crate) fn line(format: &str, values: &[ScalarValue]) -> String {
+pub fn printed_line(format: &str, values: &[ScalarValue]) -> String {
     let mut text = String::with_capacity(format.len() + 8 * values.len());
     let mut values = values.iter();
     let mut rest = format;
@@ -66,9 +66,9 @@ mod tests {
     #[test]
     fn placeholders_and_braces() {
         let values = [ScalarValue::Index(3), ScalarValue::Element(Dtype::F16, 0x3e00)];
-        assert_eq!(line("a{{}} = {}, {}", &values), "a{} = 3, 1.5");
-        assert_eq!(line("{}", &values), "3 1.5");
-        assert_eq!(line("{} {} {}", &values), "3 1.5 {}");
-        assert_eq!(line("é}", &[]), "é}");
+        assert_eq!(printed_line("a{{}} = {}, {}", &values), "a{} = 3, 1.5");
+        assert_eq!(printed_line("{}", &values), "3 1.5");
+        assert_eq!(printed_line("{} {} {}", &values), "3 1.5 {}");
+        assert_eq!(printed_line("é}", &[]), "é}");
     }
 }

@@ -5,8 +5,8 @@ use super::names::Names;
 use super::{Lines, commas, tuple};
 use crate::ir::{
     AtomicOp, Axis, ConstKind, Dim, DimId, Eviction, ExprId, ExprKind, Extent, Kernel, LoopKind, MatrixRef, ParamId,
-    ParamKind, Precision, ReduceOp, ReduceSource, Schedule, Scope, ShuffleKind, StmtId, StmtKind, SwizzleRequest,
-    TileRef, VarId, VarKind, VoteKind, WarpPolicy,
+    ParamKind, Precision, ReduceOp, ReduceSource, Schedule, Scope, StmtId, StmtKind, SwizzleRequest, TileRef, VarId,
+    VarKind, VoteKind, WarpPolicy,
 };
 use std::fmt;
 
@@ -197,6 +197,9 @@ impl Printer<'_> {
                 let name = self.names.declare_buffer(*buffer, &declared.name);
                 self.lines.line(format!("let mut {name} = {call}::<{dtype}>([{extents}]){swizzle};"));
             }
+            StmtKind::Assign { var, .. } if self.kernel.vars[*var].kind == VarKind::Loop => {
+                self.lines.line("break;");
+            }
             StmtKind::Assign { var, value } => {
                 let text = format!("{} = {};", self.var(*var), self.expr(*value));
                 self.lines.line(text);
@@ -322,10 +325,7 @@ impl Printer<'_> {
                 self.lines.line(format!("reduce({op}, &{src}, &mut {dst}, {axis});"));
             }
             StmtKind::Shuffle { kind, value, lane, dst } => {
-                let name = match kind {
-                    ShuffleKind::Xor => "shfl_xor",
-                    ShuffleKind::Down => "shfl_down",
-                };
+                let name = kind.name();
                 self.result(Some(*dst), format!("{name}({}, {})", self.expr(*value), self.expr(*lane)));
             }
             StmtKind::Vote { kind, pred, dst } => {

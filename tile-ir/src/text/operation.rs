@@ -2,7 +2,7 @@
 
 use super::commas;
 use super::program::{ProgramPrinter, type_name};
-use crate::ir::{AtomicOp, ShuffleKind, VoteKind};
+use crate::ir::{AtomicOp, VoteKind};
 use crate::lowered::{BarrierRef, LocalId, MmaAtom, Op, OpKind, RegId, Unroll, ValueId, WGMMA_M, WgmmaOperand};
 
 impl ProgramPrinter<'_> {
@@ -78,10 +78,7 @@ impl ProgramPrinter<'_> {
             OpKind::Wait => "wait for the previous kernel".to_owned(),
             OpKind::LaunchDependents => "launch dependents".to_owned(),
             OpKind::Shuffle { reg, kind, value, lane } => {
-                let name = match kind {
-                    ShuffleKind::Xor => "shfl_xor",
-                    ShuffleKind::Down => "shfl_down",
-                };
+                let name = kind.name();
                 format!("{} = {name}({}, {})", self.declaration(*reg), self.value(*value), self.value(*lane))
             }
             OpKind::Vote { reg, kind, pred } => {
@@ -192,11 +189,13 @@ impl ProgramPrinter<'_> {
             // What the program does is the same without.
             OpKind::Elements(_) => return,
             OpKind::Order => "order".to_owned(),
-            OpKind::Print { format, args } => {
+            OpKind::Print { message, args } => {
                 let args: String = args.iter().map(|a| format!(", {}", self.value(*a))).collect();
-                format!("print({format:?}{args})")
+                format!("print({:?}{args})", self.program.messages[*message].text)
             }
-            OpKind::Assert { cond, message } => format!("assert({}, {message:?})", self.value(*cond)),
+            OpKind::Assert { cond, message } => {
+                format!("assert({}, {:?})", self.value(*cond), self.program.messages[*message].text)
+            }
         };
         self.lines.line(text);
     }

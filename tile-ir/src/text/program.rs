@@ -46,6 +46,8 @@ impl ProgramPrinter<'_> {
                     ParameterKind::Stride(tensor, axis) => format!("stride of {} on axis {axis}", p.tensor(tensor)),
                     ParameterKind::Scalar(param) => format!("scalar {}", p.tensor(param)),
                     ParameterKind::TensorMap(map) => format!("tensor map {}", p.map(map)),
+                    ParameterKind::Log => "the device's log".to_owned(),
+                    ParameterKind::LogFunction => "which function of the log's".to_owned(),
                     ParameterKind::Ahead(slots) => format!("{slots} where it may begin early, else 0"),
                 };
                 let text = format!("{}: {} = {what}", p.parameter(position as u32), type_name(parameter.ty));
@@ -104,7 +106,8 @@ impl ProgramPrinter<'_> {
                     let extents = commas(map.box_extents.iter().map(u32::to_string));
                     let (name, tensor) = (p.map(id), p.tensor(map.tensor));
                     let how = format!("swizzle {}, promotion {:?}", map.swizzle.name(), map.promotion);
-                    p.lines.line(format!("{name}: boxes [{extents}] of {tensor}, {how}"));
+                    let direction = if map.stores { "to" } else { "of" };
+                    p.lines.line(format!("{name}: boxes [{extents}] {direction} {tensor}, {how}"));
                 }
             });
         }

@@ -291,6 +291,7 @@ fn program() -> Program {
         regs: PrimaryMap::new(),
         values: PrimaryMap::new(),
         body: vec![],
+        messages: PrimaryMap::new(),
         arrivals: vec![],
         tiles: Vec::new(),
         remarks: vec![],

@@ -4,7 +4,7 @@
 //! decoded; the parser never builds anything else, except where rustc itself rejects the program.
 //!
 //! - every id points into its table; every span exists
-//! - tensors, arrays, accesses and tiles have rank 1 to 3, and as many indices as axes; at most 3 grid and thread axes,
+//! - tensors have rank 1 to 4, arrays 1 to 3, accesses and tiles theirs, and as many indices as axes; at most 3 grid and thread axes,
 //!   bound to variables of that kind
 //! - instances have one allowed dtype a type parameter and one value a const parameter
 //! - expressions are acyclic, at most 256 deep, and bounded in size when shared parts are written out; so are immutable

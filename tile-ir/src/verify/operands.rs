@@ -2,6 +2,7 @@
 
 use crate::diag::{Code, Diagnostic};
 use crate::ir::{AtomicOp, Dtype, DtypeRef, Kernel, Place, ReduceSource, Scope, StmtId, StmtKind, Type, VarKind};
+use crate::lowered::MESSAGE_ARGS;
 
 pub(super) fn check(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
     block(kernel, &kernel.body, all);
@@ -90,6 +91,10 @@ fn block(kernel: &Kernel, body: &[StmtId], all: &mut Vec<Diagnostic>) {
                 if holes != args.len() {
                     let message = format!("device_print: {holes} `{{}}` and {} arguments", args.len());
                     all.push(Diagnostic::new(Code::CALL, span, message).help("give one argument for each `{}`"));
+                }
+                if args.len() > MESSAGE_ARGS {
+                    let message = format!("device_print: {} arguments; a line has at most {MESSAGE_ARGS}", args.len());
+                    all.push(Diagnostic::new(Code::CALL, span, message).help("print several lines"));
                 }
             }
             _ => {}

@@ -28,7 +28,8 @@ pub fn structure(kernel: &Kernel) -> Result<(), String> {
     checker.specialize()?;
     checker.launch()?;
     checker.expressions()?;
-    checker.statements()
+    checker.statements()?;
+    checker.exits()
 }
 
 /// Progress on an expression.
@@ -53,8 +54,8 @@ fn within<K: EntityRef + std::fmt::Display, V>(table: &PrimaryMap<K, V>, id: K) 
     if table.is_valid(id) { Ok(()) } else { Err(format!("{id} does not exist")) }
 }
 
-fn rank(rank: usize, what: &str) -> Checked {
-    if (1..=3).contains(&rank) { Ok(()) } else { Err(format!("{what} has rank {rank}")) }
+fn rank(rank: usize, most: usize, what: &str) -> Checked {
+    if (1..=most).contains(&rank) { Ok(()) } else { Err(format!("{what} has rank {rank}")) }
 }
 
 impl Checker<'_> {
@@ -167,7 +168,7 @@ impl Checker<'_> {
             match &param.kind {
                 ParamKind::Tensor { dtype, shape, .. } => {
                     self.dtype(*dtype)?;
-                    rank(shape.len(), &id.to_string())?;
+                    rank(shape.len(), MOST_TENSOR_AXES, &id.to_string())?;
                     for extent in shape {
                         match extent {
                             Extent::Dim(dim) => within(&kernel.dims, *dim)?,
@@ -211,7 +212,7 @@ impl Checker<'_> {
         for (id, buffer) in kernel.buffers.iter() {
             self.span(buffer.span)?;
             self.dtype(buffer.dtype)?;
-            rank(buffer.extents.len(), &id.to_string())?;
+            rank(buffer.extents.len(), MOST_ARRAY_AXES, &id.to_string())?;
             buffer.extents.iter().try_for_each(|e| self.expr(*e))?;
         }
         for (id, access) in kernel.accesses.iter() {
@@ -393,6 +394,68 @@ impl Checker<'_> {
         Ok(())
     }
 
+    /// Where a loop is left: its index is given its end less one, as the last statement of the iteration, in the body of this
+    /// serial loop or in an `if` of it.
+    fn exits(&self) -> Checked {
+        let kernel = self.kernel;
+        let mut expected = vec![false; kernel.stmts.len()];
+        for stmt in kernel.stmts.values() {
+            let StmtKind::For { var, end, kind: LoopKind::Serial { .. }, body, .. } = &stmt.kind else { continue };
+            let mut last: Vec<StmtId> = body.last().copied().into_iter().collect();
+            while let Some(stmt) = last.pop() {
+                match &kernel.stmts[stmt].kind {
+                    StmtKind::If { then, otherwise, .. } => {
+                        last.extend(then.last().into_iter().chain(otherwise.last()))
+                    }
+                    StmtKind::Assign { var: assigned, value } if assigned == var => {
+                        expected[stmt.index()] = self.is_last(*end, *value);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        for (id, stmt) in kernel.stmts.iter() {
+            if let StmtKind::Assign { var, .. } = stmt.kind
+                && kernel.vars[var].kind == VarKind::Loop
+                && !expected[id.index()]
+            {
+                return Err(format!("{id} assigns the index of a loop that it does not leave"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a value is `end - 1`, or in a bound kernel the literal that it is.
+    fn is_last(&self, end: ExprId, value: ExprId) -> bool {
+        let kernel = self.kernel;
+        match (&kernel.exprs[value].kind, kernel.const_index(end)) {
+            (ExprKind::Int(value), Some(end)) => end.checked_sub(1) == Some(*value),
+            (ExprKind::Binary(BinaryOp::Sub, from, one), _) => {
+                kernel.const_index(*one) == Some(1) && self.same(*from, end)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether two expressions without loads are written alike.
+    fn same(&self, a: ExprId, b: ExprId) -> bool {
+        let kernel = self.kernel;
+        let (left, right) = (&kernel.exprs[a], &kernel.exprs[b]);
+        let all = |x: &[ExprId], y: &[ExprId]| x.len() == y.len() && x.iter().zip(y).all(|(x, y)| self.same(*x, *y));
+        a == b
+            || left.ty == right.ty
+                && match (&left.kind, &right.kind) {
+                    (ExprKind::Load(_), _) => false,
+                    (ExprKind::Unary(f, x), ExprKind::Unary(g, y)) => f == g && self.same(*x, *y),
+                    (ExprKind::Binary(f, x, y), ExprKind::Binary(g, z, w)) => f == g && all(&[*x, *y], &[*z, *w]),
+                    (ExprKind::Math(f, x), ExprKind::Math(g, y)) => f == g && all(x, y),
+                    (ExprKind::Select(x, y, z), ExprKind::Select(u, v, w))
+                    | (ExprKind::If(x, y, z), ExprKind::If(u, v, w)) => all(&[*x, *y, *z], &[*u, *v, *w]),
+                    (ExprKind::Cast(f, x), ExprKind::Cast(g, y)) => f == g && self.same(*x, *y),
+                    (x, y) => x == y,
+                }
+    }
+
     fn assignable(&self, var: VarId) -> Checked {
         within(&self.kernel.vars, var)?;
         match self.kernel.vars[var].kind {
@@ -438,8 +501,12 @@ impl Checker<'_> {
                 value.iter().try_for_each(|e| self.expr(*e))
             }
             StmtKind::Alloc { buffer } => within(&kernel.buffers, *buffer),
+            // A loop's index: `exits` has looked where it stands and what it is given.
             StmtKind::Assign { var, value } => {
-                self.assignable(*var)?;
+                within(&kernel.vars, *var)?;
+                if kernel.vars[*var].kind != VarKind::Loop {
+                    self.assignable(*var)?;
+                }
                 self.expr(*value)
             }
             StmtKind::Store { access, value } => {
@@ -460,7 +527,7 @@ impl Checker<'_> {
                 body.iter().try_for_each(|s| within(&kernel.stmts, *s))
             }
             StmtKind::Parallel { vars, extents, body } => {
-                rank(vars.len(), "a `parallel` loop")?;
+                rank(vars.len(), MOST_ARRAY_AXES, "a `parallel` loop")?;
                 if vars.len() != extents.len() {
                     return Err("a `parallel` loop has not one extent an index".into());
                 }
@@ -498,7 +565,7 @@ impl Checker<'_> {
                 }
             }
             StmtKind::Persistent { vars, extents, per_sm, body, .. } => {
-                rank(vars.len(), "a `persistent` loop")?;
+                rank(vars.len(), 3, "a `persistent` loop")?;
                 if vars.len() != extents.len() {
                     return Err("a `persistent` loop has not one extent an index".into());
                 }

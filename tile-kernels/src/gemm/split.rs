@@ -9,7 +9,7 @@ use tile_runtime::kernel::{LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::prelude::*;
 use tile_runtime::{Element, LaunchError};
 
-/// `c = f(alpha a b^T + beta c + bias)`, as [`kernel::gemm`](fn@super::kernel::gemm) has it, K cut into `CK` parts.
+/// `c = f(alpha a b^T + beta c + bias)`, [`kernel::gemm`](fn@super::kernel::gemm) with K cut into `CK` parts.
 #[tile_kernel(
     instances(
         (BM, BN, BK, STAGES, CK) in [(16, 64, 128, 11, 2), (32, 64, 128, 9, 2), (64, 64, 128, 6, 2), (128, 64, 64, 7, 2)],

@@ -6,9 +6,9 @@ use tile_runtime::prelude::*;
 /// `y = alpha W x + beta y` as [`gemv_specialized`](struct@super::specialized::gemv_specialized), for rows that fit into shared memory
 /// several times.
 ///
-/// A block has `ROWS` rows, one behind the other, and takes `SPAN` of them at a time from shared memory, `STAGES` times of
-/// which are on their way or held there. Each of `WARPS` warps has its part of the columns of all of them, with its part of
-/// `x` in registers; what the warps have summed is added up at the end.
+/// A block has `ROWS` neighbouring rows and takes `SPAN` of them at a time from shared memory, in
+/// `STAGES` stages. Each of `WARPS` warps has its part of the columns of all rows, and keeps its part
+/// of `x` in registers; the warps' sums are added at the end.
 #[tile_kernel(
     instances(
         (WARPS, SPAN, STAGES, ROWS) in [

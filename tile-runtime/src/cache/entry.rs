@@ -18,7 +18,7 @@ pub struct Entry {
 
 /// Why bytes are not the entry for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Damage {
+pub(crate) enum Damage {
     #[error("it is not a cache file of this version")]
     Magic,
     #[error("its length is wrong")]
@@ -41,7 +41,7 @@ fn lengths(key: usize, code: usize, log: usize) -> [u8; 24] {
 }
 
 impl Entry {
-    pub(super) fn encode(&self, key: &[u8]) -> Vec<u8> {
+    pub(crate) fn encode(&self, key: &[u8]) -> Vec<u8> {
         let lengths = lengths(key.len(), self.code.len(), self.log.len());
         let mut hasher = blake3::Hasher::new();
         for part in [lengths.as_slice(), key, &self.code, self.log.as_bytes()] {
@@ -52,7 +52,7 @@ impl Entry {
     }
 
     /// The entry in `bytes`, if it is undamaged and `matches` accepts its key.
-    pub(super) fn decode(bytes: &[u8], matches: impl FnOnce(&[u8]) -> bool) -> Result<Entry, Damage> {
+    pub(crate) fn decode(bytes: &[u8], matches: impl FnOnce(&[u8]) -> bool) -> Result<Entry, Damage> {
         let rest = bytes.strip_prefix(MAGIC).ok_or(Damage::Magic)?;
         let (header, payload) = rest.split_at_checked(HEADER - MAGIC.len()).ok_or(Damage::Length)?;
         let (lengths, checksum) = header.split_at(24);

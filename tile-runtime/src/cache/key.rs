@@ -28,7 +28,8 @@ impl Key {
         blake3::hash(&self.base)
     }
 
-    pub(super) fn prefix(&self) -> String {
+    /// What the names of its entries begin with: the same whatever the compiler.
+    pub(crate) fn prefix(&self) -> String {
         self.hash().to_hex()[..40].to_string()
     }
 
@@ -37,12 +38,19 @@ impl Key {
         Some(format!("{}-{}{SUFFIX}", self.prefix(), &compiler[..16]))
     }
 
-    pub(super) fn preimage(&self) -> Vec<u8> {
+    /// The whole key.
+    pub(crate) fn preimage(&self) -> Vec<u8> {
         let compiler = self.compiler.as_deref().unwrap_or_default();
         [self.base.as_slice(), format!("compiler {}\n{compiler}\n", compiler.len()).as_bytes()].concat()
     }
 
-    pub(super) fn matches(&self, stored: &[u8]) -> bool {
+    /// The compiler's identity.
+    pub(crate) fn compiler(&self) -> Option<&str> {
+        self.compiler.as_deref()
+    }
+
+    /// Whether a stored key is this one.
+    pub(crate) fn matches(&self, stored: &[u8]) -> bool {
         match &self.compiler {
             Some(_) => stored == self.preimage(),
             None => stored.strip_prefix(self.base.as_slice()).is_some_and(|rest| rest.starts_with(b"compiler ")),

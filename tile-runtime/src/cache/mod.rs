@@ -55,6 +55,8 @@ pub enum Origin {
     Cache,
     /// It was compiled now.
     Compiled,
+    /// It was built into the program: [`embedded`](crate::embedded).
+    Embedded,
 }
 
 /// A folder of compiled kernels.

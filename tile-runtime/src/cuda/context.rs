@@ -4,6 +4,7 @@ use super::capture::Capture;
 use super::dependent::{Entry, Last};
 use super::driver::{self, Driver, Handle, Pointer, attribute, function_attribute};
 use super::foreign::StreamId;
+use super::log::Log;
 use crate::error::{DriverError, Error, Fault};
 use crate::kernel::Definition;
 use crate::lock::lock;
@@ -22,6 +23,9 @@ const CAPTURE: u8 = u8::MAX;
 
 /// The number of streams that other code owns: no memory is ever bound to one.
 const FOREIGN: u8 = u8::MAX - 1;
+
+/// Bytes of what stands for an empty tensor: more than an element.
+const EMPTY_BYTES: usize = 256;
 
 /// A CUDA device, for the life of the process: one a device number.
 pub(crate) struct CudaDevice {
@@ -42,6 +46,10 @@ pub(crate) struct CudaDevice {
     pub dependent_launch: AtomicBool,
     context: Handle,
     pools: bool,
+    /// See [`CudaDevice::instead_of_empty`].
+    empty: Pointer,
+    /// Made for the first function whose threads may say something.
+    log: OnceLock<Log>,
     streams: [OnceLock<StreamSlot>; STREAMS],
     free_streams: Mutex<Vec<u8>>,
     failed: AtomicBool,
@@ -137,6 +145,8 @@ impl CudaDevice {
             blocking: settings::is_on("TILE_LAUNCH_BLOCKING", false),
             dependent_launch: AtomicBool::new(settings::is_on("TILE_PDL", true)),
             context,
+            empty: 0,
+            log: OnceLock::new(),
             streams: [const { OnceLock::new() }; STREAMS],
             free_streams: Mutex::new((0..STREAMS as u8).rev().collect()),
             failed: AtomicBool::new(false),
@@ -145,7 +155,15 @@ impl CudaDevice {
         device.total_memory = device.memory()?.1;
         // The default stream is slot 0, never given back.
         device.take_stream()?;
+        // For the life of the process, and now: no allocation is allowed while a stream is being captured.
+        device.empty = device.keep(&[0; 2 * EMPTY_BYTES / 4])?;
         Ok(device)
+    }
+
+    /// Memory of one element for a tensor map of an empty tensor, at a multiple of 256 bytes: zeros, which a box is loaded
+    /// from, or bytes that nothing reads, which it is stored to.
+    pub fn instead_of_empty(&self, stores: bool) -> Pointer {
+        self.empty + if stores { EMPTY_BYTES as Pointer } else { 0 }
     }
 
     /// Makes the context current on this thread; fails fast after a fatal error.
@@ -419,17 +437,70 @@ impl CudaDevice {
     /// Waits until everything queued on `stream` is done; reports what it did wrong.
     pub fn synchronize(&self, stream: &StreamSlot) -> Result<(), Error> {
         self.bind()?;
+        let waited = self.wait(stream);
+        if waited.is_ok() {
+            stream.recent_count.store(0, Ordering::Relaxed);
+        }
+        self.heard(waited)
+    }
+
+    /// The log of its threads, made when it is first asked for.
+    pub fn log(&self) -> Result<&Log, Error> {
+        match self.log.get() {
+            Some(log) => Ok(log),
+            None => {
+                let made = Log::new(self)?;
+                Ok(self.log.get_or_init(|| made))
+            }
+        }
+    }
+
+    /// Waits for a stream, and for nothing that threads say.
+    fn wait(&self, stream: &StreamSlot) -> Result<(), Error> {
         // SAFETY: a valid stream.
-        self.check("cuStreamSynchronize", unsafe { (self.driver.stream_synchronize)(stream.raw) })?;
-        stream.recent_count.store(0, Ordering::Relaxed);
-        Ok(())
+        self.check("cuStreamSynchronize", unsafe { (self.driver.stream_synchronize)(stream.raw) })
+    }
+
+    /// Puts words into memory of the device, which is kept for the life of the process, at a multiple of 256 bytes.
+    pub fn keep(&self, words: &[u32]) -> Result<Pointer, Error> {
+        self.bind()?;
+        let (stream, bytes) = (self.default_stream()?, size_of_val(words));
+        let mut pointer = 0;
+        // SAFETY: `pointer` outlives the call; the copy is waited for while `words` is borrowed.
+        unsafe {
+            self.check("cuMemAlloc", (self.driver.mem_alloc)(&mut pointer, bytes.max(1)))?;
+            let copied =
+                (self.driver.memcpy_htod_async)(pointer, words.as_ptr().cast(), bytes, stream.enter().stream());
+            self.check("cuMemcpyHtoDAsync", copied)?;
+        }
+        self.wait(stream)?;
+        Ok(pointer)
+    }
+
+    /// A word of the device's memory, read in the order of the default stream.
+    pub fn word(&self, address: Pointer) -> Result<u32, Error> {
+        let stream = self.default_stream()?;
+        let mut word = 0u32;
+        // SAFETY: the caller's address is of memory that lives as long as the process; the copy is waited for.
+        let copied =
+            unsafe { (self.driver.memcpy_dtoh_async)((&raw mut word).cast(), address, 4, stream.enter().stream()) };
+        self.check("cuMemcpyDtoHAsync", copied)?;
+        self.wait(stream)?;
+        Ok(word)
+    }
+
+    /// The end of a wait: what threads have said by now is shown, also where the device has failed.
+    pub fn heard(&self, waited: Result<(), Error>) -> Result<(), Error> {
+        let said = self.log.get().map_or(Ok(()), |log| log.collect(self));
+        waited.and(said)
     }
 
     /// Waits until everything queued on the device is done, whoever queued it.
     pub fn synchronize_context(&self) -> Result<(), Error> {
         self.bind()?;
         // SAFETY: no preconditions.
-        self.check("cuCtxSynchronize", unsafe { (self.driver.ctx_synchronize)() })
+        let waited = self.check("cuCtxSynchronize", unsafe { (self.driver.ctx_synchronize)() });
+        self.heard(waited)
     }
 
     /// Called after each launch: waits for it with `TILE_LAUNCH_BLOCKING=1`.

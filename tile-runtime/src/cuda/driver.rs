@@ -57,6 +57,7 @@ functions! {
     mem_get_info = "cuMemGetInfo_v2": fn(*mut usize, *mut usize);
     mem_alloc = "cuMemAlloc_v2": fn(*mut Pointer, usize);
     mem_free = "cuMemFree_v2": fn(Pointer);
+    mem_host_alloc = "cuMemHostAlloc": fn(*mut *mut c_void, usize, c_uint);
     mem_alloc_async = "cuMemAllocAsync": fn(*mut Pointer, usize, Handle);
     mem_free_async = "cuMemFreeAsync": fn(Pointer, Handle);
     memcpy_htod_async = "cuMemcpyHtoDAsync_v2": fn(Pointer, *const c_void, usize, Handle);

@@ -43,7 +43,9 @@ impl CudaEvent {
     pub fn synchronize(&self) -> Result<(), Error> {
         self.device.bind()?;
         // SAFETY: a valid event.
-        self.device.check("cuEventSynchronize", unsafe { (self.device.driver.event_synchronize)(self.raw) })
+        let waited =
+            self.device.check("cuEventSynchronize", unsafe { (self.device.driver.event_synchronize)(self.raw) });
+        self.device.heard(waited)
     }
 
     /// Whether it has happened.

@@ -44,15 +44,25 @@ pub(crate) struct StreamId {
 impl StreamId {
     /// What this handle means on this thread.
     pub fn here(handle: Handle) -> StreamId {
-        let thread = (handle.addr() == PER_THREAD).then(|| thread::current().id());
+        let thread = (handle.addr() == PER_THREAD).then(this_thread);
         StreamId { handle: handle.addr(), thread }
     }
 
     /// Whether the handle means this stream on this thread.
     #[inline]
     fn is_here(&self) -> bool {
-        self.thread.is_none_or(|thread| thread == thread::current().id())
+        self.thread.is_none_or(|thread| thread == this_thread())
     }
+}
+
+/// This thread's number. It is asked for several times a launch, and `thread::current` takes and gives back a share of the
+/// thread each time.
+#[inline]
+fn this_thread() -> ThreadId {
+    thread_local! {
+        static NUMBER: ThreadId = thread::current().id();
+    }
+    NUMBER.with(|number| *number)
 }
 
 /// A stream that other code owns.
@@ -102,6 +112,11 @@ impl ForeignStream {
     /// Which stream it is.
     pub fn id(&self) -> StreamId {
         self.id
+    }
+
+    /// The address of its handle.
+    pub fn handle(&self) -> usize {
+        self.id.handle
     }
 
     /// Lets go of workspaces, whose memory is freed on the default stream, after what this stream has under way. What

@@ -2,7 +2,7 @@
 
 use super::context::{CudaDevice, Limits, StreamSlot, cluster_attribute};
 use super::dependent::Range;
-use super::driver::Handle;
+use super::driver::{Handle, Pointer};
 use super::maps::{EncodedMap, MOST_MAPS};
 use crate::error::Error;
 use cudarc::driver::sys;
@@ -32,6 +32,8 @@ pub(crate) struct Function {
     pub maps: Vec<TensorMap>,
     /// Whether it may be launched before the previous kernel is done.
     dependent: bool,
+    /// Where its threads' messages go: the log's address, and its number there.
+    log: Option<(Pointer, u32)>,
 }
 
 impl Drop for Function {
@@ -68,8 +70,13 @@ impl Function {
         let (threads, cluster) = (program.launch.threads, program.launch.cluster_size());
         let limits = Limits { threads: threads.iter().product(), shared_bytes: program.shared_bytes };
         let (module, handle, dynamic_shared) = device.load(kernel, cubin, &symbol(program), limits)?;
+        let log = match program.messages.is_empty() {
+            true => None,
+            false => device.log().map(|log| Some((log.address(), log.register(kernel, program))))?,
+        };
         let function = Function {
             device,
+            log,
             module,
             handle,
             dynamic_shared,
@@ -103,6 +110,8 @@ impl Function {
         for (((bits, kind), slot), pointer) in bits.zip(&self.parameters).zip(&mut storage).zip(&mut pointers) {
             let bits = match kind {
                 ParameterKind::Ahead(slots) if early => u64::from(*slots),
+                ParameterKind::Log => self.log.map_or(0, |(address, _)| address),
+                ParameterKind::LogFunction => self.log.map_or(0, |(_, number)| u64::from(number)),
                 _ => bits,
             };
             let own = std::ptr::from_mut(slot.write(bits)).cast();

@@ -74,20 +74,22 @@ fn encode(cuda: &CudaDevice, map: &TensorMap, tensor: &TensorRef<'_>) -> Result<
         Promotion::B256 => sys::CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
     };
     let rank = tensor.shape().len().min(MOST_AXES);
-    // The driver takes the innermost axis first.
     let (mut extents, mut strides, mut boxes) = ([1u64; MOST_AXES], [16u64; MOST_AXES], [1u32; MOST_AXES]);
-    for (axis, extent) in tensor.shape().iter().rev().enumerate().take(rank) {
-        // Nothing is copied of an empty tensor; its map has to be one all the same.
-        extents[axis] = (*extent).max(1) as u64;
-    }
-    let bytes = i64::from(tensor.dtype().bytes());
-    for (axis, stride) in tensor.strides().iter().rev().skip(1).enumerate().take(rank.saturating_sub(1)) {
-        strides[axis] = (stride * bytes).max(16) as u64;
-    }
     boxes.iter_mut().zip(&map.box_extents).for_each(|(slot, extent)| *slot = *extent);
-    let address = match tensor.address() {
-        0 => 256,
-        address => address,
+    // No axis of a map may be empty. Instead of an empty tensor, of which a box is all zeros, the copy engine is given a
+    // tensor of one element.
+    let address = if tensor.shape().contains(&0) {
+        cuda.instead_of_empty(map.stores)
+    } else {
+        // The driver takes the innermost axis first.
+        for (axis, extent) in tensor.shape().iter().rev().enumerate().take(rank) {
+            extents[axis] = *extent as u64;
+        }
+        let bytes = i64::from(tensor.dtype().bytes());
+        for (axis, stride) in tensor.strides().iter().rev().skip(1).enumerate().take(rank.saturating_sub(1)) {
+            strides[axis] = (stride * bytes).max(16) as u64;
+        }
+        tensor.address()
     };
     let steps = [1u32; MOST_AXES];
     let mut encoded = MaybeUninit::<EncodedMap>::uninit();

@@ -31,6 +31,8 @@ mod function;
 #[cfg(feature = "cudarc")]
 mod graph;
 #[cfg(feature = "cudarc")]
+mod log;
+#[cfg(feature = "cudarc")]
 mod maps;
 
 #[cfg(not(feature = "cudarc"))]

@@ -88,6 +88,45 @@ pub fn shfl_down<T: Value>(value: T, delta: usize) -> T {
     shadow()
 }
 
+/// The `value` of the lane `delta` below this one; this lane's own where there is none.
+pub fn shfl_up<T: Value>(value: T, delta: usize) -> T {
+    let _ = (value, delta);
+    shadow()
+}
+
+/// The `value` of lane `lane`, 0 to 31, of this warp.
+pub fn shfl<T: Value>(value: T, lane: usize) -> T {
+    let _ = (value, lane);
+    shadow()
+}
+
+/// The greatest `value` of the threads that differ only in `axis`, a binding of [`super::threads`], and the `index` that
+/// came with it; of several, the least. Every one of the threads gets both: `let (best, at) = thread_argmax(v, i, tk);`.
+///
+/// A NaN is never the greatest; where there is nothing else, the index is `u32::MAX`. -0 and +0 are equal here.
+pub fn thread_argmax<T: Number>(value: T, index: u32, axis: usize) -> (T, u32) {
+    let _ = (value, index, axis);
+    shadow()
+}
+
+/// The least `value` of the threads that differ only in `axis`, and the `index` that came with it; else as [`thread_argmax`].
+pub fn thread_argmin<T: Number>(value: T, index: u32, axis: usize) -> (T, u32) {
+    let _ = (value, index, axis);
+    shadow()
+}
+
+/// The greatest `value` of the 32 lanes of the warp, and the `index` that came with it; else as [`thread_argmax`].
+pub fn warp_argmax<T: Number>(value: T, index: u32) -> (T, u32) {
+    let _ = (value, index);
+    shadow()
+}
+
+/// The least `value` of the 32 lanes of the warp, and the `index` that came with it; else as [`thread_argmax`].
+pub fn warp_argmin<T: Number>(value: T, index: u32) -> (T, u32) {
+    let _ = (value, index);
+    shadow()
+}
+
 /// A bit for each lane of the warp: whether its `predicate` holds.
 pub fn ballot(predicate: bool) -> u32 {
     let _ = predicate;

@@ -1,10 +1,12 @@
 //! Arithmetic that Rust has no operator for.
 //!
-//! `sqrt`, `fma`, `abs`, `min` and `max` give the same bits on the GPU and in the simulators. `exp`, `exp2`, `log`,
-//! `tanh` and `rsqrt` are accurate to a few units in the last place and may differ in it; the faster and coarser forms
-//! are in [`super::fast`].
+//! `sqrt`, `fma`, `abs`, `min`, `max`, the roundings to whole numbers and everything on integers give the same bits on the
+//! GPU and in the simulators. `exp`, `exp2`, `log`, `tanh`, `rsqrt`, `sin`, `cos` and `pow` are accurate to a few units in the last
+//! place (ulp) of f32 and may differ in it: on the GPU at most 1 for `log`, 2 for `exp`, `exp2`, `rsqrt`, `tanh`, `sin` and `cos`,
+//! and 4 for `pow`. Source: CUDA C++ Programming Guide, "Mathematical Functions". The faster and coarser forms are in
+//! [`super::fast`].
 
-use super::{Float, Number, shadow};
+use super::{Float, Integer, Number, shadow};
 
 /// `a / b`, rounded up: how many tiles of `b` cover `a`.
 pub fn ceil_div(a: usize, b: usize) -> usize {
@@ -74,6 +76,85 @@ pub fn rsqrt<T: Float>(x: T) -> T {
 
 /// The hyperbolic tangent.
 pub fn tanh<T: Float>(x: T) -> T {
+    let _ = x;
+    shadow()
+}
+
+/// The sine of `x` in radians, of any size: arguments are reduced exactly.
+pub fn sin<T: Float>(x: T) -> T {
+    let _ = x;
+    shadow()
+}
+
+/// The cosine of `x` in radians, of any size: arguments are reduced exactly.
+pub fn cos<T: Float>(x: T) -> T {
+    let _ = x;
+    shadow()
+}
+
+/// `x` to the power of `y`. NaN where `x` is negative and `y` no whole number; 1 where `y` is 0 or `x` is 1, whatever the other is.
+pub fn pow<T: Float>(x: T, y: T) -> T {
+    let _ = (x, y);
+    shadow()
+}
+
+/// The greatest whole number that is not greater than `x`.
+pub fn floor<T: Float>(x: T) -> T {
+    let _ = x;
+    shadow()
+}
+
+/// The least whole number that is not less than `x`.
+pub fn ceil<T: Float>(x: T) -> T {
+    let _ = x;
+    shadow()
+}
+
+/// `x` without its fraction.
+pub fn trunc<T: Float>(x: T) -> T {
+    let _ = x;
+    shadow()
+}
+
+/// The nearest whole number; halves away from zero, as Rust's `f32::round`.
+pub fn round<T: Float>(x: T) -> T {
+    let _ = x;
+    shadow()
+}
+
+/// The nearest whole number; halves to the even one. One instruction on the GPU, where [`round`] takes several.
+pub fn round_ties_even<T: Float>(x: T) -> T {
+    let _ = x;
+    shadow()
+}
+
+/// Whether `x` is a NaN.
+pub fn is_nan<T: Float>(x: T) -> bool {
+    let _ = x;
+    shadow()
+}
+
+/// The upper 32 bits of the 64-bit product; the lower ones are `a * b`, which wraps. So counter-based random numbers
+/// (Philox) multiply.
+pub fn mul_hi<T: Integer>(a: T, b: T) -> T {
+    let _ = (a, b);
+    shadow()
+}
+
+/// How many bits are one: `count_ones(ballot(p))` is how many lanes agree.
+pub fn count_ones<T: Integer>(x: T) -> T {
+    let _ = x;
+    shadow()
+}
+
+/// How many bits are zero above the highest one; 32 of 0.
+pub fn leading_zeros<T: Integer>(x: T) -> T {
+    let _ = x;
+    shadow()
+}
+
+/// How many bits are zero below the lowest one; 32 of 0. `trailing_zeros(ballot(p))` is the first lane that agrees.
+pub fn trailing_zeros<T: Integer>(x: T) -> T {
     let _ = x;
     shadow()
 }

@@ -13,8 +13,8 @@
 //! | memory | [`alloc_shared`], [`alloc_local`], [`alloc_fragment`], [`Tensor`], [`copy`], [`fill`], [`clear`] |
 //! | loops | `a..b`, [`serial`], [`unroll`], [`vectorized`], [`pipelined`], [`parallel`] |
 //! | products of tiles | [`gemm`] |
-//! | the threads of a block together | [`sync_threads`], [`thread_allreduce`], [`reduce`] |
-//! | the lanes of a warp together | [`sync_warp`], [`warp_reduce`], [`shfl_xor`], [`shfl_down`], [`ballot`], [`any`], [`all`] |
+//! | the threads of a block together | [`sync_threads`], [`thread_allreduce`], [`thread_argmax`], [`thread_argmin`], [`reduce`] |
+//! | the lanes of a warp together | [`sync_warp`], [`warp_reduce`], [`warp_argmax`], [`warp_argmin`], [`shfl`], [`shfl_xor`], [`shfl_up`], [`shfl_down`], [`ballot`], [`any`], [`all`] |
 //! | several threads, one element | [`atomic_add`], [`atomic_max`], [`atomic_min`] |
 //! | several blocks, one result | [`last_arriver`], [`cluster_reduce`] |
 //! | arithmetic | operators, [`Cast::cast`], [`exp`], [`max`], [`fma`], [`select`], ..., and [`fast`] |
@@ -40,7 +40,8 @@ pub use array::{
 pub use atomic::{AtomicElement, atomic_add, atomic_max, atomic_min, last_arriver};
 pub use collective::{
     BlockArray, Max, MaxOperator, Min, MinOperator, ReduceOperator, Reducible, Sum, SumOperator, all, any, ballot,
-    cluster_reduce, reduce, shfl_down, shfl_xor, sync_threads, sync_warp, thread_allreduce, warp_reduce,
+    cluster_reduce, reduce, shfl, shfl_down, shfl_up, shfl_xor, sync_threads, sync_warp, thread_allreduce,
+    thread_argmax, thread_argmin, warp_argmax, warp_argmin, warp_reduce,
 };
 pub use debug::{device_assert, device_print};
 pub use element::{Cast, Float, Half, Integer, Number, Value, bf16, f16, lit};
@@ -50,7 +51,10 @@ pub use loops::{
     Auto, AutoChoice, Cooperative, LoopIndices, LoopRange, PersistentTiles, PingPong, PipelinedLoop, ScheduleChoice,
     ScheduleName, SerialLoop, parallel, persistent, pipelined, serial, unroll, vectorized,
 };
-pub use math::{Ordered, abs, ceil_div, exp, exp2, fma, log, max, min, rsqrt, select, sqrt, tanh};
+pub use math::{
+    Ordered, abs, ceil, ceil_div, cos, count_ones, exp, exp2, floor, fma, is_nan, leading_zeros, log, max, min, mul_hi,
+    pow, round, round_ties_even, rsqrt, select, sin, sqrt, tanh, trailing_zeros, trunc,
+};
 pub use tensor::{GlobalTensor, Tensor, Workspace};
 pub use tile::{
     CopyDestination, CopyRequest, CopySource, EvictionOrder, First, Last, Normal, Tile, TileMut, TransposedFragment,

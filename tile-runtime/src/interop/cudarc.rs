@@ -133,9 +133,8 @@ pub fn lend_cudarc<'a, T: Element, const R: usize>(
     memory: &'a impl CudaMemory<T>,
     placement: impl Into<Placement<R>>,
 ) -> Result<Lent<'a, T, R>, Error> {
-    let own = memory.stream().clone();
-    let on = orderly(stream, &own)?;
-    let (address, guard) = memory.device_ptr(&on.stream);
+    let on = orderly(stream, memory.stream())?;
+    let (address, guard) = memory.device_ptr(on.stream);
     let event = on.event(guard)?;
     let place = (address, Some(memory.len()));
     on_stream(stream, place, placement.into(), Owned { event, writable: false }).map(Lent::over)
@@ -154,7 +153,7 @@ pub fn lend_cudarc_mut<'a, T: Element, const R: usize>(
     let own = memory.stream().clone();
     let len = memory.len();
     let on = orderly(stream, &own)?;
-    let (address, guard) = memory.device_ptr_mut(&on.stream);
+    let (address, guard) = memory.device_ptr_mut(on.stream);
     let event = on.event(guard)?;
     on_stream(stream, (address, Some(len)), placement.into(), Owned { event, writable: true }).map(LentMut::over)
 }
@@ -163,25 +162,25 @@ pub fn lend_cudarc_mut<'a, T: Element, const R: usize>(
 struct On<'a> {
     lender: &'a Stream,
     /// The borrowed stream as cudarc knows it.
-    stream: Arc<CudaStream>,
+    stream: &'a Arc<CudaStream>,
     /// Whether it is the slice's own.
     own: bool,
     managed: bool,
 }
 
 /// Checks that a slice of stream `own` may be used on `stream`.
-fn orderly<'a>(stream: &'a Stream, own: &Arc<CudaStream>) -> Result<On<'a>, Error> {
+fn orderly<'a>(stream: &'a Stream, own: &'a Arc<CudaStream>) -> Result<On<'a>, Error> {
     let foreign = foreign(stream)?;
     check_context(stream.device(), own)?;
     let cuda = cuda(stream.device())?;
-    cuda.bind()?;
     cuda.refuse_elsewhere(&foreign.slot)?;
     let managed = own.context().is_managing_stream_synchronization();
+    // Where no events are asked of the driver, the launch is the first to ask it anything, and binds.
     if managed {
+        cuda.bind()?;
         cuda.refuse_capturing(&foreign.slot, "lending memory whose uses cudarc tracks by events")?;
     }
-    let raw = foreign.slot.enter().stream();
-    let is_own = own.cu_stream().addr() == raw.addr();
+    let is_own = own.cu_stream().addr() == foreign.handle();
     let known = match is_own {
         true => Some(own),
         false => foreign.owner().downcast_ref::<Arc<CudaStream>>(),
@@ -191,7 +190,7 @@ fn orderly<'a>(stream: &'a Stream, own: &Arc<CudaStream>) -> Result<On<'a>, Erro
                        borrow that one by `borrow_cudarc_stream`";
         Error::ForeignStream { device: cuda.label.clone(), problem: problem.into() }
     })?;
-    Ok(On { lender: stream, stream: known.clone(), own: is_own, managed })
+    Ok(On { lender: stream, stream: known, own: is_own, managed })
 }
 
 impl On<'_> {

@@ -107,8 +107,8 @@ mod tests {
             Placement { offset: usize::MAX, ..[2, 2].into() }.layout(usize::MAX),
             Err(ShapeError::Overflow { .. })
         ));
-        let four: Placement<4> = [1, 1, 1, 1].into();
-        assert!(matches!(four.layout(9), Err(ShapeError::Rank { rank: 4 })));
+        let five: Placement<5> = [1; 5].into();
+        assert!(matches!(five.layout(9), Err(ShapeError::Rank { rank: 5 })));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use tile_ir::ir::Dtype;
 use tile_ir::sim::{self, ScalarValue, TensorArgument};
 
 /// Most axes a tensor has.
-pub(crate) const MAX_RANK: usize = 3;
+pub(crate) const MAX_RANK: usize = tile_ir::ir::MOST_TENSOR_AXES;
 
 /// One argument of a launch, in the order of the kernel's parameters.
 #[derive(Clone, Copy, Debug)]
@@ -91,7 +91,8 @@ impl<'a> TensorRef<'a> {
         let rows = match self.rank {
             1 => self.layout::<1>().as_rows(),
             2 => self.layout::<2>().as_rows(),
-            _ => self.layout::<3>().as_rows(),
+            3 => self.layout::<3>().as_rows(),
+            _ => self.layout::<4>().as_rows(),
         };
         self.allocation.download(&mut bytes, &rows, size)?;
         Ok(bytes)

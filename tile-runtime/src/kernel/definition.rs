@@ -61,7 +61,7 @@ impl fmt::Debug for Definition {
 }
 
 /// An instance as an author writes it: `<f16> ROWS = 8`, with its specialised dims after it.
-pub(crate) fn instance_text(kernel: &Kernel, instance: &Instance) -> String {
+pub fn instance_text(kernel: &Kernel, instance: &Instance) -> String {
     let dtypes = instance.dtypes.iter().map(|d| d.name().to_string()).collect();
     let consts = instance.consts.iter().zip(kernel.consts.values()).map(|(value, param)| match param.kind {
         ConstKind::Bool => format!("{} = {}", param.name, *value != 0),

@@ -55,7 +55,7 @@ pub fn explain_class(
     let specialized = kernel.specialized().iter().map(|dim| kernel.dims[*dim].name.as_str());
     let value = |name| values.iter().find(|(given, _)| *given == name).map(|(_, value)| (name, *value as i64));
     let dims: Vec<(&str, i64)> = specialized.filter_map(value).collect();
-    let which = Variant { instance, dims: &dims, class };
+    let which = Variant { instance, dims: &dims, class, ..Variant::default() };
     let (_, program) = lowered(kernel, &which.instance(def)?.1, target)?;
     let shape = Shape::dense(&program, values)?;
     let (resources, no_resources) = match compile(def, which, target).map(|binary| binary.resources) {

@@ -6,6 +6,7 @@ use super::definition::{Definition, InstanceTable};
 use super::plan::Values;
 use super::prepared::{self, Build, Chosen, Code, Prepared};
 use super::variants::{self, Shared, Specialized};
+use super::waiting::Waiting;
 use super::which::Variant;
 use super::workspace::Whose;
 use crate::allocation::Allocation;
@@ -21,7 +22,7 @@ use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tile_ir::ir::EntityRef;
+use tile_ir::ir::{EntityRef, Instance, ParamId};
 use tile_ir::lowered::{HostValues, ParameterKind};
 use tile_ir::sim::checked::CheckedOptions;
 use tile_ir::sim::fast::FastOptions;
@@ -147,14 +148,44 @@ pub fn prepare<'a, const N: usize>(
     which: impl Into<Variant<'a>>,
     device: &Device,
 ) -> Result<Loaded, Error> {
-    let Variant { instance, dims, .. } = which.into();
-    let dims = def.dims(dims)?;
-    let prepared = prepared::prepared(def, table, instance, Chosen { dims: &dims, absent: 0 }, device)?;
+    let which = which.into();
+    let (_, instance) = which.instance(def)?;
+    loaded(device, prepared::prepared(def, table, which.instance, chosen(&instance), device)?)
+}
+
+/// What a launch chooses of an instance.
+fn chosen(instance: &Instance) -> Chosen<'_> {
+    Chosen { dims: &instance.dims, absent: bits_of(&instance.absent) }
+}
+
+/// Compiles and loads what is prepared.
+fn loaded(device: &Device, prepared: Shared) -> Result<Loaded, Error> {
     prepared.made(device.state)?;
     Ok(Loaded { device: device.clone(), prepared })
 }
 
+/// A bit for every parameter that is left out.
+fn bits_of(absent: &[ParamId]) -> u64 {
+    absent.iter().fold(0, |bits, id| bits | 1u64.checked_shl(id.as_u32()).unwrap_or(0))
+}
+
+/// As [`prepare`], without a table that keeps the instance: it is unloaded with the [`Loaded`].
+pub(crate) fn unlisted(def: &'static Definition, which: Variant<'_>, device: &Device) -> Result<Loaded, Error> {
+    let (_, instance) = which.instance(def)?;
+    loaded(device, Shared::Counted(Arc::new(prepared::prepare(def, which.instance, chosen(&instance), device)?)))
+}
+
 impl Loaded {
+    /// Checks the arguments of a call, which have no workspaces, as a launch does.
+    pub(crate) fn check_call(&self, args: &[Argument<'_>]) -> Result<(), Box<Problem>> {
+        let held = match self.prepared.plan.has_workspaces() {
+            true => self.prepared.workspaces(self.device.state, Whose::Launch, args)?,
+            false => Vec::new(),
+        };
+        let all: Vec<Argument<'_>> = args.iter().copied().chain(held.iter().map(|w| w.argument())).collect();
+        self.check(&all)
+    }
+
     /// Checks these arguments as a launch does.
     pub(crate) fn check(&self, args: &[Argument<'_>]) -> Result<(), Box<Problem>> {
         serving(&self.prepared, self.device.state, args).map(|_| ())
@@ -207,6 +238,11 @@ impl Loaded {
     /// Whether the cache had it; `None` on a simulator.
     pub fn was_cached(&self) -> Option<bool> {
         self.build()?.origin.map(|origin| origin == crate::cache::Origin::Cache)
+    }
+
+    /// Whether its code was built into the program ([`embedded`](crate::embedded)); `None` on a simulator.
+    pub fn was_embedded(&self) -> Option<bool> {
+        self.build()?.origin.map(|origin| origin == crate::cache::Origin::Embedded)
     }
 
     /// How it was made, which it is.
@@ -372,8 +408,9 @@ pub(super) fn bits(values: &Values<'_>, kind: ParameterKind) -> u64 {
             Some(Argument::Scalar(Scalar { value: sim::ScalarValue::Element(_, bits) })) => u64::from(*bits),
             _ => 0,
         },
-        // A map is passed as a whole, by its own address; whether a launch begins early is known when it is submitted.
-        ParameterKind::TensorMap(_) | ParameterKind::Ahead(_) => 0,
+        // A map is passed as a whole, by its own address; whether a launch begins early is known when it is submitted, and the
+        // function knows its log.
+        ParameterKind::TensorMap(_) | ParameterKind::Ahead(_) | ParameterKind::Log | ParameterKind::LogFunction => 0,
     }
 }
 
@@ -412,6 +449,7 @@ impl Recorded {
         let (step_limit, cancel) = (device.step_limit(), device.cancel());
         match self.prepared.code() {
             Some(Code::Fast { bound }) => {
+                let waiting = Waiting::new(&program.name, "fast");
                 let options = FastOptions { step_limit, cancel };
                 let report = sim::fast::run_with(bound, &self.args, &options).map_err(|error| match error {
                     SimError::Fault(fault) => failed(format!("the kernel went wrong\n{}", fault.render(bound))),
@@ -422,13 +460,16 @@ impl Recorded {
                     SimError::Cancelled => wrong(Problem::Cancelled),
                     other => failed(other.to_string()),
                 })?;
+                drop(waiting);
                 print(report.printed.iter().map(|line| line.text.as_str()), report.unprinted);
                 Ok(())
             }
             Some(Code::Checked) => {
+                let waiting = Waiting::new(&program.name, "checked");
                 let options = CheckedOptions { seed: checked_seed(), step_limit, cancel, ..CheckedOptions::default() };
                 let report =
                     sim::checked::run(program, &self.args, &options).map_err(|error| failed(error.to_string()))?;
+                drop(waiting);
                 print(report.prints.iter().map(|line| line.text.as_str()), report.prints_dropped);
                 if report.stopped == Some(Stop::Cancelled) {
                     return Err(wrong(Problem::Cancelled));

@@ -15,6 +15,7 @@ mod prepared;
 mod repeat;
 mod show;
 mod variants;
+mod waiting;
 mod which;
 mod workspace;
 
@@ -24,18 +25,21 @@ mod tests;
 pub use crate::element::Element;
 pub use argument::{Argument, Scalar, ScalarInput, TensorInput, TensorOutput, TensorRef, optional};
 pub use class::class;
-pub use definition::{Definition, InstanceTable, instance_index};
+pub use definition::{Definition, InstanceTable, instance_index, instance_text};
 pub use explain::{Explanation, explain, explain_class};
 pub use launch::{LaunchOn, Loaded, launch, prepare};
 pub use repeat::{PreparedLaunch, prepare_launch};
 pub use show::{Binary, Format, compile, show};
+/// What an expansion calls `String`: it names nothing but this crate and `core`.
+#[doc(hidden)]
+pub use std::string::String as Text;
+pub use tile_ir::explain::Machine;
 pub use tile_ir::ir::{Class, Dtype, Target, Width};
 pub use variants::Specialized;
 pub use which::Variant;
 
 pub(crate) use class::plan_for;
-pub(crate) use definition::instance_text;
-pub(crate) use launch::Recorded;
+pub(crate) use launch::{Recorded, unlisted};
 pub(crate) use plan::Values;
-pub(crate) use prepared::target_for;
+pub(crate) use prepared::{code_for_bundle, key_for_bundle, slot, target_for};
 pub(crate) use workspace::Workspaces;

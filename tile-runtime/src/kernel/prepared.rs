@@ -4,11 +4,13 @@ use super::class::Lesser;
 use super::definition::{Definition, InstanceTable, instance_text};
 use super::plan::Plan;
 use super::variants::{self, Shared};
+use super::which::Variant;
 use super::workspace::Workspaces;
 use crate::cache::{Cache, Entry, Key, Origin};
 use crate::cuda::{CudaDevice, Function};
 use crate::device::{Backend, Device, DeviceState};
-use crate::error::Error;
+use crate::embedded::{self, Found, Why};
+use crate::error::{Error, NotEmbedded};
 use crate::launch_error::Problem;
 use crate::nvrtc::{self, Nvrtc, Output, Resources};
 use std::ptr::null_mut;
@@ -119,7 +121,7 @@ pub(crate) fn prepared<const N: usize>(
 }
 
 #[cold]
-fn prepare(
+pub(super) fn prepare(
     definition: &'static Definition,
     index: usize,
     chosen: Chosen<'_>,
@@ -229,7 +231,7 @@ impl Prepared {
         let mut build = Build { instance: instance_text(kernel, &self.instance), ..Build::default() };
         Function::accepts(&kernel.name, program)?;
         build.architecture = device.architecture(program.target);
-        let (entry, origin) = machine_code(program, &build.architecture)?;
+        let (entry, origin) = code_for_launch(kernel, &self.instance, program, &build.architecture)?;
         build.resources = Resources::of(program, &entry.log);
         build.origin = Some(origin);
         let (function, capacity) = Function::load(cuda, &kernel.name, &entry.code, program)?;
@@ -278,17 +280,140 @@ fn lowered_for(kernel: &Kernel, instance: &Instance, target: Target, fast: bool)
     Ok((bound, program))
 }
 
+/// An instance as it is named in a bundle of embedded kernels: as its author writes it, with the tensors it leaves out.
+pub(crate) fn slot(kernel: &Kernel, instance: &Instance) -> String {
+    let absent = instance.absent.iter().filter_map(|id| kernel.params.get(*id));
+    absent.fold(instance_text(kernel, instance), |text, param| format!("{text} without {}", param.name))
+}
+
+/// A compilation: what it takes, and what its result is found by.
+#[derive(Clone)]
+struct Compilation<'p> {
+    program: &'p Program,
+    source: String,
+    options: Vec<String>,
+}
+
+impl<'p> Compilation<'p> {
+    fn new(program: &'p Program, architecture: &str, line_info: bool) -> Self {
+        let source = tile_ir::emit::cuda::emit_with(program, line_info);
+        Compilation { program, source, options: nvrtc::options(architecture, line_info) }
+    }
+
+    fn key(&self, architecture: &str, compiler: Option<String>) -> Key {
+        let (symbol, options) = (symbol(self.program), self.options.join(" "));
+        let parts =
+            [("symbol", &*symbol), ("arch", architecture), ("options", &options), ("source", self.source.as_str())];
+        Key::new(&parts, compiler)
+    }
+
+    /// The cubin and the compiler's log, from the cache or from NVRTC.
+    fn get(&self, architecture: &str) -> Result<(Key, Entry, Origin), Error> {
+        let key = self.key(architecture, Nvrtc::get().ok().map(Nvrtc::identity));
+        let (entry, origin) = Cache::get(&key, || {
+            let compiled = Nvrtc::get()?.compile(&self.program.name, &self.source, &self.options, Output::Cubin)?;
+            Ok(Entry { code: compiled.code, log: compiled.log })
+        })?;
+        Ok((key, entry, origin))
+    }
+}
+
 /// The cubin of a program, from the cache or from NVRTC, with the compiler's log.
-pub(crate) fn machine_code(program: &Program, architecture: &str) -> Result<(Entry, Origin), Error> {
+pub(crate) fn machine_code(program: &Program, architecture: &str) -> Result<Entry, Error> {
+    Compilation::new(program, architecture, nvrtc::line_info_wanted()).get(architecture).map(|(_, entry, _)| entry)
+}
+
+/// The cubin of an instance without line information, from the cache or from NVRTC, and the key that a bundle of embedded kernels
+/// stores it under.
+pub(crate) fn code_for_bundle(
+    def: &'static Definition,
+    which: Variant<'_>,
+    target: Target,
+    architecture: &str,
+) -> Result<(Key, Entry), Error> {
+    let (kernel, instance) = which.instance(def)?;
+    let (_, program) = lowered(kernel, &instance, target)?;
+    Compilation::new(&program, architecture, false).get(architecture).map(|(key, entry, _)| (key, entry))
+}
+
+/// What an instance is found by in a bundle, whatever its compiler. Nothing is compiled.
+pub(crate) fn key_for_bundle(
+    def: &'static Definition,
+    which: Variant<'_>,
+    target: Target,
+    architecture: &str,
+) -> Result<Key, Error> {
+    let (kernel, instance) = which.instance(def)?;
+    let (_, program) = lowered(kernel, &instance, target)?;
+    Ok(Compilation::new(&program, architecture, false).key(architecture, None))
+}
+
+/// What a launch of an instance runs: embedded in the program, from the cache or from NVRTC, in this order.
+fn code_for_launch(
+    kernel: &Kernel,
+    instance: &Instance,
+    program: &Program,
+    architecture: &str,
+) -> Result<(Entry, Origin), Error> {
+    let (kernel, instance) = (&kernel.name, slot(kernel, instance));
     let line_info = nvrtc::line_info_wanted();
-    let source = tile_ir::emit::cuda::emit_with(program, line_info);
-    let arguments = nvrtc::options(architecture, line_info);
-    let compile = || {
-        let compiled = Nvrtc::get()?.compile(&program.name, &source, &arguments, Output::Cubin)?;
-        Ok(Entry { code: compiled.code, log: compiled.log })
+    let compilation = Compilation::new(program, architecture, line_info);
+    let found = match line_info {
+        true => Found::NoBundles,
+        false => {
+            let of = |code: String| {
+                let key = Compilation { options: nvrtc::options(&code, false), ..compilation.clone() }.key(&code, None);
+                (code, key)
+            };
+            embedded::find(kernel, &instance, || runnable(program.target, architecture).into_iter().map(of).collect())
+        }
     };
-    let (symbol, options) = (symbol(program), arguments.join(" "));
-    let parts = [("symbol", &*symbol), ("arch", architecture), ("options", &options), ("source", &source)];
-    let compiler = Nvrtc::get().ok().map(Nvrtc::identity);
-    Cache::get(&Key::new(&parts, compiler), compile)
+    let why = match found {
+        Found::Code(entry) => return Ok((entry, Origin::Embedded)),
+        Found::NoBundles => None,
+        Found::Not(why) => Some(why),
+    };
+    // An instance that nobody embedded may be meant to be compiled; what was embedded and is not used is an oversight.
+    if let Some(why @ (Why::Version { .. } | Why::Damaged)) = &why {
+        eprintln!("tile: warning: the embedded kernel `{kernel}` {instance} for {architecture} is not used: {why}");
+    }
+    compilation.get(architecture).map(|(_, entry, origin)| (entry, origin)).map_err(|error| match (error, why) {
+        (Error::Library(problem), Some(why)) => Error::NotEmbedded(Box::new(NotEmbedded {
+            kernel: kernel.clone(),
+            instance,
+            architecture: architecture.into(),
+            why: why.to_string(),
+            problem,
+        })),
+        (error, _) => error,
+    })
+}
+
+/// The architectures whose code runs where a kernel would be compiled for `architecture`, best first.
+///
+/// Source: CUDA C++ Programming Guide, binary compatibility: code runs on later minor revisions of its generation, but for Tegra
+/// (`sm_87`).
+fn runnable(target: Target, architecture: &str) -> Vec<String> {
+    const AMPERE: [&str; 3] = ["sm_89", "sm_86", "sm_80"];
+    match AMPERE.iter().position(|known| *known == architecture) {
+        Some(at) if target == Target::Sm80 => AMPERE[at..].iter().map(|known| (*known).to_owned()).collect(),
+        _ => vec![architecture.into()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_runs_on_later_devices_of_its_generation() {
+        assert_eq!(runnable(Target::Sm80, "sm_89"), ["sm_89", "sm_86", "sm_80"]);
+        assert_eq!(runnable(Target::Sm80, "sm_86"), ["sm_86", "sm_80"]);
+        assert_eq!(runnable(Target::Sm80, "sm_80"), ["sm_80"]);
+        for (target, only) in
+            [(Target::Sm80, "sm_87"), (Target::Sm80, "sm_90"), (Target::Sm80, "sm_120"), (Target::Sm90a, "sm_90a")]
+        {
+            assert_eq!(runnable(target, only), [only]);
+        }
+    }
 }

@@ -117,7 +117,7 @@ pub struct Binary {
 pub fn compile<'a>(def: &'static Definition, which: impl Into<Variant<'a>>, target: Target) -> Result<Binary, Error> {
     let (kernel, instance) = which.into().instance(def)?;
     let (_, program) = lowered(kernel, &instance, target)?;
-    let (Entry { code, log }, _) = machine_code(&program, target.name())?;
+    let Entry { code, log } = machine_code(&program, target.name())?;
     let resources = Resources::of(&program, &log);
     Ok(Binary { program, cubin: code, log, resources })
 }

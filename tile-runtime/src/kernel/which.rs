@@ -2,7 +2,7 @@
 
 use super::definition::Definition;
 use crate::error::Error;
-use tile_ir::ir::{Class, DimId, Instance, Kernel};
+use tile_ir::ir::{Class, DimId, Instance, Kernel, Param, ParamId, ParamKind};
 
 /// An instance of a kernel, with the values of the dims that it is specialised by, and its alignment class:
 /// `Variant { instance: 3, dims: &[("K", 4096)], ..Variant::default() }`. A number alone is an instance of a kernel without
@@ -15,6 +15,8 @@ pub struct Variant<'a> {
     pub dims: &'a [(&'a str, i64)],
     /// The alignment class that it is compiled for.
     pub class: Class,
+    /// The optional tensors that it leaves out, by name.
+    pub absent: &'a [&'a str],
 }
 
 impl From<usize> for Variant<'_> {
@@ -24,10 +26,24 @@ impl From<usize> for Variant<'_> {
 }
 
 impl Variant<'_> {
-    /// The kernel, and the instance to bind.
-    pub(crate) fn instance(&self, def: &'static Definition) -> Result<(&'static Kernel, Instance), Error> {
+    /// The kernel, and the instance as it is bound.
+    ///
+    /// # Errors
+    /// There is no such instance; the dims are not those of `specialize(..)`; a tensor that is left out is not optional.
+    pub fn instance(&self, def: &'static Definition) -> Result<(&'static Kernel, Instance), Error> {
         let (kernel, instance) = def.instance(self.instance)?;
-        Ok((kernel, Instance { class: self.class, ..instance.with_dims(def.dims(self.dims)?) }))
+        let optional = |(_, param): &(ParamId, &Param)| matches!(param.kind, ParamKind::Tensor { optional: true, .. });
+        let absent = self.absent.iter().map(|name| {
+            let found = kernel.params.iter().filter(optional).find(|(_, param)| param.name == **name);
+            found.map(|(id, _)| id).ok_or_else(|| {
+                let optional: Vec<&str> = kernel.params.iter().filter(optional).map(|(_, p)| p.name.as_str()).collect();
+                Error::Optional { kernel: def.name().into(), asked: (*name).into(), optional: optional.join(", ") }
+            })
+        });
+        let mut absent = absent.collect::<Result<Vec<_>, Error>>()?;
+        absent.sort();
+        absent.dedup();
+        Ok((kernel, Instance { class: self.class, absent, ..instance.with_dims(def.dims(self.dims)?) }))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Whether two results are the same: to the bit, or within a stated bound.
 
 use half::{bf16, f16};
-use tile_ir::ir::{AtomicOp, Dtype, ExprKind, Kernel, MathFn, StmtKind};
+use tile_ir::ir::{AtomicOp, Dtype, ExprKind, Kernel, StmtKind};
 
 /// How much the results of two instances may differ, relative to the largest magnitude of the result: instances add in
 /// other orders. Integers and bools may not differ at all. An element may also differ by two units in its own last place.
@@ -26,28 +26,15 @@ const fn two_places(dtype: Dtype) -> f64 {
 }
 
 /// Whether the language defines every bit of the kernel's result: then the simulator's are the GPU's.
-pub(super) fn is_exact(kernel: &Kernel) -> bool {
-    let approximate = |f: MathFn| match f {
-        MathFn::Exp
-        | MathFn::Exp2
-        | MathFn::Log
-        | MathFn::Rsqrt
-        | MathFn::Tanh
-        | MathFn::FastExp
-        | MathFn::FastExp2
-        | MathFn::FastLog
-        | MathFn::FastTanh
-        | MathFn::FastRecip => true,
-        MathFn::Sqrt | MathFn::Abs | MathFn::Fma => false,
-    };
-    let math = kernel.exprs.values().any(|e| matches!(&e.kind, ExprKind::Math(f, _) if approximate(*f)));
+pub(crate) fn is_exact(kernel: &Kernel) -> bool {
+    let math = kernel.exprs.values().any(|e| matches!(&e.kind, ExprKind::Math(f, _) if f.is_approximate()));
     // Atomics on integers give the same whatever their order; their results are compared exactly in any case.
     let atomics = kernel.stmts.values().any(|s| matches!(&s.kind, StmtKind::Atomic { op: AtomicOp::Add, .. }));
     !math && !atomics
 }
 
 /// Compares packed elements to the bit.
-pub(super) fn same_bits(dtype: Dtype, found: &[u8], expected: &[u8]) -> Result<(), String> {
+pub(crate) fn same_bits(dtype: Dtype, found: &[u8], expected: &[u8]) -> Result<(), String> {
     let size = dtype.bytes() as usize;
     let pairs = found.chunks_exact(size).zip(expected.chunks_exact(size));
     let differs = |(a, b): (&[u8], &[u8])| a != b && !(value(dtype, a).is_nan() && value(dtype, b).is_nan());
@@ -59,7 +46,7 @@ pub(super) fn same_bits(dtype: Dtype, found: &[u8], expected: &[u8]) -> Result<(
 }
 
 /// Compares packed elements within `tolerance` (relative to the largest magnitude) or two units in the last place.
-pub(super) fn within(dtype: Dtype, found: &[u8], expected: &[u8], tolerance: f64) -> Result<(), String> {
+pub(crate) fn within(dtype: Dtype, found: &[u8], expected: &[u8], tolerance: f64) -> Result<(), String> {
     if gate_bound(dtype) == 0.0 {
         return same_bits(dtype, found, expected);
     }
@@ -86,7 +73,7 @@ fn words(dtype: Dtype, at: usize, a: &[u8], b: &[u8], differing: usize, all: usi
 }
 
 /// An element's value.
-fn value(dtype: Dtype, bytes: &[u8]) -> f64 {
+pub(crate) fn value(dtype: Dtype, bytes: &[u8]) -> f64 {
     let word = |n: usize| bytes.iter().take(n).rev().fold(0u32, |word, byte| word << 8 | u32::from(*byte));
     match dtype {
         Dtype::Bool => f64::from(word(1)),

@@ -37,20 +37,22 @@ mod space;
 mod tests;
 
 pub use compare::gate_bound;
+pub(crate) use compare::{is_exact, same_bits, value, within};
 pub use options::TuneOptions;
 pub use report::{Status, Trial, TuneReport};
 
 use crate::cache::Cache;
+use crate::check::Case;
 use crate::device::{Backend, Device};
 use crate::error::Error;
-use crate::kernel::{Argument, Definition, Dtype, InstanceTable, Loaded, Variant, prepare};
+use crate::kernel::{Argument, Definition, Dtype, InstanceTable, Loaded, Variant, prepare, unlisted};
 use crate::launch_error::LaunchError;
 use crate::lock::lock;
 use crate::nvrtc::Nvrtc;
 use crate::settings;
 use measure::Rig;
 use progress::Progress;
-use random::Random;
+pub(crate) use random::Random;
 use search::{Outcome, first_line, search};
 use std::collections::HashMap;
 use std::panic::Location;
@@ -85,6 +87,52 @@ pub fn tune<const N: usize>(
     let report = tune_call(&Call { def, dtypes, device, options, args, load: &load, at })?;
     publish(&report);
     Ok((report.chosen, report))
+}
+
+/// The fastest declared instance of a kernel with these dtypes, for dense tensors of random values with these dims: what
+/// `cargo tile tune` does. `values` are all of the kernel's dims by name, and scalars; a `usize` scalar without a value is 1, another
+/// one random.
+///
+/// # Errors
+/// As [`tune`]; a dim has no value, or a name is no dim and no scalar ([`Error::Tune`]).
+#[track_caller]
+pub fn tune_at(
+    def: &'static Definition,
+    dtypes: &[Dtype],
+    device: &Device,
+    options: &TuneOptions,
+    values: &[(String, f64)],
+) -> Result<TuneReport, Error> {
+    let at = Location::caller();
+    let kernel = def.kernel()?;
+    let wrong = |problem: String| Error::Tune { kernel: def.name().into(), problem };
+    let scalars = kernel.params.values().filter(|p| matches!(p.kind, ParamKind::Scalar { .. })).map(|p| &p.name);
+    let names: Vec<&String> = kernel.dims.values().map(|dim| &dim.name).chain(scalars).collect();
+    if let Some((asked, _)) = values.iter().find(|(asked, _)| !names.contains(&asked)) {
+        let there = names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+        return Err(wrong(format!("it has no dim and no scalar `{asked}`; it has {there}")));
+    }
+    let dims = kernel.dims.values().map(|dim| {
+        let value =
+            values.iter().find(|(name, _)| *name == dim.name).map(|(name, value)| (name.clone(), *value as i64));
+        value.ok_or_else(|| wrong(format!("the dim `{0}` has no value: give {0}=4096, say", dim.name)))
+    });
+    let dims = dims.collect::<Result<Vec<_>, Error>>()?;
+    let declared = kernel.instances.iter().position(|instance| instance.dtypes == dtypes);
+    let declared = declared.ok_or_else(|| wrong("no instance is declared for these dtypes".into()))?;
+    let of = |name: &str| dims.iter().find(|(dim, _)| dim == name).map_or(0, |(_, value)| *value);
+    let specialized: Vec<(&str, i64)> =
+        kernel.specialized().iter().map(|dim| (kernel.dims[*dim].name.as_str(), of(&kernel.dims[*dim].name))).collect();
+    let variant = |instance: usize| Variant { instance, dims: &specialized, ..Variant::default() };
+    let mut random = Random(1);
+    let case = Case::new(kernel, &variant(declared).instance(def)?.1, &dims, values, &mut || random.unit());
+    let case = case.ok_or_else(|| wrong("the extents of its tensors are not known before a launch".into()))?;
+    let tensors = case.tensors(device)?;
+    let args = tensors.arguments(&case);
+    let load = |instance: usize, on: &Device| unlisted(def, variant(instance), on);
+    let report = tune_call(&Call { def, dtypes, device, options, args: &args, load: &load, at })?;
+    publish(&report);
+    Ok(report)
 }
 
 /// One call to tune.
@@ -153,9 +201,9 @@ fn tune_call(call: &Call<'_>) -> Result<TuneReport, Error> {
     report.chosen = first;
     let result = match &device.state.backend {
         Backend::Simulator { .. } => {
-            report.timing = "none: a simulator has no time; the first instance that may be launched is chosen".into();
+            report.timing = "none: a simulator has no clock; the first instance that may be launched is taken".into();
             if !options.quiet {
-                eprintln!("tile: tuning `{}` on {device}: {}", def.name(), report.timing);
+                eprintln!("tile: no tuning of `{}` on {device}; timing: {}", def.name(), report.timing);
             }
             return Ok(report);
         }

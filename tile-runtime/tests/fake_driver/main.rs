@@ -6,6 +6,7 @@
 //! | `histories` | random histories of several threads, and `trace`, which reads what a driver was asked and finds uses that nothing orders |
 //! | `borrowed` | memory of cudarc on streams of ours |
 //! | `dlpack` | tensors of other libraries |
+//! | `embedded` | kernels that are built into the program, where there is no NVRTC |
 //! | `lent` | borrowed streams, and memory on them |
 //!
 //! Each scenario runs in a process of its own: this test program again, with the driver in its library path. A machine
@@ -14,6 +15,7 @@
 mod borrowed;
 mod captures;
 mod dlpack;
+mod embedded;
 mod histories;
 mod lent;
 mod trace;

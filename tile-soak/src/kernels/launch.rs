@@ -46,7 +46,12 @@ impl Launch {
         let specialized = kernel.specialized().iter().map(|dim| (*dim, problem.dim(&kernel.dims[*dim].name)));
         let mut instance = Instance { absent: problem.absent(kernel), ..instance.with_dims(specialized.collect()) };
         loop {
-            let failed = |all: Vec<Diagnostic>| Refusal::Lowering(first(&all));
+            // A tile that only the widest class can have is refused where rows are not aligned: that is the launch's matter.
+            let is_widest = instance.class.is_widest();
+            let failed = |all: Vec<Diagnostic>| match is_widest {
+                true => Refusal::Lowering(first(&all)),
+                false => Refusal::Check(first(&all)),
+            };
             let bound = lower::bind(kernel, &instance).map_err(failed)?;
             let program = lower::lower_bound(&bound, target).map_err(failed)?;
             let args = problem.arguments(&bound);

@@ -97,7 +97,11 @@ pub fn parse(source: &Source) -> Result<Kernel, Failed> {
     let report = |d: &Diagnostic| d.render(&kernel.source, &kernel.spans);
     let is_lint = |d: &&Diagnostic| d.code.to_string().starts_with("TK06");
     match all.iter().find(|d| !is_lint(d)) {
-        Some(error) => Err(failed(Failure::Refused, report(error))),
+        // What is wrong with a function that it calls says more than that something is.
+        Some(error) => {
+            let mistake = functions.iter().flat_map(tile_syntax::Function::mistakes).next();
+            Err(failed(Failure::Refused, mistake.unwrap_or_else(|| report(error))))
+        }
         None => all.first().map_or(Ok(kernel.clone()), |lint| Err(failed(Failure::Flagged, report(lint)))),
     }
 }

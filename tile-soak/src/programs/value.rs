@@ -254,6 +254,24 @@ pub fn call(function: Fun, args: &[Value]) -> Result<Value, Refusal> {
     let refuse = || Err(format!("{}({args:?}) has no value", function.name()));
     match args {
         [Value::I32(x)] if function == Fun::Abs => Ok(Value::I32(x.wrapping_abs())),
+        [Value::I32(x)] => match function {
+            Fun::CountOnes => Ok(Value::I32(x.count_ones() as i32)),
+            Fun::LeadingZeros => Ok(Value::I32(x.leading_zeros() as i32)),
+            Fun::TrailingZeros => Ok(Value::I32(x.trailing_zeros() as i32)),
+            _ => refuse(),
+        },
+        [Value::U32(x)] => match function {
+            Fun::CountOnes => Ok(Value::U32(x.count_ones())),
+            Fun::LeadingZeros => Ok(Value::U32(x.leading_zeros())),
+            Fun::TrailingZeros => Ok(Value::U32(x.trailing_zeros())),
+            _ => refuse(),
+        },
+        [Value::I32(x), Value::I32(y)] if function == Fun::MulHi => {
+            Ok(Value::I32(((i128::from(*x) * i128::from(*y)) >> 32) as i32))
+        }
+        [Value::U32(x), Value::U32(y)] if function == Fun::MulHi => {
+            Ok(Value::U32(((u128::from(*x) * u128::from(*y)) >> 32) as u32))
+        }
         [Value::Float(ty, x)] => {
             let wide = |f: fn(f64) -> f64| f(f64::from(*x)) as f32;
             let value = match function {
@@ -265,7 +283,14 @@ pub fn call(function: Fun, args: &[Value]) -> Result<Value, Refusal> {
                 Fun::Tanh | Fun::FastTanh => wide(f64::tanh),
                 Fun::Rsqrt => wide(|x| 1.0 / x.sqrt()),
                 Fun::FastRecip => wide(|x| 1.0 / x),
-                Fun::Fma => return refuse(),
+                Fun::Sin => wide(f64::sin),
+                Fun::Cos => wide(f64::cos),
+                Fun::Floor => wide(f64::floor),
+                Fun::Ceil => wide(f64::ceil),
+                Fun::Trunc => wide(f64::trunc),
+                Fun::Round => wide(f64::round),
+                Fun::RoundTiesEven => wide(f64::round_ties_even),
+                Fun::Fma | Fun::MulHi | Fun::CountOnes | Fun::LeadingZeros | Fun::TrailingZeros => return refuse(),
             };
             Ok(float(*ty, value))
         }

@@ -1,7 +1,7 @@
 //! The launch surface: `gemv::<f16, 8>::launch(..)`, `gemv::<f16>::instance(..)` and the handle's `launch`.
 
-use super::named;
 use super::signature::{Const, Param, ParamKind, Signature};
+use super::{look, named};
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 
@@ -32,7 +32,8 @@ pub(super) fn methods(signature: &Signature<'_>, body: &Body) -> TokenStream {
     let tuned = tuned(signature, body);
     let handle = handle(signature, body);
     let named = named::named(signature, body);
-    quote!(#launch #instance #tuned #handle #named)
+    let look = look::methods(signature, body);
+    quote!(#launch #instance #tuned #handle #named #look)
 }
 
 /// `gemv::<f16, 8>::launch(on, x, w, y)`.

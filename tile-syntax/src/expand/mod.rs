@@ -6,6 +6,7 @@
 //! | [`kernel`] | the struct, the instances and the IR's bytes |
 //! | [`function`] | a `#[tile_fn]`: its shadow, and the macro that carries its tokens |
 //! | [`launch`] | `launch`, `instance` and the handle it returns |
+//! | [`look`] | `show` and `explain` of an instance |
 //! | [`named`] | `launch_named` and its like, which take the arguments by their names |
 //! | [`shadow`] | the function that rustc type-checks in place of the kernel |
 //! | [`errors`] | `compile_error!` and warnings at the author's tokens |
@@ -14,6 +15,7 @@ pub(crate) mod errors;
 mod function;
 mod kernel;
 mod launch;
+mod look;
 mod named;
 mod shadow;
 mod signature;
@@ -48,6 +50,7 @@ pub fn kernel(attribute: TokenStream, item: TokenStream, functions: Rc<[Rc<TileF
     let host = if failed {
         kernel::stub(&signature, parsed.deferred.first().map(|d| d.compiler_text(&parsed.kernel)))
     } else {
+        crate::record::kernel(&parsed.kernel);
         kernel::host(&signature, &parsed.kernel)
     };
     quote!(#errors #host #shadow)

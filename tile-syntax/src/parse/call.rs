@@ -6,7 +6,7 @@ use super::types::{Class, Slot, Ty};
 use super::{Binding, Facts, Parser};
 use syn::{Expr, ExprCall, ExprMethodCall, Lit, PathArguments, UnOp};
 use tile_ir::diag::{Code, Diagnostic};
-use tile_ir::ir::{BinaryOp, ExprId, ExprKind, MathFn, SpanId, Type};
+use tile_ir::ir::{BinaryOp, ExprId, ExprKind, MathFn, MathOperands, SpanId, Type};
 
 /// A function as written.
 pub(super) struct Function<'a> {
@@ -137,6 +137,9 @@ impl Parser {
     /// The pure functions; none if it is another.
     fn elementwise(&mut self, function: &Function<'_>, call: &ExprCall, range: Range) -> Option<Called> {
         let math = MathFn::ALL.into_iter().find(|f| f.name() == function.name);
+        if function.name == "is_nan" {
+            return Some(self.is_nan(function, call, range).into());
+        }
         let arity = match function.name.as_str() {
             "min" | "max" | "ceil_div" => 2,
             "select" => 3,
@@ -185,11 +188,18 @@ impl Parser {
     fn math(&mut self, math: MathFn, operands: Vec<ExprId>, span: SpanId) -> Option<ExprId> {
         let (&first, rest) = operands.split_first()?;
         let ty = self.ty(first);
+        if math.operands() == MathOperands::Integers {
+            self.exchanged(ty);
+        }
         for &operand in rest {
             self.demand(operand, ty)?;
         }
         let class = self.class(ty);
-        let fits = matches!(class, Class::Float | Class::Unknown) || (math == MathFn::Abs && class == Class::Int);
+        let fits = match math.operands() {
+            MathOperands::Floats => matches!(class, Class::Float | Class::Unknown),
+            MathOperands::Numbers => matches!(class, Class::Float | Class::Unknown | Class::Int),
+            MathOperands::Integers => matches!(class, Class::Int | Class::Unknown),
+        };
         if !fits {
             let message = format!("`{}` is not defined for {}", math.name(), self.ty_name(ty));
             self.rustc(Diagnostic::new(Code::DTYPE, span, message));
@@ -199,6 +209,22 @@ impl Parser {
         // Computed on the device: never a constant, never part of a launch check.
         let facts = Facts { constant: false, launch: false, ..facts };
         Some(self.push(ExprKind::Math(math, operands), ty, facts, span))
+    }
+
+    /// `is_nan(x)`: a NaN is the only value that is not equal to itself.
+    fn is_nan(&mut self, function: &Function<'_>, call: &ExprCall, range: Range) -> Option<ExprId> {
+        if !self.arity(function, call, 1) {
+            return None;
+        }
+        let operand = self.expr(&call.args[0])?;
+        let (ty, span) = (self.ty(operand), self.mark(range));
+        if !matches!(self.class(ty), Class::Float | Class::Unknown) {
+            let message = format!("`is_nan` is not defined for {}", self.ty_name(ty));
+            self.rustc(Diagnostic::new(Code::DTYPE, span, message));
+            return None;
+        }
+        let facts = Facts { constant: false, launch: false, ..self.facts(operand) };
+        Some(self.push(ExprKind::Binary(BinaryOp::Ne, operand, operand), Type::BOOL, facts, span))
     }
 
     /// `lit(2.0)`: a literal of any number type.

@@ -1,6 +1,7 @@
 //! Functions that become statements: collectives, atomics, barriers, `device_print`, `device_assert`.
 
 use super::access::strip;
+use super::arg::gives_two;
 use super::call::{Called, Function};
 use super::range::Range;
 use super::types::Class;
@@ -18,10 +19,14 @@ impl Parser {
         let arity = match function.name.as_str() {
             "sync_threads" | "sync_warp" => 0,
             "ballot" | "any" | "all" => 1,
-            "warp_reduce" | "shfl_xor" | "shfl_down" | "device_assert" => 2,
+            "warp_reduce" | "shfl_xor" | "shfl_down" | "shfl_up" | "shfl" | "device_assert" => 2,
             "atomic_add" | "atomic_max" | "atomic_min" | "last_arriver" | "cluster_reduce" => 2,
             "thread_allreduce" => 3,
             "device_print" => return self.print(call, range),
+            name if gives_two(name) => {
+                self.two_values(function, range);
+                return Called::Poison;
+            }
             _ => {
                 self.unknown_function(&call.func);
                 return Called::Poison;
@@ -42,6 +47,8 @@ impl Parser {
             "all" => self.vote(VoteKind::All, call, range).into(),
             "shfl_xor" => self.shuffle(ShuffleKind::Xor, call, range).into(),
             "shfl_down" => self.shuffle(ShuffleKind::Down, call, range).into(),
+            "shfl_up" => self.shuffle(ShuffleKind::Up, call, range).into(),
+            "shfl" => self.shuffle(ShuffleKind::Lane, call, range).into(),
             "warp_reduce" => self.reduce(function, call, None, used, range),
             "thread_allreduce" => self.reduce(function, call, Some(&call.args[2]), used, range),
             "last_arriver" => self.last_arriver(call, range).into(),
@@ -81,7 +88,7 @@ impl Parser {
     }
 
     /// Collectives exchange numbers of an element type.
-    fn numeric(&mut self, value: ExprId, what: &str) -> Option<()> {
+    pub(super) fn numeric(&mut self, value: ExprId, what: &str) -> Option<()> {
         let ty = self.ty(value);
         self.exchanged(ty);
         let (class, span) = (self.class(ty), self.kernel.exprs[value].span);
@@ -207,7 +214,7 @@ impl Parser {
     }
 
     /// The axis argument: the binding of a thread axis, itself.
-    fn thread_axis(&mut self, function: &Function<'_>, expr: &Expr) -> Option<VarId> {
+    pub(super) fn thread_axis(&mut self, function: &Function<'_>, expr: &Expr) -> Option<VarId> {
         let name = match strip(expr) {
             Expr::Path(path) => path.path.get_ident().map(ToString::to_string),
             _ => None,

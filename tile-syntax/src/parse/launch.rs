@@ -4,12 +4,13 @@
 use super::access::strip;
 use super::call::Function;
 use super::range::{Range, generic_types};
-use super::signature::MOST_AXES;
 use super::stmt::Name;
 use super::{Binding, Facts, Parser};
 use syn::{Expr, ExprCall, ExprMethodCall, Pat};
 use tile_ir::diag::{Code, Diagnostic};
-use tile_ir::ir::{Axis, Buffer, ExprId, ExprKind, Scope, SpanId, StmtKind, Swizzle, SwizzleRequest, Type, VarKind};
+use tile_ir::ir::{
+    Axis, Buffer, ExprId, ExprKind, MOST_ARRAY_AXES, Scope, SpanId, StmtKind, Swizzle, SwizzleRequest, Type, VarKind,
+};
 
 const CONSTANTS: &str = "use literals, const parameters and `T::BITS`";
 
@@ -351,9 +352,9 @@ impl Parser {
             }
         };
         let elements: Vec<&Expr> = array.elems.iter().collect();
-        if elements.is_empty() || elements.len() > MOST_AXES {
+        if elements.is_empty() || elements.len() > MOST_ARRAY_AXES {
             let at = self.mark(array.bracket_token.span);
-            let message = format!("an array has 1 to {MOST_AXES} axes, this has {}", elements.len());
+            let message = format!("an array has 1 to {MOST_ARRAY_AXES} axes, this has {}", elements.len());
             self.error(Diagnostic::new(Code::SHAPE, at, message).help("merge axes: `[a * b, c]`"));
             return None;
         }

@@ -3,6 +3,7 @@
 
 use super::access::strip;
 use super::call::function_name;
+use super::leave::is_left;
 use super::range::Range;
 use super::types::Ty;
 use super::{Binding, Facts, Parser};
@@ -32,9 +33,7 @@ struct Head {
 
 impl Parser {
     pub(super) fn for_loop(&mut self, each: &ExprForLoop) {
-        if let Some(label) = &each.label {
-            self.syntax(label.name.ident.span(), "labels are not in the language", "remove it");
-        }
+        self.label(each.label.as_ref());
         if let Expr::Call(call) = strip(&each.expr)
             && let Some(function) = function_name(&call.func)
             && function.name == "parallel"
@@ -44,7 +43,11 @@ impl Parser {
         if let Some((call, methods)) = persistent_call(&each.expr) {
             return self.persistent(each, call, &methods);
         }
-        let head = self.head(&each.expr);
+        let mut head = self.head(&each.expr);
+        let is_left = is_left(&each.body);
+        if let Some(head) = head.as_mut().filter(|_| is_left) {
+            head.end = self.kept_end(head.end);
+        }
         // Both bounds have one type, which is checked to be `usize` when everything is inferred.
         let ty = head.as_ref().map_or(Ty::Is(Type::Index), |head| self.ty(head.end));
         let var = match &*each.pat {
@@ -72,7 +75,16 @@ impl Parser {
                 Some((None, _)) => {}
                 None => p.poison_pattern(&each.pat),
             }
-            p.block_statements(&each.body);
+            let leave = match (&head, &var) {
+                (Some(Head { end, kind: LoopKind::Serial { .. }, .. }), Some((_, var))) => {
+                    Some(Self::left_at(*var, *end))
+                }
+                _ => None,
+            };
+            match leave.filter(|_| is_left) {
+                Some(leave) => p.leaving(Some(leave), |p| p.leaving_block(&each.body)),
+                None => p.leaving(None, |p| p.block_statements(&each.body)),
+            }
         });
         if let (Some(Head { start, end, step, kind }), Some((_, var))) = (head, var) {
             let span = self.mark(each.for_token.span);
@@ -294,7 +306,7 @@ impl Parser {
         let extents = match call.args.first().map(strip) {
             Some(Expr::Array(array)) if call.args.len() == 1 => {
                 let elements: Vec<&Expr> = array.elems.iter().collect();
-                if elements.is_empty() || elements.len() > super::signature::MOST_AXES {
+                if elements.is_empty() || elements.len() > tile_ir::ir::MOST_ARRAY_AXES {
                     let at = self.mark(array.bracket_token.span);
                     let message = format!("`parallel` has {} axes; it takes 1 to 3", elements.len());
                     self.error(Diagnostic::new(Code::SHAPE, at, message).help("for [i, j] in parallel([m, n])"));

@@ -15,15 +15,17 @@
 //! | [`instances`] | the value lists of `instances(..)`, evaluated for every dtype combination |
 //! | [`tokens`], [`signature`] | the function; generics, parameters, dims |
 //! | [`launch`] | `blocks(..)`, `threads(..)`, `alloc_*` |
-//! | [`stmt`], [`branch`], [`loops`] | statements |
+//! | [`stmt`], [`branch`], [`loops`], [`leave`] | statements; loops that end early |
 //! | [`expr`], [`name`], [`access`] | expressions; names and literals; element accesses |
 //! | [`call`], [`effect`], [`tile`], [`gemm`] | functions: elementwise; collectives and atomics; `copy`, `fill`, `clear`; `gemm` |
+//! | [`arg`] | reductions that tell where the greatest or least value is |
 //! | [`types`], [`conversion`], [`constant`] | type inference; numbers of the wrong type; where a constant is demanded |
 //! | [`function`], [`inline`] | `#[tile_fn]`s; a call of one, written out in its place |
 //! | [`source`], [`range`] | spans and source text |
 //! | [`outside`] | what is not in the language, and what to write instead |
 
 mod access;
+mod arg;
 mod attribute;
 mod branch;
 mod call;
@@ -37,6 +39,7 @@ mod gemm;
 mod inline;
 mod instances;
 mod launch;
+mod leave;
 mod loops;
 mod name;
 mod outside;
@@ -217,6 +220,8 @@ struct Parser {
     indices: Vec<VarId>,
     hoist: Hoist,
     depth: u32,
+    /// The loop that a `break` leaves, where one may stand.
+    leave: Option<leave::Leave>,
     /// Links of the chains being read, operators and `else if`s.
     chained: u32,
     /// Reading the attribute or the signature, which rustc does not check for us.
@@ -276,6 +281,7 @@ impl Default for Parser {
             indices: vec![],
             hoist: Hoist::Forbidden("here"),
             depth: 0,
+            leave: None,
             chained: 0,
             outside_body: true,
             blocks_at: None,

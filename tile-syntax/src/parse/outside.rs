@@ -9,32 +9,22 @@ use tile_ir::diag::{Code, Diagnostic};
 /// Functions that kernels elsewhere have and this version of the language has not, and what serves until then; nothing where nothing does.
 const LATER: &[(&str, &str)] = &[
     ("cumsum", "use a loop"),
-    ("sin", ""),
-    ("cos", ""),
-    ("tan", ""),
+    ("tan", "write `sin(x) / cos(x)`"),
     ("sinh", ""),
     ("cosh", ""),
     ("atan", ""),
     ("erf", ""),
-    ("floor", "for 0 <= x < 2^31: `(x as usize) as f32`"),
-    ("ceil", ""),
-    ("round", ""),
-    ("trunc", ""),
-    ("pow", "for x > 0: `exp(y * log(x))`"),
-    ("powf", "for x > 0: `exp(y * log(x))`"),
-    ("powi", "multiply"),
+    ("powf", "write `pow(x, y)`"),
+    ("powi", "multiply, or write `pow(x, y)`"),
+    ("rint", "write `round_ties_even(x)`"),
     ("exp10", "write `exp2(3.3219281 * x)`"),
     ("log2", "write `1.442695 * log(x)`"),
     ("log10", "write `0.4342945 * log(x)`"),
     ("sigmoid", "write `1.0 / (1.0 + exp(-x))`"),
-    ("is_nan", "write `x != x`"),
-    ("popc", ""),
-    ("clz", ""),
-    ("ffs", ""),
-    ("mul_hi", ""),
-    ("shfl", "there are `shfl_xor` and `shfl_down`; another lane's value goes through a shared array"),
-    ("shfl_up", "there are `shfl_xor` and `shfl_down`; another lane's value goes through a shared array"),
-    ("shfl_idx", "there are `shfl_xor` and `shfl_down`; another lane's value goes through a shared array"),
+    ("popc", "write `count_ones(x)`"),
+    ("clz", "write `leading_zeros(x)`"),
+    ("ffs", "write `trailing_zeros(x)`, which counts from 0"),
+    ("shfl_idx", "write `shfl(v, lane)`"),
     ("atomic_cas", "there are `atomic_add`, `atomic_max` and `atomic_min`"),
     ("atomic_exch", "there are `atomic_add`, `atomic_max` and `atomic_min`"),
     ("atomic_sub", "of i32 and f32: `atomic_add(&mut s[i], -v)`"),
@@ -64,6 +54,12 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "warp_reduce",
     "shfl_xor",
     "shfl_down",
+    "shfl_up",
+    "shfl",
+    "thread_argmax",
+    "thread_argmin",
+    "warp_argmax",
+    "warp_argmin",
     "ballot",
     "any",
     "all",
@@ -89,11 +85,26 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "tanh",
     "abs",
     "fma",
+    "sin",
+    "cos",
+    "pow",
+    "floor",
+    "ceil",
+    "trunc",
+    "round",
+    "round_ties_even",
+    "is_nan",
+    "mul_hi",
+    "count_ones",
+    "leading_zeros",
+    "trailing_zeros",
     "fast::exp",
     "fast::exp2",
     "fast::log",
     "fast::recip",
     "fast::tanh",
+    "fast::sin",
+    "fast::cos",
 ];
 
 /// Whether the language has a function of this name.
@@ -137,7 +148,9 @@ impl Parser {
 
     /// A method that values do not have.
     pub(super) fn outside_method(&mut self, call: &ExprMethodCall, name: &str) {
-        let math = ["exp", "exp2", "sqrt", "tanh", "abs", "min", "max"];
+        let math =
+            ["exp", "exp2", "sqrt", "tanh", "abs", "min", "max", "sin", "cos", "floor", "ceil", "trunc", "round"];
+        let more = ["round_ties_even", "is_nan", "count_ones", "leading_zeros", "trailing_zeros"];
         let at = call.method.span();
         match name {
             "t" => self.syntax(
@@ -164,7 +177,7 @@ impl Parser {
             "step_by" | "rev" | "map" | "sum" | "iter" => {
                 self.syntax(at, format!("`.{name}(..)` is not in the language"), "use a `for` loop");
             }
-            _ if math.contains(&name) => {
+            _ if math.contains(&name) || more.contains(&name) => {
                 let arguments = if call.args.is_empty() { "x" } else { "x, y" };
                 self.syntax(
                     at,
@@ -177,7 +190,7 @@ impl Parser {
             "ln" => self.syntax(at, "`.ln()` is not in the language", "write `log(x)`"),
             "powi" | "powf" => {
                 let message = format!("`.{name}(..)` is not in the language");
-                self.syntax(at, message, "multiply, or write `exp(y * log(x))`");
+                self.syntax(at, message, "multiply, or write `pow(x, y)`");
             }
             "wrapping_add" | "wrapping_sub" | "wrapping_mul" => {
                 let message = format!("`.{name}(..)` is not in the language");
@@ -195,11 +208,17 @@ impl Parser {
         let range = Range::from(expr);
         let (range, what, help): (Range, &str, &str) = match expr {
             Expr::Match(e) => (e.match_token.span.into(), "`match`", "use `if` and `else if`"),
-            Expr::While(e) => (e.while_token.span.into(), "`while`", "use `for i in a..b` with an `if` inside"),
-            Expr::Loop(e) => (e.loop_token.span.into(), "`loop`", "use `for i in a..b`"),
+            Expr::While(e) => (e.while_token.span.into(), "`while let`", "use `while` with a condition"),
+            Expr::Loop(e) => {
+                (e.loop_token.span.into(), "`loop` as a value", "make it a statement of its own, and assign a variable")
+            }
             Expr::Closure(_) => (range, "a closure", "write its body where it is used"),
             Expr::Return(e) => (e.return_token.span.into(), "`return`", "put what follows into an `if`"),
-            Expr::Break(e) => (e.break_token.span.into(), "`break`", "bound the loop, or use `if`"),
+            Expr::Break(e) => (
+                e.break_token.span.into(),
+                "`break` as a value",
+                "make it a statement of its own: `if done { break; }`",
+            ),
             Expr::Continue(e) => (e.continue_token.span.into(), "`continue`", "put what follows into an `if`"),
             Expr::Try(e) => (e.question_token.span.into(), "`?`", "use `if`"),
             Expr::Await(e) => (e.await_token.span.into(), "`await`", "remove it"),

@@ -8,14 +8,12 @@ use proc_macro2::Span;
 use syn::{FnArg, GenericParam, ItemFn, Pat, ReturnType, TypeParamBound};
 use tile_ir::diag::{Code, Diagnostic};
 use tile_ir::ir::{
-    ConstKind, ConstParam, Dim, Dtype, ExprId, ExprKind, Extent, Param, ParamKind, Target, Type, TypeParam,
+    BinaryOp, ConstKind, ConstParam, Dim, Dtype, ExprId, ExprKind, Extent, MOST_TENSOR_AXES, Param, ParamKind, Require,
+    Target, Type, TypeParam,
 };
 
 const HALF: [Dtype; 2] = [Dtype::F16, Dtype::Bf16];
 const FLOAT: [Dtype; 3] = [Dtype::F16, Dtype::Bf16, Dtype::F32];
-
-/// Most axes of a tensor or array.
-pub(super) const MOST_AXES: usize = 3;
 
 impl Parser {
     /// Reads the signature into parameters, dims and names.
@@ -313,14 +311,14 @@ impl Parser {
                 return None;
             }
         };
-        if dims.is_empty() || dims.len() > MOST_AXES {
+        if dims.is_empty() || dims.len() > MOST_TENSOR_AXES {
             let at = self.mark(arguments[1]);
-            let message = format!("tensor `{name}` has {} dims; a tensor has 1 to {MOST_AXES}", dims.len());
+            let message = format!("tensor `{name}` has {} dims; a tensor has 1 to {MOST_TENSOR_AXES}", dims.len());
             let help = if dims.is_empty() { "one dim is written `(K,)`" } else { "flatten the outer axes on the host" };
             self.unsupported(Diagnostic::new(Code::DIM, at, message).help(help));
             return None;
         }
-        let shape: Vec<Option<Extent>> = dims.into_iter().map(|dim| self.extent(dim)).collect();
+        let shape: Vec<Option<Extent>> = dims.into_iter().map(|dim| self.tensor_extent(dim)).collect();
         Some(ParamKind::Tensor {
             dtype: dtype?,
             shape: shape.into_iter().collect::<Option<_>>()?,
@@ -329,9 +327,67 @@ impl Parser {
         })
     }
 
+    /// One dim of a tensor: any [`Parser::extent`], or `Extent<{ 2 * K }>` of dims before it.
+    fn tensor_extent(&mut self, ty: &syn::Type) -> Option<Extent> {
+        match peel(ty) {
+            syn::Type::Path(path) if path.qself.is_none() => {
+                let segment = path.path.segments.last()?;
+                if segment.ident != "Extent" || segment.arguments.is_none() {
+                    return self.extent(ty);
+                }
+                self.derived(&path.path)
+            }
+            _ => self.extent(ty),
+        }
+    }
+
+    /// `Extent<{ 2 * K }>`: a dim of its own, and the contract that it is `2 * K`.
+    fn derived(&mut self, path: &syn::Path) -> Option<Extent> {
+        let Some(expr) = constant_argument(path) else {
+            let at = self.mark(path);
+            let diagnostic = Diagnostic::new(Code::DIM, at, "`Extent` takes one expression of dims");
+            self.unsupported(diagnostic.help("Extent<{ 2 * K }>"));
+            return None;
+        };
+        if let Some(name) = unknown_name(self, &expr) {
+            let at = self.mark(name.span());
+            let message = format!("`{name}` is no dim that is known before this extent");
+            let help = format!("let a tensor before it have `{name}` as a dim of its own: `Tensor<T, ({name},)>`");
+            self.unsupported(Diagnostic::new(Code::DIM, at, message).help(help));
+            return None;
+        }
+        let value = self.in_place("the signature", |p| p.expr(&expr))?;
+        let span = self.mark(path);
+        if !self.unify(self.ty(value), Ty::Is(Type::Index)) {
+            let found = self.ty_name(self.ty(value));
+            self.unsupported(Diagnostic::new(Code::DIM, span, format!("an extent is a `usize`, this is {found}")));
+            return None;
+        }
+        let facts = self.facts(value);
+        if facts.constant {
+            return Some(Extent::Fixed(value));
+        }
+        if !facts.launch {
+            let message = "an extent is made of dims and constants only";
+            self.unsupported(Diagnostic::new(Code::DIM, span, message).help("Extent<{ 2 * K }>"));
+            return None;
+        }
+        let text = super::source::text(&quote::ToTokens::to_token_stream(&expr));
+        // Extents that are written alike, such as `2 * K` in two tensors, share one dim.
+        if let Some((dim, _)) = self.kernel.dims.iter().find(|(_, dim)| dim.name == text) {
+            return Some(Extent::Dim(dim));
+        }
+        let dim = self.kernel.dims.push(Dim { name: text.clone(), span, value: None });
+        let left = self.push(ExprKind::Dim(dim), Type::Index, super::Facts::LAUNCH, span);
+        let cond = self.push(ExprKind::Binary(BinaryOp::Eq, left, value), Type::BOOL, super::Facts::LAUNCH, span);
+        self.kernel.requires.push(Require { cond, text: format!("extent == {text}"), span });
+        Some(Extent::Dim(dim))
+    }
+
     /// One dim: a new or known dynamic dim, a const parameter, or `Fixed<..>`.
     pub(super) fn extent(&mut self, ty: &syn::Type) -> Option<Extent> {
-        const HELP: &str = "a dim is a name, a const parameter, or `Fixed<128>`";
+        const HELP: &str =
+            "a dim is a name, a const parameter or `Fixed<128>`; a kernel's tensor may also have `Extent<{ 2 * K }>`";
         let ty = peel(ty);
         let path = match ty {
             syn::Type::Path(path) if path.qself.is_none() => &path.path,
@@ -393,33 +449,11 @@ impl Parser {
 
     /// The constant in `Fixed<..>`.
     fn fixed(&mut self, path: &syn::Path) -> Option<ExprId> {
-        let arguments = match &path.segments.last()?.arguments {
-            syn::PathArguments::AngleBracketed(arguments) if arguments.args.len() == 1 => arguments.args.first()?,
-            _ => {
-                let at = self.mark(path);
-                let diagnostic = Diagnostic::new(Code::DIM, at, "`Fixed` takes one constant");
-                self.unsupported(diagnostic.help("Fixed<128>, or Fixed<{ 2 * ROWS }>"));
-                return None;
-            }
-        };
-        let expr = match arguments {
-            syn::GenericArgument::Const(expr) => expr.clone(),
-            syn::GenericArgument::Type(syn::Type::Path(path)) if path.qself.is_none() => {
-                syn::Expr::Path(syn::ExprPath { attrs: vec![], qself: None, path: path.path.clone() })
-            }
-            _ => {
-                let at = self.mark(path);
-                let diagnostic = Diagnostic::new(Code::DIM, at, "`Fixed` takes one constant");
-                self.unsupported(diagnostic.help("Fixed<128>, or Fixed<{ 2 * ROWS }>"));
-                return None;
-            }
-        };
-        let expr = match &expr {
-            syn::Expr::Block(block) => match block.block.stmts.as_slice() {
-                [syn::Stmt::Expr(expr, None)] => expr,
-                _ => &expr,
-            },
-            expr => expr,
+        let Some(expr) = &constant_argument(path) else {
+            let at = self.mark(path);
+            let diagnostic = Diagnostic::new(Code::DIM, at, "`Fixed` takes one constant");
+            self.unsupported(diagnostic.help("Fixed<128>, or Fixed<{ 2 * ROWS }>"));
+            return None;
         };
         let value = self.in_place("the signature", |p| p.expr(expr))?;
         if self.class(self.ty(value)) == Class::Bool || !self.unify(self.ty(value), Ty::Is(Type::Index)) {
@@ -428,6 +462,42 @@ impl Parser {
             return None;
         }
         self.constant(value, "the extent in `Fixed<..>`", "use literals, const parameters and `T::BITS`")
+    }
+}
+
+/// The one argument of `Fixed<..>` or `Extent<..>`, without the braces around it.
+fn constant_argument(path: &syn::Path) -> Option<syn::Expr> {
+    let syn::PathArguments::AngleBracketed(arguments) = &path.segments.last()?.arguments else { return None };
+    if arguments.args.len() != 1 {
+        return None;
+    }
+    let expr = match arguments.args.first()? {
+        syn::GenericArgument::Const(expr) => expr.clone(),
+        syn::GenericArgument::Type(syn::Type::Path(path)) if path.qself.is_none() => {
+            syn::Expr::Path(syn::ExprPath { attrs: vec![], qself: None, path: path.path.clone() })
+        }
+        _ => return None,
+    };
+    Some(match expr {
+        syn::Expr::Block(block) => match block.block.stmts.as_slice() {
+            [syn::Stmt::Expr(expr, None)] => expr.clone(),
+            _ => syn::Expr::Block(block),
+        },
+        expr => expr,
+    })
+}
+
+/// The first name in an expression of operators that nothing binds.
+fn unknown_name(parser: &Parser, expr: &syn::Expr) -> Option<syn::Ident> {
+    match expr {
+        syn::Expr::Path(path) => {
+            path.path.get_ident().filter(|name| parser.lookup(&name.to_string()).is_none()).cloned()
+        }
+        syn::Expr::Binary(binary) => unknown_name(parser, &binary.left).or_else(|| unknown_name(parser, &binary.right)),
+        syn::Expr::Paren(inner) => unknown_name(parser, &inner.expr),
+        syn::Expr::Group(inner) => unknown_name(parser, &inner.expr),
+        syn::Expr::Call(call) => call.args.iter().find_map(|argument| unknown_name(parser, argument)),
+        _ => None,
     }
 }
 

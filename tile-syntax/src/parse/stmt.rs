@@ -1,6 +1,7 @@
 //! Statements.
 
 use super::access::strip;
+use super::arg::gives_two;
 use super::call::{function_name, unchained};
 use super::expr::assigning_op;
 use super::range::Range;
@@ -87,14 +88,19 @@ impl Parser {
             Expr::ForLoop(each) => {
                 self.for_loop(each);
             }
+            Expr::While(other) if !matches!(&*other.cond, Expr::Let(_)) => {
+                self.label(other.label.as_ref());
+                self.while_loop(Some(&other.cond), &other.body, other.while_token.span);
+            }
             Expr::While(other) => {
                 self.outside(expr);
                 self.nested("a loop", |p| p.block_statements(&other.body));
             }
             Expr::Loop(other) => {
-                self.outside(expr);
-                self.nested("a loop", |p| p.block_statements(&other.body));
+                self.label(other.label.as_ref());
+                self.while_loop(None, &other.body, other.loop_token.span);
             }
+            Expr::Break(exit) => self.misplaced_break(exit),
             Expr::Block(block) if block.label.is_none() => {
                 self.block_statements(&block.block);
             }
@@ -112,6 +118,13 @@ impl Parser {
             other => {
                 self.expr(other);
             }
+        }
+    }
+
+    /// Reports a loop's label.
+    pub(super) fn label(&mut self, label: Option<&syn::Label>) {
+        if let Some(label) = label {
+            self.syntax(label.name.ident.span(), "labels are not in the language", "remove it");
         }
     }
 
@@ -169,6 +182,9 @@ impl Parser {
             match function.name.as_str() {
                 "blocks" => return self.blocks(call, Some(pattern)),
                 "threads" => return self.threads(call, Some(pattern)),
+                name if gives_two(name) && self.lookup(name).is_none() => {
+                    return self.arg_reduction(&function, call, pattern, range);
+                }
                 "alloc_shared" | "alloc_local" | "alloc_fragment" => {
                     return self.alloc(call, &function, pattern, &[], range);
                 }

@@ -154,7 +154,8 @@ impl Run<'_> {
             };
             (a.saturating_add(n.saturating_mul(s)), if n < trips { Here::Yes } else { Here::No })
         };
-        let known = (0..here.len()).all(|t| at(t, Some(0)).1 != Here::Maybe);
+        // Who is left after the first iteration is not followed.
+        let known = !kernel.is_left_early(stmt) && (0..here.len()).all(|t| at(t, Some(0)).1 != Here::Maybe);
         let has_barrier = self.pipelined.contains_key(&stmt) || contains_barrier(kernel, body, self.barriers);
         let rounds: &[Option<i64>] = if known { &[Some(0), Some(1), None] } else { &[Some(0)] };
         for round in rounds {

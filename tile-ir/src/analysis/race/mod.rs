@@ -112,6 +112,7 @@ impl Run<'_> {
     /// Chooses dims that the `require`s admit, and binds indices.
     fn launch(&mut self) -> bool {
         let kernel = self.kernel;
+        let derived = kernel.derived_dims();
         let admitted = |run: &mut Self| {
             kernel.requires.iter().all(|r| match run.eval(r.cond) {
                 // What is about scalar parameters too is not known.
@@ -121,6 +122,11 @@ impl Run<'_> {
         };
         let chosen = [4096, 1 << 14, 1 << 16, 1024, 256, 128, 64, 32, 16, 8, 4, 2, 1].into_iter().find(|value| {
             self.dims = kernel.dims.values().map(|d| d.value.unwrap_or(*value)).collect();
+            for (dim, expr) in &derived {
+                if let Values::Same(value) = self.eval(*expr) {
+                    self.dims[dim.as_u32() as usize] = value;
+                }
+            }
             admitted(self)
         });
         if chosen.is_none() {

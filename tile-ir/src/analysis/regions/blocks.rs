@@ -59,9 +59,15 @@ fn launches(kernel: &Kernel) -> Vec<Launch> {
     let mut all: Vec<Launch> = vec![uniform(4096), growing(640), shrinking(640), uniform(1000)];
     all.extend([2048, 1024, 512, 256, 128, 96, 64, 32, 16, 8, 4, 2].map(uniform));
     all.extend([1024, 256, 64, 32, 8].into_iter().flat_map(|v| [growing(v), shrinking(v)]));
+    let derived = kernel.derived_dims();
     let fixed = |mut launch: Launch| {
-        for (value, dim) in launch.iter_mut().zip(kernel.dims.values()) {
-            *value = dim.value.unwrap_or(*value);
+        for (slot, dim) in launch.iter_mut().zip(kernel.dims.values()) {
+            *slot = dim.value.unwrap_or(*slot);
+        }
+        for (dim, expr) in &derived {
+            if let Some(found) = value(kernel, *expr, &launch) {
+                launch[dim.as_u32() as usize] = found;
+            }
         }
         launch
     };

@@ -60,10 +60,13 @@ impl<'k> Walk<'k> {
                 }
             }
             ExprKind::Binary(op, a, b) => self.binary(expr, *op, *a, *b),
-            ExprKind::Math(_, args) => {
+            ExprKind::Math(function, args) => {
                 args.iter().for_each(|a| {
                     self.eval(*a);
                 });
+                if function.counts_bits() {
+                    return self.index_within(Interval::new(0, 32), self.uniform.expr(kernel, expr));
+                }
                 self.unknown(e.ty, self.uniform.expr(kernel, expr))
             }
             ExprKind::Select(c, a, b) => {

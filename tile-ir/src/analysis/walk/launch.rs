@@ -37,6 +37,16 @@ impl<'k> Walk<'k> {
         for require in &kernel.requires {
             self.require_multiples(require.cond);
         }
+        for (dim, value) in kernel.derived_dims() {
+            if let Value::Int(value) = self.eval(value) {
+                // A tensor has no negative extent, and none beyond the index type.
+                self.cx.assume_nonneg(value.clone());
+                if let Some(room) = Poly::constant(i64::from(i32::MAX)).minus(&value) {
+                    self.cx.assume_nonneg(room);
+                }
+                self.dims[dim.as_u32() as usize] = value;
+            }
+        }
         for require in &kernel.requires {
             if let Value::Bool(cond) = self.eval(require.cond) {
                 if cond == Cond::False {

@@ -7,7 +7,7 @@ use crate::analysis::ranges::Counted;
 use crate::analysis::regions::LoopForm;
 use crate::analysis::vector::{self, VectorLoop};
 use crate::analysis::{collective, parallel};
-use crate::constraint::{Interval, Poly, Varies};
+use crate::constraint::{Cond, Interval, Poly, Varies};
 use crate::diag::{Code, Diagnostic};
 use crate::ir::{BinaryOp, ExprId, LoopKind, StmtId, StmtKind, VarId};
 
@@ -49,6 +49,8 @@ impl<'k> Walk<'k> {
             return;
         }
         let varies = trip.as_ref().map_or(Varies::ALL, |t| self.cx.varies(t)).or(self.cx.varies(&step_by));
+        let is_left = assigned.contains(var);
+        let varies = if is_left { varies.or(self.uniform.var(*var)) } else { varies };
         self.record_uniform(stmt, varies, None);
         collective::iterations(self, stmt, varies);
         if let Some(refusal) = self.refusal(stmt, &start_at, &end_at, &step_by) {
@@ -94,7 +96,14 @@ impl<'k> Walk<'k> {
         let outer = (*kind == LoopKind::Vectorized).then(|| self.vector.replace(VectorLoop::new(stmt, counter, width)));
         let counters = self.ranged.len() - usize::from(is_ranged);
         self.regions.enter(LoopForm::Serial, span, &self.ranged[counters..]);
+        if is_left {
+            // Whether there is this iteration is not known.
+            self.path.push(Cond::Unknown(varies));
+        }
         self.block(body);
+        if is_left {
+            self.path.pop();
+        }
         self.regions.leave();
         if let Some(outer) = outer {
             vector::finish(self);

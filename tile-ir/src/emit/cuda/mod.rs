@@ -195,6 +195,12 @@ fn signature(program: &Program) -> String {
             ParameterKind::Scalar(_) => {
                 let _ = write!(text, "const {} {}", type_name(param.ty), param.name);
             }
+            ParameterKind::Log => {
+                let _ = write!(text, "unsigned* const {}", param.name);
+            }
+            ParameterKind::LogFunction => {
+                let _ = write!(text, "const unsigned {}", param.name);
+            }
         }
     }
     text.push_str(") ");
@@ -255,5 +261,5 @@ fn bound_may_change(program: &Program, value: crate::lowered::ValueId) -> bool {
 
 /// Whether an operation prints nothing: it exists for the simulator.
 fn is_silent(kind: &OpKind) -> bool {
-    matches!(kind, OpKind::Shared { .. } | OpKind::Print { .. } | OpKind::Assert { .. })
+    matches!(kind, OpKind::Shared { .. })
 }

@@ -117,7 +117,8 @@ fn parts(text: &str) -> Vec<Part<'_>> {
 /// An identifier like `wanted` that nothing has yet.
 fn free(wanted: &str, taken: &mut BTreeSet<String>) -> String {
     let mut base = ascii(wanted);
-    if base.starts_with(|c: char| c.is_ascii_digit()) || base.is_empty() || is_the_implementations(&base) {
+    // No number behind a name changes what it begins with.
+    if base.starts_with(|c: char| c.is_ascii_digit()) || base.is_empty() || begins_as_reserved(&base) {
         base.insert(0, 'v');
     }
     let mut name = base.clone();
@@ -150,10 +151,12 @@ fn is_the_implementations(name: &str) -> bool {
 
 /// Whether no variable can have this name, whatever the text: C++ has it as a keyword or NVRTC defines it as a macro.
 pub fn is_reserved(name: &str) -> bool {
-    KEYWORDS.contains(&name)
-        || MACROS.contains(&name)
-        || MACRO_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-        || is_the_implementations(name)
+    KEYWORDS.contains(&name) || MACROS.contains(&name) || begins_as_reserved(name)
+}
+
+/// Whether every name that begins like this one is reserved.
+fn begins_as_reserved(name: &str) -> bool {
+    MACRO_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || is_the_implementations(name)
 }
 
 /// What NVRTC's macros begin with where they do not begin with two underscores. `tests/nvrtc/names.rs` compares these
@@ -193,6 +196,12 @@ mod tests {
         assert_eq!(named("\u{1}0\u{2} \u{1}1\u{2} \u{1}2\u{2}", &["double", "__shared__", "größe"]), {
             "double_1 v__shared__ gr_uf6_udfe"
         });
+    }
+
+    #[test]
+    fn a_name_that_begins_as_a_macro_of_nvrtc_does_begins_otherwise() {
+        let text: String = (0..4).map(|i| format!("\u{1}{i}\u{2} ")).collect();
+        assert_eq!(named(&text, &["cuda", "cuda_index", "CU_x", "cuda"]), "vcuda vcuda_index vCU_x vcuda_1 ");
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Operations as C statements.
 
-use super::value::{ADDITIVE, address, bound, is_stream, place, value};
+use super::value::{ADDITIVE, address, bound, is_stream, place, value, widened};
 use super::{Emitter, bound_may_change, element_name, is_silent, type_name, warp_mask};
 use crate::ir::{AtomicOp, Dtype, ShuffleKind, VoteKind};
-use crate::lowered::{Memory, Op, OpKind, RegId, Unroll, ValueId};
+use crate::lowered::{MESSAGE_ARGS, Memory, MessageId, Op, OpKind, ParameterKind, RegId, Unroll, ValueId, ValueType};
 
 impl Emitter<'_> {
     pub(super) fn operations(&mut self, ops: &[Op]) {
@@ -139,6 +139,8 @@ impl Emitter<'_> {
                 let function = match kind {
                     ShuffleKind::Xor => "shuffle_xor",
                     ShuffleKind::Down => "shuffle_down",
+                    ShuffleKind::Up => "shuffle_up",
+                    ShuffleKind::Lane => "shuffle_lane",
                 };
                 let arguments = format!("{}, {}, {}", warp_mask(program), self.value(*value), self.value(*lane));
                 let ty = type_name(program.regs[*reg].ty);
@@ -245,8 +247,39 @@ impl Emitter<'_> {
             // The elements of a loop are the device's to order.
             OpKind::Elements(_) => {}
             OpKind::Order => self.write_line("asm volatile(\"\" ::: \"memory\");"),
-            OpKind::Shared { .. } | OpKind::Print { .. } | OpKind::Assert { .. } => {}
+            OpKind::Shared { .. } => {}
+            OpKind::Print { message, args } => {
+                let text = self.say(*message, args);
+                self.write_line(&text);
+            }
+            OpKind::Assert { cond, message } => {
+                let text = format!("if (!({})) {}", self.value(*cond), self.say(*message, &[]));
+                self.write_line(&text);
+            }
         }
+    }
+
+    /// A message's record in the device's log: the arguments as words of 64 bits.
+    fn say(&self, message: MessageId, args: &[ValueId]) -> String {
+        let program = self.program;
+        let name = |kind| program.params.iter().find(|p| p.kind == kind).map_or("0", |p| p.name.as_str());
+        let mut text = format!(
+            "tile_say({}, {}, {}u",
+            name(ParameterKind::Log),
+            name(ParameterKind::LogFunction),
+            message.as_u32()
+        );
+        for &arg in args.iter().take(MESSAGE_ARGS) {
+            text += ", ";
+            text += &match program.values[arg].ty {
+                ValueType::Element(dtype) if dtype.is_float() => format!("__float_as_uint({})", widened(program, arg)),
+                ValueType::Element(Dtype::U32 | Dtype::Bool) => self.value(arg),
+                ValueType::Element(_) | ValueType::Index | ValueType::Wide => {
+                    format!("(unsigned long long)(long long)({})", self.value(arg))
+                }
+            };
+        }
+        text + ");"
     }
 
     fn guarded(&mut self, memory: &Memory, text: &str) {

@@ -116,6 +116,18 @@ TILE_INLINE bf16 shuffle_down(unsigned mask, bf16 x, int lane) { return {(unsign
 template <class T> TILE_INLINE T shuffle_xor(unsigned mask, T x, int lane) { return __shfl_xor_sync(mask, x, lane); }
 //@ shuffle_down
 template <class T> TILE_INLINE T shuffle_down(unsigned mask, T x, int lane) { return __shfl_down_sync(mask, x, lane); }
+//@ f16 shuffle_up
+TILE_INLINE f16 shuffle_up(unsigned mask, f16 x, int lane) { return {(unsigned short)__shfl_up_sync(mask, (unsigned)x.bits, lane)}; }
+//@ bf16 shuffle_up
+TILE_INLINE bf16 shuffle_up(unsigned mask, bf16 x, int lane) { return {(unsigned short)__shfl_up_sync(mask, (unsigned)x.bits, lane)}; }
+//@ shuffle_up
+template <class T> TILE_INLINE T shuffle_up(unsigned mask, T x, int lane) { return __shfl_up_sync(mask, x, lane); }
+//@ f16 shuffle_lane
+TILE_INLINE f16 shuffle_lane(unsigned mask, f16 x, int lane) { return {(unsigned short)__shfl_sync(mask, (unsigned)x.bits, lane)}; }
+//@ bf16 shuffle_lane
+TILE_INLINE bf16 shuffle_lane(unsigned mask, bf16 x, int lane) { return {(unsigned short)__shfl_sync(mask, (unsigned)x.bits, lane)}; }
+//@ shuffle_lane
+template <class T> TILE_INLINE T shuffle_lane(unsigned mask, T x, int lane) { return __shfl_sync(mask, x, lane); }
 //@ fast_exp2
 TILE_INLINE float fast_exp2(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 //@ fast_tanh
@@ -231,4 +243,34 @@ template <int count> TILE_INLINE void tile_pin_f(float (&array)[count]) {
 template <int count, class T> TILE_INLINE void tile_pin_r(T (&array)[count]) {
 #pragma unroll
   for (int i = 0; i < count; ++i) asm volatile("" : "+r"(array[i]) :: "memory");
+}
+//@ tile_say
+// One record in the device's log, which the host reads: see tile-runtime/src/cuda/log.rs. The lanes that come here together claim
+// their records at once. Nothing is waited for: where the log is full, what does not fit is counted.
+static __device__ __noinline__ void tile_say(unsigned* log, unsigned function, unsigned message, unsigned long long argument0 = 0, unsigned long long argument1 = 0, unsigned long long argument2 = 0, unsigned long long argument3 = 0, unsigned long long argument4 = 0, unsigned long long argument5 = 0, unsigned long long argument6 = 0, unsigned long long argument7 = 0) {
+  volatile unsigned* const host = *(unsigned* const*)(log + 2);
+  const unsigned capacity = log[4], lanes = __activemask(), first = __ffs(lanes) - 1, wanted = __popc(lanes);
+  unsigned lane, claim = 0, taken = 0;
+  asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+  const unsigned place = __popc(lanes & ((1u << lane) - 1u));
+  if (lane == first) {
+    const unsigned read = host[0];
+    unsigned next = *(volatile unsigned*)log;
+    do {
+      claim = next;
+      taken = min(wanted, capacity - min(claim - read, capacity));
+    } while (taken > 0 && (next = atomicCAS(log, claim, claim + taken)) != claim);
+    if (taken < wanted) atomicAdd(log + 1, wanted - taken);
+  }
+  claim = __shfl_sync(lanes, claim, first) + place;
+  if (place >= __shfl_sync(lanes, taken, first)) return;
+  volatile unsigned* const record = host + 32 * (1 + claim % capacity);
+  record[1] = function; record[2] = message;
+  record[3] = blockIdx.x; record[4] = blockIdx.y; record[5] = blockIdx.z;
+  record[6] = threadIdx.x; record[7] = threadIdx.y; record[8] = threadIdx.z;
+  const unsigned long long words[8] = {argument0, argument1, argument2, argument3, argument4, argument5, argument6, argument7};
+#pragma unroll
+  for (int i = 0; i < 8; ++i) { record[16 + 2 * i] = (unsigned)words[i]; record[17 + 2 * i] = (unsigned)(words[i] >> 32); }
+  __threadfence_system();
+  record[0] = claim + 1u;
 }

@@ -214,7 +214,7 @@ fn zero(ty: ValueType) -> String {
 ///
 /// A bf16 of a thread's array is taken out of the register that it shares with its neighbour by one shift or mask; as an
 /// element, ptxas extracts the 16 bits first.
-fn widened(program: &Program, id: ValueId) -> String {
+pub(super) fn widened(program: &Program, id: ValueId) -> String {
     if let ValueKind::Load(Memory { space: Space::Local(local), offset, guard: None, .. }) = program.values[id].kind
         && let LocalArray { name, dtype: Dtype::Bf16, len, .. } = &program.locals[local]
         && len % 2 == 0
@@ -257,10 +257,12 @@ fn binary(program: &Program, op: BinaryOp, a: ValueId, b: ValueId, ty: ValueType
         BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge | BinaryOp::Eq | BinaryOp::Ne => (12, 12),
         _ => (14, 14),
     };
-    // Floating-point addition does not associate: a right operand of the same level stays apart. Sums of indices are printed without
-    // parentheses, though `a + b` of `a + (b - c)` was not proven to fit: with them kernels spill (`tests/nvrtc`).
+    // Floating-point addition does not associate: a right operand of the same level stays apart. So does one that subtracts: that
+    // `a + b` of `a + (b - c)` fits was not proven. Other sums of indices are printed without parentheses: what is added is an
+    // index, so that no part of the sum exceeds the whole, and with them kernels spill (`tests/nvrtc`).
     let float = matches!(operands, ValueType::Element(d) if d.is_float());
-    let least_right = if float && op == BinaryOp::Add { own + 1 } else { least_right };
+    let apart = op == BinaryOp::Add && (float || subtracts(program, b));
+    let least_right = if apart { own + 1 } else { least_right };
     // `a && b || c` is read wrongly often enough.
     let (least_left, least_right) = if op == BinaryOp::Or { (9, 9) } else { (least_left, least_right) };
     let (left, right) = (side(a, least_left), side(b, least_right));
@@ -285,6 +287,16 @@ fn binary(program: &Program, op: BinaryOp, a: ValueId, b: ValueId, ty: ValueType
     if op.is_comparison() { text } else { narrowed(text, ty) }
 }
 
+/// Whether a sum, printed without parentheses, has a term that makes it less.
+fn subtracts(program: &Program, sum: ValueId) -> bool {
+    match program.values[sum].kind {
+        ValueKind::Binary(BinaryOp::Sub, ..) | ValueKind::Unary(UnaryOp::Neg, _) => true,
+        ValueKind::Binary(BinaryOp::Add, a, b) => subtracts(program, a) || subtracts(program, b),
+        ValueKind::Int(value) => value < 0,
+        _ => false,
+    }
+}
+
 fn math(program: &Program, function: MathFn, args: &[ValueId], ty: ValueType) -> String {
     let arguments: Vec<String> = args.iter().map(|&a| widened(program, a)).collect();
     let integer = matches!(ty, ValueType::Element(d) if d.is_int()) || ty == ValueType::Index;
@@ -304,6 +316,23 @@ fn math(program: &Program, function: MathFn, args: &[ValueId], ty: ValueType) ->
         MathFn::FastLog => "__logf",
         MathFn::FastTanh => "fast_tanh",
         MathFn::FastRecip => "fast_recip",
+        MathFn::Sin => "sinf",
+        MathFn::Cos => "cosf",
+        MathFn::Pow => "powf",
+        MathFn::FastSin => "__sinf",
+        MathFn::FastCos => "__cosf",
+        MathFn::Floor => "floorf",
+        MathFn::Ceil => "ceilf",
+        MathFn::Trunc => "truncf",
+        MathFn::Round => "roundf",
+        MathFn::RoundTiesEven => "rintf",
+        MathFn::MulHi if ty == ValueType::Element(Dtype::U32) => "__umulhi",
+        MathFn::MulHi => "__mulhi",
+        // These give an `int` of either operand.
+        MathFn::CountOnes => return format!("{}(__popc({}))", type_name(ty), arguments[0]),
+        MathFn::LeadingZeros => return format!("{}(__clz({}))", type_name(ty), arguments[0]),
+        // Of no bits, 32: what is before the first one of the reverse.
+        MathFn::TrailingZeros => return format!("{}(__clz(__brev({})))", type_name(ty), arguments[0]),
     };
     narrowed(format!("{name}({})", arguments.join(", ")), ty)
 }

@@ -140,13 +140,15 @@ impl<'a> Lowering<'a> {
             self.shared[load.buffer] = Some(shared);
             self.op(OpKind::Shared { shared });
         }
-        self.tensor_map(load.tensor, &load.boxes)
+        self.tensor_map(load.tensor, &load.boxes, false)
     }
 
-    /// The map of a tensor for boxes of this plan.
-    pub(super) fn tensor_map(&mut self, tensor: ParamId, boxes: &TmaPlan) -> MapId {
-        let alike =
-            |map: &TensorMap| map.tensor == tensor && map.box_extents == boxes.box_dims && map.swizzle == boxes.swizzle;
+    /// The map of a tensor for boxes of this plan, which are stored or loaded.
+    pub(super) fn tensor_map(&mut self, tensor: ParamId, boxes: &TmaPlan, stores: bool) -> MapId {
+        let alike = |map: &TensorMap| {
+            let same_box = map.box_extents == boxes.box_dims && map.swizzle == boxes.swizzle;
+            map.tensor == tensor && same_box && map.stores == stores
+        };
         if let Some((map, _)) = self.program.tensor_maps.iter().find(|(_, map)| alike(map)) {
             return map;
         }
@@ -158,6 +160,7 @@ impl<'a> Lowering<'a> {
             swizzle: boxes.swizzle,
             // 256 bytes cost up to 6% where a tensor is read once (hopper.md W4).
             promotion: Promotion::B128,
+            stores,
         });
         let kind = ParameterKind::TensorMap(map);
         self.program.params.push(Parameter { name, ty: ValueType::Wide, kind });

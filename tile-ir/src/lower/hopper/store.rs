@@ -124,7 +124,7 @@ impl<'a> Lowering<'a> {
             return false;
         }
         let Place::Tensor(tensor) = dst.place else { return false };
-        let map = self.tensor_map(tensor, &sub.boxes);
+        let map = self.tensor_map(tensor, &sub.boxes, true);
         let blocks = registers.layout.rows() / roles.plan.consumers / BLOCK_ROWS;
         let across = registers.layout.cols() / sub.width;
         // The tile's first column and this warpgroup's first row.

@@ -388,18 +388,11 @@ impl Machine<'_> {
             if operand >= LANES {
                 far = far.or(Some((lane, operand)));
             }
-            // The hardware looks at five bits.
-            let operand = operand % LANES;
-            let source = match kind {
-                ShuffleKind::Xor => lane as i64 ^ operand,
-                ShuffleKind::Down => lane as i64 + operand,
-            };
-            // Beyond the warp a lane keeps its own value, as PTX's `shfl.sync` does.
-            if let Some(from) = usize::try_from(source).ok().filter(|&s| s < 32) {
+            if let Some(from) = kind.source(lane as u32, operands[lane] as u32) {
                 if full >> from & 1 == 0 {
-                    absent = absent.or(Some((lane, source)));
+                    absent = absent.or(Some((lane, i64::from(from))));
                 } else if active >> from & 1 == 1 {
-                    result[lane] = values[from];
+                    result[lane] = values[from as usize];
                 }
             }
         });

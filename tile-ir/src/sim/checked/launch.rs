@@ -304,6 +304,8 @@ fn parameter(values: &Values<'_>, parameter: &crate::lowered::Parameter) -> Resu
     let missing = || SimError::Malformed(format!("parameter `{}` has no value", parameter.name));
     Ok(match parameter.kind {
         ParameterKind::Pointer(_) | ParameterKind::TensorMap(_) => 0,
+        // Messages go to the report.
+        ParameterKind::Log | ParameterKind::LogFunction => 0,
         // Early: what is wrong before the wait is wrong then.
         ParameterKind::Ahead(slots) => i64::from(slots),
         ParameterKind::Dim(dim) => values.dims.get(dim.index()).copied().flatten().ok_or_else(missing)?,

@@ -100,7 +100,8 @@ impl Machine<'_> {
                     self.tick(s, *mask, *span)?;
                     s.registers.indices.scalars[*var as usize] = value;
                     self.steps(s, body)?;
-                    value = value.saturating_add(step);
+                    // Given its last value where the loop is left.
+                    value = s.registers.indices.scalars[*var as usize].saturating_add(step);
                 }
             }
             Step::LoopLanes { var, start, end, step, mask, inner, span, body } => {
@@ -333,7 +334,7 @@ impl Machine<'_> {
             }
             values.clear();
             values.extend(args.iter().map(|(repr, loc)| value_at(s, *repr, *loc, lane)));
-            s.printed.push((lane, print::line(format, &values)));
+            s.printed.push((lane, print::printed_line(format, &values)));
         }
     }
 

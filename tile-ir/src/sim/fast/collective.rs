@@ -108,14 +108,10 @@ impl Machine<'_> {
             let operand = match value_at(s, lane_repr, lane, thread) {
                 ScalarValue::Index(value) => value as u32,
                 ScalarValue::Element(_, bits) => bits,
-            } & (WARP - 1);
-            let own = thread as u32 % WARP;
-            let other = match shuffle {
-                ShuffleKind::Xor => own ^ operand,
-                ShuffleKind::Down => own + operand,
             };
-            let partner = thread - own as usize + other as usize;
-            let from = if other < WARP && partner < s.lanes { partner } else { thread };
+            let own = thread as u32 % WARP;
+            let partner = shuffle.source(own, operand).map(|other| thread - own as usize + other as usize);
+            let from = partner.filter(|partner| *partner < s.lanes).unwrap_or(thread);
             s.scratch.offsets[thread] = from as i64;
         }
         let (from, r) = (&s.scratch.offsets, &mut s.registers);

@@ -128,6 +128,9 @@ fn execute_inline(r: &mut Registers, inst: &Arith) {
             map1(r, dst, a, |a: f32| a.sqrt());
             round(r, dtype, dst);
         }
+        Arith::FloatMath { function: MathFn::Pow, dtype, dst, args: [a, b, _] } => {
+            map2(r, dst, a, b, |a: f32, b: f32| numeric::float_math(MathFn::Pow, dtype, a, b, 0.0));
+        }
         Arith::FloatMath { function, dtype, dst, args: [a, ..] } => {
             map1(r, dst, a, |a: f32| numeric::float_math(function, dtype, a, 0.0, 0.0));
         }

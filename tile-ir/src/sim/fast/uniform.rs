@@ -91,7 +91,10 @@ impl<'k> Uniformity<'k> {
                 StmtKind::For { var, start, end, step, body, .. } => {
                     let own = self.varies(*start) || self.varies(*step);
                     self.mark_if(own, *var, walk);
-                    let inner = walk.region(region, own || self.varies(*end));
+                    // Threads that leave it early differ in its index.
+                    let left = self.kernel.is_left_early(stmt) && self.varying[*var];
+                    let inner = walk.region(region, own || left || self.varies(*end));
+                    walk.declared[*var] = inner;
                     self.statements(body, inner, walk);
                 }
                 StmtKind::Persistent { body, .. } => self.statements(body, region, walk),

@@ -14,6 +14,8 @@ struct Names {
     a: ExprId,
     p: ExprId,
     q: ExprId,
+    /// `q`, as a `u32`.
+    u: ExprId,
     f: Place,
     y: Place,
     b: ExprId,
@@ -27,10 +29,11 @@ fn runs([n, k]: [i64; 2], [a, p, q]: [i64; 3], build: impl FnOnce(&mut Builder, 
         let f = b.tensor("f", Dtype::F32, &[n]);
         let a = b.scalar("a", Type::Index);
         let (p, q) = (b.scalar("p", Dtype::I32), b.scalar("q", Dtype::I32));
+        let u = b.scalar("u", Dtype::U32);
         let y = b.tensor_mut("y", Dtype::F32, &[k]);
         let [block] = b.blocks([("b", n)]);
         let [thread] = b.threads([("t", 32)]);
-        build(b, &Names { k, a, p, q, f, y, b: block, t: thread });
+        build(b, &Names { k, a, p, q, u, f, y, b: block, t: thread });
     });
     let bound = bind(&kernel, &Instance::default()).expect("bound");
     let analysis = analyse(&bound, Target::Sm90a);
@@ -38,7 +41,11 @@ fn runs([n, k]: [i64; 2], [a, p, q]: [i64; 3], build: impl FnOnce(&mut Builder, 
         return Class::Typing(first.code.0);
     }
     let program = lower_bound(&bound, Target::Sm90a).expect("lowered");
-    let launch = Launch { dims: [(0, n), (1, k)].into(), scalars: [(1, a), (2, p), (3, q)].into(), stride: k };
+    let launch = Launch {
+        dims: [(0, n), (1, k)].into(),
+        scalars: [(1, a), (2, p), (3, q), (4, i64::from(q as u32))].into(),
+        stride: k,
+    };
     if program.launch.checks.iter().any(|check| check.holds.evaluate(&launch).is_none_or(|holds| holds == 0)) {
         return Class::Refused;
     }
@@ -139,4 +146,17 @@ fn a_wrapped_scalar_at_the_launch() {
     assert_eq!(runs([1, 33], [0, least + 10, 100], doubled), Class::Refused);
     assert_eq!(runs([1, 33], [0, -3, 100], doubled), Class::Narrow);
     assert_eq!(runs([1, 33], [0, 100, 90], doubled), Class::Narrow);
+}
+
+/// Case 123287: a divisor of 0 counts as 1, so that `ceil_div(2^31, 0)` is 2^31 and no `int`, though `2^31 + 0 - 1` is one.
+#[test]
+fn a_rounded_quotient_by_nothing() {
+    let rounded = |b: &mut Builder, names: &Names| {
+        let number = b.cast(Type::Index, names.u);
+        let index = b.binary(CeilDiv, number, names.k);
+        add(b, names, index, false);
+    };
+    assert_eq!(runs([1, 0], [0, 0, 1 << 31], rounded), Class::Refused);
+    assert_eq!(runs([1, 0], [0, 0, (1 << 31) - 1], rounded), Class::Wide);
+    assert_eq!(runs([1, 64], [0, 0, 33], rounded), Class::Wide);
 }

@@ -5,7 +5,7 @@ use super::{ExtentPlan, MOST_BLOCKS, ParamPlan, Plan, ScalarType, Values};
 use crate::device::DeviceState;
 use crate::kernel::argument::{Argument, TensorRef};
 use crate::launch_error::Problem;
-use tile_ir::ir::{EntityRef, ParamId, SpanId};
+use tile_ir::ir::{BinaryOp, EntityRef, ParamId, SpanId};
 use tile_ir::lowered::{Check, CheckKind, HostExpr, HostValues};
 
 impl Plan {
@@ -157,6 +157,9 @@ impl Plan {
     #[cold]
     pub(super) fn broken(&self, check: &Check, values: &Values<'_>) -> Box<Problem> {
         let line = self.line(check.span);
+        if let Some(problem) = self.wrong_derived_extent(check, values) {
+            return Box::new(problem);
+        }
         Box::new(match &check.kind {
             CheckKind::Specialized { dim, value } => Problem::Specialized {
                 argument: self.argument_of(&check.holds).unwrap_or_default(),
@@ -197,6 +200,24 @@ impl Plan {
                 values: self.values_in(bound, values),
             },
         })
+    }
+
+    /// The contract that `Extent<{ 2 * K }>` is: of a dim whose name is no name but the expression.
+    fn wrong_derived_extent(&self, check: &Check, values: &Values<'_>) -> Option<Problem> {
+        let (CheckKind::Require { .. }, HostExpr::Binary(BinaryOp::Eq, dim, expected)) = (&check.kind, &check.holds)
+        else {
+            return None;
+        };
+        let HostExpr::Dim(dim) = **dim else { return None };
+        let extent = self.program.dims.get(dim.index())?;
+        if extent.chars().all(|c| c.is_alphanumeric() || c == '_') {
+            return None;
+        }
+        let (first, axis) = self.binder(dim.index())?;
+        let (argument, found) = (self.names.get(first)?.clone(), values.dim(dim));
+        let expected_value = expected.evaluate(values)?;
+        let values = self.values_in(expected, values);
+        Some(Problem::DerivedExtent { argument, axis, extent: extent.clone(), expected: expected_value, found, values })
     }
 
     #[cold]

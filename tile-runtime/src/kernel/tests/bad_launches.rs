@@ -119,7 +119,7 @@ fn cases() -> Vec<Case> {
             &["N = 4 (`x`, axis 0)", "N = 3 (`y`, axis 0)"],
         ),
         case("y is narrower", tensor(2, |t| t.shape[1] = 8), argument, &["K = 8 (`y`, axis 1)"]),
-        case("y is transposed", tensor(2, |t| *t.shape = [16, 4, 1]), argument, &["N = 16 (`y`, axis 0)"]),
+        case("y is transposed", tensor(2, |t| *t.shape = [16, 4, 1, 1]), argument, &["N = 16 (`y`, axis 0)"]),
         case("x negative", tensor(0, |t| t.shape[0] = -1), argument, &["`x` has extent -1 on axis 0"]),
         case("v negative", tensor(1, |t| t.shape[0] = i64::MIN), argument, &["`v` has extent -9223372036854775808"]),
         case(

@@ -109,7 +109,7 @@ pub fn generate(draw: &mut Draw) -> Program {
             3 if whole_warps => {
                 let (value, bound) = draw.exact(&scope, ty, limit, 2);
                 let by = draw.range(1, 31) as u32;
-                let ask = if draw.percent(50) { Ask::Xor(by) } else { Ask::Down(by) };
+                let ask = draw.pick(&[Ask::Xor(by), Ask::Down(by), Ask::Up(by), Ask::Lane(by)]);
                 program.body.push(Stmt::Warp { name: name.clone(), ask, value });
                 scope.exact(Expr::Name(name, ty), bound);
             }

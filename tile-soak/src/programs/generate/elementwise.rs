@@ -44,7 +44,17 @@ fn result(draw: &mut Draw, program: &mut Program, scope: &Scope, ty: Ty) -> Expr
             Expr::bin(Op::Max, x, if low < 0.0 { Expr::Neg(Expr::Lit(ty, -low).into()) } else { Expr::Lit(ty, low) });
         Expr::bin(Op::Min, low, Expr::Lit(ty, high))
     };
-    let function = draw.pick(&[Fun::Exp, Fun::Exp2, Fun::Log, Fun::Rsqrt, Fun::Tanh, Fun::FastExp, Fun::FastRecip]);
+    let function = draw.pick(&[
+        Fun::Exp,
+        Fun::Exp2,
+        Fun::Log,
+        Fun::Rsqrt,
+        Fun::Tanh,
+        Fun::FastExp,
+        Fun::FastRecip,
+        Fun::Sin,
+        Fun::Cos,
+    ]);
     let inner = match function {
         Fun::Log | Fun::Rsqrt | Fun::FastRecip => within(0.5, 64.0, inner),
         _ => within(-4.0, 4.0, inner),

@@ -174,7 +174,11 @@ impl Draw {
         }
         let a = self.free(scope, ty, next);
         if ty.is_float() {
-            return match self.range(0, 11) {
+            return match self.range(0, 12) {
+                12 => {
+                    let all = [Fun::Floor, Fun::Ceil, Fun::Trunc, Fun::Round, Fun::RoundTiesEven];
+                    Expr::Call(self.pick(&all), vec![a])
+                }
                 0 | 1 => Expr::bin(Op::Add, a, self.free(scope, ty, next)),
                 2 => Expr::bin(Op::Sub, a, self.free(scope, ty, next)),
                 3 | 4 => Expr::bin(Op::Mul, a, self.free(scope, ty, next)),
@@ -191,7 +195,12 @@ impl Draw {
             };
         }
         let literal = |n: i64| Expr::Lit(ty, n as f64);
-        match self.range(0, 12) {
+        match self.range(0, 14) {
+            13 => Expr::Call(Fun::MulHi, vec![a, self.free(scope, ty, next)]),
+            14 => {
+                let all = [Fun::CountOnes, Fun::LeadingZeros, Fun::TrailingZeros];
+                Expr::Call(self.pick(&all), vec![a])
+            }
             0 | 1 => Expr::bin(Op::Add, a, self.free(scope, ty, next)),
             2 => Expr::bin(Op::Sub, a, self.free(scope, ty, next)),
             3 => Expr::bin(Op::Mul, a, self.free(scope, ty, next)),

@@ -42,6 +42,16 @@ fn each_statement(body: &mut [Stmt], f: &mut dyn FnMut(&mut Stmt)) {
     }
 }
 
+/// Each statement but those of pipelined loops, which begin with statements that only load.
+fn each_computing(body: &mut [Stmt], f: &mut dyn FnMut(&mut Stmt)) {
+    for stmt in body {
+        f(stmt);
+        if !matches!(stmt, Stmt::For { kind: Loop::Vectorized | Loop::Pipelined { .. }, .. }) {
+            stmt.bodies_mut().into_iter().for_each(|body| each_computing(body, f));
+        }
+    }
+}
+
 /// The value that a statement computes, where a function may compute it.
 fn value_of(stmt: &mut Stmt) -> Option<&mut Expr> {
     match stmt {
@@ -212,13 +222,14 @@ fn swizzle(draw: &mut Draw, program: &mut Program) {
         let any = draw.pick(&["Auto", "None"]);
         let widest = draw.percent(50);
         if let Some(array) = program.arrays.iter_mut().filter(fits).nth(chosen) {
-            // A row is whole spans of the layout.
-            let row = match array.extents.last() {
-                Some(Extent::Fixed(columns)) => columns * array.ty.bytes() as i64,
-                _ => 0,
+            // A row is whole spans of the layout; where it is several, rows come in groups of eight.
+            let (rows, row) = match array.extents[..] {
+                [Extent::Fixed(rows), Extent::Fixed(columns)] => (rows, columns * array.ty.bytes() as i64),
+                _ => (0, 0),
             };
             let spans = [("B128", 128), ("B64", 64), ("B32", 32)];
-            let named = spans.iter().find(|(_, span)| widest && row > 0 && row % span == 0);
+            let fits = |span: i64| row > 0 && row % span == 0 && (row == span || rows % 8 == 0);
+            let named = spans.iter().find(|(_, span)| widest && fits(*span));
             array.kind = Kind::Shared { swizzle: Some(named.map_or(any, |(name, _)| *name)) };
         }
     }
@@ -272,7 +283,7 @@ fn optional(draw: &mut Draw, program: &mut Program) {
         _ => false,
     };
     let mut count = 0;
-    each_statement(&mut program.body, &mut |stmt| count += i64::from(takes_it(stmt)));
+    each_computing(&mut program.body, &mut |stmt| count += i64::from(takes_it(stmt)));
     let axes = program.tensors.iter().filter(|t| t.kind != Kind::Workspace).flat_map(|t| t.extents.clone());
     let dims: Vec<String> = axes.filter_map(|e| if let Extent::Dim(name) = e { Some(name) } else { None }).collect();
     if count == 0 || dims.is_empty() {
@@ -281,7 +292,7 @@ fn optional(draw: &mut Draw, program: &mut Program) {
     let (chosen, dim, how) = (draw.range(0, count - 1), draw.pick(&dims), draw.pick(&[Op::Max, Op::Min]));
     let mut next = 0;
     let mut ty = None;
-    each_statement(&mut program.body, &mut |stmt| {
+    each_computing(&mut program.body, &mut |stmt| {
         if !takes_it(stmt) {
             return;
         }

@@ -225,6 +225,10 @@ fn asked(ask: Ask, values: &[Value]) -> Result<Vec<Value>, Refusal> {
         all.extend(match ask {
             Ask::Xor(mask) => (0..count).map(|i| lane(i ^ mask as usize, warp[i])).collect::<Vec<_>>(),
             Ask::Down(by) => (0..count).map(|i| lane(i + by as usize, warp[i])).collect(),
+            Ask::Up(by) => {
+                (0..count).map(|i| i.checked_sub(by as usize).map_or(warp[i], |j| lane(j, warp[i]))).collect()
+            }
+            Ask::Lane(from) => (0..count).map(|i| lane(from as usize, warp[i])).collect(),
             Ask::Ballot => {
                 let bits = truths()?.iter().enumerate().fold(0, |bits, (i, t)| bits | u32::from(*t) << i);
                 vec![Value::U32(bits); count]

@@ -421,6 +421,8 @@ impl Lines<'_> {
                 let call = match ask {
                     Ask::Xor(mask) => format!("shfl_xor({value}, {mask})"),
                     Ask::Down(by) => format!("shfl_down({value}, {by})"),
+                    Ask::Up(by) => format!("shfl_up({value}, {by})"),
+                    Ask::Lane(lane) => format!("shfl({value}, {lane})"),
                     Ask::Ballot => format!("ballot({value})"),
                     Ask::Any => format!("any({value})"),
                     Ask::All => format!("all({value})"),

@@ -94,7 +94,13 @@ impl Free {
                     self.asked.push(tensor.clone());
                 }
                 Stmt::For { var, from, to, kind, .. } => {
-                    self.is_bound |= matches!(kind, Loop::Pipelined { .. });
+                    // What a function is given is no constant.
+                    let is_const = matches!(from, Expr::Int(_)) && matches!(to, Expr::Int(_));
+                    self.is_bound |= match kind {
+                        Loop::Pipelined { .. } => true,
+                        Loop::Unroll | Loop::Vectorized => !is_const,
+                        Loop::Plain | Loop::Partly(_) => false,
+                    };
                     [from, to].into_iter().for_each(|e| self.value(e));
                     self.declared.push(var.clone());
                 }

@@ -140,6 +140,17 @@ pub enum Fun {
     FastExp2,
     FastTanh,
     FastRecip,
+    Sin,
+    Cos,
+    Floor,
+    Ceil,
+    Trunc,
+    Round,
+    RoundTiesEven,
+    MulHi,
+    CountOnes,
+    LeadingZeros,
+    TrailingZeros,
 }
 
 impl Fun {
@@ -158,6 +169,17 @@ impl Fun {
             Fun::FastExp2 => "fast::exp2",
             Fun::FastTanh => "fast::tanh",
             Fun::FastRecip => "fast::recip",
+            Fun::Sin => "sin",
+            Fun::Cos => "cos",
+            Fun::Floor => "floor",
+            Fun::Ceil => "ceil",
+            Fun::Trunc => "trunc",
+            Fun::Round => "round",
+            Fun::RoundTiesEven => "round_ties_even",
+            Fun::MulHi => "mul_hi",
+            Fun::CountOnes => "count_ones",
+            Fun::LeadingZeros => "leading_zeros",
+            Fun::TrailingZeros => "trailing_zeros",
         }
     }
 }

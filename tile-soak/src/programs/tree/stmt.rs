@@ -65,6 +65,10 @@ pub enum Ask {
     Xor(u32),
     /// `shfl_down(v, n)`.
     Down(u32),
+    /// `shfl_up(v, n)`.
+    Up(u32),
+    /// `shfl(v, n)`.
+    Lane(u32),
     /// `ballot(p)`.
     Ballot,
     /// `any(p)`.

@@ -106,10 +106,13 @@ fn syntax_outside_the_language() {
     };
     check("match t { _ => {} }", "match", "`match` is not in the language");
     check("let v = match t { 0 => 1.0, _ => 2.0 }; y[t] = v * 2.0;", "match", "`match`");
-    check("while t < 4 { sync_warp(); }", "while", "use `for i in a..b`");
-    check("loop { sync_warp(); }", "loop", "`loop`");
+    check("while let 0 = t { sync_warp(); }", "while", "use `while` with a condition");
+    check("'a: while t < 4 { sync_warp(); }", "a", "labels");
+    check("let v = loop { break 1.0; }; y[t] = v;", "loop", "`loop` as a value");
     check("if t > 4 { return; }", "return", "put what follows into an `if`");
-    check("for i in 0..n { break; }", "break", "bound the loop");
+    check("for i in 0..n { if t > 4 { if t > 5 { break; } } }", "break", "of the loop's own body");
+    check("for i in unroll(0..4) { if t > 4 { break; } }", "break", "a serial `for`");
+    check("loop { break 'a; }", "break", "with a label or a value");
     check("for i in 0..n { continue; }", "continue", "an `if`");
     check("let f = |v: f32| v * 2.0; y[t] = f(1.0);", "|v: f32| v * 2.0", "closure");
     check("println!(\"{}\", t);", "println", "device_print");
@@ -326,8 +329,8 @@ fn dims() {
     );
     let said = signature("", "(x: &Tensor<f32, (M, 128)>)");
     assert_eq!(said, "TK0104 | 128 | `128` is not a dim | a constant extent is written `Fixed<128>`");
-    let said = signature("", "(x: &Tensor<f32, (A, B, C, D)>)");
-    assert!(said.starts_with("TK0104 | (A, B, C, D) | tensor `x` has 4 dims"), "{said}");
+    let said = signature("", "(x: &Tensor<f32, (A, B, C, D, E)>)");
+    assert!(said.starts_with("TK0104 | (A, B, C, D, E) | tensor `x` has 5 dims"), "{said}");
     let said = signature("", "(x: &Tensor<f32, K>)");
     assert!(said.ends_with("| one dim is written `(K,)`"), "{said}");
     let said = signature("instances(B in [true])", "<const B: bool>(x: &Tensor<f32, (B,)>)");
@@ -440,7 +443,7 @@ fn every_mistake_is_reported() {
          fn k<const A: usize, const B: usize>(x: &Tensor<f32, (K)>, y: &mut Tensor<f64, (N,)>) {\n\
          let [b] = blocks([x]); let [t] = threads([K]);\n\
          let mut s = alloc_shared::<f32>([8, 8]);\n\
-         s[t] = 0.0; while t < 4 { s[[t, 0, 0]] = 1.0; }\n\
+         s[t] = 0.0; while let 4 = t { s[[t, 0, 0]] = 1.0; }\n\
          match b { _ => {} }\n\
          let q = match b { _ => 1 };\n\
          y[q] = cumsum(x); s[[t, t]] = q; }";

@@ -51,6 +51,8 @@ impl Search<'_> {
             Place::Tensor(_) => None,
         };
         match &kernel.stmts[stmt].kind {
+            // The producer would have to know when.
+            StmtKind::For { .. } if kernel.is_left_early(stmt) => no("it has a loop that ends early"),
             StmtKind::For { kind: LoopKind::Pipelined { .. }, body, .. } => {
                 if self.ring.is_some() {
                     return no("it has two pipelined loops");

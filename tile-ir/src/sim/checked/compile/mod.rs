@@ -12,7 +12,8 @@ use super::bytecode::{Code, Format, Instr, Pc, Preset, Slot};
 use super::lanes;
 use crate::ir::{EntityRef, SpanId};
 use crate::lowered::{
-    Elements, Memory, Op, OpKind, ParameterKind, Program, RegId, SharedId, Special, ValueId, ValueKind, ValueType,
+    Elements, Memory, MessageId, Op, OpKind, ParameterKind, Program, RegId, SharedId, Special, ValueId, ValueKind,
+    ValueType,
 };
 use crate::sim::SimError;
 use std::collections::BTreeMap;
@@ -97,7 +98,13 @@ impl Compiler<'_> {
                     _ => return malformed(format!("{id} is a float of another type")),
                 },
                 ValueKind::Param(index) => match self.program.params.get(index as usize).map(|p| p.kind) {
-                    Some(ParameterKind::Pointer(_) | ParameterKind::TensorMap(_)) | None => {
+                    Some(
+                        ParameterKind::Pointer(_)
+                        | ParameterKind::TensorMap(_)
+                        | ParameterKind::Log
+                        | ParameterKind::LogFunction,
+                    )
+                    | None => {
                         return malformed(format!("{id} is no scalar parameter"));
                     }
                     Some(_) => Preset::Param(index, value.ty),
@@ -180,6 +187,13 @@ impl Compiler<'_> {
         if let OpKind::Let { reg, .. } = kind {
             let tiles = self.program.tiles.iter().zip(0..).filter(|(tile, _)| tile.index == *reg);
             self.tiles.extend(tiles.map(|(_, at)| at));
+        }
+    }
+
+    fn message(&self, message: MessageId) -> Result<&str, SimError> {
+        match self.program.messages.get(message) {
+            Some(message) => Ok(&message.text),
+            None => malformed(format!("{message} is no message")),
         }
     }
 
@@ -430,10 +444,14 @@ impl Compiler<'_> {
                 self.emit(instr, span);
             }
             OpKind::Order => {}
-            OpKind::Print { format, args } => self.print(format, args, span)?,
+            OpKind::Print { message, args } => {
+                let format = self.message(*message)?.to_owned();
+                self.print(&format, args, span)?;
+            }
             OpKind::Assert { cond, message } => {
                 let cond = self.value(*cond)?;
-                self.code.messages.push(message.clone());
+                let text = self.message(*message)?.to_owned();
+                self.code.messages.push(text);
                 let message = self.code.messages.len() as u32 - 1;
                 self.emit(Instr::Assert { cond, message }, span);
             }

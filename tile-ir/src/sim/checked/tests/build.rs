@@ -45,6 +45,7 @@ impl Build {
                 regs: PrimaryMap::new(),
                 values: PrimaryMap::new(),
                 body: vec![],
+                messages: PrimaryMap::new(),
                 arrivals: vec![],
                 tiles: Vec::new(),
                 remarks: vec![],
@@ -98,6 +99,12 @@ impl Build {
         Space::Global(param)
     }
 
+    /// What threads may say.
+    pub fn message(&mut self, kind: MessageKind, text: &str) -> MessageId {
+        let message = Message { kind, text: text.into(), args: Vec::new(), span: SpanId::from_u32(0) };
+        self.program.messages.push(message)
+    }
+
     pub fn shared(&mut self, name: &str, dtype: Dtype, len: u32) -> Space {
         let offset = self.shared_end.next_multiple_of(16);
         self.shared_end = offset + len * dtype.bytes();
@@ -136,7 +143,7 @@ impl Build {
         let Space::Global(tensor) = tensor else { panic!("only tensors have maps") };
         let (name, box_extents) = (name.to_string(), box_extents.to_vec());
         let promotion = Promotion::B128;
-        let map = TensorMap { name: name.clone(), tensor, box_extents, swizzle, promotion };
+        let map = TensorMap { name: name.clone(), tensor, box_extents, swizzle, promotion, stores: false };
         let map = self.program.tensor_maps.push(map);
         self.program.params.push(Parameter { name, kind: ParameterKind::TensorMap(map), ty: ValueType::Wide });
         map

@@ -144,7 +144,8 @@ fn prints_come_by_block_and_thread() {
     let late = b.less(n, tx);
     b.if_(late, |b| {
         let (bx, half) = (b.bx(), b.float(0.5));
-        b.op(OpKind::Print { format: "block {} thread {}: {}!".into(), args: vec![bx, tx, half] });
+        let message = b.message(MessageKind::Print, "block {} thread {}: {}!");
+        b.op(OpKind::Print { message, args: vec![bx, tx, half] });
     });
     let program = b.finish();
     let (report, _) = clean(&program, &Vec::new);
@@ -163,7 +164,8 @@ fn assertions() {
         let mut b = Build::threads(32);
         let (tx, n) = (b.tx(), b.int(n));
         let cond = b.less(tx, n);
-        b.op(OpKind::Assert { cond, message: "tx is small".into() });
+        let message = b.message(MessageKind::Assert, "tx is small");
+        b.op(OpKind::Assert { cond, message });
         b.finish()
     };
     clean(&program(32), &Vec::new);

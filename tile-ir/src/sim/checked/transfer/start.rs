@@ -28,7 +28,7 @@ impl Machine<'_> {
                 return;
             };
             let address = array.offset + inside * array.dtype.bytes();
-            let places = described.as_ref().map_err(HwError::clone).and_then(|map| {
+            let places = described.as_ref().map_err(HwError::clone).and_then(|(map, is_empty)| {
                 // The image repeats only at multiples of the swizzle's period.
                 let period = map.swizzle.period();
                 if !address.is_multiple_of(period) {
@@ -39,7 +39,11 @@ impl Machine<'_> {
                     });
                 }
                 let direction = if copy.barrier.is_some() { Direction::Load } else { Direction::Store };
-                map.placements(&coordinates, address, direction)
+                let mut places = map.placements(&coordinates, address, direction)?;
+                if *is_empty {
+                    places.iter_mut().for_each(|place| place.global = None);
+                }
+                Ok(places)
             });
             let places = match places {
                 Ok(places) => places,
@@ -147,20 +151,29 @@ impl Machine<'_> {
         Some(StartKind::Load { mask, barrier, bytes })
     }
 
-    fn describe_map(&self, tensor: ParamId, extents: &[u32], swizzle: Swizzle) -> Result<TensorMap, HwError> {
+    /// A tensor as the copy engine sees it. No axis of a map may be empty: the launcher gives an empty tensor's map one element,
+    /// of memory that is no tensor's. Says whether it did.
+    fn describe_map(&self, tensor: ParamId, extents: &[u32], swizzle: Swizzle) -> Result<(TensorMap, bool), HwError> {
         let missing = HwError::Illegal { what: "tensor of a map", value: 0, allowed: "an argument" };
         let view = self.launch.views.get(tensor.index()).and_then(Option::as_ref).ok_or(missing)?;
         let element_bytes = view.dtype.bytes();
         let inner_first = |numbers: &[i64]| numbers.iter().rev().map(|&n| n.max(0) as u64).collect::<Vec<_>>();
+        let is_empty = view.shape.contains(&0);
+        let (address, dims, strides) = if is_empty {
+            (0, vec![1; view.shape.len()], vec![16; view.shape.len() - 1])
+        } else {
+            let strides = inner_first(&view.strides)[1..].iter().map(|s| s * u64::from(element_bytes)).collect();
+            (view.base as u64, inner_first(&view.shape), strides)
+        };
         let map = TensorMap {
             element_bytes,
-            address: view.base as u64,
-            dims: inner_first(&view.shape),
-            strides: inner_first(&view.strides)[1..].iter().map(|s| s * u64::from(element_bytes)).collect(),
+            address,
+            dims,
+            strides,
             box_dims: extents.to_vec(),
             swizzle: SwizzleMode::from(swizzle),
         };
-        map.check().map(|()| map)
+        map.check().map(|()| (map, is_empty))
     }
 
     /// Elements of a thread into another block's shared memory.

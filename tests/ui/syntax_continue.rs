@@ -1,4 +1,4 @@
-//! `while` is outside the language.
+//! `continue` is outside the language.
 
 use tile_runtime::prelude::*;
 
@@ -9,10 +9,11 @@ pub fn sum_rows(x: &Tensor<f32, (N, K)>, y: &mut Tensor<f32, (N,)>) {
     let row = b * 128 + t;
     if row < N {
         let mut acc = 0.0f32;
-        let mut k = 0;
-        while k < K { //~
+        for k in 0..K {
+            if x[[row, k]] < 0.0 {
+                continue; //~
+            }
             acc += x[[row, k]];
-            k += 1;
         }
         y[row] = acc;
     }

@@ -1,4 +1,4 @@
-//! Nearest neighbour: `while` is outside the language.
+//! Nearest neighbour: `continue` is outside the language.
 
 use tile_runtime::prelude::*;
 
@@ -10,7 +10,9 @@ pub fn sum_rows(x: &Tensor<f32, (N, K)>, y: &mut Tensor<f32, (N,)>) {
     if row < N {
         let mut acc = 0.0f32;
         for k in 0..K {
-            acc += x[[row, k]];
+            if x[[row, k]] >= 0.0 {
+                acc += x[[row, k]];
+            }
         }
         y[row] = acc;
     }
