@@ -5,10 +5,11 @@ use tile_runtime::prelude::*;
 #[tile_fn]
 fn power(x: f32, n: usize) -> f32 {
     let mut value = 1.0;
-    let mut i = 0;
-    while i < n { //~
+    for i in 0..n {
+        if i == 0 {
+            continue; //~
+        }
         value *= x;
-        i += 1;
     }
     value
 }
