@@ -9,6 +9,7 @@ pub mod gemv;
 pub mod ladder;
 pub mod output;
 pub mod progress;
+pub mod rows;
 pub mod simt;
 pub mod suites;
 pub mod timing;

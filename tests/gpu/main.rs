@@ -13,6 +13,7 @@ mod ladder;
 mod lent;
 mod messages;
 mod pdl;
+mod rows;
 mod split;
 mod streams;
 mod tf32;

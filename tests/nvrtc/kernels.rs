@@ -1,4 +1,4 @@
-//! Which kernels are compiled: all of them, in every instance but for the bundled GEMM's ([`classes`]).
+//! Which kernels are compiled: all of them, in every instance but for the bundled GEMM's and those of rows in f16 ([`classes`]).
 
 #[path = "../../examples/first_kernel.rs"]
 #[allow(dead_code)] // its `main` is not called here
@@ -24,6 +24,13 @@ pub fn kernels() -> Vec<&'static Definition> {
     all.push(split::gemm_slots::<f16, f16>::definition());
     all.push(tf32::gemm_tf32::<128, 256, 4, 256, false>::definition());
     all.push(tf32::gemm_any_tf32::<64, 64, 4, 128, false, true>::definition());
+    all.extend(tile_kernels::norm::definitions());
+    all.extend([
+        tile_kernels::rope::definition(),
+        tile_kernels::swiglu::definition(),
+        tile_kernels::embedding::definition(),
+    ]);
+    all.extend(tile_kernels::sampling::definitions());
     all.extend([first_kernel::saxpy::definition(), first_kernel::scaled_add::<f32>::definition()]);
     all.extend([
         grammar::statements::<f32>::definition(),
@@ -45,6 +52,12 @@ pub fn constant(kernel: &Kernel, instance: &Instance, name: &str) -> Option<i64>
     instance.consts.get(at).copied()
 }
 
+/// The kernels of rows, which f16 and bf16 differ in by the names of instructions alone.
+fn is_of_rows(kernel: &Kernel) -> bool {
+    let names = ["norm_rows", "norm_long", "append_heads", "swiglu_rows", "embedding_rows", "argmax_rows"];
+    names.iter().any(|name| kernel.name.ends_with(name))
+}
+
 /// The classes that an instance is compiled in for a target; none where it is not compiled.
 ///
 /// Of the bundled GEMM there are hundreds of instances, which would take minutes and differ in little: f16 from bf16 in the
@@ -58,6 +71,7 @@ pub fn classes(kernel: &Kernel, instance: &Instance, target: Target) -> Vec<Clas
     let read = |reads| Class { reads, ..Class::WIDEST };
     match (kernel.name.as_str(), &instance.dtypes[..]) {
         ("gemm" | "gemm_batch", _) => {}
+        (_, [Dtype::F16]) if is_of_rows(kernel) => return vec![],
         ("gemm_cluster", [Dtype::Bf16, Dtype::Bf16]) => return vec![Class::WIDEST, read(Width::Element)],
         ("gemm_slots", [Dtype::Bf16, Dtype::Bf16]) => return vec![Class::WIDEST],
         // Their results are staged or stored in other ways.

@@ -1,0 +1,28 @@
+//! The row kernels' cases of `tests/rows` on the GPU.
+
+#[path = "../rows/cases/mod.rs"]
+mod cases;
+
+use super::gpu;
+use tile_runtime::prelude::*;
+
+macro_rules! cases {
+    ($($name:ident: $case:expr;)*) => {$(
+        #[test]
+        fn $name() {
+            if let Some(device) = gpu() {
+                $case(&device);
+            }
+        }
+    )*};
+}
+
+cases! {
+    rms_norm: |device| [cases::norms::rms_norm::<f16>(device), cases::norms::rms_norm::<bf16>(device), cases::norms::rms_norm::<f32>(device)];
+    add_rms_norm: |device| [cases::norms::add_rms_norm::<f16>(device), cases::norms::add_rms_norm::<f32>(device)];
+    layer_norm: |device| [cases::norms::layer_norm::<bf16>(device), cases::norms::layer_norm_far_from_zero(device)];
+    swiglu: |device| [cases::elements::swiglu::<f16>(device), cases::elements::swiglu::<bf16>(device), cases::elements::swiglu::<f32>(device)];
+    embedding: |device| [cases::elements::embedding::<bf16>(device), cases::elements::embedding::<f32>(device)];
+    rope: |device| [cases::rope::append::<f16>(device), cases::rope::append::<bf16>(device), cases::rope::append::<f32>(device)];
+    argmax: |device| [cases::sampling::argmax::<f16>(device), cases::sampling::argmax::<bf16>(device), cases::sampling::argmax::<f32>(device)];
+}

@@ -1,0 +1,27 @@
+//! Sums over the threads that share a row.
+
+use tile_runtime::prelude::*;
+
+/// The sum of `value` over a warp, or over the `WARPS` warps of the block where there are several; the same in every thread. `t`
+/// is the thread's index in its row.
+///
+/// Each lane reads one warp's sum and the rest is shuffles: every thread reading all of them costs a quarter more time in a
+/// block of 512 threads.
+#[tile_fn]
+pub fn row_sum<const WARPS: usize>(value: f32, t: usize) -> f32 {
+    let mut sum = warp_reduce(Sum, value);
+    if WARPS > 1 {
+        let mut partial = alloc_shared::<f32>([WARPS]);
+        if t % 32 == 0 {
+            partial[t / 32] = sum;
+        }
+        sync_threads();
+        sum = partial[t % WARPS];
+        for step in unroll(0..5) {
+            if (1 << step) < WARPS {
+                sum += shfl_xor(sum, 1 << step);
+            }
+        }
+    }
+    sum
+}
