@@ -1,4 +1,4 @@
-//! Which kernels are compiled: all of them, in every instance but for the bundled GEMM's and those of rows in f16 ([`classes`]).
+//! Which kernels are compiled: all of them, in every instance but for the bundled GEMM's and those of rows ([`classes`]).
 
 #[path = "../../examples/first_kernel.rs"]
 #[allow(dead_code)] // its `main` is not called here
@@ -52,7 +52,7 @@ pub fn constant(kernel: &Kernel, instance: &Instance, name: &str) -> Option<i64>
     instance.consts.get(at).copied()
 }
 
-/// The kernels of rows, which f16 and bf16 differ in by the names of instructions alone.
+/// The kernels of rows: f16 and bf16 differ in the names of instructions alone, and f32 is compiled for one target.
 fn is_of_rows(kernel: &Kernel) -> bool {
     let names = ["norm_rows", "norm_long", "append_heads", "swiglu_rows", "embedding_rows", "argmax_rows"];
     names.iter().any(|name| kernel.name.ends_with(name))
@@ -72,6 +72,7 @@ pub fn classes(kernel: &Kernel, instance: &Instance, target: Target) -> Vec<Clas
     match (kernel.name.as_str(), &instance.dtypes[..]) {
         ("gemm" | "gemm_batch", _) => {}
         (_, [Dtype::F16]) if is_of_rows(kernel) => return vec![],
+        (_, [Dtype::F32]) if is_of_rows(kernel) && target == Target::Sm80 => return vec![],
         ("gemm_cluster", [Dtype::Bf16, Dtype::Bf16]) => return vec![Class::WIDEST, read(Width::Element)],
         ("gemm_slots", [Dtype::Bf16, Dtype::Bf16]) => return vec![Class::WIDEST],
         // Their results are staged or stored in other ways.

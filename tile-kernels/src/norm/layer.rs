@@ -78,7 +78,7 @@ pub fn layer_norm_rows<T: Float, const WARPS: usize, const VECS: usize, const RO
 #[tile_kernel(
     instances(VEC in [8, 4, 1], where VEC * T::BITS == 128 || VEC == 1),
     require(N % VEC == 0),
-    pdl(independent = [weight, bias]),
+    pdl(independent = []),
     uses(row_sum)
 )]
 pub fn layer_norm_long<T: Float, const VEC: usize>(

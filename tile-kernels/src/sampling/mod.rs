@@ -1,4 +1,4 @@
-//! The next token from logits: [`argmax`] takes the largest; the kernel is in [`mod@argmax`].
+//! The next token from logits: [`argmax()`] takes the largest; its kernel is in [`mod@argmax`].
 
 pub mod argmax;
 
