@@ -1,0 +1,104 @@
+//! Which model, on which device.
+
+use anyhow::{Result, anyhow};
+use clap::Args;
+use std::path::PathBuf;
+use tile_llm::reference::{Reference, ReferenceBackend};
+use tile_llm::text::Tokenizer;
+use tile_llm::{Backend, Limits, ModelConfig, ModelError, Weights};
+
+/// Tokens in a page of the cache.
+const PAGE: usize = 64;
+
+/// Which weights.
+#[derive(Args, Clone)]
+pub struct Source {
+    /// A Hugging Face folder: config.json, safetensors, tokenizer.json.
+    #[arg(long, value_name = "DIR", required_unless_present = "random", conflicts_with = "random")]
+    pub model: Option<PathBuf>,
+    /// Random weights of a shape: tiny, tiny-llama, qwen3-0.6b, qwen3-4b, qwen3-8b, llama3-8b.
+    #[arg(long, value_name = "SHAPE")]
+    pub random: Option<String>,
+    /// The seed of random weights.
+    #[arg(long, default_value_t = 0)]
+    pub weights_seed: u64,
+    /// auto (a GPU if there is one), sim, sim-checked, cuda:N.
+    #[arg(long, default_value = "auto")]
+    pub device: String,
+}
+
+impl Source {
+    /// The configuration and the weights, checked and not yet read.
+    pub fn weights(&self) -> Result<(ModelConfig, Weights), ModelError> {
+        match (&self.model, &self.random) {
+            (Some(folder), _) => {
+                let config = ModelConfig::from_folder(folder)?;
+                let weights = Weights::folder(folder, &config)?;
+                Ok((config, weights))
+            }
+            (None, shape) => {
+                let config = named(shape.as_deref().unwrap_or("tiny"))?;
+                let weights = Weights::random(&config, self.weights_seed);
+                Ok((config, weights))
+            }
+        }
+    }
+
+    /// The configuration alone.
+    pub fn config(&self) -> Result<ModelConfig, ModelError> {
+        match &self.model {
+            Some(folder) => ModelConfig::from_folder(folder),
+            None => named(self.random.as_deref().unwrap_or("tiny")),
+        }
+    }
+
+    /// The folder's tokenizer; bytes for random weights.
+    pub fn tokenizer(&self, config: &ModelConfig) -> Result<Tokenizer, ModelError> {
+        match &self.model {
+            Some(folder) => Tokenizer::from_folder(folder, config),
+            None => Ok(Tokenizer::Bytes),
+        }
+    }
+
+    /// What it is called: the folder's name, or the shape's.
+    pub fn name(&self) -> String {
+        let folder = self.model.as_ref().and_then(|folder| folder.canonicalize().ok());
+        let name =
+            folder.as_ref().and_then(|folder| folder.file_name()).map(|name| name.to_string_lossy().into_owned());
+        name.or_else(|| self.random.clone()).unwrap_or_else(|| "model".to_owned())
+    }
+
+    /// Loads the model onto the device.
+    pub fn open(&self, limits: Limits) -> Result<Box<dyn Backend>, ModelError> {
+        let (config, mut weights) = self.weights()?;
+        weights.show_progress("loading");
+        let model = Reference::load(&config, &weights)?;
+        weights.end_progress();
+        Ok(Box::new(ReferenceBackend::new(model, limits)))
+    }
+}
+
+/// The configuration of a named shape.
+pub fn named(shape: &str) -> Result<ModelConfig, ModelError> {
+    let unknown = || ModelError::Capacity(format!("there is no shape {shape:?}; there are {:?}", ModelConfig::NAMES));
+    ModelConfig::named(shape).ok_or_else(unknown)
+}
+
+/// Limits for `batch` sequences of `context` tokens each.
+pub fn limits(config: &ModelConfig, batch: usize, context: usize, step: usize) -> Result<Limits> {
+    if context > config.max_position_embeddings {
+        let most = config.max_position_embeddings;
+        return Err(anyhow!("a context of {context} tokens was asked for; the model was made for {most}"));
+    }
+    let pages = context.div_ceil(PAGE).checked_mul(batch).ok_or_else(|| anyhow!("a batch of {batch} is too large"))?;
+    let limits = Limits {
+        max_batch: batch,
+        max_tokens: step.max(batch),
+        page: PAGE,
+        pages,
+        max_context: context,
+        vocab: config.vocab_size,
+    };
+    limits.validate()?;
+    Ok(limits)
+}
