@@ -24,7 +24,7 @@ pub enum Update {
 }
 
 /// Why a request was not taken.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Error)]
 pub enum SubmitError {
     /// The scheduler's reason.
     #[error(transparent)]
@@ -49,8 +49,11 @@ pub struct Status {
     pub failure: Option<String>,
 }
 
+/// A request's updates, where it was taken.
+type Taken = Result<UnboundedReceiver<Update>, Refused>;
+
 enum Command {
-    Submit(Request, oneshot::Sender<Result<UnboundedReceiver<Update>, Refused>>),
+    Submit(Request, oneshot::Sender<Taken>),
     Stop,
 }
 
@@ -180,7 +183,7 @@ impl Run {
         }
     }
 
-    fn submit(&mut self, request: Request, reply: oneshot::Sender<Result<UnboundedReceiver<Update>, Refused>>) {
+    fn submit(&mut self, request: Request, reply: oneshot::Sender<Taken>) {
         let (sender, receiver) = unbounded_channel();
         let taken = self.scheduler.submit(request).map(|id| {
             self.clients.insert(id, sender);

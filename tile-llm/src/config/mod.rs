@@ -9,6 +9,7 @@ pub use rope::RopeScaling;
 pub use tensors::{Layer, TensorSpec};
 
 use crate::error::ModelError;
+use serde_json::Value;
 use std::path::Path;
 
 /// Which of the two families a model is of. They differ in the norms of q and k, and in the names of nothing.
@@ -88,15 +89,25 @@ pub struct ModelConfig {
 }
 
 impl ModelConfig {
-    /// Reads `config.json` of a folder.
+    /// Reads `config.json` of a folder. Where `generation_config.json` names tokens that end an answer, those hold: models
+    /// that were tuned to chat name more of them there.
     ///
     /// # Errors
     ///
     /// The file cannot be read, is not JSON, or asks for what is not implemented: [`ModelError::Config`] names the field.
     pub fn from_folder(folder: &Path) -> Result<ModelConfig, ModelError> {
-        let path = folder.join("config.json");
-        let text = std::fs::read_to_string(&path).map_err(ModelError::io(&path))?;
-        let json = serde_json::from_str(&text).map_err(|error| ModelError::format(&path, error))?;
+        let read = |path: &Path| -> Result<Value, ModelError> {
+            let text = std::fs::read_to_string(path).map_err(ModelError::io(path))?;
+            serde_json::from_str(&text).map_err(|error| ModelError::format(path, error))
+        };
+        let mut json = read(&folder.join("config.json"))?;
+        let generation = folder.join("generation_config.json");
+        if generation.exists()
+            && let Some(end) = read(&generation)?.get("eos_token_id").filter(|end| !end.is_null())
+            && let Some(fields) = json.as_object_mut()
+        {
+            fields.insert("eos_token_id".to_owned(), end.clone());
+        }
         ModelConfig::from_json(&json)
     }
 

@@ -36,7 +36,7 @@ pub struct Request {
 }
 
 /// Why a request was not queued.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum Refused {
     /// No tokens.
@@ -52,6 +52,14 @@ pub enum Refused {
         token: u32,
         /// Tokens are below this.
         vocab: usize,
+    },
+    /// Not a way to choose tokens.
+    #[error("the temperature is {temperature} and top_p is {top_p}; they must be 0 or more, and 0 to 1")]
+    Sampling {
+        /// [`Sampling::temperature`].
+        temperature: f32,
+        /// [`Sampling::top_p`].
+        top_p: f32,
     },
     /// More than the model's context.
     #[error(
@@ -176,6 +184,10 @@ impl Scheduler {
         }
         if let Some(&token) = request.prompt.iter().find(|&&token| token as usize >= vocab) {
             return Err(Refused::UnknownToken { token, vocab });
+        }
+        let Sampling { temperature, top_p, .. } = request.sampling;
+        if !(temperature.is_finite() && temperature >= 0.0 && (0.0..=1.0).contains(&top_p)) {
+            return Err(Refused::Sampling { temperature, top_p });
         }
         let (prompt, max_new) = (request.prompt.len(), request.max_new);
         if prompt.saturating_add(max_new) > max_context {

@@ -32,6 +32,11 @@ fn what_can_never_run_is_refused_at_once() {
     assert_eq!(scheduler.submit(request(&[], 1)), Err(Refused::EmptyPrompt));
     assert_eq!(scheduler.submit(request(&[2], 0)), Err(Refused::NoAnswer));
     assert_eq!(scheduler.submit(request(&[2, 50], 1)), Err(Refused::UnknownToken { token: 50, vocab: 50 }));
+    for (temperature, top_p) in [(-1.0, 1.0), (f32::INFINITY, 1.0), (f32::NAN, 1.0), (1.0, 1.5), (1.0, f32::NAN)] {
+        let sampling = Sampling { temperature, top_p, ..Sampling::GREEDY };
+        let refused = scheduler.submit(Request { sampling, ..request(&[2], 1) });
+        assert!(matches!(refused, Err(Refused::Sampling { .. })), "{sampling:?}");
+    }
     let context = Refused::Context { prompt: 2, max_new: 39, max_context: 40 };
     assert_eq!(scheduler.submit(request(&[2, 3], 39)), Err(context));
     assert!(matches!(scheduler.submit(request(&[2], usize::MAX)), Err(Refused::Context { .. })));

@@ -122,7 +122,7 @@ impl Weights {
     pub fn stream<T: Float>(
         &self,
         names: &[&str],
-        each: &mut dyn FnMut(usize, &[T]) -> Result<(), ModelError>,
+        mut each: impl FnMut(usize, &[T]) -> Result<(), ModelError>,
     ) -> Result<(), ModelError> {
         let columns = self.columns(names)?;
         let most = (PIECE / (columns * size_of::<T>())).max(1);
