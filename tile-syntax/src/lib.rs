@@ -11,6 +11,8 @@
 //! source text.
 #![deny(missing_docs)]
 
+extern crate proc_macro;
+
 mod expand;
 mod link;
 mod parse;

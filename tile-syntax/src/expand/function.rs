@@ -1,6 +1,7 @@
 //! A `#[tile_fn]`: a function that rustc checks and nothing calls, and a macro of the same name that hands its tokens to
 //! the kernels that do (`crate::link`).
 
+use super::place::before;
 use super::shadow::{Rewrite, dtype_bound, in_parentheses, names, respanned};
 use super::{errors, not_a_function};
 use crate::link;
@@ -11,7 +12,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 use syn::visit_mut::VisitMut;
-use syn::{FnArg, GenericArgument, GenericParam, ItemFn, PathArguments, Type, Visibility};
+use syn::{FnArg, GenericArgument, GenericParam, ItemFn, PathArguments, ReturnType, Type, Visibility};
 
 /// The expansion of `#[tile_fn(attribute)] item`. `uses`: the functions that it calls, `found` their tokens.
 pub fn function(
@@ -28,7 +29,7 @@ pub fn function(
     let shown = parsed.body_resolved || parsed.diagnostics.is_empty();
     let shadow = shadow(&parsed, function, &runtime, shown);
     let carrier = carrier(function, &link::content(&attribute, &item, found, sound));
-    quote!(#errors #shadow #carrier)
+    quote!(#shadow #errors #carrier)
 }
 
 /// The macro that hands the function's tokens on, and its name beside the function's.
@@ -37,20 +38,23 @@ pub fn function(
 /// order of the text, not by that path, and lies where the function does.
 fn carrier(function: &ItemFn, content: &TokenStream) -> TokenStream {
     let name = &function.sig.ident;
-    // At the name's place, so that rustc shows the name to one who may not use it.
+    // Before the name, so that rustc shows it to one who may not use it, and an editor the function alone.
+    let at = before(name.span());
     let (carrier, export) = match &function.vis {
         Visibility::Public(_) => (
-            format_ident!("__tile_fn_{name}_{}", place_in_crate(function), span = name.span()),
+            format_ident!("__tile_fn_{name}_{}", place_in_crate(function), span = at),
             // In a function's body the lint calls for a module, where the author may not want one.
             quote!(#[macro_export] #[allow(non_local_definitions)]),
         ),
-        _ => (format_ident!("tile_fn_{name}", span = name.span()), quote!(#[allow(unused_macros)])),
+        _ => (format_ident!("tile_fn_{name}", span = at), quote!(#[allow(unused_macros)])),
     };
     let visibility = &function.vis;
     let conditions = function.attrs.iter().filter(|a| a.path().is_ident("cfg"));
     let conditions: Vec<_> = conditions.collect();
     let not_a_macro = format!("`{name}` is a function of kernels: name it in `#[tile_kernel(uses({name}))]`");
-    let alias = quote_spanned!(name.span()=> #visibility use #carrier as #name;);
+    let mut beside = name.clone();
+    beside.set_span(at);
+    let alias = quote_spanned!(at=> #visibility use #carrier as #beside;);
     quote! {
         #(#conditions)*
         #[doc(hidden)]
@@ -145,7 +149,19 @@ fn shadow(parsed: &parse::Parsed, function: &ItemFn, runtime: &TokenStream, show
     let mut block = (*function.block).clone();
     Rewrite { runtime }.visit_block_mut(&mut block);
     let body = &block.stmts;
-    let body = if shown { quote!(#(#body)*) } else { quote!(::core::panic!("the function has mistakes")) };
+    let result = match output {
+        ReturnType::Default => quote!(()),
+        ReturnType::Type(_, ty) => ty.to_token_stream(),
+    };
+    let body = match shown {
+        true => quote!(#(#body)*),
+        // An editor completes what is being typed, which is a mistake until it is finished.
+        false => quote! {
+            #[cfg(any(rust_analyzer, any()))]
+            let _: #result = { #(#body)* };
+            ::core::panic!("the function has mistakes")
+        },
+    };
     let at = function.block.brace_token.span.join();
     let scope = quote! {
         #[allow(unused_imports)]
@@ -157,7 +173,7 @@ fn shadow(parsed: &parse::Parsed, function: &ItemFn, runtime: &TokenStream, show
         true => quote_spanned!(at=> { #scope #body }),
         false => quote_spanned!(at=> { #(let #kept = #hidden;)* { #scope #(let #hidden = #kept;)* #body } }),
     };
-    let unread = (!shown).then(|| quote!(#[allow(unused_variables, dead_code)]));
+    let unread = (!shown).then(|| quote!(#[allow(unused_variables, dead_code, unexpected_cfgs)]));
     quote! {
         #(#attributes)*
         #unread
@@ -194,9 +210,9 @@ fn parameter(ty: &Type, runtime: &TokenStream, dims: &mut Vec<syn::Ident>) -> To
             let (open, close, ident, rank) =
                 (&arguments.lt_token, &arguments.gt_token, &segment.ident, shape.elems.len());
             let at = Span::call_site().located_at(ident.span());
-            let runtime = respanned(runtime, at);
+            let module = respanned(quote!(#runtime::dsl::), before(at));
             let rank = if segment.ident == "Tensor" { quote_spanned!(at=> , #rank) } else { TokenStream::new() };
-            quote_spanned!(at=> #and #mutability #runtime::dsl::#ident #open #element #rank #close)
+            quote_spanned!(at=> #and #mutability #module #ident #open #element #rank #close)
         }
         Type::Path(path) if path.path.segments.last().is_some_and(|s| s.ident == "Option") => {
             let segment = path.path.segments.last().map(|s| &s.arguments);

@@ -1,17 +1,20 @@
 //! The kernel on the host: its type, its declared instances, its IR.
 
+use super::doc;
 use super::launch;
 use super::signature::{Const, Signature};
-use proc_macro2::{Literal, TokenStream};
+use crate::parse::Parsed;
+use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{quote, quote_spanned};
 use tile_ir::diag::Code;
 use tile_ir::ir::{ConstKind, DimId, Dtype, EntityRef, Instance, Kernel};
 
-/// Everything the host sees of a kernel without mistakes.
-pub(super) fn host(signature: &Signature<'_>, kernel: &Kernel) -> TokenStream {
+/// Everything the host sees of a kernel without mistakes. `own`: the kernel's name as its author wrote it.
+pub(super) fn host(signature: &Signature<'_>, own: &Ident, parsed: &Parsed) -> TokenStream {
+    let kernel = &parsed.kernel;
     let (runtime, at) = (&signature.runtime, signature.at);
     let declared = declared(kernel);
-    let types = types(signature, Some(&declared));
+    let types = types(signature, own, &doc::of_kernel(signature, parsed, true));
     let instances = instances(signature, kernel, &declared);
     let launches = launch::methods(signature, &launch::Body::Launch);
     let name = kernel.name.as_str();
@@ -50,8 +53,8 @@ fn place(kernel: &Kernel, dim: DimId) -> (u8, u8) {
 
 /// What the host sees of a kernel with mistakes: the same types and signatures, so that its uses are not mistakes too.
 /// `unreported` is one that rustc has yet to find; where it does not, building the crate fails with it.
-pub(super) fn stub(signature: &Signature<'_>, unreported: Option<String>) -> TokenStream {
-    let types = types(signature, None);
+pub(super) fn stub(signature: &Signature<'_>, own: &Ident, parsed: &Parsed, unreported: Option<String>) -> TokenStream {
+    let types = types(signature, own, &doc::of_kernel(signature, parsed, false));
     let value = match &unreported {
         Some(text) => quote!(const { ::core::panic!("{}", #text) }),
         None => quote!(::core::panic!("the kernel has mistakes")),
@@ -62,18 +65,10 @@ pub(super) fn stub(signature: &Signature<'_>, unreported: Option<String>) -> Tok
 }
 
 /// The struct, `GemvParams` and `GemvKernel`.
-fn types(signature: &Signature<'_>, declared: Option<&str>) -> TokenStream {
+fn types(signature: &Signature<'_>, own: &Ident, text: &str) -> TokenStream {
     let Signature { name, visibility, runtime, consts, at, .. } = signature;
     let type_names = signature.type_names();
     let attributes = signature.attributes(&["doc", "cfg", "deprecated"]);
-    let mut text = String::new();
-    if signature.attributes(&["doc"]).is_empty() {
-        text += &format!("The kernel `{name}`.\n");
-    }
-    text += &format!("\nA tile kernel: `{name}::launch(&device, ..)` runs it.");
-    if let Some(declared) = declared.filter(|d| !d.is_empty()) {
-        text += &format!(" Declared instances: {declared}.");
-    }
     let const_names = consts.iter().map(|c| c.name);
     let const_types = consts.iter().map(Const::ty);
     let defaults = consts.iter().map(Const::unnamed);
@@ -84,7 +79,7 @@ fn types(signature: &Signature<'_>, declared: Option<&str>) -> TokenStream {
         #(#attributes)*
         #[doc = #text]
         #[allow(dead_code, non_camel_case_types, non_snake_case)]
-        #visibility struct #name<#(#type_names,)* #(const #const_names: #const_types = #defaults,)*> {
+        #visibility struct #own<#(#type_names,)* #(const #const_names: #const_types = #defaults,)*> {
             _types: ::core::marker::PhantomData<fn() -> (#(#type_names,)*)>,
         }
         #params
@@ -158,6 +153,7 @@ fn instances(signature: &Signature<'_>, kernel: &Kernel, declared: &str) -> Toke
     let impls = kernel.instances.iter().enumerate().map(|(index, values)| {
         let arguments = arguments(signature, values);
         quote_spanned! {*at=>
+            #[doc(hidden)]
             impl #instance for #name<#(#arguments),*> {
                 const INDEX: usize = #index;
             }

@@ -19,9 +19,10 @@ impl Const<'_> {
         if self.is_bool { quote!(::core::primitive::bool) } else { quote!(::core::primitive::usize) }
     }
 
-    /// The value a constant has where a path leaves it out: no instance is declared with it.
+    /// The value a constant has where a path leaves it out: no instance is declared with it. A literal, because rustdoc shows
+    /// the source text of anything else, which is the attribute; one that 32-bit platforms have too.
     pub(super) fn unnamed(&self) -> TokenStream {
-        if self.is_bool { quote!(false) } else { quote!({ ::core::primitive::usize::MAX }) }
+        if self.is_bool { quote!(false) } else { quote!(4294967295) }
     }
 }
 

@@ -3,20 +3,24 @@
 //! | module | makes |
 //! |---|---|
 //! | [`signature`] | what the host needs of the author's signature |
+//! | [`place`] | where what is generated stands, so that an editor does not take it for what the author wrote there |
 //! | [`kernel`] | the struct, the instances and the IR's bytes |
 //! | [`function`] | a `#[tile_fn]`: its shadow, and the macro that carries its tokens |
 //! | [`launch`] | `launch`, `instance` and the handle it returns |
+//! | [`doc`] | a kernel's documentation |
 //! | [`look`] | `show` and `explain` of an instance |
 //! | [`named`] | `launch_named` and its like, which take the arguments by their names |
 //! | [`shadow`] | the function that rustc type-checks in place of the kernel |
 //! | [`errors`] | `compile_error!` and warnings at the author's tokens |
 
+mod doc;
 pub(crate) mod errors;
 mod function;
 mod kernel;
 mod launch;
 mod look;
 mod named;
+mod place;
 mod shadow;
 mod signature;
 #[cfg(test)]
@@ -25,6 +29,7 @@ mod tests;
 use crate::parse::{self, TileFunction};
 use proc_macro2::TokenStream;
 use quote::quote;
+use shadow::Shown;
 use signature::Signature;
 use std::rc::Rc;
 
@@ -45,15 +50,24 @@ pub fn kernel(attribute: TokenStream, item: TokenStream, functions: Rc<[Rc<TileF
     let Some(function) = &parsed.item else { return not_a_function(errors, item) };
     let Some(signature) = Signature::new(&parsed, function) else { return errors };
     // Where the body was not understood and the author has been told, rustc would only tell it again.
-    let shadow =
-        if parsed.body_resolved || found.is_empty() { shadow::function(&signature, &parsed) } else { quote!() };
+    let shown = if parsed.body_resolved || found.is_empty() { Shown::ToAll } else { Shown::ToEditors };
+    let shadow = shadow::function(&signature, &parsed, shown);
+    let beside = place::signature_beside(function);
+    let Some(signature) = Signature::new(&parsed, &beside) else { return errors };
     let host = if failed {
-        kernel::stub(&signature, parsed.deferred.first().map(|d| d.compiler_text(&parsed.kernel)))
+        kernel::stub(
+            &signature,
+            &function.sig.ident,
+            &parsed,
+            parsed.deferred.first().map(|d| d.compiler_text(&parsed.kernel)),
+        )
     } else {
         crate::record::kernel(&parsed.kernel);
-        kernel::host(&signature, &parsed.kernel)
+        kernel::host(&signature, &function.sig.ident, &parsed)
     };
-    quote!(#errors #host #shadow)
+    // rust-analyzer completes in an expansion of the text with a name put in at the cursor, and takes the types from the
+    // expansion of the text as it is, at the same offset: before the author's tokens the two have to be equally long.
+    quote!(#shadow #errors #host)
 }
 
 /// An item of another kind is given back, so that what names it still finds it.

@@ -3,6 +3,7 @@
 //! A struct literal is what Rust has for named arguments: editors complete its fields, rustc names one that is missing or
 //! unknown, and two of one type cannot be swapped in silence. The methods hand the fields to their positional siblings.
 
+use super::doc;
 use super::launch::{Body, scalar_bounds};
 use super::signature::{Const, Param, ParamKind, Signature, camel_case};
 use proc_macro2::{Ident, TokenStream};
@@ -94,7 +95,7 @@ impl<'a> Arguments<'a> {
         let structure = self.name();
         let (lifetime, dtypes, generics) = (self.lifetime.iter(), &self.dtypes, self.generics());
         let fields = self.fields.iter().map(|field| {
-            let (name, written) = (field.param.name, self.written(field.param));
+            let (name, written) = (field.param.name, doc::of_param(&field.param.kind));
             let text = format!("`{written}` of the kernel.");
             let ty = match (&field.generic, &field.param.kind) {
                 (Some(generic), _) => generic.to_token_stream(),
@@ -113,18 +114,6 @@ impl<'a> Arguments<'a> {
                 #(#fields,)*
             }
         }
-    }
-
-    /// A parameter's type as its author writes it.
-    fn written(&self, param: &Param<'_>) -> String {
-        let ty = match param.kind {
-            ParamKind::Tensor { written, option: Some(_), .. } => format!("Option<{}>", written.to_token_stream()),
-            ParamKind::Tensor { written, .. } => written.to_token_stream().to_string(),
-            ParamKind::Scalar { ty } => ty.to_token_stream().to_string(),
-        };
-        [(" <", "<"), ("< ", "<"), (" >", ">"), (" ,", ","), ("& ", "&"), ("( ", "("), (" )", ")"), (",)", ",)")]
-            .iter()
-            .fold(ty, |text, (from, to)| text.replace(from, to))
     }
 
     /// What the tensors' types have to be.

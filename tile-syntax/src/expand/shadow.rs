@@ -6,6 +6,7 @@
 //! is computed first. `device_print` takes any number of arguments, which a Rust function cannot. All tokens keep
 //! their places.
 
+use super::place::before;
 use super::signature::{Param, ParamKind, Signature};
 use crate::parse::Parsed;
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream};
@@ -15,8 +16,29 @@ use syn::visit_mut::{self, VisitMut};
 use syn::{BinOp, Expr, ExprCall, Type, TypeParamBound};
 use tile_ir::ir::Dtype;
 
+/// Who sees a shadow.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// rustc and editors.
+    ToAll,
+    /// rust-analyzer alone: the author is told already what rustc would tell again, but while a name is being typed it is
+    /// unknown, and its completion comes from the shadow.
+    ToEditors,
+}
+
+impl Shown {
+    /// The condition under which a function is there. Either is as long as the other: `super::kernel` says why. What it
+    /// stands in allows `unexpected_cfgs`.
+    pub(super) fn condition(self) -> TokenStream {
+        match self {
+            Shown::ToAll => quote!(#[cfg(any(rust_analyzer, all()))]),
+            Shown::ToEditors => quote!(#[cfg(any(rust_analyzer, any()))]),
+        }
+    }
+}
+
 /// The shadow of a kernel.
-pub(super) fn function(signature: &Signature<'_>, parsed: &Parsed) -> TokenStream {
+pub(super) fn function(signature: &Signature<'_>, parsed: &Parsed, shown: Shown) -> TokenStream {
     let Signature { name, runtime, dims, .. } = signature;
     let levels = signature.attributes(&["allow", "expect", "warn", "deny", "forbid", "cfg"]);
     let types = signature.types.iter().map(|parameter| {
@@ -46,13 +68,18 @@ pub(super) fn function(signature: &Signature<'_>, parsed: &Parsed) -> TokenStrea
         _ => quote!(<#generics>),
     };
     let at = signature.function.block.brace_token.span.join();
-    let own = calls(&signature.function.block, name).then(|| quote!(use #runtime::dsl::#name;));
+    // The kernel's name is the struct's in an editor.
+    let mut beside = (*name).clone();
+    beside.set_span(before(name.span()));
+    let own = calls(&signature.function.block, name).then(|| quote!(use #runtime::dsl::#beside;));
+    let condition = shown.condition();
     let braced = quote_spanned! {at=> {
         #own
         #(#requires)*
         #(#body)*
     }};
     quote! {
+        #[allow(unexpected_cfgs)]
         const _: () = {
             // Outside of the function, so that a parameter called `min` hides the function `min`, as it does in Rust.
             #[allow(unused_imports)]
@@ -63,7 +90,8 @@ pub(super) fn function(signature: &Signature<'_>, parsed: &Parsed) -> TokenStrea
                 non_upper_case_globals, unused_braces, unused_parens
             )]
             #(#levels)*
-            #function #name #generics #params #braced
+            #condition
+            #function #beside #generics #params #braced
         };
     }
 }
@@ -124,9 +152,9 @@ fn parameter(signature: &Signature<'_>, param: &Param<'_>) -> TokenStream {
             // to the last token the author's places, because rustc proposes changes to it.
             let at = Span::call_site().located_at(path.span());
             let (open, close) = brackets(reference);
-            let runtime = respanned(runtime, at);
+            let module = respanned(quote!(#runtime::dsl::), before(at));
             let rank = quote_spanned!(at=> #rank);
-            let tensor = quote_spanned!(at=> #and #mutability #runtime::dsl::#path #open #element, #rank #close);
+            let tensor = quote_spanned!(at=> #and #mutability #module #path #open #element, #rank #close);
             match option {
                 Some(_) => quote_spanned!(at=> #name: ::core::option::Option<#tensor>),
                 None => quote_spanned!(at=> #name: #tensor),
@@ -147,12 +175,12 @@ fn brackets(reference: &syn::TypeReference) -> (TokenStream, TokenStream) {
 }
 
 /// The path at another place.
-pub(super) fn respanned(path: &TokenStream, at: Span) -> TokenStream {
+pub(super) fn respanned(path: TokenStream, at: Span) -> TokenStream {
     let place = |mut token: proc_macro2::TokenTree| {
         token.set_span(at);
         token
     };
-    path.clone().into_iter().map(place).collect()
+    path.into_iter().map(place).collect()
 }
 
 pub(super) struct Rewrite<'a> {

@@ -1,8 +1,9 @@
 //! What the host needs of the author's signature. Read from the syntax, so that it is there for a kernel with
 //! mistakes in its body too.
 
+use super::place::before;
 use crate::parse::Parsed;
-use proc_macro2::{Ident, Span, TokenStream};
+use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 use syn::{
     Attribute, FnArg, GenericArgument, GenericParam, ItemFn, Pat, PathArguments, Type, TypeParam, TypePath, Visibility,
@@ -23,7 +24,7 @@ pub(super) struct Signature<'a> {
     pub(super) dims: Vec<&'a Ident>,
     /// `::tile_runtime`, or what `crate = path` says.
     pub(super) runtime: TokenStream,
-    /// Where what is generated stands: at the kernel's name, which is what rustc shows where a launch is wrong.
+    /// Where what is generated stands: before the kernel's name, which is what rustc shows where a launch is wrong.
     pub(super) at: Span,
 }
 
@@ -44,7 +45,7 @@ pub(super) enum ParamKind<'a> {
     /// `option`: the `Option` of `Option<&Tensor<..>>`, of which `written` is the inside.
     Tensor {
         element: &'a Type,
-        rank: usize,
+        rank: Rank,
         mutable: bool,
         written: &'a Type,
         path: &'a Ident,
@@ -53,6 +54,16 @@ pub(super) enum ParamKind<'a> {
     Scalar {
         ty: &'a Type,
     },
+}
+
+/// A tensor's rank as a literal without its type, as documentation shows it.
+#[derive(Clone, Copy)]
+pub(super) struct Rank(usize);
+
+impl ToTokens for Rank {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        Literal::usize_unsuffixed(self.0).to_tokens(tokens);
+    }
 }
 
 impl<'a> Signature<'a> {
@@ -85,7 +96,7 @@ impl<'a> Signature<'a> {
             }
         }
         let (name, visibility) = (&sig.ident, &function.vis);
-        let at = Span::call_site().located_at(name.span());
+        let at = Span::call_site().located_at(before(name.span()));
         let runtime = match &parsed.attribute.crate_path {
             Some(path) => path.to_token_stream(),
             None => quote_spanned!(at=> ::tile_runtime),
@@ -145,7 +156,7 @@ fn param(argument: &FnArg) -> Option<Param<'_>> {
             let segment = path.path.segments.last()?;
             let PathArguments::AngleBracketed(arguments) = &segment.arguments else { return None };
             let Some(GenericArgument::Type(element)) = arguments.args.first() else { return None };
-            let rank = shape_of(ty)?.elems.len();
+            let rank = Rank(shape_of(ty)?.elems.len());
             let (written, path) = (ty, &segment.ident);
             ParamKind::Tensor { element, rank, mutable: reference.mutability.is_some(), written, path, option }
         }

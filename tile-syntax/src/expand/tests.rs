@@ -75,7 +75,7 @@ fn dims_are_const_parameters_of_the_shadow() {
     let (attribute, item) = gemv();
     let text = kernel(attribute, item).to_string().replace(char::is_whitespace, "");
     assert!(text.contains("<T:Float,constROWS:::core::primitive::usize,constK:"), "{text}");
-    assert!(text.contains("w:&::tile_runtime::dsl::Tensor<T,2usize>"), "{text}");
+    assert!(text.contains("w:&::tile_runtime::dsl::Tensor<T,2>"), "{text}");
 }
 
 #[test]
@@ -341,4 +341,58 @@ fn the_inner_loops_of_tiled_have_no_barrier() {
     assert_eq!(places.len(), 2, "{text}");
     assert!(places[0].starts_with("for (int element ="), "before the first copy: {text}");
     assert!(places[1].starts_with("for (int k ="), "before the reads: {text}");
+}
+
+#[test]
+fn a_mistake_moves_no_token_of_the_body() {
+    let body = |last: &str| {
+        let source = format!(
+            "#[tile_kernel] fn k(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {{
+                let [b] = blocks([N]); let [t] = threads([32]); {last} }}"
+        );
+        let (attribute, item) = kernels_of(&source).remove(0);
+        let text = kernel(attribute, item).to_string();
+        (text.find("let [b]").expect("the body is in the expansion"), text.contains("compile_error"))
+    };
+    let (sound, mistaken) = (body("if t == 0 { y[b] = x[b]; }"), body("if t == 0 { y[b] = x.m; }"));
+    assert!(!sound.1 && mistaken.1, "the second has a mistake");
+    assert_eq!(sound.0, mistaken.0, "an editor takes what it completes with from the same offset of either");
+}
+
+#[test]
+fn the_documentation_of_a_kernel_says_how_to_launch_it() {
+    let documented = |source: &str| {
+        let (attribute, item) = kernels_of(source).remove(0);
+        let file = syn::parse2::<syn::File>(kernel(attribute, item)).expect("an expansion is a file of items");
+        let structs = file.items.into_iter().filter_map(|item| match item {
+            syn::Item::Struct(item) => Some(item),
+            _ => None,
+        });
+        let attributes = structs.take(1).flat_map(|item| item.attrs);
+        let lines = attributes.filter_map(|attribute| match attribute.meta {
+            Meta::NameValue(syn::MetaNameValue { value: syn::Expr::Lit(literal), .. }) => match literal.lit {
+                syn::Lit::Str(text) => Some(text.value()),
+                _ => None,
+            },
+            _ => None,
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    let body = "let [b] = blocks([N]); let [t] = threads([32]); if t == 0 && A > B { y[b] = x[b] * s; }";
+    let text = documented(&format!(
+        "#[tile_kernel(instances((A, B) in [(1, 2), (2, 1)]), require(N % 2 == 0))]
+         fn k<T: Half, const A: usize, const B: usize>(x: &Tensor<T, (N,)>, s: T, y: &mut Tensor<T, (N,)>) {{ {body} }}"
+    ));
+    let expected = "```text\nfn k<T: Half, const A: usize, const B: usize>(\n    x: &Tensor<T, (N,)>,\n    s: T,\n    \
+                    y: &mut Tensor<T, (N,)>,\n)\n```\n";
+    assert!(text.contains(expected), "{text}");
+    assert!(text.contains("launch: `N`.") && text.contains("satisfy `N % 2 == 0`."), "{text}");
+    let table = "4 in all:\n\n| `T` | `A` | `B` |\n|---|---|---|\n| f16, bf16 | 1 | 2 |\n| f16, bf16 | 2 | 1 |\n";
+    assert!(text.contains(table), "{text}");
+    let body = "let [b] = blocks([N]); let [t] = threads([A]); if t == 0 { y[b] = x[b]; }";
+    let text = documented(&format!(
+        "#[tile_kernel(instances(A in [32, 64]))]
+         fn k<T: Half, const A: usize>(x: &Tensor<T, (N,)>, y: &mut Tensor<T, (N,)>) {{ {body} }}"
+    ));
+    assert!(text.contains("| `T` | `A` |\n|---|---|\n| f16, bf16 | 32, 64 |\n"), "{text}");
 }
