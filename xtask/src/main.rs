@@ -11,6 +11,7 @@
 //! | `soak` | mutants, random programs and faults by seed, resumable; its summary is `bench/soak.json` |
 //! | `builds` | checks each choice of features, the oldest Rust supported and other platforms |
 //! | `own-crate` | does what the book's page "Your own crate" says, in an empty folder, with packaged crates; `--candle`: "Kernels in candle" |
+//! | `editor` | asks rust-analyzer for completions, hovers, definitions and errors in a kernel |
 //! | `candle` | checks and tests `tile-candle`, which is a workspace of its own |
 //! | `book` | makes the book's drawings, checks its listings and links, builds it to HTML |
 
@@ -18,6 +19,8 @@ mod book;
 mod builds;
 mod bundle;
 mod candle;
+mod editor;
+mod lsp;
 mod own_crate;
 // `cargo tile setup` is the same for a user: one source.
 #[path = "../../cargo-tile/src/process.rs"]
@@ -88,6 +91,8 @@ enum Command {
         #[arg(long)]
         candle: bool,
     },
+    /// Ask rust-analyzer for completions, hovers, definitions and errors in the README's kernel.
+    Editor,
     /// Check and test tile-candle, with candle's CUDA backend as far as that goes without a toolkit.
     Candle,
     /// Make the book's drawings, check that every listing is an include of compiled source, build it to target/book.
@@ -124,6 +129,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Builds => builds::run(&root),
         Command::OwnCrate { candle: false } => own_crate::run(&root, own_crate::OWN),
         Command::OwnCrate { candle: true } => own_crate::run(&root, own_crate::CANDLE),
+        Command::Editor => editor::run(&root),
         Command::Candle => candle::run(&root),
         Command::Book => book::run(&root),
     }

@@ -1,7 +1,7 @@
 //! `cargo xtask test` and `cargo xtask ci`.
 
 use crate::process::{cargo, run as run_command, say};
-use crate::{book, builds, candle, setup};
+use crate::{book, builds, candle, editor, setup};
 use anyhow::Result;
 use std::path::Path;
 use std::time::Instant;
@@ -56,6 +56,7 @@ pub fn ci(root: &Path) -> Result<()> {
     run_command(cargo(root).args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-Dwarnings"))?;
     builds::features(root)?;
     candle::check(root)?;
+    editor::run(root)?;
     // Before the tests, so that they build the book with it.
     book::mdbook(root)?;
     run(root, &[])?;
