@@ -16,12 +16,12 @@ pub enum ModelError {
         why: String,
     },
     /// A file could not be opened, read or written.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {error}", path.display())]
     Io {
         /// The file or folder.
         path: PathBuf,
         /// What the operating system said.
-        source: std::io::Error,
+        error: std::io::Error,
     },
     /// A file is not in the format that its name promises.
     #[error("{}: {why}", path.display())]
@@ -67,7 +67,7 @@ impl ModelError {
     /// [`ModelError::Io`] of `path`, as `map_err` takes it.
     pub fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> ModelError {
         let path = path.into();
-        move |source| ModelError::Io { path, source }
+        move |error| ModelError::Io { path, error }
     }
 
     /// [`ModelError::Format`] of `path`.

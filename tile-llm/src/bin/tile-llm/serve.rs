@@ -73,9 +73,25 @@ pub fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
-/// Done when the process is asked to end. Where that cannot be listened for, never: the system's way of ending it holds.
+/// Done when the process is asked to end, by SIGINT or SIGTERM. Where neither can be listened for, never: the system's way of
+/// ending it holds.
 async fn interrupted() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending().await
+    let interrupt = async {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending().await
+        }
+    };
+    #[cfg(unix)]
+    let terminate = async {
+        match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+            Ok(mut signal) => drop(signal.recv().await),
+            Err(_) => std::future::pending().await,
+        }
+    };
+    #[cfg(not(unix))]
+    let terminate = std::future::pending::<()>();
+    tokio::select! {
+        () = interrupt => {}
+        () = terminate => {}
     }
 }
