@@ -10,6 +10,7 @@ pub mod ladder;
 pub mod output;
 pub mod progress;
 pub mod rows;
+pub mod sampling;
 pub mod simt;
 pub mod suites;
 pub mod timing;

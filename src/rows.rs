@@ -22,6 +22,17 @@ pub fn layer_norm(x: &[f64], weight: &[f64], bias: &[f64], epsilon: f64) -> Vec<
     x.chunks(n).flat_map(row).collect()
 }
 
+/// Softmax of rows of `n` elements.
+pub fn softmax(x: &[f64], n: usize) -> Vec<f64> {
+    let row = |row: &[f64]| {
+        let largest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let weights: Vec<f64> = row.iter().map(|value| (value - largest).exp()).collect();
+        let sum: f64 = weights.iter().sum();
+        weights.into_iter().map(move |weight| weight / sum).collect::<Vec<f64>>()
+    };
+    x.chunks(n.max(1)).flat_map(row).collect()
+}
+
 /// `silu(gate) * up` of rows of `2 i` elements.
 pub fn swiglu(gate_up: &[f64], i: usize) -> Vec<f64> {
     let row = |row: &[f64]| {

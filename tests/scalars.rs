@@ -45,6 +45,7 @@ pub fn bits(
     z: &mut Tensor<i32, (Fixed<2>, N)>,
     table: &Tensor<f32, (Fixed<33>,)>,
     looked_up: &mut Tensor<f32, (N,)>,
+    words: &mut Tensor<u32, (N,)>,
 ) {
     let [block] = blocks([ceil_div(N, 64)]);
     let [t] = threads([64]);
@@ -59,6 +60,7 @@ pub fn bits(
         // A difference of counts is negative where it is computed with a sign.
         z[[1, i]] = count_ones(a[i] as i32) - count_ones(b[i] as i32);
         looked_up[i] = table[count_ones(a[i]) as usize];
+        words[i] = to_bits(a[i] as f32 * -1.5);
     }
 }
 
@@ -235,8 +237,10 @@ fn integer_functions_are_exact() {
         let mut y = device.zeros::<u32, 2>([5, n]).unwrap();
         let mut z = device.zeros::<i32, 2>([2, n]).unwrap();
         let mut found = device.zeros::<f32, 1>([n]).unwrap();
-        bits::launch(&device, &da, &db, &mut y, &mut z, &table, &mut found).unwrap();
+        let mut words = device.zeros::<u32, 1>([n]).unwrap();
+        bits::launch(&device, &da, &db, &mut y, &mut z, &table, &mut found, &mut words).unwrap();
         let (y, z, found) = (y.to_vec().unwrap(), z.to_vec().unwrap(), found.to_vec().unwrap());
+        let words = words.to_vec().unwrap();
         let high = |a: u32, b: u32| ((u64::from(a) * u64::from(b)) >> 32) as u32;
         for i in 0..n {
             let at = |row: usize| y[row * n + i];
@@ -247,6 +251,7 @@ fn integer_functions_are_exact() {
             let difference = a[i].count_ones() as i32 - b[i].count_ones() as i32;
             assert_eq!([z[i], z[n + i]], [signed as i32, difference], "{name}: {:#x}", a[i]);
             assert_eq!(found[i], counts[0] as f32 * 10.0, "{name}");
+            assert_eq!(words[i], (a[i] as f32 * -1.5).to_bits(), "{name}: {:#x}", a[i]);
         }
     }
 }

@@ -21,8 +21,12 @@ cases! {
     rms_norm: |device| [cases::norms::rms_norm::<f16>(device), cases::norms::rms_norm::<bf16>(device), cases::norms::rms_norm::<f32>(device)];
     add_rms_norm: |device| [cases::norms::add_rms_norm::<f16>(device), cases::norms::add_rms_norm::<f32>(device)];
     layer_norm: |device| [cases::norms::layer_norm::<bf16>(device), cases::norms::layer_norm_far_from_zero(device)];
+    softmax: |device| [cases::norms::softmax::<f16>(device), cases::norms::softmax::<bf16>(device), cases::norms::softmax::<f32>(device)];
     swiglu: |device| [cases::elements::swiglu::<f16>(device), cases::elements::swiglu::<bf16>(device), cases::elements::swiglu::<f32>(device)];
     embedding: |device| [cases::elements::embedding::<bf16>(device), cases::elements::embedding::<f32>(device)];
     rope: |device| [cases::rope::append::<f16>(device), cases::rope::append::<bf16>(device), cases::rope::append::<f32>(device)];
+    sample: |device| [cases::sampling::sample::<f16>(device), cases::sampling::sample::<bf16>(device), cases::sampling::sample::<f32>(device)];
+    sample_alone: cases::sampling::sample_alone;
+    frequencies: cases::sampling::frequencies;
     argmax: |device| [cases::sampling::argmax::<f16>(device), cases::sampling::argmax::<bf16>(device), cases::sampling::argmax::<f32>(device)];
 }

@@ -159,8 +159,11 @@ pub fn numbers(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, words: &mut Ten
     let v = x.masked([i]);
     let whole = floor(v) + ceil(v) + trunc(v) + round(v) + round_ties_even(v);
     let inexact = sin(v) + cos(v) + pow(abs(v), 0.5) + fast::sin(v) + fast::cos(v);
-    let bits =
-        mul_hi(i as u32, 0x9E37_79B9) + count_ones(i as u32) + leading_zeros(i as u32) + trailing_zeros(i as u32);
+    let bits = mul_hi(i as u32, 0x9E37_79B9)
+        + count_ones(i as u32)
+        + leading_zeros(i as u32)
+        + trailing_zeros(i as u32)
+        + to_bits(v);
     let near = shfl_up(v, 1) + shfl(v, 0);
     let (most, most_at) = thread_argmax(v, i as u32, t);
     let (least, least_at) = thread_argmin(v, i as u32, t);

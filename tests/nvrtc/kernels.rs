@@ -31,6 +31,7 @@ pub fn kernels() -> Vec<&'static Definition> {
         tile_kernels::embedding::definition(),
     ]);
     all.extend(tile_kernels::sampling::definitions());
+    all.extend(tile_kernels::softmax::definitions());
     all.extend([first_kernel::saxpy::definition(), first_kernel::scaled_add::<f32>::definition()]);
     all.extend([
         grammar::statements::<f32>::definition(),
@@ -54,7 +55,17 @@ pub fn constant(kernel: &Kernel, instance: &Instance, name: &str) -> Option<i64>
 
 /// The kernels of rows: f16 and bf16 differ in the names of instructions alone, and f32 is compiled for one target.
 fn is_of_rows(kernel: &Kernel) -> bool {
-    let names = ["norm_rows", "norm_long", "append_heads", "swiglu_rows", "embedding_rows", "argmax_rows"];
+    let names = [
+        "norm_rows",
+        "norm_long",
+        "append_heads",
+        "swiglu_rows",
+        "embedding_rows",
+        "argmax_rows",
+        "sample_rows",
+        "softmax_rows",
+        "softmax_long",
+    ];
     names.iter().any(|name| kernel.name.ends_with(name))
 }
 

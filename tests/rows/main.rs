@@ -34,6 +34,9 @@ cases! {
     layer_norm_in_bf16: cases::norms::layer_norm::<bf16>;
     layer_norm_in_f32: cases::norms::layer_norm::<f32>;
     layer_norm_far_from_zero: cases::norms::layer_norm_far_from_zero;
+    softmax_in_f16: cases::norms::softmax::<f16>;
+    softmax_in_bf16: cases::norms::softmax::<bf16>;
+    softmax_in_f32: cases::norms::softmax::<f32>;
     swiglu_in_f16: cases::elements::swiglu::<f16>;
     swiglu_in_bf16: cases::elements::swiglu::<bf16>;
     swiglu_in_f32: cases::elements::swiglu::<f32>;
@@ -46,6 +49,16 @@ cases! {
     argmax_in_f16: cases::sampling::argmax::<f16>;
     argmax_in_bf16: cases::sampling::argmax::<bf16>;
     argmax_in_f32: cases::sampling::argmax::<f32>;
+    sample_in_f16: cases::sampling::sample::<f16>;
+    sample_in_bf16: cases::sampling::sample::<bf16>;
+    sample_in_f32: cases::sampling::sample::<f32>;
+    sample_alone: cases::sampling::sample_alone;
+}
+
+/// Thousands of tokens: the fast simulator alone.
+#[test]
+fn tokens_are_as_frequent_as_their_probabilities_say() {
+    cases::sampling::frequencies(&Device::simulator());
 }
 
 /// A mistake is an error that names what disagrees, and nothing is launched.

@@ -1,9 +1,9 @@
-//! RMSNorm and LayerNorm.
+//! RMSNorm, LayerNorm and softmax.
 
 use super::*;
 use tile_kernel_examples::data::normal;
 use tile_kernel_examples::rows as reference;
-use tile_kernels::norm;
+use tile_kernels::{norm, softmax::softmax as softmax_of};
 
 /// Rows for every way to share them: a warp's, several warps', and those that are read twice.
 const SHAPES: [[usize; 2]; 9] =
@@ -92,4 +92,34 @@ fn layer_norm_of<T: Rounded>(
     let largest = wide(x).iter().fold(0.0, |most: f64, v| most.max(v.abs()));
     close(&y, &wanted, T::EPSILON + 1e-5, 1e-5 + largest * 1e-6, &format!("{shape:?} {margins:?}"));
     bits(&y)
+}
+
+pub fn softmax<T: Rounded>(device: &Device) -> Bits {
+    let mut all = Vec::new();
+    // The long ones take every way to share a row, and the one that reads it twice.
+    let long = [[1, 10_000], [1, 20_000], [1, 40_000]].map(|shape| (shape, MARGINS[0]));
+    for (shape @ [m, n], margins) in places().chain(long) {
+        let mut x = normal::<T>(n as u64, m * n);
+        // Some far from others, some that have no weight, and a first row that has one element with any.
+        x.iter_mut().step_by(7).for_each(|v| *v = T::from_f32(v.to_f32() * 30.0));
+        x.iter_mut().skip(5).step_by(6).for_each(|v| *v = T::from_f32(f32::NEG_INFINITY));
+        x.iter_mut().take(n).skip(1).for_each(|v| {
+            if m > 2 {
+                *v = T::from_f32(f32::NEG_INFINITY)
+            }
+        });
+        let x_device = Framed::new(device, &x, shape, margins);
+        let mut y = Framed::unwritten(device, shape, margins);
+        softmax_of(device, x_device.view(), y.view_mut()).unwrap();
+        let (y, wanted) = (y.to_vec(), reference::softmax(&wide(&x), n));
+        close(&y, &wanted, T::EPSILON + 3e-5, 1e-7, &format!("{shape:?} {margins:?}"));
+        all.extend(bits(&y));
+    }
+    // Nothing but -inf, and a NaN.
+    for row in [[f32::NEG_INFINITY; 16], [f32::NAN; 16]] {
+        let mut y = device.zeros::<T, 2>([1, 16]).unwrap();
+        softmax_of(device, &device.tensor(&row.map(T::from_f32), [1, 16]).unwrap(), &mut y).unwrap();
+        assert!(y.to_vec().unwrap().iter().all(|value| value.to_f32().is_nan()));
+    }
+    all
 }

@@ -185,6 +185,8 @@ pub enum MathFn {
     LeadingZeros,
     /// 32 of 0.
     TrailingZeros,
+    /// The bits of an `f32`, as a `u32`.
+    ToBits,
 }
 
 /// What an elementwise function takes.
@@ -196,6 +198,8 @@ pub enum MathOperands {
     Numbers,
     /// `i32` and `u32`.
     Integers,
+    /// `f32`.
+    F32,
 }
 
 impl MathFn {
@@ -208,11 +212,12 @@ impl MathFn {
         }
     }
 
-    /// What its operands are; they and the result have one type.
+    /// What its operands are; they and the result have one type, but for `to_bits`, which gives a `u32`.
     pub const fn operands(self) -> MathOperands {
         match self {
             MathFn::Abs => MathOperands::Numbers,
             MathFn::MulHi | MathFn::CountOnes | MathFn::LeadingZeros | MathFn::TrailingZeros => MathOperands::Integers,
+            MathFn::ToBits => MathOperands::F32,
             _ => MathOperands::Floats,
         }
     }
@@ -251,7 +256,8 @@ impl MathFn {
             | MathFn::MulHi
             | MathFn::CountOnes
             | MathFn::LeadingZeros
-            | MathFn::TrailingZeros => false,
+            | MathFn::TrailingZeros
+            | MathFn::ToBits => false,
         }
     }
 
@@ -285,11 +291,12 @@ impl MathFn {
             MathFn::CountOnes => "count_ones",
             MathFn::LeadingZeros => "leading_zeros",
             MathFn::TrailingZeros => "trailing_zeros",
+            MathFn::ToBits => "to_bits",
         }
     }
 
     /// Every function.
-    pub const ALL: [MathFn; 27] = [
+    pub const ALL: [MathFn; 28] = [
         MathFn::Exp,
         MathFn::Exp2,
         MathFn::Log,
@@ -317,6 +324,7 @@ impl MathFn {
         MathFn::CountOnes,
         MathFn::LeadingZeros,
         MathFn::TrailingZeros,
+        MathFn::ToBits,
     ];
 }
 

@@ -217,8 +217,8 @@ pub fn float_math(function: MathFn, dtype: Dtype, a: f32, b: f32, c: f32) -> f32
         MathFn::Trunc => a.trunc(),
         MathFn::Round => a.round(),
         MathFn::RoundTiesEven => a.round_ties_even(),
-        // Of integers.
-        MathFn::MulHi | MathFn::CountOnes | MathFn::LeadingZeros | MathFn::TrailingZeros => a,
+        // Of integers, or to one.
+        MathFn::MulHi | MathFn::CountOnes | MathFn::LeadingZeros | MathFn::TrailingZeros | MathFn::ToBits => a,
     };
     round(dtype, value)
 }
@@ -350,6 +350,8 @@ pub fn int_math(function: MathFn, dtype: Dtype, a: u32, b: u32, c: u32) -> u32 {
         MathFn::CountOnes => a.count_ones(),
         MathFn::LeadingZeros => a.leading_zeros(),
         MathFn::TrailingZeros => a.trailing_zeros(),
+        // Lanes are bits; of `to_bits` the dtype is that of the result.
+        MathFn::ToBits => a,
         _ => a,
     }
 }

@@ -1,6 +1,6 @@
 //! RMSNorm with the residual added first, as between the layers of a transformer.
 
-use super::sum::row_sum;
+use crate::reduce::row_sum;
 use tile_runtime::prelude::*;
 
 /// `residual += x`, and `y = residual / sqrt(mean(residual^2) + epsilon) * weight`, for rows that stay in registers; threads

@@ -1,6 +1,6 @@
 //! LayerNorm: `y = (x - mean) / sqrt(variance + epsilon) * weight + bias`.
 
-use super::sum::row_sum;
+use crate::reduce::row_sum;
 use tile_runtime::prelude::*;
 
 /// LayerNorm of rows that stay in registers; threads share rows as in [`rms_norm_rows`](struct@super::rms::rms_norm_rows).

@@ -8,7 +8,6 @@
 pub mod add_rms;
 pub mod layer;
 pub mod rms;
-pub mod sum;
 
 use crate::vector::{extents, widest};
 use tile_runtime::LaunchError;

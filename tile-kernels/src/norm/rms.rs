@@ -1,6 +1,6 @@
 //! RMSNorm: `y = x / sqrt(mean(x^2) + epsilon) * weight`.
 
-use super::sum::row_sum;
+use crate::reduce::row_sum;
 use tile_runtime::prelude::*;
 
 /// RMSNorm of rows that stay in registers between the sum and the scaling.

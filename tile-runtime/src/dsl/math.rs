@@ -159,6 +159,12 @@ pub fn trailing_zeros<T: Integer>(x: T) -> T {
     shadow()
 }
 
+/// The bits of `x`, as [`f32::to_bits`]. Of a NaN, which NaN's is not defined.
+pub fn to_bits(x: f32) -> u32 {
+    let _ = x;
+    shadow()
+}
+
 /// What [`min`] and [`max`] compare: numbers and `usize`.
 #[diagnostic::on_unimplemented(
     message = "`min` and `max` do not compare `{Self}`",

@@ -6,7 +6,7 @@ use super::types::{Class, Slot, Ty};
 use super::{Binding, Facts, Parser};
 use syn::{Expr, ExprCall, ExprMethodCall, Lit, PathArguments, UnOp};
 use tile_ir::diag::{Code, Diagnostic};
-use tile_ir::ir::{BinaryOp, ExprId, ExprKind, MathFn, MathOperands, SpanId, Type};
+use tile_ir::ir::{BinaryOp, Dtype, DtypeRef, ExprId, ExprKind, MathFn, MathOperands, SpanId, Type};
 
 /// A function as written.
 pub(super) struct Function<'a> {
@@ -199,6 +199,10 @@ impl Parser {
             MathOperands::Floats => matches!(class, Class::Float | Class::Unknown),
             MathOperands::Numbers => matches!(class, Class::Float | Class::Unknown | Class::Int),
             MathOperands::Integers => matches!(class, Class::Int | Class::Unknown),
+            MathOperands::F32 => {
+                self.demand(first, Type::F32)?;
+                true
+            }
         };
         if !fits {
             let message = format!("`{}` is not defined for {}", math.name(), self.ty_name(ty));
@@ -208,6 +212,7 @@ impl Parser {
         let facts = operands.iter().fold(Facts::CONSTANT, |all, &operand| all.and(self.facts(operand)));
         // Computed on the device: never a constant, never part of a launch check.
         let facts = Facts { constant: false, launch: false, ..facts };
+        let ty = if math == MathFn::ToBits { Ty::Is(Type::Value(DtypeRef::Is(Dtype::U32))) } else { ty };
         Some(self.push(ExprKind::Math(math, operands), ty, facts, span))
     }
 

@@ -98,6 +98,7 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "count_ones",
     "leading_zeros",
     "trailing_zeros",
+    "to_bits",
     "fast::exp",
     "fast::exp2",
     "fast::log",
@@ -150,7 +151,7 @@ impl Parser {
     pub(super) fn outside_method(&mut self, call: &ExprMethodCall, name: &str) {
         let math =
             ["exp", "exp2", "sqrt", "tanh", "abs", "min", "max", "sin", "cos", "floor", "ceil", "trunc", "round"];
-        let more = ["round_ties_even", "is_nan", "count_ones", "leading_zeros", "trailing_zeros"];
+        let more = ["round_ties_even", "is_nan", "count_ones", "leading_zeros", "trailing_zeros", "to_bits"];
         let at = call.method.span();
         match name {
             "t" => self.syntax(

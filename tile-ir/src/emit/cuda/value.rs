@@ -333,6 +333,7 @@ fn math(program: &Program, function: MathFn, args: &[ValueId], ty: ValueType) ->
         MathFn::LeadingZeros => return format!("{}(__clz({}))", type_name(ty), arguments[0]),
         // Of no bits, 32: what is before the first one of the reverse.
         MathFn::TrailingZeros => return format!("{}(__clz(__brev({})))", type_name(ty), arguments[0]),
+        MathFn::ToBits => "__float_as_uint",
     };
     narrowed(format!("{name}({})", arguments.join(", ")), ty)
 }

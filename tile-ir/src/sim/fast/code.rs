@@ -75,6 +75,7 @@ pub(super) enum Arith {
     FloatCompare { op: BinaryOp, dst: Loc, a: Loc, b: Loc },
     FloatMath { function: MathFn, dtype: Dtype, dst: Loc, args: [Loc; 3] },
     FloatNegate { dst: Loc, a: Loc },
+    FloatBits { dst: Loc, a: Loc },
     Int { op: BinaryOp, dtype: Dtype, dst: Loc, a: Loc, b: Loc },
     IntCompare { op: BinaryOp, dtype: Dtype, dst: Loc, a: Loc, b: Loc },
     IntMath { function: MathFn, dtype: Dtype, dst: Loc, args: [Loc; 3] },

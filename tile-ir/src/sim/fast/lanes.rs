@@ -123,6 +123,7 @@ fn execute_inline(r: &mut Registers, inst: &Arith) {
             map3(r, dst, args, |a: f32, b: f32, c: f32| a.mul_add(b, c));
             round(r, dtype, dst);
         }
+        Arith::FloatBits { dst, a } => map1(r, dst, a, f32::to_bits),
         Arith::FloatMath { function: MathFn::Abs, dst, args: [a, ..], .. } => map1(r, dst, a, |a: f32| a.abs()),
         Arith::FloatMath { function: MathFn::Sqrt, dtype, dst, args: [a, ..] } => {
             map1(r, dst, a, |a: f32| a.sqrt());

@@ -183,6 +183,10 @@ impl Compiler<'_, '_> {
             *loc = value.loc;
         }
         match repr {
+            Repr::Element(Dtype::F32) if function == MathFn::ToBits => {
+                let bits = Repr::Element(Dtype::U32);
+                Ok(self.arith(bits, &values, out, |dst| Arith::FloatBits { dst, a: first }))
+            }
             Repr::Element(dtype) if dtype.is_float() => {
                 Ok(self.arith(repr, &values, out, |dst| Arith::FloatMath { function, dtype, dst, args: locs }))
             }

@@ -1,4 +1,4 @@
-//! Sums over the threads that share a row.
+//! Sums and maxima over the threads that share a row.
 
 use tile_runtime::prelude::*;
 
@@ -24,4 +24,24 @@ pub fn row_sum<const WARPS: usize>(value: f32, t: usize) -> f32 {
         }
     }
     sum
+}
+
+/// The largest `value`, likewise. NaNs are passed over.
+#[tile_fn]
+pub fn row_max<const WARPS: usize>(value: f32, t: usize) -> f32 {
+    let mut most = warp_reduce(Max, value);
+    if WARPS > 1 {
+        let mut partial = alloc_shared::<f32>([WARPS]);
+        if t % 32 == 0 {
+            partial[t / 32] = most;
+        }
+        sync_threads();
+        most = partial[t % WARPS];
+        for step in unroll(0..5) {
+            if (1 << step) < WARPS {
+                most = max(most, shfl_xor(most, 1 << step));
+            }
+        }
+    }
+    most
 }
