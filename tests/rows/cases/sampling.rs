@@ -124,8 +124,8 @@ pub fn frequencies(device: &Device) -> Bits {
             top_k,
             top_p,
             // Half of the tokens by their seeds, half by their positions.
-            seed: if at % 2 == 0 { [at, case as u32] } else { [99, case as u32] },
-            position: if at % 2 == 0 { 17 } else { at },
+            seed: if at.is_multiple_of(2) { [at, case as u32] } else { [99, case as u32] },
+            position: if at.is_multiple_of(2) { 17 } else { at },
         };
         let rows: Vec<Row> = (0..TOKENS).map(row).collect();
         let tokens = sample_rows::<f32>(device, &rows);
