@@ -254,10 +254,11 @@ fn is_read_only(kernel: &Kernel, param: super::ParamId) -> bool {
     matches!(kernel.params[param].kind, ParamKind::Tensor { mutable: false, .. })
 }
 
-/// Made of constants, dims, scalars, indices and what is named once: nothing that an iteration computes.
+/// Made of constants, dims, scalars, indices, what is named once, and elements of tensors that the kernel does not write, at
+/// such addresses themselves (a table of pages): nothing that an iteration computes.
 pub(crate) fn is_address(kernel: &Kernel, expr: ExprId) -> bool {
     match &kernel.exprs[expr].kind {
-        ExprKind::Load(_) => false,
+        ExprKind::Load(_) => is_global_load(kernel, expr),
         ExprKind::Var(var) => kernel.vars[*var].kind != VarKind::Mut,
         ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => is_address(kernel, *a),
         ExprKind::Binary(_, a, b) => is_address(kernel, *a) && is_address(kernel, *b),
