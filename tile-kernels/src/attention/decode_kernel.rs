@@ -4,13 +4,14 @@ use tile_runtime::prelude::*;
 
 // ANCHOR: kernel
 /// `o = softmax(scale q k^T) v` for the newest tokens of every sequence, over keys and values in pages. `scale` is
-/// log2(e) / sqrt(D). A block has 16 rows, a row being a query of one head of a group, and one of `SPLITS` parts of the
+/// log2(e) / sqrt(D). A block of two warps, each with half of a tile's keys, has 16 rows, a row being a query of one head of a group, and one of `SPLITS` parts of the
 /// sequence; the last of the parts to be done adds them.
 #[tile_kernel(
     instances(
         (D, BN, STAGES) in [(64, 64, 4), (128, 64, 3), (64, 32, 4), (128, 32, 3)],
         SPLITS in [1, 4, 8, 16, 32],
-        where (T::BITS == 16) == (BN == 64)
+        where (T::BITS == 16) == (BN == 64),
+        where T::BITS == 16 || SPLITS == 1 || SPLITS == 8
     ),
     partial(o),
     require(H % HK == 0 && HK <= 64 && PAGE % BN == 0 && B * tiles <= 1024)
@@ -30,7 +31,7 @@ pub fn decode<T: Float, const D: usize, const BN: usize, const STAGES: usize, co
     arrived: &mut Workspace<u32, (Fixed<1024>, Fixed<64>)>,
 ) {
     let [split, head, z] = blocks([SPLITS, HK, B * tiles]);
-    let [t] = threads([128]);
+    let [t] = threads([64]);
     let sequence = z / tiles;
     let row = z % tiles * 16;
     let group = H / HK;
@@ -44,13 +45,12 @@ pub fn decode<T: Float, const D: usize, const BN: usize, const STAGES: usize, co
     let mut scores = alloc_fragment::<f32>([16, BN]);
     let mut acc = alloc_fragment::<f32>([16, D]);
     let mut most = alloc_fragment::<f32>([16]);
-    let mut base = alloc_fragment::<f32>([16]);
     let mut here = alloc_fragment::<f32>([16]);
     let mut shrink = alloc_fragment::<f32>([16]);
     let mut total = alloc_fragment::<f32>([16]);
     clear(&mut acc);
     clear(&mut total);
-    fill(&mut most, f32::NEG_INFINITY);
+    fill(&mut most, -1e30); // finite: a row may see none of a tile's keys
     for [i, j] in parallel([16, D]) {
         q_s[[i, j]] = q.masked([from + (row + i) / group, head * group + (row + i) % group, j]);
     }
@@ -71,13 +71,11 @@ pub fn decode<T: Float, const D: usize, const BN: usize, const STAGES: usize, co
         reduce(Max, &scores, &mut here, 1);
         for [i] in parallel([16]) {
             let top = max(most[i], here[i] * scale);
-            // A row may see none of the keys so far.
-            base[i] = if top == f32::NEG_INFINITY { 0.0 } else { top };
-            shrink[i] = fast::exp2(most[i] - base[i]);
+            shrink[i] = fast::exp2(most[i] - top);
             most[i] = top;
         }
         for [i, j] in parallel([16, BN]) {
-            scores[[i, j]] = fast::exp2(scores[[i, j]] * scale - base[i]);
+            scores[[i, j]] = fast::exp2(scores[[i, j]] * scale - most[i]);
             weights[[i, j]] = scores[[i, j]].cast::<T>();
         }
         reduce(Sum, &scores, &mut here, 1);
@@ -111,13 +109,13 @@ pub fn decode<T: Float, const D: usize, const BN: usize, const STAGES: usize, co
         if last_arriver(&mut arrived[[z, head]], SPLITS) {
             let mut read = alloc_local::<f32>([4]);
             let mut sum = alloc_local::<f32>([4]);
-            for e in serial(0..16 * D / 512) {
-                let at = (e * 128 + t) * 4;
+            for e in serial(0..16 * D / 256) {
+                let at = (e * 64 + t) * 4;
                 let i = row + at / D;
                 if i / group < count {
                     let token = from + i / group;
                     let h = head * group + i % group;
-                    let mut top = f32::NEG_INFINITY;
+                    let mut top = -1e30;
                     for s in unroll(0..SPLITS) {
                         top = max(top, parts.masked([s, token, h, 0]));
                     }
@@ -127,8 +125,7 @@ pub fn decode<T: Float, const D: usize, const BN: usize, const STAGES: usize, co
                     }
                     for s in serial(0..SPLITS).unroll(4) {
                         let part = parts.masked([s, token, h, 1]);
-                        // A part without keys has neither a largest score nor a sum.
-                        let factor = if part > 0.0 { fast::exp2(parts.masked([s, token, h, 0]) - top) } else { 0.0 };
+                        let factor = fast::exp2(parts.masked([s, token, h, 0]) - top);
                         all += part * factor;
                         for v in vectorized(0..4) {
                             read[v] = sums.masked([s, token, h, at % D + v]);

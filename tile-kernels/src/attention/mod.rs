@@ -15,6 +15,8 @@ use tile_runtime::kernel::{Argument, Definition, LaunchOn, TensorInput, TensorOu
 const ROWS: usize = 16;
 /// Parts that a sequence may be cut into.
 const SPLITS: [usize; 5] = [1, 4, 8, 16, 32];
+/// Those of f32, whose products are multiply-adds: its kernels take half a minute to compile.
+const SPLITS_F32: [usize; 2] = [1, 8];
 /// Blocks that run at once: two on each of the 132 multiprocessors of an H100 or H200.
 const BLOCKS: usize = 264;
 /// Keys of a step.
@@ -27,7 +29,7 @@ pub struct Decode {
     pub queries: usize,
     /// Factor of the products before the softmax; `1 / sqrt(D)` where none is given.
     pub scale: Option<f32>,
-    /// Into how many parts of keys, each a block's, a sequence is cut: rounded down to 1, 4, 8, 16 or 32; where none is
+    /// Into how many parts of keys, each a block's, a sequence is cut: rounded down to 1, 4, 8, 16 or 32 (of f32 to 1 or 8); where none is
     /// given, as many as fill the device. Results with different numbers differ by rounding. So whoever wants results
     /// that do not depend on how many sequences there are gives one.
     pub splits: Option<usize>,
@@ -35,9 +37,10 @@ pub struct Decode {
 
 impl Decode {
     /// The parts of a sequence, where `pairs` is the number of blocks without any and `steps` the most steps of keys.
-    fn splits(self, pairs: usize, steps: usize) -> usize {
+    fn splits<T>(self, pairs: usize, steps: usize) -> usize {
         let most = self.splits.unwrap_or_else(|| (BLOCKS / pairs.max(1)).min(steps));
-        SPLITS.into_iter().rfind(|splits| *splits <= most).unwrap_or(1)
+        let splits = if size_of::<T>() == 2 { &SPLITS[..] } else { &SPLITS_F32[..] };
+        splits.iter().copied().rfind(|splits| *splits <= most).unwrap_or(1)
     }
 }
 
@@ -96,7 +99,7 @@ where
     let [_, key_heads, page, _] = shape::<4>(&k.argument());
     let [sequences, most] = shape::<2>(&batch.pages.argument());
     let tiles = (options.queries.max(1) * (heads / key_heads.max(1)).max(1)).div_ceil(ROWS);
-    let splits = options.splits(sequences * key_heads * tiles, most * page / STEP);
+    let splits = options.splits::<T>(sequences * key_heads * tiles, most * page / STEP);
     let (step, stages) = match (size_of::<T>(), d) {
         (2, 64) => (64, 4),
         (2, _) => (64, 3),
