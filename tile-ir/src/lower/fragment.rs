@@ -88,8 +88,14 @@ impl<'a> Lowering<'a> {
             let register = layout.representative(axis, Formula::Symbol(0));
             let register = l.formula(&register, &[slot]);
             let position = l.element_position(&layout, register);
-            let reg = l.variable_reg(var);
-            l.op(OpKind::Let { reg, value: Some(position[usize::from(axis)]) });
+            let index = position[usize::from(axis)];
+            if leaves {
+                let reg = l.variable_reg(var);
+                l.op(OpKind::Let { reg, value: Some(index) });
+            } else {
+                // What stays in registers is found by its register: most such loops never ask for the index.
+                l.vars[var] = Some(Binding::Value(index));
+            }
             let first = leaves.then(|| {
                 let zero = l.int(0);
                 let first = l.binary(BinaryOp::Eq, position[usize::from(1 - axis)], zero);
