@@ -6,6 +6,7 @@
 //! | [`weights`] | named tensors: from safetensors files, or random by a seed |
 //! | [`backend`] | the seam: what a scheduler asks of a forward pass |
 //! | [`pages`], [`scheduler`] | which pages of the cache are free; which sequences are in the next step |
+//! | [`model`] | the forward pass on a device |
 //! | [`reference`] | the forward pass in f64 on the CPU |
 //! | [`text`] | tokens and text; stop strings |
 //! | [`engine`], [`serve`] | a scheduler and its backend on a thread; the HTTP server |
@@ -18,6 +19,7 @@ pub mod engine;
 pub mod error;
 #[doc(hidden)]
 pub mod fake;
+pub mod model;
 pub mod pages;
 pub mod reference;
 pub mod scheduler;

@@ -14,7 +14,7 @@ use tile_runtime::prelude::*;
         where T::BITS == 16 || SPLITS == 1 || SPLITS == 8
     ),
     partial(o),
-    require(H % HK == 0 && HK <= 64 && PAGE % BN == 0 && B * tiles <= 1024)
+    require(H % HK == 0 && HK <= 64 && PAGE % BN == 0 && (SPLITS == 1 || B * tiles <= 1024))
 )]
 pub fn decode<T: Float, const D: usize, const BN: usize, const STAGES: usize, const SPLITS: usize>(
     q: &Tensor<T, (S, H, D)>,

@@ -19,6 +19,8 @@ const SPLITS: [usize; 5] = [1, 4, 8, 16, 32];
 const SPLITS_F32: [usize; 2] = [1, 8];
 /// Blocks that run at once: two on each of the 132 multiprocessors of an H100 or H200.
 const BLOCKS: usize = 264;
+/// Tiles of queries of one head of keys up to which sequences are cut: each has a counter of the parts that are done.
+const COUNTERS: usize = 1024;
 /// Keys of a step.
 const STEP: usize = 64;
 
@@ -30,15 +32,18 @@ pub struct Decode {
     /// Factor of the products before the softmax; `1 / sqrt(D)` where none is given.
     pub scale: Option<f32>,
     /// Into how many parts of keys, each a block's, a sequence is cut: rounded down to 1, 4, 8, 16 or 32 (of f32 to 1 or 8); where none is
-    /// given, as many as fill the device. Results with different numbers differ by rounding. So whoever wants results
+    /// given, as many as fill the device; 1 where the sequences have more than 1,024 tiles of 16 rows. Results with different numbers differ by rounding. So whoever wants results
     /// that do not depend on how many sequences there are gives one.
     pub splits: Option<usize>,
 }
 
 impl Decode {
-    /// The parts of a sequence, where `pairs` is the number of blocks without any and `steps` the most steps of keys.
-    fn splits<T>(self, pairs: usize, steps: usize) -> usize {
-        let most = self.splits.unwrap_or_else(|| (BLOCKS / pairs.max(1)).min(steps));
+    /// The parts of a sequence, for so many tiles of queries, heads of keys, and at most so many steps of keys.
+    fn splits<T>(self, tiles: usize, key_heads: usize, steps: usize) -> usize {
+        if tiles > COUNTERS {
+            return 1;
+        }
+        let most = self.splits.unwrap_or_else(|| (BLOCKS / (tiles * key_heads).max(1)).min(steps));
         let splits = if size_of::<T>() == 2 { &SPLITS[..] } else { &SPLITS_F32[..] };
         splits.iter().copied().rfind(|splits| *splits <= most).unwrap_or(1)
     }
@@ -79,8 +84,8 @@ pub struct Batch<P, F> {
 /// the sequence: what is there is multiplied by 0.
 ///
 /// # Errors
-/// Where H is no multiple of HK, HK is more than 64, D neither 64 nor 128, PAGE no multiple of 64 or shapes differ; where `B ceil(queries
-/// (H / HK) / 16)` is more than 1,024; where `o` overlaps an operand; and whatever compiling and launching may fail with.
+/// Where H is no multiple of HK, HK is more than 64, D neither 64 nor 128, PAGE no multiple of 64 or shapes differ; where `o` overlaps an
+/// operand; and whatever compiling and launching may fail with. Nothing is launched then.
 #[track_caller]
 pub fn decode<T: Float, P, F>(
     on: &impl LaunchOn,
@@ -99,7 +104,7 @@ where
     let [_, key_heads, page, _] = shape::<4>(&k.argument());
     let [sequences, most] = shape::<2>(&batch.pages.argument());
     let tiles = (options.queries.max(1) * (heads / key_heads.max(1)).max(1)).div_ceil(ROWS);
-    let splits = options.splits::<T>(sequences * key_heads * tiles, most * page / STEP);
+    let splits = options.splits::<T>(sequences * tiles, key_heads, most * page / STEP);
     let (step, stages) = match (size_of::<T>(), d) {
         (2, 64) => (64, 4),
         (2, _) => (64, 3),

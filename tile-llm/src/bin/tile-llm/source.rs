@@ -3,9 +3,12 @@
 use anyhow::{Result, anyhow};
 use clap::Args;
 use std::path::PathBuf;
+use tile_llm::config::FloatType;
+use tile_llm::model::{Model, Options};
 use tile_llm::reference::{Reference, ReferenceBackend};
 use tile_llm::text::Tokenizer;
 use tile_llm::{Backend, Limits, ModelConfig, ModelError, Weights};
+use tile_runtime::{Device, bf16, f16};
 
 /// Tokens in a page of the cache.
 const PAGE: usize = 64;
@@ -22,9 +25,12 @@ pub struct Source {
     /// The seed of random weights.
     #[arg(long, default_value_t = 0)]
     pub weights_seed: u64,
-    /// auto (a GPU if there is one), sim, sim-checked, cuda:N.
+    /// auto (a GPU if there is one), sim, sim-checked, cuda:N; reference: in f64 on the CPU, without kernels.
     #[arg(long, default_value = "auto")]
     pub device: String,
+    /// Give each sequence the bits that it gets alone, whatever shares its steps: every product is computed a token at a time.
+    #[arg(long)]
+    pub invariant: bool,
 }
 
 impl Source {
@@ -72,9 +78,24 @@ impl Source {
     pub fn open(&self, limits: Limits) -> Result<Box<dyn Backend>, ModelError> {
         let (config, mut weights) = self.weights()?;
         weights.show_progress("loading");
-        let model = Reference::load(&config, &weights)?;
+        let model = self.load(&config, &weights, limits)?;
         weights.end_progress();
-        Ok(Box::new(ReferenceBackend::new(model, limits)))
+        Ok(model)
+    }
+
+    /// The model on its device, in the type its weights are stored in.
+    fn load(&self, config: &ModelConfig, weights: &Weights, limits: Limits) -> Result<Box<dyn Backend>, ModelError> {
+        let device = match self.device.as_str() {
+            "reference" => return Ok(Box::new(ReferenceBackend::new(Reference::load(config, weights)?, limits))),
+            "auto" => Device::auto()?,
+            name => Device::named(name)?,
+        };
+        let options = Options { limits, graphs: true, invariant: self.invariant };
+        Ok(match config.dtype {
+            FloatType::F32 => Box::new(Model::<f32>::load(&device, config, weights, options)?),
+            FloatType::F16 => Box::new(Model::<f16>::load(&device, config, weights, options)?),
+            FloatType::Bf16 => Box::new(Model::<bf16>::load(&device, config, weights, options)?),
+        })
     }
 }
 
