@@ -93,10 +93,14 @@ pub fn classes(kernel: &Kernel, instance: &Instance, target: Target) -> Vec<Clas
         }
         ("gemm_cluster" | "gemm_slots", _) => return vec![],
         // Of each length of head and way of combining, the instance that a model of 16 bits uses.
-        ("decode", [Dtype::Bf16]) if is("D", 128) && (is("SPLITS", 1) || is("SPLITS", 8)) => return vec![Class::WIDEST],
+        ("decode", [Dtype::Bf16]) if is("D", 128) && (is("SPLITS", 1) || is("SPLITS", 8)) => {
+            return vec![Class::WIDEST];
+        }
         ("decode", [Dtype::Bf16]) if is("D", 64) && is("SPLITS", 8) => return vec![Class::WIDEST],
         // Multiply-adds, written out: half a minute each.
-        ("decode", [Dtype::F32]) if is("D", 64) && is("SPLITS", 1) && target == Target::Sm90a => return vec![Class::WIDEST],
+        ("decode", [Dtype::F32]) if is("D", 64) && is("SPLITS", 1) && target == Target::Sm90a => {
+            return vec![Class::WIDEST];
+        }
         ("decode", _) => return vec![],
         ("gemm_any_tf32", _) if nt => return [Width::Sixteen, Width::Eight, Width::Four].map(read).to_vec(),
         _ => return vec![Class::WIDEST],
