@@ -1,4 +1,5 @@
-//! [`decode`] as it is written.
+//! The kernel of decode attention: bound by the bytes of keys and values, so two warps a block and two blocks a multiprocessor, each with three
+//! tiles under way.
 
 use tile_runtime::prelude::*;
 
