@@ -7,7 +7,7 @@
 //! | [`backend`] | the seam: what a scheduler asks of a forward pass |
 //! | [`pages`], [`scheduler`] | which pages of the cache are free; which sequences are in the next step |
 //! | [`model`] | the forward pass on a device |
-//! | [`reference`] | the forward pass in f64 on the CPU |
+//! | [`reference`](mod@reference) | the forward pass in f64 on the CPU |
 //! | [`text`] | tokens and text; stop strings |
 //! | [`engine`], [`serve`] | a scheduler and its backend on a thread; the HTTP server |
 //! | [`error`] | the one error type |
