@@ -23,6 +23,9 @@ cases! {
     layer_norm: |device| [cases::norms::layer_norm::<bf16>(device), cases::norms::layer_norm_far_from_zero(device)];
     softmax: |device| [cases::norms::softmax::<f16>(device), cases::norms::softmax::<bf16>(device), cases::norms::softmax::<f32>(device)];
     swiglu: |device| [cases::elements::swiglu::<f16>(device), cases::elements::swiglu::<bf16>(device), cases::elements::swiglu::<f32>(device)];
+    products: |device| [cases::products::products::<f16>(device), cases::products::products::<bf16>(device), cases::products::products::<f32>(device)];
+    norm_products: |device| [cases::products::norm_products::<f16>(device), cases::products::norm_products::<bf16>(device), cases::products::norm_products::<f32>(device)];
+    norm_swiglus: |device| [cases::products::norm_swiglus::<f16>(device), cases::products::norm_swiglus::<bf16>(device), cases::products::norm_swiglus::<f32>(device)];
     embedding: |device| [cases::elements::embedding::<bf16>(device), cases::elements::embedding::<f32>(device)];
     rope: |device| [cases::rope::append::<f16>(device), cases::rope::append::<bf16>(device), cases::rope::append::<f32>(device)];
     sample: |device| [cases::sampling::sample::<f16>(device), cases::sampling::sample::<bf16>(device), cases::sampling::sample::<f32>(device)];

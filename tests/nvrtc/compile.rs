@@ -88,7 +88,7 @@ fn values(kernel: &Kernel) -> &'static [i64] {
     match () {
         () if kernel.specialized().is_empty() => &[0],
         // Slots of longer rows are more than shared memory has.
-        () if kernel.name == "gemv_bulk" => &[1024, 1032],
+        () if kernel.name == "gemv_bulk" || kernel.name.ends_with("_stream") => &[1024, 1032],
         () => &[4096, 7176],
     }
 }

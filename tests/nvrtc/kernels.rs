@@ -18,6 +18,7 @@ pub fn kernels() -> Vec<&'static Definition> {
     all.push(tile_kernels::gemv::definition());
     all.push(tile_kernels::gemv::specialized::gemv_specialized::<f32>::definition());
     all.push(tile_kernels::gemv::bulk::gemv_bulk::<f32>::definition());
+    all.extend(tile_kernels::gemv::stream::definitions());
     all.push(tile_kernels::gemm::definition());
     all.push(batched::gemm_batch::<f16, f16, 64, 64, 64, 8, 128, false, true>::definition());
     all.push(split::gemm_cluster::<f16, f16>::definition());

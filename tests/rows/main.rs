@@ -40,6 +40,15 @@ cases! {
     swiglu_in_f16: cases::elements::swiglu::<f16>;
     swiglu_in_bf16: cases::elements::swiglu::<bf16>;
     swiglu_in_f32: cases::elements::swiglu::<f32>;
+    products_in_f16: cases::products::products::<f16>;
+    products_in_bf16: cases::products::products::<bf16>;
+    products_in_f32: cases::products::products::<f32>;
+    norm_products_in_f16: cases::products::norm_products::<f16>;
+    norm_products_in_bf16: cases::products::norm_products::<bf16>;
+    norm_products_in_f32: cases::products::norm_products::<f32>;
+    norm_swiglus_in_f16: cases::products::norm_swiglus::<f16>;
+    norm_swiglus_in_bf16: cases::products::norm_swiglus::<bf16>;
+    norm_swiglus_in_f32: cases::products::norm_swiglus::<f32>;
     embedding_in_f16: cases::elements::embedding::<f16>;
     embedding_in_bf16: cases::elements::embedding::<bf16>;
     embedding_in_f32: cases::elements::embedding::<f32>;

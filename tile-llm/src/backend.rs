@@ -2,6 +2,7 @@
 //! those that want one. The scheduler owns the pages of the cache as numbers; the backend owns their memory.
 
 use crate::error::ModelError;
+use crate::model::Profile;
 
 /// What a backend can take; it does not change while the backend lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +69,17 @@ pub trait Backend {
     /// [`ModelError::Step`] where `parts` is past the limits; whatever the device reports. After an error the contents of
     /// the parts' pages are unknown, other pages are as they were.
     fn step(&mut self, parts: &[Part<'_>]) -> Result<Vec<Option<u32>>, ModelError>;
+
+    /// Where the time of the last decode step goes, by replaying it `repeats` times; none where there was none or the backend
+    /// cannot tell. Keys and values of that step's tokens are unknown afterwards.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the device reports.
+    fn profile(&mut self, repeats: usize) -> Result<Option<Profile>, ModelError> {
+        let _ = repeats;
+        Ok(None)
+    }
 }
 
 impl<B: Backend + ?Sized> Backend for Box<B> {
@@ -77,6 +89,10 @@ impl<B: Backend + ?Sized> Backend for Box<B> {
 
     fn step(&mut self, parts: &[Part<'_>]) -> Result<Vec<Option<u32>>, ModelError> {
         (**self).step(parts)
+    }
+
+    fn profile(&mut self, repeats: usize) -> Result<Option<Profile>, ModelError> {
+        (**self).profile(repeats)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The forward pass on the simulators: against the reference in f64, and what holds bit for bit.
+//! The forward pass on the simulators, and on a GPU if there is one: against the reference in f64, and what holds bit for bit.
 
 use tile_llm::config::Architecture;
 use tile_llm::model::{Model, Options};
@@ -58,8 +58,10 @@ fn generate(
 fn agrees(device: &Device, architecture: Architecture, count: usize) {
     let config = config(architecture);
     let tokens = tokens(count, 3);
+    // The last third as decode steps.
+    let prompt = count - count / 3;
     let wanted = Reference::load(&config, &Weights::random(&config, 7)).unwrap().logits(&tokens).unwrap();
-    let found = model(device, &config, OPTIONS).logits(&tokens).unwrap();
+    let found = model(device, &config, OPTIONS).logits(&tokens, prompt).unwrap();
     let wanted: Vec<f64> = wanted.into_iter().flatten().collect();
     assert_eq!(found.len(), wanted.len());
     let largest = wanted.iter().fold(0.0f64, |most, x| most.max(x.abs()));
@@ -69,10 +71,22 @@ fn agrees(device: &Device, architecture: Architecture, count: usize) {
     }
 }
 
+/// The fast simulator, and the GPU.
+fn devices() -> Vec<Device> {
+    let mut all = vec![Device::simulator()];
+    match Device::cuda(0) {
+        Ok(device) => all.push(device),
+        Err(error) => eprintln!("SKIPPED on a GPU: {error}"),
+    }
+    all
+}
+
 #[test]
 fn logits_are_those_of_the_reference() {
-    for architecture in [Architecture::Qwen3, Architecture::Llama] {
-        agrees(&Device::simulator(), architecture, 70);
+    for device in devices() {
+        for architecture in [Architecture::Qwen3, Architecture::Llama] {
+            agrees(&device, architecture, 70);
+        }
     }
 }
 
@@ -83,11 +97,14 @@ fn the_checked_simulator_finds_nothing() {
 
 #[test]
 fn pages_and_graphs_change_no_bit() {
-    let device = Device::simulator();
+    devices().iter().for_each(pages_and_graphs);
+}
+
+fn pages_and_graphs(device: &Device) {
     let config = config(Architecture::Qwen3);
     let prompts = |pages: [[u32; 3]; 2]| [(tokens(9, 1), pages[0].to_vec()), (tokens(14, 2), pages[1].to_vec())];
     let run = |graphs: bool, pages: [[u32; 3]; 2]| {
-        let mut model = model(&device, &config, Options { graphs, ..OPTIONS });
+        let mut model = model(device, &config, Options { graphs, ..OPTIONS });
         generate(&mut model, &prompts(pages), 6, Sampling { temperature: 1.0, top_k: 40, top_p: 0.95, seed: 11 })
     };
     let plain = run(false, [[0, 1, 2], [3, 4, 5]]);
@@ -97,13 +114,16 @@ fn pages_and_graphs_change_no_bit() {
 
 #[test]
 fn a_batch_gives_each_sequence_what_it_gets_alone() {
-    let device = Device::simulator();
+    devices().iter().for_each(batch_and_alone);
+}
+
+fn batch_and_alone(device: &Device) {
     let config = config(Architecture::Llama);
     let prompts = [(tokens(3, 5), vec![0, 1, 2]), (tokens(11, 6), vec![3, 4, 5]), (tokens(7, 9), vec![8, 7, 6])];
     let options = Options { invariant: true, ..OPTIONS };
-    let together = generate(&mut model(&device, &config, options), &prompts, 4, Sampling::GREEDY);
+    let together = generate(&mut model(device, &config, options), &prompts, 4, Sampling::GREEDY);
     for (prompt, together) in prompts.iter().zip(&together) {
-        let alone = generate(&mut model(&device, &config, options), std::slice::from_ref(prompt), 4, Sampling::GREEDY);
+        let alone = generate(&mut model(device, &config, options), std::slice::from_ref(prompt), 4, Sampling::GREEDY);
         assert_eq!(alone[0], *together);
     }
 }

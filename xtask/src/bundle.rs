@@ -1,7 +1,7 @@
 //! `cargo xtask gpu-bundle`: what to carry to a machine that has a GPU and no Rust.
 //!
-//! `target/gpu` gets every example as `NAME` and each integration test that a GPU can run as `test-NAME` (`test-recipes` is the
-//! cookbook's), all built in release and stripped, and `manifest.json`, which lists them with the commit they were built from.
+//! `target/gpu` gets every example and `tile-llm` as `NAME` and each integration test that a GPU can run as `test-NAME` (`test-recipes` is the
+//! cookbook's, `test-model` that of `tile-llm`), all built in release and stripped, and `manifest.json`, which lists them with the commit they were built from.
 //! Programs look for committed data in the current folder: run them in the repository's root.
 
 use crate::process::{cargo, output, run as run_command, say};
@@ -44,8 +44,10 @@ pub fn run(root: &Path) -> Result<()> {
     let tests = TESTS.into_iter().chain(found.iter().map(String::as_str)).flat_map(|name| ["--test", name]);
     programs.extend(build(&["test", "--no-run"].into_iter().chain(tests).collect::<Vec<_>>())?);
 
-    // In a build of its own, since `--test` looks in every package that is named.
+    // In builds of their own, since `--test` looks in every package that is named.
     programs.extend(build(&["test", "--no-run", "-p", "tile-cookbook", "--test", "recipes"])?);
+    programs.extend(build(&["test", "--no-run", "-p", "tile-llm", "--test", "model"])?);
+    programs.extend(build(&["build", "-p", "tile-llm"])?);
 
     let folder = root.join("target/gpu");
     fs::remove_dir_all(&folder).ok();
@@ -83,7 +85,7 @@ fn stable_name(artifact: &Value) -> Option<(String, PathBuf)> {
     let kind = artifact["target"]["kind"][0].as_str()?;
     let is_test = artifact["profile"]["test"].as_bool()?;
     let stable = match (kind, is_test) {
-        ("example", false) => name.to_owned(),
+        ("example" | "bin", false) => name.to_owned(),
         ("test", true) => format!("test-{name}"),
         _ => return None,
     };

@@ -2,6 +2,7 @@
 
 pub mod elements;
 pub mod norms;
+pub mod products;
 pub mod rope;
 pub mod sampling;
 

@@ -9,6 +9,7 @@ pub mod bulk;
 mod choice;
 pub mod kernel;
 pub mod specialized;
+pub mod stream;
 
 pub use choice::Choice;
 

@@ -123,10 +123,9 @@ impl Inputs {
 
 /// What lies between the kernels of a step.
 pub(super) struct Buffers<T> {
-    /// `[tokens, hidden]`: the residual stream, what is normalised of it, what a part of a layer adds to it.
+    /// `[tokens, hidden]`: the residual stream, and what is normalised of it.
     pub(super) residual: Tensor<T, 2>,
     pub(super) normed: Tensor<T, 2>,
-    pub(super) delta: Tensor<T, 2>,
     /// `[tokens, (H + 2 HK) D]`.
     pub(super) qkv: Tensor<T, 2>,
     /// `[tokens, H, D]`: queries, and what attention gives.
@@ -148,7 +147,6 @@ impl<T: ModelElement> Buffers<T> {
         Ok(Buffers {
             residual: device.zeros([tokens, hidden])?,
             normed: device.zeros([tokens, hidden])?,
-            delta: device.zeros([tokens, hidden])?,
             qkv: device.zeros([tokens, (heads + 2 * key_heads) * d])?,
             queries: device.zeros([tokens, heads, d])?,
             attended: device.zeros([tokens, heads, d])?,

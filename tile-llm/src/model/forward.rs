@@ -1,15 +1,17 @@
 //! The launches of a step.
 
-use super::buffers::Inputs;
+use super::buffers::{Buffers, Inputs};
 use super::{Model, ModelElement};
 use tile_kernels::attention::{Batch, Decode, decode};
 use tile_kernels::embedding::embedding;
-use tile_kernels::gemm::{Gemm, gemm};
+use tile_kernels::gemm::{Gemm, GemmElement, gemm};
+use tile_kernels::gemv::stream::{self, Norm};
 use tile_kernels::gemv::{Gemv, gemv};
-use tile_kernels::norm::{add_rms_norm, rms_norm};
+use tile_kernels::norm::rms_norm;
 use tile_kernels::rope::{self, Rope};
 use tile_kernels::sampling::{Sampling, sample};
 use tile_kernels::swiglu::swiglu;
+use tile_runtime::dsl::Float;
 use tile_runtime::kernel::LaunchOn;
 use tile_runtime::{Error, Tensor, TensorView, TensorViewMut};
 
@@ -25,64 +27,120 @@ pub(super) struct Shape {
     pub(super) sampled: usize,
 }
 
+impl Shape {
+    /// One token of each of so many sequences.
+    pub(super) fn decode(sequences: usize) -> Shape {
+        Shape { tokens: sequences, sequences, queries: 1, sampled: sequences }
+    }
+}
+
+/// What launches of a step are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Rows of the embedding's table, and of the last tokens.
+    Embedding,
+    /// Norms that have launches of their own.
+    Norm,
+    /// Queries, keys and values, with the norm before them where a token is computed alone.
+    Qkv,
+    /// Norms of heads, rotation, append to the cache.
+    Rope,
+    /// Attention.
+    Attention,
+    /// The projection of what attention gives, added to the residual.
+    Output,
+    /// Gates and what they gate; with the norm and the activation where a token is computed alone.
+    GateUp,
+    /// The activation, where it has a launch of its own.
+    Activation,
+    /// The projection of what was gated, added to the residual.
+    Down,
+    /// The logits, with the norm where a token is computed alone.
+    Head,
+    /// The choice of the next token.
+    Sampling,
+}
+
+impl Op {
+    /// All of them, in the order of their first launches.
+    pub const ALL: [Op; 11] = {
+        use Op::*;
+        [Embedding, Norm, Qkv, Rope, Attention, Output, GateUp, Activation, Down, Head, Sampling]
+    };
+}
+
 /// Into how many parts attention is cut where results may not depend on the batch.
 const INVARIANT_SPLITS: usize = 8;
 
-/// Launches a step: reads `inputs`, appends to the caches, leaves the next tokens in `inputs.next`.
-pub(super) fn step<T: ModelElement>(model: &mut Model<T>, on: &impl LaunchOn, shape: Shape) -> Result<(), Error> {
+/// Launches a step: reads `inputs`, appends to the caches, leaves the next tokens in `inputs.next`. Of its launches, those are left
+/// out that `only` says no to.
+pub(super) fn step<T: ModelElement>(
+    model: &mut Model<T>,
+    on: &impl LaunchOn,
+    shape: Shape,
+    only: impl Fn(Op) -> bool,
+) -> Result<(), Error> {
     let Model { config, options, embedding: table, layers, norm, head, angles, inputs, buffers, .. } = model;
     let Shape { tokens: count, sequences, queries, sampled } = shape;
     let (heads, d, epsilon) = (config.num_attention_heads, config.head_dim, config.rms_norm_eps as f32);
-    let linear = Linear { invariant: options.invariant };
-    embedding(on, &*table, inputs.tokens.rows(0..count)?, buffers.residual.rows_mut(0..count)?)?;
-    let [cosines, sines] = &*angles;
-    for (index, layer) in layers.iter_mut().enumerate() {
-        let (residual, normed) = (buffers.residual.rows_mut(0..count)?, buffers.normed.rows_mut(0..count)?);
-        match index {
-            0 => rms_norm(on, residual.view(), &layer.norms[0], normed, epsilon)?,
-            _ => add_rms_norm(on, buffers.delta.rows(0..count)?, residual, &layer.norms[0], normed, epsilon)?,
-        }
-        linear.apply(on, &layer.qkv, buffers.normed.rows(0..count)?, buffers.qkv.rows_mut(0..count)?)?;
-        let (q_norm, k_norm) = match &layer.head_norms {
-            Some([q_norm, k_norm]) => (Some(q_norm), Some(k_norm)),
-            None => (None, None),
-        };
-        let [keys, values] = &mut layer.cache;
-        rope::append(
-            on,
-            &Rope { cosines, sines, q_norm, k_norm, epsilon },
-            buffers.qkv.rows(0..count)?,
-            inputs.positions.rows(0..count)?,
-            inputs.slots.rows(0..count)?,
-            buffers.queries.rows_mut(0..count)?,
-            [keys, values],
-        )?;
-        let batch = Batch {
-            pages: inputs.pages.rows(0..sequences)?,
-            first: inputs.first.rows(0..sequences + 1)?,
-            lengths: inputs.lengths.rows(0..sequences)?,
-        };
-        let splits = options.invariant.then_some(INVARIANT_SPLITS);
-        let attend = Decode { queries, splits, scale: None };
-        let [keys, values] = &layer.cache;
-        decode(on, buffers.queries.rows(0..count)?, keys, values, batch, buffers.attended.rows_mut(0..count)?, attend)?;
-        let attended = buffers.attended.rows(0..count)?.reshape([count, heads * d])?;
-        linear.apply(on, &layer.output, attended, buffers.delta.rows_mut(0..count)?)?;
-        let (residual, normed) = (buffers.residual.rows_mut(0..count)?, buffers.normed.rows_mut(0..count)?);
-        add_rms_norm(on, buffers.delta.rows(0..count)?, residual, &layer.norms[1], normed, epsilon)?;
-        linear.apply(on, &layer.gate_up, buffers.normed.rows(0..count)?, buffers.gate_up.rows_mut(0..count)?)?;
-        swiglu(on, buffers.gate_up.rows(0..count)?, buffers.gated.rows_mut(0..count)?)?;
-        linear.apply(on, &layer.down, buffers.gated.rows(0..count)?, buffers.delta.rows_mut(0..count)?)?;
+    let Buffers { residual, normed, qkv, queries: q, attended, gate_up, gated, last, logits } = buffers;
+    let linear = Linear { on, epsilon, by_token: options.invariant || count == 1, only: &only };
+    if only(Op::Embedding) {
+        embedding(on, &*table, inputs.tokens.rows(0..count)?, residual.rows_mut(0..count)?)?;
     }
-    let (residual, normed) = (buffers.residual.rows_mut(0..count)?, buffers.normed.rows_mut(0..count)?);
-    match layers.is_empty() {
-        true => rms_norm(on, residual.view(), &*norm, normed, epsilon)?,
-        false => add_rms_norm(on, buffers.delta.rows(0..count)?, residual, &*norm, normed, epsilon)?,
+    let [cosines, sines] = &*angles;
+    for layer in layers.iter_mut() {
+        let mut x = residual.rows_mut(0..count)?;
+        let mut scratch = normed.rows_mut(0..count)?;
+        let qkv = qkv.rows_mut(0..count)?;
+        let qkv = linear.normed(Op::Qkv, &layer.qkv, x.view(), &layer.norms[0], scratch.reborrow(), qkv)?;
+        if only(Op::Rope) {
+            let (q_norm, k_norm) = match &layer.head_norms {
+                Some([q_norm, k_norm]) => (Some(q_norm), Some(k_norm)),
+                None => (None, None),
+            };
+            let [keys, values] = &mut layer.cache;
+            rope::append(
+                on,
+                &Rope { cosines, sines, q_norm, k_norm, epsilon },
+                qkv.view(),
+                inputs.positions.rows(0..count)?,
+                inputs.slots.rows(0..count)?,
+                q.rows_mut(0..count)?,
+                [keys, values],
+            )?;
+        }
+        if only(Op::Attention) {
+            let batch = Batch {
+                pages: inputs.pages.rows(0..sequences)?,
+                first: inputs.first.rows(0..sequences + 1)?,
+                lengths: inputs.lengths.rows(0..sequences)?,
+            };
+            let splits = options.invariant.then_some(INVARIANT_SPLITS);
+            let attend = Decode { queries, splits, scale: None };
+            let [keys, values] = &layer.cache;
+            decode(on, q.rows(0..count)?, keys, values, batch, attended.rows_mut(0..count)?, attend)?;
+        }
+        let flat = attended.rows(0..count)?.reshape([count, heads * d])?;
+        linear.added(Op::Output, &layer.output, flat, x.reborrow())?;
+        let wide = gate_up.rows_mut(0..count)?;
+        let gated = gated.rows_mut(0..count)?;
+        let gated = linear.gated(&layer.gate_up, x.view(), &layer.norms[1], scratch, wide, gated)?;
+        linear.added(Op::Down, &layer.down, gated.view(), x)?;
     }
     // The rows that a token is sampled after, side by side.
-    embedding(on, buffers.normed.rows(0..count)?, inputs.last.rows(0..sampled)?, buffers.last.rows_mut(0..sampled)?)?;
+    if only(Op::Embedding) {
+        embedding(on, residual.rows(0..count)?, inputs.last.rows(0..sampled)?, last.rows_mut(0..sampled)?)?;
+    }
     let head = head.as_ref().unwrap_or(table);
-    linear.logits(on, head, buffers.last.rows(0..sampled)?, buffers.logits.rows_mut(0..sampled)?)?;
+    let logits = linear.normed(
+        Op::Head,
+        head,
+        last.rows(0..sampled)?,
+        norm,
+        normed.rows_mut(0..sampled)?,
+        logits.rows_mut(0..sampled)?,
+    )?;
     let Inputs { temperature, top_k, top_p, seeds, next_position, next, .. } = inputs;
     let how = Sampling {
         temperature: temperature.rows(0..sampled)?,
@@ -91,48 +149,112 @@ pub(super) fn step<T: ModelElement>(model: &mut Model<T>, on: &impl LaunchOn, sh
         seeds: seeds.rows(0..sampled)?,
         positions: next_position.rows(0..sampled)?,
     };
-    sample(on, buffers.logits.rows(0..sampled)?, &how, next.rows_mut(0..sampled)?)?;
+    if only(Op::Sampling) {
+        sample(on, logits.view(), &how, next.rows_mut(0..sampled)?)?;
+    }
     Ok(())
 }
 
-/// How products with weights are computed.
-struct Linear {
-    invariant: bool,
+/// How products with weights are computed, and what stands before and behind them.
+struct Linear<'a, L, F> {
+    on: &'a L,
+    epsilon: f32,
+    /// A token at a time, by matrix-vector products: for one token, and where the bits of a token may not depend on the others.
+    by_token: bool,
+    only: &'a F,
 }
 
-impl Linear {
-    /// `y = x w^T`: one token by a matrix-vector product, more by a matrix product.
-    fn apply<T: ModelElement>(
+impl<L: LaunchOn, F: Fn(Op) -> bool> Linear<'_, L, F> {
+    /// `y = n W^T`, where `n` is RMSNorm of `x`, kept in `normed` where it takes a launch of its own. Gives `y` back.
+    fn normed<'y, T: ModelElement + GemmElement<U>, U: Float>(
         &self,
-        on: &impl LaunchOn,
+        op: Op,
+        w: &Tensor<T, 2>,
+        x: TensorView<'_, T, 2>,
+        weight: &Tensor<T, 1>,
+        mut normed: TensorViewMut<'_, T, 2>,
+        mut y: TensorViewMut<'y, U, 2>,
+    ) -> Result<TensorViewMut<'y, U, 2>, Error> {
+        let (on, epsilon, only) = (self.on, self.epsilon, self.only);
+        if self.by_token && stream::takes::<T>(on.device(), w.shape()[1], false) {
+            for row in 0..if only(op) { x.shape()[0] } else { 0 } {
+                let norm = Norm { weight, epsilon };
+                stream::norm_product(on, w, x.row(row)?, norm, y.reborrow().row(row)?)?;
+            }
+            return Ok(y);
+        }
+        if only(Op::Norm) {
+            rms_norm(on, x, weight, normed.reborrow(), epsilon)?;
+        }
+        if only(op) {
+            self.product(w, normed.view(), y.reborrow())?;
+        }
+        Ok(y)
+    }
+
+    /// `y = silu(g) u`, where `g` and `u` are the halves of `n W^T`, kept in `wide` where that takes a launch of its own, and `n` is RMSNorm of `x`.
+    /// Gives `y` back.
+    fn gated<'y, T: ModelElement>(
+        &self,
+        w: &Tensor<T, 2>,
+        x: TensorView<'_, T, 2>,
+        weight: &Tensor<T, 1>,
+        normed: TensorViewMut<'_, T, 2>,
+        wide: TensorViewMut<'_, T, 2>,
+        mut y: TensorViewMut<'y, T, 2>,
+    ) -> Result<TensorViewMut<'y, T, 2>, Error> {
+        let (on, epsilon, only) = (self.on, self.epsilon, self.only);
+        if self.by_token && stream::takes::<T>(on.device(), w.shape()[1], true) {
+            for row in 0..if only(Op::GateUp) { x.shape()[0] } else { 0 } {
+                let norm = Norm { weight, epsilon };
+                stream::norm_swiglu(on, w, x.row(row)?, norm, y.reborrow().row(row)?)?;
+            }
+            return Ok(y);
+        }
+        let wide = self.normed(Op::GateUp, w, x, weight, normed, wide)?;
+        if only(Op::Activation) {
+            swiglu(on, wide.view(), y.reborrow())?;
+        }
+        Ok(y)
+    }
+
+    /// `y += x W^T`.
+    fn added<T: ModelElement>(
+        &self,
+        op: Op,
         w: &Tensor<T, 2>,
         x: TensorView<'_, T, 2>,
         mut y: TensorViewMut<'_, T, 2>,
     ) -> Result<(), Error> {
-        let rows = x.shape()[0];
-        if rows > 1 && !self.invariant {
-            return Ok(gemm(on, x, w, y, &Gemm::nt())?);
+        let on = self.on;
+        if !(self.only)(op) {
+            return Ok(());
         }
-        for row in 0..rows {
-            gemv(on, w, x.row(row)?, y.reborrow().row(row)?, Gemv::default())?;
+        if !self.by_token {
+            return Ok(gemm(on, x, w, y, &Gemm { beta: 1.0, ..Gemm::nt() })?);
+        }
+        let add = Gemv { beta: 1.0, ..Gemv::default() };
+        for row in 0..x.shape()[0] {
+            match stream::takes::<T>(on.device(), w.shape()[1], false) {
+                true => stream::product(on, w, x.row(row)?, y.reborrow().row(row)?, add)?,
+                false => gemv(on, w, x.row(row)?, y.reborrow().row(row)?, add)?,
+            }
         }
         Ok(())
     }
 
-    /// `[rows, vocab]` logits, in f32 whatever the model computes in.
-    fn logits<T: ModelElement>(
+    /// `y = x W^T`, rounded to the type of `y`.
+    fn product<T: GemmElement<U>, U: Float>(
         &self,
-        on: &impl LaunchOn,
         w: &Tensor<T, 2>,
         x: TensorView<'_, T, 2>,
-        mut y: TensorViewMut<'_, f32, 2>,
+        mut y: TensorViewMut<'_, U, 2>,
     ) -> Result<(), Error> {
-        let rows = x.shape()[0];
-        if !self.invariant {
-            return Ok(gemm(on, x, w, y, &Gemm::nt())?);
+        if !self.by_token {
+            return Ok(gemm(self.on, x, w, y, &Gemm::nt())?);
         }
-        for row in 0..rows {
-            gemm(on, x.rows(row..row + 1)?, w, y.reborrow().rows(row..row + 1)?, &Gemm::nt())?;
+        for row in 0..x.shape()[0] {
+            gemm(self.on, x.rows(row..row + 1)?, w, y.reborrow().rows(row..row + 1)?, &Gemm::nt())?;
         }
         Ok(())
     }

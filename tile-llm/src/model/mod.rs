@@ -5,10 +5,15 @@
 //! | `layer` | the weights and caches of a layer, and where they come from |
 //! | `buffers` | what a step reads and what lies between its kernels |
 //! | `forward` | the launches of a step |
+//! | `profile` | where the time of a step goes |
 
 mod buffers;
 mod forward;
 mod layer;
+mod profile;
+
+pub use forward::Op;
+pub use profile::{Profile, Share};
 
 use crate::backend::{Backend, Limits, Part, Sampling};
 use crate::config::ModelConfig;
@@ -61,6 +66,8 @@ pub struct Model<T> {
     buffers: Buffers<T>,
     /// Captured decode steps by their number of sequences.
     graphs: BTreeMap<usize, Graph>,
+    /// The last decode step, which a profile repeats.
+    last_decode: Option<Shape>,
 }
 
 impl<T: ModelElement> Model<T> {
@@ -93,23 +100,26 @@ impl<T: ModelElement> Model<T> {
             inputs: Inputs::new(device, &options.limits)?,
             buffers: Buffers::new(device, config, &options.limits)?,
             graphs: BTreeMap::new(),
+            last_decode: None,
         })
     }
 
-    /// The logits after each token of a sequence, `[tokens, vocab]` in row-major order; its keys and values overwrite the first
+    /// The logits after each token of a sequence, `[tokens, vocab]` in row-major order: the first `prompt` tokens in steps as
+    /// large as the limits allow, each other one in a step of its own, as it is decoded. Keys and values overwrite the first
     /// pages.
     ///
     /// # Errors
     /// More tokens than the limits allow; what a launch may fail with.
-    pub fn logits(&mut self, tokens: &[u32]) -> Result<Vec<f32>, ModelError> {
+    pub fn logits(&mut self, tokens: &[u32], prompt: usize) -> Result<Vec<f32>, ModelError> {
         let limits = self.options.limits;
         let pages: Vec<u32> = (0..tokens.len().div_ceil(limits.page) as u32).collect();
         let mut all = Vec::with_capacity(tokens.len() * self.config.vocab_size);
         // Each of a step's tokens has its row of logits.
         let most = limits.max_batch.min(limits.max_tokens);
-        for (index, chunk) in tokens.chunks(most).enumerate() {
-            let part =
-                Part { tokens: chunk, position: index * most, pages: &pages, sampling: Sampling::GREEDY, sample: true };
+        let (prompt, answer) = tokens.split_at(prompt.min(tokens.len()));
+        let mut position = 0;
+        for chunk in prompt.chunks(most).chain(answer.chunks(1)) {
+            let part = Part { tokens: chunk, position, pages: &pages, sampling: Sampling::GREEDY, sample: true };
             limits.check(&[part])?;
             self.inputs.fill(&[part], &limits, chunk.len(), 1)?;
             let rows: Vec<u32> = (0..chunk.len() as u32).collect();
@@ -117,6 +127,7 @@ impl<T: ModelElement> Model<T> {
             let shape = Shape { tokens: chunk.len(), sequences: 1, queries: chunk.len(), sampled: rows.len() };
             self.forward(shape)?;
             all.extend(self.buffers.logits.rows(0..rows.len())?.to_vec()?);
+            position += chunk.len();
         }
         Ok(all)
     }
@@ -124,13 +135,14 @@ impl<T: ModelElement> Model<T> {
     /// Launches a step on what the inputs hold.
     fn forward(&mut self, shape: Shape) -> Result<(), ModelError> {
         let device = self.device.clone();
-        forward::step(self, &device, shape)?;
+        forward::step(self, &device, shape, |_| true)?;
         Ok(())
     }
 
     /// Launches a decode step of `sequences` sequences, captured the first time.
     fn decode(&mut self, sequences: usize) -> Result<(), ModelError> {
-        let shape = Shape { tokens: sequences, sequences, queries: 1, sampled: sequences };
+        let shape = Shape::decode(sequences);
+        self.last_decode = Some(shape);
         if !self.options.graphs {
             return self.forward(shape);
         }
@@ -140,7 +152,7 @@ impl<T: ModelElement> Model<T> {
         // The first step of its size compiles its kernels, which a capture may not; its results are what is asked for.
         self.forward(shape)?;
         let device = self.device.clone();
-        let graph = device.capture(|stream| forward::step(self, stream, shape))?;
+        let graph = device.capture(|stream| forward::step(self, stream, shape, |_| true))?;
         self.graphs.insert(sequences, graph);
         Ok(())
     }
@@ -174,6 +186,10 @@ impl<T: ModelElement> Backend for Model<T> {
         }
         let next = self.inputs.next.rows(0..parts.len())?.to_vec()?;
         Ok(parts.iter().zip(next).map(|(part, token)| part.sample.then_some(token)).collect())
+    }
+
+    fn profile(&mut self, repeats: usize) -> Result<Option<Profile>, ModelError> {
+        self.last_decode.map(|shape| profile::measure(self, shape, repeats)).transpose()
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::source::{self, Source};
 use anyhow::{Result, anyhow};
 use std::time::{Duration, Instant};
+use tile_llm::model::{Profile, Share};
 use tile_llm::{Backend, Limits, Part, Sampling};
 
 #[derive(clap::Args)]
@@ -24,6 +25,9 @@ pub struct Args {
     /// Most tokens of prompts in one step.
     #[arg(long, default_value_t = 4096)]
     step_tokens: usize,
+    /// Say where the time of a step goes.
+    #[arg(long)]
+    profile: bool,
 }
 
 pub fn run(args: Args) -> Result<()> {
@@ -58,9 +62,23 @@ pub fn run(args: Args) -> Result<()> {
                 milliseconds(best),
                 batch as f64 / median.as_secs_f64(),
             );
+            if args.profile {
+                report(&backend.profile(args.steps)?.ok_or_else(|| anyhow!("this backend has no profile"))?);
+            }
         }
     }
     Ok(())
+}
+
+/// What launches take, as a table of its own.
+fn report(profile: &Profile) {
+    let micro = |time: Duration| time.as_secs_f64() * 1e6;
+    println!("\n| launches for | alone us | gained without us | share |\n|---|---:|---:|---:|");
+    for Share { op, alone, gained } in profile.shares.iter().filter(|share| !share.gained.is_zero()) {
+        let share = 100.0 * gained.as_secs_f64() / profile.whole.as_secs_f64();
+        println!("| {op:?} | {:.1} | {:.1} | {share:.1}% |", micro(*alone), micro(*gained));
+    }
+    println!("| all | {:.1} | | |\n", micro(profile.whole));
 }
 
 /// Sequences of equal length, each with its own pages.

@@ -25,6 +25,9 @@ pub struct Source {
     /// The seed of random weights.
     #[arg(long, default_value_t = 0)]
     pub weights_seed: u64,
+    /// Fewer layers than the shape has.
+    #[arg(long, requires = "random")]
+    pub layers: Option<usize>,
     /// auto (a GPU if there is one), sim, sim-checked, cuda:N; reference: in f64 on the CPU, without kernels.
     #[arg(long, default_value = "auto")]
     pub device: String,
@@ -38,12 +41,12 @@ impl Source {
     pub fn weights(&self) -> Result<(ModelConfig, Weights), ModelError> {
         match (&self.model, &self.random) {
             (Some(folder), _) => {
-                let config = ModelConfig::from_folder(folder)?;
+                let config = self.config()?;
                 let weights = Weights::folder(folder, &config)?;
                 Ok((config, weights))
             }
-            (None, shape) => {
-                let config = named(shape.as_deref().unwrap_or("tiny"))?;
+            (None, _) => {
+                let config = self.config()?;
                 let weights = Weights::random(&config, self.weights_seed);
                 Ok((config, weights))
             }
@@ -54,7 +57,13 @@ impl Source {
     pub fn config(&self) -> Result<ModelConfig, ModelError> {
         match &self.model {
             Some(folder) => ModelConfig::from_folder(folder),
-            None => named(self.random.as_deref().unwrap_or("tiny")),
+            None => {
+                let mut config = named(self.random.as_deref().unwrap_or("tiny"))?;
+                if let Some(layers) = self.layers {
+                    set_layers(&mut config, layers)?;
+                }
+                Ok(config)
+            }
         }
     }
 
@@ -83,12 +92,35 @@ impl Source {
         Ok(model)
     }
 
+    /// The logits after each of these tokens, row by row: the first `prompt` run together, the others one at a time.
+    pub fn logits(&self, tokens: &[u32], prompt: usize) -> Result<Vec<f32>> {
+        let (config, weights) = self.weights()?;
+        let limits = limits(&config, tokens.len(), tokens.len(), tokens.len())?;
+        let Some(device) = self.device()? else {
+            let logits = Reference::load(&config, &weights)?.logits(tokens)?;
+            return Ok(logits.into_iter().flatten().map(|logit| logit as f32).collect());
+        };
+        let options = Options { limits, graphs: false, invariant: self.invariant };
+        Ok(match config.dtype {
+            FloatType::F32 => Model::<f32>::load(&device, &config, &weights, options)?.logits(tokens, prompt)?,
+            FloatType::F16 => Model::<f16>::load(&device, &config, &weights, options)?.logits(tokens, prompt)?,
+            FloatType::Bf16 => Model::<bf16>::load(&device, &config, &weights, options)?.logits(tokens, prompt)?,
+        })
+    }
+
+    /// The device; none for the reference.
+    fn device(&self) -> Result<Option<Device>, ModelError> {
+        Ok(match self.device.as_str() {
+            "reference" => None,
+            "auto" => Some(Device::auto()?),
+            name => Some(Device::named(name)?),
+        })
+    }
+
     /// The model on its device, in the type its weights are stored in.
     fn load(&self, config: &ModelConfig, weights: &Weights, limits: Limits) -> Result<Box<dyn Backend>, ModelError> {
-        let device = match self.device.as_str() {
-            "reference" => return Ok(Box::new(ReferenceBackend::new(Reference::load(config, weights)?, limits))),
-            "auto" => Device::auto()?,
-            name => Device::named(name)?,
+        let Some(device) = self.device()? else {
+            return Ok(Box::new(ReferenceBackend::new(Reference::load(config, weights)?, limits)));
         };
         let options = Options { limits, graphs: true, invariant: self.invariant };
         Ok(match config.dtype {
@@ -97,6 +129,16 @@ impl Source {
             FloatType::Bf16 => Box::new(Model::<bf16>::load(&device, config, weights, options)?),
         })
     }
+}
+
+/// Takes only the first `layers` layers of a shape.
+pub fn set_layers(config: &mut ModelConfig, layers: usize) -> Result<(), ModelError> {
+    if layers == 0 || layers > config.num_hidden_layers {
+        let most = config.num_hidden_layers;
+        return Err(ModelError::Capacity(format!("--layers is {layers}; the shape has {most}")));
+    }
+    config.num_hidden_layers = layers;
+    Ok(())
 }
 
 /// The configuration of a named shape.
