@@ -1,10 +1,10 @@
 //! The forward pass on the simulators, and on a GPU if there is one: against the reference in f64, and what holds bit for bit.
 
-use tile_llm::config::Architecture;
+use tile_llm::config::{Architecture, FloatType};
 use tile_llm::model::{Model, Options};
 use tile_llm::reference::Reference;
 use tile_llm::{Backend, Limits, ModelConfig, Part, Sampling, Weights};
-use tile_runtime::Device;
+use tile_runtime::{Device, bf16};
 
 const LIMITS: Limits = Limits { max_batch: 4, max_tokens: 24, page: 64, pages: 12, max_context: 192, vocab: 259 };
 const OPTIONS: Options = Options { limits: LIMITS, graphs: false, invariant: false };
@@ -87,6 +87,26 @@ fn logits_are_those_of_the_reference() {
         for architecture in [Architecture::Qwen3, Architecture::Llama] {
             agrees(&device, architecture, 70);
         }
+    }
+}
+
+/// A prompt that is long enough for the kernel of prompts, in two pieces, then decode steps, in bf16: as near to the reference as
+/// rounding every layer's values lets it be.
+#[test]
+fn bf16_is_near_the_reference() {
+    let config = ModelConfig { dtype: FloatType::Bf16, ..config(Architecture::Qwen3) };
+    let weights = Weights::random(&config, 7);
+    let tokens = tokens(60, 3);
+    let wanted = Reference::load(&config, &weights).unwrap().logits(&tokens).unwrap();
+    let wanted: Vec<f64> = wanted.into_iter().flatten().collect();
+    let largest = wanted.iter().fold(0.0f64, |most, x| most.max(x.abs()));
+    for device in devices() {
+        let limits = Limits { max_batch: 40, max_tokens: 40, page: 128, ..LIMITS };
+        let mut model = Model::<bf16>::load(&device, &config, &weights, Options { limits, ..OPTIONS }).unwrap();
+        let found = model.logits(&tokens, 57).unwrap();
+        let error = found.iter().zip(&wanted).map(|(found, wanted)| (f64::from(*found) - wanted).abs());
+        let error = error.fold(0.0, f64::max);
+        assert!(error <= 0.03 * largest, "{}: {error} of {largest}", device.label());
     }
 }
 

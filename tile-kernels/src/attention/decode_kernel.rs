@@ -1,21 +1,24 @@
-//! The kernel of decode attention: bound by the bytes of keys and values, so two warps a block and two blocks a multiprocessor, each with three
-//! tiles under way.
+//! The kernel of decode attention: bound by the bytes of keys and values, so a block is one warp, which waits for no other, and
+//! several of them on a multiprocessor have tiles under way.
 
 use tile_runtime::prelude::*;
 
 // ANCHOR: kernel
 /// `o = softmax(scale q k^T) v` for the newest tokens of every sequence, over keys and values in pages. `scale` is
-/// log2(e) / sqrt(D). A block of two warps, each with half of a tile's keys, has 16 rows, a row being a query of one head of a group, and one of `SPLITS` parts of the
-/// sequence; the last of the parts to be done adds them.
+/// log2(e) / sqrt(D). A block is a warp, which has 16 rows, a row being a query of one head of a group, and one of `SPLITS` parts of the
+/// sequence; the last of the parts to be done adds them. Tables may be read before the previous kernel is done, which makes
+/// queries, keys and values.
 #[tile_kernel(
     instances(
-        (D, BN, STAGES) in [(64, 64, 4), (128, 64, 3), (64, 32, 4), (128, 32, 3)],
+        (D, BN, STAGES) in [(64, 32, 4), (128, 32, 3), (64, 16, 4), (128, 16, 3)],
         SPLITS in [1, 4, 8, 16, 32],
-        where (T::BITS == 16) == (BN == 64),
+        where (T::BITS == 16) == (BN == 32),
         where T::BITS == 16 || SPLITS == 1 || SPLITS == 8
     ),
     partial(o),
-    require(H % HK == 0 && HK <= 64 && PAGE % BN == 0 && (SPLITS == 1 || B * tiles <= 1024))
+    require(H % HK == 0 && HK <= 64 && PAGE % BN == 0 && (SPLITS == 1 || B * tiles <= 1024)),
+    specialize(H, HK, PAGE),
+    pdl(independent = [pages, first, lengths])
 )]
 pub fn decode<T: Float, const D: usize, const BN: usize, const STAGES: usize, const SPLITS: usize>(
     q: &Tensor<T, (S, H, D)>,
@@ -32,18 +35,19 @@ pub fn decode<T: Float, const D: usize, const BN: usize, const STAGES: usize, co
     arrived: &mut Workspace<u32, (Fixed<1024>, Fixed<64>)>,
 ) {
     let [split, head, z] = blocks([SPLITS, HK, B * tiles]);
-    let [t] = threads([64]);
+    let [t] = threads([32]);
     let sequence = z / tiles;
     let row = z % tiles * 16;
     let group = H / HK;
-    let from = first.masked([sequence]) as usize;
-    let count = first.masked([sequence + 1]) as usize - from;
-    let length = lengths.masked([sequence]) as usize;
+    let from = min(first.masked([sequence]) as usize, S);
+    let count = min(first.masked([sequence + 1]) as usize, S) - from;
+    let length = min(lengths.masked([sequence]) as usize, 1 << 30);
     let mut q_s = alloc_shared::<T>([16, D]);
     let mut k_s = alloc_shared::<T>([BN, D]);
     let mut v_s = alloc_shared::<T>([BN, D]);
-    let mut weights = alloc_shared::<T>([16, BN]);
+    let mut weights_s = alloc_shared::<T>([16, if T::BITS == 16 { 8 } else { BN }]);
     let mut scores = alloc_fragment::<f32>([16, BN]);
+    let mut weights = alloc_fragment::<T>([16, BN]);
     let mut acc = alloc_fragment::<f32>([16, D]);
     let mut most = alloc_fragment::<f32>([16]);
     let mut here = alloc_fragment::<f32>([16]);
@@ -52,8 +56,13 @@ pub fn decode<T: Float, const D: usize, const BN: usize, const STAGES: usize, co
     clear(&mut acc);
     clear(&mut total);
     fill(&mut most, -1e30); // finite: a row may see none of a tile's keys
-    for [i, j] in parallel([16, D]) {
-        q_s[[i, j]] = q.masked([from + (row + i) / group, head * group + (row + i) % group, j]);
+    let vec = 128 / T::BITS;
+    for e in unroll(0..16 * D / (32 * vec)) {
+        let i = (e * 32 + t) * vec / D;
+        let j = (e * 32 + t) * vec % D;
+        for x in vectorized(0..vec) {
+            q_s[[i, j + x]] = q.masked([from + (row + i) / group, head * group + (row + i) % group, j + x]);
+        }
     }
     let share = ceil_div(ceil_div(length, BN), SPLITS);
     let begin = split * share;
@@ -62,11 +71,13 @@ pub fn decode<T: Float, const D: usize, const BN: usize, const STAGES: usize, co
         let page = pages.masked([sequence, step * BN / PAGE]) as usize;
         copy(k.at([page, head, step * BN % PAGE, 0]), &mut k_s);
         copy(v.at([page, head, step * BN % PAGE, 0]), &mut v_s);
-        gemm(&q_s, k_s.t(), &mut scores).policy(FullCol).clear();
-        for [i, j] in parallel([16, BN]) {
-            // A query sees the keys up to its own.
-            if step * BN + j + count > length + (row + i) / group {
-                scores[[i, j]] = f32::NEG_INFINITY;
+        gemm(&q_s, k_s.t(), &mut scores).clear();
+        if step * BN + BN + count > length {
+            for [i, j] in parallel([16, BN]) {
+                // A query sees the keys up to its own.
+                if step * BN + j + count > length + (row + i) / group {
+                    scores[[i, j]] = f32::NEG_INFINITY;
+                }
             }
         }
         reduce(Max, &scores, &mut here, 1);
@@ -86,7 +97,12 @@ pub fn decode<T: Float, const D: usize, const BN: usize, const STAGES: usize, co
         for [i, j] in parallel([16, D]) {
             acc[[i, j]] *= shrink[i];
         }
-        gemm(&weights, &v_s, &mut acc).policy(FullCol);
+        if T::BITS == 16 {
+            gemm(&weights, &v_s, &mut acc);
+        } else {
+            copy(&weights, &mut weights_s);
+            gemm(&weights_s, &v_s, &mut acc);
+        }
     }
     if SPLITS == 1 {
         for [i, j] in parallel([16, D]) {
@@ -108,36 +124,64 @@ pub fn decode<T: Float, const D: usize, const BN: usize, const STAGES: usize, co
             }
         }
         if last_arriver(&mut arrived[[z, head]], SPLITS) {
-            let mut read = alloc_local::<f32>([4]);
-            let mut sum = alloc_local::<f32>([4]);
-            for e in serial(0..16 * D / 256) {
-                let at = (e * 64 + t) * 4;
-                let i = row + at / D;
-                if i / group < count {
-                    let token = from + i / group;
-                    let h = head * group + i % group;
-                    let mut top = -1e30;
+            // Each lane has four columns of rows that are `apart`, two of them at a time, and loads several parts of both at once.
+            let apart = 128 / D;
+            let at_once = if SPLITS == 32 { 8 } else { SPLITS };
+            let column = t * 4 % D;
+            let rows = min(max(count * group - row, 0), 16);
+            let mut tops = alloc_local::<f32>([2, SPLITS]);
+            let mut counts = alloc_local::<f32>([2, SPLITS]);
+            let mut read = alloc_local::<f32>([2, at_once, 4]);
+            let mut sum = alloc_local::<f32>([2, 4]);
+            let mut all = alloc_local::<f32>([2]);
+            for e in 0..ceil_div(rows, 2 * apart) {
+                for r in unroll(0..2) {
+                    // Rows beyond the last may be other blocks' to write.
+                    let i = min(row + (e * 2 + r) * apart + t * 4 / D, count * group - 1);
                     for s in unroll(0..SPLITS) {
-                        top = max(top, parts.masked([s, token, h, 0]));
+                        tops[[r, s]] = parts.masked([s, from + i / group, head * group + i % group, 0]);
+                        counts[[r, s]] = parts.masked([s, from + i / group, head * group + i % group, 1]);
                     }
-                    let mut all = 0.0f32;
-                    for v in unroll(0..4) {
-                        sum[v] = 0.0;
+                    all[r] = 0.0;
+                    for c in unroll(0..4) {
+                        sum[[r, c]] = 0.0;
                     }
-                    for s in serial(0..SPLITS).unroll(4) {
-                        let part = parts.masked([s, token, h, 1]);
-                        let factor = fast::exp2(parts.masked([s, token, h, 0]) - top);
-                        all += part * factor;
-                        for v in vectorized(0..4) {
-                            read[v] = sums.masked([s, token, h, at % D + v]);
+                }
+                for chunk in unroll(0..SPLITS / at_once) {
+                    for r in unroll(0..2) {
+                        let i = min(row + (e * 2 + r) * apart + t * 4 / D, count * group - 1);
+                        for s in unroll(0..at_once) {
+                            for c in vectorized(0..4) {
+                                read[[r, s, c]] = sums.masked([
+                                    chunk * at_once + s,
+                                    from + i / group,
+                                    head * group + i % group,
+                                    column + c,
+                                ]);
+                            }
                         }
-                        for v in unroll(0..4) {
-                            sum[v] += read[v] * factor;
+                    }
+                    for r in unroll(0..2) {
+                        let mut top = -1e30;
+                        for s in unroll(0..SPLITS) {
+                            top = max(top, tops[[r, s]]);
+                        }
+                        for s in unroll(0..at_once) {
+                            let factor = fast::exp2(tops[[r, chunk * at_once + s]] - top);
+                            all[r] += counts[[r, chunk * at_once + s]] * factor;
+                            for c in unroll(0..4) {
+                                sum[[r, c]] += read[[r, s, c]] * factor;
+                            }
                         }
                     }
-                    for v in unroll(0..4) {
-                        let value = if all > 0.0 { sum[v] / all } else { 0.0 };
-                        *o.masked_mut([token, h, at % D + v]) = value.cast::<T>();
+                }
+                for r in unroll(0..2) {
+                    let i = row + (e * 2 + r) * apart + t * 4 / D;
+                    if i / group < count {
+                        for c in unroll(0..4) {
+                            let value = if all[r] > 0.0 { sum[[r, c]] / all[r] } else { 0.0 };
+                            *o.masked_mut([from + i / group, head * group + i % group, column + c]) = value.cast::<T>();
+                        }
                     }
                 }
             }

@@ -1,15 +1,19 @@
-//! `o = softmax(q k^T / sqrt(D)) v`: [`decode`] for the newest tokens of many sequences, over keys and values in pages.
+//! `o = softmax(q k^T / sqrt(D)) v` over keys and values in pages: [`decode`] for few new tokens of each of many sequences,
+//! [`prefill`] for many of one.
 //!
 //! | module | what it is |
 //! |---|---|
 //! | [`decode_kernel`] | the kernel of [`decode`] as it is written |
+//! | [`prefill_kernel`] | the kernel of [`prefill`] as it is written |
 
 pub mod decode_kernel;
+pub mod prefill_kernel;
 
 use decode_kernel::DecodeParams;
-use tile_runtime::LaunchError;
-use tile_runtime::dsl::Float;
+use prefill_kernel::PrefillParams;
+use tile_runtime::dsl::{Float, Half};
 use tile_runtime::kernel::{Argument, Definition, LaunchOn, TensorInput, TensorOutput};
+use tile_runtime::{Error, LaunchError, TensorView, TensorViewMut};
 
 /// Rows of a block: queries of a sequence times the heads that share one head of keys.
 const ROWS: usize = 16;
@@ -17,12 +21,15 @@ const ROWS: usize = 16;
 const SPLITS: [usize; 5] = [1, 4, 8, 16, 32];
 /// Those of f32, whose products are multiply-adds: its kernels take half a minute to compile.
 const SPLITS_F32: [usize; 2] = [1, 8];
-/// Blocks that run at once: two on each of the 132 multiprocessors of an H100 or H200.
-const BLOCKS: usize = 264;
+/// Blocks that run at once: four on each of the 132 multiprocessors of an H100 or H200.
+const BLOCKS: usize = 528;
 /// Tiles of queries of one head of keys up to which sequences are cut: each has a counter of the parts that are done.
 const COUNTERS: usize = 1024;
-/// Keys of a step.
-const STEP: usize = 64;
+/// Keys of a step of 16-bit elements.
+const STEP: usize = 32;
+
+/// Keys of a step of [`prefill`].
+const PREFILL_STEP: usize = 128;
 
 /// What [`decode`] does beside its tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -32,7 +39,7 @@ pub struct Decode {
     /// Factor of the products before the softmax; `1 / sqrt(D)` where none is given.
     pub scale: Option<f32>,
     /// Into how many parts of keys, each a block's, a sequence is cut: rounded down to 1, 4, 8, 16 or 32 (of f32 to 1 or 8); where none is
-    /// given, as many as fill the device; 1 where the sequences have more than 1,024 tiles of 16 rows. Results with different numbers differ by rounding. So whoever wants results
+    /// given, as many as fill the device with parts of at least 64 keys; 1 where the sequences have more than 1,024 tiles of 16 rows. Results with different numbers differ by rounding. So whoever wants results
     /// that do not depend on how many sequences there are gives one.
     pub splits: Option<usize>,
 }
@@ -43,7 +50,7 @@ impl Decode {
         if tiles > COUNTERS {
             return 1;
         }
-        let most = self.splits.unwrap_or_else(|| (BLOCKS / (tiles * key_heads).max(1)).min(steps));
+        let most = self.splits.unwrap_or_else(|| (BLOCKS / (tiles * key_heads).max(1)).min(steps / 2));
         let splits = if size_of::<T>() == 2 { &SPLITS[..] } else { &SPLITS_F32[..] };
         splits.iter().copied().rfind(|splits| *splits <= most).unwrap_or(1)
     }
@@ -74,7 +81,7 @@ pub struct Batch<P, F> {
 /// | tensor | shape | |
 /// |---|---|---|
 /// | `q` | `[S, H, D]` | the queries of all sequences, sequence after sequence, D = 64 or 128 |
-/// | `k`, `v` | `[P, HK, PAGE, D]` | P pages of PAGE keys, a multiple of 64 (a page may hold a whole sequence: a contiguous cache) |
+/// | `k`, `v` | `[P, HK, PAGE, D]` | P pages of PAGE keys, a multiple of 32 (a page may hold a whole sequence: a contiguous cache) |
 /// | `batch` | | which pages and queries belong to which sequence |
 /// | `o` | `[S, H, D]` | the result; rows that belong to no sequence are left as they are |
 ///
@@ -84,7 +91,7 @@ pub struct Batch<P, F> {
 /// the sequence: what is there is multiplied by 0.
 ///
 /// # Errors
-/// Where H is no multiple of HK, HK is more than 64, D neither 64 nor 128, PAGE no multiple of 64 or shapes differ; where `o` overlaps an
+/// Where H is no multiple of HK, HK is more than 64, D neither 64 nor 128, PAGE no multiple of 32 or shapes differ; where `o` overlaps an
 /// operand; and whatever compiling and launching may fail with. Nothing is launched then.
 #[track_caller]
 pub fn decode<T: Float, P, F>(
@@ -106,10 +113,10 @@ where
     let tiles = (options.queries.max(1) * (heads / key_heads.max(1)).max(1)).div_ceil(ROWS);
     let splits = options.splits::<T>(sequences * tiles, key_heads, most * page / STEP);
     let (step, stages) = match (size_of::<T>(), d) {
-        (2, 64) => (64, 4),
-        (2, _) => (64, 3),
-        (_, 64) => (32, 4),
-        _ => (32, 3),
+        (2, 64) => (STEP, 4),
+        (2, _) => (STEP, 3),
+        (_, 64) => (STEP / 2, 4),
+        _ => (STEP / 2, 3),
     };
     let params = DecodeParams { D: d, BN: step, STAGES: stages, SPLITS: splits };
     let scale = options.scale.map_or(1.0 / (d as f64).sqrt(), f64::from) * std::f64::consts::LOG2_E;
@@ -118,7 +125,50 @@ where
     kernel.launch_on(on, q, k, v, pages, first, lengths, o, scale as f32, tiles)
 }
 
-/// The kernel, as data.
-pub fn definition() -> &'static Definition {
-    decode_kernel::decode::<f32>::definition()
+/// Whether [`prefill`] takes heads of `d` elements of this type and pages of `page` keys.
+pub fn has_prefill<T: Float>(d: usize, page: usize) -> bool {
+    size_of::<T>() == 2 && [64, 128].contains(&d) && page > 0 && page.is_multiple_of(PREFILL_STEP)
+}
+
+/// Attention of the S newest tokens of one sequence, whose keys and values lie in pages: every token sees the keys up to its own.
+///
+/// | tensor | shape | |
+/// |---|---|---|
+/// | `q` | `[S, H, D]` | the queries, D = 64 or 128, in f16 or bf16 |
+/// | `k`, `v` | `[P, HK, PAGE, D]` | P pages of PAGE keys, a multiple of 128 |
+/// | `pages` | `[L]` | which page holds the keys `i PAGE` to `(i + 1) PAGE` |
+/// | `o` | `[S, H, D]` | the result |
+///
+/// `past` keys are of earlier tokens: the first of `q` is token number `past`, and the pages hold `past + S` keys. Head `h` of `q` uses
+/// head `h / (H / HK)` of `k`. Products are multiplied by `scale`, `1 / sqrt(D)` where none is given. Pages are read on the device; a page beyond P
+/// reads as zeros. All of a page in use must be finite, also behind the end of the sequence: what is there is multiplied by 0. Bound by
+/// arithmetic: for few tokens [`decode`] is faster.
+///
+/// # Errors
+/// What [`has_prefill`] says no to; `q` or `o` whose heads do not lie side by side; where H is no multiple of HK or shapes differ; where `o` overlaps an operand; and
+/// whatever compiling and launching may fail with. Nothing is launched then.
+#[track_caller]
+#[allow(clippy::too_many_arguments)]
+pub fn prefill<T: Half>(
+    on: &impl LaunchOn,
+    q: TensorView<'_, T, 3>,
+    k: impl TensorInput<T, 4>,
+    v: impl TensorInput<T, 4>,
+    pages: impl TensorInput<u32, 1>,
+    o: TensorViewMut<'_, T, 3>,
+    past: usize,
+    scale: Option<f32>,
+) -> Result<(), Error> {
+    let [tokens, heads, d] = q.shape();
+    let [results, result_heads, result_d] = o.shape();
+    let scale = scale.map_or(1.0 / (d as f64).sqrt(), f64::from) * std::f64::consts::LOG2_E;
+    let (q, o) = (q.reshape([tokens, heads * d])?, o.reshape([results, result_heads * result_d])?);
+    let params = PrefillParams { BM: 128, BN: PREFILL_STEP, D: d, THREADS: 256, STAGES: 2 };
+    let kernel = prefill_kernel::prefill::<T>::instance(on.device(), params)?;
+    Ok(kernel.launch_on(on, q, k, v, pages, o, scale as f32, past)?)
+}
+
+/// The kernels, as data.
+pub fn definitions() -> [&'static Definition; 2] {
+    [decode_kernel::decode::<f32>::definition(), prefill_kernel::prefill::<tile_runtime::f16>::definition()]
 }

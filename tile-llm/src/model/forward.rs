@@ -21,10 +21,23 @@ pub(super) struct Shape {
     /// Tokens of all sequences.
     pub(super) tokens: usize,
     pub(super) sequences: usize,
-    /// The most tokens that a sequence has.
+    /// The most tokens of a sequence that is no [`Prompt`]; 0 where all are.
     pub(super) queries: usize,
     /// Rows that logits are computed of.
     pub(super) sampled: usize,
+}
+
+/// A sequence with many tokens in a step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Prompt {
+    /// Its number in the step.
+    pub(super) sequence: usize,
+    /// Its first token's number in the step.
+    pub(super) first: usize,
+    /// How many tokens it has.
+    pub(super) count: usize,
+    /// How many tokens it had before.
+    pub(super) past: usize,
 }
 
 impl Shape {
@@ -78,6 +91,7 @@ pub(super) fn step<T: ModelElement>(
     model: &mut Model<T>,
     on: &impl LaunchOn,
     shape: Shape,
+    prompts: &[Prompt],
     only: impl Fn(Op) -> bool,
 ) -> Result<(), Error> {
     let Model { config, options, embedding: table, layers, norm, head, angles, inputs, buffers, .. } = model;
@@ -110,7 +124,7 @@ pub(super) fn step<T: ModelElement>(
                 [keys, values],
             )?;
         }
-        if only(Op::Attention) {
+        if only(Op::Attention) && queries > 0 {
             let batch = Batch {
                 pages: inputs.pages.rows(0..sequences)?,
                 first: inputs.first.rows(0..sequences + 1)?,
@@ -120,6 +134,11 @@ pub(super) fn step<T: ModelElement>(
             let attend = Decode { queries, splits, scale: None };
             let [keys, values] = &layer.cache;
             decode(on, q.rows(0..count)?, keys, values, batch, attended.rows_mut(0..count)?, attend)?;
+        }
+        for Prompt { sequence, first, count, past } in prompts.iter().copied().filter(|_| only(Op::Attention)) {
+            let tokens = first..first + count;
+            let (q, o) = (q.rows(tokens.clone())?, attended.rows_mut(tokens)?);
+            T::prefill(on, q, &layer.cache, inputs.pages.row(sequence)?, o, past)?;
         }
         let flat = attended.rows(0..count)?.reshape([count, heads * d])?;
         linear.added(Op::Output, &layer.output, flat, x.reborrow())?;

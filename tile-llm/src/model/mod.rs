@@ -2,16 +2,19 @@
 //!
 //! | module | what it is |
 //! |---|---|
+//! | `element` | the types that a model computes in |
 //! | `layer` | the weights and caches of a layer, and where they come from |
 //! | `buffers` | what a step reads and what lies between its kernels |
 //! | `forward` | the launches of a step |
 //! | `profile` | where the time of a step goes |
 
 mod buffers;
+mod element;
 mod forward;
 mod layer;
 mod profile;
 
+pub use element::ModelElement;
 pub use forward::Op;
 pub use profile::{Profile, Share};
 
@@ -20,23 +23,14 @@ use crate::config::ModelConfig;
 use crate::error::ModelError;
 use crate::weights::Weights;
 use buffers::{Buffers, Inputs};
-use forward::Shape;
+use forward::{Prompt, Shape};
 use layer::{Layer, Reader};
 use std::collections::BTreeMap;
-use tile_kernels::gemm::GemmElement;
-use tile_kernels::gemv::GemvElement;
+use tile_kernels::attention::has_prefill;
 use tile_runtime::{Device, Graph, Tensor};
 
-/// An element type a model computes in: f16, bf16 or f32.
-pub trait ModelElement:
-    tile_runtime::dsl::Float + crate::weights::Float + GemvElement + GemmElement + GemmElement<f32>
-{
-}
-
-impl<T> ModelElement for T where
-    T: tile_runtime::dsl::Float + crate::weights::Float + GemvElement + GemmElement + GemmElement<f32>
-{
-}
+/// Most tokens of a sequence in a step that are attention's few: more are a prompt.
+const FEW: usize = 16;
 
 /// How a model is run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -124,18 +118,36 @@ impl<T: ModelElement> Model<T> {
             self.inputs.fill(&[part], &limits, chunk.len(), 1)?;
             let rows: Vec<u32> = (0..chunk.len() as u32).collect();
             self.inputs.last.rows_mut(0..rows.len())?.write(&rows)?;
-            let shape = Shape { tokens: chunk.len(), sequences: 1, queries: chunk.len(), sampled: rows.len() };
-            self.forward(shape)?;
+            let prompts = self.prompts(&[part]);
+            let queries = if prompts.is_empty() { chunk.len() } else { 0 };
+            let shape = Shape { tokens: chunk.len(), sequences: 1, queries, sampled: rows.len() };
+            self.forward(shape, &prompts)?;
             all.extend(self.buffers.logits.rows(0..rows.len())?.to_vec()?);
             position += chunk.len();
         }
         Ok(all)
     }
 
+    /// The parts whose attention is the kernel's for many tokens. Not where bits may not depend on how a prompt was cut into steps.
+    fn prompts(&self, parts: &[Part<'_>]) -> Vec<Prompt> {
+        let Options { limits, invariant, .. } = self.options;
+        let has_kernel = T::HAS_PREFILL && has_prefill::<T>(self.config.head_dim, limits.page);
+        let mut first = 0;
+        let mut all = Vec::new();
+        for (sequence, part) in parts.iter().enumerate() {
+            let count = part.tokens.len();
+            if has_kernel && !invariant && count > FEW {
+                all.push(Prompt { sequence, first, count, past: part.position });
+            }
+            first += count;
+        }
+        all
+    }
+
     /// Launches a step on what the inputs hold.
-    fn forward(&mut self, shape: Shape) -> Result<(), ModelError> {
+    fn forward(&mut self, shape: Shape, prompts: &[Prompt]) -> Result<(), ModelError> {
         let device = self.device.clone();
-        forward::step(self, &device, shape, |_| true)?;
+        forward::step(self, &device, shape, prompts, |_| true)?;
         Ok(())
     }
 
@@ -144,15 +156,15 @@ impl<T: ModelElement> Model<T> {
         let shape = Shape::decode(sequences);
         self.last_decode = Some(shape);
         if !self.options.graphs {
-            return self.forward(shape);
+            return self.forward(shape, &[]);
         }
         if let Some(graph) = self.graphs.get(&sequences) {
             return Ok(graph.launch()?);
         }
         // The first step of its size compiles its kernels, which a capture may not; its results are what is asked for.
-        self.forward(shape)?;
+        self.forward(shape, &[])?;
         let device = self.device.clone();
-        let graph = device.capture(|stream| forward::step(self, stream, shape, |_| true))?;
+        let graph = device.capture(|stream| forward::step(self, stream, shape, &[], |_| true))?;
         self.graphs.insert(sequences, graph);
         Ok(())
     }
@@ -180,9 +192,12 @@ impl<T: ModelElement> Backend for Model<T> {
             self.decode(sequences)?;
         } else {
             self.inputs.fill(parts, &limits, tokens, parts.len())?;
-            let queries = parts.iter().map(|part| part.tokens.len()).max().unwrap_or(1);
+            let prompts = self.prompts(parts);
+            let is_prompt = |index| prompts.iter().any(|prompt| prompt.sequence == index);
+            let few = parts.iter().enumerate().filter(|(index, _)| !is_prompt(*index));
+            let queries = few.map(|(_, part)| part.tokens.len()).max().unwrap_or(0);
             let shape = Shape { tokens, sequences: parts.len(), queries, sampled: parts.len() };
-            self.forward(shape)?;
+            self.forward(shape, &prompts)?;
         }
         let next = self.inputs.next.rows(0..parts.len())?.to_vec()?;
         Ok(parts.iter().zip(next).map(|(part, token)| part.sample.then_some(token)).collect())
@@ -206,8 +221,8 @@ fn check(config: &ModelConfig, limits: &Limits) -> Result<(), ModelError> {
     if config.num_key_value_heads > 64 {
         return Err(ModelError::config("num_key_value_heads", "is more than 64, which is what attention takes"));
     }
-    if !limits.page.is_multiple_of(64) {
-        return Err(ModelError::Capacity(format!("pages of {} tokens; attention takes multiples of 64", limits.page)));
+    if !limits.page.is_multiple_of(32) {
+        return Err(ModelError::Capacity(format!("pages of {} tokens; attention takes multiples of 32", limits.page)));
     }
     Ok(())
 }

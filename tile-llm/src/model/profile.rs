@@ -34,7 +34,7 @@ pub(super) fn measure<T: ModelElement>(
 ) -> Result<Profile, ModelError> {
     let device = model.device.clone();
     let mut time = |only: &dyn Fn(Op) -> bool| -> Result<Duration, ModelError> {
-        let graph = device.capture(|stream| forward::step(model, stream, shape, only))?;
+        let graph = device.capture(|stream| forward::step(model, stream, shape, &[], only))?;
         replay(&device, &graph, repeats.div_ceil(8))?;
         replay(&device, &graph, repeats)
     };

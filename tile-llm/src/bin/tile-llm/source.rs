@@ -10,8 +10,8 @@ use tile_llm::text::Tokenizer;
 use tile_llm::{Backend, Limits, ModelConfig, ModelError, Weights};
 use tile_runtime::{Device, bf16, f16};
 
-/// Tokens in a page of the cache.
-const PAGE: usize = 64;
+/// Tokens in a page of the cache: what attention of prompts takes.
+const PAGE: usize = 128;
 
 /// Which weights.
 #[derive(Args, Clone)]

@@ -1,7 +1,7 @@
-//! Attention of the newest tokens over keys and values in pages, against f64, and what holds bit for bit.
+//! Attention of the newest tokens over keys and values in pages, against f64: of few tokens of several sequences, of many of one.
 
 use tile_kernel_examples::devices::devices;
-use tile_kernels::attention::{Batch, Decode, decode};
+use tile_kernels::attention::{Batch, Decode, decode, prefill};
 use tile_runtime::prelude::*;
 
 /// Shapes of a case.
@@ -121,13 +121,21 @@ macro_rules! agrees {
 #[test]
 fn bf16_of_grouped_heads_agrees() {
     let shape = Shape { heads: 8, key_heads: 2, d: 128, page: 64 };
-    agrees!(bf16, bf16::from_f32, bf16::to_f64, 1.0 / 256.0, shape, [(1, 1), (1, 200), (1, 64), (1, 130)], [1, 4]);
+    agrees!(
+        bf16,
+        bf16::from_f32,
+        bf16::to_f64,
+        1.0 / 256.0,
+        shape,
+        [(1, 1), (1, 200), (1, 64), (1, 130)],
+        [1, 4, 16, 32]
+    );
 }
 
 #[test]
 fn f16_of_several_queries_agrees() {
     // 3 queries of 8 heads are two tiles of 16 rows; a sequence without any is passed over; one has no earlier keys.
-    let shape = Shape { heads: 8, key_heads: 1, d: 64, page: 128 };
+    let shape = Shape { heads: 8, key_heads: 1, d: 64, page: 96 };
     agrees!(f16, f16::from_f32, f16::to_f64, 1.0 / 2048.0, shape, [(3, 131), (0, 77), (2, 2), (1, 300)], [1, 8]);
 }
 
@@ -135,4 +143,45 @@ fn f16_of_several_queries_agrees() {
 fn f32_agrees() {
     let shape = Shape { heads: 4, key_heads: 2, d: 64, page: 64 };
     agrees!(f32, |x| x, f64::from, 0.0, shape, [(5, 70), (1, 33)], [1, 32]);
+}
+
+/// Runs prompts of so many tokens after so many earlier ones on every device; bounds as above.
+macro_rules! prefill_agrees {
+    ($T:ty, $of:expr, $up:expr, $epsilon:expr, $shape:expr, $cases:expr) => {{
+        let shape: Shape = $shape;
+        let Shape { heads, key_heads, d, page } = shape;
+        for (tokens, past) in $cases {
+            let lengths = [(tokens, past + tokens)];
+            let tables = tables(&lengths, page);
+            let cache = tables.count * key_heads * page * d;
+            let [q, k, v] = [(tokens * heads * d, 0), (cache, 1000), (cache, 2000)]
+                .map(|(count, seed)| noise(count, seed).into_iter().map($of).collect::<Vec<$T>>());
+            let wanted = reference([&q, &k, &v], $up, &tables, &lengths, shape);
+            let bound = 2.0 * $epsilon * 1.5 + 1e-4;
+            for device in devices() {
+                let q = device.tensor(&q, [tokens, heads, d]).unwrap();
+                let [k, v] = [&k, &v].map(|x| device.tensor(x, [tables.count, key_heads, page, d]).unwrap());
+                let pages = device.tensor(&tables.pages, [tables.longest]).unwrap();
+                let poison = vec![$of(f32::NAN); tokens * heads * d];
+                let mut o = device.tensor(&poison, [tokens, heads, d]).unwrap();
+                prefill(&device, q.view(), &k, &v, &pages, o.view_mut(), past, None).unwrap();
+                for (i, (found, wanted)) in o.to_vec().unwrap().into_iter().zip(&wanted).enumerate() {
+                    let error = ($up(found) - wanted).abs();
+                    assert!(error <= bound, "{} {shape:?} {tokens} {past}: {i}: {found} {wanted}", device.label());
+                }
+            }
+        }
+    }};
+}
+
+#[test]
+fn prompts_in_bf16_agree() {
+    let shape = Shape { heads: 2, key_heads: 1, d: 128, page: 128 };
+    prefill_agrees!(bf16, bf16::from_f32, bf16::to_f64, 1.0 / 256.0, shape, [(1, 0), (140, 0), (129, 200), (17, 127)]);
+}
+
+#[test]
+fn prompts_in_f16_agree() {
+    let shape = Shape { heads: 4, key_heads: 2, d: 64, page: 256 };
+    prefill_agrees!(f16, f16::from_f32, f16::to_f64, 1.0 / 2048.0, shape, [(128, 128), (0, 5), (150, 1)]);
 }

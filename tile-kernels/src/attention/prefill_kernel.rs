@@ -1,0 +1,85 @@
+//! The kernel of prefill attention: bound by arithmetic, so two warpgroups multiply with wgmma what the copy engine brings.
+
+use tile_runtime::prelude::*;
+
+// ANCHOR: kernel
+/// `o = softmax(scale q k^T) v` for the S newest tokens of a sequence, over keys and values in pages. `scale` is log2(e) / sqrt(D).
+/// A block has `BM` queries of one head, and visits no tile of keys that all of them precede; blocks with most keys come first.
+#[tile_kernel(
+    instances((BM, BN, D, THREADS, STAGES) in [(128, 128, 64, 256, 2), (128, 128, 128, 256, 2)]),
+    require(W % (HK * D) == 0),
+    require(PAGE % BN == 0),
+    require(PAGE > 0),
+    specialize(HK, PAGE)
+)]
+pub fn prefill<T: Half, const BM: usize, const BN: usize, const D: usize, const THREADS: usize, const STAGES: usize>(
+    q: &Tensor<T, (S, W)>,
+    k: &Tensor<T, (P, HK, PAGE, D)>,
+    v: &Tensor<T, (P, HK, PAGE, D)>,
+    pages: &Tensor<u32, (L,)>,
+    o: &mut Tensor<T, (S, W)>,
+    scale: f32,
+    past: usize,
+) {
+    let heads = W / D;
+    let [h, b] = blocks([heads, ceil_div(S, BM)]);
+    threads([THREADS]);
+    let row = (ceil_div(S, BM) - 1 - b) * BM;
+    let before = min(past, 1 << 30); // keys of earlier launches
+    let mut q_s = alloc_shared::<T>([BM, D]);
+    let mut k_s = alloc_shared::<T>([BN, D]);
+    let mut v_s = alloc_shared::<T>([BN, D]);
+    let mut scores = alloc_fragment::<f32>([BM, BN]);
+    let mut weights = alloc_fragment::<T>([BM, BN]);
+    let mut acc = alloc_fragment::<f32>([BM, D]);
+    let mut most = alloc_fragment::<f32>([BM]);
+    let mut here = alloc_fragment::<f32>([BM]);
+    let mut shrink = alloc_fragment::<f32>([BM]);
+    let mut total = alloc_fragment::<f32>([BM]);
+    clear(&mut acc);
+    clear(&mut total);
+    fill(&mut most, f32::NEG_INFINITY);
+    copy(q.at([row, h * D]), &mut q_s);
+    // Each query sees at least the first key, which is in the first tile.
+    for step in pipelined(0..ceil_div(min(before + min(row + BM, S), 1 << 30), BN), STAGES) {
+        let page = min(pages.masked([step * BN / PAGE]) as usize, P); // beyond them all: zeros
+        copy(k.at([page, h / (heads / HK), step * BN % PAGE, 0]), &mut k_s);
+        copy(v.at([page, h / (heads / HK), step * BN % PAGE, 0]), &mut v_s);
+        gemm(&q_s, k_s.t(), &mut scores).policy(FullRow).clear();
+        if step * BN + BN > before + row {
+            for [i, j] in parallel([BM, BN]) {
+                if step * BN + j > before + row + i {
+                    scores[[i, j]] = f32::NEG_INFINITY;
+                }
+            }
+        }
+        reduce(Max, &scores, &mut here, 1);
+        for [i] in parallel([BM]) {
+            let top = max(most[i], here[i] * scale);
+            shrink[i] = fast::exp2(most[i] - top);
+            most[i] = top;
+        }
+        for [i, j] in parallel([BM, BN]) {
+            scores[[i, j]] = fast::exp2(scores[[i, j]] * scale - most[i]);
+        }
+        reduce(Sum, &scores, &mut here, 1);
+        for [i] in parallel([BM]) {
+            total[i] = total[i] * shrink[i] + here[i];
+        }
+        for [i, j] in parallel([BM, BN]) {
+            weights[[i, j]] = scores[[i, j]].cast::<T>();
+        }
+        for [i, j] in parallel([BM, D]) {
+            acc[[i, j]] *= shrink[i];
+        }
+        gemm(&weights, &v_s, &mut acc);
+    }
+    for [i] in parallel([BM]) {
+        total[i] = 1.0 / total[i];
+    }
+    for [i, j] in parallel([BM, D]) {
+        acc[[i, j]] *= total[i];
+    }
+    copy(&acc, o.at_mut([row, h * D]));
+}
+// ANCHOR_END: kernel
