@@ -344,3 +344,35 @@ fn a_report_shows_another_crates_line() {
         assert!(lines.contains(&line), "{line} in {lines:#?}");
     }
 }
+
+/// An array that a function is given may be filled again in every iteration of a loop of it.
+#[test]
+fn a_parameter_is_borrowed_for_each_call() {
+    /// The sum of every 32nd element from `t` on, through the caller's array.
+    #[tile_fn]
+    fn sum_through(x: &Tensor<f32, (N,)>, tile: &mut SharedArray<f32, (W,)>, t: usize) -> f32 {
+        let mut sum = 0.0f32;
+        for step in 0..ceil_div(N, W) {
+            copy(x.at([step * W]), tile);
+            sync_threads();
+            sum += tile[t];
+            sync_threads();
+        }
+        sum
+    }
+    #[tile_kernel(uses(sum_through))]
+    pub fn sums(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (Fixed<32>,)>) {
+        let [_b] = blocks([1]);
+        let [t] = threads([32]);
+        let mut tile = alloc_shared::<f32>([32]);
+        y[t] = sum_through(x, &mut tile, t);
+    }
+    for device in devices() {
+        let x: Vec<f32> = (0..100).map(|i| i as f32).collect();
+        let x = device.tensor(&x, [100]).unwrap();
+        let mut y = device.zeros::<f32, 1>([32]).unwrap();
+        sums::launch(&device, &x, &mut y).unwrap();
+        let wanted: Vec<f32> = (0..32).map(|t| (t..100).step_by(32).map(|i| i as f32).sum()).collect();
+        assert_eq!(y.to_vec().unwrap(), wanted);
+    }
+}

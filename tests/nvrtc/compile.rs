@@ -44,9 +44,11 @@ fn jobs() -> Vec<Job> {
     let only = std::env::var(ONLY).unwrap_or_default();
     for definition in kernels() {
         let kernel = definition.kernel().unwrap_or_else(|error| panic!("{error}"));
-        for (instance, &value) in kernel.instances.iter().flat_map(|i| values(kernel).iter().map(move |v| (i, v))) {
+        for (instance, values) in kernel.instances.iter().flat_map(|i| values(kernel).iter().map(move |v| (i, v))) {
             assert!(!kernel.targets.is_empty(), "{} declares no target", kernel.name);
-            let instance = &instance.with_dims(kernel.specialized().iter().map(|dim| (*dim, value)).collect());
+            let value = |at: usize| values.get(at).or(values.last()).copied().unwrap_or(0);
+            let dims = kernel.specialized().iter().enumerate().map(|(at, dim)| (*dim, value(at)));
+            let instance = &instance.with_dims(dims.collect());
             let classes = |target| classes(kernel, instance, target).into_iter().map(move |class| (target, class));
             for (target, class) in kernel.targets.iter().copied().flat_map(classes) {
                 let instance = &Instance { class, ..instance.clone() };
@@ -83,13 +85,17 @@ fn products(kernel: &Kernel, instance: &Instance) -> Option<usize> {
     (rows % 64 == 0).then_some((rows / 64 * 128 / threads * depth / 16) as usize)
 }
 
-/// The values that a kernel's specialised dims are compiled for: one that divides evenly, one that does not.
-fn values(kernel: &Kernel) -> &'static [i64] {
-    match () {
-        () if kernel.specialized().is_empty() => &[0],
+/// The values that a kernel's specialised dims are compiled for, in the order of the dims: some that divide evenly, some that do
+/// not. The last value stands for the dims that remain.
+fn values(kernel: &Kernel) -> &'static [&'static [i64]] {
+    match kernel.name.as_str() {
+        _ if kernel.specialized().is_empty() => &[&[]],
         // Slots of longer rows are more than shared memory has.
-        () if kernel.name == "gemv_bulk" || kernel.name.ends_with("_stream") => &[1024, 1032],
-        () => &[4096, 7176],
+        "gemv_bulk" => &[&[1024], &[1032]],
+        "gemv_stream" | "gemv_norm_stream" => &[&[5000, 256], &[5000, 264]],
+        "decode" => &[&[32, 8, 128]],
+        "prefill" => &[&[8, 128]],
+        _ => &[&[4096], &[7176]],
     }
 }
 

@@ -27,11 +27,11 @@ pub fn kernels() -> Vec<&'static Definition> {
     all.push(tf32::gemm_any_tf32::<64, 64, 4, 128, false, true>::definition());
     all.extend(tile_kernels::norm::definitions());
     all.extend([
-        tile_kernels::attention::definition(),
         tile_kernels::rope::definition(),
         tile_kernels::swiglu::definition(),
         tile_kernels::embedding::definition(),
     ]);
+    all.extend(tile_kernels::attention::definitions());
     all.extend(tile_kernels::sampling::definitions());
     all.extend(tile_kernels::softmax::definitions());
     all.extend([first_kernel::saxpy::definition(), first_kernel::scaled_add::<f32>::definition()]);
@@ -103,6 +103,7 @@ pub fn classes(kernel: &Kernel, instance: &Instance, target: Target) -> Vec<Clas
             return vec![Class::WIDEST];
         }
         ("decode", _) => return vec![],
+        ("prefill" | "gemv_stream" | "gemv_norm_stream", [Dtype::F16, ..]) => return vec![],
         ("gemm_any_tf32", _) if nt => return [Width::Sixteen, Width::Eight, Width::Four].map(read).to_vec(),
         _ => return vec![Class::WIDEST],
     }

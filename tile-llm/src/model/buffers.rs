@@ -4,55 +4,63 @@ use super::ModelElement;
 use crate::backend::{Limits, Part};
 use crate::config::ModelConfig;
 use crate::error::ModelError;
-use tile_runtime::{Device, Tensor};
+use tile_runtime::{Device, Error, Tensor, TensorView};
 
 /// The slot of a token whose key and value are not kept.
 const NO_SLOT: u32 = u32::MAX;
 
-/// What a step is told: written by the host before it is launched, so that a captured step follows it.
+/// What a step is told: written by the host before it is launched, so that a captured step follows it. Two tensors hold all of it,
+/// so that telling a step takes one copy, or two where the sampling changes.
 pub(super) struct Inputs {
-    /// A value a token: the token, its position in its sequence, where in the cache its key and value go.
-    pub(super) tokens: Tensor<u32, 1>,
-    pub(super) positions: Tensor<u32, 1>,
-    pub(super) slots: Tensor<u32, 1>,
-    /// `[max_batch, pages of a sequence]`.
-    pub(super) pages: Tensor<u32, 2>,
-    /// The first token of each sequence, and the end of the last one's.
-    pub(super) first: Tensor<u32, 1>,
-    /// Keys of each sequence, with those of this step.
-    pub(super) lengths: Tensor<u32, 1>,
-    /// The token of each sequence after which the next one is sampled.
-    pub(super) last: Tensor<u32, 1>,
-    /// How each sequence is sampled.
-    pub(super) temperature: Tensor<f32, 1>,
-    pub(super) top_k: Tensor<u32, 1>,
-    pub(super) top_p: Tensor<f32, 1>,
-    /// Low and high words, `[max_batch, 2]`.
-    pub(super) seeds: Tensor<u32, 2>,
-    /// The position of the token that is sampled.
-    pub(super) next_position: Tensor<u32, 1>,
-    /// The result: each sequence's next token.
-    pub(super) next: Tensor<u32, 1>,
+    words: Tensor<u32, 1>,
+    floats: Tensor<f32, 1>,
+    /// What `words` and `floats` hold.
+    host: (Vec<u32>, Vec<f32>),
+    batch: usize,
+    /// Pages of a sequence.
+    width: usize,
+}
+
+/// Where in the words each input begins. All begin at multiples of four words.
+struct Layout {
+    first: usize,
+    lengths: usize,
+    last: usize,
+    top_k: usize,
+    seeds: usize,
+    next: usize,
+    pages: usize,
+    tokens: usize,
+    positions: usize,
+    slots: usize,
+    end: usize,
 }
 
 impl Inputs {
     pub(super) fn new(device: &Device, limits: &Limits) -> Result<Inputs, ModelError> {
-        let (tokens, batch) = (limits.max_tokens.max(limits.max_batch), limits.max_batch);
+        let (batch, width) = (limits.max_batch, limits.max_context.div_ceil(limits.page).max(1));
+        let end = Layout::new(batch, width, limits.max_tokens.max(batch)).end;
+        let floats = 2 * batch.next_multiple_of(4);
         Ok(Inputs {
-            tokens: device.zeros([tokens])?,
-            positions: device.zeros([tokens])?,
-            slots: device.zeros([tokens])?,
-            pages: device.zeros([batch, limits.max_context.div_ceil(limits.page).max(1)])?,
-            first: device.zeros([batch + 1])?,
-            lengths: device.zeros([batch])?,
-            last: device.zeros([batch])?,
-            temperature: device.zeros([batch])?,
-            top_k: device.zeros([batch])?,
-            top_p: device.zeros([batch])?,
-            seeds: device.zeros([batch, 2])?,
-            next_position: device.zeros([batch])?,
-            next: device.zeros([batch])?,
+            words: device.zeros([end])?,
+            floats: device.zeros([floats])?,
+            host: (vec![0; end], vec![0.0; floats]),
+            batch,
+            width,
         })
+    }
+
+    /// Where a step of so many tokens has its words: those of a decode step lie close together.
+    fn layout(&self, tokens: usize) -> Layout {
+        let words = self.words.len();
+        match tokens <= self.batch {
+            true => Layout::new(self.batch, self.width, self.batch),
+            // The capacity that `new` was given, from what is left for three inputs.
+            false => {
+                let before = Layout::new(self.batch, self.width, 0).end;
+                Layout::new(self.batch, self.width, (words - before) / 3)
+            }
+        }
     }
 
     /// Writes what a step is told: `parts`, which keep the limits. `tokens` and `sequences` are at least as many as they have; those
@@ -67,58 +75,124 @@ impl Inputs {
         tokens: usize,
         sequences: usize,
     ) -> Result<(), ModelError> {
+        let layout = self.layout(tokens);
+        let (words, floats) = &mut self.host;
+        words.clear();
+        words.resize(layout.end, 0);
+        let before = floats.clone();
+        floats.fill(0.0);
         let all: usize = parts.iter().map(|part| part.tokens.len()).sum();
-        let width = self.pages.shape()[1];
-        let mut ids = vec![0; tokens];
-        let mut positions = vec![0; tokens];
-        let mut slots = vec![NO_SLOT; tokens];
-        let mut pages = vec![0; sequences * width];
-        let mut first = vec![all as u32; sequences + 1];
-        let [mut lengths, mut last, mut top_k, mut next] = [(); 4].map(|()| vec![0u32; sequences]);
-        let mut seeds = vec![0; 2 * sequences];
-        let [mut temperature, mut top_p] = [(); 2].map(|()| vec![0.0f32; sequences]);
+        words[layout.first..][..=sequences].fill(all as u32);
+        words[layout.slots..][..tokens].fill(NO_SLOT);
         let mut at = 0;
         for (index, part) in parts.iter().enumerate() {
-            first[index] = at as u32;
+            words[layout.first + index] = at as u32;
             for (offset, token) in part.tokens.iter().enumerate() {
                 let position = part.position + offset;
                 let page = part.pages.get(position / limits.page).copied().unwrap_or(0) as usize;
-                ids[at] = *token;
-                positions[at] = position as u32;
-                slots[at] = (page * limits.page + position % limits.page) as u32;
+                words[layout.tokens + at] = *token;
+                words[layout.positions + at] = position as u32;
+                words[layout.slots + at] = (page * limits.page + position % limits.page) as u32;
                 at += 1;
             }
             // A sequence may have been given more pages than a context has.
-            let own = part.pages.len().min(width);
-            pages[index * width..][..own].copy_from_slice(&part.pages[..own]);
-            lengths[index] = (part.position + part.tokens.len()) as u32;
-            last[index] = (at as u32).saturating_sub(1);
-            temperature[index] = part.sampling.temperature;
-            top_k[index] = part.sampling.top_k;
-            top_p[index] = part.sampling.top_p;
-            seeds[2 * index] = part.sampling.seed as u32;
-            seeds[2 * index + 1] = (part.sampling.seed >> 32) as u32;
-            next[index] = lengths[index];
+            let own = part.pages.len().min(self.width);
+            words[layout.pages + index * self.width..][..own].copy_from_slice(&part.pages[..own]);
+            let length = (part.position + part.tokens.len()) as u32;
+            words[layout.lengths + index] = length;
+            words[layout.last + index] = (at as u32).saturating_sub(1);
+            words[layout.top_k + index] = part.sampling.top_k;
+            words[layout.seeds + 2 * index] = part.sampling.seed as u32;
+            words[layout.seeds + 2 * index + 1] = (part.sampling.seed >> 32) as u32;
+            words[layout.next + index] = length;
+            floats[index] = part.sampling.temperature;
+            floats[self.batch.next_multiple_of(4) + index] = part.sampling.top_p;
         }
-        for (tensor, values) in [(&mut self.tokens, &ids), (&mut self.positions, &positions), (&mut self.slots, &slots)]
-        {
-            tensor.rows_mut(0..tokens)?.write(values)?;
+        self.words.rows_mut(0..layout.end)?.write(words)?;
+        if before != *floats {
+            self.floats.write(floats)?;
         }
-        self.pages.rows_mut(0..sequences)?.write(&pages)?;
-        self.first.rows_mut(0..sequences + 1)?.write(&first)?;
-        for (tensor, values) in [
-            (&mut self.lengths, &lengths),
-            (&mut self.last, &last),
-            (&mut self.top_k, &top_k),
-            (&mut self.next_position, &next),
-        ] {
-            tensor.rows_mut(0..sequences)?.write(values)?;
-        }
-        self.seeds.rows_mut(0..sequences)?.write(&seeds)?;
-        self.temperature.rows_mut(0..sequences)?.write(&temperature)?;
-        self.top_p.rows_mut(0..sequences)?.write(&top_p)?;
         Ok(())
     }
+
+    /// Has logits computed after these tokens of the step instead of the last of each sequence.
+    pub(super) fn sample_after(&mut self, rows: &[u32], tokens: usize) -> Result<(), ModelError> {
+        let at = self.layout(tokens).last;
+        Ok(self.words.rows_mut(at..at + rows.len())?.write(rows)?)
+    }
+
+    fn words(&self, at: usize, count: usize) -> Result<TensorView<'_, u32, 1>, Error> {
+        self.words.rows(at..at + count)
+    }
+
+    /// The inputs of a step of so many tokens of so many sequences, of which so many rows are sampled.
+    pub(super) fn views(&self, tokens: usize, sequences: usize, sampled: usize) -> Result<Views<'_>, Error> {
+        let layout = self.layout(tokens);
+        let top_p = self.batch.next_multiple_of(4);
+        Ok(Views {
+            tokens: self.words(layout.tokens, tokens)?,
+            positions: self.words(layout.positions, tokens)?,
+            slots: self.words(layout.slots, tokens)?,
+            pages: self.words(layout.pages, sequences * self.width)?.reshape([sequences, self.width])?,
+            first: self.words(layout.first, sequences + 1)?,
+            lengths: self.words(layout.lengths, sequences)?,
+            last: self.words(layout.last, sampled)?,
+            temperature: self.floats.rows(0..sampled)?,
+            top_k: self.words(layout.top_k, sampled)?,
+            top_p: self.floats.rows(top_p..top_p + sampled)?,
+            seeds: self.words(layout.seeds, 2 * sampled)?.reshape([sampled, 2])?,
+            next: self.words(layout.next, sampled)?,
+        })
+    }
+}
+
+impl Layout {
+    /// For so many sequences, pages of each, and tokens of a step.
+    fn new(batch: usize, width: usize, tokens: usize) -> Layout {
+        let mut end = 0;
+        let mut take = |count: usize| {
+            let at = end;
+            end += count.next_multiple_of(4);
+            at
+        };
+        Layout {
+            first: take(batch + 1),
+            lengths: take(batch),
+            last: take(batch),
+            top_k: take(batch),
+            seeds: take(2 * batch),
+            next: take(batch),
+            pages: take(batch * width),
+            tokens: take(tokens),
+            positions: take(tokens),
+            slots: take(tokens),
+            end: take(0),
+        }
+    }
+}
+
+/// The inputs of a step, on the device.
+pub(super) struct Views<'a> {
+    /// A value a token: the token, its position in its sequence, where in the cache its key and value go.
+    pub(super) tokens: TensorView<'a, u32, 1>,
+    pub(super) positions: TensorView<'a, u32, 1>,
+    pub(super) slots: TensorView<'a, u32, 1>,
+    /// `[sequences, pages of a sequence]`.
+    pub(super) pages: TensorView<'a, u32, 2>,
+    /// The first token of each sequence, and the end of the last one's.
+    pub(super) first: TensorView<'a, u32, 1>,
+    /// Keys of each sequence, with those of this step.
+    pub(super) lengths: TensorView<'a, u32, 1>,
+    /// The token of each sequence after which the next one is sampled.
+    pub(super) last: TensorView<'a, u32, 1>,
+    /// How each sequence is sampled.
+    pub(super) temperature: TensorView<'a, f32, 1>,
+    pub(super) top_k: TensorView<'a, u32, 1>,
+    pub(super) top_p: TensorView<'a, f32, 1>,
+    /// Low and high words, `[sequences, 2]`.
+    pub(super) seeds: TensorView<'a, u32, 2>,
+    /// The position of the token that is sampled.
+    pub(super) next: TensorView<'a, u32, 1>,
 }
 
 /// What lies between the kernels of a step.
@@ -137,6 +211,8 @@ pub(super) struct Buffers<T> {
     /// `[sequences, hidden]` and `[sequences, vocab]`.
     pub(super) last: Tensor<T, 2>,
     pub(super) logits: Tensor<f32, 2>,
+    /// `[sequences]`: the result, each sequence's next token.
+    pub(super) next: Tensor<u32, 1>,
 }
 
 impl<T: ModelElement> Buffers<T> {
@@ -154,6 +230,7 @@ impl<T: ModelElement> Buffers<T> {
             gated: device.zeros([tokens, wide])?,
             last: device.zeros([batch, hidden])?,
             logits: device.zeros([batch, config.vocab_size])?,
+            next: device.zeros([batch])?,
         })
     }
 }

@@ -1,6 +1,6 @@
 //! The launches of a step.
 
-use super::buffers::{Buffers, Inputs};
+use super::buffers::Buffers;
 use super::{Model, ModelElement};
 use tile_kernels::attention::{Batch, Decode, decode};
 use tile_kernels::embedding::embedding;
@@ -85,7 +85,7 @@ impl Op {
 /// Into how many parts attention is cut where results may not depend on the batch.
 const INVARIANT_SPLITS: usize = 8;
 
-/// Launches a step: reads `inputs`, appends to the caches, leaves the next tokens in `inputs.next`. Of its launches, those are left
+/// Launches a step: reads `inputs`, appends to the caches, leaves the next tokens in `buffers.next`. Of its launches, those are left
 /// out that `only` says no to.
 pub(super) fn step<T: ModelElement>(
     model: &mut Model<T>,
@@ -97,10 +97,11 @@ pub(super) fn step<T: ModelElement>(
     let Model { config, options, embedding: table, layers, norm, head, angles, inputs, buffers, .. } = model;
     let Shape { tokens: count, sequences, queries, sampled } = shape;
     let (heads, d, epsilon) = (config.num_attention_heads, config.head_dim, config.rms_norm_eps as f32);
-    let Buffers { residual, normed, qkv, queries: q, attended, gate_up, gated, last, logits } = buffers;
+    let Buffers { residual, normed, qkv, queries: q, attended, gate_up, gated, last, logits, next } = buffers;
+    let inputs = inputs.views(count, sequences, sampled)?;
     let linear = Linear { on, epsilon, by_token: options.invariant || count == 1, only: &only };
     if only(Op::Embedding) {
-        embedding(on, &*table, inputs.tokens.rows(0..count)?, residual.rows_mut(0..count)?)?;
+        embedding(on, &*table, inputs.tokens, residual.rows_mut(0..count)?)?;
     }
     let [cosines, sines] = &*angles;
     for layer in layers.iter_mut() {
@@ -118,18 +119,14 @@ pub(super) fn step<T: ModelElement>(
                 on,
                 &Rope { cosines, sines, q_norm, k_norm, epsilon },
                 qkv.view(),
-                inputs.positions.rows(0..count)?,
-                inputs.slots.rows(0..count)?,
+                inputs.positions,
+                inputs.slots,
                 q.rows_mut(0..count)?,
                 [keys, values],
             )?;
         }
         if only(Op::Attention) && queries > 0 {
-            let batch = Batch {
-                pages: inputs.pages.rows(0..sequences)?,
-                first: inputs.first.rows(0..sequences + 1)?,
-                lengths: inputs.lengths.rows(0..sequences)?,
-            };
+            let batch = Batch { pages: inputs.pages, first: inputs.first, lengths: inputs.lengths };
             let splits = options.invariant.then_some(INVARIANT_SPLITS);
             let attend = Decode { queries, splits, scale: None };
             let [keys, values] = &layer.cache;
@@ -149,7 +146,7 @@ pub(super) fn step<T: ModelElement>(
     }
     // The rows that a token is sampled after, side by side.
     if only(Op::Embedding) {
-        embedding(on, residual.rows(0..count)?, inputs.last.rows(0..sampled)?, last.rows_mut(0..sampled)?)?;
+        embedding(on, residual.rows(0..count)?, inputs.last, last.rows_mut(0..sampled)?)?;
     }
     let head = head.as_ref().unwrap_or(table);
     let logits = linear.normed(
@@ -160,13 +157,12 @@ pub(super) fn step<T: ModelElement>(
         normed.rows_mut(0..sampled)?,
         logits.rows_mut(0..sampled)?,
     )?;
-    let Inputs { temperature, top_k, top_p, seeds, next_position, next, .. } = inputs;
     let how = Sampling {
-        temperature: temperature.rows(0..sampled)?,
-        top_k: top_k.rows(0..sampled)?,
-        top_p: top_p.rows(0..sampled)?,
-        seeds: seeds.rows(0..sampled)?,
-        positions: next_position.rows(0..sampled)?,
+        temperature: inputs.temperature,
+        top_k: inputs.top_k,
+        top_p: inputs.top_p,
+        seeds: inputs.seeds,
+        positions: inputs.next,
     };
     if only(Op::Sampling) {
         sample(on, logits.view(), &how, next.rows_mut(0..sampled)?)?;

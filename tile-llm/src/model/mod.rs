@@ -117,7 +117,7 @@ impl<T: ModelElement> Model<T> {
             limits.check(&[part])?;
             self.inputs.fill(&[part], &limits, chunk.len(), 1)?;
             let rows: Vec<u32> = (0..chunk.len() as u32).collect();
-            self.inputs.last.rows_mut(0..rows.len())?.write(&rows)?;
+            self.inputs.sample_after(&rows, chunk.len())?;
             let prompts = self.prompts(&[part]);
             let queries = if prompts.is_empty() { chunk.len() } else { 0 };
             let shape = Shape { tokens: chunk.len(), sequences: 1, queries, sampled: rows.len() };
@@ -199,7 +199,7 @@ impl<T: ModelElement> Backend for Model<T> {
             let shape = Shape { tokens, sequences: parts.len(), queries, sampled: parts.len() };
             self.forward(shape, &prompts)?;
         }
-        let next = self.inputs.next.rows(0..parts.len())?.to_vec()?;
+        let next = self.buffers.next.rows(0..parts.len())?.to_vec()?;
         Ok(parts.iter().zip(next).map(|(part, token)| part.sample.then_some(token)).collect())
     }
 

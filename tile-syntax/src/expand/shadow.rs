@@ -1,9 +1,10 @@
 //! The shadow: the author's body as a function that is never called, so that rustc checks names, types, mutability
 //! and moves, and an editor has something to show.
 //!
-//! Two forms of the language are not Rust as they stand, because Rust evaluates or borrows in another order:
+//! Some forms of the language are not Rust as they stand, because Rust evaluates or borrows in another order:
 //! `s[t] += s[t + 64]` becomes `{ let r = s[t + 64]; s[t] += r; }`, and in `atomic_add(&mut s[t], s[t + 1])` the value
-//! is computed first. `device_print` takes any number of arguments, which a Rust function cannot. All tokens keep
+//! is computed first. In a function an array parameter `a` of type `&mut` is passed on as `&mut *a`: Rust borrows it again by itself only
+//! where the callee's parameter says `&mut`, and `copy`'s says `impl CopyDestination`. `device_print` takes any number of arguments, which a Rust function cannot. All tokens keep
 //! their places.
 
 use super::place::before;
@@ -57,7 +58,7 @@ pub(super) fn function(signature: &Signature<'_>, parsed: &Parsed, shown: Shown)
     let params = signature.params.iter().map(|p| parameter(signature, p));
     let requires = parsed.attribute.requires.iter().map(|condition| quote!(let _: bool = #condition;));
     let mut block = (*signature.function.block).clone();
-    Rewrite { runtime }.visit_block_mut(&mut block);
+    Rewrite { runtime, references: vec![] }.visit_block_mut(&mut block);
     let body = &block.stmts;
     let sig = &signature.function.sig;
     let function = &sig.fn_token;
@@ -185,11 +186,37 @@ pub(super) fn respanned(path: TokenStream, at: Span) -> TokenStream {
 
 pub(super) struct Rewrite<'a> {
     pub(super) runtime: &'a TokenStream,
+    /// The parameters that are references to what the body may write, where the body gives their names to nothing else.
+    pub(super) references: Vec<Ident>,
+}
+
+/// A function's parameters of type `&mut`, without those whose names a `let`, a loop or a pattern of the body takes.
+pub(super) fn references(function: &syn::ItemFn) -> Vec<Ident> {
+    struct Names(Vec<Ident>);
+    impl<'a> Visit<'a> for Names {
+        fn visit_pat_ident(&mut self, pattern: &'a syn::PatIdent) {
+            self.0.push(pattern.ident.clone());
+            visit::visit_pat_ident(self, pattern);
+        }
+    }
+    let mut taken = Names(vec![]);
+    taken.visit_block(&function.block);
+    let reference = |input: &syn::FnArg| match input {
+        syn::FnArg::Typed(syn::PatType { pat, ty, .. }) => match (&**pat, &**ty) {
+            (syn::Pat::Ident(name), Type::Reference(ty)) if ty.mutability.is_some() => Some(name.ident.clone()),
+            _ => None,
+        },
+        syn::FnArg::Receiver(_) => None,
+    };
+    function.sig.inputs.iter().filter_map(reference).filter(|name| !taken.0.contains(name)).collect()
 }
 
 impl VisitMut for Rewrite<'_> {
     fn visit_expr_mut(&mut self, expr: &mut Expr) {
         visit_mut::visit_expr_mut(self, expr);
+        if let Expr::Call(call) = expr {
+            self.borrow_again(call);
+        }
         let rewritten = match expr {
             Expr::Binary(binary) if is_compound(&binary.op) => {
                 let (lhs, op, rhs) = (&binary.left, &binary.op, &binary.right);
@@ -208,6 +235,21 @@ impl VisitMut for Rewrite<'_> {
 }
 
 impl Rewrite<'_> {
+    /// Passes references of parameters on for the call alone.
+    fn borrow_again(&self, call: &mut ExprCall) {
+        for argument in &mut call.args {
+            let name = match &*argument {
+                Expr::Path(path) => self.references.iter().find(|name| path.path.is_ident(*name)),
+                _ => None,
+            };
+            if let (Some(_), Expr::Path(path)) = (name, &*argument) {
+                let at = path.path.get_ident().map_or_else(Span::call_site, Ident::span);
+                let again: Expr = syn::parse_quote_spanned!(at=> &mut *#path);
+                *argument = again;
+            }
+        }
+    }
+
     /// Checks each argument by itself.
     fn print(&self, call: &ExprCall) -> TokenStream {
         let (function, runtime) = (&call.func, self.runtime);
