@@ -5,7 +5,7 @@ use crate::kernels::{classes, constant, kernels};
 use std::collections::BTreeSet;
 use std::process::Command;
 use tile_ir::ir::{Instance, Kernel, Target, Width};
-use tile_ir::lowered::visit::{any, count};
+use tile_ir::lowered::visit::{any, count, each};
 use tile_ir::lowered::{OpKind, Program, Space};
 use tile_runtime::library::find_nvdisasm;
 use tile_runtime::nvrtc::{Nvrtc, Output, Resources, options};
@@ -92,7 +92,7 @@ fn values(kernel: &Kernel) -> &'static [&'static [i64]] {
         _ if kernel.specialized().is_empty() => &[&[]],
         // Slots of longer rows are more than shared memory has.
         "gemv_bulk" => &[&[1024], &[1032]],
-        "gemv_stream" | "gemv_norm_stream" => &[&[5000, 256], &[5000, 264]],
+        "gemv_stream" | "gemv_norm_stream" => &[&[5000, 264]],
         "decode" => &[&[32, 8, 128]],
         "prefill" => &[&[8, 128]],
         _ => &[&[4096], &[7176]],
@@ -142,7 +142,11 @@ fn compile(job: &Job) -> Measured {
     // Where a role of its own asks for the independent loads, the machine code of the other may stand first.
     let in_bulk = any(&program.body, &|op| matches!(op, OpKind::BulkLoad { .. }));
     let has_roles = in_bulk || !program.tensor_maps.is_empty();
-    if program.tensors.iter().any(|t| t.independent) && machine.waits_first && !has_roles {
+    let waits_first = match has_wide_load_above_wait(program) {
+        true => machine.waits_before_wide,
+        false => machine.waits_first,
+    };
+    if program.tensors.iter().any(|t| t.independent) && waits_first && !has_roles {
         complaints
             .push("the machine code waits for the previous kernel before the loads that stand above the wait".into());
     }
@@ -161,12 +165,26 @@ fn compile(job: &Job) -> Measured {
 
 /// How many operations load 16 bytes from global memory at once.
 fn wide_loads(program: &Program) -> usize {
-    count(&program.body, &|op| match op {
+    count(&program.body, &|op| is_wide_load(program, op))
+}
+
+fn is_wide_load(program: &Program, op: &OpKind) -> bool {
+    match op {
         OpKind::VectorLoad { local, memory, width, .. } => {
             program.locals[*local].dtype.bytes() * width == 16 && matches!(memory.space, Space::Global(_))
         }
         _ => false,
-    })
+    }
+}
+
+/// Whether one of them stands above the wait for the previous kernel.
+fn has_wide_load_above_wait(program: &Program) -> bool {
+    let (mut waited, mut found) = (false, false);
+    each(&program.body, &mut |op| {
+        waited |= matches!(op.kind, OpKind::Wait);
+        found |= !waited && is_wide_load(program, &op.kind);
+    });
+    found
 }
 
 /// What the machine code of a cubin shows.
@@ -175,6 +193,8 @@ struct Machine {
     /// How many instructions load 128 bits from global memory: `LDG.E.128` and its variants.
     wide_loads: usize,
     /// Whether the first wait for the previous kernel (`ACQBULK`) stands before the first of them.
+    waits_before_wide: bool,
+    /// Whether it stands before the first load of any width from global memory.
     waits_first: bool,
     /// Whether it has a bulk copy (`UBLKCP`).
     copies_in_bulk: bool,
@@ -206,9 +226,11 @@ fn machine_code(name: &str, cubin: &[u8]) -> Machine {
     assert!(output.status.success(), "nvdisasm on {name}: {}", String::from_utf8_lossy(&output.stderr));
     let listing = String::from_utf8_lossy(&output.stdout);
     let is_wide = |line: &&str| line.split_whitespace().any(|word| word.starts_with("LDG.") && word.contains(".128"));
-    let mut waits = listing.lines().take_while(|line| !is_wide(line));
     let operation = |line: &str, names: &[&str]| {
         line.split_whitespace().any(|word| names.iter().any(|n| word == *n || word.starts_with(&format!("{n}."))))
+    };
+    let waits_before = |is_load: &dyn Fn(&&str) -> bool| {
+        listing.lines().take_while(|line| !is_load(line)).any(|line| line.contains("ACQBULK"))
     };
     let lines: Vec<&str> = listing.lines().collect();
     let products: Vec<usize> = (0..lines.len()).filter(|i| operation(lines[*i], &["HGMMA"])).collect();
@@ -223,7 +245,8 @@ fn machine_code(name: &str, cubin: &[u8]) -> Machine {
         local: lines.iter().filter(|line| operation(line, &["LDL", "STL"])).count(),
         device_fences: among.iter().filter(fences).count(),
         wide_loads: listing.lines().filter(is_wide).count(),
-        waits_first: waits.any(|line| line.contains("ACQBULK")),
+        waits_before_wide: waits_before(&is_wide),
+        waits_first: waits_before(&|line| operation(line, &["LDG"])),
         copies_in_bulk: listing.contains("UBLKCP"),
     }
 }

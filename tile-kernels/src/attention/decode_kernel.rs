@@ -45,9 +45,8 @@ pub fn decode<T: Float, const D: usize, const BN: usize, const STAGES: usize, co
     let mut q_s = alloc_shared::<T>([16, D]);
     let mut k_s = alloc_shared::<T>([BN, D]);
     let mut v_s = alloc_shared::<T>([BN, D]);
-    let mut weights_s = alloc_shared::<T>([16, if T::BITS == 16 { 8 } else { BN }]);
+    let mut weights = alloc_shared::<T>([16, BN]);
     let mut scores = alloc_fragment::<f32>([16, BN]);
-    let mut weights = alloc_fragment::<T>([16, BN]);
     let mut acc = alloc_fragment::<f32>([16, D]);
     let mut most = alloc_fragment::<f32>([16]);
     let mut here = alloc_fragment::<f32>([16]);
@@ -97,12 +96,7 @@ pub fn decode<T: Float, const D: usize, const BN: usize, const STAGES: usize, co
         for [i, j] in parallel([16, D]) {
             acc[[i, j]] *= shrink[i];
         }
-        if T::BITS == 16 {
-            gemm(&weights, &v_s, &mut acc);
-        } else {
-            copy(&weights, &mut weights_s);
-            gemm(&weights_s, &v_s, &mut acc);
-        }
+        gemm(&weights, &v_s, &mut acc);
     }
     if SPLITS == 1 {
         for [i, j] in parallel([16, D]) {

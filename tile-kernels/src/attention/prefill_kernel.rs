@@ -21,8 +21,7 @@ pub fn prefill<T: Half, const BM: usize, const BN: usize, const D: usize, const 
     scale: f32,
     past: usize,
 ) {
-    let heads = W / D;
-    let [h, b] = blocks([heads, ceil_div(S, BM)]);
+    let [h, b] = blocks([W / D, ceil_div(S, BM)]);
     threads([THREADS]);
     let row = (ceil_div(S, BM) - 1 - b) * BM;
     let before = min(past, 1 << 30); // keys of earlier launches
@@ -43,8 +42,8 @@ pub fn prefill<T: Half, const BM: usize, const BN: usize, const D: usize, const 
     // Each query sees at least the first key, which is in the first tile.
     for step in pipelined(0..ceil_div(min(before + min(row + BM, S), 1 << 30), BN), STAGES) {
         let page = min(pages.masked([step * BN / PAGE]) as usize, P); // beyond them all: zeros
-        copy(k.at([page, h / (heads / HK), step * BN % PAGE, 0]), &mut k_s);
-        copy(v.at([page, h / (heads / HK), step * BN % PAGE, 0]), &mut v_s);
+        copy(k.at([page, h / (W / D / HK), step * BN % PAGE, 0]), &mut k_s);
+        copy(v.at([page, h / (W / D / HK), step * BN % PAGE, 0]), &mut v_s);
         gemm(&q_s, k_s.t(), &mut scores).policy(FullRow).clear();
         if step * BN + BN > before + row {
             for [i, j] in parallel([BM, BN]) {

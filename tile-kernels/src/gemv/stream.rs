@@ -13,65 +13,53 @@ pub fn rows_of_block<const SPAN: usize>(rows: usize) -> usize {
     min(ceil_div(max(1, ceil_div(rows, 264)), SPAN), 1024 / SPAN) * SPAN
 }
 
-/// Puts the sums of each warp's columns of rows from `first` on into `parts`, and with `PAIRS` behind them those of as many rows from `second` on:
-/// `SPAN` rows at a time through a ring of `STAGES` stages. `xs` is the thread's part of the vector.
+/// The thread's part of the product of row `r` of a stage and the vector, of which it has `xs`.
 #[tile_fn]
-pub fn sum_rows<T: Float, const SPAN: usize, const STAGES: usize, const PAIRS: bool>(
-    w: &Tensor<T, (N, K)>,
+pub fn row_part<T: Float>(
+    rows: &SharedArray<T, (SPAN, WIDTH)>,
+    r: usize,
     xs: &LocalArray<f32, (LOADS, VEC)>,
-    parts: &mut SharedArray<f32, (PARTS, WARPS)>,
+    thread: usize,
+) -> f32 {
+    let mut sums = alloc_local::<f32>([4]);
+    clear(&mut sums);
+    for u in unroll(0..LOADS) {
+        let mut row = alloc_local::<T>([VEC]);
+        for v in vectorized(0..VEC) {
+            row[v] = rows[[r, u * (WIDTH / LOADS) + thread * VEC + v]];
+        }
+        for v in unroll(0..VEC) {
+            sums[v % 4] += row[v].cast::<f32>() * xs[[u, v]];
+        }
+    }
+    (sums[0] + sums[1]) + (sums[2] + sums[3])
+}
+
+/// Puts the warp's sums of the rows of a stage into `parts`, from row `first` of it on.
+#[tile_fn]
+pub fn keep_sums(
+    sums: &LocalArray<f32, (SPAN,)>,
+    parts: &mut SharedArray<f32, (ROWS, WARPS)>,
     first: usize,
-    second: usize,
     lane: usize,
     warp: usize,
 ) {
-    let width = LOADS * 32 * WARPS * VEC;
-    let rows = if PAIRS { PARTS / 2 } else { PARTS };
-    let mut ws = alloc_shared::<T>([SPAN, width]);
-    let mut us = alloc_shared::<T>([if PAIRS { SPAN } else { 1 }, if PAIRS { width } else { VEC }]);
-    for s in pipelined(0..rows / SPAN, STAGES) {
-        copy(w.at([first + s * SPAN, 0]), &mut ws).evict(First);
-        if PAIRS {
-            copy(w.at([second + s * SPAN, 0]), &mut us).evict(First);
-        }
-        let mut sums = alloc_local::<f32>([SPAN, 4]);
-        let mut others = alloc_local::<f32>([SPAN, 4]);
-        clear(&mut sums);
-        clear(&mut others);
-        for r in unroll(0..SPAN) {
-            for u in unroll(0..LOADS) {
-                let column = (u * 32 * WARPS + warp * 32 + lane) * VEC;
-                let mut row = alloc_local::<T>([VEC]);
-                for v in vectorized(0..VEC) {
-                    row[v] = ws[[r, column + v]];
-                }
-                for v in unroll(0..VEC) {
-                    sums[[r, v % 4]] += row[v].cast::<f32>() * xs[[u, v]];
-                }
-                if PAIRS {
-                    for v in vectorized(0..VEC) {
-                        row[v] = us[[r, column + v]];
-                    }
-                    for v in unroll(0..VEC) {
-                        others[[r, v % 4]] += row[v].cast::<f32>() * xs[[u, v]];
-                    }
-                }
-            }
-        }
-        for r in unroll(0..SPAN) {
-            let sum = warp_reduce(Sum, (sums[[r, 0]] + sums[[r, 1]]) + (sums[[r, 2]] + sums[[r, 3]]));
-            if lane == 0 {
-                parts[[s * SPAN + r, warp]] = sum;
-            }
-            if PAIRS {
-                let other = warp_reduce(Sum, (others[[r, 0]] + others[[r, 1]]) + (others[[r, 2]] + others[[r, 3]]));
-                if lane == 0 {
-                    parts[[rows + s * SPAN + r, warp]] = other;
-                }
-            }
+    for r in unroll(0..SPAN) {
+        let sum = warp_reduce(Sum, sums[r]);
+        if lane == 0 {
+            parts[[first + r, warp]] = sum;
         }
     }
-    sync_threads();
+}
+
+/// The sum of all warps' parts of row `r`.
+#[tile_fn]
+pub fn all_warps(parts: &SharedArray<f32, (ROWS, WARPS)>, r: usize) -> f32 {
+    let mut total = parts[[r, 0]];
+    for i in unroll(1..WARPS) {
+        total += parts[[r, i]];
+    }
+    total
 }
 
 /// `y = alpha W x + beta y` for W of `[N, K]`.
@@ -89,7 +77,7 @@ pub fn sum_rows<T: Float, const SPAN: usize, const STAGES: usize, const PAIRS: b
     specialize(N, K),
     targets(sm_90a),
     pdl(independent = [w]),
-    uses(rows_of_block, sum_rows)
+    uses(rows_of_block, row_part, keep_sums, all_warps)
 )]
 pub fn gemv_stream<T: Float, const WARPS: usize, const SPAN: usize, const STAGES: usize, const VEC: usize>(
     w: &Tensor<T, (N, K)>,
@@ -117,15 +105,20 @@ pub fn gemv_stream<T: Float, const WARPS: usize, const SPAN: usize, const STAGES
         }
     }
     let mut parts = alloc_shared::<f32>([rows, WARPS]);
-    sum_rows::<T, SPAN, STAGES, false>(w, &xs, &mut parts, first, 0, lane, warp);
+    let mut ws = alloc_shared::<T>([SPAN, loads * step]);
+    for s in pipelined(0..rows / SPAN, STAGES) {
+        copy(w.at([first + s * SPAN, 0]), &mut ws).evict(First);
+        let mut sums = alloc_local::<f32>([SPAN]);
+        for r in unroll(0..SPAN) {
+            sums[r] = row_part(&ws, r, &xs, thread);
+        }
+        keep_sums(&sums, &mut parts, s * SPAN, lane, warp);
+    }
+    sync_threads();
     for i in 0..ceil_div(rows, 32 * WARPS) {
         let r = i * (32 * WARPS) + thread;
         if r < rows && first + r < N {
-            let mut total = parts[[r, 0]];
-            for i in unroll(1..WARPS) {
-                total += parts[[r, i]];
-            }
-            let mut value = alpha * total;
+            let mut value = alpha * all_warps(&parts, r);
             if beta != 0.0 {
                 value += beta * y[first + r].cast::<f32>();
             }
@@ -153,7 +146,7 @@ pub fn gemv_stream<T: Float, const WARPS: usize, const SPAN: usize, const STAGES
     specialize(R, K),
     targets(sm_90a),
     pdl(independent = [w, weight]),
-    uses(row_sum, silu, rows_of_block, sum_rows)
+    uses(row_sum, silu, rows_of_block, row_part, keep_sums, all_warps)
 )]
 pub fn gemv_norm_stream<
     T: Float,
@@ -204,20 +197,39 @@ pub fn gemv_norm_stream<
         }
     }
     let mut parts = alloc_shared::<f32>([if GLU { 2 * rows } else { rows }, WARPS]);
-    sum_rows::<T, SPAN, STAGES, GLU>(w, &xs, &mut parts, first, R + first, lane, warp);
+    if GLU {
+        let mut ws = alloc_shared::<T>([SPAN, loads * step]);
+        let mut us = alloc_shared::<T>([SPAN, loads * step]);
+        for s in pipelined(0..rows / SPAN, STAGES) {
+            copy(w.at([first + s * SPAN, 0]), &mut ws).evict(First);
+            copy(w.at([R + first + s * SPAN, 0]), &mut us).evict(First);
+            let mut gates = alloc_local::<f32>([SPAN]);
+            let mut ups = alloc_local::<f32>([SPAN]);
+            for r in unroll(0..SPAN) {
+                gates[r] = row_part(&ws, r, &xs, thread);
+                ups[r] = row_part(&us, r, &xs, thread);
+            }
+            keep_sums(&gates, &mut parts, s * SPAN, lane, warp);
+            keep_sums(&ups, &mut parts, rows + s * SPAN, lane, warp);
+        }
+    } else {
+        let mut ws = alloc_shared::<T>([SPAN, loads * step]);
+        for s in pipelined(0..rows / SPAN, STAGES) {
+            copy(w.at([first + s * SPAN, 0]), &mut ws).evict(First);
+            let mut sums = alloc_local::<f32>([SPAN]);
+            for r in unroll(0..SPAN) {
+                sums[r] = row_part(&ws, r, &xs, thread);
+            }
+            keep_sums(&sums, &mut parts, s * SPAN, lane, warp);
+        }
+    }
+    sync_threads();
     for i in 0..ceil_div(rows, 32 * WARPS) {
         let r = i * (32 * WARPS) + thread;
         if r < rows && first + r < R {
-            let mut value = parts[[r, 0]];
-            for i in unroll(1..WARPS) {
-                value += parts[[r, i]];
-            }
+            let mut value = all_warps(&parts, r);
             if GLU {
-                let mut other = parts[[rows + r, 0]];
-                for i in unroll(1..WARPS) {
-                    other += parts[[rows + r, i]];
-                }
-                value = silu(value) * other;
+                value = silu(value) * all_warps(&parts, rows + r);
             }
             y[first + r] = value.cast::<U>();
         }
