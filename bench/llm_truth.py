@@ -10,7 +10,8 @@ with --torch-device cuda.
 
 It fails where ours differ from the truth by more than --most, relative to the largest logit; with --ratio R where at any
 position ours are further from the truth than R times transformers in bfloat16, in the root of the mean square over the
-vocabulary.
+vocabulary. In either case it fails where ours name another likeliest token at a position whose first two logits lie further
+apart than twice the largest error of transformers in bfloat16 there.
 
     tile-llm write-random qwen3-8b /tmp/8b --layers 4
     python bench/llm_truth.py /tmp/8b --program tile-llm --length 150 --prompt 100 --torch-device cuda --ratio 1.5
@@ -89,9 +90,17 @@ def main() -> None:
     found = report("ours", ours)
     if on_cpu:
         report("transformers float32", logits_of(args.folder, tokens, torch.float32, args.torch_device))
-    other = report("transformers bfloat16", logits_of(args.folder, tokens, torch.bfloat16, args.torch_device))
+    bf16 = logits_of(args.folder, tokens, torch.bfloat16, args.torch_device)
+    other = report("transformers bfloat16", bf16)
     ratio = found / other
     print(f"  ours / transformers bfloat16, root mean square: median {float(ratio.median()):.2f}, at worst {float(ratio.max()):.2f}")
+    # Positions whose likeliest token no error of that size changes.
+    first, second = truth.topk(2, -1).values.unbind(-1)
+    clear = first - second > 2 * (bf16 - truth).abs().amax(-1)
+    equal = ours.argmax(-1) == truth.argmax(-1)
+    print(f"  the likeliest token is clear at {int(clear.sum())} positions, and ours at {int((clear & equal).sum())} of them")
+    if bool((clear & ~equal).any()):
+        sys.exit("ours name another token where transformers in bfloat16 could not")
     if most is not None and not off(ours) <= most:
         sys.exit(f"ours differ by more than {most}")
     if args.ratio is not None and not float(ratio.max()) <= args.ratio:

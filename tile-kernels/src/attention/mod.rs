@@ -19,7 +19,7 @@ use tile_runtime::{Error, LaunchError, TensorView, TensorViewMut};
 const ROWS: usize = 16;
 /// Parts that a sequence may be cut into.
 const SPLITS: [usize; 5] = [1, 4, 8, 16, 32];
-/// Those of f32, whose products are multiply-adds: its kernels take half a minute to compile.
+/// Those of f32, whose products are multiply-adds, written out: its kernels take several seconds to compile.
 const SPLITS_F32: [usize; 2] = [1, 8];
 /// Blocks that run at once: four on each of the 132 multiprocessors of an H100 or H200.
 const BLOCKS: usize = 528;
@@ -27,7 +27,6 @@ const BLOCKS: usize = 528;
 const COUNTERS: usize = 1024;
 /// Keys of a step of 16-bit elements.
 const STEP: usize = 32;
-
 /// Keys of a step of [`prefill`].
 const PREFILL_STEP: usize = 128;
 

@@ -192,9 +192,8 @@ impl<L: LaunchOn, F: Fn(Op) -> bool> Linear<'_, L, F> {
     ) -> Result<TensorViewMut<'y, U, 2>, Error> {
         let (on, epsilon, only) = (self.on, self.epsilon, self.only);
         if self.by_token && stream::takes::<T>(on.device(), w.shape()[1], false) {
-            for row in 0..if only(op) { x.shape()[0] } else { 0 } {
-                let norm = Norm { weight, epsilon };
-                stream::norm_product(on, w, x.row(row)?, norm, y.reborrow().row(row)?)?;
+            for row in (0..x.shape()[0]).filter(|_| only(op)) {
+                stream::norm_product(on, w, x.row(row)?, Norm { weight, epsilon }, y.reborrow().row(row)?)?;
             }
             return Ok(y);
         }
@@ -220,9 +219,8 @@ impl<L: LaunchOn, F: Fn(Op) -> bool> Linear<'_, L, F> {
     ) -> Result<TensorViewMut<'y, T, 2>, Error> {
         let (on, epsilon, only) = (self.on, self.epsilon, self.only);
         if self.by_token && stream::takes::<T>(on.device(), w.shape()[1], true) {
-            for row in 0..if only(Op::GateUp) { x.shape()[0] } else { 0 } {
-                let norm = Norm { weight, epsilon };
-                stream::norm_swiglu(on, w, x.row(row)?, norm, y.reborrow().row(row)?)?;
+            for row in (0..x.shape()[0]).filter(|_| only(Op::GateUp)) {
+                stream::norm_swiglu(on, w, x.row(row)?, Norm { weight, epsilon }, y.reborrow().row(row)?)?;
             }
             return Ok(y);
         }
