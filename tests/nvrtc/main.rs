@@ -1,9 +1,9 @@
-//! Every kernel of the repository, in every instance, for every target it declares, through two versions of NVRTC to
-//! machine code. No GPU is needed.
+//! Every kernel of the repository, in every instance, for every target it declares, through NVRTC to machine code, and every third
+//! of these programs through a newer version too. No GPU is needed.
 //!
 //! - nothing spills, and NVRTC has nothing to say about lost performance;
 //! - registers, stack and shared memory stay within the committed `budgets.json`
-//!   (`UPDATE_BUDGETS=1 cargo test --test nvrtc` rewrites it: read its diff);
+//!   (`UPDATE_BUDGETS=1 cargo test --test nvrtc` rewrites it, and takes all programs through both versions: read its diff);
 //! - where the lowered program has a 16-byte load from global memory, the machine code has one of 128 bits;
 //! - the bundled GEMM's loop along K has the products of its tile, one HGMMA each, and nothing that waits for the device.
 //!
