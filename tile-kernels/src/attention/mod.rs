@@ -19,7 +19,8 @@ use tile_runtime::{Error, LaunchError, TensorView, TensorViewMut};
 const ROWS: usize = 16;
 /// Parts that a sequence may be cut into.
 const SPLITS: [usize; 5] = [1, 4, 8, 16, 32];
-/// Those of f32, whose products are multiply-adds, written out: its kernels take several seconds to compile.
+/// Parts that a sequence in f32 may be cut into: fewer, because f32 has no tensor-core products here, and a kernel of unrolled multiply-adds
+/// takes NVRTC several seconds.
 const SPLITS_F32: [usize; 2] = [1, 8];
 /// Blocks that run at once: four on each of the 132 multiprocessors of an H100 or H200.
 const BLOCKS: usize = 528;
