@@ -149,7 +149,7 @@ fn record(kernel: &str, program: &Program, cubin: &str, n: i64, k: i64, chosen: 
     Ok(json!({
         "op": "gemv", "kernel": kernel, "instance": program.name, "symbol": symbol(program), "cubin": cubin, "dtype": dtype,
         "n": n, "k": k, "chosen": chosen, "grid": grid.context("the grid has no value")?, "threads": program.launch.threads,
-        "dynamic_shared": dynamic_shared(program), "params": params, "pdl": program.launch.dependent,
+        "dynamic_shared": dynamic_shared(program), "params": params, "pdl": program.launch.dependent.is_some(),
     }))
 }
 
@@ -292,7 +292,7 @@ impl GemmRecords<'_> {
                 "kernel": "gemm", "instance": program.name, "symbol": symbol(&program), "cubin": cubin, "dtype": dtype,
                 "layout": layout, "m": m, "n": n, "k": k, "grid": grid, "threads": program.launch.threads,
                 "cluster": program.launch.cluster, "dynamic_shared": dynamic_shared(&program), "params": params,
-                "pdl": program.launch.dependent,
+                "pdl": program.launch.dependent.is_some(),
             });
             if let Value::Object(record) = &mut record {
                 record.extend(more);

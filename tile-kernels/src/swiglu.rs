@@ -15,7 +15,7 @@ pub fn silu(x: f32) -> f32 {
     instances((VEC, VECS) in [(8, 1), (8, 2), (4, 1), (4, 2), (1, 2)], where VEC * T::BITS == 128 || VEC == 1),
     require(I % VEC == 0),
     stream(gate_up),
-    pdl(independent = []),
+    pdl(independent = [], trigger = AtStart),
     uses(silu)
 )]
 pub fn swiglu_rows<T: Float, const VEC: usize, const VECS: usize>(

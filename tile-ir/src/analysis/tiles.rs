@@ -11,7 +11,35 @@ pub(super) fn gemm(walk: &mut Walk<'_>, stmt: StmtId, a: &MatrixRef, b: &MatrixR
     let kernel = walk.kernel;
     let span = kernel.stmts[stmt].span;
     let sum = extents(kernel, acc);
-    let ((m, k), (k_of_b, n)) = (shape(kernel, a), shape(kernel, b));
+    let (m, k) = shape(kernel, a);
+    let grouped = matches!(kernel.stmts[stmt].kind, StmtKind::Gemm { grouped: true, .. });
+    // One matrix of the right operand: all of it, unless groups of rows have one each.
+    let parts = if grouped { parts(kernel, (a, b), acc) } else { Some(1) };
+    let (rows, columns) = extents(kernel, b.buffer);
+    let Some(parts) = parts else {
+        let own = if b.transposed {
+            format!("{} rows, the columns of the sum", sum.1)
+        } else {
+            format!("{k} rows, the columns of the left operand")
+        };
+        let diagnostic = Diagnostic::new(
+            Code::TILE_SHAPE,
+            span,
+            format!(
+                "gemm: `.grouped()`, and {rows} rows of `{}` are not one matrix for each of several groups of {m} rows",
+                kernel.buffers[b.buffer].name
+            ),
+        )
+        .label(b.span, format!("[{rows}, {columns}]"))
+        .label(a.span, format!("`{}` has {m} rows", kernel.buffers[a.buffer].name))
+        .help(format!(
+            "the array of the right operand holds matrices of {own}, as many as divide the rows of the left operand"
+        ));
+        walk.analysis.diagnostics.push(diagnostic);
+        return;
+    };
+    let part = (rows / parts, columns);
+    let (k_of_b, n) = if b.transposed { (part.1, part.0) } else { part };
     let name = |buffer: BufferId| kernel.buffers[buffer].name.as_str();
     // Whether reading one operand the other way makes everything fit.
     let turned = |a_turned: bool, b_turned: bool| {
@@ -106,6 +134,14 @@ fn extents(kernel: &Kernel, buffer: BufferId) -> (u32, u32) {
         [rows, columns] => (*rows, *columns),
         _ => (0, 0),
     }
+}
+
+/// How many matrices the right operand of a grouped product holds; none where they do not come out even.
+fn parts(kernel: &Kernel, (a, b): (&MatrixRef, &MatrixRef), acc: BufferId) -> Option<u32> {
+    let ((m, k), (_, n), (rows, _)) = (shape(kernel, a), extents(kernel, acc), extents(kernel, b.buffer));
+    let own = if b.transposed { n } else { k };
+    let parts = rows.checked_div(own)?;
+    (parts > 0 && rows.is_multiple_of(own) && m.is_multiple_of(parts)).then_some(parts)
 }
 
 /// Rows and columns of an operand as it is multiplied.

@@ -245,11 +245,30 @@ pub struct Attributes {
     pub workspaces: Vec<ParamId>,
     /// `specialize(K, max = n)`: dims that are constants of the compiled kernel.
     pub specialize: Option<Specialize>,
-    /// `pdl(independent = [w])`: the kernel may start before the previous one of its stream is done, which wrote none of
-    /// these tensors; the kernel itself writes none of them either. `None`: it starts when the previous one is done.
-    pub dependent: Option<Vec<ParamId>>,
+    /// `pdl(..)`: the kernel may start before the previous one of its stream is done. `None`: it starts when that one is done.
+    pub dependent: Option<Dependent>,
     /// `lints(CODE = "..")`: code and level (`warn`, `deny` or `off`).
     pub lints: Vec<(String, String)>,
+}
+
+/// `pdl(independent = [w], trigger = AtStart)`: programmatic dependent launch.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Dependent {
+    /// What the kernel may read before the previous one is done: tensors that none of the kernels that may still run then writes, and
+    /// neither does the kernel itself.
+    pub independent: Vec<ParamId>,
+    /// When it lets the next kernel start.
+    pub trigger: Trigger,
+}
+
+/// When a kernel that may start early lets the next one of its stream start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Trigger {
+    /// Once all of its blocks have waited for the previous kernel: what runs beside the next one is this kernel alone.
+    #[default]
+    AfterWait,
+    /// Once all of its blocks have started: the kernels before it may still run beside the next one.
+    AtStart,
 }
 
 /// Dims that become constants when the kernel is compiled at run time.

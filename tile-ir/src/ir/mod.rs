@@ -23,8 +23,8 @@ pub use expr::{
     Access, BinaryOp, Expr, ExprKind, MathFn, MathOperands, MatrixRef, Place, SpecialValue, TileRef, UnaryOp,
 };
 pub use kernel::{
-    Attributes, Axis, Buffer, ConstKind, ConstParam, Dim, Extent, Instance, Kernel, MOST_ARRAY_AXES, MOST_TENSOR_AXES,
-    Param, ParamKind, Require, Scope, Specialize, Target, TypeParam, Var, VarKind,
+    Attributes, Axis, Buffer, ConstKind, ConstParam, Dependent, Dim, Extent, Instance, Kernel, MOST_ARRAY_AXES,
+    MOST_TENSOR_AXES, Param, ParamKind, Require, Scope, Specialize, Target, Trigger, TypeParam, Var, VarKind,
 };
 pub use reduction::{ReduceStep, Reduction, ReductionPlan};
 pub use span::{Source, Span};

@@ -102,6 +102,9 @@ pub enum StmtKind {
         clear: bool,
         /// `.tf32()`: what is multiplied of f32 operands.
         precision: Precision,
+        /// `.grouped()`: the array of the right operand holds several matrices, one below the other, and as many equal groups of
+        /// the left operand's rows are each multiplied with one of their own.
+        grouped: bool,
     },
     /// `for [x, y] in persistent([tx, ty])`: every tile once, spread over the blocks that the device holds. It stands
     /// for the grid: what is before it in the body are declarations, and nothing follows it.

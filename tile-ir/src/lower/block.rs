@@ -34,6 +34,8 @@ pub(super) struct Product {
     pub(super) b: (BufferId, Operand),
     pub(super) acc: BufferId,
     pub(super) clear: bool,
+    /// Groups of rows that each have a right operand of their own, one below the other in its array.
+    pub(super) groups: u32,
     pub(super) form: Form,
 }
 
@@ -61,8 +63,8 @@ pub(super) fn infer(kernel: &Kernel) -> Result<Block, Vec<Diagnostic>> {
         }
     }
     for &stmt in &statements {
-        if let StmtKind::Gemm { a, b, acc, policy, clear, precision } = &kernel.stmts[stmt].kind {
-            this.product(stmt, [a, b], *acc, *policy, (*clear, *precision));
+        if let StmtKind::Gemm { a, b, acc, policy, clear, precision, grouped } = &kernel.stmts[stmt].kind {
+            this.product(stmt, [a, b], *acc, *policy, (*clear, *precision, *grouped));
         }
     }
     this.kept(&statements);
@@ -108,7 +110,7 @@ impl Inference<'_> {
         [a, b]: [&MatrixRef; 2],
         acc: BufferId,
         policy: crate::ir::WarpPolicy,
-        (clear, precision): (bool, Precision),
+        (clear, precision, grouped): (bool, Precision, bool),
     ) {
         let kernel = self.kernel;
         let span = kernel.stmts[stmt].span;
@@ -116,7 +118,9 @@ impl Inference<'_> {
         // A left operand in registers: every warp has whole rows of it, and so of the sum.
         let held = kernel.buffers[a.buffer].scope == Scope::Fragment;
         let matrix = a;
+        // Rows of a group likewise, of one group only.
         let policy = match (held, policy) {
+            _ if grouped => crate::ir::WarpPolicy::FullRow,
             (true, crate::ir::WarpPolicy::Square) => crate::ir::WarpPolicy::FullRow,
             (_, policy) => policy,
         };
@@ -125,6 +129,11 @@ impl Inference<'_> {
         let major = |k_is_last: bool| if k_is_last { Major::K } else { Major::Mn };
         let a = (a.buffer, Operand { tile: left, major: major(!a.transposed) });
         let b = (b.buffer, Operand { tile: right, major: major(b.transposed) });
+        let groups = match (grouped, b.1.major) {
+            (false, _) => 1,
+            (true, Major::K) => b.1.mn() / cols.max(1),
+            (true, Major::Mn) => b.1.k() / a.1.k().max(1),
+        };
         let policy = match policy {
             crate::ir::WarpPolicy::Square => crate::layout::WarpPolicy::Square,
             crate::ir::WarpPolicy::FullRow => crate::layout::WarpPolicy::FullRow,
@@ -135,6 +144,10 @@ impl Inference<'_> {
             true => policy.grid(rows, cols, self.warps(), ATOM).map_err(|e| e.to_string()),
             false => Err(format!("{threads} threads are not whole warps of {WARP}")),
         };
+        let grid = grid.and_then(|grid| match grid.rows.is_multiple_of(groups.max(1)) {
+            true => Ok(grid),
+            false => Err(format!("{} warps have rows of {groups} groups: a warp multiplies one matrix", grid.rows)),
+        });
         let layout = match &grid {
             Ok(grid) => Fragment::mma_accumulator(rows, cols, *grid).map_err(|e| e.to_string()),
             Err(text) => self.blocked(rows, cols).map_err(|_| text.clone()),
@@ -156,11 +169,11 @@ impl Inference<'_> {
         }
         self.block.layouts.fragments.insert(acc, layout);
         self.sources.entry(acc).or_insert(span);
-        if held && !self.held_left(matrix, b, (rows, &grid), span) {
+        if held && !self.held_left(matrix, b, ([rows, cols], &grid), span) {
             return;
         }
         let form = match grid {
-            Ok(grid) => match tensor_cores(a.1, b.1, grid, precision) {
+            Ok(grid) => match tensor_cores(a.1, (b.1, cols), grid, precision) {
                 Ok(()) => Form::Mma(grid),
                 // Said by `held_left`.
                 Err(_) if held => Form::Mma(grid),
@@ -179,7 +192,7 @@ impl Inference<'_> {
                 Form::Elements
             }
         };
-        self.block.products.insert(stmt, Product { a, b, acc, clear, form });
+        self.block.products.insert(stmt, Product { a, b, acc, clear, groups, form });
     }
 
     /// `.tf32()` is a demand.
@@ -209,7 +222,7 @@ impl Inference<'_> {
         &mut self,
         a: &MatrixRef,
         b: (BufferId, Operand),
-        (rows, grid): (u32, &Result<WarpGrid, String>),
+        ([rows, cols], grid): ([u32; 2], &Result<WarpGrid, String>),
         span: SpanId,
     ) -> bool {
         let dtype = self.kernel.buffer_dtype(a.buffer);
@@ -224,7 +237,7 @@ impl Inference<'_> {
             Ok(grid) if grid.cols != 1 => Err("a warp must have whole rows of the sum".to_owned()),
             Ok(grid) => {
                 let text = |error: LayoutError| error.to_string();
-                let right = Fragment::mma_b(input, b.1.mn(), input.k()).map_err(text);
+                let right = Fragment::mma_b(input, cols, input.k()).map_err(text);
                 let right = right.and_then(|right| b.1.load_matrix(&right, 0, 2).map(|_| ()).map_err(text));
                 right.and_then(|()| Fragment::mma_accumulator(rows, depth, *grid).map_err(text))
             }
@@ -510,8 +523,8 @@ fn groups(kernel: &Kernel, statements: &[StmtId]) -> Vec<(SpanId, Vec<BufferId>)
     groups
 }
 
-/// Whether `mma.sync` multiplies these operands, read by `ldmatrix` or word by word; else why not.
-fn tensor_cores(a: Operand, b: Operand, grid: WarpGrid, precision: Precision) -> Result<(), String> {
+/// Whether `mma.sync` multiplies these operands, the right one's matrices having so many columns, read by `ldmatrix` or word by word; else why not.
+fn tensor_cores(a: Operand, (b, cols): (Operand, u32), grid: WarpGrid, precision: Precision) -> Result<(), String> {
     let input = match (a.tile.dtype(), precision) {
         (Dtype::F16 | Dtype::Bf16, _) => MmaInput::Half,
         (Dtype::F32, Precision::Tf32) => MmaInput::Tf32,
@@ -522,7 +535,7 @@ fn tensor_cores(a: Operand, b: Operand, grid: WarpGrid, precision: Precision) ->
     }
     let text = |error: LayoutError| error.to_string();
     let left = Fragment::mma_a(input, a.mn() / grid.rows, input.k()).map_err(text)?;
-    let right = Fragment::mma_b(input, b.mn() / grid.cols, input.k()).map_err(text)?;
+    let right = Fragment::mma_b(input, cols / grid.cols, input.k()).map_err(text)?;
     for (operand, fragment, words) in [(a, left, 4), (b, right, 2)] {
         if !operand.by_words() {
             operand.load_matrix(&fragment, 0, words).map_err(text)?;

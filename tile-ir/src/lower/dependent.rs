@@ -1,8 +1,8 @@
 //! Dependent launch: where a kernel that may start early waits for the previous one.
 //!
 //! What holds afterwards, on every path of every thread: the wait comes before the first access to a tensor that is not
-//! independent (and before any write), and dependents are launched right after a wait, never before. A thread that
-//! touches no such tensor waits too, at its end: a kernel that is done has waited, so everything before it is done.
+//! independent (and before any write), and dependents are launched right after a wait, or first of all where the kernel says
+//! `trigger = AtStart`. A thread that touches no such tensor waits too, at its end: a kernel that is done has waited, so everything before it is done.
 //!
 //! The wait goes as far down as it can without leaving its place in the program's order: loads of independent tensors
 //! that stand before the first dependent access are issued above it. Where that access is in a loop which reads
@@ -36,16 +36,20 @@ impl Touch {
 impl Lowering<'_> {
     /// The program's operations with the waits.
     pub(super) fn dependent(&mut self, ops: Vec<Op>) -> Vec<Op> {
-        if !self.program.launch.dependent {
+        let Some(trigger) = self.program.launch.dependent else {
             if self.kernel.attributes.dependent.is_some() {
                 let text = format!("{} has no dependent launch: `pdl` has no effect", self.program.target);
                 self.remark(RemarkKind::Fallback, SpanId::from_u32(0), text);
             }
             return ops;
-        }
-        if self.roles_wait {
-            return ops;
-        }
+        };
+        let ops = if self.roles_wait { ops } else { self.waiting(ops, trigger) };
+        let start = Op { kind: OpKind::LaunchDependents, span: SpanId::from_u32(0) };
+        (trigger == Trigger::AtStart).then_some(start).into_iter().chain(ops).collect()
+    }
+
+    /// The operations with waits, of which a remark tells.
+    fn waiting(&mut self, ops: Vec<Op>, trigger: Trigger) -> Vec<Op> {
         let first = self.first_dependent(&ops);
         let hoisted = self.hoists(&ops);
         let (name, span) = first.unwrap_or_else(|| ("the end".into(), SpanId::from_u32(0)));
@@ -57,14 +61,14 @@ impl Lowering<'_> {
             (false, false) => format!("no load of {} stands before it", independent.join(", ")),
         };
         self.remark(RemarkKind::Choice, span, format!("the previous kernel is waited for before {name}: {above}"));
-        self.with_waits(ops, false)
+        self.with_waits(ops, false, trigger)
     }
 
     /// `ops` with waits: afterwards every path has waited. `above`: whether independent loads stand before.
-    fn with_waits(&mut self, mut ops: Vec<Op>, mut above: bool) -> Vec<Op> {
+    fn with_waits(&mut self, mut ops: Vec<Op>, mut above: bool, trigger: Trigger) -> Vec<Op> {
         let Some(at) = ops.iter().position(|op| self.touch_op(op).dependent) else {
             let span = ops.last().map_or(self.span, |op| op.span);
-            ops.extend(wait(span));
+            ops.extend(wait(span, trigger));
             return ops;
         };
         above |= self.touch_ops(&ops[..at]).independent;
@@ -74,8 +78,8 @@ impl Lowering<'_> {
             OpKind::If { cond, then, otherwise }
                 if !self.touch_value(cond).dependent && (self.hoists(&then) || self.hoists(&otherwise)) =>
             {
-                let then = self.with_waits(then, above);
-                let otherwise = self.with_waits(otherwise, above);
+                let then = self.with_waits(then, above, trigger);
+                let otherwise = self.with_waits(otherwise, above, trigger);
                 ops.push(Op { kind: OpKind::If { cond, then, otherwise }, span });
             }
             OpKind::For { reg, start, end, step, unroll, body }
@@ -85,10 +89,10 @@ impl Lowering<'_> {
                     && ![start, end, step].iter().any(|v| self.touch_value(*v).dependent) =>
             {
                 self.span = span;
-                ops.extend(self.first_iteration(reg, [start, end, step], unroll, body));
+                ops.extend(self.first_iteration(reg, [start, end, step], unroll, body, trigger));
             }
             kind => {
-                ops.extend(wait(span));
+                ops.extend(wait(span, trigger));
                 ops.push(Op { kind, span });
             }
         }
@@ -97,7 +101,14 @@ impl Lowering<'_> {
     }
 
     /// A loop whose first iteration, which waits, is written out.
-    fn first_iteration(&mut self, reg: RegId, bounds: [ValueId; 3], unroll: Unroll, body: Vec<Op>) -> Vec<Op> {
+    fn first_iteration(
+        &mut self,
+        reg: RegId,
+        bounds: [ValueId; 3],
+        unroll: Unroll,
+        body: Vec<Op>,
+        trigger: Trigger,
+    ) -> Vec<Op> {
         let name = self.program.regs[reg].name.clone();
         let span = self.span;
         self.nested(|l| {
@@ -107,13 +118,13 @@ impl Lowering<'_> {
             let inside = l.binary(BinaryOp::Lt, start, end);
             let then = l.nested(|l| {
                 l.op(OpKind::Let { reg, value: Some(start) });
-                let first = l.with_waits(body.clone(), false);
+                let first = l.with_waits(body.clone(), false, trigger);
                 l.ops.extend(first);
                 l.span = span;
                 let second = l.binary(BinaryOp::Add, start, step);
                 l.op(OpKind::For { reg, start: second, end, step, unroll, body });
             });
-            l.op(OpKind::If { cond: inside, then, otherwise: wait(span).into() });
+            l.op(OpKind::If { cond: inside, then, otherwise: wait(span, trigger) });
         })
     }
 
@@ -238,8 +249,14 @@ impl Lowering<'_> {
 }
 
 /// The wait, and what may follow it at once.
-fn wait(span: SpanId) -> [Op; 2] {
-    [Op { kind: OpKind::Wait, span }, Op { kind: OpKind::LaunchDependents, span }]
+pub(super) fn wait(span: SpanId, trigger: Trigger) -> Vec<Op> {
+    match trigger {
+        Trigger::AfterWait => vec![OpKind::Wait, OpKind::LaunchDependents],
+        Trigger::AtStart => vec![OpKind::Wait],
+    }
+    .into_iter()
+    .map(|kind| Op { kind, span })
+    .collect()
 }
 
 /// Whether a loop ends early: its body sets its index, which a first iteration of its own would not.
@@ -275,7 +292,8 @@ mod tests {
             let row = b.bind("row", row);
             build(b, places, [row, k]);
         });
-        bound.attributes.dependent = Some(vec![ParamId::from_u32(0)]);
+        let independent = vec![ParamId::from_u32(0)];
+        bound.attributes.dependent = Some(Dependent { independent, ..Dependent::default() });
         lower_bound(&bound, target).unwrap_or_else(|d| panic!("{d:?}"))
     }
 
@@ -552,7 +570,7 @@ mod tests {
             let weight = b.masked(w, &[row, zero]);
             put(b, y, row, weight);
         });
-        assert!(!program.to_string().contains("wait") && !program.launch.dependent);
+        assert!(!program.to_string().contains("wait") && program.launch.dependent.is_none());
         assert!(program.remarks.iter().any(|r| r.text == "sm_80 has no dependent launch: `pdl` has no effect"));
     }
 }

@@ -16,8 +16,8 @@ impl Lowering<'_> {
                     let shape_exprs = (0..axes).map(|axis| self.host_extent(param, axis)).collect();
                     let dtype = self.dtype_of(Place::Tensor(param));
                     let (shape, stream) = (shape_exprs, kernel.attributes.stream.contains(&param));
-                    let independent = self.program.launch.dependent
-                        && kernel.attributes.dependent.as_ref().is_some_and(|all| all.contains(&param));
+                    let independent = self.program.launch.dependent.is_some()
+                        && kernel.attributes.dependent.as_ref().is_some_and(|all| all.independent.contains(&param));
                     let (name, mutable) = (name.clone(), *mutable);
                     let output = mutable && is_output(kernel, param);
                     let info =

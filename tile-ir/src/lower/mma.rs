@@ -26,6 +26,25 @@ struct Side {
     /// Extent along M (or N) of a warp's part.
     extent: u32,
     left: bool,
+    /// Where the matrices of a right operand that groups of rows have each of their own lie.
+    groups: Option<Groups>,
+}
+
+/// The matrices of a grouped product's right operand.
+#[derive(Clone, Copy)]
+struct Groups {
+    /// Rows of the sum in a group.
+    rows: u32,
+    /// By how much the next group's matrix is further along N, and along K.
+    apart: [u32; 2],
+}
+
+impl Groups {
+    /// Where the matrix begins that row `row` of the sum is multiplied with, along N and along K.
+    fn origin<I: Index>(&self, row: I) -> [I; 2] {
+        let group = row.over(self.rows);
+        self.apart.map(|apart| group.clone().times(apart))
+    }
 }
 
 impl Lowering<'_> {
@@ -148,7 +167,8 @@ impl Lowering<'_> {
             l.unrolled("j", cols, |l, j| {
                 let zero = l.int(0);
                 let register = l.crossing(zero, j, across);
-                let [_, col] = l.element_position(layout, register);
+                let place = l.element_position(layout, register);
+                let [col, depth] = l.in_group(&b, place, depth);
                 l.load_part(&b, col_part, zero, col, depth, chunk);
                 l.unrolled("i", rows, |l, i| {
                     let register = l.crossing(i, j, across);
@@ -211,8 +231,9 @@ impl Lowering<'_> {
                 l.unrolled("i", ELEMENTS.min(all - from), |l, i| {
                     let from = l.int(i64::from(from));
                     let register = l.binary(BinaryOp::Add, from, i);
-                    let [row, col] = l.element_position(layout, register);
-                    let [x, y] = [(&a, row), (&b, col)].map(|(side, line)| {
+                    let place = l.element_position(layout, register);
+                    let [col, b_depth] = l.in_group(&b, place, depth);
+                    let [x, y] = [(&a, place[0], depth), (&b, col, b_depth)].map(|(side, line, depth)| {
                         let memory = l.operand_memory(side, line, depth);
                         l.load_f32(memory, side.operand.tile.dtype())
                     });
@@ -243,6 +264,13 @@ impl Lowering<'_> {
         self.op(OpKind::Store { memory, value });
     }
 
+    /// The column and depth, in the array of a right operand, of those of the matrix that the row of a `[row, column]` is multiplied with.
+    fn in_group(&mut self, b: &Side, [row, col]: [ValueId; 2], depth: ValueId) -> [ValueId; 2] {
+        let Some(groups) = b.groups else { return [col, depth] };
+        let origin = groups.origin(Formula::Symbol(0)).map(|origin| self.formula(&origin, &[row]));
+        [self.binary(BinaryOp::Add, origin[0], col), self.binary(BinaryOp::Add, origin[1], depth)]
+    }
+
     /// Where element `depth` along K of row (or column) `line` of an operand is.
     fn operand_memory(&mut self, side: &Side, line: ValueId, depth: ValueId) -> Memory {
         let tile = side.operand.tile;
@@ -254,11 +282,16 @@ impl Lowering<'_> {
 }
 
 fn sides(product: &Product, grid: WarpGrid) -> [Side; 2] {
-    let side = |(buffer, operand): (BufferId, Operand), warps: u32, left: bool| {
-        let extent = operand.mn() / warps;
-        Side { buffer, operand, extent, left }
+    let (a, b) = (product.a.1, product.b.1);
+    // A matrix of the right operand is as deep as the left one.
+    let cols = if b.major == Major::K { b.mn() / product.groups } else { b.mn() };
+    let apart = if b.major == Major::K { [cols, 0] } else { [0, a.k()] };
+    let groups = Groups { rows: a.mn() / product.groups, apart };
+    let side = |(buffer, operand): (BufferId, Operand), extent: u32, left: bool| {
+        let groups = (!left && product.groups > 1).then_some(groups);
+        Side { buffer, operand, extent, left, groups }
     };
-    [side(product.a, grid.rows, true), side(product.b, grid.cols, false)]
+    [side(product.a, a.mn() / grid.rows, true), side(product.b, cols / grid.cols, false)]
 }
 
 fn swizzle_text(side: &Side) -> String {
@@ -363,8 +396,14 @@ impl<'s> Words<'s> {
     /// The byte offset in a slot that a thread's lane names.
     fn offset<I: Index>(&self, access: &Access, k: u32, thread: I) -> I {
         let (row, col) = self.acc.warp_origin(thread.clone().over(WARP));
-        let mn = if self.side.left { row } else { col };
-        let (operand, k, lane) = (&self.side.operand, I::constant(k), thread.modulo(WARP));
+        let (mn, k) = match self.side.groups {
+            None => (if self.side.left { row } else { col }, I::constant(k)),
+            Some(groups) => {
+                let [across, deep] = groups.origin(row);
+                (col.add(across), deep.plus(k))
+            }
+        };
+        let (operand, lane) = (&self.side.operand, thread.modulo(WARP));
         match access {
             Access::Matrix(access) => access.offset(&operand.tile, mn, k, lane),
             Access::Word(access) => access.offset(operand, mn, k, lane),

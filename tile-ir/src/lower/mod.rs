@@ -241,7 +241,10 @@ impl<'a> Lowering<'a> {
                 cluster: [1, 1, 1],
                 registers: None,
                 class: kernel.class,
-                dependent: kernel.attributes.dependent.is_some() && target.has_dependent_launch(),
+                dependent: match &kernel.attributes.dependent {
+                    Some(dependent) if target.has_dependent_launch() => Some(dependent.trigger),
+                    _ => None,
+                },
                 checks: Vec::new(),
             },
             tensor_maps: PrimaryMap::new(),

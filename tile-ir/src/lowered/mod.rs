@@ -20,7 +20,7 @@ pub use transfer::{
 };
 pub use value::{Guard, GuardReason, Memory, Space, Value, ValueKind, ValueType};
 
-use crate::ir::{Class, Dtype, ParamId, PrimaryMap, Source, Span, SpanId, Target};
+use crate::ir::{Class, Dtype, ParamId, PrimaryMap, Source, Span, SpanId, Target, Trigger};
 use serde::{Deserialize, Serialize};
 
 crate::ir::entities! {
@@ -205,9 +205,9 @@ pub struct Launch {
     pub cluster: [u32; 3],
     /// How registers are shared out between roles, where they are.
     pub registers: Option<RolesRegisters>,
-    /// Whether it may be launched before the previous kernel of its stream is done: every thread runs an
-    /// [`OpKind::Wait`], before it touches anything but independent tensors.
-    pub dependent: bool,
+    /// Whether it may be launched before the previous kernel of its stream is done, and when it lets the next one start: every
+    /// thread then runs an [`OpKind::Wait`], before it touches anything but independent tensors.
+    pub dependent: Option<Trigger>,
     /// The alignment class that it is compiled for.
     pub class: Class,
     /// What must hold, in order of reporting.

@@ -4,9 +4,9 @@ use super::expr::alternatives;
 use super::names::Names;
 use super::{Lines, commas, tuple};
 use crate::ir::{
-    AtomicOp, Axis, ConstKind, Dim, DimId, Eviction, ExprId, ExprKind, Extent, Kernel, LoopKind, MatrixRef, ParamId,
-    ParamKind, Precision, ReduceOp, ReduceSource, Schedule, Scope, StmtId, StmtKind, SwizzleRequest, TileRef, VarId,
-    VarKind, VoteKind, WarpPolicy,
+    AtomicOp, Axis, ConstKind, Dependent, Dim, DimId, Eviction, ExprId, ExprKind, Extent, Kernel, LoopKind, MatrixRef,
+    ParamId, ParamKind, Precision, ReduceOp, ReduceSource, Schedule, Scope, StmtId, StmtKind, SwizzleRequest, TileRef,
+    Trigger, VarId, VarKind, VoteKind, WarpPolicy,
 };
 use std::fmt;
 
@@ -134,9 +134,13 @@ impl Printer<'_> {
             let dims = commas(specialize.dims.iter().map(name));
             self.lines.line(format!("#[specialize({dims}, max = {})]", specialize.max));
         }
-        if let Some(independent) = &kernel.attributes.dependent {
+        if let Some(Dependent { independent, trigger }) = &kernel.attributes.dependent {
             let name = |id: &ParamId| kernel.params.get(*id).map_or_else(|| format!("?{id}"), |p| p.name.clone());
-            self.lines.line(format!("#[pdl(independent = [{}])]", commas(independent.iter().map(name))));
+            let trigger = match trigger {
+                Trigger::AfterWait => "",
+                Trigger::AtStart => ", trigger = AtStart",
+            };
+            self.lines.line(format!("#[pdl(independent = [{}]{trigger})]", commas(independent.iter().map(name))));
         }
         for (code, level) in &kernel.attributes.lints {
             self.lines.line(format!("#[lints({code} = {level:?})]"));
@@ -267,7 +271,7 @@ impl Printer<'_> {
                 let text = format!("copy({}, {}){width}{tma}{evict};", self.tile(src, false), self.tile(dst, true));
                 self.lines.line(text);
             }
-            StmtKind::Gemm { a, b, acc, policy, clear, precision } => {
+            StmtKind::Gemm { a, b, acc, policy, clear, precision, grouped } => {
                 let policy = match policy {
                     WarpPolicy::Square => "",
                     WarpPolicy::FullRow => ".policy(FullRow)",
@@ -278,9 +282,10 @@ impl Printer<'_> {
                     Precision::Full => "",
                     Precision::Tf32 => ".tf32()",
                 };
+                let grouped = if *grouped { ".grouped()" } else { "" };
                 let acc = self.place(crate::ir::Place::Buffer(*acc));
                 let (a, b) = (self.matrix(a), self.matrix(b));
-                self.lines.line(format!("gemm({a}, {b}, &mut {acc}){policy}{clear}{precision};"));
+                self.lines.line(format!("gemm({a}, {b}, &mut {acc}){policy}{clear}{precision}{grouped};"));
             }
             StmtKind::Persistent { vars, extents, per_sm, contiguous, body } => {
                 let per_sm = per_sm.map(|n| format!(".per_sm({})", self.expr(n))).unwrap_or_default();

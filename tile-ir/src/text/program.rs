@@ -1,7 +1,7 @@
 //! A lowered program as text: interface, launch, memory, body.
 
 use super::{Lines, commas, tuple};
-use crate::ir::{DimId, EntityRef, ParamId};
+use crate::ir::{DimId, EntityRef, ParamId, Trigger};
 use crate::lowered::{
     BarrierId, CheckKind, HostExpr, LocalId, MapId, ParameterKind, Program, RegId, SharedId, Space, ValueType,
 };
@@ -82,8 +82,12 @@ impl ProgramPrinter<'_> {
                 let (launch, producer, consumer) = (registers.launch, registers.producer, registers.consumer);
                 p.lines.line(format!("registers {launch} at launch, {producer} a producer, {consumer} a consumer"));
             }
-            if program.launch.dependent {
-                p.lines.line("may start before the previous kernel is done");
+            match program.launch.dependent {
+                None => {}
+                Some(Trigger::AfterWait) => p.lines.line("may start before the previous kernel is done"),
+                Some(Trigger::AtStart) => p
+                    .lines
+                    .line("may start before the previous kernel is done, and lets the next one start beside both"),
             }
             for check in &program.launch.checks {
                 let kind = match &check.kind {

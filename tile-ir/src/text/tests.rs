@@ -190,7 +190,7 @@ fn a_generic_head() {
     built.targets = Target::ALL.to_vec();
     built.attributes = Attributes {
         min_blocks: Some(2),
-        dependent: Some(vec![ParamId::from_u32(0)]),
+        dependent: Some(Dependent { independent: vec![ParamId::from_u32(0)], trigger: Trigger::AtStart }),
         lints: vec![("TK0601".into(), "deny".into())],
         ..Attributes::default()
     };
@@ -267,7 +267,7 @@ fn program() -> Program {
             min_blocks: Some(2),
             cluster: [1, 1, 1],
             registers: None,
-            dependent: false,
+            dependent: None,
             checks: vec![
                 Check {
                     holds: HostExpr::binary(BinaryOp::Lt, HostExpr::Dim(DimId::from_u32(0)), HostExpr::Int(9)),
@@ -470,7 +470,7 @@ fn the_canonical_text_knows_what_matters_and_nothing_else() {
     assert!(!same(|p| p.tensors[0].mutable = false));
     assert!(!same(|p| p.launch.threads[0] = 32));
     assert!(!same(|p| p.launch.min_blocks = None));
-    assert!(!same(|p| p.launch.dependent = true));
+    assert!(!same(|p| p.launch.dependent = Some(Trigger::AtStart)));
     assert!(!same(|p| p.tensors[0].independent = true));
     assert!(!same(|p| p.regs[RegId::from_u32(1)].mutable = false));
     assert!(!same(|p| p.locals[LocalId::from_u32(0)].len = 4));

@@ -73,7 +73,7 @@ impl Checker<'_> {
                 return Err(format!("{param} is partial and is not a tensor that may be written"));
             }
         }
-        for &param in self.kernel.attributes.dependent.iter().flatten() {
+        for &param in self.kernel.attributes.dependent.iter().flat_map(|dependent| &dependent.independent) {
             within(&self.kernel.params, param)?;
             if !matches!(self.kernel.params[param].kind, ParamKind::Tensor { mutable: false, .. } | ParamKind::Absent) {
                 return Err(format!("{param} is independent and is not a tensor that is only read"));

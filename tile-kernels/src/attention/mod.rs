@@ -18,16 +18,18 @@ use tile_runtime::{Error, LaunchError, TensorView, TensorViewMut};
 /// Rows of a block: queries of a sequence times the heads that share one head of keys.
 const ROWS: usize = 16;
 /// Parts that a sequence may be cut into.
-const SPLITS: [usize; 5] = [1, 4, 8, 16, 32];
+const SPLITS: [usize; 6] = [1, 2, 4, 8, 16, 32];
 /// Parts that a sequence in f32 may be cut into: fewer, because f32 has no tensor-core products here, and a kernel of unrolled multiply-adds
 /// takes NVRTC several seconds.
 const SPLITS_F32: [usize; 2] = [1, 8];
-/// Blocks that run at once: four on each of the 132 multiprocessors of an H100 or H200.
-const BLOCKS: usize = 528;
+/// Blocks that run at once: two on each of the 132 multiprocessors of an H100 or H200.
+const BLOCKS: usize = 264;
 /// Tiles of queries of one head of keys up to which sequences are cut: each has a counter of the parts that are done.
 const COUNTERS: usize = 1024;
-/// Keys of a step of 16-bit elements.
-const STEP: usize = 32;
+/// Keys of a warp of a block in a step.
+const KEYS: usize = 16;
+/// Warps of a block of 16-bit elements.
+const WARPS: usize = 4;
 /// Keys of a step of [`prefill`].
 const PREFILL_STEP: usize = 128;
 
@@ -38,7 +40,7 @@ pub struct Decode {
     pub queries: usize,
     /// Factor of the products before the softmax; `1 / sqrt(D)` where none is given.
     pub scale: Option<f32>,
-    /// Into how many parts of keys, each a block's, a sequence is cut: rounded down to 1, 4, 8, 16 or 32 (of f32 to 1 or 8); where none is
+    /// Into how many parts of keys, each a block's, a sequence is cut: rounded down to 1, 2, 4, 8, 16 or 32 (of f32 to 1 or 8); where none is
     /// given, as many as fill the device with parts of at least 64 keys; 1 where the sequences have more than 1,024 tiles of 16 rows. Results with different numbers differ by rounding. So whoever wants results
     /// that do not depend on how many sequences there are gives one.
     pub splits: Option<usize>,
@@ -81,7 +83,7 @@ pub struct Batch<P, F> {
 /// | tensor | shape | |
 /// |---|---|---|
 /// | `q` | `[S, H, D]` | the queries of all sequences, sequence after sequence, D = 64 or 128 |
-/// | `k`, `v` | `[P, HK, PAGE, D]` | P pages of PAGE keys, a multiple of 32 (a page may hold a whole sequence: a contiguous cache) |
+/// | `k`, `v` | `[P, HK, PAGE, D]` | P pages of PAGE keys, a multiple of 64 (of 16 for f32; a page may hold a whole sequence: a contiguous cache) |
 /// | `batch` | | which pages and queries belong to which sequence |
 /// | `o` | `[S, H, D]` | the result; rows that belong to no sequence are left as they are |
 ///
@@ -91,7 +93,7 @@ pub struct Batch<P, F> {
 /// the sequence: what is there is multiplied by 0.
 ///
 /// # Errors
-/// Where H is no multiple of HK, HK is more than 64, D neither 64 nor 128, PAGE no multiple of 32 or shapes differ; where `o` overlaps an
+/// Where H is no multiple of HK, HK is more than 64, D neither 64 nor 128, PAGE no multiple of what is said above or shapes differ; where `o` overlaps an
 /// operand; and whatever compiling and launching may fail with. Nothing is launched then.
 #[track_caller]
 pub fn decode<T: Float, P, F>(
@@ -111,14 +113,14 @@ where
     let [_, key_heads, page, _] = shape::<4>(&k.argument());
     let [sequences, most] = shape::<2>(&batch.pages.argument());
     let tiles = (options.queries.max(1) * (heads / key_heads.max(1)).max(1)).div_ceil(ROWS);
-    let splits = options.splits::<T>(sequences * tiles, key_heads, most * page / STEP);
-    let (step, stages) = match (size_of::<T>(), d) {
-        (2, 64) => (STEP, 4),
-        (2, _) => (STEP, 3),
-        (_, 64) => (STEP / 2, 4),
-        _ => (STEP / 2, 3),
+    let warps = if size_of::<T>() == 2 { WARPS } else { 1 };
+    let splits = options.splits::<T>(sequences * tiles, key_heads, most * page / (warps * KEYS));
+    let stages = match (size_of::<T>(), d) {
+        (_, 64) => 4,
+        (2, _) => 2,
+        _ => 3,
     };
-    let params = DecodeParams { D: d, BN: step, STAGES: stages, SPLITS: splits };
+    let params = DecodeParams { D: d, BN: KEYS, WARPS: warps, STAGES: stages, SPLITS: splits };
     let scale = options.scale.map_or(1.0 / (d as f64).sqrt(), f64::from) * std::f64::consts::LOG2_E;
     let Batch { pages, first, lengths } = batch;
     let kernel = decode_kernel::decode::<T>::instance(on.device(), params)?;

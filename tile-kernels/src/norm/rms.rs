@@ -16,7 +16,7 @@ use tile_runtime::prelude::*;
     require(N % VEC == 0),
     require(N <= 32 * WARPS * VECS * VEC),
     stream(x),
-    pdl(independent = [weight]),
+    pdl(independent = [weight], trigger = AtStart),
     uses(row_sum)
 )]
 pub fn rms_norm_rows<T: Float, const WARPS: usize, const VECS: usize, const ROWS: usize, const VEC: usize>(

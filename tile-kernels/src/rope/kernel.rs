@@ -5,8 +5,8 @@ use tile_runtime::prelude::*;
 /// Norms and rotates the query heads of `qkv` into `q`, its key heads into `k_cache`, and copies its value heads into `v_cache`.
 ///
 /// `LANES` lanes have a head; each has `VECS` vectors of `VEC` elements of the first half, and as many of the second, which they
-/// are rotated with. A block has 128 threads' heads of one token. The weights of the norms may be read before the previous
-/// kernel, which makes `qkv`, is done.
+/// are rotated with. A block has 128 threads' heads of one token. Everything but `qkv`, which the previous kernel makes, may be read
+/// before that one is done.
 #[tile_kernel(
     instances(
         (VEC, LANES, VECS) in [(8, 8, 1), (8, 32, 1), (4, 16, 1), (4, 32, 2), (1, 32, 2), (1, 32, 8)],
@@ -16,7 +16,7 @@ use tile_runtime::prelude::*;
     require(HALF <= VEC * LANES * VECS),
     require(PAGE > 0),
     partial(k_cache, v_cache),
-    pdl(independent = [q_norm, k_norm])
+    pdl(independent = [cosines, sines, positions, slots, q_norm, k_norm], trigger = AtStart)
 )]
 pub fn append_heads<T: Float, const VEC: usize, const LANES: usize, const VECS: usize>(
     cosines: &Tensor<f32, (P, HALF)>,
@@ -70,6 +70,19 @@ pub fn append_heads<T: Float, const VEC: usize, const LANES: usize, const VECS: 
 
     let position = positions[token] as usize;
     let slot = slots[token] as usize;
+    let mut c = alloc_local::<f32>([VECS, VEC]);
+    let mut s = alloc_local::<f32>([VECS, VEC]);
+    for u in unroll(0..VECS) {
+        let i = (u * LANES + lane) * VEC;
+        if head < H + HK && i < HALF {
+            for part in unroll(0..VEC / quad) {
+                for v in vectorized(0..quad) {
+                    c[[u, part * quad + v]] = cosines.masked([position, i + part * quad + v]);
+                    s[[u, part * quad + v]] = sines.masked([position, i + part * quad + v]);
+                }
+            }
+        }
+    }
     let mut a = alloc_local::<T>([VECS, VEC]);
     let mut b = alloc_local::<T>([VECS, VEC]);
     clear(&mut a);
@@ -108,19 +121,11 @@ pub fn append_heads<T: Float, const VEC: usize, const LANES: usize, const VECS: 
     for u in unroll(0..VECS) {
         let i = (u * LANES + lane) * VEC;
         if head < H + HK && i < HALF {
-            let mut c = alloc_local::<f32>([VEC]);
-            let mut s = alloc_local::<f32>([VEC]);
-            for part in unroll(0..VEC / quad) {
-                for v in vectorized(0..quad) {
-                    c[part * quad + v] = cosines.masked([position, i + part * quad + v]);
-                    s[part * quad + v] = sines.masked([position, i + part * quad + v]);
-                }
-            }
             for v in unroll(0..VEC) {
                 let re = a[[u, v]].cast::<f32>() * scale * wa[[u, v]].cast::<f32>();
                 let im = b[[u, v]].cast::<f32>() * scale * wb[[u, v]].cast::<f32>();
-                a[[u, v]] = (re * c[v] - im * s[v]).cast::<T>();
-                b[[u, v]] = (im * c[v] + re * s[v]).cast::<T>();
+                a[[u, v]] = (re * c[[u, v]] - im * s[[u, v]]).cast::<T>();
+                b[[u, v]] = (im * c[[u, v]] + re * s[[u, v]]).cast::<T>();
             }
         }
         if i < HALF {

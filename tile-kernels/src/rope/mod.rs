@@ -39,8 +39,8 @@ pub struct Rope<'a, T: Element> {
 ///
 /// f16, bf16 and f32; D is even and at most 512. Norm and rotation are computed in f32 and rounded to `T` once, at the end, where
 /// `transformers` rounds the normed head, its product with the weight, the cosines and sines, and both products of the rotation.
-/// The launch may begin before the previous kernel of its stream is done, and then reads the norms' weights before it: they must
-/// not be what that kernel writes.
+/// The launch may begin before the previous kernel of its stream is done, where that one writes none of the tables, positions, slots
+/// and weights, which are then read before it.
 ///
 /// # Errors
 /// Where shapes disagree, D is odd or greater than 512, a page has no rows, a tensor lives elsewhere, or a tensor that is written

@@ -4,15 +4,10 @@ use crate::vector::widest;
 use tile_runtime::kernel::{LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::prelude::*;
 
-/// `tokens[row]` is the place of the first of the largest elements of row `row`. A block of 1,024 threads a row.
-#[tile_kernel(
-    instances(VEC in [8, 4, 1], where VEC * T::BITS == 128 || VEC == 1),
-    require(V % VEC == 0),
-    pdl(independent = [])
-)]
-pub fn argmax_rows<T: Float, const VEC: usize>(logits: &Tensor<T, (S, V)>, tokens: &mut Tensor<u32, (S,)>) {
-    let [row] = blocks([S]);
-    let [t] = threads([1024]);
+/// The place of the first of the largest elements of a row, the same for all of a block's 1,024 threads; `u32::MAX` where no element is a
+/// number. `t` is the thread's index.
+#[tile_fn]
+pub fn greedy<T: Float, const VEC: usize>(logits: &Tensor<T, (S, V)>, row: usize, t: usize) -> u32 {
     let mut values = alloc_local::<T>([4, VEC]);
     let mut best = f32::NEG_INFINITY;
     let mut place = 0xffffffffu32;
@@ -36,6 +31,20 @@ pub fn argmax_rows<T: Float, const VEC: usize>(logits: &Tensor<T, (S, V)>, token
         }
     }
     let (_, answer) = thread_argmax(best, place, t);
+    answer
+}
+
+/// `tokens[row]` is the place of the first of the largest elements of row `row`. A block of 1,024 threads a row.
+#[tile_kernel(
+    instances(VEC in [8, 4, 1], where VEC * T::BITS == 128 || VEC == 1),
+    require(V % VEC == 0),
+    pdl(independent = []),
+    uses(greedy)
+)]
+pub fn argmax_rows<T: Float, const VEC: usize>(logits: &Tensor<T, (S, V)>, tokens: &mut Tensor<u32, (S,)>) {
+    let [row] = blocks([S]);
+    let [t] = threads([1024]);
+    let answer = greedy::<T, VEC>(logits, row, t);
     if t == 0 {
         tokens[row] = answer;
     }

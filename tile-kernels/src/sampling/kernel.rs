@@ -1,5 +1,6 @@
 //! The kernel of [`sample`](fn@super::sample): a block a row, which is read a few times, from a cache after the first.
 
+use super::argmax::greedy;
 use super::random::{exponential, philox};
 use super::select::{distance, ordered, threshold};
 use tile_runtime::prelude::*;
@@ -10,7 +11,7 @@ use tile_runtime::prelude::*;
     require(V % VEC == 0),
     require(V <= 262144),
     pdl(independent = []),
-    uses(distance, exponential, ordered, philox, threshold)
+    uses(greedy, distance, exponential, ordered, philox, threshold)
 )]
 pub fn sample_rows<T: Float, const VEC: usize>(
     logits: &Tensor<T, (S, V)>,
@@ -32,25 +33,11 @@ pub fn sample_rows<T: Float, const VEC: usize>(
     let mut parts = alloc_shared::<u32>([3, 32]);
     let mut values = alloc_local::<T>([per]);
 
-    let mut best = f32::NEG_INFINITY;
-    let mut place = 0xffffffffu32;
-    for step in 0..ceil_div(V, 1024 * per) {
-        let first = (step * 1024 + t) * per;
-        for p in unroll(0..per / VEC) {
-            for v in vectorized(0..VEC) {
-                values[p * VEC + v] = logits.masked([row, first + p * VEC + v]);
-            }
-        }
-        for v in unroll(0..per) {
-            let x = values[v].cast::<f32>();
-            if first + v < V && (x > best || x == best && ((first + v) as u32) < place) {
-                best = x;
-                place = (first + v) as u32;
-            }
-        }
+    let mut token = greedy::<T, VEC>(logits, row, t);
+    let mut largest = f32::NEG_INFINITY;
+    if (token as usize) < V {
+        largest = logits[[row, token as usize]].cast::<f32>();
     }
-    let (largest, greedy) = thread_argmax(best, place, t);
-    let mut token = greedy;
     if heat > 0.0 && largest > f32::NEG_INFINITY {
         let mut lower = 0x00800000u32; // the word of the least number above -inf
         if kept > 0 && (kept as usize) < V {

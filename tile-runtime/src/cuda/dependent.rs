@@ -1,19 +1,23 @@
 //! Which launches may start before the previous kernel of their stream is done.
 //!
-//! A kernel with `pdl(independent = [w])` reads nothing but its independent tensors before its *wait*, writes nothing
-//! before it, runs it on every path, and lets dependents start only after it. Such a launch C gets the driver's
-//! attribute, and so may start early, only where
+//! A kernel with `pdl(independent = [w])` reads nothing but its independent tensors before its *wait*, writes nothing before it, and
+//! runs it on every path. It lets dependents start after that wait, or, with `trigger = AtStart`, once all its blocks have started.
+//! Such a launch C gets the driver's attribute, and so may start early, only where
 //!
 //! 1. the last operation of its stream is a kernel B of ours, and
-//! 2. B wrote no byte of an independent tensor of C.
+//! 2. no kernel that may still run when C starts wrote a byte of an independent tensor of C.
 //!
-//! Why that is enough. B either was launched with the attribute or without. Without, B started after everything before
-//! it in the stream was done. With, B has a wait; C starts once every block of B has let dependents start or has ended,
-//! both of which come after its own wait, so after everything before B was done. Either way, while C runs early only B
-//! may still run: what C then reads is complete, because B does not write it (2) and everything older is done. After
-//! its wait C has all of B's writes. By the same argument a kernel that is done leaves nothing before it undone, so
-//! whatever follows C as an ordinary operation (a copy, an event, a graph, a kernel without the attribute) follows all.
-//! What C writes, it writes after B is done: B may read and write it.
+//! Which kernels may still run then. B may. If B was launched without the attribute, it started after everything before it was
+//! done: B alone may still run. If it has the attribute and lets dependents start after its wait, C starts once every block of B
+//! has waited or ended, so everything before B is done: B alone again. If it has the attribute and lets dependents start at once,
+//! what may run beside B may run beside C as well: the kernel A before B, and what may run beside A. So the question goes back
+//! from kernel to kernel, up to the first one after whose start nothing older runs, at most [`CHAIN`] of them: beyond, C starts when B is done.
+//!
+//! Why that is enough. What C reads early, none of the kernels that may still run writes, and everything older is done. The wait
+//! of C returns when B is done and its writes can be seen. B is done only after its own wait has returned, so A is done by then,
+//! and likewise everything older: after its wait C has all writes of all of them, and it overwrites nothing that they still read.
+//! By the same argument a kernel that is done leaves nothing before it undone, so whatever follows C as an ordinary operation (a
+//! copy, an event, a graph, a kernel without the attribute) follows all.
 //!
 //! The last operation is not a kernel of ours after a copy, a clearing, an allocation, a free, an event recorded or
 //! waited for, a launch of a graph; at the start of a stream; and in a capture before its first kernel, since each
@@ -40,13 +44,24 @@ const NO_KERNEL: u64 = 1 << 48;
 /// Addresses, the end excluded.
 pub(crate) type Range = (u64, u64);
 
-/// What is known of a stream's last operation.
+/// Most kernels back to which one that may still run is looked for.
+const CHAIN: usize = 4;
+
+/// What is known of a stream's last operations.
 pub(crate) struct Last {
     ticket: AtomicU64,
     /// Whether other code may queue operations, which are not counted.
     shared: AtomicBool,
-    /// The number of the operation that `written` is about.
+    /// The last kernels, each at the place of its number.
+    kernels: [Kernel; CHAIN],
+}
+
+/// A kernel that was queued.
+struct Kernel {
+    /// The number of its operation.
     number: AtomicU64,
+    /// Whether kernels before it may still run when the next one starts.
+    passes: AtomicBool,
     written: [(AtomicU64, AtomicU64); MOST],
 }
 
@@ -61,13 +76,12 @@ pub(crate) struct Entry<'a> {
 
 impl Last {
     pub fn new() -> Last {
-        let nothing = || (AtomicU64::new(0), AtomicU64::new(0));
-        Last {
-            ticket: AtomicU64::new(0),
-            shared: AtomicBool::new(false),
+        let kernel = || Kernel {
             number: AtomicU64::new(NO_KERNEL),
-            written: std::array::from_fn(|_| nothing()),
-        }
+            passes: AtomicBool::new(false),
+            written: std::array::from_fn(|_| (AtomicU64::new(0), AtomicU64::new(0))),
+        };
+        Last { ticket: AtomicU64::new(0), shared: AtomicBool::new(false), kernels: std::array::from_fn(|_| kernel()) }
     }
 
     /// From here on other code may queue operations.
@@ -90,19 +104,16 @@ impl Entry<'_> {
         self.stream
     }
 
-    /// Whether the operation before is a kernel of ours that wrote none of these bytes.
+    /// Whether the operation before is a kernel of ours, and no kernel that may still run when this one starts early wrote any of these bytes.
     #[inline]
     pub fn follows_kernel_apart_from(&self, independent: impl Iterator<Item = Range>) -> bool {
-        let last = self.last;
-        if !self.alone
-            || last.shared.load(Ordering::Acquire)
-            || last.number.load(Ordering::Relaxed).wrapping_add(1) != self.number
-        {
+        if !self.alone || self.last.shared.load(Ordering::Acquire) {
             return false;
         }
+        let Some(count) = self.running() else { return false };
         for (start, end) in independent {
-            for (written_start, written_end) in &last.written {
-                if start < written_end.load(Ordering::Relaxed) && written_start.load(Ordering::Relaxed) < end {
+            for written in (1..=count).flat_map(|back| &self.kernel(back).written) {
+                if start < written.1.load(Ordering::Relaxed) && written.0.load(Ordering::Relaxed) < end {
                     return false;
                 }
             }
@@ -110,9 +121,29 @@ impl Entry<'_> {
         true
     }
 
-    /// The operation was queued and is a kernel of ours that writes these bytes.
+    /// How many of the last kernels may still run when this one starts early; none where that is not known.
+    fn running(&self) -> Option<u64> {
+        for back in 1..=CHAIN as u64 {
+            let kernel = self.kernel(back);
+            if kernel.number.load(Ordering::Relaxed).wrapping_add(back) != self.number {
+                return None;
+            }
+            if !kernel.passes.load(Ordering::Relaxed) {
+                return Some(back);
+            }
+        }
+        None
+    }
+
+    /// Where the operation that is so far back is kept, if it is a kernel.
+    fn kernel(&self, back: u64) -> &Kernel {
+        &self.last.kernels[(self.number.wrapping_sub(back) % CHAIN as u64) as usize]
+    }
+
+    /// The operation was queued and is a kernel of ours that writes these bytes. `passes`: it may have started early, and lets the next one start
+    /// before it has waited.
     #[inline]
-    pub fn is_kernel(&self, written: impl Iterator<Item = Range>) {
+    pub fn is_kernel(&self, written: impl Iterator<Item = Range>, passes: bool) {
         if !self.alone {
             return;
         }
@@ -120,15 +151,17 @@ impl Entry<'_> {
             slot.0.store(start, Ordering::Relaxed);
             slot.1.store(end, Ordering::Relaxed);
         };
-        let mut slots = self.last.written.iter();
+        let kernel = self.kernel(0);
+        let mut slots = kernel.written.iter();
         for range in written {
             match slots.next() {
                 Some(slot) => put(slot, range),
-                None => put(&self.last.written[0], (0, u64::MAX)),
+                None => put(&kernel.written[0], (0, u64::MAX)),
             }
         }
         slots.for_each(|slot| put(slot, (0, 0)));
-        self.last.number.store(self.number, Ordering::Relaxed);
+        kernel.passes.store(passes, Ordering::Relaxed);
+        kernel.number.store(self.number, Ordering::Relaxed);
     }
 }
 
@@ -150,9 +183,14 @@ mod tests {
 
     /// A kernel that writes `written` and whose independent tensor is `independent`: whether it may start early.
     fn kernel(last: &Last, independent: Range, written: &[Range]) -> bool {
+        kernel_that(last, independent, written, false)
+    }
+
+    /// Likewise; `at_start`: it lets the next one start at once.
+    fn kernel_that(last: &Last, independent: Range, written: &[Range], at_start: bool) -> bool {
         let entry = enter(last);
         let early = entry.follows_kernel_apart_from([independent].into_iter());
-        entry.is_kernel(written.iter().copied());
+        entry.is_kernel(written.iter().copied(), early && at_start);
         early
     }
 
@@ -169,6 +207,28 @@ mod tests {
         assert!(!kernel(&last, w, &[]), "a copy is before");
         assert!(kernel(&last, w, &[(1, 2); MOST + 1]));
         assert!(!kernel(&last, w, &[]), "it wrote more than is remembered");
+        assert!(kernel(&last, w, &[]));
+    }
+
+    #[test]
+    fn what_runs_beside_a_kernel_that_lets_the_next_start_at_once_runs_beside_that_too() {
+        let last = Last::new();
+        let (w, other) = ((100, 200), (300, 400));
+        // It waits for all before it: what it lets start runs beside it alone.
+        assert!(!kernel_that(&last, other, &[w], true), "nothing is before");
+        assert!(kernel_that(&last, other, &[], true));
+        assert!(!kernel(&last, w, &[]), "the writer of w may still run, two kernels away");
+        assert!(kernel(&last, w, &[w]));
+        assert!(kernel_that(&last, other, &[], true));
+        assert!(kernel_that(&last, other, &[], true));
+        assert!(!kernel(&last, w, &[]), "three kernels away");
+        assert!(kernel_that(&last, other, &[], false));
+        assert!(kernel(&last, w, &[]), "the kernel between them has waited");
+        for _ in 1..CHAIN {
+            assert!(kernel_that(&last, other, &[], true));
+        }
+        assert!(kernel_that(&last, w, &[], true), "all that may run are known");
+        assert!(!kernel(&last, w, &[]), "there are more than are remembered");
         assert!(kernel(&last, w, &[]));
     }
 
@@ -191,13 +251,13 @@ mod tests {
         kernel(&last, w, &[]);
         let first = enter(&last);
         assert!(!kernel(&last, w, &[]), "another is being queued");
-        first.is_kernel([].into_iter());
+        first.is_kernel([].into_iter(), false);
         drop(first);
         assert!(!kernel(&last, w, &[]), "which of the two was last is unknown");
         assert!(kernel(&last, w, &[]));
         let first = enter(&last);
         drop(enter(&last));
-        first.is_kernel([].into_iter());
+        first.is_kernel([].into_iter(), false);
         drop(first);
         assert!(!kernel(&last, w, &[]), "the copy may have come after");
     }

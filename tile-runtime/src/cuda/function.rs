@@ -10,7 +10,7 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering;
 use tile_ir::emit::cuda::symbol;
-use tile_ir::ir::EntityRef;
+use tile_ir::ir::{EntityRef, Trigger};
 use tile_ir::lowered::{ParameterKind, Program, TensorMap};
 
 /// Most parameters of the C function: their values live on the stack during a launch.
@@ -30,8 +30,8 @@ pub(crate) struct Function {
     pub parameters: Vec<ParameterKind>,
     /// How the copy engine sees its tensors.
     pub maps: Vec<TensorMap>,
-    /// Whether it may be launched before the previous kernel is done.
-    dependent: bool,
+    /// Whether it may be launched before the previous kernel is done, and when it lets the next one start.
+    dependent: Option<Trigger>,
     /// Where its threads' messages go: the log's address, and its number there.
     log: Option<(Pointer, u32)>,
 }
@@ -102,7 +102,7 @@ impl Function {
     ) -> Result<(), Error> {
         let cuda = self.device;
         let entry = slot.enter();
-        let early = self.dependent
+        let early = self.dependent.is_some()
             && cuda.dependent_launch.load(Ordering::Relaxed)
             && entry.follows_kernel_apart_from(independent);
         let mut storage = [MaybeUninit::<u64>::uninit(); MAX_PARAMETERS];
@@ -160,7 +160,7 @@ impl Function {
             (cuda.driver.launch_kernel_ex)(&config, self.handle, parameters, std::ptr::null_mut())
         };
         cuda.check("cuLaunchKernelEx", code)?;
-        entry.is_kernel(written);
+        entry.is_kernel(written, early && self.dependent == Some(Trigger::AtStart));
         Ok(())
     }
 }

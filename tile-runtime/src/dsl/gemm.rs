@@ -39,6 +39,15 @@ impl GemmRequest {
     pub fn tf32(self) -> GemmRequest {
         shadow()
     }
+
+    /// Several products in one: `b` holds G matrices, one below the other, and each of G equal groups of the rows of `a` and `acc`
+    /// is multiplied with the one of its number.
+    ///
+    /// With `a` of `[G M, K]` and `acc` of `[G M, N]`, `&b_s` is `[G K, N]`, and for `b_s.t()` the array is `[G N, K]`: G follows
+    /// from its extents. A warp has rows of one group, so warps compute products of their own, with no word between them.
+    pub fn grouped(self) -> GemmRequest {
+        shadow()
+    }
 }
 
 /// The transpose of a shared array, an operand of [`gemm`]: `b_s.t()`.

@@ -6,7 +6,7 @@ use super::{AttributeInfo, Parser, source};
 use proc_macro2::{Delimiter, Group, Ident, Literal, Span, TokenStream, TokenTree};
 use syn::Expr;
 use tile_ir::diag::{Code, Diagnostic};
-use tile_ir::ir::{Dtype, ParamKind, Require, SpanId, Specialize, Target, Type};
+use tile_ir::ir::{Dtype, ParamKind, Require, SpanId, Specialize, Target, Trigger, Type};
 
 /// What the attribute says, before the signature gives it meaning.
 #[derive(Default)]
@@ -29,7 +29,7 @@ pub(super) struct Entries {
     /// `specialize(..)`, before the signature gives the names meaning: the dims, `max`, and where it stands.
     specialize: Option<(Vec<Ident>, u32, SpanId)>,
     /// `pdl(independent = [..])`, likewise.
-    pub(super) independent: Option<Vec<Ident>>,
+    pub(super) independent: Option<(Vec<Ident>, Trigger)>,
     pub(super) seen: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Products of tiles: `gemm(&a, b.t(), &mut acc)`, with `.policy(..)`, `.clear()` and `.tf32()`.
+//! Products of tiles: `gemm(&a, b.t(), &mut acc)`, with `.policy(..)`, `.clear()`, `.tf32()` and `.grouped()`.
 
 use super::Parser;
 use super::access::strip;
@@ -13,6 +13,7 @@ struct GemmOptions {
     policy: WarpPolicy,
     clear: bool,
     precision: Precision,
+    grouped: bool,
 }
 
 impl Parser {
@@ -29,8 +30,8 @@ impl Parser {
         let acc = self.accumulator(&call.args[2]);
         let (Some(a), Some(b), Some(acc), Some(options)) = (a, b, acc, options) else { return };
         let span = self.mark(range);
-        let GemmOptions { policy, clear, precision } = options;
-        self.emit(StmtKind::Gemm { a, b, acc, policy, clear, precision }, span);
+        let GemmOptions { policy, clear, precision, grouped } = options;
+        self.emit(StmtKind::Gemm { a, b, acc, policy, clear, precision, grouped }, span);
     }
 
     fn gemm_options(&mut self, methods: &[&ExprMethodCall]) -> Option<GemmOptions> {
@@ -40,6 +41,7 @@ impl Parser {
             match (name.as_str(), call.args.len()) {
                 ("clear", 0) => options.clear = true,
                 ("tf32", 0) => options.precision = Precision::Tf32,
+                ("grouped", 0) => options.grouped = true,
                 ("policy", 1) => {
                     let names = [
                         ("Square", WarpPolicy::Square),
@@ -51,7 +53,7 @@ impl Parser {
                         None => sound = false,
                     }
                 }
-                ("clear" | "policy" | "tf32", found) => {
+                ("clear" | "policy" | "tf32" | "grouped", found) => {
                     let at = self.mark(call.paren_token.span);
                     let wanted = if name == "policy" { "1 argument" } else { "no arguments" };
                     let message = format!("`.{name}` takes {wanted}, {found} given");
@@ -60,7 +62,7 @@ impl Parser {
                 }
                 _ => {
                     let message = format!("`.{name}(..)` of a `gemm` is not in the language");
-                    let help = "a `gemm` has `.policy(FullRow)`, `.clear()` and `.tf32()`";
+                    let help = "a `gemm` has `.policy(FullRow)`, `.clear()`, `.tf32()` and `.grouped()`";
                     self.syntax(call.method.span(), message, help);
                     sound = false;
                 }

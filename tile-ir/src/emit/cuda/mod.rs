@@ -142,7 +142,7 @@ fn prelude(program: &Program, body: &str) -> String {
         let Some((head, code)) = part.split_once('\n') else { continue };
         if head.split(' ').all(|word| used.contains(word)) {
             // For the same reason streamed loads stay where they stand.
-            match program.launch.dependent && code.contains("L1::no_allocate") {
+            match program.launch.dependent.is_some() && code.contains("L1::no_allocate") {
                 true => text.push_str(&code.replace("ld.global.nc.", "ld.global.").replace("asm(", "asm volatile(")),
                 false => text.push_str(code),
             }
@@ -183,7 +183,7 @@ fn signature(program: &Program) -> String {
                 // stay on their side. A load through a restricted pointer is free to move: nothing that the compiler
                 // sees could write there. It would move a dependent load up, which is wrong, and independent ones
                 // down, which is slow: ptxas puts the wait first.
-                let restrict = if program.launch.dependent { "" } else { " __restrict__" };
+                let restrict = if program.launch.dependent.is_some() { "" } else { " __restrict__" };
                 let _ = write!(text, "{constness}{ty}*{restrict} {}", param.name);
             }
             ParameterKind::TensorMap(map) => {

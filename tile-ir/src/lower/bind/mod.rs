@@ -13,6 +13,7 @@ mod statement;
 use crate::diag::{Code, Diagnostic};
 use crate::ir::*;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 
 /// Binds `instance`, which gives every specialised dim a value; see the module's contract. Errors name constants that do
 /// not exist or do not fit, and the values of specialised dims.
@@ -83,10 +84,47 @@ fn bound(kernel: &Kernel, instance: &Instance) -> Result<(Kernel, bool), Vec<Dia
     for require in &kernel.requires {
         binder.require(require);
     }
+    drop_arrays(kernel, &mut binder.to);
     if binder.diagnostics.is_empty() {
         Ok((binder.to, binder.open))
     } else {
         Err(for_values(&binder.to, binder.diagnostics))
+    }
+}
+
+/// Leaves out the arrays that only other instances use: in branches which this one does not have.
+fn drop_arrays(from: &Kernel, to: &mut Kernel) {
+    let used = |kernel: &Kernel| -> BTreeSet<BufferId> {
+        let effects = kernel.stmts.keys().flat_map(|stmt| effects(kernel, stmt));
+        let touched = effects.filter_map(|effect| match effect {
+            Effect::Read(place) | Effect::Write(place) | Effect::Atomic(place) | Effect::Cooperative(place) => {
+                Some(place)
+            }
+            Effect::BlockCollective | Effect::WarpCollective | Effect::BlockBarrier | Effect::WarpBarrier => None,
+        });
+        let reduced = kernel.stmts.values().filter_map(|stmt| match stmt.kind {
+            StmtKind::Reduce { src: ReduceSource::Local(buffer), .. } => Some(Place::Buffer(buffer)),
+            _ => None,
+        });
+        let places = kernel.accesses.values().map(|access| access.place).chain(touched).chain(reduced);
+        places.filter_map(|place| if let Place::Buffer(buffer) = place { Some(buffer) } else { None }).collect()
+    };
+    let (before, now) = (used(from), used(to));
+    let is_dropped = |stmt: &Stmt| matches!(&stmt.kind, StmtKind::Alloc { buffer } if before.contains(buffer) && !now.contains(buffer));
+    let dropped: BTreeSet<StmtId> = to.stmts.iter().filter(|(_, stmt)| is_dropped(stmt)).map(|(id, _)| id).collect();
+    if dropped.is_empty() {
+        return;
+    }
+    let keep = |body: &mut Vec<StmtId>| body.retain(|stmt| !dropped.contains(stmt));
+    keep(&mut to.body);
+    for stmt in to.stmts.values_mut() {
+        match &mut stmt.kind {
+            StmtKind::If { then, otherwise, .. } => [then, otherwise].into_iter().for_each(keep),
+            StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } | StmtKind::Persistent { body, .. } => {
+                keep(body)
+            }
+            _ => {}
+        }
     }
 }
 

@@ -85,7 +85,7 @@ fn rows(r: Rows) -> Kernel {
         let cond = b.eq(lane, zero);
         b.when(cond, |b| b.store_masked(y, &[row], sum));
     });
-    bound.attributes.dependent = Some(vec![ParamId::from_u32(0)]);
+    bound.attributes.dependent = Some(Dependent { independent: vec![ParamId::from_u32(0)], ..Dependent::default() });
     bound
 }
 

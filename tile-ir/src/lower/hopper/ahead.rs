@@ -2,7 +2,7 @@
 //!
 //! Contract. In: a kernel with `pdl(independent = [..])`. Out: every role waits before it touches anything else: consumers
 //! where they begin (they have nothing to multiply before), the producer before its first dependent load, and the threads
-//! that do nothing too. Dependents are let go right after a wait.
+//! that do nothing too. Dependents are launched right after a wait, or at the kernel's start where `trigger = AtStart` says so.
 //!
 //! Before its wait the producer issues the independent loads of its first slots, and afterwards only the others for these:
 //!
@@ -15,6 +15,7 @@
 //! ([`ParameterKind::Ahead`]). Of these many the kernel takes all where the independent operand is streamed once (its tile
 //! belongs to one tile of the result) through at least [`LONG`] rings, and [`FEW`] elsewhere (hopper.md W2).
 
+use super::super::dependent::wait;
 use super::super::uses::depends_on;
 use super::super::*;
 use super::plan::Load;
@@ -34,9 +35,8 @@ struct Path<'a> {
 impl<'a> Lowering<'a> {
     /// Waits for the previous kernel, where this one may begin before it is done.
     pub(super) fn wait_for_previous(&mut self) {
-        if self.program.launch.dependent {
-            self.op(OpKind::Wait);
-            self.op(OpKind::LaunchDependents);
+        if let Some(trigger) = self.program.launch.dependent {
+            self.ops.extend(wait(self.span, trigger));
         }
     }
 
@@ -45,7 +45,7 @@ impl<'a> Lowering<'a> {
     /// than a loop over tiles.
     pub(super) fn fill_ahead(&mut self, roles: &Roles) -> Option<RegId> {
         let early: Vec<&Load> = roles.plan.loads.iter().filter(|load| load.independent).collect();
-        if early.is_empty() || roles.feeders() > 1 || !self.program.launch.dependent {
+        if early.is_empty() || roles.feeders() > 1 || self.program.launch.dependent.is_none() {
             return None;
         }
         let path = self.path_to_ring(roles)?;

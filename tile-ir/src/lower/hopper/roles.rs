@@ -74,7 +74,7 @@ impl<'a> Lowering<'a> {
             let text = format!("`{}` is loaded once and stays", kernel.buffers[resident.load.buffer].name);
             self.remark(RemarkKind::Choice, kernel.stmts[resident.stmt].span, text);
         }
-        self.roles_wait = self.program.launch.dependent;
+        self.roles_wait = self.program.launch.dependent.is_some();
         let maps = plan.loads.iter().map(|load| self.slots_of(load, plan.stages)).collect();
         for product in plan.products.values() {
             let (buffer, Left::Shared(operand)) = product.a else { continue };

@@ -59,7 +59,7 @@ fn gemm(g: &Gemm) -> Kernel {
         });
         b.kernel.swizzle = Some(b.int(8));
         if let (true, Place::Tensor(weights)) = (g.dependent, w) {
-            b.kernel.attributes.dependent = Some(vec![weights]);
+            b.kernel.attributes.dependent = Some(Dependent { independent: vec![weights], ..Dependent::default() });
         }
         if g.cluster != [1, 1] {
             b.kernel.cluster = g.cluster.map(|n| b.int(n)).to_vec();
@@ -96,6 +96,7 @@ fn gemm(g: &Gemm) -> Kernel {
                     policy: WarpPolicy::Square,
                     clear: false,
                     precision: g.precision,
+                    grouped: false,
                 });
             });
             let row = b.scaled(by, bm, zero);

@@ -122,6 +122,7 @@ fn gemm(g: &Gemm) -> Kernel {
                     policy: g.policy,
                     clear: false,
                     precision: g.precision,
+                    grouped: false,
                 });
             });
             let row = b.scaled(by, bm, zero);
@@ -428,7 +429,15 @@ fn meeting(policies: [WarpPolicy; 2], one_accumulator: bool) -> Kernel {
         let [left, right] = buffers.map(|p| MatrixRef { buffer: id(p), transposed: false, span });
         for (sum, policy) in sums.into_iter().zip(policies) {
             let acc = if one_accumulator { id(sums[0]) } else { id(sum) };
-            b.stmt(StmtKind::Gemm { a: left, b: right, acc, policy, clear: true, precision: Precision::Full });
+            b.stmt(StmtKind::Gemm {
+                a: left,
+                b: right,
+                acc,
+                policy,
+                clear: true,
+                precision: Precision::Full,
+                grouped: false,
+            });
         }
         if !one_accumulator {
             b.parallel(&[("i", n), ("j", n)], |b, at| {
@@ -536,7 +545,15 @@ fn reused(stages: i64, again: bool) {
                 let operand = |transposed| MatrixRef { buffer: a_buffer, transposed, span };
                 let (a, b_) = (operand(false), operand(true));
                 let policy = WarpPolicy::Square;
-                b.stmt(StmtKind::Gemm { a, b: b_, acc: acc_buffer, policy, clear: false, precision: Precision::Full });
+                b.stmt(StmtKind::Gemm {
+                    a,
+                    b: b_,
+                    acc: acc_buffer,
+                    policy,
+                    clear: false,
+                    precision: Precision::Full,
+                    grouped: false,
+                });
             });
         }
         let (from, to) = (b.tile(acc, &[], &[]), b.tile(a_s, &[], &[]));

@@ -8,7 +8,7 @@ use super::report::Who;
 use super::schedule::Machine;
 use super::warp::{Block, Frame, PROXY_FENCES, State, Wait};
 use super::{Print, warp::Warp};
-use crate::ir::{BinaryOp, EntityRef, ShuffleKind, SpanId, VoteKind};
+use crate::ir::{BinaryOp, EntityRef, ShuffleKind, SpanId, Trigger, VoteKind};
 use crate::lowered::{GuardReason, ValueType};
 use crate::sim::numeric;
 
@@ -219,7 +219,7 @@ impl Machine<'_> {
             }
             Instr::End => {
                 let never = run.warp.full & !run.warp.waited;
-                if self.program.launch.dependent && never != 0 {
+                if self.program.launch.dependent.is_some() && never != 0 {
                     self.never_waited(run.who, code.spans[pc], never.trailing_zeros() as usize);
                 }
                 run.warp.pc -= 1;
@@ -303,7 +303,7 @@ impl Machine<'_> {
             Instr::Wait => run.warp.waited |= active,
             Instr::LaunchDependents => {
                 let early = active & !run.warp.waited;
-                if early != 0 {
+                if early != 0 && self.program.launch.dependent != Some(Trigger::AtStart) {
                     self.early_launch(run.who, code.spans[pc], early.trailing_zeros() as usize);
                 }
             }

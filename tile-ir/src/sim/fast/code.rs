@@ -153,6 +153,8 @@ pub(super) struct GemmPlan {
     pub(super) clear: bool,
     /// What is multiplied of f32.
     pub(super) precision: Precision,
+    /// Whether groups of rows have right operands of their own.
+    pub(super) grouped: bool,
     pub(super) span: SpanId,
 }
 

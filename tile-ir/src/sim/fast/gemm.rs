@@ -14,14 +14,17 @@ use std::mem;
 impl Machine<'_> {
     pub(super) fn gemm(&self, s: &mut State, plan: &GemmPlan, mask: MaskId) -> Result<(), Box<Fault>> {
         self.check_convergence(s, false, mask, plan.span)?;
-        let shape = |operand: GemmOperand| {
-            let info = &self.code.shared[operand.array as usize];
-            let (rows, columns) = matrix(info);
-            if operand.transposed { (columns, rows) } else { (rows, columns) }
-        };
-        let ((m, k), (k_of_b, n)) = (shape(plan.a), shape(plan.b));
+        let stored = |operand: GemmOperand| matrix(&self.code.shared[operand.array as usize]);
+        let turned =
+            |(rows, columns), operand: GemmOperand| if operand.transposed { (columns, rows) } else { (rows, columns) };
+        let (m, k) = turned(stored(plan.a), plan.a);
         let sum = matrix(&self.code.shared[plan.acc as usize]);
-        if k != k_of_b || sum != (m, n) {
+        // One matrix of the right operand, and how many there are.
+        let (rows, columns) = stored(plan.b);
+        let own = if plan.b.transposed { sum.1 } else { k };
+        let parts = if plan.grouped && own > 0 { rows / own } else { 1 };
+        let (k_of_b, n) = turned((rows / parts.max(1), columns), plan.b);
+        if k != k_of_b || sum != (m, n) || parts == 0 || !rows.is_multiple_of(parts) || !m.is_multiple_of(parts) {
             let (rows, columns) = sum;
             let message = format!("gemm: [{m}, {k}] times [{k_of_b}, {n}] is not [{rows}, {columns}]");
             return Err(self.fault(s, 0, Diagnostic::new(DiagnosticCode::TILE_SHAPE, plan.span, message)));
@@ -31,31 +34,40 @@ impl Machine<'_> {
         let operands = (&s.shared[plan.a.array as usize], &s.shared[plan.b.array as usize]);
         if let (Shared::Floats(acc), (Shared::Floats(a), Shared::Floats(b))) = (&mut acc, operands)
             && a.len() == m * k
-            && b.len() == k * n
+            && b.len() == parts * k * n
         {
             if plan.clear {
                 acc.fill(0.0);
             }
             let transpose = |data: &[f32], operand: GemmOperand, rows: usize, columns: usize, into: &mut Vec<f32>| {
-                into.clear();
                 if operand.transposed {
                     into.extend((0..rows).flat_map(|i| (0..columns).map(move |j| data[j * rows + i])));
                 } else {
                     into.extend_from_slice(data);
                 }
             };
-            transpose(a, plan.a, m, k, &mut s.scratch.left);
-            transpose(b, plan.b, k, n, &mut s.scratch.right);
+            let (left, right) = (&mut s.scratch.left, &mut s.scratch.right);
+            left.clear();
+            right.clear();
+            transpose(a, plan.a, m, k, left);
+            if k * n > 0 {
+                b.chunks_exact(k * n).for_each(|part| transpose(part, plan.b, k, n, right));
+            }
             let exact = match (self.code.shared[plan.a.array as usize].dtype, plan.precision) {
                 (Dtype::F32, Precision::Full) => false,
                 (Dtype::F32, Precision::Tf32) => {
-                    [&mut s.scratch.left, &mut s.scratch.right].into_iter().flatten().for_each(|x| *x = to_tf32(*x));
+                    [left, right].into_iter().flatten().for_each(|x| *x = to_tf32(*x));
                     true
                 }
                 _ => true,
             };
-            let (a, b) = (&s.scratch.left, &s.scratch.right);
-            if exact { product(acc, a, b, n, k) } else { wide_product(acc, a, b, n, k) }
+            let rows = m / parts;
+            if rows * n * k > 0 {
+                let groups = acc.chunks_exact_mut(rows * n).zip(s.scratch.left.chunks_exact(rows * k));
+                for ((acc, a), b) in groups.zip(s.scratch.right.chunks_exact(k * n)) {
+                    if exact { product(acc, a, b, n, k) } else { wide_product(acc, a, b, n, k) }
+                }
+            }
         }
         s.shared[plan.acc as usize] = acc;
         Ok(())

@@ -284,11 +284,13 @@ fn dependent_launch() {
             "#[tile_kernel(pdl({list}))] fn k(x: &Tensor<f32, (N,)>, w: &Tensor<f32, (N,)>) {{ blocks([N]); threads([32]); }}"
         ));
         assert!(parsed.diagnostics.is_empty(), "{list}");
-        parsed.kernel.attributes.dependent.map(|all| all.into_iter().map(|p| p.as_u32()).collect::<Vec<_>>())
+        let Dependent { independent, trigger } = parsed.kernel.attributes.dependent.expect("it is there");
+        (independent.into_iter().map(|p| p.as_u32()).collect::<Vec<_>>(), trigger)
     };
-    assert_eq!(independent("independent = [w]"), Some(vec![1]));
-    assert_eq!(independent("independent = [w, x,],"), Some(vec![1, 0]));
-    assert_eq!(independent("independent = []"), Some(vec![]));
+    assert_eq!(independent("independent = [w]"), (vec![1], Trigger::AfterWait));
+    assert_eq!(independent("independent = [w, x,],"), (vec![1, 0], Trigger::AfterWait));
+    assert_eq!(independent("independent = []"), (vec![], Trigger::AfterWait));
+    assert_eq!(independent("independent = [w], trigger = AtStart"), (vec![1], Trigger::AtStart));
 }
 
 #[test]

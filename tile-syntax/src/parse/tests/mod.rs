@@ -161,12 +161,14 @@ impl Printer<'_> {
                 let evict = evict.unwrap_or_default();
                 writeln!(text, "copy {} -> {}{width}{tma}{evict}", tile(src), tile(dst)).unwrap();
             }
-            StmtKind::Gemm { a, b, acc, policy, clear, precision } => {
+            StmtKind::Gemm { a, b, acc, policy, clear, precision, grouped } => {
                 let name = |buffer: BufferId| &self.kernel.buffers[buffer].name;
                 let matrix = |m: &MatrixRef| format!("{}{}", name(m.buffer), if m.transposed { ".t" } else { "" });
                 let clear = if *clear { " clear" } else { "" };
                 let precision = if *precision == Precision::Tf32 { " tf32" } else { "" };
-                writeln!(text, "gemm {} {} {} {policy:?}{clear}{precision}", matrix(a), matrix(b), name(*acc)).unwrap();
+                let grouped = if *grouped { " grouped" } else { "" };
+                let (a, b, acc) = (matrix(a), matrix(b), name(*acc));
+                writeln!(text, "gemm {a} {b} {acc} {policy:?}{clear}{precision}{grouped}").unwrap();
             }
             StmtKind::Persistent { vars, extents, per_sm, contiguous, body } => {
                 let vars: Vec<&str> = vars.iter().map(|&v| self.var(v)).collect();

@@ -108,7 +108,7 @@ impl Planner<'_> {
         let shared = self.is_of_ring(stmt) && self.is_invariant(&start);
         let parts = if shared { self.cluster.iter().product() } else { 1 };
         let boxes = TmaPlan::new(&tile, &layout, parts).map_err(|e| no(e.to_string()))?;
-        let independent = kernel.attributes.dependent.as_ref().is_some_and(|all| all.contains(&tensor));
+        let independent = kernel.attributes.dependent.as_ref().is_some_and(|all| all.independent.contains(&tensor));
         Ok(Load { tensor, buffer, start, layout, boxes, shared, independent, evict, span })
     }
 

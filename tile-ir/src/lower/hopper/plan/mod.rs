@@ -229,9 +229,12 @@ impl Planner<'_> {
         let kernel = self.kernel;
         let span = kernel.stmts[stmt].span;
         let no = |text: String| Reason { text, span };
-        let StmtKind::Gemm { a, b, acc, clear, precision, .. } = &kernel.stmts[stmt].kind else {
+        let StmtKind::Gemm { a, b, acc, clear, precision, grouped, .. } = &kernel.stmts[stmt].kind else {
             return Err(no("a product that is none".into()));
         };
+        if *grouped {
+            return Err(no("a warpgroup multiplies one matrix: a grouped product is the warps'".into()));
+        }
         let (rows, cols) = match kernel.buffer_extents(*acc)[..] {
             [rows, cols] => (rows, cols),
             _ => return Err(no("its accumulator is not a matrix".into())),

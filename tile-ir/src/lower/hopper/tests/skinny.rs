@@ -165,7 +165,7 @@ fn slots_are_filled_ahead_of_the_wait() {
         });
         // In a cluster along x, b is each block's own and a is shared: slots wait for all of them nevertheless.
         assert_eq!(ahead, (g.cluster == [1, 1]).then_some(g.stages), "{g:?}");
-        assert!(program.launch.dependent);
+        assert!(program.launch.dependent.is_some());
         let waits = |op: &OpKind| matches!(op, OpKind::Wait);
         assert_eq!(count(&program.body, &waits), 3, "{g:?}");
     }

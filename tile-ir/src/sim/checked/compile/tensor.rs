@@ -80,7 +80,7 @@ impl Compiler<'_> {
     pub(super) fn depends(&self, space: Space, kind: AccessKind) -> bool {
         let Space::Global(param) = space else { return false };
         let independent = self.program.tensors.iter().any(|t| t.param == param && t.independent);
-        self.program.launch.dependent && !(independent && kind == AccessKind::Read)
+        self.program.launch.dependent.is_some() && !(independent && kind == AccessKind::Read)
     }
 
     /// A site without an address in the program's text.

@@ -34,7 +34,7 @@ impl Build {
                     min_blocks: None,
                     cluster: [1, 1, 1],
                     registers: None,
-                    dependent: false,
+                    dependent: None,
                     checks: vec![],
                 },
                 tensor_maps: PrimaryMap::new(),

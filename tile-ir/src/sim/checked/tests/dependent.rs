@@ -2,7 +2,7 @@
 
 use super::build::{Build, floats};
 use super::{clean, finds};
-use crate::ir::Dtype;
+use crate::ir::{Dtype, Trigger};
 use crate::lowered::{OpKind, Program, Space};
 use crate::sim::Argument;
 use expect_test::expect;
@@ -12,7 +12,7 @@ fn program(build: impl FnOnce(&mut Build, [Space; 3])) -> Program {
     let mut b = Build::threads(32);
     let places =
         [("w", false), ("x", false), ("y", true)].map(|(name, mutable)| b.tensor(name, Dtype::F32, 1, mutable));
-    b.program.launch.dependent = true;
+    b.program.launch.dependent = Some(Trigger::AfterWait);
     b.program.tensors[0].independent = true;
     build(&mut b, places);
     b.finish()

@@ -143,7 +143,7 @@ impl Compiler<'_, '_> {
                 Ok(())
             }
             StmtKind::Copy { src, dst, .. } => self.copy(src, dst, mask, span, out),
-            StmtKind::Gemm { a, b, acc, clear, precision, .. } => {
+            StmtKind::Gemm { a, b, acc, clear, precision, grouped, .. } => {
                 let array = |c: &mut Self, buffer: BufferId| match c.array(buffer)? {
                     Target::Shared(array) => Ok(array),
                     Target::Local(_) | Target::Tensor(_) => malformed("a `gemm` of what the block has not one of"),
@@ -152,7 +152,8 @@ impl Compiler<'_, '_> {
                     Ok(GemmOperand { array: array(c, m.buffer)?, transposed: m.transposed })
                 };
                 let (a, b) = (operand(self, a)?, operand(self, b)?);
-                let plan = GemmPlan { a, b, acc: array(self, *acc)?, clear: *clear, precision: *precision, span };
+                let (acc, grouped) = (array(self, *acc)?, *grouped);
+                let plan = GemmPlan { a, b, acc, clear: *clear, precision: *precision, grouped, span };
                 out.push(Step::Gemm { plan: Box::new(plan), mask });
                 Ok(())
             }
