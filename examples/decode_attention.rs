@@ -3,6 +3,7 @@
 //!
 //! ```console
 //! $ cargo run --release --example decode_attention
+//! $ cargo run --release --example decode_attention -- --sweep    # sequences cut into every number of parts, too
 //! $ python3 bench/decode_attention.py    # PyTorch's attention, on the same machine
 //! ```
 
@@ -32,17 +33,24 @@ fn main() -> Result<()> {
     };
     println!("{device}\n\n| batch, keys | us | TB/s | of the ceiling |\n|---|---:|---:|---:|");
     device.set_dependent_launch(false);
+    let is_sweep = std::env::args().any(|argument| argument == "--sweep");
     for (batch, keys) in SHAPES {
         let bytes = batch * keys * KEY_HEADS * D * 2 * 2;
-        let us = measure(&device, batch, keys, ROUND.div_ceil(bytes).max(4))?;
+        let copies = ROUND.div_ceil(bytes).max(4);
+        let us = measure(&device, batch, keys, copies, None)?;
         let share = 100.0 * bytes as f64 / CEILING / us;
         println!("| {batch}, {keys} | {us:.2} | {:.2} | {share:.0}% |", bytes as f64 / us / 1e6);
+        if is_sweep {
+            for splits in [1, 2, 4, 8, 16, 32] {
+                println!("| in {splits} parts | {:.2} | | |", measure(&device, batch, keys, copies, Some(splits))?);
+            }
+        }
     }
     Ok(())
 }
 
 /// Microseconds of a launch: the median of nine rounds of `copies` launches.
-fn measure(device: &Device, batch: usize, keys: usize, copies: usize) -> Result<f64> {
+fn measure(device: &Device, batch: usize, keys: usize, copies: usize, splits: Option<usize>) -> Result<f64> {
     let each = keys.div_ceil(PAGE);
     let pages = copies * batch * each;
     let noise = |count: usize, seed: u64| tile_kernel_examples::data::normal::<bf16>(seed, count);
@@ -68,7 +76,7 @@ fn measure(device: &Device, batch: usize, keys: usize, copies: usize) -> Result<
     let mut launch = |on: &Stream, copy: usize| -> Result<(), Error> {
         let pages = table.rows(copy * batch..(copy + 1) * batch)?;
         let batch = Batch { pages, first: &first, lengths: &lengths };
-        Ok(decode(on, &q, &k, &v, batch, &mut o, Decode::default())?)
+        Ok(decode(on, &q, &k, &v, batch, &mut o, Decode { splits, ..Decode::default() })?)
     };
     launch(&device.stream()?, 0)?;
     device.synchronize()?;
