@@ -158,7 +158,7 @@ fn what_does_not_fit_is_refused() {
             .unwrap()
             .to_string()
     };
-    assert!(load(&config, Limits { page: 48, ..LIMITS }).contains("pages of 48 tokens"));
+    assert!(load(&config, Limits { page: 40, ..LIMITS }).contains("pages of 40 tokens"));
     assert!(load(&config, Limits { vocab: 300, ..LIMITS }).contains("300"));
     assert!(load(&ModelConfig { head_dim: 32, ..config.clone() }, LIMITS).contains("head_dim"));
     let mut model = model(&device, &config, OPTIONS);

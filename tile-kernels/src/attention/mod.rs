@@ -22,10 +22,14 @@ const SPLITS: [usize; 6] = [1, 2, 4, 8, 16, 32];
 /// Parts that a sequence in f32 may be cut into: fewer, because f32 has no tensor-core products here, and a kernel of unrolled multiply-adds
 /// takes NVRTC several seconds.
 const SPLITS_F32: [usize; 2] = [1, 8];
-/// Blocks that run at once: two on each of the 132 multiprocessors of an H100 or H200.
-const BLOCKS: usize = 264;
+/// Multiprocessors of an H100 or H200. Two blocks of [`decode`] run on each at once, or one that has a longer ring.
+const MULTIPROCESSORS: usize = 132;
 /// Tiles of queries of one head of keys up to which sequences are cut: each has a counter of the parts that are done.
 const COUNTERS: usize = 1024;
+/// Stages of a long ring of keys and values, with which a block has a multiprocessor for itself.
+const LONG_RING: usize = 3;
+/// Most steps of a block for which it is taken: more keep a multiprocessor busier as two blocks.
+const SHORT: usize = 4;
 /// Keys of a warp of a block in a step.
 const KEYS: usize = 16;
 /// Warps of a block of 16-bit elements.
@@ -40,21 +44,33 @@ pub struct Decode {
     pub queries: usize,
     /// Factor of the products before the softmax; `1 / sqrt(D)` where none is given.
     pub scale: Option<f32>,
-    /// Into how many parts of keys, each a block's, a sequence is cut: rounded down to 1, 2, 4, 8, 16 or 32 (of f32 to 1 or 8); where none is
-    /// given, as many as fill the device with parts of at least 64 keys; 1 where the sequences have more than 1,024 tiles of 16 rows. Results with different numbers differ by rounding. So whoever wants results
-    /// that do not depend on how many sequences there are gives one.
+    /// Into how many parts of keys, each a block's, a sequence is cut: rounded down to 1, 2, 4, 8, 16 or 32 (of f32 to 1 or 8). Where
+    /// none is given, as many as fill the device with parts of at least 128 keys (of 32 in f32). 1 where the sequences have more than
+    /// 1,024 tiles of 16 rows. Results with different numbers differ by rounding, so whoever wants results that do not depend on how
+    /// many sequences there are gives one.
     pub splits: Option<usize>,
 }
 
 impl Decode {
-    /// The parts of a sequence, for so many tiles of queries, heads of keys, and at most so many steps of keys.
-    fn splits<T>(self, tiles: usize, key_heads: usize, steps: usize) -> usize {
-        if tiles > COUNTERS {
-            return 1;
+    /// The parts of a sequence, for so many tiles of queries, heads of keys, and at most so many steps of keys; and whether a block's
+    /// steps are so few that it gets a long ring.
+    fn splits<T>(self, tiles: usize, key_heads: usize, steps: usize) -> (usize, bool) {
+        let all = if size_of::<T>() == 2 { &SPLITS[..] } else { &SPLITS_F32[..] };
+        let at_most = |most: usize| match tiles > COUNTERS {
+            true => 1,
+            false => all.iter().copied().rfind(|splits| *splits <= most).unwrap_or(1),
+        };
+        let heads = (tiles * key_heads).max(1);
+        let is_short = |splits: usize| splits * heads <= MULTIPROCESSORS && steps.div_ceil(splits) <= SHORT;
+        if let Some(splits) = self.splits {
+            let splits = at_most(splits);
+            return (splits, is_short(splits));
         }
-        let most = self.splits.unwrap_or_else(|| (BLOCKS / (tiles * key_heads).max(1)).min(steps / 2));
-        let splits = if size_of::<T>() == 2 { &SPLITS[..] } else { &SPLITS_F32[..] };
-        splits.iter().copied().rfind(|splits| *splits <= most).unwrap_or(1)
+        let few = at_most((MULTIPROCESSORS / heads).min(steps / 2));
+        match is_short(few) {
+            true => (few, true),
+            false => (at_most((2 * MULTIPROCESSORS / heads).min(steps / 2)), false),
+        }
     }
 }
 
@@ -114,9 +130,10 @@ where
     let [sequences, most] = shape::<2>(&batch.pages.argument());
     let tiles = (options.queries.max(1) * (heads / key_heads.max(1)).max(1)).div_ceil(ROWS);
     let warps = if size_of::<T>() == 2 { WARPS } else { 1 };
-    let splits = options.splits::<T>(sequences * tiles, key_heads, most * page / (warps * KEYS));
+    let (splits, is_short) = options.splits::<T>(sequences * tiles, key_heads, most * page / (warps * KEYS));
     let stages = match (size_of::<T>(), d) {
         (_, 64) => 4,
+        (2, _) if is_short && splits >= 4 => LONG_RING,
         (2, _) => 2,
         _ => 3,
     };
@@ -125,6 +142,11 @@ where
     let Batch { pages, first, lengths } = batch;
     let kernel = decode_kernel::decode::<T>::instance(on.device(), params)?;
     kernel.launch_on(on, q, k, v, pages, first, lengths, o, scale as f32, tiles)
+}
+
+/// What PAGE must be a multiple of for [`decode`].
+pub const fn decode_page<T>() -> usize {
+    KEYS * if size_of::<T>() == 2 { WARPS } else { 1 }
 }
 
 /// Whether [`prefill`] takes heads of `d` elements of this type and pages of `page` keys.

@@ -26,7 +26,7 @@ use buffers::{Buffers, Inputs};
 use forward::{Prompt, Shape};
 use layer::{Layer, Reader};
 use std::collections::BTreeMap;
-use tile_kernels::attention::has_prefill;
+use tile_kernels::attention::{decode_page, has_prefill};
 use tile_runtime::{Device, Graph, Tensor};
 
 /// Most tokens of a sequence in a step that are attention's few: more are a prompt.
@@ -75,7 +75,7 @@ impl<T: ModelElement> Model<T> {
         weights: &Weights,
         options: Options,
     ) -> Result<Model<T>, ModelError> {
-        check(config, &options.limits)?;
+        check::<T>(config, &options.limits)?;
         let read = Reader { device, weights };
         let layers = (0..config.num_hidden_layers).map(|index| Layer::load(&read, config, index, &options.limits));
         let head = match config.tie_word_embeddings {
@@ -209,7 +209,7 @@ impl<T: ModelElement> Backend for Model<T> {
 }
 
 /// Whether the kernels take heads and pages of these lengths.
-fn check(config: &ModelConfig, limits: &Limits) -> Result<(), ModelError> {
+fn check<T>(config: &ModelConfig, limits: &Limits) -> Result<(), ModelError> {
     limits.validate()?;
     if limits.vocab != config.vocab_size {
         let message = format!("limits for a vocabulary of {}; the model's has {}", limits.vocab, config.vocab_size);
@@ -221,8 +221,10 @@ fn check(config: &ModelConfig, limits: &Limits) -> Result<(), ModelError> {
     if config.num_key_value_heads > 64 {
         return Err(ModelError::config("num_key_value_heads", "is more than 64, which is what attention takes"));
     }
-    if !limits.page.is_multiple_of(32) {
-        return Err(ModelError::Capacity(format!("pages of {} tokens; attention takes multiples of 32", limits.page)));
+    let multiple = decode_page::<T>();
+    if !limits.page.is_multiple_of(multiple) {
+        let message = format!("pages of {} tokens; attention takes multiples of {multiple}", limits.page);
+        return Err(ModelError::Capacity(message));
     }
     Ok(())
 }
