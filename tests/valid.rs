@@ -64,6 +64,7 @@ mod valid {
     mod function_size;
     mod function_unnamed;
     mod gemm_divide;
+    mod gemm_grouped;
     mod gemm_shape;
     mod gemv;
     mod guard_data;

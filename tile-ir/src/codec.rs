@@ -9,7 +9,7 @@ use thiserror::Error;
 const MAGIC: [u8; 4] = *b"TKIR";
 
 /// Version of the encoding. Changes whenever `ir` changes.
-pub const VERSION: u8 = 9;
+pub const VERSION: u8 = 10;
 
 /// Why bytes are not a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -201,7 +201,7 @@ fn a_generic_head() {
         #[require(N % 8 == 0)]
         #[targets(sm_80, sm_90a)]
         #[min_blocks(2)]
-        #[pdl(independent = [x])]
+        #[pdl(independent = [x], trigger = AtStart)]
         #[lints(TK0601 = "deny")]
         kernel generic<T: f16 | bf16, const ROWS: usize, const FAST: bool>(
             x: &Tensor<f16, (N,)>,

@@ -156,7 +156,7 @@ fn products_of_tiles() {
     check("gemm(&v, b.t(), &mut acc);", "v", "`v` has 1 axis, not 2");
     check("gemm(a[[0, 0]], b.t(), &mut acc);", "a[[0, 0]]", "not the left operand");
     check("gemm(&a, b.t(), &mut acc).policy(Round);", "Round", "`Square`, `FullRow`, `FullCol`");
-    check("gemm(&a, b.t(), &mut acc).scale(2.0);", "scale", "`.clear()` and `.tf32()`");
+    check("gemm(&a, b.t(), &mut acc).scale(2.0);", "scale", "`.tf32()` and `.grouped()`");
     check("let c = gemm(&a, b.t(), &mut acc);", "gemm(&a, b.t(), &mut acc)", "gives no value");
     check("copy(w.at([0, 0]), &mut a).evict(Late);", "Late", "`First`, `Last`, `Normal`");
     check("copy(w.at([0, 0]), &mut a).evict(if t == 0 { First } else { Last });", "t == 0", "is not a constant");
