@@ -15,7 +15,8 @@ use tile_cookbook::{
     argmax, attention, dropout, gather, histogram, layer_norm, rms_norm, rope, scan, segmented_sum, softmax, stencil,
     swiglu, top_k, transpose,
 };
-use tile_kernels::{embedding, norm, sampling};
+use tile_kernels::embedding::embedding;
+use tile_kernels::{norm, sampling};
 use tile_runtime::interop::{Lent, LentMut, Placement, Plain, borrow_stream, lend, lend_host, lend_host_mut, lend_mut};
 use tile_runtime::prelude::*;
 
@@ -195,12 +196,9 @@ fn run_kernel(kernel: &str, call: &Call<'_>) -> Result<(), Failure> {
             call.scalar(0)? as f32,
         ))?,
         "argmax" => floats!(call, |T| sampling::argmax(on, &call.input::<T, 2>(0)?, &mut call.output(1)?))?,
-        "embedding" => floats!(call, |T| embedding::embedding(
-            on,
-            &call.input::<T, 2>(0)?,
-            &call.input(1)?,
-            &mut call.output(2)?,
-        ))?,
+        "embedding" => {
+            floats!(call, |T| embedding(on, &call.input::<T, 2>(0)?, &call.input(1)?, &mut call.output(2)?))?
+        }
         "layer_norm" => floats!(call, |T| norm::layer_norm(
             on,
             &call.input::<T, 2>(0)?,
@@ -219,9 +217,7 @@ fn run_kernel(kernel: &str, call: &Call<'_>) -> Result<(), Failure> {
         "softmax" => {
             floats!(call, |T| tile_kernels::softmax::softmax(on, &call.input::<T, 2>(0)?, &mut call.output(1)?))?
         }
-        "swiglu" => {
-            floats!(call, |T| tile_kernels::swiglu::swiglu(on, &call.input::<T, 2>(0)?, &mut call.output(1)?))?
-        }
+        "swiglu" => floats!(call, |T| tile_kernels::swiglu::swiglu(on, &call.input::<T, 2>(0)?, &mut call.output(1)?))?,
         _ => return Err(format!("there is no row kernel `{kernel}`").into()),
     }
     Ok(())
