@@ -15,9 +15,9 @@ import torch
 ROTATE = 800_000_000
 
 
-def sets_for(nbytes):
+def sets_for(nbytes, most=512):
     """Buffer sets of `nbytes` that a graph rotates over."""
-    return min(512, max(2, -(-ROTATE // nbytes)))
+    return min(most, max(2, -(-ROTATE // nbytes)))
 
 
 class Captured:

@@ -1,8 +1,9 @@
 """The cookbook's recipes as `bench/cookbook.py` runs them: buffers, what torch makes of them, shapes.
 
 A case has `title`, `make()` (a set of buffers by name), `ours(b)` (the tensors and scalars of the recipe's host function), `before`
-(what has to be done to the buffers before each launch, timed with it), `torch` (label -> a function of the buffers), `check(b)` (a
-function that gives the relative error of the buffers that ours has written; it is made before they are), `nbytes` and `flops`.
+(what has to be done to the buffers before each launch, timed with it), `torch` (label -> a function of the buffers, which returns what
+ours writes to the buffers `poisoned`), `check(b)` (a function that gives the relative error of the buffers once they are written; it
+is made before they are), `nbytes` and `flops`.
 """
 from dataclasses import dataclass, field
 from typing import Callable
@@ -30,6 +31,8 @@ class Case:
     before: Callable = None
     # Which buffers ours writes without reading them: filled with NaN (or -1) before the result is checked.
     poisoned: tuple = field(default=("y",))
+    # A kernel of `triton_rows`, which writes the same buffers as ours.
+    triton: str = None
 
     @property
     def title(self):
@@ -59,10 +62,22 @@ def against(wanted, name="y"):
     return check
 
 
+def together(*checks):
+    """The sum of several errors, which is NaN where one of them is."""
+    def check(b):
+        found = [check(b) for check in checks]
+        return lambda b: sum(each(b) for each in found)
+    return check
+
+
 def softmax(m, n, dtype=BF16):
     return Case("softmax", dtype, (m, n), lambda: dict(x=normal(m, n, dtype=dtype) * 4, y=torch.empty(m, n, device=device, dtype=dtype)),
                 lambda b: ([b["x"], b["y"]], []), {"softmax": lambda b: torch.softmax(b["x"], -1)},
                 against(lambda b: torch.softmax(b["x"].float(), -1)), 2 * m * n * dtype.itemsize, tolerance=4e-3)
+
+
+def added(b):
+    return b["x"] + b["r"]
 
 
 def rms_norm(m, n, dtype=BF16):
@@ -71,7 +86,7 @@ def rms_norm(m, n, dtype=BF16):
         b["r"].add_(b["x"])
         return F.rms_norm(b["r"], (n,), b["w"], 1e-5)
     return Case("rms_norm", dtype, (m, n), make, lambda b: ([b["x"], b["r"], b["w"], b["y"]], [1e-5]), {"add_, rms_norm": peer},
-                against(lambda b: F.rms_norm((b["x"] + b["r"]).float(), (n,), b["w"].float(), 1e-5)),
+                together(against(lambda b: F.rms_norm((b["x"] + b["r"]).float(), (n,), b["w"].float(), 1e-5)), against(added, "r")),
                 4 * m * n * dtype.itemsize, tolerance=6e-3)
 
 
@@ -82,7 +97,7 @@ def layer_norm(m, n, dtype=BF16):
         return F.layer_norm(b["r"], (n,), b["g"], b["s"], 1e-5)
     return Case("layer_norm", dtype, (m, n), make, lambda b: ([b["x"], b["r"], b["g"], b["s"], b["y"]], [1e-5]),
                 {"add_, layer_norm": peer},
-                against(lambda b: F.layer_norm((b["x"] + b["r"]).float(), (n,), b["g"].float(), b["s"].float(), 1e-5)),
+                together(against(lambda b: F.layer_norm((b["x"] + b["r"]).float(), (n,), b["g"].float(), b["s"].float(), 1e-5)), against(added, "r")),
                 4 * m * n * dtype.itemsize, tolerance=6e-3)
 
 

@@ -1,9 +1,11 @@
 //! The recipes for Python: a library with one C function, which launches a recipe on tensors of torch, on torch's stream,
-//! without a copy. `bench/cookbook.py` calls it:
+//! without a copy. It launches the row kernels of `tile-kernels` too, by names such as `kernels/rms_norm`. `bench/cookbook.py`
+//! calls it:
 //!
 //! ```text
 //! cargo build --release -p tile-cookbook --example cookbook_for_python
 //! python bench/cookbook.py target/release/examples/libcookbook_for_python.so
+//! python bench/cookbook.py target/release/examples/libcookbook_for_python.so --cases rows
 //! ```
 
 use std::cell::RefCell;
@@ -13,6 +15,8 @@ use tile_cookbook::{
     argmax, attention, dropout, gather, histogram, layer_norm, rms_norm, rope, scan, segmented_sum, softmax, stencil,
     swiglu, top_k, transpose,
 };
+use tile_kernels::embedding::embedding;
+use tile_kernels::{norm, sampling};
 use tile_runtime::interop::{Lent, LentMut, Placement, Plain, borrow_stream, lend, lend_host, lend_host_mut, lend_mut};
 use tile_runtime::prelude::*;
 
@@ -171,7 +175,50 @@ fn run(recipe: &str, call: &Call<'_>) -> Result<(), Failure> {
         "swiglu" => floats!(call, |T| swiglu::swiglu(on, &call.input::<T, 2>(0)?, &mut call.output(1)?))?,
         "top_k" => top_k::top_k(on, &call.input(0)?, &mut call.output(1)?, &mut call.output(2)?)?,
         "transpose" => floats!(call, |T| transpose::transpose(on, &call.input::<T, 2>(0)?, &mut call.output(1)?))?,
-        _ => return Err(format!("there is no recipe `{recipe}`").into()),
+        _ => match recipe.strip_prefix("kernels/") {
+            Some(kernel) => run_kernel(kernel, call)?,
+            None => return Err(format!("there is no recipe `{recipe}`").into()),
+        },
+    }
+    Ok(())
+}
+
+/// The same for a row kernel of `tile-kernels`: tensors and scalars are those of its host entry point.
+fn run_kernel(kernel: &str, call: &Call<'_>) -> Result<(), Failure> {
+    let on = call.on;
+    match kernel {
+        "add_rms_norm" => floats!(call, |T| norm::add_rms_norm(
+            on,
+            &call.input::<T, 2>(0)?,
+            &mut call.output(1)?,
+            &call.input(2)?,
+            &mut call.output(3)?,
+            call.scalar(0)? as f32,
+        ))?,
+        "argmax" => floats!(call, |T| sampling::argmax(on, &call.input::<T, 2>(0)?, &mut call.output(1)?))?,
+        "embedding" => {
+            floats!(call, |T| embedding(on, &call.input::<T, 2>(0)?, &call.input(1)?, &mut call.output(2)?))?
+        }
+        "layer_norm" => floats!(call, |T| norm::layer_norm(
+            on,
+            &call.input::<T, 2>(0)?,
+            &call.input(1)?,
+            &call.input(2)?,
+            &mut call.output(3)?,
+            call.scalar(0)? as f32,
+        ))?,
+        "rms_norm" => floats!(call, |T| norm::rms_norm(
+            on,
+            &call.input::<T, 2>(0)?,
+            &call.input(1)?,
+            &mut call.output(2)?,
+            call.scalar(0)? as f32,
+        ))?,
+        "softmax" => {
+            floats!(call, |T| tile_kernels::softmax::softmax(on, &call.input::<T, 2>(0)?, &mut call.output(1)?))?
+        }
+        "swiglu" => floats!(call, |T| tile_kernels::swiglu::swiglu(on, &call.input::<T, 2>(0)?, &mut call.output(1)?))?,
+        _ => return Err(format!("there is no row kernel `{kernel}`").into()),
     }
     Ok(())
 }
@@ -186,7 +233,7 @@ fn scan_of<T: Number + Plain>(call: &Call<'_>) -> Result<(), Failure> {
     Ok(scan::scan(call.on, x.view(), sums.view_mut(), &mut call.output(2)?)?)
 }
 
-/// Launches the recipe of this name on CUDA device `cuda`, on `stream` (null is the default stream); on the simulator where
+/// Launches the recipe, or the row kernel, of this name on CUDA device `cuda`, on `stream` (null is the default stream); on the simulator where
 /// `cuda` is negative. Tensors and scalars are those of the recipe's host function, in its order. Returns 0, or 1 after an
 /// error that [`cookbook_error`] tells.
 ///
