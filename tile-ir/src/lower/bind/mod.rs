@@ -84,7 +84,7 @@ fn bound(kernel: &Kernel, instance: &Instance) -> Result<(Kernel, bool), Vec<Dia
     for require in &kernel.requires {
         binder.require(require);
     }
-    drop_arrays(kernel, &mut binder.to);
+    drop_unused(kernel, &mut binder.to);
     if binder.diagnostics.is_empty() {
         Ok((binder.to, binder.open))
     } else {
@@ -92,28 +92,28 @@ fn bound(kernel: &Kernel, instance: &Instance) -> Result<(Kernel, bool), Vec<Dia
     }
 }
 
-/// Leaves out the arrays that only other instances use: in branches which this one does not have.
-fn drop_arrays(from: &Kernel, to: &mut Kernel) {
-    let used = |kernel: &Kernel| -> BTreeSet<BufferId> {
-        let effects = kernel.stmts.keys().flat_map(|stmt| effects(kernel, stmt));
-        let touched = effects.filter_map(|effect| match effect {
-            Effect::Read(place) | Effect::Write(place) | Effect::Atomic(place) | Effect::Cooperative(place) => {
-                Some(place)
+/// Leaves out what only other instances use, in branches which this one does not have: arrays, and the copies of variables that
+/// a call makes of its arguments.
+fn drop_unused(from: &Kernel, to: &mut Kernel) {
+    let (before, now) = (used_arrays(from), used_arrays(to));
+    let mut dropped: BTreeSet<StmtId> = BTreeSet::new();
+    // A copy may have been made for another copy, which is dropped before it.
+    loop {
+        let read = read_variables(to, &dropped);
+        let is_unused = |stmt: &Stmt| match &stmt.kind {
+            StmtKind::Alloc { buffer } => before.contains(buffer) && !now.contains(buffer),
+            StmtKind::Let { var, value: Some(value) } => {
+                to.vars[*var].kind == VarKind::Let
+                    && matches!(to.exprs[*value].kind, ExprKind::Var(_))
+                    && !read.contains(var)
             }
-            Effect::BlockCollective | Effect::WarpCollective | Effect::BlockBarrier | Effect::WarpBarrier => None,
-        });
-        let reduced = kernel.stmts.values().filter_map(|stmt| match stmt.kind {
-            StmtKind::Reduce { src: ReduceSource::Local(buffer), .. } => Some(Place::Buffer(buffer)),
-            _ => None,
-        });
-        let places = kernel.accesses.values().map(|access| access.place).chain(touched).chain(reduced);
-        places.filter_map(|place| if let Place::Buffer(buffer) = place { Some(buffer) } else { None }).collect()
-    };
-    let (before, now) = (used(from), used(to));
-    let is_dropped = |stmt: &Stmt| matches!(&stmt.kind, StmtKind::Alloc { buffer } if before.contains(buffer) && !now.contains(buffer));
-    let dropped: BTreeSet<StmtId> = to.stmts.iter().filter(|(_, stmt)| is_dropped(stmt)).map(|(id, _)| id).collect();
-    if dropped.is_empty() {
-        return;
+            _ => false,
+        };
+        let found: BTreeSet<StmtId> = to.stmts.iter().filter(|(_, stmt)| is_unused(stmt)).map(|(id, _)| id).collect();
+        if found.len() == dropped.len() {
+            break;
+        }
+        dropped = found;
     }
     let keep = |body: &mut Vec<StmtId>| body.retain(|stmt| !dropped.contains(stmt));
     keep(&mut to.body);
@@ -126,6 +126,34 @@ fn drop_arrays(from: &Kernel, to: &mut Kernel) {
             _ => {}
         }
     }
+}
+
+/// The arrays that a statement or an access of `kernel` names.
+fn used_arrays(kernel: &Kernel) -> BTreeSet<BufferId> {
+    let effects = kernel.stmts.keys().flat_map(|stmt| effects(kernel, stmt));
+    let touched = effects.filter_map(|effect| match effect {
+        Effect::Read(place) | Effect::Write(place) | Effect::Atomic(place) | Effect::Cooperative(place) => Some(place),
+        Effect::BlockCollective | Effect::WarpCollective | Effect::BlockBarrier | Effect::WarpBarrier => None,
+    });
+    let reduced = kernel.stmts.values().filter_map(|stmt| match stmt.kind {
+        StmtKind::Reduce { src: ReduceSource::Local(buffer), .. } => Some(Place::Buffer(buffer)),
+        _ => None,
+    });
+    let places = kernel.accesses.values().map(|access| access.place).chain(touched).chain(reduced);
+    places.filter_map(|place| if let Place::Buffer(buffer) = place { Some(buffer) } else { None }).collect()
+}
+
+/// The variables that an expression of `kernel` reads, the values of the `dropped` declarations left out.
+fn read_variables(kernel: &Kernel, dropped: &BTreeSet<StmtId>) -> BTreeSet<VarId> {
+    let copies: BTreeSet<ExprId> = dropped
+        .iter()
+        .filter_map(|&stmt| match kernel.stmts[stmt].kind {
+            StmtKind::Let { value, .. } => value,
+            _ => None,
+        })
+        .collect();
+    let read = kernel.exprs.iter().filter(|(id, _)| !copies.contains(id));
+    read.filter_map(|(_, expr)| if let ExprKind::Var(var) = expr.kind { Some(var) } else { None }).collect()
 }
 
 /// Most stages of a pipelined loop that is written out once a stage: each is a copy of its body in the code, and of its
