@@ -19,7 +19,7 @@ pub(super) enum Protocol {
 }
 
 /// Copies of a tile that a thread issues one by one; more stay a loop.
-const MOST_WRITTEN_OUT: u32 = 4;
+const MOST_WRITTEN_OUT: u32 = 8;
 
 impl Lowering<'_> {
     /// The loads of an iteration have been issued, by every thread its own. Produced once an iteration, whether or not
@@ -124,7 +124,22 @@ impl Lowering<'_> {
         if !is_operand || !total.is_multiple_of(threads) || total / threads > MOST_WRITTEN_OUT {
             return self.spread("part", &counts, copy);
         }
-        // Every thread has as many: written out, their addresses are computed before the loop over K.
+        // Every thread has as many: written out, their addresses are computed before the loop over K. Where a thread's pieces lie below
+        // one another, they have one column, and rows a constant apart.
+        if let [rows, columns] = parts[..]
+            && threads.is_multiple_of(columns)
+            && total / threads * (threads / columns) == rows
+        {
+            let thread = self.linear_thread();
+            let [row, column] = self.split(thread, &counts)[..] else { return };
+            let (row, column) = (self.once("first_row", row), self.once("column", column));
+            return self.unrolled("i", total / threads, |l, index| {
+                let stride = l.int(i64::from(threads / columns));
+                let ahead = l.binary(BinaryOp::Mul, index, stride);
+                let row = l.binary(BinaryOp::Add, row, ahead);
+                copy(l, vec![row, column]);
+            });
+        }
         self.unrolled("i", total / threads, |l, index| {
             let (thread, stride) = (l.linear_thread(), l.int(i64::from(threads)));
             let ahead = l.binary(BinaryOp::Mul, index, stride);

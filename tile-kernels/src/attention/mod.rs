@@ -66,7 +66,7 @@ impl Decode {
             let splits = at_most(splits);
             return (splits, is_short(splits));
         }
-        let few = at_most((MULTIPROCESSORS / heads).min(steps / 2));
+        let few = at_most((MULTIPROCESSORS / heads).min(steps));
         match is_short(few) {
             true => (few, true),
             false => (at_most((2 * MULTIPROCESSORS / heads).min(steps / 2)), false),
