@@ -4,7 +4,11 @@ use tile_runtime::prelude::*;
 
 /// Each of four groups of 16 rows is multiplied with a matrix of its own.
 #[tile_kernel]
-pub fn products(x: &Tensor<f16, (Fixed<64>, Fixed<32>)>, w: &Tensor<f16, (N, Fixed<32>)>, y: &mut Tensor<f32, (Fixed<64>, Fixed<24>)>) {
+pub fn products(
+    x: &Tensor<f16, (Fixed<64>, Fixed<32>)>,
+    w: &Tensor<f16, (N, Fixed<32>)>,
+    y: &mut Tensor<f32, (Fixed<64>, Fixed<24>)>,
+) {
     blocks([1]);
     threads([128]);
     let mut x_s = alloc_shared::<f16>([64, 32]);

@@ -27,7 +27,7 @@ const MULTIPROCESSORS: usize = 132;
 /// Tiles of queries of one head of keys up to which sequences are cut: each has a counter of the parts that are done.
 const COUNTERS: usize = 1024;
 /// Stages of a long ring of keys and values, with which a block has a multiprocessor for itself.
-const LONG_RING: usize = 3;
+const LONG_RING: usize = 5;
 /// Most steps of a block for which it is taken: more keep a multiprocessor busier as two blocks.
 const SHORT: usize = 4;
 /// Keys of a warp of a block in a step.

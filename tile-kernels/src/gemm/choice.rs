@@ -47,7 +47,7 @@ const fn skinny(tile: Tile) -> Cost {
     Cost { tile, step_us: if fetch > products { fetch } else { products }, read_rate: 4.57e6 }
 }
 
-const TILES: [Cost; 18] = [
+const TILES: [Cost; 24] = [
     wide((128, 256, 64, 4, 256, 1), 0.628, 4.5e6),
     wide((128, 192, 64, 4, 128, 1), 0.475, 4.5e6),
     wide((128, 224, 64, 4, 256, 1), 0.560, 4.5e6),
@@ -62,12 +62,18 @@ const TILES: [Cost; 18] = [
     skinny((8, 56, 128, 14, 128, 1)),
     skinny((16, 56, 128, 12, 128, 1)),
     skinny((16, 32, 128, 18, 128, 1)),
+    skinny((16, 48, 128, 12, 128, 1)),
+    skinny((16, 96, 128, 7, 128, 1)),
     skinny((32, 32, 128, 14, 128, 1)),
+    skinny((32, 48, 128, 10, 128, 1)),
     skinny((32, 56, 128, 10, 128, 1)),
+    skinny((32, 96, 128, 6, 128, 1)),
     skinny((32, 144, 64, 10, 128, 1)),
     skinny((64, 32, 128, 8, 128, 1)),
+    skinny((64, 48, 128, 7, 128, 1)),
     skinny((64, 112, 64, 9, 128, 1)),
     skinny((64, 144, 64, 8, 128, 1)),
+    skinny((64, 192, 64, 6, 128, 1)),
 ];
 
 /// Multiprocessors of the device the costs were measured on.
@@ -79,6 +85,12 @@ const FIXED_READ_US: f64 = 3.4;
 const PORT_RATE: f64 = 0.109e6;
 /// Bytes a us that one multiprocessor reads from memory with a whole ring under way: 56 of them read 3.5e6.
 const BLOCK_RATE: f64 = 0.063e6;
+/// Bytes a us that one multiprocessor reads while it has a tile of an incomplete last wave. For 24,576 x 4,096 weights and 8 to 64 rows,
+/// 1.3, 1.7 and 3.3 waves took 55, 54 and 60 us, 1 and 1.9 waves 51 and 49.
+const LAST_RATE: f64 = 0.048e6;
+/// What is lost to multiprocessors without a tile in the last wave, of the time that reading takes: among tiles that read as fast, those that
+/// fill the device are preferred.
+const IDLE: f64 = 0.04;
 /// Bytes that a multiprocessor must have asked for to read at two thirds of its rate: with 110 KB it is 3.5% short of it, with
 /// 48 KB a quarter.
 const RING_BYTES: f64 = 33e3;
@@ -173,16 +185,20 @@ fn cost(Cost { tile, step_us, read_rate }: &Cost, m: i64, n: i64, k: i64) -> f64
     let stores = if turns { 0.0 } else { STORE_US * (waves - 1) as f64 };
     let stored = (last * bm * bn * 2) as f64 / STORE_RATE;
     let compute = FIXED_US + (waves * up(k, 64)) as f64 * step_us + stores + stored;
-    // Tiles are shared out evenly. What lies beyond the operands fills slots, but is not read.
-    let blocks = up(tiles, waves).max(1);
+    // What lies beyond the operands fills slots, but is not read.
     let asked = (m.min(bm) + n.min(bn)) as f64 * (bk * stages * 2) as f64;
-    let rate = read_rate.min(blocks as f64 * BLOCK_RATE) * (1.0 - (-asked / RING_BYTES).exp());
+    let rate = |blocks: i64, each: f64| read_rate.min(blocks as f64 * each) * (1.0 - (-asked / RING_BYTES).exp());
     // Rows of tiles that share weights by the cache alone.
     let again = READ_AGAIN * ((up(m, bm) as f64 / cluster as f64) - 1.0).max(0.0);
     let bytes = ((m * k + n * k + m * n) * 2) as f64 + (n * k * 2) as f64 * again;
-    let read = FIXED_READ_US + bytes / rate.max(1.0);
+    let last_part = last as f64 / tiles.max(1) as f64;
+    let last_rate = if waves == 1 { rate(last, BLOCK_RATE) } else { rate(last, LAST_RATE) };
+    let read = FIXED_READ_US
+        + bytes * (1.0 - last_part) / rate(MULTIPROCESSORS, BLOCK_RATE).max(1.0)
+        + bytes * last_part / last_rate.max(1.0);
     // What is bound by memory still prefers the tile with less to do.
-    compute.max(read) + 0.02 * compute.min(read)
+    let idle = 1.0 - last as f64 / MULTIPROCESSORS as f64;
+    compute.max(read) + 0.02 * compute.min(read) + IDLE * idle * read
 }
 
 /// Every instance is a type of its own: the match from values to it, written once.
@@ -257,12 +273,18 @@ macro_rules! elements {
                     (8, 56, 128, 14, 128, 1): [(false, true)],
                     (16, 56, 128, 12, 128, 1): [(false, true)],
                     (16, 32, 128, 18, 128, 1): [(false, true)],
+                    (16, 48, 128, 12, 128, 1): [(false, true)],
+                    (16, 96, 128, 7, 128, 1): [(false, true)],
                     (32, 32, 128, 14, 128, 1): [(false, true)],
+                    (32, 48, 128, 10, 128, 1): [(false, true)],
                     (32, 56, 128, 10, 128, 1): [(false, true)],
+                    (32, 96, 128, 6, 128, 1): [(false, true)],
                     (32, 144, 64, 10, 128, 1): [(false, true)],
                     (64, 32, 128, 8, 128, 1): [(false, true)],
+                    (64, 48, 128, 7, 128, 1): [(false, true)],
                     (64, 112, 64, 9, 128, 1): [(false, true)],
                     (64, 144, 64, 8, 128, 1): [(false, true)],
+                    (64, 192, 64, 6, 128, 1): [(false, true)],
                     (64, 64, 32, 4, 128, 1): [(false, false), (false, true), (true, false), (true, true)]
                 )
             }
@@ -343,6 +365,12 @@ mod tests {
             ((8, 4096, 4096), vec![(16, 32)]),
             ((8, 7168, 16384), vec![(8, 56)]),
             ((1, 7168, 16384), vec![(8, 56)]),
+            ((64, 24576, 4096), vec![(64, 192), (64, 96)]),
+            ((32, 24576, 4096), vec![(32, 96)]),
+            ((8, 24576, 4096), vec![(16, 96)]),
+            ((64, 6144, 4096), vec![(64, 48)]),
+            ((16, 6144, 4096), vec![(16, 48)]),
+            ((8, 6144, 4096), vec![(16, 48)]),
         ] {
             let (m, n, k) = shape;
             let (bm, bn, ..) = Choice::for_shape(m, n, k, [false, true]).tile;
