@@ -13,11 +13,11 @@ use tile_runtime::prelude::*;
 /// previous kernel is done, which makes queries, keys and values.
 #[tile_kernel(
     instances(
-        (D, BN, WARPS, STAGES) in [(64, 16, 4, 4), (128, 16, 4, 2), (128, 16, 4, 5), (64, 16, 1, 4), (128, 16, 1, 3)],
+        (D, BN, WARPS, STAGES) in [(64, 16, 4, 4), (128, 16, 4, 2), (128, 16, 4, 3), (128, 16, 4, 5), (64, 16, 1, 4), (128, 16, 1, 3)],
         SPLITS in [1, 2, 4, 8, 16, 32],
         where (T::BITS == 16) == (WARPS == 4),
         where T::BITS == 16 || SPLITS == 1 || SPLITS == 8,
-        where STAGES != 5 || SPLITS >= 4
+        where WARPS == 1 || STAGES == 2 || STAGES == 4 || SPLITS >= 4
     ),
     partial(o),
     require(H % HK == 0 && HK <= 64 && PAGE % (WARPS * BN) == 0 && (SPLITS == 1 || B * tiles <= 1024)),
@@ -133,104 +133,90 @@ pub fn decode<
     copy(&acc, &mut results);
     let apart = 128 * WARPS / D; // rows of the block's threads
     let column = t * 4 % D;
-    let mut sum = alloc_local::<f32>([2, 4]);
-    let mut all = alloc_local::<f32>([2]);
     for e in unroll(0..ceil_div(16, apart)) {
         let i = min(e * apart + t * 4 / D, 15);
         let mut top = tops[i];
         for w in unroll(1..WARPS) {
             top = max(top, tops[w * 16 + i]);
         }
-        all[0] = 0.0;
-        for c in unroll(0..4) {
-            sum[[0, c]] = 0.0;
-        }
+        let mut all = 0.0;
+        let mut sum = alloc_local::<f32>([4]);
+        clear(&mut sum);
         for w in unroll(0..WARPS) {
             let factor = fast::exp2(tops[w * 16 + i] - top);
-            all[0] += counts[w * 16 + i] * factor;
+            all += counts[w * 16 + i] * factor;
             let mut part = alloc_local::<f32>([4]);
             for c in vectorized(0..4) {
                 part[c] = results[[w * 16 + i, column + c]];
             }
             for c in unroll(0..4) {
-                sum[[0, c]] += part[c] * factor;
+                sum[c] += part[c] * factor;
             }
         }
         if e * apart + t * 4 / D < 16 && (row + i) / group < count {
             if SPLITS == 1 {
                 for c in vectorized(0..4) {
-                    let value = if all[0] > 0.0 { sum[[0, c]] / all[0] } else { 0.0 };
+                    let value = if all > 0.0 { sum[c] / all } else { 0.0 };
                     *o.masked_mut([from + (row + i) / group, head * group + (row + i) % group, column + c]) =
                         value.cast::<T>();
                 }
             } else {
                 for c in vectorized(0..4) {
                     *sums.masked_mut([split, from + (row + i) / group, head * group + (row + i) % group, column + c]) =
-                        sum[[0, c]];
+                        sum[c];
                 }
                 if column == 0 {
                     *parts.masked_mut([split, from + (row + i) / group, head * group + (row + i) % group, 0]) = top;
-                    *parts.masked_mut([split, from + (row + i) / group, head * group + (row + i) % group, 1]) = all[0];
+                    *parts.masked_mut([split, from + (row + i) / group, head * group + (row + i) % group, 1]) = all;
                 }
             }
         }
     }
     if SPLITS > 1 {
         if last_arriver(&mut arrived[[z, head]], SPLITS) {
-            // Two rows at a time, several parts of both loaded at once.
-            let at_once = if SPLITS == 32 { 8 } else { SPLITS };
+            // Several parts of a row are loaded at once.
+            let at_once = min(SPLITS, 16);
             let rows = min(max(count * group - row, 0), 16);
-            let mut part_tops = alloc_local::<f32>([2, SPLITS]);
-            let mut part_counts = alloc_local::<f32>([2, SPLITS]);
-            let mut read = alloc_local::<f32>([2, at_once, 4]);
-            for e in 0..ceil_div(rows, 2 * apart) {
-                for r in unroll(0..2) {
-                    // Rows beyond the last may be other blocks' to write.
-                    let i = min(row + (e * 2 + r) * apart + t * 4 / D, count * group - 1);
-                    for s in unroll(0..SPLITS) {
-                        part_tops[[r, s]] = parts.masked([s, from + i / group, head * group + i % group, 0]);
-                        part_counts[[r, s]] = parts.masked([s, from + i / group, head * group + i % group, 1]);
-                    }
-                    all[r] = 0.0;
-                    for c in unroll(0..4) {
-                        sum[[r, c]] = 0.0;
-                    }
+            let mut part_tops = alloc_local::<f32>([SPLITS]);
+            let mut part_counts = alloc_local::<f32>([SPLITS]);
+            let mut read = alloc_local::<f32>([at_once, 4]);
+            for e in 0..ceil_div(rows, apart) {
+                // Rows beyond the last may be other blocks' to write.
+                let i = min(row + e * apart + t * 4 / D, count * group - 1);
+                for s in unroll(0..SPLITS) {
+                    part_tops[s] = parts.masked([s, from + i / group, head * group + i % group, 0]);
+                    part_counts[s] = parts.masked([s, from + i / group, head * group + i % group, 1]);
                 }
+                let mut all = 0.0;
+                let mut sum = alloc_local::<f32>([4]);
+                clear(&mut sum);
                 for chunk in unroll(0..SPLITS / at_once) {
-                    for r in unroll(0..2) {
-                        let i = min(row + (e * 2 + r) * apart + t * 4 / D, count * group - 1);
-                        for s in unroll(0..at_once) {
-                            for c in vectorized(0..4) {
-                                read[[r, s, c]] = sums.masked([
-                                    chunk * at_once + s,
-                                    from + i / group,
-                                    head * group + i % group,
-                                    column + c,
-                                ]);
-                            }
+                    for s in unroll(0..at_once) {
+                        for c in vectorized(0..4) {
+                            read[[s, c]] = sums.masked([
+                                chunk * at_once + s,
+                                from + i / group,
+                                head * group + i % group,
+                                column + c,
+                            ]);
                         }
                     }
-                    for r in unroll(0..2) {
-                        let mut top = -1e30;
-                        for s in unroll(0..SPLITS) {
-                            top = max(top, part_tops[[r, s]]);
-                        }
-                        for s in unroll(0..at_once) {
-                            let factor = fast::exp2(part_tops[[r, chunk * at_once + s]] - top);
-                            all[r] += part_counts[[r, chunk * at_once + s]] * factor;
-                            for c in unroll(0..4) {
-                                sum[[r, c]] += read[[r, s, c]] * factor;
-                            }
+                    let mut top = -1e30;
+                    for s in unroll(0..SPLITS) {
+                        top = max(top, part_tops[s]);
+                    }
+                    for s in unroll(0..at_once) {
+                        let factor = fast::exp2(part_tops[chunk * at_once + s] - top);
+                        all += part_counts[chunk * at_once + s] * factor;
+                        for c in unroll(0..4) {
+                            sum[c] += read[[s, c]] * factor;
                         }
                     }
                 }
-                for r in unroll(0..2) {
-                    let i = row + (e * 2 + r) * apart + t * 4 / D;
-                    if i / group < count {
-                        for c in unroll(0..4) {
-                            let value = if all[r] > 0.0 { sum[[r, c]] / all[r] } else { 0.0 };
-                            *o.masked_mut([from + i / group, head * group + i % group, column + c]) = value.cast::<T>();
-                        }
+                if row + e * apart + t * 4 / D < count * group {
+                    for c in unroll(0..4) {
+                        let value = if all > 0.0 { sum[c] / all } else { 0.0 };
+                        *o.masked_mut([from + i / group, head * group + i % group, column + c]) = value.cast::<T>();
                     }
                 }
             }
