@@ -94,7 +94,9 @@ pub fn classes(kernel: &Kernel, instance: &Instance, target: Target) -> Vec<Clas
         }
         ("gemm_cluster" | "gemm_slots", _) => return vec![],
         // Of each length of head and way of combining, the instance that a model of 16 bits uses.
-        ("decode", [Dtype::Bf16]) if is("D", 128) && (is("SPLITS", 1) || is("SPLITS", 8)) => {
+        // More shared memory than an A100 has.
+        ("decode", _) if is("STAGES", 5) && target == Target::Sm80 => return vec![],
+        ("decode", [Dtype::Bf16]) if is("D", 128) && (is("SPLITS", 1) || is("SPLITS", 16)) => {
             return vec![Class::WIDEST];
         }
         ("decode", [Dtype::Bf16]) if is("D", 64) && is("SPLITS", 8) => return vec![Class::WIDEST],

@@ -12,7 +12,7 @@ pub mod prefill_kernel;
 use decode_kernel::DecodeParams;
 use prefill_kernel::PrefillParams;
 use tile_runtime::dsl::{Float, Half};
-use tile_runtime::kernel::{Argument, Definition, LaunchOn, TensorInput, TensorOutput};
+use tile_runtime::kernel::{Argument, Definition, LaunchOn, Target, TensorInput, TensorOutput};
 use tile_runtime::{Error, LaunchError, TensorView, TensorViewMut};
 
 /// Rows of a block: queries of a sequence times the heads that share one head of keys.
@@ -22,14 +22,21 @@ const SPLITS: [usize; 6] = [1, 2, 4, 8, 16, 32];
 /// Parts that a sequence in f32 may be cut into: fewer, because f32 has no tensor-core products here, and a kernel of unrolled multiply-adds
 /// takes NVRTC several seconds.
 const SPLITS_F32: [usize; 2] = [1, 8];
-/// Multiprocessors of an H100 or H200. Two blocks of [`decode`] run on each at once, or one that has a longer ring.
+/// Multiprocessors of an H100 or H200. Two blocks of [`decode`] run on each at once, or one that has a longer ring of stages.
 const MULTIPROCESSORS: usize = 132;
 /// Tiles of queries of one head of keys up to which sequences are cut: each has a counter of the parts that are done.
 const COUNTERS: usize = 1024;
-/// Stages of a long ring of keys and values, with which a block has a multiprocessor for itself.
+/// Stages of the ring of keys and values with which two blocks share a multiprocessor.
+const SHARED_RING: usize = 2;
+/// Stages of a ring with which a block has a multiprocessor for itself: for at most [`FEW_STEPS`] steps of keys, and for more.
+const SHORT_RING: usize = 3;
 const LONG_RING: usize = 5;
-/// Most steps of a block for which it is taken: more keep a multiprocessor busier as two blocks.
-const SHORT: usize = 4;
+/// Steps of a block up to which more stages than [`SHORT_RING`] would be empty.
+const FEW_STEPS: usize = 4;
+/// Blocks from which on one on each multiprocessor keeps the device as busy as two.
+const FULL: usize = 118;
+/// Parts from which on there are instances with a ring for a block by itself.
+const LEAST_PARTS: usize = 4;
 /// Keys of a warp of a block in a step.
 const KEYS: usize = 16;
 /// Warps of a block of 16-bit elements.
@@ -45,31 +52,37 @@ pub struct Decode {
     /// Factor of the products before the softmax; `1 / sqrt(D)` where none is given.
     pub scale: Option<f32>,
     /// Into how many parts of keys, each a block's, a sequence is cut: rounded down to 1, 2, 4, 8, 16 or 32 (of f32 to 1 or 8). Where
-    /// none is given, as many as fill the device with parts of at least 128 keys (of 32 in f32). 1 where the sequences have more than
+    /// none is given, as many as fill the device with parts of at least 64 keys (of 16 in f32). 1 where the sequences have more than
     /// 1,024 tiles of 16 rows. Results with different numbers differ by rounding, so whoever wants results that do not depend on how
     /// many sequences there are gives one.
     pub splits: Option<usize>,
 }
 
 impl Decode {
-    /// The parts of a sequence, for so many tiles of queries, heads of keys, and at most so many steps of keys; and whether a block's
-    /// steps are so few that it gets a long ring.
-    fn splits<T>(self, tiles: usize, key_heads: usize, steps: usize) -> (usize, bool) {
+    /// The parts of a sequence, for so many tiles of queries, heads of keys, and at most so many steps of keys; and the stages of a block's
+    /// ring for heads of 128 elements of 16 bits.
+    fn splits<T>(self, tiles: usize, key_heads: usize, steps: usize) -> (usize, usize) {
         let all = if size_of::<T>() == 2 { &SPLITS[..] } else { &SPLITS_F32[..] };
         let at_most = |most: usize| match tiles > COUNTERS {
             true => 1,
             false => all.iter().copied().rfind(|splits| *splits <= most).unwrap_or(1),
         };
         let heads = (tiles * key_heads).max(1);
-        let is_short = |splits: usize| splits * heads <= MULTIPROCESSORS && steps.div_ceil(splits) <= SHORT;
+        // For blocks that have a multiprocessor each.
+        let ring = |splits: usize| {
+            let blocks = splits * heads;
+            let is_short = steps.div_ceil(splits) <= FEW_STEPS;
+            let fits = splits >= LEAST_PARTS && blocks <= MULTIPROCESSORS && (is_short || blocks >= FULL);
+            fits.then_some(if is_short { SHORT_RING } else { LONG_RING })
+        };
         if let Some(splits) = self.splits {
             let splits = at_most(splits);
-            return (splits, is_short(splits));
+            return (splits, ring(splits).unwrap_or(SHARED_RING));
         }
         let few = at_most((MULTIPROCESSORS / heads).min(steps));
-        match is_short(few) {
-            true => (few, true),
-            false => (at_most((2 * MULTIPROCESSORS / heads).min(steps / 2)), false),
+        match ring(few) {
+            Some(stages) => (few, stages),
+            None => (at_most((2 * MULTIPROCESSORS / heads).min(steps / 2)), SHARED_RING),
         }
     }
 }
@@ -130,11 +143,12 @@ where
     let [sequences, most] = shape::<2>(&batch.pages.argument());
     let tiles = (options.queries.max(1) * (heads / key_heads.max(1)).max(1)).div_ceil(ROWS);
     let warps = if size_of::<T>() == 2 { WARPS } else { 1 };
-    let (splits, is_short) = options.splits::<T>(sequences * tiles, key_heads, most * page / (warps * KEYS));
+    let (splits, ring) = options.splits::<T>(sequences * tiles, key_heads, most * page / (warps * KEYS));
     let stages = match (size_of::<T>(), d) {
         (_, 64) => 4,
-        (2, _) if is_short && splits >= 4 => LONG_RING,
-        (2, _) => 2,
+        // Before compute capability 9.0 shared memory has no room for the longest.
+        (2, _) if !on.device().supports(Target::Sm90a) => ring.min(SHORT_RING),
+        (2, _) => ring,
         _ => 3,
     };
     let params = DecodeParams { D: d, BN: KEYS, WARPS: warps, STAGES: stages, SPLITS: splits };
