@@ -16,7 +16,7 @@ use tile_runtime::prelude::*;
     ),
     require(N % VEC == 0),
     require(N <= 32 * WARPS * VECS * VEC),
-    stream(x),
+    stream(x, y),
     pdl(independent = []),
     uses(row_max, row_sum)
 )]

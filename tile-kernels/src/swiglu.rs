@@ -14,7 +14,7 @@ pub fn silu(x: f32) -> f32 {
 #[tile_kernel(
     instances((VEC, VECS) in [(8, 1), (8, 2), (4, 1), (4, 2), (1, 2)], where VEC * T::BITS == 128 || VEC == 1),
     require(I % VEC == 0),
-    stream(gate_up),
+    stream(gate_up, y),
     pdl(independent = [], trigger = AtStart),
     uses(silu)
 )]
@@ -63,7 +63,10 @@ pub fn swiglu<T: Float>(
     let vec = widest::<T>(&[gate_up.argument(), y.argument()]);
     // Few elements are spread over as many blocks as there are; many keep more loads in flight a thread.
     let is_small = rows.saturating_mul(columns) <= 132 * 2048 * vec;
-    let params = SwigluRowsParams { VEC: vec, VECS: if is_small && vec > 1 { 1 } else { 2 } };
+    // Blocks that are idle for a part of each row cost more than loads in flight gain.
+    let idle = columns.next_multiple_of(512 * vec) - columns;
+    let vecs = if vec > 1 && (is_small || idle * 16 > columns) { 1 } else { 2 };
+    let params = SwigluRowsParams { VEC: vec, VECS: vecs };
     swiglu_rows::<T>::instance(on.device(), params)?.launch_on(on, y, gate_up)
 }
 

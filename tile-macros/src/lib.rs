@@ -25,7 +25,7 @@ use proc_macro::TokenStream;
 /// - `dtypes(T in [f32, i32])`: the element types of `T`, where its bound is not `Half` or `Float`;
 /// - `require(condition)`: a contract over dims, constants and scalars, checked before each launch;
 /// - `uses(activation)`: the functions that it calls, each a [`macro@tile_fn`];
-/// - `stream(w)`: tensors that are read once, past L1;
+/// - `stream(w)`: tensors whose data are used once: read past L1, or the first to leave L2 when stored;
 /// - `pdl(independent = [w])`: the kernel may start before the previous one of its stream is done, and then reads
 ///   nothing but these tensors, which that one did not write, until it is. The next kernel may start once all blocks have
 ///   waited; with `trigger = AtStart` once all have started, which gains where this kernel is short and the next one has much to

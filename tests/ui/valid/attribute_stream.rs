@@ -1,13 +1,13 @@
-//! A tensor that is read once is streamed.
+//! Tensors whose data are used once are streamed.
 
 use tile_runtime::prelude::*;
 
-#[tile_kernel(stream(x))]
-pub fn double(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+#[tile_kernel(stream(x, y))]
+pub fn double(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, n: f32) {
     let [b] = blocks([ceil_div(N, 32)]);
     let [t] = threads([32]);
     let i = b * 32 + t;
     if i < N {
-        y[i] = x[i] + x[i];
+        y[i] = x[i] * n;
     }
 }

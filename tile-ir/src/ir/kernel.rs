@@ -237,7 +237,7 @@ impl fmt::Display for Target {
 pub struct Attributes {
     /// `min_blocks(n)`: blocks a multiprocessor should hold.
     pub min_blocks: Option<u32>,
-    /// `stream(w)`: tensors that are read once, whose loads leave no copy in L1. None of them is written.
+    /// `stream(w)`: tensors whose data are used once: loads of what is only read leave no copy in L1, stores are the first to leave L2.
     pub stream: Vec<ParamId>,
     /// `partial(y)`: tensors of which a launch may leave elements as they are. None of them is only read.
     pub partial: Vec<ParamId>,

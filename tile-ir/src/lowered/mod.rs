@@ -183,7 +183,8 @@ pub struct TensorInfo {
     pub shape: Vec<HostExpr>,
     /// Whether the kernel may write it. Tensors that are not written are read through the read-only path.
     pub mutable: bool,
-    /// Whether it is read once, so that loads of it leave no copy in L1.
+    /// Whether its data are not to stay in the caches: what is only read is read past L1, stores to what is written are the first to
+    /// leave L2 (`st.global.cs`).
     pub stream: bool,
     /// Whether a launch is to write all of it: the kernel neither reads nor updates it, and its author did not say that
     /// elements may stay as they are. The checked simulator reports those that do.

@@ -58,7 +58,11 @@ impl ProgramPrinter<'_> {
             for tensor in &program.tensors {
                 let mutable = if tensor.mutable { "mut " } else { "" };
                 let shape = tuple(tensor.shape.iter().map(|e| p.host(e)));
-                let stream = if tensor.stream { ", read once" } else { "" };
+                let stream = match (tensor.stream, tensor.mutable) {
+                    (false, _) => "",
+                    (true, false) => ", read once",
+                    (true, true) => ", not kept in L2",
+                };
                 let independent = if tensor.independent { ", independent" } else { "" };
                 let text =
                     format!("{}: {mutable}{} {shape}{stream}{independent}", p.tensor(tensor.param), tensor.dtype);

@@ -63,8 +63,8 @@ impl Checker<'_> {
     fn streams(&self) -> Checked {
         for &param in &self.kernel.attributes.stream {
             within(&self.kernel.params, param)?;
-            if !matches!(self.kernel.params[param].kind, ParamKind::Tensor { mutable: false, .. } | ParamKind::Absent) {
-                return Err(format!("{param} is streamed and is not a tensor that is only read"));
+            if !matches!(self.kernel.params[param].kind, ParamKind::Tensor { .. } | ParamKind::Absent) {
+                return Err(format!("{param} is streamed and is not a tensor"));
             }
         }
         for &param in &self.kernel.attributes.partial {

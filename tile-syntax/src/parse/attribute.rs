@@ -419,18 +419,10 @@ impl Parser {
                 continue;
             };
             match kind {
-                ParamKind::Tensor { mutable: false, .. } if self.kernel.attributes.stream.contains(&param) => {
+                ParamKind::Tensor { .. } if self.kernel.attributes.stream.contains(&param) => {
                     self.attribute_error(name.span(), format!("`{name}` is listed twice"), "remove one");
                 }
-                ParamKind::Tensor { mutable: false, .. } => self.kernel.attributes.stream.push(param),
-                ParamKind::Tensor { mutable: true, .. } => {
-                    let at = self.mark(name.span());
-                    let message = format!("`{name}` is written by the kernel: it cannot be streamed");
-                    let diagnostic = Diagnostic::new(Code::ATTRIBUTE, at, message)
-                        .label(self.kernel.params[param].span, "it is `&mut`")
-                        .help("streamed tensors are read past L1, as data that never changes: remove it from `stream`");
-                    self.error(diagnostic);
-                }
+                ParamKind::Tensor { .. } => self.kernel.attributes.stream.push(param),
                 ParamKind::Scalar { .. } | ParamKind::Absent => {
                     let message = format!("`{name}` is a scalar: only tensors are streamed");
                     self.attribute_error(name.span(), message, "remove it");

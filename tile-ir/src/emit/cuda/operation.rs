@@ -1,6 +1,6 @@
 //! Operations as C statements.
 
-use super::value::{ADDITIVE, address, bound, is_stream, place, value, widened};
+use super::value::{ADDITIVE, address, bound, is_stored_past, is_stream, place, value, widened};
 use super::{Emitter, bound_may_change, element_name, is_silent, type_name, warp_mask};
 use crate::ir::{AtomicOp, Dtype, ShuffleKind, VoteKind};
 use crate::lowered::{MESSAGE_ARGS, Memory, MessageId, Op, OpKind, ParameterKind, RegId, Unroll, ValueId, ValueType};
@@ -56,7 +56,11 @@ impl Emitter<'_> {
                 self.write_line(&text);
             }
             OpKind::Store { memory, value } => {
-                let text = format!("{} = {};", place(program, memory), self.value(*value));
+                let value = self.value(*value);
+                let text = match is_stored_past(program, memory.space) {
+                    true => format!("store_stream({}, {value});", address(program, memory)),
+                    false => format!("{} = {value};", place(program, memory)),
+                };
                 self.guarded(memory, &text);
             }
             OpKind::VectorLoad { local, start, memory, width } => {
@@ -75,7 +79,8 @@ impl Emitter<'_> {
                 let array = &program.locals[*local];
                 let bytes = width * array.dtype.bytes();
                 let from = format!("&{}[{}]", array.name, self.value(*start));
-                let text = format!("store{bytes}({}, {from});", address(program, memory));
+                let stream = if is_stored_past(program, memory.space) { "_stream" } else { "" };
+                let text = format!("store{bytes}{stream}({}, {from});", address(program, memory));
                 self.guarded(memory, &text);
             }
             OpKind::AsyncCopy { to, from, width } => {

@@ -78,6 +78,24 @@ TILE_INLINE float load_stream_if(bool inside, const float* from) { float v = {};
 TILE_INLINE int load_stream_if(bool inside, const int* from) { int v = {}; asm("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.nc.L1::no_allocate.s32 %0, [%1]; }" : "+r"(v) : "l"(from), "r"((unsigned)inside)); return v; }
 //@ load_stream_if
 TILE_INLINE unsigned load_stream_if(bool inside, const unsigned* from) { unsigned v = {}; asm("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.nc.L1::no_allocate.u32 %0, [%1]; }" : "+r"(v) : "l"(from), "r"((unsigned)inside)); return v; }
+//@ store16_stream
+TILE_INLINE void store16_stream(void* to, const void* from) { const uint4 v = *(const uint4*)from; asm volatile("st.global.cs.v4.b32 [%0], {%1, %2, %3, %4};" :: "l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory"); }
+//@ store8_stream
+TILE_INLINE void store8_stream(void* to, const void* from) { const uint2 v = *(const uint2*)from; asm volatile("st.global.cs.v2.b32 [%0], {%1, %2};" :: "l"(to), "r"(v.x), "r"(v.y) : "memory"); }
+//@ store4_stream
+TILE_INLINE void store4_stream(void* to, const void* from) { asm volatile("st.global.cs.b32 [%0], %1;" :: "l"(to), "r"(*(const unsigned*)from) : "memory"); }
+//@ store2_stream
+TILE_INLINE void store2_stream(void* to, const void* from) { asm volatile("st.global.cs.b16 [%0], %1;" :: "l"(to), "h"(*(const unsigned short*)from) : "memory"); }
+//@ f16 store_stream
+TILE_INLINE void store_stream(f16* to, f16 v) { asm volatile("st.global.cs.b16 [%0], %1;" :: "l"(to), "h"(v.bits) : "memory"); }
+//@ bf16 store_stream
+TILE_INLINE void store_stream(bf16* to, bf16 v) { asm volatile("st.global.cs.b16 [%0], %1;" :: "l"(to), "h"(v.bits) : "memory"); }
+//@ store_stream
+TILE_INLINE void store_stream(float* to, float v) { asm volatile("st.global.cs.f32 [%0], %1;" :: "l"(to), "f"(v) : "memory"); }
+//@ store_stream
+TILE_INLINE void store_stream(int* to, int v) { asm volatile("st.global.cs.s32 [%0], %1;" :: "l"(to), "r"(v) : "memory"); }
+//@ store_stream
+TILE_INLINE void store_stream(unsigned* to, unsigned v) { asm volatile("st.global.cs.u32 [%0], %1;" :: "l"(to), "r"(v) : "memory"); }
 //@ store16
 TILE_INLINE void store16(void* to, const void* from) { *(uint4*)to = *(const uint4*)from; }
 //@ store8

@@ -67,9 +67,14 @@ pub(super) fn address(program: &Program, memory: &Memory) -> String {
     format!("&{}", place(program, memory))
 }
 
-/// Whether it is a tensor that is read once.
+/// Whether it is a tensor that is only read, and once.
 pub(super) fn is_stream(program: &Program, space: Space) -> bool {
-    matches!(space, Space::Global(param) if program.tensors.iter().any(|t| t.param == param && t.stream))
+    matches!(space, Space::Global(param) if program.tensors.iter().any(|t| t.param == param && t.stream && !t.mutable))
+}
+
+/// Whether it is a tensor whose stores are not to stay in the caches.
+pub(super) fn is_stored_past(program: &Program, space: Space) -> bool {
+    matches!(space, Space::Global(param) if program.tensors.iter().any(|t| t.param == param && t.stream && t.mutable))
 }
 
 fn space_name(program: &Program, space: Space) -> String {
