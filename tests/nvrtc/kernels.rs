@@ -94,8 +94,6 @@ pub fn classes(kernel: &Kernel, instance: &Instance, target: Target) -> Vec<Clas
         }
         ("gemm_cluster" | "gemm_slots", _) => return vec![],
         // Of each length of head and way of combining, the instance that a model of 16 bits uses.
-        // More shared memory than an A100 has.
-        ("decode", _) if is("STAGES", 5) && target == Target::Sm80 => return vec![],
         ("decode", [Dtype::Bf16]) if is("D", 128) && (is("SPLITS", 1) || is("SPLITS", 16)) => {
             return vec![Class::WIDEST];
         }

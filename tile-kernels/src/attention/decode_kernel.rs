@@ -13,11 +13,11 @@ use tile_runtime::prelude::*;
 /// previous kernel is done, which makes queries, keys and values.
 #[tile_kernel(
     instances(
-        (D, BN, WARPS, STAGES) in [(64, 16, 4, 4), (128, 16, 4, 2), (128, 16, 4, 3), (128, 16, 4, 5), (64, 16, 1, 4), (128, 16, 1, 3)],
+        (D, BN, WARPS, STAGES) in [(64, 16, 4, 4), (128, 16, 4, 2), (128, 16, 4, 3), (64, 16, 1, 4), (128, 16, 1, 3)],
         SPLITS in [1, 2, 4, 8, 16, 32],
         where (T::BITS == 16) == (WARPS == 4),
         where T::BITS == 16 || SPLITS == 1 || SPLITS == 8,
-        where WARPS == 1 || STAGES == 2 || STAGES == 4 || SPLITS >= 4
+        where WARPS == 1 || STAGES != 3 || SPLITS >= 4
     ),
     partial(o),
     require(H % HK == 0 && HK <= 64 && PAGE % (WARPS * BN) == 0 && (SPLITS == 1 || B * tiles <= 1024)),

@@ -13,7 +13,7 @@ use tile_runtime::prelude::*;
     ),
     require(N % VEC == 0),
     require(N <= 32 * WARPS * VECS * VEC),
-    stream(x, residual, y),
+    stream(x, y),
     pdl(independent = [weight]),
     uses(row_sum)
 )]
