@@ -19,7 +19,10 @@ pub(super) enum Protocol {
 }
 
 /// Copies of a tile that a thread issues one by one; more stay a loop.
-const MOST_WRITTEN_OUT: u32 = 8;
+const MOST_WRITTEN_OUT: u32 = 4;
+/// Copies of a tile of 16-bit elements that a thread issues one by one where they lie below one another, which takes fewer registers. Products in
+/// f32 have none left: they spill.
+const MOST_BELOW: u32 = 8;
 
 impl Lowering<'_> {
     /// The loads of an iteration have been issued, by every thread its own. Produced once an iteration, whether or not
@@ -121,26 +124,34 @@ impl Lowering<'_> {
         };
         let (total, threads) = (parts.iter().product::<u32>(), self.thread_total());
         let is_operand = matches!(dst.place, Place::Buffer(b) if self.layouts.shared.contains_key(&b));
-        if !is_operand || !total.is_multiple_of(threads) || total / threads > MOST_WRITTEN_OUT {
+        if !is_operand || !total.is_multiple_of(threads) {
             return self.spread("part", &counts, copy);
         }
-        // Every thread has as many: written out, their addresses are computed before the loop over K. Where a thread's pieces lie below
-        // one another, they have one column, and rows a constant apart.
-        if let [rows, columns] = parts[..]
-            && threads.is_multiple_of(columns)
-            && total / threads * (threads / columns) == rows
-        {
+        // Every thread has as many: written out, their addresses are computed before the loop over K.
+        let each = total / threads;
+        if each > MOST_WRITTEN_OUT {
+            let below = match parts[..] {
+                [_, columns] => {
+                    each <= MOST_BELOW && threads.is_multiple_of(columns) && self.dtype_of(dst.place).bytes() == 2
+                }
+                _ => false,
+            };
+            if !below {
+                return self.spread("part", &counts, copy);
+            }
+            // A thread's pieces have one column, and rows a constant apart.
             let thread = self.linear_thread();
-            let [row, column] = self.split(thread, &counts)[..] else { return };
-            let (row, column) = (self.once("first_row", row), self.once("column", column));
-            return self.unrolled("i", total / threads, |l, index| {
-                let stride = l.int(i64::from(threads / columns));
-                let ahead = l.binary(BinaryOp::Mul, index, stride);
+            let place = self.split(thread, &counts);
+            let (row, column) = (self.once("first_row", place[0]), self.once("column", place[1]));
+            let apart = i64::from(threads / parts[1]);
+            return self.unrolled("i", each, |l, index| {
+                let apart = l.int(apart);
+                let ahead = l.binary(BinaryOp::Mul, index, apart);
                 let row = l.binary(BinaryOp::Add, row, ahead);
                 copy(l, vec![row, column]);
             });
         }
-        self.unrolled("i", total / threads, |l, index| {
+        self.unrolled("i", each, |l, index| {
             let (thread, stride) = (l.linear_thread(), l.int(i64::from(threads)));
             let ahead = l.binary(BinaryOp::Mul, index, stride);
             let part = l.binary(BinaryOp::Add, thread, ahead);
