@@ -392,7 +392,7 @@ fn attributes() {
     check("targets(sm_75)", "()", "TK0805 | sm_75 | `sm_75` is not a target | targets(sm_80, sm_90a)");
     check("min_blocks(many)", "()", "TK0805 | many | `min_blocks` takes a number");
     check("lints(TK0101 = \"deny\")", "()", "TK0805 | TK0101 | `TK0101` is not a lint");
-    check("stream(x)", "(x: &mut Tensor<f32, (K,)>)", "TK0805 | x | `x` is written by the kernel");
+    check("stream(x, x)", "(x: &mut Tensor<f32, (K,)>)", "TK0805 | x | `x` is listed twice");
     check("stream(x, x)", "(x: &Tensor<f32, (K,)>)", "TK0805 | x | `x` is listed twice");
     check("stream(s)", "(x: &Tensor<f32, (K,)>, s: f32)", "TK0805 | s | `s` is a scalar");
     check("stream(q)", "()", "TK0805 | q | the kernel has no parameter `q`");
