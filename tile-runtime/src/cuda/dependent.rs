@@ -2,7 +2,8 @@
 //!
 //! A kernel with `pdl(independent = [w])` reads nothing but its independent tensors before its *wait*, writes nothing before it, and
 //! runs it on every path. It lets dependents start after that wait, or, with `trigger = AtStart`, once all its blocks have started.
-//! Such a launch C gets the driver's attribute, and so may start early, only where
+//! A launch C of such a kernel gets the driver's attribute for programmatic dependent launch, and so may start before the kernel in
+//! front of it is done, only where
 //!
 //! 1. the last operation of its stream is a kernel B of ours, and
 //! 2. no kernel that may still run when C starts wrote a byte of an independent tensor of C.
