@@ -1,4 +1,4 @@
-//! Sums and maxima over the threads that share a row.
+//! Sums and maxima over the threads that share a row, and where a maximum is.
 
 use tile_runtime::prelude::*;
 
@@ -44,4 +44,25 @@ pub fn row_max<const WARPS: usize>(value: f32, t: usize) -> f32 {
         }
     }
     most
+}
+
+/// The least `place` of the greatest `value` of a block of 1,024 threads, in every thread; with several `PARTS` that value is `most[0]` then. `t` is the
+/// thread's index. NaNs are passed over.
+///
+/// `thread_argmax` has every thread read the results of all 32 warps, twice; here each lane reads one, once.
+#[tile_fn]
+pub fn block_argmax<const PARTS: usize>(value: f32, place: u32, t: usize, most: &mut LocalArray<f32, (ONE,)>) -> u32 {
+    let mut tops = alloc_shared::<f32>([32]);
+    let mut places = alloc_shared::<u32>([32]);
+    let (warp_most, warp_place) = warp_argmax(value, place);
+    if t % 32 == 0 {
+        tops[t / 32] = warp_most;
+        places[t / 32] = warp_place;
+    }
+    sync_threads();
+    let (largest, answer) = warp_argmax(tops[t % 32], places[t % 32]);
+    if PARTS > 1 {
+        most[0] = largest;
+    }
+    answer
 }

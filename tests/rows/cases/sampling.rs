@@ -8,7 +8,7 @@ use tile_kernels::sampling::Sampling;
 
 pub fn argmax<T: Rounded>(device: &Device) -> Bits {
     let mut all = Vec::new();
-    for shape @ [m, n] in [[0, 8], [1, 1], [3, 100], [2, 4104], [4, 8193], [1, 70000]] {
+    for shape @ [m, n] in [[0, 8], [1, 1], [3, 100], [2, 4104], [4, 8193], [1, 70000], [10, 33000]] {
         for (margins, seed) in MARGINS.into_iter().zip(0..) {
             // Numbers, many equal ones, and rows with what is no number.
             let mut logits = if seed == 1 { integers::<T>(seed, m * n, 3) } else { normal::<T>(seed, m * n) };
@@ -90,24 +90,35 @@ pub fn sample<T: Rounded>(device: &Device) -> Bits {
     all
 }
 
-/// A row's token is the same alone, at another place and beside others.
+/// A row's token is the same alone, at another place and beside others, however many blocks read it.
 pub fn sample_alone(device: &Device) -> Bits {
-    let row = |at: u32| Row {
-        logits: wide(&normal::<f32>(5, 300)),
-        temperature: 1.0,
+    let row = |at: u32, n: usize| Row {
+        logits: wide(&normal::<f32>(5, n)),
+        temperature: if at == 2 { 0.0 } else { 1.0 },
         top_k: at * 10,
         top_p: 0.9,
         seed: [at, 1],
         position: 3,
     };
-    let rows: Vec<Row> = (0..6).map(row).collect();
-    let together = sample_rows::<f32>(device, &rows);
-    let alone: Bits = rows.iter().rev().flat_map(|row| sample_rows::<f32>(device, std::slice::from_ref(row))).collect();
-    assert_eq!(together, alone.iter().rev().copied().collect::<Bits>());
+    let alone_as_together = |rows: &[Row]| {
+        let together = sample_rows::<f32>(device, rows);
+        let alone: Bits =
+            rows.iter().rev().flat_map(|row| sample_rows::<f32>(device, std::slice::from_ref(row))).collect();
+        assert_eq!(together, alone.iter().rev().copied().collect::<Bits>());
+        together
+    };
+    let rows: Vec<Row> = (0..6).map(|at| row(at, 300)).collect();
+    let together = alone_as_together(&rows);
     // The position alone makes other choices.
     let moved: Vec<Row> = rows.iter().cloned().map(|row| Row { position: 4, ..row }).collect();
     assert_ne!(sample_rows::<f32>(device, &moved), together);
-    together
+    // Rows that 32 blocks, 4 blocks and one block read.
+    let mut long: Vec<Row> = (0..9).map(|at| row(at, 4097)).collect();
+    let few = alone_as_together(&long);
+    long.extend((9..67).map(|at| row(at, 4097)));
+    let many = sample_rows::<f32>(device, &long);
+    assert_eq!(few, many[..9]);
+    [together, many].concat()
 }
 
 /// Of many tokens, as many of each as its probability says, within a bound on chi-square; none that is not kept.

@@ -8,7 +8,7 @@ pub mod select;
 
 pub use argmax::argmax;
 
-use crate::vector::widest;
+use crate::vector::{extents, widest};
 use kernel::{SampleRowsParams, sample_rows};
 use tile_runtime::kernel::{Definition, LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::prelude::Float;
@@ -51,7 +51,9 @@ pub fn sample<T: Float>(
     tokens: impl TensorOutput<u32, 1>,
 ) -> Result<(), LaunchError> {
     let Sampling { temperature, top_k, top_p, seeds, positions } = *how;
-    let params = SampleRowsParams { VEC: widest::<T>(&[logits.argument()]) };
+    let vec = widest::<T>(&[logits.argument()]);
+    let [rows, columns] = extents(&logits.argument());
+    let params = SampleRowsParams { VEC: vec, PARTS: argmax::parts(rows, columns, vec) };
     let kernel = sample_rows::<T>::instance(on.device(), params)?;
     kernel.launch_on(on, logits, temperature, top_k, top_p, seeds, positions, tokens)
 }
