@@ -25,12 +25,16 @@ class Captured:
 
     def __init__(self, calls):
         self.count = len(calls)
-        for call in calls[:2]:
-            call()
+        # Called once on the stream that is captured: kernels of ours make their workspaces of a stream at their first launch on it.
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for call in calls[:2]:
+                call()
         torch.cuda.synchronize()
         try:
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
+            with torch.cuda.graph(graph, stream=stream):
                 for call in calls:
                     call()
             self.run, self.how, self.graph = graph.replay, "graph", graph

@@ -9,8 +9,10 @@
 //! ```
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use tile_cookbook::{
     argmax, attention, dropout, gather, histogram, layer_norm, rms_norm, rope, scan, segmented_sum, softmax, stencil,
     swiglu, top_k, transpose,
@@ -233,6 +235,19 @@ fn scan_of<T: Number + Plain>(call: &Call<'_>) -> Result<(), Failure> {
     Ok(scan::scan(call.on, x.view(), sums.view_mut(), &mut call.output(2)?)?)
 }
 
+/// The stream of torch. Each is borrowed once: it keeps the workspaces of what is launched on it, which a graph that captured it uses.
+fn borrowed(ordinal: usize, stream: *mut c_void) -> Result<Stream, Failure> {
+    static STREAMS: Mutex<BTreeMap<(usize, usize), Stream>> = Mutex::new(BTreeMap::new());
+    let mut streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(match streams.entry((ordinal, stream.addr())) {
+        Entry::Occupied(known) => known.get().clone(),
+        // SAFETY: torch keeps its streams for the life of the process.
+        Entry::Vacant(new) => {
+            new.insert(unsafe { borrow_stream(&Device::cuda(ordinal)?, stream, Arc::new(())) }?).clone()
+        }
+    })
+}
+
 /// Launches the recipe, or the row kernel, of this name on CUDA device `cuda`, on `stream` (null is the default stream); on the simulator where
 /// `cuda` is negative. Tensors and scalars are those of the recipe's host function, in its order. Returns 0, or 1 after an
 /// error that [`cookbook_error`] tells.
@@ -261,8 +276,7 @@ pub unsafe extern "C" fn cookbook_call(
             )
         };
         let on = match usize::try_from(cuda) {
-            // SAFETY: torch keeps its streams for the life of the process.
-            Ok(ordinal) => unsafe { borrow_stream(&Device::cuda(ordinal)?, stream, Arc::new(())) }?,
+            Ok(ordinal) => borrowed(ordinal, stream)?,
             Err(_) => Device::simulator().stream()?,
         };
         run(recipe.to_str()?, &Call { on: &on, views, scalars })
