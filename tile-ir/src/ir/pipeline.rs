@@ -10,6 +10,7 @@
 //! or single elements are copied.
 
 use super::constant::{is_constant, value};
+use super::effects::{Effect, effects};
 use super::{
     Access, BufferId, ExprId, ExprKind, Kernel, LoopKind, ParamKind, Place, ReduceSource, Scope, SpanId, StmtId,
     StmtKind, VarId, VarKind,
@@ -166,7 +167,7 @@ impl<'k> Leading<'k> {
                 let (Place::Tensor(param), Place::Buffer(buffer)) = (src.place, dst.place) else { return None };
                 let shared = kernel.buffers[buffer].scope == Scope::Shared && !self.not.contains(&buffer);
                 let known = src.start.iter().chain(&src.extents).chain(&dst.extents).all(|e| is_address(kernel, *e));
-                if !shared || !known || !is_read_only(kernel, param) {
+                if !shared || !known || !(is_read_only(kernel, param) || self.is_steady_tensor(param)) {
                     return None;
                 }
                 let steady = dst.start.iter().all(|e| self.is_steady(*e));
@@ -205,6 +206,25 @@ impl<'k> Leading<'k> {
         let found = body.iter().map(|s| self.statement(*s)).try_fold(false, |any, one| Some(any | one?));
         self.inner.truncate(self.inner.len() - vars.len());
         found
+    }
+
+    /// Whether the loop leaves a tensor as it is, so that tiles of it may be copied some iterations ahead.
+    fn is_steady_tensor(&self, param: super::ParamId) -> bool {
+        let kernel = self.kernel;
+        let of_index = kernel.stmts.values().find_map(|stmt| match &stmt.kind {
+            StmtKind::For { var, body, .. } if *var == self.index => Some(body),
+            _ => None,
+        });
+        let Some(body) = of_index else { return false };
+        let mut writes = false;
+        each(kernel, body, &mut |stmt| {
+            writes |= effects(kernel, stmt).into_iter().any(|effect| match effect {
+                Effect::Write(place) | Effect::Atomic(place) => place == Place::Tensor(param),
+                Effect::Read(_) | Effect::Cooperative(_) | Effect::BlockCollective | Effect::WarpCollective => false,
+                Effect::BlockBarrier | Effect::WarpBarrier => false,
+            });
+        });
+        !writes
     }
 
     /// Whether an index is made of constants and of the statement's own loops: the position in a per-thread array.
@@ -250,7 +270,8 @@ pub(crate) fn is_global_load(kernel: &Kernel, expr: ExprId) -> bool {
     is_read_only(kernel, *param) && indices.iter().all(|e| is_address(kernel, *e))
 }
 
-fn is_read_only(kernel: &Kernel, param: super::ParamId) -> bool {
+/// Whether a tensor is one that the kernel never writes.
+pub(crate) fn is_read_only(kernel: &Kernel, param: super::ParamId) -> bool {
     matches!(kernel.params[param].kind, ParamKind::Tensor { mutable: false, .. })
 }
 

@@ -13,7 +13,8 @@
 //! for i in a..b { w; x }   becomes   if a < b { w(a); wait; x(a); for i in a + 1..b { w; x } } else { wait }
 //! ```
 //!
-//! A pipelined loop has its first loads before it, so the wait stands between them and the loop. Roles wait each for
+//! A pipelined loop has its first loads before it, so the wait stands between them and the loop; where the first dependent access comes
+//! before the loop, asynchronous ones are moved above the wait ([`prefetch`](super::prefetch)). Roles wait each for
 //! itself, where [`hopper`](super::hopper) puts it.
 
 use super::*;
@@ -92,8 +93,12 @@ impl Lowering<'_> {
                 ops.extend(self.first_iteration(reg, [start, end, step], unroll, body, trigger));
             }
             kind => {
+                let behind: Vec<Op> = std::iter::once(Op { kind, span }).chain(rest).collect();
+                let (early, behind) = self.prefetch(&ops, behind);
+                ops.extend(early);
                 ops.extend(wait(span, trigger));
-                ops.push(Op { kind, span });
+                ops.extend(behind);
+                return ops;
             }
         }
         ops.extend(rest);

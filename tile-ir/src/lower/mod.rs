@@ -8,7 +8,8 @@
 //!    `infer` — roles or one block, and layouts; `fragment`, `mma` — tiles in registers and their products; `hopper` —
 //!    producer and consumers; `bulk` — the same for rows that are read by elements; `class` — what differs where rows of
 //!    tensors are not aligned
-//! 4. `padding` — tiles that fill up a cluster have no effects; `dependent` — where a kernel that starts early waits for the previous one
+//! 4. `padding` — tiles that fill up a cluster have no effects; `dependent` — where a kernel that starts early waits for the previous one;
+//!    `prefetch` — what is loaded above that wait
 //! 5. `place` — shared-memory offsets
 //! 6. `launch` — C parameters, grid, checks
 
@@ -30,6 +31,7 @@ mod mma;
 mod padding;
 mod pipeline;
 mod place;
+mod prefetch;
 mod raster;
 mod reduce;
 mod reduce_tile;

@@ -4,7 +4,7 @@ use super::super::hopper::Reason;
 use super::super::uses::{accesses, depends, each};
 use super::super::value::OpenAxis;
 use crate::analysis::{Analysis, Bound};
-use crate::ir::pipeline::{parts, shared_loads, variables};
+use crate::ir::pipeline::{is_read_only, parts, shared_loads, variables};
 use crate::ir::*;
 use std::collections::BTreeSet;
 
@@ -130,6 +130,11 @@ impl Planner<'_> {
         let Some(facts) = self.analysis.copies.get(&stmt) else { return Err(None) };
         if !tma {
             return no("a copy says `.tma(false)`");
+        }
+        if !is_read_only(kernel, tensor) {
+            return no(
+                "what is loaded from is also written by the kernel, and bulk copies are not ordered with other accesses",
+            );
         }
         let dtype = kernel.buffer_dtype(buffer);
         if kernel.place_dtype(src.place) != kernel.place_dtype(dst.place) {

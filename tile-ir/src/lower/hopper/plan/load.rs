@@ -2,7 +2,7 @@
 
 use super::{Planner, Reason};
 use crate::analysis::TMA_START_BYTES;
-use crate::ir::pipeline::parts;
+use crate::ir::pipeline::{is_read_only, parts};
 use crate::ir::*;
 use crate::layout::{Operand, Permutation, SharedLayout, TmaPlan};
 use crate::lower::uses::{depends_on, each};
@@ -76,6 +76,12 @@ impl Planner<'_> {
         let no = |text: String| Reason { text, span };
         if !tma {
             return Err(no("a copy says `.tma(false)`".into()));
+        }
+        if !is_read_only(kernel, tensor) {
+            let name = &kernel.params[tensor].name;
+            return Err(no(format!(
+                "`{name}` is also written by the kernel, and TMA is not ordered with other accesses"
+            )));
         }
         let Some(operand) = operands.get(&buffer) else {
             return Err(no(format!("`{}` is loaded but no operand of a `gemm`", kernel.buffers[buffer].name)));
