@@ -27,7 +27,7 @@ use proc_macro::TokenStream;
 /// - `uses(activation)`: the functions that it calls, each a [`macro@tile_fn`];
 /// - `stream(w)`: tensors whose data are used once: read past L1, or the first to leave L2 when stored;
 /// - `pdl(independent = [w])`: the kernel may start before the previous one of its stream is done, and then reads
-///   nothing but these tensors, which that one did not write, until it is. The next kernel may start once all blocks have
+///   nothing but these tensors, which that one did not write, until it is, and writes none. The next kernel may start once all blocks have
 ///   waited; with `trigger = AtStart` once all have started, which gains where this kernel is short and the next one has much to
 ///   read early;
 /// - `targets(sm_80, sm_90a)`, `min_blocks(n)`, `lints(TK0601 = "warn")`, `crate = path`.

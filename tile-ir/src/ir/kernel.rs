@@ -254,8 +254,8 @@ pub struct Attributes {
 /// `pdl(independent = [w], trigger = AtStart)`: programmatic dependent launch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Dependent {
-    /// What the kernel may read before the previous one is done: tensors that none of the kernels that may still run then writes, and
-    /// neither does the kernel itself.
+    /// What the kernel may read before the previous one is done: tensors that none of the kernels that may still run then writes. The
+    /// kernel itself may write them, after its wait: a cache that it reads and appends to.
     pub independent: Vec<ParamId>,
     /// When it lets the next kernel start.
     pub trigger: Trigger,
@@ -423,11 +423,13 @@ impl Kernel {
         self.attributes.specialize.as_ref().map_or(&[], |s| &s.dims)
     }
 
-    /// The first tensor with this dim, and the axis that has it: where a launch finds its value.
+    /// The first tensor with this dim that a launch may not leave out, and the axis that has it: where a launch finds its value.
     pub fn place_of(&self, dim: DimId) -> Option<(ParamId, usize)> {
         self.params.iter().find_map(|(id, param)| match &param.kind {
-            ParamKind::Tensor { shape, .. } => Some((id, shape.iter().position(|e| *e == Extent::Dim(dim))?)),
-            ParamKind::Scalar { .. } | ParamKind::Absent => None,
+            ParamKind::Tensor { shape, optional: false, .. } => {
+                Some((id, shape.iter().position(|e| *e == Extent::Dim(dim))?))
+            }
+            ParamKind::Tensor { optional: true, .. } | ParamKind::Scalar { .. } | ParamKind::Absent => None,
         })
     }
 

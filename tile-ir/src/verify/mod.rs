@@ -11,7 +11,7 @@
 //!   variables replaced by their values
 //! - every statement stands in at most one place; bodies are at most 64 deep, where 256 `else if`s
 //!   count for nothing
-//! - only variables that may be assigned are; only `&mut` tensors are written; only others are streamed or independent
+//! - only variables that may be assigned are; only `&mut` tensors are written; only tensors are streamed or independent
 //! - a specialised dim is a tensor's extent, is listed once, and at least one variant is kept
 //! - functions have their arity; literals are within 2^53
 //!

@@ -75,8 +75,8 @@ impl Checker<'_> {
         }
         for &param in self.kernel.attributes.dependent.iter().flat_map(|dependent| &dependent.independent) {
             within(&self.kernel.params, param)?;
-            if !matches!(self.kernel.params[param].kind, ParamKind::Tensor { mutable: false, .. } | ParamKind::Absent) {
-                return Err(format!("{param} is independent and is not a tensor that is only read"));
+            if !matches!(self.kernel.params[param].kind, ParamKind::Tensor { .. } | ParamKind::Absent) {
+                return Err(format!("{param} is independent and is not a tensor"));
             }
         }
         Ok(())

@@ -5,8 +5,8 @@ use super::pipeline::is_tile_pipeline;
 use crate::diag::{Code, Diagnostic};
 use crate::ir::pipeline::{each, is_address, parts, roots};
 use crate::ir::{
-    AccessId, BufferId, ExprKind, Kernel, LoopKind, MatrixRef, ParamKind, Place, Scope, SpanId, StmtId, StmtKind,
-    TileRef, VarId, VarKind,
+    AccessId, BufferId, ExprKind, Kernel, LoopKind, MatrixRef, Place, Scope, SpanId, StmtId, StmtKind, TileRef, VarId,
+    VarKind,
 };
 
 pub(super) fn check(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
@@ -319,14 +319,17 @@ fn persistent(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
     }
 }
 
-/// `cluster` and `use_swizzle` fit the grid; what is specialised has no optional tensors.
+/// `cluster` and `use_swizzle` fit the grid; what is specialised is an extent of a tensor that every launch has.
 fn launch(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
-    if let Some(specialize) = &kernel.attributes.specialize
-        && let Some(param) = kernel.params.values().find(|p| matches!(p.kind, ParamKind::Tensor { optional: true, .. }))
+    let specialize = kernel.attributes.specialize.iter();
+    for (specialize, dim) in specialize.flat_map(|specialize| specialize.dims.iter().map(move |dim| (specialize, *dim)))
     {
-        let message = format!("`{}` is optional, in a kernel with `specialize(..)`", param.name);
-        let diagnostic = Diagnostic::new(Code::ATTRIBUTE, specialize.span, message).label(param.span, "declared here");
-        all.push(diagnostic.help("a variant is chosen by the values of its dims only: use two kernels"));
+        if kernel.place_of(dim).is_none() {
+            let message = format!("`{}` is specialised, and only optional tensors have it", kernel.dims[dim].name);
+            let help =
+                "a launch that leaves them out would not say its value: let a tensor that is always there have it";
+            all.push(Diagnostic::new(Code::ATTRIBUTE, specialize.span, message).help(help));
+        }
     }
     let axes = kernel.stmts.values().find_map(|s| match &s.kind {
         StmtKind::Persistent { extents, .. } => Some(extents.len()),

@@ -1,7 +1,7 @@
 //! Which launches may start before the previous kernel of their stream is done.
 //!
-//! A kernel with `pdl(independent = [w])` reads nothing but its independent tensors before its *wait*, writes nothing before it, and
-//! runs it on every path. It lets dependents start after that wait, or, with `trigger = AtStart`, once all its blocks have started.
+//! A kernel with `pdl(independent = [w])` reads nothing but its independent tensors before its *wait*, writes nothing before it (an
+//! independent tensor that it writes too is written after it), and runs it on every path. It lets dependents start after that wait, or, with `trigger = AtStart`, once all its blocks have started.
 //! A launch C of such a kernel gets the driver's attribute for programmatic dependent launch, and so may start before the kernel in
 //! front of it is done, only where
 //!
@@ -34,7 +34,7 @@ use super::driver::Handle;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Most written ranges that are remembered of a kernel; of one with more it is as if it wrote everything.
-const MOST: usize = 4;
+const MOST: usize = 8;
 /// Low bits of a ticket: operations being queued. The others: operations so far.
 const IN_FLIGHT: u64 = (1 << 16) - 1;
 const ONE: u64 = (1 << 16) + 1;

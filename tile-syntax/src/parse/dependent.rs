@@ -3,7 +3,6 @@
 use super::attribute::{Entries, tokens_range};
 use super::{Parser, range::Range};
 use proc_macro2::{Delimiter, Group, Ident, TokenTree};
-use tile_ir::diag::{Code, Diagnostic};
 use tile_ir::ir::{Dependent, ParamKind, Trigger};
 
 const FORM: &str = "pdl(independent = [w]), or pdl(independent = [w], trigger = AtStart)";
@@ -50,21 +49,10 @@ impl Parser {
                 continue;
             };
             match kind {
-                ParamKind::Tensor { mutable: false, .. } if independent.contains(&param) => {
+                ParamKind::Tensor { .. } if independent.contains(&param) => {
                     self.attribute_error(name.span(), format!("`{name}` is listed twice"), "remove one");
                 }
-                ParamKind::Tensor { mutable: false, .. } => independent.push(param),
-                ParamKind::Tensor { mutable: true, .. } => {
-                    let at = self.mark(name.span());
-                    let message = format!("`{name}` is written by the kernel: it cannot be independent");
-                    let diagnostic = Diagnostic::new(Code::ATTRIBUTE, at, message)
-                        .label(self.kernel.params[param].span, "it is `&mut`")
-                        .help(
-                            "independent tensors are read while the previous kernel still runs, which may read what \
-                             this one writes: remove it from `independent`",
-                        );
-                    self.error(diagnostic);
-                }
+                ParamKind::Tensor { .. } => independent.push(param),
                 ParamKind::Scalar { .. } | ParamKind::Absent => {
                     let message = format!("`{name}` is a scalar: only tensors are independent");
                     self.attribute_error(name.span(), message, "remove it");
