@@ -1,7 +1,9 @@
-//! Attention of the newest tokens over keys and values in pages, against f64: of few tokens of several sequences, of many of one.
+//! Attention of the newest tokens over keys and values in pages, against f64: of few tokens of several sequences, of many of one, and of one
+//! token that is appended in the same launch.
 
 use tile_kernel_examples::devices::devices;
-use tile_kernels::attention::{Batch, Decode, decode, prefill};
+use tile_kernels::attention::{Batch, Decode, append_and_decode, decode, prefill};
+use tile_kernels::rope::{self, Rope};
 use tile_runtime::prelude::*;
 
 /// Shapes of a case.
@@ -143,6 +145,75 @@ fn f16_of_several_queries_agrees() {
 fn f32_agrees() {
     let shape = Shape { heads: 4, key_heads: 2, d: 64, page: 64 };
     agrees!(f32, |x| x, f64::from, 0.0, shape, [(5, 70), (1, 33)], [1, 32]);
+}
+
+/// Appends and attends in one launch. What is appended equals, bit for bit, what [`rope::append`] appends; the result is near that of f64 over the pages
+/// that this one leaves. Sequences of length 0 store nothing and give 0.
+macro_rules! appends {
+    ($T:ty, $of:expr, $up:expr, $epsilon:expr, $shape:expr, $keys:expr, $splits:expr, $normed:expr) => {{
+        let (shape, keys): (Shape, &[usize]) = ($shape, &$keys);
+        let Shape { heads, key_heads, d, page } = shape;
+        let lengths: Vec<(usize, usize)> = keys.iter().map(|keys| (1, *keys)).collect();
+        let tables = tables(&lengths, page);
+        let (count, width) = (keys.len(), (heads + 2 * key_heads) * d);
+        let cache = tables.count * key_heads * page * d;
+        let [qkv, k, v, weights] = [(count * width, 0), (cache, 1000), (cache, 2000), (2 * d, 3000)]
+            .map(|(count, seed)| noise(count, seed).into_iter().map($of).collect::<Vec<$T>>());
+        let longest = tables.longest * page;
+        let angle = |i: usize| (i / (d / 2)) as f32 / 10f32.powf((i % (d / 2)) as f32 * 8.0 / d as f32);
+        let [cosines, sines] =
+            [f32::cos, f32::sin].map(|f| (0..longest * d / 2).map(|i| f(angle(i))).collect::<Vec<f32>>());
+        let positions: Vec<u32> = keys.iter().map(|keys| keys.saturating_sub(1) as u32).collect();
+        let slot = |(s, keys): (usize, &usize)| match keys.checked_sub(1) {
+            Some(at) => tables.pages[s * tables.longest + at / page] * page as u32 + (at % page) as u32,
+            None => u32::MAX,
+        };
+        let slots: Vec<u32> = keys.iter().enumerate().map(slot).collect();
+        let bound = 2.0 * $epsilon * 1.5 + 1e-4;
+        for device in devices() {
+            let qkv = device.tensor(&qkv, [count, width]).unwrap();
+            let [cosines, sines] = [&cosines, &sines].map(|x| device.tensor(x, [longest, d / 2]).unwrap());
+            let [q_norm, k_norm] = [&weights[..d], &weights[d..]].map(|x| device.tensor(x, [d]).unwrap());
+            let (q_norm, k_norm) = if $normed { (Some(&q_norm), Some(&k_norm)) } else { (None, None) };
+            let rope = Rope { cosines: &cosines, sines: &sines, q_norm, k_norm, epsilon: 1e-6 };
+            let pages = device.tensor(&tables.pages, [count, tables.longest]).unwrap();
+            let ends = device.tensor(&tables.lengths, [count]).unwrap();
+            let caches = || [&k, &v].map(|x| device.tensor(x, [tables.count, key_heads, page, d]).unwrap());
+            let [mut k_wanted, mut v_wanted] = caches();
+            let mut q = device.zeros::<$T, 3>([count, heads, d]).unwrap();
+            let (positions, slots) =
+                (device.tensor(&positions, [count]).unwrap(), device.tensor(&slots, [count]).unwrap());
+            rope::append(&device, &rope, &qkv, &positions, &slots, &mut q, [&mut k_wanted, &mut v_wanted]).unwrap();
+            let [q, k_wanted, v_wanted] = [q.to_vec(), k_wanted.to_vec(), v_wanted.to_vec()].map(|x| x.unwrap());
+            let wanted = reference([&q, &k_wanted, &v_wanted], $up, &tables, &lengths, shape);
+            for splits in $splits {
+                let [mut k, mut v] = caches();
+                let mut o = device.tensor(&vec![$of(f32::NAN); count * heads * d], [count, heads, d]).unwrap();
+                let options = Decode { splits: Some(splits), ..Decode::default() };
+                append_and_decode(&device, &rope, &qkv, [&mut k, &mut v], &pages, &ends, &mut o, options).unwrap();
+                let case = format!("{} {shape:?} {keys:?} {splits}", device.label());
+                assert!(k.to_vec().unwrap() == k_wanted, "keys: {case}");
+                assert!(v.to_vec().unwrap() == v_wanted, "values: {case}");
+                for (i, (found, wanted)) in o.to_vec().unwrap().into_iter().zip(&wanted).enumerate() {
+                    let error = ($up(found) - wanted).abs();
+                    assert!(error <= bound, "{case}: {i}: {found} {wanted}");
+                }
+            }
+        }
+    }};
+}
+
+#[test]
+fn bf16_is_appended_and_attended() {
+    let shape = Shape { heads: 8, key_heads: 2, d: 128, page: 64 };
+    appends!(bf16, bf16::from_f32, bf16::to_f64, 1.0 / 256.0, shape, [1, 200, 0, 64, 65, 129], [1, 4, 16, 32], true);
+}
+
+#[test]
+fn f16_is_appended_and_attended() {
+    // Sixteen heads share a key; without norms.
+    let shape = Shape { heads: 16, key_heads: 1, d: 64, page: 192 };
+    appends!(f16, f16::from_f32, f16::to_f64, 1.0 / 2048.0, shape, [131, 2, 193], [1, 8], false);
 }
 
 /// Runs prompts of so many tokens after so many earlier ones on every device; bounds as above.

@@ -1,6 +1,7 @@
 //! The kernel of decode attention: bound by the bytes of keys and values, so the warps of a block share nothing but the loads until they have
 //! seen all of their keys.
 
+use super::parts::{add_parts, add_warps, largest_of_warps, online_softmax};
 use tile_runtime::prelude::*;
 
 // ANCHOR: kernel
@@ -22,7 +23,8 @@ use tile_runtime::prelude::*;
     partial(o),
     require(H % HK == 0 && HK <= 64 && PAGE % (WARPS * BN) == 0 && (SPLITS == 1 || B * tiles <= 1024)),
     specialize(H, HK, PAGE),
-    pdl(independent = [pages, first, lengths], trigger = AtStart)
+    pdl(independent = [pages, first, lengths], trigger = AtStart),
+    uses(add_parts, add_warps, largest_of_warps, online_softmax)
 )]
 pub fn decode<
     T: Float,
@@ -93,22 +95,7 @@ pub fn decode<
                 }
             }
         }
-        reduce(Max, &scores, &mut here, 1);
-        for [r] in parallel([16 * WARPS]) {
-            let top = max(most[r], here[r] * scale);
-            shrink[r] = fast::exp2(most[r] - top);
-            most[r] = top;
-        }
-        for [r, j] in parallel([16 * WARPS, BN]) {
-            scores[[r, j]] = fast::exp2(scores[[r, j]] * scale - most[r]);
-        }
-        reduce(Sum, &scores, &mut here, 1);
-        for [r] in parallel([16 * WARPS]) {
-            total[r] = total[r] * shrink[r] + here[r];
-        }
-        for [r, j] in parallel([16 * WARPS, D]) {
-            acc[[r, j]] *= shrink[r];
-        }
+        online_softmax(&mut scores, &mut most, &mut here, &mut shrink, &mut total, &mut acc, scale);
         if T::BITS == 16 {
             for [r, j] in parallel([16 * WARPS, BN]) {
                 weights[[r, j]] = scores[[r, j]].cast::<T>();
@@ -125,34 +112,22 @@ pub fn decode<
     // The warps' results, added: a thread has four columns of some of the rows.
     let mut tops = alloc_shared::<f32>([16 * WARPS]);
     let mut counts = alloc_shared::<f32>([16 * WARPS]);
-    let mut results = alloc_shared::<f32>([16 * WARPS, D]);
+    let mut results = alloc_shared::<f32>([WARPS, 16, D]);
     for [r] in parallel([16 * WARPS]) {
         tops[r] = most[r];
         counts[r] = total[r];
     }
-    copy(&acc, &mut results);
+    for [r, j] in parallel([16 * WARPS, D]) {
+        results[[r / 16, r % 16, j]] = acc[[r, j]];
+    }
     let apart = 128 * WARPS / D; // rows of the block's threads
     let column = t * 4 % D;
     for e in unroll(0..ceil_div(16, apart)) {
         let i = min(e * apart + t * 4 / D, 15);
-        let mut top = tops[i];
-        for w in unroll(1..WARPS) {
-            top = max(top, tops[w * 16 + i]);
-        }
-        let mut all = 0.0;
+        let top = largest_of_warps(&tops, i);
         let mut sum = alloc_local::<f32>([4]);
         clear(&mut sum);
-        for w in unroll(0..WARPS) {
-            let factor = fast::exp2(tops[w * 16 + i] - top);
-            all += counts[w * 16 + i] * factor;
-            let mut part = alloc_local::<f32>([4]);
-            for c in vectorized(0..4) {
-                part[c] = results[[w * 16 + i, column + c]];
-            }
-            for c in unroll(0..4) {
-                sum[c] += part[c] * factor;
-            }
-        }
+        let all = add_warps(&tops, &counts, &results, i, column, top, &mut sum);
         if e * apart + t * 4 / D < 16 && (row + i) / group < count {
             if SPLITS == 1 {
                 for c in vectorized(0..4) {
@@ -174,52 +149,7 @@ pub fn decode<
     }
     if SPLITS > 1 {
         if last_arriver(&mut arrived[[z, head]], SPLITS) {
-            // Several parts of a row are loaded at once.
-            let at_once = min(SPLITS, 16);
-            let rows = min(max(count * group - row, 0), 16);
-            let mut part_tops = alloc_local::<f32>([SPLITS]);
-            let mut part_counts = alloc_local::<f32>([SPLITS]);
-            let mut read = alloc_local::<f32>([at_once, 4]);
-            for e in 0..ceil_div(rows, apart) {
-                // Rows beyond the last may be other blocks' to write.
-                let i = min(row + e * apart + t * 4 / D, count * group - 1);
-                for s in unroll(0..SPLITS) {
-                    part_tops[s] = parts.masked([s, from + i / group, head * group + i % group, 0]);
-                    part_counts[s] = parts.masked([s, from + i / group, head * group + i % group, 1]);
-                }
-                let mut all = 0.0;
-                let mut sum = alloc_local::<f32>([4]);
-                clear(&mut sum);
-                for chunk in unroll(0..SPLITS / at_once) {
-                    for s in unroll(0..at_once) {
-                        for c in vectorized(0..4) {
-                            read[[s, c]] = sums.masked([
-                                chunk * at_once + s,
-                                from + i / group,
-                                head * group + i % group,
-                                column + c,
-                            ]);
-                        }
-                    }
-                    let mut top = -1e30;
-                    for s in unroll(0..SPLITS) {
-                        top = max(top, part_tops[s]);
-                    }
-                    for s in unroll(0..at_once) {
-                        let factor = fast::exp2(part_tops[chunk * at_once + s] - top);
-                        all += part_counts[chunk * at_once + s] * factor;
-                        for c in unroll(0..4) {
-                            sum[c] += read[[s, c]] * factor;
-                        }
-                    }
-                }
-                if row + e * apart + t * 4 / D < count * group {
-                    for c in unroll(0..4) {
-                        let value = if all > 0.0 { sum[c] / all } else { 0.0 };
-                        *o.masked_mut([from + i / group, head * group + i % group, column + c]) = value.cast::<T>();
-                    }
-                }
-            }
+            add_parts::<T, SPLITS, WARPS>(sums, parts, o, from, count, row, head, group, t);
         }
     }
 }

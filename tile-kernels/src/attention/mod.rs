@@ -1,14 +1,20 @@
 //! `o = softmax(q k^T / sqrt(D)) v` over keys and values in pages: [`decode`] for few new tokens of each of many sequences,
-//! [`prefill`] for many of one.
+//! [`append_and_decode`] for one new token of each, which is rotated and appended in the same launch, [`prefill`] for many of one sequence.
 //!
 //! | module | what it is |
 //! |---|---|
+//! | [`append_kernel`] | the kernel of [`append_and_decode`] as it is written |
 //! | [`decode_kernel`] | the kernel of [`decode`] as it is written |
+//! | [`parts`] | what both share |
 //! | [`prefill_kernel`] | the kernel of [`prefill`] as it is written |
 
+pub mod append_kernel;
 pub mod decode_kernel;
+pub mod parts;
 pub mod prefill_kernel;
 
+use crate::rope::Rope;
+use append_kernel::AppendDecodeParams;
 use decode_kernel::DecodeParams;
 use prefill_kernel::PrefillParams;
 use tile_runtime::dsl::{Float, Half};
@@ -154,6 +160,57 @@ where
     kernel.launch_on(on, q, k, v, pages, first, lengths, o, scale as f32, tiles)
 }
 
+/// Whether [`append_and_decode`] takes heads of `d` elements of this type, `group` query heads for each key head.
+pub fn has_append<T: Float>(d: usize, group: usize) -> bool {
+    size_of::<T>() == 2 && [64, 128].contains(&d) && (1..=ROWS).contains(&group)
+}
+
+/// The attention of a decode step in one launch: what [`rope::append`](crate::rope::append) and then [`decode`] do for one new token of each of B
+/// sequences.
+///
+/// | tensor | shape | |
+/// |---|---|---|
+/// | `qkv` | `[B, (H + 2 HK) D]` | a token's H query heads, then its HK key heads, then its HK value heads; D = 64 or 128, in f16 or bf16 |
+/// | `caches` | `[P, HK, PAGE, D]` each | keys and values: P pages of PAGE keys, a multiple of 64 |
+/// | `pages` | `[B, L]` | which page holds the keys `i PAGE` to `(i + 1) PAGE` of each sequence |
+/// | `lengths` | `[B]` | how many keys each sequence has with the new one, whose position is one less |
+/// | `o` | `[B, H, D]` | the result |
+///
+/// Queries and keys are normed and rotated as `rope` says. A sequence of length 0 stores nothing, and its result is 0. A page beyond P reads as zeros and
+/// stores nothing; two sequences do not share the page that is appended to. All of a page in use must be finite, also behind the end of the
+/// sequence: what is there is multiplied by 0. `options.queries` is not looked at. The new key and value enter the softmax in f32.
+///
+/// The launch may begin before the previous kernel of its stream is done, where that one writes nothing but `qkv`: tables, weights, pages and
+/// the first keys and values are then read before it.
+///
+/// # Errors
+/// What [`has_append`] says no to; where H is no multiple of HK, HK is more than 64, PAGE no multiple of 64, shapes differ, tensors overlap that are
+/// written; where tables or weights are not aligned to 16 bytes; and whatever compiling and launching may fail with. Nothing is launched then.
+#[track_caller]
+#[allow(clippy::too_many_arguments)]
+pub fn append_and_decode<T: Float>(
+    on: &impl LaunchOn,
+    rope: &Rope<'_, T>,
+    qkv: impl TensorInput<T, 2>,
+    caches: [impl TensorOutput<T, 4>; 2],
+    pages: impl TensorInput<u32, 2>,
+    lengths: impl TensorInput<u32, 1>,
+    mut o: impl TensorOutput<T, 3>,
+    options: Decode,
+) -> Result<(), LaunchError> {
+    let [mut keys, values] = caches;
+    let Rope { cosines, sines, q_norm, k_norm, epsilon } = *rope;
+    let [_, _, d] = shape::<3>(&o.argument());
+    let [_, key_heads, page, _] = shape::<4>(&keys.argument());
+    let [sequences, most] = shape::<2>(&pages.argument());
+    let (splits, ring) = options.splits::<T>(sequences, key_heads, most * page / (WARPS * KEYS));
+    let stages = if d == 64 { 4 } else { ring };
+    let params = AppendDecodeParams { D: d, BN: KEYS, WARPS, STAGES: stages, SPLITS: splits };
+    let scale = options.scale.map_or(1.0 / (d as f64).sqrt(), f64::from) * std::f64::consts::LOG2_E;
+    let kernel = append_kernel::append_decode::<T>::instance(on.device(), params)?;
+    kernel.launch_on(on, keys, values, o, qkv, cosines, sines, q_norm, k_norm, pages, lengths, scale as f32, epsilon)
+}
+
 /// What PAGE must be a multiple of for [`decode`].
 pub const fn decode_page<T>() -> usize {
     KEYS * if size_of::<T>() == 2 { WARPS } else { 1 }
@@ -203,6 +260,10 @@ pub fn prefill<T: Half>(
 }
 
 /// The kernels, as data.
-pub fn definitions() -> [&'static Definition; 2] {
-    [decode_kernel::decode::<f32>::definition(), prefill_kernel::prefill::<tile_runtime::f16>::definition()]
+pub fn definitions() -> [&'static Definition; 3] {
+    [
+        append_kernel::append_decode::<f32>::definition(),
+        decode_kernel::decode::<f32>::definition(),
+        prefill_kernel::prefill::<tile_runtime::f16>::definition(),
+    ]
 }

@@ -2,7 +2,7 @@
 
 use super::buffers::Buffers;
 use super::{Model, ModelElement};
-use tile_kernels::attention::{Batch, Decode, decode};
+use tile_kernels::attention::{Batch, Decode, append_and_decode, decode, has_append};
 use tile_kernels::embedding::embedding;
 use tile_kernels::gemm::{Gemm, GemmElement, gemm};
 use tile_kernels::gemv::stream::{self, Norm};
@@ -56,9 +56,9 @@ pub enum Op {
     Norm,
     /// Queries, keys and values, with the norm before them where a token is computed alone.
     Qkv,
-    /// Norms of heads, rotation, append to the cache.
+    /// Norms of heads, rotation, append to the cache, where they have a launch of their own.
     Rope,
-    /// Attention.
+    /// Attention; with what [`Op::Rope`] is where each sequence has one token.
     Attention,
     /// The projection of what attention gives, added to the residual.
     Output,
@@ -104,33 +104,37 @@ pub(super) fn step<T: ModelElement>(
         embedding(on, &*table, inputs.tokens, residual.rows_mut(0..count)?)?;
     }
     let [cosines, sines] = &*angles;
+    // One token of each sequence: one launch rotates, appends and attends. It rounds less than the kernels for several tokens, so not where
+    // bits may not depend on how many there are in a step.
+    let group = heads / config.num_key_value_heads.max(1);
+    let is_fused = !options.invariant && queries == 1 && count == sequences && has_append::<T>(d, group);
     for layer in layers.iter_mut() {
         let mut x = residual.rows_mut(0..count)?;
         let mut scratch = normed.rows_mut(0..count)?;
         let qkv = qkv.rows_mut(0..count)?;
         let qkv = linear.normed(Op::Qkv, &layer.qkv, x.view(), &layer.norms[0], scratch.reborrow(), qkv)?;
-        if only(Op::Rope) {
-            let (q_norm, k_norm) = match &layer.head_norms {
-                Some([q_norm, k_norm]) => (Some(q_norm), Some(k_norm)),
-                None => (None, None),
-            };
-            let [keys, values] = &mut layer.cache;
-            rope::append(
-                on,
-                &Rope { cosines, sines, q_norm, k_norm, epsilon },
-                qkv.view(),
-                inputs.positions,
-                inputs.slots,
-                q.rows_mut(0..count)?,
-                [keys, values],
-            )?;
-        }
-        if only(Op::Attention) && queries > 0 {
-            let batch = Batch { pages: inputs.pages, first: inputs.first, lengths: inputs.lengths };
-            let splits = options.invariant.then_some(INVARIANT_SPLITS);
-            let attend = Decode { queries, splits, scale: None };
-            let [keys, values] = &layer.cache;
-            decode(on, q.rows(0..count)?, keys, values, batch, attended.rows_mut(0..count)?, attend)?;
+        let (q_norm, k_norm) = match &layer.head_norms {
+            Some([q_norm, k_norm]) => (Some(q_norm), Some(k_norm)),
+            None => (None, None),
+        };
+        let rope = Rope { cosines, sines, q_norm, k_norm, epsilon };
+        let splits = options.invariant.then_some(INVARIANT_SPLITS);
+        let attend = Decode { queries, splits, scale: None };
+        let [keys, values] = &mut layer.cache;
+        if is_fused {
+            if only(Op::Attention) {
+                let o = attended.rows_mut(0..count)?;
+                append_and_decode(on, &rope, qkv.view(), [keys, values], inputs.pages, inputs.lengths, o, attend)?;
+            }
+        } else {
+            if only(Op::Rope) {
+                let q = q.rows_mut(0..count)?;
+                rope::append(on, &rope, qkv.view(), inputs.positions, inputs.slots, q, [&mut *keys, &mut *values])?;
+            }
+            if only(Op::Attention) && queries > 0 {
+                let batch = Batch { pages: inputs.pages, first: inputs.first, lengths: inputs.lengths };
+                decode(on, q.rows(0..count)?, &*keys, &*values, batch, attended.rows_mut(0..count)?, attend)?;
+            }
         }
         for Prompt { sequence, first, count, past } in prompts.iter().copied().filter(|_| only(Op::Attention)) {
             let tokens = first..first + count;

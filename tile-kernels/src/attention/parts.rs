@@ -1,0 +1,130 @@
+//! What the kernels of decode attention share: a step of online softmax, and the sums of warps and of parts of a sequence.
+
+use tile_runtime::prelude::*;
+
+/// One step of online softmax: `scores` become `exp2(scores * scale - most)`, where `most` is the largest of a row so far, times `scale`, and `total`
+/// and `acc` are what they would be had that been known from the beginning. `here` and `shrink` are overwritten.
+#[tile_fn]
+pub fn online_softmax(
+    scores: &mut Fragment<f32, (ROWS, KEYS)>,
+    most: &mut Fragment<f32, (ROWS,)>,
+    here: &mut Fragment<f32, (ROWS,)>,
+    shrink: &mut Fragment<f32, (ROWS,)>,
+    total: &mut Fragment<f32, (ROWS,)>,
+    acc: &mut Fragment<f32, (ROWS, D)>,
+    scale: f32,
+) {
+    reduce(Max, scores, here, 1);
+    for [r] in parallel([ROWS]) {
+        let top = max(most[r], here[r] * scale);
+        shrink[r] = fast::exp2(most[r] - top);
+        most[r] = top;
+    }
+    for [r, j] in parallel([ROWS, KEYS]) {
+        scores[[r, j]] = fast::exp2(scores[[r, j]] * scale - most[r]);
+    }
+    reduce(Sum, scores, here, 1);
+    for [r] in parallel([ROWS]) {
+        total[r] = total[r] * shrink[r] + here[r];
+    }
+    for [r, j] in parallel([ROWS, D]) {
+        acc[[r, j]] *= shrink[r];
+    }
+}
+
+/// The largest score of row `i`, of 16, over the block's warps.
+#[tile_fn]
+pub fn largest_of_warps(tops: &SharedArray<f32, (ROWS,)>, i: usize) -> f32 {
+    let mut top = tops[i];
+    for w in unroll(1..ROWS / 16) {
+        top = max(top, tops[w * 16 + i]);
+    }
+    top
+}
+
+/// Adds to `sum` four columns, from `column` on, of the warps' results of row `i`, of 16, as if `top` had been the largest score of
+/// each; returns the sum of their weights.
+#[tile_fn]
+pub fn add_warps(
+    tops: &SharedArray<f32, (ROWS,)>,
+    counts: &SharedArray<f32, (ROWS,)>,
+    results: &SharedArray<f32, (WARPS, KEPT, D)>,
+    i: usize,
+    column: usize,
+    top: f32,
+    sum: &mut LocalArray<f32, (FOUR,)>,
+) -> f32 {
+    let mut all = 0.0f32;
+    for w in unroll(0..ROWS / 16) {
+        let factor = fast::exp2(tops[w * 16 + i] - top);
+        all += counts[w * 16 + i] * factor;
+        let mut part = alloc_local::<f32>([4]);
+        for c in vectorized(0..4) {
+            part[c] = results[[w, i, column + c]];
+        }
+        for c in unroll(0..4) {
+            sum[c] += part[c] * factor;
+        }
+    }
+    all
+}
+
+/// Adds the `SPLITS` parts of a sequence: rows `row` to `row + 15`, a row being a query of one head of a group, of the `count`
+/// queries from `from` on. `sums` are the parts' results, `parts` their largest scores and the sums of their weights. `t` is one of the threads of `WARPS` warps.
+#[tile_fn]
+pub fn add_parts<T: Float, const SPLITS: usize, const WARPS: usize>(
+    sums: &Tensor<f32, (PARTS, S, H, D)>,
+    parts: &Tensor<f32, (PARTS, S, H, TWO)>,
+    o: &mut Tensor<T, (S, H, D)>,
+    from: usize,
+    count: usize,
+    row: usize,
+    head: usize,
+    group: usize,
+    t: usize,
+) {
+    // Several parts of a row are loaded at once.
+    let at_once = min(SPLITS, 16);
+    let apart = 128 * WARPS / D; // rows of the block's threads
+    let column = t * 4 % D;
+    let rows = min(max(count * group - row, 0), 16);
+    let mut part_tops = alloc_local::<f32>([SPLITS]);
+    let mut part_counts = alloc_local::<f32>([SPLITS]);
+    let mut read = alloc_local::<f32>([at_once, 4]);
+    for e in 0..ceil_div(rows, apart) {
+        // Rows beyond the last may be other blocks' to write.
+        let i = min(row + e * apart + t * 4 / D, count * group - 1);
+        for s in unroll(0..SPLITS) {
+            part_tops[s] = parts.masked([s, from + i / group, head * group + i % group, 0]);
+            part_counts[s] = parts.masked([s, from + i / group, head * group + i % group, 1]);
+        }
+        let mut all = 0.0;
+        let mut sum = alloc_local::<f32>([4]);
+        clear(&mut sum);
+        for chunk in unroll(0..SPLITS / at_once) {
+            for s in unroll(0..at_once) {
+                for c in vectorized(0..4) {
+                    read[[s, c]] =
+                        sums.masked([chunk * at_once + s, from + i / group, head * group + i % group, column + c]);
+                }
+            }
+            let mut top = -1e30;
+            for s in unroll(0..SPLITS) {
+                top = max(top, part_tops[s]);
+            }
+            for s in unroll(0..at_once) {
+                let factor = fast::exp2(part_tops[chunk * at_once + s] - top);
+                all += part_counts[chunk * at_once + s] * factor;
+                for c in unroll(0..4) {
+                    sum[c] += read[[s, c]] * factor;
+                }
+            }
+        }
+        if row + e * apart + t * 4 / D < count * group {
+            for c in unroll(0..4) {
+                let value = if all > 0.0 { sum[c] / all } else { 0.0 };
+                *o.masked_mut([from + i / group, head * group + i % group, column + c]) = value.cast::<T>();
+            }
+        }
+    }
+}
