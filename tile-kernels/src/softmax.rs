@@ -7,10 +7,11 @@ use tile_runtime::kernel::{Definition, LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::prelude::*;
 
 /// Softmax of rows that stay in registers from beginning to end. `WARPS` warps have a row, `VECS` vectors of `VEC` elements a
-/// thread; a block has `ROWS` rows.
+/// thread; a block has `ROWS` rows. Where a thread has more than four vectors, powers are computed again rather than kept: then a
+/// multiprocessor has registers for two rows.
 #[tile_kernel(
     instances(
-        (WARPS, VECS, ROWS) in [(1, 1, 8), (1, 4, 8), (4, 2, 1), (8, 2, 1), (16, 2, 1), (32, 2, 1), (32, 4, 1)],
+        (WARPS, VECS, ROWS) in [(1, 1, 8), (1, 4, 8), (4, 2, 1), (8, 2, 1), (16, 2, 1), (32, 2, 1), (16, 8, 1)],
         VEC in [8, 4],
         where VEC * T::BITS == 128
     ),
@@ -38,23 +39,31 @@ pub fn softmax_rows<T: Float, const WARPS: usize, const VECS: usize, const ROWS:
     for s in unroll(0..VECS) {
         let inside = (s * 32 * WARPS + t) * VEC < N;
         for v in unroll(0..VEC) {
-            e[[s, v]] = if inside { a[[s, v]].cast::<f32>() } else { f32::NEG_INFINITY };
-            most = max(most, e[[s, v]]);
+            let value = if inside { a[[s, v]].cast::<f32>() } else { f32::NEG_INFINITY };
+            most = max(most, value);
+            if VECS <= 4 {
+                e[[s, v]] = value;
+            }
         }
     }
     let largest = row_max::<WARPS>(most, t);
     let mut sum = 0.0f32;
     for s in unroll(0..VECS) {
         for v in unroll(0..VEC) {
-            e[[s, v]] = fast::exp(e[[s, v]] - largest);
-            sum += e[[s, v]];
+            if VECS <= 4 {
+                e[[s, v]] = fast::exp(e[[s, v]] - largest);
+                sum += e[[s, v]];
+            } else if (s * 32 * WARPS + t) * VEC < N {
+                sum += fast::exp(a[[s, v]].cast::<f32>() - largest);
+            }
         }
     }
     let total = row_sum::<WARPS>(sum, t);
     let scale = 1.0 / total;
     for s in unroll(0..VECS) {
         for v in unroll(0..VEC) {
-            a[[s, v]] = (e[[s, v]] * scale).cast::<T>();
+            let power = if VECS <= 4 { e[[s, v]] } else { fast::exp(a[[s, v]].cast::<f32>() - largest) };
+            a[[s, v]] = (power * scale).cast::<T>();
         }
         for v in vectorized(0..VEC) {
             *y.masked_mut([row, (s * 32 * WARPS + t) * VEC + v]) = a[[s, v]];
@@ -147,7 +156,7 @@ pub fn softmax<T: Float>(
         257..=512 => Some((8, 2, 1)),
         513..=1024 => Some((16, 2, 1)),
         1025..=2048 => Some((32, 2, 1)),
-        2049..=4096 => Some((32, 4, 1)),
+        2049..=4096 => Some((16, 8, 1)),
         _ => None,
     };
     match share {

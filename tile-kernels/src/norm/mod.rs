@@ -14,16 +14,22 @@ use tile_runtime::LaunchError;
 use tile_runtime::kernel::{Argument, Definition, LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::prelude::Float;
 
-/// How threads share rows: warps of a row, vectors a thread, rows of a block. None where a row does not stay in registers.
-fn share(row: usize, vec: usize) -> Option<(usize, usize, usize)> {
+/// How threads share rows: warps of a row, vectors a thread, rows of a block. None where a row does not stay in registers. `middle` and `long` are
+/// for rows of 257 to 512 and of 513 to 1,024 vectors, where kernels differ in what their registers hold.
+fn share(
+    row: usize,
+    vec: usize,
+    middle: (usize, usize, usize),
+    long: (usize, usize, usize),
+) -> Option<(usize, usize, usize)> {
     match row.div_ceil(vec.max(1)) {
         _ if vec == 1 => None,
         // A warp a row needs no barrier.
         0..=32 => Some((1, 1, 8)),
         33..=128 => Some((1, 4, 8)),
         129..=256 => Some((4, 2, 1)),
-        257..=512 => Some((8, 2, 1)),
-        513..=1024 => Some((16, 2, 1)),
+        257..=512 => Some(middle),
+        513..=1024 => Some(long),
         _ => None,
     }
 }
@@ -51,7 +57,7 @@ pub fn rms_norm<T: Float>(
     epsilon: f32,
 ) -> Result<(), LaunchError> {
     let (n, vec) = row::<T>(&[x.argument(), weight.argument(), y.argument()]);
-    match share(n, vec) {
+    match share(n, vec, (8, 2, 1), (8, 4, 1)) {
         Some((warps, vecs, rows)) => {
             let params = rms::RmsNormRowsParams { WARPS: warps, VECS: vecs, ROWS: rows, VEC: vec };
             rms::rms_norm_rows::<T>::instance(on.device(), params)?.launch_on(on, x, weight, y, epsilon)
@@ -82,7 +88,7 @@ pub fn add_rms_norm<T: Float>(
     epsilon: f32,
 ) -> Result<(), LaunchError> {
     let (n, vec) = row::<T>(&[x.argument(), residual.argument(), weight.argument(), y.argument()]);
-    match share(n, vec) {
+    match share(n, vec, (8, 2, 1), (16, 2, 1)) {
         Some((warps, vecs, rows)) => {
             let params = add_rms::AddRmsNormRowsParams { WARPS: warps, VECS: vecs, ROWS: rows, VEC: vec };
             let kernel = add_rms::add_rms_norm_rows::<T>::instance(on.device(), params)?;
@@ -114,7 +120,7 @@ pub fn layer_norm<T: Float>(
     epsilon: f32,
 ) -> Result<(), LaunchError> {
     let (n, vec) = row::<T>(&[x.argument(), weight.argument(), bias.argument(), y.argument()]);
-    match share(n, vec) {
+    match share(n, vec, (4, 4, 1), (16, 2, 1)) {
         Some((warps, vecs, rows)) => {
             let params = layer::LayerNormRowsParams { WARPS: warps, VECS: vecs, ROWS: rows, VEC: vec };
             layer::layer_norm_rows::<T>::instance(on.device(), params)?.launch_on(on, x, weight, bias, y, epsilon)
