@@ -1,16 +1,18 @@
 //! `cargo xtask test` and `cargo xtask ci`.
 
-use crate::process::{cargo, run as run_command, say};
+use crate::process::{cargo, output, run as run_command, say};
 use crate::{book, builds, candle, editor, setup};
-use anyhow::Result;
-use std::path::Path;
+use anyhow::{Context, Result};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Instant;
 
 /// Everything a machine without a GPU can run. `args` go to `cargo test`; with any, only that is run.
 pub fn run(root: &Path, args: &[String]) -> Result<()> {
     let start = Instant::now();
     let tools = setup::run(setup::Wanted::Tests, Some(&root.join("target")))?;
-    let with_tools = |mut command: std::process::Command| {
+    let with_tools = |mut command: Command| {
         command.env("TILE_NVRTC", &tools.nvrtc).env("TILE_NVDISASM", &tools.nvdisasm);
         // Not the user's own cache of kernels.
         command.env("TILE_CACHE_DIR", root.join("target/kernel-cache"));
@@ -21,9 +23,10 @@ pub fn run(root: &Path, args: &[String]) -> Result<()> {
         say("ran only what was asked for: neither the examples nor the book were checked");
         return Ok(());
     }
+    let built = examples(root)?;
     for example in book::check(root)?.examples {
-        let mut command = with_tools(cargo(root));
-        run_command(command.args(["run", "--quiet", "--example", &example]).env("TILE_DEVICE", "sim"))?;
+        let program = built.get(&example).with_context(|| format!("the book's example {example} was not built"))?;
+        run_command(with_tools(Command::new(program)).current_dir(root).env("TILE_DEVICE", "sim"))?;
     }
     if let Some(mdbook) = book::installed_mdbook(root) {
         book::build(root, &mdbook)?;
@@ -34,6 +37,19 @@ pub fn run(root: &Path, args: &[String]) -> Result<()> {
         say(format!("skipped: {skipped}"));
     }
     Ok(())
+}
+
+/// The programs of the workspace's examples. The tests have built them: `cargo run` would build the crates below them once more, with the
+/// features of one package alone.
+fn examples(root: &Path) -> Result<BTreeMap<String, PathBuf>> {
+    let messages = output(cargo(root).args(["build", "--workspace", "--examples", "--message-format=json"]))?;
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let program = |message: serde_json::Value| {
+        let is_example = message["target"]["kind"].as_array()?.iter().any(|kind| kind == "example");
+        let name = message["target"]["name"].as_str().filter(|_| is_example)?;
+        Some((name.to_owned(), PathBuf::from(message["executable"].as_str()?)))
+    };
+    Ok(messages.filter_map(program).collect())
 }
 
 /// What this machine could not run.
