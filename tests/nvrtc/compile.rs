@@ -96,7 +96,7 @@ fn values(kernel: &Kernel) -> &'static [&'static [i64]] {
         // Slots of longer rows are more than shared memory has.
         "gemv_bulk" => &[&[1024], &[1032]],
         "gemv_stream" | "gemv_norm_stream" => &[&[5000, 264]],
-        "decode" => &[&[32, 8, 128]],
+        "decode" | "append_decode" => &[&[32, 8, 128]],
         "prefill" => &[&[8, 128]],
         _ => &[&[4096], &[7176]],
     }

@@ -94,15 +94,15 @@ pub fn classes(kernel: &Kernel, instance: &Instance, target: Target) -> Vec<Clas
         }
         ("gemm_cluster" | "gemm_slots", _) => return vec![],
         // Of each length of head and way of combining, the instance that a model of 16 bits uses.
-        ("decode", [Dtype::Bf16]) if is("D", 128) && (is("SPLITS", 1) || is("SPLITS", 16)) => {
+        ("decode" | "append_decode", [Dtype::Bf16]) if is("D", 128) && (is("SPLITS", 1) || is("SPLITS", 16)) => {
             return vec![Class::WIDEST];
         }
-        ("decode", [Dtype::Bf16]) if is("D", 64) && is("SPLITS", 8) => return vec![Class::WIDEST],
+        ("decode" | "append_decode", [Dtype::Bf16]) if is("D", 64) && is("SPLITS", 8) => return vec![Class::WIDEST],
         // Multiply-adds, written out: half a minute each.
         ("decode", [Dtype::F32]) if is("D", 64) && is("SPLITS", 1) && target == Target::Sm90a => {
             return vec![Class::WIDEST];
         }
-        ("decode", _) => return vec![],
+        ("decode" | "append_decode", _) => return vec![],
         ("prefill" | "gemv_stream" | "gemv_norm_stream", [Dtype::F16, ..]) => return vec![],
         // Of results in f32, and of operands in f32, the instance that a head and the one that most layers use.
         ("gemv_stream" | "gemv_norm_stream", [.., Dtype::F32]) if !is("SPAN", 2) => return vec![],
