@@ -37,24 +37,30 @@ pub fn softmax_rows<T: Float, const WARPS: usize, const VECS: usize, const ROWS:
     }
     let mut most = f32::NEG_INFINITY;
     for s in unroll(0..VECS) {
-        let inside = (s * 32 * WARPS + t) * VEC < N;
-        for v in unroll(0..VEC) {
-            let value = if inside { a[[s, v]].cast::<f32>() } else { f32::NEG_INFINITY };
-            most = max(most, value);
-            if VECS <= 4 {
-                e[[s, v]] = value;
+        if VECS <= 4 {
+            let inside = (s * 32 * WARPS + t) * VEC < N;
+            for v in unroll(0..VEC) {
+                e[[s, v]] = if inside { a[[s, v]].cast::<f32>() } else { f32::NEG_INFINITY };
+                most = max(most, e[[s, v]]);
+            }
+        } else if (s * 32 * WARPS + t) * VEC < N {
+            for v in unroll(0..VEC) {
+                most = max(most, a[[s, v]].cast::<f32>());
             }
         }
     }
     let largest = row_max::<WARPS>(most, t);
     let mut sum = 0.0f32;
     for s in unroll(0..VECS) {
-        for v in unroll(0..VEC) {
-            if VECS <= 4 {
+        if VECS <= 4 {
+            for v in unroll(0..VEC) {
                 e[[s, v]] = fast::exp(e[[s, v]] - largest);
                 sum += e[[s, v]];
-            } else if (s * 32 * WARPS + t) * VEC < N {
-                sum += fast::exp(a[[s, v]].cast::<f32>() - largest);
+            }
+        } else {
+            let inside = (s * 32 * WARPS + t) * VEC < N;
+            for v in unroll(0..VEC) {
+                sum += if inside { fast::exp(a[[s, v]].cast::<f32>() - largest) } else { 0.0 };
             }
         }
     }
