@@ -13,6 +13,7 @@ mod expr;
 mod kernel;
 mod names;
 mod operation;
+mod parse;
 mod program;
 mod value;
 
@@ -20,6 +21,7 @@ mod value;
 mod tests;
 
 pub(crate) use kernel::written;
+pub use parse::ParseError;
 pub use program::canonical;
 
 /// How tightly an operator binds, as in Rust; a looser operand needs parentheses.
