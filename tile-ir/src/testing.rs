@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), allow(dead_code))]
 
 pub mod indices;
+pub mod text;
 
 use crate::ir::*;
 

@@ -10,6 +10,7 @@
 //! one looks at broken data with, so it does not fail.
 
 mod expr;
+pub mod filetest;
 mod kernel;
 mod names;
 mod operation;
@@ -21,7 +22,7 @@ mod value;
 mod tests;
 
 pub(crate) use kernel::written;
-pub use parse::ParseError;
+pub use parse::{ParseError, parse_kernel};
 pub use program::canonical;
 
 /// How tightly an operator binds, as in Rust; a looser operand needs parentheses.

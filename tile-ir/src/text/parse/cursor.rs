@@ -32,6 +32,7 @@ const MOST_NESTING: u32 = 256;
 
 /// Where a parser is in a text.
 pub(in crate::text) struct Cursor<'t> {
+    text: &'t str,
     tokens: Vec<Token<'t>>,
     at: usize,
     nesting: u32,
@@ -40,7 +41,7 @@ pub(in crate::text) struct Cursor<'t> {
 impl<'t> Cursor<'t> {
     /// The beginning of a text.
     pub(in crate::text) fn new(text: &'t str) -> Parsed<Cursor<'t>> {
-        Ok(Cursor { tokens: tokens(text)?, at: 0, nesting: 0 })
+        Ok(Cursor { text, tokens: tokens(text)?, at: 0, nesting: 0 })
     }
 
     /// The next token, which stays the next one.
@@ -142,6 +143,7 @@ impl<'t> Cursor<'t> {
             let token = &mut self.tokens[at];
             token.kind = TokenKind::Mark(if double == ">>" { ">" } else { "=" });
             token.column = token.column.saturating_add(1);
+            token.bytes.0 += 1;
             return Ok(());
         }
         Err(self.expected(&format!("`{mark}`")))
@@ -229,6 +231,46 @@ impl<'t> Cursor<'t> {
     pub(in crate::text) fn since(&self, place: usize) -> Span {
         let (first, last) = (self.token(place), self.token(self.at.saturating_sub(1).max(place)));
         Span { line: first.line, column: first.column, end_line: last.end_line, end_column: last.end_column, text: 0 }
+    }
+
+    /// The text between the token at `place` and the one at `end`, without the blanks around it.
+    pub(in crate::text) fn slice(&self, place: usize, end: usize) -> &'t str {
+        let (first, end) = (self.token(place).bytes.0, self.token(end).bytes.0);
+        self.text.get(first..end).map_or("", str::trim)
+    }
+
+    /// Whether the tokens at two positions are alike.
+    pub(in crate::text) fn same(&self, a: usize, b: usize) -> bool {
+        self.token(a).kind == self.token(b).kind
+    }
+
+    /// Back or forth to a token, by its position.
+    pub(in crate::text) fn seek(&mut self, place: usize) {
+        self.at = place.min(self.tokens.len() - 1);
+    }
+
+    /// The position of the token that closes the bracket which is next; `None` if that is no bracket, or nothing closes it.
+    pub(in crate::text) fn closing(&self) -> Option<usize> {
+        let mut open = Vec::new();
+        for position in self.at..self.tokens.len() {
+            let TokenKind::Mark(mark) = self.token(position).kind else {
+                if open.is_empty() {
+                    return None;
+                }
+                continue;
+            };
+            match mark {
+                "(" => open.push(")"),
+                "[" => open.push("]"),
+                "{" => open.push("}"),
+                ")" | "]" | "}" if open.pop() != Some(mark) => return None,
+                _ => {}
+            }
+            if open.is_empty() {
+                return matches!(mark, ")" | "]" | "}").then_some(position);
+            }
+        }
+        None
     }
 
     /// An error at the next token.

@@ -15,6 +15,8 @@ pub(in crate::text) struct Token<'t> {
     pub end_line: u32,
     /// Column after its last character.
     pub end_column: u32,
+    /// The bytes of the text that it is.
+    pub bytes: (usize, usize),
 }
 
 /// What a token is.
@@ -58,13 +60,15 @@ pub(in crate::text) const PUNCTUATION: [&str; 36] = [
 /// The tokens of a text; the last one is [`TokenKind::End`], and no other is.
 pub(in crate::text) fn tokens(text: &str) -> Result<Vec<Token<'_>>, ParseError> {
     let mut lexer = Lexer { rest: text, line: 1, column: 1 };
+    let at = |lexer: &Lexer<'_>| text.len() - lexer.rest.len();
     let mut all = Vec::new();
     loop {
         lexer.skip_blank();
-        let (line, column) = (lexer.line, lexer.column);
+        let (line, column, start) = (lexer.line, lexer.column, at(&lexer));
         let kind = lexer.token()?;
         let last = kind == TokenKind::End;
-        all.push(Token { kind, line, column, end_line: lexer.line, end_column: lexer.column });
+        let bytes = (start, at(&lexer));
+        all.push(Token { kind, line, column, end_line: lexer.line, end_column: lexer.column, bytes });
         if last {
             return Ok(all);
         }

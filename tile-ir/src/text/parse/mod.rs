@@ -6,7 +6,9 @@
 // The parsers that use all of it are being written.
 #[allow(dead_code)]
 pub(super) mod cursor;
+mod kernel;
 #[allow(dead_code)]
 pub(super) mod lex;
 
 pub use cursor::ParseError;
+pub use kernel::parse_kernel;
