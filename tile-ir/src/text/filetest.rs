@@ -169,6 +169,39 @@ impl<'t> Case<'t> {
     }
 }
 
+/// A case as a file, without what is expected: `about`, line by line as comments, then the comments that [`Case::read`] takes, then the
+/// kernel.
+pub fn write(kernel: &Kernel, instance: &Instance, passes: &[Pass], target: Target, about: &str) -> String {
+    let names: Vec<_> = passes.iter().map(|pass| pass.name()).collect();
+    let mut chosen: Vec<String> = Vec::new();
+    let dtypes = kernel.type_params.values().zip(&instance.dtypes);
+    chosen.extend(dtypes.map(|(param, dtype)| format!("{} = {dtype}", param.name)));
+    for (param, value) in kernel.consts.values().zip(&instance.consts) {
+        chosen.push(match param.kind {
+            ConstKind::Bool => format!("{} = {}", param.name, *value != 0),
+            ConstKind::Usize => format!("{} = {value}", param.name),
+        });
+    }
+    let dims = instance.dims.iter().filter_map(|(dim, value)| Some((kernel.dims.get(*dim)?, value)));
+    chosen.extend(dims.map(|(dim, value)| format!("{} = {value}", dim.name)));
+    let absent = instance.absent.iter().filter_map(|param| kernel.params.get(*param));
+    chosen.extend(absent.map(|param| format!("without {}", param.name)));
+    for (side, width) in [("reads", instance.class.reads), ("writes", instance.class.writes)] {
+        match width {
+            Width::Sixteen => {}
+            Width::Eight | Width::Four => chosen.push(format!("{side} = {}", width.bytes())),
+            Width::Element => chosen.push(format!("{side} = element")),
+        }
+    }
+    // A comment of the author's may not say what is done.
+    let mut text: String = about.lines().map(|line| format!("// {}\n", line.replace(':', " -"))).collect();
+    text += &format!("// passes: {}\n// target: {target}\n", names.join(", "));
+    if !chosen.is_empty() {
+        text += &format!("// instance: {}\n", chosen.join(", "));
+    }
+    text + &kernel.to_string()
+}
+
 /// What a pass works on.
 enum Stage {
     Kernel(Box<Kernel>),
@@ -254,4 +287,41 @@ fn none_of(kernel: &Kernel, diagnostics: Vec<Diagnostic>) -> Result<(), String> 
 fn report(kernel: &Kernel, diagnostics: &[Diagnostic]) -> String {
     let all: Vec<_> = diagnostics.iter().map(|d| d.render(&kernel.source, &kernel.spans)).collect();
     all.join("\n\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::Class;
+
+    #[test]
+    fn what_is_written_is_what_is_read() {
+        let text = include_str!("../../tests/ir/bind/first_instance.tile");
+        let kernel = parse_kernel(divide(text).0).unwrap();
+        let absent = kernel.params.iter().filter(|(_, p)| p.name == "bias").map(|(id, _)| id).collect();
+        let class = Class { reads: Width::Four, writes: Width::Element };
+        let chosen = Instance { absent, class, ..kernel.instances[1].clone() };
+        let written = write(&kernel, &chosen, &[Pass::Bind, Pass::Emit], Target::Sm90a, "found: by nobody\nat all");
+        let case = Case::read(&written).unwrap();
+        assert_eq!((case.passes.as_slice(), case.target), (&[Pass::Bind, Pass::Emit][..], Target::Sm90a));
+        assert_eq!(instance(&kernel, &case.instance), Ok(chosen));
+        assert_eq!(parse_kernel(case.input).unwrap().to_string(), kernel.to_string());
+    }
+
+    #[test]
+    fn what_a_comment_cannot_say() {
+        let error = |text: &str| Case::read(text).unwrap_err().to_string();
+        assert_eq!(
+            error("// about\n// passes: sing\n"),
+            "2:1: there is no pass `sing`; there are bind, check, lower, emit"
+        );
+        assert_eq!(error("// passes: lower, bind"), "1:1: `bind` runs before `lower`");
+        assert_eq!(error("// target: sm_20"), "1:1: there is no target `sm_20`");
+        let run = |comments: &str| {
+            let text = format!("{comments}\nkernel k<const N: usize>() {{ let [t] = threads([N]); }}");
+            Case::read(&text).unwrap().run("a.tile")
+        };
+        assert_eq!(run("// passes: emit"), "`emit` has nothing to work on: `lower` comes before `emit`\n");
+        assert_eq!(run("// passes: lower"), "a generic kernel is not lowered: `bind` comes first\n");
+    }
 }
