@@ -25,6 +25,12 @@ pub(crate) fn kernel(name: &str, build: impl FnOnce(&mut Builder)) -> Kernel {
     b.kernel
 }
 
+/// The kernel of a text, which the test wrote.
+#[cfg(test)]
+pub(crate) fn parsed(text: &str) -> Kernel {
+    crate::text::parse_kernel(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
 /// The span of everything built by hand.
 fn nowhere() -> SpanId {
     SpanId::from_u32(0)
