@@ -318,7 +318,9 @@ mod tests {
         assert_eq!(error("// passes: lower, bind"), "1:1: `bind` runs before `lower`");
         assert_eq!(error("// target: sm_20"), "1:1: there is no target `sm_20`");
         let run = |comments: &str| {
-            let text = format!("{comments}\nkernel k<const N: usize>() {{ let [t] = threads([N]); }}");
+            let text = format!(
+                "{comments}\n#[instances((N,) in [(32,)])]\nkernel k<const N: usize>() {{ let [t] = threads([N]); }}"
+            );
             Case::read(&text).unwrap().run("a.tile")
         };
         assert_eq!(run("// passes: emit"), "`emit` has nothing to work on: `lower` comes before `emit`\n");

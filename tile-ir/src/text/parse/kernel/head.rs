@@ -35,6 +35,10 @@ impl<'t> Parser<'t> {
             self.attribute()?;
             self.cursor.expect("]")?;
         }
+        let generic = !self.kernel.type_params.is_empty() || !self.kernel.consts.is_empty();
+        if generic && self.kernel.instances == [Instance::default()] {
+            return Err(self.cursor.error("a generic kernel names its instances: `#[instances((N,) in [(32,)])]`"));
+        }
         self.cursor.seek(body);
         self.kernel.body = self.body()?;
         if self.cursor.is_end() { Ok(()) } else { Err(self.cursor.expected("the end of the text")) }
