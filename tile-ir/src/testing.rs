@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), allow(dead_code))]
 
 pub mod indices;
+pub mod text;
 
 use crate::ir::*;
 
@@ -22,6 +23,12 @@ pub(crate) fn kernel(name: &str, build: impl FnOnce(&mut Builder)) -> Kernel {
     b.kernel.instances = vec![Instance::default()];
     b.kernel.body = b.blocks.pop().unwrap_or_default();
     b.kernel
+}
+
+/// The kernel of a text, which the test wrote.
+#[cfg_attr(not(test), allow(dead_code))]
+pub(crate) fn parsed(text: &str) -> Kernel {
+    crate::text::parse_kernel(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
 /// The span of everything built by hand.
@@ -342,59 +349,32 @@ impl Builder {
     }
 }
 
-/// The vectorised GEMV of the language's description, bound: `rows` rows a block, `vec` elements a vector.
+/// The vectorised GEMV of the language's description, bound: `rows` rows a block, a vector of 16 bytes a transaction.
 pub(crate) fn gemv(dtype: Dtype, rows: i64) -> Kernel {
     let vec = 128 / i64::from(dtype.bits());
-    kernel(&format!("gemv_{dtype}_{rows}"), |b| {
-        let k = b.dim("K");
-        let n = b.dim("N");
-        let x = b.tensor("x", dtype, &[k]);
-        let w = b.tensor("w", dtype, &[n, k]);
-        let y = b.tensor_mut("y", dtype, &[n]);
-        let (zero, width) = (b.int(0), b.int(vec));
-        let rest = b.binary(BinaryOp::Rem, k, width);
-        let cond = b.eq(rest, zero);
-        b.kernel.requires.push(Require { cond, text: format!("K % {vec} == 0"), span: nowhere() });
-        let rows_literal = b.int(rows);
-        let grid = b.binary(BinaryOp::CeilDiv, n, rows_literal);
-        let [bn] = b.blocks([("bn", grid)]);
-        let [tk, tn] = b.threads([("tk", 32), ("tn", rows)]);
-        let row = b.scaled(bn, rows, tn);
-        let row = b.bind("row", row);
-        let zero = b.float(Dtype::F32, 0.0);
-        let acc = b.bind_mut("acc", zero);
-        let xs = b.buffer("xs", Scope::Local, dtype, &[vec]);
-        let ws = b.buffer("ws", Scope::Local, dtype, &[vec]);
-        let chunk = b.int(32 * vec);
-        let trips = b.binary(BinaryOp::CeilDiv, k, chunk);
-        b.range("bk", trips, |b, bk| {
-            let bounds = [b.int(0), b.int(vec), b.int(1)];
-            b.for_each("v", LoopKind::Vectorized, bounds, |b, v| {
-                let own = b.scaled(tk, vec, v);
-                let column = b.scaled(bk, 32 * vec, own);
-                let loaded = b.masked(x, &[column]);
-                b.store(xs, &[v], loaded);
-                let loaded = b.masked(w, &[row, column]);
-                b.store(ws, &[v], loaded);
-            });
-            let bounds = [b.int(0), b.int(vec), b.int(1)];
-            b.for_each("v", LoopKind::Unroll, bounds, |b, v| {
-                let xv = b.load(xs, &[v]);
-                let xv = b.cast(Dtype::F32, xv);
-                let wv = b.load(ws, &[v]);
-                let wv = b.cast(Dtype::F32, wv);
-                let sum = b.math(MathFn::Fma, &[xv, wv, acc]);
-                b.assign(acc, sum);
-            });
-        });
-        let sum = b.reduce("sum", ReduceOp::Sum, acc, Some(tk));
-        let zero = b.int(0);
-        let first = b.eq(tk, zero);
-        let inside = b.lt(row, n);
-        let cond = b.binary(BinaryOp::And, first, inside);
-        b.when(cond, |b| {
-            let value = b.cast(dtype, sum);
-            b.store(y, &[row], value);
-        });
-    })
+    let step = 32 * vec;
+    parsed(&format!(
+        "#[require(K % {vec} == 0)]
+        kernel gemv_{dtype}_{rows}(x: &Tensor<{dtype}, (K,)>, w: &Tensor<{dtype}, (N, K)>, y: &mut Tensor<{dtype}, (N,)>) {{
+            let [bn] = blocks([ceil_div(N, {rows})]);
+            let [tk, tn] = threads([32, {rows}]);
+            let row = bn * {rows} + tn;
+            let mut acc = 0.0f32;
+            let mut xs = alloc_local::<{dtype}>([{vec}]);
+            let mut ws = alloc_local::<{dtype}>([{vec}]);
+            for bk in 0..ceil_div(K, {step}) {{
+                for v in vectorized(0..{vec}) {{
+                    xs[v] = x.masked([bk * {step} + (tk * {vec} + v)]);
+                    ws[v] = w.masked([row, bk * {step} + (tk * {vec} + v)]);
+                }}
+                for v in unroll(0..{vec}) {{
+                    acc = fma(xs[v].cast::<f32>(), ws[v].cast::<f32>(), acc);
+                }}
+            }}
+            let sum = thread_allreduce(Sum, acc, tk);
+            if tk == 0 && row < N {{
+                y[row] = sum.cast::<{dtype}>();
+            }}
+        }}"
+    ))
 }

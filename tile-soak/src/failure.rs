@@ -1,6 +1,6 @@
 //! A failing case as a file that can be replayed.
 
-use crate::part::{Case, Failure, Outcome, Part};
+use crate::part::{Case, Failure, Outcome, Part, Shrunk};
 use crate::{parts, runner};
 use anyhow::{Context, Result, anyhow};
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,9 @@ pub struct FailureFile {
     pub message: Vec<String>,
     /// What the part replays, made as small as the part can, line by line; none where the number is all it takes.
     pub input: Option<Vec<String>>,
+    /// The small case's kernel, a file beside this one: `cargo xtask opt failures/<part>-<case>.tile`.
+    #[serde(skip)]
+    pub tile: Option<String>,
 }
 
 impl FailureFile {
@@ -31,7 +34,8 @@ impl FailureFile {
     pub fn new(part: &dyn Part, case: Case, class: &str, failure: &Failure, commit: &str) -> FailureFile {
         let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
         // A shrinker that panics leaves the case as it is.
-        let shrunk = runner::guarded(|| part.shrink(case, failure)).unwrap_or_else(|_| failure.input.clone());
+        let as_it_is = || Shrunk { input: failure.input.clone(), tile: None };
+        let shrunk = runner::guarded(|| part.shrink(case, failure)).unwrap_or_else(|_| as_it_is());
         FailureFile {
             part: part.name().into(),
             case: case.number,
@@ -39,11 +43,13 @@ impl FailureFile {
             commit: commit.into(),
             class: class.into(),
             message: lines(&failure.message),
-            input: shrunk.as_deref().map(lines),
+            input: shrunk.input.as_deref().map(lines),
+            // A program that is refused may have left no whole kernel.
+            tile: shrunk.tile.filter(|text| tile_ir::text::parse_kernel(text).is_ok()),
         }
     }
 
-    /// Writes it into a folder, under a name made of its part and number.
+    /// Writes it into a folder, under a name made of its part and number, and its kernel beside it.
     ///
     /// # Errors
     /// The folder or the file cannot be written.
@@ -52,6 +58,10 @@ impl FailureFile {
         fs::create_dir_all(folder)
             .and_then(|()| fs::write(&path, format!("{:#}\n", serde_json::json!(self))))
             .with_context(|| format!("could not write {}", path.display()))?;
+        if let Some(tile) = &self.tile {
+            let path = path.with_extension("tile");
+            fs::write(&path, tile).with_context(|| format!("could not write {}", path.display()))?;
+        }
         Ok(path)
     }
 

@@ -27,11 +27,10 @@ pub trait Part: Sync {
         true
     }
 
-    /// Makes a failing case smaller: the input of a failure, for [`Part::replay`]. Called once a failure, after the case
-    /// has failed; may take minutes.
-    fn shrink(&self, case: Case, failed: &Failure) -> Option<String> {
+    /// Makes a failing case smaller. Called once a failure, after the case has failed; may take minutes.
+    fn shrink(&self, case: Case, failed: &Failure) -> Shrunk {
         let _ = case;
-        failed.input.clone()
+        Shrunk { input: failed.input.clone(), tile: None }
     }
 
     /// Runs a failure's file again. A part whose failures have an input runs that; others run the case by its number.
@@ -76,6 +75,15 @@ pub enum Verdict {
     Passed(Cow<'static, str>),
     /// It did not.
     Failed(Failure),
+}
+
+/// A failing case, made small.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shrunk {
+    /// The input of the failure, for [`Part::replay`].
+    pub input: Option<String>,
+    /// Its kernel as a file that `cargo xtask opt` and the filetests of `tile-ir` read; none of a case that is no kernel.
+    pub tile: Option<String>,
 }
 
 /// What went wrong with a case.

@@ -210,12 +210,13 @@ mod tests {
             }
         }
 
-        fn shrink(&self, _: Case, failed: &Failure) -> Option<String> {
-            failed.input.as_ref().map(|text| text[..1].to_owned())
+        fn shrink(&self, _: Case, failed: &Failure) -> Shrunk {
+            let input = failed.input.as_ref().map(|text| text[..1].to_owned());
+            Shrunk { input, tile: Some("kernel k() {}".into()) }
         }
     }
 
-    use crate::part::Failure;
+    use crate::part::{Failure, Shrunk};
 
     fn folder(name: &str) -> PathBuf {
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/soak-tests").join(name);
@@ -246,6 +247,7 @@ mod tests {
         assert!(panic.message[0].contains("no such case") && panic.class == "panic", "{panic:?}");
         let failed = FailureFile::load(&out.join("failures/tenth-9.json")).unwrap();
         assert_eq!(failed.input, Some(vec!["9".into()]), "shrunk");
+        assert_eq!(std::fs::read_to_string(out.join("failures/tenth-9.tile")).unwrap(), "kernel k() {}");
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! | `gpu-bundle` | release tests and examples, stripped, in `target/gpu` |
 //! | `bench` | times the bundled kernels beside cuBLAS on this machine's GPU; fails without one |
 //! | `export` | a kernel's cubins and launch records, for `bench/peers.py` |
+//! | `opt` | runs passes on a kernel's text and prints what the last one makes of it |
 //! | `soak` | mutants, random programs and faults by seed, resumable; its summary is `bench/soak.json` |
 //! | `builds` | checks each choice of features, the oldest Rust supported and other platforms |
 //! | `own-crate` | does what the book's page "Your own crate" says, in an empty folder, with packaged crates; `--candle`: "Kernels in candle" |
@@ -76,6 +77,13 @@ enum Command {
         /// The folder.
         folder: PathBuf,
     },
+    /// Run passes on a kernel's text, a test of tile-ir/tests/ir or a failing case of the soak, and print what the last one makes of it.
+    #[command(disable_help_flag = true)]
+    Opt {
+        /// `[--passes bind,check,lower,emit] [--target sm_90a] [--instance "T = f16, ROWS = 8"] FILE`; else as the file says.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Run the soak's parts, each from where its last run stopped; `soak --help` for its options.
     #[command(disable_help_flag = true)]
     Soak {
@@ -121,6 +129,11 @@ fn run(command: Command) -> anyhow::Result<()> {
             // Relative to where the command was given, not to the repository.
             let folder = std::path::absolute(&folder)?;
             example(&root, "export", &[kernel, folder.display().to_string()])
+        }
+        Command::Opt { args } => {
+            let program = ["run", "--quiet", "--package", "tile-ir", "--example", "opt", "--"];
+            // Paths are relative to where the command was given.
+            process::run(process::cargo(&root).current_dir(std::env::current_dir()?).args(program).args(args))
         }
         Command::Soak { args } => {
             let program = ["run", "--profile", "soak", "--quiet", "--package", "tile-soak", "--"];

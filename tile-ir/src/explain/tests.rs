@@ -1,9 +1,9 @@
 //! Reports of kernels whose numbers can be worked out by hand.
 
 use super::*;
-use crate::ir::{BinaryOp, Dtype, Instance, Kernel, Scope, Target};
+use crate::ir::{Dtype, Instance, Kernel, Target};
 use crate::lower::lower;
-use crate::testing::{gemv, kernel};
+use crate::testing::{gemv, parsed};
 
 fn program(kernel: &Kernel) -> Program {
     lower(kernel, &Instance::default(), Target::Sm90a).unwrap_or_else(|d| panic!("{d:?}"))
@@ -16,52 +16,37 @@ fn report(kernel: &Kernel, dims: &[(&str, f64)]) -> Report {
 }
 
 /// The ladder's first rung: a thread a row, through shared memory, an element at a time.
-fn naive(dtype: Dtype, block: i64) -> Kernel {
-    kernel("naive", |b| {
-        let k = b.dim("K");
-        let n = b.dim("N");
-        let x = b.tensor("x", dtype, &[k]);
-        let w = b.tensor("w", dtype, &[n, k]);
-        let y = b.tensor_mut("y", dtype, &[n]);
-        let size = b.int(block);
-        let grid = b.binary(BinaryOp::CeilDiv, n, size);
-        let [bn] = b.blocks([("bn", grid)]);
-        let [tn] = b.threads([("tn", block)]);
-        let row = b.scaled(bn, block, tn);
-        let row = b.bind("row", row);
-        let x_shared = b.buffer("x_shared", Scope::Shared, dtype, &[block]);
-        let w_shared = b.buffer("w_shared", Scope::Shared, dtype, &[block, block]);
-        let zero = b.float(Dtype::F32, 0.0);
-        let acc = b.bind_mut("acc", zero);
-        let trips = b.binary(BinaryOp::CeilDiv, k, size);
-        b.range("bk", trips, |b, bk| {
-            let column = b.scaled(bk, block, tn);
-            let value = b.masked(x, &[column]);
-            b.store(x_shared, &[tn], value);
-            let end = b.int(block);
-            b.range("tk", end, |b, tk| {
-                let column = b.scaled(bk, block, tk);
-                let value = b.masked(w, &[row, column]);
-                b.store(w_shared, &[tn, tk], value);
-            });
-            b.stmt(crate::ir::StmtKind::SyncThreads);
-            let end = b.int(block);
-            b.range("tk", end, |b, tk| {
-                let xv = b.load(x_shared, &[tk]);
-                let xv = b.cast(Dtype::F32, xv);
-                let wv = b.load(w_shared, &[tn, tk]);
-                let wv = b.cast(Dtype::F32, wv);
-                let sum = b.math(crate::ir::MathFn::Fma, &[xv, wv, acc]);
-                b.assign(acc, sum);
-            });
-            b.stmt(crate::ir::StmtKind::SyncThreads);
-        });
-        let inside = b.lt(row, n);
-        b.when(inside, |b| {
-            let value = b.cast(dtype, acc);
-            b.store(y, &[row], value);
-        });
-    })
+fn naive() -> Kernel {
+    parsed(
+        r"
+            kernel naive(
+                x: &Tensor<f16, (K,)>,
+                w: &Tensor<f16, (N, K)>,
+                y: &mut Tensor<f16, (N,)>,
+            ) {
+                let [bn] = blocks([ceil_div(N, 128)]);
+                let [tn] = threads([128]);
+                let row: usize = bn * 128 + tn;
+                let mut x_shared = alloc_shared::<f16>([128]);
+                let mut w_shared = alloc_shared::<f16>([128, 128]);
+                let mut acc: f32 = 0.0f32;
+                for bk in 0..ceil_div(K, 128) {
+                    x_shared[tn] = x.masked([bk * 128 + tn]);
+                    for tk in 0..128 {
+                        w_shared[[tn, tk]] = w.masked([row, bk * 128 + tk]);
+                    }
+                    sync_threads();
+                    for tk in 0..128 {
+                        acc = fma(x_shared[tk].cast::<f32>(), w_shared[[tn, tk]].cast::<f32>(), acc);
+                    }
+                    sync_threads();
+                }
+                if row < N {
+                    y[row] = acc.cast::<f16>();
+                }
+            }
+        ",
+    )
 }
 
 fn close(found: f64, expected: f64, tolerance: f64) -> bool {
@@ -110,7 +95,7 @@ fn a_tail_is_not_read_but_is_computed() {
 
 #[test]
 fn a_thread_a_row_is_not_coalesced() {
-    let report = report(&naive(Dtype::F16, 128), &[("N", 4096.0), ("K", 4096.0)]);
+    let report = report(&naive(), &[("N", 4096.0), ("K", 4096.0)]);
     let global = report.accesses_to("w").next().unwrap();
     assert_eq!((global.width, global.found, global.ideal), (2, 32.0, 2.0), "{report}");
     assert_eq!(global.excess(), 16.0);
@@ -130,26 +115,22 @@ fn a_thread_a_row_is_not_coalesced() {
 
 #[test]
 fn a_condition_on_data_is_said() {
-    let kernel = kernel("on_data", |b| {
-        let n = b.dim("N");
-        let x = b.tensor("x", Dtype::F32, &[n]);
-        let y = b.tensor_mut("y", Dtype::F32, &[n]);
-        let size = b.int(32);
-        let grid = b.binary(BinaryOp::CeilDiv, n, size);
-        let [bn] = b.blocks([("bn", grid)]);
-        let [t] = b.threads([("t", 32)]);
-        let i = b.scaled(bn, 32, t);
-        let inside = b.lt(i, n);
-        b.when(inside, |b| {
-            let value = b.load(x, &[i]);
-            let zero = b.float(Dtype::F32, 0.0);
-            let positive = b.lt(zero, value);
-            b.when(positive, |b| {
-                let root = b.math(crate::ir::MathFn::Sqrt, &[value]);
-                b.store(y, &[i], root);
-            });
-        });
-    });
+    let kernel = parsed(
+        r"
+            kernel on_data(
+                x: &Tensor<f32, (N,)>,
+                y: &mut Tensor<f32, (N,)>,
+            ) {
+                let [bn] = blocks([ceil_div(N, 32)]);
+                let [t] = threads([32]);
+                if bn * 32 + t < N {
+                    if 0.0f32 < x[bn * 32 + t] {
+                        y[bn * 32 + t] = sqrt(x[bn * 32 + t]);
+                    }
+                }
+            }
+        ",
+    );
     let report = report(&kernel, &[("N", 64.0)]);
     assert_eq!(report.undecided.len(), 1, "{report}");
     assert_eq!((report.roofline.flops, report.roofline.functions), (64.0, 64.0));
@@ -158,26 +139,22 @@ fn a_condition_on_data_is_said() {
 
 #[test]
 fn scalars_decide_where_they_are_given() {
-    let kernel = kernel("scaled", |b| {
-        let n = b.dim("N");
-        let beta = b.scalar("beta", Dtype::F32);
-        let y = b.tensor_mut("y", Dtype::F32, &[n]);
-        let one = b.int(32);
-        let grid = b.binary(BinaryOp::CeilDiv, n, one);
-        let [bn] = b.blocks([("bn", grid)]);
-        let [t] = b.threads([("t", 32)]);
-        let i = b.scaled(bn, 32, t);
-        let inside = b.lt(i, n);
-        b.when(inside, |b| {
-            let zero = b.float(Dtype::F32, 0.0);
-            let used = b.binary(BinaryOp::Ne, beta, zero);
-            b.when(used, |b| {
-                let old = b.load(y, &[i]);
-                let value = b.mul(beta, old);
-                b.store(y, &[i], value);
-            });
-        });
-    });
+    let kernel = parsed(
+        r"
+            kernel scaled(
+                beta: f32,
+                y: &mut Tensor<f32, (N,)>,
+            ) {
+                let [bn] = blocks([ceil_div(N, 32)]);
+                let [t] = threads([32]);
+                if bn * 32 + t < N {
+                    if beta != 0.0f32 {
+                        y[bn * 32 + t] = beta * y[bn * 32 + t];
+                    }
+                }
+            }
+        ",
+    );
     let reads = |dims: &[(&str, f64)]| report(&kernel, dims).tensors[0].reads;
     assert_eq!(reads(&[("N", 64.0), ("beta", 0.0)]), 0.0);
     assert_eq!(reads(&[("N", 64.0), ("beta", 2.0)]), 256.0);

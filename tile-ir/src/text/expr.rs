@@ -2,12 +2,21 @@
 
 use super::kernel::Printer;
 use super::{Piece, Tightness, commas, float};
-use crate::ir::{AccessId, Dtype, DtypeRef, ExprId, ExprKind, Place, SpecialValue, Type, UnaryOp};
+use crate::ir::{AccessId, DimId, Dtype, DtypeRef, ExprId, ExprKind, Place, SpecialValue, Type, UnaryOp};
 
 impl Printer<'_> {
     /// An expression's text.
     pub(super) fn expr(&self, id: ExprId) -> String {
         self.piece(id).text
+    }
+
+    /// An expression's text, in parentheses where it binds less tightly than `needed`.
+    pub(super) fn expr_at_least(&self, id: ExprId, needed: Tightness) -> String {
+        self.piece(id).at_least(needed)
+    }
+
+    fn is_number(&self, id: ExprId) -> bool {
+        matches!(self.kernel.exprs.get(id).map(|e| &e.kind), Some(ExprKind::Int(_) | ExprKind::Float(_)))
     }
 
     fn piece(&self, id: ExprId) -> Piece {
@@ -18,11 +27,11 @@ impl Printer<'_> {
                 ty => signed(format!("{value}{}", self.ty(ty))),
             },
             ExprKind::Float(value) => match expr.ty {
-                Type::Value(DtypeRef::Is(dtype)) => signed(float(*value, dtype.name())),
+                Type::Value(DtypeRef::Is(dtype)) if value.is_finite() => signed(float(*value, dtype.name())),
                 ty => Piece::atom(format!("lit::<{}>({value:?})", self.ty(ty))),
             },
             ExprKind::Bool(value) => Piece::atom(value.to_string()),
-            ExprKind::Dim(dim) => self.named(self.kernel.dims.get(*dim).map(|d| &d.name), dim),
+            ExprKind::Dim(dim) => Piece::atom(self.dim(*dim)),
             ExprKind::Const(id) => self.named(self.kernel.consts.get(*id).map(|c| &c.name), id),
             ExprKind::Scalar(param) => self.named(self.kernel.params.get(*param).map(|p| &p.name), param),
             ExprKind::Bits(dtype) => Piece::atom(format!("{}::BITS", self.dtype(*dtype))),
@@ -36,6 +45,10 @@ impl Printer<'_> {
                 Piece::atom(format!("{}::{name}", self.dtype(*dtype)))
             }
             ExprKind::Var(var) => Piece::atom(self.var(*var)),
+            // `-5` is a number with a sign.
+            ExprKind::Unary(UnaryOp::Neg, a) if self.is_number(*a) => {
+                Piece { text: format!("-({})", self.expr(*a)), tightness: Tightness::PREFIX }
+            }
             ExprKind::Unary(op, a) => Piece::prefix(if *op == UnaryOp::Neg { "-" } else { "!" }, self.piece(*a)),
             ExprKind::Binary(op, a, b) => Piece::binary(*op, self.piece(*a), self.piece(*b)),
             ExprKind::Math(function, args) => {
@@ -62,6 +75,13 @@ impl Printer<'_> {
 
     fn named(&self, name: Option<&String>, id: &dyn std::fmt::Display) -> Piece {
         Piece::atom(name.cloned().unwrap_or_else(|| format!("?{id}")))
+    }
+
+    /// A dim's name; of one that is an expression of others, the extent as its author wrote it.
+    pub(super) fn dim(&self, id: DimId) -> String {
+        let Some(dim) = self.kernel.dims.get(id) else { return format!("?{id}") };
+        let is_name = dim.name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '#');
+        if is_name { dim.name.clone() } else { format!("Extent<{{ {} }}>", dim.name) }
     }
 
     pub(super) fn exprs(&self, ids: &[ExprId]) -> String {

@@ -2,11 +2,11 @@
 
 use super::expr::alternatives;
 use super::names::Names;
-use super::{Lines, commas, tuple};
+use super::{Lines, Tightness, commas, tuple};
 use crate::ir::{
-    AtomicOp, Axis, ConstKind, Dependent, Dim, DimId, Eviction, ExprId, ExprKind, Extent, Kernel, LoopKind, MatrixRef,
-    ParamId, ParamKind, Precision, ReduceOp, ReduceSource, Schedule, Scope, StmtId, StmtKind, SwizzleRequest, TileRef,
-    Trigger, VarId, VarKind, VoteKind, WarpPolicy,
+    AtomicOp, Axis, BinaryOp, ConstKind, Dependent, Dim, DimId, Eviction, ExprId, ExprKind, Extent, Kernel, LoopKind,
+    MatrixRef, ParamId, ParamKind, Precision, ReduceOp, ReduceSource, Schedule, Scope, StmtId, StmtKind,
+    SwizzleRequest, TileRef, Trigger, VarId, VarKind, VoteKind, WarpPolicy, Width,
 };
 use std::fmt;
 
@@ -28,6 +28,38 @@ pub(super) struct Printer<'k> {
     pub(super) kernel: &'k Kernel,
     pub(super) names: Names,
     lines: Lines,
+}
+
+/// A line of the body that describes the launch. It stands before the first statement that can follow it: its extents may be
+/// made of constants that the body declares.
+#[derive(Clone, Copy)]
+enum LaunchLine {
+    Blocks,
+    Threads,
+    Cluster,
+    Swizzle,
+}
+
+impl LaunchLine {
+    const ALL: [LaunchLine; 4] = [LaunchLine::Blocks, LaunchLine::Threads, LaunchLine::Cluster, LaunchLine::Swizzle];
+
+    fn stands(self, kernel: &Kernel) -> bool {
+        match self {
+            LaunchLine::Blocks => !kernel.grid.is_empty() || !kernel.is_persistent(),
+            LaunchLine::Threads => true,
+            LaunchLine::Cluster => !kernel.cluster.is_empty(),
+            LaunchLine::Swizzle => kernel.swizzle.is_some(),
+        }
+    }
+
+    fn extents(self, kernel: &Kernel) -> Vec<ExprId> {
+        match self {
+            LaunchLine::Blocks => kernel.grid.iter().map(|axis| axis.extent).collect(),
+            LaunchLine::Threads => kernel.threads.iter().map(|axis| axis.extent).collect(),
+            LaunchLine::Cluster => kernel.cluster.clone(),
+            LaunchLine::Swizzle => kernel.swizzle.into_iter().collect(),
+        }
+    }
 }
 
 impl Printer<'_> {
@@ -56,8 +88,13 @@ impl Printer<'_> {
                 ParamKind::Tensor { dtype, shape, mutable, optional } => {
                     let reference = if *mutable { "&mut " } else { "&" };
                     let extents = shape.iter().map(|extent| match extent {
-                        Extent::Dim(dim) => kernel.dims.get(*dim).map_or_else(|| format!("?{dim}"), |d| d.name.clone()),
-                        Extent::Fixed(expr) => format!("Fixed<{}>", self.expr(*expr)),
+                        Extent::Dim(dim) => self.dim(*dim),
+                        Extent::Fixed(expr) => match kernel.exprs.get(*expr).map(|e| &e.kind) {
+                            Some(ExprKind::Int(0..) | ExprKind::Const(_)) | None => {
+                                format!("Fixed<{}>", self.expr(*expr))
+                            }
+                            _ => format!("Fixed<{{ {} }}>", self.expr(*expr)),
+                        },
                     });
                     let tensor = format!("{reference}Tensor<{}, {}>", self.dtype(*dtype), tuple(extents));
                     if *optional { format!("Option<{tensor}>") } else { tensor }
@@ -69,20 +106,46 @@ impl Printer<'_> {
         self.lines.depth -= 1;
         self.lines.line(") {");
         self.lines.depth += 1;
-        if !kernel.grid.is_empty() || !kernel.is_persistent() {
-            self.axes("blocks", &kernel.grid);
+        let mut launch: Vec<_> = LaunchLine::ALL.into_iter().filter(|line| line.stands(kernel)).collect();
+        for stmt in &kernel.body {
+            self.launch(&mut launch, false);
+            self.statement(*stmt);
         }
-        self.axes("threads", &kernel.threads);
-        if !kernel.cluster.is_empty() {
-            self.lines.line(format!("cluster([{}]);", self.exprs(&kernel.cluster)));
-        }
-        if let Some(panel) = kernel.swizzle {
-            self.lines.line(format!("use_swizzle({});", self.expr(panel)));
-        }
-        self.statements(&kernel.body);
+        self.launch(&mut launch, true);
         self.lines.depth -= 1;
         self.lines.line("}");
         self.names.close();
+    }
+
+    /// Prints the lines of the launch whose extents are made of variables that are declared by now, or all.
+    fn launch(&mut self, lines: &mut Vec<LaunchLine>, all: bool) {
+        let kernel = self.kernel;
+        lines.retain(|line| {
+            let extents = line.extents(kernel);
+            let ready = all || extents.iter().all(|extent| self.is_declared(*extent));
+            match line {
+                _ if !ready => {}
+                LaunchLine::Blocks => self.axes("blocks", &kernel.grid),
+                LaunchLine::Threads => self.axes("threads", &kernel.threads),
+                LaunchLine::Cluster => self.lines.line(format!("cluster([{}]);", self.exprs(&extents))),
+                LaunchLine::Swizzle => self.lines.line(format!("use_swizzle({});", self.exprs(&extents))),
+            }
+            !ready
+        });
+    }
+
+    /// Whether every variable of an expression of constants has been declared.
+    fn is_declared(&self, expr: ExprId) -> bool {
+        match self.kernel.exprs.get(expr).map(|e| &e.kind) {
+            Some(ExprKind::Var(var)) => self.names.var(*var).is_some(),
+            Some(ExprKind::Unary(_, a) | ExprKind::Cast(_, a)) => self.is_declared(*a),
+            Some(ExprKind::Binary(_, a, b)) => self.is_declared(*a) && self.is_declared(*b),
+            Some(ExprKind::Math(_, args)) => args.iter().all(|a| self.is_declared(*a)),
+            Some(ExprKind::Select(a, b, c) | ExprKind::If(a, b, c)) => {
+                [a, b, c].into_iter().all(|e| self.is_declared(*e))
+            }
+            _ => true,
+        }
     }
 
     fn attributes(&mut self) {
@@ -109,6 +172,14 @@ impl Printer<'_> {
         if !kernel.targets.is_empty() {
             let targets = commas(kernel.targets.iter().map(|t| t.name().to_owned()));
             self.lines.line(format!("#[targets({targets})]"));
+        }
+        if !kernel.class.is_widest() {
+            let width = |width: Width| match width {
+                Width::Element => "element".to_owned(),
+                Width::Sixteen | Width::Eight | Width::Four => width.bytes().to_string(),
+            };
+            let (reads, writes) = (width(kernel.class.reads), width(kernel.class.writes));
+            self.lines.line(format!("#[aligned(reads = {reads}, writes = {writes})]"));
         }
         if let Some(blocks) = kernel.attributes.min_blocks {
             self.lines.line(format!("#[min_blocks({blocks})]"));
@@ -212,16 +283,7 @@ impl Printer<'_> {
                 let text = format!("{} = {};", self.access(*access, true), self.expr(*value));
                 self.lines.line(text);
             }
-            StmtKind::If { cond, then, otherwise } => {
-                let head = format!("if {} {{", self.expr(*cond));
-                self.lines.line(head);
-                self.nested(then);
-                if !otherwise.is_empty() {
-                    self.lines.line("} else {");
-                    self.nested(otherwise);
-                }
-                self.lines.line("}");
-            }
+            StmtKind::If { cond, then, otherwise } => self.branches(*cond, then, otherwise),
             StmtKind::For { var, start, end, step, kind, body } => {
                 let mut range = format!("{}..{}", self.expr(*start), self.expr(*end));
                 range = match kind {
@@ -378,6 +440,26 @@ impl Printer<'_> {
         }
     }
 
+    /// An `if` with all its `else if`s: there may be more of them than blocks nest.
+    fn branches(&mut self, cond: ExprId, then: &[StmtId], otherwise: &[StmtId]) {
+        let kernel = self.kernel;
+        self.lines.line(format!("if {} {{", self.expr(cond)));
+        self.nested(then);
+        let mut rest = otherwise;
+        while let [next] = rest
+            && let Some(StmtKind::If { cond, then, otherwise }) = kernel.stmts.get(*next).map(|s| &s.kind)
+        {
+            self.lines.line(format!("}} else if {} {{", self.expr(*cond)));
+            self.nested(then);
+            rest = otherwise;
+        }
+        if !rest.is_empty() {
+            self.lines.line("} else {");
+            self.nested(rest);
+        }
+        self.lines.line("}");
+    }
+
     /// `let v: ty`, `let mut v: ty`.
     fn binding(&mut self, var: VarId) -> String {
         let mutable = matches!(self.kernel.vars.get(var).map(|v| v.kind), Some(VarKind::Mut));
@@ -402,7 +484,7 @@ impl Printer<'_> {
         if matrix.transposed { format!("{place}.t()") } else { format!("&{place}") }
     }
 
-    /// `&x`, `x.at([..])`, `x.tile([a..b, ..])`.
+    /// `.evict(First)`, `.evict(if wide { First } else { Normal })`.
     fn eviction(&self, eviction: &Eviction) -> String {
         let mut text = String::from(".evict(");
         for (cond, order) in &eviction.cases {
@@ -412,6 +494,7 @@ impl Printer<'_> {
         text + &if eviction.cases.is_empty() { otherwise } else { format!("{{ {otherwise} }}") } + ")"
     }
 
+    /// `&x`, `x.at([..])`, `x.tile([0..n, 8..24, a..a + n])`, `x.t()`.
     fn tile(&self, tile: &TileRef, mutable: bool) -> String {
         let place = self.place(tile.place);
         let suffix = if mutable { "_mut" } else { "" };
@@ -425,10 +508,18 @@ impl Printer<'_> {
             return format!("{place}.at{suffix}([{}])", self.exprs(&tile.start));
         }
         let ranges = tile.start.iter().zip(&tile.extents).map(|(start, extent)| {
-            let start_text = self.expr(*start);
-            match self.kernel.exprs.get(*start).map(|e| &e.kind) {
-                Some(ExprKind::Int(0)) => format!("0..{}", self.expr(*extent)),
-                _ => format!("{start_text}..{start_text} + {}", self.expr(*extent)),
+            // The start is read again where it is repeated.
+            let sum = Tightness::of(BinaryOp::Add);
+            let (text, length) = (self.expr_at_least(*start, sum), self.expr_at_least(*extent, sum.next()));
+            let known = [start, extent].map(|e| self.kernel.exprs.get(*e).map(|e| &e.kind));
+            match known {
+                [Some(ExprKind::Int(0)), _] => format!("0..{}", self.expr(*extent)),
+                [Some(ExprKind::Int(start)), Some(ExprKind::Int(extent @ 0..))]
+                    if start.checked_add(*extent).is_some() =>
+                {
+                    format!("{start}..{}", start.saturating_add(*extent))
+                }
+                _ => format!("{text}..{text} + {length}"),
             }
         });
         format!("{place}.tile{suffix}([{}])", commas(ranges))

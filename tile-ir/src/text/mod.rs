@@ -10,9 +10,11 @@
 //! one looks at broken data with, so it does not fail.
 
 mod expr;
+pub mod filetest;
 mod kernel;
 mod names;
 mod operation;
+mod parse;
 mod program;
 mod value;
 
@@ -20,6 +22,7 @@ mod value;
 mod tests;
 
 pub(crate) use kernel::written;
+pub use parse::{ParseError, parse_kernel};
 pub use program::canonical;
 
 /// How tightly an operator binds, as in Rust; a looser operand needs parentheses.

@@ -57,42 +57,35 @@ pub fn kernel(kernel: &Kernel) -> Vec<Diagnostic> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::testing::{Build, report};
+    use crate::analysis::testing::report;
     use crate::ir::*;
+    use crate::testing::parsed;
     use expect_test::{Expect, expect};
 
-    fn check(build: Build, expected: Expect) {
-        expected.assert_eq(&report(&super::kernel(&build.done())));
+    fn check(kernel: &str, expected: Expect) {
+        expected.assert_eq(&report(&super::kernel(&parsed(kernel))));
     }
 
-    fn small() -> Build {
-        let mut b = Build::new();
-        let x = b.tensor("x", Dtype::F32, &["N"], true);
-        let n = b.dim("N");
-        b.blocks("bx", n);
-        let t = b.threads("t", 32);
-        let s = b.shared("s", Dtype::F32, &[32]);
-        let (at, value) = (b.var(t), b.float(1.0));
-        b.store(s, &[at], value);
-        let (t_, n) = (b.var(t), b.dim("N"));
-        let cond = b.lt(t_, n);
-        b.if_(cond, |b| {
-            let (i, j) = (b.var(t), b.var(t));
-            let value = b.load(s, &[i]);
-            b.store(x, &[j], value);
-        });
-        b
-    }
+    const SMALL: &str = "
+        kernel k(x: &mut Tensor<f32, (N,)>) {
+            let [bx] = blocks([N]);
+            let [t] = threads([32]);
+            let mut s = alloc_shared::<f32>([32]);
+            s[t] = 1.0f32;
+            if t < N {
+                x[t] = s[t];
+            }
+        }";
 
     #[test]
     fn a_kernel_that_keeps_the_rules() {
-        check(small(), expect![[""]]);
+        check(SMALL, expect![[""]]);
     }
 
     #[test]
     fn structure_finds_what_passes_rely_on() {
         let wrong = |change: fn(&mut Kernel)| {
-            let mut kernel = small().done();
+            let mut kernel = parsed(SMALL);
             change(&mut kernel);
             structure(&kernel).unwrap_err()
         };
@@ -143,30 +136,23 @@ mod tests {
 
     #[test]
     fn shared_parts_may_not_grow_without_bound() {
-        let mut b = small();
-        let mut e = b.int(1);
+        let mut kernel = parsed(SMALL);
+        let span = SpanId::from_u32(0);
+        let mut e = kernel.exprs.push(Expr { kind: ExprKind::Int(1), ty: Type::Index, span });
         for _ in 0..40 {
-            e = b.add(e, e);
+            e = kernel.exprs.push(Expr { kind: ExprKind::Binary(BinaryOp::Add, e, e), ty: Type::Index, span });
         }
-        b.let_("big", e);
-        b.k.body = vec![];
-        assert!(structure(&b.k).unwrap_err().contains("too large"));
+        assert!(structure(&kernel).unwrap_err().contains("too large"));
         // And through variables, which passes look through.
-        let mut b = small();
-        let first = b.int(1);
-        let mut v = b.let_("a", first);
-        for _ in 0..40 {
-            let (x, y) = (b.var(v), b.var(v));
-            let sum = b.add(x, y);
-            v = b.let_("a", sum);
-        }
-        assert!(structure(&b.k).unwrap_err().contains("too large"));
+        let doubled: String = (0..40).map(|i| format!("let a{} = a{i} + a{i};\n", i + 1)).collect();
+        let text = format!("kernel k() {{ let [t] = threads([32]); let a0 = 1;\n{doubled} }}");
+        assert!(crate::text::parse_kernel(&text).unwrap_err().message.contains("too large"));
     }
 
     /// Damaged bytes decode to an error or to a kernel that every pass here takes without a panic.
     #[test]
     fn damaged_bytes_never_panic() {
-        let bytes = crate::codec::encode(&small().done());
+        let bytes = crate::codec::encode(&parsed(SMALL));
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let mut random = move || {
             state ^= state << 13;
@@ -196,33 +182,47 @@ mod tests {
 
     #[test]
     fn extents_and_contracts() {
-        let mut b = Build::new();
-        let t = b.threads("t", 32);
-        let extent = b.var(t);
-        b.blocks("bx", extent);
         check(
-            b,
+            r"
+            kernel k() {
+                let [t] = threads([32]);
+                let [bx] = blocks([t]);
+            }
+        ",
             expect![[r#"
                 [TK0806] a grid extent is made of dims, constants and scalar parameters only
                   at: this is not known before the launch
             "#]],
         );
-        let mut b = small();
-        let n = b.dim("N");
-        b.k.buffers[BufferId::from_u32(0)].extents = vec![n];
         check(
-            b,
+            r"
+            kernel k(
+                x: &mut Tensor<f32, (N,)>,
+            ) {
+                let [bx] = blocks([N]);
+                let [t] = threads([32]);
+                let mut s = alloc_shared::<f32>([N]);
+                s[t] = 1.0f32;
+                if t < N {
+                    x[t] = s[t];
+                }
+            }
+        ",
             expect![[r#"
                 [TK0806] an extent of `s` must be a constant
                   at: `N` is a dynamic dim, known at launch only
                   help: use literals, const parameters, `T::BITS` and immutable `let`s of these
             "#]],
         );
-        let mut b = Build::new();
-        let n = b.dim("N");
-        b.blocks("bx", n);
         check(
-            b,
+            r"
+            kernel k(
+                n_: &Tensor<f32, (N,)>,
+            ) {
+                let [bx] = blocks([N]);
+                let [] = threads([]);
+            }
+        ",
             expect![[r#"
                 [TK0502] the kernel binds no threads
                   help: begin the body with `let [tx] = threads([128]);`
@@ -232,13 +232,23 @@ mod tests {
 
     #[test]
     fn placement_of_shared_arrays() {
-        let mut b = small();
-        let n = b.dim("N");
-        b.serial("k", n, |b, _| {
-            b.shared("late", Dtype::F32, &[4]);
-        });
         check(
-            b,
+            r"
+            kernel k(
+                x: &mut Tensor<f32, (N,)>,
+            ) {
+                let [bx] = blocks([N]);
+                let [t] = threads([32]);
+                let mut s = alloc_shared::<f32>([32]);
+                s[t] = 1.0f32;
+                if t < N {
+                    x[t] = s[t];
+                }
+                for k in 0..N {
+                    let mut late = alloc_shared::<f32>([4]);
+                }
+            }
+        ",
             expect![[r#"
                 [TK0804] the shared array `late` is allocated once for the block
                   label: but it stands in this loop
@@ -246,26 +256,48 @@ mod tests {
             "#]],
         );
         // A condition that every instance decides is none.
-        let mut b = small();
-        let cond = b.expr(ExprKind::Bool(true), Type::BOOL);
-        b.if_(cond, |b| {
-            b.shared("late", Dtype::F32, &[4]);
-        });
-        check(b, expect![[""]]);
+        check(
+            r"
+            kernel k(
+                x: &mut Tensor<f32, (N,)>,
+            ) {
+                let [bx] = blocks([N]);
+                let [t] = threads([32]);
+                let mut s = alloc_shared::<f32>([32]);
+                s[t] = 1.0f32;
+                if t < N {
+                    x[t] = s[t];
+                }
+                if true {
+                    let mut late = alloc_shared::<f32>([4]);
+                }
+            }
+        ",
+            expect![[""]],
+        );
     }
 
     #[test]
     fn parallel_bodies() {
-        let mut b = small();
-        let zero = b.float(0.0);
-        let sum = b.let_mut("sum", zero);
-        b.parallel("i", 64, |b, _| {
-            let one = b.float(1.0);
-            b.assign(sum, one);
-            b.sync();
-        });
         check(
-            b,
+            r"
+            kernel k(
+                x: &mut Tensor<f32, (N,)>,
+            ) {
+                let [bx] = blocks([N]);
+                let [t] = threads([32]);
+                let mut s = alloc_shared::<f32>([32]);
+                s[t] = 1.0f32;
+                if t < N {
+                    x[t] = s[t];
+                }
+                let mut sum: f32 = 0.0f32;
+                for [i] in parallel([64]) {
+                    sum = 1.0f32;
+                    sync_threads();
+                }
+            }
+        ",
             expect![[r#"
                 [TK0804] `sum` is declared outside of the `parallel` loop and assigned inside
                   label: the loop
@@ -279,23 +311,27 @@ mod tests {
 
     #[test]
     fn operands_of_reductions_atomics_and_prints() {
-        let mut b = small();
-        let one = b.float(1.0);
-        let row = b.int(0);
-        let row = b.let_("row", row);
-        b.allreduce("sum", one, row);
-        let half = b.tensor("h", Dtype::F16, &["N"], true);
-        let zero = b.int(0);
-        let access = b.access(half, &[zero], false);
-        let value = b.expr(ExprKind::Float(1.0), Type::Value(Dtype::F16.into()));
-        b.stmt(StmtKind::Atomic { op: AtomicOp::Add, access, value, dst: None });
-        let local = b.local("l", Dtype::I32, &[1]);
-        let (zero, one) = (b.int(0), b.expr(ExprKind::Int(1), Type::Value(Dtype::I32.into())));
-        let access = b.access(local, &[zero], false);
-        b.stmt(StmtKind::Atomic { op: AtomicOp::Max, access, value: one, dst: None });
-        b.stmt(StmtKind::Print { format: "{} and {}".into(), args: vec![one] });
         check(
-            b,
+            r#"
+            kernel k(
+                x: &mut Tensor<f32, (N,)>,
+                h: &mut Tensor<f16, (N,)>,
+            ) {
+                let [bx] = blocks([N]);
+                let [t] = threads([32]);
+                let mut s = alloc_shared::<f32>([32]);
+                s[t] = 1.0f32;
+                if t < N {
+                    x[t] = s[t];
+                }
+                let row: usize = 0;
+                let sum: f32 = thread_allreduce(Sum, 1.0f32, row);
+                atomic_add(&mut h[0], 1.0f16);
+                let mut l = alloc_local::<i32>([1]);
+                atomic_max(&mut l[0], 1i32);
+                device_print("{} and {}", 1i32);
+            }
+        "#,
             expect![[r#"
                 [TK0804] `row` is not a thread index
                   label: bound here
@@ -312,15 +348,23 @@ mod tests {
 
     #[test]
     fn transposes_of_anything_but_a_stored_fragment() {
-        let mut b = small();
-        let x = b.tensor("a", Dtype::F32, &["N"], false);
-        let i = b.int(0);
-        let src = TileRef { transposed: true, ..b.tile(x, &[i]) };
-        let s = b.shared("s2", Dtype::F32, &[8]);
-        let dst = b.tile(s, &[]);
-        b.stmt(StmtKind::Copy { src, dst, width: None, tma: true, evict: None });
         check(
-            b,
+            r"
+            kernel k(
+                x: &mut Tensor<f32, (N,)>,
+                a: &Tensor<f32, (N,)>,
+            ) {
+                let [bx] = blocks([N]);
+                let [t] = threads([32]);
+                let mut s = alloc_shared::<f32>([32]);
+                s[t] = 1.0f32;
+                if t < N {
+                    x[t] = s[t];
+                }
+                let mut s2 = alloc_shared::<f32>([8]);
+                copy(a.t(), &mut s2);
+            }
+        ",
             expect![[r#"
                 [TK0804] copy: only a fragment that goes to a tensor is transposed
                   help: store the fragment, or multiply the transpose of a shared array: `gemm(a_s.t(), &b_s, &mut acc)`
@@ -330,13 +374,23 @@ mod tests {
 
     #[test]
     fn copies_between_tensors() {
-        let mut b = small();
-        let (x, y) = (b.tensor("a", Dtype::F32, &["N"], false), b.tensor("b", Dtype::F32, &["N"], true));
-        let (i, j) = (b.int(0), b.int(0));
-        let (src, dst) = (b.tile(x, &[i]), b.tile(y, &[j]));
-        b.stmt(StmtKind::Copy { src, dst, width: None, tma: true, evict: None });
         check(
-            b,
+            r"
+            kernel k(
+                x: &mut Tensor<f32, (N,)>,
+                a: &Tensor<f32, (N,)>,
+                b: &mut Tensor<f32, (N,)>,
+            ) {
+                let [bx] = blocks([N]);
+                let [t] = threads([32]);
+                let mut s = alloc_shared::<f32>([32]);
+                s[t] = 1.0f32;
+                if t < N {
+                    x[t] = s[t];
+                }
+                copy(a.at([0]), b.at_mut([0]));
+            }
+        ",
             expect![[r#"
                 [TK0804] copy: from one tensor to another, every thread would copy the whole tile
                   help: copy through a shared or local array, or use `parallel`

@@ -171,35 +171,27 @@ fn uses(kernel: &Kernel, stmt: StmtId, buffer: BufferId) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::testing::{Build, report};
-    use crate::ir::{Dtype, Kernel};
+    use crate::analysis::testing::report;
+    use crate::ir::Kernel;
+    use crate::testing::parsed;
     use expect_test::{Expect, expect};
 
-    /// A pipelined loop whose body `body` builds, given the tensor, the array to fill and the index; then `after`.
-    fn looped(
-        scope: Scope,
-        body: impl FnOnce(&mut Build, Place, Place, VarId),
-        after: impl FnOnce(&mut Build, Place),
-    ) -> Kernel {
-        let mut b = Build::new();
-        let x = b.tensor("x", Dtype::F32, &["N"], false);
-        let n = b.dim("N");
-        b.blocks("bx", n);
-        b.threads("t", 32);
-        let a = b.alloc("a", scope, Dtype::F32, &[1]);
-        let (zero, n, stages) = (b.int(0), b.dim("N"), b.int(2));
-        b.for_("i", zero, n, LoopKind::Pipelined { stages, schedule: crate::ir::Schedule::Auto }, |b, i| {
-            body(b, x, a, i)
-        });
-        after(&mut b, a);
-        b.done()
+    /// A pipelined loop with this body, which fills `a` from `x`; then `after`.
+    fn looped(scope: &str, body: &str, after: &str) -> Kernel {
+        parsed(&format!(
+            "kernel k(x: &Tensor<f32, (N,)>) {{
+                let [bx] = blocks([N]);
+                let [t] = threads([32]);
+                let mut a = alloc_{scope}::<f32>([1]);
+                for i in pipelined(0..N, 2) {{
+                    {body}
+                }}
+                {after}
+            }}"
+        ))
     }
 
-    fn fill(b: &mut Build, x: Place, a: Place, i: VarId) {
-        let (at, zero) = (b.var(i), b.int(0));
-        let value = b.masked(x, &[at]);
-        b.store(a, &[zero], value);
-    }
+    const FILL: &str = "a[0] = x.masked([i]);";
 
     fn check(kernel: &Kernel, expected: Expect) {
         let mut all = Vec::new();
@@ -207,22 +199,10 @@ mod tests {
         expected.assert_eq(&report(&all));
     }
 
-    fn nothing(_: &mut Build, _: Place) {}
-
     #[test]
     fn loads_that_lead() {
-        let kernel = looped(
-            Scope::Local,
-            |b, x, a, i| {
-                fill(b, x, a, i);
-                let own = b.local("own", Dtype::F32, &[1]);
-                fill(b, x, own, i);
-                let zero = b.int(0);
-                let sum = b.load(own, &[zero]);
-                b.let_mut("sum", sum);
-            },
-            nothing,
-        );
+        let own = "let mut own = alloc_local::<f32>([1]); own[0] = x.masked([i]); let mut sum = own[0];";
+        let kernel = looped("local", &format!("{FILL} {own}"), "");
         check(&kernel, expect![[""]]);
         let StmtKind::For { var, body, .. } = &kernel.stmts[*kernel.body.last().unwrap()].kind else { panic!() };
         let split = split(&kernel, *var, body);
@@ -231,18 +211,8 @@ mod tests {
 
     #[test]
     fn loops_without_leading_loads() {
-        let compute = |b: &mut Build| {
-            let one = b.float(1.0);
-            b.let_mut("sum", one);
-        };
-        let kernel = looped(
-            Scope::Local,
-            |b, x, a, i| {
-                compute(b);
-                fill(b, x, a, i);
-            },
-            nothing,
-        );
+        let compute = "let mut sum = 1.0f32;";
+        let kernel = looped("local", &format!("{compute} {FILL}"), "");
         check(
             &kernel,
             expect![[r#"
@@ -253,55 +223,32 @@ mod tests {
             "#]],
         );
         check(
-            &looped(Scope::Local, |b, _, _, _| compute(b), nothing),
+            &looped("local", compute, ""),
             expect![[r#"
                 [TK0804] the loop has no loads to issue ahead
                   label: its body begins with this
                   help: begin the body with statements that only fill arrays, allocated before the loop, from `&` tensors; or use `serial(a..b)`
             "#]],
         );
-        check(&looped(Scope::Shared, fill, nothing), expect![[""]]);
+        check(&looped("shared", FILL, ""), expect![[""]]);
     }
 
     /// How often a loop among the loads goes round may be made of a specialised dim.
     #[test]
     fn loads_as_many_as_a_specialised_dim_says() {
-        let kernel = |specialised: bool| {
-            let mut b = Build::new();
-            let x = b.tensor("x", Dtype::F32, &["N"], false);
-            let n = b.dim("N");
-            b.blocks("bx", n);
-            b.threads("t", 32);
-            if specialised {
-                let (dim, span) = (b.dim_id("N"), b.k.spans.push(Default::default()));
-                b.k.attributes.specialize = Some(crate::ir::Specialize { dims: vec![dim], max: 4, span });
-            }
-            let a = b.alloc("a", Scope::Local, Dtype::F32, &[1]);
-            let (zero, n, stages) = (b.int(0), b.dim("N"), b.int(2));
-            b.for_("i", zero, n, LoopKind::Pipelined { stages, schedule: crate::ir::Schedule::Auto }, |b, i| {
-                let (zero, n) = (b.int(0), b.dim("N"));
-                b.for_("u", zero, n, LoopKind::Unroll, |b, _| fill(b, x, a, i));
-            });
-            b.done()
-        };
-        check(&kernel(true), expect![[""]]);
+        let kernel = looped("local", &format!("for u in unroll(0..N) {{ {FILL} }}"), "");
+        let specialised = parsed(&format!("#[specialize(N, max = 4)]\n{kernel}"));
+        check(&specialised, expect![[""]]);
         let mut all = Vec::new();
-        super::check(&kernel(false), &mut all);
+        super::check(&kernel, &mut all);
         assert!(!all.is_empty(), "without `specialize` the number of loads is not known");
     }
 
     #[test]
     fn arrays_of_the_loads_are_theirs() {
-        let store = |b: &mut Build, a: Place| {
-            let (zero, one) = (b.int(0), b.float(1.0));
-            b.store(a, &[zero], one);
-        };
-        let written = |b: &mut Build, x, a, i| {
-            fill(b, x, a, i);
-            store(b, a);
-        };
+        let store = "a[0] = 1.0f32;";
         check(
-            &looped(Scope::Local, written, nothing),
+            &looped("local", &format!("{FILL} {store}"), ""),
             expect![[r#"
                 [TK0804] `a` holds loads that are issued ahead: only they may write it
                   label: the pipelined loop
@@ -309,7 +256,7 @@ mod tests {
             "#]],
         );
         check(
-            &looped(Scope::Local, fill, store),
+            &looped("local", FILL, store),
             expect![[r#"
                 [TK0804] `a` is filled by a pipelined loop and used outside of it
                   label: the pipelined loop

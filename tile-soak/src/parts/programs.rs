@@ -1,10 +1,12 @@
 //! Random valid programs: fast == checked == reference, on both targets; a share of them compiled.
 
-use crate::part::{Case, Outcome, Part};
+use crate::part::{Case, Outcome, Part, Shrunk};
 use crate::programs::execute::{self, Failed, Failure, examine, failed};
 use crate::programs::tree::Program;
 use crate::programs::{compile, data, generate, reference, text};
 use crate::shrink;
+use tile_ir::ir::Target;
+use tile_ir::text::filetest::{self, Pass};
 
 /// The part.
 pub struct Programs;
@@ -47,11 +49,12 @@ impl Part for Programs {
         }
     }
 
-    fn shrink(&self, case: Case, _: &crate::Failure) -> Option<String> {
+    fn shrink(&self, case: Case, _: &crate::Failure) -> Shrunk {
         let seed = seed(case);
         let program = generate::program(seed);
-        let failure = outcome(&program, seed, case.number).err()?;
-        Some(source(&smallest(&program, seed, case.number, &failure)))
+        let Err(failure) = outcome(&program, seed, case.number) else { return Shrunk::default() };
+        let small = smallest(&program, seed, case.number, &failure);
+        Shrunk { input: Some(source(&small)), tile: execute::guarded(|| tile(&small, case, &failure)).ok() }
     }
 }
 
@@ -139,6 +142,28 @@ fn source(program: &Program) -> String {
     format!("// {}{pitch}\n{}", [dims, scalars].concat().join(", "), text::print(program).file())
 }
 
+/// The program's kernel as a file of tile-ir, with the values that it was run with.
+fn tile(program: &Program, case: Case, failure: &Failed) -> Result<String, Failed> {
+    let kernel = execute::kernel(&text::print(program))?.0;
+    let instance = execute::instance(program, &kernel)?;
+    let passes: &[Pass] = match failure.class {
+        Failure::Refused | Failure::Flagged => &[Pass::Check],
+        Failure::Nvrtc | Failure::Complaint => &[Pass::Bind, Pass::Lower, Pass::Emit],
+        _ => &[Pass::Bind, Pass::Lower],
+    };
+    let target = kernel.targets.last().copied().unwrap_or(Target::Sm90a);
+    let values = source(program);
+    let values = values.lines().next().and_then(|line| line.strip_prefix("// "));
+    let about = format!(
+        "The soak, programs, case {} of seed {}, {}\nIt was run with {}",
+        case.number,
+        case.seed,
+        failure.class,
+        values.unwrap_or("no values")
+    );
+    Ok(filetest::write(&kernel, &instance, passes, target, &about))
+}
+
 fn report(program: &Program, failure: &Failed) -> Outcome {
     let message = format!("{}: {}", failure.class, failure.detail);
     Outcome::failed(program.family, message).with_input(source(program))
@@ -163,4 +188,19 @@ fn outcome(program: &Program, seed: u64, number: u64) -> Result<&'static str, Fa
         return Ok("agree, compiled");
     }
     Ok("agree")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_is_a_file_that_goes_through_its_passes() {
+        for seed in 0..40 {
+            let (program, case) = (generate::program(seed), Case { number: seed, seed: 1 });
+            let file = tile(&program, case, &failed(Failure::Reference, "")).unwrap_or_else(|e| panic!("{}", e.detail));
+            let read = filetest::Case::read(&file).unwrap_or_else(|e| panic!("{e}\n{file}"));
+            assert!(read.run("case.tile").starts_with("program "), "{}\n{file}", read.run("case.tile"));
+        }
+    }
 }

@@ -85,20 +85,28 @@ fn functions(source: &Source) -> Result<Vec<tile_syntax::Function>, Failed> {
     source.functions.iter().map(function).collect()
 }
 
-/// A kernel from its text.
+/// A kernel from its text, with what is said about it.
+///
+/// # Errors
+/// The text is none of Rust.
+pub fn kernel(source: &Source) -> Result<(Kernel, Vec<Diagnostic>), Failed> {
+    let functions = functions(source)?;
+    let checked = tile_syntax::check_kernel_with(tokens(&source.attribute)?, tokens(&source.item)?, &functions);
+    Ok((checked.kernel, checked.diagnostics.into_iter().chain(checked.deferred).collect()))
+}
+
+/// A kernel from its text, of which nothing is said.
 ///
 /// # Errors
 /// [`Failure::Refused`] and [`Failure::Flagged`], with the report.
 pub fn parse(source: &Source) -> Result<Kernel, Failed> {
-    let functions = functions(source)?;
-    let checked = tile_syntax::check_kernel_with(tokens(&source.attribute)?, tokens(&source.item)?, &functions);
-    let kernel = checked.kernel;
-    let all: Vec<Diagnostic> = checked.diagnostics.into_iter().chain(checked.deferred).collect();
+    let (kernel, all) = kernel(source)?;
     let report = |d: &Diagnostic| d.render(&kernel.source, &kernel.spans);
     let is_lint = |d: &&Diagnostic| d.code.to_string().starts_with("TK06");
     match all.iter().find(|d| !is_lint(d)) {
         // What is wrong with a function that it calls says more than that something is.
         Some(error) => {
+            let functions = functions(source)?;
             let mistake = functions.iter().flat_map(tile_syntax::Function::mistakes).next();
             Err(failed(Failure::Refused, mistake.unwrap_or_else(|| report(error))))
         }

@@ -10,6 +10,7 @@
 //! | `execute`, `compile` | parser, simulators, NVRTC |
 //! | `device` | a device of the runtime: a GPU |
 //! | `found` | programs that failed once |
+//! | `reread` | what is read of a kernel's text is the kernel |
 
 pub mod compile;
 pub mod data;
@@ -19,6 +20,8 @@ pub mod execute;
 mod found;
 pub mod generate;
 pub mod reference;
+#[cfg(test)]
+mod reread;
 pub mod text;
 pub mod tree;
 pub mod value;

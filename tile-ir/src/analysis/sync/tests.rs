@@ -2,142 +2,113 @@
 
 use super::pending::{Walk, needs_barrier};
 use super::*;
-use crate::analysis::testing::Build;
-use crate::analysis::{analyse, testing::report};
+use crate::analysis::analyse;
+use crate::analysis::testing::barriers;
 use crate::ir::*;
-
-/// `copy(x.at([0]), &mut s)`
-fn copy_in(b: &mut Build, from: Place, to: Place) -> StmtId {
-    let zero = b.int(0);
-    let (src, dst) = (b.tile(from, &[zero]), b.tile(to, &[]));
-    b.stmt(StmtKind::Copy { src, dst, width: None, tma: true, evict: None })
-}
-
-/// `acc += s[i]`
-fn add(b: &mut Build, acc: VarId, s: Place, i: VarId) -> StmtId {
-    let at = b.var(i);
-    let (value, old) = (b.load(s, &[at]), b.var(acc));
-    let sum = b.add(old, value);
-    b.stmt(StmtKind::Assign { var: acc, value: sum })
-}
-
-fn placed(b: Build) -> BTreeSet<StmtId> {
-    let analysis = analyse(&b.done(), Target::Sm90a);
-    assert_eq!(report(&analysis.diagnostics), "");
-    analysis.barriers_before
-}
+use crate::testing::parsed;
 
 /// A kernel of 128 threads with a tensor, two arrays of 128 elements and a sum.
-fn begin() -> (Build, Place, [Place; 2], VarId, VarId) {
-    let mut b = Build::new();
-    let x = b.tensor("x", Dtype::F32, &["K"], false);
-    let t = b.threads("t", 128);
-    let arrays = ["a_s", "b_s"].map(|name| b.shared(name, Dtype::F32, &[128]));
-    let zero = b.float(0.0);
-    let acc = b.let_mut("acc", zero);
-    (b, x, arrays, acc, t)
+fn kernel(body: &str) -> String {
+    format!(
+        "kernel k(x: &Tensor<f32, (K,)>) {{
+            let [block] = blocks([4]);
+            let [t] = threads([128]);
+            let mut a_s = alloc_shared::<f32>([128]);
+            let mut b_s = alloc_shared::<f32>([128]);
+            let mut acc = 0.0f32;
+            {body}
+        }}"
+    )
+}
+
+/// The lines before which barriers are placed.
+fn placed(body: &str) -> Vec<String> {
+    barriers(&kernel(body))
 }
 
 #[test]
 fn what_was_copied_before_a_loop_is_waited_for_before_the_loop() {
-    let (mut b, x, [s, _], acc, _) = begin();
-    copy_in(&mut b, x, s);
-    let end = b.int(128);
-    let reads = b.serial("k", end, |b, k| {
-        add(b, acc, s, k);
-    });
-    assert_eq!(placed(b), [reads].into_iter().collect());
+    let found = placed(
+        "copy(x.at([0]), &mut a_s);
+        for k in 0..128 {
+            acc = acc + a_s[k];
+        }",
+    );
+    assert_eq!(found, ["for k in 0..128 {"]);
 }
 
 /// The loops of the GEMM ladder's rung `tiled`: two barriers an iteration of the loop over K, none in those inside it.
 #[test]
 fn a_tile_that_every_iteration_copies_is_waited_for_in_that_loop_only() {
-    let (mut b, x, [a_s, b_s], acc, _) = begin();
-    let steps = b.dim("K");
-    let mut wanted = BTreeSet::new();
-    b.serial("step", steps, |b, _| {
-        wanted.insert(copy_in(b, x, a_s));
-        copy_in(b, x, b_s);
-        let depth = b.int(16);
-        wanted.insert(b.serial("k", depth, |b, _| {
-            for s in [a_s, b_s] {
-                let (zero, four) = (b.int(0), b.int(4));
-                b.for_("i", zero, four, LoopKind::Unroll, |b, i| {
-                    add(b, acc, s, i);
-                });
+    let found = placed(
+        "for step in 0..K {
+            copy(x.at([0]), &mut a_s);
+            copy(x.at([0]), &mut b_s);
+            for k in 0..16 {
+                for i in unroll(0..4) {
+                    acc = acc + a_s[i];
+                }
+                for i in unroll(0..4) {
+                    acc = acc + b_s[i];
+                }
             }
-        }));
-    });
-    assert_eq!(placed(b), wanted);
+        }",
+    );
+    assert_eq!(found, ["copy(x.at([0]), &mut a_s);", "for k in 0..16 {"]);
 }
 
 #[test]
 fn a_barrier_leaves_conditionals_with_the_loops_around_them() {
-    let (mut b, x, [s, _], acc, t) = begin();
-    copy_in(&mut b, x, s);
-    let end = b.int(4);
-    let reads = b.serial("k", end, |b, k| {
-        // Threads disagree on this one.
-        let (t_, limit) = (b.var(t), b.int(64));
-        let cond = b.lt(t_, limit);
-        b.if_(cond, |b| {
-            add(b, acc, s, k);
-        });
-    });
-    assert_eq!(placed(b), [reads].into_iter().collect());
+    let found = placed(
+        "copy(x.at([0]), &mut a_s);
+        for k in 0..4 {
+            // Threads disagree on this one.
+            if t < 64 {
+                acc = acc + a_s[k];
+            }
+        }",
+    );
+    assert_eq!(found, ["for k in 0..4 {"]);
     // Outside of a loop a conditional keeps its barrier: blocks that do not enter it need none.
-    let (mut b, x, [s, _], acc, t) = begin();
-    let blocks = b.int(4);
-    let block = b.blocks("block", blocks);
-    copy_in(&mut b, x, s);
-    let (block, first) = (b.var(block), b.int(1));
-    let cond = b.lt(block, first);
-    let mut read = None;
-    b.if_(cond, |b| {
-        read = Some(add(b, acc, s, t));
-    });
-    assert_eq!(placed(b), read.into_iter().collect());
+    let found = placed(
+        "copy(x.at([0]), &mut a_s);
+        if block < 1 {
+            acc = acc + a_s[t];
+        }",
+    );
+    assert_eq!(found, ["acc = acc + a_s[t];"]);
 }
 
 #[test]
 fn what_the_loop_makes_anew_keeps_its_barrier_in_the_loop() {
-    let (mut b, x, [s, _], acc, t) = begin();
-    copy_in(&mut b, x, s);
-    let end = b.int(4);
-    let mut wanted = BTreeSet::new();
-    b.serial("k", end, |b, _| {
-        wanted.insert(add(b, acc, s, t));
-        wanted.insert(copy_in(b, x, s));
-    });
-    assert_eq!(placed(b), wanted);
+    let found = placed(
+        "copy(x.at([0]), &mut a_s);
+        for k in 0..4 {
+            acc = acc + a_s[t];
+            copy(x.at([0]), &mut a_s);
+        }",
+    );
+    assert_eq!(found, ["acc = acc + a_s[t];", "copy(x.at([0]), &mut a_s);"]);
 }
 
 /// In the loop, one barrier orders both; moved before it, the array that the loop fills needs another behind the loop.
 #[test]
 fn two_barriers_around_a_loop_are_fewer_than_one_in_it() {
-    let (mut b, x, [a_s, b_s], acc, t) = begin();
-    copy_in(&mut b, x, a_s);
-    let end = b.int(16);
-    let around = b.serial("k", end, |b, k| {
-        let (at, value) = (b.var(t), b.float(1.0));
-        b.store(b_s, &[at], value);
-        add(b, acc, a_s, k);
-    });
-    let behind = copy_in(&mut b, x, b_s);
-    assert_eq!(placed(b), [around, behind].into_iter().collect());
+    let found = placed(
+        "copy(x.at([0]), &mut a_s);
+        for k in 0..16 {
+            b_s[t] = 1.0f32;
+            acc = acc + a_s[k];
+        }
+        copy(x.at([0]), &mut b_s);",
+    );
+    assert_eq!(found, ["for k in 0..16 {", "copy(x.at([0]), &mut b_s);"]);
 }
 
 #[test]
 fn work_is_bounded() {
-    let (mut b, x, [s, _], acc, _) = begin();
-    for _ in 0..300 {
-        let end = b.int(4);
-        copy_in(&mut b, x, s);
-        b.serial("k", end, |b, k| {
-            add(b, acc, s, k);
-        });
-    }
-    let kernel = b.done();
+    let once = "copy(x.at([0]), &mut a_s); for k in 0..4 { acc = acc + a_s[k]; }\n";
+    let kernel = parsed(&kernel(&once.repeat(300)));
     let uniform = kernel.stmts.keys().collect();
     let mut walk = Walk::new(&kernel, &uniform);
     walk.insert();
@@ -148,57 +119,28 @@ fn work_is_bounded() {
     assert_eq!(nests.cost(&walk.barriers), 599);
 }
 
-/// A random kernel of copies, loops over tiles, element accesses, loops and conditionals.
-fn random_body(
-    b: &mut Build,
-    next: &mut dyn FnMut(u64) -> u64,
-    context: (Place, [Place; 2], VarId, [VarId; 2]),
-    depth: u32,
-) {
-    let (x, arrays, acc, [block, t]) = context;
+/// A random body of copies, loops over tiles, element accesses, loops and conditionals.
+fn random_body(next: &mut dyn FnMut(u64) -> u64, depth: u32) -> String {
+    let arrays = ["a_s", "b_s"];
+    let mut body = String::new();
     for _ in 0..1 + next(4) {
         let s = arrays[next(2) as usize];
-        match next(if depth > 0 { 10 } else { 6 }) {
-            0 | 1 => {
-                copy_in(b, x, s);
-            }
-            2 | 3 => {
-                add(b, acc, s, t);
-            }
-            4 => {
-                let (at, value) = (b.var(t), b.float(1.0));
-                b.store(s, &[at], value);
-            }
-            5 if next(3) == 0 => {
-                b.sync();
-            }
+        body += &match next(if depth > 0 { 10 } else { 6 }) {
+            0 | 1 => format!("copy(x.at([0]), &mut {s});\n"),
+            2 | 3 => format!("acc = acc + {s}[t];\n"),
+            4 => format!("{s}[t] = 1.0f32;\n"),
+            5 if next(3) == 0 => "sync_threads();\n".to_owned(),
             5 => {
                 let to = arrays[next(2) as usize];
-                b.parallel("e", 128, |b, e| {
-                    let (from, at) = (b.var(e), b.var(e));
-                    let value = b.load(s, &[from]);
-                    b.store(to, &[at], value);
-                });
+                format!("for [e] in parallel([128]) {{ {to}[e] = {s}[e]; }}\n")
             }
-            6 => {
-                let (var, limit) = if next(2) == 0 { (block, 1) } else { (t, 64) };
-                let (value, limit) = (b.var(var), b.int(limit));
-                let cond = b.lt(value, limit);
-                // Statements that every thread must reach may stand under a condition that all share only.
-                let under = |b: &mut Build, next: &mut dyn FnMut(u64) -> u64| match var == block {
-                    true => random_body(b, next, context, depth - 1),
-                    false => {
-                        add(b, acc, s, t);
-                    }
-                };
-                b.if_(cond, |b| under(b, next));
-            }
-            _ => {
-                let end = b.int(1 + next(3) as i64);
-                b.serial("k", end, |b, _| random_body(b, next, context, depth - 1));
-            }
-        }
+            // Statements that every thread must reach may stand under a condition that all share only.
+            6 if next(2) == 0 => format!("if block < 1 {{\n{}}}\n", random_body(next, depth - 1)),
+            6 => format!("if t < 64 {{ acc = acc + {s}[t]; }}\n"),
+            _ => format!("for k in 0..{} {{\n{}}}\n", 1 + next(3), random_body(next, depth - 1)),
+        };
     }
+    body
 }
 
 /// Executes statements as `choose` says, and checks that every access is ordered. How many barriers are met.
@@ -258,11 +200,7 @@ fn every_order_of_execution_is_ordered_and_none_waits_more_often() {
     };
     let mut moved = 0;
     for _ in 0..400 {
-        let (mut b, x, arrays, acc, t) = begin();
-        let blocks = b.int(4);
-        let block = b.blocks("block", blocks);
-        random_body(&mut b, &mut next, (x, arrays, acc, [block, t]), 3);
-        let kernel = b.done();
+        let kernel = parsed(&kernel(&random_body(&mut next, 3)));
         let uniform = analyse(&kernel, Target::Sm90a).block_uniform;
         let mut walk = Walk::new(&kernel, &uniform);
         walk.insert();

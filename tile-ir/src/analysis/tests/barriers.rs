@@ -4,31 +4,45 @@ use super::*;
 
 #[test]
 fn barriers_under_conditions() {
-    let kernel = |cond: fn(&mut Build, VarId, VarId) -> E| {
-        let mut b = Build::new();
-        let n = b.dim("N");
-        let bx = b.blocks("bx", n);
-        let t = b.threads("t", 128);
-        let cond = cond(&mut b, t, bx);
-        b.if_(cond, |b| {
-            b.sync();
-        });
-        b
-    };
-    clean(kernel(|b, _, bx| {
-        let (x, c) = (b.var(bx), b.int(4));
-        b.lt(x, c)
-    }));
+    clean(
+        r"
+            kernel k(
+                n_: &Tensor<f32, (N,)>,
+            ) {
+                let [bx] = blocks([N]);
+                let [t] = threads([128]);
+                if bx < 4 {
+                    sync_threads();
+                }
+            }
+        ",
+    );
     // The same for all, though it mentions the thread.
-    clean(kernel(|b, t, _| {
-        let (x, c) = (b.var(t), b.int(128));
-        b.lt(x, c)
-    }));
+    clean(
+        r"
+            kernel k(
+                n_: &Tensor<f32, (N,)>,
+            ) {
+                let [bx] = blocks([N]);
+                let [t] = threads([128]);
+                if t < 128 {
+                    sync_threads();
+                }
+            }
+        ",
+    );
     fails(
-        kernel(|b, t, _| {
-            let (x, c) = (b.var(t), b.int(48));
-            b.lt(x, c)
-        }),
+        r"
+            kernel k(
+                n_: &Tensor<f32, (N,)>,
+            ) {
+                let [bx] = blocks([N]);
+                let [t] = threads([128]);
+                if t < 48 {
+                    sync_threads();
+                }
+            }
+        ",
         expect![[r#"
             [TK0402] barrier not reached by every thread
               at: 48 of 128 threads arrive
@@ -40,21 +54,25 @@ fn barriers_under_conditions() {
 
 #[test]
 fn warp_collectives_need_whole_warps() {
-    let kernel = |limit: i64| {
-        let mut b = Build::new();
-        let t = b.threads("t", 128);
-        let (x, c) = (b.var(t), b.int(limit));
-        let cond = b.lt(x, c);
-        b.if_(cond, |b| {
-            let pred = b.expr(ExprKind::Bool(true), Type::BOOL);
-            let dst = b.new_var("any", Type::BOOL, VarKind::Let);
-            b.stmt(StmtKind::Vote { kind: VoteKind::Any, pred, dst });
-        });
-        b
-    };
-    clean(kernel(64));
+    clean(
+        r"
+            kernel k() {
+                let [t] = threads([128]);
+                if t < 64 {
+                    let any: bool = any(true);
+                }
+            }
+        ",
+    );
     fails(
-        kernel(48),
+        r"
+            kernel k() {
+                let [t] = threads([128]);
+                if t < 48 {
+                    let any: bool = any(true);
+                }
+            }
+        ",
         expect![[r#"
             [TK0402] vote not reached by every thread of the warp
               at: 16 of 32 threads of warp 1 arrive
@@ -66,19 +84,27 @@ fn warp_collectives_need_whole_warps() {
 
 #[test]
 fn loops_with_barriers_need_a_shared_trip_count() {
-    let kernel = |by_thread: bool| {
-        let mut b = Build::new();
-        let n = b.dim("N");
-        let t = b.threads("t", 32);
-        let end = if by_thread { b.var(t) } else { n };
-        b.serial("k", end, |b, _| {
-            b.sync();
-        });
-        b
-    };
-    clean(kernel(false));
+    clean(
+        r"
+            kernel k(
+                n_: &Tensor<f32, (N,)>,
+            ) {
+                let [t] = threads([32]);
+                for k in 0..N {
+                    sync_threads();
+                }
+            }
+        ",
+    );
     fails(
-        kernel(true),
+        r"
+            kernel k() {
+                let [t] = threads([32]);
+                for k in 0..t {
+                    sync_threads();
+                }
+            }
+        ",
         expect![[r#"
             [TK0402] barrier not reached by every thread
               at: how many threads arrive is not known here

@@ -4,17 +4,25 @@ use super::*;
 
 #[test]
 fn budgets() {
-    let kernel = |threads: i64, shared: i64, local: i64| {
-        let mut b = Build::new();
-        b.threads("t", threads);
-        b.shared("a_s", Dtype::F16, &[shared]);
-        b.shared("b_s", Dtype::F16, &[16]);
-        b.local("xs", Dtype::F32, &[local]);
-        b
-    };
-    clean(kernel(1024, 116_000, 255));
+    clean(
+        r"
+            kernel k() {
+                let [t] = threads([1024]);
+                let mut a_s = alloc_shared::<f16>([116000]);
+                let mut b_s = alloc_shared::<f16>([16]);
+                let mut xs = alloc_local::<f32>([255]);
+            }
+        ",
+    );
     fails(
-        kernel(128, 131_072, 4),
+        r"
+            kernel k() {
+                let [t] = threads([128]);
+                let mut a_s = alloc_shared::<f16>([131072]);
+                let mut b_s = alloc_shared::<f16>([16]);
+                let mut xs = alloc_local::<f32>([4]);
+            }
+        ",
         expect![[r#"
             [TK0501] kernel needs 262,176 bytes of shared memory; sm_90 allows 232,448
               at: a_s f16[131072]: 262,144; b_s f16[16]: 32
@@ -22,30 +30,52 @@ fn budgets() {
         "#]],
     );
     fails(
-        kernel(2048, 16, 4),
+        r"
+            kernel k() {
+                let [t] = threads([2048]);
+                let mut a_s = alloc_shared::<f16>([16]);
+                let mut b_s = alloc_shared::<f16>([16]);
+                let mut xs = alloc_local::<f32>([4]);
+            }
+        ",
         expect![[r#"
             [TK0502] a block has at most 1024 threads on axis 0, not 2048
         "#]],
     );
     fails(
-        kernel(0, 16, 4),
+        r"
+            kernel k() {
+                let [t] = threads([0]);
+                let mut a_s = alloc_shared::<f16>([16]);
+                let mut b_s = alloc_shared::<f16>([16]);
+                let mut xs = alloc_local::<f32>([4]);
+            }
+        ",
         expect![[r#"
             [TK0502] a thread axis needs at least 1 thread, not 0
         "#]],
     );
     fails(
-        kernel(128, 16, 256),
+        r"
+            kernel k() {
+                let [t] = threads([128]);
+                let mut a_s = alloc_shared::<f16>([16]);
+                let mut b_s = alloc_shared::<f16>([16]);
+                let mut xs = alloc_local::<f32>([256]);
+            }
+        ",
         expect![[r#"
             [TK0503] a thread's local arrays need 1,024 bytes of registers; a thread has 1020
               at: xs f32[256]: 1,024
               help: use smaller arrays, more threads, or shared memory
         "#]],
     );
-    let mut b = Build::new();
-    b.threads("tx", 512);
-    b.threads("ty", 4);
     fails(
-        b,
+        r"
+            kernel k() {
+                let [tx, ty] = threads([512, 4]);
+            }
+        ",
         expect![[r#"
             [TK0502] a block has at most 1024 threads, not 512 * 4 = 2048
         "#]],
@@ -54,10 +84,12 @@ fn budgets() {
 
 #[test]
 fn targets_differ_in_shared_memory_only() {
-    let mut b = Build::new();
-    b.threads("t", 128);
-    b.shared("s", Dtype::F32, &[50_000]);
-    let kernel = b.done();
+    let kernel = parsed(
+        "#[targets(sm_80, sm_90a)] kernel k() {
+            let [t] = threads([128]);
+            let mut s = alloc_shared::<f32>([50000]);
+        }",
+    );
     assert_eq!(analyse(&kernel, Target::Sm80).diagnostics.len(), 1);
     assert_eq!(analyse(&kernel, Target::Sm90a).diagnostics.len(), 0);
     // A lint where it runs on another declared target, an error where on none.

@@ -6,10 +6,7 @@ use crate::lowered::{CheckKind, ParameterKind};
 
 /// The GEMV without its `require`, specialised by K.
 fn specialised() -> Kernel {
-    let (mut b, _) = gemv(false);
-    let (dim, span) = (b.dim_id("K"), b.k.spans.push(Span::default()));
-    b.k.attributes.specialize = Some(Specialize { dims: vec![dim], max: 4, span });
-    b.done()
+    parsed(&format!("#[specialize(K, max = 4)] {}", GEMV.trim()))
 }
 
 fn with(kernel: &Kernel, value: i64) -> Instance {
@@ -18,8 +15,7 @@ fn with(kernel: &Kernel, value: i64) -> Instance {
 
 #[test]
 fn a_demand_on_the_dim_waits_for_its_value() {
-    let (plain, _) = gemv(false);
-    assert!(!check(&plain.done()).is_empty(), "without `specialize` it is an error at expansion");
+    assert!(!check(&parsed(GEMV)).is_empty(), "without `specialize` it is an error at expansion");
     let kernel = specialised();
     assert_eq!(report(&check(&kernel)), "");
     lower(&kernel, &with(&kernel, 1024), Target::Sm90a).unwrap();
@@ -35,14 +31,9 @@ fn a_demand_on_the_dim_waits_for_its_value() {
 
 #[test]
 fn a_mistake_that_is_none_of_the_dims_does_not_wait() {
-    let (mut b, _) = gemv(false);
-    let (dim, span) = (b.dim_id("K"), b.k.spans.push(Span::default()));
-    b.k.attributes.specialize = Some(Specialize { dims: vec![dim], max: 4, span });
-    let local = b.local("late", Dtype::F32, &[4]);
-    let four = b.int(4);
-    let value = b.load(local, &[four]);
-    b.let_("value", value);
-    let text = report(&check(&b.done()));
+    let mistake = "let mut late = alloc_local::<f32>([4]); let value = late[4]; let [bn]";
+    let kernel = format!("#[specialize(K, max = 4)] {}", GEMV.trim().replacen("let [bn]", mistake, 1));
+    let text = report(&check(&parsed(&kernel)));
     assert!(text.contains("[TK0301]") && text.contains("`late` has 4 elements"), "{text}");
 }
 
@@ -79,32 +70,20 @@ fn every_specialised_dim_needs_a_value_and_no_other_takes_one() {
 
 #[test]
 fn extents_may_be_made_of_a_specialised_dim() {
-    let build = |specialise: bool| {
-        let mut b = Build::new();
-        let x = b.tensor("x", Dtype::F32, &["K"], false);
-        let t = b.threads("t", 32);
-        let (dim, span) = (b.dim_id("K"), b.k.spans.push(Span::default()));
-        if specialise {
-            b.k.attributes.specialize = Some(Specialize { dims: vec![dim], max: 1, span });
-        }
-        let local = b.local("values", Dtype::F32, &[1]);
-        let (k, by) = (b.dim("K"), b.int(32));
-        let share = b.bin(BinaryOp::Div, k, by);
-        let Place::Buffer(buffer) = local else { unreachable!() };
-        b.k.buffers[buffer].extents = vec![share];
-        let zero = b.int(0);
-        b.for_("i", zero, share, LoopKind::Unroll, |b, i| {
-            let (own, from) = (b.affine(32, i, 0), b.var(t));
-            let from = b.add(own, from);
-            let value = b.load(x, &[from]);
-            let at = b.var(i);
-            b.store(local, &[at], value);
-        });
-        b.done()
+    let kernel = |specialise: &str| {
+        parsed(&format!(
+            "{specialise} kernel k(x: &Tensor<f32, (K,)>) {{
+                let [t] = threads([32]);
+                let mut values = alloc_local::<f32>([K / 32]);
+                for i in unroll(0..K / 32) {{
+                    values[i] = x[32 * i + t];
+                }}
+            }}"
+        ))
     };
-    let text = report(&check(&build(false)));
+    let text = report(&check(&kernel("")));
     assert!(text.contains("an extent of `values` must be a constant"), "{text}");
-    let kernel = build(true);
+    let kernel = kernel("#[specialize(K, max = 1)]");
     let said = check(&kernel);
     assert!(said.iter().all(|d| d.code == crate::diag::Code::UNUSED), "nothing reads `values`: {}", report(&said));
     let bound = bind(&kernel, &with(&kernel, 256)).unwrap();

@@ -1,40 +1,52 @@
 //! Tile operations: the shapes of copies, and the barriers that the compiler places.
 
 use super::*;
+use crate::analysis::testing::barriers;
 
 #[test]
 fn copies() {
-    let kernel = |extents: &[i64], per_thread: bool| {
-        let mut b = Build::new();
-        let x = b.tensor("x", Dtype::F32, &["M", "K"], false);
-        let t = b.threads("t", 128);
-        let s = b.shared("s", Dtype::F32, extents);
-        let (row, column) = (if per_thread { b.var(t) } else { b.int(0) }, b.int(0));
-        let (src, dst) = (b.tile(x, &[row, column]), b.tile(s, &[]));
-        let stmt = b.stmt(StmtKind::Copy { src, dst, width: None, tma: true, evict: None });
-        (b, stmt)
-    };
-    let (b, stmt) = kernel(&[16, 64], false);
-    let facts = clean(b).copies[&stmt].clone();
+    let facts = clean(
+        r"
+            kernel k(
+                x: &Tensor<f32, (M, K)>,
+            ) {
+                let [t] = threads([128]);
+                let mut s = alloc_shared::<f32>([16, 64]);
+                copy(x.at([0, 0]), &mut s);
+            }
+        ",
+    )
+    .copies
+    .into_values()
+    .next()
+    .expect("the copy has facts");
     assert_eq!(facts.extents, [16, 64]);
     assert_eq!((facts.src, facts.dst), (vec![Bound::Unproven; 2], vec![Bound::Proven; 2]));
-    let (b, _) = kernel(&[16, 64], true);
     fails(
-        b,
+        r"
+            kernel k(
+                x: &Tensor<f32, (M, K)>,
+            ) {
+                let [t] = threads([128]);
+                let mut s = alloc_shared::<f32>([16, 64]);
+                copy(x.at([t, 0]), &mut s);
+            }
+        ",
         expect![[r#"
             [TK0804] copy: the tile's coordinates differ between threads
               at: a copy to or from a shared array is one operation of the whole block
               help: use coordinates made of block indices, dims and constants, or copy into a local array
         "#]],
     );
-    let mut b = Build::new();
-    b.threads("t", 128);
-    let a = b.shared("a", Dtype::F16, &[128, 64]);
-    let s = b.shared("s", Dtype::F16, &[128, 32]);
-    let (src, dst) = (b.tile(a, &[]), b.tile(s, &[]));
-    b.stmt(StmtKind::Copy { src, dst, width: None, tma: true, evict: None });
     fails(
-        b,
+        r"
+            kernel k() {
+                let [t] = threads([128]);
+                let mut a = alloc_shared::<f16>([128, 64]);
+                let mut s = alloc_shared::<f16>([128, 32]);
+                copy(&a, &mut s);
+            }
+        ",
         expect![[r#"
             [TK0102] copy: the tiles differ in shape
               at: f16[128, 64] into f16[128, 32]
@@ -45,60 +57,61 @@ fn copies() {
 
 #[test]
 fn the_compiler_synchronises_tile_operations() {
-    let mut b = Build::new();
-    let x = b.tensor("x", Dtype::F32, &["K"], false);
-    let k = b.dim("K");
-    let t = b.threads("t", 128);
-    let s = b.shared("s", Dtype::F32, &[128]);
-    let mut wanted = Vec::new();
-    b.serial("k", k, |b, i| {
-        let start = b.affine(128, i, 0);
-        let (src, dst) = (b.tile(x, &[start]), b.tile(s, &[]));
-        wanted.push(b.stmt(StmtKind::Copy { src, dst, width: None, tma: true, evict: None }));
-        let (t_, c) = (b.var(t), b.int(64));
-        let cond = b.lt(t_, c);
-        // The read stands under a condition that threads do not share: the barrier goes before it.
-        wanted.push(b.if_(cond, |b| {
-            let at = b.affine(1, t, 1);
-            let value = b.load(s, &[at]);
-            b.let_("value", value);
-        }));
-    });
-    let analysis = clean(b);
-    assert_eq!(analysis.barriers_before, wanted.into_iter().collect());
+    assert_eq!(
+        barriers(
+            r"
+            kernel k(
+                x: &Tensor<f32, (K,)>,
+            ) {
+                let [t] = threads([128]);
+                let mut s = alloc_shared::<f32>([128]);
+                for k in 0..K {
+                    copy(x.at([128 * k]), &mut s);
+                    // The read stands under a condition that threads do not share: the barrier goes before it.
+                    if t < 64 {
+                        let value: f32 = s[t + 1];
+                    }
+                }
+            }
+        "
+        ),
+        ["copy(x.at([128 * k]), &mut s);", "if t < 64 {"]
+    );
 }
 
 #[test]
 fn a_parallel_loop_is_one_operation() {
-    let mut b = Build::new();
-    let t = b.threads("t", 128);
-    let s = b.shared("s", Dtype::F32, &[512]);
-    b.parallel("i", 512, |b, i| {
-        let (at, to) = (b.var(i), b.var(i));
-        let value = b.load(s, &[at]);
-        b.store(s, &[to], value);
-    });
-    let at = b.affine(2, t, 0);
-    let value = b.load(s, &[at]);
-    let var = b.new_var("value", Type::F32, VarKind::Let);
-    let read = b.stmt(StmtKind::Let { var, value: Some(value) });
-    let analysis = clean(b);
-    assert_eq!(analysis.barriers_before, [read].into_iter().collect());
+    assert_eq!(
+        barriers(
+            r"
+            kernel k() {
+                let [t] = threads([128]);
+                let mut s = alloc_shared::<f32>([512]);
+                for [i] in parallel([512]) {
+                    s[i] = s[i];
+                }
+                let value: f32 = s[2 * t];
+            }
+        "
+        ),
+        ["let value: f32 = s[2 * t];"]
+    );
 }
 
 #[test]
 fn an_allreduce_orders_what_is_on_its_sides() {
-    let mut b = Build::new();
-    let t = b.threads("t", 128);
-    let s = b.shared("s", Dtype::F32, &[256]);
-    let (at, zero) = (b.var(t), b.float(0.0));
-    b.store(s, &[at], zero);
-    let one = b.float(1.0);
-    b.allreduce("sum", one, t);
-    let at = b.affine(1, t, 1);
-    let value = b.load(s, &[at]);
-    let var = b.new_var("value", Type::F32, VarKind::Let);
-    let read = b.stmt(StmtKind::Let { var, value: Some(value) });
-    let analysis = clean(b);
-    assert_eq!(analysis.barriers_before, [read].into_iter().collect());
+    assert_eq!(
+        barriers(
+            r"
+            kernel k() {
+                let [t] = threads([128]);
+                let mut s = alloc_shared::<f32>([256]);
+                s[t] = 0.0f32;
+                let sum: f32 = thread_allreduce(Sum, 1.0f32, t);
+                let value: f32 = s[t + 1];
+            }
+        "
+        ),
+        ["let value: f32 = s[t + 1];"]
+    );
 }

@@ -8,7 +8,7 @@ use crate::lowered::{LocalId, MmaAtom, Op, OpKind, Program, RemarkKind, Space, V
 use crate::sim::checked::{CheckedOptions, run as run_checked};
 use crate::sim::fast::run as run_fast;
 use crate::sim::{Argument, Memory, TensorArgument, numeric};
-use crate::testing::{Builder, kernel};
+use crate::testing::{Builder, kernel, parsed};
 use std::sync::Arc;
 
 mod tf32;
@@ -469,32 +469,26 @@ fn layouts_that_disagree_are_errors_that_name_both_uses() {
 /// Fragments and shared arrays without products: from a tensor through both, doubled.
 #[test]
 fn fragments_are_copied_from_and_to_every_memory() {
-    let bound = kernel("through", |b| {
-        let [m, n] = ["M", "N"].map(|d| b.dim(d));
-        let x = b.tensor("x", Dtype::Bf16, &[m, n]);
-        let y = b.tensor_mut("y", Dtype::F32, &[m, n]);
-        b.threads([("t", 64)]);
-        let first = b.buffer("first", Scope::Fragment, Dtype::F32, &[16, 24]);
-        let second = b.buffer("second", Scope::Fragment, Dtype::F32, &[16, 24]);
-        let middle = b.buffer("middle", Scope::Shared, Dtype::F32, &[16, 24]);
-        let Place::Buffer(shared) = middle else { unreachable!() };
-        b.kernel.buffers[shared].swizzle = SwizzleRequest::Exactly(Swizzle::B32);
-        let zero = b.int(0);
-        let (from, to) = (b.tile(x, &[zero, zero], &[]), b.tile(first, &[], &[]));
-        b.copy(from, to);
-        let (from, to) = (b.tile(first, &[], &[]), b.tile(middle, &[], &[]));
-        b.copy(from, to);
-        let (from, to) = (b.tile(middle, &[], &[]), b.tile(second, &[], &[]));
-        b.copy(from, to);
-        let [rows, cols] = [16, 24].map(|n| b.int(n));
-        b.parallel(&[("i", rows), ("j", cols)], |b, at| {
-            let (p, q) = (b.load(second, at), b.load(middle, at));
-            let value = b.add(p, q);
-            b.store(second, at, value);
-        });
-        let (from, to) = (b.tile(second, &[], &[]), b.tile(y, &[zero, zero], &[]));
-        b.copy(from, to);
-    });
+    let bound = parsed(
+        r"
+            kernel through(
+                x: &Tensor<bf16, (M, N)>,
+                y: &mut Tensor<f32, (M, N)>,
+            ) {
+                let [t] = threads([64]);
+                let mut first = alloc_fragment::<f32>([16, 24]);
+                let mut second = alloc_fragment::<f32>([16, 24]);
+                let mut middle = alloc_shared::<f32>([16, 24]).swizzle(B32);
+                copy(x.at([0, 0]), &mut first);
+                copy(&first, &mut middle);
+                copy(&middle, &mut second);
+                for [i, j] in parallel([16, 24]) {
+                    second[[i, j]] = second[[i, j]] + middle[[i, j]];
+                }
+                copy(&second, y.at_mut([0, 0]));
+            }
+        ",
+    );
     let program = lower_bound(&bound, Target::Sm80).unwrap_or_else(|all| panic!("{all:#?}"));
     for shape in [[16, 24], [13, 21]] {
         let args = || vec![tensor(Dtype::Bf16, &shape, |i| element(0, i)), tensor(Dtype::F32, &shape, |_| f32::NAN)];

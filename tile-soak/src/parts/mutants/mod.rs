@@ -18,12 +18,14 @@ pub mod fate;
 pub mod gpu;
 pub mod survivors;
 
-use crate::part::{Case, Failure, Outcome, Part};
+use crate::kernels::source::library;
+use crate::part::{Case, Failure, Outcome, Part, Shrunk};
 use crate::runner::guarded;
 use crate::shrink;
 use corpus::mutant;
 use edit::{Class, difference};
 use std::time::{Duration, Instant};
+use tile_ir::text::filetest::{self, Pass};
 
 /// The part.
 pub struct Mutants;
@@ -45,6 +47,15 @@ fn smallest(text: &str, error: &str, judge: impl Fn(&str) -> Option<String>) -> 
     shrink::text::shrink(text, TRIES, |smaller| {
         start.elapsed() < PATIENCE && judge(smaller).is_some_and(|found| kind(&found) == first)
     })
+}
+
+/// A mutant's kernel as a file of tile-ir, in its first declared instance.
+fn tile(text: &str, case: Case) -> Option<String> {
+    let kernel = library().check(text)?.kernel;
+    let instance = kernel.instances.first()?.clone();
+    let about = format!("The soak, mutants, case {} of seed {}", case.number, case.seed);
+    let target = kernel.targets.last().copied()?;
+    Some(filetest::write(&kernel, &instance, &[Pass::Check], target, &about))
 }
 
 /// A case for a reader: the mutant, what became of it, and who said what.
@@ -93,14 +104,16 @@ impl Part for Mutants {
     }
 
     /// The mutant's text, statement by statement and number by number, while the failure is of one kind.
-    fn shrink(&self, case: Case, failed: &Failure) -> Option<String> {
+    fn shrink(&self, case: Case, failed: &Failure) -> Shrunk {
         let mutant = mutant(case);
         let text = mutant.text();
         let judge = |text: &str| guarded(|| fate::judged(mutant.original, text).err()).unwrap_or_else(Some);
         // Where the original itself fails no text of the mutant's matters.
         let error = judge(&text).filter(|error| !error.starts_with("the original"));
-        let Some(error) = error else { return failed.input.clone() };
-        Some(format!("// {}\n{}", mutant.original.source.id, smallest(&text, &error, judge)))
+        let Some(error) = error else { return Shrunk { input: failed.input.clone(), tile: None } };
+        let small = smallest(&text, &error, judge);
+        let tile = guarded(|| tile(&small, case)).ok().flatten();
+        Shrunk { input: Some(format!("// {}\n{small}", mutant.original.source.id)), tile }
     }
 
     /// The input's first line names the original, the rest is the mutant.

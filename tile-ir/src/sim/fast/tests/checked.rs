@@ -5,7 +5,7 @@ use super::*;
 use crate::ir::*;
 use crate::lower::{bind, lower_bound};
 use crate::sim::checked::{self, CheckedOptions};
-use crate::testing::{self, kernel};
+use crate::testing::{self, parsed};
 
 /// Runs both; the arguments are given twice because they are written.
 pub(super) fn both(built: &Kernel, args: impl Fn() -> Vec<Argument>) {
@@ -54,23 +54,22 @@ fn arithmetic_on_awkward_values() {
         } else {
             &[Add, Sub, Mul, Min, Max, BitAnd, BitOr, BitXor, Shl, Shr]
         };
-        let built = kernel("arith", |b| {
-            let n = b.dim("N");
-            let count = b.int(ops.len() as i64);
-            let x = b.tensor("x", dtype, &[n]);
-            let y = b.tensor_mut("y", dtype, &[n, n, count]);
-            let [bx] = b.blocks([("bx", n)]);
-            let [tx] = b.threads([("tx", 16)]);
-            let inside = b.lt(tx, n);
-            b.when(inside, |b| {
-                let (left, right) = (b.load(x, &[bx]), b.load(x, &[tx]));
-                for (i, op) in ops.iter().enumerate() {
-                    let value = b.binary(*op, left, right);
-                    let index = b.int(i as i64);
-                    b.store(y, &[bx, tx, index], value);
-                }
-            });
-        });
+        let value = |op: &BinaryOp| match op {
+            Min | Max => format!("{}(x[bx], x[tx])", op.symbol()),
+            _ => format!("x[bx] {} x[tx]", op.symbol()),
+        };
+        let stores: String =
+            ops.iter().enumerate().map(|(i, op)| format!("y[[bx, tx, {i}]] = {};\n", value(op))).collect();
+        let built = parsed(&format!(
+            "kernel arith(x: &Tensor<{dtype}, (N,)>, y: &mut Tensor<{dtype}, (N, N, Fixed<{}>)>) {{
+                let [bx] = blocks([N]);
+                let [tx] = threads([16]);
+                if tx < N {{
+                    {stores}
+                }}
+            }}",
+            ops.len()
+        ));
         both(&built, || vec![tensor(dtype, &[12], &data), zeros(dtype, &[12, 12, ops.len() as i64])]);
     }
 }
@@ -78,18 +77,16 @@ fn arithmetic_on_awkward_values() {
 #[test]
 fn reductions_across_warps_and_axes() {
     for (extents, axis) in [([64, 2, 1], 0), ([48, 2, 1], 0), ([8, 4, 3], 1), ([32, 8, 1], 1), ([4, 2, 6], 2)] {
-        let built = kernel("reduce", |b| {
-            let (m, n) = (b.dim("M"), b.dim("N"));
-            let x = b.tensor("x", Dtype::F32, &[m, n]);
-            let y = b.tensor_mut("y", Dtype::F32, &[m, n]);
-            let [bx] = b.blocks([("bx", m)]);
-            let threads = b.threads([("tx", extents[0]), ("ty", extents[1]), ("tz", extents[2])]);
-            let linear = b.scaled(threads[2], extents[1], threads[1]);
-            let linear = b.scaled(linear, extents[0], threads[0]);
-            let value = b.masked(x, &[bx, linear]);
-            let sum = b.reduce("sum", ReduceOp::Sum, value, Some(threads[axis]));
-            b.store_masked(y, &[bx, linear], sum);
-        });
+        let ([x, y, z], axis) = (extents, ["tx", "ty", "tz"][axis]);
+        let built = parsed(&format!(
+            "kernel reduce(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M, N)>) {{
+                let [bx] = blocks([M]);
+                let [tx, ty, tz] = threads([{x}, {y}, {z}]);
+                let linear = (tz * {y} + ty) * {x} + tx;
+                let sum = thread_allreduce(Sum, x.masked([bx, linear]), {axis});
+                *y.masked_mut([bx, linear]) = sum;
+            }}"
+        ));
         let count = extents.iter().product::<i64>();
         both(&built, || {
             let x: Vec<f64> = (0..2 * count).map(|i| f64::from((1.0 + i as f32 * 0.37).powi(5))).collect();
@@ -101,26 +98,23 @@ fn reductions_across_warps_and_axes() {
 #[test]
 fn tiles_through_shared_memory() {
     for (m, n) in [(1, 1), (3, 5), (4, 8), (5, 9)] {
-        let built = kernel("tiles", |b| {
-            let (rows, columns) = (b.dim("M"), b.dim("N"));
-            let x = b.tensor("x", Dtype::F32, &[rows, columns]);
-            let y = b.tensor_mut("y", Dtype::F16, &[rows, columns]);
-            let (two, four) = (b.int(2), b.int(4));
-            let grid = (b.binary(BinaryOp::CeilDiv, columns, four), b.binary(BinaryOp::CeilDiv, rows, two));
-            let [bx, by] = b.blocks([("bx", grid.0), ("by", grid.1)]);
-            b.threads([("tx", 3)]);
-            let s = b.buffer("s", Scope::Shared, Dtype::F32, &[2, 4]);
-            let (row, column) = (b.mul(by, two), b.mul(bx, four));
-            let (from, to) = (b.tile(x, &[row, column], &[]), b.tile(s, &[], &[]));
-            b.copy(from, to);
-            b.parallel(&[("i", two), ("j", four)], |b, ij| {
-                let value = b.load(s, ij);
-                let doubled = b.add(value, value);
-                b.store(s, ij, doubled);
-            });
-            let (from, to) = (b.tile(s, &[], &[]), b.tile(y, &[row, column], &[]));
-            b.copy(from, to);
-        });
+        let built = parsed(
+            r"
+            kernel tiles(
+                x: &Tensor<f32, (M, N)>,
+                y: &mut Tensor<f16, (M, N)>,
+            ) {
+                let [bx, by] = blocks([ceil_div(N, 4), ceil_div(M, 2)]);
+                let [tx] = threads([3]);
+                let mut s = alloc_shared::<f32>([2, 4]);
+                copy(x.at([by * 2, bx * 4]), &mut s);
+                for [i, j] in parallel([2, 4]) {
+                    s[[i, j]] = s[[i, j]] + s[[i, j]];
+                }
+                copy(&s, y.at_mut([by * 2, bx * 4]));
+            }
+        ",
+        );
         both(&built, || vec![tensor(Dtype::F32, &[m, n], &ramp(m * n)), zeros(Dtype::F16, &[m, n])]);
     }
 }

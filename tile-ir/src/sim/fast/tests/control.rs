@@ -1,18 +1,17 @@
 use super::*;
-use crate::ir::*;
-use crate::testing::{Builder, kernel};
+use crate::ir::{BinaryOp, Dtype};
+use crate::testing::parsed;
 
-/// One block of `threads` threads that stores `value(b, tx)` to `y[tx]`.
-fn map(threads: i64, dtype: Dtype, value: impl FnOnce(&mut Builder, ExprId) -> ExprId) -> Vec<f64> {
-    let built = kernel("map", |b| {
-        let n = b.dim("N");
-        let y = b.tensor_mut("y", dtype, &[n]);
-        let one = b.int(1);
-        b.blocks([("bx", one)]);
-        let [tx] = b.threads([("tx", threads)]);
-        let value = value(b, tx);
-        b.store(y, &[tx], value);
-    });
+/// What one block of `threads` threads stores to `y` of `dtype`: thread `tx` the value of `result` after `body`.
+fn map(threads: i64, dtype: Dtype, body: &str, result: &str) -> Vec<f64> {
+    let built = parsed(&format!(
+        "kernel map(y: &mut Tensor<{dtype}, (N,)>) {{
+            let [bx] = blocks([1]);
+            let [tx] = threads([{threads}]);
+            {body}
+            y[tx] = {result};
+        }}"
+    ));
     let args = [zeros(dtype, &[threads])];
     ok(&built, &args);
     values(&args[0])
@@ -20,63 +19,23 @@ fn map(threads: i64, dtype: Dtype, value: impl FnOnce(&mut Builder, ExprId) -> E
 
 #[test]
 fn a_divergent_conditional_runs_both_arms() {
-    let result = map(7, Dtype::I32, |b, tx| {
-        let start = b.int_of(Dtype::I32, 0);
-        let v = b.bind_mut("v", start);
-        let three = b.int(3);
-        let small = b.lt(tx, three);
-        b.branch(
-            small,
-            |b| {
-                let ten = b.int_of(Dtype::I32, 10);
-                b.assign(v, ten);
-            },
-            |b| {
-                let own = b.cast(Dtype::I32, tx);
-                let next = b.add(v, own);
-                b.assign(v, next);
-            },
-        );
-        v
-    });
+    let body = "let mut v = 0i32; if tx < 3 { v = 10i32; } else { v = v + tx.cast::<i32>(); }";
+    let result = map(7, Dtype::I32, body, "v");
     assert_eq!(result, [10.0, 10.0, 10.0, 3.0, 4.0, 5.0, 6.0]);
 }
 
 #[test]
 fn a_condition_is_read_before_its_arms_change_it() {
-    let result = map(4, Dtype::I32, |b, tx| {
-        let start = b.cast(Dtype::I32, tx);
-        let v = b.bind_mut("v", start);
-        let two = b.int_of(Dtype::I32, 2);
-        let small = b.lt(v, two);
-        let five = b.int_of(Dtype::I32, 5);
-        b.branch(
-            small,
-            |b| b.assign(v, five),
-            |b| {
-                let double = b.add(v, v);
-                b.assign(v, double);
-            },
-        );
-        v
-    });
+    let body = "let mut v = tx.cast::<i32>(); if v < 2i32 { v = 5i32; } else { v = v + v; }";
+    let result = map(4, Dtype::I32, body, "v");
     assert_eq!(result, [5.0, 5.0, 4.0, 6.0]);
 }
 
 #[test]
 fn loops_whose_trip_count_differs_between_threads() {
     // Thread t sums t, t + 2, .. below 7.
-    let result = map(9, Dtype::I32, |b, tx| {
-        let zero = b.int_of(Dtype::I32, 0);
-        let sum = b.bind_mut("sum", zero);
-        let bounds = [tx, b.int(7), b.int(2)];
-        b.for_each("i", LoopKind::Serial { unroll: None }, bounds, |b, i| {
-            let i = b.cast(Dtype::I32, i);
-            let next = b.add(sum, i);
-            b.assign(sum, next);
-        });
-        sum
-    });
+    let body = "let mut sum = 0i32; for i in (tx..7).step_by(2) { sum = sum + i.cast::<i32>(); }";
+    let result = map(9, Dtype::I32, body, "sum");
     let expected: Vec<f64> = (0..9).map(|t| (t..7).step_by(2).sum::<i32>().into()).collect();
     assert_eq!(result, expected);
 }
@@ -84,120 +43,57 @@ fn loops_whose_trip_count_differs_between_threads() {
 #[test]
 fn a_uniform_loop_in_a_divergent_one() {
     // Thread t counts t * 3.
-    let result = map(5, Dtype::U32, |b, tx| {
-        let zero = b.int_of(Dtype::U32, 0);
-        let count = b.bind_mut("count", zero);
-        b.range("i", tx, |b, _| {
-            let three = b.int(3);
-            b.range("j", three, |b, _| {
-                let one = b.int_of(Dtype::U32, 1);
-                let next = b.add(count, one);
-                b.assign(count, next);
-            });
-        });
-        count
-    });
+    let body = "let mut count = 0u32; for i in 0..tx { for j in 0..3 { count = count + 1u32; } }";
+    let result = map(5, Dtype::U32, body, "count");
     assert_eq!(result, [0.0, 3.0, 6.0, 9.0, 12.0]);
 }
 
 #[test]
 fn bounds_are_evaluated_once() {
-    let result = map(2, Dtype::I32, |b, _| {
-        let four = b.int(4);
-        let n = b.bind_mut("n", four);
-        let zero = b.int_of(Dtype::I32, 0);
-        let trips = b.bind_mut("trips", zero);
-        b.range("i", n, |b, _| {
-            let one = b.int_of(Dtype::I32, 1);
-            let next = b.add(trips, one);
-            b.assign(trips, next);
-            let zero = b.int(0);
-            b.assign(n, zero);
-        });
-        trips
-    });
+    let body = "let mut n = 4; let mut trips = 0i32; for i in 0..n { trips = trips + 1i32; n = 0; }";
+    let result = map(2, Dtype::I32, body, "trips");
     assert_eq!(result, [4.0, 4.0]);
 }
 
 #[test]
 fn an_assignment_under_a_divergent_condition_makes_a_variable_varying() {
-    let result = map(3, Dtype::I32, |b, tx| {
-        let zero = b.int_of(Dtype::I32, 0);
-        let flag = b.bind_mut("flag", zero);
-        let total = b.bind_mut("total", zero);
-        let one_index = b.int(1);
-        let first = b.lt(tx, one_index);
-        b.when(first, |b| {
-            let one = b.int_of(Dtype::I32, 1);
-            b.assign(flag, one);
-        });
-        // `total` only becomes varying because `flag` is.
-        b.assign(total, flag);
-        total
-    });
+    // `total` only becomes varying because `flag` is.
+    let body = "let mut flag = 0i32; let mut total = 0i32; if tx < 1 { flag = 1i32; } total = flag;";
+    let result = map(3, Dtype::I32, body, "total");
     assert_eq!(result, [1.0, 0.0, 0.0]);
 }
 
 #[test]
 fn logic_short_circuits_and_if_expressions_are_lazy() {
     // 12 / tx would fault for thread 0.
-    let divided = |b: &mut Builder, tx: ExprId| {
-        let twelve = b.int(12);
-        b.binary(BinaryOp::Div, twelve, tx)
-    };
-    let and = map(4, Dtype::Bool, |b, tx| {
-        let zero = b.int(0);
-        let nonzero = b.binary(BinaryOp::Ne, tx, zero);
-        let (quotient, five) = (divided(b, tx), b.int(5));
-        let large = b.lt(five, quotient);
-        b.binary(BinaryOp::And, nonzero, large)
-    });
+    let and = map(4, Dtype::Bool, "", "tx != 0 && 5 < 12 / tx");
     assert_eq!(and, [0.0, 1.0, 1.0, 0.0]);
-    let or = map(4, Dtype::Bool, |b, tx| {
-        let zero = b.int(0);
-        let is_zero = b.eq(tx, zero);
-        let (quotient, five) = (divided(b, tx), b.int(5));
-        let small = b.lt(quotient, five);
-        b.binary(BinaryOp::Or, is_zero, small)
-    });
+    let or = map(4, Dtype::Bool, "", "tx == 0 || 12 / tx < 5");
     assert_eq!(or, [1.0, 0.0, 0.0, 1.0]);
-    let lazy = map(4, Dtype::I32, |b, tx| {
-        let zero = b.int(0);
-        let is_zero = b.eq(tx, zero);
-        let seven = b.int(7);
-        let quotient = divided(b, tx);
-        let chosen = b.lazy_if(is_zero, seven, quotient);
-        b.cast(Dtype::I32, chosen)
-    });
+    let lazy = map(4, Dtype::I32, "", "(if tx == 0 { 7 } else { 12 / tx }).cast::<i32>()");
     assert_eq!(lazy, [7.0, 12.0, 6.0, 4.0]);
 }
 
 #[test]
 fn uniform_conditions_and_scalars() {
-    let built = kernel("k", |b| {
-        let n = b.scalar("n", Type::Index);
-        let m = b.dim("M");
-        let y = b.tensor_mut("y", Dtype::F32, &[m]);
-        let [bx] = b.blocks([("bx", n)]);
-        let [tx] = b.threads([("tx", 2)]);
-        let two = b.int(2);
-        let low = b.lt(bx, two);
-        let zero = b.float(Dtype::F32, 0.0);
-        let v = b.bind_mut("v", zero);
-        b.branch(
-            low,
-            |b| {
-                let half = b.float(Dtype::F32, 0.5);
-                b.assign(v, half);
-            },
-            |b| {
-                let index = b.cast(Dtype::F32, bx);
-                b.assign(v, index);
-            },
-        );
-        let at = b.scaled(bx, 2, tx);
-        b.store(y, &[at], v);
-    });
+    let built = parsed(
+        r"
+            kernel k(
+                n: usize,
+                y: &mut Tensor<f32, (M,)>,
+            ) {
+                let [bx] = blocks([n]);
+                let [tx] = threads([2]);
+                let mut v: f32 = 0.0f32;
+                if bx < 2 {
+                    v = 0.5f32;
+                } else {
+                    v = bx.cast::<f32>();
+                }
+                y[bx * 2 + tx] = v;
+            }
+        ",
+    );
     let args = [index(4), zeros(Dtype::F32, &[8])];
     ok(&built, &args);
     assert_eq!(values(&args[1]), [0.5, 0.5, 0.5, 0.5, 2.0, 2.0, 3.0, 3.0]);
@@ -218,16 +114,17 @@ fn arithmetic_on_registers_is_that_of_numeric() {
         };
         for &op in ops {
             let result = if op.is_comparison() { Dtype::Bool } else { dtype };
-            let built = kernel("k", |b| {
-                let n = b.dim("N");
-                let x = b.tensor("x", dtype, &[n]);
-                let y = b.tensor_mut("y", result, &[n, n]);
-                let [bx] = b.blocks([("bx", n)]);
-                let [tx] = b.threads([("tx", 12)]);
-                let (left, right) = (b.load(x, &[bx]), b.load(x, &[tx]));
-                let value = b.binary(op, left, right);
-                b.store(y, &[bx, tx], value);
-            });
+            let value = match op {
+                Min | Max => format!("{}(x[bx], x[tx])", op.symbol()),
+                _ => format!("x[bx] {} x[tx]", op.symbol()),
+            };
+            let built = parsed(&format!(
+                "kernel k(x: &Tensor<{dtype}, (N,)>, y: &mut Tensor<{result}, (N, N)>) {{
+                    let [bx] = blocks([N]);
+                    let [tx] = threads([12]);
+                    y[[bx, tx]] = {value};
+                }}"
+            ));
             let args = [tensor(dtype, &[12], &data), zeros(result, &[12, 12])];
             ok(&built, &args);
             let (Argument::Tensor(x), Argument::Tensor(y)) = (&args[0], &args[1]) else { unreachable!() };
@@ -246,17 +143,13 @@ fn casts_on_registers_are_those_of_numeric() {
     let data = [0.0, 1.0, -1.5, 70000.0, 3e9, -3e9, 0.3, 2.5];
     for from in Dtype::ALL {
         for to in Dtype::ALL {
-            let built = kernel("k", |b| {
-                let n = b.dim("N");
-                let x = b.tensor("x", from, &[n]);
-                let y = b.tensor_mut("y", to, &[n]);
-                let one = b.int(1);
-                b.blocks([("bx", one)]);
-                let [tx] = b.threads([("tx", 8)]);
-                let value = b.load(x, &[tx]);
-                let value = b.cast(to, value);
-                b.store(y, &[tx], value);
-            });
+            let built = parsed(&format!(
+                "kernel k(x: &Tensor<{from}, (N,)>, y: &mut Tensor<{to}, (N,)>) {{
+                    let [bx] = blocks([1]);
+                    let [tx] = threads([8]);
+                    y[tx] = x[tx].cast::<{to}>();
+                }}"
+            ));
             let args = [tensor(from, &[8], &data), zeros(to, &[8])];
             ok(&built, &args);
             let (Argument::Tensor(x), Argument::Tensor(y)) = (&args[0], &args[1]) else { unreachable!() };
@@ -270,19 +163,9 @@ fn casts_on_registers_are_those_of_numeric() {
 
 #[test]
 fn math_negation_and_select() {
-    let result = map(4, Dtype::F16, |b, tx| {
-        let x = b.cast(Dtype::F16, tx);
-        let negative = b.unary(UnaryOp::Neg, x);
-        let positive = b.math(MathFn::Abs, &[negative]);
-        let root = b.math(MathFn::Sqrt, &[positive]);
-        let two = b.int(2);
-        let cond = b.lt(tx, two);
-        b.select(cond, root, negative)
-    });
+    let body = "let negative = -tx.cast::<f16>();";
+    let result = map(4, Dtype::F16, body, "select(tx < 2, sqrt(abs(negative)), negative)");
     assert_eq!(result, [0.0, 1.0, -2.0, -3.0]);
-    let rounded = map(1, Dtype::F16, |b, _| {
-        let third = b.float(Dtype::F16, 1.0 / 3.0);
-        b.math(MathFn::Exp, &[third])
-    });
+    let rounded = map(1, Dtype::F16, "", "exp(0.3333333333333333f16)");
     assert_eq!(rounded, [f64::from(numeric::round_f16(numeric::round_f16(1.0 / 3.0).exp()))]);
 }
