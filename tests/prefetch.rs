@@ -7,11 +7,11 @@ use tile_runtime::prelude::*;
 
 /// `y = x w`, after which `w` is zeros: a block has 32 columns of `w`. `x` is read before the loop over `w`.
 #[tile_kernel(
-    instances(BARRIER in [0, 1]),
+    instances(BEFORE in [0, 1, 2]),
     require(K % 8 == 0 && N % 32 == 0),
     pdl(independent = [w], trigger = AtStart)
 )]
-fn product_and_clear<const BARRIER: usize>(
+fn product_and_clear<const BEFORE: usize>(
     x: &Tensor<f32, (K,)>,
     w: &mut Tensor<f32, (K, N)>,
     y: &mut Tensor<f32, (N,)>,
@@ -21,8 +21,11 @@ fn product_and_clear<const BARRIER: usize>(
     let mut tile = alloc_shared::<f32>([8, 32]);
     let mut scale = alloc_shared::<f32>([32]);
     scale[t] = x.masked([0]) * 0.0 + 1.0;
-    if BARRIER == 1 {
+    if BEFORE == 1 {
         sync_threads();
+    }
+    if BEFORE == 2 {
+        w[[0, block * 32 + t]] = 1.0;
     }
     let mut sum = 0.0;
     for step in pipelined(0..K / 8, 3).schedule(Cooperative) {
@@ -38,23 +41,24 @@ fn product_and_clear<const BARRIER: usize>(
 }
 
 /// The lowered program of the instance.
-fn lowered(definition: &'static Definition, barrier: i64) -> String {
+fn lowered(definition: &'static Definition, before: i64) -> String {
     let kernel = definition.kernel().unwrap();
-    let instance = kernel.instances.iter().find(|instance: &&Instance| instance.consts == [barrier]).unwrap();
+    let instance = kernel.instances.iter().find(|instance: &&Instance| instance.consts == [before]).unwrap();
     tile_ir::lower::lower(kernel, instance, Target::Sm90a).unwrap_or_else(|d| panic!("{d:?}")).to_string()
 }
 
 #[test]
 fn copies_are_issued_above_the_wait_but_not_above_barriers() {
     let definition = product_and_clear::<0>::definition();
-    let above = |barrier: i64| {
-        let text = lowered(definition, barrier);
+    let above = |before: i64| {
+        let text = lowered(definition, before);
         let (wait, copy) = (text.find("wait for the previous kernel"), text.find("async copy w"));
         assert!(wait.is_some() && copy.is_some(), "{text}");
         copy < wait
     };
     assert!(above(0), "nothing stands before the loop but reads of `x` and a store to another array");
     assert!(!above(1), "a barrier stands before the loop");
+    assert!(!above(2), "what is copied is written before the loop");
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! memory, the commits of their groups, conditions and loops of nothing else, and the registers that they read. Nothing is moved past
 //! an operation that it depends on:
 //!
-//! - what is read of tensors is independent, and no array is read;
+//! - what is read of tensors is independent and written by no operation that was passed, and no array is read;
 //! - registers that are read are never assigned twice, and are declared above or moved as well;
 //! - the shared arrays that are copied to occur in no operation that was passed;
 //! - copies and commits keep their order, and none passes a barrier, another one that stays or a wait for one.
@@ -16,8 +16,12 @@ use super::*;
 /// What the operations do that stay behind the wait, as far as they were looked at.
 #[derive(Default)]
 struct Passed {
+    /// Registers that they set.
     regs: BTreeSet<RegId>,
+    /// Shared arrays that they access.
     shared: BTreeSet<SharedId>,
+    /// Tensors that they write.
+    written: BTreeSet<ParamId>,
 }
 
 impl Lowering<'_> {
@@ -28,7 +32,7 @@ impl Lowering<'_> {
         if !above.iter().filter(|op| !declares(op)).all(|op| self.pass(op, &mut before)) {
             return (vec![], ops);
         }
-        let mut passed = Passed { regs: BTreeSet::new(), shared: before.shared };
+        let mut passed = Passed { shared: before.shared, ..Passed::default() };
         let mut moves = vec![false; ops.len()];
         for (op, moves) in ops.iter().zip(&mut moves) {
             *moves = self.may_move(op, &passed);
@@ -60,7 +64,7 @@ impl Lowering<'_> {
             OpKind::Let { reg, value: Some(value) } => !self.program.regs[*reg].mutable && values(&[*value]),
             OpKind::AsyncCopy { to, from, .. } => {
                 let is_free = matches!(to.space, Space::Shared(shared) if !passed.shared.contains(&shared));
-                is_free && self.reads_early(from) && memory(to) && memory(from)
+                is_free && self.reads_early(from, passed) && memory(to) && memory(from)
             }
             OpKind::AsyncCommit => true,
             OpKind::If { cond, then, otherwise } => values(&[*cond]) && all(then) && all(otherwise),
@@ -69,9 +73,11 @@ impl Lowering<'_> {
         }
     }
 
-    /// Whether it is memory of an independent tensor.
-    fn reads_early(&self, memory: &Memory) -> bool {
-        matches!(memory.space, Space::Global(param) if self.program.tensors.iter().any(|t| t.param == param && t.independent))
+    /// Whether it is memory of an independent tensor, as the launch found it.
+    fn reads_early(&self, memory: &Memory, passed: &Passed) -> bool {
+        let Space::Global(param) = memory.space else { return false };
+        let is_independent = self.program.tensors.iter().any(|t| t.param == param && t.independent);
+        is_independent && !passed.written.contains(&param)
     }
 
     fn value_may_move(&self, id: ValueId, passed: &Passed) -> bool {
@@ -79,7 +85,7 @@ impl Lowering<'_> {
         self.each_value(id, &mut |kind| {
             may &= match kind {
                 ValueKind::Reg(reg) => !self.program.regs[*reg].mutable && !passed.regs.contains(reg),
-                ValueKind::Load(memory) => self.reads_early(memory),
+                ValueKind::Load(memory) => self.reads_early(memory, passed),
                 _ => true,
             };
         });
@@ -125,6 +131,12 @@ impl Lowering<'_> {
             }
             OpKind::Local { .. } | OpKind::Elements(_) | OpKind::Order | OpKind::Mma { .. } => {}
             _ => return false,
+        }
+        if let OpKind::Store { memory, .. } | OpKind::VectorStore { memory, .. } | OpKind::StoreMatrix { memory, .. } =
+            &op.kind
+            && let Space::Global(param) = memory.space
+        {
+            passed.written.insert(param);
         }
         self.each_operand(op, &mut |id| {
             self.each_value(id, &mut |kind| {
