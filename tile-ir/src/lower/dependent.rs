@@ -276,35 +276,26 @@ fn is_left(index: RegId, body: &[Op]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ir::{Class, Width};
-    use crate::testing::{Builder, kernel};
+    use crate::testing::parsed;
     use expect_test::{Expect, expect};
 
     /// The operations of a kernel over `w: (N, K)`, which is independent, `x: (K,)` and `y: (N,)`, a thread a row.
-    fn lowered(target: Target, build: impl FnOnce(&mut Builder, [Place; 3], [ExprId; 2])) -> Program {
-        let mut bound = kernel("rows", |b| {
-            let (n, k) = (b.dim("N"), b.dim("K"));
-            let places = [
-                b.tensor("w", Dtype::F32, &[n, k]),
-                b.tensor("x", Dtype::F32, &[k]),
-                b.tensor_mut("y", Dtype::F32, &[n]),
-            ];
-            let threads = b.int(32);
-            let grid = b.binary(BinaryOp::CeilDiv, n, threads);
-            let [block] = b.blocks([("block", grid)]);
-            let [thread] = b.threads([("thread", 32)]);
-            let row = b.scaled(block, 32, thread);
-            let row = b.bind("row", row);
-            build(b, places, [row, k]);
-        });
-        let independent = vec![ParamId::from_u32(0)];
-        bound.attributes.dependent = Some(Dependent { independent, ..Dependent::default() });
+    fn lowered(target: Target, attributes: &str, body: &str) -> Program {
+        let bound = parsed(&format!(
+            "#[pdl(independent = [w])] {attributes}
+            kernel rows(w: &Tensor<f32, (N, K)>, x: &Tensor<f32, (K,)>, y: &mut Tensor<f32, (N,)>) {{
+                let [block] = blocks([ceil_div(N, 32)]);
+                let [thread] = threads([32]);
+                let row = block * 32 + thread;
+                {body}
+            }}"
+        ));
         lower_bound(&bound, target).unwrap_or_else(|d| panic!("{d:?}"))
     }
 
     /// The body is as expected, and obeys the rule on every shape: the checked simulator finds nothing.
-    fn check(expected: Expect, build: impl Fn(&mut Builder, [Place; 3], [ExprId; 2])) {
-        let program = lowered(Target::Sm90a, build);
+    fn check(expected: Expect, body: &str) {
+        let program = lowered(Target::Sm90a, "", body);
         let text = program.to_string();
         let body = text.split_once("body\n").map_or("", |(_, body)| body);
         // The body is indented; what is expected has no indentation in common.
@@ -334,11 +325,6 @@ mod tests {
         }
     }
 
-    /// `y[row] = sum`, masked.
-    fn put(b: &mut Builder, y: Place, row: ExprId, sum: ExprId) {
-        b.store_masked(y, &[row], sum);
-    }
-
     #[test]
     fn what_stands_before_the_first_dependent_access_stays_above_the_wait() {
         check(
@@ -351,14 +337,8 @@ mod tests {
                 launch dependents
                 (y[row] if row < N) = weight * (x[row] if row < K)
         "#]],
-            |b, [w, x, y], [row, _]| {
-                let zero = b.int(0);
-                let weight = b.masked(w, &[row, zero]);
-                let weight = b.bind("weight", weight);
-                let value = b.masked(x, &[row]);
-                let product = b.mul(weight, value);
-                put(b, y, row, product);
-            },
+            "let weight = w.masked([row, 0]);
+            *y.masked_mut([row]) = weight * x.masked([row]);",
         );
     }
 
@@ -386,18 +366,12 @@ mod tests {
                 }
                 (y[row] if row < N) = sum
         "#]],
-            |b, [w, x, y], [row, k]| {
-                let zero = b.float(Dtype::F32, 0.0);
-                let sum = b.bind_mut("sum", zero);
-                b.range("i", k, |b, i| {
-                    let weight = b.masked(w, &[row, i]);
-                    let weight = b.bind("weight", weight);
-                    let value = b.load(x, &[i]);
-                    let next = b.math(MathFn::Fma, &[weight, value, sum]);
-                    b.assign(sum, next);
-                });
-                put(b, y, row, sum);
-            },
+            "let mut sum = 0.0f32;
+            for i in 0..K {
+                let weight = w.masked([row, i]);
+                sum = fma(weight, x[i], sum);
+            }
+            *y.masked_mut([row]) = sum;",
         );
     }
 
@@ -417,19 +391,12 @@ mod tests {
                 }
                 (y[row] if row < N) = sum
         "#]],
-            |b, [w, x, y], [row, k]| {
-                let zero = b.int(0);
-                let first = b.masked(w, &[row, zero]);
-                let sum = b.bind_mut("sum", first);
-                b.range("i", k, |b, i| {
-                    let weight = b.masked(w, &[row, i]);
-                    let weight = b.bind("weight", weight);
-                    let value = b.load(x, &[i]);
-                    let next = b.math(MathFn::Fma, &[weight, value, sum]);
-                    b.assign(sum, next);
-                });
-                put(b, y, row, sum);
-            },
+            "let mut sum = w.masked([row, 0]);
+            for i in 0..K {
+                let weight = w.masked([row, i]);
+                sum = fma(weight, x[i], sum);
+            }
+            *y.masked_mut([row]) = sum;",
         );
         check(
             expect![[r#"
@@ -445,18 +412,12 @@ mod tests {
                 }
                 (y[row] if row < N) = sum
         "#]],
-            |b, [w, x, y], [row, k]| {
-                let zero = b.float(Dtype::F32, 0.0);
-                let sum = b.bind_mut("sum", zero);
-                b.range("i", k, |b, i| {
-                    let value = b.load(x, &[i]);
-                    let value = b.bind("value", value);
-                    let weight = b.masked(w, &[row, i]);
-                    let next = b.math(MathFn::Fma, &[weight, value, sum]);
-                    b.assign(sum, next);
-                });
-                put(b, y, row, sum);
-            },
+            "let mut sum = 0.0f32;
+            for i in 0..K {
+                let value = x[i];
+                sum = fma(w.masked([row, i]), value, sum);
+            }
+            *y.masked_mut([row]) = sum;",
         );
     }
 
@@ -477,23 +438,10 @@ mod tests {
                     launch dependents
                 }
         "#]],
-            |b, [w, x, y], [row, k]| {
-                let limit = b.int(35);
-                let cond = b.lt(row, limit);
-                b.branch(
-                    cond,
-                    |b| {
-                        let zero = b.int(0);
-                        let weight = b.masked(w, &[row, zero]);
-                        let weight = b.bind("weight", weight);
-                        let value = b.masked(x, &[row]);
-                        let sum = b.mul(weight, value);
-                        put(b, y, row, sum);
-                    },
-                    |_| (),
-                );
-                let _ = k;
-            },
+            "if row < 35 {
+                let weight = w.masked([row, 0]);
+                *y.masked_mut([row]) = weight * x.masked([row]);
+            }",
         );
     }
 
@@ -508,11 +456,7 @@ mod tests {
                 wait for the previous kernel
                 launch dependents
         "#]],
-            |b, [w, ..], [row, _]| {
-                let zero = b.int(0);
-                let weight = b.masked(w, &[row, zero]);
-                b.bind("weight", weight);
-            },
+            "let weight = w.masked([row, 0]);",
         );
     }
 
@@ -520,36 +464,27 @@ mod tests {
     /// iterations are issued above the wait, those of a tensor that is not independent below it.
     #[test]
     fn the_first_asynchronous_copies_of_independent_tensors_stand_above_the_wait() {
+        // Rows of any number of elements.
         let both = |dependent: bool| {
-            move |b: &mut Builder, [w, x, y]: [Place; 3], [row, k]: [ExprId; 2]| {
-                // Rows of any number of elements.
-                b.kernel.class = Class { reads: Width::Four, ..Class::WIDEST };
-                let ws = b.buffer("ws", Scope::Shared, Dtype::F32, &[32, 4]);
-                let xs = b.buffer("xs", Scope::Shared, Dtype::F32, &[4]);
-                let zero = b.float(Dtype::F32, 0.0);
-                let sum = b.bind_mut("sum", zero);
-                let four = b.int(4);
-                let (stages, end) = (b.int(3), b.binary(BinaryOp::CeilDiv, k, four));
-                let bounds = [b.int(0), end, b.int(1)];
-                b.for_each("c", LoopKind::Pipelined { stages, schedule: Schedule::Auto }, bounds, |b, c| {
-                    let zero = b.int(0);
-                    let column = b.scaled(c, 4, zero);
-                    let (from, to) = (b.tile(w, &[zero, column], &[]), b.tile(ws, &[], &[]));
-                    b.copy(from, to);
-                    if dependent {
-                        let (from, to) = (b.tile(x, &[column], &[]), b.tile(xs, &[], &[]));
-                        b.copy(from, to);
-                    }
-                    let (first, zero) = (b.load(ws, &[zero, zero]), b.int(0));
-                    let second = if dependent { b.load(xs, &[zero]) } else { b.masked(x, &[column]) };
-                    let next = b.math(MathFn::Fma, &[first, second, sum]);
-                    b.assign(sum, next);
-                });
-                put(b, y, row, sum);
-            }
+            let (copy, value) = match dependent {
+                true => ("copy(x.at([c * 4]), &mut xs);", "xs[0]"),
+                false => ("", "x.masked([c * 4])"),
+            };
+            let body = format!(
+                "let mut ws = alloc_shared::<f32>([32, 4]);
+                let mut xs = alloc_shared::<f32>([4]);
+                let mut sum = 0.0f32;
+                for c in pipelined(0..ceil_div(K, 4), 3) {{
+                    copy(w.at([0, c * 4]), &mut ws);
+                    {copy}
+                    sum = fma(ws[[0, 0]], {value}, sum);
+                }}
+                *y.masked_mut([row]) = sum;"
+            );
+            lowered(Target::Sm90a, "#[aligned(reads = 4, writes = 16)]", &body)
         };
         for dependent in [false, true] {
-            let program = lowered(Target::Sm90a, both(dependent));
+            let program = both(dependent);
             let text = program.to_string();
             let lines: Vec<&str> = text.lines().map(str::trim).collect();
             let at =
@@ -570,11 +505,7 @@ mod tests {
 
     #[test]
     fn an_older_target_does_not_wait_and_says_so() {
-        let program = lowered(Target::Sm80, |b, [w, _, y], [row, _]| {
-            let zero = b.int(0);
-            let weight = b.masked(w, &[row, zero]);
-            put(b, y, row, weight);
-        });
+        let program = lowered(Target::Sm80, "", "*y.masked_mut([row]) = w.masked([row, 0]);");
         assert!(!program.to_string().contains("wait") && program.launch.dependent.is_none());
         assert!(program.remarks.iter().any(|r| r.text == "sm_80 has no dependent launch: `pdl` has no effect"));
     }

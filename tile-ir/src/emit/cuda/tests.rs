@@ -6,14 +6,14 @@ use super::value::value;
 use crate::ir::{BinaryOp, Dtype, SpanId, UnaryOp};
 use crate::lower::lower_bound;
 use crate::lowered::{Op, OpKind, Program, Reg, RegId, Unroll, Value, ValueId, ValueKind, ValueType};
-use crate::testing::kernel;
+use crate::testing::parsed;
 use cranelift_entity::EntityRef;
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
 /// A program with four index registers and nothing else.
 fn program() -> Program {
-    let kernel = kernel("empty", |_| ());
+    let kernel = parsed("kernel empty() {}");
     let mut program = lower_bound(&kernel, crate::ir::Target::Sm90a).unwrap();
     program.regs = Default::default();
     program.values.clear();

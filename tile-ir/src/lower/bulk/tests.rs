@@ -4,7 +4,7 @@ use crate::ir::*;
 use crate::lower::lower_bound;
 use crate::lowered::visit::count;
 use crate::lowered::{OpKind, Program};
-use crate::testing::kernel;
+use crate::testing::parsed;
 
 /// What a test varies of the kernel.
 #[derive(Clone, Copy)]
@@ -23,70 +23,41 @@ const CHUNKS: Rows = Rows { trips: None, stages: 3, columns: 256, threads: [32, 
 
 /// Sums of the rows of `w: (N, K)` in `y: (N,)`, a warp a row, `columns` of them an iteration.
 fn rows(r: Rows) -> Kernel {
-    let mut bound = kernel("row_sums", |b| {
-        let (n, k) = (b.dim("N"), b.dim("K"));
-        let (w, y) = (b.tensor("w", Dtype::F32, &[n, k]), b.tensor_mut("y", Dtype::F32, &[n]));
-        let (four, zero) = (b.int(4), b.int(0));
-        let rest = b.binary(BinaryOp::Rem, k, four);
-        let cond = b.eq(rest, zero);
-        b.kernel.requires.push(Require { cond, text: "K % 4 == 0".into(), span: SpanId::from_u32(0) });
-        let two = b.int(2);
-        let grid = b.binary(BinaryOp::CeilDiv, n, two);
-        let [block] = b.blocks([("block", grid)]);
-        let [lane, warp] = b.threads([("lane", r.threads[0]), ("warp", r.threads[1])]);
-        let zero = b.int(0);
-        let first = b.scaled(block, 2, zero);
-        let first = b.bind("first", first);
-        let ws = b.buffer("ws", Scope::Shared, Dtype::F32, &[2, r.columns]);
-        let zero = b.float(Dtype::F32, 0.0);
-        let acc = b.bind_mut("acc", zero);
-        let trips = match r.trips {
-            Some(trips) => b.int(trips),
-            None => {
-                let columns = b.int(r.columns);
-                b.binary(BinaryOp::CeilDiv, k, columns)
-            }
-        };
-        let stages = b.int(r.stages);
-        let bounds = [b.int(0), trips, b.int(1)];
-        b.for_each("c", LoopKind::Pipelined { stages, schedule: Schedule::Auto }, bounds, |b, c| {
-            let zero = b.int(0);
-            let column = b.scaled(c, r.columns, zero);
-            let column = b.bind("column", column);
-            let (src, dst) = (b.tile(w, &[first, column], &[]), b.tile(ws, &[], &[]));
-            b.stmt(StmtKind::Copy { src, dst, width: None, tma: r.tma, evict: None });
-            let pieces = b.int(r.columns / r.threads[0]);
-            if r.across {
-                let zero = b.float(Dtype::F32, 0.0);
-                let own = b.bind_mut("own", zero);
-                b.range("i", pieces, |b, i| {
-                    let at = b.scaled(i, r.threads[0], lane);
-                    let value = b.load(ws, &[warp, at]);
-                    let next = b.add(own, value);
-                    b.assign(own, next);
-                });
-                let both = b.reduce("both", ReduceOp::Sum, own, Some(warp));
-                let next = b.add(acc, both);
-                b.assign(acc, next);
-                return;
-            }
-            b.range("i", pieces, |b, i| {
-                let at = b.scaled(i, r.threads[0], lane);
-                let value = b.load(ws, &[warp, at]);
-                let next = b.add(acc, value);
-                b.assign(acc, next);
-            });
-        });
-        // A warp that is not whole reduces over its index.
-        let partial = (r.threads[0] != 32).then_some(lane);
-        let sum = b.reduce("sum", ReduceOp::Sum, acc, partial);
-        let row = b.add(first, warp);
-        let zero = b.int(0);
-        let cond = b.eq(lane, zero);
-        b.when(cond, |b| b.store_masked(y, &[row], sum));
-    });
-    bound.attributes.dependent = Some(Dependent { independent: vec![ParamId::from_u32(0)], ..Dependent::default() });
-    bound
+    let Rows { stages, columns, threads: [lanes, warps], .. } = r;
+    let trips = r.trips.map_or_else(|| format!("ceil_div(K, {columns})"), |trips| trips.to_string());
+    let pieces = columns / lanes;
+    let tma = if r.tma { "" } else { ".tma(false)" };
+    let sum = match r.across {
+        false => format!("for i in 0..{pieces} {{ acc = acc + ws[[warp, i * {lanes} + lane]]; }}"),
+        true => format!(
+            "let mut own = 0.0f32;
+            for i in 0..{pieces} {{ own = own + ws[[warp, i * {lanes} + lane]]; }}
+            let both = thread_allreduce(Sum, own, warp);
+            acc = acc + both;"
+        ),
+    };
+    // A warp that is not whole reduces over its index.
+    let whole = if lanes == 32 { "warp_reduce(Sum, acc)" } else { "thread_allreduce(Sum, acc, lane)" };
+    parsed(&format!(
+        "#[require(K % 4 == 0)]
+        #[pdl(independent = [w])]
+        kernel row_sums(w: &Tensor<f32, (N, K)>, y: &mut Tensor<f32, (N,)>) {{
+            let [block] = blocks([ceil_div(N, 2)]);
+            let [lane, warp] = threads([{lanes}, {warps}]);
+            let first = block * 2;
+            let mut ws = alloc_shared::<f32>([2, {columns}]);
+            let mut acc = 0.0f32;
+            for c in pipelined(0..{trips}, {stages}) {{
+                let column = c * {columns};
+                copy(w.at([first, column]), &mut ws){tma};
+                {sum}
+            }}
+            let sum = {whole};
+            if lane == 0 {{
+                *y.masked_mut([first + warp]) = sum;
+            }}
+        }}"
+    ))
 }
 
 fn lowered(r: Rows, target: Target) -> Program {

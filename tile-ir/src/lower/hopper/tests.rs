@@ -5,7 +5,7 @@ use crate::ir::*;
 use crate::lower::lower_bound;
 use crate::lowered::visit::count;
 use crate::lowered::{OpKind, Program};
-use crate::testing::{Builder, kernel};
+use crate::testing::parsed;
 
 mod skinny;
 mod tf32;
@@ -48,78 +48,55 @@ const COOPERATIVE: Gemm = Gemm {
 
 fn gemm(g: &Gemm) -> Kernel {
     let [bm, bn, bk] = g.tile;
-    kernel("gemm", |b| {
-        let [m, n, k] = ["M", "N", "K"].map(|d| b.dim(d));
-        let a = b.tensor("a", g.dtype, &if g.stored[0] { [k, m] } else { [m, k] });
-        let w = b.tensor("b", g.dtype, &if g.stored[1] { [n, k] } else { [k, n] });
-        let c = b.tensor_mut("c", g.out, &[m, n]);
-        let [tm, tn, tk] = [(m, bm), (n, bn), (k, bk)].map(|(extent, tile)| {
-            let tile = b.int(tile);
-            b.binary(BinaryOp::CeilDiv, extent, tile)
-        });
-        b.kernel.swizzle = Some(b.int(8));
-        if let (true, Place::Tensor(weights)) = (g.dependent, w) {
-            b.kernel.attributes.dependent = Some(Dependent { independent: vec![weights], ..Dependent::default() });
-        }
-        if g.cluster != [1, 1] {
-            b.kernel.cluster = g.cluster.map(|n| b.int(n)).to_vec();
-        }
-        b.threads([("t", g.threads)]);
-        let body = |b: &mut Builder, bx: ExprId, by: ExprId| {
-            let a_s = b.buffer("a_s", Scope::Shared, g.dtype, &if g.stored[0] { [bk, bm] } else { [bm, bk] });
-            let b_s = b.buffer("b_s", Scope::Shared, g.dtype, &if g.stored[1] { [bn, bk] } else { [bk, bn] });
-            let acc = b.buffer("acc", Scope::Fragment, Dtype::F32, &[bm, bn]);
-            let [Place::Buffer(a_buffer), Place::Buffer(b_buffer), Place::Buffer(acc_buffer)] = [a_s, b_s, acc] else {
-                unreachable!()
-            };
-            let zero = b.float(Dtype::F32, 0.0);
-            b.stmt(StmtKind::Fill { buffer: acc_buffer, value: zero });
-            let stages = b.int(g.stages);
-            let kind = LoopKind::Pipelined { stages, schedule: g.schedule };
-            let bounds = [b.int(0), tk, b.int(1)];
-            let zero = b.int(0);
-            b.for_each("k", kind, bounds, |b, ki| {
-                let row = b.scaled(by, bm, zero);
-                let col = b.scaled(bx, bn, zero);
-                let depth = b.scaled(ki, bk, zero);
-                let from = b.tile(a, &if g.stored[0] { [depth, row] } else { [row, depth] }, &[]);
-                let to = b.tile(a_s, &[], &[]);
-                b.copy(from, to);
-                let from = b.tile(w, &if g.stored[1] { [col, depth] } else { [depth, col] }, &[]);
-                let to = b.tile(b_s, &[], &[]);
-                b.copy(from, to);
-                let span = SpanId::from_u32(0);
-                b.stmt(StmtKind::Gemm {
-                    a: MatrixRef { buffer: a_buffer, transposed: g.stored[0], span },
-                    b: MatrixRef { buffer: b_buffer, transposed: g.stored[1], span },
-                    acc: acc_buffer,
-                    policy: WarpPolicy::Square,
-                    clear: false,
-                    precision: g.precision,
-                    grouped: false,
-                });
-            });
-            let row = b.scaled(by, bm, zero);
-            let col = b.scaled(bx, bn, zero);
-            if g.doubled {
-                let [rows, cols] = [bm, bn].map(|n| b.int(n));
-                b.parallel(&[("i", rows), ("j", cols)], |b, at| {
-                    let sum = b.load(acc, at);
-                    let twice = b.add(sum, sum);
-                    b.store(acc, at, twice);
-                });
-            }
-            let from = b.tile(acc, &[], &[]);
-            let to = b.tile(c, &[row, col], &[]);
-            b.copy(from, to);
-        };
-        if g.persistent {
-            b.persistent([("bx", tn), ("by", tm)], |b, [bx, by]| body(b, bx, by));
-        } else {
-            let [bx, by] = b.blocks([("bx", tn), ("by", tm)]);
-            body(b, bx, by);
-        }
-    })
+    let Gemm { dtype, out, threads, stages, cluster: [x, y], .. } = g;
+    let pick = |first: bool, a: &'static str, b: &'static str| if first { a } else { b };
+    let [a_t, b_t] = g.stored;
+    let (a_shape, a_at) = (pick(a_t, "K, M", "M, K"), pick(a_t, "depth, row", "row, depth"));
+    let (b_shape, b_at) = (pick(b_t, "N, K", "K, N"), pick(b_t, "col, depth", "depth, col"));
+    let (a_tile, a_operand) = if a_t { ([bk, bm], "a_s.t()") } else { ([bm, bk], "&a_s") };
+    let (b_tile, b_operand) = if b_t { ([bn, bk], "b_s.t()") } else { ([bk, bn], "&b_s") };
+    let doubled = format!("for [i, j] in parallel([{bm}, {bn}]) {{ acc[[i, j]] = acc[[i, j]] + acc[[i, j]]; }}");
+    let grid = format!("[ceil_div(N, {bn}), ceil_div(M, {bm})]");
+    let (tiles, close) = match g.persistent {
+        true => (format!("for [bx, by] in persistent({grid}) {{"), "}"),
+        false => (format!("let [bx, by] = blocks({grid});"), ""),
+    };
+    let schedule = match g.schedule {
+        Schedule::Auto => "",
+        Schedule::Cooperative => ".schedule(Cooperative)",
+        Schedule::PingPong => ".schedule(PingPong)",
+    };
+    parsed(&format!(
+        "{dependent}
+        kernel gemm(
+            a: &Tensor<{dtype}, ({a_shape})>,
+            b: &Tensor<{dtype}, ({b_shape})>,
+            c: &mut Tensor<{out}, (M, N)>,
+        ) {{
+            let [t] = threads([{threads}]);
+            {cluster}
+            use_swizzle(8);
+            {tiles}
+                let mut a_s = alloc_shared::<{dtype}>({a_tile:?});
+                let mut b_s = alloc_shared::<{dtype}>({b_tile:?});
+                let mut acc = alloc_fragment::<f32>([{bm}, {bn}]);
+                fill(&mut acc, 0.0f32);
+                for k in pipelined(0..ceil_div(K, {bk}), {stages}){schedule} {{
+                    copy(a.at([{a_at}]), &mut a_s);
+                    copy(b.at([{b_at}]), &mut b_s);
+                    gemm({a_operand}, {b_operand}, &mut acc){precision};
+                }}
+                {doubled}
+                copy(&acc, c.at_mut([by * {bm}, bx * {bn}]));
+            {close}
+        }}",
+        dependent = pick(g.dependent, "#[pdl(independent = [b])]", ""),
+        cluster = if g.cluster == [1, 1] { String::new() } else { format!("cluster([{x}, {y}]);") },
+        a_at = a_at.replace("row", &format!("by * {bm}")).replace("depth", &format!("k * {bk}")),
+        b_at = b_at.replace("col", &format!("bx * {bn}")).replace("depth", &format!("k * {bk}")),
+        precision = pick(g.precision == Precision::Tf32, ".tf32()", ""),
+        doubled = if g.doubled { doubled.as_str() } else { "" },
+    ))
 }
 
 fn lowered(g: &Gemm) -> Program {

@@ -8,7 +8,7 @@ use crate::lowered::{LocalId, MmaAtom, Op, OpKind, Program, RemarkKind, Space, V
 use crate::sim::checked::{CheckedOptions, run as run_checked};
 use crate::sim::fast::run as run_fast;
 use crate::sim::{Argument, Memory, TensorArgument, numeric};
-use crate::testing::{Builder, kernel, parsed};
+use crate::testing::parsed;
 use std::sync::Arc;
 
 mod tf32;
@@ -65,102 +65,79 @@ const LAYOUTS: [[bool; 2]; 4] = [[false, true], [false, false], [true, true], [t
 
 fn gemm(g: &Gemm) -> Kernel {
     let [bm, bn, bk] = g.tile;
-    kernel("gemm", |b| {
-        let [m, n, k] = ["M", "N", "K"].map(|d| b.dim(d));
-        let a = b.tensor("a", g.dtype, &if g.stored[0] { [k, m] } else { [m, k] });
-        let w = b.tensor("b", g.dtype, &if g.stored[1] { [n, k] } else { [k, n] });
-        let bias = g.epilogue.then(|| b.tensor("bias", g.dtype, &[n]));
-        let c = b.tensor_mut("c", g.out, &[m, n]);
-        if g.aligned {
-            for (extent, name) in [(m, "M"), (n, "N"), (k, "K")] {
-                let (eight, zero) = (b.int(8), b.int(0));
-                let rest = b.binary(BinaryOp::Rem, extent, eight);
-                let cond = b.eq(rest, zero);
-                let span = SpanId::from_u32(0);
-                b.kernel.requires.push(Require { cond, text: format!("{name} % 8 == 0"), span });
-            }
-        }
-        let [tm, tn, tk] = [(m, bm), (n, bn), (k, bk)].map(|(extent, tile)| {
-            let tile = b.int(tile);
-            b.binary(BinaryOp::CeilDiv, extent, tile)
-        });
-        b.kernel.class = g.class;
-        b.kernel.swizzle = g.panel.map(|panel| b.int(panel));
-        if g.cluster {
-            b.kernel.cluster = [2, 1].map(|n| b.int(n)).to_vec();
-        }
-        b.threads([("t", g.threads)]);
-        let body = |b: &mut Builder, bx: ExprId, by: ExprId| {
-            let a_s = b.buffer("a_s", Scope::Shared, g.dtype, &if g.stored[0] { [bk, bm] } else { [bm, bk] });
-            let b_s = b.buffer("b_s", Scope::Shared, g.dtype, &if g.stored[1] { [bn, bk] } else { [bk, bn] });
-            let acc = b.buffer("acc", Scope::Fragment, Dtype::F32, &[bm, bn]);
-            let [Place::Buffer(a_buffer), Place::Buffer(b_buffer), Place::Buffer(acc_buffer)] = [a_s, b_s, acc] else {
-                unreachable!()
-            };
-            b.kernel.buffers[a_buffer].swizzle = g.swizzle;
-            b.kernel.buffers[b_buffer].swizzle = g.swizzle;
-            let zero = b.float(Dtype::F32, 0.0);
-            b.stmt(StmtKind::Fill { buffer: acc_buffer, value: zero });
-            let kind = LoopKind::Pipelined { stages: b.int(g.stages), schedule: Schedule::Auto };
-            let bounds = [b.int(0), tk, b.int(1)];
-            let zero = b.int(0);
-            b.for_each("k", kind, bounds, |b, ki| {
-                let row = b.scaled(by, bm, zero);
-                let col = b.scaled(bx, bn, zero);
-                let depth = b.scaled(ki, bk, zero);
-                let from = b.tile(a, &if g.stored[0] { [depth, row] } else { [row, depth] }, &[]);
-                let to = b.tile(a_s, &[], &[]);
-                b.copy(from, to);
-                let from = b.tile(w, &if g.stored[1] { [col, depth] } else { [depth, col] }, &[]);
-                let to = b.tile(b_s, &[], &[]);
-                b.copy(from, to);
-                let span = SpanId::from_u32(0);
-                b.stmt(StmtKind::Gemm {
-                    a: MatrixRef { buffer: a_buffer, transposed: g.stored[0], span },
-                    b: MatrixRef { buffer: b_buffer, transposed: g.stored[1], span },
-                    acc: acc_buffer,
-                    policy: g.policy,
-                    clear: false,
-                    precision: g.precision,
-                    grouped: false,
-                });
-            });
-            let row = b.scaled(by, bm, zero);
-            let col = b.scaled(bx, bn, zero);
-            if let Some(bias) = bias {
-                let extra = b.buffer("extra", Scope::Fragment, Dtype::F32, &[bm, bn]);
-                let [rows, cols] = [bm, bn].map(|n| b.int(n));
-                b.parallel(&[("i", rows), ("j", cols)], |b, at| {
-                    let place = b.scaled(bx, bn, at[1]);
-                    let value = b.masked(bias, &[place]);
-                    let value = b.cast(Dtype::F32, value);
-                    b.store(extra, at, value);
-                });
-                b.parallel(&[("i", rows), ("j", cols)], |b, at| {
-                    let (sum, more) = (b.load(acc, at), b.load(extra, at));
-                    let value = b.add(sum, more);
-                    b.store(acc, at, value);
-                });
-            }
-            let mut from = acc;
-            if g.through {
-                let out = b.buffer("c_s", Scope::Shared, g.out, &[bm, bn]);
-                let (src, dst) = (b.tile(acc, &[], &[]), b.tile(out, &[], &[]));
-                b.copy(src, dst);
-                from = out;
-            }
-            let extents = if g.through { vec![b.int(bm), b.int(bn)] } else { vec![] };
-            let from = b.tile(from, &[], &[]);
-            let to = b.tile(c, &[row, col], &extents);
-            b.copy(from, to);
-        };
-        if g.persistent {
-            b.persistent([("bx", tn), ("by", tm)], |b, [bx, by]| body(b, bx, by));
-        } else {
-            let [bx, by] = b.blocks([("bx", tn), ("by", tm)]);
-            body(b, bx, by);
-        }
-    })
+    let Gemm { dtype, out, threads, stages, class, .. } = g;
+    let pick = |first: bool, a: &'static str, b: &'static str| if first { a } else { b };
+    let [a_t, b_t] = g.stored;
+    let (a_shape, a_at) = (pick(a_t, "K, M", "M, K"), pick(a_t, "depth, row", "row, depth"));
+    let (b_shape, b_at) = (pick(b_t, "N, K", "K, N"), pick(b_t, "col, depth", "depth, col"));
+    let (a_tile, a_operand) = if a_t { ([bk, bm], "a_s.t()") } else { ([bm, bk], "&a_s") };
+    let (b_tile, b_operand) = if b_t { ([bn, bk], "b_s.t()") } else { ([bk, bn], "&b_s") };
+    let swizzle = match g.swizzle {
+        SwizzleRequest::Auto => String::new(),
+        SwizzleRequest::Exactly(swizzle) => format!(".swizzle({})", swizzle.name()),
+    };
+    let policy = match g.policy {
+        WarpPolicy::Square => "",
+        WarpPolicy::FullRow => ".policy(FullRow)",
+        WarpPolicy::FullCol => ".policy(FullCol)",
+    };
+    let width = |width: Width| if width == Width::Element { "element".to_owned() } else { width.bytes().to_string() };
+    let attributes = [
+        pick(g.aligned, "#[require(M % 8 == 0)] #[require(N % 8 == 0)] #[require(K % 8 == 0)]", "").to_owned(),
+        format!("#[aligned(reads = {}, writes = {})]", width(class.reads), width(class.writes)),
+    ]
+    .concat();
+    let bias = if g.epilogue { format!("bias: &Tensor<{dtype}, (N,)>,") } else { String::new() };
+    let epilogue = format!(
+        "let mut extra = alloc_fragment::<f32>([{bm}, {bn}]);
+        for [i, j] in parallel([{bm}, {bn}]) {{ extra[[i, j]] = bias.masked([bx * {bn} + j]).cast::<f32>(); }}
+        for [i, j] in parallel([{bm}, {bn}]) {{ acc[[i, j]] = acc[[i, j]] + extra[[i, j]]; }}"
+    );
+    let store = match g.through {
+        false => format!("copy(&acc, c.at_mut([by * {bm}, bx * {bn}]));"),
+        true => format!(
+            "let mut c_s = alloc_shared::<{out}>([{bm}, {bn}]);
+            copy(&acc, &mut c_s);
+            copy(&c_s, c.tile_mut([by * {bm}..by * {bm} + {bm}, bx * {bn}..bx * {bn} + {bn}]));"
+        ),
+    };
+    let grid = format!("[ceil_div(N, {bn}), ceil_div(M, {bm})]");
+    let (tiles, close) = match g.persistent {
+        true => (format!("for [bx, by] in persistent({grid}) {{"), "}"),
+        false => (format!("let [bx, by] = blocks({grid});"), ""),
+    };
+    parsed(&format!(
+        "{attributes}
+        kernel gemm(
+            a: &Tensor<{dtype}, ({a_shape})>,
+            b: &Tensor<{dtype}, ({b_shape})>,
+            {bias}
+            c: &mut Tensor<{out}, (M, N)>,
+        ) {{
+            let [t] = threads([{threads}]);
+            {cluster}
+            {panel}
+            {tiles}
+                let mut a_s = alloc_shared::<{dtype}>({a_tile:?}){swizzle};
+                let mut b_s = alloc_shared::<{dtype}>({b_tile:?}){swizzle};
+                let mut acc = alloc_fragment::<f32>([{bm}, {bn}]);
+                fill(&mut acc, 0.0f32);
+                for k in pipelined(0..ceil_div(K, {bk}), {stages}) {{
+                    copy(a.at([{a_at}]), &mut a_s);
+                    copy(b.at([{b_at}]), &mut b_s);
+                    gemm({a_operand}, {b_operand}, &mut acc){policy}{precision};
+                }}
+                {epilogue}
+                {store}
+            {close}
+        }}",
+        cluster = pick(g.cluster, "cluster([2, 1]);", ""),
+        a_at = a_at.replace("row", &format!("by * {bm}")).replace("depth", &format!("k * {bk}")),
+        b_at = b_at.replace("col", &format!("bx * {bn}")).replace("depth", &format!("k * {bk}")),
+        panel = g.panel.map(|panel| format!("use_swizzle({panel});")).unwrap_or_default(),
+        precision = pick(g.precision == Precision::Tf32, ".tf32()", ""),
+        epilogue = if g.epilogue { epilogue.as_str() } else { "" },
+    ))
 }
 
 fn lowered(g: &Gemm) -> Program {
@@ -412,44 +389,27 @@ fn where_roles_have_no_use_for_a_kernel_hopper_multiplies_the_same_way() {
 }
 
 /// Two fragments of one shape, each the sum of a product of its own policy, and a loop in which they meet.
-fn meeting(policies: [WarpPolicy; 2], one_accumulator: bool) -> Kernel {
-    kernel("meeting", |b| {
-        let n = b.int(64);
-        let y = b.tensor_mut("y", Dtype::F32, &[n, n]);
-        b.threads([("t", 128)]);
-        let buffers = ["a_s", "b_s"].map(|name| b.buffer(name, Scope::Shared, Dtype::F16, &[64, 64]));
-        let sums = ["first", "second"].map(|name| b.buffer(name, Scope::Fragment, Dtype::F32, &[64, 64]));
-        let id = |place: Place| match place {
-            Place::Buffer(buffer) => buffer,
-            Place::Tensor(_) => unreachable!(),
-        };
-        let zero = b.float(Dtype::F16, 0.0);
-        buffers.iter().for_each(|p| b.stmt(StmtKind::Fill { buffer: id(*p), value: zero }));
-        let span = SpanId::from_u32(0);
-        let [left, right] = buffers.map(|p| MatrixRef { buffer: id(p), transposed: false, span });
-        for (sum, policy) in sums.into_iter().zip(policies) {
-            let acc = if one_accumulator { id(sums[0]) } else { id(sum) };
-            b.stmt(StmtKind::Gemm {
-                a: left,
-                b: right,
-                acc,
-                policy,
-                clear: true,
-                precision: Precision::Full,
-                grouped: false,
-            });
-        }
-        if !one_accumulator {
-            b.parallel(&[("i", n), ("j", n)], |b, at| {
-                let (x, y) = (b.load(sums[0], at), b.load(sums[1], at));
-                let value = b.add(x, y);
-                b.store(sums[0], at, value);
-            });
-        }
-        let zero = b.int(0);
-        let (from, to) = (b.tile(sums[0], &[], &[]), b.tile(y, &[zero, zero], &[]));
-        b.copy(from, to);
-    })
+fn meeting(policies: [&str; 2], one_accumulator: bool) -> Kernel {
+    let [first, second] = policies;
+    let (sum, sums) = match one_accumulator {
+        true => ("first", ""),
+        false => ("second", "for [i, j] in parallel([64, 64]) { first[[i, j]] = first[[i, j]] + second[[i, j]]; }"),
+    };
+    parsed(&format!(
+        "kernel meeting(y: &mut Tensor<f32, (Fixed<64>, Fixed<64>)>) {{
+            let [t] = threads([128]);
+            let mut a_s = alloc_shared::<f16>([64, 64]);
+            let mut b_s = alloc_shared::<f16>([64, 64]);
+            let mut first = alloc_fragment::<f32>([64, 64]);
+            let mut second = alloc_fragment::<f32>([64, 64]);
+            fill(&mut a_s, 0.0f16);
+            fill(&mut b_s, 0.0f16);
+            gemm(&a_s, &b_s, &mut first){first}.clear();
+            gemm(&a_s, &b_s, &mut {sum}){second}.clear();
+            {sums}
+            copy(&first, y.at_mut([0, 0]));
+        }}"
+    ))
 }
 
 #[test]
@@ -458,11 +418,11 @@ fn layouts_that_disagree_are_errors_that_name_both_uses() {
         Ok(_) => String::new(),
         Err(all) => all.iter().map(|d| format!("{} {} {:?}", d.code, d.message, d.labels)).collect(),
     };
-    assert_eq!(text([WarpPolicy::Square; 2], false), "");
-    let apart = text([WarpPolicy::FullRow, WarpPolicy::FullCol], false);
+    assert_eq!(text([""; 2], false), "");
+    let apart = text([".policy(FullRow)", ".policy(FullCol)"], false);
     assert!(apart.contains("`first` and `second` meet here, but lie differently"), "{apart}");
     assert!(apart.contains("this decides how `first` lies") && apart.contains("how `second` lies"), "{apart}");
-    let one = text([WarpPolicy::FullRow, WarpPolicy::FullCol], true);
+    let one = text([".policy(FullRow)", ".policy(FullCol)"], true);
     assert!(one.contains("two products want `first` in different layouts"), "{one}");
 }
 
@@ -514,49 +474,24 @@ fn arrays_of_a_pipelined_loop_may_be_used_around_it() {
 }
 
 fn reused(stages: i64, again: bool) {
-    let bound = kernel("reused", |b| {
-        let k = b.dim("K");
-        let rows = b.int(32);
-        let a = b.tensor("a", Dtype::Bf16, &[rows, k]);
-        let c = b.tensor_mut("c", Dtype::Bf16, &[rows, rows]);
-        b.threads([("t", 64)]);
-        let a_s = b.buffer("a_s", Scope::Shared, Dtype::Bf16, &[32, 32]);
-        let acc = b.buffer("acc", Scope::Fragment, Dtype::F32, &[32, 32]);
-        let [Place::Buffer(a_buffer), Place::Buffer(acc_buffer)] = [a_s, acc] else { unreachable!() };
-        let zero = b.float(Dtype::F32, 0.0);
-        b.stmt(StmtKind::Fill { buffer: acc_buffer, value: zero });
-        for _ in 0..1 + i64::from(again) {
-            let depth = b.int(32);
-            let trips = b.binary(BinaryOp::CeilDiv, k, depth);
-            let kind = LoopKind::Pipelined { stages: b.int(stages), schedule: Schedule::Auto };
-            let bounds = [b.int(0), trips, b.int(1)];
-            let zero = b.int(0);
-            b.for_each("k", kind, bounds, |b, ki| {
-                let depth = b.scaled(ki, 32, zero);
-                let (from, to) = (b.tile(a, &[zero, depth], &[]), b.tile(a_s, &[], &[]));
-                b.copy(from, to);
-                let span = SpanId::from_u32(0);
-                let operand = |transposed| MatrixRef { buffer: a_buffer, transposed, span };
-                let (a, b_) = (operand(false), operand(true));
-                let policy = WarpPolicy::Square;
-                b.stmt(StmtKind::Gemm {
-                    a,
-                    b: b_,
-                    acc: acc_buffer,
-                    policy,
-                    clear: false,
-                    precision: Precision::Full,
-                    grouped: false,
-                });
-            });
-        }
-        let (from, to) = (b.tile(acc, &[], &[]), b.tile(a_s, &[], &[]));
-        b.copy(from, to);
-        let zero = b.int(0);
-        let extents = [b.int(32), b.int(32)];
-        let (from, to) = (b.tile(a_s, &[], &[]), b.tile(c, &[zero, zero], &extents));
-        b.copy(from, to);
-    });
+    let products = format!(
+        "for k in pipelined(0..ceil_div(K, 32), {stages}) {{
+            copy(a.at([0, k * 32]), &mut a_s);
+            gemm(&a_s, a_s.t(), &mut acc);
+        }}\n"
+    );
+    let bound = parsed(&format!(
+        "kernel reused(a: &Tensor<bf16, (Fixed<32>, K)>, c: &mut Tensor<bf16, (Fixed<32>, Fixed<32>)>) {{
+            let [t] = threads([64]);
+            let mut a_s = alloc_shared::<bf16>([32, 32]);
+            let mut acc = alloc_fragment::<f32>([32, 32]);
+            fill(&mut acc, 0.0f32);
+            {}
+            copy(&acc, &mut a_s);
+            copy(&a_s, c.tile_mut([0..32, 0..32]));
+        }}",
+        products.repeat(if again { 2 } else { 1 })
+    ));
     let program = lower_bound(&bound, Target::Sm80).unwrap_or_else(|all| panic!("{all:#?}"));
     let args = || vec![tensor(Dtype::Bf16, &[32, 80], |i| element(0, i)), tensor(Dtype::Bf16, &[32, 32], |_| f32::NAN)];
     let (fast, checked) = (args(), args());

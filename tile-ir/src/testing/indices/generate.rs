@@ -1,8 +1,8 @@
 //! Random kernels of index arithmetic.
 
 use super::Random;
+use super::build::Builder;
 use crate::ir::*;
-use crate::testing::Builder;
 
 /// Threads of a block.
 pub(super) const THREADS: i64 = 32;
@@ -29,7 +29,7 @@ struct Drawn<'r> {
 
 /// A kernel.
 pub(super) fn kernel(random: &mut Random) -> Kernel {
-    crate::testing::kernel("indices", |b| {
+    super::build::kernel("indices", |b| {
         let mut b_own = Builder::default();
         std::mem::swap(b, &mut b_own);
         let edges = random.once_in(2);

@@ -14,6 +14,7 @@
 //! drawn, the first and the last among them. Launches are drawn too, up to the limits of 32 bits, and only those run whose
 //! checks hold.
 
+mod build;
 mod device;
 mod exact;
 #[cfg(test)]
@@ -215,6 +216,20 @@ mod tests {
             let Ok(bound) = bind(&generate::kernel(&mut Random(seed)), &Instance::default()) else { continue };
             if let Ok(program) = lower_bound(&bound, Target::Sm90a) {
                 std::fs::write(folder.join(format!("{seed}.cu")), crate::emit::cuda::emit(&program)).expect("written");
+            }
+        }
+    }
+
+    /// What is drawn shares expressions, which are read once for each place where they stand; so the launch's checks come in another
+    /// order. What is read of a text shares none.
+    #[test]
+    fn texts_read_back() {
+        for seed in 0..400 {
+            let text = generate::kernel(&mut Random(seed)).to_string();
+            let read = crate::testing::parsed(&text);
+            assert_eq!(read.to_string(), text, "{seed}");
+            if let Err(difference) = crate::testing::text::round_trip(&read, &[Instance::default()]) {
+                panic!("{seed}: {difference}");
             }
         }
     }

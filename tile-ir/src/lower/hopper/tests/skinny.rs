@@ -111,7 +111,7 @@ fn a_store_of_rows_behind_the_tile_is_found() {
     for copies in [Copies::Early, Copies::Late] {
         let args = arguments(&NARROW, [16, 56, 128]);
         let text = checked(&program, &args, copies).render(&program);
-        assert!(text.contains("acc[2] is read before it is written"), "{text}");
+        assert!(text.contains("element 2 of `acc` is read before it is written"), "{text}");
     }
 }
 

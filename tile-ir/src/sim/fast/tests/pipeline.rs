@@ -5,68 +5,47 @@ use super::gemv::noise;
 use super::*;
 use crate::ir::*;
 use crate::lower::{bind, lower_bound};
-use crate::testing::kernel;
+use crate::testing::parsed;
 
 /// A dot product of each row of `w` with `x`, two vectors of 4 a thread and step: the loop's `first` and `step`, its
 /// stages, and how often it runs over the row.
 fn dots(first: i64, step: i64, stages: i64, times: i64) -> Kernel {
-    kernel(&format!("dots_{first}_{step}_{stages}_{times}"), |b| {
-        let (n, k) = (b.dim("N"), b.dim("K"));
-        let w = b.tensor("w", Dtype::F32, &[n, k]);
-        let x = b.tensor("x", Dtype::F32, &[k]);
-        let y = b.tensor_mut("y", Dtype::F32, &[n]);
-        let four = b.int(4);
-        let rest = b.binary(BinaryOp::Rem, k, four);
-        let zero = b.int(0);
-        let cond = b.eq(rest, zero);
-        let span = SpanId::from_u32(0);
-        b.kernel.requires.push(Require { cond, text: "K % 4 == 0".into(), span });
-        let [row] = b.blocks([("row", n)]);
-        let [tk] = b.threads([("tk", 32)]);
-        let none = b.float(Dtype::F32, 0.0);
-        let acc = b.bind_mut("acc", none);
-        let ws = b.buffer("ws", Scope::Local, Dtype::F32, &[2, 4]);
-        let chunk = b.int(256);
-        let trips = b.binary(BinaryOp::CeilDiv, k, chunk);
-        let stages = b.int(stages);
-        let times = b.int(times);
-        b.range("time", times, |b, _| {
-            let bounds = [b.int(first), trips, b.int(step)];
-            b.for_each("c", LoopKind::Pipelined { stages, schedule: crate::ir::Schedule::Auto }, bounds, |b, c| {
-                let own = b.scaled(tk, 4, zero);
-                let column = b.scaled(c, 256, own);
-                let column = b.bind("column", column);
-                let load = |b: &mut crate::testing::Builder, from: Place, row: Option<ExprId>, to: Place| {
-                    let bounds = [b.int(0), b.int(2), b.int(1)];
-                    b.for_each("u", LoopKind::Unroll, bounds, |b, u| {
-                        let bounds = [b.int(0), b.int(4), b.int(1)];
-                        b.for_each("v", LoopKind::Vectorized, bounds, |b, v| {
-                            let offset = b.scaled(u, 128, v);
-                            let at = b.add(column, offset);
-                            let indices: Vec<ExprId> = row.into_iter().chain([at]).collect();
-                            let loaded = b.masked(from, &indices);
-                            b.store(to, &[u, v], loaded);
-                        });
-                    });
-                };
-                load(b, w, Some(row), ws);
-                let xs = b.buffer("xs", Scope::Local, Dtype::F32, &[2, 4]);
-                load(b, x, None, xs);
-                let bounds = [b.int(0), b.int(2), b.int(1)];
-                b.for_each("u", LoopKind::Unroll, bounds, |b, u| {
-                    let bounds = [b.int(0), b.int(4), b.int(1)];
-                    b.for_each("v", LoopKind::Unroll, bounds, |b, v| {
-                        let (wv, xv) = (b.load(ws, &[u, v]), b.load(xs, &[u, v]));
-                        let sum = b.math(MathFn::Fma, &[wv, xv, acc]);
-                        b.assign(acc, sum);
-                    });
-                });
-            });
-        });
-        let sum = b.reduce("sum", ReduceOp::Sum, acc, Some(tk));
-        let leader = b.eq(tk, zero);
-        b.when(leader, |b| b.store(y, &[row], sum));
-    })
+    let load = |to: &str, from: &str| {
+        format!(
+            "for u in unroll(0..2) {{ for v in vectorized(0..4) {{ {to}[[u, v]] = {from}column + (u * 128 + v)]); }} }}"
+        )
+    };
+    let (ws, xs) = (load("ws", "w.masked([row, "), load("xs", "x.masked(["));
+    parsed(&format!(
+        "#[require(K % 4 == 0)]
+        kernel dots_{first}_{step}_{stages}_{times}(
+            w: &Tensor<f32, (N, K)>,
+            x: &Tensor<f32, (K,)>,
+            y: &mut Tensor<f32, (N,)>,
+        ) {{
+            let [row] = blocks([N]);
+            let [tk] = threads([32]);
+            let mut acc = 0.0f32;
+            let mut ws = alloc_local::<f32>([2, 4]);
+            for time in 0..{times} {{
+                for c in pipelined({first}..ceil_div(K, 256), {stages}).step_by({step}) {{
+                    let column = c * 256 + tk * 4;
+                    {ws}
+                    let mut xs = alloc_local::<f32>([2, 4]);
+                    {xs}
+                    for u in unroll(0..2) {{
+                        for v in unroll(0..4) {{
+                            acc = fma(ws[[u, v]], xs[[u, v]], acc);
+                        }}
+                    }}
+                }}
+            }}
+            let sum = thread_allreduce(Sum, acc, tk);
+            if tk == 0 {{
+                y[row] = sum;
+            }}
+        }}"
+    ))
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::lower::{bind, lower_bound};
 use crate::lowered::visit::{self, each, each_mut};
 use crate::lowered::{Op, OpKind, Program, RemarkKind, Space, Value, ValueKind, ValueType};
 use crate::sim::checked::{self, CheckedOptions, CheckedReport, Copies};
-use crate::testing::{Builder, kernel};
+use crate::testing::parsed;
 
 /// How the loop fills its shared arrays.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,99 +43,52 @@ impl Staged {
 
     /// A dot product of each row of `w` with `x`; a warp sums the row that the other warp of its block loads.
     fn kernel(&self) -> Kernel {
-        kernel("staged", |b| {
-            let (n, k) = (b.dim("N"), b.dim("K"));
-            let w = b.tensor("w", self.dtype, &[n, k]);
-            let x = b.tensor("x", self.dtype, &[k]);
-            let y = b.tensor_mut("y", Dtype::F32, &[n]);
-            if self.aligned {
-                let (vector, zero) = (b.int(self.vector()), b.int(0));
-                let rest = b.binary(BinaryOp::Rem, k, vector);
-                let cond = b.eq(rest, zero);
-                let span = SpanId::from_u32(0);
-                b.kernel.requires.push(Require { cond, text: "K % vec == 0".into(), span });
-            }
-            let two = b.int(2);
-            let blocks = b.binary(BinaryOp::CeilDiv, n, two);
-            let [bn] = b.blocks([("bn", blocks)]);
-            let [tk, tn] = b.threads([("tk", 32), ("tn", 2)]);
-            let chunk = 32 * self.vector();
-            let ws = b.buffer("ws", Scope::Shared, self.dtype, &[2, chunk]);
-            let xs = b.buffer("xs", Scope::Shared, self.dtype, &[chunk]);
-            let zero = b.float(Dtype::F32, 0.0);
-            let acc = b.bind_mut("acc", zero);
-            let one = b.int(1);
-            let other = b.binary(BinaryOp::Sub, one, tn);
-            let looped = |b: &mut Builder| {
-                let extent = b.int(chunk);
-                let trips = b.binary(BinaryOp::CeilDiv, k, extent);
-                let stages = b.int(self.stages);
-                let bounds = [b.int(self.first), trips, b.int(self.step)];
-                b.for_each("c", LoopKind::Pipelined { stages, schedule: Schedule::Auto }, bounds, |b, c| {
-                    self.load(b, [w, x, ws, xs], [bn, tn, tk], c);
-                    let bounds = [b.int(0), b.int(self.vector()), b.int(1)];
-                    b.for_each("v", LoopKind::Unroll, bounds, |b, v| {
-                        let at = b.scaled(tk, self.vector(), v);
-                        let (wv, xv) = (b.load(ws, &[other, at]), b.load(xs, &[at]));
-                        let (wv, xv) = (b.cast(Dtype::F32, wv), b.cast(Dtype::F32, xv));
-                        let sum = b.math(MathFn::Fma, &[wv, xv, acc]);
-                        b.assign(acc, sum);
-                    });
-                });
-            };
-            if self.times == 0 {
-                looped(b);
-            } else {
-                let times = b.int(self.times);
-                b.range("time", times, |b, _| looped(b));
-            }
-            let sum = b.reduce("sum", ReduceOp::Sum, acc, Some(tk));
-            let row = b.scaled(bn, 2, other);
-            let zero = b.int(0);
-            let (leads, inside) = (b.eq(tk, zero), b.lt(row, n));
-            let cond = b.binary(BinaryOp::And, leads, inside);
-            b.when(cond, |b| b.store(y, &[row], sum));
-        })
-    }
-
-    fn load(&self, b: &mut Builder, [w, x, ws, xs]: [Place; 4], [bn, tn, tk]: [ExprId; 3], c: ExprId) {
-        let zero = b.int(0);
-        let column = b.scaled(c, 32 * self.vector(), zero);
-        let column = b.bind("column", column);
-        let row = b.scaled(bn, 2, tn);
-        match self.fill {
-            Fill::Tiles => {
-                let first = b.scaled(bn, 2, zero);
-                let (from, to) = (b.tile(w, &[first, column], &[]), b.tile(ws, &[], &[]));
-                b.copy(from, to);
-                let (from, to) = (b.tile(x, &[column], &[]), b.tile(xs, &[], &[]));
-                b.copy(from, to);
-            }
+        let Staged { dtype, stages, first, step, .. } = self;
+        let vector = self.vector();
+        let chunk = 32 * vector;
+        let loads = match self.fill {
+            Fill::Tiles => "copy(w.at([bn * 2, column]), &mut ws); copy(x.at([column]), &mut xs);".to_owned(),
             Fill::Vectors | Fill::Elements => {
-                let kind = if self.fill == Fill::Vectors { LoopKind::Vectorized } else { LoopKind::Unroll };
-                let place = |b: &mut Builder, v: ExprId| match self.fill {
-                    Fill::Vectors => b.scaled(tk, self.vector(), v),
-                    _ => b.scaled(v, 32, tk),
+                let (range, at) = match self.fill {
+                    Fill::Vectors => (format!("vectorized(0..{vector})"), format!("tk * {vector} + v")),
+                    _ => (format!("unroll(0..{vector})"), "v * 32 + tk".to_owned()),
                 };
-                let bounds = [b.int(0), b.int(self.vector()), b.int(1)];
-                b.for_each("v", kind, bounds, |b, v| {
-                    let at = place(b, v);
-                    let from = b.add(column, at);
-                    let value = b.masked(w, &[row, from]);
-                    b.store(ws, &[tn, at], value);
-                });
-                let first = b.eq(tn, zero);
-                b.when(first, |b| {
-                    let bounds = [b.int(0), b.int(self.vector()), b.int(1)];
-                    b.for_each("v", kind, bounds, |b, v| {
-                        let at = place(b, v);
-                        let from = b.add(column, at);
-                        let value = b.masked(x, &[from]);
-                        b.store(xs, &[at], value);
-                    });
-                });
+                format!(
+                    "for v in {range} {{ ws[[tn, {at}]] = w.masked([bn * 2 + tn, column + ({at})]); }}
+                    if tn == 0 {{ for v in {range} {{ xs[{at}] = x.masked([column + ({at})]); }} }}"
+                )
             }
-        }
+        };
+        let repeated = if self.times == 0 {
+            ["".to_owned(), "".to_owned()]
+        } else {
+            [format!("for time in 0..{} {{", self.times), "}".to_owned()]
+        };
+        let [open, close] = repeated;
+        let require = if self.aligned { format!("#[require(K % {vector} == 0)]") } else { String::new() };
+        parsed(&format!(
+            "{require}
+            kernel staged(w: &Tensor<{dtype}, (N, K)>, x: &Tensor<{dtype}, (K,)>, y: &mut Tensor<f32, (N,)>) {{
+                let [bn] = blocks([ceil_div(N, 2)]);
+                let [tk, tn] = threads([32, 2]);
+                let mut ws = alloc_shared::<{dtype}>([2, {chunk}]);
+                let mut xs = alloc_shared::<{dtype}>([{chunk}]);
+                let mut acc = 0.0f32;
+                {open}
+                for c in pipelined({first}..ceil_div(K, {chunk}), {stages}).step_by({step}) {{
+                    let column = c * {chunk};
+                    {loads}
+                    for v in unroll(0..{vector}) {{
+                        acc = fma(ws[[1 - tn, tk * {vector} + v]].cast::<f32>(), xs[tk * {vector} + v].cast::<f32>(), acc);
+                    }}
+                }}
+                {close}
+                let sum = thread_allreduce(Sum, acc, tk);
+                if tk == 0 && bn * 2 + (1 - tn) < N {{
+                    y[bn * 2 + (1 - tn)] = sum;
+                }}
+            }}"
+        ))
     }
 
     fn args(&self, n: i64, k: i64) -> Vec<Argument> {
