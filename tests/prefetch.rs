@@ -8,7 +8,7 @@ use tile_runtime::prelude::*;
 /// `y = x w`, after which `w` is zeros: a block has 32 columns of `w`. `x` is read before the loop over `w`.
 #[tile_kernel(
     instances(BEFORE in [0, 1, 2]),
-    require(K % 8 == 0 && N % 32 == 0),
+    require(K > 0 && K % 8 == 0 && N % 32 == 0),
     pdl(independent = [w], trigger = AtStart)
 )]
 fn product_and_clear<const BEFORE: usize>(
