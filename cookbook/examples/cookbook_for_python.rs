@@ -241,9 +241,10 @@ fn borrowed(ordinal: usize, stream: *mut c_void) -> Result<Stream, Failure> {
     let mut streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(match streams.entry((ordinal, stream.addr())) {
         Entry::Occupied(known) => known.get().clone(),
-        // SAFETY: torch keeps its streams for the life of the process.
         Entry::Vacant(new) => {
-            new.insert(unsafe { borrow_stream(&Device::cuda(ordinal)?, stream, Arc::new(())) }?).clone()
+            // SAFETY: torch keeps its streams for the life of the process.
+            let stream = unsafe { borrow_stream(&Device::cuda(ordinal)?, stream, Arc::new(())) }?;
+            new.insert(stream).clone()
         }
     })
 }
