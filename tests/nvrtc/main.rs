@@ -1,4 +1,4 @@
-//! Every kernel of the repository, in every instance, for every target it declares, through NVRTC to machine code, and every third
+//! Every kernel of the repository, in every instance, for every target it declares, through NVRTC to machine code, and every ninth
 //! of these programs through a newer version too. No GPU is needed.
 //!
 //! - nothing spills, and NVRTC has nothing to say about lost performance;
