@@ -36,9 +36,18 @@ fn every_program_breaks_no_rule() {
             let start = Instant::now();
             let name = format!("{} for {target}", program.name);
             match verify(&program, Effort::Test) {
-                Ok(verified) if verified.launches > 0 => executed += 1,
-                Ok(_) => not_executed.push(name.clone()),
-                Err(bug) => broken.push(format!("{name}: {}", bug.diagnostic().render(&program.source, &program.spans))),
+                Ok(verified) => {
+                    executed += usize::from(!verified.launches.is_empty());
+                    if verified.synchronises && verified.launches.is_empty() {
+                        not_executed.push(name.clone());
+                    }
+                    if std::env::var_os("TILE_VERIFY_LAUNCHES").is_some() {
+                        println!("{name}: {} phases\n    {}", verified.phases, verified.launches.join("\n    "));
+                    }
+                }
+                Err(bug) => {
+                    broken.push(format!("{name}: {}", bug.diagnostic().render(&program.source, &program.spans)))
+                }
             }
             if std::env::var_os("TILE_VERIFY_TIMES").is_some() {
                 println!("{:>8.1} ms  {name}", start.elapsed().as_secs_f64() * 1e3);

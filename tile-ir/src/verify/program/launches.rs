@@ -10,8 +10,11 @@ use crate::sim::{Argument, Memory, ScalarValue, TensorArgument};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Most bytes of a tensor: its memory is asked for, and hardly any of it is touched.
-const MOST_BYTES: i64 = 1 << 32;
+/// Most bytes of a tensor that is only read and is all zeros: its memory is asked for, and hardly any of it is touched.
+const MOST_READ: i64 = 1 << 32;
+
+/// Most bytes of any other: of what is written is kept who wrote it.
+const MOST_TOUCHED: i64 = 1 << 25;
 
 /// Numbers that extents and scalars are tried with, beside those that the checks mention.
 const NUMBERS: [i64; 17] = [0, 1, 2, 3, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384];
@@ -26,6 +29,15 @@ pub(crate) struct Extents {
     /// Blocks that the device holds at once.
     capacity: i64,
     strides: BTreeMap<(ParamId, u8), i64>,
+}
+
+impl Extents {
+    /// `M = 128, K = 1024`
+    pub fn text(&self, program: &Program) -> String {
+        let dims = program.dims.iter().zip(&self.dims).map(|(name, extent)| format!("{name} = {extent}"));
+        let scalars = self.scalars.iter().map(|(param, number)| format!("{param} = {number}"));
+        dims.chain(scalars).collect::<Vec<_>>().join(", ")
+    }
 }
 
 impl HostValues for Extents {
@@ -67,6 +79,8 @@ pub(crate) struct Wanted {
     pub steps: i64,
     /// Whether extents that may be odd are: tiles that leave their tensors, guards that are false.
     pub ragged: bool,
+    /// Whether tensors hold more than zeros.
+    pub is_filled: bool,
 }
 
 /// Extents and scalars that satisfy the checks; `None` where none were found.
@@ -114,7 +128,8 @@ impl<'p> Search<'p> {
             }
         }
         if wanted.ragged {
-            numbers.extend([5, 7, 33, 65, 100, 129, 200, 1000, 1030, 4100]);
+            numbers
+                .extend([5, 7, 12, 24, 40, 72, 100, 136, 200, 264, 328, 520, 712, 1000, 1032, 1288, 2056, 4104, 4100]);
         }
         Search { program, wanted, unknowns: unknowns.into_iter().collect(), numbers: numbers.into_iter().collect() }
     }
@@ -159,7 +174,8 @@ impl<'p> Search<'p> {
             let shape = tensor.shape.iter().map(|extent| extent.evaluate(extents).filter(|e| *e >= 0));
             let elements = shape.into_iter().try_fold(1i64, |n, extent| n.checked_mul(extent?));
             let bytes = elements.and_then(|n| n.checked_mul(i64::from(tensor.dtype.bytes())));
-            bytes.is_none_or(|bytes| bytes > MOST_BYTES)
+            let most = if tensor.mutable || self.wanted.is_filled { MOST_TOUCHED } else { MOST_READ };
+            bytes.is_none_or(|bytes| bytes > most)
         });
         // A launch of no blocks shows nothing.
         broken + sizes.count() + usize::from(self.blocks(extents).is_none_or(|blocks| blocks == 0))
@@ -227,7 +243,7 @@ impl<'p> Search<'p> {
     fn refined(&self, mut found: Extents) -> Extents {
         for _ in 0..2 {
             for &unknown in &self.unknowns {
-                let best = self.numbers.iter().map(|number| self.with(&found, unknown, *number));
+                let best = self.numbers.iter().flat_map(|number| self.changed(&found, unknown, *number));
                 let best = best.filter(|extents| self.broken(extents) == 0);
                 let best = best.min_by_key(|extents| self.cost(extents, unknown));
                 found = match best {
@@ -239,25 +255,32 @@ impl<'p> Search<'p> {
         found
     }
 
+    /// One number changed, and that with each other number that was the same: extents that a check wants to be equal.
+    fn changed(&self, from: &Extents, unknown: Unknown, number: i64) -> Vec<Extents> {
+        let one = self.with(from, unknown, number);
+        let before = Self::number(from, unknown);
+        let alike = self.unknowns.iter().filter(|other| **other != unknown && Self::number(from, **other) == before);
+        let both: Vec<Extents> = alike.map(|other| self.with(&one, *other, number)).collect();
+        [one].into_iter().chain(both).collect()
+    }
+
     /// What is not as wanted: blocks beyond a few, then the distance from what is wanted.
     fn cost(&self, extents: &Extents, unknown: Unknown) -> (i64, i64) {
         let blocks = self.blocks(extents).unwrap_or(i64::MAX);
-        let few = 2 * i64::from(self.wanted.clusters) * i64::from(self.program.launch.cluster_size().max(1));
+        // As many as that blocks of persistent kernels work on several each.
+        let few = 4 * i64::from(self.wanted.clusters) * i64::from(self.program.launch.cluster_size().max(1));
         let number = Self::number(extents, unknown);
         let counts = self.counts(extents, unknown);
         let wanted = if counts { 0 } else { self.wanted.steps };
         let distance = (number.max(1).ilog2() as i64 - wanted.max(1).ilog2() as i64).abs() * 2;
-        let even = self.wanted.ragged && number % 2 == 0;
-        // Blocks of persistent kernels work on several tiles each.
+        let even = if self.wanted.ragged { 3 * i64::from(number.max(1).trailing_zeros()) } else { 0 };
         let tiles = self.tiles(extents).unwrap_or(blocks).max(blocks);
-        ((tiles - few).max(0).saturating_add((few - tiles).max(0)), distance + i64::from(even))
+        ((tiles - few).max(0).saturating_add((few - tiles).max(0)), distance + even)
     }
 
-    /// The tiles of the author's grid, where the blocks of the launch work on several.
+    /// The tiles of the author's grid: as many blocks as a device that holds them all at once would be given.
     fn tiles(&self, extents: &Extents) -> Option<i64> {
-        let counts = self.program.tiles.iter().map(|tile| tile.extent.evaluate(extents));
-        let tiles = counts.into_iter().try_fold(1i64, |n, extent| n.checked_mul(extent?));
-        tiles.filter(|_| !self.program.tiles.is_empty())
+        self.blocks(&Extents { capacity: 1 << 20, ..extents.clone() })
     }
 
     /// Whether the number of blocks, or of tiles, depends on a number.
@@ -332,4 +355,11 @@ fn fill(memory: &Memory, dtype: Dtype, elements: usize, contents: Contents) -> O
 /// Whether the program has barriers in memory, whose phases say how far it went.
 pub(super) fn barriers(program: &Program) -> u64 {
     program.barriers.values().map(|array| u64::from(array.len)).sum()
+}
+
+/// The arguments of a small launch on random contents, for tests that execute a program: of odd extents where they may be.
+#[cfg(any(test, feature = "testing"))]
+pub fn small_launch(program: &Program, ragged: bool, seed: u64) -> Option<Vec<Argument>> {
+    let extents = extents(program, Wanted { clusters: 1, steps: 256, ragged, is_filled: true })?;
+    arguments(program, &extents, Contents::Random(seed))
 }

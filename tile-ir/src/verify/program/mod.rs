@@ -31,8 +31,11 @@ use crate::diag::{Code, Diagnostic};
 use crate::ir::SpanId;
 use crate::lowered::Program;
 use crate::sim::checked::{CheckedOptions, Copies, Schedule, run};
+#[cfg(any(test, feature = "testing"))]
+pub use launches::small_launch;
 use launches::{Contents, Wanted, arguments, barriers, extents};
 use skeleton::skeleton;
+use std::collections::VecDeque;
 
 /// A mistake of the compiler, found in what it made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,10 +60,12 @@ impl Bug {
 }
 
 /// What was found out about a program that breaks no rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verified {
-    /// Launches whose synchronisation was executed; 0 where there is nothing to execute, or no small launch was found.
-    pub launches: u32,
+    /// Whether it synchronises anything, so that there is something to execute.
+    pub synchronises: bool,
+    /// Launches whose synchronisation was executed, each with its extents and what was left out of account of it.
+    pub launches: Vec<String>,
     /// Phases of mbarriers that these completed.
     pub phases: u64,
     /// Instructions of warps that these executed.
@@ -88,27 +93,47 @@ pub fn program(program: &Program, effort: Effort) -> Result<Verified, Bug> {
     protocol(program, effort)
 }
 
+/// Checks the rules that can be read off a program.
+///
+/// # Errors
+/// The first broken rule.
+pub fn structure(program: &Program) -> Result<(), Bug> {
+    structure::check(program)
+}
+
 /// Executes what a program synchronises.
 fn protocol(program: &Program, effort: Effort) -> Result<Verified, Bug> {
-    let mut verified = Verified { launches: 0, phases: 0, steps: 0 };
     let skeleton = skeleton(program);
-    if !skeleton.synchronises() {
+    let synchronises = skeleton.synchronises();
+    let mut verified = Verified { synchronises, launches: Vec::new(), phases: 0, steps: 0 };
+    if !synchronises {
         return Ok(verified);
     }
-    let contents: &[Contents] = match skeleton.reads_tensors {
-        false => &[Contents::Same(0)],
+    let contents: &[Contents] = match (skeleton.reads_tensors, effort) {
+        (false, _) => &[Contents::Same(0)],
         // What is counted or looked up: nothing, and enough to go around.
-        true => &[Contents::Same(0), Contents::Same(300)],
+        (true, Effort::Compilation) => &[Contents::Same(0), Contents::Same(300)],
+        (true, Effort::Test) => &[Contents::Same(0), Contents::Same(300), Contents::Random(1)],
     };
     let orders: &[(Schedule, Copies)] = match effort {
         Effort::Compilation => &[(Schedule::InOrder, Copies::Late)],
-        Effort::Test => {
-            &[(Schedule::InOrder, Copies::Late), (Schedule::Seeded { resident_blocks: 2 }, Copies::Seeded)]
-        }
+        Effort::Test => &[(Schedule::InOrder, Copies::Late), (Schedule::Seeded { resident_blocks: 2 }, Copies::Seeded)],
     };
-    for steps in [512, 2048, 8192] {
-        let Some(extents) = extents(program, Wanted { clusters: 2, steps, ragged: false }) else { break };
-        let before = verified.phases;
+    // Longer until every stage has been filled again; shorter where one that long does not come to its end.
+    let mut lengths = VecDeque::from([512, 2048, 8192]);
+    let mut was_stopped = false;
+    let mut is_ragged = false;
+    loop {
+        let steps = match lengths.pop_front() {
+            Some(steps) => steps,
+            // Once more with tiles that leave their tensors.
+            None if effort == Effort::Test && !std::mem::replace(&mut is_ragged, true) => 512,
+            None => break,
+        };
+        let wanted = Wanted { clusters: 2, steps, ragged: is_ragged, is_filled: skeleton.reads_tensors };
+        let Some(extents) = extents(program, wanted) else { break };
+        // Phases of each mbarrier, in the launch that completed fewest.
+        let mut rounds = u64::MAX;
         for (contents, (schedule, copies)) in contents.iter().flat_map(|c| orders.iter().map(move |o| (*c, *o))) {
             let Some(arguments) = arguments(program, &extents, contents) else { continue };
             let options = CheckedOptions {
@@ -123,22 +148,33 @@ fn protocol(program: &Program, effort: Effort) -> Result<Verified, Bug> {
             };
             let report = run(&skeleton.program, &arguments, &options)
                 .map_err(|error| Bug::new(first_span(program), error.to_string()))?;
-            verified.launches += 1;
             verified.phases += report.counters.phases;
+            rounds = rounds.min(report.counters.phases / (barriers(program) * report.counters.blocks).max(1));
             verified.steps += report.counters.steps;
             // A launch whose tables were made up may leave its tensors: what follows from that is not looked at.
-            let astray = skeleton.reads_tensors && report.diagnostics.iter().any(|d| d.code.0 / 100 == 3);
+            let outside = report.diagnostics.iter().find(|d| skeleton.reads_tensors && leaves_its_tensors(d));
+            let astray = outside.map_or(String::new(), |d| format!(", astray: {}", d.message));
+            was_stopped |= report.stopped.is_some();
+            let stopped = if report.stopped.is_some() { ", stopped" } else { "" };
+            let steps = report.counters.steps;
+            verified.launches.push(format!("{}: {contents:?}, {steps} steps{stopped}{astray}", extents.text(program)));
             let found = report.diagnostics.iter().find(|d| is_broken(d, effort, report.stopped.is_some()));
-            if let Some(found) = found.filter(|_| !astray) {
+            if let Some(found) = found.filter(|_| outside.is_none()) {
                 return Err(bug(found));
             }
         }
-        // Every stage has been filled again, and given back.
-        if verified.phases - before >= 3 * barriers(program) {
-            break;
+        if std::mem::take(&mut was_stopped) {
+            lengths = if steps > 32 { VecDeque::from([steps / 4]) } else { VecDeque::new() };
+        } else if rounds >= 3 || barriers(program) == 0 {
+            lengths.clear();
         }
     }
     Ok(verified)
+}
+
+/// Whether an access is not where it was meant: what a launch on made up tables may be the cause of.
+fn leaves_its_tensors(found: &Diagnostic) -> bool {
+    matches!(found.code, Code::OUT_OF_BOUNDS | Code::GUARD_FIRED | Code::INDEX_OVERFLOW)
 }
 
 /// Whether what an execution found is a broken rule.

@@ -22,18 +22,19 @@ pub(super) struct Skeleton {
 impl Skeleton {
     /// Whether there is anything that an order of threads, copies and products could break.
     pub fn synchronises(&self) -> bool {
-        visit::any(&self.program.body, &|kind| {
-            matches!(
-                kind,
-                OpKind::Barrier
-                    | OpKind::BarrierWait { .. }
-                    | OpKind::NamedBarrier { .. }
-                    | OpKind::ClusterBarrier { .. }
-                    | OpKind::AsyncCopy { .. }
-                    | OpKind::Wgmma { .. }
-                    | OpKind::Wait
-            )
-        })
+        let is_dependent = self.program.launch.dependent.is_some();
+        is_dependent
+            || visit::any(&self.program.body, &|kind| {
+                matches!(
+                    kind,
+                    OpKind::Barrier
+                        | OpKind::BarrierWait { .. }
+                        | OpKind::NamedBarrier { .. }
+                        | OpKind::ClusterBarrier { .. }
+                        | OpKind::AsyncCopy { .. }
+                        | OpKind::Wgmma { .. }
+                )
+            })
     }
 }
 

@@ -15,11 +15,7 @@ const BOX_ALIGN: u32 = 128;
 pub(super) fn check(program: &Program) -> Result<(), Bug> {
     let first = program.body.first().map_or(SpanId::from_u32(0), |op| op.span);
     let bug = |text: String| Err(Bug::new(first, text));
-    for (id, value) in program.values.iter() {
-        if let Some(later) = value.kind.operands().into_iter().find(|operand| operand.index() >= id.index()) {
-            return Err(Bug::new(value.span, format!("the value {id} is made of {later}, which comes after it")));
-        }
-    }
+    values(program)?;
     // Ids, types, and what the hardware has: whoever executes a program asks for the same.
     crate::sim::checked::is_well_formed(program).map_err(|error| Bug::new(first, error.to_string()))?;
     for tile in &program.tiles {
@@ -31,7 +27,52 @@ pub(super) fn check(program: &Program) -> Result<(), Bug> {
     let mut scope = Scope { program, regs: HashMap::new(), locals: HashSet::new() };
     let mut declared = Declared::default();
     scope.ops(&program.body, &mut declared)?;
+    if program.launch.dependent.is_some() && !waits(&program.body) {
+        return bug("a path of the program does not wait for the previous kernel".into());
+    }
     mbarriers(program).or_else(|text| bug(text))
+}
+
+/// Whether every path of a list waits for the previous kernel.
+fn waits(ops: &[Op]) -> bool {
+    ops.iter().any(|op| match &op.kind {
+        OpKind::Wait => true,
+        OpKind::If { then, otherwise, .. } => waits(then) && waits(otherwise),
+        _ => false,
+    })
+}
+
+/// Values are made of values, and none of itself.
+fn values(program: &Program) -> Result<(), Bug> {
+    /// What is known of a value.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Seen {
+        No,
+        /// Something below it is being looked at.
+        Begun,
+        Done,
+    }
+    let mut seen = vec![Seen::No; program.values.len()];
+    for (id, value) in program.values.iter() {
+        let mut rest = vec![(id, false)];
+        while let Some((id, is_done)) = rest.pop() {
+            let state = seen.get(id.index()).copied();
+            match (state, is_done) {
+                (None, _) => return Err(Bug::new(value.span, format!("{id} is no value"))),
+                (_, true) => seen[id.index()] = Seen::Done,
+                (Some(Seen::Done), false) => {}
+                (Some(Seen::Begun), false) => {
+                    return Err(Bug::new(value.span, format!("the value {id} is made of itself")));
+                }
+                (Some(Seen::No), false) => {
+                    seen[id.index()] = Seen::Begun;
+                    rest.push((id, true));
+                    rest.extend(program.values[id].kind.operands().into_iter().map(|operand| (operand, false)));
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Where shared memory's arrays and mbarriers lie.
@@ -275,7 +316,10 @@ impl Scope<'_> {
         };
         if map.stores != stores {
             let [made, used] = [map.stores, stores].map(|stores| if stores { "stores" } else { "loads" });
-            return Err(Bug::new(span, format!("the tensor map `{}` is made for {made} and used for {used}", map.name)));
+            return Err(Bug::new(
+                span,
+                format!("the tensor map `{}` is made for {made} and used for {used}", map.name),
+            ));
         }
         Ok(())
     }
