@@ -1,5 +1,7 @@
 //! Mistakes planted in lowered programs, drawn by a seed: those of the protocol (arrivals, bytes, parities, slots, fences, commits, waits, early
 //! use) are found by `verify::program` alone; of coordinates and guards the checked simulator says so, or the result is another.
+//!
+//! `TILE_PLANTED` says how many are drawn, and `TILE_PLANTED_SEED` from which seed.
 
 #[path = "nvrtc/kernels.rs"]
 #[allow(dead_code)] // how they are compiled is for tests/nvrtc
@@ -12,9 +14,9 @@ use tile_ir::ir::{Instance, Kernel, Target};
 use tile_ir::lower::lower;
 use tile_ir::lowered::Program;
 use tile_ir::sim::Argument;
-use tile_ir::sim::checked::{CheckedOptions, CheckedReport, Copies, Schedule, run};
+use tile_ir::sim::checked::{CheckedOptions, Copies, Schedule, run};
 use tile_ir::testing::plant::{Family, Mistake, mistakes, planted};
-use tile_ir::verify::program::{Effort, program as verify, small_launch};
+use tile_ir::verify::program::{Contents, Effort, program as verify, small_launch};
 
 /// SplitMix64.
 struct Random(u64);
@@ -36,7 +38,10 @@ fn setting(name: &str, default: usize) -> usize {
 /// The first, a middle and the last instance.
 fn some(kernel: &Kernel) -> Vec<Instance> {
     let step = kernel.instances.len().div_ceil(3).max(1);
-    let dims: Vec<_> = kernel.specialized().iter().map(|dim| (*dim, 4096)).collect();
+    let values = kernels::values(kernel)[0];
+    let last = values.last().copied().unwrap_or(0);
+    let value = |at: usize| values.get(at).copied().unwrap_or(last);
+    let dims: Vec<_> = kernel.specialized().iter().enumerate().map(|(at, dim)| (*dim, value(at))).collect();
     kernel.instances.iter().step_by(step).map(|instance| instance.clone().with_dims(dims.clone())).collect()
 }
 
@@ -51,8 +56,24 @@ fn programs() -> Vec<Program> {
     all
 }
 
-fn execute(program: &Program, ragged: bool) -> Option<(CheckedReport, Vec<Vec<u8>>)> {
-    let arguments = small_launch(program, ragged, 7)?;
+/// A launch that a wrong program is executed with beside the right one.
+struct Case {
+    steps: i64,
+    ragged: bool,
+    contents: Contents,
+}
+
+/// Whole tiles; tiles that leave their tensors, at two lengths; tables of entries that do not exist.
+const CASES: [Case; 4] = [
+    Case { steps: 256, ragged: false, contents: Contents::Random(7) },
+    Case { steps: 256, ragged: true, contents: Contents::Random(8) },
+    Case { steps: 1000, ragged: true, contents: Contents::Random(9) },
+    Case { steps: 256, ragged: false, contents: Contents::Same(1_000_000) },
+];
+
+/// What an execution finds, and what tensors hold afterwards.
+fn execute(program: &Program, case: &Case) -> Option<(Vec<String>, Vec<Vec<u8>>)> {
+    let arguments = small_launch(program, case.steps, case.ragged, case.contents)?;
     let (schedule, copies) = (Schedule::InOrder, Copies::Late);
     let options = CheckedOptions { schedule, copies, clusters: 1, step_limit: 2_000_000, ..CheckedOptions::default() };
     let report = run(program, &arguments, &options).ok()?;
@@ -64,16 +85,32 @@ fn execute(program: &Program, ragged: bool) -> Option<(CheckedReport, Vec<Vec<u8
         }
         Argument::Scalar(_) | Argument::Absent => Vec::new(),
     };
-    Some((report, arguments.iter().map(bytes).collect()))
+    let found = report.diagnostics.iter().map(|d| format!("{} {}", d.code, d.message)).collect();
+    Some((found, arguments.iter().map(bytes).collect()))
 }
 
 /// Whether executing the wrong program shows that it is wrong.
 fn shows(right: &Program, wrong: &Program) -> bool {
-    [false, true].into_iter().any(|ragged| match (execute(right, ragged), execute(wrong, ragged)) {
-        (Some((_, results)), Some((report, others))) => !report.is_clean() || results != others,
+    CASES.iter().any(|case| match (execute(right, case), execute(wrong, case)) {
+        (Some(right), Some(wrong)) => right != wrong,
         (Some(_), None) => true,
         (None, _) => false,
     })
+}
+
+/// Programs that are right with the mistake in them, by the beginning of their name and the mistake, and why.
+const EQUAL: [(&str, &str, &str); 3] = [
+    (
+        "cp_async_",
+        "a copy is waited for after the barrier",
+        "a thread reads what it has copied itself, and nothing else",
+    ),
+    ("cp_async_", "a barrier of the block is left out", "a thread reads what it has copied itself, and nothing else"),
+    ("statements_", "a barrier of the block is left out", "no shared array is accessed on both sides of the barrier"),
+];
+
+fn is_equal(program: &Program, mistake: &Mistake) -> bool {
+    EQUAL.iter().any(|(name, text, _)| program.name.starts_with(name) && mistake.text == *text)
 }
 
 #[derive(Default)]
@@ -81,11 +118,12 @@ struct Count {
     planted: usize,
     verified: usize,
     shown: usize,
+    equal: usize,
 }
 
 #[test]
 fn planted_mistakes_are_found() {
-    let (count, seed) = (setting("TILE_PLANTED", 500), setting("TILE_PLANTED_SEED", 1));
+    let (count, seed) = (setting("TILE_PLANTED", 120), setting("TILE_PLANTED_SEED", 1));
     let programs = programs();
     let mut by_family: BTreeMap<Family, Vec<(&Program, Mistake)>> = BTreeMap::new();
     for program in &programs {
@@ -113,13 +151,16 @@ fn planted_mistakes_are_found() {
             if family.is_protocol() {
                 left_to_execution.push(format!("{} for {}: {mistake}", program.name, program.target));
             }
+        } else if is_equal(program, mistake) {
+            count.equal += 1;
         } else {
+            std::fs::write(format!("/tmp/p_{}_{}.txt", program.name, program.target), program.to_string()).ok();
             unnoticed.push(format!("{} for {}: {mistake}", program.name, program.target));
         }
     }
     println!("{total} mistakes in {} programs; {count} drawn with seed {seed}", programs.len());
-    for (family, Count { planted, verified, shown }) in &counts {
-        println!("{family:?}: {planted} planted, {verified} by the verifier, {shown} by execution");
+    for (family, Count { planted, verified, shown, equal }) in &counts {
+        println!("{family:?}: {planted} planted, {verified} by the verifier, {shown} by execution, {equal} equal");
     }
     println!("left to execution: {left_to_execution:#?}\nunnoticed: {unnoticed:#?}");
     let protocol = || counts.iter().filter(|(family, _)| family.is_protocol()).map(|(_, count)| count);

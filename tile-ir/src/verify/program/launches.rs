@@ -128,8 +128,10 @@ impl<'p> Search<'p> {
             }
         }
         if wanted.ragged {
-            numbers
-                .extend([5, 7, 12, 24, 40, 72, 100, 136, 200, 264, 328, 520, 712, 1000, 1032, 1288, 2056, 4104, 4100]);
+            let beyond = |number: i64| [1, 2, 3].map(|times| times * number + if number > 64 { 8 } else { 1 });
+            let ragged: Vec<i64> =
+                numbers.iter().copied().filter(|n| (4..=4096).contains(n)).flat_map(beyond).collect();
+            numbers.extend(ragged.into_iter().chain([5, 7, 100, 200, 1000]));
         }
         Search { program, wanted, unknowns: unknowns.into_iter().collect(), numbers: numbers.into_iter().collect() }
     }
@@ -152,14 +154,16 @@ impl<'p> Search<'p> {
         }
     }
 
-    /// Tensors are contiguous.
+    /// Tensors are contiguous; where extents may be odd, there is room between their rows.
     fn with_strides(&self, mut extents: Extents) -> Extents {
         for tensor in &self.program.tensors {
             let mut stride = 1i64;
             for (axis, extent) in (0..tensor.shape.len() as u8).zip(&tensor.shape).rev() {
                 extents.strides.insert((tensor.param, axis), stride);
                 let extent = extent.evaluate(&extents).unwrap_or(1).max(1);
-                stride = stride.saturating_mul(extent);
+                let is_row = stride == 1 && tensor.shape.len() > 1;
+                let row = if is_row && self.wanted.ragged { 16 * (extent / 16 + 2) } else { extent };
+                stride = stride.saturating_mul(row);
             }
         }
         extents
@@ -171,7 +175,7 @@ impl<'p> Search<'p> {
         let checks = &self.program.launch.checks;
         let broken = checks.len() - checks.iter().filter(holds).count();
         let sizes = self.program.tensors.iter().filter(|tensor| {
-            let shape = tensor.shape.iter().map(|extent| extent.evaluate(extents).filter(|e| *e >= 0));
+            let shape = tensor.shape.iter().map(|extent| extent.evaluate(extents).filter(|e| *e > 0));
             let elements = shape.into_iter().try_fold(1i64, |n, extent| n.checked_mul(extent?));
             let bytes = elements.and_then(|n| n.checked_mul(i64::from(tensor.dtype.bytes())));
             let most = if tensor.mutable || self.wanted.is_filled { MOST_TOUCHED } else { MOST_READ };
@@ -272,7 +276,7 @@ impl<'p> Search<'p> {
         let number = Self::number(extents, unknown);
         let counts = self.counts(extents, unknown);
         let wanted = if counts { 0 } else { self.wanted.steps };
-        let distance = (number.max(1).ilog2() as i64 - wanted.max(1).ilog2() as i64).abs() * 2;
+        let distance = 32 * (number - wanted).abs() / number.max(wanted).max(1);
         let even = if self.wanted.ragged { 3 * i64::from(number.max(1).trailing_zeros()) } else { 0 };
         let tiles = self.tiles(extents).unwrap_or(blocks).max(blocks);
         ((tiles - few).max(0).saturating_add((few - tiles).max(0)), distance + even)
@@ -295,7 +299,7 @@ impl<'p> Search<'p> {
 
 /// What tensors of a launch hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Contents {
+pub enum Contents {
     /// Integers of this value; floating-point zeros.
     Same(i32),
     /// Small numbers, drawn from a seed.
@@ -326,7 +330,8 @@ pub(crate) fn arguments(program: &Program, extents: &Extents, contents: Contents
         let shape: Option<Vec<i64>> = tensor.shape.iter().map(|extent| extent.evaluate(extents)).collect();
         let (shape, mut strides) = (shape?, Vec::new());
         (0..shape.len() as u8).for_each(|axis| strides.push(extents.stride(tensor.param, axis)));
-        let elements = usize::try_from(shape.iter().product::<i64>()).ok()?;
+        let last: i64 = shape.iter().zip(&strides).map(|(extent, stride)| (extent - 1) * stride).sum();
+        let elements = usize::try_from(last + 1).ok()?;
         let memory = Memory::try_zeros(elements * tensor.dtype.bytes() as usize).ok()?;
         fill(&memory, tensor.dtype, elements, contents)?;
         let (dtype, memory) = (tensor.dtype, Arc::new(memory));
@@ -357,9 +362,10 @@ pub(super) fn barriers(program: &Program) -> u64 {
     program.barriers.values().map(|array| u64::from(array.len)).sum()
 }
 
-/// The arguments of a small launch on random contents, for tests that execute a program: of odd extents where they may be.
+/// The arguments of a small launch, for tests that execute a program. What the grid does not depend on is near `steps`; where `ragged`,
+/// extents are odd if they may be. `None` where no launch was found.
 #[cfg(any(test, feature = "testing"))]
-pub fn small_launch(program: &Program, ragged: bool, seed: u64) -> Option<Vec<Argument>> {
-    let extents = extents(program, Wanted { clusters: 1, steps: 256, ragged, is_filled: true })?;
-    arguments(program, &extents, Contents::Random(seed))
+pub fn small_launch(program: &Program, steps: i64, ragged: bool, contents: Contents) -> Option<Vec<Argument>> {
+    let extents = extents(program, Wanted { clusters: 1, steps, ragged, is_filled: true })?;
+    arguments(program, &extents, contents)
 }

@@ -31,9 +31,11 @@ use crate::diag::{Code, Diagnostic};
 use crate::ir::SpanId;
 use crate::lowered::Program;
 use crate::sim::checked::{CheckedOptions, Copies, Schedule, run};
+#[cfg(not(any(test, feature = "testing")))]
+use launches::Contents;
 #[cfg(any(test, feature = "testing"))]
-pub use launches::small_launch;
-use launches::{Contents, Wanted, arguments, barriers, extents};
+pub use launches::{Contents, small_launch};
+use launches::{Wanted, arguments, barriers, extents};
 use skeleton::skeleton;
 use std::collections::VecDeque;
 
@@ -81,8 +83,15 @@ pub enum Effort {
     Test,
 }
 
-/// Most instructions of warps in one launch: what was executed of a longer one is all that is known of it.
-const MOST_STEPS: u64 = 400_000;
+impl Effort {
+    /// Most instructions of warps in one launch: what was executed of a longer one is all that is known of it.
+    fn most_steps(self) -> u64 {
+        match self {
+            Effort::Compilation => 200_000,
+            Effort::Test => 1_500_000,
+        }
+    }
+}
 
 /// Checks every rule.
 ///
@@ -140,7 +149,7 @@ fn protocol(program: &Program, effort: Effort) -> Result<Verified, Bug> {
                 schedule,
                 copies,
                 clusters: 2,
-                step_limit: MOST_STEPS,
+                step_limit: effort.most_steps(),
                 whole_outputs: false,
                 products: skeleton.needs_products,
                 most_clusters: Some(2),
