@@ -27,6 +27,9 @@ fn some(kernel: &Kernel, most: usize) -> Vec<Instance> {
 
 #[test]
 fn every_program_breaks_no_rule() {
+    // What is done before a compilation, instead of everything.
+    let is_quick = std::env::var_os("TILE_VERIFY_QUICK").is_some();
+    let effort = if is_quick { Effort::Compilation } else { Effort::Test };
     let most = std::env::var("TILE_VERIFY_INSTANCES").ok().and_then(|n| n.parse().ok()).unwrap_or(3);
     let (mut programs, mut executed, mut slowest) = (0, 0, (Duration::ZERO, String::new()));
     let mut broken = Vec::new();
@@ -38,7 +41,7 @@ fn every_program_breaks_no_rule() {
             let Ok(program) = lower(kernel, instance, target) else { continue };
             let start = Instant::now();
             let name = format!("{} for {target}", program.name);
-            match verify(&program, Effort::Test) {
+            match verify(&program, effort) {
                 Ok(verified) => {
                     executed += usize::from(!verified.launches.is_empty());
                     if verified.synchronises && verified.launches.is_empty() {

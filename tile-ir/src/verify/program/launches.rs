@@ -259,13 +259,15 @@ impl<'p> Search<'p> {
         found
     }
 
-    /// One number changed, and that with each other number that was the same: extents that a check wants to be equal.
+    /// One number changed; where that breaks a check, with each other number that was the same: extents that are to be equal.
     fn changed(&self, from: &Extents, unknown: Unknown, number: i64) -> Vec<Extents> {
         let one = self.with(from, unknown, number);
+        if self.broken(&one) == 0 {
+            return vec![one];
+        }
         let before = Self::number(from, unknown);
         let alike = self.unknowns.iter().filter(|other| **other != unknown && Self::number(from, **other) == before);
-        let both: Vec<Extents> = alike.map(|other| self.with(&one, *other, number)).collect();
-        [one].into_iter().chain(both).collect()
+        alike.map(|other| self.with(&one, *other, number)).collect()
     }
 
     /// What is not as wanted: blocks beyond a few, then the distance from what is wanted.

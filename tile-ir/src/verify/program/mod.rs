@@ -87,7 +87,7 @@ impl Effort {
     /// Most instructions of warps in one launch: what was executed of a longer one is all that is known of it.
     fn most_steps(self) -> u64 {
         match self {
-            Effort::Compilation => 200_000,
+            Effort::Compilation => 20_000,
             Effort::Test => 1_500_000,
         }
     }
@@ -121,7 +121,7 @@ fn protocol(program: &Program, effort: Effort) -> Result<Verified, Bug> {
     let contents: &[Contents] = match (skeleton.reads_tensors, effort) {
         (false, _) => &[Contents::Same(0)],
         // What is counted or looked up: nothing, and enough to go around.
-        (true, Effort::Compilation) => &[Contents::Same(0), Contents::Same(300)],
+        (true, Effort::Compilation) => &[Contents::Same(300)],
         (true, Effort::Test) => &[Contents::Same(0), Contents::Same(300), Contents::Random(1)],
     };
     let orders: &[(Schedule, Copies)] = match effort {
@@ -129,7 +129,11 @@ fn protocol(program: &Program, effort: Effort) -> Result<Verified, Bug> {
         Effort::Test => &[(Schedule::InOrder, Copies::Late), (Schedule::Seeded { resident_blocks: 2 }, Copies::Seeded)],
     };
     // Longer until every stage has been filled again; shorter where one that long does not come to its end.
-    let mut lengths = VecDeque::from([512, 2048, 8192]);
+    let clusters = if effort == Effort::Test { 2 } else { 1 };
+    let mut lengths = match effort {
+        Effort::Compilation => VecDeque::from([512]),
+        Effort::Test => VecDeque::from([512, 2048, 8192]),
+    };
     let mut was_stopped = false;
     let mut is_ragged = false;
     loop {
@@ -139,7 +143,7 @@ fn protocol(program: &Program, effort: Effort) -> Result<Verified, Bug> {
             None if effort == Effort::Test && !std::mem::replace(&mut is_ragged, true) => 512,
             None => break,
         };
-        let wanted = Wanted { clusters: 2, steps, ragged: is_ragged, is_filled: skeleton.reads_tensors };
+        let wanted = Wanted { clusters, steps, ragged: is_ragged, is_filled: skeleton.reads_tensors };
         let Some(extents) = extents(program, wanted) else { break };
         // Phases of each mbarrier, in the launch that completed fewest.
         let mut rounds = u64::MAX;
@@ -148,11 +152,11 @@ fn protocol(program: &Program, effort: Effort) -> Result<Verified, Bug> {
             let options = CheckedOptions {
                 schedule,
                 copies,
-                clusters: 2,
+                clusters,
                 step_limit: effort.most_steps(),
                 whole_outputs: false,
                 products: skeleton.needs_products,
-                most_clusters: Some(2),
+                most_clusters: Some(clusters),
                 ..CheckedOptions::default()
             };
             let report = run(&skeleton.program, &arguments, &options)
@@ -172,7 +176,7 @@ fn protocol(program: &Program, effort: Effort) -> Result<Verified, Bug> {
                 return Err(bug(found));
             }
         }
-        if std::mem::take(&mut was_stopped) {
+        if std::mem::take(&mut was_stopped) && effort == Effort::Test {
             lengths = if steps > 32 { VecDeque::from([steps / 4]) } else { VecDeque::new() };
         } else if rounds >= 3 || barriers(program) == 0 {
             lengths.clear();
