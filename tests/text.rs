@@ -1,5 +1,5 @@
 //! A kernel's text is the kernel: every kernel of the repository is printed and read, and what was read prints, binds and lowers
-//! as the kernel itself does. Random programs are `tile-soak`'s.
+//! as the kernel itself does. So is the text of every program that they become. Random kernels are `tile-soak`'s.
 
 #[path = "nvrtc/kernels.rs"]
 #[allow(dead_code)] // how they are compiled is for tests/nvrtc
@@ -7,8 +7,9 @@ mod kernels;
 #[path = "nvrtc/products.rs"]
 mod products;
 
-use tile_ir::ir::{Class, Instance, Kernel, ParamKind, Width};
-use tile_ir::testing::text::round_trip;
+use tile_ir::ir::{Class, Instance, Kernel, ParamKind, Target, Width};
+use tile_ir::lower::lower;
+use tile_ir::testing::text::{program_round_trip, round_trip};
 
 /// Most instances of one kernel: those between them have its other forms.
 const MOST: usize = 6;
@@ -35,4 +36,32 @@ fn every_kernel_is_what_is_read_of_its_text() {
             panic!("{difference}");
         }
     }
+}
+
+/// Every instance as it is declared, and some of a kernel's in the classes of rows that are less aligned.
+fn each(kernel: &Kernel) -> Vec<Instance> {
+    let dims: Vec<_> = kernel.specialized().iter().map(|dim| (*dim, 4096)).collect();
+    let declared = kernel.instances.iter().map(|instance| instance.clone().with_dims(dims.clone()));
+    let lesser = [Width::Eight, Width::Four, Width::Element].map(|width| Class { reads: width, writes: width });
+    let unaligned = some(kernel).into_iter().zip(lesser.into_iter().cycle());
+    let unaligned: Vec<_> = unaligned.map(|(instance, class)| Instance { class, ..instance }).collect();
+    declared.chain(some(kernel)).chain(unaligned).collect()
+}
+
+#[test]
+fn every_program_is_what_is_read_of_its_text() {
+    let mut programs = 0;
+    for definition in kernels::kernels() {
+        let kernel = definition.kernel().expect("a bundled kernel decodes");
+        for (instance, target) in each(kernel).iter().flat_map(|i| Target::ALL.map(|target| (i, target))) {
+            // A target may lack what a kernel needs.
+            let Ok(program) = lower(kernel, instance, target) else { continue };
+            if let Err(difference) = program_round_trip(&program) {
+                panic!("{difference}");
+            }
+            programs += 1;
+        }
+    }
+    assert!(programs > 400, "{programs}");
+    println!("{programs} programs");
 }

@@ -1,7 +1,7 @@
 //! The worker: compiles everything with this process's NVRTC and reports what it found.
 
 use crate::budgets::{Measured, Uses};
-use crate::kernels::{classes, constant, kernels};
+use crate::kernels::{classes, constant, kernels, values};
 use std::collections::BTreeSet;
 use std::process::Command;
 use tile_ir::ir::{Instance, Kernel, Target, Width};
@@ -86,20 +86,6 @@ fn products(kernel: &Kernel, instance: &Instance) -> Option<usize> {
     let (rows, threads) = (constant("BM")?, constant("THREADS")?);
     // Narrower tiles are multiplied with their operands swapped.
     (rows % 64 == 0).then_some((rows / 64 * 128 / threads * depth / 16) as usize)
-}
-
-/// The values that a kernel's specialised dims are compiled for, in the order of the dims: some that divide evenly, some that do
-/// not. The last value stands for the dims that remain.
-fn values(kernel: &Kernel) -> &'static [&'static [i64]] {
-    match kernel.name.as_str() {
-        _ if kernel.specialized().is_empty() => &[&[]],
-        // Slots of longer rows are more than shared memory has.
-        "gemv_bulk" => &[&[1024], &[1032]],
-        "gemv_stream" | "gemv_norm_stream" => &[&[5000, 264]],
-        "decode" | "append_decode" => &[&[32, 8, 128]],
-        "prefill" => &[&[8, 128]],
-        _ => &[&[4096], &[7176]],
-    }
 }
 
 /// `gemv f16 ROWS=8 sm_90a`

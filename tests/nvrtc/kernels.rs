@@ -55,6 +55,20 @@ pub fn constant(kernel: &Kernel, instance: &Instance, name: &str) -> Option<i64>
     instance.consts.get(at).copied()
 }
 
+/// The values that a kernel's specialised dims are compiled for, in the order of the dims: some that divide evenly, some that do
+/// not. The last value stands for the dims that remain.
+pub fn values(kernel: &Kernel) -> &'static [&'static [i64]] {
+    match kernel.name.as_str() {
+        _ if kernel.specialized().is_empty() => &[&[]],
+        // Slots of longer rows are more than shared memory has.
+        "gemv_bulk" => &[&[1024], &[1032]],
+        "gemv_stream" | "gemv_norm_stream" => &[&[5000, 264]],
+        "decode" | "append_decode" => &[&[32, 8, 128]],
+        "prefill" => &[&[8, 128]],
+        _ => &[&[4096], &[7176]],
+    }
+}
+
 /// The kernels of rows: f16 and bf16 differ in the names of instructions alone, and f32 is compiled for one target.
 fn is_of_rows(kernel: &Kernel) -> bool {
     let names = [

@@ -130,6 +130,8 @@ codes! {
     WRITTEN_SIZE = 808 while typing;
     #[doc = " `device_assert` failed."]
     ASSERT = 901;
+    #[doc = " The compiler made a program that breaks a rule of its own."]
+    COMPILER = 902;
 }
 
 impl Code {

@@ -2,6 +2,7 @@
 //! last two.
 
 pub mod indices;
+pub mod plant;
 pub mod text;
 
 #[cfg(test)]

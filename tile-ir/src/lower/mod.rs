@@ -101,6 +101,11 @@ pub fn lower_bound(bound: &Kernel, target: Target) -> Result<Program, Vec<Diagno
     lowering.program.body = lowering.dependent(body);
     place::place(&mut lowering.program, &lowering.windows);
     place::fits(bound, &lowering.program)?;
+    // What is compiled is verified as a whole by whoever compiles it.
+    #[cfg(any(test, feature = "sim"))]
+    if cfg!(debug_assertions) {
+        crate::verify::program::structure(&lowering.program).map_err(|bug| vec![bug.diagnostic()])?;
+    }
     Ok(lowering.program)
 }
 

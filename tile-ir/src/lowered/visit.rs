@@ -1,6 +1,29 @@
-//! Operations with those inside them: the one place that knows which operations have bodies.
+//! Operations with those inside them, and the operands of operations and values: the one place that knows which have any.
 
-use super::{BarrierRef, Elements, Memory, Op, OpKind, ValueId, WgmmaOperand};
+use super::{BarrierRef, Elements, Memory, Op, OpKind, ValueId, ValueKind, WgmmaOperand};
+
+impl ValueKind {
+    /// The values that it is made of, in the order of its text.
+    pub fn operands(&self) -> Vec<ValueId> {
+        match self {
+            ValueKind::Int(_)
+            | ValueKind::Float(_)
+            | ValueKind::Param(_)
+            | ValueKind::Thread(_)
+            | ValueKind::Block(_)
+            | ValueKind::Reg(_)
+            | ValueKind::Special(_)
+            | ValueKind::Descriptor { .. } => Vec::new(),
+            ValueKind::Unary(_, a) | ValueKind::Cast(a) | ValueKind::Divisor(a) | ValueKind::Unpack(_, a, _) => {
+                vec![*a]
+            }
+            ValueKind::Binary(_, a, b) | ValueKind::Pack(_, a, b) => vec![*a, *b],
+            ValueKind::Math(_, args) => args.clone(),
+            ValueKind::Select(c, a, b) | ValueKind::Choose(c, a, b) => vec![*c, *a, *b],
+            ValueKind::Load(memory) => [memory.offset].into_iter().chain(memory.guard.map(|g| g.cond)).collect(),
+        }
+    }
+}
 
 impl OpKind {
     /// The lists of operations inside: both sides of a conditional, the body of a loop.
@@ -79,7 +102,76 @@ impl OpKind {
         }
     }
 
-    fn bodies_mut(&mut self) -> [Option<&mut Vec<Op>>; 2] {
+    /// The accesses to memory that the operation itself makes, but those of its values and of tensor maps.
+    pub fn memories(&self) -> Vec<&Memory> {
+        match self {
+            OpKind::Store { memory, .. }
+            | OpKind::Atomic { memory, .. }
+            | OpKind::VectorLoad { memory, .. }
+            | OpKind::VectorStore { memory, .. }
+            | OpKind::LoadMatrix { memory, .. }
+            | OpKind::StoreMatrix { memory, .. }
+            | OpKind::BulkLoad { memory, .. }
+            | OpKind::ClusterStore { memory, .. } => vec![memory],
+            OpKind::AsyncCopy { to, from, .. } => vec![to, from],
+            OpKind::Let { .. }
+            | OpKind::Set { .. }
+            | OpKind::Local { .. }
+            | OpKind::Shared { .. }
+            | OpKind::AsyncCommit
+            | OpKind::AsyncWait { .. }
+            | OpKind::If { .. }
+            | OpKind::For { .. }
+            | OpKind::Barrier
+            | OpKind::WarpBarrier
+            | OpKind::Wait
+            | OpKind::LaunchDependents
+            | OpKind::Shuffle { .. }
+            | OpKind::Vote { .. }
+            | OpKind::Mma { .. }
+            | OpKind::BarrierInit { .. }
+            | OpKind::FenceBarrierInit
+            | OpKind::BarrierArrive { .. }
+            | OpKind::BarrierExpect { .. }
+            | OpKind::BarrierWait { .. }
+            | OpKind::TensorLoad { .. }
+            | OpKind::TensorStore { .. }
+            | OpKind::BulkCommit
+            | OpKind::BulkWait { .. }
+            | OpKind::FenceProxyAsync
+            | OpKind::PrefetchMap { .. }
+            | OpKind::NamedBarrier { .. }
+            | OpKind::ClusterBarrier { .. }
+            | OpKind::SetRegisters { .. }
+            | OpKind::WgmmaFence
+            | OpKind::Wgmma { .. }
+            | OpKind::WgmmaCommit
+            | OpKind::WgmmaWait { .. }
+            | OpKind::Pin { .. }
+            | OpKind::Elements(_)
+            | OpKind::Order
+            | OpKind::Print { .. }
+            | OpKind::Assert { .. } => Vec::new(),
+        }
+    }
+
+    /// The same accesses, to change them.
+    pub fn memories_mut(&mut self) -> Vec<&mut Memory> {
+        match self {
+            OpKind::Store { memory, .. }
+            | OpKind::Atomic { memory, .. }
+            | OpKind::VectorLoad { memory, .. }
+            | OpKind::VectorStore { memory, .. }
+            | OpKind::LoadMatrix { memory, .. }
+            | OpKind::StoreMatrix { memory, .. }
+            | OpKind::BulkLoad { memory, .. }
+            | OpKind::ClusterStore { memory, .. } => vec![memory],
+            OpKind::AsyncCopy { to, from, .. } => vec![to, from],
+            _ => Vec::new(),
+        }
+    }
+
+    pub(crate) fn bodies_mut(&mut self) -> [Option<&mut Vec<Op>>; 2] {
         match self {
             OpKind::If { then, otherwise, .. } => [Some(then), Some(otherwise)],
             OpKind::For { body, .. } => [Some(body), None],

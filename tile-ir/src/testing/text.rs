@@ -1,9 +1,12 @@
-//! Whether a kernel's text is the kernel: what is read back from it prints, binds and lowers as the kernel itself does.
+//! Whether a text is what it was printed of: what is read back of a kernel's prints, binds and lowers as the kernel itself does; what is
+//! read back of a program's prints and is emitted as the program.
 
 use crate::diag::Diagnostic;
+use crate::emit::cuda::emit;
 use crate::ir::{Instance, Kernel, Target};
 use crate::lower::{bind, lower_bound};
-use crate::text::{canonical, parse_kernel};
+use crate::lowered::{Op, Program, ValueId, ValueKind};
+use crate::text::{canonical, parse_kernel, parse_program};
 
 /// Prints and reads a kernel, then some of its instances once they are bound; what was read is lowered beside what was not.
 ///
@@ -16,7 +19,7 @@ pub fn round_trip(kernel: &Kernel, instances: &[Instance]) -> Result<(), String>
         let (bound, other) = match (ours, theirs) {
             (Ok(bound), Ok(other)) => (bound, other),
             (Err(ours), Err(theirs)) => {
-                same(kernel, "the errors of binding", &messages(&ours), &messages(&theirs))?;
+                same(&kernel.name, "the errors of binding", &messages(&ours), &messages(&theirs))?;
                 continue;
             }
             (ours, theirs) => {
@@ -32,8 +35,8 @@ pub fn round_trip(kernel: &Kernel, instances: &[Instance]) -> Result<(), String>
         };
         for target in Target::ALL {
             let ours = lowered(&bound, target);
-            same(kernel, &format!("the program for {target}"), &ours, &lowered(&other, target))?;
-            same(kernel, &format!("the bound kernel's program for {target}"), &ours, &lowered(&reread, target))?;
+            same(&kernel.name, &format!("the program for {target}"), &ours, &lowered(&other, target))?;
+            same(&kernel.name, &format!("the bound kernel's program for {target}"), &ours, &lowered(&reread, target))?;
         }
     }
     Ok(())
@@ -43,7 +46,7 @@ pub fn round_trip(kernel: &Kernel, instances: &[Instance]) -> Result<(), String>
 fn reread(kernel: &Kernel) -> Result<Kernel, String> {
     let text = kernel.to_string();
     let parsed = parse_kernel(&text).map_err(|error| format!("{}: {error}\n{text}", kernel.name))?;
-    same(kernel, "the text", &text, &parsed.to_string())?;
+    same(&kernel.name, "the text", &text, &parsed.to_string())?;
     Ok(parsed)
 }
 
@@ -59,11 +62,77 @@ fn messages(diagnostics: &[Diagnostic]) -> String {
     diagnostics.iter().map(|d| format!("{} {}\n", d.code, d.message)).collect()
 }
 
-fn same(kernel: &Kernel, what: &str, ours: &str, theirs: &str) -> Result<(), String> {
+fn same(name: &str, what: &str, ours: &str, theirs: &str) -> Result<(), String> {
     if ours == theirs {
         return Ok(());
     }
     let mut lines = ours.lines().zip(theirs.lines()).enumerate().filter(|(_, (a, b))| a != b);
     let first = lines.next().map_or_else(String::new, |(at, (a, b))| format!("line {}:\n  {a}\n  {b}\n", at + 1));
-    Err(format!("{}: {what} is another once it is read; {first}of:\n{ours}", kernel.name))
+    Err(format!("{name}: {what} is another once it is read; {first}of:\n{ours}"))
+}
+
+/// Prints and reads a program: what was read prints and is emitted as the program itself, and has its values and their types. Given is
+/// what was read, with the program's own spans and source.
+///
+/// # Errors
+/// What differs, with the text.
+pub fn program_round_trip(program: &Program) -> Result<Program, String> {
+    let (name, text) = (&program.name, program.to_string());
+    let mut parsed = parse_program(&text).map_err(|error| format!("{name}: {error}\n{text}"))?;
+    same(name, "the program's text", &text, &parsed.to_string())?;
+    same(name, "the CUDA C", &emit(program), &emit(&parsed))?;
+    let mut body = std::mem::take(&mut parsed.body);
+    place_ops(&mut parsed, &mut body, program, &program.body).map_err(|error| format!("{name}: {error}\n{text}"))?;
+    parsed.body = body;
+    parsed.launch.checks.iter_mut().zip(&program.launch.checks).for_each(|(to, from)| to.span = from.span);
+    parsed.messages.values_mut().zip(program.messages.values()).for_each(|(to, from)| to.span = from.span);
+    (parsed.spans, parsed.source) = (program.spans.clone(), program.source.clone());
+    let interface = |p: &Program| (p.dims.clone(), p.params.clone(), p.tensors.clone(), p.launch.clone());
+    let memory = |p: &Program| (p.tensor_maps.clone(), p.shared.clone(), p.barriers.clone(), p.messages.clone());
+    if interface(&parsed) != interface(program) || memory(&parsed) != memory(program) {
+        return Err(format!("{name}: the interface or the memory is another once it is read\n{text}"));
+    }
+    Ok(parsed)
+}
+
+/// Gives operations the spans of those that they were printed of, or says where they differ.
+fn place_ops(parsed: &mut Program, ops: &mut [Op], from: &Program, originals: &[Op]) -> Result<(), String> {
+    if ops.len() != originals.len() {
+        return Err(format!("{} operations instead of {}", ops.len(), originals.len()));
+    }
+    for (op, original) in ops.iter_mut().zip(originals) {
+        op.span = original.span;
+        let memories = op.kind.memories_mut().into_iter().zip(original.kind.memories());
+        memories.for_each(|(to, from)| to.span = from.span);
+        place_values(parsed, &op.kind.values(), from, &original.kind.values())?;
+        for (body, original) in op.kind.bodies_mut().into_iter().zip(original.kind.bodies()) {
+            place_ops(parsed, body.map_or(&mut [], Vec::as_mut_slice), from, original)?;
+        }
+    }
+    Ok(())
+}
+
+fn place_values(parsed: &mut Program, ids: &[ValueId], from: &Program, originals: &[ValueId]) -> Result<(), String> {
+    if ids.len() != originals.len() {
+        return Err(format!("{} values instead of {}", ids.len(), originals.len()));
+    }
+    for (id, original) in ids.iter().zip(originals) {
+        let (to, original) = (&mut parsed.values[*id], &from.values[*original]);
+        let alike = match (&to.kind, &original.kind) {
+            (ValueKind::Float(a), ValueKind::Float(b)) => a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan(),
+            (ValueKind::Int(a), ValueKind::Int(b)) => a == b,
+            (ValueKind::Param(a), ValueKind::Param(b)) => a == b,
+            (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b),
+        };
+        if !alike || to.ty != original.ty {
+            return Err(format!("{to:?} instead of {original:?}"));
+        }
+        to.span = original.span;
+        if let (ValueKind::Load(to), ValueKind::Load(from)) = (&mut to.kind, &original.kind) {
+            to.span = from.span;
+        }
+        let operands = to.kind.operands();
+        place_values(parsed, &operands, from, &original.kind.operands())?;
+    }
+    Ok(())
 }

@@ -22,7 +22,7 @@ mod value;
 mod tests;
 
 pub(crate) use kernel::written;
-pub use parse::{ParseError, parse_kernel};
+pub use parse::{ParseError, parse_kernel, parse_program};
 pub use program::canonical;
 
 /// How tightly an operator binds, as in Rust; a looser operand needs parentheses.

@@ -1,9 +1,11 @@
 //! Operations of the lowered program.
 
 use super::commas;
-use super::program::{ProgramPrinter, type_name};
+use super::program::{ProgramPrinter, call, type_name};
 use crate::ir::{AtomicOp, VoteKind};
-use crate::lowered::{BarrierRef, LocalId, MmaAtom, Op, OpKind, RegId, Unroll, ValueId, WGMMA_M, WgmmaOperand};
+use crate::lowered::{
+    BarrierRef, Elements, LocalId, MmaAtom, Op, OpKind, RegId, Unroll, ValueId, WGMMA_M, WgmmaOperand,
+};
 
 impl ProgramPrinter<'_> {
     pub(super) fn operations(&mut self, ops: &[Op]) {
@@ -68,7 +70,8 @@ impl ProgramPrinter<'_> {
                 };
                 let ty = self.program.regs.get(*reg).map_or("?", |r| type_name(r.ty));
                 let range = format!("{}..{} step {}", self.value(*start), self.value(*end), self.value(*step));
-                let head = format!("for {}: {ty} in {range}{unroll} {{", self.reg(*reg));
+                let mutable = if self.program.regs.get(*reg).is_some_and(|r| r.mutable) { "mut " } else { "" };
+                let head = format!("for {mutable}{}: {ty} in {range}{unroll} {{", self.reg(*reg));
                 self.lines.line(head);
                 self.nested(body);
                 "}".to_owned()
@@ -176,7 +179,7 @@ impl ProgramPrinter<'_> {
                 let acc = self.part(*acc, *start, n / 2);
                 let a = match a {
                     WgmmaOperand::Descriptor(a) => self.value(*a),
-                    WgmmaOperand::Registers(local, start) => self.part(*local, *start, 4),
+                    WgmmaOperand::Registers(local, start) => format!("registers {}", self.part(*local, *start, 4)),
                 };
                 let [a_text, b_text] = transposed.map(transposed_text);
                 let (b, accumulate) = (self.value(*b), self.value(*accumulate));
@@ -186,16 +189,17 @@ impl ProgramPrinter<'_> {
             OpKind::WgmmaCommit => "wgmma commit".to_owned(),
             OpKind::WgmmaWait { pending } => format!("wgmma wait {pending}"),
             OpKind::Pin { local } => format!("pin {}", self.local(*local)),
-            // What the program does is the same without.
-            OpKind::Elements(_) => return,
+            OpKind::Elements(elements) => match elements {
+                Elements::Begin => "elements begin".to_owned(),
+                Elements::Next => "elements next".to_owned(),
+                Elements::At(number) => format!("elements at {}", self.value(*number)),
+                Elements::End => "elements end".to_owned(),
+            },
             OpKind::Order => "order".to_owned(),
             OpKind::Print { message, args } => {
-                let args: String = args.iter().map(|a| format!(", {}", self.value(*a))).collect();
-                format!("print({:?}{args})", self.program.messages[*message].text)
+                call("print", [message.to_string()].into_iter().chain(args.iter().map(|a| self.value(*a))))
             }
-            OpKind::Assert { cond, message } => {
-                format!("assert({}, {:?})", self.value(*cond), self.program.messages[*message].text)
-            }
+            OpKind::Assert { cond, message } => call("assert", [message.to_string(), self.value(*cond)]),
         };
         self.lines.line(text);
     }

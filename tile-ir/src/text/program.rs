@@ -1,9 +1,10 @@
-//! A lowered program as text: interface, launch, memory, body.
+//! A lowered program as text: interface, launch, memory, body. [`crate::text::parse_program`] reads it.
 
 use super::{Lines, commas, tuple};
-use crate::ir::{DimId, EntityRef, ParamId, Trigger};
+use crate::ir::{Class, DimId, EntityRef, ParamId, Side, Trigger, Width};
 use crate::lowered::{
-    BarrierId, CheckKind, HostExpr, LocalId, MapId, ParameterKind, Program, RegId, SharedId, Space, ValueType,
+    BarrierId, Check, CheckKind, HostExpr, LocalId, MapId, MessageKind, OperandKind, ParameterKind, Program, RegId,
+    RolesRegisters, SharedId, Space, ValueType,
 };
 use std::fmt;
 
@@ -37,104 +38,152 @@ pub(super) struct ProgramPrinter<'p> {
 impl ProgramPrinter<'_> {
     fn program(&mut self) {
         let program = self.program;
-        self.lines.line(format!("program {} for {}", program.name, program.target));
-        self.section("parameters", |p| {
-            for (position, parameter) in program.params.iter().enumerate() {
-                let what = match parameter.kind {
-                    ParameterKind::Pointer(tensor) => format!("address of {}", p.tensor(tensor)),
-                    ParameterKind::Dim(dim) => format!("dim {}", p.dim(dim)),
-                    ParameterKind::Stride(tensor, axis) => format!("stride of {} on axis {axis}", p.tensor(tensor)),
-                    ParameterKind::Scalar(param) => format!("scalar {}", p.tensor(param)),
-                    ParameterKind::TensorMap(map) => format!("tensor map {}", p.map(map)),
-                    ParameterKind::Log => "the device's log".to_owned(),
-                    ParameterKind::LogFunction => "which function of the log's".to_owned(),
-                    ParameterKind::Ahead(slots) => format!("{slots} where it may begin early, else 0"),
-                };
-                let text = format!("{}: {} = {what}", p.parameter(position as u32), type_name(parameter.ty));
-                p.lines.line(text);
-            }
-        });
-        self.section("tensors", |p| {
-            for tensor in &program.tensors {
-                let mutable = if tensor.mutable { "mut " } else { "" };
-                let shape = tuple(tensor.shape.iter().map(|e| p.host(e)));
-                let stream = match (tensor.stream, tensor.mutable) {
-                    (false, _) => "",
-                    (true, false) => ", read once",
-                    (true, true) => ", not kept in L2",
-                };
-                let independent = if tensor.independent { ", independent" } else { "" };
-                let text =
-                    format!("{}: {mutable}{} {shape}{stream}{independent}", p.tensor(tensor.param), tensor.dtype);
-                p.lines.line(text);
-            }
-        });
-        self.section("launch", |p| {
-            let [x, y, z] = &program.launch.grid;
-            let grid = format!("blocks [{}, {}, {}]", p.host(x), p.host(y), p.host(z));
-            p.lines.line(grid);
-            let [x, y, z] = program.launch.threads;
-            p.lines.line(format!("threads [{x}, {y}, {z}]"));
-            if let Some(blocks) = program.launch.min_blocks {
-                p.lines.line(format!("at least {blocks} blocks a multiprocessor"));
-            }
-            if program.launch.cluster != [1, 1, 1] {
-                let [x, y, z] = program.launch.cluster;
-                p.lines.line(format!("clusters [{x}, {y}, {z}]"));
-            }
-            if let Some(registers) = &program.launch.registers {
-                let (launch, producer, consumer) = (registers.launch, registers.producer, registers.consumer);
-                p.lines.line(format!("registers {launch} at launch, {producer} a producer, {consumer} a consumer"));
-            }
-            match program.launch.dependent {
-                None => {}
-                Some(Trigger::AfterWait) => p.lines.line("may start before the previous kernel is done"),
-                Some(Trigger::AtStart) => p
-                    .lines
-                    .line("may start before the previous kernel is done, and lets the next one start beside both"),
-            }
-            for check in &program.launch.checks {
-                let kind = match &check.kind {
-                    CheckKind::Specialized { .. } => "specialize".to_owned(),
-                    CheckKind::Require { .. } => "require".to_owned(),
-                    CheckKind::Alignment { tensor, bytes } => format!("{} aligned to {bytes} bytes", p.tensor(*tensor)),
-                    CheckKind::StrideMultiple { tensor, axis, multiple } => {
-                        format!("stride of {} on axis {axis} a multiple of {multiple}", p.tensor(*tensor))
-                    }
-                    CheckKind::Operand { kind, .. } => kind.must_be().to_owned(),
-                    CheckKind::IndexRange { bound } => format!("index at most {}", p.host(bound)),
-                };
-                let text = format!("check {} ({kind})", p.host(&check.holds));
-                p.lines.line(text);
-            }
-        });
-        if !program.tensor_maps.is_empty() {
-            self.section("tensor maps", |p| {
-                for (id, map) in program.tensor_maps.iter() {
-                    let extents = commas(map.box_extents.iter().map(u32::to_string));
-                    let (name, tensor) = (p.map(id), p.tensor(map.tensor));
-                    let how = format!("swizzle {}, promotion {:?}", map.swizzle.name(), map.promotion);
-                    let direction = if map.stores { "to" } else { "of" };
-                    p.lines.line(format!("{name}: boxes [{extents}] {direction} {tensor}, {how}"));
-                }
-            });
+        self.lines.line(format!("program {} for {}", word(&program.name), program.target));
+        if !program.dims.is_empty() {
+            let dims = commas((0..program.dims.len()).map(|d| self.dim(DimId::new(d))));
+            self.lines.line(format!("dims {dims}"));
         }
-        if program.shared_bytes > 0 || !program.shared.is_empty() {
-            self.section(&format!("shared: {} bytes", program.shared_bytes), |p| {
-                for (id, array) in program.shared.iter() {
-                    let scratch = if array.scratch { ", scratch" } else { "" };
-                    let (name, dtype, len) = (p.shared(id), array.dtype, array.len);
-                    let slots = if array.slots == 1 { String::new() } else { format!(" in {} slots", array.slots) };
-                    let place = format!("at byte {}, aligned to {}{slots}{scratch}", array.offset, array.align);
-                    p.lines.line(format!("{name}: {dtype}[{len}] {place}"));
-                }
-                for (id, array) in program.barriers.iter() {
-                    let text = format!("{}: barrier[{}] at byte {}", p.barriers(id), array.len, array.offset);
-                    p.lines.line(text);
+        self.section("parameters", Self::parameters);
+        self.section("tensors", Self::tensors);
+        self.section("launch", Self::launch);
+        if !program.tensor_maps.is_empty() {
+            self.section("tensor maps", Self::tensor_maps);
+        }
+        if program.shared_bytes > 0 || !program.shared.is_empty() || !program.barriers.is_empty() {
+            self.section(&format!("shared: {} bytes", program.shared_bytes), Self::shared_memory);
+        }
+        if !program.messages.is_empty() {
+            self.section("messages", Self::messages);
+        }
+        if !program.tiles.is_empty() {
+            self.section("tiles", |p| {
+                for tile in &program.tiles {
+                    p.lines.line(format!("{} of {}", p.reg(tile.index), p.host(&tile.extent)));
                 }
             });
         }
         self.section("body", |p| p.operations(&program.body));
+    }
+
+    fn parameters(&mut self) {
+        for (position, parameter) in self.program.params.iter().enumerate() {
+            let what = match parameter.kind {
+                ParameterKind::Pointer(tensor) => format!("address of {}", self.tensor(tensor)),
+                ParameterKind::Dim(dim) => format!("dim {}", self.dim(dim)),
+                ParameterKind::Stride(tensor, axis) => format!("stride of {} on axis {axis}", self.tensor(tensor)),
+                ParameterKind::Scalar(param) => format!("argument {}", param.index()),
+                ParameterKind::TensorMap(map) => format!("tensor map {}", self.map(map)),
+                ParameterKind::Log => "device log".to_owned(),
+                ParameterKind::LogFunction => "device log function".to_owned(),
+                ParameterKind::Ahead(slots) => format!("{slots} where it may begin early, else 0"),
+            };
+            self.lines.line(format!("{}: {} = {what}", self.parameter(position as u32), type_name(parameter.ty)));
+        }
+    }
+
+    fn tensors(&mut self) {
+        for tensor in &self.program.tensors {
+            let mutable = if tensor.mutable { "mut " } else { "" };
+            let shape = tuple(tensor.shape.iter().map(|e| self.host(e)));
+            let stream = match (tensor.stream, tensor.mutable) {
+                (false, _) => "",
+                (true, false) => ", read once",
+                (true, true) => ", not kept in L2",
+            };
+            let output = if tensor.output { ", output" } else { "" };
+            let independent = if tensor.independent { ", independent" } else { "" };
+            let (name, dtype, argument) = (self.tensor(tensor.param), tensor.dtype, tensor.param.index());
+            let text = format!("{name}: {mutable}{dtype} {shape} of argument {argument}{stream}{output}{independent}");
+            self.lines.line(text);
+        }
+    }
+
+    fn launch(&mut self) {
+        let launch = &self.program.launch;
+        let [x, y, z] = &launch.grid;
+        self.lines.line(format!("blocks [{}, {}, {}]", self.host(x), self.host(y), self.host(z)));
+        let [x, y, z] = launch.threads;
+        self.lines.line(format!("threads [{x}, {y}, {z}]"));
+        if let Some(blocks) = launch.min_blocks {
+            self.lines.line(format!("at least {blocks} blocks a multiprocessor"));
+        }
+        if launch.cluster != [1, 1, 1] {
+            let [x, y, z] = launch.cluster;
+            self.lines.line(format!("clusters [{x}, {y}, {z}]"));
+        }
+        if let Some(RolesRegisters { launch, producer, consumer }) = launch.registers {
+            self.lines.line(format!("registers {launch} at launch, {producer} a producer, {consumer} a consumer"));
+        }
+        match launch.dependent {
+            None => {}
+            Some(Trigger::AfterWait) => self.lines.line("may start before the previous kernel is done"),
+            Some(Trigger::AtStart) => {
+                self.lines.line("may start before the previous kernel is done, and lets the next one start beside both")
+            }
+        }
+        if !launch.class.is_widest() {
+            let Class { reads, writes } = launch.class;
+            self.lines.line(format!("class reads {}, writes {}", width_name(reads), width_name(writes)));
+        }
+        for check in &launch.checks {
+            self.check(check);
+        }
+    }
+
+    fn check(&mut self, check: &Check) {
+        let kind = match &check.kind {
+            CheckKind::Specialized { dim, value } => format!("specialize {} = {value}", self.dim(*dim)),
+            CheckKind::Require { text } if self.names => format!("require {text:?}"),
+            // What is required is in `holds`; the text is the author's.
+            CheckKind::Require { .. } => "require".to_owned(),
+            CheckKind::Alignment { tensor, bytes } => format!("{} aligned to {bytes} bytes", self.tensor(*tensor)),
+            CheckKind::StrideMultiple { tensor, axis, multiple } => {
+                format!("stride of {} on axis {axis} a multiple of {multiple}", self.tensor(*tensor))
+            }
+            CheckKind::Operand { kind: OperandKind::Step, value } => format!("step of a loop {}", self.host(value)),
+            CheckKind::Operand { kind: OperandKind::Shift, value } => format!("shift of an index {}", self.host(value)),
+            CheckKind::IndexRange { bound } => format!("index at most {}", self.host(bound)),
+        };
+        let request = match check.request {
+            None => "",
+            Some(Side::Reads) => ", requested of reads",
+            Some(Side::Writes) => ", requested of writes",
+        };
+        self.lines.line(format!("check {} ({kind}){request}", self.host(&check.holds)));
+    }
+
+    fn tensor_maps(&mut self) {
+        for (id, map) in self.program.tensor_maps.iter() {
+            let extents = commas(map.box_extents.iter().map(u32::to_string));
+            let (name, tensor) = (self.map(id), self.tensor(map.tensor));
+            let how = format!("swizzle {}, promotion {:?}", map.swizzle.name(), map.promotion);
+            let direction = if map.stores { "to" } else { "of" };
+            self.lines.line(format!("{name}: boxes [{extents}] {direction} {tensor}, {how}"));
+        }
+    }
+
+    fn shared_memory(&mut self) {
+        for (id, array) in self.program.shared.iter() {
+            let scratch = if array.scratch { ", scratch" } else { "" };
+            let (name, dtype, len) = (self.shared(id), array.dtype, array.len);
+            let slots = if array.slots == 1 { String::new() } else { format!(" in {} slots", array.slots) };
+            let place = format!("at byte {}, aligned to {}{slots}{scratch}", array.offset, array.align);
+            self.lines.line(format!("{name}: {dtype}[{len}] {place}"));
+        }
+        for (id, array) in self.program.barriers.iter() {
+            self.lines.line(format!("{}: barrier[{}] at byte {}", self.barriers(id), array.len, array.offset));
+        }
+    }
+
+    fn messages(&mut self) {
+        for (id, message) in self.program.messages.iter() {
+            let kind = match message.kind {
+                MessageKind::Print => "print",
+                MessageKind::Assert => "assert",
+            };
+            let args = commas(message.args.iter().map(|ty| type_name(*ty).to_owned()));
+            self.lines.line(format!("{id}: {kind} {:?} ({args})", message.text));
+        }
     }
 
     fn section(&mut self, title: &str, print: impl FnOnce(&mut Self)) {
@@ -151,7 +200,7 @@ impl ProgramPrinter<'_> {
 
     fn pick(&self, name: Option<&String>, id: String) -> String {
         match name {
-            Some(name) if self.names => name.clone(),
+            Some(name) if self.names => word(name),
             Some(_) => id,
             None => format!("?{id}"),
         }
@@ -198,6 +247,22 @@ impl ProgramPrinter<'_> {
             Space::Shared(shared) => self.shared(shared),
             Space::Local(local) => self.local(local),
         }
+    }
+}
+
+/// A name, in quotation marks where it is not one word: that of a dim may be a formula.
+fn word(name: &str) -> String {
+    let first = name.chars().next().is_some_and(|c| c.is_alphabetic() || c == '_');
+    if first && name.chars().all(|c| c.is_alphanumeric() || c == '_') { name.to_owned() } else { format!("{name:?}") }
+}
+
+/// The bytes that rows are moved in.
+fn width_name(width: Width) -> &'static str {
+    match width {
+        Width::Sixteen => "16",
+        Width::Eight => "8",
+        Width::Four => "4",
+        Width::Element => "element",
     }
 }
 

@@ -190,41 +190,42 @@ fn a_program() {
     check(
         &program(),
         expect![[r#"
-        program k_f16 for sm_80
-        parameters
-            x: wide = address of x
-            N: index = dim N
-            x_pitch: index = stride of x on axis 0
-            alpha: f32 = scalar alpha
-        tensors
-            x: mut f16 (N, 16)
-        launch
-            blocks [N, 1, 1]
-            threads [64, 1, 1]
-            at least 2 blocks a multiprocessor
-            check N < 9 (require)
-            check !(address of x) (x aligned to 16 bytes)
-        shared: 256 bytes
-            s: f32[64] at byte 0, aligned to 16, scratch
-        body
-            let row: wide = wide(thread.x) * x_pitch
-            let mut acc: f32
-            local h: f16[8]
-            shared s
-            for i: index in 0..8 step 8 unroll by 2 {
-                h[0; 8] = load x[row; 8] if thread.x < 8
-                acc = -0.5f32 - (f32((x[row] guarded by thread.x < 8)) - -0.5f32)
-            }
-            let other: f32 = shfl_down(f32((x[row] guarded by thread.x < 8)), 1u32)
-            barrier
-            if thread.x < 8 {
-                s[thread.x] = -0.5f32
-            } else {
-                store h[0; 8] to x[row; 8] guarded by thread.x < 8
-            }
-            (x[row] if thread.x < 8) = f32((x[row] guarded by thread.x < 8))
-            atomic_add(s[thread.x], -0.5f32)
-    "#]],
+            program k_f16 for sm_80
+            dims N
+            parameters
+                x: wide = address of x
+                N: index = dim N
+                x_pitch: index = stride of x on axis 0
+                alpha: f32 = argument 1
+            tensors
+                x: mut f16 (N, 16) of argument 0
+            launch
+                blocks [N, 1, 1]
+                threads [64, 1, 1]
+                at least 2 blocks a multiprocessor
+                check N < 9 (require "N   < 9")
+                check !(address of x) (x aligned to 16 bytes)
+            shared: 256 bytes
+                s: f32[64] at byte 0, aligned to 16, scratch
+            body
+                let row: wide = wide(thread.x) * x_pitch
+                let mut acc: f32
+                local h: f16[8]
+                shared s
+                for mut i: index in 0..8 step 8 unroll by 2 {
+                    h[0; 8] = load x[row; 8] if thread.x < 8
+                    acc = -0.5f32 - (f32((x[row] guarded by thread.x < 8)) - -0.5f32)
+                }
+                let other: f32 = shfl_down(f32((x[row] guarded by thread.x < 8)), 1u32)
+                barrier
+                if thread.x < 8 {
+                    s[thread.x] = -0.5f32
+                } else {
+                    store h[0; 8] to x[row; 8] guarded by thread.x < 8
+                }
+                (x[row] if thread.x < 8) = f32((x[row] guarded by thread.x < 8))
+                atomic_add(s[thread.x], -0.5f32)
+        "#]],
     );
 }
 
@@ -233,41 +234,42 @@ fn a_program_without_names() {
     check(
         &canonical(&program()),
         expect![[r#"
-        program k_f16 for sm_80
-        parameters
-            arg0: wide = address of p0
-            arg1: index = dim d0
-            arg2: index = stride of p0 on axis 0
-            arg3: f32 = scalar p1
-        tensors
-            p0: mut f16 (d0, 16)
-        launch
-            blocks [d0, 1, 1]
-            threads [64, 1, 1]
-            at least 2 blocks a multiprocessor
-            check d0 < 9 (require)
-            check !(address of p0) (p0 aligned to 16 bytes)
-        shared: 256 bytes
-            sh0: f32[64] at byte 0, aligned to 16, scratch
-        body
-            let r0: wide = wide(thread.x) * arg2
-            let mut r1: f32
-            local l0: f16[8]
-            shared sh0
-            for r2: index in 0..8 step 8 unroll by 2 {
-                l0[0; 8] = load p0[r0; 8] if thread.x < 8
-                r1 = -0.5f32 - (f32((p0[r0] guarded by thread.x < 8)) - -0.5f32)
-            }
-            let r3: f32 = shfl_down(f32((p0[r0] guarded by thread.x < 8)), 1u32)
-            barrier
-            if thread.x < 8 {
-                sh0[thread.x] = -0.5f32
-            } else {
-                store l0[0; 8] to p0[r0; 8] guarded by thread.x < 8
-            }
-            (p0[r0] if thread.x < 8) = f32((p0[r0] guarded by thread.x < 8))
-            atomic_add(sh0[thread.x], -0.5f32)
-    "#]],
+            program k_f16 for sm_80
+            dims d0
+            parameters
+                arg0: wide = address of p0
+                arg1: index = dim d0
+                arg2: index = stride of p0 on axis 0
+                arg3: f32 = argument 1
+            tensors
+                p0: mut f16 (d0, 16) of argument 0
+            launch
+                blocks [d0, 1, 1]
+                threads [64, 1, 1]
+                at least 2 blocks a multiprocessor
+                check d0 < 9 (require)
+                check !(address of p0) (p0 aligned to 16 bytes)
+            shared: 256 bytes
+                sh0: f32[64] at byte 0, aligned to 16, scratch
+            body
+                let r0: wide = wide(thread.x) * arg2
+                let mut r1: f32
+                local l0: f16[8]
+                shared sh0
+                for mut r2: index in 0..8 step 8 unroll by 2 {
+                    l0[0; 8] = load p0[r0; 8] if thread.x < 8
+                    r1 = -0.5f32 - (f32((p0[r0] guarded by thread.x < 8)) - -0.5f32)
+                }
+                let r3: f32 = shfl_down(f32((p0[r0] guarded by thread.x < 8)), 1u32)
+                barrier
+                if thread.x < 8 {
+                    sh0[thread.x] = -0.5f32
+                } else {
+                    store l0[0; 8] to p0[r0; 8] guarded by thread.x < 8
+                }
+                (p0[r0] if thread.x < 8) = f32((p0[r0] guarded by thread.x < 8))
+                atomic_add(sh0[thread.x], -0.5f32)
+        "#]],
     );
 }
 

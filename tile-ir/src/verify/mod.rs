@@ -30,11 +30,15 @@
 //! - a fragment's elements are touched in `parallel` loops at the loop's own indices; it is copied whole; a `gemm` sums
 //!   into one; `persistent` is alone and last; `cluster` and `use_swizzle` fit the grid (`tiles`)
 //! - `device_print` has an argument for each `{}` (`operands`)
+//!
+//! `program` (with the feature `sim`) is what holds in every lowered program, whatever the kernel: what it refuses is a mistake of the compiler.
 
 mod extents;
 mod operands;
 mod pipeline;
 mod placement;
+#[cfg(any(test, feature = "sim"))]
+pub mod program;
 mod structure;
 mod tiles;
 

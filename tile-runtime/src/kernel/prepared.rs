@@ -20,6 +20,7 @@ use tile_ir::diag::Diagnostic;
 use tile_ir::emit::cuda::symbol;
 use tile_ir::ir::{Class, DimId, Instance, Kernel, ParamKind, Side, Target, Width};
 use tile_ir::lowered::Program;
+use tile_ir::verify::program::{self as verify, Effort};
 
 /// A record of an [`InstanceTable`].
 pub(crate) struct Prepared {
@@ -311,11 +312,21 @@ impl<'p> Compilation<'p> {
     fn get(&self, architecture: &str) -> Result<(Key, Entry, Origin), Error> {
         let key = self.key(architecture, Nvrtc::get().ok().map(Nvrtc::identity));
         let (entry, origin) = Cache::get(&key, || {
+            verified(self.program)?;
             let compiled = Nvrtc::get()?.compile(&self.program.name, &self.source, &self.options, Output::Cubin)?;
             Ok(Entry { code: compiled.code, log: compiled.log })
         })?;
         Ok((key, entry, origin))
     }
+}
+
+/// A program that breaks a rule of the compiler is not compiled.
+fn verified(program: &Program) -> Result<(), Error> {
+    let checked = verify::program(program, Effort::Compilation);
+    checked.map(|_| ()).map_err(|bug| Error::Lower {
+        kernel: program.name.clone(),
+        report: bug.diagnostic().render(&program.source, &program.spans),
+    })
 }
 
 /// The cubin of a program, from the cache or from NVRTC, with the compiler's log.

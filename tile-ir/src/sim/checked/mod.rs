@@ -87,6 +87,11 @@ pub fn run(program: &Program, args: &[Argument], options: &CheckedOptions) -> Re
     Ok(schedule::Machine::new(program, &code, &launch, options).run())
 }
 
+/// Whether a program is one that can be executed: ids that point somewhere, types that agree, operations that the hardware has.
+pub(crate) fn is_well_formed(program: &Program) -> Result<(), SimError> {
+    compile::compile(program).map(|_| ())
+}
+
 /// How to execute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckedOptions {
@@ -108,6 +113,11 @@ pub struct CheckedOptions {
     pub whole_outputs: bool,
     /// When asynchronous copies are made.
     pub copies: Copies,
+    /// Whether products are computed. Where they are not, their accumulators are zeros; what products read and hold is checked all the same.
+    pub products: bool,
+    /// Most clusters (blocks, where there are none) to execute; those after them are never started, and what a whole launch leaves behind
+    /// is not looked at.
+    pub most_clusters: Option<u32>,
 }
 
 impl Default for CheckedOptions {
@@ -122,6 +132,8 @@ impl Default for CheckedOptions {
             max_prints: 10_000,
             whole_outputs: true,
             copies: Copies::default(),
+            products: true,
+            most_clusters: None,
         }
     }
 }

@@ -293,6 +293,14 @@ impl Machine<'_> {
     /// Makes a product: reads its operands and writes its accumulator.
     fn make(&mut self, block: &mut Block, group: usize, made: &Product) {
         let product = &self.code.products[made.index as usize];
+        if !self.options.products {
+            let parts = (0..4).map(|warp| (4 * group + warp, made.operands.acc as usize));
+            for (warp, start) in parts {
+                let memory = &mut block.warps[warp].locals[product.acc.local as usize];
+                memory.data[start..start + (product.n / 2) as usize].fill([0; 32]);
+            }
+            return;
+        }
         let input = match product.dtype {
             Dtype::F16 => mma::Input::F16,
             Dtype::Bf16 => mma::Input::Bf16,

@@ -71,7 +71,8 @@ impl<'p> Machine<'p> {
 
     /// Executes every block.
     pub fn run(mut self) -> CheckedReport {
-        let count = self.launch.blocks / self.launch.cluster_size();
+        let clusters = self.launch.blocks / self.launch.cluster_size();
+        let count = clusters.min(self.options.most_clusters.unwrap_or(u32::MAX));
         let at_once = match self.options.schedule {
             Schedule::InOrder => 1,
             Schedule::Seeded { resident_blocks } => resident_blocks.clamp(1, 64),
@@ -103,10 +104,11 @@ impl<'p> Machine<'p> {
                 }
             }
         }
-        if self.stopped.is_none() {
+        let is_whole = count == clusters && self.stopped.is_none();
+        if is_whole {
             self.counters_at_the_end();
         }
-        self.finish()
+        self.finish(is_whole)
     }
 
     /// Every counter of `last_arriver` is 0 again, for the next launch.
@@ -251,13 +253,15 @@ impl<'p> Machine<'p> {
         self.stuck(Who::of(block.index, block.linear, warp), span, text);
     }
 
-    fn finish(mut self) -> CheckedReport {
+    fn finish(mut self, is_whole: bool) -> CheckedReport {
         // By block and thread; the sort keeps each thread's own order.
         self.prints.sort_by_key(|(block, print)| {
             let [x, y, z] = print.thread;
             (*block, z, y, x)
         });
-        self.unwritten();
+        if is_whole {
+            self.unwritten();
+        }
         let (diagnostics, suppressed) = self.reporter.finish();
         let effects = self.code.sites.iter().zip(&self.observed).map(|(site, &elements)| ObservedEffect {
             space: site.space,

@@ -187,7 +187,7 @@ fn its_text_names_every_part() {
         "registers 248 at launch, 40 a producer, 232 a consumer",
         "a_map: boxes [64, 64] of a, swizzle B128, promotion B128",
         "full: barrier[2] at byte",
-        "if warp == 0 && elected {",
+        "if thread.warp == 0 && thread.elected {",
         "init empty[0] for 2 arrivals",
         "fence barrier init",
         "cluster barrier relaxed",

@@ -13,8 +13,9 @@ mod tensor;
 mod unwritten;
 
 use super::{CheckedOptions, CheckedReport, Schedule, run};
-use crate::lowered::Program;
+use crate::lowered::{Program, Space};
 use crate::sim::Argument;
+use crate::testing::text::program_round_trip;
 use expect_test::Expect;
 
 /// Schedules to try: fixed, and drawn from seeds.
@@ -24,8 +25,31 @@ fn schedules() -> Vec<CheckedOptions> {
     std::iter::once(fixed).chain(seeded).collect()
 }
 
-/// Runs under every schedule with fresh arguments.
+/// Runs under every schedule with fresh arguments; and what is read of the program's text, which does the same.
 fn every_run(program: &Program, args: &dyn Fn() -> Vec<Argument>) -> Vec<(CheckedReport, Vec<Argument>)> {
+    let runs = every_run_of(program, args);
+    let parsed = program_round_trip(program).unwrap_or_else(|difference| panic!("{difference}"));
+    for ((ours, results), (theirs, others)) in runs.iter().zip(every_run_of(&parsed, args)) {
+        assert_eq!(seen(program, ours), seen(&parsed, &theirs), "what is read of its text finds something else");
+        let bytes = |all: &[Argument]| all.iter().map(build::bytes).collect::<Vec<_>>();
+        assert_eq!(bytes(results), bytes(&others), "what is read of its text computes something else");
+    }
+    runs
+}
+
+/// A report without the program's ids.
+fn seen(program: &Program, report: &CheckedReport) -> String {
+    let CheckedReport { diagnostics, suppressed, prints, prints_dropped, counters, effects, seed, stopped } = report;
+    let name = |space| match space {
+        Space::Global(param) => param.to_string(),
+        Space::Shared(shared) => program.shared[shared].name.clone(),
+        Space::Local(local) => program.locals[local].name.clone(),
+    };
+    let effects: Vec<_> = effects.iter().map(|e| (name(e.space), e.kind, e.span, e.elements)).collect();
+    format!("{diagnostics:#?} {suppressed} {prints:?} {prints_dropped} {counters:?} {effects:?} {seed} {stopped:?}")
+}
+
+fn every_run_of(program: &Program, args: &dyn Fn() -> Vec<Argument>) -> Vec<(CheckedReport, Vec<Argument>)> {
     let runs = schedules().into_iter().map(|options| {
         let args = args();
         let report = run(program, &args, &options).expect("arguments fit");

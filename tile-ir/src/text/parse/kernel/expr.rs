@@ -5,31 +5,7 @@ use crate::ir::*;
 use crate::text::Tightness;
 use crate::text::parse::cursor::Parsed;
 use crate::text::parse::lex::TokenKind;
-
-/// The operators that are written between their operands.
-const INFIX: [BinaryOp; 18] = [
-    BinaryOp::Add,
-    BinaryOp::Sub,
-    BinaryOp::Mul,
-    BinaryOp::Div,
-    BinaryOp::Rem,
-    BinaryOp::BitAnd,
-    BinaryOp::BitOr,
-    BinaryOp::BitXor,
-    BinaryOp::Shl,
-    BinaryOp::Shr,
-    BinaryOp::Lt,
-    BinaryOp::Le,
-    BinaryOp::Gt,
-    BinaryOp::Ge,
-    BinaryOp::Eq,
-    BinaryOp::Ne,
-    BinaryOp::And,
-    BinaryOp::Or,
-];
-
-/// The operators that are written as calls.
-const CALLS: [BinaryOp; 3] = [BinaryOp::CeilDiv, BinaryOp::Min, BinaryOp::Max];
+use crate::text::parse::{CALLS, INFIX};
 
 impl<'t> Parser<'t> {
     pub(super) fn expr(&mut self) -> Parsed<ExprId> {

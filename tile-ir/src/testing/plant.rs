@@ -1,0 +1,381 @@
+//! Mistakes planted in lowered programs: what a wrong lowering could have made of the same kernel.
+//!
+//! A mistake is one operation left out, moved or changed. Which there are is read off the program, so every program has its
+//! own; a seed draws among them.
+
+use crate::lowered::*;
+use std::fmt;
+
+/// What a mistake is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Family {
+    /// Arrivals at mbarriers and named barriers, and how many there are to be.
+    Arrival,
+    /// Bytes that an mbarrier is told to expect, and those that come.
+    Bytes,
+    /// Which phase is waited for.
+    Parity,
+    /// Which stage of a ring.
+    Slot,
+    /// Fences.
+    Fence,
+    /// Commits of groups.
+    Commit,
+    /// Waits and barriers.
+    Wait,
+    /// Something released, or used, before its time.
+    Early,
+    /// Where in a tensor or in an array.
+    Coordinate,
+    /// Guards.
+    Guard,
+}
+
+impl Family {
+    /// Whether the verifier is to find it by itself: it is about the protocol, not about which elements are meant.
+    pub fn is_protocol(self) -> bool {
+        !matches!(self, Family::Coordinate | Family::Guard)
+    }
+}
+
+/// One mistake in one program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// What it is about.
+    pub family: Family,
+    /// What was done.
+    pub text: String,
+    /// The number of the operation, in the order of the text.
+    at: usize,
+    change: Change,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {} (operation {})", self.family, self.text, self.at)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    /// Left out.
+    Drop,
+    /// Moved behind the operation that follows it in its list.
+    Later,
+    /// Moved before the operation that it follows in its list.
+    Earlier,
+    /// A number of it is another.
+    Add(Number, i64),
+    /// An accesses' guard is gone.
+    Unguard,
+}
+
+/// A number of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Number {
+    Arrivals,
+    Bytes,
+    Parity,
+    Barrier,
+    Pending,
+    Offset,
+    Coordinate(usize),
+    /// The descriptor of a product's right operand.
+    Descriptor,
+    /// The number of stages in the condition under which a ring begins again.
+    Stages,
+    Threads,
+}
+
+/// Every mistake that can be planted in a program.
+pub fn mistakes(program: &Program) -> Vec<Mistake> {
+    let mut all = Vec::new();
+    let mut number = 0;
+    list(program, &program.body, false, &mut number, &mut all);
+    all
+}
+
+fn list(program: &Program, ops: &[Op], in_loop: bool, number: &mut usize, all: &mut Vec<Mistake>) {
+    for (at, op) in ops.iter().enumerate() {
+        let here = *number;
+        *number += 1;
+        // Nobody waits for what is released after the last loop: without it the program is the same.
+        let is_last = |kind: &OpKind| match kind {
+            OpKind::BarrierArrive { .. } => !in_loop,
+            OpKind::WgmmaWait { .. } => !in_loop,
+            _ => false,
+        };
+        let mut plant = |family, change, text: &str| {
+            if is_last(&op.kind) && !matches!((&op.kind, change), (OpKind::WgmmaWait { .. }, Change::Drop)) {
+                return;
+            }
+            all.push(Mistake { family, text: text.to_owned(), at: here, change });
+        };
+        of(program, &op.kind, &mut plant);
+        let neighbours = (at.checked_sub(1).map(|at| &ops[at].kind), ops.get(at + 1).map(|op| &op.kind));
+        moves(&op.kind, neighbours, &mut plant);
+        let in_loop = in_loop || matches!(op.kind, OpKind::For { .. });
+        for body in op.kind.bodies() {
+            list(program, body, in_loop, number, all);
+        }
+    }
+}
+
+/// Mistakes of place: what frees memory or registers comes earlier, what waits for them later.
+fn moves(
+    kind: &OpKind,
+    (before, after): (Option<&OpKind>, Option<&OpKind>),
+    plant: &mut impl FnMut(Family, Change, &str),
+) {
+    let touches = |kind: &OpKind| {
+        matches!(
+            kind,
+            OpKind::WgmmaWait { .. }
+                | OpKind::Wgmma { .. }
+                | OpKind::BarrierWait { .. }
+                | OpKind::TensorLoad { .. }
+                | OpKind::BulkLoad { .. }
+                | OpKind::TensorStore { .. }
+                | OpKind::VectorLoad { .. }
+                | OpKind::VectorStore { .. }
+                | OpKind::NamedBarrier { .. }
+                | OpKind::Barrier
+                | OpKind::AsyncCopy { .. }
+                | OpKind::For { .. }
+        )
+    };
+    match kind {
+        OpKind::BarrierArrive { .. } if before.is_some_and(touches) => {
+            plant(Family::Early, Change::Earlier, "a stage is released before what uses it is done");
+        }
+        OpKind::BarrierWait { .. } if after.is_some_and(touches) => {
+            plant(Family::Early, Change::Later, "a stage is used before the wait for it");
+        }
+        OpKind::WgmmaWait { .. }
+            if after.is_some_and(|after| {
+                matches!(after, OpKind::BarrierArrive { .. } | OpKind::If { .. } | OpKind::For { .. })
+            }) =>
+        {
+            plant(Family::Early, Change::Later, "what a product uses is released before the wait for it");
+        }
+        OpKind::AsyncWait { .. } if after.is_some_and(|after| matches!(after, OpKind::Barrier)) => {
+            plant(Family::Early, Change::Later, "a copy is waited for after the barrier");
+        }
+        _ => {}
+    }
+}
+
+/// Whether a value is a number that is written down.
+fn literal(program: &Program, id: ValueId) -> Option<i64> {
+    match program.values.get(id).map(|value| &value.kind) {
+        Some(ValueKind::Int(number)) => Some(*number),
+        _ => None,
+    }
+}
+
+/// The mistakes that an operation has by itself.
+fn of(program: &Program, kind: &OpKind, plant: &mut impl FnMut(Family, Change, &str)) {
+    use Change::{Add, Drop, Unguard};
+    // The next of one stage is the same. A ring whose stages are released, or waited for before they are filled, one further is as right
+    // as the ring is, and one stage shorter: stages are filled in their order.
+    let rings = |barrier: &BarrierRef| program.barriers.get(barrier.array).is_some_and(|array| array.len > 1);
+    let mut slot = |barrier: &BarrierRef, by, text: &str| {
+        if rings(barrier) {
+            plant(Family::Slot, Add(Number::Barrier, by), text);
+        }
+    };
+    match kind {
+        OpKind::BarrierExpect { barrier, .. } => slot(barrier, 1, "bytes are expected of the next stage"),
+        OpKind::BarrierWait { barrier, .. } => slot(barrier, -1, "the stage before is waited for"),
+        OpKind::TensorLoad { barrier, .. } => slot(barrier, 1, "a TMA load is counted by the next stage"),
+        OpKind::BulkLoad { barrier, .. } => slot(barrier, 1, "a bulk load is counted by the next stage"),
+        _ => {}
+    }
+    let guards = kind.memories().iter().any(|m| m.guard.is_some());
+    if guards {
+        plant(Family::Guard, Unguard, "a guard is dropped");
+    }
+    match kind {
+        OpKind::BarrierInit { .. } => {
+            plant(Family::Arrival, Add(Number::Arrivals, 1), "an mbarrier counts one arrival too many");
+            plant(Family::Arrival, Add(Number::Arrivals, -1), "an mbarrier counts one arrival too few");
+            plant(Family::Arrival, Drop, "an mbarrier is not initialised");
+        }
+        OpKind::FenceBarrierInit => plant(Family::Fence, Drop, "no fence after mbarriers are initialised"),
+        OpKind::BarrierArrive { .. } => {
+            plant(Family::Arrival, Drop, "an arrival is left out");
+        }
+        OpKind::BarrierExpect { .. } => {
+            plant(Family::Bytes, Add(Number::Bytes, 16), "16 bytes too many are expected");
+            plant(Family::Bytes, Add(Number::Bytes, -16), "16 bytes too few are expected");
+            plant(Family::Arrival, Drop, "no bytes are expected");
+        }
+        OpKind::BarrierWait { .. } => {
+            plant(Family::Wait, Drop, "a wait for an mbarrier is left out");
+            plant(Family::Parity, Add(Number::Parity, 1), "the other phase is waited for");
+        }
+        OpKind::TensorLoad { coordinates, .. } => {
+            plant(Family::Bytes, Drop, "a TMA load is left out");
+            plant(Family::Coordinate, Add(Number::Offset, 64), "a TMA load goes 64 elements further");
+            for axis in 0..coordinates.len() {
+                plant(Family::Coordinate, Add(Number::Coordinate(axis), 1), "a TMA load is of the next row or column");
+            }
+        }
+        OpKind::BulkLoad { .. } => {
+            plant(Family::Bytes, Drop, "a bulk load is left out");
+            plant(Family::Bytes, Add(Number::Bytes, -16), "a bulk load brings 16 bytes fewer");
+        }
+        OpKind::TensorStore { coordinates, .. } => {
+            for axis in 0..coordinates.len() {
+                plant(Family::Coordinate, Add(Number::Coordinate(axis), 1), "a TMA store is of the next row or column");
+            }
+            plant(Family::Coordinate, Drop, "a TMA store is left out");
+        }
+        OpKind::ClusterStore { .. } => plant(Family::Bytes, Drop, "a store to another block is left out"),
+        OpKind::BulkCommit => plant(Family::Commit, Drop, "a bulk group is not committed"),
+        OpKind::BulkWait { .. } => {
+            plant(Family::Wait, Drop, "bulk groups are not waited for");
+            plant(Family::Wait, Add(Number::Pending, 1), "one bulk group too few is waited for");
+        }
+        OpKind::FenceProxyAsync => plant(Family::Fence, Drop, "no proxy fence"),
+        OpKind::AsyncCommit => plant(Family::Commit, Drop, "a group of asynchronous copies is not committed"),
+        OpKind::AsyncWait { .. } => {
+            plant(Family::Wait, Drop, "asynchronous copies are not waited for");
+            plant(Family::Wait, Add(Number::Pending, 1), "one group of copies too few is waited for");
+        }
+        OpKind::AsyncCopy { .. } => plant(Family::Coordinate, Add(Number::Offset, 8), "a copy goes 8 elements further"),
+        OpKind::Barrier => plant(Family::Wait, Drop, "a barrier of the block is left out"),
+        OpKind::ClusterBarrier { .. } => plant(Family::Wait, Drop, "a barrier of the cluster is left out"),
+        OpKind::NamedBarrier { .. } => {
+            plant(Family::Wait, Drop, "a named barrier is left out");
+            plant(Family::Arrival, Add(Number::Threads, 32), "a named barrier is for a warp too many");
+        }
+        OpKind::Wait => plant(Family::Wait, Drop, "the previous kernel is not waited for"),
+        OpKind::WgmmaFence => plant(Family::Fence, Drop, "no fence before products"),
+        OpKind::WgmmaCommit => plant(Family::Commit, Drop, "products are not committed"),
+        OpKind::WgmmaWait { .. } => {
+            plant(Family::Wait, Drop, "products are not waited for");
+            plant(Family::Wait, Add(Number::Pending, 1), "one group of products too few is waited for");
+        }
+        OpKind::Wgmma { .. } => {
+            plant(Family::Coordinate, Add(Number::Descriptor, 2), "a product reads 32 bytes further");
+        }
+        OpKind::If { cond, then, .. } => {
+            let resets = then.iter().any(|op| match &op.kind {
+                OpKind::Set { value, .. } => literal(program, *value) == Some(0),
+                _ => false,
+            });
+            if let Some(ValueKind::Binary(crate::ir::BinaryOp::Eq, a, b)) = program.values.get(*cond).map(|v| &v.kind)
+                && resets
+                && matches!(program.values.get(*a).map(|v| &v.kind), Some(ValueKind::Reg(_)))
+                && literal(program, *b).is_some_and(|stages| stages > 1)
+            {
+                plant(Family::Slot, Add(Number::Stages, 1), "a ring begins again a stage late");
+                plant(Family::Slot, Add(Number::Stages, -1), "a ring begins again a stage early");
+            }
+        }
+        OpKind::Store { memory, .. } | OpKind::VectorStore { memory, .. } => {
+            if matches!(memory.space, Space::Global(_)) {
+                plant(Family::Coordinate, Add(Number::Offset, 1), "a store goes an element further");
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The program with a mistake in it.
+pub fn planted(program: &Program, mistake: &Mistake) -> Program {
+    let mut program = program.clone();
+    let mut body = std::mem::take(&mut program.body);
+    let mut number = 0;
+    apply(&mut program, &mut body, mistake, &mut number);
+    program.body = body;
+    program
+}
+
+/// Whether the mistake's operation was in the list.
+fn apply(program: &mut Program, ops: &mut Vec<Op>, mistake: &Mistake, number: &mut usize) -> bool {
+    for at in 0..ops.len() {
+        let here = *number;
+        *number += 1;
+        if here == mistake.at {
+            match mistake.change {
+                Change::Drop => drop(ops.remove(at)),
+                Change::Later if at + 1 < ops.len() => ops.swap(at, at + 1),
+                Change::Earlier if at > 0 => ops.swap(at, at - 1),
+                Change::Later | Change::Earlier => {}
+                Change::Unguard => ops[at].kind.memories_mut().into_iter().for_each(|memory| memory.guard = None),
+                Change::Add(which, more) => add(program, &mut ops[at].kind, which, more),
+            }
+            return true;
+        }
+        for body in ops[at].kind.bodies_mut().into_iter().flatten() {
+            if apply(program, body, mistake, number) {
+                return true;
+            }
+        }
+    }
+    false
+}
+
+/// A value and so much more.
+fn more(program: &mut Program, id: ValueId, more: i64) -> ValueId {
+    let Value { ty, span, .. } = program.values[id];
+    let more = program.values.push(Value { kind: ValueKind::Int(more), ty, span });
+    program.values.push(Value { kind: ValueKind::Binary(crate::ir::BinaryOp::Add, id, more), ty, span })
+}
+
+/// The next or another of a ring's mbarriers, or the other parity.
+fn next(program: &mut Program, id: ValueId, by: i64, of: u32) -> ValueId {
+    let Value { ty, span, .. } = program.values[id];
+    let sum = more(program, id, by.rem_euclid(i64::from(of)));
+    let of = program.values.push(Value { kind: ValueKind::Int(i64::from(of)), ty, span });
+    program.values.push(Value { kind: ValueKind::Binary(crate::ir::BinaryOp::Rem, sum, of), ty, span })
+}
+
+fn add(program: &mut Program, kind: &mut OpKind, which: Number, by: i64) {
+    let moved = |number: u32| (i64::from(number) + by).max(0) as u32;
+    match (which, kind) {
+        (Number::Arrivals, OpKind::BarrierInit { arrivals, .. }) => *arrivals = moved(*arrivals),
+        (Number::Bytes, OpKind::BarrierExpect { bytes, .. } | OpKind::BulkLoad { bytes, .. }) => {
+            *bytes = more(program, *bytes, by);
+        }
+        (Number::Parity, OpKind::BarrierWait { parity, .. }) => *parity = next(program, *parity, by, 2),
+        (
+            Number::Barrier,
+            OpKind::BarrierArrive { barrier, .. }
+            | OpKind::BarrierExpect { barrier, .. }
+            | OpKind::BarrierWait { barrier, .. }
+            | OpKind::TensorLoad { barrier, .. }
+            | OpKind::BulkLoad { barrier, .. },
+        ) => {
+            let len = program.barriers[barrier.array].len;
+            barrier.index = next(program, barrier.index, by, len);
+        }
+        (
+            Number::Pending,
+            OpKind::BulkWait { pending, .. } | OpKind::AsyncWait { pending } | OpKind::WgmmaWait { pending },
+        ) => *pending = moved(*pending),
+        (Number::Offset, OpKind::TensorLoad { offset, .. }) => *offset = more(program, *offset, by),
+        (
+            Number::Offset,
+            OpKind::Store { memory, .. } | OpKind::VectorStore { memory, .. } | OpKind::AsyncCopy { to: memory, .. },
+        ) => memory.offset = more(program, memory.offset, by),
+        (
+            Number::Coordinate(axis),
+            OpKind::TensorLoad { coordinates, .. } | OpKind::TensorStore { coordinates, .. },
+        ) => {
+            coordinates[axis] = more(program, coordinates[axis], by);
+        }
+        (Number::Descriptor, OpKind::Wgmma { b, .. }) => *b = more(program, *b, by),
+        (Number::Threads, OpKind::NamedBarrier { threads, .. }) => *threads = moved(*threads),
+        (Number::Stages, OpKind::If { cond, .. }) => {
+            if let ValueKind::Binary(op, a, b) = program.values[*cond].kind {
+                let Value { ty, span, .. } = program.values[*cond];
+                let b = more(program, b, by);
+                *cond = program.values.push(Value { kind: ValueKind::Binary(op, a, b), ty, span });
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,211 @@
+//! What holds in every lowered program. A program that breaks one of these rules is a mistake of the compiler: it is refused before
+//! CUDA C is printed, with the author's line, instead of being a kernel that hangs or reads the wrong stage.
+//!
+//! [`structure`] is read off the program:
+//!
+//! - every id points into its table; values are made of earlier ones; every tensor, parameter and axis exists
+//! - registers and per-thread arrays are declared in a list of operations around where they are used; registers are declared once in a
+//!   list, and assigned only where they may be
+//! - conditions are `bool`, offsets, coordinates, counts and parities indices; what is stored or assigned has the type of where it goes
+//! - vectors, asynchronous copies, boxes, products, named barriers and register counts are such as the hardware has; constant parts
+//!   of arrays are inside them; shared arrays and mbarriers are aligned and inside the block's shared memory
+//! - every mbarrier is initialised, and a fence makes that visible to TMA
+//! - a tensor map is used for what it is made for: loads or stores
+//!
+//! [`protocol`] is executed: the slice of the program that decides what it synchronises ([`skeleton`]) runs on the checked simulator, in
+//! small launches that satisfy every check ([`launches`]):
+//!
+//! - bytes expected at an mbarrier are the bytes that its loads bring; arrivals are as many as were declared; each parity is waited
+//!   for once a phase; somebody can always go on
+//! - a stage is written only after its release, and read only after a wait for the phase that fills it
+//! - accumulators and operands in registers are touched only after a wait for their products; products have their fence, their
+//!   commit and their wait; what threads wrote has a proxy fence before TMA or tensor cores read it
+//! - asynchronous copies and bulk groups are committed and waited for before what they bring is used, and before the block ends
+//! - every thread waits for the previous kernel before it touches what that kernel writes
+
+mod launches;
+mod skeleton;
+mod structure;
+
+use crate::diag::{Code, Diagnostic};
+use crate::ir::SpanId;
+use crate::lowered::Program;
+use crate::sim::checked::{CheckedOptions, Copies, Schedule, run};
+#[cfg(not(any(test, feature = "testing")))]
+use launches::Contents;
+#[cfg(any(test, feature = "testing"))]
+pub use launches::{Contents, small_launch};
+use launches::{Wanted, arguments, barriers, extents};
+use skeleton::skeleton;
+use std::collections::VecDeque;
+
+/// A mistake of the compiler, found in what it made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bug {
+    /// The statement that it was made of.
+    pub span: SpanId,
+    /// What is wrong with the program.
+    pub text: String,
+}
+
+impl Bug {
+    fn new(span: SpanId, text: impl Into<String>) -> Bug {
+        Bug { span, text: text.into() }
+    }
+
+    /// What its author is told.
+    pub fn diagnostic(&self) -> Diagnostic {
+        Diagnostic::new(Code::COMPILER, self.span, "this is a mistake of the compiler, not of the kernel")
+            .at(self.text.clone())
+            .help("please report it with what `cargo tile show` prints for this kernel with `--format lowered`")
+    }
+}
+
+/// What was found out about a program that breaks no rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verified {
+    /// Whether it synchronises anything, so that there is something to execute.
+    pub synchronises: bool,
+    /// Launches whose synchronisation was executed, each with its extents and what was left out of account of it.
+    pub launches: Vec<String>,
+    /// Phases of mbarriers that these completed.
+    pub phases: u64,
+    /// Instructions of warps that these executed.
+    pub steps: u64,
+}
+
+/// How much is executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// One launch, and findings that no kernel's author can have caused: before every compilation.
+    Compilation,
+    /// Several launches and orders, and data races of threads too, of which the kernel's author may be the cause.
+    Test,
+}
+
+impl Effort {
+    /// Most instructions of warps in one launch: what was executed of a longer one is all that is known of it.
+    fn most_steps(self) -> u64 {
+        match self {
+            Effort::Compilation => 20_000,
+            Effort::Test => 1_500_000,
+        }
+    }
+}
+
+/// Checks every rule.
+///
+/// # Errors
+/// The first broken rule.
+pub fn program(program: &Program, effort: Effort) -> Result<Verified, Bug> {
+    structure::check(program)?;
+    protocol(program, effort)
+}
+
+/// Checks the rules that can be read off a program.
+///
+/// # Errors
+/// The first broken rule.
+pub fn structure(program: &Program) -> Result<(), Bug> {
+    structure::check(program)
+}
+
+/// Executes what a program synchronises.
+fn protocol(program: &Program, effort: Effort) -> Result<Verified, Bug> {
+    let skeleton = skeleton(program);
+    let synchronises = skeleton.synchronises();
+    let mut verified = Verified { synchronises, launches: Vec::new(), phases: 0, steps: 0 };
+    if !synchronises {
+        return Ok(verified);
+    }
+    let contents: &[Contents] = match (skeleton.reads_tensors, effort) {
+        (false, _) => &[Contents::Same(0)],
+        // What is counted or looked up: nothing, and enough to go around.
+        (true, Effort::Compilation) => &[Contents::Same(300)],
+        (true, Effort::Test) => &[Contents::Same(0), Contents::Same(300), Contents::Random(1)],
+    };
+    let orders: &[(Schedule, Copies)] = match effort {
+        Effort::Compilation => &[(Schedule::InOrder, Copies::Late)],
+        Effort::Test => &[(Schedule::InOrder, Copies::Late), (Schedule::Seeded { resident_blocks: 2 }, Copies::Seeded)],
+    };
+    // Longer until every stage has been filled again; shorter where one that long does not come to its end.
+    let clusters = if effort == Effort::Test { 2 } else { 1 };
+    let mut lengths = match effort {
+        Effort::Compilation => VecDeque::from([512]),
+        Effort::Test => VecDeque::from([512, 2048, 8192]),
+    };
+    let mut was_stopped = false;
+    let mut is_ragged = false;
+    loop {
+        let steps = match lengths.pop_front() {
+            Some(steps) => steps,
+            // Once more with tiles that leave their tensors.
+            None if effort == Effort::Test && !std::mem::replace(&mut is_ragged, true) => 512,
+            None => break,
+        };
+        let wanted = Wanted { clusters, steps, ragged: is_ragged, is_filled: skeleton.reads_tensors };
+        let Some(extents) = extents(program, wanted) else { break };
+        // Phases of each mbarrier, in the launch that completed fewest.
+        let mut rounds = u64::MAX;
+        for (contents, (schedule, copies)) in contents.iter().flat_map(|c| orders.iter().map(move |o| (*c, *o))) {
+            let Some(arguments) = arguments(program, &extents, contents) else { continue };
+            let options = CheckedOptions {
+                schedule,
+                copies,
+                clusters,
+                step_limit: effort.most_steps(),
+                whole_outputs: false,
+                products: skeleton.needs_products,
+                most_clusters: Some(clusters),
+                ..CheckedOptions::default()
+            };
+            let report = run(&skeleton.program, &arguments, &options)
+                .map_err(|error| Bug::new(first_span(program), error.to_string()))?;
+            verified.phases += report.counters.phases;
+            rounds = rounds.min(report.counters.phases / (barriers(program) * report.counters.blocks).max(1));
+            verified.steps += report.counters.steps;
+            // A launch whose tables were made up may leave its tensors: what follows from that is not looked at.
+            let outside = report.diagnostics.iter().find(|d| skeleton.reads_tensors && leaves_its_tensors(d));
+            let astray = outside.map_or(String::new(), |d| format!(", astray: {}", d.message));
+            was_stopped |= report.stopped.is_some();
+            let stopped = if report.stopped.is_some() { ", stopped" } else { "" };
+            let steps = report.counters.steps;
+            verified.launches.push(format!("{}: {contents:?}, {steps} steps{stopped}{astray}", extents.text(program)));
+            let found = report.diagnostics.iter().find(|d| is_broken(d, effort, report.stopped.is_some()));
+            if let Some(found) = found.filter(|_| outside.is_none()) {
+                return Err(bug(found));
+            }
+        }
+        if std::mem::take(&mut was_stopped) && effort == Effort::Test {
+            lengths = if steps > 32 { VecDeque::from([steps / 4]) } else { VecDeque::new() };
+        } else if rounds >= 3 || barriers(program) == 0 {
+            lengths.clear();
+        }
+    }
+    Ok(verified)
+}
+
+/// Whether an access is not where it was meant: what a launch on made up tables may be the cause of.
+fn leaves_its_tensors(found: &Diagnostic) -> bool {
+    matches!(found.code, Code::OUT_OF_BOUNDS | Code::GUARD_FIRED | Code::INDEX_OVERFLOW)
+}
+
+/// Whether what an execution found is a broken rule.
+fn is_broken(found: &Diagnostic, effort: Effort, was_stopped: bool) -> bool {
+    let certain = [Code::IN_FLIGHT, Code::REGISTER_BUDGET, Code::OUTSIDE_THE_GRID];
+    match found.code {
+        // Where it was stopped, nobody waited for anybody.
+        Code::DEADLOCK => !was_stopped,
+        Code::RACE | Code::DIVERGENT_BARRIER | Code::ILLEGAL_OPERATION | Code::GLOBAL_RACE => effort == Effort::Test,
+        Code::OUT_OF_BOUNDS => effort == Effort::Test,
+        code => certain.contains(&code),
+    }
+}
+
+fn bug(found: &Diagnostic) -> Bug {
+    Bug::new(found.primary, format!("{}: {} ({})", found.code, found.message, found.at))
+}
+
+fn first_span(program: &Program) -> SpanId {
+    program.body.first().map_or(SpanId::from_u32(0), |op| op.span)
+}

@@ -1,0 +1,326 @@
+//! What is read off a program: ids, types, declarations, placement.
+
+use super::Bug;
+use crate::ir::{EntityRef, SpanId};
+use crate::lowered::*;
+use std::collections::{HashMap, HashSet};
+
+/// Alignment that TMA asks of where a box goes, bytes.
+const BOX_ALIGN: u32 = 128;
+
+/// Checks a program's structure.
+///
+/// # Errors
+/// The first broken rule, with the operation that breaks it.
+pub(super) fn check(program: &Program) -> Result<(), Bug> {
+    let first = program.body.first().map_or(SpanId::from_u32(0), |op| op.span);
+    let bug = |text: String| Err(Bug::new(first, text));
+    values(program)?;
+    // Ids, types, and what the hardware has: whoever executes a program asks for the same.
+    crate::sim::checked::is_well_formed(program).map_err(|error| Bug::new(first, error.to_string()))?;
+    for tile in &program.tiles {
+        if program.regs.get(tile.index).is_none() {
+            return bug(format!("a tile's index is {}, which is no register", tile.index));
+        }
+    }
+    memory(program).or_else(|text| bug(text))?;
+    let mut scope = Scope { program, regs: HashMap::new(), locals: HashSet::new() };
+    let mut declared = Declared::default();
+    scope.ops(&program.body, &mut declared)?;
+    if program.launch.dependent.is_some() && !waits(&program.body) {
+        return bug("a path of the program does not wait for the previous kernel".into());
+    }
+    mbarriers(program).or_else(|text| bug(text))
+}
+
+/// Whether every path of a list waits for the previous kernel.
+fn waits(ops: &[Op]) -> bool {
+    ops.iter().any(|op| match &op.kind {
+        OpKind::Wait => true,
+        OpKind::If { then, otherwise, .. } => waits(then) && waits(otherwise),
+        _ => false,
+    })
+}
+
+/// Values are made of values, and none of itself.
+fn values(program: &Program) -> Result<(), Bug> {
+    /// What is known of a value.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Seen {
+        No,
+        /// Something below it is being looked at.
+        Begun,
+        Done,
+    }
+    let mut seen = vec![Seen::No; program.values.len()];
+    for (id, value) in program.values.iter() {
+        let mut rest = vec![(id, false)];
+        while let Some((id, is_done)) = rest.pop() {
+            let state = seen.get(id.index()).copied();
+            match (state, is_done) {
+                (None, _) => return Err(Bug::new(value.span, format!("{id} is no value"))),
+                (_, true) => seen[id.index()] = Seen::Done,
+                (Some(Seen::Done), false) => {}
+                (Some(Seen::Begun), false) => {
+                    return Err(Bug::new(value.span, format!("the value {id} is made of itself")));
+                }
+                (Some(Seen::No), false) => {
+                    seen[id.index()] = Seen::Begun;
+                    rest.push((id, true));
+                    rest.extend(program.values[id].kind.operands().into_iter().map(|operand| (operand, false)));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where shared memory's arrays and mbarriers lie.
+fn memory(program: &Program) -> Result<(), String> {
+    let mut boxes: HashSet<SharedId> = HashSet::new();
+    visit::each(&program.body, &mut |op| {
+        if let OpKind::TensorLoad { shared, .. } | OpKind::TensorStore { shared, .. } = &op.kind {
+            boxes.insert(*shared);
+        }
+    });
+    for (id, array) in program.shared.iter() {
+        let SharedArray { name, dtype, len, slots, offset, align, scratch: _ } = array;
+        let end = u64::from(*offset) + u64::from(*len) * u64::from(dtype.bytes());
+        if end > u64::from(program.shared_bytes) {
+            return Err(format!("`{name}` ends at byte {end} of {} of shared memory", program.shared_bytes));
+        }
+        if *align == 0 || !offset.is_multiple_of(*align) || !offset.is_multiple_of(dtype.bytes()) {
+            return Err(format!("`{name}` begins at byte {offset}, which is not aligned to {align}"));
+        }
+        if *slots == 0 || !len.is_multiple_of(*slots) {
+            return Err(format!("the {len} elements of `{name}` are no {slots} equal stages"));
+        }
+        if boxes.contains(&id) && !offset.is_multiple_of(BOX_ALIGN) {
+            return Err(format!("`{name}` is TMA's and begins at byte {offset}, no multiple of {BOX_ALIGN}"));
+        }
+    }
+    for array in program.barriers.values() {
+        let end = u64::from(array.offset) + u64::from(array.len) * u64::from(BARRIER_BYTES);
+        if end > u64::from(program.shared_bytes) || !array.offset.is_multiple_of(BARRIER_BYTES) {
+            return Err(format!("the mbarriers `{}` lie at bytes {} to {end}", array.name, array.offset));
+        }
+        let meets = program.shared.values().find(|shared| {
+            let bytes = u64::from(shared.len) * u64::from(shared.dtype.bytes());
+            u64::from(shared.offset) < end && u64::from(array.offset) < u64::from(shared.offset) + bytes
+        });
+        if let Some(shared) = meets {
+            return Err(format!("the mbarriers `{}` lie in `{}`", array.name, shared.name));
+        }
+    }
+    Ok(())
+}
+
+/// Every mbarrier is initialised, and a fence tells TMA of it.
+fn mbarriers(program: &Program) -> Result<(), String> {
+    let mut made: HashSet<BarrierId> = HashSet::new();
+    let mut fenced = false;
+    visit::each(&program.body, &mut |op| match &op.kind {
+        OpKind::BarrierInit { barrier, .. } => {
+            made.insert(barrier.array);
+        }
+        OpKind::FenceBarrierInit => fenced = true,
+        _ => {}
+    });
+    match program.barriers.iter().find(|(id, _)| !made.contains(id)) {
+        Some((_, array)) => Err(format!("the mbarriers `{}` are never initialised", array.name)),
+        None if !made.is_empty() && !fenced => Err("no fence makes the initialisation of mbarriers visible".into()),
+        None => Ok(()),
+    }
+}
+
+/// What is declared where an operation stands.
+struct Scope<'p> {
+    program: &'p Program,
+    /// In how many of the lists around it: a copy of a loop's first iteration declares what the loop does, around it.
+    regs: HashMap<RegId, u32>,
+    locals: HashSet<LocalId>,
+}
+
+/// What a list of operations declares: it ends with the list.
+#[derive(Default)]
+struct Declared {
+    regs: HashSet<RegId>,
+    locals: Vec<LocalId>,
+}
+
+impl Scope<'_> {
+    fn list(&mut self, ops: &[Op]) -> Result<(), Bug> {
+        let mut declared = Declared::default();
+        self.ops(ops, &mut declared)?;
+        self.end(&declared);
+        declared.locals.iter().for_each(|local| _ = self.locals.remove(local));
+        Ok(())
+    }
+
+    fn end(&mut self, declared: &Declared) {
+        for reg in &declared.regs {
+            if let Some(lists) = self.regs.get_mut(reg) {
+                *lists = lists.saturating_sub(1);
+            }
+        }
+    }
+
+    fn ops(&mut self, ops: &[Op], declared: &mut Declared) -> Result<(), Bug> {
+        ops.iter().try_for_each(|op| self.op(op, declared))
+    }
+
+    fn declare(&mut self, reg: RegId, span: SpanId, declared: &mut Declared) -> Result<(), Bug> {
+        if !declared.regs.insert(reg) {
+            let name = &self.program.regs[reg].name;
+            return Err(Bug::new(span, format!("the register `{name}` is declared twice")));
+        }
+        *self.regs.entry(reg).or_insert(0) += 1;
+        Ok(())
+    }
+
+    fn op(&mut self, op: &Op, declared: &mut Declared) -> Result<(), Bug> {
+        let span = op.span;
+        op.kind.values().into_iter().try_for_each(|value| self.value(value, span))?;
+        op.kind.memories().into_iter().try_for_each(|memory| self.space(memory.space, span))?;
+        match &op.kind {
+            OpKind::Let { reg, .. } => self.declare(*reg, span, declared)?,
+            OpKind::Set { reg, .. } => {
+                self.reg(*reg, span)?;
+                let register = &self.program.regs[*reg];
+                if !register.mutable {
+                    let text = format!("the register `{}` is assigned and may not be", register.name);
+                    return Err(Bug::new(span, text));
+                }
+            }
+            OpKind::Shuffle { reg, .. } | OpKind::Vote { reg, .. } => self.declare(*reg, span, declared)?,
+            OpKind::Atomic { old: Some(old), .. } => self.declare(*old, span, declared)?,
+            OpKind::Local { local } => {
+                self.locals.insert(*local);
+                declared.locals.push(*local);
+            }
+            OpKind::VectorLoad { local, start, width, .. } | OpKind::VectorStore { local, start, width, .. } => {
+                self.part(*local, *start, *width, span)?;
+            }
+            OpKind::LoadMatrix { local, start, count, .. } | OpKind::StoreMatrix { local, start, count, .. } => {
+                self.part(*local, *start, *count, span)?;
+            }
+            OpKind::ClusterStore { local, start, width, .. } => self.part(*local, *start, *width, span)?,
+            OpKind::Mma { acc, a, b, .. } => {
+                let parts = [(*acc, 4), (*a, 4), (*b, 2)];
+                parts.into_iter().try_for_each(|((local, start), count)| self.part(local, start, count, span))?;
+            }
+            OpKind::Wgmma { acc, start, n, a, .. } => {
+                self.part(*acc, *start, n / 2, span)?;
+                if let WgmmaOperand::Registers(words, start) = a {
+                    self.part(*words, *start, 4, span)?;
+                }
+            }
+            OpKind::Pin { local } => self.space(Space::Local(*local), span)?,
+            OpKind::TensorLoad { map, .. } => self.map(*map, false, span)?,
+            OpKind::TensorStore { map, .. } => self.map(*map, true, span)?,
+            OpKind::If { then, otherwise, .. } => {
+                self.list(then)?;
+                self.list(otherwise)?;
+            }
+            OpKind::For { reg, body, .. } => {
+                let mut index = Declared::default();
+                self.declare(*reg, span, &mut index)?;
+                self.list(body)?;
+                self.end(&index);
+            }
+            OpKind::NamedBarrier { threads, .. } => {
+                let block: u32 = self.program.launch.threads.iter().product();
+                if *threads > block.next_multiple_of(32) {
+                    return Err(Bug::new(span, format!("a barrier of {threads} threads in a block of {block}")));
+                }
+            }
+            OpKind::Atomic { old: None, .. }
+            | OpKind::Shared { .. }
+            | OpKind::Store { .. }
+            | OpKind::AsyncCopy { .. }
+            | OpKind::AsyncCommit
+            | OpKind::AsyncWait { .. }
+            | OpKind::Barrier
+            | OpKind::WarpBarrier
+            | OpKind::Wait
+            | OpKind::LaunchDependents
+            | OpKind::BarrierInit { .. }
+            | OpKind::FenceBarrierInit
+            | OpKind::BarrierArrive { .. }
+            | OpKind::BarrierExpect { .. }
+            | OpKind::BarrierWait { .. }
+            | OpKind::BulkLoad { .. }
+            | OpKind::BulkCommit
+            | OpKind::BulkWait { .. }
+            | OpKind::FenceProxyAsync
+            | OpKind::PrefetchMap { .. }
+            | OpKind::ClusterBarrier { .. }
+            | OpKind::SetRegisters { .. }
+            | OpKind::WgmmaFence
+            | OpKind::WgmmaCommit
+            | OpKind::WgmmaWait { .. }
+            | OpKind::Elements(_)
+            | OpKind::Order
+            | OpKind::Print { .. }
+            | OpKind::Assert { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn reg(&self, reg: RegId, span: SpanId) -> Result<(), Bug> {
+        if self.regs.get(&reg).is_some_and(|lists| *lists > 0) {
+            return Ok(());
+        }
+        let name = self.program.regs.get(reg).map_or("", |r| r.name.as_str());
+        Err(Bug::new(span, format!("the register `{name}` is used where it is not declared")))
+    }
+
+    fn space(&self, space: Space, span: SpanId) -> Result<(), Bug> {
+        match space {
+            Space::Local(local) if !self.locals.contains(&local) => {
+                let name = self.program.locals.get(local).map_or("", |array| array.name.as_str());
+                Err(Bug::new(span, format!("`{name}` is used where it is not declared")))
+            }
+            Space::Global(_) | Space::Shared(_) | Space::Local(_) => Ok(()),
+        }
+    }
+
+    fn value(&self, id: ValueId, span: SpanId) -> Result<(), Bug> {
+        let Some(value) = self.program.values.get(id) else {
+            return Err(Bug::new(span, format!("{id} is no value")));
+        };
+        match &value.kind {
+            ValueKind::Reg(reg) => self.reg(*reg, span)?,
+            ValueKind::Load(memory) => self.space(memory.space, span)?,
+            _ => {}
+        }
+        value.kind.operands().into_iter().try_for_each(|operand| self.value(operand, span))
+    }
+
+    /// A part of a thread's array, where its beginning is known.
+    fn part(&self, local: LocalId, start: ValueId, count: u32, span: SpanId) -> Result<(), Bug> {
+        self.space(Space::Local(local), span)?;
+        let array = &self.program.locals[local];
+        match self.program.values.get(start).map(|value| &value.kind) {
+            Some(ValueKind::Int(start)) if *start < 0 || start + i64::from(count) > i64::from(array.len) => {
+                let text = format!("elements {start} to {} of `{}`", start + i64::from(count), array.name);
+                Err(Bug::new(span, format!("{text}, which has {}", array.len)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn map(&self, map: MapId, stores: bool, span: SpanId) -> Result<(), Bug> {
+        let Some(map) = self.program.tensor_maps.get(map) else {
+            return Err(Bug::new(span, format!("{map} is no tensor map")));
+        };
+        if map.stores != stores {
+            let [made, used] = [map.stores, stores].map(|stores| if stores { "stores" } else { "loads" });
+            return Err(Bug::new(
+                span,
+                format!("the tensor map `{}` is made for {made} and used for {used}", map.name),
+            ));
+        }
+        Ok(())
+    }
+}
