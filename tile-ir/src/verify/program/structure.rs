@@ -23,14 +23,14 @@ pub(super) fn check(program: &Program) -> Result<(), Bug> {
             return bug(format!("a tile's index is {}, which is no register", tile.index));
         }
     }
-    memory(program).or_else(|text| bug(text))?;
+    memory(program).or_else(bug)?;
     let mut scope = Scope { program, regs: HashMap::new(), locals: HashSet::new() };
     let mut declared = Declared::default();
     scope.ops(&program.body, &mut declared)?;
     if program.launch.dependent.is_some() && !waits(&program.body) {
         return bug("a path of the program does not wait for the previous kernel".into());
     }
-    mbarriers(program).or_else(|text| bug(text))
+    mbarriers(program).or_else(bug)
 }
 
 /// Whether every path of a list waits for the previous kernel.
