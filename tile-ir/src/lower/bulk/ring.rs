@@ -138,7 +138,8 @@ impl<'a> Lowering<'a> {
 
     /// The next slot; after the last the first again, a phase later.
     fn next_slot(&mut self, ring: &Ring) {
-        let Some((slot, parity)) = ring.place else { return self.bug("a place in a ring that was not entered") };
+        // Where every iteration has a stage of its own, its number is the iteration's.
+        let Some((slot, parity)) = ring.place else { return };
         let (current, one) = (self.read(slot), self.int(1));
         let next = self.binary(BinaryOp::Add, current, one);
         self.op(OpKind::Set { reg: slot, value: next });
