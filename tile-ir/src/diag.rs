@@ -227,6 +227,29 @@ impl Diagnostic {
     }
 }
 
+/// A mistake of the compiler: something that cannot be, or a program that breaks a rule of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bug {
+    /// The statement that it was made of.
+    pub span: SpanId,
+    /// What is wrong with the program.
+    pub text: String,
+}
+
+impl Bug {
+    /// At a statement.
+    pub fn new(span: SpanId, text: impl Into<String>) -> Bug {
+        Bug { span, text: text.into() }
+    }
+
+    /// What its author is told.
+    pub fn diagnostic(&self) -> Diagnostic {
+        Diagnostic::new(Code::COMPILER, self.span, "this is a mistake of the compiler, not of the kernel")
+            .at(self.text.clone())
+            .help("please report it with what `cargo tile show` prints for this kernel with `--format lowered`")
+    }
+}
+
 /// A line and what it shows; with its file where that is not the one rustc shows the primary place in.
 fn labelled_line(source: &Source, primary: Option<&Span>, span: Option<&Span>, label: &str) -> String {
     match span.and_then(|s| source.line_of(*s).map(|text| (s, text.trim()))) {

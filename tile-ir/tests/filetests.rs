@@ -1,5 +1,5 @@
 //! Every `tests/ir/<pass>/*.tile`: a kernel, the passes that it goes through, and below `---` what they make of it
-//! (`tile_ir::text::filetest`). `UPDATE_EXPECT=1 cargo test -p tile-ir --test filetests` writes what is expected anew.
+//! (`tile_ir::text::filetest`). `UPDATE_EXPECT=1 cargo test -p tile-ir --features sim --test filetests` writes what is expected anew.
 
 use std::fs;
 use std::path::{Path, PathBuf};

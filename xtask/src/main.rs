@@ -131,7 +131,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             example(&root, "export", &[kernel, folder.display().to_string()])
         }
         Command::Opt { args } => {
-            let program = ["run", "--quiet", "--package", "tile-ir", "--example", "opt", "--"];
+            let program = ["run", "--quiet", "--package", "tile-ir", "--features", "sim", "--example", "opt", "--"];
             // Paths are relative to where the command was given.
             process::run(process::cargo(&root).current_dir(std::env::current_dir()?).args(program).args(args))
         }

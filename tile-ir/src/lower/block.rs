@@ -114,6 +114,7 @@ impl Inference<'_> {
     ) {
         let kernel = self.kernel;
         let span = kernel.stmts[stmt].span;
+        // A product that is given no plan here is a mistake of the compiler, which `mma` reports.
         let [rows, cols] = kernel.buffer_extents(acc)[..] else { return };
         // A left operand in registers: every warp has whole rows of it, and so of the sum.
         let held = kernel.buffers[a.buffer].scope == Scope::Fragment;

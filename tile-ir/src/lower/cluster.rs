@@ -64,7 +64,9 @@ impl Lowering<'_> {
     }
 
     pub(super) fn cluster_reduce(&mut self, stmt: StmtId, op: ReduceOp, tile: BufferId) {
-        let (Some(inbox), Some(registers)) = (self.inboxes.get(&stmt).copied(), self.fragments[tile]) else { return };
+        let (Some(inbox), Some(registers)) = (self.inboxes.get(&stmt).copied(), self.fragments[tile]) else {
+            return self.bug("a reduction in a cluster has nowhere to put its tiles");
+        };
         let layout = registers.layout;
         let others = self.cluster().iter().product::<u32>() - 1;
         let (held, holders) = (layout.held_registers(), layout.holders());

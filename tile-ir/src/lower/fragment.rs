@@ -26,7 +26,7 @@ impl Registers {
 impl<'a> Lowering<'a> {
     /// Gives a fragment its registers.
     pub(super) fn declare_fragment(&mut self, buffer: BufferId) {
-        let Some(&layout) = self.layouts.fragments.get(&buffer) else { return };
+        let Some(&layout) = self.layouts.fragments.get(&buffer) else { return self.bug("a fragment has no layout") };
         let Buffer { name, .. } = &self.kernel.buffers[buffer];
         let mut registers =
             Registers { local: LocalId::from_u32(0), layout, kept: self.layouts.kept.get(&buffer).copied() };
@@ -38,7 +38,7 @@ impl<'a> Lowering<'a> {
 
     /// Sets every element.
     pub(super) fn fill_fragment(&mut self, buffer: BufferId, value: ValueId) {
-        let Some(registers) = self.fragments[buffer] else { return };
+        let Some(registers) = self.fragments[buffer] else { return self.bug("a fragment has no registers") };
         let (local, span) = (registers.local, self.span);
         self.unrolled("i", registers.count(), |l, offset| {
             l.op(OpKind::Store { memory: Memory { space: Space::Local(local), offset, guard: None, span }, value });
@@ -184,7 +184,9 @@ impl<'a> Lowering<'a> {
 
     /// `copy(x.at(..), &mut fragment)`: every thread its own elements, zeros beyond the tensor's edge.
     pub(super) fn load_fragment(&mut self, fragment: BufferId, src: &TileRef, open: &[OpenAxis]) {
-        let Some(Registers { local, layout, .. }) = self.fragments[fragment] else { return };
+        let Some(Registers { local, layout, .. }) = self.fragments[fragment] else {
+            return self.bug("a fragment has no registers");
+        };
         let (source, target) = (self.dtype_of(src.place), self.kernel.buffer_dtype(fragment));
         let span = self.span;
         self.each_held(&layout, 1, |l, register| {
@@ -210,7 +212,9 @@ impl<'a> Lowering<'a> {
         open: &[OpenAxis],
         paired: bool,
     ) {
-        let Some(Registers { layout, .. }) = self.fragments[fragment] else { return };
+        let Some(Registers { layout, .. }) = self.fragments[fragment] else {
+            return self.bug("a fragment has no registers");
+        };
         let target = self.dtype_of(dst.place);
         let width = if paired { layout.vector().min(2) } else { 1 };
         let name = format!("{}_pair", self.kernel.place_name(dst.place));
@@ -241,7 +245,9 @@ impl<'a> Lowering<'a> {
         open: &[OpenAxis],
         pair: Option<LocalId>,
     ) {
-        let Some(Registers { local, layout, .. }) = self.fragments[fragment] else { return };
+        let Some(Registers { local, layout, .. }) = self.fragments[fragment] else {
+            return self.bug("a fragment has no registers");
+        };
         let (source, target) = (self.kernel.buffer_dtype(fragment), self.dtype_of(dst.place));
         let width = if pair.is_some() { 2 } else { 1 };
         let columns = self.rank(dst.place).saturating_sub(1);

@@ -190,8 +190,10 @@ impl<'a> Lowering<'a> {
     /// A thread's elements of one copy: neighbouring threads have neighbouring ones.
     fn move_copy(&mut self, &Held { stmt, local, count }: &Held, way: Way) {
         let kernel = self.kernel;
-        let StmtKind::Copy { src, dst, .. } = &kernel.stmts[stmt].kind else { return };
-        let Some(facts) = self.analysis.copies.get(&stmt) else { return };
+        let StmtKind::Copy { src, dst, .. } = &kernel.stmts[stmt].kind else {
+            return self.bug("what is held in registers is no copy");
+        };
+        let Some(facts) = self.analysis.copies.get(&stmt) else { return self.bug("nothing is known of a copy") };
         self.span = kernel.stmts[stmt].span;
         let span = self.span;
         let (tile, open) = match way {

@@ -50,8 +50,10 @@ impl Groups {
 impl Lowering<'_> {
     /// `gemm(a, b, &mut acc)`
     pub(super) fn gemm(&mut self, stmt: StmtId) {
-        let Some(product) = self.products.get(&stmt).cloned() else { return };
-        let Some(fragment::Registers { local, layout, .. }) = self.fragments[product.acc] else { return };
+        let Some(product) = self.products.get(&stmt).cloned() else { return self.bug("a product has no plan") };
+        let Some(fragment::Registers { local, layout, .. }) = self.fragments[product.acc] else {
+            return self.bug("an accumulator has no registers");
+        };
         if product.clear {
             let zero = self.push(ValueKind::Float(0.0), ValueType::Element(Dtype::F32));
             self.fill_fragment(product.acc, zero);
@@ -72,7 +74,7 @@ impl Lowering<'_> {
             dtype => (MmaInput::Half, MmaAtom::M16n8k16 { dtype }),
         };
         let fragments = (Fragment::mma_a(input, a.extent, input.k()), Fragment::mma_b(input, b.extent, input.k()));
-        let (Ok(left), Ok(right)) = fragments else { return };
+        let (Ok(left), Ok(right)) = fragments else { return self.bug("an operand that mma.sync has no layout of") };
         let held = self.fragments[a.buffer];
         let thread = self.compute_thread();
         let [down, across] = [a.extent / ATOM.0, b.extent / ATOM.1];
@@ -102,7 +104,7 @@ impl Lowering<'_> {
         let a_local = match (&a_words, held) {
             (Some(words), _) => words.local,
             (None, Some(_)) => self.declare_left(a.buffer, down),
-            (None, None) => return,
+            (None, None) => return self.bug("a left operand has no words"),
         };
         let Some(b_words) = Words::new(self, &b, &right, layout, thread, paired) else { return };
         for step in 0..a.operand.k() / input.k() {
@@ -342,7 +344,10 @@ impl<'s> Words<'s> {
         thread: ValueId,
         paired: bool,
     ) -> Option<Words<'s>> {
-        let Space::Shared(shared) = l.space(Place::Buffer(side.buffer)) else { return None };
+        let Space::Shared(shared) = l.space(Place::Buffer(side.buffer)) else {
+            l.bug("an operand of a product is in no shared array");
+            return None;
+        };
         let name = l.kernel.buffers[side.buffer].name.clone();
         let by_words = side.operand.by_words();
         let dtype = if by_words { Dtype::F32 } else { Dtype::U32 };

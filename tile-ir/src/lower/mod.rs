@@ -48,9 +48,10 @@ pub(crate) use bind::bind_ahead;
 pub(crate) use launch::host_expr;
 
 use crate::analysis::{Analysis, IndexRange, analyse};
-use crate::diag::Diagnostic;
+use crate::diag::{Bug, Diagnostic};
 use crate::ir::*;
 use crate::lowered::*;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -101,6 +102,9 @@ pub fn lower_bound(bound: &Kernel, target: Target) -> Result<Program, Vec<Diagno
     lowering.program.body = lowering.dependent(body);
     place::place(&mut lowering.program, &lowering.windows);
     place::fits(bound, &lowering.program)?;
+    if let Some(bug) = lowering.bugs.borrow().first() {
+        return Err(vec![bug.diagnostic()]);
+    }
     // What is compiled is verified as a whole by whoever compiles it.
     #[cfg(any(test, feature = "sim"))]
     if cfg!(debug_assertions) {
@@ -227,6 +231,8 @@ struct Lowering<'a> {
     /// Operations of the block being lowered.
     ops: Vec<Op>,
     names: BTreeSet<String>,
+    /// What the lowering came upon and cannot be: it ends with the first of these.
+    bugs: RefCell<Vec<Bug>>,
     loop_depth: u32,
     /// Where the statement being lowered stands.
     span: SpanId,
@@ -300,6 +306,7 @@ impl<'a> Lowering<'a> {
             element: None,
             ops: Vec::new(),
             names: BTreeSet::new(),
+            bugs: RefCell::default(),
             loop_depth: 0,
             span: SpanId::from_u32(0),
         }
@@ -349,6 +356,11 @@ impl<'a> Lowering<'a> {
         let outer = std::mem::take(&mut self.ops);
         f(self);
         std::mem::replace(&mut self.ops, outer)
+    }
+
+    /// Something that cannot be, at the statement being lowered: the lowering ends with an error that says so.
+    fn bug(&self, text: &str) {
+        self.bugs.borrow_mut().push(Bug::new(self.span, text));
     }
 
     fn remark(&mut self, kind: RemarkKind, span: SpanId, text: String) {

@@ -123,7 +123,7 @@ impl<'a> Lowering<'a> {
 
     /// Launches one block a tile, as a line.
     pub(super) fn launch_line(&mut self, extents: &[ExprId]) {
-        let Some(tiles) = self.host_tiles(extents) else { return };
+        let Some(tiles) = self.host_tiles(extents) else { return self.bug("a grid that the launch cannot know") };
         let size = i64::from(self.cluster().iter().product::<u32>());
         self.program.launch.grid = [scaled(tiles, size), HostExpr::Int(1), HostExpr::Int(1)];
     }
@@ -132,7 +132,7 @@ impl<'a> Lowering<'a> {
     /// others work on a last, partial wave. That number is rounded up to [`EVEN_BLOCKS`]: 131 blocks walk the rows of a
     /// panel askew, and are 0.7% slower than 132 where both take 63 waves.
     pub(super) fn launch_persistent(&mut self, extents: &[ExprId]) {
-        let Some(tiles) = self.host_tiles(extents) else { return };
+        let Some(tiles) = self.host_tiles(extents) else { return self.bug("a grid that the launch cannot know") };
         let size = i64::from(self.cluster().iter().product::<u32>());
         let one = HostExpr::Int(1);
         let at_once = match size {

@@ -20,7 +20,9 @@ impl Lowering<'_> {
                 Running::Reg(reg)
             }
             ReduceSource::Local(buffer) => {
-                let Space::Local(local) = self.space(Place::Buffer(buffer)) else { return };
+                let Space::Local(local) = self.space(Place::Buffer(buffer)) else {
+                    return self.bug("a reduction of an array that is no thread's own");
+                };
                 Running::Array(local, self.program.locals[local].len)
             }
         };
@@ -48,7 +50,7 @@ impl Lowering<'_> {
             Running::Reg(reg) => (self.program.regs[reg].ty, 1),
             Running::Array(local, len) => (ValueType::Element(self.program.locals[local].dtype), len),
         };
-        let ValueType::Element(dtype) = dtype else { return };
+        let ValueType::Element(dtype) = dtype else { return self.bug("a reduction of an index") };
         let threads = self.thread_total();
         let slots = threads / group.reduction.extent * parts;
         let scratch = self.shared_array("partial", dtype, slots * count, true);

@@ -134,7 +134,9 @@ impl Lowering<'_> {
 
     /// A fragment by way of shared memory.
     fn reduce_spilled(&mut self, op: ReduceOp, src: BufferId, dst: BufferId, axis: u8) {
-        let Some(Registers { local, layout, .. }) = self.fragments[src] else { return };
+        let Some(Registers { local, layout, .. }) = self.fragments[src] else {
+            return self.bug("a fragment has no registers");
+        };
         let (dtype, span) = (self.program.locals[local].dtype, self.span);
         // Neighbouring threads read neighbouring rows: an odd pitch keeps them in banks of their own.
         let pitch = layout.cols() + u32::from(axis == 1);
@@ -165,7 +167,9 @@ impl Lowering<'_> {
         axis: u8,
         at: impl Fn(&mut Self, [ValueId; 2]) -> Memory,
     ) {
-        let [rows, cols] = self.kernel.buffer_extents(src)[..] else { return };
+        let [rows, cols] = self.kernel.buffer_extents(src)[..] else {
+            return self.bug("a reduced tile of other than two axes");
+        };
         let (extent, stays) = if axis == 0 { (rows, cols) } else { (cols, rows) };
         let (dtype, span) = (self.kernel.buffer_dtype(src), self.span);
         let held = self.fragments[dst];
@@ -177,7 +181,7 @@ impl Lowering<'_> {
                 let memory = at(l, if axis == 0 { [index, kept] } else { [kept, index] });
                 l.push(ValueKind::Load(memory), ValueType::Element(dtype))
             });
-            let Some(value) = result else { return };
+            let Some(value) = result else { return l.bug("a reduction of no elements") };
             let (space, offset) = match scratch {
                 Some(scratch) => (Space::Shared(scratch), kept),
                 None => (l.space(Place::Buffer(dst)), l.offset(Place::Buffer(dst), &[kept])),

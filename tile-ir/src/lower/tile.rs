@@ -140,7 +140,7 @@ impl Lowering<'_> {
     }
 
     pub(super) fn copy(&mut self, stmt: StmtId, src: &TileRef, dst: &TileRef) {
-        let Some(facts) = self.analysis.copies.get(&stmt) else { return };
+        let Some(facts) = self.analysis.copies.get(&stmt) else { return self.bug("nothing is known of a copy") };
         let src_open = open_axes(&facts.src, &facts.src_nonnegative);
         let dst_open = open_axes(&facts.dst, &facts.dst_nonnegative);
         let extents: Vec<ValueId> = facts.extents.iter().map(|&e| self.int(i64::from(e))).collect();

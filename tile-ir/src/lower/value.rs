@@ -92,7 +92,11 @@ impl Lowering<'_> {
 
     /// The C parameter of this kind.
     pub(super) fn param(&mut self, kind: ParameterKind) -> ValueId {
-        let index = self.program.params.iter().position(|p| p.kind == kind).unwrap_or(0);
+        let found = self.program.params.iter().position(|p| p.kind == kind);
+        let index = found.unwrap_or_else(|| {
+            self.bug(&format!("the program has no parameter {kind:?}"));
+            0
+        });
         let ty = self.program.params.get(index).map_or(ValueType::Index, |p| p.ty);
         self.push(ValueKind::Param(index as u32), ty)
     }
@@ -261,7 +265,11 @@ impl Lowering<'_> {
     pub(super) fn extent(&mut self, place: Place, axis: usize) -> ValueId {
         match place {
             Place::Buffer(buffer) => {
-                let extent = self.kernel.buffer_extents(buffer).get(axis).copied().unwrap_or(0);
+                let extent = self.kernel.buffer_extents(buffer).get(axis).copied();
+                let extent = extent.unwrap_or_else(|| {
+                    self.bug("an axis that an array lacks");
+                    0
+                });
                 self.int(i64::from(extent))
             }
             Place::Tensor(param) => match self.tensor_extent(param, axis) {
@@ -316,7 +324,10 @@ impl Lowering<'_> {
                 _ => register,
             };
         }
-        let Some((&last, outer)) = indices.split_last() else { return self.int(0) };
+        let Some((&last, outer)) = indices.split_last() else {
+            self.bug("an access without an index");
+            return self.int(0);
+        };
         if let Place::Buffer(buffer) = place
             && let Some(slot) = self.slots[buffer]
         {

@@ -9,7 +9,7 @@ use super::*;
 impl Lowering<'_> {
     pub(super) fn vectorized(&mut self, var: VarId, start: ExprId, end: ExprId, body: &[StmtId]) {
         let bounds = (self.kernel.const_index(start), self.kernel.const_index(end));
-        let (Some(first), Some(last)) = bounds else { return };
+        let (Some(first), Some(last)) = bounds else { return self.bug("bounds of a vectorised loop are no constants") };
         let width = u32::try_from(last - first).unwrap_or(0);
         if width == 0 {
             return;
@@ -39,7 +39,7 @@ impl Lowering<'_> {
                 self.vars[*name] = Some(Binding::Inline(*value));
             }
             StmtKind::Let { var: name, value: Some(value) } => {
-                let Some(dtype) = kernel.vars[*name].ty.dtype() else { return };
+                let Some(dtype) = kernel.vars[*name].ty.dtype() else { return self.bug("an element that is an index") };
                 let local = self.local(&kernel.vars[*name].name.clone(), dtype, width);
                 self.op(OpKind::Local { local });
                 if !self.load_whole(*value, local, None, var, first, width) {
@@ -78,7 +78,9 @@ impl Lowering<'_> {
         let moves = self.moves(access);
         let buffer_local = match place {
             Place::Buffer(b) if kernel.buffers[b].scope == Scope::Local => {
-                let Space::Local(local) = self.space(place) else { return };
+                let Space::Local(local) = self.space(place) else {
+                    return self.bug("a thread's own array that is not");
+                };
                 Some(local)
             }
             _ => None,

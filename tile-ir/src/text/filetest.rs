@@ -16,9 +16,11 @@
 //! declared one. An instance is named by its dtypes and constants, as many as tell it from the others; values of specialised dims,
 //! optional tensors that the launch leaves out and the bytes that rows are moved in (`reads = 8`, `writes = element`) go with it.
 //!
+//! In place of the kernel may stand a lowered program, as `lower` prints it: for `verify` and `emit`, its target being its own.
+//!
 //! A pass that fails ends the list: its diagnostics are the result.
 
-use super::{ParseError, parse_kernel};
+use super::{ParseError, parse_kernel, parse_program};
 use crate::diag::Diagnostic;
 use crate::ir::{ConstKind, Instance, Kernel, ParamKind, Target, Width};
 use crate::lowered::Program;
@@ -35,13 +37,15 @@ pub enum Pass {
     Check,
     /// `lower`: the program.
     Lower,
+    /// `verify`: the program, unless it breaks a rule of every program; as the last pass, what was executed of it.
+    Verify,
     /// `emit`: its CUDA C.
     Emit,
 }
 
 impl Pass {
     /// Every pass, in the order in which they run.
-    pub const ALL: [Pass; 4] = [Pass::Bind, Pass::Check, Pass::Lower, Pass::Emit];
+    pub const ALL: [Pass; 5] = [Pass::Bind, Pass::Check, Pass::Lower, Pass::Verify, Pass::Emit];
 
     /// Its name.
     pub const fn name(self) -> &'static str {
@@ -49,6 +53,7 @@ impl Pass {
             Pass::Bind => "bind",
             Pass::Check => "check",
             Pass::Lower => "lower",
+            Pass::Verify => "verify",
             Pass::Emit => "emit",
         }
     }
@@ -121,12 +126,19 @@ impl<'t> Case<'t> {
 
     fn result(&self, file: &str) -> Result<String, String> {
         let at = |error: ParseError| format!("{file}:{error}\n");
-        let mut kernel = parse_kernel(self.input).map_err(at)?;
-        file.clone_into(&mut kernel.source.file);
-        if !self.passes.is_empty() {
-            none_of(&kernel, crate::verify::kernel(&kernel))?;
-        }
-        let mut stage = Stage::Kernel(Box::new(kernel));
+        let code = self.input.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with("//"));
+        let mut stage = if code.is_some_and(|line| line.starts_with("program ")) {
+            let mut program = parse_program(self.input).map_err(at)?;
+            file.clone_into(&mut program.source.file);
+            Stage::Program(Box::new(program))
+        } else {
+            let mut kernel = parse_kernel(self.input).map_err(at)?;
+            file.clone_into(&mut kernel.source.file);
+            if !self.passes.is_empty() {
+                none_of(&kernel, crate::verify::kernel(&kernel))?;
+            }
+            Stage::Kernel(Box::new(kernel))
+        };
         for pass in &self.passes {
             stage = self.step(*pass, stage)?;
         }
@@ -163,8 +175,19 @@ impl<'t> Case<'t> {
                 let program = crate::lower::lower_bound(&kernel, self.target).map_err(|all| report(&kernel, &all))?;
                 Ok(Stage::Program(Box::new(program)))
             }
+            (Pass::Verify, Stage::Program(program)) => {
+                let verified = verified(&program)?;
+                Ok(if self.passes.last() == Some(&Pass::Verify) {
+                    Stage::Text(verified)
+                } else {
+                    Stage::Program(program)
+                })
+            }
             (Pass::Emit, Stage::Program(program)) => Ok(Stage::Text(crate::emit::cuda::emit(&program))),
-            (pass, _) => Err(format!("`{}` has nothing to work on: `lower` comes before `emit`\n", pass.name())),
+            (Pass::Bind | Pass::Check | Pass::Lower, Stage::Program(_)) => {
+                Err(format!("`{}` works on a kernel, and this is a program\n", pass.name()))
+            }
+            (pass, _) => Err(format!("`{}` has nothing to work on: `lower` comes before it\n", pass.name())),
         }
     }
 }
@@ -200,6 +223,22 @@ pub fn write(kernel: &Kernel, instance: &Instance, passes: &[Pass], target: Targ
         text += &format!("// instance: {}\n", chosen.join(", "));
     }
     text + &kernel.to_string()
+}
+
+/// What was executed of a program that breaks no rule, or the rule that it breaks.
+#[cfg(feature = "sim")]
+fn verified(program: &Program) -> Result<String, String> {
+    use crate::verify::program::{Effort, program as verify};
+    match verify(program, Effort::Test) {
+        Ok(verified) if verified.launches.is_empty() => Ok("no rule is broken; nothing is synchronised\n".to_owned()),
+        Ok(verified) => Ok(format!("no rule is broken in {} launches\n", verified.launches.len())),
+        Err(bug) => Err(bug.diagnostic().render(&program.source, &program.spans) + "\n"),
+    }
+}
+
+#[cfg(not(feature = "sim"))]
+fn verified(_: &Program) -> Result<String, String> {
+    Err("`verify` executes programs: it needs the feature `sim`\n".to_owned())
 }
 
 /// What a pass works on.
@@ -313,7 +352,7 @@ mod tests {
         let error = |text: &str| Case::read(text).unwrap_err().to_string();
         assert_eq!(
             error("// about\n// passes: sing\n"),
-            "2:1: there is no pass `sing`; there are bind, check, lower, emit"
+            "2:1: there is no pass `sing`; there are bind, check, lower, verify, emit"
         );
         assert_eq!(error("// passes: lower, bind"), "1:1: `bind` runs before `lower`");
         assert_eq!(error("// target: sm_20"), "1:1: there is no target `sm_20`");
@@ -323,7 +362,7 @@ mod tests {
             );
             Case::read(&text).unwrap().run("a.tile")
         };
-        assert_eq!(run("// passes: emit"), "`emit` has nothing to work on: `lower` comes before `emit`\n");
+        assert_eq!(run("// passes: emit"), "`emit` has nothing to work on: `lower` comes before it\n");
         assert_eq!(run("// passes: lower"), "a generic kernel is not lowered: `bind` comes first\n");
     }
 }

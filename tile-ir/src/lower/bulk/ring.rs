@@ -138,6 +138,7 @@ impl<'a> Lowering<'a> {
 
     /// The next slot; after the last the first again, a phase later.
     fn next_slot(&mut self, ring: &Ring) {
+        // Where every iteration has a stage of its own, its number is the iteration's.
         let Some((slot, parity)) = ring.place else { return };
         let (current, one) = (self.read(slot), self.int(1));
         let next = self.binary(BinaryOp::Add, current, one);
@@ -158,7 +159,9 @@ impl<'a> Lowering<'a> {
     fn produce_rows(&mut self, ring: &Ring) {
         let kernel = self.kernel;
         let plan = ring.plan.clone();
-        let StmtKind::For { var, start, end, step, body, .. } = &kernel.stmts[plan.ring].kind else { return };
+        let StmtKind::For { var, start, end, step, body, .. } = &kernel.stmts[plan.ring].kind else {
+            return self.bug("a ring that is no loop");
+        };
         let cond = self.push(ValueKind::Special(Special::Elected), ValueType::BOOL);
         let then = self.nested(|l| {
             let needs = |stmt: &&StmtId| {
@@ -198,7 +201,7 @@ impl<'a> Lowering<'a> {
             });
             parts.push((rows, bytes));
         }
-        let Some(bytes) = all else { return };
+        let Some(bytes) = all else { return self.bug("a ring without loads") };
         self.op(OpKind::BarrierExpect { barrier, bytes });
         for (load, (rows, bytes)) in ring.plan.loads.iter().zip(parts) {
             self.span = load.span;
@@ -252,7 +255,7 @@ impl<'a> Lowering<'a> {
 
     /// One copy a row; one copy in all, where the rows are whole and lie one behind the other.
     fn load_rows(&mut self, load: &Load, slot: ValueId, (rows, bytes): (ValueId, ValueId), barrier: BarrierRef) {
-        let Some(shared) = self.shared[load.buffer] else { return };
+        let Some(shared) = self.shared[load.buffer] else { return self.bug("a load has no stages") };
         let rank = self.axes(load.tensor);
         let elements = self.int(i64::from(load.elements()));
         let base = self.binary(BinaryOp::Mul, slot, elements);

@@ -110,7 +110,9 @@ impl<'a> Lowering<'a> {
     /// Fills the first slots of the first tile.
     fn fill_first(&mut self, roles: &Roles, path: &Path<'a>, needed: &BTreeSet<VarId>, ahead: RegId) {
         let kernel = self.kernel;
-        let StmtKind::For { var, start, step, body, .. } = &kernel.stmts[roles.plan.ring].kind else { return };
+        let StmtKind::For { var, start, step, body, .. } = &kernel.stmts[roles.plan.ring].kind else {
+            return self.bug("a ring that is no loop");
+        };
         if path.persistent.is_some() {
             self.indices(path.around, needed);
         }

@@ -128,7 +128,10 @@ impl<'a> Lowering<'a> {
         let words = self.local(&name, Dtype::U32, 4);
         self.op(OpKind::Local { local: words });
         for quad in 0..held.layout.words() / 4 {
-            let Ok(access) = MatrixAccess::new(&held.layout, quad * 4, 4, false) else { continue };
+            let Ok(access) = MatrixAccess::new(&held.layout, quad * 4, 4, false) else {
+                self.bug("words that ldmatrix does not load");
+                continue;
+            };
             let (row, col) = held.layout.warp_origin(Formula::Symbol(0));
             let bytes = access.offset(&tile, row, col, Formula::Symbol(1));
             let elements = self.formula(&bytes.over(dtype.bytes()), &[warp, lane]);

@@ -99,7 +99,7 @@ impl<'a> Lowering<'a> {
     /// cluster shares.
     pub(super) fn load_tile(&mut self, roles: &Roles, load: &Load, map: MapId, barrier: BarrierRef, base: ValueId) {
         self.span = load.span;
-        let Some(shared) = self.shared[load.buffer] else { return };
+        let Some(shared) = self.shared[load.buffer] else { return self.bug("a load has no stages") };
         let size = load.layout.dtype().bytes();
         let part = load.shared.then(|| {
             let rank = self.push(ValueKind::Special(Special::ClusterRank), ValueType::Index);
@@ -147,7 +147,7 @@ impl<'a> Lowering<'a> {
                 (_, Left::Registers) => None,
             };
             for (left, (buffer, operand)) in left.into_iter().chain([(false, product.b)]) {
-                let Some(shared) = self.shared[buffer] else { continue };
+                let Some(shared) = self.shared[buffer] else { return self.bug("an operand has no stages") };
                 if roles.descriptors.iter().any(|(b, _)| *b == buffer) {
                     continue;
                 }
@@ -276,7 +276,10 @@ impl<'a> Lowering<'a> {
         match self.vars[var] {
             Some(Binding::Reg(reg)) => self.read(reg),
             Some(Binding::Value(value)) => value,
-            _ => self.int(0),
+            _ => {
+                self.bug("the index of a pipelined loop has no register");
+                self.int(0)
+            }
         }
     }
 
@@ -309,7 +312,7 @@ impl<'a> Lowering<'a> {
         start: ValueId,
         first: bool,
     ) {
-        let Some(registers) = self.fragments[product.acc] else { return };
+        let Some(registers) = self.fragments[product.acc] else { return self.bug("an accumulator has no registers") };
         let in_slot = |l: &mut Self, buffer: BufferId| {
             let base = roles.descriptors.iter().find(|(b, _)| *b == buffer).map(|(_, value)| *value);
             let mut value = base.unwrap_or_else(|| l.push(ValueKind::Int(0), ValueType::Wide));
@@ -347,13 +350,20 @@ impl<'a> Lowering<'a> {
                 };
                 let left = match (a, words) {
                     (Some((reg, operand)), _) => {
-                        let bytes = operand.offset(block * BLOCK_ROWS, step).unwrap_or(0);
+                        let bytes = operand.offset(block * BLOCK_ROWS, step);
+                        let bytes = bytes.unwrap_or_else(|_| {
+                            self.bug("rows of a left operand that no descriptor reaches");
+                            0
+                        });
                         WgmmaOperand::Descriptor(piece(self, reg, bytes))
                     }
                     (None, Some(words)) => WgmmaOperand::Registers(words, self.left_offset(product, block, step, 0)),
-                    (None, None) => return,
+                    (None, None) => return self.bug("a left operand has neither a descriptor nor registers"),
                 };
-                let right = b.1.offset(0, step).unwrap_or(0);
+                let right = b.1.offset(0, step).unwrap_or_else(|_| {
+                    self.bug("columns of a right operand that no descriptor reaches");
+                    0
+                });
                 let right = piece(self, b.0, right);
                 let offset = self.int(i64::from(block * product.n / 2));
                 self.op(OpKind::Wgmma {
@@ -373,7 +383,7 @@ impl<'a> Lowering<'a> {
 
     /// This warpgroup has read `slot`: one arrival for every producer that fills it.
     fn release(&mut self, roles: &Roles, slot: ValueId) {
-        let Some((_, within)) = roles.consumer else { return };
+        let Some((_, within)) = roles.consumer else { return self.bug("a release by no consumer") };
         let barrier = BarrierRef { array: roles.empty, index: slot };
         let feeders = roles.feeders();
         let limit = self.int(i64::from(feeders));

@@ -269,7 +269,7 @@ impl<'a> Lowering<'a> {
     /// The producer's slice: control flow around the ring, and what its coordinates are made of.
     fn producer_block(&mut self, roles: &Roles, body: &'a [StmtId], needed: &BTreeSet<VarId>) {
         let kernel = self.kernel;
-        for &stmt in body {
+        for (at, &stmt) in body.iter().enumerate() {
             self.span = kernel.stmts[stmt].span;
             let holds_ring = |body: &[StmtId]| {
                 let mut found = false;
@@ -295,15 +295,11 @@ impl<'a> Lowering<'a> {
                     self.op(OpKind::If { cond, then, otherwise });
                 }
                 StmtKind::Let { var, .. } | StmtKind::Assign { var, .. } if needed.contains(var) => {
-                    self.block(std::slice::from_ref(&body[self.place_of(body, stmt)]));
+                    self.block(&body[at..=at]);
                 }
                 _ => {}
             }
         }
-    }
-
-    fn place_of(&self, body: &[StmtId], stmt: StmtId) -> usize {
-        body.iter().position(|s| *s == stmt).unwrap_or(0)
     }
 
     fn consumers(&mut self, mut roles: Roles, warp: ValueId) {

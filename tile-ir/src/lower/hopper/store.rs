@@ -215,7 +215,10 @@ impl<'a> Lowering<'a> {
         // A lane's rows are mostly those of the matrices before.
         let mut named: Option<(Formula, ValueId)> = None;
         for quad in 0..sub.fragment.words() / 4 {
-            let Ok(access) = MatrixAccess::new(&sub.fragment, quad * 4, 4, sub.transposed) else { continue };
+            let Ok(access) = MatrixAccess::new(&sub.fragment, quad * 4, 4, sub.transposed) else {
+                self.bug("words that stmatrix does not store");
+                continue;
+            };
             // The warps of a warpgroup are below one another.
             let group = sub.fragment.warp_origin(Formula::Symbol(0).and(3));
             let (row, col) = access.place(group.0, group.1, Formula::Symbol(1));
@@ -287,7 +290,7 @@ impl<'a> Lowering<'a> {
 
     /// A barrier of this consumer's warpgroup. Barrier 0 is the block's.
     pub(super) fn warpgroup_barrier(&mut self, roles: &Roles) {
-        let Some(consumer) = roles.warpgroup else { return };
+        let Some(consumer) = roles.warpgroup else { return self.bug("a barrier of no warpgroup") };
         let consumers = roles.plan.warpgroups();
         let one = |id: u32| OpKind::NamedBarrier { id, threads: WARPGROUP, arrive: false };
         let span = self.span;

@@ -27,6 +27,7 @@ mod launches;
 mod skeleton;
 mod structure;
 
+pub use crate::diag::Bug;
 use crate::diag::{Code, Diagnostic};
 use crate::ir::SpanId;
 use crate::lowered::Program;
@@ -38,28 +39,6 @@ pub use launches::{Contents, small_launch};
 use launches::{Wanted, arguments, barriers, extents};
 use skeleton::skeleton;
 use std::collections::VecDeque;
-
-/// A mistake of the compiler, found in what it made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bug {
-    /// The statement that it was made of.
-    pub span: SpanId,
-    /// What is wrong with the program.
-    pub text: String,
-}
-
-impl Bug {
-    fn new(span: SpanId, text: impl Into<String>) -> Bug {
-        Bug { span, text: text.into() }
-    }
-
-    /// What its author is told.
-    pub fn diagnostic(&self) -> Diagnostic {
-        Diagnostic::new(Code::COMPILER, self.span, "this is a mistake of the compiler, not of the kernel")
-            .at(self.text.clone())
-            .help("please report it with what `cargo tile show` prints for this kernel with `--format lowered`")
-    }
-}
 
 /// What was found out about a program that breaks no rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
