@@ -52,11 +52,15 @@ impl Lowering<'_> {
     }
 
     fn host_extent(&self, param: ParamId, axis: usize) -> HostExpr {
-        match self.tensor_extent(param, axis) {
-            Some(Extent::Dim(dim)) => HostExpr::Dim(dim),
-            Some(Extent::Fixed(expr)) => HostExpr::Int(self.kernel.const_index(expr).unwrap_or(0)),
-            None => HostExpr::Int(0),
-        }
+        let extent = match self.tensor_extent(param, axis) {
+            Some(Extent::Dim(dim)) => Some(HostExpr::Dim(dim)),
+            Some(Extent::Fixed(expr)) => self.kernel.const_index(expr).map(HostExpr::Int),
+            None => None,
+        };
+        extent.unwrap_or_else(|| {
+            self.bug("a tensor's extent is neither a dim nor a constant");
+            HostExpr::Int(0)
+        })
     }
 
     /// One block a tile, on the axes of the author's grid.

@@ -144,7 +144,7 @@ impl Lowering<'_> {
         match axis.map(|var| self.kernel.vars[var].kind) {
             Some(VarKind::Thread(axis)) => {
                 let before: u32 = extents.iter().take(usize::from(axis)).product();
-                let extent = extents.get(usize::from(axis)).copied().unwrap_or(1);
+                let extent = extents[usize::from(axis)];
                 Group { reduction: Reduction { op, extent, stride: before }, axis }
             }
             _ => Group { reduction: Reduction { op, extent: WARP, stride: 1 }, axis: 0 },

@@ -351,7 +351,7 @@ impl Lowering<'_> {
                 let extents = self.kernel.buffer_extents(buffer);
                 let mut offset = indices[0];
                 for (axis, &index) in indices.iter().enumerate().skip(1) {
-                    let extent = self.int(i64::from(extents.get(axis).copied().unwrap_or(1)));
+                    let extent = self.int(i64::from(extents[axis]));
                     let scaled = self.binary(BinaryOp::Mul, offset, extent);
                     offset = self.binary(BinaryOp::Add, scaled, index);
                 }

@@ -3,6 +3,7 @@
 //! A mistake is one operation left out, moved or changed. Which there are is read off the program, so every program has its
 //! own; a seed draws among them.
 
+use crate::ir::SpanId;
 use crate::lowered::*;
 use std::fmt;
 
@@ -66,8 +67,10 @@ enum Change {
     Earlier,
     /// A number of it is another.
     Add(Number, i64),
-    /// An accesses' guard is gone.
+    /// An access's guard is gone.
     Unguard,
+    /// Nothing is wrong, but whoever comes here says so.
+    Mark,
 }
 
 /// A number of an operation.
@@ -293,6 +296,21 @@ pub fn planted(program: &Program, mistake: &Mistake) -> Program {
     program
 }
 
+/// The program with an assertion that never holds before the operation that the mistake is in: an execution that comes there finds
+/// [`Code::ASSERT`](crate::diag::Code::ASSERT).
+pub fn marked(program: &Program, mistake: &Mistake) -> Program {
+    planted(program, &Mistake { change: Change::Mark, ..mistake.clone() })
+}
+
+/// An assertion that never holds.
+fn mark(program: &mut Program, span: SpanId) -> Op {
+    let ty = ValueType::BOOL;
+    let cond = program.values.push(Value { kind: ValueKind::Int(0), ty, span });
+    let text = "reached".to_owned();
+    let message = program.messages.push(Message { kind: MessageKind::Assert, text, args: Vec::new(), span });
+    Op { kind: OpKind::Assert { cond, message }, span }
+}
+
 /// Whether the mistake's operation was in the list.
 fn apply(program: &mut Program, ops: &mut Vec<Op>, mistake: &Mistake, number: &mut usize) -> bool {
     for at in 0..ops.len() {
@@ -304,6 +322,10 @@ fn apply(program: &mut Program, ops: &mut Vec<Op>, mistake: &Mistake, number: &m
                 Change::Later if at + 1 < ops.len() => ops.swap(at, at + 1),
                 Change::Earlier if at > 0 => ops.swap(at, at - 1),
                 Change::Later | Change::Earlier => {}
+                Change::Mark => {
+                    let mark = mark(program, ops[at].span);
+                    ops.insert(at, mark);
+                }
                 Change::Unguard => ops[at].kind.memories_mut().into_iter().for_each(|memory| memory.guard = None),
                 Change::Add(which, more) => add(program, &mut ops[at].kind, which, more),
             }

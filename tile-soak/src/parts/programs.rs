@@ -7,6 +7,7 @@ use crate::programs::{compile, data, generate, reference, text};
 use crate::shrink;
 use tile_ir::ir::Target;
 use tile_ir::text::filetest::{self, Pass};
+use tile_ir::verify::program::{Effort, program as verify};
 
 /// The part.
 pub struct Programs;
@@ -148,6 +149,7 @@ fn tile(program: &Program, case: Case, failure: &Failed) -> Result<String, Faile
     let instance = execute::instance(program, &kernel)?;
     let passes: &[Pass] = match failure.class {
         Failure::Refused | Failure::Flagged => &[Pass::Check],
+        Failure::Broken => &[Pass::Bind, Pass::Lower, Pass::Verify],
         Failure::Nvrtc | Failure::Complaint => &[Pass::Bind, Pass::Lower, Pass::Emit],
         _ => &[Pass::Bind, Pass::Lower],
     };
@@ -180,6 +182,13 @@ fn outcome(program: &Program, seed: u64, number: u64) -> Result<&'static str, Fa
                 return Err(failed(Failure::Metamorphic, format!("{text}; the other form:\n{other}")));
             }
         }
+    }
+    let effort = if number.is_multiple_of(VARIED) { Effort::Test } else { Effort::Compilation };
+    for lowered in &agreed.lowered {
+        verify(lowered, effort).map_err(|bug| {
+            let report = bug.diagnostic().render(&lowered.source, &lowered.spans);
+            failed(Failure::Broken, format!("{}: {report}", lowered.target))
+        })?;
     }
     if number.is_multiple_of(COMPILED) && compile::is_there() {
         for lowered in &agreed.lowered {

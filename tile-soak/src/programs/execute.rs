@@ -24,6 +24,8 @@ pub enum Failure {
     Flagged,
     /// An instance cannot be lowered.
     Lowering,
+    /// The lowered program breaks a rule of `tile_ir::verify::program`.
+    Broken,
     /// The launch refuses the arguments.
     Launch,
     /// The fast simulator has no result.

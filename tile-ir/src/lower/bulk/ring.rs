@@ -331,7 +331,7 @@ impl<'a> Lowering<'a> {
                 let extent = self.int(i64::from(extents[axis]));
                 index = self.binary(BinaryOp::Rem, index, extent);
             }
-            stride *= extents.get(axis).copied().unwrap_or(1);
+            stride *= extents[axis];
             let name = kernel.vars[bound.var].name.clone();
             let reg = self.reg(&name, ValueType::Index, false);
             self.op(OpKind::Let { reg, value: Some(index) });

@@ -364,7 +364,7 @@ impl<'a> Lowering<'a> {
                 let extent = self.int(i64::from(extents[axis]));
                 self.binary(BinaryOp::Rem, index, extent)
             };
-            stride *= extents.get(axis).copied().unwrap_or(1);
+            stride *= extents[axis];
             self.vars[bound.var] = Some(Binding::Value(index));
         }
     }
