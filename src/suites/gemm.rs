@@ -71,7 +71,7 @@ impl<T: Real> Dense<T> {
     }
 
     /// The largest distance of the sampled rows from f64, in units of its bound: `eps |c| + sqrt(K) 2^-12`, where `eps` is
-    /// that of the element type (hopper.md V1). As tf32, `2^-9 |c| + sqrt(K) 2^-8`: two operands rounded towards zero by up to
+    /// that of the element type. As tf32, `2^-9 |c| + sqrt(K) 2^-8`: two operands rounded towards zero by up to
     /// 2^-10 each, on normal data.
     pub fn worst_error(&self, c: &[T]) -> f64 {
         self.worst_error_after(c, |sum, _| sum)

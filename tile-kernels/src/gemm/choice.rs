@@ -38,7 +38,7 @@ const fn wide(tile: Tile, step_us: f64, read_rate: f64) -> Cost {
     Cost { tile, step_us, read_rate }
 }
 
-/// A tile for few rows, which is as fast as weights can be read where every multiprocessor has one (hopper.md W3). Its step is
+/// A tile for few rows, which is as fast as weights can be read where every multiprocessor has one. Its step is
 /// what it takes to bring it in, or its products one after another.
 const fn skinny(tile: Tile) -> Cost {
     let bytes = (tile.0 + tile.1) * 64 * 2;
@@ -57,7 +57,7 @@ const TILES: [Cost; 23] = [
     wide((64, 128, 64, 8, 128, 1), 0.190, 4.5e6),
     wide((64, 64, 64, 12, 128, 1), 0.150, 4.5e6),
     // 1% slower than the one before where it is launched alone, but 14% faster as a dependent launch, as it is in a stream
-    // of launches: blocks that share weights by themselves drift apart, and read them twice (hopper.md W4).
+    // of launches: blocks that share weights by themselves drift apart, and read them twice (docs/hopper.md, "Clusters").
     wide((64, 64, 64, 12, 128, 2), 0.149, 4.5e6),
     skinny((8, 56, 128, 14, 128, 1)),
     skinny((16, 56, 128, 12, 128, 1)),
@@ -93,7 +93,7 @@ const IDLE: f64 = 0.06;
 /// Bytes that a multiprocessor must have asked for to read at two thirds of its rate: with 110 KB it is 3.5% short of it, with
 /// 48 KB a quarter.
 const RING_BYTES: f64 = 33e3;
-/// The part of the weights that each further row of tiles reads again: they start apart, and drift (hopper.md W4).
+/// The part of the weights that each further row of tiles reads again: they start apart, and drift (docs/hopper.md, "Clusters").
 const READ_AGAIN: f64 = 0.05;
 /// us that storing a tile holds up the next one, where no other tile is multiplied meanwhile.
 const STORE_US: f64 = 0.5;
@@ -339,7 +339,7 @@ mod tests {
     use super::*;
     use tile_runtime::kernel::Dtype;
 
-    /// The tiles that were fastest on an H200, or within 3% of it; for few rows, those that were in hopper.md W1.
+    /// The tiles that were fastest on an H200, or within 3% of it; for few rows, those measured there.
     #[test]
     fn choices_on_measured_shapes() {
         for (shape, good) in [

@@ -13,7 +13,7 @@
 //! A block's loads come back in the order of their issue, so filling ahead delays the first product wherever there is
 //! nothing to wait for: how many slots is a parameter of the launch, 0 unless it may begin early
 //! ([`ParameterKind::Ahead`]). Of these many the kernel takes all where the independent operand is streamed once (its tile
-//! belongs to one tile of the result) through at least [`LONG`] rings, and [`FEW`] elsewhere (hopper.md W2).
+//! belongs to one tile of the result) through at least [`LONG`] rings, and [`FEW`] elsewhere.
 
 use super::super::dependent::wait;
 use super::super::uses::depends_on;

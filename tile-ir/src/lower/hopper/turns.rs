@@ -2,7 +2,7 @@
 //!
 //! The ring is filled tile after tile, so a warpgroup skips the slots of the other's tiles. A wait on a parity is
 //! meaningful within one phase of its barrier only: a warpgroup that ran more than a lap ahead would find the parity it
-//! waits for in a phase long past (hopper.md V4). So a warpgroup begins a tile only after the other has seen the last
+//! waits for in a phase long past (docs/hopper.md, "mbarriers"). So a warpgroup begins a tile only after the other has seen the last
 //! slot of the tile before, which a pair of named barriers says.
 
 use super::super::*;
