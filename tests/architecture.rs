@@ -274,7 +274,9 @@ fn codes_that_appear_while_typing_are_marked() {
     assert_eq!(names.len(), Code::ALL.len(), "every code stands in the table on a line of its own");
     let places = ["tile-ir/src/analysis", "tile-ir/src/verify", "tile-ir/src/lower", "tile-syntax/src"];
     let mut reported = BTreeSet::new();
-    for (_, text) in places.iter().flat_map(|place| sources(place)) {
+    // What an execution of a lowered program finds is said when it is compiled.
+    let is_typing = |(file, _): &(String, String)| !file.contains("verify/program");
+    for (_, text) in places.iter().flat_map(|place| sources(place)).filter(is_typing) {
         for after in text.split("Code::").skip(1) {
             let name: String = after.chars().take_while(|c| c.is_ascii_uppercase() || *c == '_').collect();
             reported.extend(names.get(&name));

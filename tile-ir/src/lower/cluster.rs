@@ -64,6 +64,10 @@ impl Lowering<'_> {
     }
 
     pub(super) fn cluster_reduce(&mut self, stmt: StmtId, op: ReduceOp, tile: BufferId) {
+        // A block that is a cluster by itself has nothing to add.
+        if self.cluster().iter().product::<u32>() == 1 {
+            return;
+        }
         let (Some(inbox), Some(registers)) = (self.inboxes.get(&stmt).copied(), self.fragments[tile]) else {
             return self.bug("a reduction in a cluster has nowhere to put its tiles");
         };

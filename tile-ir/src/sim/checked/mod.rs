@@ -73,6 +73,7 @@ use super::{Argument, Cancel, STEP_LIMIT, SimError, Stop};
 use crate::diag::Diagnostic;
 use crate::ir::SpanId;
 use crate::lowered::{Program, Space};
+use std::time::Instant;
 
 /// Executes a program on its arguments, one a kernel parameter in order. Tensors are written in place.
 ///
@@ -105,6 +106,8 @@ pub struct CheckedOptions {
     pub step_limit: u64,
     /// Stops the launch from another thread: within a thousand or so instructions.
     pub cancel: Option<Cancel>,
+    /// When to stop, as if it were cancelled then.
+    pub deadline: Option<Instant>,
     /// Diagnostics to keep; further ones are counted.
     pub max_reports: usize,
     /// Printed lines to keep; further ones are counted.
@@ -128,6 +131,7 @@ impl Default for CheckedOptions {
             clusters: 4,
             step_limit: STEP_LIMIT,
             cancel: None,
+            deadline: None,
             max_reports: 32,
             max_prints: 10_000,
             whole_outputs: true,

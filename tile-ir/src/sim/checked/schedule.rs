@@ -12,6 +12,7 @@ use super::{Cancel, CheckedOptions, CheckedReport, Copies, Counters, ObservedEff
 use crate::ir::{Dtype, SpanId};
 use crate::lowered::Program;
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 /// Most blocks of a cluster.
 const MAX_CLUSTER: usize = 8;
@@ -86,7 +87,8 @@ impl<'p> Machine<'p> {
         }
         while !resident.is_empty() {
             let at = self.choose(resident.len());
-            if self.options.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
+            let is_late = self.options.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            if is_late || self.options.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
                 self.stopped = Some(Stop::Cancelled);
                 break;
             }

@@ -39,6 +39,7 @@ pub use launches::{Contents, small_launch};
 use launches::{Wanted, arguments, barriers, extents};
 use skeleton::skeleton;
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 /// What was found out about a program that breaks no rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +62,9 @@ pub enum Effort {
     /// Several launches and orders, and data races of threads too, of which the kernel's author may be the cause.
     Test,
 }
+
+/// How long a launch before a compilation may take: NVRTC takes ten times as long.
+const MOST_TIME: Duration = Duration::from_millis(100);
 
 impl Effort {
     /// Most instructions of warps in one launch: what was executed of a longer one is all that is known of it.
@@ -108,6 +112,8 @@ fn protocol(program: &Program, effort: Effort) -> Result<Verified, Bug> {
         Effort::Test => &[(Schedule::InOrder, Copies::Late), (Schedule::Seeded { resident_blocks: 2 }, Copies::Seeded)],
     };
     // Longer until every stage has been filled again; shorter where one that long does not come to its end.
+    // In a build that is not optimised, less is executed.
+    let deadline = (effort == Effort::Compilation).then(|| Instant::now() + MOST_TIME);
     let clusters = if effort == Effort::Test { 2 } else { 1 };
     let mut lengths = match effort {
         Effort::Compilation => VecDeque::from([512]),
@@ -136,6 +142,7 @@ fn protocol(program: &Program, effort: Effort) -> Result<Verified, Bug> {
                 whole_outputs: false,
                 products: skeleton.needs_products,
                 most_clusters: Some(clusters),
+                deadline,
                 ..CheckedOptions::default()
             };
             let report = run(&skeleton.program, &arguments, &options)
