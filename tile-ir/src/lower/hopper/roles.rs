@@ -158,7 +158,7 @@ impl<'a> Lowering<'a> {
             tensor,
             box_extents: boxes.box_dims.clone(),
             swizzle: boxes.swizzle,
-            // 256 bytes cost up to 6% where a tensor is read once (docs/hopper.md, "TMA").
+            // 256 bytes cost up to 6% where a tensor is read once (docs/hopper.md, "TMA and bulk copies").
             promotion: Promotion::B128,
             stores,
         });

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) const WARPGROUP: u32 = 128;
 /// Rows of one product of a warpgroup.
 pub(crate) const BLOCK_ROWS: u32 = 64;
-/// Elements of a tile from which on one warpgroup alone is too slow to store it: 128 x 128 (docs/hopper.md, "Epilogues").
+/// Elements of a tile from which on one warpgroup alone is too slow to store it: 128 x 128 (docs/hopper.md, "Resources of a launch").
 const TURNS_FROM: u32 = 128 * 128;
 /// Most f32 of accumulators a thread may hold beside what else it needs of 232 registers.
 const MOST_ACCUMULATORS: u32 = 192;
@@ -374,7 +374,7 @@ pub(super) fn accumulator(rows: u32, cols: u32, consumers: u32) -> Result<Fragme
 }
 
 /// How registers are shared out. A block's registers are those that the launch gives its threads; the producer gives
-/// back what consumers take, and taking more than there are would wait for ever (docs/hopper.md, "Registers of roles").
+/// back what consumers take, and taking more than there are would wait for ever (docs/hopper.md, "Registers of warpgroups").
 fn registers(consumers: u32, held: u32) -> Option<RolesRegisters> {
     let threads = (consumers + 1) * WARPGROUP;
     let launch = (65_536 / threads / 8 * 8).min(248);
