@@ -30,7 +30,7 @@ fn every_program_breaks_no_rule() {
     // What is done before a compilation, instead of everything.
     let is_quick = std::env::var_os("TILE_VERIFY_QUICK").is_some();
     let effort = if is_quick { Effort::Compilation } else { Effort::Test };
-    let most = std::env::var("TILE_VERIFY_INSTANCES").ok().and_then(|n| n.parse().ok()).unwrap_or(3);
+    let most = std::env::var("TILE_VERIFY_INSTANCES").ok().and_then(|n| n.parse().ok()).unwrap_or(2);
     let (mut programs, mut executed, mut slowest) = (0, 0, (Duration::ZERO, String::new()));
     let mut broken = Vec::new();
     let mut not_executed = Vec::new();
