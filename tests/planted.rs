@@ -1,7 +1,7 @@
 //! Mistakes planted in lowered programs, drawn by a seed: those of the protocol (arrivals, bytes, parities, slots, fences, commits, waits, early
 //! use) are found by `verify::program` alone; of coordinates and guards the checked simulator says so, or the result is another.
 //!
-//! `TILE_PLANTED` says how many are drawn, and `TILE_PLANTED_SEED` from which seed.
+//! `PLANTED` says how many are drawn, and `PLANTED_SEED` from which seed.
 
 #[path = "nvrtc/kernels.rs"]
 #[allow(dead_code)] // how they are compiled is for tests/nvrtc
@@ -132,7 +132,7 @@ struct Count {
 
 #[test]
 fn planted_mistakes_are_found() {
-    let (count, seed) = (setting("TILE_PLANTED", 60), setting("TILE_PLANTED_SEED", 1));
+    let (count, seed) = (setting("PLANTED", 60), setting("PLANTED_SEED", 1));
     let programs = programs();
     let mut by_family: BTreeMap<Family, Vec<(&Program, Mistake)>> = BTreeMap::new();
     for program in &programs {

@@ -28,9 +28,9 @@ fn some(kernel: &Kernel, most: usize) -> Vec<Instance> {
 #[test]
 fn every_program_breaks_no_rule() {
     // What is done before a compilation, instead of everything.
-    let is_quick = std::env::var_os("TILE_VERIFY_QUICK").is_some();
+    let is_quick = std::env::var_os("VERIFY_QUICK").is_some();
     let effort = if is_quick { Effort::Compilation } else { Effort::Test };
-    let most = std::env::var("TILE_VERIFY_INSTANCES").ok().and_then(|n| n.parse().ok()).unwrap_or(2);
+    let most = std::env::var("VERIFY_INSTANCES").ok().and_then(|n| n.parse().ok()).unwrap_or(2);
     let (mut programs, mut executed, mut slowest) = (0, 0, (Duration::ZERO, String::new()));
     let mut broken = Vec::new();
     let mut not_executed = Vec::new();
@@ -47,7 +47,7 @@ fn every_program_breaks_no_rule() {
                     if verified.synchronises && verified.launches.is_empty() {
                         not_executed.push(name.clone());
                     }
-                    if std::env::var_os("TILE_VERIFY_LAUNCHES").is_some() {
+                    if std::env::var_os("VERIFY_LAUNCHES").is_some() {
                         println!("{name}: {} phases\n    {}", verified.phases, verified.launches.join("\n    "));
                     }
                 }
@@ -55,7 +55,7 @@ fn every_program_breaks_no_rule() {
                     broken.push(format!("{name}: {}", bug.diagnostic().render(&program.source, &program.spans)))
                 }
             }
-            if std::env::var_os("TILE_VERIFY_TIMES").is_some() {
+            if std::env::var_os("VERIFY_TIMES").is_some() {
                 println!("{:>8.1} ms  {name}", start.elapsed().as_secs_f64() * 1e3);
             }
             slowest = slowest.max((start.elapsed(), name));
