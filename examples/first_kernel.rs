@@ -20,7 +20,7 @@ pub fn saxpy(a: f32, x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
 // ANCHOR_END: kernel
 
 // ANCHOR: generic
-/// The same in any float type, 16 bytes a thread.
+/// y = a x + y in any float type, 16 bytes a thread.
 #[tile_kernel(instances(THREADS in [128, 256]), require(N % (128 / T::BITS) == 0))]
 pub fn scaled_add<T: Float, const THREADS: usize>(a: f32, x: &Tensor<T, (N,)>, y: &mut Tensor<T, (N,)>) {
     let vec = 128 / T::BITS;
@@ -74,7 +74,7 @@ fn main() -> anyhow::Result<()> {
     generic(&device)
 }
 
-/// The same with 16-bit elements: upload, launch one instance, compare.
+/// The generic kernel on 16-bit elements: upload, launch one instance, compare.
 fn generic(device: &Device) -> anyhow::Result<()> {
     let n = 40_000;
     let x: Vec<f16> = (0..n).map(|i| f16::from_f32((i as f32 * 0.37).sin())).collect();

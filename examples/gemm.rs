@@ -206,7 +206,7 @@ fn sweep<T: GemmElement + Real>(device: &Device, arguments: &Arguments) -> Resul
         let shapes = GEMM_SHAPES.iter().map(|&(m, n, k)| [m, n, k].map(|extent| extent as usize));
         (shapes.collect(), blas, Options::default())
     };
-    // The data sheet's dense figure for 16-bit elements.
+    // The data sheet's dense figure for 16-bit elements (`docs/hopper.md`, "Rates that constants were fitted to").
     let ceiling = Ceiling { peak_tflops: Some(989.4), ..ceiling::measure(device, &options)? };
     let mut report = Report {
         schema: SCHEMA,

@@ -142,7 +142,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// The same kernel, launched through the driver alone.
+/// The measured kernel, launched through the driver alone.
 struct Bare {
     function: sys::CUfunction,
     stream: sys::CUstream,

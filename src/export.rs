@@ -153,7 +153,7 @@ fn record(kernel: &str, program: &Program, cubin: &str, n: i64, k: i64, chosen: 
     }))
 }
 
-/// How the copy engine sees a tensor, for `cuTensorMapEncodeTiled`.
+/// How TMA sees a tensor, for `cuTensorMapEncodeTiled`.
 fn map_record(program: &Program, map: MapId) -> Value {
     let TensorMap { tensor, box_extents, swizzle, promotion, .. } = &program.tensor_maps[map];
     let name = program.tensors.iter().find(|t| t.param == *tensor).map(|t| t.name.as_str());
@@ -332,7 +332,7 @@ pub fn gemm(folder: &Path) -> Result<()> {
     records.finish()
 }
 
-/// The same of f32 as tf32, which there is of `c = a b^T` alone: records of `gemm` whose `dtype` is `tf32`.
+/// Exports the GEMM of f32 as tf32, which there is of `c = a b^T` alone: records of `gemm` whose `dtype` is `tf32`.
 pub fn gemm_tf32(folder: &Path) -> Result<()> {
     let mut records = GemmRecords::new(folder)?;
     let kernel = tf32::gemm_tf32::<128, 256, 4, 256, false>::definition().kernel()?;

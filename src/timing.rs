@@ -18,7 +18,7 @@ pub fn time<P: Problem>(
     time_with(device, problem, &Options { rounds: 9, ..Options::default() }, call)
 }
 
-/// The same with other options.
+/// [`time`] with other options.
 ///
 /// # Errors
 /// As [`time`].

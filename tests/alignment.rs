@@ -41,7 +41,7 @@ pub fn tiled_copy<T>(x: &Tensor<T, (M, N)>, y: &mut Tensor<T, (M, N)>) {
     }
 }
 
-/// The same with a demand of 8 bytes.
+/// A copy through a pipelined tile that demands rows of 8 bytes.
 #[tile_kernel(require(N % 4 == 0))]
 pub fn demanding_copy(x: &Tensor<f16, (M, N)>, y: &mut Tensor<f16, (M, N)>) {
     let [by] = blocks([ceil_div(M, 16)]);
@@ -89,7 +89,7 @@ fn an_authors_gemm_at_every_alignment() {
     }
 }
 
-/// Results that the copy engine cannot store, and those that not even pairs can.
+/// Results that TMA cannot store, and those that not even pairs can.
 #[test]
 fn the_result_has_an_alignment_of_its_own() {
     let [m, k] = [70, 64];

@@ -233,11 +233,14 @@ fn the_emitter_sees_only_the_lowered_program() {
 }
 
 #[test]
-fn the_table_of_effects_has_no_default() {
-    let text = read("tile-ir/src/ir/effects.rs");
-    assert!(text.contains("StmtKind::SyncThreads =>"), "the table has moved: change this test");
-    let default = text.lines().find(|line| line.trim_start().starts_with("_ =>"));
-    assert_eq!(default, None, "every statement has its own entry");
+fn the_tables_of_effects_and_parts_have_no_default() {
+    let tables = [("ir/parts.rs", "StmtKind::SyncThreads =>"), ("lowered/parts.rs", "OpKind::WarpBarrier =>")];
+    for (file, entry) in tables {
+        let text = read(format!("tile-ir/src/{file}"));
+        assert!(text.contains(entry), "the table of {file} has moved: change this test");
+        let default = text.lines().find(|line| line.trim_start().starts_with("_ =>"));
+        assert_eq!(default, None, "every statement and every operation has its own entry");
+    }
 }
 
 #[test]

@@ -114,7 +114,7 @@ impl Round for bf16 {
     }
 }
 
-/// The same in f64, from the same rounded inputs.
+/// Attention in f64, from the rounded inputs.
 fn reference<T: Round>([q, k, v]: [&[T]; 3], [heads, m, n, d]: [usize; 4]) -> Vec<f64> {
     let mut all = Vec::with_capacity(heads * m * d);
     for h in 0..heads {

@@ -32,7 +32,7 @@ fn every_layout_on_the_fast_simulator() {
     plain::<bf16, bf16>(&Device::simulator(), &shapes[2..3], &LAYOUTS);
 }
 
-/// The program that the GPU runs, lane by lane: roles, barriers, the copy engine and products of warpgroups.
+/// The program that the GPU runs, lane by lane: roles, barriers, TMA and products of warpgroups.
 #[test]
 fn every_layout_on_the_checked_simulator() {
     plain::<f16, f16>(&Device::checked_simulator(), &[[72, 136, 136]], &LAYOUTS);
@@ -88,7 +88,7 @@ fn every_class_of_alignment() {
     }
 }
 
-/// Operands that the copy engine could fetch, into rows that it could not store.
+/// Operands that TMA could fetch, into rows that it could not store.
 #[test]
 fn a_result_that_is_not_aligned() {
     let device = Device::checked_simulator();

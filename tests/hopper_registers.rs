@@ -166,7 +166,7 @@ pub fn refused<const WHICH: usize>(
     copy(&acc, s.at_mut([b * 64, 0]));
 }
 
-/// Those that have `wgmma`.
+/// The devices that have `wgmma`.
 fn devices() -> Vec<Device> {
     let mut all = tile_kernel_examples::devices::devices();
     all.retain(|device| device.supports(Target::Sm90a));
@@ -295,7 +295,7 @@ fn what_is_not_specialised_says_why() {
     let reasons = [
         "it has a `gemm` in a loop or conditional of the pipelined loop",
         "`q_s` is loaded neither in the pipelined loop nor right before it",
-        "it reduces a tile from or to a shared array",
+        "it has a `reduce` of a shared array",
         "",
         "`q_s` is loaded twice",
     ];
@@ -362,7 +362,7 @@ fn reports(change: impl Fn(&mut OpKind)) -> Vec<String> {
     reports_of(|program| each_mut(&mut program.body, &mut |op| change(&mut op.kind)))
 }
 
-/// The same after a change to its program.
+/// What the checked simulator says of `positive` after a change to its program, under several seeds.
 fn reports_of(change: impl Fn(&mut Program)) -> Vec<String> {
     let mut program = programs(positive::<f16, 64, 64, 128>::definition().kernel().unwrap()).remove(0);
     change(&mut program);
@@ -397,7 +397,7 @@ fn a_left_operand_that_is_written_in_flight_is_found() {
     );
 }
 
-/// Threads read the slot, and one of them gives it back: without the barrier between, the copy engine may be too early.
+/// Threads read the slot, and one of them gives it back: without the barrier between, TMA may be too early.
 #[test]
 fn a_slot_that_is_given_back_while_others_read_it_is_found() {
     let early = reports(|op| {

@@ -32,6 +32,9 @@ mod scalars;
 #[allow(dead_code)]
 mod split_k;
 
+#[path = "storage.rs"]
+#[allow(dead_code)]
+mod storage;
 #[path = "tensors.rs"]
 #[allow(dead_code)]
 mod tensors;
@@ -75,6 +78,11 @@ fn definitions() -> Vec<&'static Definition> {
         scalars::inexact::<f32>::definition(),
         scalars::bits::definition(),
         scalars::philox::definition(),
+        storage::dequantize::<16, 4>::definition(),
+        storage::quantize::<f32>::definition(),
+        storage::through_shared::definition(),
+        storage::sums::definition(),
+        storage::casts::<u8>::definition(),
         lanes::exchanged::<f32>::definition(),
         lanes::scanned::definition(),
         lanes::led::definition(),
@@ -108,7 +116,7 @@ fn they_compile_without_spills() {
     }
 }
 
-/// A transposed store is `stmatrix.trans` and the copy engine: one STSM of four matrices for 16 columns.
+/// A transposed store is `stmatrix.trans` and TMA: one STSM of four matrices for 16 columns.
 #[test]
 fn a_transposed_store_is_stmatrix() {
     let program = transposed_store::programs(

@@ -323,7 +323,7 @@ fn shared_memory_reused_while_a_copy_reads_it() {
     for target in [Target::Sm80, Target::Sm90a] {
         needs(&program(kernel, &[], target), &parameters, std::slice::from_ref(&expected), is_barrier);
     }
-    // The slots of a ring, and the tile that the copy engine stores from, are given back by barriers and waits of their own.
+    // The slots of a ring, and the tile that TMA stores from, are given back by barriers and waits of their own.
     let (parameters, expected) = of_product(192, 128, 192);
     let ring = |op: &OpKind| matches!(op, OpKind::BarrierWait { .. } | OpKind::BulkWait { .. });
     needs(&hopper([64, 64, 64, 2]), &parameters, &expected, ring);
@@ -358,7 +358,7 @@ fn bulk_store_counts_as_a_write() {
         (results == expected, said)
     };
     assert_eq!(with(64), (true, String::new()));
-    // Two blocks store the same rows: the copy engine writes them twice, though no thread stores an element.
+    // Two blocks store the same rows: TMA writes them twice, though no thread stores an element.
     assert!(with(32).1.contains("TK0403: `c` is written twice"), "{}", with(32).1);
 }
 
@@ -369,7 +369,7 @@ fn tensor_store_has_its_fence_and_barrier() {
     assert!(count(&program, |op| matches!(op, OpKind::TensorStore { .. })) > 0);
     needs(&program, &parameters, &expected, |op| matches!(op, OpKind::FenceProxyAsync));
     needs(&program, &parameters, &expected, |op| matches!(op, OpKind::NamedBarrier { .. }));
-    // In the text: what threads wrote is made visible to the copy engine, and all have, before one thread stores.
+    // In the text: what threads wrote is made visible to TMA, and all have, before one thread stores.
     let text = tile_ir::emit::cuda::emit(&program);
     let body = text.split("__global__").last().unwrap_or_default();
     let store = body.find("tensor_store").expect("a store by the copy engine");
@@ -426,7 +426,7 @@ fn neighbouring_halves_of_a_word() {
     }
 }
 
-// ---- vectors and the copy engine ---------------------------------------------------------------------------------------
+// ---- vectors and TMA ---------------------------------------------------------------------------------------------------
 
 /// Vectors of what is read in one type and stored in another.
 #[tile_kernel(require(N % 8 == 0))]
@@ -509,7 +509,7 @@ fn swizzled_tiles_are_aligned_and_boxes_fit() {
     }
 }
 
-/// A tile of 512 columns: more than a box of the copy engine has.
+/// A tile of 512 columns: more than a box of TMA has.
 #[tile_kernel]
 pub fn wide_rows(x: &Tensor<f32, (M, K)>, y: &mut Tensor<f32, (M,)>) {
     let [b] = blocks([ceil_div(M, 4)]);

@@ -38,10 +38,7 @@ fn setting(name: &str, default: usize) -> usize {
 /// The first, a middle and the last instance.
 fn some(kernel: &Kernel) -> Vec<Instance> {
     let step = kernel.instances.len().div_ceil(3).max(1);
-    let values = kernels::values(kernel)[0];
-    let last = values.last().copied().unwrap_or(0);
-    let value = |at: usize| values.get(at).copied().unwrap_or(last);
-    let dims: Vec<_> = kernel.specialized().iter().enumerate().map(|(at, dim)| (*dim, value(at))).collect();
+    let dims = kernels::dims(kernel, kernels::values(kernel)[0]);
     kernel.instances.iter().step_by(step).map(|instance| instance.clone().with_dims(dims.clone())).collect()
 }
 
@@ -113,8 +110,8 @@ const EQUAL: [(&str, &str, &str); 3] = [
         "a copy is waited for after the barrier",
         "a thread reads what it has copied itself, and nothing else",
     ),
-    ("cp_async_", "a barrier of the block is left out", "a thread reads what it has copied itself, and nothing else"),
-    ("statements_", "a barrier of the block is left out", "no shared array is accessed on both sides of the barrier"),
+    ("cp_async_", "`barrier` is left out", "a thread reads what it has copied itself, and nothing else"),
+    ("statements_", "`barrier` is left out", "no shared array is accessed on both sides of the barrier"),
 ];
 
 fn is_equal(program: &Program, mistake: &Mistake) -> bool {

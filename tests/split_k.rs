@@ -45,7 +45,7 @@ pub fn split_k<const S: usize>(
     }
 }
 
-/// The same with memory that the launcher allocates: nobody sees the partial sums or the counters.
+/// Split K with memory that the launcher allocates: nobody sees the partial sums or the counters.
 #[tile_kernel(instances(S in [3, 4]), require(ceil_div(M, 32) <= 8), require(ceil_div(N, 32) <= 8))]
 pub fn split_k_alone<const S: usize>(
     a: &Tensor<f16, (M, K)>,

@@ -175,7 +175,7 @@ fn products_of_four_axes() {
             assert_eq!(found.to_f32(), dot, "{device:?}: {matrix}, {i}, {j}");
         }
     }
-    // By the copy engine on Hopper, and by nothing less.
+    // By TMA on Hopper, and by nothing less.
     let kernel = by_head::<f16, 2>::definition().kernel().unwrap();
     let program = tile_ir::lower::lower(kernel, &kernel.instances[0], tile_ir::ir::Target::Sm90a).unwrap();
     assert_eq!(program.tensor_maps.len(), 3);

@@ -32,7 +32,7 @@ pub fn swapped<T: Half, U: Float, const BN: usize, const BM: usize, const THREAD
     copy(acc.t(), c.at_mut([by * BM, bx * BN]));
 }
 
-/// The same by `mma.sync`, and of vectors: a tile that no product gives its layout.
+/// A transposed store after `mma.sync`, and of vectors: a tile that no product gives its layout.
 #[tile_kernel(instances(LOOP in [true, false]))]
 pub fn turned<const LOOP: bool>(x: &Tensor<f16, (M, K)>, w: &Tensor<f16, (N, K)>, c: &mut Tensor<f16, (M, N)>) {
     let [bx, by] = blocks([ceil_div(N, 32), ceil_div(M, 16)]);
@@ -115,7 +115,7 @@ pub fn programs(definition: &'static Definition, target: Target) -> Vec<Program>
     kernel.instances.iter().map(|i| tile_ir::lower::lower(kernel, i, target).unwrap()).collect()
 }
 
-/// On Hopper 16-bit results leave by `stmatrix.trans` and the copy engine, where the tile has 16 columns.
+/// On Hopper 16-bit results leave by `stmatrix.trans` and TMA, where the tile has 16 columns.
 #[test]
 fn the_copy_engine_stores_what_stmatrix_turns() {
     for program in programs(swapped::<f16, f16, 64, 16, 128>::definition(), Target::Sm90a) {

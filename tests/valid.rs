@@ -31,6 +31,8 @@ mod valid {
     mod call_arguments;
     mod call_reduce_operator;
     mod call_stages;
+    mod clamp_bounds;
+    mod clamp_of_a_shared_array;
     mod cluster_reduce_alone;
     mod cluster_reduce_extent;
     mod cluster_reduce_in_if;
@@ -45,6 +47,7 @@ mod valid {
     mod dim_rank;
     mod dim_type;
     mod dtype_atomic;
+    mod dtype_storage;
     mod dtype_tf32;
     mod dtype_unbounded;
     mod dtype_unknown;

@@ -18,10 +18,7 @@ fn some(kernel: &Kernel, most: usize) -> Vec<Instance> {
     let mut all: Vec<Instance> = kernel.instances.iter().step_by(step).cloned().collect();
     let class = Class { reads: Width::Four, writes: Width::Element };
     all.extend(kernel.instances.last().map(|last| Instance { class, ..last.clone() }));
-    let values = kernels::values(kernel)[0];
-    let last = values.last().copied().unwrap_or(0);
-    let value = |at: usize| values.get(at).copied().unwrap_or(last);
-    let dims: Vec<_> = kernel.specialized().iter().enumerate().map(|(at, dim)| (*dim, value(at))).collect();
+    let dims = kernels::dims(kernel, kernels::values(kernel)[0]);
     all.into_iter().map(|instance| instance.with_dims(dims.clone())).collect()
 }
 

@@ -185,7 +185,7 @@ fn run(recipe: &str, call: &Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The same for a row kernel of `tile-kernels`: tensors and scalars are those of its host entry point.
+/// Runs a row kernel of `tile-kernels` for Python: tensors and scalars are those of its host entry point.
 fn run_kernel(kernel: &str, call: &Call<'_>) -> Result<(), Failure> {
     let on = call.on;
     match kernel {

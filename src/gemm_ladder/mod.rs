@@ -132,7 +132,7 @@ pub fn definitions() -> Vec<&'static Definition> {
 }
 
 /// Elements of A and B that a rung reads from global memory, counted by the checked simulator as it executes the lowered
-/// program for M x N x K. None where the copy engine reads, whose elements it does not count.
+/// program for M x N x K. None where TMA reads, whose elements it does not count.
 ///
 /// # Errors
 /// The kernel cannot be lowered, or the simulator finds it wrong.

@@ -106,7 +106,7 @@ pub fn splitk<T: Float, const BLOCK_N: usize, const REDUCE: usize, const TILE_K:
 // ANCHOR_END: splitk
 
 // ANCHOR: vectorized
-/// The same with 16-byte loads.
+/// `splitk` with 16-byte loads.
 #[tile_kernel(instances((BLOCK_N, REDUCE) in [(2, 32)]), require(K % (128 / T::BITS) == 0))]
 pub fn vectorized_loads<T: Float, const BLOCK_N: usize, const REDUCE: usize>(
     x: &Tensor<T, (K,)>,

@@ -65,19 +65,19 @@ impl<T: Real> Dense<T> {
         Dense { shape, transposed, precision: Precision::Full, a, b, reference }
     }
 
-    /// The same with f32 multiplied as tf32, and the bound of that.
+    /// This problem with f32 multiplied as tf32, and the bound of that.
     pub fn tf32(self) -> Dense<T> {
         Dense { precision: Precision::Tf32, ..self }
     }
 
     /// The largest distance of the sampled rows from f64, in units of its bound: `eps |c| + sqrt(K) 2^-12`, where `eps` is
-    /// that of the element type. As tf32, `2^-9 |c| + sqrt(K) 2^-8`: two operands rounded towards zero by up to
-    /// 2^-10 each, on normal data.
+    /// that of the element type (`docs/hopper.md`, "Numbers of the tensor cores"). As tf32, `2^-9 |c| + sqrt(K) 2^-8`: two
+    /// operands rounded towards zero by up to 2^-10 each, on normal data.
     pub fn worst_error(&self, c: &[T]) -> f64 {
         self.worst_error_after(c, |sum, _| sum)
     }
 
-    /// The same where `epilogue` of a sum and its column was to follow.
+    /// [`Dense::worst_error`] where `epilogue` of a sum and its column was to follow.
     pub fn worst_error_after(&self, c: &[T], epilogue: impl Fn(f64, usize) -> f64) -> f64 {
         let [_, n, k] = self.shape;
         let (eps, slack) = match (T::DTYPE, self.precision) {

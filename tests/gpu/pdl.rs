@@ -116,7 +116,7 @@ fn dependent_chains_of_products_give_the_same_bits() {
     }
 }
 
-/// The same where shared memory fills with the next product's weights while one drains.
+/// A chain of products where shared memory fills with the next product's weights while one drains.
 #[test]
 fn so_do_chains_whose_weights_come_by_bulk_copies() {
     let Some(device) = gpu() else { return };

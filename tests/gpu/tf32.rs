@@ -39,7 +39,7 @@ fn every_layout(device: &Device, shapes: &[[usize; 3]], clutter: bool) {
     }
 }
 
-/// Aligned for the copy engine, for copies of 16, 8 and 4 bytes, small and large.
+/// Aligned for TMA, for copies of 16, 8 and 4 bytes, small and large.
 const SHAPES: [[usize; 3]; 12] = [
     [64, 64, 64],
     [4, 4, 4],

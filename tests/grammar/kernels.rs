@@ -119,6 +119,35 @@ pub fn products(a: &Tensor<f32, (M, K)>, b: &Tensor<f32, (N, K)>, c: &mut Tensor
     copy(&sum, c.at_mut([bm * 32, bn * 32]));
 }
 
+/// `c = clamp(a b^T, bounds) + clamp(the greatest of its row and tile, 0, 4)`.
+#[tile_kernel(dtypes(T in [f16, bf16]), targets(sm_80, sm_90a))]
+pub fn clamped<T: Half>(
+    a: &Tensor<T, (M, K)>,
+    b: &Tensor<T, (N, K)>,
+    bounds: &Tensor<f32, (Fixed<2>,)>,
+    c: &mut Tensor<f32, (M, N)>,
+) {
+    let [bn, bm] = blocks([ceil_div(N, 64), ceil_div(M, 64)]);
+    threads([128]);
+    let mut left = alloc_shared::<T>([64, 64]);
+    let mut right = alloc_shared::<T>([64, 64]);
+    let mut sum = alloc_fragment::<f32>([64, 64]);
+    let mut greatest = alloc_fragment::<f32>([64]);
+    clear(&mut sum);
+    for k in pipelined(0..ceil_div(K, 64), 3) {
+        copy(a.at([bm * 64, k * 64]), &mut left);
+        copy(b.at([bn * 64, k * 64]), &mut right);
+        gemm(&left, right.t(), &mut sum).policy(FullRow);
+    }
+    clamp(&mut sum, bounds[0], bounds[1]);
+    reduce(Max, &sum, &mut greatest, 1);
+    clamp(&mut greatest, 0.0, 4.0);
+    for [i, j] in parallel([64, 64]) {
+        sum[[i, j]] += greatest[i];
+    }
+    copy(&sum, c.at_mut([bm * 64, bn * 64]));
+}
+
 #[tile_kernel]
 pub fn expressions(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, counts: &mut Tensor<u32, (Fixed<4>,)>, on: bool) {
     let [b] = blocks([ceil_div(N, 64)]);

@@ -2,10 +2,13 @@
 
 mod kernels;
 
-use kernels::{axes, expressions, functions, leaving, numbers, products, reductions, specialized, statements, tiles};
+use kernels::{
+    axes, clamped, expressions, functions, leaving, numbers, products, reductions, specialized, statements, tiles,
+};
+use tile_kernel_examples::devices::devices;
 use tile_runtime::prelude::*;
 
-/// The same launch on both simulators.
+/// A launch on both simulators, whose results must be equal.
 fn both<R: PartialEq + std::fmt::Debug>(run: impl Fn(&Device) -> R) -> R {
     let (fast, checked) = (run(&Device::simulator()), run(&Device::checked_simulator()));
     assert_eq!(fast, checked);
@@ -46,6 +49,31 @@ fn tiles_run_alike() {
     });
     assert_eq!(y, x);
     assert_eq!(copied, x);
+}
+
+/// Whole numbers, whose products and sums every executor has exactly.
+#[test]
+fn fragments_are_clamped() {
+    for (m, n, k, low, high) in [(64, 64, 64, -2.0f32, 3.0f32), (70, 130, 40, -7.0, -1.0), (1, 3, 200, 5.0, 5.0)] {
+        let [a, b] =
+            [(m, 3), (n, 5)].map(|(rows, by)| (0..rows * k).map(|i| (i * by % 7) as f32 - 3.0).collect::<Vec<_>>());
+        let product = |i: usize, j: usize| (0..k).map(|e| a[i * k + e] * b[j * k + e]).sum::<f32>().clamp(low, high);
+        let greatest = |i: usize, tile: usize| {
+            // What lies beyond the tensor is 0 before it is clamped.
+            let columns =
+                (tile * 64..tile * 64 + 64).map(|j| if j < n { product(i, j) } else { 0.0f32.clamp(low, high) });
+            columns.fold(f32::NEG_INFINITY, f32::max).clamp(0.0, 4.0)
+        };
+        let wanted: Vec<f32> = (0..m * n).map(|e| product(e / n, e % n) + greatest(e / n, e % n / 64)).collect();
+        let half = |values: &[f32]| values.iter().map(|v| f16::from_f32(*v)).collect::<Vec<_>>();
+        for device in devices() {
+            let (a, b) = (device.tensor(&half(&a), [m, k]).unwrap(), device.tensor(&half(&b), [n, k]).unwrap());
+            let bounds = device.tensor(&[low, high], [2]).unwrap();
+            let mut c = device.tensor(&vec![f32::NAN; m * n], [m, n]).unwrap();
+            clamped::<f16>::launch(&device, &a, &b, &bounds, &mut c).unwrap();
+            assert_eq!(c.to_vec().unwrap(), wanted, "{m} x {n} x {k}");
+        }
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The worker: compiles everything with this process's NVRTC and reports what it found.
 
 use crate::budgets::{Measured, Uses};
-use crate::kernels::{classes, constant, kernels, values};
+use crate::kernels::{classes, constant, dims, kernels, values};
 use std::collections::BTreeSet;
 use std::process::Command;
 use tile_ir::ir::{Instance, Kernel, Target, Width};
@@ -49,9 +49,7 @@ fn jobs() -> Vec<Job> {
         let kernel = definition.kernel().unwrap_or_else(|error| panic!("{error}"));
         for (instance, values) in kernel.instances.iter().flat_map(|i| values(kernel).iter().map(move |v| (i, v))) {
             assert!(!kernel.targets.is_empty(), "{} declares no target", kernel.name);
-            let value = |at: usize| values.get(at).or(values.last()).copied().unwrap_or(0);
-            let dims = kernel.specialized().iter().enumerate().map(|(at, dim)| (*dim, value(at)));
-            let instance = &instance.with_dims(dims.collect());
+            let instance = &instance.with_dims(dims(kernel, values));
             let classes = |target| classes(kernel, instance, target).into_iter().map(move |class| (target, class));
             for (target, class) in kernel.targets.iter().copied().flat_map(classes) {
                 let instance = &Instance { class, ..instance.clone() };

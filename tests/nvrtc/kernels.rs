@@ -6,7 +6,7 @@ mod first_kernel;
 #[path = "../grammar/kernels.rs"]
 mod grammar;
 
-use tile_ir::ir::{Class, Dtype, Instance, Kernel, Target, Width};
+use tile_ir::ir::{Class, DimId, Dtype, Instance, Kernel, Target, Width};
 use tile_kernel_examples::ladder;
 use tile_kernels::gemm::{batched, split, tf32};
 use tile_runtime::kernel::Definition;
@@ -39,6 +39,7 @@ pub fn kernels() -> Vec<&'static Definition> {
         grammar::statements::<f32>::definition(),
         grammar::tiles::definition(),
         grammar::products::definition(),
+        grammar::clamped::<f16>::definition(),
         grammar::expressions::definition(),
         grammar::specialized::definition(),
         grammar::functions::<2>::definition(),
@@ -67,6 +68,12 @@ pub fn values(kernel: &Kernel) -> &'static [&'static [i64]] {
         "prefill" => &[&[8, 128]],
         _ => &[&[4096], &[7176]],
     }
+}
+
+/// A kernel's specialised dims at one of its [`values`].
+pub fn dims(kernel: &Kernel, values: &[i64]) -> Vec<(DimId, i64)> {
+    let value = |at: usize| values.get(at).or(values.last()).copied().unwrap_or(0);
+    kernel.specialized().iter().enumerate().map(|(at, dim)| (*dim, value(at))).collect()
 }
 
 /// The kernels of rows: f16 and bf16 differ in the names of instructions alone, and f32 is compiled for one target.

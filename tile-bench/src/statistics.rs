@@ -14,7 +14,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Of these times; `None` without any, or where one is not a number.
+    /// The statistics of these times; `None` without any, or where one is not a number.
     pub fn of(times: &[f64]) -> Option<Statistics> {
         if times.iter().any(|t| t.is_nan()) {
             return None;

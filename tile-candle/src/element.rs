@@ -23,7 +23,7 @@ mod backend {
     impl<T> Backend for T {}
 }
 
-/// An element type of candle and of kernels: f16, bf16, f32, u32, i32.
+/// An element type of candle and of kernels: f16, bf16, f32, u32, i32, u8.
 pub trait CandleElement: Plain + WithDType + backend::Backend + sealed::Sealed {
     /// The elements, to be written.
     #[doc(hidden)]
@@ -51,6 +51,7 @@ element! {
     f32, F32;
     u32, U32;
     i32, I32;
+    u8, U8;
 }
 
 /// The error of a storage of another element type.

@@ -17,7 +17,7 @@ macro_rules! codes {
             $(#[doc = $doc] pub const $name: Code = Code($number);)*
             /// Every code, with its meaning.
             pub const ALL: &'static [(Code, &'static str)] = &[$((Code($number), $doc),)*];
-            /// Those that a kernel's author may meet in the editor, launch or no launch.
+            /// The codes that a kernel's author may meet in the editor, launch or no launch.
             const WHILE_TYPING: &'static [Code] = &[$($(codes!(while $moment: Code($number)),)?)*];
         }
     };

@@ -6,12 +6,18 @@ pub mod plant;
 pub mod text;
 
 #[cfg(test)]
-use crate::ir::{Dtype, Kernel};
+use crate::ir::{BoundKernel, Dtype, Kernel};
 
 /// The kernel of a text, which the test wrote.
 #[cfg(test)]
 pub(crate) fn parsed(text: &str) -> Kernel {
     crate::text::parse_kernel(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+/// The kernel of a text that has nothing generic, as binding would give it.
+#[cfg(test)]
+pub(crate) fn bound(kernel: &Kernel) -> BoundKernel {
+    BoundKernel::new(kernel.clone()).unwrap_or_else(|diagnostic| panic!("{diagnostic:?}\n{kernel}"))
 }
 
 /// The vectorised GEMV of the language's description, bound: `rows` rows a block, a vector of 16 bytes a transaction.

@@ -74,7 +74,7 @@ fn rows_side_by_side_are_those_of_each() {
     assert!(weights.load::<f32>(&["lm_head.weight"]).unwrap_err().to_string().contains("`lm_head.weight`"));
 }
 
-/// The same tensors in two files and an index.
+/// A folder's tensors in two files and an index.
 #[test]
 fn shards_are_found_by_their_index() {
     let (one, two) = (Scratch::new("one"), Scratch::new("shards"));

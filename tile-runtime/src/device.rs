@@ -286,20 +286,20 @@ impl Device {
     /// None of them runs here.
     pub(crate) fn target(&self, declared: &[Target]) -> Option<Target> {
         let can = |target: &Target| declared.is_empty() || declared.contains(target);
-        let hopper = match &self.state.backend {
-            Backend::Cuda(cuda) => cuda.capability == (9, 0),
+        let runs = |target: &Target| match &self.state.backend {
+            Backend::Cuda(cuda) => target.runs_on(cuda.capability),
             Backend::Simulator { .. } => true,
         };
-        [Target::Sm90a, Target::Sm80].into_iter().filter(|t| hopper || *t != Target::Sm90a).find(can)
+        Target::best_first().filter(runs).find(can)
     }
 }
 
 impl DeviceState {
     /// NVRTC's architecture for a target.
     pub(crate) fn architecture(&self, target: Target) -> String {
-        match (&self.backend, target) {
-            (_, Target::Sm90a) | (Backend::Simulator { .. }, _) => target.name().to_string(),
-            (Backend::Cuda(cuda), Target::Sm80) => format!("sm_{}{}", cuda.capability.0, cuda.capability.1),
+        match &self.backend {
+            Backend::Cuda(cuda) if !target.info().exact => format!("sm_{}{}", cuda.capability.0, cuda.capability.1),
+            Backend::Cuda(_) | Backend::Simulator { .. } => target.name().to_string(),
         }
     }
 }

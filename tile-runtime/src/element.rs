@@ -8,7 +8,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A type that tensors hold: `f16`, `bf16`, `f32`, `i32`, `u32`, `bool`.
+/// A type that tensors hold: `f16`, `bf16`, `f32`, `i32`, `u32`, `u8`, `bool`.
 ///
 /// A `bool` is one byte on the device; any nonzero byte read back is `true`.
 pub trait Element: sealed::Sealed + Copy + Default + PartialEq + std::fmt::Debug + Send + Sync + 'static {
@@ -44,6 +44,7 @@ elements! {
     f32 = F32, bits => f32::from_bits(bits), value => f32::to_bits(value);
     i32 = I32, bits => bits as i32, value => value as u32;
     u32 = U32, bits => bits, value => value;
+    u8 = U8, bits => bits as u8, value => value.into();
     bool = Bool, bits => bits & 0xff != 0, value => u32::from(value);
 }
 

@@ -117,7 +117,7 @@ impl<const R: usize> Layout<R> {
         Ok(Layout { offset: self.offset + inside, shape, strides: std::array::from_fn(|axis| self.strides[axis + 1]) })
     }
 
-    /// The same elements in the same order under another shape.
+    /// These elements in their order under another shape.
     pub fn reshape<const S: usize>(&self, shape: [usize; S]) -> Result<Layout<S>, ShapeError> {
         let packed = Layout::packed(shape)?;
         if packed.len() != self.len() {

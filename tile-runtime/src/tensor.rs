@@ -136,7 +136,7 @@ impl<T: Element, const R: usize> Tensor<T, R> {
         self.view_mut().slice(ranges)
     }
 
-    /// The same elements under another shape, to be read.
+    /// The tensor's elements under another shape, to be read.
     ///
     /// # Errors
     /// Another number of elements.
@@ -219,7 +219,7 @@ impl<'a, T: Element, const R: usize> TensorView<'a, T, R> {
         Ok(self.with(self.layout.slice(ranges)?))
     }
 
-    /// The same elements under another shape.
+    /// The elements of this view under another shape.
     ///
     /// # Errors
     /// Another number of elements; a view with gaps.
@@ -233,12 +233,12 @@ impl<'a, T: Element, const R: usize> TensorViewMut<'a, T, R> {
         TensorViewMut { allocation: self.allocation, layout, element: PhantomData }
     }
 
-    /// The same part, to be read while this is not used.
+    /// The part that this view shows, to be read while this is not used.
     pub fn view(&self) -> TensorView<'_, T, R> {
         TensorView { allocation: self.allocation, layout: self.layout, element: PhantomData }
     }
 
-    /// The same part for a shorter time.
+    /// The part that this view shows, for a shorter time.
     pub fn reborrow(&mut self) -> TensorViewMut<'_, T, R> {
         TensorViewMut { layout: self.layout, allocation: self.allocation, element: PhantomData }
     }
@@ -308,7 +308,7 @@ impl<'a, T: Element, const R: usize> TensorViewMut<'a, T, R> {
         Ok((part(before), part(after)))
     }
 
-    /// The same elements under another shape.
+    /// The elements of this view under another shape.
     ///
     /// # Errors
     /// Another number of elements; a view with gaps.

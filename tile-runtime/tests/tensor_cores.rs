@@ -1,4 +1,4 @@
-//! Every form of the tensor cores', barriers' and copy engine's helpers through NVRTC to machine code. No GPU is needed.
+//! Every form of the tensor cores', barriers' and TMA's helpers through NVRTC to machine code. No GPU is needed.
 
 #[path = "../../tile-ir/src/sim/checked/tests/build.rs"]
 #[allow(dead_code)]

@@ -14,6 +14,7 @@
 //! | `own-crate` | does what the book's page "Your own crate" says, in an empty folder, with packaged crates; `--candle`: "Kernels in candle" |
 //! | `editor` | asks rust-analyzer for completions, hovers, definitions and errors in a kernel |
 //! | `candle` | checks and tests `tile-candle`, which is a workspace of its own |
+//! | `variants` | counts the files that a new kind of statement, operation, dtype or target touches |
 //! | `book` | makes the book's drawings, checks its listings and links, builds it to HTML |
 
 mod book;
@@ -29,6 +30,7 @@ mod process;
 #[path = "../../cargo-tile/src/setup.rs"]
 mod setup;
 mod test;
+mod variants;
 // What the runtime trusts is what is made here; `xtask` does without the runtime, to be built quickly.
 #[path = "../../tile-runtime/src/trust.rs"]
 #[allow(dead_code)]
@@ -103,6 +105,12 @@ enum Command {
     Editor,
     /// Check and test tile-candle, with candle's CUDA backend as far as that goes without a toolkit.
     Candle,
+    /// Count the files that a new kind of statement, operation, dtype or target touches, into bench/variants.json.
+    Variants {
+        /// Count nothing: look for wildcard arms, as `ci` does.
+        #[arg(long)]
+        wildcards: bool,
+    },
     /// Make the book's drawings, check that every listing is an include of compiled source, build it to target/book.
     Book,
 }
@@ -144,6 +152,8 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::OwnCrate { candle: true } => own_crate::run(&root, own_crate::CANDLE),
         Command::Editor => editor::run(&root),
         Command::Candle => candle::run(&root),
+        Command::Variants { wildcards: false } => variants::run(&root),
+        Command::Variants { wildcards: true } => variants::no_wildcards(&root),
         Command::Book => book::run(&root),
     }
 }

@@ -52,7 +52,7 @@ impl fmt::Display for Declared {
 /// Which instances are run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Selection {
-    /// Of those whose name contains the text, one in every `of`, so that processes `0..of` share them.
+    /// One in every `of` of the instances whose name contains the text, so that processes `0..of` share them.
     Shard { shard: usize, of: usize, containing: String },
     /// The first one and one from the middle.
     Two,

@@ -59,7 +59,7 @@ pub fn any_k(instance: &Declared) -> [Case; 3] {
 /// Most bytes of weights that a block has in shared memory here, of 227 KiB.
 const RING: usize = 200 << 10;
 
-/// The same for weights that arrive by bulk copies, as far as shared memory has room for whole rows.
+/// The shapes for a kernel whose weights arrive by bulk copies, as far as shared memory has room for whole rows.
 pub fn bulk(instance: &Declared, bytes: usize) -> [Case; 3] {
     let (rows, vec) = (instance.size("ROWS"), instance.size("VEC"));
     let step = 32 * instance.size("WARPS") * vec;

@@ -5,7 +5,9 @@ use super::walk::Walk;
 use super::{Analysis, Wider, lints};
 use crate::diag::{Code, Diagnostic};
 use crate::ir::pipeline::shared_loads;
-use crate::ir::{Dtype, DtypeRef, ExprKind, Extent, Kernel, ParamKind, Place, Scope, StmtId, StmtKind, TileRef};
+use crate::ir::{
+    BoundKernel, Dtype, DtypeRef, ExprKind, Extent, ParamKind, Place, Scope, StmtId, StmtKind, TileOp, TileRef,
+};
 
 /// Bytes that one asynchronous copy moves, widest first.
 /// Source: PTX ISA, `cp.async`.
@@ -27,7 +29,7 @@ pub enum SharedLoad {
 }
 
 /// Decides the form of every load, once the accesses and tiles are known.
-pub(super) fn decide(kernel: &Kernel, analysis: &mut Analysis) {
+pub(super) fn decide(kernel: &BoundKernel, analysis: &mut Analysis) {
     for pipelined in shared_loads(kernel) {
         for &stmt in &pipelined.loads {
             let Some(form) = form(kernel, analysis, stmt) else { continue };
@@ -49,39 +51,36 @@ pub(super) fn decide(kernel: &Kernel, analysis: &mut Analysis) {
     }
 }
 
-fn form(kernel: &Kernel, analysis: &Analysis, stmt: StmtId) -> Option<SharedLoad> {
-    match &kernel.stmts[stmt].kind {
-        StmtKind::Store { access, value } => {
-            let to = kernel.accesses[*access].place;
-            if !is_shared(kernel, to) {
-                return None;
-            }
-            let ExprKind::Load(source) = kernel.exprs[*value].kind else {
-                let from = kernel.exprs[*value].ty.dtype().map_or_else(|| "?".into(), |d| d.to_string());
-                return Some(synchronous(format!("its elements are converted to {from} on the way")));
-            };
-            let dtype = dtype(kernel, to)?;
-            let width = |access| analysis.vectors.get(&access).map_or(1, |v| v.width);
-            let (read, written) = (width(source), width(*access));
-            if read != written {
-                let why = format!("it reads {read} neighbouring elements a thread and writes {written}");
-                return Some(synchronous(why));
-            }
-            Some(of_width(dtype, written))
+fn form(kernel: &BoundKernel, analysis: &Analysis, stmt: StmtId) -> Option<SharedLoad> {
+    let kind = &kernel.stmts[stmt].kind;
+    if let StmtKind::Store { access, value } = kind {
+        let to = kernel.accesses[*access].place;
+        if !is_shared(kernel, to) {
+            return None;
         }
-        StmtKind::Copy { src, dst, .. } => {
-            if !is_shared(kernel, dst.place) {
-                return None;
-            }
-            let (from, to) = (dtype(kernel, src.place)?, dtype(kernel, dst.place)?);
-            if from != to {
-                return Some(synchronous(format!("its elements are converted from {from} to {to} on the way")));
-            }
-            let facts = analysis.copies.get(&stmt)?;
-            Some(of_width(to, facts.width.or(facts.transaction).unwrap_or(1)))
+        let ExprKind::Load(source) = kernel.exprs[*value].kind else {
+            let from = kernel.exprs[*value].ty.dtype().map_or_else(|| "?".into(), |d| d.to_string());
+            return Some(synchronous(format!("its elements are converted to {from} on the way")));
+        };
+        let dtype = dtype(kernel, to)?;
+        let width = |access| analysis.vectors.get(&access).map_or(1, |v| v.width);
+        let (read, written) = (width(source), width(*access));
+        if read != written {
+            let why = format!("it reads {read} neighbouring elements a thread and writes {written}");
+            return Some(synchronous(why));
         }
-        _ => None,
+        return Some(of_width(dtype, written));
     }
+    let StmtKind::Tile(TileOp::Copy { src, dst, .. }) = kind else { return None };
+    if !is_shared(kernel, dst.place) {
+        return None;
+    }
+    let (from, to) = (dtype(kernel, src.place)?, dtype(kernel, dst.place)?);
+    if from != to {
+        return Some(synchronous(format!("its elements are converted from {from} to {to} on the way")));
+    }
+    let facts = analysis.copies.get(&stmt)?;
+    Some(of_width(to, facts.width.or(facts.transaction).unwrap_or(1)))
 }
 
 fn of_width(dtype: Dtype, width: u32) -> SharedLoad {
@@ -99,11 +98,11 @@ fn synchronous(why: String) -> SharedLoad {
     SharedLoad::Synchronous { why }
 }
 
-fn is_shared(kernel: &Kernel, place: Place) -> bool {
+fn is_shared(kernel: &BoundKernel, place: Place) -> bool {
     matches!(place, Place::Buffer(b) if kernel.buffers[b].scope == Scope::Shared)
 }
 
-fn dtype(kernel: &Kernel, place: Place) -> Option<Dtype> {
+fn dtype(kernel: &BoundKernel, place: Place) -> Option<Dtype> {
     match kernel.place_dtype(place) {
         DtypeRef::Is(dtype) => Some(dtype),
         DtypeRef::Param(_) => None,

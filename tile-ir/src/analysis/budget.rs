@@ -2,7 +2,7 @@
 
 use crate::diag::{Code, Diagnostic};
 use crate::ir::pipeline::{SharedLoads, shared_loads, stages};
-use crate::ir::{BufferId, Kernel, ReduceSource, ReduceStep, Reduction, Scope, StmtId, StmtKind, Target};
+use crate::ir::{BoundKernel, BufferId, ReduceSource, ReduceStep, Reduction, Scope, StmtId, StmtKind, Target, TileOp};
 
 /// Most bytes of registers a thread has: 255 of 4 bytes.
 /// Source: CUDA C++ Programming Guide, compute capabilities.
@@ -13,7 +13,7 @@ const THREADS: u64 = 1024;
 const AXIS_THREADS: [i64; 3] = [1024, 1024, 64];
 
 /// What is wrong whatever the target.
-pub(super) fn everywhere(kernel: &Kernel) -> Vec<Diagnostic> {
+pub(super) fn everywhere(kernel: &BoundKernel) -> Vec<Diagnostic> {
     let mut all = threads(kernel);
     all.extend(extents(kernel));
     if !all.is_empty() {
@@ -52,8 +52,10 @@ pub(super) fn everywhere(kernel: &Kernel) -> Vec<Diagnostic> {
 }
 
 /// What is wrong on one target.
-pub(super) fn on_target(kernel: &Kernel, target: Target) -> Vec<Diagnostic> {
-    if let (Target::Sm80, Some((size, span))) = (target, super::tiles::reduced_over(kernel)) {
+pub(super) fn on_target(kernel: &BoundKernel, target: Target) -> Vec<Diagnostic> {
+    if !target.info().clusters
+        && let Some((size, span)) = super::tiles::reduced_over(kernel)
+    {
         let message = format!("`cluster_reduce` over {size} blocks; {target} has no clusters");
         let help = "declare `targets(sm_90a)`, or put the parts aside and let `last_arriver` add them";
         return vec![Diagnostic::new(Code::ILLEGAL_OPERATION, span, message).help(help)];
@@ -66,7 +68,7 @@ pub(super) fn on_target(kernel: &Kernel, target: Target) -> Vec<Diagnostic> {
     let message = format!(
         "kernel needs {} bytes of shared memory; {} allows {}",
         grouped(total),
-        target.name().trim_end_matches('a'),
+        target.info().capability_name,
         grouped(most)
     );
     let mut parts = listed(kernel, &arrays);
@@ -96,7 +98,7 @@ pub(super) fn on_target(kernel: &Kernel, target: Target) -> Vec<Diagnostic> {
 }
 
 /// The arrays that exist in this instance: those whose allocation is reached.
-fn allocated(kernel: &Kernel) -> Vec<BufferId> {
+fn allocated(kernel: &BoundKernel) -> Vec<BufferId> {
     let mut all = Vec::new();
     each_stmt(kernel, &kernel.body, &mut |stmt| {
         if let StmtKind::Alloc { buffer } = stmt {
@@ -107,12 +109,12 @@ fn allocated(kernel: &Kernel) -> Vec<BufferId> {
 }
 
 /// Bytes of shared memory that reductions across warps and blocks need.
-fn scratch(kernel: &Kernel) -> u64 {
+fn scratch(kernel: &BoundKernel) -> u64 {
     let threads = u64::from(kernel.thread_count());
     let mut total = 0u64;
     let others = super::tiles::reduced_over(kernel).map_or(0, |(blocks, _)| blocks as u64 - 1);
     each_stmt(kernel, &kernel.body, &mut |stmt| {
-        if let StmtKind::ClusterReduce { tile, .. } = stmt {
+        if let StmtKind::Tile(TileOp::ClusterReduce { tile, .. }) = stmt {
             let bytes = kernel.buffer_len(*tile) * u64::from(kernel.buffer_dtype(*tile).bytes());
             total = total.saturating_add(bytes.saturating_mul(others));
         }
@@ -136,35 +138,25 @@ fn scratch(kernel: &Kernel) -> u64 {
     total
 }
 
-fn each_stmt(kernel: &Kernel, body: &[StmtId], f: &mut impl FnMut(&StmtKind)) {
+fn each_stmt(kernel: &BoundKernel, body: &[StmtId], f: &mut impl FnMut(&StmtKind)) {
     for &stmt in body {
         let kind = &kernel.stmts[stmt].kind;
         f(kind);
-        match kind {
-            StmtKind::If { then, otherwise, .. } => {
-                each_stmt(kernel, then, f);
-                each_stmt(kernel, otherwise, f);
-            }
-            StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } | StmtKind::Persistent { body, .. } => {
-                each_stmt(kernel, body, f);
-            }
-            _ => {}
-        }
+        kind.bodies().into_iter().for_each(|body| each_stmt(kernel, body, f));
     }
 }
 
 /// Bytes of shared memory that a kernel's arrays and its reductions across warps need, before anything is lowered.
-pub(crate) fn shared_bytes(kernel: &Kernel) -> u64 {
+pub(crate) fn shared_bytes(kernel: &BoundKernel) -> u64 {
     sized(kernel, Scope::Shared).0.saturating_add(scratch(kernel))
 }
 
 /// The bytes of a scope's arrays, each aligned to 16 in shared memory, largest first; all stages of those that a
 /// pipelined loop loads ahead.
-fn sized(kernel: &Kernel, scope: Scope) -> (u64, Vec<(BufferId, u64)>) {
+fn sized(kernel: &BoundKernel, scope: Scope) -> (u64, Vec<(BufferId, u64)>) {
     let stages = stages(kernel);
     let bytes = |id: BufferId| {
-        let extents = kernel.buffer_extents(id).into_iter().map(u64::from);
-        let once = extents.fold(u64::from(kernel.buffer_dtype(id).bytes()), u64::saturating_mul);
+        let once = kernel.buffer_len(id).saturating_mul(u64::from(kernel.buffer_dtype(id).bytes()));
         match stages.get(&id) {
             // Every slot is aligned.
             Some(&stages) => once.checked_next_multiple_of(16).unwrap_or(once).saturating_mul(u64::from(stages)),
@@ -180,7 +172,7 @@ fn sized(kernel: &Kernel, scope: Scope) -> (u64, Vec<(BufferId, u64)>) {
     (total, arrays)
 }
 
-fn listed(kernel: &Kernel, arrays: &[(BufferId, u64)]) -> String {
+fn listed(kernel: &BoundKernel, arrays: &[(BufferId, u64)]) -> String {
     let stages = stages(kernel);
     let each = |(id, bytes): &(BufferId, u64)| {
         let buffer = &kernel.buffers[*id];
@@ -191,7 +183,7 @@ fn listed(kernel: &Kernel, arrays: &[(BufferId, u64)]) -> String {
     arrays.iter().map(each).collect::<Vec<_>>().join("; ")
 }
 
-fn threads(kernel: &Kernel) -> Vec<Diagnostic> {
+fn threads(kernel: &BoundKernel) -> Vec<Diagnostic> {
     let mut all = Vec::new();
     let mut count = 1u64;
     for (axis, binding) in kernel.threads.iter().enumerate().take(3) {
@@ -221,7 +213,7 @@ fn threads(kernel: &Kernel) -> Vec<Diagnostic> {
     all
 }
 
-fn extents(kernel: &Kernel) -> Vec<Diagnostic> {
+fn extents(kernel: &BoundKernel) -> Vec<Diagnostic> {
     let mut all = Vec::new();
     for buffer in allocated(kernel).into_iter().map(|b| &kernel.buffers[b]) {
         for &extent in &buffer.extents {

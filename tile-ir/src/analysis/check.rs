@@ -2,7 +2,7 @@
 
 use super::{Analysis, anywhere, budget, lints, unused};
 use crate::diag::{Code, Diagnostic};
-use crate::ir::{Dtype, Instance, Kernel, ParamId, ParamKind, SpanId, Target};
+use crate::ir::{BoundKernel, Dtype, Instance, Kernel, ParamId, ParamKind, SpanId, Target};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Combinations of instances and targets analysed; of the rest, those that differ in a constant from all analysed.
@@ -93,7 +93,7 @@ pub fn check(kernel: &Kernel) -> Vec<Diagnostic> {
 }
 
 /// What is wrong with an instance on one target: what it uses, how its tiles lie, what lowering adds.
-fn on_target(bound: &Kernel, analysis: &Analysis, target: Target) -> Vec<Diagnostic> {
+fn on_target(bound: &BoundKernel, analysis: &Analysis, target: Target) -> Vec<Diagnostic> {
     let diagnostics = budget::on_target(bound, target);
     if diagnostics.is_empty() { crate::lower::refusals(bound, analysis, target) } else { diagnostics }
 }
@@ -169,15 +169,10 @@ fn chosen(kernel: &Kernel, targets: usize) -> Vec<(&Instance, usize)> {
         .collect()
 }
 
-/// What checks see of a dtype: its size and kind.
-fn class(dtype: Dtype) -> (u32, u8) {
-    let kind = match dtype {
-        Dtype::Bool => 0,
-        Dtype::I32 => 1,
-        Dtype::U32 => 2,
-        Dtype::F16 | Dtype::Bf16 | Dtype::F32 => 3,
-    };
-    (dtype.bytes(), kind)
+/// What checks see of a dtype: its size and kind, the range of whole numbers, and whether it has arithmetic. Floats of one size are
+/// alike.
+fn class(dtype: Dtype) -> (u32, bool, Option<(i64, i64)>, bool) {
+    (dtype.bytes(), dtype.is_number(), dtype.range(), dtype.has_arithmetic())
 }
 
 /// `T = f32, ROWS = 16`.

@@ -6,7 +6,7 @@ use super::walk::Walk;
 use crate::analysis::assignment::Assignment;
 use crate::constraint::{Cond, Poly, Varies};
 use crate::diag::{Code, Diagnostic};
-use crate::ir::{AccessId, Effect, ExprId, Place, Scope, ShuffleKind, StmtId, StmtKind, VarId, effects};
+use crate::ir::{AccessId, Effect, ExprId, Place, Scope, ShuffleKind, StmtId, StmtKind, TileOp, VarId, effects};
 
 /// Reports a barrier or collective that not every thread of its block or warp reaches.
 pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId) {
@@ -25,24 +25,16 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId) {
         matches!(e, Effect::Cooperative(Place::Buffer(b))
         if walk.kernel.buffers[*b].scope == Scope::Fragment)
     });
-    let name = match &walk.kernel.stmts[stmt].kind {
-        StmtKind::SyncThreads => "barrier",
-        StmtKind::SyncWarp => "`sync_warp`",
-        StmtKind::LastArriver { .. } => "`last_arriver`",
-        StmtKind::Reduce { axis: Some(_), .. } => "`thread_allreduce`",
-        StmtKind::Reduce { .. } => "`warp_reduce`",
-        StmtKind::ReduceTile { .. } => "`reduce`",
-        StmtKind::ClusterReduce { .. } => "`cluster_reduce`",
-        StmtKind::Shuffle { .. } => "shuffle",
-        StmtKind::Vote { .. } => "vote",
-        StmtKind::Copy { .. } if fragment => "`copy` with a fragment",
-        StmtKind::Copy { .. } => "`copy` with a shared array",
-        StmtKind::Fill { .. } if fragment => "`fill` of a fragment",
-        StmtKind::Fill { .. } => "`fill` of a shared array",
-        StmtKind::For { .. } => "`pipelined` loop with loads into shared memory",
-        StmtKind::Gemm { .. } => "`gemm`",
-        _ => "`parallel` loop",
-    };
+    let kind = &walk.kernel.stmts[stmt].kind;
+    let array = if fragment { "a fragment" } else { "a shared array" };
+    let mut name = kind.name().to_owned();
+    if matches!(kind, StmtKind::Tile(TileOp::Copy { .. })) {
+        name.push_str(&format!(" with {array}"));
+    } else if matches!(kind, StmtKind::Tile(TileOp::Fill { .. })) {
+        name.push_str(&format!(" of {array}"));
+    } else if matches!(kind, StmtKind::For { .. }) {
+        name.push_str(" with loads into shared memory");
+    }
     let group = if block { "every thread" } else { "every thread of the warp" };
     let span = walk.kernel.stmts[stmt].span;
     let arrived = arrivals(walk, block);
@@ -67,10 +59,13 @@ const WARP: i64 = 32;
 /// Reports an exchange between all lanes of a warp in a block whose last warp has fewer.
 fn partial_warp(walk: &mut Walk<'_>, stmt: StmtId) {
     let kernel = walk.kernel;
-    let name = match &kernel.stmts[stmt].kind {
-        StmtKind::Shuffle { kind, .. } => kind.name(),
-        StmtKind::Reduce { axis: None, .. } => "warp_reduce",
-        _ => return,
+    let kind = &kernel.stmts[stmt].kind;
+    let name = if let StmtKind::Shuffle { kind, .. } = kind {
+        kind.name()
+    } else if let StmtKind::Reduce { axis: None, .. } = kind {
+        "warp_reduce"
+    } else {
+        return;
     };
     let threads = i64::from(kernel.thread_count());
     let last = threads % WARP;
@@ -115,13 +110,9 @@ pub(super) fn lane(walk: &mut Walk<'_>, stmt: StmtId, lane: ExprId) {
 /// counter. Where the counter's indices are indices of the grid, those are the blocks along the other axes.
 pub(super) fn awaited(walk: &mut Walk<'_>, stmt: StmtId, access: AccessId, count: ExprId) {
     let kernel = walk.kernel;
-    let tiles = kernel.stmts.values().find_map(|s| match &s.kind {
-        StmtKind::Persistent { vars, extents, body, .. } => Some((vars, extents, body)),
-        _ => None,
-    });
-    let axes: Vec<(VarId, ExprId)> = match tiles {
-        Some((vars, extents, body)) if body.contains(&stmt) => {
-            vars.iter().copied().zip(extents.iter().copied()).collect()
+    let axes: Vec<(VarId, ExprId)> = match kernel.persistent() {
+        Some(tiles) if tiles.body.contains(&stmt) => {
+            tiles.vars.iter().copied().zip(tiles.extents.iter().copied()).collect()
         }
         None if kernel.body.contains(&stmt) => kernel.grid.iter().map(|a| (a.var, a.extent)).collect(),
         _ => return,

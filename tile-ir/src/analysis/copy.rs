@@ -6,7 +6,7 @@ use super::walk::Walk;
 use super::{Bound, CopyFacts, LaunchNeed, TMA_START_BYTES};
 use crate::constraint::{Answer, Poly};
 use crate::diag::{Code, Diagnostic};
-use crate::ir::{Dtype, DtypeRef, ExprId, Kernel, ParamKind, Place, Scope, Side, StmtId, TileRef};
+use crate::ir::{BoundKernel, Dtype, DtypeRef, ExprId, ParamKind, Place, Scope, Side, StmtId, TileRef};
 
 /// Meets a `copy`.
 pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId, src: &TileRef, dst: &TileRef, width: Option<ExprId>) {
@@ -254,7 +254,7 @@ pub(super) fn misaligned(walk: &mut Walk<'_>, tile: &TileRef, width: i64) -> Opt
 }
 
 /// What transactions of `width` elements assume of a tile's tensor, if anything; `request`: that no author demands them.
-pub(super) fn need(kernel: &Kernel, tile: &TileRef, width: u32, request: Option<Side>) -> Option<LaunchNeed> {
+pub(super) fn need(kernel: &BoundKernel, tile: &TileRef, width: u32, request: Option<Side>) -> Option<LaunchNeed> {
     let (Place::Tensor(tensor), DtypeRef::Is(dtype)) = (tile.place, kernel.place_dtype(tile.place)) else {
         return None;
     };

@@ -6,12 +6,11 @@
 //! (`i += d`), as its first values and as many additions as the loops around them make. A variable that grows faster
 //! has no bound, and arithmetic on it is refused.
 
-use super::uniform::dtype_range;
 use crate::constraint::Interval;
-use crate::ir::pipeline::parts;
+use crate::ir::parts::parts;
 use crate::ir::{
-    BinaryOp, Dtype, DtypeRef, ExprId, ExprKind, Kernel, MathFn, ParamKind, SecondaryMap, StmtId, StmtKind, Type,
-    UnaryOp, VarId, VarKind,
+    BinaryOp, BoundKernel, Dtype, DtypeClass, DtypeRef, ExprId, ExprKind, LoopIndex, MathFn, ParamKind, SecondaryMap,
+    StmtId, StmtKind, Type, UnaryOp, VarId, VarKind,
 };
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -28,7 +27,7 @@ const FOLLOWED: i128 = 64;
 
 /// The intervals of variables; of those that are not assigned, of their only value.
 pub(super) struct Induction<'k> {
-    kernel: &'k Kernel,
+    kernel: &'k BoundKernel,
     vars: SecondaryMap<VarId, Option<Interval>>,
     /// Of variables that are not assigned, while the others stay as they are.
     defined: RefCell<HashMap<VarId, Interval>>,
@@ -38,7 +37,7 @@ pub(super) struct Induction<'k> {
 
 impl<'k> Induction<'k> {
     /// Looks at every assignment of a bound kernel.
-    pub fn of(kernel: &'k Kernel) -> Self {
+    pub fn of(kernel: &'k BoundKernel) -> Self {
         let mut all =
             Induction { kernel, vars: SecondaryMap::new(), defined: RefCell::default(), assignments: Vec::new() };
         for axis in &kernel.grid {
@@ -75,26 +74,20 @@ impl<'k> Induction<'k> {
     fn collect(&mut self, body: &[StmtId], loops: &mut Vec<StmtId>) {
         let kernel = self.kernel;
         for &stmt in body {
-            match &kernel.stmts[stmt].kind {
-                StmtKind::Let { var, value: Some(value) }
-                    if kernel.vars[*var].ty == Type::Index && kernel.vars[*var].kind == VarKind::Mut =>
-                {
-                    self.assignments.push((*var, *value, loops.clone()));
-                }
-                StmtKind::Assign { var, value } if kernel.vars[*var].ty == Type::Index => {
-                    self.assignments.push((*var, *value, loops.clone()));
-                }
-                StmtKind::If { then, otherwise, .. } => {
-                    self.collect(then, loops);
-                    self.collect(otherwise, loops);
-                }
-                StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } | StmtKind::Persistent { body, .. } => {
-                    loops.push(stmt);
-                    self.collect(body, loops);
-                    loops.pop();
-                }
-                _ => {}
+            let kind = &kernel.stmts[stmt].kind;
+            let is_index = |var: &VarId, and: bool| and && kernel.vars[*var].ty == Type::Index;
+            if let StmtKind::Let { var, value: Some(value) } = kind
+                && is_index(var, kernel.vars[*var].kind == VarKind::Mut)
+            {
+                self.assignments.push((*var, *value, loops.clone()));
+            } else if let StmtKind::Assign { var, value } = kind
+                && is_index(var, true)
+            {
+                self.assignments.push((*var, *value, loops.clone()));
             }
+            loops.extend(kind.is_loop().then_some(stmt));
+            kind.bodies().into_iter().for_each(|body| self.collect(body, loops));
+            loops.truncate(loops.len() - usize::from(kind.is_loop()));
         }
     }
 
@@ -185,15 +178,8 @@ impl<'k> Induction<'k> {
 
     /// Whether how often a loop is done depends on assigned variables.
     fn varies(&self, stmt: StmtId) -> bool {
-        match &self.kernel.stmts[stmt].kind {
-            StmtKind::For { start, end, step, .. } => {
-                [*start, *end, *step].into_iter().any(|e| self.depends_on_assigned(e))
-            }
-            StmtKind::Parallel { extents, .. } | StmtKind::Persistent { extents, .. } => {
-                extents.iter().any(|e| self.depends_on_assigned(*e))
-            }
-            _ => false,
-        }
+        let indices = self.kernel.stmts[stmt].kind.indices();
+        indices.iter().flat_map(LoopIndex::range).any(|e| self.depends_on_assigned(e))
     }
 
     /// What is added, of `var + d`, `var - d` and choices between such, where that does not depend on assigned variables.
@@ -233,16 +219,13 @@ impl<'k> Induction<'k> {
                 }
                 seen.push(var);
                 for stmt in kernel.stmts.values() {
-                    match &stmt.kind {
-                        StmtKind::Let { var: v, value: Some(value) } if *v == var => left.push(*value),
-                        StmtKind::For { var: v, start, end, .. } if *v == var => left.extend([*start, *end]),
-                        StmtKind::Parallel { vars, extents, .. } | StmtKind::Persistent { vars, extents, .. }
-                            if vars.contains(&var) =>
-                        {
-                            left.extend(extents);
-                        }
-                        _ => {}
+                    if let StmtKind::Let { var: v, value: Some(value) } = stmt.kind
+                        && v == var
+                    {
+                        left.push(value);
                     }
+                    let own = stmt.kind.indices().into_iter().find(|index| index.var == var);
+                    left.extend(own.into_iter().flat_map(|index| index.start.into_iter().chain([index.end])));
                 }
             }
         }
@@ -270,19 +253,14 @@ impl<'k> Induction<'k> {
     }
 
     fn iterations(&self, stmt: StmtId) -> i128 {
-        match &self.kernel.stmts[stmt].kind {
-            StmtKind::For { start, end, step, .. } => {
-                let (start, end, step) = (self.expr(*start), self.expr(*end), self.expr(*step));
-                let distance = (end.hi - start.lo).max(0);
-                let step = step.lo.max(1);
-                distance / step + i128::from(distance % step != 0)
-            }
-            StmtKind::Parallel { extents, .. } | StmtKind::Persistent { extents, .. } => {
-                let extents = extents.iter().map(|e| self.expr(*e).hi.max(0));
-                extents.fold(1, |all: i128, n| all.saturating_mul(n).min(1 << 100))
-            }
-            _ => 1,
-        }
+        let along = |index: LoopIndex| {
+            let start = index.start.map_or(0, |start| self.expr(start).lo);
+            let step = index.step.map_or(1, |step| self.expr(step).lo.max(1));
+            let distance = (self.expr(index.end).hi - start).max(0);
+            distance / step + i128::from(distance % step != 0)
+        };
+        let indices = self.kernel.stmts[stmt].kind.indices().into_iter();
+        indices.map(along).fold(1, |all: i128, n| all.saturating_mul(n).min(1 << 100))
     }
 
     /// Where an expression's values are, wherever it stands.
@@ -291,9 +269,9 @@ impl<'k> Induction<'k> {
         let expr = &kernel.exprs[id];
         let of_type = || match expr.ty {
             Type::Value(DtypeRef::Is(dtype)) => {
-                dtype_range(dtype).map_or(Interval::ALL, |(lo, hi)| Interval::new(lo.into(), hi.into()))
+                dtype.range().map_or(Interval::ALL, |(lo, hi)| Interval::new(lo.into(), hi.into()))
             }
-            _ => Interval::ALL,
+            Type::Index | Type::Value(DtypeRef::Param(_)) => Interval::ALL,
         };
         if expr.ty != Type::Index {
             return match &expr.kind {
@@ -330,10 +308,10 @@ impl<'k> Induction<'k> {
                 Interval::new(0, lo.abs().max(hi.abs()))
             }),
             ExprKind::Select(_, a, b) | ExprKind::If(_, a, b) => self.expr(*a).join(self.expr(*b)),
-            ExprKind::Cast(_, x) => match kernel.exprs[*x].ty {
-                Type::Value(DtypeRef::Is(Dtype::Bool)) => Interval::new(0, 1),
-                Type::Value(DtypeRef::Is(dtype)) if dtype.is_float() => FROM_FLOAT,
-                _ => self.expr(*x),
+            ExprKind::Cast(_, x) => match kernel.exprs[*x].ty.dtype().map(Dtype::class) {
+                Some(DtypeClass::Bool) => Interval::new(0, 1),
+                Some(DtypeClass::Float(_)) => FROM_FLOAT,
+                Some(DtypeClass::Int(_)) | None => self.expr(*x),
             },
             _ => Interval::ALL,
         }
@@ -343,19 +321,14 @@ impl<'k> Induction<'k> {
     fn definition(&self, var: VarId) -> Interval {
         let kernel = self.kernel;
         for stmt in kernel.stmts.values() {
-            match &stmt.kind {
-                StmtKind::Let { var: v, value: Some(value) } if *v == var => return self.expr(*value),
-                StmtKind::For { var: v, start, end, .. } if *v == var => {
-                    let (start, end) = (self.expr(*start), self.expr(*end));
-                    return Interval::new(start.lo, (end.hi - 1).max(start.lo));
-                }
-                StmtKind::Parallel { vars, extents, .. } | StmtKind::Persistent { vars, extents, .. } => {
-                    if let Some(at) = vars.iter().position(|v| *v == var) {
-                        let hi = extents.get(at).map_or(i128::from(i32::MAX), |e| self.expr(*e).hi);
-                        return Interval::new(0, (hi - 1).max(0));
-                    }
-                }
-                _ => {}
+            if let StmtKind::Let { var: v, value: Some(value) } = stmt.kind
+                && v == var
+            {
+                return self.expr(value);
+            }
+            if let Some(index) = stmt.kind.indices().into_iter().find(|index| index.var == var) {
+                let start = index.start.map_or(0, |start| self.expr(start).lo);
+                return Interval::new(start, (self.expr(index.end).hi - 1).max(start));
             }
         }
         Interval::ALL

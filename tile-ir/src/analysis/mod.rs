@@ -38,7 +38,7 @@ pub(crate) use budget::shared_bytes;
 pub use check::check;
 
 use crate::diag::Diagnostic;
-use crate::ir::{AccessId, DimId, ExprId, Kernel, ParamId, Side, SpanId, StmtId, StmtKind, Target, VarId};
+use crate::ir::{AccessId, BoundKernel, DimId, ExprId, ParamId, Side, SpanId, StmtId, StmtKind, Target, TileOp, VarId};
 use crate::lowered::HostExpr;
 pub use crate::lowered::OperandKind;
 use std::collections::{BTreeMap, BTreeSet};
@@ -109,9 +109,9 @@ impl Analysis {
 
     /// The analysis of a kernel whose copies take the widest transactions that the class has, where only the length of their
     /// rows is not known: that becomes a check of the launch.
-    pub(crate) fn widened(mut self, bound: &Kernel) -> Analysis {
+    pub(crate) fn widened(mut self, bound: &BoundKernel) -> Analysis {
         for (stmt, wider) in self.copies.iter().filter_map(|(s, facts)| Some((*s, facts.wider?))).collect::<Vec<_>>() {
-            let StmtKind::Copy { src, .. } = &bound.stmts[stmt].kind else { continue };
+            let StmtKind::Tile(TileOp::Copy { src, .. }) = &bound.stmts[stmt].kind else { continue };
             let multiple = (wider.dim, wider.elements, src.span);
             match self.extent_needs.iter_mut().find(|need| need.0 == wider.dim) {
                 Some(known) => known.1 = known.1.max(wider.elements),
@@ -173,7 +173,7 @@ pub struct CopyFacts {
     pub dst: Vec<Bound>,
     /// Per axis of the source: the tile does not start below 0. Where it is not known, clipping must test both ends.
     pub src_nonnegative: Vec<bool>,
-    /// The same for the destination.
+    /// Per axis of the destination: the tile does not start below 0. Where it is not known, clipping must test both ends.
     pub dst_nonnegative: Vec<bool>,
     /// `.width(n)`, once it is checked.
     pub width: Option<u32>,
@@ -238,7 +238,7 @@ pub struct OperandRange {
 }
 
 /// Analyses a bound kernel for a target.
-pub fn analyse(bound: &Kernel, target: Target) -> Analysis {
+pub fn analyse(bound: &BoundKernel, target: Target) -> Analysis {
     let mut analysis = anywhere(bound);
     if analysis.diagnostics.is_empty() {
         analysis.diagnostics.extend(budget::on_target(bound, target));
@@ -247,7 +247,7 @@ pub fn analyse(bound: &Kernel, target: Target) -> Analysis {
 }
 
 /// What does not depend on the target.
-fn anywhere(bound: &Kernel) -> Analysis {
+fn anywhere(bound: &BoundKernel) -> Analysis {
     let diagnostics = budget::everywhere(bound);
     if !diagnostics.is_empty() {
         return Analysis { diagnostics, ..Analysis::default() };

@@ -9,10 +9,10 @@
 use super::walk::{Value, Walk};
 use crate::constraint::{Definition, Poly, Sym};
 use crate::diag::{Code, Diagnostic};
-use crate::ir::pipeline::{each, parts, roots};
+use crate::ir::parts::{each, parts, roots};
 use crate::ir::{
-    AccessId, BufferId, ExprId, ExprKind, Kernel, ParamKind, Place, ReduceSource, Scope, SpanId, StmtId, StmtKind,
-    VarId,
+    AccessId, BoundKernel, BufferId, ExprId, ExprKind, ParamKind, Place, ReduceSource, Scope, SpanId, StmtId, StmtKind,
+    StmtPart, VarId,
 };
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ pub(super) struct PerThread {
 impl PerThread {
     /// The least fixed point over a bound kernel. What is read from memory that all threads share counts as the same for
     /// all of them where its address is.
-    pub fn of(kernel: &Kernel) -> Self {
+    pub fn of(kernel: &BoundKernel) -> Self {
         let mut this = PerThread::default();
         let extents = kernel.thread_extents();
         let axes = kernel.threads.iter().zip(extents).filter(|(_, extent)| *extent > 1);
@@ -44,13 +44,13 @@ impl PerThread {
         }
     }
 
-    fn block(&mut self, kernel: &Kernel, body: &[StmtId], control: bool) {
+    fn block(&mut self, kernel: &BoundKernel, body: &[StmtId], control: bool) {
         for &stmt in body {
             self.stmt(kernel, stmt, control);
         }
     }
 
-    fn stmt(&mut self, kernel: &Kernel, stmt: StmtId, control: bool) {
+    fn stmt(&mut self, kernel: &BoundKernel, stmt: StmtId, control: bool) {
         let one_warp = kernel.thread_count() <= WARP;
         let local = |place: Place| match place {
             Place::Buffer(buffer) if kernel.buffers[buffer].scope == Scope::Local => Some(buffer),
@@ -79,18 +79,33 @@ impl PerThread {
                     self.arrays.insert(array);
                 }
             }
-            StmtKind::Copy { src, dst, .. } => {
-                if let Some(array) = local(dst.place)
-                    && (control
-                        || src.start.iter().chain(&dst.start).any(|e| self.expr(kernel, *e))
-                        || local(src.place).is_some_and(|from| self.arrays.contains(&from)))
-                {
-                    self.arrays.insert(array);
-                }
-            }
-            StmtKind::Fill { buffer, value } => {
-                if kernel.buffers[*buffer].scope == Scope::Local && (control || self.expr(kernel, *value)) {
-                    self.arrays.insert(*buffer);
+            // A thread's own array holds what differs where anything that is written to it does.
+            StmtKind::Tile(op) => {
+                let (mut differs, mut written) = (control, Vec::new());
+                op.parts(&mut |part| {
+                    let (place, touch) = match part {
+                        StmtPart::Value(value) => return differs |= self.expr(kernel, value),
+                        StmtPart::Tile(tile, touch) => {
+                            differs |= tile.start.iter().any(|e| self.expr(kernel, *e));
+                            (tile.place, touch)
+                        }
+                        StmtPart::Array(buffer, touch) => (Place::Buffer(buffer), touch),
+                        StmtPart::Constant(_)
+                        | StmtPart::Element(..)
+                        | StmtPart::Binds(_)
+                        | StmtPart::Sets(_)
+                        | StmtPart::Body(_) => {
+                            return;
+                        }
+                        StmtPart::Report | StmtPart::BlockCollective | StmtPart::WarpCollective => return,
+                        StmtPart::BlockBarrier | StmtPart::WarpBarrier => return,
+                    };
+                    let own = local(place);
+                    differs |= touch.reads() && own.is_some_and(|array| self.arrays.contains(&array));
+                    written.extend(own.filter(|_| touch.writes()));
+                });
+                if differs {
+                    self.arrays.extend(written);
                 }
             }
             StmtKind::Reduce { src, dst: Some(dst), axis, .. } => {
@@ -112,10 +127,7 @@ impl PerThread {
             StmtKind::Atomic { dst: Some(dst), .. } => self.set(*dst, true),
             StmtKind::Let { value: None, .. }
             | StmtKind::Alloc { .. }
-            | StmtKind::Gemm { .. }
             | StmtKind::Reduce { dst: None, .. }
-            | StmtKind::ReduceTile { .. }
-            | StmtKind::ClusterReduce { .. }
             | StmtKind::Atomic { dst: None, .. }
             | StmtKind::LastArriver { .. }
             | StmtKind::SyncThreads
@@ -131,12 +143,12 @@ impl PerThread {
         }
     }
 
-    fn expr(&self, kernel: &Kernel, expr: ExprId) -> bool {
+    fn expr(&self, kernel: &BoundKernel, expr: ExprId) -> bool {
         self.source(kernel, expr, &BTreeSet::new()).is_some()
     }
 
     /// What in an expression differs from thread to thread, and where it stands; variables of `own` apart.
-    fn source(&self, kernel: &Kernel, expr: ExprId, own: &BTreeSet<VarId>) -> Option<(Named, SpanId)> {
+    fn source(&self, kernel: &BoundKernel, expr: ExprId, own: &BTreeSet<VarId>) -> Option<(Named, SpanId)> {
         let span = kernel.exprs[expr].span;
         match &kernel.exprs[expr].kind {
             ExprKind::Var(var) => {
@@ -179,11 +191,12 @@ enum Named {
 pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId, extents: &[ExprId], body: &[StmtId]) {
     let kernel = walk.kernel;
     let mut own = BTreeSet::new();
-    each(kernel, body, &mut |s| match &kernel.stmts[s].kind {
-        StmtKind::Let { var, .. } | StmtKind::For { var, .. } | StmtKind::Atomic { dst: Some(var), .. } => {
-            own.insert(*var);
+    each(kernel, body, &mut |s| {
+        let kind = &kernel.stmts[s].kind;
+        own.extend(kind.binds());
+        if let StmtKind::Atomic { dst: Some(old), .. } = kind {
+            own.insert(*old);
         }
-        _ => {}
     });
     let threads = &walk.per_thread;
     let mut found: Vec<(Named, SpanId, bool)> = Vec::new();
@@ -309,7 +322,7 @@ fn neighbours(walk: &mut Walk<'_>, place: Place, value: ExprId, stored: &[Poly],
 }
 
 /// The loads that the evaluation of an expression certainly makes.
-fn always_loaded(kernel: &Kernel, expr: ExprId, all: &mut Vec<AccessId>) {
+fn always_loaded(kernel: &BoundKernel, expr: ExprId, all: &mut Vec<AccessId>) {
     match &kernel.exprs[expr].kind {
         ExprKind::Load(access) => all.push(*access),
         ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => always_loaded(kernel, *a, all),
@@ -345,7 +358,7 @@ fn known(walk: &mut Walk<'_>, access: AccessId) -> Option<Vec<Poly>> {
 }
 
 /// Whether an expression loads anything.
-pub(super) fn reads_memory(kernel: &Kernel, expr: ExprId) -> bool {
+pub(super) fn reads_memory(kernel: &BoundKernel, expr: ExprId) -> bool {
     let mut reads = false;
     parts(kernel, expr, &mut |kind| reads |= matches!(kind, ExprKind::Load(_)));
     reads

@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Point {
     values: HashMap<Sym, i64>,
-    /// Those that follow: a definition may be used by many others, so each is computed once.
+    /// Values of symbols with definitions: one may be used by many others, so each is computed once.
     derived: RefCell<HashMap<Sym, Option<i64>>>,
 }
 
@@ -42,7 +42,7 @@ impl Walk<'_> {
         self.unseen_leaves(poly, all, &mut HashSet::new());
     }
 
-    /// Those that symbols not in `seen` depend on: a definition may be used by many others, and is followed once.
+    /// The leaves that symbols not in `seen` depend on: a definition may be used by many others, and is followed once.
     fn unseen_leaves(&self, poly: &Poly, all: &mut Vec<Sym>, seen: &mut HashSet<Sym>) {
         for sym in poly.syms() {
             if !seen.insert(sym) || all.contains(&sym) {

@@ -200,7 +200,7 @@ pub(super) struct Counted {
 /// Greatest values as polynomials of what the launcher knows; upper bounds of them where they have no closed form.
 struct Greatest<'w, 'k> {
     walk: &'w mut Walk<'k>,
-    /// Those of symbols, so that a definition that is used again and again is looked at once.
+    /// The greatest values of symbols, so that a definition that is used again and again is looked at once.
     known: HashMap<Sym, Option<Poly>>,
 }
 

@@ -9,7 +9,7 @@ use crate::testing::parsed;
 /// kernels have only the statements that a barrier is about.
 pub(crate) fn barriers(text: &str) -> Vec<String> {
     let kernel = parsed(text);
-    let mut analysis = analyse(&kernel, Target::Sm90a);
+    let mut analysis = analyse(&crate::testing::bound(&kernel), Target::Sm90a);
     analysis.diagnostics.retain(|d| d.code != Code::UNINITIALISED);
     assert_eq!(report(&analysis.diagnostics), "");
     let place = |stmt: &StmtId| kernel.spans[kernel.stmts[*stmt].span];

@@ -3,7 +3,8 @@
 use super::walk::Walk;
 use crate::diag::{Code, Diagnostic};
 use crate::ir::{
-    AccessId, Buffer, BufferId, Dtype, ExprKind, Kernel, MatrixRef, Place, Precision, Scope, SpanId, StmtId, StmtKind,
+    AccessId, BoundKernel, Buffer, BufferId, Dtype, ExprKind, MatrixRef, Place, Precision, Scope, SpanId, StmtId,
+    StmtKind, TileOp,
 };
 
 /// Meets a `gemm`: `[M, K] [K, N]` into `[M, N]`, of dtypes that can be multiplied.
@@ -12,7 +13,7 @@ pub(super) fn gemm(walk: &mut Walk<'_>, stmt: StmtId, a: &MatrixRef, b: &MatrixR
     let span = kernel.stmts[stmt].span;
     let sum = extents(kernel, acc);
     let (m, k) = shape(kernel, a);
-    let grouped = matches!(kernel.stmts[stmt].kind, StmtKind::Gemm { grouped: true, .. });
+    let grouped = matches!(kernel.stmts[stmt].kind, StmtKind::Tile(TileOp::Gemm { grouped: true, .. }));
     // One matrix of the right operand: all of it, unless groups of rows have one each.
     let parts = if grouped { parts(kernel, (a, b), acc) } else { Some(1) };
     let (rows, columns) = extents(kernel, b.buffer);
@@ -100,14 +101,14 @@ fn dtypes(walk: &mut Walk<'_>, stmt: StmtId, a: &MatrixRef, b: &MatrixRef, acc: 
             .label(a.span, left.name())
             .label(b.span, right.name())
             .help("both operands have one dtype: let a `copy` convert one of them")
-    } else if !(left.is_half() || left == Dtype::F32) {
+    } else if left.info().matrix.is_none() {
         Diagnostic::new(Code::DTYPE, a.span, format!("gemm: products of {left} are not in the language"))
             .help("operands are f16, bf16 or f32")
     } else if sum != Dtype::F32 {
         Diagnostic::new(Code::DTYPE, span, format!("gemm: products of {left} are summed in f32, not in {sum}"))
             .label(kernel.buffers[acc].span, format!("`{}` holds {sum}", kernel.buffers[acc].name))
             .help("allocate it by `alloc_fragment::<f32>(..)`, and convert when it is copied out")
-    } else if let StmtKind::Gemm { precision: Precision::Tf32, .. } = kernel.stmts[stmt].kind {
+    } else if let StmtKind::Tile(TileOp::Gemm { precision: Precision::Tf32, .. }) = kernel.stmts[stmt].kind {
         let (_, k) = shape(kernel, a);
         if left != Dtype::F32 {
             Diagnostic::new(Code::DTYPE, span, format!("gemm: `.tf32()` of {left} operands"))
@@ -129,15 +130,15 @@ fn dtypes(walk: &mut Walk<'_>, stmt: StmtId, a: &MatrixRef, b: &MatrixRef, acc: 
     walk.analysis.diagnostics.push(diagnostic);
 }
 
-fn extents(kernel: &Kernel, buffer: BufferId) -> (u32, u32) {
-    match kernel.buffer_extents(buffer).as_slice() {
+fn extents(kernel: &BoundKernel, buffer: BufferId) -> (u32, u32) {
+    match kernel.buffer_extents(buffer) {
         [rows, columns] => (*rows, *columns),
         _ => (0, 0),
     }
 }
 
 /// How many matrices the right operand of a grouped product holds; none where they do not come out even.
-fn parts(kernel: &Kernel, (a, b): (&MatrixRef, &MatrixRef), acc: BufferId) -> Option<u32> {
+fn parts(kernel: &BoundKernel, (a, b): (&MatrixRef, &MatrixRef), acc: BufferId) -> Option<u32> {
     let ((m, k), (_, n), (rows, _)) = (shape(kernel, a), extents(kernel, acc), extents(kernel, b.buffer));
     let own = if b.transposed { n } else { k };
     let parts = rows.checked_div(own)?;
@@ -145,7 +146,7 @@ fn parts(kernel: &Kernel, (a, b): (&MatrixRef, &MatrixRef), acc: BufferId) -> Op
 }
 
 /// Rows and columns of an operand as it is multiplied.
-fn shape(kernel: &Kernel, matrix: &MatrixRef) -> (u32, u32) {
+fn shape(kernel: &BoundKernel, matrix: &MatrixRef) -> (u32, u32) {
     let (rows, columns) = extents(kernel, matrix.buffer);
     if matrix.transposed { (columns, rows) } else { (rows, columns) }
 }
@@ -167,7 +168,7 @@ pub(super) fn reduce(walk: &mut Walk<'_>, stmt: StmtId, src: BufferId, dst: Buff
             _ => format!("allocate `{}` with [{stays}]", result.name),
         };
         Diagnostic::new(Code::TILE_SHAPE, span, message).help(help)
-    } else if source.dtype != result.dtype || kernel.buffer_dtype(src) == Dtype::Bool {
+    } else if source.dtype != result.dtype || !kernel.buffer_dtype(src).has_arithmetic() {
         let (from, to) = (kernel.buffer_dtype(src), kernel.buffer_dtype(dst));
         let message = format!("reduce: `{}` holds {from}, `{}` holds {to}", source.name, result.name);
         Diagnostic::new(Code::DTYPE, span, message).help("both hold numbers of one dtype")
@@ -200,7 +201,7 @@ pub(super) fn element(walk: &mut Walk<'_>, access: AccessId) -> bool {
         _ => &extents[..],
     };
     let found: Vec<Option<i64>> = extents.iter().map(|e| kernel.const_index(*e)).collect();
-    if found.len() == whole.len() && found.iter().zip(&whole).all(|(f, w)| *f == Some(i64::from(*w))) {
+    if found.len() == whole.len() && found.iter().zip(whole).all(|(f, w)| *f == Some(i64::from(*w))) {
         return true;
     }
     let shown: Vec<String> = found.iter().map(|f| f.map_or_else(|| "?".into(), |f| f.to_string())).collect();
@@ -243,7 +244,7 @@ pub(super) fn cluster_reduce(walk: &mut Walk<'_>, stmt: StmtId, tile: BufferId) 
             diagnostic = diagnostic.label(kernel.exprs[a.extent].span, found);
         }
         diagnostic
-    } else if !matches!(kernel.buffer_dtype(tile), Dtype::F32 | Dtype::I32 | Dtype::U32) {
+    } else if !crosses_blocks(kernel.buffer_dtype(tile)) {
         let Buffer { name, span: declared, .. } = &kernel.buffers[tile];
         let message = format!("cluster_reduce: `{name}` holds {}", kernel.buffer_dtype(tile));
         Diagnostic::new(Code::DTYPE, span, message)
@@ -255,16 +256,21 @@ pub(super) fn cluster_reduce(walk: &mut Walk<'_>, stmt: StmtId, tile: BufferId) 
     walk.analysis.diagnostics.push(diagnostic);
 }
 
+/// Whether sums of a dtype cross blocks: as words that need no rounding in between.
+fn crosses_blocks(dtype: Dtype) -> bool {
+    dtype.has_arithmetic() && dtype.bytes() == 4
+}
+
 /// Blocks that `cluster_reduce` combines, and where it stands; none where each has its tile for itself.
-pub(super) fn reduced_over(kernel: &Kernel) -> Option<(i64, SpanId)> {
+pub(super) fn reduced_over(kernel: &BoundKernel) -> Option<(i64, SpanId)> {
     let size = kernel.cluster.iter().map(|e| kernel.const_index(*e).unwrap_or(1)).product();
     let mut stmts = kernel.stmts.values();
-    let found = stmts.find(|s| matches!(s.kind, StmtKind::ClusterReduce { .. }))?;
+    let found = stmts.find(|s| matches!(s.kind, StmtKind::Tile(TileOp::ClusterReduce { .. })))?;
     (size > 1).then_some((size, found.span))
 }
 
 /// What is wrong with the cluster.
-pub(super) fn cluster(kernel: &Kernel) -> Option<Diagnostic> {
+pub(super) fn cluster(kernel: &BoundKernel) -> Option<Diagnostic> {
     let first = kernel.exprs[*kernel.cluster.first()?].span;
     let extents: Vec<i64> = kernel.cluster.iter().map(|e| kernel.const_index(*e).unwrap_or(0)).collect();
     let blocks = extents.iter().try_fold(1i64, |product, e| product.checked_mul(*e)).unwrap_or(0);
@@ -277,7 +283,7 @@ pub(super) fn cluster(kernel: &Kernel) -> Option<Diagnostic> {
 }
 
 /// What is wrong with the order of tiles, where it is a constant; one that the launch makes 0 counts as 1.
-pub(super) fn raster(kernel: &Kernel) -> Option<Diagnostic> {
+pub(super) fn raster(kernel: &BoundKernel) -> Option<Diagnostic> {
     let panel = kernel.swizzle?;
     let rows = kernel.const_index(panel).filter(|rows| *rows < 1)?;
     let message = format!("a panel of {rows} tiles: `use_swizzle` takes at least 1");

@@ -5,8 +5,8 @@
 
 use crate::constraint::Varies;
 use crate::ir::{
-    AccessId, Dtype, ExprId, ExprKind, Kernel, ParamKind, Place, ReduceSource, Scope, SecondaryMap, ShuffleKind,
-    StmtId, StmtKind, VarId, VarKind,
+    AccessId, BoundKernel, ExprId, ExprKind, ParamKind, Place, ReduceSource, Scope, SecondaryMap, ShuffleKind, StmtId,
+    StmtKind, VarId, VarKind,
 };
 
 /// Where each variable of a bound kernel may differ.
@@ -17,7 +17,7 @@ pub struct Uniformity {
 
 impl Uniformity {
     /// Computes the fixed point.
-    pub fn of(kernel: &Kernel) -> Self {
+    pub fn of(kernel: &BoundKernel) -> Self {
         let mut this = Uniformity { vars: SecondaryMap::new() };
         let extents = kernel.thread_extents();
         for (axis, binding) in kernel.threads.iter().enumerate().take(3) {
@@ -43,7 +43,7 @@ impl Uniformity {
     }
 
     /// Where an expression's value may differ.
-    pub fn expr(&self, kernel: &Kernel, expr: ExprId) -> Varies {
+    pub fn expr(&self, kernel: &BoundKernel, expr: ExprId) -> Varies {
         match &kernel.exprs[expr].kind {
             ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_) | ExprKind::Dim(_) | ExprKind::Const(_) => {
                 Varies::default()
@@ -61,13 +61,13 @@ impl Uniformity {
     }
 
     /// Where an access's address may differ.
-    pub fn address(&self, kernel: &Kernel, access: AccessId) -> Varies {
+    pub fn address(&self, kernel: &BoundKernel, access: AccessId) -> Varies {
         let indices = &kernel.accesses[access].indices;
         indices.iter().fold(Varies::default(), |v, e| v.or(self.expr(kernel, *e)))
     }
 
     /// Where a loaded value may differ: as its address, where all read the same unchanging memory.
-    pub fn load(&self, kernel: &Kernel, access: AccessId) -> Varies {
+    pub fn load(&self, kernel: &BoundKernel, access: AccessId) -> Varies {
         let address = self.address(kernel, access);
         match kernel.accesses[access].place {
             Place::Tensor(param) => match kernel.params[param].kind {
@@ -90,13 +90,13 @@ impl Uniformity {
         }
     }
 
-    fn block(&mut self, kernel: &Kernel, body: &[StmtId], control: Varies, changed: &mut bool) {
+    fn block(&mut self, kernel: &BoundKernel, body: &[StmtId], control: Varies, changed: &mut bool) {
         for &stmt in body {
             self.stmt(kernel, stmt, control, changed);
         }
     }
 
-    fn stmt(&mut self, kernel: &Kernel, stmt: StmtId, control: Varies, changed: &mut bool) {
+    fn stmt(&mut self, kernel: &BoundKernel, stmt: StmtId, control: Varies, changed: &mut bool) {
         match &kernel.stmts[stmt].kind {
             // A `let` is a new variable each time: the control around it does not make threads differ in it.
             StmtKind::Let { var, value: Some(value) } if kernel.vars[*var].kind != VarKind::Mut => {
@@ -161,8 +161,7 @@ impl Uniformity {
             }
             StmtKind::Atomic { dst: Some(dst), .. } => self.set(*dst, Varies::ALL, changed),
             StmtKind::Let { value: None, .. } | StmtKind::Reduce { dst: None, .. } => {}
-            StmtKind::Alloc { .. } | StmtKind::Store { .. } | StmtKind::Copy { .. } | StmtKind::Fill { .. } => {}
-            StmtKind::Gemm { .. } | StmtKind::ReduceTile { .. } | StmtKind::ClusterReduce { .. } => {}
+            StmtKind::Alloc { .. } | StmtKind::Store { .. } | StmtKind::Tile(_) => {}
             StmtKind::Atomic { .. } | StmtKind::SyncThreads | StmtKind::SyncWarp => {}
             StmtKind::Print { .. } | StmtKind::Assert { .. } => {}
         }
@@ -181,7 +180,7 @@ fn thread_axis(extents: &[u32; 3], axis: usize) -> Varies {
 }
 
 /// Where the result of a reduction differs: not along the axis it reduces.
-fn reduced(kernel: &Kernel, value: Varies, axis: Option<VarId>) -> Varies {
+fn reduced(kernel: &BoundKernel, value: Varies, axis: Option<VarId>) -> Varies {
     let Some(axis) = axis.and_then(|v| kernel.threads.iter().position(|a| a.var == v)) else {
         let threads = if value.threads == 0 { 0 } else { 7 };
         return Varies { threads, warp: false, ..value };
@@ -192,14 +191,4 @@ fn reduced(kernel: &Kernel, value: Varies, axis: Option<VarId>) -> Varies {
         result = result.or(thread_axis(&extents, other));
     }
     result
-}
-
-/// The bounds of an integer type's values.
-pub(super) fn dtype_range(dtype: Dtype) -> Option<(i64, i64)> {
-    match dtype {
-        Dtype::I32 => Some((i64::from(i32::MIN), i64::from(i32::MAX))),
-        Dtype::U32 => Some((0, i64::from(u32::MAX))),
-        Dtype::Bool => Some((0, 1)),
-        _ => None,
-    }
 }

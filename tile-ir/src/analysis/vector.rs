@@ -10,8 +10,9 @@ use super::{Bound, LaunchNeed, VectorAccess};
 use crate::analysis::assignment::Assignment;
 use crate::constraint::{Answer, Definition, Monomial, Poly, Sym};
 use crate::diag::{Code, Diagnostic};
+use crate::ir::parts::roots;
 use crate::ir::{
-    AccessId, Dtype, DtypeRef, Effect, ExprId, ExprKind, Kernel, Place, Scope, StmtId, StmtKind, Type, VarId, effects,
+    AccessId, BoundKernel, Dtype, DtypeRef, ExprId, ExprKind, Place, Scope, StmtId, StmtKind, Type, VarId,
 };
 
 /// The vectorised loop the walk is in.
@@ -502,29 +503,19 @@ fn straight_line(walk: &mut Walk<'_>, stmt: StmtId) {
     let assigned: Vec<(usize, VarId)> = body
         .iter()
         .enumerate()
-        .filter_map(|(at, s)| match kernel.stmts[*s].kind {
-            StmtKind::Assign { var, .. } => Some((at, var)),
-            _ => None,
+        .filter_map(|(at, s)| {
+            let StmtKind::Assign { var, .. } = kernel.stmts[*s].kind else { return None };
+            Some((at, var))
         })
         .collect();
     for (at, &inner) in body.iter().enumerate() {
-        let collective =
-            effects(kernel, inner).iter().any(|e| matches!(e, Effect::BlockCollective | Effect::WarpCollective));
-        let what = match &kernel.stmts[inner].kind {
-            StmtKind::Store { .. } | StmtKind::Assign { .. } | StmtKind::Let { value: Some(_), .. } => {
-                shared_variable(walk, stmt, at, inner, &assigned);
-                continue;
-            }
-            StmtKind::If { .. } => "an `if`",
-            StmtKind::For { .. } | StmtKind::Parallel { .. } => "a loop",
-            StmtKind::Copy { .. } | StmtKind::Fill { .. } => "a tile operation",
-            StmtKind::Atomic { .. } => "an atomic",
-            StmtKind::Alloc { .. } => "an allocation",
-            StmtKind::Let { .. } => "a variable without a value",
-            StmtKind::Print { .. } | StmtKind::Assert { .. } => "`device_print` or `device_assert`",
-            _ if collective => "a barrier or collective",
-            _ => "this statement",
-        };
+        let kind = &kernel.stmts[inner].kind;
+        if let StmtKind::Store { .. } | StmtKind::Assign { .. } | StmtKind::Let { value: Some(_), .. } = kind {
+            shared_variable(walk, stmt, at, inner, &assigned);
+            continue;
+        }
+        let without_value = matches!(kind, StmtKind::Let { .. });
+        let what = if without_value { "a variable without a value".to_owned() } else { kind.a_name() };
         let diagnostic = Diagnostic::new(
             Code::PLACEMENT,
             kernel.stmts[inner].span,
@@ -544,29 +535,19 @@ fn shared_variable(walk: &mut Walk<'_>, stmt: StmtId, at: usize, inner: StmtId, 
     let mut read = Vec::new();
     let mut loads = false;
     let mut visit = |e: ExprId| visit_expr(kernel, e, &mut read, &mut loads);
-    let own = match &kernel.stmts[inner].kind {
-        StmtKind::Store { access, value } => {
-            kernel.accesses[*access].indices.iter().for_each(|e| visit(*e));
-            visit(*value);
-            None
-        }
-        StmtKind::Assign { var, value } => {
-            visit(*value);
-            Some(*var)
-        }
-        StmtKind::Let { var, value: Some(value) } => {
-            visit(*value);
-            if kernel.vars[*var].ty == Type::Index && loads {
-                let message = "an index read from memory cannot be used in a vectorised loop";
-                let diagnostic = Diagnostic::new(Code::VECTOR_SHAPE, kernel.exprs[*value].span, message)
-                    .label(kernel.stmts[stmt].span, "vectorised here")
-                    .help("use `unroll` or a plain `for` for this loop");
-                walk.analysis.diagnostics.push(diagnostic);
-            }
-            Some(*var)
-        }
-        _ => None,
-    };
+    roots(kernel, inner).into_iter().for_each(&mut visit);
+    let kind = &kernel.stmts[inner].kind;
+    if let StmtKind::Let { var, value: Some(value) } = kind
+        && kernel.vars[*var].ty == Type::Index
+        && loads
+    {
+        let message = "an index read from memory cannot be used in a vectorised loop";
+        let diagnostic = Diagnostic::new(Code::VECTOR_SHAPE, kernel.exprs[*value].span, message)
+            .label(kernel.stmts[stmt].span, "vectorised here")
+            .help("use `unroll` or a plain `for` for this loop");
+        walk.analysis.diagnostics.push(diagnostic);
+    }
+    let own = kind.binds().into_iter().chain(kind.sets()).next();
     let clash = assigned.iter().find(|(other, var)| *other != at && (read.contains(var) || own == Some(*var)));
     if let Some((other, var)) = clash {
         let name = &kernel.vars[*var].name;
@@ -579,14 +560,11 @@ fn shared_variable(walk: &mut Walk<'_>, stmt: StmtId, at: usize, inner: StmtId, 
     }
 }
 
-fn body_stmt(kernel: &Kernel, stmt: StmtId, at: usize) -> StmtId {
-    match &kernel.stmts[stmt].kind {
-        StmtKind::For { body, .. } => body.get(at).copied().unwrap_or(stmt),
-        _ => stmt,
-    }
+fn body_stmt(kernel: &BoundKernel, stmt: StmtId, at: usize) -> StmtId {
+    kernel.stmts[stmt].kind.bodies().first().and_then(|body| body.get(at)).copied().unwrap_or(stmt)
 }
 
-fn visit_expr(kernel: &Kernel, expr: ExprId, read: &mut Vec<VarId>, loads: &mut bool) {
+fn visit_expr(kernel: &BoundKernel, expr: ExprId, read: &mut Vec<VarId>, loads: &mut bool) {
     match &kernel.exprs[expr].kind {
         ExprKind::Var(var) => read.push(*var),
         ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => visit_expr(kernel, *a, read, loads),

@@ -5,7 +5,7 @@
 
 use super::occupancy::WARP;
 use super::shape::Shape;
-use crate::ir::{BinaryOp, Dtype, EntityRef, UnaryOp};
+use crate::ir::{BinaryOp, DtypeClass, EntityRef, UnaryOp};
 use crate::lowered::{HostValues, ParameterKind, Program, RegId, Special, ValueId, ValueKind, ValueType, fold};
 
 /// A value that does not come from memory.
@@ -23,6 +23,27 @@ impl Known {
             Known::Int(value) => Some(value),
             Known::Float(_) | Known::Share(_) => None,
         }
+    }
+
+    /// Converted to `ty`; a share only to `bool`.
+    fn cast(self, ty: ValueType) -> Option<Known> {
+        let dtype = match (self, ty) {
+            (Known::Share(_), _) => return (ty == ValueType::BOOL).then_some(self),
+            (Known::Int(_), ValueType::Index | ValueType::Wide) => return Some(self),
+            (Known::Float(a), ValueType::Index | ValueType::Wide) => return Some(Known::Int(a as i64)),
+            (_, ValueType::Element(dtype)) => dtype,
+        };
+        Some(match (self, dtype.class()) {
+            (Known::Int(a), DtypeClass::Float(_)) => Known::Float(a as f64),
+            (Known::Int(a), DtypeClass::Int(format)) => Known::Int(format.wrapped(a)),
+            (Known::Int(a), DtypeClass::Bool) => Known::Int(i64::from(a != 0)),
+            (Known::Float(a), DtypeClass::Int(format)) => {
+                let (least, most) = format.range();
+                Known::Int((a as i64).clamp(least, most))
+            }
+            (Known::Float(a), DtypeClass::Bool) => Known::Int(i64::from(a != 0.0)),
+            (Known::Float(_), DtypeClass::Float(_)) | (Known::Share(_), _) => self,
+        })
     }
 }
 
@@ -119,14 +140,7 @@ impl<'p> Block<'p> {
             ValueKind::Select(cond, a, b) | ValueKind::Choose(cond, a, b) => {
                 return self.value(if self.condition(*cond, thread)? { *a } else { *b }, thread);
             }
-            ValueKind::Cast(a) => match (self.value(*a, thread)?, value.ty) {
-                (Known::Int(a), ValueType::Element(dtype)) if dtype.is_float() => Known::Float(a as f64),
-                (Known::Int(a), ValueType::Element(Dtype::U32)) => Known::Int(i64::from(a as u32)),
-                (Known::Float(a), ValueType::Element(dtype)) if dtype.is_float() => Known::Float(a),
-                (Known::Float(a), _) => Known::Int(a as i64),
-                (Known::Share(_), ty) if ty != ValueType::BOOL => return None,
-                (known, _) => known,
-            },
+            ValueKind::Cast(a) => self.value(*a, thread)?.cast(value.ty)?,
             ValueKind::Special(special) => match special {
                 Special::Warp => Known::Int((thread / WARP as usize) as i64),
                 Special::Lane => Known::Int((thread % WARP as usize) as i64),

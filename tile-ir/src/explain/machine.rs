@@ -3,7 +3,7 @@
 //! Peaks are **dense**. NVIDIA's tables give Hopper's tensor cores with 2:4 sparsity (1,979 TFLOP/s in f16), twice what a
 //! dense product can reach; a roofline crossover computed from that is twice the true one.
 
-use crate::ir::{Dtype, Target};
+use crate::ir::{Dtype, DtypeClass, FloatFormat, Target};
 
 /// A device's figures. Sources: NVIDIA's datasheets of the A100, H100 and H200 (SXM); CUDA C++ Programming Guide,
 /// "Compute Capabilities".
@@ -116,10 +116,10 @@ impl Machine {
     /// The dense peak of the tensor cores for operands of this type, in FLOP/s; for integers, which this language
     /// gives to no tensor core, the CUDA cores'.
     pub const fn dense_flops(&self, dtype: Dtype) -> f64 {
-        match dtype {
-            Dtype::F16 | Dtype::Bf16 => self.half_flops,
-            Dtype::F32 => self.tf32_flops,
-            _ => self.f32_flops,
+        match dtype.class() {
+            DtypeClass::Float(FloatFormat::Binary16 | FloatFormat::Bfloat16) => self.half_flops,
+            DtypeClass::Float(FloatFormat::Binary32) => self.tf32_flops,
+            DtypeClass::Bool | DtypeClass::Int(_) => self.f32_flops,
         }
     }
 

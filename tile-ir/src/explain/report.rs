@@ -56,7 +56,7 @@ pub struct Roofline {
     /// Floating-point operations the program executes, a multiply-add being two, reductions included. Counted on the
     /// first block and multiplied by the blocks.
     pub flops: f64,
-    /// Those among them that are a function (`exp`, `sqrt`, ...), each counted as one.
+    /// Floating-point operations that are a function (`exp`, `sqrt`, ...), each counted as one; part of `flops`.
     pub functions: f64,
     /// Bytes that must cross the memory bus: each element that is read, once; each that is written, once.
     pub unique_bytes: f64,

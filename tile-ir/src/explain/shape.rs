@@ -121,19 +121,19 @@ impl Shape {
         Ok(shape)
     }
 
-    /// The same with another stride, in elements: a view with a row pitch.
+    /// This shape with another stride, in elements: a view with a row pitch.
     pub fn with_stride(mut self, tensor: ParamId, axis: u8, stride: i64) -> Shape {
         self.strides.insert((tensor, axis), stride);
         self
     }
 
-    /// The same with another address, in bytes: only its remainder by 256 matters.
+    /// This shape with another address of a tensor, in bytes: only its remainder by 256 matters.
     pub fn with_address(mut self, tensor: ParamId, address: u64) -> Shape {
         self.addresses.insert(tensor, address);
         self
     }
 
-    /// The same on a device that holds this many blocks at once, in whole clusters.
+    /// This shape on a device that holds this many blocks at once, in whole clusters.
     pub fn with_capacity(mut self, blocks: i64) -> Shape {
         self.capacity = Some(blocks);
         self

@@ -9,11 +9,11 @@
 use super::block::{Block, Known};
 use super::occupancy::WARP;
 use super::pattern::{BANKS, Cost, SECTOR, atomic_wavefronts, sectors, wavefronts};
-use crate::ir::{BinaryOp, MathFn, SpanId};
-use crate::lowered::visit::any;
+use crate::ir::{AccessMode, BinaryOp, MathFn, SpanId};
+use crate::lowered::visit::{any, each};
 use crate::lowered::{
-    GuardReason, MapId, Memory, Op, OpKind, Program, RegId, SharedId, Space, ValueId, ValueKind, ValueType, WGMMA_M,
-    WgmmaOperand, wgmma_k,
+    AccessWidth, GuardReason, MapId, Memory, Op, OpKind, Part, Program, RegId, SharedId, Space, ValueId, ValueKind,
+    ValueType, WGMMA_M, WgmmaOperand, wgmma_k,
 };
 use std::collections::BTreeMap;
 
@@ -26,6 +26,16 @@ pub enum AccessKind {
     Store,
     /// Reads and writes.
     Atomic,
+}
+
+impl From<AccessMode> for AccessKind {
+    fn from(mode: AccessMode) -> AccessKind {
+        match mode {
+            AccessMode::Read => AccessKind::Load,
+            AccessMode::Write => AccessKind::Store,
+            AccessMode::Update | AccessMode::Atomic => AccessKind::Atomic,
+        }
+    }
 }
 
 /// One access of the program, over one block.
@@ -61,11 +71,11 @@ pub(super) struct Walker<'p> {
     pub base: &'p dyn Fn(Space) -> u64,
     /// Floating-point operations of the CUDA cores; a multiply-add is two.
     pub flops: f64,
-    /// Those of the tensor cores.
+    /// Floating-point operations of the tensor cores; a multiply-add is two.
     pub tensor_flops: f64,
     /// The array that a register's matrix descriptor points into.
     pub descriptors: BTreeMap<RegId, SharedId>,
-    /// Those among them that are a function: `exp`, `sqrt`.
+    /// Floating-point operations that are a function (`exp`, `sqrt`); part of `flops`.
     pub functions: f64,
     pub sites: Vec<Site>,
     /// Conditions and trip counts that data decide.
@@ -84,147 +94,108 @@ impl Walker<'_> {
     }
 
     fn op(&mut self, op: &Op, weights: &[f64]) {
-        match &op.kind {
-            OpKind::Let { reg, value: Some(value) } | OpKind::Set { reg, value } => {
-                self.value(*value, weights);
-                if let Some(shared) = self.described(*value) {
-                    self.descriptors.insert(*reg, shared);
-                }
-                let values: Vec<_> = (0..weights.len()).map(|t| self.block.value(*value, t)).collect();
-                self.set(*reg, weights, |t| values[t]);
+        if let OpKind::If { cond, then, otherwise } = &op.kind {
+            return self.conditional(*cond, then, otherwise, weights, op.span);
+        }
+        if let OpKind::For { reg, start, end, step, body, .. } = &op.kind {
+            return self.counted(*reg, [*start, *end, *step], body, weights, op.span);
+        }
+        if let OpKind::Let { reg, value: Some(value) } | OpKind::Set { reg, value } = &op.kind {
+            self.value(*value, weights);
+            if let Some(shared) = self.described(*value) {
+                self.descriptors.insert(*reg, shared);
             }
-            OpKind::Let { reg, value: None } => self.set(*reg, weights, |_| None),
-            OpKind::Store { memory, value } => {
-                self.value(*value, weights);
-                self.access(memory, AccessKind::Store, 1, weights);
+            let values: Vec<_> = (0..weights.len()).map(|t| self.block.value(*value, t)).collect();
+            return self.set(*reg, weights, |t| values[t]);
+        }
+        if let OpKind::Mma { atom, .. } = &op.kind {
+            let [m, n, k] = atom.shape();
+            self.tensor_flops += f64::from(2 * m * n * k / WARP) * weights.iter().sum::<f64>();
+        }
+        if let OpKind::Wgmma { n, dtype, a, b, .. } = &op.kind {
+            let threads = f64::from(4 * WARP);
+            let times = weights.iter().sum::<f64>() / threads;
+            self.tensor_flops += f64::from(2 * WGMMA_M * n * wgmma_k(*dtype)) * times;
+            // Either operand has 32 bytes a row.
+            if let WgmmaOperand::Descriptor(a) = a {
+                self.operand(*a, WGMMA_M * 32, times, op.span);
             }
-            OpKind::VectorLoad { memory, width, .. } => self.access(memory, AccessKind::Load, *width, weights),
-            OpKind::VectorStore { memory, width, .. } => self.access(memory, AccessKind::Store, *width, weights),
-            OpKind::AsyncCopy { to, from, width } => {
-                self.access(from, AccessKind::Load, *width, weights);
-                self.access(to, AccessKind::Store, *width, weights);
-            }
-            OpKind::Atomic { memory, value, old, .. } => {
-                self.value(*value, weights);
-                self.access(memory, AccessKind::Atomic, 1, weights);
-                if let Some(old) = old {
-                    self.set(*old, weights, |_| None);
-                }
-            }
-            OpKind::If { cond, then, otherwise } => {
-                self.value(*cond, weights);
-                let (yes, no, undecided) = self.split(*cond, weights);
-                self.ops(then, &yes);
-                self.ops(otherwise, &no);
-                if undecided.contains(&true) {
-                    self.undecided(op.span);
-                }
-                // What either side leaves in a register is known only where all blocks take the same one.
-                let both: Vec<usize> = (0..weights.len()).filter(|t| yes[*t] > 0.0 && no[*t] > 0.0).collect();
-                if !both.is_empty() {
-                    for reg in assigned(then).into_iter().chain(assigned(otherwise)) {
-                        both.iter().for_each(|t| self.block.set(reg, *t, None));
-                    }
+            self.operand(*b, n * 32, times, op.span);
+        }
+        if let OpKind::TensorLoad { map, shared, .. } | OpKind::TensorStore { map, shared, .. } = &op.kind {
+            let loads = matches!(op.kind, OpKind::TensorLoad { .. });
+            self.boxes(*map, *shared, if loads { AccessKind::Load } else { AccessKind::Store }, weights, op.span);
+        }
+        if let OpKind::BulkLoad { memory, shared, bytes, .. } = &op.kind {
+            for (thread, weight) in weights.iter().enumerate().filter(|(_, w)| **w > 0.0) {
+                let known = self.block.int(*bytes, thread).and_then(|b| u32::try_from(b).ok());
+                for (space, kind) in [(memory.space, AccessKind::Load), (Space::Shared(*shared), AccessKind::Store)] {
+                    self.bulk(space, kind, known.unwrap_or(0), known.is_none(), *weight, op.span);
                 }
             }
-            OpKind::For { reg, start, end, step, body, .. } => {
-                let range = |t: usize| {
-                    let bound = |value: ValueId| self.block.int(value, t);
-                    let (start, end, step) = (bound(*start)?, bound(*end)?, bound(*step)?.max(1));
-                    Some((start, step, (end.saturating_sub(start).max(0) as u64).div_ceil(step as u64)))
-                };
-                // Where a loop ends early its length is not known.
-                let is_left = assigned(body).contains(reg);
-                let range = |t: usize| range(t).filter(|_| !is_left);
-                let ranges: Vec<_> = (0..weights.len()).map(range).collect();
-                if ranges.iter().zip(weights).any(|(range, w)| range.is_none() && *w > 0.0) {
-                    self.undecided(op.span);
+        }
+        // What is said is left out, and so are the numbers of barriers and copies.
+        let computes = op.kind.protocol().is_none() && !matches!(op.kind, OpKind::Print { .. } | OpKind::Assert { .. });
+        for part in op.kind.parts() {
+            match part {
+                Part::Value(value) if computes => self.value(*value, weights),
+                Part::Declares(reg) | Part::Sets(reg) => self.set(*reg, weights, |_| None),
+                // In another block's memory, which is reached over its ports, its banks are the ones that count.
+                Part::Memory(memory, mode, AccessWidth::Elements(width)) => {
+                    self.access(memory, mode.into(), width, weights);
                 }
-                for sample in [Sample::First, Sample::Middle, Sample::Last] {
-                    let mut inner = vec![0.0; weights.len()];
-                    for (t, range) in ranges.iter().enumerate() {
-                        // A loop whose length data decide counts once.
-                        let (start, step, trips) = range.map_or((None, 1, 1), |(s, step, n)| (Some(s), step, n));
-                        let Some((index, times)) = sample.of(trips) else { continue };
-                        inner[t] = weights[t] * times as f64;
-                        let value = start.and_then(|s| i64::try_from(index).ok()?.checked_mul(step)?.checked_add(s));
-                        self.block.set(*reg, t, value.map(Known::Int));
-                    }
-                    self.ops(body, &inner);
+                Part::Memory(memory, mode, AccessWidth::Matrices(count)) => {
+                    self.matrices(memory, mode.into(), count, weights);
                 }
+                // Counted above, or nothing that costs.
+                Part::Memory(_, _, AccessWidth::Bytes) | Part::Shared(..) | Part::Map(..) | Part::Body(..) => {}
+                Part::Value(_) | Part::Local(..) | Part::Pins(_) | Part::Barrier(_) | Part::Message(_) => {}
+                Part::DeclaresLocal(_) | Part::DeclaresShared(_) => {}
             }
-            OpKind::Shuffle { reg, value, .. } => {
-                self.value(*value, weights);
-                self.set(*reg, weights, |_| None);
+        }
+    }
+
+    fn conditional(&mut self, cond: ValueId, then: &[Op], otherwise: &[Op], weights: &[f64], span: SpanId) {
+        self.value(cond, weights);
+        let (yes, no, undecided) = self.split(cond, weights);
+        self.ops(then, &yes);
+        self.ops(otherwise, &no);
+        if undecided.contains(&true) {
+            self.undecided(span);
+        }
+        // What either side leaves in a register is known only where all blocks take the same one.
+        let both: Vec<usize> = (0..weights.len()).filter(|t| yes[*t] > 0.0 && no[*t] > 0.0).collect();
+        if !both.is_empty() {
+            for reg in assigned(then).into_iter().chain(assigned(otherwise)) {
+                both.iter().for_each(|t| self.block.set(reg, *t, None));
             }
-            OpKind::Vote { reg, pred, .. } => {
-                self.value(*pred, weights);
-                self.set(*reg, weights, |_| None);
+        }
+    }
+
+    fn counted(&mut self, reg: RegId, bounds: [ValueId; 3], body: &[Op], weights: &[f64], span: SpanId) {
+        let range = |t: usize| {
+            let [start, end, step] = bounds.map(|bound| self.block.int(bound, t));
+            let (start, end, step) = (start?, end?, step?.max(1));
+            Some((start, step, (end.saturating_sub(start).max(0) as u64).div_ceil(step as u64)))
+        };
+        // Where a loop ends early its length is not known.
+        let is_left = assigned(body).contains(&reg);
+        let range = |t: usize| range(t).filter(|_| !is_left);
+        let ranges: Vec<_> = (0..weights.len()).map(range).collect();
+        if ranges.iter().zip(weights).any(|(range, w)| range.is_none() && *w > 0.0) {
+            self.undecided(span);
+        }
+        for sample in [Sample::First, Sample::Middle, Sample::Last] {
+            let mut inner = vec![0.0; weights.len()];
+            for (t, range) in ranges.iter().enumerate() {
+                // A loop whose length data decide counts once.
+                let (start, step, trips) = range.map_or((None, 1, 1), |(s, step, n)| (Some(s), step, n));
+                let Some((index, times)) = sample.of(trips) else { continue };
+                inner[t] = weights[t] * times as f64;
+                let value = start.and_then(|s| i64::try_from(index).ok()?.checked_mul(step)?.checked_add(s));
+                self.block.set(reg, t, value.map(Known::Int));
             }
-            OpKind::LoadMatrix { memory, count, .. } => self.matrices(memory, AccessKind::Load, *count, weights),
-            OpKind::StoreMatrix { memory, count, .. } => self.matrices(memory, AccessKind::Store, *count, weights),
-            OpKind::Mma { atom, .. } => {
-                let [m, n, k] = atom.shape();
-                self.tensor_flops += f64::from(2 * m * n * k / WARP) * weights.iter().sum::<f64>();
-            }
-            OpKind::Wgmma { n, dtype, a, b, accumulate, .. } => {
-                self.value(*accumulate, weights);
-                let threads = f64::from(4 * WARP);
-                let times = weights.iter().sum::<f64>() / threads;
-                self.tensor_flops += f64::from(2 * WGMMA_M * n * wgmma_k(*dtype)) * times;
-                // Either operand has 32 bytes a row.
-                if let WgmmaOperand::Descriptor(a) = a {
-                    self.operand(*a, WGMMA_M * 32, times, op.span);
-                }
-                self.operand(*b, n * 32, times, op.span);
-            }
-            OpKind::TensorLoad { map, shared, .. } => {
-                self.boxes(*map, *shared, AccessKind::Load, weights, op.span);
-            }
-            OpKind::TensorStore { map, shared, .. } => {
-                self.boxes(*map, *shared, AccessKind::Store, weights, op.span);
-            }
-            OpKind::BulkLoad { memory, shared, bytes, .. } => {
-                for (thread, weight) in weights.iter().enumerate().filter(|(_, w)| **w > 0.0) {
-                    let known = self.block.int(*bytes, thread).and_then(|b| u32::try_from(b).ok());
-                    self.bulk(memory.space, AccessKind::Load, known.unwrap_or(0), known.is_none(), *weight, op.span);
-                    self.bulk(
-                        Space::Shared(*shared),
-                        AccessKind::Store,
-                        known.unwrap_or(0),
-                        known.is_none(),
-                        *weight,
-                        op.span,
-                    );
-                }
-            }
-            // Another block's memory, which is reached over its ports: its banks are the ones that count.
-            OpKind::ClusterStore { memory, width, .. } => self.access(memory, AccessKind::Store, *width, weights),
-            OpKind::Local { .. } | OpKind::Shared { .. } | OpKind::Barrier | OpKind::WarpBarrier => {}
-            // They order what the others do.
-            OpKind::BarrierInit { .. }
-            | OpKind::FenceBarrierInit
-            | OpKind::BarrierArrive { .. }
-            | OpKind::BarrierExpect { .. }
-            | OpKind::BarrierWait { .. }
-            | OpKind::BulkCommit
-            | OpKind::BulkWait { .. }
-            | OpKind::FenceProxyAsync
-            | OpKind::PrefetchMap { .. }
-            | OpKind::NamedBarrier { .. }
-            | OpKind::ClusterBarrier { .. }
-            | OpKind::SetRegisters { .. }
-            | OpKind::WgmmaFence
-            | OpKind::WgmmaCommit
-            | OpKind::WgmmaWait { .. }
-            | OpKind::Pin { .. }
-            | OpKind::Elements(_)
-            | OpKind::Order
-            | OpKind::AsyncCommit
-            | OpKind::AsyncWait { .. } => {}
-            OpKind::Wait | OpKind::LaunchDependents => {}
-            // Simulators only.
-            OpKind::Print { .. } | OpKind::Assert { .. } => {}
+            self.ops(body, &inner);
         }
     }
 
@@ -261,53 +232,38 @@ impl Walker<'_> {
         let Some(value) = self.program.values.get(id) else { return };
         let is_float = matches!(value.ty, ValueType::Element(dtype) if dtype.is_float());
         let total = || weights.iter().sum::<f64>();
-        match &value.kind {
-            ValueKind::Binary(op @ (BinaryOp::And | BinaryOp::Or), a, b) => {
-                self.value(*a, weights);
-                let (yes, no, _) = self.split(*a, weights);
-                self.value(*b, if *op == BinaryOp::And { &yes } else { &no });
-            }
-            ValueKind::Binary(_, a, b) => {
-                if is_float {
-                    self.flops += total();
-                }
-                self.value(*a, weights);
-                self.value(*b, weights);
-            }
-            ValueKind::Math(function, args) => {
-                match function {
-                    MathFn::Fma => self.flops += 2.0 * total(),
-                    function if function.is_approximate() || *function == MathFn::Sqrt => {
-                        self.flops += total();
-                        self.functions += total();
-                    }
-                    // Conversions and integer arithmetic: no transcendental unit.
-                    _ => {}
-                }
-                args.iter().for_each(|arg| self.value(*arg, weights));
-            }
-            ValueKind::Choose(cond, a, b) => {
-                self.value(*cond, weights);
-                let (yes, no, undecided) = self.split(*cond, weights);
-                if undecided.contains(&true) {
-                    self.undecided(value.span);
-                }
-                self.value(*a, &yes);
-                self.value(*b, &no);
-            }
-            ValueKind::Select(cond, a, b) => [cond, a, b].into_iter().for_each(|v| self.value(*v, weights)),
-            ValueKind::Unary(_, a) | ValueKind::Cast(a) | ValueKind::Divisor(a) => self.value(*a, weights),
-            ValueKind::Load(memory) => self.access(memory, AccessKind::Load, 1, weights),
-            ValueKind::Pack(_, a, b) => [a, b].into_iter().for_each(|v| self.value(*v, weights)),
-            ValueKind::Unpack(_, word, _) => self.value(*word, weights),
-            ValueKind::Special(_) | ValueKind::Descriptor { .. } => {}
-            ValueKind::Int(_)
-            | ValueKind::Float(_)
-            | ValueKind::Param(_)
-            | ValueKind::Thread(_)
-            | ValueKind::Block(_)
-            | ValueKind::Reg(_) => {}
+        if let ValueKind::Load(memory) = &value.kind {
+            return self.access(memory, AccessKind::Load, 1, weights);
         }
+        if let ValueKind::Binary(op @ (BinaryOp::And | BinaryOp::Or), a, b) = &value.kind {
+            self.value(*a, weights);
+            let (yes, no, _) = self.split(*a, weights);
+            return self.value(*b, if *op == BinaryOp::And { &yes } else { &no });
+        }
+        if let ValueKind::Choose(cond, a, b) = &value.kind {
+            self.value(*cond, weights);
+            let (yes, no, undecided) = self.split(*cond, weights);
+            if undecided.contains(&true) {
+                self.undecided(value.span);
+            }
+            self.value(*a, &yes);
+            return self.value(*b, &no);
+        }
+        if matches!(value.kind, ValueKind::Binary(..)) && is_float {
+            self.flops += total();
+        }
+        if let ValueKind::Math(function, _) = &value.kind {
+            match function {
+                MathFn::Fma => self.flops += 2.0 * total(),
+                function if function.is_approximate() || *function == MathFn::Sqrt => {
+                    self.flops += total();
+                    self.functions += total();
+                }
+                // Conversions and integer arithmetic: no transcendental unit.
+                _ => {}
+            }
+        }
+        value.kind.operands().into_iter().for_each(|operand| self.value(operand, weights));
     }
 
     /// Counts an access of `elements` elements a lane. Lanes are looked at as if no guard failed: the pattern is that of
@@ -379,16 +335,10 @@ impl Walker<'_> {
 
     /// The array a descriptor points into, as far as it is seen.
     fn described(&self, value: ValueId) -> Option<SharedId> {
-        match &self.program.values.get(value)?.kind {
-            ValueKind::Descriptor { shared, .. } => Some(*shared),
-            ValueKind::Reg(reg) => self.descriptors.get(reg).copied(),
-            ValueKind::Binary(_, a, b) => self.described(*a).or_else(|| self.described(*b)),
-            ValueKind::Cast(a) => self.described(*a),
-            _ => None,
-        }
+        self.program.described(value, &|reg| self.descriptors.get(&reg).copied())
     }
 
-    /// Counts the copy engine's boxes between a tensor and an array. Parts outside the tensor are counted too.
+    /// Counts TMA's boxes between a tensor and an array. Parts outside the tensor are counted too.
     fn boxes(&mut self, map: MapId, shared: SharedId, kind: AccessKind, weights: &[f64], span: SpanId) {
         let Some(map) = self.program.tensor_maps.get(map) else { return };
         let Some(element) = self.element_bytes(Space::Global(map.tensor)) else { return };
@@ -467,17 +417,9 @@ impl Sample {
 /// The registers that operations give a value.
 fn assigned(ops: &[Op]) -> Vec<RegId> {
     let mut found = Vec::new();
-    for op in ops {
-        match &op.kind {
-            OpKind::Let { reg, .. }
-            | OpKind::Set { reg, .. }
-            | OpKind::Shuffle { reg, .. }
-            | OpKind::Vote { reg, .. }
-            | OpKind::Atomic { old: Some(reg), .. } => found.push(*reg),
-            OpKind::If { then, otherwise, .. } => found.extend(assigned(then).into_iter().chain(assigned(otherwise))),
-            OpKind::For { body, .. } => found.extend(assigned(body)),
-            _ => {}
-        }
-    }
+    each(ops, &mut |op| {
+        let set = |part| if let Part::Declares(reg) | Part::Sets(reg) = part { Some(*reg) } else { None };
+        found.extend(op.kind.parts().into_iter().filter_map(set));
+    });
     found
 }

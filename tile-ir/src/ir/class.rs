@@ -6,7 +6,7 @@ use std::fmt;
 /// The bytes of one access that rows are made of: every row begins at a multiple of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Width {
-    /// 16 bytes: what the copy engine and the widest accesses take.
+    /// 16 bytes: what TMA and the widest accesses take.
     #[default]
     Sixteen,
     /// 8 bytes.

@@ -1,6 +1,6 @@
 //! What is constant once an instance is bound.
 
-use super::{ExprId, ExprKind, Kernel, StmtKind, Type, VarId, VarKind};
+use super::{ExprId, ExprKind, Kernel, Type, VarId, VarKind};
 
 /// Whether every instance, with the values of the specialised dims, makes an expression constant.
 pub(crate) fn is_constant(kernel: &Kernel, expr: ExprId) -> bool {
@@ -21,8 +21,5 @@ pub(crate) fn value(kernel: &Kernel, var: VarId) -> Option<ExprId> {
     if kernel.vars[var].kind != VarKind::Let || !matches!(kernel.vars[var].ty, Type::Index | Type::BOOL) {
         return None;
     }
-    kernel.stmts.values().find_map(|s| match s.kind {
-        StmtKind::Let { var: v, value } if v == var => value,
-        _ => None,
-    })
+    kernel.declared_as(var)
 }

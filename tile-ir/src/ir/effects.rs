@@ -1,7 +1,8 @@
-//! What each statement reads, writes and synchronises: the one table that verification, race analysis and barrier
-//! insertion read. The match is exhaustive, so a statement without an entry does not compile.
+//! What each statement reads, writes and synchronises: what verification, race analysis and barrier
+//! insertion read, made from the statement's parts.
 
-use super::{Kernel, LoopKind, Place, ReduceSource, StmtId, StmtKind, pipeline};
+use super::parts::{AccessMode, StmtPart};
+use super::{Kernel, LoopKind, Place, StmtId, StmtKind, TileRef, pipeline};
 
 /// One effect of a statement itself; bodies of loops and conditionals have their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,74 +27,51 @@ pub enum Effect {
 
 /// The effects of statement `stmt`.
 pub fn effects(kernel: &Kernel, stmt: StmtId) -> Vec<Effect> {
-    match &kernel.stmts[stmt].kind {
-        StmtKind::Let { .. } | StmtKind::Alloc { .. } | StmtKind::Assign { .. } => vec![],
-        StmtKind::If { .. } | StmtKind::Persistent { .. } => vec![],
-        // The waits and barriers of arrays that are loaded ahead are the loop's.
-        StmtKind::For { var, kind: LoopKind::Pipelined { .. }, body, .. } => {
-            let split = pipeline::split(kernel, *var, body);
-            let mut all: Vec<_> = split.shared(kernel).map(|b| Effect::Cooperative(Place::Buffer(b))).collect();
-            if !all.is_empty() {
-                all.push(Effect::BlockCollective);
-            }
-            all
+    let kind = &kernel.stmts[stmt].kind;
+    let mut all = Vec::new();
+    let touch = |all: &mut Vec<Effect>, place, touch: AccessMode| {
+        if touch == AccessMode::Atomic {
+            return all.push(Effect::Atomic(place));
         }
-        StmtKind::For { kind: LoopKind::Serial { .. } | LoopKind::Unroll | LoopKind::Vectorized, .. } => vec![],
-        StmtKind::Parallel { .. } => vec![Effect::BlockCollective],
-        StmtKind::Store { access, .. } => vec![Effect::Write(kernel.accesses[*access].place)],
-        StmtKind::Copy { src, dst, .. } => {
-            let mut all = vec![Effect::Read(src.place), Effect::Write(dst.place)];
-            for place in [src.place, dst.place] {
-                if is_the_blocks(kernel, place) {
-                    all.extend([Effect::Cooperative(place), Effect::BlockCollective]);
-                }
+        all.extend(touch.reads().then_some(Effect::Read(place)));
+        all.extend(touch.writes().then_some(Effect::Write(place)));
+    };
+    kind.parts(&mut |part| match part {
+        StmtPart::Element(access, how) => touch(&mut all, kernel.accesses[access].place, how),
+        StmtPart::Tile(TileRef { place, .. }, how) => {
+            touch(&mut all, *place, how);
+            if is_the_blocks(kernel, *place) {
+                all.extend([Effect::Cooperative(*place), Effect::BlockCollective]);
             }
-            all
         }
-        StmtKind::Fill { buffer, .. } => {
-            let place = Place::Buffer(*buffer);
-            let mut all = vec![Effect::Write(place)];
+        StmtPart::Array(buffer, how) => {
+            let place = Place::Buffer(buffer);
+            touch(&mut all, place, how);
             if is_the_blocks(kernel, place) {
                 all.extend([Effect::Cooperative(place), Effect::BlockCollective]);
             }
-            all
         }
-        StmtKind::Gemm { a, b, acc, .. } => {
-            let (a, b, acc) = (Place::Buffer(a.buffer), Place::Buffer(b.buffer), Place::Buffer(*acc));
-            let mut all = vec![Effect::Read(a), Effect::Read(b), Effect::Read(acc), Effect::Write(acc)];
-            all.extend([a, b, acc].map(Effect::Cooperative));
+        StmtPart::BlockCollective => all.push(Effect::BlockCollective),
+        StmtPart::WarpCollective => all.push(Effect::WarpCollective),
+        StmtPart::BlockBarrier => all.push(Effect::BlockBarrier),
+        StmtPart::WarpBarrier => all.push(Effect::WarpBarrier),
+        StmtPart::Value(_)
+        | StmtPart::Constant(_)
+        | StmtPart::Binds(_)
+        | StmtPart::Sets(_)
+        | StmtPart::Body(_)
+        | StmtPart::Report => {}
+    });
+    // The waits and barriers of arrays that are loaded ahead are the loop's.
+    if let StmtKind::For { var, kind: LoopKind::Pipelined { .. }, body, .. } = kind {
+        let split = pipeline::split(kernel, *var, body);
+        let before = all.len();
+        all.extend(split.shared(kernel).map(|b| Effect::Cooperative(Place::Buffer(b))));
+        if all.len() > before {
             all.push(Effect::BlockCollective);
-            all
         }
-        StmtKind::Reduce { src, axis, .. } => {
-            let mut all = match src {
-                ReduceSource::Value(_) => vec![],
-                ReduceSource::Local(b) => vec![Effect::Read(Place::Buffer(*b)), Effect::Write(Place::Buffer(*b))],
-            };
-            all.push(if axis.is_some() { Effect::BlockCollective } else { Effect::WarpCollective });
-            all
-        }
-        StmtKind::ReduceTile { src, dst, .. } => {
-            let (src, dst) = (Place::Buffer(*src), Place::Buffer(*dst));
-            let mut all = vec![Effect::Read(src), Effect::Write(dst)];
-            all.extend([src, dst].map(Effect::Cooperative));
-            all.push(Effect::BlockCollective);
-            all
-        }
-        // Fragments are a block's own: what crosses blocks is the compiler's.
-        StmtKind::ClusterReduce { tile, .. } => {
-            let tile = Place::Buffer(*tile);
-            vec![Effect::Read(tile), Effect::Write(tile), Effect::Cooperative(tile), Effect::BlockCollective]
-        }
-        StmtKind::Shuffle { .. } | StmtKind::Vote { .. } => vec![Effect::WarpCollective],
-        StmtKind::Atomic { access, .. } => vec![Effect::Atomic(kernel.accesses[*access].place)],
-        StmtKind::LastArriver { access, .. } => {
-            vec![Effect::Atomic(kernel.accesses[*access].place), Effect::BlockCollective, Effect::BlockBarrier]
-        }
-        StmtKind::SyncThreads => vec![Effect::BlockCollective, Effect::BlockBarrier],
-        StmtKind::SyncWarp => vec![Effect::WarpCollective, Effect::WarpBarrier],
-        StmtKind::Print { .. } | StmtKind::Assert { .. } => vec![],
     }
+    all
 }
 
 /// Whether the block has one of it: a shared array or a fragment.

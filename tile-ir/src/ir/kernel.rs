@@ -2,10 +2,9 @@
 
 use super::{
     Access, AccessId, BufferId, Class, ConstId, DimId, Dtype, DtypeRef, Expr, ExprId, ParamId, PrimaryMap, Source,
-    Span, SpanId, Stmt, StmtId, SwizzleRequest, Type, TypeParamId, VarId,
+    Span, SpanId, Stmt, StmtId, SwizzleRequest, Target, Type, TypeParamId, VarId,
 };
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// One kernel as its author wrote it. After `lower::bind` the same structure, with `type_params` and `consts` empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -165,7 +164,7 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// The same instance with its specialised dims bound.
+    /// This instance with its specialised dims bound.
     pub fn with_dims(&self, dims: Vec<(DimId, i64)>) -> Instance {
         Instance { dims, ..self.clone() }
     }
@@ -185,51 +184,6 @@ pub struct Require {
     pub text: String,
     /// Where.
     pub span: SpanId,
-}
-
-/// A code-generation target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Target {
-    /// Ampere and later, in the common subset.
-    Sm80,
-    /// Hopper, with its architecture-specific instructions.
-    Sm90a,
-}
-
-impl Target {
-    /// Every target.
-    pub const ALL: [Target; 2] = [Target::Sm80, Target::Sm90a];
-
-    /// The name, as NVRTC's `--gpu-architecture` takes it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Target::Sm80 => "sm_80",
-            Target::Sm90a => "sm_90a",
-        }
-    }
-
-    /// Whether a kernel may start before the previous one of its stream is done (`griddepcontrol`, from sm_90 on).
-    pub const fn has_dependent_launch(self) -> bool {
-        match self {
-            Target::Sm80 => false,
-            Target::Sm90a => true,
-        }
-    }
-
-    /// Most bytes of shared memory a block may use.
-    /// Source: CUDA C++ Programming Guide, compute capabilities: 163 KiB and 227 KiB.
-    pub const fn max_shared_bytes(self) -> u32 {
-        match self {
-            Target::Sm80 => 166_912,
-            Target::Sm90a => 232_448,
-        }
-    }
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
 }
 
 /// Attributes that steer code generation and lints.
@@ -356,24 +310,47 @@ pub enum Scope {
     Fragment,
 }
 
-impl Kernel {
-    /// The block's thread count, once bound.
-    pub fn thread_count(&self) -> u32 {
-        self.thread_extents().into_iter().fold(1, u32::saturating_mul)
-    }
+/// A `persistent` loop: its index takes the place of the block's in the grid.
+#[derive(Clone, Copy, Debug)]
+pub struct PersistentLoop<'a> {
+    /// The loop.
+    pub stmt: super::StmtId,
+    /// Its indices, x first.
+    pub vars: &'a [super::VarId],
+    /// How many tiles there are along each.
+    pub extents: &'a [ExprId],
+    /// Whether a block takes consecutive tiles.
+    pub contiguous: bool,
+    /// What is done for a tile.
+    pub body: &'a [super::StmtId],
+}
 
-    /// The block's extents x, y, z, once bound: absent axes are 1.
-    pub fn thread_extents(&self) -> [u32; 3] {
-        let mut extents = [1; 3];
-        for (slot, axis) in extents.iter_mut().zip(&self.threads) {
-            *slot = self.const_index(axis.extent).and_then(|v| u32::try_from(v).ok()).unwrap_or(1);
+impl ParamKind {
+    /// Whether its dtype is one that an instance chooses.
+    pub(crate) const fn is_generic(&self) -> bool {
+        match self {
+            ParamKind::Tensor { dtype: DtypeRef::Param(_), .. } => true,
+            ParamKind::Scalar { ty: super::Type::Value(DtypeRef::Param(_)) } => true,
+            ParamKind::Tensor { .. } | ParamKind::Scalar { .. } | ParamKind::Absent => false,
         }
-        extents
+    }
+}
+
+impl Kernel {
+    /// The `persistent` loop that stands for the grid, if there is one.
+    pub fn persistent(&self) -> Option<PersistentLoop<'_>> {
+        self.stmts.iter().find_map(|(stmt, s)| {
+            let super::StmtKind::Persistent { vars, extents, contiguous, body, .. } = &s.kind else { return None };
+            Some(PersistentLoop { stmt, vars, extents, contiguous: *contiguous, body })
+        })
     }
 
-    /// Whether a `persistent` loop stands for the grid.
-    pub fn is_persistent(&self) -> bool {
-        self.stmts.values().any(|s| matches!(s.kind, super::StmtKind::Persistent { .. }))
+    /// The value that the `let` of a variable gives it; `None` for one without, and for an index of a loop, block or thread.
+    pub fn declared_as(&self, var: super::VarId) -> Option<ExprId> {
+        self.stmts.values().find_map(|s| {
+            let super::StmtKind::Let { var: declared, value } = s.kind else { return None };
+            value.filter(|_| declared == var)
+        })
     }
 
     /// The value of an integer literal; `None` for anything else. Once bound, every constant is a literal.
@@ -384,35 +361,18 @@ impl Kernel {
         }
     }
 
-    /// A buffer's extents, once bound.
-    pub fn buffer_extents(&self, buffer: BufferId) -> Vec<u32> {
-        let extents = &self.buffers[buffer].extents;
-        extents.iter().map(|&e| self.const_index(e).and_then(|v| u32::try_from(v).ok()).unwrap_or(0)).collect()
-    }
-
-    /// How many elements a buffer has, once bound.
-    pub fn buffer_len(&self, buffer: BufferId) -> u64 {
-        self.buffer_extents(buffer).into_iter().map(u64::from).fold(1, u64::saturating_mul)
-    }
-
-    /// A buffer's dtype, once bound.
-    pub fn buffer_dtype(&self, buffer: BufferId) -> Dtype {
-        match self.buffers[buffer].dtype {
-            DtypeRef::Is(dtype) => dtype,
-            DtypeRef::Param(_) => Dtype::F32,
-        }
-    }
-
     /// Whether a loop may be left before its range ends: its body assigns its index.
     pub fn is_left_early(&self, stmt: super::StmtId) -> bool {
         let super::StmtKind::For { var, body, .. } = &self.stmts[stmt].kind else { return false };
         let mut open: Vec<super::StmtId> = body.clone();
         while let Some(stmt) = open.pop() {
-            match &self.stmts[stmt].kind {
-                super::StmtKind::Assign { var: assigned, .. } if assigned == var => return true,
-                super::StmtKind::If { then, otherwise, .. } => open.extend(then.iter().chain(otherwise)),
-                // An inner loop's statements leave the inner loop.
-                _ => {}
+            let kind = &self.stmts[stmt].kind;
+            if kind.sets().contains(var) {
+                return true;
+            }
+            // An inner loop's statements leave the inner loop.
+            if let super::StmtKind::If { then, otherwise, .. } = kind {
+                open.extend(then.iter().chain(otherwise));
             }
         }
         false

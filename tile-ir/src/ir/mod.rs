@@ -3,6 +3,7 @@
 //! Every entity lives in a table of the kernel and is named by a dense typed index (`ExprId`, `StmtId`, ...). Nothing
 //! in the IR points outside its kernel, and nothing depends on spans except diagnostics.
 
+mod bound;
 mod class;
 pub(crate) mod constant;
 mod derived;
@@ -10,29 +11,36 @@ mod dtype;
 mod effects;
 mod expr;
 mod kernel;
+pub(crate) mod parts;
 pub(crate) mod pipeline;
 pub mod reduction;
 mod span;
 mod stmt;
 mod swizzle;
+mod target;
 
+pub use bound::BoundKernel;
 pub use class::{Class, Side, Width};
-pub use dtype::{Dtype, DtypeRef, Type};
+pub use dtype::{
+    Dtype, DtypeClass, DtypeInfo, DtypeRef, FloatFormat, IntFormat, MatrixElement, TensorMapElement, Type,
+};
 pub use effects::{Effect, effects};
 pub use expr::{
     Access, BinaryOp, Expr, ExprKind, MathFn, MathOperands, MatrixRef, Place, SpecialValue, TileRef, UnaryOp,
 };
 pub use kernel::{
     Attributes, Axis, Buffer, ConstKind, ConstParam, Dependent, Dim, Extent, Instance, Kernel, MOST_ARRAY_AXES,
-    MOST_TENSOR_AXES, Param, ParamKind, Require, Scope, Specialize, Target, Trigger, TypeParam, Var, VarKind,
+    MOST_TENSOR_AXES, Param, ParamKind, PersistentLoop, Require, Scope, Specialize, Trigger, TypeParam, Var, VarKind,
 };
+pub use parts::{AccessMode, LoopIndex, StmtPart};
 pub use reduction::{ReduceStep, Reduction, ReductionPlan};
 pub use span::{Source, Span};
 pub use stmt::{
     AtomicOp, Evict, Eviction, LoopKind, Precision, ReduceOp, ReduceSource, Schedule, ShuffleKind, Stmt, StmtKind,
-    VoteKind, WarpPolicy,
+    TileOp, VoteKind, WarpPolicy,
 };
 pub use swizzle::{Swizzle, SwizzleRequest};
+pub use target::{Target, TargetInfo};
 
 pub use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap};
 use serde::{Deserialize, Serialize};

@@ -11,9 +11,10 @@
 
 use super::constant::{is_constant, value};
 use super::effects::{Effect, effects};
+use super::parts::each;
 use super::{
-    Access, BufferId, ExprId, ExprKind, Kernel, LoopKind, ParamKind, Place, ReduceSource, Scope, SpanId, StmtId,
-    StmtKind, VarId, VarKind,
+    Access, BufferId, ExprId, ExprKind, Kernel, LoopKind, ParamKind, Place, Scope, SpanId, StmtId, StmtKind, TileOp,
+    TileRef, VarId, VarKind,
 };
 use std::collections::BTreeMap;
 
@@ -48,7 +49,7 @@ pub(crate) struct SharedLoads {
     pub(crate) buffers: Vec<BufferId>,
     /// How many statements of the body lead as its loads.
     pub(crate) leading: usize,
-    /// Those, nested ones included.
+    /// The statements that load, nested ones included.
     pub(crate) loads: Vec<StmtId>,
 }
 
@@ -135,7 +136,7 @@ impl<'k> Leading<'k> {
         Leading { kernel, index, shared: false, not, filled: Vec::new(), moving: None, inner: Vec::new() }
     }
 
-    /// The same, with shared arrays.
+    /// Recognises statements that fill shared arrays as well as per-thread ones.
     pub(crate) fn shared(kernel: &'k Kernel, index: VarId, not: &'k [BufferId]) -> Self {
         Leading { shared: true, ..Leading::new(kernel, index, not) }
     }
@@ -143,53 +144,62 @@ impl<'k> Leading<'k> {
     /// Whether the statement is a load; `Some(false)` if it only names an index; `None` if it is anything else.
     pub(crate) fn statement(&mut self, stmt: StmtId) -> Option<bool> {
         let kernel = self.kernel;
-        match &kernel.stmts[stmt].kind {
-            StmtKind::Let { var, value: Some(value) } => {
-                (kernel.vars[*var].kind == VarKind::Let && is_address(kernel, *value)).then_some(false)
-            }
-            StmtKind::Store { access, value } => {
-                let Access { place: Place::Buffer(buffer), indices, .. } = &kernel.accesses[*access] else {
-                    return None;
-                };
-                if self.not.contains(buffer) {
-                    return None;
-                }
-                let steady = match kernel.buffers[*buffer].scope {
-                    Scope::Local if is_global_load(kernel, *value) => indices.iter().all(|e| self.is_fixed(*e)),
-                    Scope::Shared if self.shared && is_global_load(kernel, unconverted(kernel, *value)) => {
-                        indices.iter().all(|e| self.is_steady(*e))
-                    }
-                    _ => return None,
-                };
-                self.fill(*buffer, steady, kernel.stmts[stmt].span)
-            }
-            StmtKind::Copy { src, dst, .. } if self.shared => {
-                let (Place::Tensor(param), Place::Buffer(buffer)) = (src.place, dst.place) else { return None };
-                let shared = kernel.buffers[buffer].scope == Scope::Shared && !self.not.contains(&buffer);
-                let known = src.start.iter().chain(&src.extents).chain(&dst.extents).all(|e| is_address(kernel, *e));
-                if !shared || !known || !(is_read_only(kernel, param) || self.is_steady_tensor(param)) {
-                    return None;
-                }
-                let steady = dst.start.iter().all(|e| self.is_steady(*e));
-                self.fill(buffer, steady, kernel.stmts[stmt].span)
-            }
-            StmtKind::For { var, start, end, step, kind, body } if !matches!(kind, LoopKind::Pipelined { .. }) => {
-                if ![start, end, step].into_iter().all(|e| is_constant(kernel, *e)) {
-                    return None;
-                }
-                self.all(&[*var], body)
-            }
-            StmtKind::Parallel { vars, extents, body } if self.shared => {
-                extents.iter().all(|e| is_constant(kernel, *e)).then_some(())?;
-                self.all(vars, body)
-            }
-            // The same threads, in every iteration.
-            StmtKind::If { cond, then, otherwise } if self.shared && self.is_steady(*cond) => {
-                let (then, otherwise) = (self.all(&[], then)?, self.all(&[], otherwise)?);
-                Some(then | otherwise)
-            }
-            _ => None,
+        let kind = &kernel.stmts[stmt].kind;
+        let span = kernel.stmts[stmt].span;
+        if let StmtKind::Let { var, value: Some(value) } = kind {
+            return (kernel.vars[*var].kind == VarKind::Let && is_address(kernel, *value)).then_some(false);
         }
+        if let StmtKind::Store { access, value } = kind {
+            return self.store(&kernel.accesses[*access], *value, span);
+        }
+        if let StmtKind::For { var, start, end, step, kind, body } = kind {
+            let fixed = [start, end, step].into_iter().all(|e| is_constant(kernel, *e));
+            (fixed && !matches!(kind, LoopKind::Pipelined { .. })).then_some(())?;
+            return self.all(&[*var], body);
+        }
+        if !self.shared {
+            return None;
+        }
+        if let StmtKind::Tile(TileOp::Copy { src, dst, .. }) = kind {
+            return self.copy(src, dst, span);
+        }
+        if let StmtKind::Parallel { vars, extents, body } = kind {
+            extents.iter().all(|e| is_constant(kernel, *e)).then_some(())?;
+            return self.all(vars, body);
+        }
+        let StmtKind::If { cond, then, otherwise } = kind else { return None };
+        // The same threads, in every iteration.
+        self.is_steady(*cond).then_some(())?;
+        let (then, otherwise) = (self.all(&[], then)?, self.all(&[], otherwise)?);
+        Some(then | otherwise)
+    }
+
+    fn store(&mut self, to: &Access, value: ExprId, span: SpanId) -> Option<bool> {
+        let kernel = self.kernel;
+        let Place::Buffer(buffer) = to.place else { return None };
+        if self.not.contains(&buffer) {
+            return None;
+        }
+        let steady = match kernel.buffers[buffer].scope {
+            Scope::Local if is_global_load(kernel, value) => to.indices.iter().all(|e| self.is_fixed(*e)),
+            Scope::Shared if self.shared && is_global_load(kernel, unconverted(kernel, value)) => {
+                to.indices.iter().all(|e| self.is_steady(*e))
+            }
+            Scope::Local | Scope::Shared | Scope::Fragment => return None,
+        };
+        self.fill(buffer, steady, span)
+    }
+
+    fn copy(&mut self, src: &TileRef, dst: &TileRef, span: SpanId) -> Option<bool> {
+        let kernel = self.kernel;
+        let (Place::Tensor(param), Place::Buffer(buffer)) = (src.place, dst.place) else { return None };
+        let shared = kernel.buffers[buffer].scope == Scope::Shared && !self.not.contains(&buffer);
+        let known = src.start.iter().chain(&src.extents).chain(&dst.extents).all(|e| is_address(kernel, *e));
+        if !shared || !known || !(is_read_only(kernel, param) || self.is_steady_tensor(param)) {
+            return None;
+        }
+        let steady = dst.start.iter().all(|e| self.is_steady(*e));
+        self.fill(buffer, steady, span)
     }
 
     fn fill(&mut self, buffer: BufferId, steady: bool, span: SpanId) -> Option<bool> {
@@ -211,9 +221,9 @@ impl<'k> Leading<'k> {
     /// Whether the loop leaves a tensor as it is, so that tiles of it may be copied some iterations ahead.
     fn is_steady_tensor(&self, param: super::ParamId) -> bool {
         let kernel = self.kernel;
-        let of_index = kernel.stmts.values().find_map(|stmt| match &stmt.kind {
-            StmtKind::For { var, body, .. } if *var == self.index => Some(body),
-            _ => None,
+        let of_index = kernel.stmts.values().find_map(|stmt| {
+            let StmtKind::For { var, body, .. } = &stmt.kind else { return None };
+            (*var == self.index).then_some(body)
         });
         let Some(body) = of_index else { return false };
         let mut writes = false;
@@ -286,81 +296,5 @@ pub(crate) fn is_address(kernel: &Kernel, expr: ExprId) -> bool {
         ExprKind::Math(_, args) => args.iter().all(|e| is_address(kernel, *e)),
         ExprKind::Select(a, b, c) | ExprKind::If(a, b, c) => [a, b, c].into_iter().all(|e| is_address(kernel, *e)),
         _ => true,
-    }
-}
-
-/// Every statement, nested ones included.
-pub(crate) fn each(kernel: &Kernel, body: &[StmtId], f: &mut impl FnMut(StmtId)) {
-    for &stmt in body {
-        f(stmt);
-        match &kernel.stmts[stmt].kind {
-            StmtKind::If { then, otherwise, .. } => {
-                each(kernel, then, f);
-                each(kernel, otherwise, f);
-            }
-            StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } | StmtKind::Persistent { body, .. } => {
-                each(kernel, body, f);
-            }
-            _ => {}
-        }
-    }
-}
-
-/// Variables that statements read.
-pub(crate) fn variables(kernel: &Kernel, body: &[StmtId]) -> Vec<VarId> {
-    let mut all = Vec::new();
-    each(kernel, body, &mut |stmt| {
-        for root in roots(kernel, stmt) {
-            parts(kernel, root, &mut |kind| {
-                if let ExprKind::Var(var) = kind {
-                    all.push(*var);
-                }
-            });
-        }
-    });
-    all
-}
-
-/// The expressions of a statement, those of nested statements excepted.
-pub(crate) fn roots(kernel: &Kernel, stmt: StmtId) -> Vec<ExprId> {
-    let indices = |access| kernel.accesses[access].indices.iter().copied();
-    match &kernel.stmts[stmt].kind {
-        StmtKind::Let { value, .. } => value.iter().copied().collect(),
-        StmtKind::Assign { value, .. } | StmtKind::Fill { value, .. } => vec![*value],
-        StmtKind::Store { access, value } | StmtKind::Atomic { access, value, .. } => {
-            indices(*access).chain([*value]).collect()
-        }
-        StmtKind::LastArriver { access, count, .. } => indices(*access).chain([*count]).collect(),
-        StmtKind::If { cond, .. } | StmtKind::Assert { cond, .. } => vec![*cond],
-        StmtKind::For { start, end, step, .. } => vec![*start, *end, *step],
-        StmtKind::Parallel { extents, .. } => extents.clone(),
-        StmtKind::Copy { src, dst, .. } => {
-            [&src.start, &src.extents, &dst.start, &dst.extents].into_iter().flatten().copied().collect()
-        }
-        StmtKind::Reduce { src: ReduceSource::Value(value), .. } => vec![*value],
-        StmtKind::Shuffle { value, lane, .. } => vec![*value, *lane],
-        StmtKind::Vote { pred, .. } => vec![*pred],
-        StmtKind::Print { args, .. } => args.clone(),
-        StmtKind::Persistent { extents, per_sm, .. } => extents.iter().chain(per_sm).copied().collect(),
-        StmtKind::Gemm { .. } | StmtKind::Reduce { .. } | StmtKind::ReduceTile { .. } => vec![],
-        StmtKind::ClusterReduce { .. } => vec![],
-        StmtKind::Alloc { .. } => vec![],
-        StmtKind::SyncThreads | StmtKind::SyncWarp => vec![],
-    }
-}
-
-/// An expression and every part of it.
-pub(crate) fn parts(kernel: &Kernel, expr: ExprId, f: &mut impl FnMut(&ExprKind)) {
-    let kind = &kernel.exprs[expr].kind;
-    f(kind);
-    match kind {
-        ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => parts(kernel, *a, f),
-        ExprKind::Binary(_, a, b) => [a, b].into_iter().for_each(|e| parts(kernel, *e, f)),
-        ExprKind::Math(_, args) => args.iter().for_each(|e| parts(kernel, *e, f)),
-        ExprKind::Select(a, b, c) | ExprKind::If(a, b, c) => {
-            [a, b, c].into_iter().for_each(|e| parts(kernel, *e, f));
-        }
-        ExprKind::Load(access) => kernel.accesses[*access].indices.iter().for_each(|e| parts(kernel, *e, f)),
-        _ => {}
     }
 }

@@ -75,37 +75,8 @@ pub enum StmtKind {
         /// The body.
         body: Vec<StmtId>,
     },
-    /// `copy(src, dst)`.
-    Copy {
-        /// Source tile.
-        src: TileRef,
-        /// Destination tile.
-        dst: TileRef,
-        /// `.width(n)`: elements a transaction, demanded.
-        width: Option<ExprId>,
-        /// Whether the tensor memory accelerator may do it: not after `.tma(false)`.
-        tma: bool,
-        /// `.evict(..)`: how long the second-level cache should keep what is copied. A hint to the copy engine.
-        evict: Option<Eviction>,
-    },
-    /// `gemm(a, b, &mut acc)`: `acc[M, N] += a[M, K] b[K, N]`, products of whole tiles.
-    Gemm {
-        /// The left operand, a shared array or a fragment.
-        a: MatrixRef,
-        /// The right operand, a shared array.
-        b: MatrixRef,
-        /// The sum, a fragment.
-        acc: BufferId,
-        /// `.policy(..)`: how warps divide the tile.
-        policy: WarpPolicy,
-        /// `.clear()`: the sum starts from zero, `acc = a b`.
-        clear: bool,
-        /// `.tf32()`: what is multiplied of f32 operands.
-        precision: Precision,
-        /// `.grouped()`: the array of the right operand holds several matrices, one below the other, and as many equal groups of
-        /// the left operand's rows are each multiplied with one of their own.
-        grouped: bool,
-    },
+    /// A tile operation.
+    Tile(TileOp),
     /// `for [x, y] in persistent([tx, ty])`: every tile once, spread over the blocks that the device holds. It stands
     /// for the grid: what is before it in the body are declarations, and nothing follows it.
     Persistent {
@@ -120,13 +91,6 @@ pub enum StmtKind {
         /// The body, executed once a tile.
         body: Vec<StmtId>,
     },
-    /// `fill(&mut b, v)` and `clear(&mut b)`.
-    Fill {
-        /// The array.
-        buffer: BufferId,
-        /// The value.
-        value: ExprId,
-    },
     /// `thread_allreduce(op, src, axis)` and `warp_reduce(op, v)` (no axes).
     Reduce {
         /// The operator.
@@ -137,25 +101,6 @@ pub enum StmtKind {
         dst: Option<VarId>,
         /// Thread axes that differ within a group; `None`: the warp.
         axis: Option<VarId>,
-    },
-    /// `reduce(op, &src, &mut dst, axis)`: `dst[i]` is `src` combined over one of its two axes, `i` being the other.
-    ReduceTile {
-        /// The operator.
-        op: ReduceOp,
-        /// What is reduced: a fragment or shared array of two axes.
-        src: BufferId,
-        /// The result, of one axis: a fragment where `src` is one, or a shared array.
-        dst: BufferId,
-        /// The axis that vanishes: 0 or 1.
-        axis: u8,
-    },
-    /// `cluster_reduce(op, &mut tile)`: the block of rank 0 of each cluster gets its tile combined with those of ranks 1, 2,
-    /// .. in this order; the others keep theirs.
-    ClusterReduce {
-        /// The operator.
-        op: ReduceOp,
-        /// A fragment.
-        tile: BufferId,
     },
     /// `shfl_xor(v, mask)`, `shfl_down(v, delta)`, `shfl_up(v, delta)`, `shfl(v, lane)`.
     Shuffle {
@@ -215,6 +160,78 @@ pub enum StmtKind {
         cond: ExprId,
         /// What to say where it does not.
         message: String,
+    },
+}
+
+/// An operation on whole tiles, which the threads of a block do together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum TileOp {
+    /// `copy(src, dst)`.
+    Copy {
+        /// Source tile.
+        src: TileRef,
+        /// Destination tile.
+        dst: TileRef,
+        /// `.width(n)`: elements a transaction, demanded.
+        width: Option<ExprId>,
+        /// Whether the tensor memory accelerator may do it: not after `.tma(false)`.
+        tma: bool,
+        /// `.evict(..)`: how long the second-level cache should keep what is copied. A hint to TMA.
+        evict: Option<Eviction>,
+    },
+    /// `gemm(a, b, &mut acc)`: `acc[M, N] += a[M, K] b[K, N]`, products of whole tiles.
+    Gemm {
+        /// The left operand, a shared array or a fragment.
+        a: MatrixRef,
+        /// The right operand, a shared array.
+        b: MatrixRef,
+        /// The sum, a fragment.
+        acc: BufferId,
+        /// `.policy(..)`: how warps divide the tile.
+        policy: WarpPolicy,
+        /// `.clear()`: the sum starts from zero, `acc = a b`.
+        clear: bool,
+        /// `.tf32()`: what is multiplied of f32 operands.
+        precision: Precision,
+        /// `.grouped()`: the array of the right operand holds several matrices, one below the other, and as many equal groups of
+        /// the left operand's rows are each multiplied with one of their own.
+        grouped: bool,
+    },
+    /// `fill(&mut b, v)` and `clear(&mut b)`.
+    Fill {
+        /// The array.
+        buffer: BufferId,
+        /// The value.
+        value: ExprId,
+    },
+    /// `clamp(&mut f, low, high)`: every element becomes `min(max(element, low), high)`. Binding writes it as a `parallel` loop over
+    /// the fragment, so that a bound kernel has none.
+    Clamp {
+        /// The fragment.
+        tile: BufferId,
+        /// The least value, evaluated once.
+        low: ExprId,
+        /// The greatest value, evaluated once.
+        high: ExprId,
+    },
+    /// `reduce(op, &src, &mut dst, axis)`: `dst[i]` is `src` combined over one of its two axes, `i` being the other.
+    ReduceTile {
+        /// The operator.
+        op: ReduceOp,
+        /// What is reduced: a fragment or shared array of two axes.
+        src: BufferId,
+        /// The result, of one axis: a fragment where `src` is one, or a shared array.
+        dst: BufferId,
+        /// The axis that vanishes: 0 or 1.
+        axis: u8,
+    },
+    /// `cluster_reduce(op, &mut tile)`: the block of rank 0 of each cluster gets its tile combined with those of ranks 1, 2,
+    /// .. in this order; the others keep theirs.
+    ClusterReduce {
+        /// The operator.
+        op: ReduceOp,
+        /// A fragment.
+        tile: BufferId,
     },
 }
 
@@ -295,7 +312,7 @@ pub struct Eviction {
 }
 
 impl Eviction {
-    /// What to ask the copy engine for in a bound kernel: nothing where it is as anything else.
+    /// What to ask TMA for in a bound kernel: nothing where it is as anything else.
     pub(crate) fn hint(&self) -> Option<Evict> {
         (self.otherwise != Evict::Normal).then_some(self.otherwise)
     }
@@ -387,7 +404,7 @@ pub enum AtomicOp {
 
 impl AtomicOp {
     /// Whether the operation exists for `dtype`: f32 has `Add` only.
-    pub const fn supports(self, dtype: Dtype) -> bool {
-        matches!((self, dtype), (_, Dtype::I32 | Dtype::U32) | (AtomicOp::Add, Dtype::F32))
+    pub fn supports(self, dtype: Dtype) -> bool {
+        dtype.info().atomics.contains(&self)
     }
 }

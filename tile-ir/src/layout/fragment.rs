@@ -11,7 +11,7 @@
 //! (tf32).
 
 use super::{Index, LayoutError, WarpGrid};
-use crate::ir::Dtype;
+use crate::ir::{Dtype, DtypeClass, FloatFormat};
 
 /// What the tensor cores multiply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,10 +25,10 @@ pub enum MmaInput {
 impl MmaInput {
     /// What a tile of `dtype` is multiplied as.
     pub const fn of(dtype: Dtype) -> Option<MmaInput> {
-        match dtype {
-            Dtype::F16 | Dtype::Bf16 => Some(MmaInput::Half),
-            Dtype::F32 => Some(MmaInput::Tf32),
-            Dtype::Bool | Dtype::I32 | Dtype::U32 => None,
+        match dtype.class() {
+            DtypeClass::Float(FloatFormat::Binary16 | FloatFormat::Bfloat16) => Some(MmaInput::Half),
+            DtypeClass::Float(FloatFormat::Binary32) => Some(MmaInput::Tf32),
+            DtypeClass::Bool | DtypeClass::Int(_) => None,
         }
     }
 

@@ -51,7 +51,7 @@ pub(super) enum Form {
 }
 
 /// Infers.
-pub(super) fn infer(kernel: &Kernel) -> Result<Block, Vec<Diagnostic>> {
+pub(super) fn infer(kernel: &BoundKernel) -> Result<Block, Vec<Diagnostic>> {
     let mut this = Inference { kernel, block: Block::default(), sources: BTreeMap::new(), all: Vec::new() };
     let mut statements = Vec::new();
     each(kernel, &kernel.body, &mut |stmt| statements.push(stmt));
@@ -63,14 +63,15 @@ pub(super) fn infer(kernel: &Kernel) -> Result<Block, Vec<Diagnostic>> {
         }
     }
     for &stmt in &statements {
-        if let StmtKind::Gemm { a, b, acc, policy, clear, precision, grouped } = &kernel.stmts[stmt].kind {
+        if let StmtKind::Tile(TileOp::Gemm { a, b, acc, policy, clear, precision, grouped }) = &kernel.stmts[stmt].kind
+        {
             this.product(stmt, [a, b], *acc, *policy, (*clear, *precision, *grouped));
         }
     }
     this.kept(&statements);
     this.meetings(&statements);
     this.rest(&statements);
-    // Those of one axis lie as what they meet.
+    // A fragment of one axis takes the layout of the tile that it is used with.
     this.meetings(&statements);
     this.lonely();
     match this.all.is_empty() {
@@ -79,8 +80,9 @@ pub(super) fn infer(kernel: &Kernel) -> Result<Block, Vec<Diagnostic>> {
     }
 }
 
-/// Gives fragments that meet others layouts, from those that are known, and says which of one axis are rows or columns.
-pub(super) fn meet(kernel: &Kernel, layouts: &mut Layouts) -> Result<(), Vec<Diagnostic>> {
+/// Gives each fragment that is used with others in a loop or `reduce` the layout that is known for one of them, and finds which
+/// fragments of one axis are rows and which are columns of a tile.
+pub(super) fn meet(kernel: &BoundKernel, layouts: &mut Layouts) -> Result<(), Vec<Diagnostic>> {
     let block = Block { layouts: std::mem::take(layouts), ..Block::default() };
     let mut this = Inference { kernel, block, sources: BTreeMap::new(), all: Vec::new() };
     let mut statements = Vec::new();
@@ -92,7 +94,7 @@ pub(super) fn meet(kernel: &Kernel, layouts: &mut Layouts) -> Result<(), Vec<Dia
 }
 
 struct Inference<'k> {
-    kernel: &'k Kernel,
+    kernel: &'k BoundKernel,
     block: Block,
     /// Who gave a fragment its layout.
     sources: BTreeMap<BufferId, SpanId>,
@@ -308,7 +310,7 @@ impl Inference<'_> {
         }
     }
 
-    /// Fragments of one axis: whether they are the rows or the columns of what they meet.
+    /// Finds whether each fragment of one axis is the rows or the columns of the tiles that it is used with.
     fn kept(&mut self, statements: &[StmtId]) {
         let kernel = self.kernel;
         let mut found: BTreeMap<BufferId, (u8, SpanId)> = BTreeMap::new();
@@ -340,23 +342,24 @@ impl Inference<'_> {
         };
         for &stmt in statements {
             let span = kernel.stmts[stmt].span;
-            match &kernel.stmts[stmt].kind {
-                StmtKind::ReduceTile { dst, axis, .. } => meet(self, *dst, 1 - *axis, span, true),
-                StmtKind::Parallel { vars, body, .. } if vars.len() == 2 => {
-                    for access in accesses(kernel, body) {
-                        let access = &kernel.accesses[access];
-                        if let (Place::Buffer(buffer), [index]) = (access.place, &access.indices[..])
-                            && let ExprKind::Var(var) = kernel.exprs[*index].kind
-                            && let Some(axis) = vars.iter().position(|v| *v == var)
-                        {
-                            meet(self, buffer, axis as u8, access.span, false);
-                        }
-                    }
+            if let StmtKind::Tile(TileOp::ReduceTile { dst, axis, .. }) = &kernel.stmts[stmt].kind {
+                meet(self, *dst, 1 - *axis, span, true);
+            }
+            let StmtKind::Parallel { vars, body, .. } = &kernel.stmts[stmt].kind else { continue };
+            if vars.len() != 2 {
+                continue;
+            }
+            for access in accesses(kernel, body) {
+                let access = &kernel.accesses[access];
+                if let (Place::Buffer(buffer), [index]) = (access.place, &access.indices[..])
+                    && let ExprKind::Var(var) = kernel.exprs[*index].kind
+                    && let Some(axis) = vars.iter().position(|v| *v == var)
+                {
+                    meet(self, buffer, axis as u8, access.span, false);
                 }
-                _ => {}
             }
         }
-        // In a loop of one axis they pass what they are on to each other.
+        // In a loop over one axis, a fragment that is known to be rows (columns) makes the others rows (columns).
         loop {
             let before = found.len();
             for (_, members) in groups(kernel, statements) {
@@ -375,7 +378,7 @@ impl Inference<'_> {
         self.block.layouts.kept = found.into_iter().map(|(buffer, (axis, _))| (buffer, axis)).collect();
     }
 
-    /// Fragments of one axis that meet no tile.
+    /// Reports fragments of one axis that are used with no tile, so that nothing gives them a layout.
     fn lonely(&mut self) {
         for (buffer, declared) in self.kernel.buffers.iter() {
             let known = self.block.layouts.fragments.contains_key(&buffer);
@@ -389,7 +392,8 @@ impl Inference<'_> {
         }
     }
 
-    /// Whether two fragments that meet lie alike: all of their elements, or the rows or columns that one of them is.
+    /// Whether two fragments that are used together have one layout: of all elements, or of the rows or columns that one of
+    /// them is.
     fn alike(&self, a: (BufferId, Fragment), b: (BufferId, Fragment)) -> bool {
         let axis = |buffer| self.block.layouts.kept.get(&buffer).copied();
         match (axis(a.0), axis(b.0)) {
@@ -406,7 +410,7 @@ impl Inference<'_> {
         }
     }
 
-    /// Fragments that meet have one layout.
+    /// Gives fragments that are used together one layout, and reports those that have two.
     fn meetings(&mut self, statements: &[StmtId]) {
         let kernel = self.kernel;
         let groups = groups(kernel, statements);
@@ -501,17 +505,18 @@ impl Inference<'_> {
     }
 }
 
-/// The fragments that meet in each `parallel` loop and `reduce`.
-fn groups(kernel: &Kernel, statements: &[StmtId]) -> Vec<(SpanId, Vec<BufferId>)> {
+/// The fragments that are used together, in each `parallel` loop and `reduce`.
+fn groups(kernel: &BoundKernel, statements: &[StmtId]) -> Vec<(SpanId, Vec<BufferId>)> {
     let mut groups: Vec<(SpanId, Vec<BufferId>)> = Vec::new();
     for &stmt in statements {
-        let buffers: Vec<BufferId> = match &kernel.stmts[stmt].kind {
-            StmtKind::Parallel { body, .. } => {
-                let places = accesses(kernel, body).into_iter().map(|access| kernel.accesses[access].place);
-                places.filter_map(|p| if let Place::Buffer(b) = p { Some(b) } else { None }).collect()
-            }
-            StmtKind::ReduceTile { src, dst, .. } => vec![*src, *dst],
-            _ => continue,
+        let kind = &kernel.stmts[stmt].kind;
+        let buffers: Vec<BufferId> = if let StmtKind::Parallel { body, .. } = kind {
+            let places = accesses(kernel, body).into_iter().map(|access| kernel.accesses[access].place);
+            places.filter_map(|p| if let Place::Buffer(b) = p { Some(b) } else { None }).collect()
+        } else if let StmtKind::Tile(TileOp::ReduceTile { src, dst, .. }) = kind {
+            vec![*src, *dst]
+        } else {
+            continue;
         };
         let mut members: Vec<BufferId> =
             buffers.into_iter().filter(|b| kernel.buffers[*b].scope == Scope::Fragment).collect();
@@ -526,10 +531,11 @@ fn groups(kernel: &Kernel, statements: &[StmtId]) -> Vec<(SpanId, Vec<BufferId>)
 
 /// Whether `mma.sync` multiplies these operands, the right one's matrices having so many columns, read by `ldmatrix` or word by word; else why not.
 fn tensor_cores(a: Operand, (b, cols): (Operand, u32), grid: WarpGrid, precision: Precision) -> Result<(), String> {
-    let input = match (a.tile.dtype(), precision) {
-        (Dtype::F16 | Dtype::Bf16, _) => MmaInput::Half,
-        (Dtype::F32, Precision::Tf32) => MmaInput::Tf32,
-        (dtype, _) => return Err(format!("mma.sync multiplies f16 and bf16, not {dtype}")),
+    let input = match (MmaInput::of(a.tile.dtype()), precision) {
+        (Some(input @ MmaInput::Half), _) | (Some(input @ MmaInput::Tf32), Precision::Tf32) => input,
+        (Some(MmaInput::Tf32), Precision::Full) | (None, _) => {
+            return Err(format!("mma.sync multiplies f16 and bf16, not {}", a.tile.dtype()));
+        }
     };
     if !a.k().is_multiple_of(input.k()) {
         return Err(format!("{} along K are not a multiple of {}, the depth of mma.sync", a.k(), input.k()));

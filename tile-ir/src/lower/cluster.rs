@@ -26,7 +26,7 @@ impl Lowering<'_> {
             return;
         }
         for &stmt in &kernel.body {
-            let StmtKind::ClusterReduce { tile, .. } = kernel.stmts[stmt].kind else { continue };
+            let StmtKind::Tile(TileOp::ClusterReduce { tile, .. }) = kernel.stmts[stmt].kind else { continue };
             let Some(layout) = self.layouts.fragments.get(&tile) else { continue };
             let Buffer { name, .. } = &kernel.buffers[tile];
             let elements = layout.holders().saturating_mul(layout.held_registers()).saturating_mul(others);

@@ -74,32 +74,30 @@ impl Lowering<'_> {
         };
         above |= self.touch_ops(&ops[..at]).independent;
         let rest = ops.split_off(at + 1);
-        let Some(Op { kind, span }) = ops.pop() else { return rest };
-        match kind {
-            OpKind::If { cond, then, otherwise }
-                if !self.touch_value(cond).dependent && (self.hoists(&then) || self.hoists(&otherwise)) =>
-            {
-                let then = self.with_waits(then, above, trigger);
-                let otherwise = self.with_waits(otherwise, above, trigger);
-                ops.push(Op { kind: OpKind::If { cond, then, otherwise }, span });
-            }
-            OpKind::For { reg, start, end, step, unroll, body }
-                if !above
-                    && !is_left(reg, &body)
-                    && self.hoists(&body)
-                    && ![start, end, step].iter().any(|v| self.touch_value(*v).dependent) =>
-            {
-                self.span = span;
-                ops.extend(self.first_iteration(reg, [start, end, step], unroll, body, trigger));
-            }
-            kind => {
-                let behind: Vec<Op> = std::iter::once(Op { kind, span }).chain(rest).collect();
-                let (early, behind) = self.prefetch(&ops, behind);
-                ops.extend(early);
-                ops.extend(wait(span, trigger));
-                ops.extend(behind);
-                return ops;
-            }
+        let Some(mut op) = ops.pop() else { return rest };
+        let span = op.span;
+        if let OpKind::If { cond, then, otherwise } = &mut op.kind
+            && !self.touch_value(*cond).dependent
+            && (self.hoists(then) || self.hoists(otherwise))
+        {
+            *then = self.with_waits(std::mem::take(then), above, trigger);
+            *otherwise = self.with_waits(std::mem::take(otherwise), above, trigger);
+            ops.push(op);
+        } else if let OpKind::For { reg, start, end, step, unroll, body } = &mut op.kind
+            && !above
+            && !is_left(*reg, body)
+            && self.hoists(body)
+            && ![*start, *end, *step].iter().any(|v| self.touch_value(*v).dependent)
+        {
+            self.span = span;
+            ops.extend(self.first_iteration(*reg, [*start, *end, *step], *unroll, std::mem::take(body), trigger));
+        } else {
+            let behind: Vec<Op> = std::iter::once(op).chain(rest).collect();
+            let (early, behind) = self.prefetch(&ops, behind);
+            ops.extend(early);
+            ops.extend(wait(span, trigger));
+            ops.extend(behind);
+            return ops;
         }
         ops.extend(rest);
         ops
@@ -138,118 +136,46 @@ impl Lowering<'_> {
         let at = ops.iter().position(|op| self.touch_op(op).dependent);
         let (before, first) = ops.split_at(at.unwrap_or(ops.len()));
         self.touch_ops(before).independent
-            || first.first().is_some_and(|op| match &op.kind {
-                OpKind::If { then, otherwise, .. } => self.hoists(then) || self.hoists(otherwise),
-                OpKind::For { body, .. } => self.hoists(body),
-                _ => false,
-            })
+            || first.first().is_some_and(|op| op.kind.bodies().into_iter().any(|body| self.hoists(body)))
     }
 
     /// The tensor of the first dependent access, in words, and where it stands.
     fn first_dependent(&self, ops: &[Op]) -> Option<(String, SpanId)> {
         let op = ops.iter().find(|op| self.touch_op(op).dependent)?;
-        let inner = match &op.kind {
-            OpKind::If { then, otherwise, .. } => {
-                self.first_dependent(then).or_else(|| self.first_dependent(otherwise))
-            }
-            OpKind::For { body, .. } => self.first_dependent(body),
-            OpKind::VectorLoad { memory, .. }
-            | OpKind::VectorStore { memory, .. }
-            | OpKind::Store { memory, .. }
-            | OpKind::AsyncCopy { from: memory, .. }
-            | OpKind::Atomic { memory, .. } => match memory.space {
-                Space::Global(param) => Some((format!("`{}` is touched", self.kernel.params[param].name), memory.span)),
-                Space::Shared(_) | Space::Local(_) => None,
-            },
-            _ => None,
+        let touched = |memory: &Memory| match memory.space {
+            Space::Global(param) => Some((format!("`{}` is touched", self.kernel.params[param].name), memory.span)),
+            Space::Shared(_) | Space::Local(_) => None,
         };
-        Some(inner.unwrap_or_else(|| ("the first other tensor is touched".into(), op.span)))
+        let inner = op.kind.bodies().into_iter().find_map(|body| self.first_dependent(body));
+        let own = inner.or_else(|| op.kind.memories().into_iter().find_map(touched));
+        Some(own.unwrap_or_else(|| ("the first other tensor is touched".into(), op.span)))
     }
 
     fn touch_ops(&self, ops: &[Op]) -> Touch {
-        ops.iter().fold(Touch::default(), |all, op| all.and(self.touch_op(op)))
+        let mut all = Touch::default();
+        visit::each_access(&self.program, ops, &mut |space, access| all = all.and(self.touch(space, access)));
+        all
     }
 
     fn touch_op(&self, op: &Op) -> Touch {
-        let value = |v: ValueId| self.touch_value(v);
-        match &op.kind {
-            OpKind::Let { value: None, .. } | OpKind::Local { .. } | OpKind::Shared { .. } => Touch::default(),
-            OpKind::Barrier | OpKind::WarpBarrier | OpKind::Wait | OpKind::LaunchDependents => Touch::default(),
-            OpKind::AsyncCommit | OpKind::AsyncWait { .. } => Touch::default(),
-            OpKind::AsyncCopy { to, from, .. } => self.touch_memory(from, false).and(self.touch_memory(to, true)),
-            OpKind::Let { value: Some(v), .. } | OpKind::Set { value: v, .. } => value(*v),
-            OpKind::Store { memory, value: v } => self.touch_memory(memory, true).and(value(*v)),
-            OpKind::VectorLoad { start, memory, .. } => self.touch_memory(memory, false).and(value(*start)),
-            OpKind::VectorStore { start, memory, .. } => self.touch_memory(memory, true).and(value(*start)),
-            OpKind::Atomic { memory, value: v, .. } => self.touch_memory(memory, true).and(value(*v)),
-            OpKind::If { cond, then, otherwise } => {
-                value(*cond).and(self.touch_ops(then)).and(self.touch_ops(otherwise))
-            }
-            OpKind::For { start, end, step, body, .. } => {
-                [start, end, step].into_iter().fold(self.touch_ops(body), |all, v| all.and(value(*v)))
-            }
-            OpKind::Shuffle { value: v, lane, .. } => value(*v).and(value(*lane)),
-            OpKind::Vote { pred, .. } => value(*pred),
-            OpKind::Print { args, .. } => args.iter().fold(Touch::default(), |all, v| all.and(value(*v))),
-            OpKind::Assert { cond, .. } => value(*cond),
-            OpKind::LoadMatrix { start, memory, .. } => self.touch_memory(memory, false).and(value(*start)),
-            OpKind::StoreMatrix { start, memory, .. } => self.touch_memory(memory, true).and(value(*start)),
-            OpKind::ClusterStore { start, memory, .. } => self.touch_memory(memory, true).and(value(*start)),
-            OpKind::BulkLoad { memory, .. } => self.touch_memory(memory, false),
-            OpKind::TensorLoad { map, .. } => self.touch_tensor(self.program.tensor_maps[*map].tensor, false),
-            OpKind::TensorStore { map, .. } => self.touch_tensor(self.program.tensor_maps[*map].tensor, true),
-            // Of shared memory and registers alone.
-            OpKind::Mma { .. }
-            | OpKind::BarrierInit { .. }
-            | OpKind::FenceBarrierInit
-            | OpKind::BarrierArrive { .. }
-            | OpKind::BarrierExpect { .. }
-            | OpKind::BarrierWait { .. }
-            | OpKind::BulkCommit
-            | OpKind::BulkWait { .. }
-            | OpKind::FenceProxyAsync
-            | OpKind::PrefetchMap { .. }
-            | OpKind::NamedBarrier { .. }
-            | OpKind::ClusterBarrier { .. }
-            | OpKind::SetRegisters { .. }
-            | OpKind::WgmmaFence
-            | OpKind::Wgmma { .. }
-            | OpKind::WgmmaCommit
-            | OpKind::WgmmaWait { .. }
-            | OpKind::Pin { .. }
-            | OpKind::Elements(_)
-            | OpKind::Order => Touch::default(),
-        }
+        self.touch_ops(std::slice::from_ref(op))
     }
 
     fn touch_value(&self, id: ValueId) -> Touch {
-        let value = |v: &ValueId| self.touch_value(*v);
-        match &self.program.values[id].kind {
-            ValueKind::Int(_) | ValueKind::Float(_) | ValueKind::Param(_) => Touch::default(),
-            ValueKind::Thread(_) | ValueKind::Block(_) | ValueKind::Reg(_) => Touch::default(),
-            ValueKind::Unary(_, a) | ValueKind::Cast(a) | ValueKind::Divisor(a) => value(a),
-            ValueKind::Binary(_, a, b) => value(a).and(value(b)),
-            ValueKind::Math(_, args) => args.iter().fold(Touch::default(), |all, v| all.and(value(v))),
-            ValueKind::Select(c, a, b) | ValueKind::Choose(c, a, b) => value(c).and(value(a)).and(value(b)),
-            ValueKind::Load(memory) => self.touch_memory(memory, false),
-            ValueKind::Special(_) | ValueKind::Descriptor { .. } => Touch::default(),
-            ValueKind::Pack(_, low, high) => value(low).and(value(high)),
-            ValueKind::Unpack(_, word, _) => value(word),
-        }
+        let mut all = Touch::default();
+        visit::each_value(&self.program, id, &mut |value| {
+            if let ValueKind::Load(memory) = &value.kind {
+                all = all.and(self.touch(memory.space, AccessMode::Read));
+            }
+        });
+        all
     }
 
-    fn touch_tensor(&self, param: ParamId, writes: bool) -> Touch {
-        let early = !writes && self.program.tensors.iter().any(|t| t.param == param && t.independent);
+    fn touch(&self, space: Space, access: AccessMode) -> Touch {
+        let Space::Global(param) = space else { return Touch::default() };
+        let early =
+            access == AccessMode::Read && self.program.tensors.iter().any(|t| t.param == param && t.independent);
         Touch { independent: early, dependent: !early }
-    }
-
-    fn touch_memory(&self, memory: &Memory, writes: bool) -> Touch {
-        let inside = memory.guard.map_or(Touch::default(), |guard| self.touch_value(guard.cond));
-        let own = match memory.space {
-            Space::Shared(_) | Space::Local(_) => Touch::default(),
-            Space::Global(param) => self.touch_tensor(param, writes),
-        };
-        own.and(self.touch_value(memory.offset)).and(inside)
     }
 }
 
@@ -266,11 +192,7 @@ pub(super) fn wait(span: SpanId, trigger: Trigger) -> Vec<Op> {
 
 /// Whether a loop ends early: its body sets its index, which a first iteration of its own would not.
 fn is_left(index: RegId, body: &[Op]) -> bool {
-    body.iter().any(|op| match &op.kind {
-        OpKind::Set { reg, .. } => *reg == index,
-        OpKind::If { then, otherwise, .. } => is_left(index, then) || is_left(index, otherwise),
-        _ => false,
-    })
+    visit::any(body, &|kind| matches!(kind, OpKind::Set { reg, .. } if *reg == index))
 }
 
 #[cfg(test)]
@@ -290,7 +212,7 @@ mod tests {
                 {body}
             }}"
         ));
-        lower_bound(&bound, target).unwrap_or_else(|d| panic!("{d:?}"))
+        lower_bound(&crate::testing::bound(&bound), target).unwrap_or_else(|d| panic!("{d:?}"))
     }
 
     /// The body is as expected, and obeys the rule on every shape: the checked simulator finds nothing.

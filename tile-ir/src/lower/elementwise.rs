@@ -8,7 +8,7 @@
 use super::fragment::Registers;
 use super::uses::{accesses, depends, each};
 use super::*;
-use crate::ir::pipeline::{parts, roots};
+use crate::ir::parts::{parts, roots};
 use crate::layout::{Formula, Fragment};
 
 /// Most elements of a chunk: as many loads may be in flight.
@@ -21,11 +21,11 @@ struct Chunk<'a> {
     vars: &'a [VarId],
     /// The whole body.
     body: &'a [StmtId],
-    /// Those, and what the body declares: what may differ from element to element.
+    /// `vars`, and the variables that the body declares: what may differ from element to element.
     own: BTreeSet<VarId>,
-    /// Its first register.
+    /// The first register of the chunk.
     first: ValueId,
-    /// Its elements.
+    /// Elements of the chunk.
     count: u32,
 }
 
@@ -87,31 +87,15 @@ impl<'a> Lowering<'a> {
             Place::Tensor(_) => true,
         });
         each(kernel, body, &mut |stmt| {
-            apart &= match &kernel.stmts[stmt].kind {
+            let kind = &kernel.stmts[stmt].kind;
+            apart &= if let StmtKind::Let { var, value } = kind {
                 // An index is inlined where it is used.
-                StmtKind::Let { var, value } if kernel.vars[*var].ty == Type::Index => {
-                    kernel.vars[*var].kind != VarKind::Mut && value.is_some_and(|value| !self.loads(value))
-                }
-                StmtKind::Assign { var, .. } => own.contains(var),
-                StmtKind::Let { .. } | StmtKind::Store { .. } | StmtKind::If { .. } => true,
-                StmtKind::Alloc { .. }
-                | StmtKind::For { .. }
-                | StmtKind::Parallel { .. }
-                | StmtKind::Persistent { .. }
-                | StmtKind::Copy { .. }
-                | StmtKind::Fill { .. }
-                | StmtKind::Gemm { .. }
-                | StmtKind::Reduce { .. }
-                | StmtKind::ReduceTile { .. }
-                | StmtKind::ClusterReduce { .. }
-                | StmtKind::LastArriver { .. }
-                | StmtKind::Shuffle { .. }
-                | StmtKind::Vote { .. }
-                | StmtKind::Atomic { .. }
-                | StmtKind::SyncThreads
-                | StmtKind::SyncWarp
-                | StmtKind::Print { .. }
-                | StmtKind::Assert { .. } => false,
+                kernel.vars[*var].ty != Type::Index
+                    || kernel.vars[*var].kind != VarKind::Mut && value.is_some_and(|value| !self.loads(value))
+            } else if let StmtKind::Assign { var, .. } = kind {
+                own.contains(var)
+            } else {
+                matches!(kind, StmtKind::Store { .. } | StmtKind::If { .. })
             };
         });
         apart
@@ -123,7 +107,7 @@ impl<'a> Lowering<'a> {
         loads
     }
 
-    /// The same for all elements.
+    /// Whether a condition is the same for all elements: it loads nothing and mentions no variable of `own`.
     fn is_uniform(&self, cond: ExprId, own: &BTreeSet<VarId>) -> bool {
         let mut uniform = !self.loads(cond);
         parts(self.kernel, cond, &mut |kind| {
@@ -137,21 +121,24 @@ impl<'a> Lowering<'a> {
         let kernel = self.kernel;
         let mut run = Vec::new();
         for &stmt in body {
-            match &kernel.stmts[stmt].kind {
-                StmtKind::Let { var, value: Some(value) } if kernel.vars[*var].ty == Type::Index => {
-                    self.vars[*var] = Some(Binding::Inline(*value));
-                }
-                StmtKind::If { cond, then, otherwise } if self.is_uniform(*cond, &chunk.own) => {
-                    self.run_of_statements(chunk, std::mem::take(&mut run));
-                    self.span = kernel.stmts[stmt].span;
-                    let cond = self.value(*cond);
-                    let span = self.span;
-                    let then = self.nested(|l| l.statement_wise(chunk, then));
-                    let otherwise = self.nested(|l| l.statement_wise(chunk, otherwise));
-                    self.span = span;
-                    self.op(OpKind::If { cond, then, otherwise });
-                }
-                _ => run.push(stmt),
+            let kind = &kernel.stmts[stmt].kind;
+            if let StmtKind::Let { var, value: Some(value) } = kind
+                && kernel.vars[*var].ty == Type::Index
+            {
+                self.vars[*var] = Some(Binding::Inline(*value));
+            } else if let StmtKind::If { cond, then, otherwise } = kind
+                && self.is_uniform(*cond, &chunk.own)
+            {
+                self.run_of_statements(chunk, std::mem::take(&mut run));
+                self.span = kernel.stmts[stmt].span;
+                let cond = self.value(*cond);
+                let span = self.span;
+                let then = self.nested(|l| l.statement_wise(chunk, then));
+                let otherwise = self.nested(|l| l.statement_wise(chunk, otherwise));
+                self.span = span;
+                self.op(OpKind::If { cond, then, otherwise });
+            } else {
+                run.push(stmt);
             }
         }
         self.run_of_statements(chunk, run);
@@ -211,12 +198,13 @@ impl<'a> Lowering<'a> {
     fn read_beside_fragments(&self, body: &[StmtId]) -> BTreeSet<VarId> {
         let kernel = self.kernel;
         let mut left: Vec<ExprId> = Vec::new();
-        each(kernel, body, &mut |stmt| match &kernel.stmts[stmt].kind {
-            StmtKind::Store { access, value } => {
+        each(kernel, body, &mut |stmt| {
+            if let StmtKind::Store { access, value } = &kernel.stmts[stmt].kind {
                 left.push(*value);
                 left.extend(self.named(*access));
+            } else {
+                left.extend(roots(kernel, stmt));
             }
-            _ => left.extend(roots(kernel, stmt)),
         });
         let mut read = BTreeSet::new();
         while let Some(expr) = left.pop() {

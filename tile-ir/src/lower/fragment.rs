@@ -174,10 +174,8 @@ impl<'a> Lowering<'a> {
             Some(reg) => self.read(reg),
             None => {
                 let linear = self.linear_thread();
-                match self.program.values[linear].kind {
-                    ValueKind::Thread(_) => linear,
-                    _ => self.once("thread", linear),
-                }
+                let is_axis = matches!(self.program.values[linear].kind, ValueKind::Thread(_));
+                if is_axis { linear } else { self.once("thread", linear) }
             }
         }
     }

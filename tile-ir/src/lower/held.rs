@@ -48,7 +48,7 @@ impl<'a> Lowering<'a> {
         let loads = body[..split.loads].iter().filter(|stmt| !is_let(kernel, **stmt));
         let mut copies = Vec::new();
         for &stmt in loads {
-            let (StmtKind::Copy { src, .. }, Some(SharedLoad::Synchronous { .. })) =
+            let (StmtKind::Tile(TileOp::Copy { src, .. }), Some(SharedLoad::Synchronous { .. })) =
                 (&kernel.stmts[stmt].kind, self.analysis.shared_loads.get(&stmt))
             else {
                 return None;
@@ -173,10 +173,7 @@ impl<'a> Lowering<'a> {
         self.vars[var] = Some(Binding::Value(index));
         let names: Vec<StmtId> = self.needed(loads, loads).into_iter().filter(|s| is_let(kernel, *s)).collect();
         // Where an array is filled as a whole, storing to it needs no index.
-        let indexed = |copy: &Held| match &kernel.stmts[copy.stmt].kind {
-            StmtKind::Copy { dst, .. } => !dst.start.is_empty(),
-            _ => false,
-        };
+        let indexed = |copy: &Held| matches!(&kernel.stmts[copy.stmt].kind, StmtKind::Tile(TileOp::Copy { dst, .. }) if !dst.start.is_empty());
         if way == Way::Load || held.iter().any(indexed) {
             self.block(&names);
         }
@@ -190,7 +187,7 @@ impl<'a> Lowering<'a> {
     /// A thread's elements of one copy: neighbouring threads have neighbouring ones.
     fn move_copy(&mut self, &Held { stmt, local, count }: &Held, way: Way) {
         let kernel = self.kernel;
-        let StmtKind::Copy { src, dst, .. } = &kernel.stmts[stmt].kind else {
+        let StmtKind::Tile(TileOp::Copy { src, dst, .. }) = &kernel.stmts[stmt].kind else {
             return self.bug("what is held in registers is no copy");
         };
         let Some(facts) = self.analysis.copies.get(&stmt) else { return self.bug("nothing is known of a copy") };

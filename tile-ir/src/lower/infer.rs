@@ -1,7 +1,8 @@
-//! Layouts: how fragments lie in registers and operands in shared memory, which follows from who multiplies them.
+//! Chooses how a kernel is lowered, and the layouts of its fragments in registers and of its operands in shared memory, which
+//! follow from the instructions that multiply them.
 //!
-//! Contract. In: a bound, analysed kernel and a target. Out: either a plan for roles (`hopper`), or the layouts and
-//! products of a block whose threads all do the same (`block`).
+//! Contract. In: a bound, analysed kernel and a target. Out: a plan for warp specialisation (`hopper`), a plan for a bulk pipeline
+//! (`bulk`), or the layouts and products of a block whose threads all do the same (`block`).
 
 use super::bind::{MOST_STAGES, wrong_stages};
 use super::block::{self, Block};
@@ -17,11 +18,11 @@ use std::collections::BTreeMap;
 /// The layouts of a kernel.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layouts {
-    /// Of fragments.
+    /// The layouts of fragments.
     pub(super) fragments: BTreeMap<BufferId, Fragment>,
-    /// Of fragments of one axis, which lie as the rows (0) or columns (1) of the layout given for them do.
+    /// Fragments of one axis: whether they are the rows (0) or the columns (1) of the layout that `fragments` has for them.
     pub(super) kept: BTreeMap<BufferId, u8>,
-    /// Of shared arrays that are operands of `gemm`, and of those whose author asked for a swizzle: one slot.
+    /// The layouts of one slot of shared arrays that are operands of `gemm`, or whose author asked for a swizzle.
     pub(super) shared: BTreeMap<BufferId, SharedLayout>,
 }
 
@@ -39,23 +40,26 @@ pub(super) enum Choice {
 ///
 /// # Errors
 /// Fragments whose uses disagree about their layout, or that no layout divides among the block's threads.
-pub(super) fn infer(kernel: &Kernel, analysis: &Analysis, target: Target) -> Result<Choice, Vec<Diagnostic>> {
-    let multiplies = kernel.stmts.values().any(|s| matches!(s.kind, StmtKind::Gemm { .. }));
-    let reason: Option<Reason> = match target {
-        Target::Sm90a if multiplies && class::has_copy_engine(kernel) => match hopper::plan(kernel, analysis) {
+pub(super) fn infer(kernel: &BoundKernel, analysis: &Analysis, target: Target) -> Result<Choice, Vec<Diagnostic>> {
+    let multiplies = kernel.stmts.values().any(|s| matches!(s.kind, StmtKind::Tile(TileOp::Gemm { .. })));
+    let has = target.info();
+    // Where rows are not aligned for the copy engine, `lower_bound` remarks it once, for the whole kernel.
+    let copies = has.bulk_copies && class::has_copy_engine(kernel);
+    let reason: Option<Reason> = if copies && has.wgmma && multiplies {
+        match hopper::plan(kernel, analysis, target) {
             Ok(plan) => return Ok(Choice::Roles(Box::new(plan))),
             Err(reason) => Some(reason),
-        },
-        // That its rows are not aligned is said once for the whole kernel.
-        Target::Sm90a if multiplies => None,
-        Target::Sm80 | Target::Sm90a => None,
+        }
+    } else {
+        None
     };
-    let rows = match target {
-        Target::Sm90a if !multiplies && class::has_copy_engine(kernel) => match bulk::plan(kernel, analysis) {
+    let rows = if copies && !multiplies {
+        match bulk::plan(kernel, analysis) {
             Ok(plan) => return Ok(Choice::Ring(Box::new(plan))),
             Err(reason) => reason,
-        },
-        Target::Sm80 | Target::Sm90a => None,
+        }
+    } else {
+        None
     };
     written_out(kernel, target, reason.as_ref().or(rows.as_ref()))?;
     let mut block = block::infer(kernel)?;
@@ -70,8 +74,8 @@ pub(super) fn infer(kernel: &Kernel, analysis: &Analysis, target: Target) -> Res
     Ok(Choice::Block(Box::new(block)))
 }
 
-/// Refuses pipelined loops of more stages than can be written out one after another, which a block without roles does.
-fn written_out(kernel: &Kernel, target: Target, reason: Option<&Reason>) -> Result<(), Vec<Diagnostic>> {
+/// Refuses pipelined loops of more stages than can be written out: without warp specialisation a loop is unrolled by its stages.
+fn written_out(kernel: &BoundKernel, target: Target, reason: Option<&Reason>) -> Result<(), Vec<Diagnostic>> {
     for stmt in kernel.stmts.values() {
         let StmtKind::For { kind: LoopKind::Pipelined { stages, .. }, .. } = stmt.kind else { continue };
         let found = i64::from(class::depth(kernel, stages));

@@ -71,12 +71,9 @@ impl Lowering<'_> {
                 self.program.launch.grid[slot] = extent;
             }
         }
-        let persistent = kernel.stmts.values().find_map(|s| match &s.kind {
-            StmtKind::Persistent { extents, .. } => Some(extents.clone()),
-            _ => None,
-        });
-        for (slot, extent) in persistent.into_iter().flatten().enumerate().take(3) {
-            if let Some(extent) = host_expr(kernel, extent) {
+        let tiles = kernel.persistent().into_iter().flat_map(|tiles| tiles.extents);
+        for (slot, extent) in tiles.enumerate().take(3) {
+            if let Some(extent) = host_expr(kernel, *extent) {
                 self.program.launch.grid[slot] = extent;
             }
         }
@@ -150,7 +147,7 @@ impl Lowering<'_> {
             let kind = CheckKind::Require { text: format!("{} % {multiple} == 0", kernel.dims[dim].name) };
             checks.push(Check { holds, kind, request: Some(Side::Reads), span });
         }
-        // What the copy engine asks of a tensor, and what stores by pairs do.
+        // What TMA asks of a tensor, and what stores by pairs do.
         let chunk = crate::layout::swizzle::CHUNK;
         let mut rows: BTreeMap<ParamId, u32> = BTreeMap::new();
         for &tensor in &self.paired {
@@ -202,7 +199,7 @@ fn multiple_of(value: HostExpr, of: u32) -> HostExpr {
 }
 
 /// A bound expression of dims, constants and scalars as the host evaluates it; `None` if it mentions anything else.
-pub(crate) fn host_expr(kernel: &Kernel, id: ExprId) -> Option<HostExpr> {
+pub(crate) fn host_expr(kernel: &BoundKernel, id: ExprId) -> Option<HostExpr> {
     Some(match &kernel.exprs[id].kind {
         ExprKind::Int(value) => HostExpr::Int(*value),
         ExprKind::Bool(value) => HostExpr::Int(i64::from(*value)),
@@ -218,7 +215,7 @@ pub(crate) fn host_expr(kernel: &Kernel, id: ExprId) -> Option<HostExpr> {
 
 /// Whether a tensor that may be written is an output: stored to, and neither read nor updated, so that what it held before
 /// the launch does not matter.
-fn is_output(kernel: &Kernel, param: ParamId) -> bool {
+fn is_output(kernel: &BoundKernel, param: ParamId) -> bool {
     let place = Place::Tensor(param);
     let attributes = &kernel.attributes;
     if attributes.partial.contains(&param) || attributes.workspaces.contains(&param) {
@@ -226,10 +223,19 @@ fn is_output(kernel: &Kernel, param: ParamId) -> bool {
     }
     let of = |access: AccessId| kernel.accesses[access].place == place;
     let loaded = kernel.exprs.values().any(|e| matches!(e.kind, ExprKind::Load(access) if of(access)));
-    let used = kernel.stmts.values().any(|s| match &s.kind {
-        StmtKind::Copy { src, .. } => src.place == place,
-        StmtKind::Atomic { access, .. } | StmtKind::LastArriver { access, .. } => of(*access),
-        _ => false,
-    });
+    let mut used = false;
+    for stmt in kernel.stmts.values() {
+        stmt.kind.parts(&mut |part| match part {
+            StmtPart::Tile(tile, touch) => used |= touch.reads() && tile.place == place,
+            StmtPart::Element(access, touch) => used |= touch.reads() && of(access),
+            StmtPart::Value(_)
+            | StmtPart::Constant(_)
+            | StmtPart::Array(..)
+            | StmtPart::Binds(_)
+            | StmtPart::Sets(_) => {}
+            StmtPart::Body(_) | StmtPart::Report | StmtPart::BlockCollective | StmtPart::WarpCollective => {}
+            StmtPart::BlockBarrier | StmtPart::WarpBarrier => {}
+        });
+    }
     !loaded && !used
 }

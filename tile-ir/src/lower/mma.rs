@@ -69,9 +69,10 @@ impl Lowering<'_> {
     fn multiply_warps(&mut self, product: &Product, grid: WarpGrid, acc: LocalId, layout: &Fragment) {
         let [a, b] = sides(product, grid);
         let dtype = a.operand.tile.dtype();
-        let (input, atom) = match dtype {
-            Dtype::F32 => (MmaInput::Tf32, MmaAtom::M16n8k8Tf32),
-            dtype => (MmaInput::Half, MmaAtom::M16n8k16 { dtype }),
+        let (input, atom) = match MmaInput::of(dtype) {
+            Some(input @ MmaInput::Tf32) => (input, MmaAtom::M16n8k8Tf32),
+            Some(input @ MmaInput::Half) => (input, MmaAtom::M16n8k16 { dtype }),
+            None => return self.bug("a product of what tensor cores do not multiply"),
         };
         let fragments = (Fragment::mma_a(input, a.extent, input.k()), Fragment::mma_b(input, b.extent, input.k()));
         let (Ok(left), Ok(right)) = fragments else { return self.bug("an operand that mma.sync has no layout of") };
@@ -247,10 +248,10 @@ impl Lowering<'_> {
 
     fn load_f32(&mut self, memory: Memory, dtype: Dtype) -> ValueId {
         let value = self.push(ValueKind::Load(memory), ValueType::Element(dtype));
-        match dtype {
-            Dtype::F32 => value,
-            _ => self.push(ValueKind::Cast(value), ValueType::Element(Dtype::F32)),
+        if dtype == Dtype::F32 {
+            return value;
         }
+        self.push(ValueKind::Cast(value), ValueType::Element(Dtype::F32))
     }
 
     fn part(&mut self, local: LocalId, offset: ValueId) -> ValueId {
@@ -415,7 +416,7 @@ impl<'s> Words<'s> {
         }
     }
 
-    /// The same in elements.
+    /// The offset in a slot that a thread's lane names, in elements, as a value of the program.
     fn lane_offset(&self, l: &mut Lowering<'_>, access: &Access, k: u32, thread: ValueId) -> ValueId {
         let offset = self.offset(access, k, Formula::Symbol(0));
         l.formula(&offset.over(self.side.operand.tile.dtype().bytes()), &[thread])

@@ -1,17 +1,28 @@
-//! From a kernel to a program, one pass a file.
+//! From a kernel to a lowered program.
 //!
-//! 1. [`bind`](bind::bind) — instance constants, dtypes, static `if`; contraction of `a * b + c`
-//! 2. `analysis` — facts about the bound kernel, and its last errors
-//! 3. `statement`, `value` — statements to operations, with guards on what was not proven and barriers where tile
-//!    operations meet other accesses; `vector` — vectorised loops; `tile` — copy, fill, parallel; `reduce`;
-//!    `pipeline` — loads issued ahead: slots, and the tokens of what was loaded; `token` — what a token is on the target;
-//!    `infer` — roles or one block, and layouts; `fragment`, `mma` — tiles in registers and their products; `hopper` —
-//!    producer and consumers; `bulk` — the same for rows that are read by elements; `class` — what differs where rows of
-//!    tensors are not aligned
-//! 4. `padding` — tiles that fill up a cluster have no effects; `dependent` — where a kernel that starts early waits for the previous one;
-//!    `prefetch` — what is loaded above that wait
-//! 5. `place` — shared-memory offsets
-//! 6. `launch` — C parameters, grid, checks
+//! `lower` is these steps, in this order:
+//!
+//! 1. [`bind`](bind::bind): instance constants, dtypes, static `if`; contraction of `a * b + c`
+//! 2. `analysis`: facts about the bound kernel, and its last errors
+//! 3. `infer`: warp specialisation, a bulk pipeline or a whole block, with the layouts of fragments and operands
+//! 4. the walk (`Lowering`): statements to operations, with guards on what was not proven, and barriers where tile operations meet
+//!    other accesses
+//! 5. `launch`: C parameters (before the walk), grid, launch checks (after it)
+//! 6. `padding`: tiles that fill up a cluster have no effects
+//! 7. `dependent`: where a kernel that starts early waits for the previous one; `prefetch`: what is loaded above that wait
+//! 8. `place`: shared-memory offsets
+//!
+//! | of the walk | what it lowers |
+//! |---|---|
+//! | `statement`, `value`, `vector`, `tile` | statements; expressions; vectorised loops; `copy`, `fill` and `parallel` |
+//! | `reduce`, `reduce_tile` | reductions over threads, and over the axis of a tile |
+//! | `fragment`, `elementwise`, `mma` | tiles in registers, loops over their elements, their products by `mma.sync` |
+//! | `pipeline`, `token`, `held` | software pipelining: slots, the groups of `cp.async` that fill them, and loads staged in registers |
+//! | `hopper` | warp specialisation: a producer with TMA, consumers with `wgmma` |
+//! | `bulk` | a bulk pipeline: a producer warp, and threads that read long rows by elements |
+//! | `cluster`, `arrive` | what blocks do together |
+//! | `raster` | which tile a block works on |
+//! | `class` | what differs where rows of tensors are not aligned |
 
 mod arrive;
 mod bind;
@@ -64,16 +75,19 @@ pub fn lower(kernel: &Kernel, instance: &Instance, target: Target) -> Result<Pro
 }
 
 /// Whether a kernel's grid is the lowering's to choose, so that [`interface`] differs from what [`lower_bound`] launches.
-pub fn chooses_grid(bound: &Kernel) -> bool {
+pub fn chooses_grid(bound: &BoundKernel) -> bool {
     bound.swizzle.is_some()
-        || bound.stmts.values().any(|s| matches!(s.kind, StmtKind::Gemm { .. } | StmtKind::Persistent { .. }))
+        || bound
+            .stmts
+            .values()
+            .any(|s| matches!(s.kind, StmtKind::Tile(TileOp::Gemm { .. }) | StmtKind::Persistent { .. }))
 }
 
 /// What a launch needs to know of a bound kernel: parameters, grid, checks. The program has no body, and a block a tile.
 ///
 /// # Errors
 /// Those of [`lower_bound`].
-pub fn interface(bound: &Kernel, target: Target) -> Result<Program, Vec<Diagnostic>> {
+pub fn interface(bound: &BoundKernel, target: Target) -> Result<Program, Vec<Diagnostic>> {
     let (analysis, _) = chosen(bound, target)?;
     let mut lowering = Lowering::new(bound, &analysis, target);
     lowering.parameters();
@@ -83,7 +97,7 @@ pub fn interface(bound: &Kernel, target: Target) -> Result<Program, Vec<Diagnost
 }
 
 /// Lowers a bound kernel.
-pub fn lower_bound(bound: &Kernel, target: Target) -> Result<Program, Vec<Diagnostic>> {
+pub fn lower_bound(bound: &BoundKernel, target: Target) -> Result<Program, Vec<Diagnostic>> {
     let (analysis, choice) = chosen(bound, target)?;
     let mut lowering = Lowering::new(bound, &analysis, target);
     lowering.parameters();
@@ -117,7 +131,7 @@ pub fn lower_bound(bound: &Kernel, target: Target) -> Result<Program, Vec<Diagno
 /// that disagree, swizzles that do not fit, and shared memory that only lowering adds.
 ///
 /// Layouts are inferred alone, which is quick; the whole kernel is lowered only where what is added may be too much.
-pub(crate) fn refusals(bound: &Kernel, analysis: &Analysis, target: Target) -> Vec<Diagnostic> {
+pub(crate) fn refusals(bound: &BoundKernel, analysis: &Analysis, target: Target) -> Vec<Diagnostic> {
     let lies = |buffer: &Buffer| {
         buffer.scope == Scope::Fragment
             || buffer.scope == Scope::Shared
@@ -131,9 +145,9 @@ pub(crate) fn refusals(bound: &Kernel, analysis: &Analysis, target: Target) -> V
         return vec![];
     }
     // At most what a tile that is reduced goes through shared memory in, and what its result does.
-    let added = |stmt: &Stmt| match stmt.kind {
-        StmtKind::ReduceTile { src, .. } => bound.buffer_len(src).saturating_mul(8),
-        _ => 0,
+    let added = |stmt: &Stmt| {
+        let StmtKind::Tile(TileOp::ReduceTile { src, .. }) = stmt.kind else { return 0 };
+        bound.buffer_len(src).saturating_mul(8)
     };
     match infer::infer(bound, analysis, target) {
         Err(diagnostics) => diagnostics,
@@ -150,14 +164,14 @@ pub(crate) fn refusals(bound: &Kernel, analysis: &Analysis, target: Target) -> V
 }
 
 /// The facts of a bound kernel and how it is lowered.
-fn chosen(bound: &Kernel, target: Target) -> Result<(Analysis, infer::Choice), Vec<Diagnostic>> {
+fn chosen(bound: &BoundKernel, target: Target) -> Result<(Analysis, infer::Choice), Vec<Diagnostic>> {
     let analysis = analyse(bound, target);
     if !analysis.diagnostics.is_empty() {
         return Err(bind::for_values(bound, analysis.diagnostics));
     }
     let choice = infer::infer(bound, &analysis, target)?;
     let analysis = match choice {
-        // The copy engine clips rows of any length.
+        // TMA clips rows of any length.
         infer::Choice::Roles(_) | infer::Choice::Ring(_) => analysis,
         infer::Choice::Block(_) => analysis.widened(bound),
     };
@@ -179,7 +193,7 @@ enum Binding {
 
 /// The state of a lowering.
 struct Lowering<'a> {
-    kernel: &'a Kernel,
+    kernel: &'a BoundKernel,
     analysis: &'a Analysis,
     program: Program,
     vars: SecondaryMap<VarId, Option<Binding>>,
@@ -187,42 +201,42 @@ struct Lowering<'a> {
     shared: SecondaryMap<BufferId, Option<SharedId>>,
     /// Layouts of fragments and of operands in shared memory.
     layouts: infer::Layouts,
-    /// Products of a block without roles.
+    /// The products of a whole block: of a kernel that is not warp-specialised.
     products: BTreeMap<StmtId, block::Product>,
     /// Whether blocks are launched in the clusters that the author asks for.
     clusters: bool,
     fragments: SecondaryMap<BufferId, Option<fragment::Registers>>,
     /// Where tiles of other blocks of the cluster arrive, by statement.
     inboxes: BTreeMap<StmtId, cluster::Inbox>,
-    /// In a loop over a fragment: the register that is the element being lowered.
+    /// In a loop over a fragment, the register that is the element being lowered.
     register: Option<ValueId>,
-    /// There: how the fragment lies.
+    /// In a loop over a fragment, the fragment's layout.
     tile_layout: Option<crate::layout::Fragment>,
     /// In a loop over a fragment of one axis, whose elements several threads hold: whether this one is the first.
     first_holder: Option<ValueId>,
-    /// The number of this thread among those that compute, where it is not the hardware's.
+    /// The number of this thread among the threads that compute, where it differs from the hardware's.
     thread: Option<RegId>,
     /// What a consumer knows of its ring.
     roles: Option<Rc<hopper::Roles>>,
-    /// The same of a ring of bulk copies.
+    /// What the author's threads know of a ring of bulk copies.
     ring: Option<Rc<bulk::Ring>>,
     /// Registers that say whether a tile is one of the author's, where blocks may have others.
     insides: BTreeSet<RegId>,
-    /// Where warpgroups take turns: whether the other has another tile.
+    /// With ping-pong: whether the other warpgroup has another tile.
     more_tiles: Option<ValueId>,
     /// Sub-tiles on their way from fragments to tensors.
     staging_array: Option<SharedId>,
     /// Arrays that tensor cores read beyond, and by how many bytes: what lies there does not matter, but it must exist.
     windows: Vec<(SharedId, u32)>,
-    /// Whether roles have placed the waits for the previous kernel.
+    /// Whether producer and consumers have placed their waits for the previous kernel.
     roles_wait: bool,
     /// Tensors whose elements are stored two by two, which their rows must allow.
     paired: BTreeSet<ParamId>,
     /// What the launch checks of indices that the lowering makes.
     index_ranges: Vec<IndexRange>,
-    /// How many slots the arrays have that pipelined loops load ahead.
+    /// The number of slots of each array that a pipelined loop loads ahead.
     stages: BTreeMap<BufferId, u32>,
-    /// Of those: the first element of the slot that they stand for.
+    /// Of an array that a pipelined loop loads ahead: the first element of the slot that its name stands for now.
     slots: SecondaryMap<BufferId, Option<ValueId>>,
     /// Accesses already loaded into a temporary by the vectorised statement being lowered.
     loaded: Vec<(AccessId, LocalId)>,
@@ -239,7 +253,7 @@ struct Lowering<'a> {
 }
 
 impl<'a> Lowering<'a> {
-    fn new(kernel: &'a Kernel, analysis: &'a Analysis, target: Target) -> Self {
+    fn new(kernel: &'a BoundKernel, analysis: &'a Analysis, target: Target) -> Self {
         let none = HostExpr::Int(1);
         let program = Program {
             name: kernel.name.clone(),
@@ -333,21 +347,14 @@ impl<'a> Lowering<'a> {
         self.program.locals.push(LocalArray { name, dtype, len })
     }
 
-    fn op(&mut self, kind: OpKind) {
-        // An index is held in what its register has.
-        let kind = match kind {
-            OpKind::Let { reg, value: Some(value) } => {
-                let value = self.fit(value, self.program.regs[reg].ty);
-                OpKind::Let { reg, value: Some(value) }
-            }
-            OpKind::Set { reg, value } => OpKind::Set { reg, value: self.fit(value, self.program.regs[reg].ty) },
-            OpKind::For { reg, start, end, step, unroll, body } => {
-                let ty = self.program.regs[reg].ty;
-                // The end may be one that the index is never at: it is compared as it is.
-                OpKind::For { reg, start: self.fit(start, ty), end, step, unroll, body }
-            }
-            kind => kind,
-        };
+    fn op(&mut self, mut kind: OpKind) {
+        // An index is held in what its register has. A loop's end may be one that the index is never at: it is compared as it is.
+        if let OpKind::Let { reg, value: Some(value) }
+        | OpKind::Set { reg, value }
+        | OpKind::For { reg, start: value, .. } = &mut kind
+        {
+            *value = self.fit(*value, self.program.regs[*reg].ty);
+        }
         self.ops.push(Op { kind, span: self.span });
     }
 

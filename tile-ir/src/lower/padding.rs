@@ -4,7 +4,7 @@
 //! whose tile is padding takes part in everything that the cluster does together (multicast loads, barriers, registers),
 //! and changes nothing that outlives it. What the analysis proved, it proved for indices within the grid; so a padding tile
 //! has those of the last tile on the axes that it leaves, does that tile's work, and every effect of its own is predicated
-//! away: stores, atomic operations, the copy engine's stores, prints and assertions. What it would read of tensors that
+//! away: stores, atomic operations, TMA's stores, prints and assertions. What it would read of tensors that
 //! the kernel writes is 0, since the block that has the tile may be writing it.
 //!
 //! Where nothing a padding tile does can be seen anyway (its tiles lie outside of the tensors they are copied to, and what
@@ -76,37 +76,45 @@ impl Lowering<'_> {
     /// Whether nothing of what a padding tile does can be seen, and nothing it does leaves a tensor.
     fn padding_is_harmless(&self, extents: &[ExprId], axes: &[usize]) -> bool {
         let kernel = self.kernel;
-        let vars: Vec<VarId> = match kernel.stmts.values().find_map(|s| match &s.kind {
-            StmtKind::Persistent { vars, .. } => Some(vars.clone()),
-            _ => None,
-        }) {
-            Some(vars) => vars,
-            None => kernel.grid.iter().map(|a| a.var).collect(),
-        };
+        let grid = || kernel.grid.iter().map(|a| a.var).collect();
+        let vars: Vec<VarId> = kernel.persistent().map_or_else(grid, |tiles| tiles.vars.to_vec());
         let padded: Vec<(VarId, ExprId)> =
             axes.iter().filter_map(|axis| Some((*vars.get(*axis)?, *extents.get(*axis)?))).collect();
         let of: Vec<VarId> = padded.iter().map(|(var, _)| *var).collect();
         let is_tensor = |access: AccessId| matches!(kernel.accesses[access].place, Place::Tensor(_));
         let mut harmless = true;
         each(kernel, &kernel.body, &mut |stmt| {
-            harmless &= match &kernel.stmts[stmt].kind {
-                StmtKind::Store { access, .. } | StmtKind::Atomic { access, .. } => !is_tensor(*access),
-                StmtKind::LastArriver { .. } | StmtKind::Print { .. } | StmtKind::Assert { .. } => false,
-                StmtKind::Copy { dst: dst @ TileRef { place: Place::Tensor(tensor), .. }, .. } => {
-                    padded.iter().all(|(var, extent)| self.lies_beyond(*tensor, dst, *var, *extent))
-                }
-                // The copy engine clips what it loads into slots.
-                StmtKind::Copy { src, dst: TileRef { place: Place::Buffer(buffer), .. }, .. }
-                    if matches!(src.place, Place::Tensor(_)) && kernel.buffers[*buffer].scope != Scope::Shared =>
-                {
-                    let facts = self.analysis.copies.get(&stmt);
-                    src.start.iter().enumerate().all(|(axis, start)| {
-                        !depends_on(kernel, *start, &of)
-                            || facts.is_some_and(|f| f.src.get(axis).is_some_and(|bound| *bound != Bound::Proven))
-                    })
-                }
-                _ => true,
-            };
+            let kind = &kernel.stmts[stmt].kind;
+            kind.parts(&mut |part| {
+                harmless &= match part {
+                    StmtPart::Element(access, touch) => !touch.writes() || !is_tensor(access),
+                    StmtPart::Tile(tile, touch) => match tile.place {
+                        Place::Tensor(tensor) if touch.writes() => {
+                            padded.iter().all(|(var, extent)| self.lies_beyond(tensor, tile, *var, *extent))
+                        }
+                        Place::Tensor(_) | Place::Buffer(_) => true,
+                    },
+                    StmtPart::Report => false,
+                    StmtPart::Value(_)
+                    | StmtPart::Constant(_)
+                    | StmtPart::Array(..)
+                    | StmtPart::Binds(_)
+                    | StmtPart::Sets(_) => true,
+                    StmtPart::Body(_) | StmtPart::BlockCollective | StmtPart::WarpCollective => true,
+                    StmtPart::BlockBarrier | StmtPart::WarpBarrier => true,
+                };
+            });
+            // TMA clips what it loads into slots.
+            if let StmtKind::Tile(TileOp::Copy { src, dst: TileRef { place: Place::Buffer(buffer), .. }, .. }) = kind
+                && matches!(src.place, Place::Tensor(_))
+                && kernel.buffers[*buffer].scope != Scope::Shared
+            {
+                let facts = self.analysis.copies.get(&stmt);
+                harmless &= src.start.iter().enumerate().all(|(axis, start)| {
+                    !depends_on(kernel, *start, &of)
+                        || facts.is_some_and(|f| f.src.get(axis).is_some_and(|bound| *bound != Bound::Proven))
+                });
+            }
         });
         harmless
             && accesses(kernel, &kernel.body).into_iter().filter(|access| is_tensor(*access)).all(|access| {
@@ -146,13 +154,7 @@ impl Lowering<'_> {
         let kernel = self.kernel;
         match &kernel.exprs[expr].kind {
             ExprKind::Var(v) if *v == var => Some(1),
-            ExprKind::Var(v) if kernel.vars[*v].kind == VarKind::Let => {
-                let value = kernel.stmts.values().find_map(|s| match s.kind {
-                    StmtKind::Let { var, value } if var == *v => value,
-                    _ => None,
-                })?;
-                self.multiple_of(value, var)
-            }
+            ExprKind::Var(v) if kernel.vars[*v].kind == VarKind::Let => self.multiple_of(kernel.declared_as(*v)?, var),
             ExprKind::Binary(BinaryOp::Mul, a, b) => match (kernel.const_index(*a), kernel.const_index(*b)) {
                 (_, Some(by)) => self.multiple_of(*a, var)?.checked_mul(by),
                 (Some(by), _) => self.multiple_of(*b, var)?.checked_mul(by),
@@ -179,11 +181,7 @@ impl Lowering<'_> {
                 all.push(Op { kind, span });
                 continue;
             }
-            if let OpKind::If { then, otherwise, .. } = &mut kind {
-                *then = self.predicated(std::mem::take(then), inside);
-                *otherwise = self.predicated(std::mem::take(otherwise), inside);
-            }
-            if let OpKind::For { body, .. } = &mut kind {
+            for body in kind.bodies_mut() {
                 *body = self.predicated(std::mem::take(body), inside);
             }
             let Some(inside) = inside else {
@@ -203,83 +201,57 @@ impl Lowering<'_> {
     fn op_inside(&mut self, kind: OpKind, inside: RegId) {
         let span = self.span;
         let one = |kind| vec![Op { kind, span }];
-        match kind {
-            OpKind::Store { memory, .. } | OpKind::VectorStore { memory, .. } if is_global(&memory) => {
-                let cond = self.read(inside);
-                self.op(OpKind::If { cond, then: one(kind), otherwise: Vec::new() });
-            }
-            OpKind::TensorStore { .. } | OpKind::Print { .. } | OpKind::Assert { .. } => {
-                let cond = self.read(inside);
-                self.op(OpKind::If { cond, then: one(kind), otherwise: Vec::new() });
-            }
-            OpKind::Atomic { op, memory, value, old, ordered } if is_global(&memory) => {
-                let cond = self.read(inside);
-                let Some(old) = old else {
-                    return self.op(OpKind::If { cond, then: one(kind), otherwise: Vec::new() });
-                };
-                // Its old value is 0 where it does not happen.
-                let Reg { name, ty, .. } = self.program.regs[old].clone();
-                let found = self.reg(&name, ty, false);
-                let zero = self.zero(ty);
-                self.program.regs[old].mutable = true;
-                self.op(OpKind::Let { reg: old, value: Some(zero) });
-                let then = self.nested(|l| {
-                    l.op(OpKind::Atomic { op, memory, value, old: Some(found), ordered });
-                    let value = l.read(found);
-                    l.op(OpKind::Set { reg: old, value });
-                });
-                self.op(OpKind::If { cond, then, otherwise: Vec::new() });
-            }
-            OpKind::VectorLoad { local, start, memory, width } if self.is_written(&memory) => {
-                let cond = self.read(inside);
-                let ty = ValueType::Element(self.program.locals[local].dtype);
-                let otherwise = self.nested(|l| {
-                    for element in 0..width {
-                        let (value, by) = (l.zero(ty), l.int(i64::from(element)));
-                        let offset = l.binary(BinaryOp::Add, start, by);
-                        let memory = Memory { space: Space::Local(local), offset, guard: None, span };
-                        l.op(OpKind::Store { memory, value });
-                    }
-                });
-                self.op(OpKind::If { cond, then: one(kind), otherwise });
-            }
-            kind => self.op(kind),
+        if let OpKind::VectorLoad { local, start, memory, width } = kind
+            && self.is_written(&memory)
+        {
+            let cond = self.read(inside);
+            let ty = ValueType::Element(self.program.locals[local].dtype);
+            let otherwise = self.nested(|l| {
+                for element in 0..width {
+                    let (value, by) = (l.zero(ty), l.int(i64::from(element)));
+                    let offset = l.binary(BinaryOp::Add, start, by);
+                    let memory = Memory { space: Space::Local(local), offset, guard: None, span };
+                    l.op(OpKind::Store { memory, value });
+                }
+            });
+            return self.op(OpKind::If { cond, then: one(kind), otherwise });
         }
+        if !kind.outlives_block(&self.program) {
+            return self.op(kind);
+        }
+        let cond = self.read(inside);
+        let OpKind::Atomic { op, memory, value, old: Some(old), ordered } = kind else {
+            return self.op(OpKind::If { cond, then: one(kind), otherwise: Vec::new() });
+        };
+        // Its old value is 0 where it does not happen.
+        let Reg { name, ty, .. } = self.program.regs[old].clone();
+        let found = self.reg(&name, ty, false);
+        let zero = self.zero(ty);
+        self.program.regs[old].mutable = true;
+        self.op(OpKind::Let { reg: old, value: Some(zero) });
+        let then = self.nested(|l| {
+            l.op(OpKind::Atomic { op, memory, value, old: Some(found), ordered });
+            let value = l.read(found);
+            l.op(OpKind::Set { reg: old, value });
+        });
+        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
     }
 
     /// Makes the loads in a value from tensors that the kernel writes 0 outside of the grid.
     fn unread(&mut self, value: ValueId, inside: RegId) {
-        match self.program.values[value].kind.clone() {
-            ValueKind::Load(memory) => {
-                let guard = memory.guard.map(|guard| guard.cond);
-                [Some(memory.offset), guard].into_iter().flatten().for_each(|part| self.unread(part, inside));
-                if self.is_written(&memory) {
-                    let ty = self.program.values[value].ty;
-                    let load = self.push(ValueKind::Load(memory), ty);
-                    let (cond, zero) = (self.read(inside), self.zero(ty));
-                    self.program.values[value].kind = ValueKind::Choose(cond, load, zero);
-                }
-            }
-            // One that is done already.
-            ValueKind::Choose(cond, ..) if self.program.values[cond].kind == ValueKind::Reg(inside) => {}
-            ValueKind::Unary(_, a) | ValueKind::Cast(a) | ValueKind::Divisor(a) | ValueKind::Unpack(_, a, _) => {
-                self.unread(a, inside)
-            }
-            ValueKind::Binary(_, a, b) | ValueKind::Pack(_, a, b) => {
-                [a, b].into_iter().for_each(|v| self.unread(v, inside));
-            }
-            ValueKind::Math(_, args) => args.into_iter().for_each(|v| self.unread(v, inside)),
-            ValueKind::Select(a, b, c) | ValueKind::Choose(a, b, c) => {
-                [a, b, c].into_iter().for_each(|v| self.unread(v, inside));
-            }
-            ValueKind::Int(_)
-            | ValueKind::Float(_)
-            | ValueKind::Param(_)
-            | ValueKind::Thread(_)
-            | ValueKind::Block(_)
-            | ValueKind::Reg(_)
-            | ValueKind::Special(_)
-            | ValueKind::Descriptor { .. } => {}
+        let kind = self.program.values[value].kind.clone();
+        // One that is done already.
+        if matches!(kind, ValueKind::Choose(cond, ..) if self.program.values[cond].kind == ValueKind::Reg(inside)) {
+            return;
+        }
+        kind.operands().into_iter().for_each(|operand| self.unread(operand, inside));
+        if let ValueKind::Load(memory) = kind
+            && self.is_written(&memory)
+        {
+            let ty = self.program.values[value].ty;
+            let load = self.push(ValueKind::Load(memory), ty);
+            let (cond, zero) = (self.read(inside), self.zero(ty));
+            self.program.values[value].kind = ValueKind::Choose(cond, load, zero);
         }
     }
 
@@ -289,13 +261,6 @@ impl Lowering<'_> {
     }
 
     fn zero(&mut self, ty: ValueType) -> ValueId {
-        match ty {
-            ValueType::Element(dtype) if dtype.is_float() => self.push(ValueKind::Float(0.0), ty),
-            _ => self.push(ValueKind::Int(0), ty),
-        }
+        self.push(ty.zero(), ty)
     }
-}
-
-fn is_global(memory: &Memory) -> bool {
-    matches!(memory.space, Space::Global(_))
 }

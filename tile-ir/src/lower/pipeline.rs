@@ -13,7 +13,8 @@
 use super::token::Protocol;
 use super::*;
 use crate::analysis::SharedLoad;
-use crate::ir::pipeline::{Split, each, split, variables};
+use crate::ir::parts::{each, variables};
+use crate::ir::pipeline::{Split, split};
 
 /// A pipelined loop that is being lowered.
 struct Pipeline<'k> {
@@ -169,10 +170,8 @@ impl<'a> Lowering<'a> {
             return index;
         }
         let by = self.int(i64::from(by));
-        let distance = match self.program.values[pipeline.step].kind {
-            ValueKind::Int(1) => by,
-            _ => self.binary(BinaryOp::Mul, by, pipeline.step),
-        };
+        let is_one = self.program.values[pipeline.step].kind == ValueKind::Int(1);
+        let distance = if is_one { by } else { self.binary(BinaryOp::Mul, by, pipeline.step) };
         self.binary(BinaryOp::Add, index, distance)
     }
 
@@ -253,7 +252,7 @@ impl<'a> Lowering<'a> {
 
 /// A loop whose few iterations are known is written out: its guards are decided when it is compiled, and the compiler
 /// may move loads across iterations.
-fn written_out(kernel: &Kernel, [start, end, step]: [ExprId; 3]) -> Unroll {
+fn written_out(kernel: &BoundKernel, [start, end, step]: [ExprId; 3]) -> Unroll {
     const FEW: i64 = 4;
     let known = || {
         let distance = fold(BinaryOp::Sub, kernel.const_index(end)?, kernel.const_index(start)?)?;
@@ -262,17 +261,15 @@ fn written_out(kernel: &Kernel, [start, end, step]: [ExprId; 3]) -> Unroll {
     if known().is_some_and(|iterations| iterations <= FEW) { Unroll::Full } else { Unroll::Auto }
 }
 
-pub(super) fn is_let(kernel: &Kernel, stmt: StmtId) -> bool {
+pub(super) fn is_let(kernel: &BoundKernel, stmt: StmtId) -> bool {
     declared(kernel, stmt).is_some()
 }
 
-pub(super) fn declared(kernel: &Kernel, stmt: StmtId) -> Option<VarId> {
-    match kernel.stmts[stmt].kind {
-        StmtKind::Let { var, .. } => Some(var),
-        _ => None,
-    }
+pub(super) fn declared(kernel: &BoundKernel, stmt: StmtId) -> Option<VarId> {
+    let StmtKind::Let { var, .. } = kernel.stmts[stmt].kind else { return None };
+    Some(var)
 }
 
-fn buffer_bytes(kernel: &Kernel, buffer: BufferId) -> u64 {
+fn buffer_bytes(kernel: &BoundKernel, buffer: BufferId) -> u64 {
     kernel.buffer_len(buffer).saturating_mul(u64::from(kernel.buffer_dtype(buffer).bytes()))
 }

@@ -4,7 +4,7 @@
 //! the block's total. Arrays do not share space: liveness comes with tile pipelines, which need it.
 
 use crate::diag::{Code, Diagnostic};
-use crate::ir::{Kernel, Scope};
+use crate::ir::{BoundKernel, Scope};
 use crate::lowered::{BARRIER_BYTES, Program, SharedArray, SharedId};
 
 pub(super) fn place(program: &mut Program, windows: &[(SharedId, u32)]) {
@@ -27,7 +27,7 @@ pub(super) fn place(program: &mut Program, windows: &[(SharedId, u32)]) {
 }
 
 /// Refuses a program whose shared memory, with what the compiler added to the author's arrays, is more than the target's.
-pub(super) fn fits(kernel: &Kernel, program: &Program) -> Result<(), Vec<Diagnostic>> {
+pub(super) fn fits(kernel: &BoundKernel, program: &Program) -> Result<(), Vec<Diagnostic>> {
     let (needed, most) = (program.shared_bytes, program.target.max_shared_bytes());
     let array = kernel.buffers.values().find(|b| b.scope == Scope::Shared);
     let Some(array) = array.filter(|_| needed > most) else { return Ok(()) };

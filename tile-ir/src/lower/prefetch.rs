@@ -46,9 +46,10 @@ impl Lowering<'_> {
         // A register moves where something that moves reads it.
         let mut read = BTreeSet::new();
         for (op, moves) in ops.iter().zip(&mut moves).rev().filter(|(_, moves)| **moves) {
-            match &op.kind {
-                OpKind::Let { reg, .. } if !read.contains(reg) => *moves = false,
-                _ => self.reads(op, &mut read),
+            if matches!(&op.kind, OpKind::Let { reg, .. } if !read.contains(reg)) {
+                *moves = false;
+            } else {
+                self.reads(op, &mut read);
             }
         }
         let (moved, left): (Vec<_>, Vec<_>) = ops.into_iter().zip(moves).partition(|(_, moves)| *moves);
@@ -57,20 +58,25 @@ impl Lowering<'_> {
     }
 
     fn may_move(&self, op: &Op, passed: &Passed) -> bool {
-        let values = |ids: &[ValueId]| ids.iter().all(|id| self.value_may_move(*id, passed));
-        let memory = |m: &Memory| values(&[m.offset]) && m.guard.is_none_or(|guard| values(&[guard.cond]));
-        let all = |ops: &[Op]| ops.iter().all(|op| self.may_move(op, passed));
-        match &op.kind {
-            OpKind::Let { reg, value: Some(value) } => !self.program.regs[*reg].mutable && values(&[*value]),
-            OpKind::AsyncCopy { to, from, .. } => {
-                let is_free = matches!(to.space, Space::Shared(shared) if !passed.shared.contains(&shared));
-                is_free && self.reads_early(from, passed) && memory(to) && memory(from)
-            }
-            OpKind::AsyncCommit => true,
-            OpKind::If { cond, then, otherwise } => values(&[*cond]) && all(then) && all(otherwise),
-            OpKind::For { start, end, step, body, .. } => values(&[*start, *end, *step]) && all(body),
-            _ => false,
-        }
+        let moves = matches!(
+            op.kind,
+            OpKind::Let { value: Some(_), .. }
+                | OpKind::AsyncCopy { .. }
+                | OpKind::AsyncCommit
+                | OpKind::If { .. }
+                | OpKind::For { .. }
+        );
+        moves
+            && op.kind.values().into_iter().all(|id| self.value_may_move(id, passed))
+            && op.kind.parts().into_iter().all(|part| match part {
+                Part::Declares(reg) => !self.program.regs[*reg].mutable,
+                Part::Memory(memory, AccessMode::Read, _) => self.reads_early(memory, passed),
+                Part::Memory(memory, ..) => matches!(memory.space, Space::Shared(to) if !passed.shared.contains(&to)),
+                Part::Body(ops, _) => ops.iter().all(|op| self.may_move(op, passed)),
+                Part::Value(_) => true,
+                Part::Local(..) | Part::Shared(..) | Part::Map(..) | Part::Barrier(_) | Part::Message(_) => false,
+                Part::Sets(_) | Part::DeclaresLocal(_) | Part::DeclaresShared(_) | Part::Pins(_) => false,
+            })
     }
 
     /// Whether it is memory of an independent tensor, as the launch found it.
@@ -82,148 +88,57 @@ impl Lowering<'_> {
 
     fn value_may_move(&self, id: ValueId, passed: &Passed) -> bool {
         let mut may = true;
-        self.each_value(id, &mut |kind| {
-            may &= match kind {
-                ValueKind::Reg(reg) => !self.program.regs[*reg].mutable && !passed.regs.contains(reg),
-                ValueKind::Load(memory) => self.reads_early(memory, passed),
-                _ => true,
-            };
+        visit::each_value(&self.program, id, &mut |value| {
+            if let ValueKind::Reg(reg) = &value.kind {
+                may &= !self.program.regs[*reg].mutable && !passed.regs.contains(reg);
+            } else if let ValueKind::Load(memory) = &value.kind {
+                may &= self.reads_early(memory, passed);
+            }
         });
         may
     }
 
-    /// The registers that an operation reads.
+    /// The registers that an operation and those inside it read.
     fn reads(&self, op: &Op, regs: &mut BTreeSet<RegId>) {
-        self.each_operand(op, &mut |id| {
-            self.each_value(id, &mut |kind| {
-                if let ValueKind::Reg(reg) = kind {
-                    regs.insert(*reg);
-                }
-            });
+        visit::each(std::slice::from_ref(op), &mut |op| {
+            for id in op.kind.values() {
+                visit::each_value(&self.program, id, &mut |value| {
+                    if let ValueKind::Reg(reg) = value.kind {
+                        regs.insert(reg);
+                    }
+                });
+            }
         });
     }
 
-    /// Adds what an operation does that stays behind the wait. False where nothing is moved past it.
+    /// Adds what an operation does that stays behind the wait. False where nothing is moved past it: it synchronises, is atomic, or
+    /// says something.
     fn pass(&self, op: &Op, passed: &mut Passed) -> bool {
-        let mut memories = Vec::new();
-        match &op.kind {
-            OpKind::Let { reg, .. } | OpKind::Set { reg, .. } => passed.regs.extend([*reg]),
-            OpKind::Shuffle { reg, .. } | OpKind::Vote { reg, .. } => passed.regs.extend([*reg]),
-            OpKind::Store { memory, .. }
-            | OpKind::VectorLoad { memory, .. }
-            | OpKind::VectorStore { memory, .. }
-            | OpKind::LoadMatrix { memory, .. }
-            | OpKind::StoreMatrix { memory, .. } => memories.push(*memory),
-            OpKind::If { then, otherwise, .. } => {
-                if !then.iter().chain(otherwise).all(|op| self.pass(op, passed)) {
-                    return false;
+        let ops = std::slice::from_ref(op);
+        let mut may = true;
+        visit::each(ops, &mut |op| {
+            may &= op.kind.protocol().is_none();
+            for part in op.kind.parts() {
+                match part {
+                    Part::Declares(reg) | Part::Sets(reg) | Part::Body(_, Some(reg)) => _ = passed.regs.insert(*reg),
+                    // What is copied before it is there would be uninitialised.
+                    Part::DeclaresShared(shared) => _ = passed.shared.insert(*shared),
+                    Part::Memory(_, AccessMode::Atomic, _) | Part::Message(_) => may = false,
+                    Part::Value(_) | Part::Memory(..) | Part::Local(..) | Part::Shared(..) | Part::Map(..) => {}
+                    Part::Barrier(_) | Part::DeclaresLocal(_) | Part::Pins(_) | Part::Body(_, None) => {}
                 }
             }
-            OpKind::For { reg, body, .. } => {
-                passed.regs.insert(*reg);
-                if !body.iter().all(|op| self.pass(op, passed)) {
-                    return false;
-                }
-            }
-            // What is copied before it is there would be uninitialised.
-            OpKind::Shared { shared } => {
-                passed.shared.insert(*shared);
-            }
-            OpKind::Local { .. } | OpKind::Elements(_) | OpKind::Order | OpKind::Mma { .. } => {}
-            _ => return false,
-        }
-        if let OpKind::Store { memory, .. } | OpKind::VectorStore { memory, .. } | OpKind::StoreMatrix { memory, .. } =
-            &op.kind
-            && let Space::Global(param) = memory.space
-        {
-            passed.written.insert(param);
-        }
-        self.each_operand(op, &mut |id| {
-            self.each_value(id, &mut |kind| {
-                if let ValueKind::Load(memory) = kind {
-                    memories.push(*memory);
-                }
-            });
         });
-        passed.shared.extend(memories.iter().filter_map(|memory| match memory.space {
-            Space::Shared(shared) => Some(shared),
-            Space::Global(_) | Space::Local(_) => None,
-        }));
-        true
-    }
-
-    /// The values that an operation evaluates, of those that [`Self::pass`] and [`Self::may_move`] know.
-    fn each_operand(&self, op: &Op, f: &mut impl FnMut(ValueId)) {
-        let memory = |m: &Memory, f: &mut dyn FnMut(ValueId)| {
-            f(m.offset);
-            m.guard.iter().for_each(|guard| f(guard.cond));
-        };
-        match &op.kind {
-            OpKind::Let { value, .. } => value.iter().for_each(|value| f(*value)),
-            OpKind::Set { value, .. } => f(*value),
-            OpKind::Store { memory: m, value } => {
-                memory(m, f);
-                f(*value);
-            }
-            OpKind::VectorLoad { memory: m, start, .. }
-            | OpKind::VectorStore { memory: m, start, .. }
-            | OpKind::LoadMatrix { memory: m, start, .. }
-            | OpKind::StoreMatrix { memory: m, start, .. } => {
-                memory(m, f);
-                f(*start);
-            }
-            OpKind::AsyncCopy { to, from, .. } => {
-                memory(to, f);
-                memory(from, f);
-            }
-            OpKind::If { cond, then, otherwise } => {
-                f(*cond);
-                then.iter().chain(otherwise).for_each(|op| self.each_operand(op, f));
-            }
-            OpKind::For { start, end, step, body, .. } => {
-                [start, end, step].into_iter().for_each(|value| f(*value));
-                body.iter().for_each(|op| self.each_operand(op, f));
-            }
-            OpKind::Shuffle { value, lane, .. } => {
-                f(*value);
-                f(*lane);
-            }
-            OpKind::Vote { pred, .. } => f(*pred),
-            _ => {}
-        }
-    }
-
-    /// A value's kinds, from the outside in.
-    fn each_value(&self, id: ValueId, f: &mut impl FnMut(&ValueKind)) {
-        let kind = &self.program.values[id].kind;
-        f(kind);
-        match kind {
-            ValueKind::Int(_) | ValueKind::Float(_) | ValueKind::Param(_) | ValueKind::Thread(_) => {}
-            ValueKind::Block(_) | ValueKind::Reg(_) | ValueKind::Special(_) | ValueKind::Descriptor { .. } => {}
-            ValueKind::Unary(_, a) | ValueKind::Cast(a) | ValueKind::Divisor(a) | ValueKind::Unpack(_, a, _) => {
-                self.each_value(*a, f);
-            }
-            ValueKind::Binary(_, a, b) | ValueKind::Pack(_, a, b) => {
-                [a, b].into_iter().for_each(|v| self.each_value(*v, f));
-            }
-            ValueKind::Select(a, b, c) | ValueKind::Choose(a, b, c) => {
-                [a, b, c].into_iter().for_each(|v| self.each_value(*v, f));
-            }
-            ValueKind::Math(_, args) => args.iter().for_each(|v| self.each_value(*v, f)),
-            ValueKind::Load(memory) => {
-                self.each_value(memory.offset, f);
-                memory.guard.iter().for_each(|guard| self.each_value(guard.cond, f));
-            }
-        }
+        visit::each_access(&self.program, ops, &mut |space, access| match space {
+            Space::Shared(shared) => _ = passed.shared.insert(shared),
+            Space::Global(param) if access != AccessMode::Read => _ = passed.written.insert(param),
+            Space::Global(_) | Space::Local(_) => {}
+        });
+        may
     }
 }
 
 /// Whether there is an asynchronous copy in it.
 fn copies(op: &Op) -> bool {
-    match &op.kind {
-        OpKind::AsyncCopy { .. } => true,
-        OpKind::If { then, otherwise, .. } => then.iter().chain(otherwise).any(copies),
-        OpKind::For { body, .. } => body.iter().any(copies),
-        _ => false,
-    }
+    visit::any(std::slice::from_ref(op), &|kind| matches!(kind, OpKind::AsyncCopy { .. }))
 }

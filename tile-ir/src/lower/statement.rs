@@ -7,7 +7,7 @@ impl<'a> Lowering<'a> {
     pub(super) fn block(&mut self, block: &[StmtId]) {
         for &stmt in block {
             self.span = self.kernel.stmts[stmt].span;
-            // Between roles the ring's barriers are the only ones.
+            // Partitions are ordered by the ring's mbarriers alone: a block barrier would wait for the producer.
             if self.roles.is_none() && self.analysis.barriers_before.contains(&stmt) {
                 self.block_barrier();
             }
@@ -23,7 +23,7 @@ impl<'a> Lowering<'a> {
         for (span, text) in block.fallbacks {
             self.remark(RemarkKind::Fallback, span, text);
         }
-        self.clusters = kernel.stmts.values().any(|s| matches!(s.kind, StmtKind::ClusterReduce { .. }));
+        self.clusters = kernel.stmts.values().any(|s| matches!(s.kind, StmtKind::Tile(TileOp::ClusterReduce { .. })));
         if let Some(&extent) = kernel.cluster.first().filter(|_| !self.clusters) {
             let text = "no cluster: every block loads its own tiles".to_owned();
             self.remark(RemarkKind::Fallback, kernel.exprs[extent].span, text);
@@ -189,10 +189,11 @@ impl<'a> Lowering<'a> {
                 Some(fragment) => self.parallel_fragment(fragment, vars, body),
                 None => self.parallel(stmt, vars, extents, body),
             },
-            StmtKind::Copy { src, dst, .. } => self.copy(stmt, src, dst),
-            StmtKind::Fill { buffer, value } => self.fill(*buffer, *value),
+            StmtKind::Tile(TileOp::Copy { src, dst, .. }) => self.copy(stmt, src, dst),
+            StmtKind::Tile(TileOp::Fill { buffer, value }) => self.fill(*buffer, *value),
+            StmtKind::Tile(op @ TileOp::Clamp { .. }) => self.bug(&format!("{} in a bound kernel", op.name())),
             // Consumers lower theirs in the loop over the ring.
-            StmtKind::Gemm { .. } => self.gemm(stmt),
+            StmtKind::Tile(TileOp::Gemm { .. }) => self.gemm(stmt),
             // Nothing overlaps from tile to tile where all threads do the same, and what a loop carries costs registers: a
             // block a tile.
             StmtKind::Persistent { vars, extents, per_sm, contiguous, body } => {
@@ -206,8 +207,8 @@ impl<'a> Lowering<'a> {
                 self.block(body);
             }
             StmtKind::Reduce { op, src, dst, axis } => self.reduce(*op, *src, *dst, *axis),
-            StmtKind::ReduceTile { op, src, dst, axis } => self.reduce_tile(*op, *src, *dst, *axis),
-            StmtKind::ClusterReduce { op, tile } => self.cluster_reduce(stmt, *op, *tile),
+            StmtKind::Tile(TileOp::ReduceTile { op, src, dst, axis }) => self.reduce_tile(*op, *src, *dst, *axis),
+            StmtKind::Tile(TileOp::ClusterReduce { op, tile }) => self.cluster_reduce(stmt, *op, *tile),
             StmtKind::Shuffle { kind, value, lane, dst } => {
                 let (value, lane) = (self.value(*value), self.value(*lane));
                 let reg = self.variable_reg(*dst);
@@ -276,7 +277,7 @@ impl<'a> Lowering<'a> {
         self.loop_over(reg, [start, end, step], unroll, f);
     }
 
-    /// The same for a register the compiler made.
+    /// A counted loop over a register that the compiler made.
     pub(super) fn loop_over(
         &mut self,
         reg: RegId,
@@ -304,7 +305,7 @@ impl<'a> Lowering<'a> {
 }
 
 /// Variables that some reachable expression reads. Grid extents are the host's.
-fn used_variables(kernel: &Kernel) -> BTreeSet<VarId> {
+fn used_variables(kernel: &BoundKernel) -> BTreeSet<VarId> {
     let mut used: BTreeSet<VarId> = kernel
         .exprs
         .values()
@@ -313,9 +314,9 @@ fn used_variables(kernel: &Kernel) -> BTreeSet<VarId> {
             _ => None,
         })
         .collect();
-    used.extend(kernel.stmts.values().filter_map(|s| match s.kind {
-        StmtKind::Reduce { axis, .. } => axis,
-        _ => None,
+    used.extend(kernel.stmts.values().filter_map(|s| {
+        let StmtKind::Reduce { axis, .. } = s.kind else { return None };
+        axis
     }));
     used
 }

@@ -147,7 +147,7 @@ impl Lowering<'_> {
         let total: u32 = facts.extents.iter().product();
         if let Some(fragment) = self.fragment_at(src.place) {
             let mut paired = facts.transaction.is_some_and(|width| width >= 2);
-            // Where there are roles, the copy engine asks more than that of the rows of most 16-bit results.
+            // In a warp-specialised kernel pairs of 16-bit results may ask for even rows: TMA, which stores most of them, asks for more.
             if let (false, true, Some(_), Place::Tensor(tensor)) = (paired, facts.even, &self.roles, dst.place)
                 && self.dtype_of(dst.place).bytes() == 2
                 && self.kernel.class.writes.bytes() >= 4

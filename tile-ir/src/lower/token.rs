@@ -61,7 +61,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// A store of one loaded element.
+    /// The asynchronous copy of one element that a pipelined loop loads; whether it is one.
     pub(super) fn asynchronous_element(&mut self, stmt: StmtId, access: AccessId, value: ExprId) -> bool {
         let ExprKind::Load(source) = self.kernel.exprs[value].kind else {
             return self.asynchronous_width(stmt).is_some();
@@ -72,7 +72,7 @@ impl Lowering<'_> {
         true
     }
 
-    /// The same of a vectorised loop.
+    /// The asynchronous copy of a vectorised loop's elements; whether it is one.
     pub(super) fn asynchronous_vector(
         &mut self,
         stmt: StmtId,

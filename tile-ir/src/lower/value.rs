@@ -47,20 +47,18 @@ impl Lowering<'_> {
     }
 
     pub(super) fn widen(&mut self, value: ValueId) -> ValueId {
-        match self.program.values[value].kind {
-            ValueKind::Int(number) => self.push(ValueKind::Int(number), ValueType::Wide),
-            _ => self.push(ValueKind::Cast(value), ValueType::Wide),
-        }
+        let number = self.program.values[value].kind.as_int();
+        self.push(number.map_or(ValueKind::Cast(value), ValueKind::Int), ValueType::Wide)
     }
 
     /// An index in `ty`; any other value as it is.
     pub(super) fn fit(&mut self, value: ValueId, ty: ValueType) -> ValueId {
         match (self.program.values[value].ty, ty) {
             (ValueType::Index, ValueType::Wide) => self.widen(value),
-            (ValueType::Wide, ValueType::Index) => match self.program.values[value].kind {
-                ValueKind::Int(number) if i32::try_from(number).is_ok() => self.int(number),
-                _ => self.push(ValueKind::Cast(value), ValueType::Index),
-            },
+            (ValueType::Wide, ValueType::Index) => {
+                let number = self.program.values[value].kind.as_int().filter(|n| i32::try_from(*n).is_ok());
+                self.push(number.map_or(ValueKind::Cast(value), ValueKind::Int), ValueType::Index)
+            }
             _ => value,
         }
     }

@@ -54,9 +54,8 @@ impl Lowering<'_> {
             }
             StmtKind::Store { access, value } if self.asynchronous_vector(stmt, *access, *value, var, first) => {}
             StmtKind::Store { access, value } => self.vector_store(*access, *value, var, first, width),
-            StmtKind::Assign { .. } => {
+            StmtKind::Assign { var: name, value } => {
                 // An accumulation: element by element.
-                let StmtKind::Assign { var: name, value } = &kernel.stmts[stmt].kind else { return };
                 self.load_operands(*value, var, first, width);
                 let (name, value) = (*name, *value);
                 self.per_element(var, first, width, |l, _| {
@@ -67,8 +66,22 @@ impl Lowering<'_> {
                     }
                 });
             }
-            // The analysis admits nothing else.
-            _ => {}
+            kind @ (StmtKind::Let { value: None, .. }
+            | StmtKind::Alloc { .. }
+            | StmtKind::If { .. }
+            | StmtKind::For { .. }
+            | StmtKind::Parallel { .. }
+            | StmtKind::Persistent { .. }
+            | StmtKind::Tile(_)
+            | StmtKind::Reduce { .. }
+            | StmtKind::Shuffle { .. }
+            | StmtKind::Vote { .. }
+            | StmtKind::Atomic { .. }
+            | StmtKind::LastArriver { .. }
+            | StmtKind::SyncThreads
+            | StmtKind::SyncWarp
+            | StmtKind::Print { .. }
+            | StmtKind::Assert { .. }) => self.bug(&format!("{} in a vectorised loop", kind.a_name())),
         }
     }
 
@@ -222,7 +235,7 @@ impl Lowering<'_> {
 }
 
 /// Every load in an expression, in order of evaluation.
-fn loads(kernel: &Kernel, expr: ExprId) -> Vec<AccessId> {
+fn loads(kernel: &BoundKernel, expr: ExprId) -> Vec<AccessId> {
     match &kernel.exprs[expr].kind {
         ExprKind::Load(access) => {
             let indices = kernel.accesses[*access].indices.iter();

@@ -8,6 +8,7 @@
 mod host;
 mod matrix;
 mod op;
+mod parts;
 mod transfer;
 mod value;
 pub mod visit;
@@ -15,6 +16,7 @@ pub mod visit;
 pub use host::{Check, CheckKind, HostExpr, HostValues, OperandKind, fold};
 pub use matrix::{MmaAtom, WGMMA_M, WgmmaOperand, wgmma_k};
 pub use op::{Elements, Op, OpKind, Unroll};
+pub use parts::{AccessWidth, Part, PartMut, Protocol};
 pub use transfer::{
     BARRIER_BYTES, BarrierArray, BarrierId, BarrierRef, MapId, Promotion, RolesRegisters, Special, TensorMap,
 };
@@ -90,6 +92,19 @@ impl Program {
             Space::Shared(shared) => self.shared.get(shared).map(|s| s.dtype),
             Space::Local(local) => self.locals.get(local).map(|l| l.dtype),
         }
+    }
+
+    /// The array that a matrix descriptor points into, as far as the text shows it: `register` says it of registers.
+    pub(crate) fn described(&self, id: ValueId, register: &dyn Fn(RegId) -> Option<SharedId>) -> Option<SharedId> {
+        let kind = &self.values.get(id)?.kind;
+        if let ValueKind::Descriptor { shared, .. } = kind {
+            return Some(*shared);
+        }
+        if let ValueKind::Reg(reg) = kind {
+            return register(*reg);
+        }
+        let moves = matches!(kind, ValueKind::Binary(..) | ValueKind::Cast(_));
+        kind.operands().into_iter().filter(|_| moves).find_map(|operand| self.described(operand, register))
     }
 }
 

@@ -18,6 +18,14 @@ pub enum ValueType {
 impl ValueType {
     /// The type of conditions.
     pub const BOOL: ValueType = ValueType::Element(Dtype::Bool);
+
+    /// Its zero.
+    pub const fn zero(self) -> ValueKind {
+        match self {
+            ValueType::Element(dtype) if dtype.is_float() => ValueKind::Float(0.0),
+            ValueType::Element(_) | ValueType::Index | ValueType::Wide => ValueKind::Int(0),
+        }
+    }
 }
 
 /// A value.

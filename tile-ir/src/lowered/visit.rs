@@ -1,6 +1,7 @@
-//! Operations with those inside them, and the operands of operations and values: the one place that knows which have any.
+//! Operations with those inside them, values with those that they are made of: filters over [`Part`]s and operands.
 
-use super::{BarrierRef, Elements, Memory, Op, OpKind, ValueId, ValueKind, WgmmaOperand};
+use super::{Memory, Op, OpKind, Part, PartMut, Program, Space, Value, ValueId, ValueKind};
+use crate::ir::AccessMode;
 
 impl ValueKind {
     /// The values that it is made of, in the order of its text.
@@ -20,163 +21,82 @@ impl ValueKind {
             ValueKind::Binary(_, a, b) | ValueKind::Pack(_, a, b) => vec![*a, *b],
             ValueKind::Math(_, args) => args.clone(),
             ValueKind::Select(c, a, b) | ValueKind::Choose(c, a, b) => vec![*c, *a, *b],
-            ValueKind::Load(memory) => [memory.offset].into_iter().chain(memory.guard.map(|g| g.cond)).collect(),
+            ValueKind::Load(memory) => memory.values().collect(),
         }
+    }
+
+    /// The number, of an integer constant.
+    pub fn as_int(&self) -> Option<i64> {
+        if let ValueKind::Int(number) = self { Some(*number) } else { None }
+    }
+}
+
+impl Memory {
+    /// The values that an access evaluates: the offset, and the guard's condition.
+    pub fn values(&self) -> impl Iterator<Item = ValueId> + use<> {
+        [self.offset].into_iter().chain(self.guard.map(|guard| guard.cond))
     }
 }
 
 impl OpKind {
     /// The lists of operations inside: both sides of a conditional, the body of a loop.
-    pub fn bodies(&self) -> [&[Op]; 2] {
-        match self {
-            OpKind::If { then, otherwise, .. } => [then, otherwise],
-            OpKind::For { body, .. } => [body, &[]],
-            _ => [&[], &[]],
-        }
+    pub fn bodies(&self) -> Vec<&[Op]> {
+        let body = |part| if let Part::Body(ops, _) = part { Some(ops.as_slice()) } else { None };
+        self.parts().into_iter().filter_map(body).collect()
+    }
+
+    /// The lists of operations inside, to change them.
+    pub fn bodies_mut(&mut self) -> Vec<&mut Vec<Op>> {
+        let body = |part| if let PartMut::Body(ops, _) = part { Some(ops) } else { None };
+        self.parts_mut().into_iter().filter_map(body).collect()
     }
 
     /// The values that the operation itself evaluates, those of operations inside it excepted.
     pub fn values(&self) -> Vec<ValueId> {
-        let memory = |m: &Memory| [m.offset].into_iter().chain(m.guard.map(|guard| guard.cond));
-        let barrier = |b: &BarrierRef| [b.index];
-        match self {
-            OpKind::Let { value, .. } => value.iter().copied().collect(),
-            OpKind::Set { value, .. } => vec![*value],
-            OpKind::Store { memory: m, value } | OpKind::Atomic { memory: m, value, .. } => {
-                memory(m).chain([*value]).collect()
+        let mut all = Vec::new();
+        for part in self.parts() {
+            match part {
+                Part::Value(value) | Part::Local(_, value, ..) | Part::Shared(_, value, _) => all.push(*value),
+                Part::Memory(memory, ..) => all.extend(memory.values()),
+                Part::Barrier(barrier) => all.push(barrier.index),
+                Part::Map(..) | Part::Message(_) | Part::Declares(_) | Part::Sets(_) => {}
+                Part::DeclaresLocal(_) | Part::DeclaresShared(_) | Part::Pins(_) | Part::Body(..) => {}
             }
-            OpKind::VectorLoad { memory: m, start, .. }
-            | OpKind::VectorStore { memory: m, start, .. }
-            | OpKind::LoadMatrix { memory: m, start, .. }
-            | OpKind::StoreMatrix { memory: m, start, .. } => memory(m).chain([*start]).collect(),
-            OpKind::AsyncCopy { to, from, .. } => memory(to).chain(memory(from)).collect(),
-            OpKind::If { cond, .. } | OpKind::Assert { cond, .. } => vec![*cond],
-            OpKind::For { start, end, step, .. } => vec![*start, *end, *step],
-            OpKind::Shuffle { value, lane, .. } => vec![*value, *lane],
-            OpKind::Vote { pred, .. } => vec![*pred],
-            OpKind::Mma { acc, a, b, .. } => vec![acc.1, a.1, b.1],
-            OpKind::BarrierInit { barrier: b, .. } => barrier(b).into(),
-            OpKind::BarrierArrive { barrier: b, cta } => barrier(b).into_iter().chain(*cta).collect(),
-            OpKind::BarrierExpect { barrier: b, bytes } => barrier(b).into_iter().chain([*bytes]).collect(),
-            OpKind::BarrierWait { barrier: b, parity } => barrier(b).into_iter().chain([*parity]).collect(),
-            OpKind::TensorLoad { coordinates, offset, barrier: b, multicast, .. } => {
-                coordinates.iter().copied().chain([*offset]).chain(barrier(b)).chain(*multicast).collect()
-            }
-            OpKind::TensorStore { coordinates, offset, .. } => coordinates.iter().copied().chain([*offset]).collect(),
-            OpKind::BulkLoad { memory: m, offset, bytes, barrier: b, .. } => {
-                memory(m).chain([*offset, *bytes]).chain(barrier(b)).collect()
-            }
-            OpKind::ClusterStore { memory: m, block, start, barrier: b, .. } => {
-                memory(m).chain([*block, *start]).chain(barrier(b)).collect()
-            }
-            OpKind::Wgmma { start, a, b, accumulate, .. } => {
-                let left = match a {
-                    WgmmaOperand::Descriptor(value) | WgmmaOperand::Registers(_, value) => *value,
-                };
-                vec![*start, left, *b, *accumulate]
-            }
-            OpKind::Print { args, .. } => args.clone(),
-            OpKind::Elements(Elements::At(number)) => vec![*number],
-            OpKind::Elements(Elements::Begin | Elements::Next | Elements::End)
-            | OpKind::Local { .. }
-            | OpKind::Shared { .. }
-            | OpKind::AsyncCommit
-            | OpKind::AsyncWait { .. }
-            | OpKind::Barrier
-            | OpKind::WarpBarrier
-            | OpKind::Wait
-            | OpKind::LaunchDependents
-            | OpKind::FenceBarrierInit
-            | OpKind::BulkCommit
-            | OpKind::BulkWait { .. }
-            | OpKind::FenceProxyAsync
-            | OpKind::PrefetchMap { .. }
-            | OpKind::NamedBarrier { .. }
-            | OpKind::ClusterBarrier { .. }
-            | OpKind::SetRegisters { .. }
-            | OpKind::WgmmaFence
-            | OpKind::WgmmaCommit
-            | OpKind::WgmmaWait { .. }
-            | OpKind::Pin { .. }
-            | OpKind::Order => Vec::new(),
         }
+        all
     }
 
     /// The accesses to memory that the operation itself makes, but those of its values and of tensor maps.
     pub fn memories(&self) -> Vec<&Memory> {
-        match self {
-            OpKind::Store { memory, .. }
-            | OpKind::Atomic { memory, .. }
-            | OpKind::VectorLoad { memory, .. }
-            | OpKind::VectorStore { memory, .. }
-            | OpKind::LoadMatrix { memory, .. }
-            | OpKind::StoreMatrix { memory, .. }
-            | OpKind::BulkLoad { memory, .. }
-            | OpKind::ClusterStore { memory, .. } => vec![memory],
-            OpKind::AsyncCopy { to, from, .. } => vec![to, from],
-            OpKind::Let { .. }
-            | OpKind::Set { .. }
-            | OpKind::Local { .. }
-            | OpKind::Shared { .. }
-            | OpKind::AsyncCommit
-            | OpKind::AsyncWait { .. }
-            | OpKind::If { .. }
-            | OpKind::For { .. }
-            | OpKind::Barrier
-            | OpKind::WarpBarrier
-            | OpKind::Wait
-            | OpKind::LaunchDependents
-            | OpKind::Shuffle { .. }
-            | OpKind::Vote { .. }
-            | OpKind::Mma { .. }
-            | OpKind::BarrierInit { .. }
-            | OpKind::FenceBarrierInit
-            | OpKind::BarrierArrive { .. }
-            | OpKind::BarrierExpect { .. }
-            | OpKind::BarrierWait { .. }
-            | OpKind::TensorLoad { .. }
-            | OpKind::TensorStore { .. }
-            | OpKind::BulkCommit
-            | OpKind::BulkWait { .. }
-            | OpKind::FenceProxyAsync
-            | OpKind::PrefetchMap { .. }
-            | OpKind::NamedBarrier { .. }
-            | OpKind::ClusterBarrier { .. }
-            | OpKind::SetRegisters { .. }
-            | OpKind::WgmmaFence
-            | OpKind::Wgmma { .. }
-            | OpKind::WgmmaCommit
-            | OpKind::WgmmaWait { .. }
-            | OpKind::Pin { .. }
-            | OpKind::Elements(_)
-            | OpKind::Order
-            | OpKind::Print { .. }
-            | OpKind::Assert { .. } => Vec::new(),
-        }
+        let memory = |part| if let Part::Memory(memory, ..) = part { Some(memory) } else { None };
+        self.parts().into_iter().filter_map(memory).collect()
     }
 
-    /// The same accesses, to change them.
+    /// The accesses to memory that the operation itself makes, to change them; [`OpKind::memories`] says which these are.
     pub fn memories_mut(&mut self) -> Vec<&mut Memory> {
-        match self {
-            OpKind::Store { memory, .. }
-            | OpKind::Atomic { memory, .. }
-            | OpKind::VectorLoad { memory, .. }
-            | OpKind::VectorStore { memory, .. }
-            | OpKind::LoadMatrix { memory, .. }
-            | OpKind::StoreMatrix { memory, .. }
-            | OpKind::BulkLoad { memory, .. }
-            | OpKind::ClusterStore { memory, .. } => vec![memory],
-            OpKind::AsyncCopy { to, from, .. } => vec![to, from],
-            _ => Vec::new(),
-        }
+        let memory = |part| if let PartMut::Memory(memory, ..) = part { Some(memory) } else { None };
+        self.parts_mut().into_iter().filter_map(memory).collect()
     }
 
-    pub(crate) fn bodies_mut(&mut self) -> [Option<&mut Vec<Op>>; 2] {
-        match self {
-            OpKind::If { then, otherwise, .. } => [Some(then), Some(otherwise)],
-            OpKind::For { body, .. } => [Some(body), None],
-            _ => [None, None],
-        }
+    /// The tensors and arrays whose elements the operation itself accesses, and what it does to them. Loads in its values, and what
+    /// products read by a descriptor, are not among them.
+    pub fn accesses(&self, program: &Program) -> Vec<(Space, AccessMode)> {
+        let access = |part| match part {
+            Part::Memory(memory, access, _) => Some((memory.space, access)),
+            Part::Local(local, _, _, access) => Some((Space::Local(*local), access)),
+            Part::Shared(shared, _, access) => Some((Space::Shared(*shared), access)),
+            Part::Map(map, access) => Some((Space::Global(program.tensor_maps.get(*map)?.tensor), access?)),
+            Part::Value(_) | Part::Barrier(_) | Part::Message(_) | Part::Declares(_) | Part::Sets(_) => None,
+            Part::DeclaresLocal(_) | Part::DeclaresShared(_) | Part::Pins(_) | Part::Body(..) => None,
+        };
+        self.parts().into_iter().filter_map(access).collect()
+    }
+
+    /// Whether it changes something that outlives the block: a tensor, or what threads say.
+    pub fn outlives_block(&self, program: &Program) -> bool {
+        let mut accesses = self.accesses(program).into_iter();
+        accesses.any(|(space, access)| matches!(space, Space::Global(_)) && access != AccessMode::Read)
+            || self.parts().iter().any(|part| matches!(part, Part::Message(_)))
     }
 }
 
@@ -192,7 +112,7 @@ pub fn each(ops: &[Op], f: &mut impl FnMut(&Op)) {
 pub fn each_mut(ops: &mut [Op], f: &mut impl FnMut(&mut Op)) {
     for op in ops {
         f(op);
-        op.kind.bodies_mut().into_iter().flatten().for_each(|body| each_mut(body, f));
+        op.kind.bodies_mut().into_iter().for_each(|body| each_mut(body, f));
     }
 }
 
@@ -200,8 +120,30 @@ pub fn each_mut(ops: &mut [Op], f: &mut impl FnMut(&mut Op)) {
 pub fn each_list_mut(ops: &mut Vec<Op>, f: &mut impl FnMut(&mut Vec<Op>)) {
     f(ops);
     for op in ops {
-        op.kind.bodies_mut().into_iter().flatten().for_each(|body| each_list_mut(body, f));
+        op.kind.bodies_mut().into_iter().for_each(|body| each_list_mut(body, f));
     }
+}
+
+/// `f` for a value and for all that it is made of, from the outside in. Ids that are no value's are passed over.
+pub fn each_value(program: &Program, id: ValueId, f: &mut impl FnMut(&Value)) {
+    if let Some(value) = program.values.get(id) {
+        f(value);
+        value.kind.operands().into_iter().for_each(|operand| each_value(program, operand, f));
+    }
+}
+
+/// `f` for every access in operations and in those inside them: their own, and the loads in their values.
+pub fn each_access(program: &Program, ops: &[Op], f: &mut impl FnMut(Space, AccessMode)) {
+    each(ops, &mut |op| {
+        op.kind.accesses(program).into_iter().for_each(|(space, access)| f(space, access));
+        for id in op.kind.values() {
+            each_value(program, id, &mut |value| {
+                if let ValueKind::Load(memory) = &value.kind {
+                    f(memory.space, AccessMode::Read);
+                }
+            });
+        }
+    });
 }
 
 /// Whether there is such an operation.

@@ -6,7 +6,7 @@
 //! narrower than its word is stored by compare-and-exchange, so what lies beside it in the word is kept whoever writes it.
 
 use super::words::{WORD, Words};
-use crate::ir::Dtype;
+use crate::ir::{Dtype, DtypeClass};
 use std::alloc::{Layout, handle_alloc_error};
 use std::any::Any;
 use std::fmt;
@@ -293,6 +293,20 @@ pub enum ScalarValue {
     Index(i64),
     /// An element value: its bits, zero-extended.
     Element(Dtype, u32),
+}
+
+impl ScalarValue {
+    /// The number as the launcher computes with it: a `usize`, a whole number with its sign, a bool as 0 or 1. Of a float, which
+    /// no grid, stride or check is made of, its bits.
+    pub fn host_number(self) -> i64 {
+        match self {
+            ScalarValue::Index(value) => value,
+            ScalarValue::Element(dtype, bits) => match dtype.class() {
+                DtypeClass::Int(format) => super::numeric::extend(format, bits),
+                DtypeClass::Bool | DtypeClass::Float(_) => i64::from(bits),
+            },
+        }
+    }
 }
 
 #[cfg(test)]

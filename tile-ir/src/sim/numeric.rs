@@ -5,7 +5,7 @@
 //! ([`unary`], [`binary`], [`math`], [`cast`], [`reduce`], [`atomic`]) are the functions on lanes between [`decode`]
 //! and [`encode`].
 //!
-//! | class of `language.md` | operations | promise |
+//! | class: exact, or mathematical | operations | promise |
 //! |---|---|---|
 //! | E | `+ - * / sqrt fma min max abs`, roundings to whole numbers, comparisons, casts, integers | exactly this, bit for bit, one NaN |
 //! | M | `exp exp2 log rsqrt tanh sin cos pow` | the f64 function rounded to f32 (error below 0.501 ulp of f32), then to the dtype |
@@ -19,67 +19,70 @@
 //! - Float to integer saturates, NaN gives 0. Integer to a 16-bit float goes through f32.
 //! - There is one NaN a float type, [`nan`]: whatever is encoded, copied or stored has no other.
 
-use crate::ir::{AtomicOp, BinaryOp, Dtype, MathFn, ReduceOp, UnaryOp};
+use crate::ir::{AtomicOp, BinaryOp, Dtype, DtypeClass, FloatFormat, IntFormat, MathFn, ReduceOp, UnaryOp};
 use half::{bf16, f16};
 
 /// The bits of the one NaN of a float dtype, as PTX's arithmetic gives it; 0 for other dtypes.
 pub const fn nan(dtype: Dtype) -> u32 {
-    match dtype {
-        Dtype::F16 | Dtype::Bf16 => 0x7fff,
-        Dtype::F32 => 0x7fff_ffff,
-        Dtype::Bool | Dtype::I32 | Dtype::U32 => 0,
+    match dtype.class() {
+        DtypeClass::Float(format) => format.magnitude(),
+        DtypeClass::Bool | DtypeClass::Int(_) => 0,
     }
 }
 
 /// The bits with every NaN replaced by [`nan`], and bools by 0 or 1.
 #[inline]
 pub const fn canonical(dtype: Dtype, bits: u32) -> u32 {
-    let is_nan = match dtype {
-        Dtype::F16 => bits & 0x7fff > 0x7c00,
-        Dtype::Bf16 => bits & 0x7fff > 0x7f80,
-        Dtype::F32 => bits & 0x7fff_ffff > 0x7f80_0000,
-        Dtype::Bool => return (bits & 0xff != 0) as u32,
-        Dtype::I32 | Dtype::U32 => false,
-    };
-    if is_nan { nan(dtype) } else { bits }
+    match dtype.class() {
+        DtypeClass::Bool => (bits & 0xff != 0) as u32,
+        DtypeClass::Int(_) => bits,
+        DtypeClass::Float(format) if bits & format.magnitude() > format.infinity() => format.magnitude(),
+        DtypeClass::Float(_) => bits,
+    }
 }
 
 /// Where a reduction of `op` starts for a group without values.
 pub fn identity(op: ReduceOp, dtype: Dtype) -> u32 {
-    match (op, dtype) {
-        (ReduceOp::Sum, _) => 0,
-        (ReduceOp::Max, Dtype::I32) => i32::MIN as u32,
-        (ReduceOp::Min, Dtype::I32) => i32::MAX as u32,
-        (ReduceOp::Min, Dtype::U32) => u32::MAX,
-        (ReduceOp::Max, Dtype::U32 | Dtype::Bool) => 0,
-        (ReduceOp::Min, Dtype::Bool) => 1,
-        (ReduceOp::Max, float) => encode(float, f32::NEG_INFINITY),
-        (ReduceOp::Min, float) => encode(float, f32::INFINITY),
+    match (op, dtype.class()) {
+        (ReduceOp::Sum, DtypeClass::Bool | DtypeClass::Int(_) | DtypeClass::Float(_)) => 0,
+        (ReduceOp::Max, DtypeClass::Bool) => 0,
+        (ReduceOp::Min, DtypeClass::Bool) => 1,
+        (ReduceOp::Max, DtypeClass::Int(format)) => truncate(format, format.range().0),
+        (ReduceOp::Min, DtypeClass::Int(format)) => truncate(format, format.range().1),
+        (ReduceOp::Max, DtypeClass::Float(_)) => encode(dtype, f32::NEG_INFINITY),
+        (ReduceOp::Min, DtypeClass::Float(_)) => encode(dtype, f32::INFINITY),
     }
 }
 
 // ---- lanes: floats -------------------------------------------------------------------------------------------------
 
-/// The float that `bits` of a float dtype are. Exact.
+/// The float that `bits` of a float dtype are. Exact. Of other dtypes: the number, as [`cast`] converts it to f32.
 #[inline]
 pub fn decode(dtype: Dtype, bits: u32) -> f32 {
-    match dtype {
-        Dtype::F16 => decode_f16(bits as u16),
-        Dtype::Bf16 => f32::from_bits(bits << 16),
-        _ => f32::from_bits(bits),
+    match dtype.class() {
+        DtypeClass::Float(FloatFormat::Binary16) => decode_f16(bits as u16),
+        DtypeClass::Float(FloatFormat::Bfloat16) => f32::from_bits(bits << 16),
+        DtypeClass::Float(FloatFormat::Binary32) => f32::from_bits(bits),
+        DtypeClass::Int(format) => extend(format, bits) as f32,
+        DtypeClass::Bool => f32::from(u8::from(bits != 0)),
     }
 }
 
-/// The bits of `value` rounded to a float dtype.
+/// The bits of `value` rounded to a float dtype. For other dtypes: as [`cast`] converts f32.
 #[inline]
 pub fn encode(dtype: Dtype, value: f32) -> u32 {
+    let format = match dtype.class() {
+        DtypeClass::Float(format) => format,
+        DtypeClass::Int(format) => return saturate(format, value),
+        DtypeClass::Bool => return u32::from(value != 0.0),
+    };
     if value.is_nan() {
-        return nan(dtype);
+        return format.magnitude();
     }
-    match dtype {
-        Dtype::F16 => u32::from(f16::from_f32(value).to_bits()),
-        Dtype::Bf16 => u32::from(bf16::from_f32(value).to_bits()),
-        _ => value.to_bits(),
+    match format {
+        FloatFormat::Binary16 => u32::from(f16::from_f32(value).to_bits()),
+        FloatFormat::Bfloat16 => u32::from(bf16::from_f32(value).to_bits()),
+        FloatFormat::Binary32 => value.to_bits(),
     }
 }
 
@@ -98,13 +101,15 @@ pub fn decode_f16(bits: u16) -> f32 {
     f32::from_bits(sign | value)
 }
 
-/// `value` rounded to nearest even in a float dtype, as the f32 that equals it. [`encode`] of it is exact.
+/// `value` rounded to nearest even in a float dtype, as the f32 that equals it. [`encode`] of it is exact. For other dtypes: the
+/// value that [`encode`] gives.
 #[inline]
 pub fn round(dtype: Dtype, value: f32) -> f32 {
-    match dtype {
-        Dtype::F16 => round_f16(value),
-        Dtype::Bf16 => round_bf16(value),
-        _ => value,
+    match dtype.class() {
+        DtypeClass::Float(FloatFormat::Binary16) => round_f16(value),
+        DtypeClass::Float(FloatFormat::Bfloat16) => round_bf16(value),
+        DtypeClass::Float(FloatFormat::Binary32) => value,
+        DtypeClass::Bool | DtypeClass::Int(_) => decode(dtype, encode(dtype, value)),
     }
 }
 
@@ -134,8 +139,9 @@ pub fn round_bf16(value: f32) -> f32 {
 
 /// A literal rounded once to a float dtype, as the f32 that equals it.
 pub fn literal(dtype: Dtype, value: f64) -> f32 {
-    if !dtype.is_half() {
-        return value as f32;
+    match dtype.class() {
+        DtypeClass::Float(FloatFormat::Binary16 | FloatFormat::Bfloat16) => {}
+        DtypeClass::Float(FloatFormat::Binary32) | DtypeClass::Bool | DtypeClass::Int(_) => return value as f32,
     }
     // Rounding to f32 first would round twice. Rounding to odd keeps what the second rounding needs to know.
     let nearest = value as f32;
@@ -225,11 +231,35 @@ pub fn float_math(function: MathFn, dtype: Dtype, a: f32, b: f32, c: f32) -> f32
 
 // ---- lanes: integers -----------------------------------------------------------------------------------------------
 
+/// The low bits of a number: what an integer of this format holds of it.
+#[inline]
+pub const fn truncate(format: IntFormat, value: i64) -> u32 {
+    value as u32 & (u32::MAX >> (32 - format.bits))
+}
+
+/// The number that the bits of an integer are.
+#[inline]
+pub const fn extend(format: IntFormat, bits: u32) -> i64 {
+    let above = 32 - format.bits;
+    if format.signed { ((bits << above) as i32 >> above) as i64 } else { (bits << above >> above) as i64 }
+}
+
+/// The bits of the integer nearest to zero's side of `value`: it saturates, and NaN gives 0, as Rust's `as`.
+#[inline]
+pub fn saturate(format: IntFormat, value: f32) -> u32 {
+    let (least, most) = format.range();
+    if format.signed {
+        truncate(format, i64::from((value as i32).clamp(least as i32, most as i32)))
+    } else {
+        (value as u32).min(most as u32)
+    }
+}
+
 /// Arithmetic of two integers of one dtype (`i32` or `u32`; also the bits of two bools). `None` for division by zero
 /// and for operators that are not integer arithmetic.
 #[inline]
 pub fn int_binary(op: BinaryOp, dtype: Dtype, a: u32, b: u32) -> Option<u32> {
-    let signed = dtype == Dtype::I32;
+    let signed = dtype.is_signed();
     let (sa, sb) = (a as i32, b as i32);
     Some(match op {
         BinaryOp::Add => a.wrapping_add(b),
@@ -254,10 +284,14 @@ pub fn int_binary(op: BinaryOp, dtype: Dtype, a: u32, b: u32) -> Option<u32> {
     })
 }
 
-/// Comparison of two integers of one dtype.
+/// Comparison of two integers of one dtype, or of the bits of two bools.
 #[inline]
 pub fn int_compare(op: BinaryOp, dtype: Dtype, a: u32, b: u32) -> bool {
-    if dtype == Dtype::I32 { compare(op, a as i32, b as i32) } else { compare(op, a, b) }
+    match dtype.class() {
+        DtypeClass::Int(format @ IntFormat { signed: true, .. }) => compare(op, extend(format, a), extend(format, b)),
+        DtypeClass::Int(IntFormat { signed: false, .. }) | DtypeClass::Bool => compare(op, a, b),
+        DtypeClass::Float(_) => compare(op, decode(dtype, a), decode(dtype, b)),
+    }
 }
 
 /// Arithmetic on `usize` values, which are mathematical integers held in 64 bits. `None` for overflow, division by
@@ -300,12 +334,12 @@ pub fn index_math(function: MathFn, a: i64, b: i64, c: i64) -> i64 {
 /// One operand. `Not` of a bool is logical, of an integer bitwise; `Neg` of an integer wraps. Operators that a dtype
 /// does not have leave the value as it is.
 pub fn unary(op: UnaryOp, dtype: Dtype, a: u32) -> u32 {
-    match (op, dtype) {
-        (UnaryOp::Neg, Dtype::I32 | Dtype::U32) => a.wrapping_neg(),
-        (UnaryOp::Neg, float) if float.is_float() => encode(float, -decode(float, a)),
-        (UnaryOp::Not, Dtype::Bool) => u32::from(a == 0),
-        (UnaryOp::Not, Dtype::I32 | Dtype::U32) => !a,
-        _ => a,
+    match (op, dtype.class()) {
+        (UnaryOp::Neg, DtypeClass::Int(format)) => truncate(format, i64::from(a).wrapping_neg()),
+        (UnaryOp::Neg, DtypeClass::Float(_)) => encode(dtype, -decode(dtype, a)),
+        (UnaryOp::Not, DtypeClass::Bool) => u32::from(a == 0),
+        (UnaryOp::Not, DtypeClass::Int(format)) => truncate(format, i64::from(!a)),
+        (UnaryOp::Neg, DtypeClass::Bool) | (UnaryOp::Not, DtypeClass::Float(_)) => a,
     }
 }
 
@@ -324,7 +358,11 @@ pub fn binary(op: BinaryOp, dtype: Dtype, a: u32, b: u32) -> Option<u32> {
         }
         return float_binary(op, dtype, x, y).map(|value| encode(dtype, value));
     }
-    if op.is_comparison() { Some(u32::from(int_compare(op, dtype, a, b))) } else { int_binary(op, dtype, a, b) }
+    if op.is_comparison() {
+        return Some(u32::from(int_compare(op, dtype, a, b)));
+    }
+    // Of bools, the operators on bits; what is for storage has none.
+    if dtype.is_number() && !dtype.has_arithmetic() { None } else { int_binary(op, dtype, a, b) }
 }
 
 /// An elementwise function; `args` has [`MathFn::arity`] operands of one dtype (missing ones count as 0). Of integers
@@ -343,9 +381,9 @@ pub fn math(function: MathFn, dtype: Dtype, args: &[u32]) -> u32 {
 #[inline]
 pub fn int_math(function: MathFn, dtype: Dtype, a: u32, b: u32, c: u32) -> u32 {
     match function {
-        MathFn::Abs if dtype == Dtype::I32 => (a as i32).wrapping_abs() as u32,
+        MathFn::Abs if dtype.is_signed() => (a as i32).wrapping_abs() as u32,
         MathFn::Fma => a.wrapping_mul(b).wrapping_add(c),
-        MathFn::MulHi if dtype == Dtype::I32 => ((i64::from(a as i32) * i64::from(b as i32)) >> 32) as u32,
+        MathFn::MulHi if dtype.is_signed() => ((i64::from(a as i32) * i64::from(b as i32)) >> 32) as u32,
         MathFn::MulHi => ((u64::from(a) * u64::from(b)) >> 32) as u32,
         MathFn::CountOnes => a.count_ones(),
         MathFn::LeadingZeros => a.leading_zeros(),
@@ -358,35 +396,33 @@ pub fn int_math(function: MathFn, dtype: Dtype, a: u32, b: u32, c: u32) -> u32 {
 
 /// Conversion between element types, as Rust's `as`; to bool: whether it is not zero.
 pub fn cast(from: Dtype, to: Dtype, bits: u32) -> u32 {
-    match (from, to) {
-        (from, to) if from == to => canonical(to, bits),
-        (from, Dtype::Bool) if from.is_float() => u32::from(decode(from, bits) != 0.0),
-        (_, Dtype::Bool) => u32::from(bits != 0),
-        (from, Dtype::I32) if from.is_float() => decode(from, bits) as i32 as u32,
-        (from, Dtype::U32) if from.is_float() => decode(from, bits) as u32,
-        (from, to) if from.is_float() => encode(to, decode(from, bits)),
-        (Dtype::I32, to) if to.is_float() => encode(to, bits as i32 as f32),
-        (_, to) if to.is_float() => encode(to, bits as f32),
-        _ => bits,
+    use DtypeClass::{Bool, Float, Int};
+    match (from.class(), to.class()) {
+        _ if from == to => canonical(to, bits),
+        (Float(_), Bool | Int(_) | Float(_)) => encode(to, decode(from, bits)),
+        (Bool | Int(_), Float(_)) => encode(to, decode(from, bits)),
+        (Bool | Int(_), Bool) => u32::from(bits != 0),
+        (Bool, Int(to)) => truncate(to, i64::from(bits)),
+        (Int(from), Int(to)) => truncate(to, extend(from, bits)),
     }
 }
 
-/// Conversion from `usize`: to integers the low 32 bits; to floats through f32.
+/// Conversion from `usize`: to integers the low bits; to floats through f32.
 pub fn cast_from_index(to: Dtype, value: i64) -> u32 {
-    match to {
-        Dtype::Bool => u32::from(value != 0),
-        Dtype::I32 | Dtype::U32 => value as u32,
-        float => encode(float, value as f32),
+    match to.class() {
+        DtypeClass::Bool => u32::from(value != 0),
+        DtypeClass::Int(format) => truncate(format, value),
+        DtypeClass::Float(_) => encode(to, value as f32),
     }
 }
 
 /// Conversion to `usize`: an `i32` keeps its sign (a negative index is the caller's to report); floats saturate at 0
 /// and 2^62, NaN gives 0.
 pub fn cast_to_index(from: Dtype, bits: u32) -> i64 {
-    match from {
-        Dtype::Bool | Dtype::U32 => i64::from(bits),
-        Dtype::I32 => i64::from(bits as i32),
-        float => float_to_index(decode(float, bits)),
+    match from.class() {
+        DtypeClass::Bool => i64::from(bits),
+        DtypeClass::Int(format) => extend(format, bits),
+        DtypeClass::Float(_) => float_to_index(decode(from, bits)),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What `device_print` prints.
 
 use super::ScalarValue;
-use crate::ir::Dtype;
+use crate::ir::DtypeClass;
 use crate::sim::numeric;
 use std::fmt;
 
@@ -27,10 +27,11 @@ impl fmt::Display for ScalarValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             ScalarValue::Index(value) => value.fmt(f),
-            ScalarValue::Element(Dtype::Bool, bits) => (bits != 0).fmt(f),
-            ScalarValue::Element(Dtype::I32, bits) => (bits as i32).fmt(f),
-            ScalarValue::Element(Dtype::U32, bits) => bits.fmt(f),
-            ScalarValue::Element(float, bits) => numeric::decode(float, bits).fmt(f),
+            ScalarValue::Element(dtype, bits) => match dtype.class() {
+                DtypeClass::Bool => (bits != 0).fmt(f),
+                DtypeClass::Int(format) => numeric::extend(format, bits).fmt(f),
+                DtypeClass::Float(_) => numeric::decode(dtype, bits).fmt(f),
+            },
         }
     }
 }
@@ -62,6 +63,7 @@ pub fn printed_line(format: &str, values: &[ScalarValue]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ir::Dtype;
 
     #[test]
     fn placeholders_and_braces() {

@@ -3,7 +3,7 @@
 //! A mistake is one operation left out, moved or changed. Which there are is read off the program, so every program has its
 //! own; a seed draws among them.
 
-use crate::ir::SpanId;
+use crate::ir::{AccessMode, SpanId};
 use crate::lowered::*;
 use std::fmt;
 
@@ -103,11 +103,8 @@ fn list(program: &Program, ops: &[Op], in_loop: bool, number: &mut usize, all: &
         let here = *number;
         *number += 1;
         // Nobody waits for what is released after the last loop: without it the program is the same.
-        let is_last = |kind: &OpKind| match kind {
-            OpKind::BarrierArrive { .. } => !in_loop,
-            OpKind::WgmmaWait { .. } => !in_loop,
-            _ => false,
-        };
+        let releases = |kind: &OpKind| matches!(kind, OpKind::BarrierArrive { .. } | OpKind::WgmmaWait { .. });
+        let is_last = |kind: &OpKind| !in_loop && releases(kind);
         let mut plant = |family, change, text: &str| {
             if is_last(&op.kind) && !matches!((&op.kind, change), (OpKind::WgmmaWait { .. }, Change::Drop)) {
                 return;
@@ -147,142 +144,116 @@ fn moves(
                 | OpKind::For { .. }
         )
     };
-    match kind {
-        OpKind::BarrierArrive { .. } if before.is_some_and(touches) => {
-            plant(Family::Early, Change::Earlier, "a stage is released before what uses it is done");
-        }
-        OpKind::BarrierWait { .. } if after.is_some_and(touches) => {
-            plant(Family::Early, Change::Later, "a stage is used before the wait for it");
-        }
-        OpKind::WgmmaWait { .. }
-            if after.is_some_and(|after| {
-                matches!(after, OpKind::BarrierArrive { .. } | OpKind::If { .. } | OpKind::For { .. })
-            }) =>
-        {
-            plant(Family::Early, Change::Later, "what a product uses is released before the wait for it");
-        }
-        OpKind::AsyncWait { .. } if after.is_some_and(|after| matches!(after, OpKind::Barrier)) => {
-            plant(Family::Early, Change::Later, "a copy is waited for after the barrier");
-        }
-        _ => {}
+    let frees = |after: &OpKind| matches!(after, OpKind::BarrierArrive { .. } | OpKind::If { .. } | OpKind::For { .. });
+    if matches!(kind, OpKind::BarrierArrive { .. }) && before.is_some_and(touches) {
+        plant(Family::Early, Change::Earlier, "a stage is released before what uses it is done");
+    }
+    if matches!(kind, OpKind::BarrierWait { .. }) && after.is_some_and(touches) {
+        plant(Family::Early, Change::Later, "a stage is used before the wait for it");
+    }
+    if matches!(kind, OpKind::WgmmaWait { .. }) && after.is_some_and(frees) {
+        plant(Family::Early, Change::Later, "what a product uses is released before the wait for it");
+    }
+    if matches!(kind, OpKind::AsyncWait { .. }) && after == Some(&OpKind::Barrier) {
+        plant(Family::Early, Change::Later, "a copy is waited for after the barrier");
     }
 }
 
 /// Whether a value is a number that is written down.
 fn literal(program: &Program, id: ValueId) -> Option<i64> {
-    match program.values.get(id).map(|value| &value.kind) {
-        Some(ValueKind::Int(number)) => Some(*number),
-        _ => None,
-    }
+    program.values.get(id)?.kind.as_int()
 }
 
 /// The mistakes that an operation has by itself.
 fn of(program: &Program, kind: &OpKind, plant: &mut impl FnMut(Family, Change, &str)) {
     use Change::{Add, Drop, Unguard};
+    let (name, parts) = (kind.name(), kind.parts());
+    let barrier = parts.iter().find_map(|part| if let Part::Barrier(barrier) = part { Some(*barrier) } else { None });
     // The next of one stage is the same. A ring whose stages are released, or waited for before they are filled, one further is as right
     // as the ring is, and one stage shorter: stages are filled in their order.
-    let rings = |barrier: &BarrierRef| program.barriers.get(barrier.array).is_some_and(|array| array.len > 1);
-    let mut slot = |barrier: &BarrierRef, by, text: &str| {
-        if rings(barrier) {
-            plant(Family::Slot, Add(Number::Barrier, by), text);
+    if barrier.is_some_and(|barrier| program.barriers.get(barrier.array).is_some_and(|array| array.len > 1)) {
+        if matches!(kind, OpKind::BarrierWait { .. }) {
+            plant(Family::Slot, Add(Number::Barrier, -1), "the stage before is waited for");
+        } else if !matches!(
+            kind,
+            OpKind::BarrierInit { .. } | OpKind::BarrierArrive { .. } | OpKind::ClusterStore { .. }
+        ) {
+            plant(Family::Slot, Add(Number::Barrier, 1), &format!("`{name}` is counted by the next stage"));
         }
-    };
-    match kind {
-        OpKind::BarrierExpect { barrier, .. } => slot(barrier, 1, "bytes are expected of the next stage"),
-        OpKind::BarrierWait { barrier, .. } => slot(barrier, -1, "the stage before is waited for"),
-        OpKind::TensorLoad { barrier, .. } => slot(barrier, 1, "a TMA load is counted by the next stage"),
-        OpKind::BulkLoad { barrier, .. } => slot(barrier, 1, "a bulk load is counted by the next stage"),
-        _ => {}
     }
-    let guards = kind.memories().iter().any(|m| m.guard.is_some());
-    if guards {
+    if kind.memories().iter().any(|m| m.guard.is_some()) {
         plant(Family::Guard, Unguard, "a guard is dropped");
     }
-    match kind {
-        OpKind::BarrierInit { .. } => {
-            plant(Family::Arrival, Add(Number::Arrivals, 1), "an mbarrier counts one arrival too many");
-            plant(Family::Arrival, Add(Number::Arrivals, -1), "an mbarrier counts one arrival too few");
-            plant(Family::Arrival, Drop, "an mbarrier is not initialised");
+    if matches!(kind, OpKind::BarrierInit { .. }) {
+        plant(Family::Arrival, Add(Number::Arrivals, 1), "an mbarrier counts one arrival too many");
+        plant(Family::Arrival, Add(Number::Arrivals, -1), "an mbarrier counts one arrival too few");
+    }
+    if matches!(kind, OpKind::BarrierExpect { .. }) {
+        plant(Family::Bytes, Add(Number::Bytes, 16), "16 bytes too many are expected");
+        plant(Family::Bytes, Add(Number::Bytes, -16), "16 bytes too few are expected");
+    }
+    if matches!(kind, OpKind::TensorLoad { .. }) {
+        plant(Family::Coordinate, Add(Number::Offset, 64), "a TMA load goes 64 elements further");
+    }
+    if let OpKind::TensorLoad { coordinates, .. } | OpKind::TensorStore { coordinates, .. } = kind {
+        for axis in 0..coordinates.len() {
+            let text = format!("`{name}` is of the next row or column");
+            plant(Family::Coordinate, Add(Number::Coordinate(axis), 1), &text);
         }
-        OpKind::FenceBarrierInit => plant(Family::Fence, Drop, "no fence after mbarriers are initialised"),
-        OpKind::BarrierArrive { .. } => {
-            plant(Family::Arrival, Drop, "an arrival is left out");
+    }
+    if let Some(family) = dropped(kind, barrier.is_some()) {
+        plant(family, Drop, &format!("`{name}` is left out"));
+    }
+    if matches!(kind, OpKind::BarrierWait { .. }) {
+        plant(Family::Parity, Add(Number::Parity, 1), "the other phase is waited for");
+    }
+    if matches!(kind, OpKind::BulkLoad { .. }) {
+        plant(Family::Bytes, Add(Number::Bytes, -16), "a bulk load brings 16 bytes fewer");
+    }
+    if matches!(kind, OpKind::BulkWait { .. } | OpKind::AsyncWait { .. } | OpKind::WgmmaWait { .. }) {
+        plant(Family::Wait, Add(Number::Pending, 1), &format!("`{name}` is for one group too few"));
+    }
+    if matches!(kind, OpKind::AsyncCopy { .. }) {
+        plant(Family::Coordinate, Add(Number::Offset, 8), "a copy goes 8 elements further");
+    }
+    if matches!(kind, OpKind::NamedBarrier { .. }) {
+        plant(Family::Arrival, Add(Number::Threads, 32), "a named barrier is for a warp too many");
+    }
+    if matches!(kind, OpKind::Wgmma { .. }) {
+        plant(Family::Coordinate, Add(Number::Descriptor, 2), "a product reads 32 bytes further");
+    }
+    if let OpKind::If { cond, then, .. } = kind {
+        let zero = |id| literal(program, id) == Some(0);
+        let resets = then.iter().any(|op| matches!(op.kind, OpKind::Set { value, .. } if zero(value)));
+        if let Some(ValueKind::Binary(crate::ir::BinaryOp::Eq, a, b)) = program.values.get(*cond).map(|v| &v.kind)
+            && resets
+            && matches!(program.values.get(*a).map(|v| &v.kind), Some(ValueKind::Reg(_)))
+            && literal(program, *b).is_some_and(|stages| stages > 1)
+        {
+            plant(Family::Slot, Add(Number::Stages, 1), "a ring begins again a stage late");
+            plant(Family::Slot, Add(Number::Stages, -1), "a ring begins again a stage early");
         }
-        OpKind::BarrierExpect { .. } => {
-            plant(Family::Bytes, Add(Number::Bytes, 16), "16 bytes too many are expected");
-            plant(Family::Bytes, Add(Number::Bytes, -16), "16 bytes too few are expected");
-            plant(Family::Arrival, Drop, "no bytes are expected");
-        }
-        OpKind::BarrierWait { .. } => {
-            plant(Family::Wait, Drop, "a wait for an mbarrier is left out");
-            plant(Family::Parity, Add(Number::Parity, 1), "the other phase is waited for");
-        }
-        OpKind::TensorLoad { coordinates, .. } => {
-            plant(Family::Bytes, Drop, "a TMA load is left out");
-            plant(Family::Coordinate, Add(Number::Offset, 64), "a TMA load goes 64 elements further");
-            for axis in 0..coordinates.len() {
-                plant(Family::Coordinate, Add(Number::Coordinate(axis), 1), "a TMA load is of the next row or column");
-            }
-        }
-        OpKind::BulkLoad { .. } => {
-            plant(Family::Bytes, Drop, "a bulk load is left out");
-            plant(Family::Bytes, Add(Number::Bytes, -16), "a bulk load brings 16 bytes fewer");
-        }
-        OpKind::TensorStore { coordinates, .. } => {
-            for axis in 0..coordinates.len() {
-                plant(Family::Coordinate, Add(Number::Coordinate(axis), 1), "a TMA store is of the next row or column");
-            }
-            plant(Family::Coordinate, Drop, "a TMA store is left out");
-        }
-        OpKind::ClusterStore { .. } => plant(Family::Bytes, Drop, "a store to another block is left out"),
-        OpKind::BulkCommit => plant(Family::Commit, Drop, "a bulk group is not committed"),
-        OpKind::BulkWait { .. } => {
-            plant(Family::Wait, Drop, "bulk groups are not waited for");
-            plant(Family::Wait, Add(Number::Pending, 1), "one bulk group too few is waited for");
-        }
-        OpKind::FenceProxyAsync => plant(Family::Fence, Drop, "no proxy fence"),
-        OpKind::AsyncCommit => plant(Family::Commit, Drop, "a group of asynchronous copies is not committed"),
-        OpKind::AsyncWait { .. } => {
-            plant(Family::Wait, Drop, "asynchronous copies are not waited for");
-            plant(Family::Wait, Add(Number::Pending, 1), "one group of copies too few is waited for");
-        }
-        OpKind::AsyncCopy { .. } => plant(Family::Coordinate, Add(Number::Offset, 8), "a copy goes 8 elements further"),
-        OpKind::Barrier => plant(Family::Wait, Drop, "a barrier of the block is left out"),
-        OpKind::ClusterBarrier { .. } => plant(Family::Wait, Drop, "a barrier of the cluster is left out"),
-        OpKind::NamedBarrier { .. } => {
-            plant(Family::Wait, Drop, "a named barrier is left out");
-            plant(Family::Arrival, Add(Number::Threads, 32), "a named barrier is for a warp too many");
-        }
-        OpKind::Wait => plant(Family::Wait, Drop, "the previous kernel is not waited for"),
-        OpKind::WgmmaFence => plant(Family::Fence, Drop, "no fence before products"),
-        OpKind::WgmmaCommit => plant(Family::Commit, Drop, "products are not committed"),
-        OpKind::WgmmaWait { .. } => {
-            plant(Family::Wait, Drop, "products are not waited for");
-            plant(Family::Wait, Add(Number::Pending, 1), "one group of products too few is waited for");
-        }
-        OpKind::Wgmma { .. } => {
-            plant(Family::Coordinate, Add(Number::Descriptor, 2), "a product reads 32 bytes further");
-        }
-        OpKind::If { cond, then, .. } => {
-            let resets = then.iter().any(|op| match &op.kind {
-                OpKind::Set { value, .. } => literal(program, *value) == Some(0),
-                _ => false,
-            });
-            if let Some(ValueKind::Binary(crate::ir::BinaryOp::Eq, a, b)) = program.values.get(*cond).map(|v| &v.kind)
-                && resets
-                && matches!(program.values.get(*a).map(|v| &v.kind), Some(ValueKind::Reg(_)))
-                && literal(program, *b).is_some_and(|stages| stages > 1)
-            {
-                plant(Family::Slot, Add(Number::Stages, 1), "a ring begins again a stage late");
-                plant(Family::Slot, Add(Number::Stages, -1), "a ring begins again a stage early");
-            }
-        }
-        OpKind::Store { memory, .. } | OpKind::VectorStore { memory, .. } => {
-            if matches!(memory.space, Space::Global(_)) {
-                plant(Family::Coordinate, Add(Number::Offset, 1), "a store goes an element further");
-            }
-        }
-        _ => {}
+    }
+    if let OpKind::Store { memory, .. } | OpKind::VectorStore { memory, .. } = kind
+        && matches!(memory.space, Space::Global(_))
+    {
+        plant(Family::Coordinate, Add(Number::Offset, 1), "a store goes an element further");
+    }
+}
+
+/// What it is about where an operation is left out, if that can be noticed.
+fn dropped(kind: &OpKind, has_mbarrier: bool) -> Option<Family> {
+    // The first two change when something happens, not whether. Without a copy or product the protocol is as it was.
+    let unnoticed = matches!(kind, OpKind::LaunchDependents | OpKind::SetRegisters { .. })
+        || matches!(kind, OpKind::AsyncCopy { .. } | OpKind::Wgmma { .. });
+    match kind.protocol().filter(|_| !unnoticed)? {
+        Protocol::Commits => Some(Family::Commit),
+        Protocol::Fences => Some(Family::Fence),
+        Protocol::Arrives if has_mbarrier => Some(Family::Arrival),
+        Protocol::Arrives | Protocol::Waits | Protocol::Meets => Some(Family::Wait),
+        Protocol::Starts if has_mbarrier => Some(Family::Bytes),
+        Protocol::Starts => Some(Family::Coordinate),
+        Protocol::MeetsWarp => None,
     }
 }
 
@@ -331,7 +302,7 @@ fn apply(program: &mut Program, ops: &mut Vec<Op>, mistake: &Mistake, number: &m
             }
             return true;
         }
-        for body in ops[at].kind.bodies_mut().into_iter().flatten() {
+        for body in ops[at].kind.bodies_mut() {
             if apply(program, body, mistake, number) {
                 return true;
             }
@@ -363,26 +334,26 @@ fn add(program: &mut Program, kind: &mut OpKind, which: Number, by: i64) {
             *bytes = more(program, *bytes, by);
         }
         (Number::Parity, OpKind::BarrierWait { parity, .. }) => *parity = next(program, *parity, by, 2),
-        (
-            Number::Barrier,
-            OpKind::BarrierArrive { barrier, .. }
-            | OpKind::BarrierExpect { barrier, .. }
-            | OpKind::BarrierWait { barrier, .. }
-            | OpKind::TensorLoad { barrier, .. }
-            | OpKind::BulkLoad { barrier, .. },
-        ) => {
-            let len = program.barriers[barrier.array].len;
-            barrier.index = next(program, barrier.index, by, len);
+        (Number::Barrier, kind) => {
+            let barrier = |part| if let PartMut::Barrier(barrier) = part { Some(barrier) } else { None };
+            for barrier in kind.parts_mut().into_iter().filter_map(barrier) {
+                let len = program.barriers[barrier.array].len;
+                barrier.index = next(program, barrier.index, by, len);
+            }
         }
         (
             Number::Pending,
             OpKind::BulkWait { pending, .. } | OpKind::AsyncWait { pending } | OpKind::WgmmaWait { pending },
         ) => *pending = moved(*pending),
-        (Number::Offset, OpKind::TensorLoad { offset, .. }) => *offset = more(program, *offset, by),
-        (
-            Number::Offset,
-            OpKind::Store { memory, .. } | OpKind::VectorStore { memory, .. } | OpKind::AsyncCopy { to: memory, .. },
-        ) => memory.offset = more(program, memory.offset, by),
+        (Number::Offset, kind) => {
+            for part in kind.parts_mut() {
+                if let PartMut::Memory(Memory { offset, .. }, AccessMode::Write, _)
+                | PartMut::Shared(_, offset, AccessMode::Write) = part
+                {
+                    *offset = more(program, *offset, by);
+                }
+            }
+        }
         (
             Number::Coordinate(axis),
             OpKind::TensorLoad { coordinates, .. } | OpKind::TensorStore { coordinates, .. },

@@ -3,7 +3,7 @@
 
 use crate::diag::Diagnostic;
 use crate::emit::cuda::emit;
-use crate::ir::{Instance, Kernel, Target};
+use crate::ir::{BoundKernel, Instance, Kernel, Target};
 use crate::lower::{bind, lower_bound};
 use crate::lowered::{Op, Program, ValueId, ValueKind};
 use crate::text::{canonical, parse_kernel, parse_program};
@@ -30,7 +30,7 @@ pub fn round_trip(kernel: &Kernel, instances: &[Instance]) -> Result<(), String>
         // Their names may differ: what hid another one in the kernel may be alone in an instance.
         // Binding computes constants that no text may have.
         let reread = match crate::verify::structure(&bound) {
-            Ok(()) => reread(&bound)?,
+            Ok(()) => BoundKernel::new(reread(&bound)?).map_err(|one| messages(&[*one]))?,
             Err(_) => bound.clone(),
         };
         for target in Target::ALL {
@@ -51,7 +51,7 @@ fn reread(kernel: &Kernel) -> Result<Kernel, String> {
 }
 
 /// The program without its names, or why there is none.
-fn lowered(bound: &Kernel, target: Target) -> String {
+fn lowered(bound: &BoundKernel, target: Target) -> String {
     match lower_bound(bound, target) {
         Ok(program) => canonical(&program),
         Err(diagnostics) => messages(&diagnostics),
@@ -106,7 +106,7 @@ fn place_ops(parsed: &mut Program, ops: &mut [Op], from: &Program, originals: &[
         memories.for_each(|(to, from)| to.span = from.span);
         place_values(parsed, &op.kind.values(), from, &original.kind.values())?;
         for (body, original) in op.kind.bodies_mut().into_iter().zip(original.kind.bodies()) {
-            place_ops(parsed, body.map_or(&mut [], Vec::as_mut_slice), from, original)?;
+            place_ops(parsed, body, from, original)?;
         }
     }
     Ok(())

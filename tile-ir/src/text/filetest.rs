@@ -22,7 +22,7 @@
 
 use super::{ParseError, parse_kernel, parse_program};
 use crate::diag::Diagnostic;
-use crate::ir::{ConstKind, Instance, Kernel, ParamKind, Target, Width};
+use crate::ir::{BoundKernel, ConstKind, Instance, Kernel, ParamKind, Target, Width};
 use crate::lowered::Program;
 
 /// The line between the input and the result.
@@ -144,6 +144,7 @@ impl<'t> Case<'t> {
         }
         Ok(match stage {
             Stage::Kernel(kernel) => kernel.to_string(),
+            Stage::Bound(bound) => bound.to_string(),
             Stage::Program(program) => program.to_string(),
             Stage::Text(text) => text,
         })
@@ -154,25 +155,28 @@ impl<'t> Case<'t> {
             (Pass::Bind, Stage::Kernel(kernel)) => {
                 let instance = instance(&kernel, &self.instance).map_err(|error| format!("instance: {error}\n"))?;
                 let bound = crate::lower::bind(&kernel, &instance).map_err(|all| report(&kernel, &all))?;
-                Ok(Stage::Kernel(Box::new(bound)))
+                Ok(Stage::Bound(Box::new(bound)))
             }
             (Pass::Check, Stage::Kernel(kernel)) => {
-                let all = if self.passes.contains(&Pass::Bind) {
-                    let analysis = crate::analysis::analyse(&kernel, self.target);
-                    [analysis.diagnostics, analysis.lints].concat()
-                } else {
-                    crate::analysis::check(&kernel)
-                };
-                let (lints, errors): (Vec<_>, Vec<_>) = all.into_iter().partition(|d| d.code.is_lint());
-                let last = self.passes.last() == Some(&Pass::Check);
-                none_of(&kernel, if last { [errors, lints].concat() } else { errors })?;
-                Ok(if last { Stage::Text("nothing is wrong\n".to_owned()) } else { Stage::Kernel(kernel) })
+                let all = crate::analysis::check(&kernel);
+                self.checked(&kernel, all)?;
+                Ok(if self.ends_with_check() { Stage::right() } else { Stage::Kernel(kernel) })
+            }
+            (Pass::Check, Stage::Bound(bound)) => {
+                let analysis = crate::analysis::analyse(&bound, self.target);
+                self.checked(&bound, [analysis.diagnostics, analysis.lints].concat())?;
+                Ok(if self.ends_with_check() { Stage::right() } else { Stage::Bound(bound) })
             }
             (Pass::Lower, Stage::Kernel(kernel)) if !kernel.type_params.is_empty() || !kernel.consts.is_empty() => {
                 Err("a generic kernel is not lowered: `bind` comes first\n".to_owned())
             }
+            // A text that has nothing generic may be that of a bound kernel.
             (Pass::Lower, Stage::Kernel(kernel)) => {
-                let program = crate::lower::lower_bound(&kernel, self.target).map_err(|all| report(&kernel, &all))?;
+                let bound = BoundKernel::new(kernel.as_ref().clone()).map_err(|one| report(&kernel, &[*one]))?;
+                self.step(pass, Stage::Bound(Box::new(bound)))
+            }
+            (Pass::Lower, Stage::Bound(bound)) => {
+                let program = crate::lower::lower_bound(&bound, self.target).map_err(|all| report(&bound, &all))?;
                 Ok(Stage::Program(Box::new(program)))
             }
             (Pass::Verify, Stage::Program(program)) => {
@@ -189,6 +193,18 @@ impl<'t> Case<'t> {
             }
             (pass, _) => Err(format!("`{}` has nothing to work on: `lower` comes before it\n", pass.name())),
         }
+    }
+}
+
+impl Case<'_> {
+    fn ends_with_check(&self) -> bool {
+        self.passes.last() == Some(&Pass::Check)
+    }
+
+    /// Ends with what was found; with lints only where nothing comes after them.
+    fn checked(&self, kernel: &Kernel, all: Vec<Diagnostic>) -> Result<(), String> {
+        let (lints, errors): (Vec<_>, Vec<_>) = all.into_iter().partition(|d| d.code.is_lint());
+        none_of(kernel, if self.ends_with_check() { [errors, lints].concat() } else { errors })
     }
 }
 
@@ -244,8 +260,16 @@ fn verified(_: &Program) -> Result<String, String> {
 /// What a pass works on.
 enum Stage {
     Kernel(Box<Kernel>),
+    Bound(Box<BoundKernel>),
     Program(Box<Program>),
     Text(String),
+}
+
+impl Stage {
+    /// What a check that finds nothing says.
+    fn right() -> Stage {
+        Stage::Text("nothing is wrong\n".to_owned())
+    }
 }
 
 /// Reads the name of a target.

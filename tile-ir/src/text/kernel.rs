@@ -6,7 +6,7 @@ use super::{Lines, Tightness, commas, tuple};
 use crate::ir::{
     AtomicOp, Axis, BinaryOp, ConstKind, Dependent, Dim, DimId, Eviction, ExprId, ExprKind, Extent, Kernel, LoopKind,
     MatrixRef, ParamId, ParamKind, Precision, ReduceOp, ReduceSource, Schedule, Scope, StmtId, StmtKind,
-    SwizzleRequest, TileRef, Trigger, VarId, VarKind, VoteKind, WarpPolicy, Width,
+    SwizzleRequest, TileOp, TileRef, Trigger, VarId, VarKind, VoteKind, WarpPolicy, Width,
 };
 use std::fmt;
 
@@ -45,7 +45,7 @@ impl LaunchLine {
 
     fn stands(self, kernel: &Kernel) -> bool {
         match self {
-            LaunchLine::Blocks => !kernel.grid.is_empty() || !kernel.is_persistent(),
+            LaunchLine::Blocks => !kernel.grid.is_empty() || kernel.persistent().is_none(),
             LaunchLine::Threads => true,
             LaunchLine::Cluster => !kernel.cluster.is_empty(),
             LaunchLine::Swizzle => kernel.swizzle.is_some(),
@@ -326,14 +326,14 @@ impl Printer<'_> {
                 self.names.close();
                 self.lines.line("}");
             }
-            StmtKind::Copy { src, dst, width, tma, evict } => {
+            StmtKind::Tile(TileOp::Copy { src, dst, width, tma, evict }) => {
                 let width = width.map(|w| format!(".width({})", self.expr(w))).unwrap_or_default();
                 let tma = if *tma { "" } else { ".tma(false)" };
                 let evict = evict.as_ref().map(|eviction| self.eviction(eviction)).unwrap_or_default();
                 let text = format!("copy({}, {}){width}{tma}{evict};", self.tile(src, false), self.tile(dst, true));
                 self.lines.line(text);
             }
-            StmtKind::Gemm { a, b, acc, policy, clear, precision, grouped } => {
+            StmtKind::Tile(TileOp::Gemm { a, b, acc, policy, clear, precision, grouped }) => {
                 let policy = match policy {
                     WarpPolicy::Square => "",
                     WarpPolicy::FullRow => ".policy(FullRow)",
@@ -361,9 +361,14 @@ impl Printer<'_> {
                 self.names.close();
                 self.lines.line("}");
             }
-            StmtKind::Fill { buffer, value } => {
+            StmtKind::Tile(TileOp::Fill { buffer, value }) => {
                 let place = self.place(crate::ir::Place::Buffer(*buffer));
                 let text = format!("fill(&mut {place}, {});", self.expr(*value));
+                self.lines.line(text);
+            }
+            StmtKind::Tile(TileOp::Clamp { tile, low, high }) => {
+                let place = self.place(crate::ir::Place::Buffer(*tile));
+                let text = format!("clamp(&mut {place}, {}, {});", self.expr(*low), self.expr(*high));
                 self.lines.line(text);
             }
             StmtKind::Reduce { op, src, dst, axis } => {
@@ -382,7 +387,7 @@ impl Printer<'_> {
                 };
                 self.result(*dst, call);
             }
-            StmtKind::ReduceTile { op, src, dst, axis } => {
+            StmtKind::Tile(TileOp::ReduceTile { op, src, dst, axis }) => {
                 let op = match op {
                     ReduceOp::Sum => "Sum",
                     ReduceOp::Max => "Max",
@@ -403,7 +408,7 @@ impl Printer<'_> {
                 };
                 self.result(Some(*dst), format!("{name}({})", self.expr(*pred)));
             }
-            StmtKind::ClusterReduce { op, tile } => {
+            StmtKind::Tile(TileOp::ClusterReduce { op, tile }) => {
                 let op = match op {
                     ReduceOp::Sum => "Sum",
                     ReduceOp::Max => "Max",

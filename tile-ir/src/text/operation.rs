@@ -50,7 +50,6 @@ impl ProgramPrinter<'_> {
             OpKind::AsyncCopy { to, from, width } => {
                 format!("async copy {} to {}", self.memory(from, Some(*width)), self.memory(to, Some(*width)))
             }
-            OpKind::AsyncCommit => "async commit".to_owned(),
             OpKind::AsyncWait { pending } => format!("async wait, {pending} pending"),
             OpKind::If { cond, then, otherwise } => {
                 let head = format!("if {} {{", self.value(*cond));
@@ -76,10 +75,6 @@ impl ProgramPrinter<'_> {
                 self.nested(body);
                 "}".to_owned()
             }
-            OpKind::Barrier => "barrier".to_owned(),
-            OpKind::WarpBarrier => "warp barrier".to_owned(),
-            OpKind::Wait => "wait for the previous kernel".to_owned(),
-            OpKind::LaunchDependents => "launch dependents".to_owned(),
             OpKind::Shuffle { reg, kind, value, lane } => {
                 let name = kind.name();
                 format!("{} = {name}({}, {})", self.declaration(*reg), self.value(*value), self.value(*lane))
@@ -122,7 +117,6 @@ impl ProgramPrinter<'_> {
             OpKind::BarrierInit { barrier, arrivals } => {
                 format!("init {} for {arrivals} arrivals", self.barrier(*barrier))
             }
-            OpKind::FenceBarrierInit => "fence barrier init".to_owned(),
             OpKind::BarrierArrive { barrier, cta } => {
                 let cta = cta.map(|cta| format!(" of block {}", self.value(cta))).unwrap_or_default();
                 format!("arrive at {}{cta}", self.barrier(*barrier))
@@ -159,22 +153,16 @@ impl ProgramPrinter<'_> {
                 let (block, barrier) = (self.value(*block), self.barrier(*barrier));
                 format!("cluster store {source} to {target} of block {block} on its {barrier}")
             }
-            OpKind::BulkCommit => "bulk commit".to_owned(),
             OpKind::BulkWait { pending, read } => {
                 format!("bulk wait{} {pending}", if *read { " read" } else { "" })
             }
-            OpKind::FenceProxyAsync => "fence proxy async".to_owned(),
             OpKind::PrefetchMap { map } => format!("prefetch {}", self.map(*map)),
             OpKind::NamedBarrier { id, threads, arrive } => {
                 format!("barrier {id} of {threads} threads{}", if *arrive { ", arrive only" } else { "" })
             }
-            OpKind::ClusterBarrier { relaxed } => {
-                format!("cluster barrier{}", if *relaxed { " relaxed" } else { "" })
-            }
             OpKind::SetRegisters { count, increase } => {
                 format!("{} registers to {count}", if *increase { "raise" } else { "lower" })
             }
-            OpKind::WgmmaFence => "wgmma fence".to_owned(),
             OpKind::Wgmma { acc, start, n, rows, dtype, a, b, accumulate, transposed } => {
                 let acc = self.part(*acc, *start, n / 2);
                 let a = match a {
@@ -186,16 +174,23 @@ impl ProgramPrinter<'_> {
                 let rows = if *rows == WGMMA_M { String::new() } else { format!(" of {rows} rows") };
                 format!("{acc} = wgmma n{n}{rows} {dtype} {a}{a_text}, {b}{b_text}, accumulate if {accumulate}")
             }
-            OpKind::WgmmaCommit => "wgmma commit".to_owned(),
             OpKind::WgmmaWait { pending } => format!("wgmma wait {pending}"),
             OpKind::Pin { local } => format!("pin {}", self.local(*local)),
-            OpKind::Elements(elements) => match elements {
-                Elements::Begin => "elements begin".to_owned(),
-                Elements::Next => "elements next".to_owned(),
-                Elements::At(number) => format!("elements at {}", self.value(*number)),
-                Elements::End => "elements end".to_owned(),
-            },
-            OpKind::Order => "order".to_owned(),
+            OpKind::Elements(Elements::At(number)) => format!("elements at {}", self.value(*number)),
+            // Without operands the name is all there is.
+            OpKind::AsyncCommit
+            | OpKind::Barrier
+            | OpKind::WarpBarrier
+            | OpKind::Wait
+            | OpKind::LaunchDependents
+            | OpKind::FenceBarrierInit
+            | OpKind::BulkCommit
+            | OpKind::FenceProxyAsync
+            | OpKind::ClusterBarrier { .. }
+            | OpKind::WgmmaFence
+            | OpKind::WgmmaCommit
+            | OpKind::Elements(Elements::Begin | Elements::Next | Elements::End)
+            | OpKind::Order => op.name().to_owned(),
             OpKind::Print { message, args } => {
                 call("print", [message.to_string()].into_iter().chain(args.iter().map(|a| self.value(*a))))
             }

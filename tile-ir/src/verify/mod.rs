@@ -306,7 +306,7 @@ mod tests {
                 [TK0804] `sum` is declared outside of the `parallel` loop and assigned inside
                   label: the loop
                   help: its elements run on different threads: store to an array, or reduce afterwards
-                [TK0804] a barrier or collective cannot stand in a `parallel` loop
+                [TK0804] a barrier cannot stand in a `parallel` loop
                   label: the loop
                   help: its elements run on different threads, not all at the same time: move it out of the loop
             "#]],

@@ -2,10 +2,11 @@
 //! `ir/pipeline.rs`.
 
 use crate::diag::{Code, Diagnostic};
-use crate::ir::pipeline::{Leading, Split, each, is_address, is_global_load, parts, roots, split};
+use crate::ir::parts::{each, parts, roots};
+use crate::ir::pipeline::{Leading, Split, is_address, is_global_load, split};
 use crate::ir::{
-    Buffer, BufferId, Effect, ExprKind, Kernel, LoopKind, Place, Scope, SpanId, StmtId, StmtKind, VarId, VarKind,
-    effects,
+    Buffer, BufferId, Effect, ExprKind, Kernel, LoopKind, Place, Scope, SpanId, StmtId, StmtKind, TileOp, VarId,
+    VarKind, effects,
 };
 
 /// Reports pipelined loops that cannot be.
@@ -26,7 +27,7 @@ pub(super) fn check(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
 /// Whether the body multiplies tiles.
 pub(super) fn is_tile_pipeline(kernel: &Kernel, body: &[StmtId]) -> bool {
     let mut found = false;
-    each(kernel, body, &mut |s| found |= matches!(kernel.stmts[s].kind, StmtKind::Gemm { .. }));
+    each(kernel, body, &mut |s| found |= matches!(kernel.stmts[s].kind, StmtKind::Tile(TileOp::Gemm { .. })));
     found
 }
 
@@ -116,43 +117,42 @@ fn stray_fill(kernel: &Kernel, stmt: StmtId, index: VarId, body: &[StmtId]) -> O
             allocated.push(buffer);
         }
     });
-    match &kernel.stmts[stmt].kind {
-        StmtKind::Store { access, value } => {
-            let Place::Buffer(buffer) = kernel.accesses[*access].place else { return None };
-            let stray = match kernel.buffers[buffer].scope {
-                Scope::Local => !allocated.contains(&buffer) && is_global_load(kernel, *value),
-                // Of other elements in every iteration, it is no load to begin with.
-                Scope::Fragment => false,
-                Scope::Shared => Leading::shared(kernel, index, &allocated).statement(stmt) == Some(true),
-            };
-            stray.then(|| (kernel.stmts[stmt].span, buffer))
-        }
-        StmtKind::Copy { dst, .. } => {
-            let Place::Buffer(buffer) = dst.place else { return None };
-            let stray = Leading::shared(kernel, index, &allocated).statement(stmt) == Some(true);
-            stray.then(|| (kernel.stmts[stmt].span, buffer))
-        }
-        StmtKind::For { body: inner, kind, .. } if !matches!(kind, LoopKind::Pipelined { .. }) => {
-            inner.iter().find_map(|s| stray_fill(kernel, *s, index, body))
-        }
-        _ => None,
+    let kind = &kernel.stmts[stmt].kind;
+    let is_load = || Leading::shared(kernel, index, &allocated).statement(stmt) == Some(true);
+    if let StmtKind::Store { access, value } = kind {
+        let Place::Buffer(buffer) = kernel.accesses[*access].place else { return None };
+        let stray = match kernel.buffers[buffer].scope {
+            Scope::Local => !allocated.contains(&buffer) && is_global_load(kernel, *value),
+            // Of other elements in every iteration, it is no load to begin with.
+            Scope::Fragment => false,
+            Scope::Shared => is_load(),
+        };
+        return stray.then(|| (kernel.stmts[stmt].span, buffer));
     }
+    if let StmtKind::Tile(TileOp::Copy { dst, .. }) = kind {
+        let Place::Buffer(buffer) = dst.place else { return None };
+        return is_load().then(|| (kernel.stmts[stmt].span, buffer));
+    }
+    plain_loop(kernel, stmt)?.iter().find_map(|s| stray_fill(kernel, *s, index, body))
+}
+
+/// The body of a loop that is not itself pipelined.
+fn plain_loop(kernel: &Kernel, stmt: StmtId) -> Option<&[StmtId]> {
+    let StmtKind::For { body, kind, .. } = &kernel.stmts[stmt].kind else { return None };
+    (!matches!(kind, LoopKind::Pipelined { .. })).then_some(body)
 }
 
 /// The first statement that is neither a load nor an index.
 fn first_compute(kernel: &Kernel, stmt: StmtId, index: VarId, body: &[StmtId]) -> Option<SpanId> {
-    match &kernel.stmts[stmt].kind {
-        StmtKind::For { body: inner, kind, .. } if !matches!(kind, LoopKind::Pipelined { .. }) => {
-            inner.iter().find_map(|s| first_compute(kernel, *s, index, body))
-        }
-        StmtKind::Let { var, value: Some(value) }
-            if kernel.vars[*var].kind == VarKind::Let && is_address(kernel, *value) =>
-        {
-            None
-        }
-        StmtKind::Store { .. } | StmtKind::Copy { .. } if stray_fill(kernel, stmt, index, body).is_some() => None,
-        _ => Some(kernel.stmts[stmt].span),
+    let kind = &kernel.stmts[stmt].kind;
+    if let Some(inner) = plain_loop(kernel, stmt) {
+        return inner.iter().find_map(|s| first_compute(kernel, *s, index, body));
     }
+    let is_index = matches!(kind, StmtKind::Let { var, value: Some(value) }
+        if kernel.vars[*var].kind == VarKind::Let && is_address(kernel, *value));
+    let is_load = matches!(kind, StmtKind::Store { .. } | StmtKind::Tile(TileOp::Copy { .. }))
+        && stray_fill(kernel, stmt, index, body).is_some();
+    (!is_index && !is_load).then(|| kernel.stmts[stmt].span)
 }
 
 /// Whether a statement itself, apart from its allocation, reads or writes an array.

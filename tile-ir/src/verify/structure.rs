@@ -375,21 +375,18 @@ impl Checker<'_> {
             if depth > STMT_DEPTH || chain > CHAIN {
                 return Err(format!("{stmt} is nested too deeply"));
             }
-            let inner: Vec<StmtId> = match &kernel.stmts[stmt].kind {
-                StmtKind::If { then, otherwise, .. } => match otherwise.as_slice() {
-                    // `else if` is as deep as the `if`.
-                    [next] if matches!(kernel.stmts.get(*next).map(|s| &s.kind), Some(StmtKind::If { .. })) => {
-                        stack.push((*next, depth, chain + 1));
-                        then.clone()
-                    }
-                    _ => then.iter().chain(otherwise).copied().collect(),
-                },
-                StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } | StmtKind::Persistent { body, .. } => {
-                    body.clone()
-                }
-                _ => vec![],
-            };
-            stack.extend(inner.into_iter().map(|s| (s, depth + 1, chain)));
+            let kind = &kernel.stmts[stmt].kind;
+            let is_if = |s: &StmtId| matches!(kernel.stmts.get(*s).map(|s| &s.kind), Some(StmtKind::If { .. }));
+            if let StmtKind::If { then, otherwise, .. } = kind
+                && let [next] = otherwise[..]
+                && is_if(&next)
+            {
+                // `else if` is as deep as the `if`.
+                stack.push((next, depth, chain + 1));
+                stack.extend(then.iter().map(|s| (*s, depth + 1, chain)));
+            } else {
+                stack.extend(kind.bodies().into_iter().flatten().map(|s| (*s, depth + 1, chain)));
+            }
         }
         Ok(())
     }
@@ -403,14 +400,13 @@ impl Checker<'_> {
             let StmtKind::For { var, end, kind: LoopKind::Serial { .. }, body, .. } = &stmt.kind else { continue };
             let mut last: Vec<StmtId> = body.last().copied().into_iter().collect();
             while let Some(stmt) = last.pop() {
-                match &kernel.stmts[stmt].kind {
-                    StmtKind::If { then, otherwise, .. } => {
-                        last.extend(then.last().into_iter().chain(otherwise.last()))
-                    }
-                    StmtKind::Assign { var: assigned, value } if assigned == var => {
-                        expected[stmt.index()] = self.is_last(*end, *value);
-                    }
-                    _ => {}
+                let kind = &kernel.stmts[stmt].kind;
+                if let StmtKind::If { then, otherwise, .. } = kind {
+                    last.extend(then.last().into_iter().chain(otherwise.last()));
+                } else if let StmtKind::Assign { var: assigned, value } = kind
+                    && assigned == var
+                {
+                    expected[stmt.index()] = self.is_last(*end, *value);
                 }
             }
         }
@@ -491,135 +487,102 @@ impl Checker<'_> {
     }
 
     fn statement(&self, kind: &StmtKind) -> Checked {
+        let mut found = Ok(());
+        kind.parts(&mut |part| {
+            if found.is_ok() {
+                found = self.part(kind, part);
+            }
+        });
+        found?;
+        self.shape(kind)
+    }
+
+    /// What holds for a part of any statement.
+    fn part(&self, kind: &StmtKind, part: StmtPart<'_>) -> Checked {
         let kernel = self.kernel;
-        match kind {
-            StmtKind::Let { var, value } => {
-                within(&kernel.vars, *var)?;
-                if !matches!(kernel.vars[*var].kind, VarKind::Let | VarKind::Mut) {
-                    return Err(format!("{var} is bound by the wrong construct"));
-                }
-                value.iter().try_for_each(|e| self.expr(*e))
+        match part {
+            StmtPart::Value(expr) | StmtPart::Constant(expr) => self.expr(expr),
+            StmtPart::Element(access, touch) => {
+                within(&kernel.accesses, access)?;
+                if touch.writes() { self.writable(kernel.accesses[access].place) } else { Ok(()) }
             }
-            StmtKind::Alloc { buffer } => within(&kernel.buffers, *buffer),
-            // A loop's index: `exits` has looked where it stands and what it is given.
-            StmtKind::Assign { var, value } => {
-                within(&kernel.vars, *var)?;
-                if kernel.vars[*var].kind != VarKind::Loop {
-                    self.assignable(*var)?;
-                }
-                self.expr(*value)
+            StmtPart::Tile(tile, touch) => {
+                self.tile(tile)?;
+                if touch.writes() { self.writable(tile.place) } else { Ok(()) }
             }
-            StmtKind::Store { access, value } => {
-                within(&kernel.accesses, *access)?;
-                self.writable(kernel.accesses[*access].place)?;
-                self.expr(*value)
-            }
-            StmtKind::If { cond, then, otherwise } => {
-                self.expr(*cond)?;
-                then.iter().chain(otherwise).try_for_each(|s| within(&kernel.stmts, *s))
-            }
-            StmtKind::For { var, start, end, step, kind, body } => {
-                self.of_kind(*var, VarKind::Loop)?;
-                [start, end, step].into_iter().try_for_each(|e| self.expr(*e))?;
-                if let LoopKind::Serial { unroll: Some(n) } | LoopKind::Pipelined { stages: n, .. } = kind {
-                    self.expr(*n)?;
-                }
-                body.iter().try_for_each(|s| within(&kernel.stmts, *s))
-            }
-            StmtKind::Parallel { vars, extents, body } => {
-                rank(vars.len(), MOST_ARRAY_AXES, "a `parallel` loop")?;
-                if vars.len() != extents.len() {
-                    return Err("a `parallel` loop has not one extent an index".into());
-                }
-                vars.iter().try_for_each(|v| self.of_kind(*v, VarKind::Loop))?;
-                extents.iter().try_for_each(|e| self.expr(*e))?;
-                body.iter().try_for_each(|s| within(&kernel.stmts, *s))
-            }
-            StmtKind::Copy { src, dst, width, evict, .. } => {
-                self.tile(src)?;
-                self.tile(dst)?;
-                self.writable(dst.place)?;
-                let cases = evict.iter().flat_map(|eviction| eviction.cases.iter().map(|(cond, _)| cond));
-                width.iter().chain(cases).try_for_each(|e| self.expr(*e))
-            }
-            StmtKind::Gemm { a, b, acc, .. } => {
-                for matrix in [a, b] {
-                    self.span(matrix.span)?;
-                    self.matrix(matrix.buffer)?;
-                }
-                self.matrix(*acc)
-            }
-            StmtKind::ReduceTile { src, dst, axis, .. } => {
-                self.matrix(*src)?;
-                within(&kernel.buffers, *dst)?;
-                if kernel.buffers[*dst].extents.len() != 1 || *axis > 1 {
-                    return Err("a `reduce` is over axis 0 or 1 of two, into an array of one".into());
-                }
-                Ok(())
-            }
-            StmtKind::ClusterReduce { tile, .. } => {
-                within(&kernel.buffers, *tile)?;
-                match kernel.buffers[*tile].scope {
-                    Scope::Fragment => Ok(()),
-                    _ => Err("a cluster reduces a fragment".into()),
-                }
-            }
-            StmtKind::Persistent { vars, extents, per_sm, body, .. } => {
-                rank(vars.len(), 3, "a `persistent` loop")?;
-                if vars.len() != extents.len() {
-                    return Err("a `persistent` loop has not one extent an index".into());
-                }
-                vars.iter().try_for_each(|v| self.of_kind(*v, VarKind::Loop))?;
-                extents.iter().chain(per_sm).try_for_each(|e| self.expr(*e))?;
-                body.iter().try_for_each(|s| within(&kernel.stmts, *s))
-            }
-            StmtKind::Fill { buffer, value } => {
-                within(&kernel.buffers, *buffer)?;
-                self.expr(*value)
-            }
-            StmtKind::Reduce { src, dst, axis, .. } => {
-                match src {
-                    ReduceSource::Value(value) => {
-                        self.expr(*value)?;
-                        if dst.is_none() {
-                            return Err("a reduction of a value has no result".into());
-                        }
+            StmtPart::Array(buffer, _) => within(&kernel.buffers, buffer),
+            StmtPart::Binds(var) if kind.is_loop() => self.of_kind(var, VarKind::Loop),
+            StmtPart::Binds(var) => {
+                within(&kernel.vars, var)?;
+                match kernel.vars[var].kind {
+                    VarKind::Let | VarKind::Mut => Ok(()),
+                    VarKind::Loop | VarKind::Block(_) | VarKind::Thread(_) => {
+                        Err(format!("{var} is bound by the wrong construct"))
                     }
-                    ReduceSource::Local(buffer) => within(&kernel.buffers, *buffer)?,
                 }
-                axis.iter().try_for_each(|v| within(&kernel.vars, *v))?;
-                dst.iter().try_for_each(|v| self.assignable(*v))
             }
-            StmtKind::Shuffle { value, lane, dst, .. } => {
-                self.expr(*value)?;
-                self.expr(*lane)?;
-                self.assignable(*dst)
+            // A loop's index: `exits` has looked where it stands and what it is given.
+            StmtPart::Sets(var) => {
+                within(&kernel.vars, var)?;
+                let leaves = matches!(kind, StmtKind::Assign { .. }) && kernel.vars[var].kind == VarKind::Loop;
+                if leaves { Ok(()) } else { self.assignable(var) }
             }
-            StmtKind::Vote { pred, dst, .. } => {
-                self.expr(*pred)?;
-                self.assignable(*dst)
-            }
-            StmtKind::Atomic { access, value, dst, .. } => {
-                within(&kernel.accesses, *access)?;
-                self.writable(kernel.accesses[*access].place)?;
-                self.expr(*value)?;
-                dst.iter().try_for_each(|v| self.assignable(*v))
-            }
-            StmtKind::LastArriver { access, count, dst } => {
-                within(&kernel.accesses, *access)?;
-                let access = &kernel.accesses[*access];
-                self.writable(access.place)?;
-                let counts = kernel.place_dtype(access.place) == DtypeRef::Is(Dtype::U32);
-                if !matches!(access.place, Place::Tensor(_)) || access.masked || !counts {
-                    return Err("a block arrives at an element of a u32 tensor".into());
-                }
-                self.expr(*count)?;
-                self.assignable(*dst)
-            }
-            StmtKind::SyncThreads | StmtKind::SyncWarp => Ok(()),
-            StmtKind::Print { args, .. } => args.iter().try_for_each(|e| self.expr(*e)),
-            StmtKind::Assert { cond, .. } => self.expr(*cond),
+            StmtPart::Body(body) => body.iter().try_for_each(|s| within(&kernel.stmts, *s)),
+            StmtPart::Report | StmtPart::BlockCollective | StmtPart::WarpCollective => Ok(()),
+            StmtPart::BlockBarrier | StmtPart::WarpBarrier => Ok(()),
         }
+    }
+
+    /// What holds for the parts of one kind of statement together, each of which is in order.
+    fn shape(&self, kind: &StmtKind) -> Checked {
+        let kernel = self.kernel;
+        if let StmtKind::Alloc { buffer } = kind {
+            within(&kernel.buffers, *buffer)?;
+        }
+        if let StmtKind::Parallel { vars, extents, .. } = kind {
+            rank(vars.len(), MOST_ARRAY_AXES, "a `parallel` loop")?;
+            if vars.len() != extents.len() {
+                return Err("a `parallel` loop has not one extent an index".into());
+            }
+        }
+        if let StmtKind::Persistent { vars, extents, .. } = kind {
+            rank(vars.len(), 3, "a `persistent` loop")?;
+            if vars.len() != extents.len() {
+                return Err("a `persistent` loop has not one extent an index".into());
+            }
+        }
+        if let StmtKind::Tile(TileOp::Gemm { a, b, acc, .. }) = kind {
+            for matrix in [a, b] {
+                self.span(matrix.span)?;
+                self.matrix(matrix.buffer)?;
+            }
+            self.matrix(*acc)?;
+        }
+        if let StmtKind::Tile(TileOp::ReduceTile { src, dst, axis, .. }) = kind {
+            self.matrix(*src)?;
+            if kernel.buffers[*dst].extents.len() != 1 || *axis > 1 {
+                return Err("a `reduce` is over axis 0 or 1 of two, into an array of one".into());
+            }
+        }
+        if let StmtKind::Tile(TileOp::ClusterReduce { tile, .. }) = kind
+            && kernel.buffers[*tile].scope != Scope::Fragment
+        {
+            return Err("a cluster reduces a fragment".into());
+        }
+        if let StmtKind::Reduce { src, dst, axis, .. } = kind {
+            if matches!(src, ReduceSource::Value(_)) && dst.is_none() {
+                return Err("a reduction of a value has no result".into());
+            }
+            axis.iter().try_for_each(|v| within(&kernel.vars, *v))?;
+        }
+        if let StmtKind::LastArriver { access, .. } = kind {
+            let access = &kernel.accesses[*access];
+            let counts = kernel.place_dtype(access.place) == DtypeRef::Is(Dtype::U32);
+            if !matches!(access.place, Place::Tensor(_)) || access.masked || !counts {
+                return Err("a block arrives at an element of a u32 tensor".into());
+            }
+        }
+        Ok(())
     }
 }
 

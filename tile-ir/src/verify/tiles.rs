@@ -3,22 +3,28 @@
 
 use super::pipeline::is_tile_pipeline;
 use crate::diag::{Code, Diagnostic};
-use crate::ir::pipeline::{each, is_address, parts, roots};
+use crate::ir::parts::{each, parts, roots};
+use crate::ir::pipeline::is_address;
 use crate::ir::{
-    AccessId, BufferId, ExprKind, Kernel, LoopKind, MatrixRef, Place, Scope, SpanId, StmtId, StmtKind, TileRef, VarId,
-    VarKind,
+    AccessId, AccessMode, BufferId, ExprKind, Kernel, LoopKind, MatrixRef, Place, Scope, SpanId, StmtId, StmtKind,
+    StmtPart, TileOp, TileRef, VarId, VarKind,
 };
 
 pub(super) fn check(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
     elements(kernel, &kernel.body, None, all);
-    each(kernel, &kernel.body, &mut |stmt| match &kernel.stmts[stmt].kind {
-        StmtKind::Copy { src, dst, .. } => copy(kernel, src, dst, all),
-        StmtKind::Gemm { a, b, acc, .. } => gemm(kernel, stmt, a, b, *acc, all),
-        StmtKind::ReduceTile { src, dst, .. } => reduce(kernel, stmt, *src, *dst, all),
-        StmtKind::For { kind: LoopKind::Pipelined { .. }, body, .. } if is_tile_pipeline(kernel, body) => {
+    each(kernel, &kernel.body, &mut |stmt| {
+        let kind = &kernel.stmts[stmt].kind;
+        if let StmtKind::Tile(TileOp::Copy { src, dst, .. }) = kind {
+            copy(kernel, src, dst, all);
+        } else if let StmtKind::Tile(TileOp::Gemm { a, b, acc, .. }) = kind {
+            gemm(kernel, stmt, a, b, *acc, all);
+        } else if let StmtKind::Tile(TileOp::ReduceTile { src, dst, .. }) = kind {
+            reduce(kernel, stmt, *src, *dst, all);
+        } else if let StmtKind::For { kind: LoopKind::Pipelined { .. }, body, .. } = kind
+            && is_tile_pipeline(kernel, body)
+        {
             pipeline(kernel, stmt, body, all);
         }
-        _ => {}
     });
     persistent(kernel, all);
     cluster_reduce(kernel, all);
@@ -28,7 +34,7 @@ pub(super) fn check(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
 /// `cluster_reduce` stands where every block of a cluster comes by once: in no loop and no conditional.
 fn cluster_reduce(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
     each(kernel, &kernel.body, &mut |stmt| {
-        let StmtKind::ClusterReduce { tile, .. } = kernel.stmts[stmt].kind else { return };
+        let StmtKind::Tile(TileOp::ClusterReduce { tile, .. }) = kernel.stmts[stmt].kind else { return };
         let span = kernel.stmts[stmt].span;
         let mut report = |message: &str, help: &str| {
             all.push(Diagnostic::new(Code::PLACEMENT, span, message).help(help));
@@ -68,30 +74,25 @@ fn elements<'k>(kernel: &'k Kernel, body: &'k [StmtId], around: Around<'k>, all:
                 }
             });
         }
-        match &kernel.stmts[stmt].kind {
-            StmtKind::Store { access, .. } => accesses.push(*access),
-            StmtKind::Atomic { access, .. } => {
-                if let Some(name) = fragment(kernel, kernel.accesses[*access].place) {
+        let kind = &kernel.stmts[stmt].kind;
+        kind.parts(&mut |part| {
+            let StmtPart::Element(access, touch) = part else { return };
+            match (touch, fragment(kernel, kernel.accesses[access].place)) {
+                (AccessMode::Atomic, Some(name)) => {
                     let message = format!("an atomic update of an element of the fragment `{name}`");
                     let help = "one thread holds it: use a plain assignment";
-                    let span = kernel.accesses[*access].span;
+                    let span = kernel.accesses[access].span;
                     all.push(Diagnostic::new(Code::PLACEMENT, span, message).help(help));
                 }
+                (AccessMode::Atomic, None) => {}
+                (AccessMode::Read | AccessMode::Write | AccessMode::Update, _) => accesses.push(access),
             }
-            _ => {}
-        }
+        });
         accesses.into_iter().for_each(|access| element(kernel, access, around, all));
-        match &kernel.stmts[stmt].kind {
-            StmtKind::If { then, otherwise, .. } => {
-                elements(kernel, then, around, all);
-                elements(kernel, otherwise, around, all);
-            }
-            StmtKind::For { body, .. } | StmtKind::Persistent { body, .. } => elements(kernel, body, around, all),
-            StmtKind::Parallel { vars, body, .. } => {
-                elements(kernel, body, Some((vars, kernel.stmts[stmt].span)), all);
-            }
-            _ => {}
-        }
+        let own =
+            if let StmtKind::Parallel { vars, .. } = kind { Some((&vars[..], kernel.stmts[stmt].span)) } else { None };
+        let around = own.or(around);
+        kind.bodies().into_iter().for_each(|body| elements(kernel, body, around, all));
     }
 }
 
@@ -243,12 +244,10 @@ fn reduce(kernel: &Kernel, stmt: StmtId, src: BufferId, dst: BufferId, all: &mut
 /// The loads of a pipelined loop of products: copies from tensors into shared arrays, before everything else.
 fn pipeline(kernel: &Kernel, stmt: StmtId, body: &[StmtId], all: &mut Vec<Diagnostic>) {
     let span = kernel.stmts[stmt].span;
-    let load = |stmt: StmtId| match &kernel.stmts[stmt].kind {
-        StmtKind::Copy { src: TileRef { place: Place::Tensor(_), .. }, dst, .. } => match dst.place {
-            Place::Buffer(buffer) if kernel.buffers[buffer].scope == Scope::Shared => Some(buffer),
-            _ => None,
-        },
-        _ => None,
+    let load = |stmt: StmtId| {
+        let StmtKind::Tile(TileOp::Copy { src, dst, .. }) = &kernel.stmts[stmt].kind else { return None };
+        let (Place::Tensor(_), Place::Buffer(buffer)) = (src.place, dst.place) else { return None };
+        (kernel.buffers[buffer].scope == Scope::Shared).then_some(buffer)
     };
     let names_index = |stmt: StmtId| {
         matches!(&kernel.stmts[stmt].kind, StmtKind::Let { var, value: Some(value) }
@@ -307,11 +306,9 @@ fn persistent(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
         report(kernel.stmts[*after].span, "a statement after `persistent`", help);
     }
     for before in &kernel.body[..at] {
-        let declares = match &kernel.stmts[*before].kind {
-            StmtKind::Alloc { .. } => true,
-            StmtKind::Let { var, value } => value.is_some() && kernel.vars[*var].kind == VarKind::Let,
-            _ => false,
-        };
+        let kind = &kernel.stmts[*before].kind;
+        let is_let = matches!(kind, StmtKind::Let { var, value: Some(_) } if kernel.vars[*var].kind == VarKind::Let);
+        let declares = is_let || matches!(kind, StmtKind::Alloc { .. });
         if !declares {
             let help = "move it into the loop, which runs once a tile";
             report(kernel.stmts[*before].span, "before `persistent` stand declarations only", help);
@@ -331,11 +328,7 @@ fn launch(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
             all.push(Diagnostic::new(Code::ATTRIBUTE, specialize.span, message).help(help));
         }
     }
-    let axes = kernel.stmts.values().find_map(|s| match &s.kind {
-        StmtKind::Persistent { extents, .. } => Some(extents.len()),
-        _ => None,
-    });
-    let axes = axes.unwrap_or(kernel.grid.len());
+    let axes = kernel.persistent().map_or(kernel.grid.len(), |tiles| tiles.extents.len());
     let plural = |n: usize| if n == 1 { "axis" } else { "axes" };
     if let Some(&first) = kernel.cluster.first()
         && kernel.cluster.len() > axes

@@ -1,4 +1,4 @@
-//! The kernel of prefill attention: bound by arithmetic, so two warpgroups multiply with wgmma what the copy engine brings.
+//! The kernel of prefill attention: bound by arithmetic, so two warpgroups multiply with wgmma what TMA brings.
 
 use tile_runtime::prelude::*;
 

@@ -120,7 +120,7 @@ pub fn gemm_batched<T: GemmElement<C>, C: Element>(
 /// From this many tiles of 128 x 128 on the wider tiles pay: two waves of them on an H200.
 const MANY_TILES: usize = 2 * 132;
 
-/// A launch of [`gemm_batch`]: how many tiles of 128 x 128 the result has, and whether the copy engine fetches operands.
+/// A launch of [`gemm_batch`]: how many tiles of 128 x 128 the result has, and whether TMA fetches operands.
 pub(super) trait Batch<C: Element>: Element {
     #[track_caller]
     fn launch(

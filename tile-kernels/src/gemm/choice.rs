@@ -33,13 +33,13 @@ struct Cost {
     read_rate: f64,
 }
 
-/// A tile for many rows. Measured on an H200 (`bench/peers.py gemm`) and fitted by waves, as hopper's cost model has it.
+/// A tile for many rows. Measured on an H200 (`bench/peers.py gemm`) and fitted by waves of tiles.
 const fn wide(tile: Tile, step_us: f64, read_rate: f64) -> Cost {
     Cost { tile, step_us, read_rate }
 }
 
-/// A tile for few rows, which is as fast as weights can be read where every multiprocessor has one. Its step is
-/// what it takes to bring it in, or its products one after another.
+/// A tile for few rows, which is as fast as weights can be read where every multiprocessor has one (`docs/hopper.md`, "Rates that
+/// constants were fitted to"). Its step is what it takes to bring it in, or its products one after another.
 const fn skinny(tile: Tile) -> Cost {
     let bytes = (tile.0 + tile.1) * 64 * 2;
     let products = if tile.1 <= 32 { 0.118 } else { 0.156 };
@@ -57,7 +57,7 @@ const TILES: [Cost; 23] = [
     wide((64, 128, 64, 8, 128, 1), 0.190, 4.5e6),
     wide((64, 64, 64, 12, 128, 1), 0.150, 4.5e6),
     // 1% slower than the one before where it is launched alone, but 14% faster as a dependent launch, as it is in a stream
-    // of launches: blocks that share weights by themselves drift apart, and read them twice (docs/hopper.md, "Clusters").
+    // of launches: blocks that share weights by themselves drift apart, and read them twice.
     wide((64, 64, 64, 12, 128, 2), 0.149, 4.5e6),
     skinny((8, 56, 128, 14, 128, 1)),
     skinny((16, 56, 128, 12, 128, 1)),
@@ -93,7 +93,7 @@ const IDLE: f64 = 0.06;
 /// Bytes that a multiprocessor must have asked for to read at two thirds of its rate: with 110 KB it is 3.5% short of it, with
 /// 48 KB a quarter.
 const RING_BYTES: f64 = 33e3;
-/// The part of the weights that each further row of tiles reads again: they start apart, and drift (docs/hopper.md, "Clusters").
+/// The part of the weights that each further row of tiles reads again: their blocks start apart, and drift.
 const READ_AGAIN: f64 = 0.05;
 /// us that storing a tile holds up the next one, where no other tile is multiplied meanwhile.
 const STORE_US: f64 = 0.5;
@@ -121,7 +121,7 @@ impl Choice {
         Choice { tile, many_tiles: is_large(m, n), split }
     }
 
-    /// The choice where every thread copies: for rows that are not aligned, on devices without a copy engine, and for elements
+    /// The choice where every thread copies: for rows that are not aligned, on devices without TMA, and for elements
     /// of 4 bytes. 64 bytes of each row are a step along K.
     pub fn by_threads(m: i64, n: i64, bytes: u32) -> Choice {
         let (many_tiles, step) = (is_large(m, n), 64 / bytes.max(1) as usize);
@@ -339,7 +339,7 @@ mod tests {
     use super::*;
     use tile_runtime::kernel::Dtype;
 
-    /// The tiles that were fastest on an H200, or within 3% of it; for few rows, those measured there.
+    /// The tiles that were fastest on an H200, or within 3% of it.
     #[test]
     fn choices_on_measured_shapes() {
         for (shape, good) in [

@@ -25,7 +25,7 @@ use tile_runtime::prelude::*;
             (16, 96, 128, 7, 128, 1), (32, 32, 128, 14, 128, 1), (32, 48, 128, 10, 128, 1), (32, 56, 128, 10, 128, 1),
             (32, 96, 128, 6, 128, 1), (32, 144, 64, 10, 128, 1), (64, 32, 128, 8, 128, 1), (64, 48, 128, 7, 128, 1),
             (64, 112, 64, 9, 128, 1), (64, 144, 64, 8, 128, 1), (64, 192, 64, 6, 128, 1),
-            // Where every thread copies: rows that are not aligned, and devices without a copy engine. Two blocks of them share a
+            // Where every thread copies: rows that are not aligned, and devices without TMA. Two blocks of them share a
             // multiprocessor.
             (128, 128, 32, 4, 256, 1), (64, 64, 32, 4, 128, 1),
             // The same of f32.

@@ -61,7 +61,7 @@ impl<T: Element> Gemm<'_, T> {
         Gemm { b_transposed: true, ..Gemm::default() }
     }
 
-    /// The same with f32 operands multiplied as tf32: [`Precision::Tf32`].
+    /// These options with f32 operands multiplied as tf32: [`Precision::Tf32`].
     pub fn tf32(self) -> Self {
         Gemm { precision: Precision::Tf32, ..self }
     }
@@ -125,7 +125,7 @@ pub trait GemmElement<C: Element = Self>: Element {
         options: &Gemm<'_, Self>,
     ) -> Result<(), LaunchError>;
 
-    /// All batches at once, where there is a kernel for it: the tiles of 128 x 128, and whether the copy engine fetches operands.
+    /// All batches at once, where there is a kernel for it: the tiles of 128 x 128, and whether TMA fetches operands.
     #[doc(hidden)]
     #[track_caller]
     fn launch_batch(
@@ -141,7 +141,7 @@ pub trait GemmElement<C: Element = Self>: Element {
 /// `c = f(alpha a b + beta c + bias)` on a device or stream: `a` of shape `[M, K]` (or `[K, M]`), `b` of `[K, N]` (or
 /// `[N, K]`), `c` of `[M, N]`, the bias of `[N]`.
 ///
-/// The instance is chosen from the shape and from whether the device's copy engine can fetch the operands; what their
+/// The instance is chosen from the shape and from whether the device's TMA can fetch the operands; what their
 /// addresses, pitches and extents allow beyond that is its alignment class ([`class`]), which a GPU that could do better with
 /// others says on stderr.
 ///
@@ -212,7 +212,7 @@ fn extents(tensor: &TensorRef<'_>) -> [i64; 2] {
     }
 }
 
-/// Whether the device's copy engine fetches these operands: 16-bit elements on Hopper, every row beginning at a multiple of 16
+/// Whether the device's TMA fetches these operands: 16-bit elements on Hopper, every row beginning at a multiple of 16
 /// bytes.
 fn has_copy_engine(on: &impl LaunchOn, operands: [&TensorRef<'_>; 2]) -> bool {
     let fits = |tensor: &&TensorRef<'_>| tensor.dtype().bytes() == 2 && rows_begin_at(tensor, 16);

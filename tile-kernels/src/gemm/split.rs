@@ -65,8 +65,8 @@ pub fn gemm_cluster<
     // ANCHOR_END: cluster
 }
 
-/// The same with K cut into `S` slots, each of a cluster of `CK` blocks. A cluster puts its sum aside; the last of a tile's
-/// adds those of all, slot after slot.
+/// `c = f(alpha a b^T + beta c + bias)` with K cut into `S` slots, each of a cluster of `CK` blocks. A cluster puts its sum aside;
+/// the last one to arrive at a tile adds those of all, slot after slot.
 #[tile_kernel(
     instances(
         (BM, BN, BK, STAGES, CK) in [(64, 64, 128, 6, 2), (64, 64, 128, 7, 1), (128, 64, 64, 7, 2)],
@@ -180,7 +180,7 @@ pub struct Split {
     pub slots: usize,
 }
 
-/// Those over clusters alone.
+/// The splits over clusters alone.
 const CLUSTERS: [Split; 4] = [
     over([16, 64, 128, 11], 2, 1),
     over([32, 64, 128, 9], 2, 1),
@@ -188,14 +188,14 @@ const CLUSTERS: [Split; 4] = [
     over([128, 64, 64, 7], 2, 1),
 ];
 
-/// Those whose last arriver adds, for each number of sums.
+/// The splits whose last arriver adds, for each number of sums.
 const SLOTS: [Split; 3] = [over([64, 64, 128, 6], 2, 2), over([64, 64, 128, 7], 1, 2), over([128, 64, 64, 7], 2, 2)];
 
 const fn over([rows, cols, step, stages]: [usize; 4], parts: usize, slots: usize) -> Split {
     Split { tile: (rows as i64, cols as i64, step, stages), parts, slots }
 }
 
-/// Bytes a us of sums that a cluster adds, or a last arriver (1.0 us for 64 x 128 on an H200).
+/// Bytes a us of sums that a cluster adds, or a last arriver (`docs/hopper.md`, "Rates that constants were fitted to").
 const REDUCE_RATE: f64 = 0.041e6;
 /// us that a cluster saves by reading `a` half as often as blocks of half the columns do. Measured where both are possible:
 /// 32, 64 and 16 rows of 4096 columns.

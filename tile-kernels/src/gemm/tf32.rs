@@ -52,7 +52,7 @@ pub fn gemm_tf32<const BM: usize, const BN: usize, const STAGES: usize, const TH
     }
 }
 
-/// The same for any layout, alignment and device: every thread copies its part of the operands.
+/// The GEMM of f32 as tf32 for any layout, alignment and device: every thread copies its part of the operands.
 #[tile_kernel(
     instances(
         (BM, BN, STAGES, THREADS) in [(128, 128, 4, 256), (64, 64, 4, 128)],

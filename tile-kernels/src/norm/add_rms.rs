@@ -63,7 +63,7 @@ pub fn add_rms_norm_rows<T: Float, const WARPS: usize, const VECS: usize, const 
     }
 }
 
-/// The same for rows of any length. Each thread reads again only what it has written itself, so no barrier stands between the
+/// Addition and RMSNorm for rows of any length. Each thread reads again only what it has written itself, so no barrier stands between the
 /// passes. A block a row.
 #[tile_kernel(
     instances(VEC in [8, 4, 1], where VEC * T::BITS == 128 || VEC == 1),

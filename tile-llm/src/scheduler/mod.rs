@@ -124,7 +124,7 @@ pub struct Load {
 struct Sequence {
     id: SequenceId,
     request: Request,
-    /// Those that are in the cache, or will be with the next step: the prompt and what was drawn.
+    /// The tokens that are in the cache, or will be with the next step: the prompt and what was drawn.
     tokens: Vec<u32>,
     /// How many of `tokens` are in the cache.
     cached: usize,

@@ -15,7 +15,7 @@ pub trait Float: Element {
     /// The nearest value, ties to even.
     fn from_f32(value: f32) -> Self;
 
-    /// The same value.
+    /// The value as an f32.
     fn to_f32(self) -> f32;
 }
 

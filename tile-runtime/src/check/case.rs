@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::kernel::{Argument, Scalar, TensorRef};
 use crate::layout::Rows;
 use std::sync::Arc;
-use tile_ir::ir::{Dtype, DtypeRef, EntityRef, Extent, Instance, Kernel, ParamKind, Type};
+use tile_ir::ir::{Dtype, DtypeClass, DtypeRef, EntityRef, Extent, Instance, Kernel, ParamKind, Type};
 use tile_ir::sim::ScalarValue;
 
 /// One call of a kernel, as its reference sees it. All values are f64, what the dtypes hold exactly.
@@ -48,10 +48,15 @@ impl Case {
         random: &mut dyn FnMut() -> f64,
     ) -> Option<Case> {
         let smallest = dims.iter().map(|(_, value)| *value).min().unwrap_or(1).max(1);
-        let mut draw = |dtype: Dtype| match dtype {
-            Dtype::F32 | Dtype::F16 | Dtype::Bf16 => random() * 2.0 - 1.0,
-            Dtype::I32 | Dtype::U32 => (random() * smallest as f64).floor(),
-            Dtype::Bool => f64::from(random() < 0.5),
+        let mut draw = |dtype: Dtype| match dtype.class() {
+            DtypeClass::Float(_) => random() * 2.0 - 1.0,
+            // What is computed with may be an index; what is stored is any number.
+            DtypeClass::Int(_) if dtype.has_arithmetic() => (random() * smallest as f64).floor(),
+            DtypeClass::Int(format) => {
+                let (least, most) = format.range();
+                (least as f64 + random() * (most - least + 1) as f64).floor()
+            }
+            DtypeClass::Bool => f64::from(random() < 0.5),
         };
         let mut values = Vec::new();
         for (id, param) in kernel.params.iter() {

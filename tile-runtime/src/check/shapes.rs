@@ -1,7 +1,7 @@
 //! The shapes where mistakes show: around what a kernel divides its dims by.
 
 use std::collections::BTreeSet;
-use tile_ir::ir::{BinaryOp, DimId, DtypeRef, EntityRef, ExprId, ExprKind, Instance, Kernel, StmtKind, VarId};
+use tile_ir::ir::{BinaryOp, DimId, DtypeRef, EntityRef, ExprId, ExprKind, Instance, Kernel};
 
 /// No dim is tried above this.
 const LARGEST: i64 = 4096;
@@ -16,25 +16,17 @@ pub(super) fn constant(kernel: &Kernel, instance: &Instance, expr: ExprId) -> Op
         ExprKind::Bits(DtypeRef::Is(dtype)) => Some(8 * i64::from(dtype.bytes())),
         ExprKind::Bits(DtypeRef::Param(param)) => Some(8 * i64::from(instance.dtypes.get(param.index())?.bytes())),
         ExprKind::Dim(dim) => instance.dim(*dim),
-        ExprKind::Var(var) => of(let_value(kernel, *var)?),
+        ExprKind::Var(var) => of(kernel.declared_as(*var)?),
         ExprKind::Binary(op, a, b) => tile_ir::lowered::fold(*op, of(*a)?, of(*b)?),
         _ => None,
     }
-}
-
-/// What an immutable variable stands for.
-fn let_value(kernel: &Kernel, var: VarId) -> Option<ExprId> {
-    kernel.stmts.values().find_map(|statement| match statement.kind {
-        StmtKind::Let { var: found, value } if found == var => value,
-        _ => None,
-    })
 }
 
 /// Whether an expression mentions a dim.
 fn mentions(kernel: &Kernel, expr: ExprId, dim: DimId) -> bool {
     match kernel.exprs.get(expr).map(|e| &e.kind) {
         Some(ExprKind::Dim(found)) => *found == dim,
-        Some(ExprKind::Var(var)) => let_value(kernel, *var).is_some_and(|value| mentions(kernel, value, dim)),
+        Some(ExprKind::Var(var)) => kernel.declared_as(*var).is_some_and(|value| mentions(kernel, value, dim)),
         Some(ExprKind::Binary(_, a, b)) => mentions(kernel, *a, dim) || mentions(kernel, *b, dim),
         _ => false,
     }

@@ -187,7 +187,7 @@ mod tests {
         kernel_that(last, independent, written, false)
     }
 
-    /// Likewise; `at_start`: it lets the next one start at once.
+    /// Whether a kernel may start early; `at_start`: it lets the next one start at once.
     fn kernel_that(last: &Last, independent: Range, written: &[Range], at_start: bool) -> bool {
         let entry = enter(last);
         let early = entry.follows_kernel_apart_from([independent].into_iter());

@@ -28,7 +28,7 @@ pub(crate) struct Function {
     cluster: u32,
     /// Its C parameters, in order.
     pub parameters: Vec<ParameterKind>,
-    /// How the copy engine sees its tensors.
+    /// How TMA sees its tensors.
     pub maps: Vec<TensorMap>,
     /// Whether it may be launched before the previous kernel is done, and when it lets the next one start.
     dependent: Option<Trigger>,

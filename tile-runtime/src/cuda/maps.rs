@@ -1,4 +1,4 @@
-//! Tensor maps: how the copy engine sees a launch's tensors. They are made at every launch, which costs less than
+//! Tensor maps: how TMA sees a launch's tensors. They are made at every launch, which costs less than
 //! looking them up would (0.04 us each).
 
 use super::context::CudaDevice;
@@ -7,8 +7,7 @@ use crate::kernel::{TensorRef, Values};
 use cudarc::driver::sys;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
-use tile_ir::ir::Dtype;
-use tile_ir::ir::Swizzle;
+use tile_ir::ir::{Swizzle, TensorMapElement};
 use tile_ir::lowered::{Promotion, TensorMap};
 
 /// Most tensor maps of a kernel: they live on the stack during a launch.
@@ -53,13 +52,13 @@ impl Maps {
 /// The map of one tensor.
 fn encode(cuda: &CudaDevice, map: &TensorMap, tensor: &TensorRef<'_>) -> Result<EncodedMap, Error> {
     use sys::CUtensorMapDataType as Type;
-    let ty = match tensor.dtype() {
-        Dtype::F16 => Type::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-        Dtype::Bf16 => Type::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-        Dtype::F32 => Type::CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
-        Dtype::I32 => Type::CU_TENSOR_MAP_DATA_TYPE_INT32,
-        Dtype::U32 => Type::CU_TENSOR_MAP_DATA_TYPE_UINT32,
-        Dtype::Bool => Type::CU_TENSOR_MAP_DATA_TYPE_UINT8,
+    let ty = match tensor.dtype().info().tensor_map {
+        TensorMapElement::F16 => Type::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+        TensorMapElement::Bf16 => Type::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+        TensorMapElement::F32 => Type::CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+        TensorMapElement::I32 => Type::CU_TENSOR_MAP_DATA_TYPE_INT32,
+        TensorMapElement::U32 => Type::CU_TENSOR_MAP_DATA_TYPE_UINT32,
+        TensorMapElement::U8 => Type::CU_TENSOR_MAP_DATA_TYPE_UINT8,
     };
     let swizzle = match map.swizzle {
         Swizzle::None => sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_NONE,
@@ -76,7 +75,7 @@ fn encode(cuda: &CudaDevice, map: &TensorMap, tensor: &TensorRef<'_>) -> Result<
     let rank = tensor.shape().len().min(MOST_AXES);
     let (mut extents, mut strides, mut boxes) = ([1u64; MOST_AXES], [16u64; MOST_AXES], [1u32; MOST_AXES]);
     boxes.iter_mut().zip(&map.box_extents).for_each(|(slot, extent)| *slot = *extent);
-    // No axis of a map may be empty. Instead of an empty tensor, of which a box is all zeros, the copy engine is given a
+    // No axis of a map may be empty. Instead of an empty tensor, of which a box is all zeros, TMA is given a
     // tensor of one element.
     let address = if tensor.shape().contains(&0) {
         cuda.instead_of_empty(map.stores)

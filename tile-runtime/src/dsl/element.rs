@@ -54,7 +54,7 @@ pub trait Integer:
 {
 }
 
-/// The element types with arithmetic: all but `bool`.
+/// The element types with arithmetic: all but `bool` and `u8`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no arithmetic in a kernel: `i32`, `u32`, `f16`, `bf16` and `f32` have",
     label = "not a number of the kernel language"
@@ -79,9 +79,10 @@ pub trait Number:
     const ONE: Self;
 }
 
-/// The element types: `bool`, `i32`, `u32`, `f16`, `bf16` and `f32`.
+/// The element types: `bool`, `u8`, `i32`, `u32`, `f16`, `bf16` and `f32`. A `u8` is for storage: it is loaded, stored, copied, compared and
+/// cast, and has no arithmetic.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not an element type: those are `bool`, `i32`, `u32`, `f16`, `bf16` and `f32`",
+    message = "`{Self}` is not an element type: those are `bool`, `u8`, `i32`, `u32`, `f16`, `bf16` and `f32`",
     label = "not an element type of the kernel language"
 )]
 pub trait Value: Element + Cast + Copy + PartialEq + 'static {
@@ -93,7 +94,7 @@ pub trait Value: Element + Cast + Copy + PartialEq + 'static {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be converted in a kernel",
     label = "not an element type of the kernel language",
-    note = "element types are `bool`, `i32`, `u32`, `f16`, `bf16` and `f32`; indices are `usize`"
+    note = "element types are `bool`, `u8`, `i32`, `u32`, `f16`, `bf16` and `f32`; indices are `usize`"
 )]
 pub trait Cast: Copy {
     /// Converts: float to float rounds to nearest even; float to integer truncates, saturates, and takes NaN to 0;
@@ -112,14 +113,14 @@ pub fn lit<T: Number>(value: f64) -> T {
 impl Cast for usize {}
 
 macro_rules! values {
-    ($($ty:ty = $bits:literal),*) => {$(
+    ($($ty:ty),*) => {$(
         impl Cast for $ty {}
         impl Value for $ty {
-            const BITS: usize = $bits;
+            const BITS: usize = <$ty as Element>::DTYPE.bits() as usize;
         }
     )*};
 }
-values!(bool = 8, i32 = 32, u32 = 32, f16 = 16, bf16 = 16, f32 = 32);
+values!(bool, u8, i32, u32, f16, bf16, f32);
 
 macro_rules! numbers {
     ($($ty:ty = $zero:expr, $one:expr);*) => {$(

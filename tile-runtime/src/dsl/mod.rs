@@ -56,10 +56,7 @@ pub use math::{
     pow, round, round_ties_even, rsqrt, select, sin, sqrt, tanh, to_bits, trailing_zeros, trunc,
 };
 pub use tensor::{GlobalTensor, Tensor, Workspace};
-pub use tile::{
-    CopyDestination, CopyRequest, CopySource, EvictionOrder, First, Last, Normal, Tile, TileMut, TransposedFragment,
-    clear, copy, fill,
-};
+pub use tile::*;
 
 #[doc(hidden)]
 pub use debug::printed;

@@ -31,6 +31,15 @@ pub fn clear<A: Array<Element: Number>>(array: &mut A) {
     shadow()
 }
 
+/// Brings every element `x` of a fragment into a range: it becomes `min(max(x, low), high)`, where [`super::max`] and
+/// [`super::min`] say what becomes of a NaN.
+///
+/// The two bounds are evaluated once; a `low` above `high` makes every element `high`. Every thread must reach it.
+pub fn clamp<T: Number>(fragment: &mut Fragment<T>, low: T, high: T) {
+    let _ = (fragment, low, high);
+    shadow()
+}
+
 /// A copy, of which more can be demanded.
 pub struct CopyRequest(());
 
@@ -51,7 +60,7 @@ impl CopyRequest {
     }
 
     /// How long the second-level cache should keep what is copied: [`First`], [`Last`] or [`Normal`], or one chosen by
-    /// constants. A hint to the copy engine; copies by the threads do without.
+    /// constants. A hint to TMA; copies by the threads do without.
     pub fn evict(self, order: EvictionOrder) -> CopyRequest {
         let _ = order;
         shadow()

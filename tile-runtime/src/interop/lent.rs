@@ -131,6 +131,7 @@ impl Plain for bf16 {}
 impl Plain for f32 {}
 impl Plain for i32 {}
 impl Plain for u32 {}
+impl Plain for u8 {}
 
 /// A slice of the host, to be read and written by launches on a simulator, in place.
 ///

@@ -149,7 +149,7 @@ impl<'a> TensorRef<'a> {
         Layout { offset, shape: at(&self.shape), strides: at(&self.strides) }
     }
 
-    /// The same view for a simulator; `None` where the memory is not simulated.
+    /// This view for a simulator; `None` where the memory is not simulated.
     pub(crate) fn to_simulator(self) -> Option<TensorArgument> {
         Some(TensorArgument {
             dtype: self.dtype,
@@ -196,7 +196,7 @@ impl Argument<'_> {
         }
     }
 
-    /// The same argument for a simulator; `None` where a tensor is not simulated.
+    /// This argument for a simulator; `None` where a tensor is not simulated.
     pub(crate) fn to_simulator(self) -> Option<sim::Argument> {
         Some(match self {
             Argument::Tensor(tensor) => sim::Argument::Tensor(tensor.to_simulator()?),
@@ -277,4 +277,4 @@ macro_rules! scalars {
     )*};
 }
 
-scalars!(f16, bf16, f32, i32, u32, bool);
+scalars!(f16, bf16, f32, i32, u32, u8, bool);

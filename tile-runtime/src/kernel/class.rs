@@ -42,7 +42,7 @@ pub(crate) fn serving<'a>(
         .map_or_else(|refusal| lesser(prepared, device, args, refusal), |(values, grid)| Ok((None, values, grid)))
 }
 
-/// The same where the contract of a wider class does not hold.
+/// What serves a launch where the contract of the widest class does not hold: the next lesser one that does.
 #[cold]
 fn lesser<'a>(
     prepared: &Prepared,

@@ -40,7 +40,7 @@ pub fn explain(
     explain_class(def, (instance, Class::WIDEST), target, machine, values)
 }
 
-/// The same in an alignment class.
+/// [`explain`] in an alignment class.
 ///
 /// # Errors
 /// As [`explain`].

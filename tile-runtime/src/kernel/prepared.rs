@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use tile_ir::diag::Diagnostic;
 use tile_ir::emit::cuda::symbol;
-use tile_ir::ir::{Class, DimId, Instance, Kernel, ParamKind, Side, Target, Width};
+use tile_ir::ir::{BoundKernel, Class, DimId, Instance, Kernel, ParamKind, Side, Target, Width};
 use tile_ir::lowered::Program;
 use tile_ir::verify::program::{self as verify, Effort};
 
@@ -28,14 +28,14 @@ pub(crate) struct Prepared {
     pub slot: u32,
     /// The parameters that its launches leave out, a bit each.
     pub absent: u64,
-    /// The same instance on another device.
+    /// The record of this instance on another device.
     pub next: AtomicPtr<Prepared>,
     pub definition: &'static Definition,
     /// The instance, as it is bound.
     pub instance: Instance,
     pub plan: Plan,
     runs: Runs,
-    /// The same instance in lesser alignment classes.
+    /// The records of this instance in lesser alignment classes.
     pub lesser: Lesser,
     /// Why a wider class does not serve the launches of this one; empty for the widest.
     why: String,
@@ -61,7 +61,7 @@ pub(crate) struct Made {
 /// What runs.
 pub(crate) enum Code {
     Cuda { function: Function },
-    Fast { bound: Box<Kernel> },
+    Fast { bound: Box<BoundKernel> },
     Checked,
 }
 
@@ -181,7 +181,7 @@ impl Prepared {
         })
     }
 
-    /// The same instance in a lesser class, because of what does not hold on one side.
+    /// An instance in a lesser class than `wider`, because of what does not hold on one side.
     pub fn of_class(
         wider: &Prepared,
         class: Class,
@@ -262,12 +262,17 @@ pub(crate) fn target_for(kernel: &Kernel, device: &Device) -> Result<Target, Err
 }
 
 /// The bound kernel and the lowered program of an instance.
-pub(crate) fn lowered(kernel: &Kernel, instance: &Instance, target: Target) -> Result<(Kernel, Program), Error> {
+pub(crate) fn lowered(kernel: &Kernel, instance: &Instance, target: Target) -> Result<(BoundKernel, Program), Error> {
     lowered_for(kernel, instance, target, false)
 }
 
 /// As [`lowered`]. `fast`: for the fast simulator, which executes the bound kernel, a block a tile.
-fn lowered_for(kernel: &Kernel, instance: &Instance, target: Target, fast: bool) -> Result<(Kernel, Program), Error> {
+fn lowered_for(
+    kernel: &Kernel,
+    instance: &Instance,
+    target: Target,
+    fast: bool,
+) -> Result<(BoundKernel, Program), Error> {
     let report = |diagnostics: Vec<Diagnostic>| {
         let mut report: String = diagnostics.iter().map(|d| d.render(&kernel.source, &kernel.spans) + "\n").collect();
         report += &format!("in kernel `{}`, instance {}, for {target}", kernel.name, instance_text(kernel, instance));
@@ -407,7 +412,7 @@ fn code_for_launch(
 fn runnable(target: Target, architecture: &str) -> Vec<String> {
     const AMPERE: [&str; 3] = ["sm_89", "sm_86", "sm_80"];
     match AMPERE.iter().position(|known| *known == architecture) {
-        Some(at) if target == Target::Sm80 => AMPERE[at..].iter().map(|known| (*known).to_owned()).collect(),
+        Some(at) if !target.info().exact => AMPERE[at..].iter().map(|known| (*known).to_owned()).collect(),
         _ => vec![architecture.into()],
     }
 }

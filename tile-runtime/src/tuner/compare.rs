@@ -1,7 +1,7 @@
 //! Whether two results are the same: to the bit, or within a stated bound.
 
 use half::{bf16, f16};
-use tile_ir::ir::{AtomicOp, Dtype, ExprKind, Kernel, StmtKind};
+use tile_ir::ir::{AtomicOp, Dtype, DtypeClass, ExprKind, FloatFormat, Kernel, StmtKind};
 
 /// How much the results of two instances may differ, relative to the largest magnitude of the result: instances add in
 /// other orders. Integers and bools may not differ at all. An element may also differ by two units in its own last place.
@@ -9,19 +9,14 @@ use tile_ir::ir::{AtomicOp, Dtype, ExprKind, Kernel, StmtKind};
 /// The bounds allow an accumulation in f32 over the extents of the benchmarks and the rounding of the result once; a
 /// kernel that accumulates in 16 bits needs [`crate::tuner::TuneOptions::tolerance`].
 pub const fn gate_bound(dtype: Dtype) -> f64 {
-    match dtype {
-        Dtype::F32 | Dtype::F16 | Dtype::Bf16 => 1.0 / 8192.0,
-        Dtype::I32 | Dtype::U32 | Dtype::Bool => 0.0,
-    }
+    if dtype.is_float() { 1.0 / 8192.0 } else { 0.0 }
 }
 
 /// Twice the unit in the last place, relative.
 const fn two_places(dtype: Dtype) -> f64 {
-    match dtype {
-        Dtype::F32 => 1.0 / 4_194_304.0,
-        Dtype::F16 => 1.0 / 512.0,
-        Dtype::Bf16 => 1.0 / 64.0,
-        Dtype::I32 | Dtype::U32 | Dtype::Bool => 0.0,
+    match dtype.class() {
+        DtypeClass::Float(format) => 2.0 / (1 << format.fraction_bits()) as f64,
+        DtypeClass::Int(_) | DtypeClass::Bool => 0.0,
     }
 }
 
@@ -75,28 +70,30 @@ fn words(dtype: Dtype, at: usize, a: &[u8], b: &[u8], differing: usize, all: usi
 /// An element's value.
 pub(crate) fn value(dtype: Dtype, bytes: &[u8]) -> f64 {
     let word = |n: usize| bytes.iter().take(n).rev().fold(0u32, |word, byte| word << 8 | u32::from(*byte));
-    match dtype {
-        Dtype::Bool => f64::from(word(1)),
-        Dtype::I32 => f64::from(word(4) as i32),
-        Dtype::U32 => f64::from(word(4)),
-        Dtype::F32 => f64::from(f32::from_bits(word(4))),
-        Dtype::F16 => f64::from(f16::from_bits(word(2) as u16).to_f32()),
-        Dtype::Bf16 => f64::from(bf16::from_bits(word(2) as u16).to_f32()),
+    let bits = word(dtype.bytes() as usize);
+    match dtype.class() {
+        DtypeClass::Bool => f64::from(bits),
+        DtypeClass::Int(format) => format.wrapped(bits.into()) as f64,
+        DtypeClass::Float(FloatFormat::Binary32) => f64::from(f32::from_bits(bits)),
+        DtypeClass::Float(FloatFormat::Binary16) => f64::from(f16::from_bits(bits as u16).to_f32()),
+        DtypeClass::Float(FloatFormat::Bfloat16) => f64::from(bf16::from_bits(bits as u16).to_f32()),
     }
 }
 
-/// `len` elements that no kernel is likely to leave as its result: between 1 and 2, in no order. `None` for dtypes that
+/// `len` elements that no kernel is likely to leave as its result: floats between 1 and 2, in no order. `None` for dtypes that
 /// a kernel may use as indices.
 pub(super) fn pattern(dtype: Dtype, len: usize, random: &mut super::random::Random) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(len * dtype.bytes() as usize);
+    let format = match dtype.class() {
+        DtypeClass::Float(format) => format,
+        DtypeClass::Int(_) | DtypeClass::Bool => return None,
+    };
+    // 1 has the bias for its exponent, and no fraction.
+    let one = ((1u32 << (format.exponent_bits() - 1)) - 1) << format.fraction_bits();
+    let fraction = (1u32 << format.fraction_bits()) - 1;
+    let size = dtype.bytes() as usize;
+    let mut bytes = Vec::with_capacity(len * size);
     for _ in 0..len {
-        let bits = random.bits();
-        match dtype {
-            Dtype::F32 => bytes.extend((0x3f80_0000 | (bits as u32 & 0x7f_ffff)).to_le_bytes()),
-            Dtype::F16 => bytes.extend((0x3c00 | (bits as u16 & 0x3ff)).to_le_bytes()),
-            Dtype::Bf16 => bytes.extend((0x3f80 | (bits as u16 & 0x7f)).to_le_bytes()),
-            Dtype::I32 | Dtype::U32 | Dtype::Bool => return None,
-        }
+        bytes.extend_from_slice(&(one | (random.bits() as u32 & fraction)).to_le_bytes()[..size]);
     }
     Some(bytes)
 }

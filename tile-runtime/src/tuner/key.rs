@@ -6,7 +6,7 @@ use crate::kernel::{Argument, Definition, Dtype, Scalar};
 use crate::nvrtc::Nvrtc;
 use std::collections::HashMap;
 use std::sync::Mutex;
-use tile_ir::ir::{EntityRef, Kernel, Source, Span};
+use tile_ir::ir::{DtypeClass, EntityRef, Kernel, Source, Span};
 use tile_ir::sim::ScalarValue;
 
 /// Version of what a key means.
@@ -60,10 +60,9 @@ fn bucket_of(arg: &Argument<'_>) -> String {
         Argument::Scalar(Scalar { value: ScalarValue::Index(value) }) => bucket(*value),
         Argument::Scalar(Scalar { value: ScalarValue::Element(dtype, bits) }) => {
             // -0.0 is zero too.
-            let magnitude = match dtype {
-                Dtype::F32 => bits & 0x7fff_ffff,
-                Dtype::F16 | Dtype::Bf16 => bits & 0x7fff,
-                Dtype::I32 | Dtype::U32 | Dtype::Bool => *bits,
+            let magnitude = match dtype.class() {
+                DtypeClass::Float(format) => bits & format.magnitude(),
+                DtypeClass::Int(_) | DtypeClass::Bool => *bits,
             };
             if magnitude == 0 { "zero".into() } else { "not zero".into() }
         }

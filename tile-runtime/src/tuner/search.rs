@@ -55,7 +55,7 @@ pub(super) struct Outcome {
 const CLEARLY_SLOWER: f64 = 1.3;
 /// Rounds before the first are dropped.
 const EARLY: usize = 2;
-/// The same for medians, half way.
+/// Half way, a candidate is dropped whose median is this much above the best one's.
 const SLOWER: f64 = 1.1;
 /// The band within which the earlier declared instance wins: at least, and at most.
 const BAND: [f64; 2] = [0.002, 0.01];

@@ -41,7 +41,7 @@ pub fn scale(x: &Tensor<f32, (N, K)>, y: &mut Tensor<f32, (N, K)>, alpha: f32) {
     }
 }
 
-/// The same, compiled for each K, of which one is kept.
+/// A copy that is compiled for each K, of which one is kept.
 #[tile_kernel(specialize(K, max = 1))]
 pub fn special(x: &Tensor<f32, (N, K)>, y: &mut Tensor<f32, (N, K)>) {
     let [b] = blocks([N]);
@@ -61,7 +61,7 @@ pub fn special_early(x: &Tensor<f32, (N, K)>, y: &mut Tensor<f32, (N, K)>) {
     }
 }
 
-/// The same; it may start before the previous kernel is done, and then reads x.
+/// A kernel that may start before the previous one is done, and then reads x.
 #[tile_kernel(pdl(independent = [x]))]
 pub fn early(x: &Tensor<f32, (N, K)>, y: &mut Tensor<f32, (N, K)>, alpha: f32) {
     let [b] = blocks([N]);

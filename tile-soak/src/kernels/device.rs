@@ -104,6 +104,7 @@ impl Given {
                 Dtype::F32 => f32::from_bits(*bits).scalar(),
                 Dtype::I32 => (*bits as i32).scalar(),
                 Dtype::U32 => bits.scalar(),
+                Dtype::U8 => (*bits as u8).scalar(),
                 Dtype::Bool => (*bits != 0).scalar(),
             }),
             Argument::Tensor(tensor) => Given::Tensor(match tensor.dtype {
@@ -112,6 +113,7 @@ impl Given {
                 Dtype::F32 => on_device::<f32>(tensor, device)?,
                 Dtype::I32 => on_device::<i32>(tensor, device)?,
                 Dtype::U32 => on_device::<u32>(tensor, device)?,
+                Dtype::U8 => on_device::<u8>(tensor, device)?,
                 Dtype::Bool => on_device::<bool>(tensor, device)?,
             }),
         })

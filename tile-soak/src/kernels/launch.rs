@@ -3,16 +3,16 @@
 use super::problem::{Problem, Results, results};
 use tile_ir::diag::Diagnostic;
 use tile_ir::emit::cuda::emit;
-use tile_ir::ir::{DimId, Dtype, EntityRef, Instance, Kernel, ParamId, Target};
+use tile_ir::ir::{BoundKernel, DimId, EntityRef, Instance, Kernel, ParamId, Target};
 use tile_ir::lower;
 use tile_ir::lowered::{self, Check, HostExpr, HostValues, Program};
 use tile_ir::sim::checked::{CheckedOptions, CheckedReport, Copies, Schedule};
-use tile_ir::sim::{Argument, ScalarValue, SimError, checked, fast};
+use tile_ir::sim::{Argument, SimError, checked, fast};
 
 /// An instance, bound and lowered in the alignment class that serves a problem.
 pub struct Launch {
     /// What the fast simulator runs.
-    pub bound: Kernel,
+    pub bound: BoundKernel,
     /// What the checked one does.
     pub program: Program,
     /// How many blocks there are along each axis of the author's grid whose extent is not a constant.
@@ -169,9 +169,7 @@ impl HostValues for Values<'_> {
 
     fn scalar(&self, param: ParamId) -> i64 {
         match self.args.get(param.index()) {
-            Some(Argument::Scalar(ScalarValue::Index(value))) => *value,
-            Some(Argument::Scalar(ScalarValue::Element(Dtype::I32, bits))) => i64::from(*bits as i32),
-            Some(Argument::Scalar(ScalarValue::Element(_, bits))) => i64::from(*bits),
+            Some(Argument::Scalar(value)) => value.host_number(),
             _ => 0,
         }
     }

@@ -5,7 +5,8 @@ use rand::seq::IndexedRandom;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use tile_ir::ir::{Dtype, DtypeRef, EntityRef, Extent, Kernel, ParamId, ParamKind, Type};
+use tile_ir::ir::{Dtype, DtypeClass, DtypeRef, EntityRef, Extent, Kernel, ParamId, ParamKind, Type};
+use tile_ir::sim::numeric;
 use tile_ir::sim::{Argument, Memory, ScalarValue, TensorArgument};
 
 /// A launch's values, by name, so that a mutant is launched as its original is.
@@ -136,7 +137,10 @@ impl Problem {
             Type::Value(dtype) => {
                 let dtype = concrete(dtype);
                 let float = matches!(dtype, Dtype::F16 | Dtype::Bf16 | Dtype::F32);
-                ScalarValue::Element(dtype, if float { bits(dtype, value as f32 / 4.0) } else { value as u32 })
+                ScalarValue::Element(
+                    dtype,
+                    if float { numeric::encode(dtype, value as f32 / 4.0) } else { value as u32 },
+                )
             }
         }
     }
@@ -170,19 +174,10 @@ fn tiles(consts: &[i64]) -> Vec<i64> {
 /// Small numbers: sums and products of them are exact in f32, and indices made of them stay small.
 fn element(dtype: Dtype, random: u64) -> u32 {
     let small = (random >> 33) % 7;
-    match dtype {
-        Dtype::Bool => u32::from(small > 3),
-        Dtype::U32 => small as u32,
-        Dtype::I32 => (small as i32 - 3) as u32,
-        Dtype::F16 | Dtype::Bf16 | Dtype::F32 => bits(dtype, small as f32 - 3.0),
-    }
-}
-
-fn bits(dtype: Dtype, value: f32) -> u32 {
-    match dtype {
-        Dtype::F16 => u32::from(half::f16::from_f32(value).to_bits()),
-        Dtype::Bf16 => u32::from(half::bf16::from_f32(value).to_bits()),
-        _ => value.to_bits(),
+    match dtype.class() {
+        DtypeClass::Bool => u32::from(small > 3),
+        DtypeClass::Int(format) if !format.signed => small as u32,
+        DtypeClass::Int(_) | DtypeClass::Float(_) => numeric::encode(dtype, small as f32 - 3.0),
     }
 }
 

@@ -12,7 +12,7 @@ use tile_ir::diag::Diagnostic;
 use tile_ir::ir::{DimId, EntityRef, Extent, Instance, Kernel, ParamId, ParamKind, Target};
 use tile_ir::lowered::{HostValues, Program as Lowered};
 use tile_ir::sim::checked::{CheckedOptions, Copies, Schedule};
-use tile_ir::sim::{Argument, ScalarValue, checked, fast};
+use tile_ir::sim::{Argument, checked, fast};
 
 /// In which way a program failed: failures of one class are reduced together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
@@ -160,9 +160,7 @@ impl HostValues for Values<'_> {
 
     fn scalar(&self, param: ParamId) -> i64 {
         match self.args.get(param.index()) {
-            Some(Argument::Scalar(ScalarValue::Index(value))) => *value,
-            Some(Argument::Scalar(ScalarValue::Element(tile_ir::ir::Dtype::I32, bits))) => i64::from(*bits as i32),
-            Some(Argument::Scalar(ScalarValue::Element(_, bits))) => i64::from(*bits),
+            Some(Argument::Scalar(value)) => value.host_number(),
             _ => 0,
         }
     }

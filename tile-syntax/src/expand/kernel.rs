@@ -5,9 +5,9 @@ use super::launch;
 use super::signature::{Const, Signature};
 use crate::parse::Parsed;
 use proc_macro2::{Ident, Literal, TokenStream};
-use quote::{quote, quote_spanned};
+use quote::{format_ident, quote, quote_spanned};
 use tile_ir::diag::Code;
-use tile_ir::ir::{ConstKind, DimId, Dtype, EntityRef, Instance, Kernel};
+use tile_ir::ir::{ConstKind, DimId, Dtype, DtypeClass, EntityRef, FloatFormat, Instance, Kernel};
 
 /// Everything the host sees of a kernel without mistakes. `own`: the kernel's name as its author wrote it.
 pub(super) fn host(signature: &Signature<'_>, own: &Ident, parsed: &Parsed) -> TokenStream {
@@ -173,13 +173,15 @@ fn instances(signature: &Signature<'_>, kernel: &Kernel, declared: &str) -> Toke
 /// `f16, 8`: an instance's generic arguments.
 fn arguments(signature: &Signature<'_>, values: &Instance) -> Vec<TokenStream> {
     let runtime = &signature.runtime;
-    let dtypes = values.dtypes.iter().map(|dtype| match dtype {
-        Dtype::Bool => quote!(::core::primitive::bool),
-        Dtype::I32 => quote!(::core::primitive::i32),
-        Dtype::U32 => quote!(::core::primitive::u32),
-        Dtype::F16 => quote!(#runtime::dsl::f16),
-        Dtype::Bf16 => quote!(#runtime::dsl::bf16),
-        Dtype::F32 => quote!(::core::primitive::f32),
+    let dtypes = values.dtypes.iter().map(|dtype| {
+        let name = format_ident!("{}", dtype.name());
+        match dtype.class() {
+            // Not Rust's own.
+            DtypeClass::Float(FloatFormat::Binary16 | FloatFormat::Bfloat16) => quote!(#runtime::dsl::#name),
+            DtypeClass::Float(FloatFormat::Binary32) | DtypeClass::Int(_) | DtypeClass::Bool => {
+                quote!(::core::primitive::#name)
+            }
+        }
     });
     let consts = signature.consts.iter().zip(&values.consts).map(|(c, &value)| {
         if c.is_bool {

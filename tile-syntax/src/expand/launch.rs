@@ -76,7 +76,7 @@ fn launch(signature: &Signature<'_>, body: &Body) -> TokenStream {
                 #run
             }
 
-            /// The same launch, checked once, to be made again and again.
+            /// A launch with these arguments, checked once, to be made again and again.
             ///
             /// # Errors
             /// As `launch`; memory that is borrowed from other code.
@@ -216,7 +216,7 @@ fn tuned(signature: &Signature<'_>, body: &Body) -> TokenStream {
                 ::core::result::Result::Ok(kernel)
             }
 
-            /// The same with options, and with the report of every candidate.
+            /// As `tuned`, with options, and with the report of every candidate.
             ///
             /// # Errors
             /// As `tuned`.

@@ -129,10 +129,10 @@ pub(super) fn dtype_bound(parsed: &Parsed, name: &Ident) -> Ident {
         "Float"
     } else if all(Dtype::is_int) {
         "Integer"
-    } else if allowed.contains(&Dtype::Bool) {
-        "Value"
-    } else {
+    } else if allowed.iter().all(|d| d.has_arithmetic()) {
         "Number"
+    } else {
+        "Value"
     };
     format_ident!("{bound}")
 }

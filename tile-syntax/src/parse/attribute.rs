@@ -208,7 +208,7 @@ impl Parser {
         let Some(path) = crate::link::path(item) else {
             return self.attribute_error(tokens_range(item), "`uses` takes the names of `#[tile_fn]`s", HELP);
         };
-        if super::outside::FUNCTIONS.contains(&path.as_str()) {
+        if super::outside::is_function(&path) {
             let message = format!("`{path}` is a function of the language");
             self.attribute_error(tokens_range(item), message, "give yours another name");
         }
@@ -378,7 +378,10 @@ impl Parser {
                     let text = source::text(&part.iter().cloned().collect());
                     let at = self.mark(tokens_range(&part));
                     let message = format!("`{text}` is not a dtype of this version of the language");
-                    self.error(Diagnostic::new(Code::DTYPE, at, message).help("use bool, i32, u32, f16, bf16 or f32"));
+                    self.error(
+                        Diagnostic::new(Code::DTYPE, at, message)
+                            .help(format!("use {}", super::types::element_types())),
+                    );
                 }
             }
         }

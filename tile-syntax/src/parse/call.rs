@@ -52,9 +52,8 @@ pub(super) fn function_name(expr: &Expr) -> Option<Function<'_>> {
     Some(Function { name, arguments: &last.arguments, range })
 }
 
-/// Functions with an effect, which are read by [`super::effect`] and [`super::tile`].
-const STATEMENTS: [&str; 9] =
-    ["copy", "fill", "clear", "gemm", "reduce", "sync_threads", "sync_warp", "device_print", "device_assert"];
+/// Functions without a value, beside those of [`super::tile`].
+const STATEMENTS: [&str; 6] = ["gemm", "reduce", "sync_threads", "sync_warp", "device_print", "device_assert"];
 
 impl Parser {
     /// A call as a value.
@@ -86,14 +85,15 @@ impl Parser {
             }
             None => {}
         }
-        if used && STATEMENTS.contains(&name) {
+        let of_tiles = super::tile::arity(name).is_some();
+        if used && (of_tiles || STATEMENTS.contains(&name)) {
             let at = self.mark(range);
             let message = format!("`{name}(..)` gives no value");
             self.unsupported(Diagnostic::new(Code::PLACEMENT, at, message).help("make it a statement of its own"));
             return Called::Poison;
         }
         match name {
-            "copy" | "fill" | "clear" => {
+            _ if of_tiles => {
                 self.tile_operation(name, call, Some(CopyOptions::default()), range);
                 Called::Done
             }
@@ -195,6 +195,7 @@ impl Parser {
             self.demand(operand, ty)?;
         }
         let class = self.class(ty);
+        self.computed(class, ty, math.name(), span)?;
         let fits = match math.operands() {
             MathOperands::Floats => matches!(class, Class::Float | Class::Unknown),
             MathOperands::Numbers => matches!(class, Class::Float | Class::Unknown | Class::Int),

@@ -7,7 +7,7 @@ use super::Parser;
 use super::types::Ty;
 use tile_ir::advice;
 use tile_ir::diag::{Code, Diagnostic};
-use tile_ir::ir::{BinaryOp, Dtype, DtypeRef, ExprId, SpanId, Type};
+use tile_ir::ir::{BinaryOp, Dtype, DtypeClass, DtypeRef, ExprId, FloatFormat, SpanId, Type};
 
 impl Parser {
     /// Demands that an expression has a type.
@@ -48,7 +48,7 @@ impl Parser {
     /// The conversion of the value at a place, as text to paste; none between types that are not numbers.
     fn conversion(&self, span: SpanId, from: Type, to: Type) -> Option<String> {
         let text = advice::text(&self.kernel.source, *self.kernel.spans.get(span)?)?;
-        let is_number = |ty| matches!(ty, Type::Index) || !self.dtypes_of(ty).contains(&Dtype::Bool);
+        let is_number = |ty| matches!(ty, Type::Index) || self.dtypes_of(ty).into_iter().all(Dtype::is_number);
         if !is_number(from) || !is_number(to) {
             return None;
         }
@@ -59,11 +59,12 @@ impl Parser {
         let operand = if is_postfix(text) { text.to_owned() } else { format!("({text})") };
         // `as` is for `usize`; between element types, generic ones among them, there is `cast`.
         let converted = match (from, to) {
-            (Type::Index, Type::Value(DtypeRef::Is(Dtype::I32 | Dtype::U32 | Dtype::F32)))
-            | (Type::Value(DtypeRef::Is(Dtype::I32 | Dtype::U32 | Dtype::F32)), Type::Index) => {
+            (Type::Index, Type::Value(DtypeRef::Is(dtype))) | (Type::Value(DtypeRef::Is(dtype)), Type::Index)
+                if is_cast_by_as(dtype) =>
+            {
                 format!("{operand} as {}", name(to))
             }
-            _ => format!("{operand}.cast::<{}>()", name(to)),
+            (Type::Index | Type::Value(_), Type::Index | Type::Value(_)) => format!("{operand}.cast::<{}>()", name(to)),
         };
         Some(format!("convert it: `{converted}`"))
     }
@@ -83,6 +84,14 @@ impl Parser {
             Type::Index => Vec::new(),
             Type::Value(dtype) => self.dtypes(dtype),
         }
+    }
+}
+
+/// Whether `as` converts to and from a dtype: whether it is a number of Rust's own.
+pub(super) fn is_cast_by_as(dtype: Dtype) -> bool {
+    match dtype.class() {
+        DtypeClass::Int(_) | DtypeClass::Float(FloatFormat::Binary32) => true,
+        DtypeClass::Bool | DtypeClass::Float(FloatFormat::Binary16 | FloatFormat::Bfloat16) => false,
     }
 }
 

@@ -9,8 +9,8 @@ use super::{Binding, Parser};
 use syn::{Expr, ExprCall, Lit};
 use tile_ir::diag::{Code, Diagnostic};
 use tile_ir::ir::{
-    AtomicOp, Dtype, ExprId, ExprKind, Place, ReduceOp, ReduceSource, Scope, ShuffleKind, StmtKind, Type, VarId,
-    VarKind, VoteKind,
+    AtomicOp, Dtype, ExprId, ExprKind, Place, ReduceOp, ReduceSource, Scope, ShuffleKind, StmtKind, TileOp, Type,
+    VarId, VarKind, VoteKind,
 };
 
 impl Parser {
@@ -95,7 +95,8 @@ impl Parser {
         let help = match class {
             Class::Index => "convert it first: `v as u32`",
             Class::Bool => "use `any`, `all` or `ballot`",
-            _ => return Some(()),
+            Class::Storage => "cast to u32 or f32 first",
+            Class::Int | Class::Float | Class::Mixed | Class::Unknown => return Some(()),
         };
         let message = format!("{what} of {} is not in the language", self.ty_name(ty));
         self.unsupported(Diagnostic::new(Code::DTYPE, span, message).help(help));
@@ -162,7 +163,7 @@ impl Parser {
             return Called::Poison;
         };
         let (Some(op), Some(src), Some(dst)) = (op, src, dst) else { return Called::Poison };
-        self.simple(StmtKind::ReduceTile { op, src, dst, axis }, range)
+        self.simple(StmtKind::Tile(TileOp::ReduceTile { op, src, dst, axis }), range)
     }
 
     /// An array of the block, by reference, of `rank` axes.
@@ -307,7 +308,7 @@ impl Parser {
                 Scope::Fragment => {
                     self.check_writable(place, array);
                     let Some(op) = op else { return Called::Poison };
-                    return self.simple(StmtKind::ClusterReduce { op, tile: buffer }, range);
+                    return self.simple(StmtKind::Tile(TileOp::ClusterReduce { op, tile: buffer }), range);
                 }
                 Scope::Shared => ("a shared array", self.kernel.buffers[buffer].span),
                 Scope::Local => ("a per-thread array", self.kernel.buffers[buffer].span),

@@ -1,5 +1,6 @@
 //! Expressions: resolved and typed as they are read.
 
+use super::conversion::is_cast_by_as;
 use super::range::Range;
 use super::types::{Class, Ty};
 use super::{Facts, Hoist, Parser};
@@ -106,6 +107,7 @@ impl Parser {
         let class = self.class(ty);
         match op {
             UnaryOp::Neg => {
+                self.computed(class, ty, "-", span)?;
                 if !self.negate(ty) || class == Class::Bool {
                     let message = format!("cannot negate {}", self.ty_name(ty));
                     self.rustc(Diagnostic::new(Code::TYPE, span, message));
@@ -132,9 +134,24 @@ impl Parser {
                 self.rustc(Diagnostic::new(Code::TYPE, span, message));
                 return None;
             }
-            UnaryOp::Not => {}
+            UnaryOp::Not => self.computed(class, ty, "!", span)?,
         }
         Some(self.push(ExprKind::Unary(op, operand), ty, self.facts(operand), span))
+    }
+
+    /// Refuses to compute with numbers that are for storage, which rustc would not.
+    pub(super) fn computed(&mut self, class: Class, ty: Ty, what: &str, span: SpanId) -> Option<()> {
+        if class != Class::Storage {
+            return Some(());
+        }
+        let stored = match self.resolve(ty) {
+            Ty::Is(Type::Value(dtype)) => self.dtypes(dtype).into_iter().find(|d| d.is_number() && !d.has_arithmetic()),
+            Ty::Is(Type::Index) | Ty::Slot(_) => None,
+        };
+        let stored = stored.map_or("it", Dtype::name);
+        let message = format!("`{what}` of {}: {stored} is for storage and has no arithmetic", self.ty_name(ty));
+        self.unsupported(Diagnostic::new(Code::DTYPE, span, message).help("cast to u32 or f32 first"));
+        None
     }
 
     /// `a + b + c`: a chain is as deep as it is long, and is read from its innermost operand on, without recursion.
@@ -191,6 +208,7 @@ impl Parser {
                 (right, Ty::Is(Type::BOOL))
             }
             Shl | Shr => {
+                self.computed(class, ty, op.symbol(), span)?;
                 let shiftable = |class| matches!(class, Class::Int | Class::Index | Class::Unknown);
                 let shift = self.ty(right);
                 if !shiftable(class) || !shiftable(self.class(shift)) {
@@ -215,6 +233,9 @@ impl Parser {
                 let ty = self.one_type(op, left, right, span)?;
                 // Either side may have told the class of the other.
                 let class = self.class(ty);
+                if !op.is_comparison() {
+                    self.computed(class, ty, op.symbol(), span)?;
+                }
                 let fits = match op {
                     Lt | Le | Gt | Ge | Eq | Ne => true,
                     BitAnd | BitOr | BitXor => !matches!(class, Class::Float | Class::Mixed),
@@ -243,11 +264,10 @@ impl Parser {
         let to = self.scalar_type(&cast.ty);
         let (value, to) = (value?, to?);
         let span = self.mark(Range { first: Range::from(&*cast.expr).first, last: Range::from(&*cast.ty).last });
-        let numeric =
-            |ty: Type| matches!(ty, Type::Index) || matches!(ty.dtype(), Some(Dtype::I32 | Dtype::U32 | Dtype::F32));
+        let numeric = |ty: Type| ty == Type::Index || ty.dtype().is_some_and(is_cast_by_as);
         let from = self.resolve(self.ty(value));
         let from_fits = match from {
-            Ty::Is(ty) => numeric(ty) || (ty == Type::BOOL && to.dtype() != Some(Dtype::F32)),
+            Ty::Is(ty) => numeric(ty) || (ty == Type::BOOL && !to.dtype().is_some_and(Dtype::is_float)),
             Ty::Slot(_) => true,
         };
         if !from_fits || !numeric(to) {

@@ -5,7 +5,7 @@ use super::access::strip;
 use super::range::Range;
 use syn::{Expr, ExprCall, ExprMethodCall};
 use tile_ir::diag::{Code, Diagnostic};
-use tile_ir::ir::{BufferId, MatrixRef, Place, Precision, StmtKind, WarpPolicy};
+use tile_ir::ir::{BufferId, MatrixRef, Place, Precision, StmtKind, TileOp, WarpPolicy};
 
 /// What is said after a `gemm(..)`.
 #[derive(Default)]
@@ -31,7 +31,7 @@ impl Parser {
         let (Some(a), Some(b), Some(acc), Some(options)) = (a, b, acc, options) else { return };
         let span = self.mark(range);
         let GemmOptions { policy, clear, precision, grouped } = options;
-        self.emit(StmtKind::Gemm { a, b, acc, policy, clear, precision, grouped }, span);
+        self.emit(StmtKind::Tile(TileOp::Gemm { a, b, acc, policy, clear, precision, grouped }), span);
     }
 
     fn gemm_options(&mut self, methods: &[&ExprMethodCall]) -> Option<GemmOptions> {

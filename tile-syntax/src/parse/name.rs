@@ -5,7 +5,9 @@ use super::types::{Integer, Slot, Ty};
 use super::{Binding, Facts, Parser};
 use syn::Lit;
 use tile_ir::diag::{Code, Diagnostic};
-use tile_ir::ir::{ConstKind, Dtype, DtypeRef, ExprId, ExprKind, ParamKind, SpecialValue, Type};
+use tile_ir::ir::{
+    ConstKind, Dtype, DtypeClass, DtypeRef, ExprId, ExprKind, FloatFormat, ParamKind, SpecialValue, Type,
+};
 
 impl Parser {
     pub(super) fn literal(&mut self, literal: &syn::ExprLit) -> Option<ExprId> {
@@ -24,9 +26,10 @@ impl Parser {
             ("", true) => self.fresh(Slot::Float),
             ("", false) => self.fresh(Slot::Int(Integer::Any)),
             ("usize", false) => Ty::Is(Type::Index),
-            ("i32", false) => Ty::Is(Type::from(Dtype::I32)),
-            ("u32", false) => Ty::Is(Type::from(Dtype::U32)),
             ("f32", true) => Ty::Is(Type::F32),
+            (suffix, _) if Dtype::from_name(suffix).is_some_and(|d| d.is_whole() && !is_float) => {
+                Ty::Is(Dtype::from_name(suffix).map_or(Type::Index, Type::from))
+            }
             _ => {
                 let message = format!("`{suffix}` is not a type of this version of the language");
                 let diagnostic = Diagnostic::new(Code::DTYPE, span, message);
@@ -156,15 +159,18 @@ impl Parser {
             "NEG_INFINITY" => SpecialValue::NegInfinity,
             "INFINITY" => SpecialValue::Infinity,
             _ => {
-                let number = match (dtype, name) {
-                    (DtypeRef::Is(Dtype::I32), "MAX") => Some(ExprKind::Int(i64::from(i32::MAX))),
-                    (DtypeRef::Is(Dtype::I32), "MIN") => Some(ExprKind::Int(i64::from(i32::MIN))),
-                    (DtypeRef::Is(Dtype::U32), "MAX") => Some(ExprKind::Int(i64::from(u32::MAX))),
-                    (DtypeRef::Is(Dtype::U32), "MIN") => Some(ExprKind::Int(0)),
-                    (DtypeRef::Is(Dtype::F32), "MAX") => Some(ExprKind::Float(f64::from(f32::MAX))),
-                    (DtypeRef::Is(Dtype::F32), "MIN") => Some(ExprKind::Float(f64::from(f32::MIN))),
-                    (DtypeRef::Is(Dtype::F32), "EPSILON") => Some(ExprKind::Float(f64::from(f32::EPSILON))),
-                    _ => None,
+                let class = match dtype {
+                    DtypeRef::Is(dtype) => Some(dtype.class()),
+                    DtypeRef::Param(_) => None,
+                };
+                let single = DtypeClass::Float(FloatFormat::Binary32);
+                let number = match (class, name) {
+                    (Some(DtypeClass::Int(format)), "MAX") => Some(ExprKind::Int(format.range().1)),
+                    (Some(DtypeClass::Int(format)), "MIN") => Some(ExprKind::Int(format.range().0)),
+                    (Some(class), "MAX") if class == single => Some(ExprKind::Float(f64::from(f32::MAX))),
+                    (Some(class), "MIN") if class == single => Some(ExprKind::Float(f64::from(f32::MIN))),
+                    (Some(class), "EPSILON") if class == single => Some(ExprKind::Float(f64::from(f32::EPSILON))),
+                    (Some(_) | None, _) => None,
                 };
                 let Some(number) = number else {
                     let diagnostic =

@@ -30,8 +30,8 @@ const LATER: &[(&str, &str)] = &[
     ("atomic_sub", "of i32 and f32: `atomic_add(&mut s[i], -v)`"),
 ];
 
-/// Functions of the language, for "did you mean".
-pub(super) const FUNCTIONS: &[&str] = &[
+/// Functions of the language beside those of [`super::tile`], for "did you mean".
+const FUNCTIONS: &[&str] = &[
     "blocks",
     "threads",
     "alloc_shared",
@@ -46,9 +46,6 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "cluster",
     "use_swizzle",
     "gemm",
-    "copy",
-    "fill",
-    "clear",
     "thread_allreduce",
     "reduce",
     "warp_reduce",
@@ -110,7 +107,11 @@ pub(super) const FUNCTIONS: &[&str] = &[
 
 /// Whether the language has a function of this name.
 pub(crate) fn is_function(name: &str) -> bool {
-    FUNCTIONS.contains(&name)
+    functions().any(|function| function == name)
+}
+
+fn functions() -> impl Iterator<Item = &'static str> {
+    FUNCTIONS.iter().copied().chain(super::tile::FUNCTIONS.iter().map(|(name, _)| *name))
 }
 
 impl Parser {
@@ -135,7 +136,7 @@ impl Parser {
         if let Some((_, help)) = LATER.iter().find(|(later, _)| later == name) {
             return self.not_in_version(function.range, &format!("{name}(..)"), help);
         }
-        let near = FUNCTIONS.iter().map(|f| (distance(f, name), f)).min();
+        let near = functions().map(|f| (distance(f, name), f)).min();
         // Of names of three letters nearly every one is near another.
         let near = near.filter(|(d, _)| *d <= 2.min(name.len() / 4));
         let help = match near {

@@ -9,8 +9,8 @@ use super::{Binding, Facts, Parser};
 use syn::{Expr, ExprCall, ExprMethodCall, RangeLimits, Stmt};
 use tile_ir::diag::{Code, Diagnostic};
 use tile_ir::ir::{
-    BinaryOp, BufferId, DtypeRef, Evict, Eviction, ExprId, ExprKind, Place, Scope, SpecialValue, StmtKind, TileRef,
-    Type,
+    BinaryOp, BufferId, DtypeRef, Evict, Eviction, ExprId, ExprKind, Place, Scope, SpecialValue, StmtKind, TileOp,
+    TileRef, Type,
 };
 
 /// What a copy asks for beside moving a tile.
@@ -26,10 +26,18 @@ impl Default for CopyOptions {
     }
 }
 
+/// The functions that this module reads, and how many arguments they take: statements, without a value.
+pub(super) const FUNCTIONS: &[(&str, usize)] = &[("copy", 2), ("fill", 2), ("clear", 1), ("clamp", 3)];
+
+/// How many arguments a tile function takes; `None` for what is none.
+pub(super) fn arity(name: &str) -> Option<usize> {
+    FUNCTIONS.iter().find(|(function, _)| *function == name).map(|(_, arity)| *arity)
+}
+
 impl Parser {
-    /// `copy`, `fill` or `clear` as a statement. `options`: a copy's, none if they could not be read.
+    /// One of [`FUNCTIONS`] as a statement. `options`: a copy's, none if they could not be read.
     pub(super) fn tile_operation(&mut self, name: &str, call: &ExprCall, options: Option<CopyOptions>, range: Range) {
-        let arity = if name == "clear" { 1 } else { 2 };
+        let Some(arity) = arity(name) else { return self.unknown_function(&call.func) };
         if call.args.len() != arity {
             let at = self.mark(call.paren_token.span);
             let message = format!("`{name}` takes {arity} arguments, {} given", call.args.len());
@@ -44,17 +52,49 @@ impl Parser {
                 let dtype = self.kernel.buffers[buffer].dtype;
                 if self.demand(value, Type::Value(dtype)).is_some() {
                     let span = self.mark(range);
-                    self.emit(StmtKind::Fill { buffer, value }, span);
+                    self.emit(StmtKind::Tile(TileOp::Fill { buffer, value }), span);
                 }
             }
+            "clamp" => self.clamp(call, range),
             _ => {
                 let Some(buffer) = self.filled(name, &call.args[0]) else { return };
                 let dtype = self.kernel.buffers[buffer].dtype;
                 let span = self.mark(range);
                 let value = self.zero(dtype, span);
-                self.emit(StmtKind::Fill { buffer, value }, span);
+                self.emit(StmtKind::Tile(TileOp::Fill { buffer, value }), span);
             }
         }
+    }
+
+    /// `clamp(&mut acc, low, high)`: of a fragment of numbers, with bounds of its dtype.
+    fn clamp(&mut self, call: &ExprCall, range: Range) {
+        let bounds = [self.expr(&call.args[1]), self.expr(&call.args[2])];
+        let (Some(tile), [Some(low), Some(high)]) = (self.filled("clamp", &call.args[0]), bounds) else { return };
+        let buffer = &self.kernel.buffers[tile];
+        let (ty, scope, name, declared) = (Type::Value(buffer.dtype), buffer.scope, buffer.name.clone(), buffer.span);
+        if scope != Scope::Fragment {
+            let at = self.mark(&call.args[0]);
+            let diagnostic = Diagnostic::new(Code::CALL, at, format!("`clamp` takes a fragment; `{name}` is an array"));
+            let help = format!("copy it to a fragment and clamp that: `copy(&{name}, &mut f);`");
+            return self.unsupported(diagnostic.label(declared, "declared here").help(help));
+        }
+        let (Some(low), Some(high)) = (self.demand(low, ty), self.demand(high, ty)) else { return };
+        if self.numeric(low, "`clamp`").is_none() {
+            return;
+        }
+        let span = self.mark(range);
+        let literal = |p: &Self, e: ExprId| match p.kernel.exprs[e].kind {
+            ExprKind::Float(value) => Some(value),
+            ExprKind::Int(value) => Some(value as f64),
+            _ => None,
+        };
+        if let (Some(least), Some(most)) = (literal(self, low), literal(self, high))
+            && least > most
+        {
+            let message = format!("`clamp` between {least} and {most}: no value is between them");
+            return self.unsupported(Diagnostic::new(Code::CALL, span, message).help("give the smaller bound first"));
+        }
+        self.emit(StmtKind::Tile(TileOp::Clamp { tile, low, high }), span);
     }
 
     fn zero(&mut self, dtype: DtypeRef, span: tile_ir::ir::SpanId) -> ExprId {
@@ -191,7 +231,7 @@ impl Parser {
             return self.error(diagnostic.help("copy into a shared or per-thread array, and from there"));
         }
         let span = self.mark(range);
-        self.emit(StmtKind::Copy { src, dst, width, tma, evict }, span);
+        self.emit(StmtKind::Tile(TileOp::Copy { src, dst, width, tma, evict }), span);
     }
 
     fn tile(&mut self, argument: &Expr, destination: bool) -> Option<TileRef> {

@@ -6,7 +6,7 @@
 use super::range::generic_types;
 use super::{Binding, Parser};
 use tile_ir::diag::{Code, Diagnostic};
-use tile_ir::ir::{Dtype, DtypeRef, SpanId, Type};
+use tile_ir::ir::{Dtype, DtypeClass, DtypeRef, SpanId, Type};
 
 /// The type of an expression, known or to be inferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ impl From<Type> for Ty {
 /// What is known about a type to be inferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Slot {
-    /// The same as another.
+    /// The type of another value.
     Same(Ty),
     /// Anything: a variable declared without a value.
     Free,
@@ -39,11 +39,11 @@ pub(super) enum Slot {
 /// What an integer literal may be, from the most to the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Integer {
-    /// `usize`, `u32` or `i32`.
+    /// `usize` or a dtype of whole numbers.
     Any,
-    /// `u32` or `i32`: collectives take it.
+    /// A dtype of whole numbers: collectives take it.
     Element,
-    /// `i32`: it is negated.
+    /// A signed one: it is negated.
     Negated,
 }
 
@@ -54,6 +54,8 @@ pub(super) enum Class {
     Int,
     Float,
     Bool,
+    /// Numbers without arithmetic, or a parameter that ranges over some: they are loaded, stored, compared and cast.
+    Storage,
     /// A parameter that ranges over floats and others.
     Mixed,
     Unknown,
@@ -92,10 +94,13 @@ impl Parser {
             (Ty::Slot(slot), Ty::Is(ty)) | (Ty::Is(ty), Ty::Slot(slot)) => {
                 let fits = match self.slots[slot as usize] {
                     Slot::Free | Slot::Same(_) => true,
-                    Slot::Int(least) => {
-                        let is = [(Type::Index, Integer::Any), (Dtype::U32.into(), Integer::Element)];
-                        ty == Type::from(Dtype::I32) || is.iter().any(|(of, most)| ty == *of && least <= *most)
-                    }
+                    Slot::Int(least) => match ty {
+                        Type::Index => least <= Integer::Any,
+                        Type::Value(DtypeRef::Is(dtype)) if dtype.is_whole() => {
+                            dtype.is_signed() || least <= Integer::Element
+                        }
+                        Type::Value(_) => false,
+                    },
                     Slot::Float => ty == Type::F32,
                     Slot::Lit => matches!(self.class(Ty::Is(ty)), Class::Float | Class::Int | Class::Mixed),
                 };
@@ -137,8 +142,8 @@ impl Parser {
                 true
             }
             (Ty::Is(Type::Index), _) => false,
-            (Ty::Is(Type::Value(DtypeRef::Is(Dtype::U32))), _) => false,
-            _ => true,
+            (Ty::Is(Type::Value(DtypeRef::Is(dtype))), _) => !dtype.is_whole() || dtype.is_signed(),
+            (Ty::Is(Type::Value(DtypeRef::Param(_))) | Ty::Slot(_), _) => true,
         }
     }
 
@@ -161,10 +166,11 @@ impl Parser {
     }
 
     fn dtype_class(&self, dtype: DtypeRef) -> Class {
-        let class = |d: Dtype| match d {
-            Dtype::Bool => Class::Bool,
-            d if d.is_int() => Class::Int,
-            _ => Class::Float,
+        let class = |d: Dtype| match d.class() {
+            DtypeClass::Bool => Class::Bool,
+            DtypeClass::Int(_) | DtypeClass::Float(_) if !d.has_arithmetic() => Class::Storage,
+            DtypeClass::Int(_) => Class::Int,
+            DtypeClass::Float(_) => Class::Float,
         };
         match dtype {
             DtypeRef::Is(dtype) => class(dtype),
@@ -172,7 +178,14 @@ impl Parser {
                 let mut classes = self.kernel.type_params[param].allowed.iter().map(|&d| class(d));
                 // A parameter without dtypes was reported where it is declared.
                 let Some(first) = classes.next() else { return Class::Float };
-                if classes.all(|c| c == first) { first } else { Class::Mixed }
+                let others: Vec<Class> = classes.filter(|c| *c != first).collect();
+                if others.is_empty() {
+                    first
+                } else if first == Class::Storage || others.contains(&Class::Storage) {
+                    Class::Storage
+                } else {
+                    Class::Mixed
+                }
             }
         }
     }
@@ -253,7 +266,7 @@ impl Parser {
                 return None;
             }
             _ => {
-                self.syntax(ty, "this is not an element type", "use bool, i32, u32, f16, bf16, f32 or a parameter `T`");
+                self.syntax(ty, "this is not an element type", &format!("use {}", or_parameter()));
                 return None;
             }
         };
@@ -268,24 +281,36 @@ impl Parser {
             return Some(DtypeRef::Is(dtype));
         }
         let span = self.mark(path);
-        const LATER: [&str; 10] = ["f64", "i8", "u8", "i64", "u64", "i16", "u16", "i128", "u128", "isize"];
+        // Number types of Rust: those that are dtypes were found above.
+        const LATER: [&str; 9] = ["f64", "i8", "i64", "u64", "i16", "u16", "i128", "u128", "isize"];
         if LATER.contains(&name.as_str()) || name == "usize" {
             let message = format!("`{name}` is not an element type in this version of the language");
             let diagnostic = Diagnostic::new(Code::DTYPE, span, message);
-            self.unsupported(diagnostic.help("use bool, i32, u32, f16, bf16 or f32"));
+            self.unsupported(diagnostic.help(format!("use {}", element_types())));
         } else if matches!(self.lookup(&name), Some(Binding::Const(_) | Binding::Dim(_) | Binding::Value(_)))
             || !generic_types(&segment.arguments).is_empty()
         {
             let diagnostic = Diagnostic::new(Code::DTYPE, span, format!("`{name}` is not an element type"));
-            self.unsupported(diagnostic.help("use bool, i32, u32, f16, bf16, f32 or a parameter `T`"));
+            self.unsupported(diagnostic.help(format!("use {}", or_parameter())));
         } else {
             // An alias would be resolved by rustc, but not here.
             let message = format!("`{name}` is not an element type of this kernel: aliases are not followed");
             let diagnostic = Diagnostic::new(Code::DTYPE, span, message);
-            self.unsupported(diagnostic.help("use bool, i32, u32, f16, bf16, f32 or a parameter `T`"));
+            self.unsupported(diagnostic.help(format!("use {}", or_parameter())));
         }
         None
     }
+}
+
+/// `bool, i32 or f32`: the element types.
+pub(super) fn element_types() -> String {
+    let [first @ .., last] = Dtype::ALL.map(Dtype::name);
+    format!("{} or {last}", first.join(", "))
+}
+
+/// `bool, i32, f32 or a parameter `T``
+fn or_parameter() -> String {
+    format!("{} or a parameter `T`", Dtype::ALL.map(Dtype::name).join(", "))
 }
 
 /// A type without the parentheses and invisible groups around it.

@@ -10,7 +10,7 @@ use tile_ir::sim::{Argument, Memory, ScalarValue, SimError, TensorArgument, fast
 
 /// A kernel that is clean while typing, lowered.
 pub struct Kernel {
-    pub bound: tile_ir::ir::Kernel,
+    pub bound: tile_ir::ir::BoundKernel,
     pub program: Program,
 }
 

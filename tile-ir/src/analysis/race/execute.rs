@@ -3,7 +3,7 @@
 use super::touch::Kind;
 use super::{Here, Run, UNKNOWN, Values};
 use crate::constraint::Varies;
-use crate::ir::{Effect, ExprId, ExprKind, Kernel, ReduceSource, StmtId, StmtKind, VarId, effects};
+use crate::ir::{BoundKernel, Effect, ExprId, ExprKind, ReduceSource, StmtId, StmtKind, VarId, effects};
 use std::collections::BTreeSet;
 
 /// Values one thread may compute, all threads and statements together.
@@ -75,8 +75,7 @@ impl Run<'_> {
             }
             StmtKind::For { .. } => self.for_loop(stmt, here),
             StmtKind::Parallel { body, .. } => body.iter().for_each(|s| self.forget_assigned(*s)),
-            StmtKind::Copy { .. } | StmtKind::Fill { .. } | StmtKind::Gemm { .. } | StmtKind::Alloc { .. } => {}
-            StmtKind::ReduceTile { .. } | StmtKind::ClusterReduce { .. } => {}
+            StmtKind::Tile(_) | StmtKind::Alloc { .. } => {}
             // One tile: the indices are unknown, and the same for every thread.
             StmtKind::Persistent { vars, body, .. } => {
                 vars.iter().for_each(|v| self.vars[*v] = None);
@@ -206,21 +205,9 @@ impl Run<'_> {
     }
 
     fn forget_assigned(&mut self, stmt: StmtId) {
-        match &self.kernel.stmts[stmt].kind {
-            StmtKind::Assign { var, .. } | StmtKind::Let { var, .. } => self.vars[*var] = None,
-            StmtKind::If { then, otherwise, .. } => {
-                then.iter().chain(otherwise).for_each(|s| self.forget_assigned(*s));
-            }
-            StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } | StmtKind::Persistent { body, .. } => {
-                body.iter().for_each(|s| self.forget_assigned(*s));
-            }
-            StmtKind::Reduce { dst: Some(var), .. }
-            | StmtKind::Shuffle { dst: var, .. }
-            | StmtKind::Vote { dst: var, .. }
-            | StmtKind::LastArriver { dst: var, .. }
-            | StmtKind::Atomic { dst: Some(var), .. } => self.vars[*var] = None,
-            _ => {}
-        }
+        let kind = &self.kernel.stmts[stmt].kind;
+        kind.binds().into_iter().chain(kind.sets()).for_each(|var| self.vars[var] = None);
+        kind.bodies().into_iter().flatten().for_each(|s| self.forget_assigned(*s));
     }
 
     /// Meets the loads of an expression. Those that only some evaluations reach are not recorded.
@@ -248,26 +235,18 @@ impl Run<'_> {
 }
 
 /// Whether the threads that differ in one index alone are of several warps.
-fn crosses_warps(kernel: &Kernel, axis: VarId) -> bool {
+fn crosses_warps(kernel: &BoundKernel, axis: VarId) -> bool {
     let Some(axis) = kernel.threads.iter().position(|a| a.var == axis) else { return false };
     let extents = kernel.thread_extents();
     extents.iter().take(axis + 1).map(|e| u64::from(*e)).product::<u64>() > 32
 }
 
-fn contains_barrier(kernel: &Kernel, body: &[StmtId], barriers: &BTreeSet<StmtId>) -> bool {
+fn contains_barrier(kernel: &BoundKernel, body: &[StmtId], barriers: &BTreeSet<StmtId>) -> bool {
     body.iter().any(|s| {
         barriers.contains(s)
-            || match &kernel.stmts[*s].kind {
-                StmtKind::SyncThreads => true,
-                StmtKind::If { then, otherwise, .. } => {
-                    contains_barrier(kernel, then, barriers) || contains_barrier(kernel, otherwise, barriers)
-                }
-                StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } | StmtKind::Persistent { body, .. } => {
-                    let own = matches!(kernel.stmts[*s].kind, StmtKind::For { .. })
-                        && effects(kernel, *s).contains(&Effect::BlockCollective);
-                    own || contains_barrier(kernel, body, barriers)
-                }
-                _ => false,
-            }
+            || matches!(kernel.stmts[*s].kind, StmtKind::SyncThreads)
+            || matches!(kernel.stmts[*s].kind, StmtKind::For { .. })
+                && effects(kernel, *s).contains(&Effect::BlockCollective)
+            || kernel.stmts[*s].kind.bodies().into_iter().any(|body| contains_barrier(kernel, body, barriers))
     })
 }

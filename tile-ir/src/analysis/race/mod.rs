@@ -19,7 +19,7 @@ use super::uniform::Uniformity;
 use crate::constraint::Varies;
 use crate::diag::Diagnostic;
 use crate::ir::pipeline::shared_loads;
-use crate::ir::{Kernel, SecondaryMap, StmtId, VarId};
+use crate::ir::{BoundKernel, SecondaryMap, StmtId, VarId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::BuildHasherDefault;
 use touch::{Cell, Key, Mix};
@@ -30,7 +30,7 @@ const THREADS: usize = 256;
 
 /// The races found in a bound kernel.
 pub(super) fn find(
-    kernel: &Kernel,
+    kernel: &BoundKernel,
     uniform: &Uniformity,
     barriers: &BTreeSet<StmtId>,
     block_uniform: &BTreeSet<StmtId>,
@@ -74,7 +74,7 @@ pub(super) fn find(
 
 /// The execution of one block.
 struct Run<'k> {
-    kernel: &'k Kernel,
+    kernel: &'k BoundKernel,
     uniform: &'k Uniformity,
     barriers: &'k BTreeSet<StmtId>,
     block_uniform: &'k BTreeSet<StmtId>,

@@ -4,7 +4,7 @@ use super::Run;
 use super::touch::{Kind, Touch, key};
 use crate::advice;
 use crate::diag::{Code, Diagnostic};
-use crate::ir::{AccessId, DtypeRef, Kernel, LoopKind, Place, SpanId, StmtId, StmtKind};
+use crate::ir::{AccessId, BoundKernel, DtypeRef, LoopKind, Place, SpanId, StmtId, StmtKind};
 
 impl Run<'_> {
     /// Reports two accesses of one element, of a shared array or a tensor, with the element's index.
@@ -110,15 +110,15 @@ impl Run<'_> {
             if earlier.time <= begun {
                 return self.loop_around(depth); // of an earlier execution of the same statement
             }
-            let shared = match &kernel.stmts[stmt].kind {
-                StmtKind::For { kind: LoopKind::Vectorized, .. } => false,
-                StmtKind::If { .. } | StmtKind::For { .. } => self.block_uniform.contains(&stmt),
-                _ => return Gap::Within,
-            };
-            if !shared {
+            let kind = &kernel.stmts[stmt].kind;
+            if !matches!(kind, StmtKind::If { .. } | StmtKind::For { .. }) {
+                return Gap::Within;
+            }
+            let is_vectorized = matches!(kind, StmtKind::For { kind: LoopKind::Vectorized, .. });
+            if is_vectorized || !self.block_uniform.contains(&stmt) {
                 return Gap::Split;
             }
-            if let StmtKind::For { body, .. } = &kernel.stmts[stmt].kind {
+            if let StmtKind::For { body, .. } = kind {
                 let position = |s: StmtId| body.iter().position(|b| contains(kernel, *b, s));
                 let next = self.around.get(depth + 1).and_then(|n| position(n.0));
                 if position(earlier.stmt) > next {
@@ -151,7 +151,7 @@ enum Gap {
     Split,
 }
 
-fn line_of(kernel: &Kernel, stmt: StmtId) -> String {
+fn line_of(kernel: &BoundKernel, stmt: StmtId) -> String {
     match kernel.spans.get(kernel.stmts[stmt].span).map(|s| s.line).filter(|l| *l > 0) {
         Some(line) => format!(" line {line}"),
         None => " the store".into(),
@@ -159,13 +159,6 @@ fn line_of(kernel: &Kernel, stmt: StmtId) -> String {
 }
 
 /// Whether `inner` is `stmt` or inside it.
-fn contains(kernel: &Kernel, stmt: StmtId, inner: StmtId) -> bool {
-    stmt == inner
-        || match &kernel.stmts[stmt].kind {
-            StmtKind::If { then, otherwise, .. } => then.iter().chain(otherwise).any(|s| contains(kernel, *s, inner)),
-            StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } | StmtKind::Persistent { body, .. } => {
-                body.iter().any(|s| contains(kernel, *s, inner))
-            }
-            _ => false,
-        }
+fn contains(kernel: &BoundKernel, stmt: StmtId, inner: StmtId) -> bool {
+    stmt == inner || kernel.stmts[stmt].kind.bodies().into_iter().flatten().any(|s| contains(kernel, *s, inner))
 }

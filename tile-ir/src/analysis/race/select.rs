@@ -1,7 +1,7 @@
 //! What has to be executed: from the accesses that may race, back to the variables they depend on.
 
 use super::Run;
-use crate::ir::{AccessId, ExprId, ExprKind, Kernel, ParamKind, Place, ReduceSource, Scope, StmtId, StmtKind};
+use crate::ir::{AccessId, BoundKernel, ExprId, ExprKind, ParamKind, Place, ReduceSource, Scope, StmtId, StmtKind};
 
 impl Run<'_> {
     /// Finds what needs to be executed, from the accesses back to the variables they depend on.
@@ -87,10 +87,7 @@ impl Run<'_> {
                 }
             }
             // The compiler orders these.
-            StmtKind::Parallel { .. } | StmtKind::Copy { .. } | StmtKind::Fill { .. } | StmtKind::Gemm { .. } => {
-                self.relevant.insert(stmt);
-            }
-            StmtKind::ReduceTile { .. } | StmtKind::ClusterReduce { .. } => {
+            StmtKind::Parallel { .. } | StmtKind::Tile(_) => {
                 self.relevant.insert(stmt);
             }
             StmtKind::Reduce { src, .. } => {
@@ -158,7 +155,7 @@ impl Run<'_> {
 }
 
 /// The accesses that an expression loads from, those of indices included.
-fn collect_loads(kernel: &Kernel, expr: ExprId, all: &mut Vec<AccessId>) {
+fn collect_loads(kernel: &BoundKernel, expr: ExprId, all: &mut Vec<AccessId>) {
     match &kernel.exprs[expr].kind {
         ExprKind::Load(access) => {
             all.push(*access);

@@ -125,7 +125,7 @@ impl Run<'_> {
     fn extents(&mut self, place: Place) -> Vec<i64> {
         let kernel = self.kernel;
         match place {
-            Place::Buffer(b) => kernel.buffer_extents(b).into_iter().map(i64::from).collect(),
+            Place::Buffer(b) => kernel.buffer_extents(b).iter().copied().map(i64::from).collect(),
             Place::Tensor(p) => match &kernel.params[p].kind {
                 ParamKind::Tensor { shape, .. } => shape
                     .iter()

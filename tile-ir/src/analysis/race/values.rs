@@ -1,7 +1,6 @@
 //! The integers of all threads at once, and the expressions over them.
 
 use super::Run;
-use crate::analysis::uniform::dtype_range;
 use crate::ir::{DtypeRef, ExprId, ExprKind, Type, UnaryOp};
 use crate::lowered::fold;
 
@@ -48,7 +47,7 @@ impl Run<'_> {
                 let (left, right, op, ty) = (self.eval(*a), self.eval(*b), *op, e.ty);
                 let is_integer = |e: ExprId| match kernel.exprs[e].ty {
                     Type::Index => true,
-                    Type::Value(DtypeRef::Is(d)) => dtype_range(d).is_some(),
+                    Type::Value(DtypeRef::Is(d)) => d.range().is_some(),
                     Type::Value(_) => false,
                 };
                 if !is_integer(*a) {
@@ -107,7 +106,7 @@ impl Run<'_> {
 fn fits(ty: Type, value: i64) -> bool {
     match ty {
         Type::Index => (-i64::from(i32::MAX)..=i64::from(i32::MAX)).contains(&value),
-        Type::Value(DtypeRef::Is(dtype)) => dtype_range(dtype).is_some_and(|(lo, hi)| (lo..=hi).contains(&value)),
+        Type::Value(DtypeRef::Is(dtype)) => dtype.range().is_some_and(|(lo, hi)| (lo..=hi).contains(&value)),
         Type::Value(DtypeRef::Param(_)) => false,
     }
 }

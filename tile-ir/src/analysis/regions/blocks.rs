@@ -12,7 +12,7 @@ use crate::analysis::assignment::Assignment;
 use crate::analysis::walk::{Ranged, Walk};
 use crate::constraint::{Definition, Poly, Sym};
 use crate::diag::{Code, Diagnostic};
-use crate::ir::{ExprId, ExprKind, Extent, Kernel, ParamKind, Place};
+use crate::ir::{BoundKernel, ExprId, ExprKind, Extent, ParamKind, Place};
 use crate::lowered::{HostExpr, fold};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,7 +51,7 @@ pub(super) fn check(walk: &Walk<'_>) -> Vec<Diagnostic> {
 type Launch = Vec<i64>;
 
 /// A few launches that the contract admits, of large and of ragged extents.
-fn launches(kernel: &Kernel) -> Vec<Launch> {
+fn launches(kernel: &BoundKernel) -> Vec<Launch> {
     let count = kernel.dims.len();
     let uniform = |v: i64| vec![v; count];
     let growing = |v: i64| (0..count).map(|i| v << (i % 4)).collect::<Vec<_>>();
@@ -85,7 +85,7 @@ fn launches(kernel: &Kernel) -> Vec<Launch> {
 }
 
 /// The value of an expression of dims and constants.
-fn value(kernel: &Kernel, expr: ExprId, launch: &Launch) -> Option<i64> {
+fn value(kernel: &BoundKernel, expr: ExprId, launch: &Launch) -> Option<i64> {
     match &kernel.exprs[expr].kind {
         ExprKind::Int(value) => Some(*value),
         ExprKind::Bool(value) => Some(i64::from(*value)),

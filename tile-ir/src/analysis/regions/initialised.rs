@@ -148,7 +148,7 @@ impl Array<'_, '_> {
             let _: ControlFlow<()> = scratch.each(&ranges, &mut |point| {
                 *left = left.saturating_sub(1);
                 if point.reaches(&walk.cx, write) != Some(false) {
-                    known &= self.elements(point, write, &extents, &mut |element| {
+                    known &= self.elements(point, write, extents, &mut |element| {
                         written[element] = true;
                         ControlFlow::Continue(())
                     }) != Some(false);
@@ -183,7 +183,7 @@ impl Array<'_, '_> {
         let found = scratch.each(&ranges, &mut |point| {
             *left = left.saturating_sub(1);
             let mut missed = None;
-            let _ = self.elements(point, read, &extents, &mut |element| {
+            let _ = self.elements(point, read, extents, &mut |element| {
                 if written[element] {
                     return ControlFlow::Continue(());
                 }
@@ -204,7 +204,7 @@ impl Array<'_, '_> {
         });
         let ControlFlow::Break((mut element, thread)) = found else { return None };
         let mut index = vec![0; extents.len()];
-        for (slot, extent) in index.iter_mut().zip(&extents).rev() {
+        for (slot, extent) in index.iter_mut().zip(extents).rev() {
             *slot = (element % (*extent).max(1) as usize) as i64;
             element /= (*extent).max(1) as usize;
         }

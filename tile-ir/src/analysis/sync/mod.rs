@@ -15,7 +15,7 @@ mod pending;
 #[cfg(test)]
 mod tests;
 
-use crate::ir::{Kernel, Scope, StmtId, StmtKind};
+use crate::ir::{BoundKernel, Scope, StmtId, StmtKind};
 use pending::{Pending, Walk};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ const STEPS: usize = 20_000;
 const ITERATIONS: u64 = 8;
 
 /// The statements before which a barrier must stand.
-pub(super) fn place(kernel: &Kernel, uniform: &BTreeSet<StmtId>) -> BTreeSet<StmtId> {
+pub(super) fn place(kernel: &BoundKernel, uniform: &BTreeSet<StmtId>) -> BTreeSet<StmtId> {
     if kernel.buffers.values().all(|b| b.scope != Scope::Shared) {
         return BTreeSet::new();
     }
@@ -39,7 +39,7 @@ pub(super) fn place(kernel: &Kernel, uniform: &BTreeSet<StmtId>) -> BTreeSet<Stm
 
 /// The loops around every statement of a kernel.
 struct Nests<'k> {
-    kernel: &'k Kernel,
+    kernel: &'k BoundKernel,
     /// Of each statement: those around it, from the outside in.
     around: BTreeMap<StmtId, Vec<StmtId>>,
     /// Statements in the order of the program.
@@ -47,7 +47,7 @@ struct Nests<'k> {
 }
 
 impl<'k> Nests<'k> {
-    fn of(kernel: &'k Kernel) -> Self {
+    fn of(kernel: &'k BoundKernel) -> Self {
         let mut this = Nests { kernel, around: BTreeMap::new(), order: Vec::new() };
         this.collect(&kernel.body, &mut Vec::new());
         this
@@ -57,19 +57,14 @@ impl<'k> Nests<'k> {
         for &stmt in body {
             self.order.push(stmt);
             self.around.insert(stmt, loops.clone());
-            match &self.kernel.stmts[stmt].kind {
-                StmtKind::If { then, otherwise, .. } => {
-                    self.collect(then, loops);
-                    self.collect(otherwise, loops);
-                }
-                StmtKind::For { body, .. } | StmtKind::Persistent { body, .. } => {
-                    loops.push(stmt);
-                    self.collect(body, loops);
-                    loops.pop();
-                }
-                // Nothing in it has a barrier before it.
-                _ => {}
+            let kind = &self.kernel.stmts[stmt].kind;
+            // Nothing in it has a barrier before it.
+            if matches!(kind, StmtKind::Parallel { .. }) {
+                continue;
             }
+            loops.extend(kind.is_loop().then_some(stmt));
+            kind.bodies().into_iter().for_each(|body| self.collect(body, loops));
+            loops.truncate(loops.len() - usize::from(kind.is_loop()));
         }
     }
 

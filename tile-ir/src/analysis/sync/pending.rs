@@ -4,7 +4,10 @@
 //! orders it after, the walk either inserts a barrier, or says that one is missing.
 
 use crate::ir::pipeline::{SharedLoads, shared_loads};
-use crate::ir::{AccessId, BufferId, ExprId, ExprKind, Kernel, LoopKind, Place, ReduceSource, Scope, StmtId, StmtKind};
+use crate::ir::{
+    AccessId, AccessMode, BoundKernel, BufferId, ExprId, ExprKind, LoopKind, Place, ReduceSource, Scope, StmtId,
+    StmtKind, StmtPart,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Element reads since the last barrier.
@@ -21,7 +24,7 @@ pub(super) type Pending = BTreeMap<BufferId, u8>;
 
 /// A walk over a kernel with some barriers in it.
 pub(super) struct Walk<'k> {
-    kernel: &'k Kernel,
+    kernel: &'k BoundKernel,
     uniform: &'k BTreeSet<StmtId>,
     /// The statements before which a barrier stands.
     pub(super) barriers: BTreeSet<StmtId>,
@@ -46,7 +49,7 @@ pub(super) struct Walk<'k> {
 }
 
 impl<'k> Walk<'k> {
-    pub(super) fn new(kernel: &'k Kernel, uniform: &'k BTreeSet<StmtId>) -> Self {
+    pub(super) fn new(kernel: &'k BoundKernel, uniform: &'k BTreeSet<StmtId>) -> Self {
         Walk {
             kernel,
             uniform,
@@ -155,26 +158,29 @@ impl<'k> Walk<'k> {
                 self.parallel -= 1;
                 inner.into_iter().for_each(|(buffer, bits)| self.touch(Place::Buffer(buffer), bits, pending));
             }
-            StmtKind::Copy { src, dst, .. } => {
-                src.start.iter().chain(&dst.start).for_each(|e| self.expr(*e, pending));
-                self.touch(src.place, TILE_READ, pending);
-                self.touch(dst.place, TILE_WRITE, pending);
-            }
-            StmtKind::Fill { buffer, value } => {
-                self.expr(*value, pending);
-                self.touch(Place::Buffer(*buffer), TILE_WRITE, pending);
-            }
-            // The sum is in registers.
-            StmtKind::Gemm { a, b, .. } => {
-                self.touch(Place::Buffer(a.buffer), TILE_READ, pending);
-                self.touch(Place::Buffer(b.buffer), TILE_READ, pending);
-            }
-            StmtKind::ReduceTile { src, dst, .. } => {
-                self.touch(Place::Buffer(*src), TILE_READ, pending);
-                self.touch(Place::Buffer(*dst), TILE_WRITE, pending);
-            }
-            // The tile is in registers, and what it goes through is the compiler's.
-            StmtKind::ClusterReduce { .. } => {}
+            // The sum of a product, and what a cluster reduces, are in registers.
+            StmtKind::Tile(op) => op.parts(&mut |part| {
+                let bits = |touch: AccessMode| match touch {
+                    AccessMode::Read => TILE_READ,
+                    AccessMode::Write => TILE_WRITE,
+                    AccessMode::Update | AccessMode::Atomic => TILE_READ | TILE_WRITE,
+                };
+                match part {
+                    StmtPart::Value(value) => self.expr(value, pending),
+                    StmtPart::Tile(tile, touch) => {
+                        tile.start.iter().for_each(|e| self.expr(*e, pending));
+                        self.touch(tile.place, bits(touch), pending);
+                    }
+                    StmtPart::Array(buffer, touch) => self.touch(Place::Buffer(buffer), bits(touch), pending),
+                    StmtPart::Constant(_)
+                    | StmtPart::Element(..)
+                    | StmtPart::Binds(_)
+                    | StmtPart::Sets(_)
+                    | StmtPart::Body(_) => {}
+                    StmtPart::Report | StmtPart::BlockCollective | StmtPart::WarpCollective => {}
+                    StmtPart::BlockBarrier | StmtPart::WarpBarrier => {}
+                }
+            }),
             StmtKind::Persistent { extents, body, .. } => {
                 extents.iter().for_each(|e| self.expr(*e, pending));
                 self.round(stmt, body, pending);
@@ -268,11 +274,12 @@ impl<'k> Walk<'k> {
     /// The statement before which a barrier may stand: the outermost around here that not all threads run alike, else
     /// the innermost.
     fn landing(&self) -> StmtId {
-        let bars = |stmt: &StmtId| match &self.kernel.stmts[*stmt].kind {
-            StmtKind::If { .. } => !self.uniform.contains(stmt),
-            StmtKind::For { kind, .. } => *kind == LoopKind::Vectorized || !self.uniform.contains(stmt),
-            StmtKind::Parallel { .. } => true,
-            _ => false,
+        let bars = |stmt: &StmtId| {
+            let kind = &self.kernel.stmts[*stmt].kind;
+            let elementwise =
+                matches!(kind, StmtKind::Parallel { .. } | StmtKind::For { kind: LoopKind::Vectorized, .. });
+            let control = matches!(kind, StmtKind::If { .. } | StmtKind::For { .. });
+            elementwise || control && !self.uniform.contains(stmt)
         };
         let innermost = self.around.last().copied();
         // `around` is never empty while a statement is visited.
@@ -294,7 +301,7 @@ pub(super) fn needs_barrier(before: u8, bits: u8) -> bool {
 
 /// The shared arrays that a statement without a body, or a `parallel` loop, accesses.
 #[cfg(test)]
-pub(super) fn accesses(kernel: &Kernel, stmt: StmtId) -> Vec<(BufferId, u8)> {
+pub(super) fn accesses(kernel: &BoundKernel, stmt: StmtId) -> Vec<(BufferId, u8)> {
     let uniform = BTreeSet::new();
     let mut pending = Pending::new();
     Walk::new(kernel, &uniform).stmt(stmt, &mut pending);

@@ -108,7 +108,7 @@ fn two_barriers_around_a_loop_are_fewer_than_one_in_it() {
 #[test]
 fn work_is_bounded() {
     let once = "copy(x.at([0]), &mut a_s); for k in 0..4 { acc = acc + a_s[k]; }\n";
-    let kernel = parsed(&kernel(&once.repeat(300)));
+    let kernel = crate::testing::bound(&parsed(&kernel(&once.repeat(300))));
     let uniform = kernel.stmts.keys().collect();
     let mut walk = Walk::new(&kernel, &uniform);
     walk.insert();
@@ -172,7 +172,7 @@ impl Execution<'_> {
                 }
                 StmtKind::SyncThreads => self.barrier(),
                 _ => {
-                    let accesses = pending::accesses(self.kernel, stmt);
+                    let accesses = pending::accesses(&crate::testing::bound(self.kernel), stmt);
                     // A statement's own accesses are one operation.
                     for &(buffer, bits) in &accesses {
                         for &(other, before) in &self.seen {
@@ -200,7 +200,7 @@ fn every_order_of_execution_is_ordered_and_none_waits_more_often() {
     };
     let mut moved = 0;
     for _ in 0..400 {
-        let kernel = parsed(&kernel(&random_body(&mut next, 3)));
+        let kernel = crate::testing::bound(&parsed(&kernel(&random_body(&mut next, 3))));
         let uniform = analyse(&kernel, Target::Sm90a).block_uniform;
         let mut walk = Walk::new(&kernel, &uniform);
         walk.insert();

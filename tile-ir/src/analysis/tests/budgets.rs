@@ -90,8 +90,8 @@ fn targets_differ_in_shared_memory_only() {
             let mut s = alloc_shared::<f32>([50000]);
         }",
     );
-    assert_eq!(analyse(&kernel, Target::Sm80).diagnostics.len(), 1);
-    assert_eq!(analyse(&kernel, Target::Sm90a).diagnostics.len(), 0);
+    assert_eq!(analyse(&crate::testing::bound(&kernel), Target::Sm80).diagnostics.len(), 1);
+    assert_eq!(analyse(&crate::testing::bound(&kernel), Target::Sm90a).diagnostics.len(), 0);
     // A lint where it runs on another declared target, an error where on none.
     expect![[r#"
         [TK0504] this kernel cannot be launched on sm_80, a declared target

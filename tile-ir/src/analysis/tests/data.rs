@@ -13,7 +13,7 @@ fn access(dtype: Dtype, body: &str) -> String {
             {body}
         }}"
     ));
-    let analysis = analyse(&kernel, Target::Sm90a);
+    let analysis = analyse(&crate::testing::bound(&kernel), Target::Sm90a);
     assert_eq!(report(&analysis.diagnostics), "");
     let bits = if analysis.wide.is_empty() { "32 bits" } else { "64 bits" };
     match analysis.lints.first() {

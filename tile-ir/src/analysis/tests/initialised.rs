@@ -3,7 +3,7 @@
 use super::*;
 
 fn said(kernel: &str) -> String {
-    let analysis = analyse(&parsed(kernel), Target::Sm90a);
+    let analysis = analyse(&crate::testing::bound(&parsed(kernel)), Target::Sm90a);
     report(&analysis.diagnostics)
 }
 

@@ -25,7 +25,7 @@ use expect_test::{Expect, expect};
 /// The analysis, without what it says of elements that nobody wrote: these kernels have only the statements that their
 /// rule is about. `initialised` is about the others.
 fn run(kernel: &str) -> Analysis {
-    let mut analysis = analyse(&parsed(kernel), Target::Sm90a);
+    let mut analysis = analyse(&crate::testing::bound(&parsed(kernel)), Target::Sm90a);
     analysis.diagnostics.retain(|d| d.code != Code::UNINITIALISED);
     analysis
 }
@@ -69,7 +69,7 @@ kernel k(
 }
 ";
 
-/// The same with it.
+/// The GEMV with `require(K % 8 == 0)`.
 fn gemv() -> String {
     format!("#[require(K % 8 == 0)] {}", GEMV.trim())
 }
@@ -125,7 +125,7 @@ fn gemv_is_analysed_in_time() {
     let kernel = parsed(&gemv());
     let start = std::time::Instant::now();
     for _ in 0..10 {
-        anywhere(&kernel);
+        anywhere(&crate::testing::bound(&kernel));
     }
     let each = start.elapsed() / 10;
     println!("analysis of gemv: {each:?}");

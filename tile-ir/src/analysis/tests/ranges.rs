@@ -11,7 +11,7 @@ fn checked(body: &str) -> String {
             {body}
         }}"
     ));
-    let analysis = analyse(&kernel, Target::Sm90a);
+    let analysis = analyse(&crate::testing::bound(&kernel), Target::Sm90a);
     assert_eq!(report(&analysis.diagnostics), "");
     let dims: Vec<String> = kernel.dims.values().map(|d| d.name.clone()).collect();
     let ranges = analysis.index_ranges.iter().map(|r| r.bound.display(&dims, &|_| String::new()));

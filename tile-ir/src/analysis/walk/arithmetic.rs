@@ -2,7 +2,6 @@
 //! symbol of its own.
 
 use super::{Value, Walk};
-use crate::analysis::uniform::dtype_range;
 use crate::constraint::{Context, Definition, Interval, Poly};
 use crate::diag::{Code, Diagnostic};
 use crate::ir::{BinaryOp, DtypeRef, ExprId, Type};
@@ -122,7 +121,7 @@ impl<'k> Walk<'k> {
 /// The range in which arithmetic of a type wraps; none for indices.
 fn wraps_in(ty: Type) -> Option<(i64, i64)> {
     match ty {
-        Type::Value(DtypeRef::Is(dtype)) => dtype_range(dtype),
+        Type::Value(DtypeRef::Is(dtype)) => dtype.range(),
         Type::Index | Type::Value(DtypeRef::Param(_)) => None,
     }
 }

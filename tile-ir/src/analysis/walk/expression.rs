@@ -3,9 +3,8 @@
 use super::{Value, Walk};
 use crate::analysis::guards::Use;
 use crate::analysis::induction;
-use crate::analysis::uniform::dtype_range;
 use crate::constraint::{Answer, Cond, Interval, Poly, Varies};
-use crate::ir::{BinaryOp, DtypeRef, ExprId, ExprKind, Type, UnaryOp};
+use crate::ir::{BinaryOp, Dtype, DtypeRef, ExprId, ExprKind, Type, UnaryOp};
 
 impl<'k> Walk<'k> {
     /// An integer expression's value; `None` if it is not one.
@@ -148,7 +147,7 @@ impl<'k> Walk<'k> {
                 Value::Int(p) => Value::Int(p),
                 Value::Bool(_) => self.index_within(Interval::new(0, 1), varies),
                 Value::Other => {
-                    let range = from.dtype().and_then(dtype_range);
+                    let range = from.dtype().and_then(Dtype::range);
                     // Floats saturate.
                     let interval = range.map_or(induction::FROM_FLOAT, |(lo, hi)| Interval::new(lo.into(), hi.into()));
                     self.index_within(interval, varies)
@@ -161,7 +160,7 @@ impl<'k> Walk<'k> {
         }
         let Value::Int(p) = value else { return self.unknown(to, varies) };
         match to {
-            Type::Value(DtypeRef::Is(dtype)) if dtype.is_int() => match dtype_range(dtype) {
+            Type::Value(DtypeRef::Is(dtype)) if dtype.is_whole() => match dtype.range() {
                 Some(all) if self.stays(&p, all) => Value::Int(p),
                 _ => self.unknown(to, varies),
             },

@@ -2,10 +2,9 @@
 //! blocks and threads.
 
 use super::{Ranged, Value, Walk};
-use crate::analysis::uniform::dtype_range;
 use crate::constraint::{Cond, Monomial, Poly, Sym, Varies, gcd};
 use crate::diag::{Code, Diagnostic};
-use crate::ir::{BinaryOp, DtypeRef, ExprId, ExprKind, Kernel, ParamKind, Type, VarId};
+use crate::ir::{BinaryOp, BoundKernel, DtypeRef, ExprId, ExprKind, ParamKind, Type, VarId};
 use crate::lowered::HostExpr;
 
 impl<'k> Walk<'k> {
@@ -24,7 +23,7 @@ impl<'k> Walk<'k> {
             let ParamKind::Scalar { ty } = param.kind else { continue };
             let (lo, hi) = match ty {
                 Type::Index => (0, i64::from(i32::MAX)),
-                Type::Value(DtypeRef::Is(dtype)) if dtype.is_int() => match dtype_range(dtype) {
+                Type::Value(DtypeRef::Is(dtype)) if dtype.is_whole() => match dtype.range() {
                     Some(range) => range,
                     None => continue,
                 },
@@ -99,7 +98,7 @@ impl<'k> Walk<'k> {
     /// Whether a value depends on a specialised dim that has no value yet: what is demanded of it is checked once it
     /// has one.
     pub fn waits(&self, value: &Poly) -> bool {
-        fn mentions(kernel: &Kernel, host: &HostExpr) -> bool {
+        fn mentions(kernel: &BoundKernel, host: &HostExpr) -> bool {
             match host {
                 HostExpr::Dim(dim) => kernel.specialized().contains(dim) && kernel.dims[*dim].value.is_none(),
                 HostExpr::Binary(_, a, b) => mentions(kernel, a) || mentions(kernel, b),

@@ -23,14 +23,14 @@ use super::induction::Induction;
 use super::parallel::PerThread;
 use super::ranges::Counted;
 use super::regions::Regions;
-use super::uniform::{Uniformity, dtype_range};
+use super::uniform::Uniformity;
 use super::{Analysis, Bound, bounds, guards, lints, ranges, tiles, vector};
 use crate::constraint::{Cond, Context, Interval, Mark, Poly, Sym, Varies};
 use crate::diag::Code;
 use crate::ir::pipeline::shared_loads;
 use crate::ir::{
-    AccessId, Dtype, DtypeRef, ExprId, Extent, Kernel, ParamKind, Place, SecondaryMap, SpanId, StmtId, Type, VarId,
-    VarKind,
+    AccessId, BoundKernel, Dtype, DtypeRef, ExprId, Extent, ParamKind, Place, SecondaryMap, SpanId, StmtId, Type,
+    VarId, VarKind,
 };
 use crate::lowered::HostExpr;
 use std::collections::{BTreeSet, HashMap};
@@ -38,7 +38,7 @@ use vector::VectorLoop;
 
 /// The state of the walk.
 pub(super) struct Walk<'k> {
-    pub kernel: &'k Kernel,
+    pub kernel: &'k BoundKernel,
     pub cx: Context,
     pub analysis: Analysis,
     pub uniform: Uniformity,
@@ -120,7 +120,7 @@ pub(super) struct Control {
 
 impl<'k> Walk<'k> {
     /// Walks a bound kernel.
-    pub fn new(kernel: &'k Kernel) -> Self {
+    pub fn new(kernel: &'k BoundKernel) -> Self {
         let mut walk = Walk {
             kernel,
             cx: Context::default(),
@@ -182,7 +182,7 @@ impl<'k> Walk<'k> {
                 ParamKind::Scalar { .. } | ParamKind::Absent => vec![],
             },
             Place::Buffer(buffer) => {
-                kernel.buffer_extents(buffer).into_iter().map(|e| Poly::constant(i64::from(e))).collect()
+                kernel.buffer_extents(buffer).iter().map(|e| Poly::constant(i64::from(*e))).collect()
             }
         }
     }
@@ -296,7 +296,7 @@ impl<'k> Walk<'k> {
         match ty {
             Type::Index => self.index_within(Interval::ALL, varies),
             Type::Value(DtypeRef::Is(Dtype::Bool)) => Value::Bool(Cond::Unknown(varies)),
-            Type::Value(DtypeRef::Is(dtype)) => match dtype_range(dtype) {
+            Type::Value(DtypeRef::Is(dtype)) => match dtype.range() {
                 Some((lo, hi)) => Value::Int(Poly::sym(self.cx.fresh_data(Some(lo), Some(hi), varies))),
                 None => Value::Other,
             },

@@ -5,7 +5,7 @@ use crate::analysis::guards::Use;
 use crate::analysis::regions::Kind;
 use crate::analysis::{collective, copy, parallel, tiles};
 use crate::constraint::{Answer, Cond, Interval, Poly, Varies};
-use crate::ir::{ExprId, Kernel, ReduceSource, StmtId, StmtKind, VarId, VarKind};
+use crate::ir::{AccessMode, BoundKernel, ExprId, ReduceSource, StmtId, StmtKind, StmtPart, TileOp, VarId, VarKind};
 use std::collections::HashMap;
 
 impl<'k> Walk<'k> {
@@ -41,26 +41,7 @@ impl<'k> Walk<'k> {
             StmtKind::If { cond, then, otherwise } => self.conditional(stmt, *cond, then, otherwise),
             StmtKind::For { .. } => self.for_loop(stmt),
             StmtKind::Parallel { vars, extents, body } => self.parallel(stmt, vars, extents, body),
-            StmtKind::Copy { src, dst, width, tma: _, evict: _ } => copy::check(self, stmt, src, dst, *width),
-            StmtKind::Fill { buffer, value } => {
-                self.eval(*value);
-                self.touch_array(*buffer, Kind::Write, span);
-            }
-            StmtKind::Gemm { a, b, acc, clear, .. } => {
-                tiles::gemm(self, stmt, a, b, *acc);
-                self.touch_array(a.buffer, Kind::Read, a.span);
-                self.touch_array(b.buffer, Kind::Read, b.span);
-                self.touch_array(*acc, if *clear { Kind::Write } else { Kind::Update }, span);
-            }
-            StmtKind::ReduceTile { src, dst, axis, .. } => {
-                tiles::reduce(self, stmt, *src, *dst, *axis);
-                self.touch_array(*src, Kind::Read, span);
-                self.touch_array(*dst, Kind::Write, span);
-            }
-            StmtKind::ClusterReduce { tile, .. } => {
-                tiles::cluster_reduce(self, stmt, *tile);
-                self.touch_array(*tile, Kind::Read, span);
-            }
+            StmtKind::Tile(op) => self.tile(stmt, op),
             StmtKind::Persistent { vars, extents, body, .. } => self.persistent(stmt, vars, extents, body),
             StmtKind::Reduce { src, dst, .. } => {
                 match src {
@@ -102,6 +83,36 @@ impl<'k> Walk<'k> {
                 self.eval(*cond);
             }
         }
+    }
+
+    fn tile(&mut self, stmt: StmtId, op: &'k TileOp) {
+        if let TileOp::Copy { src, dst, width, .. } = op {
+            return copy::check(self, stmt, src, dst, *width);
+        }
+        let span = self.kernel.stmts[stmt].span;
+        if let TileOp::Gemm { a, b, acc, clear, .. } = op {
+            tiles::gemm(self, stmt, a, b, *acc);
+            self.touch_array(a.buffer, Kind::Read, a.span);
+            self.touch_array(b.buffer, Kind::Read, b.span);
+            return self.touch_array(*acc, if *clear { Kind::Write } else { Kind::Update }, span);
+        }
+        if let TileOp::ReduceTile { src, dst, axis, .. } = op {
+            tiles::reduce(self, stmt, *src, *dst, *axis);
+        } else if let TileOp::ClusterReduce { tile, .. } = op {
+            tiles::cluster_reduce(self, stmt, *tile);
+        }
+        op.parts(&mut |part| {
+            if let StmtPart::Value(value) = part {
+                self.eval(value);
+            } else if let StmtPart::Array(array, touch) = part {
+                let kind = match touch {
+                    AccessMode::Read => Kind::Read,
+                    AccessMode::Write => Kind::Write,
+                    AccessMode::Update | AccessMode::Atomic => Kind::Update,
+                };
+                self.touch_array(array, kind, span);
+            }
+        });
     }
 
     fn conditional(&mut self, stmt: StmtId, cond: ExprId, then: &'k [StmtId], otherwise: &'k [StmtId]) {
@@ -179,7 +190,7 @@ impl<'k> Walk<'k> {
 }
 
 /// Variables each loop and conditional of a kernel assigns, those declared inside included.
-pub(super) fn assigned(kernel: &Kernel) -> HashMap<StmtId, Vec<VarId>> {
+pub(super) fn assigned(kernel: &BoundKernel) -> HashMap<StmtId, Vec<VarId>> {
     let mut all = HashMap::new();
     for &stmt in &kernel.body {
         collect_assigned(kernel, stmt, &mut all);
@@ -187,41 +198,19 @@ pub(super) fn assigned(kernel: &Kernel) -> HashMap<StmtId, Vec<VarId>> {
     all
 }
 
-/// Those that `stmt` assigns; of each region in it they are added to `all`.
-fn collect_assigned(kernel: &Kernel, stmt: StmtId, all: &mut HashMap<StmtId, Vec<VarId>>) -> Vec<VarId> {
+/// The variables that `stmt` assigns; those of each loop and conditional in it are added to `all`.
+fn collect_assigned(kernel: &BoundKernel, stmt: StmtId, all: &mut HashMap<StmtId, Vec<VarId>>) -> Vec<VarId> {
     let mut own = Vec::new();
-    let mut inner = |body: &[StmtId], own: &mut Vec<VarId>| {
-        for &s in body {
-            own.extend(collect_assigned(kernel, s, all));
-        }
-    };
-    let is_region = match &kernel.stmts[stmt].kind {
-        StmtKind::Assign { var, .. }
-        | StmtKind::Vote { dst: var, .. }
-        | StmtKind::LastArriver { dst: var, .. }
-        | StmtKind::Shuffle { dst: var, .. } => {
-            own.push(*var);
-            false
-        }
-        StmtKind::Let { var, .. } if kernel.vars[*var].kind == VarKind::Mut => {
-            own.push(*var);
-            false
-        }
-        StmtKind::Reduce { dst: Some(var), .. } | StmtKind::Atomic { dst: Some(var), .. } => {
-            own.push(*var);
-            false
-        }
-        StmtKind::If { then, otherwise, .. } => {
-            inner(then, &mut own);
-            inner(otherwise, &mut own);
-            true
-        }
-        StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } | StmtKind::Persistent { body, .. } => {
-            inner(body, &mut own);
-            true
-        }
-        _ => false,
-    };
+    let kind = &kernel.stmts[stmt].kind;
+    if let StmtKind::Let { var, .. } = kind {
+        own.extend((kernel.vars[*var].kind == VarKind::Mut).then_some(*var));
+    }
+    own.extend(kind.sets());
+    let bodies = kind.bodies();
+    let is_region = !bodies.is_empty();
+    for s in bodies.into_iter().flatten() {
+        own.extend(collect_assigned(kernel, *s, all));
+    }
     if is_region {
         own.sort_unstable();
         own.dedup();

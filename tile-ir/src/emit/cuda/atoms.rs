@@ -1,9 +1,10 @@
-//! Helpers that come in many shapes: the products of the tensor cores and the copies of the copy engine. The table is the
+//! Helpers that come in many shapes: the products of the tensor cores and the copies of TMA. The table is the
 //! instruction set's; a program gets the helpers it uses.
 
 use crate::ir::Dtype;
 use crate::ir::Evict;
-use crate::lowered::{MmaAtom, Op, OpKind, Program, WgmmaOperand};
+use crate::lowered::visit::each;
+use crate::lowered::{MmaAtom, OpKind, Program, WgmmaOperand};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
@@ -115,7 +116,7 @@ impl Helper {
 impl Wgmma {
     fn name(self) -> String {
         let Wgmma { n, dtype, registers, transposed } = self;
-        let operands = if dtype == Dtype::F32 { "tf32" } else { dtype.name() };
+        let (operands, _) = operands(dtype);
         let source = if registers { "rs" } else { "ss" };
         let [a, b] = transposed.map(|t| if t { "t" } else { "n" });
         format!("wgmma_{source}_n{n}_{operands}_{a}{b}")
@@ -124,10 +125,7 @@ impl Wgmma {
     fn definition(self) -> String {
         let Wgmma { n, dtype, registers, transposed } = self;
         let [a, b] = transposed.map(u8::from);
-        let (operands, k) = match dtype {
-            Dtype::F32 => ("tf32", 8),
-            other => (other.name(), 16),
-        };
+        let (operands, k) = operands(dtype);
         let count = n / 2;
         let accumulators = numbered(0, count as usize);
         let outputs: Vec<String> = (0..count).map(|i| format!("\"+f\"(d[{i}])")).collect();
@@ -139,11 +137,11 @@ impl Wgmma {
         } else {
             ("unsigned long long a", format!("%{count}"), "\"l\"(a)".to_owned(), count + 1)
         };
-        // Which operands may be transposed: both in shared memory, the right one alone beside registers, none of tf32.
-        let flags = match (dtype, registers) {
-            (Dtype::F32, _) => String::new(),
-            (_, true) => format!(", {b}"),
-            (_, false) => format!(", {a}, {b}"),
+        // Which operands may be transposed: of 16-bit types both in shared memory, the right one alone beside registers; no others.
+        let flags = match (dtype.is_half(), registers) {
+            (false, _) => String::new(),
+            (true, true) => format!(", {b}"),
+            (true, false) => format!(", {a}, {b}"),
         };
         let scale = b_place + 1;
         format!(
@@ -152,6 +150,12 @@ impl Wgmma {
             outputs.join(", ")
         )
     }
+}
+
+/// What PTX calls the operands of a product, and how many along K an instruction takes. What the language has no products of is
+/// named as the author does: no instruction has that name, and NVRTC says so.
+fn operands(dtype: Dtype) -> (&'static str, u32) {
+    dtype.info().matrix.map_or((dtype.name(), 0), |matrix| (matrix.name, matrix.depth))
 }
 
 fn mma(name: &str, form: &str, words: [&str; 2]) -> String {
@@ -197,34 +201,24 @@ pub(super) fn mma_helper(atom: MmaAtom) -> Helper {
 /// The definitions of the helpers that a program uses, in order of the table.
 pub(super) fn definitions(program: &Program) -> String {
     let mut used = BTreeSet::new();
-    collect(&program.body, &mut used);
+    each(&program.body, &mut |op| used.extend(helper(&op.kind)));
     used.into_iter().map(Helper::definition).collect()
 }
 
-fn collect(ops: &[Op], used: &mut BTreeSet<Helper>) {
-    for op in ops {
-        match &op.kind {
-            OpKind::Wgmma { n, dtype, a, transposed, .. } => {
-                used.insert(wgmma(*n, *dtype, a, *transposed));
-            }
-            OpKind::Mma { atom, .. } => {
-                used.insert(mma_helper(*atom));
-            }
-            OpKind::TensorLoad { coordinates, multicast, evict, .. } => {
-                let (rank, multicast, hint) = (coordinates.len(), multicast.is_some(), evict.is_some());
-                used.insert(Helper::TensorLoad { rank, multicast, hint });
-            }
-            OpKind::TensorStore { coordinates, evict, .. } => {
-                used.insert(Helper::TensorStore { rank: coordinates.len(), hint: evict.is_some() });
-            }
-            OpKind::If { then, otherwise, .. } => {
-                collect(then, used);
-                collect(otherwise, used);
-            }
-            OpKind::For { body, .. } => collect(body, used),
-            _ => {}
-        }
+/// The function that an operation is printed as a call of, where it is made for its operands.
+fn helper(kind: &OpKind) -> Option<Helper> {
+    if let OpKind::Wgmma { n, dtype, a, transposed, .. } = kind {
+        return Some(wgmma(*n, *dtype, a, *transposed));
     }
+    if let OpKind::Mma { atom, .. } = kind {
+        return Some(mma_helper(*atom));
+    }
+    if let OpKind::TensorLoad { coordinates, multicast, evict, .. } = kind {
+        let (rank, multicast, hint) = (coordinates.len(), multicast.is_some(), evict.is_some());
+        return Some(Helper::TensorLoad { rank, multicast, hint });
+    }
+    let OpKind::TensorStore { coordinates, evict, .. } = kind else { return None };
+    Some(Helper::TensorStore { rank: coordinates.len(), hint: evict.is_some() })
 }
 
 /// `%first, %(first + 1), ..`

@@ -1,4 +1,4 @@
-//! Tensor cores, counting barriers and the copy engine as C statements: a helper each.
+//! Tensor cores, counting barriers and TMA as C statements: a helper each.
 
 use super::Emitter;
 use super::atoms::{Helper, hint, mma_helper, wgmma};
@@ -130,11 +130,9 @@ impl Emitter<'_> {
 
     pub(super) fn pin(&mut self, local: LocalId) {
         let array = &self.program.locals[local];
-        let (helper, arguments) = match array.dtype {
-            Dtype::F32 => ("tile_pin_f", [array.name.clone()]),
-            _ => ("tile_pin_r", [array.name.clone()]),
-        };
-        self.call(helper, &arguments);
+        // Registers of the compiler's words are integers.
+        let helper = if array.dtype.is_float() { "tile_pin_f" } else { "tile_pin_r" };
+        self.call(helper, std::slice::from_ref(&array.name));
     }
 }
 

@@ -12,7 +12,8 @@ mod tests;
 mod value;
 
 use crate::ir::Dtype;
-use crate::lowered::{OpKind, ParameterKind, Program, ValueType};
+use crate::lowered::visit::each_value;
+use crate::lowered::{OpKind, ParameterKind, Program, Special, ValueKind, ValueType};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::LazyLock;
@@ -157,7 +158,7 @@ fn dtypes(program: &Program) -> BTreeSet<Dtype> {
     all.extend(program.locals.values().map(|a| a.dtype));
     all.extend(program.values.values().filter_map(|v| match v.ty {
         ValueType::Element(dtype) => Some(dtype),
-        _ => None,
+        ValueType::Index | ValueType::Wide => None,
     }));
     all
 }
@@ -216,14 +217,7 @@ fn type_name(ty: ValueType) -> &'static str {
 }
 
 fn element_name(dtype: Dtype) -> &'static str {
-    match dtype {
-        Dtype::Bool => "bool",
-        Dtype::I32 => "int",
-        Dtype::U32 => "unsigned",
-        Dtype::F16 => "f16",
-        Dtype::Bf16 => "bf16",
-        Dtype::F32 => "float",
-    }
+    dtype.info().c_name
 }
 
 /// The lanes that take part in a warp collective: all, or those that exist in a block of fewer than whole warps.
@@ -243,20 +237,13 @@ fn warp_mask(program: &Program) -> String {
 
 /// Whether a loop's bound has to be read before the loop: it mentions something the body may change.
 fn bound_may_change(program: &Program, value: crate::lowered::ValueId) -> bool {
-    use crate::lowered::ValueKind::*;
-    match &program.values[value].kind {
-        Int(_) | Float(_) | Param(_) | Thread(_) | Block(_) | Descriptor { .. } => false,
+    let mut may = false;
+    each_value(program, value, &mut |value| {
         // Where it is evaluated decides who is elected.
-        Special(special) => *special == crate::lowered::Special::Elected,
-        Pack(_, a, b) => bound_may_change(program, *a) || bound_may_change(program, *b),
-        Unpack(_, word, _) => bound_may_change(program, *word),
-        Reg(reg) => program.regs[*reg].mutable,
-        Load(_) => true,
-        Unary(_, x) | Cast(x) | Divisor(x) => bound_may_change(program, *x),
-        Binary(_, a, b) => bound_may_change(program, *a) || bound_may_change(program, *b),
-        Math(_, args) => args.iter().any(|&a| bound_may_change(program, a)),
-        Select(c, a, b) | Choose(c, a, b) => [*c, *a, *b].iter().any(|&v| bound_may_change(program, v)),
-    }
+        may |= matches!(value.kind, ValueKind::Load(_) | ValueKind::Special(Special::Elected))
+            || matches!(value.kind, ValueKind::Reg(reg) if program.regs[reg].mutable);
+    });
+    may
 }
 
 /// Whether an operation prints nothing: it exists for the simulator.

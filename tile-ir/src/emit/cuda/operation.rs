@@ -278,7 +278,7 @@ impl Emitter<'_> {
             text += ", ";
             text += &match program.values[arg].ty {
                 ValueType::Element(dtype) if dtype.is_float() => format!("__float_as_uint({})", widened(program, arg)),
-                ValueType::Element(Dtype::U32 | Dtype::Bool) => self.value(arg),
+                ValueType::Element(dtype) if !dtype.is_signed() => self.value(arg),
                 ValueType::Element(_) | ValueType::Index | ValueType::Wide => {
                     format!("(unsigned long long)(long long)({})", self.value(arg))
                 }

@@ -68,6 +68,8 @@ TILE_INLINE float load_stream(const float* from) { float v; asm("ld.global.nc.L1
 TILE_INLINE int load_stream(const int* from) { int v; asm("ld.global.nc.L1::no_allocate.s32 %0, [%1];" : "=r"(v) : "l"(from)); return v; }
 //@ load_stream
 TILE_INLINE unsigned load_stream(const unsigned* from) { unsigned v; asm("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(v) : "l"(from)); return v; }
+//@ char load_stream
+TILE_INLINE unsigned char load_stream(const unsigned char* from) { unsigned v; asm("ld.global.nc.L1::no_allocate.u8 %0, [%1];" : "=r"(v) : "l"(from)); return (unsigned char)v; }
 //@ f16 load_stream_if
 TILE_INLINE f16 load_stream_if(bool inside, const f16* from) { f16 v = {}; asm("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.nc.L1::no_allocate.b16 %0, [%1]; }" : "+h"(v.bits) : "l"(from), "r"((unsigned)inside)); return v; }
 //@ bf16 load_stream_if
@@ -78,6 +80,8 @@ TILE_INLINE float load_stream_if(bool inside, const float* from) { float v = {};
 TILE_INLINE int load_stream_if(bool inside, const int* from) { int v = {}; asm("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.nc.L1::no_allocate.s32 %0, [%1]; }" : "+r"(v) : "l"(from), "r"((unsigned)inside)); return v; }
 //@ load_stream_if
 TILE_INLINE unsigned load_stream_if(bool inside, const unsigned* from) { unsigned v = {}; asm("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.nc.L1::no_allocate.u32 %0, [%1]; }" : "+r"(v) : "l"(from), "r"((unsigned)inside)); return v; }
+//@ char load_stream_if
+TILE_INLINE unsigned char load_stream_if(bool inside, const unsigned char* from) { unsigned v = 0; asm("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.nc.L1::no_allocate.u8 %0, [%1]; }" : "+r"(v) : "l"(from), "r"((unsigned)inside)); return (unsigned char)v; }
 //@ store16_stream
 TILE_INLINE void store16_stream(void* to, const void* from) { const uint4 v = *(const uint4*)from; asm volatile("st.global.cs.v4.b32 [%0], {%1, %2, %3, %4};" :: "l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory"); }
 //@ store8_stream
@@ -96,6 +100,8 @@ TILE_INLINE void store_stream(float* to, float v) { asm volatile("st.global.cs.f
 TILE_INLINE void store_stream(int* to, int v) { asm volatile("st.global.cs.s32 [%0], %1;" :: "l"(to), "r"(v) : "memory"); }
 //@ store_stream
 TILE_INLINE void store_stream(unsigned* to, unsigned v) { asm volatile("st.global.cs.u32 [%0], %1;" :: "l"(to), "r"(v) : "memory"); }
+//@ char store_stream
+TILE_INLINE void store_stream(unsigned char* to, unsigned char v) { asm volatile("st.global.cs.u8 [%0], %1;" :: "l"(to), "r"((unsigned)v) : "memory"); }
 //@ store16
 TILE_INLINE void store16(void* to, const void* from) { *(uint4*)to = *(const uint4*)from; }
 //@ store8

@@ -14,7 +14,7 @@ const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 /// A program with four index registers and nothing else.
 fn program() -> Program {
     let kernel = parsed("kernel empty() {}");
-    let mut program = lower_bound(&kernel, crate::ir::Target::Sm90a).unwrap();
+    let mut program = lower_bound(&crate::testing::bound(&kernel), crate::ir::Target::Sm90a).unwrap();
     program.regs = Default::default();
     program.values.clear();
     program.body.clear();

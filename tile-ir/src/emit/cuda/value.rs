@@ -1,7 +1,7 @@
 //! Values as C expressions, with the parentheses that C's precedence needs and `-Wparentheses` would ask for.
 
 use super::type_name;
-use crate::ir::{BinaryOp, Dtype, MathFn, UnaryOp};
+use crate::ir::{BinaryOp, DtypeClass, FloatFormat, IntFormat, MathFn, UnaryOp};
 use crate::lowered::{LocalArray, Memory, Program, Space, Special, TensorInfo, ValueId, ValueKind, ValueType};
 
 /// The value as an expression, parenthesised where an operand needs it.
@@ -124,12 +124,13 @@ fn binding(program: &Program, id: ValueId) -> u8 {
         ValueKind::Binary(op, a, _) => {
             let operands = program.values[*a].ty;
             let call = matches!(op, BinaryOp::CeilDiv | BinaryOp::Min | BinaryOp::Max)
-                || (operands == ValueType::Element(Dtype::I32)
-                    && matches!(op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul))
+                || (is_signed(operands) && matches!(op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul))
                 || matches!(operands, ValueType::Element(d) if d.is_half() && !op.is_comparison());
             if call { ATOM } else { level(*op) }
         }
-        _ => ATOM,
+        ValueKind::Int(_) | ValueKind::Float(_) | ValueKind::Param(_) | ValueKind::Reg(_) | ValueKind::Math(..) => ATOM,
+        ValueKind::Divisor(_) | ValueKind::Load(_) | ValueKind::Special(_) => ATOM,
+        ValueKind::Pack(..) | ValueKind::Unpack(..) | ValueKind::Descriptor { .. } => ATOM,
     }
 }
 
@@ -182,13 +183,24 @@ fn is_call(text: &str) -> bool {
 }
 
 fn integer(number: i64, ty: ValueType) -> String {
-    match ty {
-        ValueType::Element(Dtype::Bool) => (number != 0).to_string(),
-        ValueType::Element(Dtype::U32) => format!("{}u", number as u32),
-        ValueType::Wide => format!("{number}ll"),
+    let int = || match number {
         // The smallest int has no literal of its own.
         _ if number == i64::from(i32::MIN) => "(-2147483647 - 1)".into(),
         _ => number.to_string(),
+    };
+    let dtype = match ty {
+        ValueType::Index => return int(),
+        ValueType::Wide => return format!("{number}ll"),
+        ValueType::Element(dtype) => dtype,
+    };
+    match dtype.class() {
+        DtypeClass::Bool => (number != 0).to_string(),
+        DtypeClass::Int(IntFormat { signed: true, bits: 32 }) => int(),
+        DtypeClass::Int(IntFormat { signed: false, bits: 32 }) => format!("{}u", number as u32),
+        // C has no literals of narrower types.
+        DtypeClass::Int(_) => format!("(({}){number})", type_name(ty)),
+        // Not built by lowering, which rounds floats to `ValueKind::Float`.
+        DtypeClass::Float(_) => float(number as f64, ty),
     }
 }
 
@@ -202,21 +214,13 @@ fn float(number: f64, ty: ValueType) -> String {
     } else {
         format!("{single:?}f")
     };
-    match ty {
-        ValueType::Element(Dtype::F16) => format!("to_f16({text})"),
-        ValueType::Element(Dtype::Bf16) => format!("to_bf16({text})"),
-        _ => text,
-    }
+    narrowed(text, ty)
 }
 
-fn zero(ty: ValueType) -> String {
+fn zero(ty: ValueType) -> &'static str {
     match ty {
-        ValueType::Element(Dtype::F16) => "f16{0}".into(),
-        ValueType::Element(Dtype::Bf16) => "bf16{0}".into(),
-        ValueType::Element(Dtype::F32) => "0.0f".into(),
-        ValueType::Element(Dtype::Bool) => "false".into(),
-        ValueType::Element(Dtype::U32) => "0u".into(),
-        _ => "0".into(),
+        ValueType::Element(dtype) => dtype.info().c_zero,
+        ValueType::Index | ValueType::Wide => "0",
     }
 }
 
@@ -226,7 +230,8 @@ fn zero(ty: ValueType) -> String {
 /// element, ptxas extracts the 16 bits first.
 pub(super) fn widened(program: &Program, id: ValueId) -> String {
     if let ValueKind::Load(Memory { space: Space::Local(local), offset, guard: None, .. }) = program.values[id].kind
-        && let LocalArray { name, dtype: Dtype::Bf16, len, .. } = &program.locals[local]
+        && let LocalArray { name, dtype, len, .. } = &program.locals[local]
+        && dtype.class() == DtypeClass::Float(FloatFormat::Bfloat16)
         && len % 2 == 0
     {
         return format!("packed_to_f32({name}, {})", value(program, offset));
@@ -240,17 +245,20 @@ pub(super) fn widened(program: &Program, id: ValueId) -> String {
 /// An f32 expression rounded to `ty`, if that is a 16-bit float.
 fn narrowed(text: String, ty: ValueType) -> String {
     match ty {
-        ValueType::Element(Dtype::F16) => format!("to_f16({text})"),
-        ValueType::Element(Dtype::Bf16) => format!("to_bf16({text})"),
-        _ => text,
+        ValueType::Element(dtype) => match dtype.class() {
+            DtypeClass::Float(FloatFormat::Binary16) => format!("to_f16({text})"),
+            DtypeClass::Float(FloatFormat::Bfloat16) => format!("to_bf16({text})"),
+            DtypeClass::Float(FloatFormat::Binary32) | DtypeClass::Bool | DtypeClass::Int(_) => text,
+        },
+        ValueType::Index | ValueType::Wide => text,
     }
 }
 
 fn unary(program: &Program, op: UnaryOp, x: ValueId, ty: ValueType) -> String {
     match (op, ty) {
-        (UnaryOp::Neg, ValueType::Element(Dtype::I32)) => format!("wrapping_sub(0, {})", value(program, x)),
+        (UnaryOp::Neg, _) if is_signed(ty) => format!("wrapping_sub(0, {})", value(program, x)),
         (UnaryOp::Neg, _) => narrowed(format!("-{}", widened(program, x)), ty),
-        (UnaryOp::Not, ValueType::Element(Dtype::Bool)) => format!("!{}", operand(program, x)),
+        (UnaryOp::Not, ValueType::BOOL) => format!("!{}", operand(program, x)),
         (UnaryOp::Not, _) => format!("~{}", operand(program, x)),
     }
 }
@@ -276,7 +284,7 @@ fn binary(program: &Program, op: BinaryOp, a: ValueId, b: ValueId, ty: ValueType
     // `a && b || c` is read wrongly often enough.
     let (least_left, least_right) = if op == BinaryOp::Or { (9, 9) } else { (least_left, least_right) };
     let (left, right) = (side(a, least_left), side(b, least_right));
-    let signed = operands == ValueType::Element(Dtype::I32);
+    let signed = is_signed(operands);
     let text = match op {
         BinaryOp::CeilDiv => format!("ceil_div({}, {})", value(program, a), value(program, b)),
         BinaryOp::Min if float => format!("fminf({left}, {right})"),
@@ -299,12 +307,12 @@ fn binary(program: &Program, op: BinaryOp, a: ValueId, b: ValueId, ty: ValueType
 
 /// Whether a sum, printed without parentheses, has a term that makes it less.
 fn subtracts(program: &Program, sum: ValueId) -> bool {
-    match program.values[sum].kind {
-        ValueKind::Binary(BinaryOp::Sub, ..) | ValueKind::Unary(UnaryOp::Neg, _) => true,
-        ValueKind::Binary(BinaryOp::Add, a, b) => subtracts(program, a) || subtracts(program, b),
-        ValueKind::Int(value) => value < 0,
-        _ => false,
+    let kind = &program.values[sum].kind;
+    if let ValueKind::Binary(BinaryOp::Add, a, b) = kind {
+        return subtracts(program, *a) || subtracts(program, *b);
     }
+    matches!(kind, ValueKind::Binary(BinaryOp::Sub, ..) | ValueKind::Unary(UnaryOp::Neg, _))
+        || matches!(kind, ValueKind::Int(value) if *value < 0)
 }
 
 fn math(program: &Program, function: MathFn, args: &[ValueId], ty: ValueType) -> String {
@@ -336,8 +344,8 @@ fn math(program: &Program, function: MathFn, args: &[ValueId], ty: ValueType) ->
         MathFn::Trunc => "truncf",
         MathFn::Round => "roundf",
         MathFn::RoundTiesEven => "rintf",
-        MathFn::MulHi if ty == ValueType::Element(Dtype::U32) => "__umulhi",
-        MathFn::MulHi => "__mulhi",
+        MathFn::MulHi if is_signed(ty) => "__mulhi",
+        MathFn::MulHi => "__umulhi",
         // These give an `int` of either operand.
         MathFn::CountOnes => return format!("{}(__popc({}))", type_name(ty), arguments[0]),
         MathFn::LeadingZeros => return format!("{}(__clz({}))", type_name(ty), arguments[0]),
@@ -351,19 +359,39 @@ fn math(program: &Program, function: MathFn, args: &[ValueId], ty: ValueType) ->
 fn cast(program: &Program, x: ValueId, to: ValueType) -> String {
     let from = program.values[x].ty;
     let from_float = matches!(from, ValueType::Element(d) if d.is_float());
-    match to {
-        _ if from == to => value(program, x),
-        ValueType::Element(Dtype::Bool) => format!("{} != 0", widened(program, x)),
-        ValueType::Element(d) if d.is_half() && !from_float => narrowed(format!("(float){}", operand(program, x)), to),
-        ValueType::Element(d) if d.is_half() => narrowed(strip(widened(program, x)), to),
-        ValueType::Element(Dtype::F32) if from_float => widened(program, x),
+    let converted = || format!("({}){}", type_name(to), operand(program, x));
+    let dtype = match to {
+        _ if from == to => return value(program, x),
+        ValueType::Index if from_float => return format!("(int)tile_float_to_index({})", widened(program, x)),
+        ValueType::Wide if from_float => return format!("tile_float_to_index({})", widened(program, x)),
+        ValueType::Index | ValueType::Wide => return converted(),
+        ValueType::Element(dtype) => dtype,
+    };
+    match dtype.class() {
+        DtypeClass::Bool => format!("{} != 0", widened(program, x)),
+        // Between floats through f32; from a whole number to 16 bits too.
+        DtypeClass::Float(FloatFormat::Binary16 | FloatFormat::Bfloat16) if !from_float => {
+            narrowed(format!("(float){}", operand(program, x)), to)
+        }
+        DtypeClass::Float(FloatFormat::Binary16 | FloatFormat::Bfloat16) => narrowed(strip(widened(program, x)), to),
+        DtypeClass::Float(FloatFormat::Binary32) if from_float => widened(program, x),
         // Conversions from floats to integers saturate and turn NaN into 0, as Rust's `as` does.
-        ValueType::Element(Dtype::U32) if from_float => format!("__float2uint_rz({})", widened(program, x)),
-        ValueType::Index if from_float => format!("(int)tile_float_to_index({})", widened(program, x)),
-        ValueType::Wide if from_float => format!("tile_float_to_index({})", widened(program, x)),
-        _ if from_float => format!("__float2int_rz({})", widened(program, x)),
-        _ => format!("({}){}", type_name(to), operand(program, x)),
+        DtypeClass::Int(format) if from_float => {
+            let (signed, unsigned) = ("__float2int_rz", "__float2uint_rz");
+            let text = format!("{}({})", if format.signed { signed } else { unsigned }, widened(program, x));
+            match (format.bits, format.signed, format.range()) {
+                (32, _, _) => text,
+                (_, true, (least, most)) => format!("({})max(min({text}, {most}), {least})", type_name(to)),
+                (_, false, (_, most)) => format!("({})min({text}, {most}u)", type_name(to)),
+            }
+        }
+        DtypeClass::Float(FloatFormat::Binary32) | DtypeClass::Int(_) => converted(),
     }
+}
+
+/// Whether values of the type are whole elements with a sign. An index is not meant: its sums do not wrap.
+fn is_signed(ty: ValueType) -> bool {
+    matches!(ty, ValueType::Element(dtype) if dtype.is_signed())
 }
 
 /// The text without parentheses around the whole of it.

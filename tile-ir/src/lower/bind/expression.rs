@@ -32,7 +32,9 @@ impl Binder<'_> {
                 let x = self.expr(*x);
                 match (op, &self.to.exprs[x].kind) {
                     (UnaryOp::Not, ExprKind::Bool(value)) => ExprKind::Bool(!value),
-                    (UnaryOp::Neg, ExprKind::Int(value)) if ty == Type::Index || ty.dtype() == Some(Dtype::I32) => {
+                    (UnaryOp::Neg, ExprKind::Int(value))
+                        if ty == Type::Index || ty.dtype().is_some_and(Dtype::is_signed) =>
+                    {
                         ExprKind::Int(value.wrapping_neg())
                     }
                     (UnaryOp::Neg, ExprKind::Float(value)) => ExprKind::Float(-value),
@@ -208,19 +210,19 @@ fn special(dtype: Dtype, value: SpecialValue) -> ExprKind {
         SpecialValue::NegInfinity => f64::NEG_INFINITY,
         SpecialValue::Infinity => f64::INFINITY,
     };
-    match dtype {
-        Dtype::Bool => ExprKind::Bool(number != 0.0),
-        Dtype::I32 | Dtype::U32 => ExprKind::Int(number as i64),
-        Dtype::F16 | Dtype::Bf16 | Dtype::F32 => ExprKind::Float(number),
+    match dtype.class() {
+        DtypeClass::Bool => ExprKind::Bool(number != 0.0),
+        DtypeClass::Int(_) => ExprKind::Int(number as i64),
+        DtypeClass::Float(_) => ExprKind::Float(number),
     }
 }
 
 /// A literal as its dtype holds it.
 fn round(value: f64, ty: Type) -> f64 {
-    match ty.dtype() {
-        Some(Dtype::F16) => f16::from_f64(value).to_f64(),
-        Some(Dtype::Bf16) => bf16::from_f64(value).to_f64(),
-        Some(Dtype::F32) => f64::from(value as f32),
-        _ => value,
+    match ty.dtype().map(Dtype::class) {
+        Some(DtypeClass::Float(FloatFormat::Binary16)) => f16::from_f64(value).to_f64(),
+        Some(DtypeClass::Float(FloatFormat::Bfloat16)) => bf16::from_f64(value).to_f64(),
+        Some(DtypeClass::Float(FloatFormat::Binary32)) => f64::from(value as f32),
+        Some(DtypeClass::Bool | DtypeClass::Int(_)) | None => value,
     }
 }

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 
 /// Binds `instance`, which gives every specialised dim a value; see the module's contract. Errors name constants that do
 /// not exist or do not fit, and the values of specialised dims.
-pub fn bind(kernel: &Kernel, instance: &Instance) -> Result<Kernel, Vec<Diagnostic>> {
+pub fn bind(kernel: &Kernel, instance: &Instance) -> Result<BoundKernel, Vec<Diagnostic>> {
     let missing: Vec<DimId> = kernel.specialized().iter().copied().filter(|d| instance.dim(*d).is_none()).collect();
     if let (Some(specialize), Some(dim)) = (&kernel.attributes.specialize, missing.first()) {
         let name = &kernel.dims[*dim].name;
@@ -40,7 +40,7 @@ pub fn bind(kernel: &Kernel, instance: &Instance) -> Result<Kernel, Vec<Diagnost
 
 /// What is known of an instance before its specialised dims are: bound like any other, dims staying dims. `None` where
 /// its form depends on them (its threads, an array's extent, the extent of an unrolled loop).
-pub(crate) fn bind_ahead(kernel: &Kernel, instance: &Instance) -> Result<Option<Kernel>, Vec<Diagnostic>> {
+pub(crate) fn bind_ahead(kernel: &Kernel, instance: &Instance) -> Result<Option<BoundKernel>, Vec<Diagnostic>> {
     bound(kernel, instance).map(|(bound, open)| (!open).then_some(bound))
 }
 
@@ -57,7 +57,7 @@ fn values(bound: &Kernel) -> String {
 }
 
 /// The bound kernel, and whether something in it waits for a specialised dim.
-fn bound(kernel: &Kernel, instance: &Instance) -> Result<(Kernel, bool), Vec<Diagnostic>> {
+fn bound(kernel: &Kernel, instance: &Instance) -> Result<(BoundKernel, bool), Vec<Diagnostic>> {
     let mut binder = Binder {
         from: kernel,
         instance,
@@ -85,11 +85,10 @@ fn bound(kernel: &Kernel, instance: &Instance) -> Result<(Kernel, bool), Vec<Dia
         binder.require(require);
     }
     drop_unused(kernel, &mut binder.to);
-    if binder.diagnostics.is_empty() {
-        Ok((binder.to, binder.open))
-    } else {
-        Err(for_values(&binder.to, binder.diagnostics))
+    if !binder.diagnostics.is_empty() {
+        return Err(for_values(&binder.to, binder.diagnostics));
     }
+    Ok((BoundKernel::new(binder.to).map_err(|diagnostic| vec![*diagnostic])?, binder.open))
 }
 
 /// Leaves out what only other instances use, in branches which this one does not have: arrays, and the copies of variables that
@@ -100,14 +99,13 @@ fn drop_unused(from: &Kernel, to: &mut Kernel) {
     // A copy may have been made for another copy, which is dropped before it.
     loop {
         let read = read_variables(to, &dropped);
-        let is_unused = |stmt: &Stmt| match &stmt.kind {
-            StmtKind::Alloc { buffer } => before.contains(buffer) && !now.contains(buffer),
-            StmtKind::Let { var, value: Some(value) } => {
-                to.vars[*var].kind == VarKind::Let
-                    && matches!(to.exprs[*value].kind, ExprKind::Var(_))
-                    && !read.contains(var)
+        let is_unused = |stmt: &Stmt| {
+            if let StmtKind::Alloc { buffer } = &stmt.kind {
+                return before.contains(buffer) && !now.contains(buffer);
             }
-            _ => false,
+            let StmtKind::Let { var, value: Some(value) } = stmt.kind else { return false };
+            let is_copy = to.vars[var].kind == VarKind::Let && matches!(to.exprs[value].kind, ExprKind::Var(_));
+            is_copy && !read.contains(&var)
         };
         let found: BTreeSet<StmtId> = to.stmts.iter().filter(|(_, stmt)| is_unused(stmt)).map(|(id, _)| id).collect();
         if found.len() == dropped.len() {
@@ -118,13 +116,7 @@ fn drop_unused(from: &Kernel, to: &mut Kernel) {
     let keep = |body: &mut Vec<StmtId>| body.retain(|stmt| !dropped.contains(stmt));
     keep(&mut to.body);
     for stmt in to.stmts.values_mut() {
-        match &mut stmt.kind {
-            StmtKind::If { then, otherwise, .. } => [then, otherwise].into_iter().for_each(keep),
-            StmtKind::For { body, .. } | StmtKind::Parallel { body, .. } | StmtKind::Persistent { body, .. } => {
-                keep(body)
-            }
-            _ => {}
-        }
+        stmt.kind.bodies_mut().into_iter().for_each(keep);
     }
 }
 
@@ -135,9 +127,9 @@ fn used_arrays(kernel: &Kernel) -> BTreeSet<BufferId> {
         Effect::Read(place) | Effect::Write(place) | Effect::Atomic(place) | Effect::Cooperative(place) => Some(place),
         Effect::BlockCollective | Effect::WarpCollective | Effect::BlockBarrier | Effect::WarpBarrier => None,
     });
-    let reduced = kernel.stmts.values().filter_map(|stmt| match stmt.kind {
-        StmtKind::Reduce { src: ReduceSource::Local(buffer), .. } => Some(Place::Buffer(buffer)),
-        _ => None,
+    let reduced = kernel.stmts.values().filter_map(|stmt| {
+        let StmtKind::Reduce { src: ReduceSource::Local(buffer), .. } = stmt.kind else { return None };
+        Some(Place::Buffer(buffer))
     });
     let places = kernel.accesses.values().map(|access| access.place).chain(touched).chain(reduced);
     places.filter_map(|place| if let Place::Buffer(buffer) = place { Some(buffer) } else { None }).collect()
@@ -147,9 +139,9 @@ fn used_arrays(kernel: &Kernel) -> BTreeSet<BufferId> {
 fn read_variables(kernel: &Kernel, dropped: &BTreeSet<StmtId>) -> BTreeSet<VarId> {
     let copies: BTreeSet<ExprId> = dropped
         .iter()
-        .filter_map(|&stmt| match kernel.stmts[stmt].kind {
-            StmtKind::Let { value, .. } => value,
-            _ => None,
+        .filter_map(|&stmt| {
+            let StmtKind::Let { value, .. } = kernel.stmts[stmt].kind else { return None };
+            value
         })
         .collect();
     let read = kernel.exprs.iter().filter(|(id, _)| !copies.contains(id));
@@ -215,7 +207,8 @@ impl Binder<'_> {
         match dtype {
             DtypeRef::Is(_) => dtype,
             DtypeRef::Param(param) => {
-                DtypeRef::Is(self.instance.dtypes.get(param.index()).copied().unwrap_or(Dtype::F32))
+                // An instance without it leaves something generic, which no bound kernel has.
+                self.instance.dtypes.get(param.index()).map_or(dtype, |dtype| DtypeRef::Is(*dtype))
             }
         }
     }
@@ -369,7 +362,11 @@ impl Binder<'_> {
         let bound = self.constant(expr, "the number of stages");
         let stages = self.to.const_index(bound).unwrap_or(1);
         // Whether it does become a ring, `infer` knows.
-        let copies = self.from.stmts.values().any(|s| matches!(s.kind, StmtKind::Gemm { .. } | StmtKind::Copy { .. }));
+        let copies = self
+            .from
+            .stmts
+            .values()
+            .any(|s| matches!(s.kind, StmtKind::Tile(TileOp::Gemm { .. } | TileOp::Copy { .. })));
         let most = if copies { MOST_SLOTS } else { MOST_STAGES };
         if !(1..=most).contains(&stages) {
             let span = self.from.exprs[expr].span;

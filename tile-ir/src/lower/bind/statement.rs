@@ -74,18 +74,13 @@ impl Binder<'_> {
                 let extents = extents.iter().map(|&e| self.expr(e)).collect();
                 StmtKind::Parallel { vars: vars.clone(), extents, body: self.block(body) }
             }
-            StmtKind::Copy { src, dst, width, tma, evict } => {
-                let width = width.map(|w| self.constant(w, "a copy's width"));
-                let evict = evict.as_ref().map(|eviction| self.eviction(eviction));
-                StmtKind::Copy { src: self.tile(src), dst: self.tile(dst), width, tma: *tma, evict }
-            }
+            StmtKind::Tile(op) => self.tile_op(op, *span, out),
             StmtKind::Persistent { vars, extents, per_sm, contiguous, body } => {
                 let extents = extents.iter().map(|&e| self.inlined(e)).collect();
                 let per_sm = per_sm.map(|n| self.constant(n, "the number of blocks a multiprocessor"));
                 let (vars, contiguous) = (vars.clone(), *contiguous);
                 StmtKind::Persistent { vars, extents, per_sm, contiguous, body: self.block(body) }
             }
-            StmtKind::Fill { buffer, value } => StmtKind::Fill { buffer: *buffer, value: self.expr(*value) },
             StmtKind::Reduce { op, src, dst, axis } => {
                 let src = match src {
                     ReduceSource::Value(value) => ReduceSource::Value(self.expr(*value)),
@@ -111,9 +106,50 @@ impl Binder<'_> {
                 StmtKind::Print { format: format.clone(), args }
             }
             StmtKind::Assert { cond, message } => StmtKind::Assert { cond: self.expr(*cond), message: message.clone() },
-            StmtKind::ReduceTile { .. } | StmtKind::ClusterReduce { .. } => kind.clone(),
-            StmtKind::Alloc { .. } | StmtKind::Gemm { .. } | StmtKind::SyncThreads | StmtKind::SyncWarp => kind.clone(),
+            StmtKind::Alloc { .. } | StmtKind::SyncThreads | StmtKind::SyncWarp => kind.clone(),
         };
         out.push(self.to.stmts.push(Stmt { kind, span: *span }));
+    }
+
+    fn tile_op(&mut self, op: &TileOp, span: SpanId, out: &mut Vec<StmtId>) -> StmtKind {
+        StmtKind::Tile(match op {
+            TileOp::Copy { src, dst, width, tma, evict } => {
+                let width = width.map(|w| self.constant(w, "a copy's width"));
+                let evict = evict.as_ref().map(|eviction| self.eviction(eviction));
+                TileOp::Copy { src: self.tile(src), dst: self.tile(dst), width, tma: *tma, evict }
+            }
+            TileOp::Clamp { tile, low, high } => return self.clamp(*tile, [*low, *high], span, out),
+            TileOp::Fill { buffer, value } => TileOp::Fill { buffer: *buffer, value: self.expr(*value) },
+            TileOp::Gemm { .. } | TileOp::ReduceTile { .. } | TileOp::ClusterReduce { .. } => op.clone(),
+        })
+    }
+
+    /// `for [i, j] in parallel([..]) { f[[i, j]] = min(max(f[[i, j]], low), high); }`, with the two bounds evaluated before it.
+    fn clamp(&mut self, tile: BufferId, bounds: [ExprId; 2], span: SpanId, out: &mut Vec<StmtId>) -> StmtKind {
+        let place = Place::Buffer(tile);
+        let ty = Type::Value(self.to.buffers[tile].dtype);
+        let [low, high] = [("low", bounds[0]), ("high", bounds[1])].map(|(name, bound)| {
+            let value = self.expr(bound);
+            if matches!(self.to.exprs[value].kind, ExprKind::Int(_) | ExprKind::Float(_)) {
+                return value;
+            }
+            let var = self.to.vars.push(Var { name: name.into(), ty, kind: VarKind::Let, span });
+            out.push(self.to.stmts.push(Stmt { kind: StmtKind::Let { var, value: Some(value) }, span }));
+            self.push(ExprKind::Var(var), ty, span)
+        });
+        let extents = self.to.buffers[tile].extents.clone();
+        let names = ["i", "j", "k", "l"].into_iter().take(extents.len());
+        let vars: Vec<VarId> = names
+            .map(|name| self.to.vars.push(Var { name: name.into(), ty: Type::Index, kind: VarKind::Loop, span }))
+            .collect();
+        let [read, written] = [(); 2].map(|()| {
+            let indices = vars.iter().map(|var| self.push(ExprKind::Var(*var), Type::Index, span)).collect();
+            self.to.accesses.push(Access { place, indices, masked: false, span })
+        });
+        let element = self.push(ExprKind::Load(read), ty, span);
+        let least = self.push(ExprKind::Binary(BinaryOp::Max, element, low), ty, span);
+        let value = self.push(ExprKind::Binary(BinaryOp::Min, least, high), ty, span);
+        let store = self.to.stmts.push(Stmt { kind: StmtKind::Store { access: written, value }, span });
+        StmtKind::Parallel { vars, extents, body: vec![store] }
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Contract. In: a bound kernel with one pipelined loop whose loads are copies of long rows into shared arrays, which the
 //! rest of the loop reads by elements ([`plan`] says whether it is one, and if not, why). Out: operations in which one
-//! thread of an added warp asks the copy engine for the rows of an iteration as soon as its slot is free, and the author's
+//! thread of an added warp asks TMA for the rows of an iteration as soon as its slot is free, and the author's
 //! threads wait for a slot only when they come to it.
 //!
 //! `hopper` does the same for tiles that tensor cores multiply. Here a row is one copy of bytes that lie together, so

@@ -4,11 +4,12 @@ use super::super::hopper::Reason;
 use super::super::uses::{accesses, depends, each};
 use super::super::value::OpenAxis;
 use crate::analysis::{Analysis, Bound};
-use crate::ir::pipeline::{is_read_only, parts, shared_loads, variables};
+use crate::ir::parts::{parts, variables};
+use crate::ir::pipeline::{is_read_only, shared_loads};
 use crate::ir::*;
 use std::collections::BTreeSet;
 
-/// Bytes of a row from which on one copy of it is worth a thread that does nothing else. Shorter ones cost the copy engine
+/// Bytes of a row from which on one copy of it is worth a thread that does nothing else. Shorter ones cost TMA
 /// more than their bytes: they are left to the copies of every thread.
 const LONG_ROW: u32 = 1024;
 /// What bulk copies are made of: addresses, and numbers of bytes.
@@ -62,14 +63,16 @@ pub(crate) struct Load {
 }
 
 /// The plan for a bound kernel; why there is none, if it loads long rows ahead.
-pub(crate) fn plan(kernel: &Kernel, analysis: &Analysis) -> Result<Plan, Option<Reason>> {
+pub(crate) fn plan(kernel: &BoundKernel, analysis: &Analysis) -> Result<Plan, Option<Reason>> {
     let loops = shared_loads(kernel);
-    let is_long = |stmt: &StmtId| match &kernel.stmts[*stmt].kind {
-        StmtKind::Copy { dst: TileRef { place: Place::Buffer(buffer), .. }, .. } => {
-            let columns = kernel.buffer_extents(*buffer).last().copied().unwrap_or(0);
-            columns.saturating_mul(kernel.buffer_dtype(*buffer).bytes()) >= LONG_ROW
-        }
-        _ => false,
+    let is_long = |stmt: &StmtId| {
+        let StmtKind::Tile(TileOp::Copy { dst: TileRef { place: Place::Buffer(buffer), .. }, .. }) =
+            &kernel.stmts[*stmt].kind
+        else {
+            return false;
+        };
+        let columns = kernel.buffer_extents(*buffer).last().copied().unwrap_or(0);
+        columns.saturating_mul(kernel.buffer_dtype(*buffer).bytes()) >= LONG_ROW
     };
     if !loops.iter().any(|l| l.loads.iter().any(is_long)) {
         return Err(None);
@@ -98,10 +101,11 @@ pub(crate) fn plan(kernel: &Kernel, analysis: &Analysis) -> Result<Plan, Option<
     let planner = Planner { kernel, analysis };
     let mut loads = Vec::new();
     for &stmt in &body[..pipelined.leading] {
-        match &kernel.stmts[stmt].kind {
-            StmtKind::Let { .. } => {}
-            StmtKind::Copy { .. } => loads.push(planner.load(stmt)?),
-            _ => return no("not all its loads are copies of tiles into shared arrays", kernel.stmts[stmt].span),
+        let kind = &kernel.stmts[stmt].kind;
+        if matches!(kind, StmtKind::Tile(TileOp::Copy { .. })) {
+            loads.push(planner.load(stmt)?);
+        } else if !matches!(kind, StmtKind::Let { .. }) {
+            return no("not all its loads are copies of tiles into shared arrays", kernel.stmts[stmt].span);
         }
     }
     let last_read = planner.reads(&pipelined.buffers, ring, body, pipelined.leading)?;
@@ -115,17 +119,19 @@ pub(crate) fn plan(kernel: &Kernel, analysis: &Analysis) -> Result<Plan, Option<
 }
 
 struct Planner<'k> {
-    kernel: &'k Kernel,
+    kernel: &'k BoundKernel,
     analysis: &'k Analysis,
 }
 
 impl Planner<'_> {
-    /// One copy, as rows of bytes that lie together.
+    /// One copy, as rows of contiguous bytes.
     fn load(&self, stmt: StmtId) -> Result<Load, Option<Reason>> {
         let kernel = self.kernel;
         let span = kernel.stmts[stmt].span;
         let no = |text: &str| Err(Some(Reason { text: text.to_owned(), span }));
-        let StmtKind::Copy { src, dst, tma, evict, .. } = &kernel.stmts[stmt].kind else { return Err(None) };
+        let StmtKind::Tile(TileOp::Copy { src, dst, tma, evict, .. }) = &kernel.stmts[stmt].kind else {
+            return Err(None);
+        };
         let (Place::Tensor(tensor), Place::Buffer(buffer)) = (src.place, dst.place) else { return Err(None) };
         let Some(facts) = self.analysis.copies.get(&stmt) else { return Err(None) };
         if !tma {
@@ -190,24 +196,38 @@ impl Planner<'_> {
         let mut meet = |stmt: StmtId, text: &str| {
             found.get_or_insert(Reason { text: text.to_owned(), span: kernel.stmts[stmt].span });
         };
-        each(kernel, &kernel.body, &mut |stmt| match &kernel.stmts[stmt].kind {
-            _ if loads.contains(&stmt) || stmt == ring => {}
-            StmtKind::Store { access, .. } | StmtKind::Atomic { access, .. }
-                if is_slot(kernel.accesses[*access].place) =>
-            {
-                meet(stmt, "what is loaded is also written");
+        each(kernel, &kernel.body, &mut |stmt| {
+            if loads.contains(&stmt) || stmt == ring {
+                return;
             }
-            StmtKind::Copy { src, dst, .. } if is_slot(src.place) || is_slot(dst.place) => {
-                meet(stmt, "what is loaded is copied on, not read by elements");
+            let kind = &kernel.stmts[stmt].kind;
+            if matches!(kind, StmtKind::Persistent { .. }) {
+                return meet(stmt, "its tiles are `persistent`");
             }
-            StmtKind::Fill { buffer, .. } if buffers.contains(buffer) => meet(stmt, "what is loaded is also filled"),
-            StmtKind::Persistent { .. } => meet(stmt, "its tiles are `persistent`"),
-            StmtKind::If { .. } | StmtKind::For { .. } | StmtKind::Parallel { .. } => {}
-            _ => {
-                let reads = accesses(kernel, &[stmt]).into_iter().any(|a| is_slot(kernel.accesses[a].place));
-                if reads && !inside.contains(&stmt) {
-                    meet(stmt, "what is loaded is also read outside of the loop");
+            kind.parts(&mut |part| match part {
+                StmtPart::Element(access, touch) if touch.writes() && is_slot(kernel.accesses[access].place) => {
+                    meet(stmt, "what is loaded is also written");
                 }
+                StmtPart::Tile(tile, _) if is_slot(tile.place) => {
+                    meet(stmt, "what is loaded is copied on, not read by elements");
+                }
+                StmtPart::Array(buffer, touch) if touch == AccessMode::Write && is_slot(Place::Buffer(buffer)) => {
+                    meet(stmt, "what is loaded is also filled");
+                }
+                StmtPart::Element(..)
+                | StmtPart::Tile(..)
+                | StmtPart::Array(..)
+                | StmtPart::Value(_)
+                | StmtPart::Constant(_) => {}
+                StmtPart::Binds(_) | StmtPart::Sets(_) | StmtPart::Body(_) | StmtPart::Report => {}
+                StmtPart::BlockCollective
+                | StmtPart::WarpCollective
+                | StmtPart::BlockBarrier
+                | StmtPart::WarpBarrier => {}
+            });
+            let reads = accesses(kernel, &[stmt]).into_iter().any(|a| is_slot(kernel.accesses[a].place));
+            if kind.bodies().is_empty() && reads && !inside.contains(&stmt) {
+                meet(stmt, "what is loaded is also read outside of the loop");
             }
         });
         if let Some(reason) = found {

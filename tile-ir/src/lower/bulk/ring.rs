@@ -1,9 +1,9 @@
-//! The roles: a producer warp that fills slots by bulk copies, and the author's threads, which read them.
+//! Both partitions of a bulk pipeline: a producer warp that fills slots by bulk copies, and the author's threads, which read them.
 
 use super::super::uses::depends;
 use super::super::*;
 use super::plan::{Load, Plan, WARP};
-use crate::ir::pipeline::variables;
+use crate::ir::parts::variables;
 
 /// The barrier of the author's threads; 0 is the block's.
 const COMPUTE_BARRIER: u32 = 1;
@@ -18,7 +18,7 @@ const FEW: u32 = 4;
 const ENOUGH_REGISTERS: u32 = 96;
 const ENOUGH_BLOCKS: u32 = 4;
 
-/// What both roles know of the ring.
+/// The ring as the producer warp and the author's threads see it.
 #[derive(Clone)]
 pub(crate) struct Ring {
     plan: Rc<Plan>,
@@ -26,7 +26,7 @@ pub(crate) struct Ring {
     full: BarrierId,
     /// Completes when every warp has read a slot; none where no slot is filled twice.
     empty: Option<BarrierId>,
-    /// The slot a role is at and the parity of the phase it waits for, where iterations share slots.
+    /// The slot that the partition being lowered is at and the parity of the phase it waits for, where iterations share slots.
     place: Option<(RegId, RegId)>,
 }
 
@@ -112,7 +112,7 @@ impl<'a> Lowering<'a> {
         by_memory.min(by_registers).clamp(1, ENOUGH_BLOCKS)
     }
 
-    /// Declares where a role is in the ring. Parity 1 passes at once on fresh barriers.
+    /// Declares the slot and parity that a partition begins with. Parity 1 passes at once on fresh barriers.
     fn enter(&mut self, ring: &Ring, first_parity: i64) {
         if let Some((slot, parity)) = ring.place {
             for (reg, value) in [(slot, 0), (parity, first_parity)] {
@@ -228,12 +228,11 @@ impl<'a> Lowering<'a> {
             counts[count] = self.once(name, inside);
         }
         let size = i64::from(load.dtype.bytes());
-        let bytes = match self.program.values[counts[1]].kind {
-            ValueKind::Int(columns) => self.int(columns * size),
-            _ => {
-                let size = self.int(size);
-                self.binary(BinaryOp::Mul, counts[1], size)
-            }
+        let bytes = if let Some(columns) = self.program.values[counts[1]].kind.as_int() {
+            self.int(columns * size)
+        } else {
+            let size = self.int(size);
+            self.binary(BinaryOp::Mul, counts[1], size)
         };
         (counts[0], bytes)
     }
@@ -339,18 +338,19 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// A statement that is lowered otherwise than in a block without roles; whether it was one.
+    /// Lowers a statement that means something else to the author's threads of a bulk pipeline; false where it does not.
     pub(in super::super) fn compute_from_ring(&mut self, stmt: StmtId) -> bool {
         let Some(ring) = self.ring.clone() else { return false };
-        match &self.kernel.stmts[stmt].kind {
-            StmtKind::For { var, start, end, step, body, .. } if stmt == ring.plan.ring => {
-                self.read_slots(&ring, *var, [*start, *end, *step], body);
-                true
-            }
-            // Slots are declared before the roles part.
-            StmtKind::Alloc { buffer } => ring.plan.loads.iter().any(|load| load.buffer == *buffer),
-            _ => false,
+        let kind = &self.kernel.stmts[stmt].kind;
+        if let StmtKind::For { var, start, end, step, body, .. } = kind
+            && stmt == ring.plan.ring
+        {
+            self.read_slots(&ring, *var, [*start, *end, *step], body);
+            return true;
         }
+        // Slots are declared before the partitions diverge.
+        let StmtKind::Alloc { buffer } = kind else { return false };
+        ring.plan.loads.iter().any(|load| load.buffer == *buffer)
     }
 
     /// The threads' side of the loop.

@@ -61,7 +61,7 @@ fn rows(r: Rows) -> Kernel {
 }
 
 fn lowered(r: Rows, target: Target) -> Program {
-    lower_bound(&rows(r), target).unwrap_or_else(|all| panic!("{all:#?}"))
+    lower_bound(&crate::testing::bound(&rows(r)), target).unwrap_or_else(|all| panic!("{all:#?}"))
 }
 
 fn bulk_copies(program: &Program) -> usize {
@@ -86,11 +86,11 @@ fn long_rows_have_a_ring_and_a_producer() {
 fn rows_that_are_read_once_leave_the_cache_first() {
     let mut kernel = rows(CHUNKS);
     for stmt in kernel.stmts.values_mut() {
-        if let StmtKind::Copy { evict, .. } = &mut stmt.kind {
+        if let StmtKind::Tile(TileOp::Copy { evict, .. }) = &mut stmt.kind {
             *evict = Some(Eviction { cases: Vec::new(), otherwise: Evict::First });
         }
     }
-    let program = lower_bound(&kernel, Target::Sm90a).unwrap_or_else(|all| panic!("{all:#?}"));
+    let program = lower_bound(&crate::testing::bound(&kernel), Target::Sm90a).unwrap_or_else(|all| panic!("{all:#?}"));
     let hinted = |op: &OpKind| matches!(op, OpKind::BulkLoad { evict: Some(Evict::First), .. });
     assert_eq!(count(&program.body, &hinted), bulk_copies(&program));
     assert!(bulk_copies(&program) > 0);
@@ -102,7 +102,7 @@ fn a_ring_is_as_deep_as_shared_memory() {
     let program = lowered(deep, Target::Sm90a);
     assert_eq!(program.barriers.values().map(|b| b.len).collect::<Vec<_>>(), [20, 20]);
     // Written out once a stage, a loop has fewer.
-    let error = crate::lower::lower_bound(&rows(deep), Target::Sm80).unwrap_err();
+    let error = crate::lower::lower_bound(&crate::testing::bound(&rows(deep)), Target::Sm80).unwrap_err();
     assert_eq!(error[0].message, "a pipelined loop has 1 to 8 stages, not 20");
 }
 
@@ -199,7 +199,7 @@ mod simulated {
         }
     }
 
-    /// Barriers that the kernel asks for are the threads' alone: the producer comes by none of them.
+    /// `sync_threads()` and reductions across warps cover the author's threads only; the producer warp never executes them.
     #[test]
     fn reductions_across_warps_leave_the_producer_out() {
         let program = lowered(Rows { across: true, ..CHUNKS }, Target::Sm90a);

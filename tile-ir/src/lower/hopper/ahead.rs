@@ -1,4 +1,4 @@
-//! Dependent launch of roles: what a producer fills before it waits for the previous kernel.
+//! Dependent launch of a warp-specialised kernel: which slots the producer fills before it waits for the previous kernel.
 //!
 //! Contract. In: a kernel with `pdl(independent = [..])`. Out: every role waits before it touches anything else: consumers
 //! where they begin (they have nothing to multiply before), the producer before its first dependent load, and the threads
@@ -13,7 +13,7 @@
 //! A block's loads come back in the order of their issue, so filling ahead delays the first product wherever there is
 //! nothing to wait for: how many slots is a parameter of the launch, 0 unless it may begin early
 //! ([`ParameterKind::Ahead`]). Of these many the kernel takes all where the independent operand is streamed once (its tile
-//! belongs to one tile of the result) through at least [`LONG`] rings, and [`FEW`] elsewhere.
+//! belongs to one tile of the result) through at least [`LONG`] rings, and [`FEW`] elsewhere (`docs/hopper.md`, "TMA and bulk copies").
 
 use super::super::dependent::wait;
 use super::super::uses::depends_on;
@@ -21,9 +21,9 @@ use super::super::*;
 use super::plan::Load;
 use super::roles::Roles;
 
-/// Rings that an operand is long from.
+/// Rings' worth of iterations from which on an operand counts as long.
 const LONG: u32 = 3;
-/// Slots that are filled ahead for a short one, or one that several tiles share.
+/// Slots that are filled ahead for an operand that is streamed through few rings, or that several tiles share.
 const FEW: i64 = 2;
 
 /// Where the ring stands: the loop over tiles that holds it, if any, and the statements around it.
@@ -89,11 +89,9 @@ impl<'a> Lowering<'a> {
         if holds(&kernel.body) {
             return straight(&kernel.body).then_some(Path { persistent: None, around: &kernel.body });
         }
-        let (stmt, around) = kernel.body.iter().find_map(|s| match &kernel.stmts[*s].kind {
-            StmtKind::Persistent { body, .. } if holds(body) => Some((*s, &body[..])),
-            _ => None,
-        })?;
-        (straight(&kernel.body) && straight(around)).then_some(Path { persistent: Some(stmt), around })
+        let tiles = kernel.persistent().filter(|tiles| kernel.body.contains(&tiles.stmt) && holds(tiles.body))?;
+        let straight = straight(&kernel.body) && straight(tiles.body);
+        straight.then_some(Path { persistent: Some(tiles.stmt), around: tiles.body })
     }
 
     /// The indices that a body declares and coordinates are made of.

@@ -1,4 +1,5 @@
-//! The layouts of fragments that no product decides on: they lie as what they meet, or as a sum of their extents would.
+//! The layouts of fragments that no product decides: each takes the layout of the fragment that it is used with, or the one that
+//! an accumulator of its extents would have.
 
 use super::super::block;
 use super::super::infer::Layouts;
@@ -39,7 +40,7 @@ impl Planner<'_> {
             let layout = made.map_err(|e| Reason { text: format!("fragment `{name}`: {e}"), span })?;
             layouts.fragments.insert(buffer, layout);
         }
-        // Those of one axis lie as what they meet.
+        // A fragment of one axis takes the layout of the tile that it is used with.
         self.meet(&mut layouts)?;
         for buffer in allocated {
             let name = &kernel.buffers[buffer].name;
@@ -77,7 +78,7 @@ impl Planner<'_> {
         let kernel = self.kernel;
         let mut bytes = 0;
         each(kernel, &kernel.body, &mut |stmt| {
-            if let StmtKind::ReduceTile { src, axis: 0, dst, .. } = kernel.stmts[stmt].kind {
+            if let StmtKind::Tile(TileOp::ReduceTile { src, axis: 0, dst, .. }) = kernel.stmts[stmt].kind {
                 let elements = kernel.buffer_len(src) + kernel.buffer_len(dst);
                 bytes += elements * u64::from(kernel.buffer_dtype(src).bytes());
             }

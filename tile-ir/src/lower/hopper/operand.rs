@@ -51,7 +51,7 @@ impl Planner<'_> {
         let mut all = BTreeSet::new();
         let mut found: Result<(), Reason> = Ok(());
         super::super::uses::each(kernel, &kernel.body, &mut |stmt| {
-            let StmtKind::Copy { src, dst, .. } = &kernel.stmts[stmt].kind else { return };
+            let StmtKind::Tile(TileOp::Copy { src, dst, .. }) = &kernel.stmts[stmt].kind else { return };
             let (Place::Buffer(from), Place::Buffer(to)) = (src.place, dst.place) else { return };
             let scopes = (kernel.buffers[from].scope, kernel.buffers[to].scope);
             if scopes != (Scope::Shared, Scope::Fragment) || found.is_err() {

@@ -1,4 +1,5 @@
-//! Tiles that are loaded once and stay while the ring turns: the queries of an attention, weights that every step shares.
+//! Resident tiles: loaded once before the pipelined loop, they stay in shared memory through all of its iterations. The queries of
+//! an attention, weights that every step shares.
 //!
 //! Contract. In: copies from tensors into shared arrays that stand before the pipelined loop, in the same block of
 //! statements. Out: the producer fetches them together when it comes to the loop, consumers wait for them at the first of
@@ -20,7 +21,7 @@ pub(super) struct Resident {
     pub(super) load: Load,
 }
 
-/// The one slot of all resident tiles, and where a role is with it.
+/// The one slot of all resident tiles, and the phase that a partition (producer or consumer) waits for.
 #[derive(Clone)]
 pub(super) struct ResidentSlot {
     /// Completes when the bytes have arrived.
@@ -29,7 +30,7 @@ pub(super) struct ResidentSlot {
     empty: BarrierId,
     /// The tensor map of each.
     maps: Vec<MapId>,
-    /// The parity that this role waits for.
+    /// The parity of the phase that this partition waits for.
     parity: RegId,
 }
 
@@ -39,7 +40,7 @@ impl Planner<'_> {
         let kernel = self.kernel;
         let mut all = Vec::new();
         each(kernel, &kernel.body, &mut |stmt| {
-            if let StmtKind::Copy { src, dst, .. } = &kernel.stmts[stmt].kind
+            if let StmtKind::Tile(TileOp::Copy { src, dst, .. }) = &kernel.stmts[stmt].kind
                 && let (Place::Tensor(_), Place::Buffer(buffer)) = (src.place, dst.place)
                 && kernel.buffers[buffer].scope == Scope::Shared
                 && !self.is_of_ring(stmt)
@@ -68,7 +69,7 @@ impl Planner<'_> {
         beside(kernel, &kernel.body, self.ring, &mut around);
         let mut all: Vec<Resident> = Vec::new();
         for stmt in self.resident_copies() {
-            let StmtKind::Copy { src, dst, tma, evict, .. } = &kernel.stmts[stmt].kind else { continue };
+            let StmtKind::Tile(TileOp::Copy { src, dst, tma, evict, .. }) = &kernel.stmts[stmt].kind else { continue };
             let (Place::Tensor(tensor), Place::Buffer(buffer)) = (src.place, dst.place) else { continue };
             let name = &kernel.buffers[buffer].name;
             let no = |text: String| Err(Reason { text, span: kernel.stmts[stmt].span });
@@ -90,20 +91,13 @@ impl Planner<'_> {
 }
 
 /// The statements that `stmt` stands among.
-fn beside<'k>(kernel: &'k Kernel, body: &'k [StmtId], stmt: StmtId, found: &mut &'k [StmtId]) {
+fn beside<'k>(kernel: &'k BoundKernel, body: &'k [StmtId], stmt: StmtId, found: &mut &'k [StmtId]) {
     if body.contains(&stmt) {
         *found = body;
         return;
     }
     for &inner in body {
-        match &kernel.stmts[inner].kind {
-            StmtKind::If { then, otherwise, .. } => {
-                beside(kernel, then, stmt, found);
-                beside(kernel, otherwise, stmt, found);
-            }
-            StmtKind::For { body, .. } | StmtKind::Persistent { body, .. } => beside(kernel, body, stmt, found),
-            _ => {}
-        }
+        kernel.stmts[inner].kind.bodies().into_iter().for_each(|body| beside(kernel, body, stmt, found));
     }
 }
 
@@ -177,10 +171,10 @@ impl<'a> Lowering<'a> {
         true
     }
 
-    /// A consumer has multiplied the last time with them.
+    /// After the loop, a consumer gives the resident tiles' arrays back to the producer.
     pub(super) fn release_resident(&mut self, roles: &Roles) {
         let Some(slot) = roles.resident.clone() else { return };
-        // What one thread tells has been read by all of its warpgroup.
+        // One thread arrives on `empty` for the whole warpgroup, so all of its threads must have finished reading the tiles.
         if roles.plan.residents.iter().any(|r| roles.plan.unpacked.contains(&r.load.buffer)) {
             self.warpgroup_barrier(roles);
         }

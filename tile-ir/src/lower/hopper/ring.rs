@@ -47,7 +47,7 @@ impl<'a> Lowering<'a> {
             match roles.ahead {
                 None => fill(l),
                 Some(ahead) => {
-                    // The first slots are being filled since before the wait.
+                    // These slots were requested before `griddepcontrol.wait`: do not request them again.
                     let (left, zero, one) = (l.read(ahead), l.int(0), l.int(1));
                     let cond = l.binary(BinaryOp::Gt, left, zero);
                     let fewer = l.binary(BinaryOp::Sub, left, one);
@@ -75,7 +75,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Says how many bytes will come into the current slot.
+    /// `arrive.expect_tx` on the current slot's `full`: the bytes of all its loads.
     pub(super) fn expect_slot(&mut self, roles: &Roles) {
         let bytes: u32 = roles.plan.loads.iter().map(|load| load.layout.bytes()).sum();
         let index = self.read(roles.slot);
@@ -84,7 +84,7 @@ impl<'a> Lowering<'a> {
         self.op(OpKind::BarrierExpect { barrier, bytes });
     }
 
-    /// Asks for one tile of the current slot.
+    /// Issues the TMA loads of one tile of the current slot.
     pub(super) fn load_slot(&mut self, roles: &Roles, load: &Load, map: MapId) {
         self.span = load.span;
         let index = self.read(roles.slot);
@@ -178,7 +178,7 @@ impl<'a> Lowering<'a> {
         let kernel = self.kernel;
         // The loads into slots are the producer's.
         let is_load = |stmt: &StmtId| {
-            let StmtKind::Copy { src, dst, .. } = &kernel.stmts[*stmt].kind else { return false };
+            let StmtKind::Tile(TileOp::Copy { src, dst, .. }) = &kernel.stmts[*stmt].kind else { return false };
             let shared = |place| matches!(place, Place::Buffer(b) if kernel.buffers[b].scope == Scope::Shared);
             matches!(src.place, Place::Tensor(_)) && shared(dst.place)
         };
@@ -187,9 +187,10 @@ impl<'a> Lowering<'a> {
         let read = super::super::uses::variables(kernel, &rest);
         let own = |stmt: &StmtId| super::super::pipeline::declared(kernel, *stmt).is_none_or(|var| read.contains(&var));
         let rest: Vec<StmtId> = rest.into_iter().filter(own).collect();
-        let products_alone =
-            rest.iter().all(|s| matches!(kernel.stmts[*s].kind, StmtKind::Gemm { .. } | StmtKind::Let { .. }));
-        // Words of a left operand may not be packed anew while the last iteration's are multiplied.
+        let products_alone = rest
+            .iter()
+            .all(|s| matches!(kernel.stmts[*s].kind, StmtKind::Tile(TileOp::Gemm { .. }) | StmtKind::Let { .. }));
+        // A left operand in registers is packed anew in each iteration, which the product before must not be reading.
         let plain = |p: &Product| !p.clear && matches!(p.a.1, Left::Shared(_));
         let overlapped = products_alone && roles.plan.stages > 1 && roles.plan.products.values().all(plain);
         let [start, end, step] = range.map(|e| self.value(e));
@@ -246,7 +247,7 @@ impl<'a> Lowering<'a> {
                     l.op(OpKind::WgmmaWait { pending: 0 });
                     pinned.iter().for_each(|&local| l.op(OpKind::Pin { local }));
                 }
-                // What one thread tells has been read by all of its warpgroup.
+                // One thread arrives on `empty` for the whole warpgroup, so all of its threads must have finished reading the slot.
                 if roles.plan.loads.iter().any(|load| roles.plan.unpacked.contains(&load.buffer)) {
                     l.warpgroup_barrier(roles);
                 }

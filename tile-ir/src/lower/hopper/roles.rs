@@ -1,4 +1,4 @@
-//! The split into a producer and consumers: set-up of the ring, and each role's slice of the kernel.
+//! Warp specialisation: set-up of the ring's barriers, and the slice of the kernel that each role, producer or consumer, executes.
 
 use super::super::uses::{depends, each, variables};
 use super::super::*;
@@ -8,10 +8,10 @@ use super::resident::ResidentSlot;
 use crate::layout::TmaPlan;
 use std::rc::Rc;
 
-/// The named barrier of all consumers, above those of warpgroups (seven at most) and turns.
+/// The named barrier of all consumers. Those of single warpgroups (1 to 7) and of ping-pong (5, 6) are below it.
 const CONSUMERS: u32 = 8;
 
-/// What both roles know of the ring, and where a role is in it.
+/// The ring as producer and consumers see it, with the slot and phase that the role being lowered is at.
 #[derive(Clone)]
 pub(crate) struct Roles {
     pub(super) plan: Rc<Plan>,
@@ -29,7 +29,7 @@ pub(crate) struct Roles {
     pub(super) cluster: u32,
     /// The consumer's warpgroup among those of its tile, and its thread in it. The producer has none.
     pub(super) consumer: Option<(ValueId, ValueId)>,
-    /// Where warpgroups take turns: whose turn this one waits for.
+    /// With ping-pong, the number of the warpgroup, which takes every second tile.
     pub(super) group: Option<ValueId>,
     /// The warpgroup among all that compute.
     pub(super) warpgroup: Option<ValueId>,
@@ -39,12 +39,12 @@ pub(crate) struct Roles {
     pub(super) ahead: Option<RegId>,
     /// The staging buffer that the next sub-tile goes through.
     pub(super) staging: Option<RegId>,
-    /// Where tiles are that stay while the ring turns.
+    /// The slot of resident tiles, which stay through all iterations.
     pub(super) resident: Option<ResidentSlot>,
 }
 
 impl<'a> Lowering<'a> {
-    /// Lowers the kernel's body into roles.
+    /// Lowers the kernel's body into a producer and consumers.
     pub(in super::super) fn specialised(&mut self, plan: Plan) {
         let kernel = self.kernel;
         let plan = Rc::new(plan);
@@ -53,7 +53,7 @@ impl<'a> Lowering<'a> {
         self.program.launch.threads = [(plan.warpgroups() + 1) * WARPGROUP, 1, 1];
         self.program.launch.cluster = [cluster, 1, 1];
         self.program.launch.registers = plan.registers;
-        // Registers are shared out only where the launch says how many blocks a multiprocessor has.
+        // ptxas ignores `setmaxnreg` unless `__launch_bounds__` names a number of blocks.
         self.program.launch.min_blocks = Some(1);
         let text = format!(
             "warp specialised: a producer fills {} slots, {} warpgroup{} with wgmma{}",
@@ -158,7 +158,7 @@ impl<'a> Lowering<'a> {
             tensor,
             box_extents: boxes.box_dims.clone(),
             swizzle: boxes.swizzle,
-            // 256 bytes cost up to 6% where a tensor is read once (docs/hopper.md, "TMA and bulk copies").
+            // 256 bytes cost up to 6% where a tensor is read once (`docs/hopper.md`, "TMA and bulk copies").
             promotion: Promotion::B128,
             stores,
         });
@@ -242,13 +242,11 @@ impl<'a> Lowering<'a> {
             load.start.iter().for_each(|e| needed.extend(depends(kernel, *e)));
         }
         each(kernel, &kernel.body, &mut |stmt| {
-            let bounds: Vec<ExprId> = match &kernel.stmts[stmt].kind {
-                StmtKind::For { start, end, step, .. } => vec![*start, *end, *step],
-                StmtKind::If { cond, .. } => vec![*cond],
-                StmtKind::Persistent { extents, .. } => extents.clone(),
-                _ => return,
-            };
-            bounds.iter().for_each(|e| needed.extend(depends(kernel, *e)));
+            let kind = &kernel.stmts[stmt].kind;
+            // What a `parallel` loop does is the consumers'.
+            if !kind.bodies().is_empty() && !matches!(kind, StmtKind::Parallel { .. }) {
+                kind.values().into_iter().for_each(|e| needed.extend(depends(kernel, e)));
+            }
         });
         // A variable is made of others.
         loop {
@@ -276,28 +274,30 @@ impl<'a> Lowering<'a> {
                 each(kernel, body, &mut |s| found |= s == roles.plan.ring);
                 found
             };
-            match &kernel.stmts[stmt].kind {
-                StmtKind::For { var, start, end, step, body, .. } if stmt == roles.plan.ring => {
-                    self.fill_resident(roles);
-                    self.produce(roles, *var, [*start, *end, *step], body);
-                }
-                StmtKind::For { var, start, end, step, body, .. } if holds_ring(body) => {
-                    let range = [*start, *end, *step].map(|e| self.value(e));
-                    self.counted_loop(*var, range, Unroll::Auto, |l| l.producer_block(roles, body, needed));
-                }
-                StmtKind::Persistent { vars, extents, contiguous, body, .. } => {
-                    self.persistent_loop(vars, extents, *contiguous, None, |l| l.producer_block(roles, body, needed));
-                }
-                StmtKind::If { cond, then, otherwise } if holds_ring(then) || holds_ring(otherwise) => {
-                    let cond = self.value(*cond);
-                    let then = self.nested(|l| l.producer_block(roles, then, needed));
-                    let otherwise = self.nested(|l| l.producer_block(roles, otherwise, needed));
-                    self.op(OpKind::If { cond, then, otherwise });
-                }
-                StmtKind::Let { var, .. } | StmtKind::Assign { var, .. } if needed.contains(var) => {
-                    self.block(&body[at..=at]);
-                }
-                _ => {}
+            let kind = &kernel.stmts[stmt].kind;
+            if let StmtKind::For { var, start, end, step, body, .. } = kind
+                && stmt == roles.plan.ring
+            {
+                self.fill_resident(roles);
+                self.produce(roles, *var, [*start, *end, *step], body);
+            } else if let StmtKind::For { var, start, end, step, body, .. } = kind
+                && holds_ring(body)
+            {
+                let range = [*start, *end, *step].map(|e| self.value(e));
+                self.counted_loop(*var, range, Unroll::Auto, |l| l.producer_block(roles, body, needed));
+            } else if let StmtKind::Persistent { vars, extents, contiguous, body, .. } = kind {
+                self.persistent_loop(vars, extents, *contiguous, None, |l| l.producer_block(roles, body, needed));
+            } else if let StmtKind::If { cond, then, otherwise } = kind
+                && (holds_ring(then) || holds_ring(otherwise))
+            {
+                let cond = self.value(*cond);
+                let then = self.nested(|l| l.producer_block(roles, then, needed));
+                let otherwise = self.nested(|l| l.producer_block(roles, otherwise, needed));
+                self.op(OpKind::If { cond, then, otherwise });
+            } else if let StmtKind::Let { var, .. } | StmtKind::Assign { var, .. } = kind
+                && needed.contains(var)
+            {
+                self.block(&body[at..=at]);
             }
         }
     }
@@ -338,7 +338,7 @@ impl<'a> Lowering<'a> {
         self.roles = None;
         self.thread = None;
         if roles.staging.is_some() {
-            // What the copy engine still reads must outlive the block; its writes are visible when the grid ends.
+            // What TMA still reads must outlive the block; its writes are visible when the grid ends.
             let leader = self.is_leader(&roles);
             let then = self.nested(|l| l.op(OpKind::BulkWait { pending: 0, read: true }));
             self.op(OpKind::If { cond: leader, then, otherwise: Vec::new() });
@@ -369,7 +369,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Whether this thread speaks for its warpgroup.
+    /// Whether this thread is the first of its warpgroup, which issues what one thread issues for all.
     pub(super) fn is_leader(&mut self, roles: &Roles) -> ValueId {
         let within = roles.consumer.map(|(_, within)| within);
         let within = within.unwrap_or_else(|| self.int(0));
@@ -377,39 +377,41 @@ impl<'a> Lowering<'a> {
         self.binary(BinaryOp::Eq, within, zero)
     }
 
-    /// A statement that a consumer lowers otherwise than a block without roles does; whether it was one.
+    /// Lowers a statement that means something else to a consumer than to a whole block; false where it does not.
     pub(in super::super) fn consume(&mut self, stmt: StmtId) -> bool {
         let Some(roles) = self.roles.clone() else { return false };
         let kernel = self.kernel;
-        match &kernel.stmts[stmt].kind {
-            StmtKind::For { var, start, end, step, body, .. } if stmt == roles.plan.ring => {
-                self.consume_ring(&roles, *var, [*start, *end, *step], body);
-                true
+        let kind = &kernel.stmts[stmt].kind;
+        if let StmtKind::For { var, start, end, step, body, .. } = kind
+            && stmt == roles.plan.ring
+        {
+            self.consume_ring(&roles, *var, [*start, *end, *step], body);
+            return true;
+        }
+        if let StmtKind::Persistent { vars, extents, contiguous, body, .. } = kind {
+            if roles.group.is_some() {
+                self.take_turns(&roles, vars, extents, *contiguous, body);
+            } else {
+                self.launch_persistent(extents);
+                self.persistent_loop(vars, extents, *contiguous, None, |l| l.block(body));
             }
-            StmtKind::Persistent { vars, extents, contiguous, body, .. } => {
-                if roles.group.is_some() {
-                    self.take_turns(&roles, vars, extents, *contiguous, body);
-                } else {
-                    self.launch_persistent(extents);
-                    self.persistent_loop(vars, extents, *contiguous, None, |l| l.block(body));
-                }
-                true
-            }
-            // Slots are declared by the set-up.
-            StmtKind::Alloc { buffer } => kernel.buffers[*buffer].scope == Scope::Shared,
-            StmtKind::Fill { .. } => roles.plan.folded.contains_key(&stmt),
-            StmtKind::Copy { src: TileRef { place: Place::Tensor(_), .. }, .. } => self.await_resident(&roles, stmt),
-            StmtKind::Copy { src: TileRef { place: Place::Buffer(from), .. }, dst, .. }
-                if kernel.buffers[*from].scope == Scope::Shared =>
-            {
-                matches!(dst.place, Place::Buffer(to) if self.load_from_slot(&roles, *from, to))
-            }
-            StmtKind::Copy { src: TileRef { place: Place::Buffer(buffer), .. }, dst, .. }
-                if kernel.buffers[*buffer].scope == Scope::Fragment && matches!(dst.place, Place::Tensor(_)) =>
-            {
-                self.store_by_copy_engine(&roles, stmt, *buffer, dst)
-            }
-            _ => false,
+            return true;
+        }
+        // Slots are declared by the set-up.
+        if let StmtKind::Alloc { buffer } = kind {
+            return kernel.buffers[*buffer].scope == Scope::Shared;
+        }
+        if matches!(kind, StmtKind::Tile(TileOp::Fill { .. })) {
+            return roles.plan.folded.contains_key(&stmt);
+        }
+        let StmtKind::Tile(TileOp::Copy { src, dst, .. }) = kind else { return false };
+        match (src.place, dst.place) {
+            (Place::Tensor(_), _) => self.await_resident(&roles, stmt),
+            (Place::Buffer(from), to) => match (kernel.buffers[from].scope, to) {
+                (Scope::Shared, Place::Buffer(to)) => self.load_from_slot(&roles, from, to),
+                (Scope::Fragment, Place::Tensor(_)) => self.store_by_copy_engine(&roles, stmt, from, dst),
+                (Scope::Shared, Place::Tensor(_)) | (Scope::Fragment, Place::Buffer(_)) | (Scope::Local, _) => false,
+            },
         }
     }
 }

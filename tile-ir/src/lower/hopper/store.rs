@@ -1,10 +1,10 @@
-//! A fragment to a tensor through shared memory: sub-tiles are converted, stored there and sent by the copy engine while
+//! A fragment to a tensor through shared memory: sub-tiles are converted, stored there and sent by TMA while
 //! the next is converted, and while the producer already fills the ring for the next tile.
 
 use super::super::*;
 use super::plan::{BLOCK_ROWS, WARPGROUP};
 use super::roles::Roles;
-use crate::layout::{Formula, Fragment, Index, MatrixAccess, SharedLayout, TmaPlan, WarpGrid};
+use crate::layout::{Formula, Fragment, Index, MatrixAccess, MmaInput, SharedLayout, TmaPlan, WarpGrid};
 
 /// Sub-tiles that a warpgroup has in flight.
 const BUFFERS: u32 = 2;
@@ -27,8 +27,12 @@ impl<'a> Lowering<'a> {
         let mut elements = 0;
         let mut found: Option<(Dtype, u32)> = None;
         for (stmt, statement) in kernel.stmts.iter() {
-            if let StmtKind::Copy { src: src @ TileRef { place: Place::Buffer(buffer), .. }, dst, tma: true, .. } =
-                &statement.kind
+            if let StmtKind::Tile(TileOp::Copy {
+                src: src @ TileRef { place: Place::Buffer(buffer), .. },
+                dst,
+                tma: true,
+                ..
+            }) = &statement.kind
                 && kernel.buffers[*buffer].scope == Scope::Fragment
                 && let Some(sub) = self.sub_tile(stmt, *buffer, src.transposed, dst)
             {
@@ -47,19 +51,21 @@ impl<'a> Lowering<'a> {
         roles.staging = Some(buffer);
     }
 
-    /// The sub-tile of a store, if the copy engine can do it: 16-bit floats or f32, whole sub-tiles; transposed, 16 bit.
+    /// The sub-tile of a store, if TMA can do it: 16-bit floats or f32, whole sub-tiles; transposed, 16 bit.
     fn sub_tile(&self, stmt: StmtId, fragment: BufferId, transposed: bool, dst: &TileRef) -> Option<SubTile> {
         // A store by TMA takes no coordinate below 0, and an innermost one only at multiples of 16 bytes.
         self.analysis.copies.get(&stmt).filter(|f| f.tma_start[1] && f.dst_nonnegative.iter().all(|at| *at))?;
         // A narrow tile's rows are few: they are stored from registers.
         let layout = self.layouts.fragments.get(&fragment).filter(|layout| layout.is_whole())?;
-        // What the copy engine writes becomes visible late: what other blocks wait for is stored by threads.
+        // What TMA writes becomes visible late: what other blocks wait for is stored by threads.
         if self.is_handed_on(dst.place) {
             return None;
         }
         let dtype = self.dtype_of(dst.place);
-        let floats = dtype.is_half() || dtype == Dtype::F32;
-        if !floats || !matches!(dst.place, Place::Tensor(_)) || self.kernel.class.writes != Width::Sixteen {
+        if MmaInput::of(dtype).is_none()
+            || !matches!(dst.place, Place::Tensor(_))
+            || self.kernel.class.writes != Width::Sixteen
+        {
             return None;
         }
         if transposed && !dtype.is_half() {
@@ -95,10 +101,13 @@ impl<'a> Lowering<'a> {
         }
         let reads = |expr: &Expr| matches!(expr.kind, ExprKind::Load(access) if kernel.accesses[access].place == place);
         kernel.exprs.values().any(reads)
-            || kernel.stmts.values().any(|s| matches!(&s.kind, StmtKind::Copy { src, .. } if src.place == place))
+            || kernel
+                .stmts
+                .values()
+                .any(|s| matches!(&s.kind, StmtKind::Tile(TileOp::Copy { src, .. }) if src.place == place))
     }
 
-    /// Stores a fragment by sub-tiles; false where the copy engine cannot.
+    /// Stores a fragment by sub-tiles; false where TMA cannot.
     pub(super) fn store_by_copy_engine(
         &mut self,
         roles: &Roles,
@@ -107,7 +116,9 @@ impl<'a> Lowering<'a> {
         dst: &TileRef,
     ) -> bool {
         let kernel = self.kernel;
-        let StmtKind::Copy { src: TileRef { transposed, .. }, tma: true, evict, .. } = &kernel.stmts[stmt].kind else {
+        let StmtKind::Tile(TileOp::Copy { src: TileRef { transposed, .. }, tma: true, evict, .. }) =
+            &kernel.stmts[stmt].kind
+        else {
             return false;
         };
         let (transposed, evict) = (*transposed, evict.as_ref().and_then(Eviction::hint));
@@ -143,12 +154,12 @@ impl<'a> Lowering<'a> {
             *row = self.binary(BinaryOp::Add, *row, down);
         }
         // Who this thread is to the instructions that store: among a warp's, or among the warpgroup's.
-        let who = match sub.tile.dtype() {
-            Dtype::F32 => within,
-            _ => {
-                let lane = self.push(ValueKind::Special(Special::Lane), ValueType::Index);
-                self.once("lane", lane)
-            }
+        let by_matrices = sub.tile.dtype().is_half();
+        let who = if by_matrices {
+            let lane = self.push(ValueKind::Special(Special::Lane), ValueType::Index);
+            self.once("lane", lane)
+        } else {
+            within
         };
         for block in 0..blocks {
             let first = block * registers.layout.cols() / 2;
@@ -168,9 +179,10 @@ impl<'a> Lowering<'a> {
                 let skipped = l.binary(BinaryOp::Mul, j, columns);
                 let before = l.int(i64::from(first));
                 let from = l.binary(BinaryOp::Add, before, skipped);
-                match sub.tile.dtype() {
-                    Dtype::F32 => l.store_pairs(&sub, registers.local, from, staging, base, who),
-                    _ => l.store_matrices(&sub, registers.local, from, staging, base, who),
+                if by_matrices {
+                    l.store_matrices(&sub, registers.local, from, staging, base, who);
+                } else {
+                    l.store_pairs(&sub, registers.local, from, staging, base, who);
                 }
                 l.op(OpKind::FenceProxyAsync);
                 l.warpgroup_barrier(roles);

@@ -100,7 +100,7 @@ fn gemm(g: &Gemm) -> Kernel {
 }
 
 fn lowered(g: &Gemm) -> Program {
-    lower_bound(&gemm(g), Target::Sm90a).unwrap_or_else(|all| panic!("{all:#?}"))
+    lower_bound(&crate::testing::bound(&gemm(g)), Target::Sm90a).unwrap_or_else(|all| panic!("{all:#?}"))
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_cooperative_gemm_has_a_ring_and_two_consumers() {
 fn without_roles_there_are_no_turns() {
     let mut kernel = gemm(&Gemm { cluster: [1, 1], tile: [128, 128, 64], ..COOPERATIVE });
     let said = |kernel: &Kernel, target: Target| {
-        let program = lower_bound(kernel, target).unwrap_or_else(|all| panic!("{all:#?}"));
+        let program = lower_bound(&crate::testing::bound(kernel), target).unwrap_or_else(|all| panic!("{all:#?}"));
         program.remarks.iter().filter(|r| r.text.contains("a block takes one tile")).count()
     };
     assert_eq!(said(&kernel, Target::Sm80), 0);
@@ -141,17 +141,17 @@ fn without_roles_there_are_no_turns() {
     assert_eq!(said(&kernel, Target::Sm90a), 0);
 }
 
-/// What a copy says about the second-level cache reaches the copy engine: loads, shared ones too, and stores.
+/// What a copy says about the second-level cache reaches TMA: loads, shared ones too, and stores.
 #[test]
 fn evictions_are_hints_of_the_copy_engine() {
     let with = |order: Option<Evict>| {
         let mut kernel = gemm(&COOPERATIVE);
         for stmt in kernel.stmts.values_mut() {
-            if let StmtKind::Copy { evict, .. } = &mut stmt.kind {
+            if let StmtKind::Tile(TileOp::Copy { evict, .. }) = &mut stmt.kind {
                 *evict = order.map(|otherwise| Eviction { cases: Vec::new(), otherwise });
             }
         }
-        lower_bound(&kernel, Target::Sm90a).unwrap_or_else(|all| panic!("{all:#?}"))
+        lower_bound(&crate::testing::bound(&kernel), Target::Sm90a).unwrap_or_else(|all| panic!("{all:#?}"))
     };
     let plain = emit(&with(None));
     assert_eq!(emit(&with(Some(Evict::Normal))), plain, "as anything else is no hint");

@@ -2,18 +2,18 @@
 //!
 //! The ring is filled tile after tile, so a warpgroup skips the slots of the other's tiles. A wait on a parity is
 //! meaningful within one phase of its barrier only: a warpgroup that ran more than a lap ahead would find the parity it
-//! waits for in a phase long past (docs/hopper.md, "mbarriers"). So a warpgroup begins a tile only after the other has seen the last
+//! waits for in a phase long past (`docs/hopper.md`, "mbarriers"). So a warpgroup begins a tile only after the other has seen the last
 //! slot of the tile before, which a pair of named barriers says.
 
 use super::super::*;
 use super::plan::WARPGROUP;
 use super::roles::Roles;
 
-/// The named barriers of the two turns, above those of the warpgroups.
+/// The named barriers of ping-pong, one for each warpgroup: it waits on its own, and the other arrives there.
 const TURNS: [u32; 2] = [5, 6];
 
 impl<'a> Lowering<'a> {
-    /// Waits for, or announces, the turn of a group.
+    /// Waits on the named barrier of a group (or of the other group), or arrives there.
     fn turn(&mut self, group: ValueId, arrive: bool, of_other: bool) {
         let zero = self.int(0);
         let first = self.binary(BinaryOp::Eq, group, zero);

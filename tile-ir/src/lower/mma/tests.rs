@@ -141,7 +141,7 @@ fn gemm(g: &Gemm) -> Kernel {
 }
 
 fn lowered(g: &Gemm) -> Program {
-    lower_bound(&gemm(g), Target::Sm80).unwrap_or_else(|all| panic!("{g:?}: {all:#?}"))
+    lower_bound(&crate::testing::bound(&gemm(g)), Target::Sm80).unwrap_or_else(|all| panic!("{g:?}: {all:#?}"))
 }
 
 #[test]
@@ -214,10 +214,11 @@ fn expected(g: &Gemm, [m, n, k]: [i64; 3]) -> Vec<u32> {
 /// Both simulators compute the product, bit for bit.
 fn is_right(g: &Gemm, shape: [i64; 3]) {
     let bound = gemm(g);
-    let program = lower_bound(&bound, Target::Sm80).unwrap_or_else(|all| panic!("{g:?}: {all:#?}"));
+    let program =
+        lower_bound(&crate::testing::bound(&bound), Target::Sm80).unwrap_or_else(|all| panic!("{g:?}: {all:#?}"));
     let expected = expected(g, shape);
     let fast = arguments(g, shape);
-    run_fast(&bound, &fast).unwrap_or_else(|e| panic!("{g:?} {shape:?}: {e}"));
+    run_fast(&crate::testing::bound(&bound), &fast).unwrap_or_else(|e| panic!("{g:?} {shape:?}: {e}"));
     let c = fast.len() - 1;
     assert!(bits(&fast[c]) == expected, "fast, {g:?} {shape:?}");
     let checked = arguments(g, shape);
@@ -379,7 +380,8 @@ fn without_its_barriers_a_product_is_no_longer_right() {
 #[test]
 fn where_roles_have_no_use_for_a_kernel_hopper_multiplies_the_same_way() {
     let g = Gemm { cluster: true, ..SMALL };
-    let program = lower_bound(&gemm(&g), Target::Sm90a).unwrap_or_else(|all| panic!("{all:#?}"));
+    let program =
+        lower_bound(&crate::testing::bound(&gemm(&g)), Target::Sm90a).unwrap_or_else(|all| panic!("{all:#?}"));
     assert!(count(&program.body, &|op| matches!(op, OpKind::Mma { .. })) > 0);
     assert_eq!(program.launch.cluster, [1, 1, 1]);
     let fallbacks: Vec<&str> =
@@ -414,7 +416,7 @@ fn meeting(policies: [&str; 2], one_accumulator: bool) -> Kernel {
 
 #[test]
 fn layouts_that_disagree_are_errors_that_name_both_uses() {
-    let text = |policies, one| match lower_bound(&meeting(policies, one), Target::Sm80) {
+    let text = |policies, one| match lower_bound(&crate::testing::bound(&meeting(policies, one)), Target::Sm80) {
         Ok(_) => String::new(),
         Err(all) => all.iter().map(|d| format!("{} {} {:?}", d.code, d.message, d.labels)).collect(),
     };
@@ -449,12 +451,12 @@ fn fragments_are_copied_from_and_to_every_memory() {
             }
         ",
     );
-    let program = lower_bound(&bound, Target::Sm80).unwrap_or_else(|all| panic!("{all:#?}"));
+    let program = lower_bound(&crate::testing::bound(&bound), Target::Sm80).unwrap_or_else(|all| panic!("{all:#?}"));
     for shape in [[16, 24], [13, 21]] {
         let args = || vec![tensor(Dtype::Bf16, &shape, |i| element(0, i)), tensor(Dtype::F32, &shape, |_| f32::NAN)];
         let expected: Vec<u32> = (0..(shape[0] * shape[1]) as usize).map(|i| (2.0 * element(0, i)).to_bits()).collect();
         let fast = args();
-        run_fast(&bound, &fast).unwrap_or_else(|e| panic!("{e}"));
+        run_fast(&crate::testing::bound(&bound), &fast).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(bits(&fast[1]), expected);
         let checked = args();
         let report = run_checked(&program, &checked, &CheckedOptions::default()).unwrap();
@@ -492,10 +494,10 @@ fn reused(stages: i64, again: bool) {
         }}",
         products.repeat(if again { 2 } else { 1 })
     ));
-    let program = lower_bound(&bound, Target::Sm80).unwrap_or_else(|all| panic!("{all:#?}"));
+    let program = lower_bound(&crate::testing::bound(&bound), Target::Sm80).unwrap_or_else(|all| panic!("{all:#?}"));
     let args = || vec![tensor(Dtype::Bf16, &[32, 80], |i| element(0, i)), tensor(Dtype::Bf16, &[32, 32], |_| f32::NAN)];
     let (fast, checked) = (args(), args());
-    run_fast(&bound, &fast).unwrap_or_else(|e| panic!("{e}"));
+    run_fast(&crate::testing::bound(&bound), &fast).unwrap_or_else(|e| panic!("{e}"));
     let report = run_checked(&program, &checked, &CheckedOptions::default()).unwrap();
     assert!(report.is_clean(), "{stages} {again} {}", report.render(&program));
     assert_eq!(bits(&fast[1]), bits(&checked[1]), "{stages} {again}");

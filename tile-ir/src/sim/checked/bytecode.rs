@@ -1,8 +1,8 @@
 //! The bytecode: what a warp executes. Operands are slots of 32 lanes; control flow is jumps and a mask stack.
 
 use super::AccessKind;
-use crate::ir::{AtomicOp, BinaryOp, Dtype, MathFn, ShuffleKind, SpanId, UnaryOp, VoteKind};
-use crate::lowered::{BarrierId, GuardReason, MapId, MmaAtom, RegId, SharedId, Space, ValueType};
+use crate::ir::{AtomicOp, BinaryOp, Dtype, FloatFormat, MathFn, ShuffleKind, SpanId, UnaryOp, VoteKind};
+use crate::lowered::{BarrierId, GuardReason, MapId, RegId, SharedId, Space, ValueType};
 
 /// A slot of a warp: one value a lane (see [`super::lanes`]). Registers come first, then presets, then temporaries.
 pub(super) type Slot = u32;
@@ -99,7 +99,8 @@ pub(super) struct LocalPart {
 /// A product of a warp.
 #[derive(Debug)]
 pub(super) struct WarpProduct {
-    pub atom: MmaAtom,
+    /// What is multiplied; binary32 is read as tf32.
+    pub format: FloatFormat,
     pub acc: LocalPart,
     pub a: LocalPart,
     pub b: LocalPart,
@@ -112,7 +113,10 @@ pub(super) struct GroupProduct {
     pub n: u32,
     /// Rows that are the tile's, of 64.
     pub rows: u32,
+    /// The operands' element type.
     pub dtype: Dtype,
+    /// What is multiplied; binary32 is read as tf32.
+    pub format: FloatFormat,
     pub a: GroupOperand,
     pub b: Slot,
     pub accumulate: Slot,

@@ -3,7 +3,7 @@
 //! A lane is an `i64`: an index as itself; an element value as 32 zero-extended bits, which for floats of any width
 //! are the bits of the `f32` that equals it, so that 16-bit arithmetic decodes and encodes only at memory.
 
-use crate::ir::{BinaryOp, Dtype, UnaryOp};
+use crate::ir::{BinaryOp, Dtype, DtypeClass, FloatFormat, UnaryOp};
 use crate::lowered::ValueType;
 use crate::sim::numeric;
 
@@ -64,10 +64,10 @@ pub(super) fn from_float(value: f32) -> i64 {
 /// The lane that the bits of an element are.
 #[inline]
 pub(super) fn from_bits(dtype: Dtype, bits: u32) -> i64 {
-    match dtype {
-        Dtype::F16 | Dtype::Bf16 => from_float(numeric::decode(dtype, bits)),
-        Dtype::Bool => i64::from(bits & 0xff != 0),
-        _ => i64::from(bits),
+    match dtype.class() {
+        DtypeClass::Float(FloatFormat::Binary16 | FloatFormat::Bfloat16) => from_float(numeric::decode(dtype, bits)),
+        DtypeClass::Bool => i64::from(bits & 0xff != 0),
+        DtypeClass::Int(_) | DtypeClass::Float(FloatFormat::Binary32) => i64::from(bits),
     }
 }
 
@@ -81,9 +81,11 @@ pub(super) fn to_bits(dtype: Dtype, lane: i64) -> u32 {
 pub(super) fn constant(ty: ValueType, value: f64, int: i64) -> i64 {
     match ty {
         ValueType::Index | ValueType::Wide => int,
-        ValueType::Element(Dtype::Bool) => i64::from(int != 0),
-        ValueType::Element(dtype) if dtype.is_float() => from_float(numeric::literal(dtype, value)),
-        ValueType::Element(_) => i64::from(int as u32),
+        ValueType::Element(dtype) => match dtype.class() {
+            DtypeClass::Bool => i64::from(int != 0),
+            DtypeClass::Int(format) => i64::from(numeric::truncate(format, int)),
+            DtypeClass::Float(_) => from_float(numeric::literal(dtype, value)),
+        },
     }
 }
 
@@ -137,9 +139,10 @@ pub(super) fn cast(from: ValueType, to: ValueType, lane: i64) -> i64 {
 pub(super) fn show(ty: ValueType, lane: i64) -> String {
     match ty {
         ValueType::Index | ValueType::Wide => lane.to_string(),
-        ValueType::Element(Dtype::Bool) => (lane != 0).to_string(),
-        ValueType::Element(Dtype::I32) => (lane as u32 as i32).to_string(),
-        ValueType::Element(Dtype::U32) => (lane as u32).to_string(),
-        ValueType::Element(_) => float(lane).to_string(),
+        ValueType::Element(dtype) => match dtype.class() {
+            DtypeClass::Bool => (lane != 0).to_string(),
+            DtypeClass::Int(format) => numeric::extend(format, lane as u32).to_string(),
+            DtypeClass::Float(_) => float(lane).to_string(),
+        },
     }
 }

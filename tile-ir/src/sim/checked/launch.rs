@@ -3,8 +3,9 @@
 use super::bytecode::{Code, Preset};
 use super::lanes;
 use super::shadow::Clocks;
-use crate::ir::{DimId, Dtype, EntityRef, ParamId};
-use crate::lowered::{HostExpr, HostValues, OpKind, ParameterKind, Program, Space, TensorInfo, ValueType};
+use crate::ir::{AccessMode, DimId, Dtype, EntityRef, ParamId};
+use crate::lowered::visit::each_access;
+use crate::lowered::{HostExpr, HostValues, ParameterKind, Program, Space, TensorInfo, ValueType};
 use crate::sim::{Argument, Memory, ScalarValue, SimError, TensorArgument};
 use std::sync::Arc;
 
@@ -146,7 +147,7 @@ pub(super) fn bind(program: &Program, code: &Code, args: &[Argument], clusters: 
     for info in &program.tensors {
         check_extents(&values, program, info, args)?;
         let view = view(&mut launch.allocations, info, args)?;
-        launch.allocations[view.allocation].written |= is_written(program, &program.body, info.param);
+        launch.allocations[view.allocation].written |= is_written(program, info.param);
         launch.views[info.param.index()] = Some(view);
     }
     for preset in &code.presets {
@@ -288,16 +289,12 @@ fn view(allocations: &mut Vec<Allocation>, info: &TensorInfo, args: &[Argument])
     })
 }
 
-fn is_written(program: &Program, ops: &[crate::lowered::Op], param: ParamId) -> bool {
-    ops.iter().any(|op| match &op.kind {
-        OpKind::Store { memory, .. } | OpKind::VectorStore { memory, .. } | OpKind::Atomic { memory, .. } => {
-            memory.space == Space::Global(param)
-        }
-        OpKind::TensorStore { map, .. } => program.tensor_maps.get(*map).is_some_and(|map| map.tensor == param),
-        OpKind::If { then, otherwise, .. } => is_written(program, then, param) || is_written(program, otherwise, param),
-        OpKind::For { body, .. } => is_written(program, body, param),
-        _ => false,
-    })
+fn is_written(program: &Program, param: ParamId) -> bool {
+    let mut written = false;
+    each_access(program, &program.body, &mut |space, access| {
+        written |= space == Space::Global(param) && access != AccessMode::Read;
+    });
+    written
 }
 
 fn parameter(values: &Values<'_>, parameter: &crate::lowered::Parameter) -> Result<i64, SimError> {
@@ -369,9 +366,7 @@ impl HostValues for Values<'_> {
 
     fn scalar(&self, param: ParamId) -> i64 {
         match self.args.get(param.index()) {
-            Some(Argument::Scalar(ScalarValue::Index(value))) => *value,
-            Some(Argument::Scalar(ScalarValue::Element(Dtype::I32, bits))) => i64::from(*bits as i32),
-            Some(Argument::Scalar(ScalarValue::Element(_, bits))) => i64::from(*bits),
+            Some(Argument::Scalar(value)) => value.host_number(),
             _ => 0,
         }
     }

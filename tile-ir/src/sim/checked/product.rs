@@ -15,8 +15,8 @@ use super::schedule::Machine;
 use super::shadow::{Access, Agent};
 use super::transfer::cells;
 use super::warp::{Block, State, Wait};
-use crate::ir::{Dtype, SpanId};
-use crate::lowered::{MmaAtom, Space, wgmma_k};
+use crate::ir::{Dtype, FloatFormat, SpanId};
+use crate::lowered::{Space, wgmma_k};
 use crate::sim::hw::{self, HwError, matrix, mma, wgmma};
 
 /// Products of one warpgroup that are not made yet, in order.
@@ -33,6 +33,15 @@ struct Product {
     group: u32,
     operands: Operands,
     span: SpanId,
+}
+
+/// How the hardware reads the operands of a product.
+fn input(format: FloatFormat) -> mma::Input {
+    match format {
+        FloatFormat::Binary16 => mma::Input::F16,
+        FloatFormat::Bfloat16 => mma::Input::Bf16,
+        FloatFormat::Binary32 => mma::Input::Tf32,
+    }
 }
 
 /// The values of a product's operands.
@@ -101,11 +110,7 @@ impl Machine<'_> {
     pub(super) fn warp_product(&mut self, run: &mut Running<'_>, product: u32, span: SpanId) {
         self.collective(run, span, "matrix product");
         let product = &self.code.mmas[product as usize];
-        let input = match product.atom {
-            MmaAtom::M16n8k16 { dtype: Dtype::F16 } => mma::Input::F16,
-            MmaAtom::M16n8k16 { .. } => mma::Input::Bf16,
-            MmaAtom::M16n8k8Tf32 => mma::Input::Tf32,
-        };
+        let input = input(product.format);
         let (mut a, mut b, mut d) = ([[0u32; 4]; 32], [[0u32; 2]; 32], [[0f32; 4]; 32]);
         let active = run.warp.active;
         each(active, |lane| {
@@ -301,11 +306,7 @@ impl Machine<'_> {
             }
             return;
         }
-        let input = match product.dtype {
-            Dtype::F16 => mma::Input::F16,
-            Dtype::Bf16 => mma::Input::Bf16,
-            _ => mma::Input::Tf32,
-        };
+        let input = input(product.format);
         let count = (product.n / 2) as usize;
         let start = made.operands.acc as usize;
         let local = |thread: usize, part: &LocalPart, at: usize| {

@@ -8,7 +8,7 @@ use super::code::{ArrayInfo, ElementRef, Kind, Loc, MaskId, Target};
 use super::launch::TensorView;
 use super::state::{Operand, Registers, Scratch, Shared, State};
 use crate::diag::{Code as DiagnosticCode, Diagnostic};
-use crate::ir::{AtomicOp, Dtype};
+use crate::ir::{AtomicOp, Dtype, DtypeClass, FloatFormat};
 use crate::sim::{Fault, numeric};
 use std::sync::atomic::{Ordering, fence};
 
@@ -403,16 +403,18 @@ fn local_scatter<T: Copy + Default>(file: &mut super::state::File<T>, first: usi
 fn put_bits(registers: &mut Registers, dtype: Dtype, dst: Loc, bits: &[u32]) {
     let Loc::Lanes(dst) = dst else { return };
     let dst = dst as usize;
-    match dtype {
-        Dtype::Bool => registers.bools.lanes[dst].iter_mut().zip(bits).for_each(|(d, b)| *d = *b != 0),
-        Dtype::I32 | Dtype::U32 => registers.ints.lanes[dst].copy_from_slice(bits),
-        Dtype::F16 => {
-            registers.floats.lanes[dst].iter_mut().zip(bits).for_each(|(d, b)| *d = numeric::decode(Dtype::F16, *b));
+    let floats = |lane: &mut [f32], f: fn(u32) -> f32| lane.iter_mut().zip(bits).for_each(|(d, b)| *d = f(*b));
+    match dtype.class() {
+        DtypeClass::Bool => registers.bools.lanes[dst].iter_mut().zip(bits).for_each(|(d, b)| *d = *b != 0),
+        DtypeClass::Int(_) => registers.ints.lanes[dst].copy_from_slice(bits),
+        // One loop a format: each `f` is inlined.
+        DtypeClass::Float(FloatFormat::Binary16) => {
+            floats(&mut registers.floats.lanes[dst], |b| numeric::decode(Dtype::F16, b))
         }
-        Dtype::Bf16 => {
-            registers.floats.lanes[dst].iter_mut().zip(bits).for_each(|(d, b)| *d = numeric::decode(Dtype::Bf16, *b));
+        DtypeClass::Float(FloatFormat::Bfloat16) => {
+            floats(&mut registers.floats.lanes[dst], |b| numeric::decode(Dtype::Bf16, b))
         }
-        Dtype::F32 => registers.floats.lanes[dst].iter_mut().zip(bits).for_each(|(d, b)| *d = f32::from_bits(*b)),
+        DtypeClass::Float(FloatFormat::Binary32) => floats(&mut registers.floats.lanes[dst], f32::from_bits),
     }
 }
 
@@ -421,28 +423,28 @@ fn merge_bits(registers: &mut Registers, dtype: Dtype, dst: Loc, bits: &[u32], a
     let Loc::Lanes(dst) = dst else { return };
     let dst = dst as usize;
     for (lane, (bits, _)) in bits.iter().zip(active).enumerate().filter(|(_, (_, active))| **active) {
-        match dtype {
-            Dtype::Bool => registers.bools.lanes[dst][lane] = *bits != 0,
-            Dtype::I32 | Dtype::U32 => registers.ints.lanes[dst][lane] = *bits,
-            float => registers.floats.lanes[dst][lane] = numeric::decode(float, *bits),
+        match dtype.class() {
+            DtypeClass::Bool => registers.bools.lanes[dst][lane] = *bits != 0,
+            DtypeClass::Int(_) => registers.ints.lanes[dst][lane] = *bits,
+            DtypeClass::Float(_) => registers.floats.lanes[dst][lane] = numeric::decode(dtype, *bits),
         }
     }
 }
 
 /// A register's bits.
 fn get_bits(registers: &Registers, dtype: Dtype, src: Loc, bits: &mut [u32]) {
-    match dtype {
-        Dtype::Bool => {
+    match dtype.class() {
+        DtypeClass::Bool => {
             let values = registers.bools.operand(src);
             bits.iter_mut().enumerate().for_each(|(lane, b)| *b = u32::from(values.at(lane)));
         }
-        Dtype::I32 | Dtype::U32 => {
+        DtypeClass::Int(_) => {
             let values = registers.ints.operand(src);
             bits.iter_mut().enumerate().for_each(|(lane, b)| *b = values.at(lane));
         }
-        float => {
+        DtypeClass::Float(_) => {
             let values = registers.floats.operand(src);
-            bits.iter_mut().enumerate().for_each(|(lane, b)| *b = numeric::encode(float, values.at(lane)));
+            bits.iter_mut().enumerate().for_each(|(lane, b)| *b = numeric::encode(dtype, values.at(lane)));
         }
     }
 }

@@ -5,7 +5,8 @@
 //! and never names the same register as an operand of the operation that writes it.
 
 use crate::ir::{
-    AtomicOp, BinaryOp, Dtype, MathFn, Precision, ReduceOp, ReductionPlan, ShuffleKind, SpanId, Type, VoteKind,
+    AtomicOp, BinaryOp, Dtype, DtypeClass, MathFn, Precision, ReduceOp, ReductionPlan, ShuffleKind, SpanId, Type,
+    VoteKind,
 };
 
 /// Which register file a value lives in.
@@ -19,10 +20,10 @@ pub(super) enum Kind {
 
 impl Kind {
     pub(super) fn of_dtype(dtype: Dtype) -> Kind {
-        match dtype {
-            Dtype::Bool => Kind::Bool,
-            Dtype::I32 | Dtype::U32 => Kind::Int,
-            Dtype::F16 | Dtype::Bf16 | Dtype::F32 => Kind::Float,
+        match dtype.class() {
+            DtypeClass::Bool => Kind::Bool,
+            DtypeClass::Int(_) => Kind::Int,
+            DtypeClass::Float(_) => Kind::Float,
         }
     }
 }
@@ -40,6 +41,14 @@ impl Repr {
         match ty {
             Type::Index => Some(Repr::Index),
             Type::Value(_) => ty.dtype().map(Repr::Element),
+        }
+    }
+
+    /// Whether its values are computed with.
+    pub(super) fn has_arithmetic(self) -> bool {
+        match self {
+            Repr::Index => true,
+            Repr::Element(dtype) => dtype.has_arithmetic(),
         }
     }
 

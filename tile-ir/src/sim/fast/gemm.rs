@@ -7,7 +7,7 @@ use super::block::Machine;
 use super::code::{ArrayInfo, GemmOperand, GemmPlan, MaskId};
 use super::state::{Shared, State};
 use crate::diag::{Code as DiagnosticCode, Diagnostic};
-use crate::ir::{Dtype, Precision};
+use crate::ir::{DtypeClass, FloatFormat, Precision};
 use crate::sim::Fault;
 use std::mem;
 
@@ -53,13 +53,16 @@ impl Machine<'_> {
             if k * n > 0 {
                 b.chunks_exact(k * n).for_each(|part| transpose(part, plan.b, k, n, right));
             }
-            let exact = match (self.code.shared[plan.a.array as usize].dtype, plan.precision) {
-                (Dtype::F32, Precision::Full) => false,
-                (Dtype::F32, Precision::Tf32) => {
+            let dtype = self.code.shared[plan.a.array as usize].dtype;
+            let exact = match (dtype.class(), plan.precision) {
+                (DtypeClass::Float(FloatFormat::Binary32), Precision::Full) => false,
+                (DtypeClass::Float(FloatFormat::Binary32), Precision::Tf32) => {
                     [left, right].into_iter().flatten().for_each(|x| *x = to_tf32(*x));
                     true
                 }
-                _ => true,
+                (DtypeClass::Float(FloatFormat::Binary16 | FloatFormat::Bfloat16), _) => true,
+                // Not held as floats, so not here.
+                (DtypeClass::Bool | DtypeClass::Int(_), _) => true,
             };
             let rows = m / parts;
             if rows * n * k > 0 {

@@ -4,7 +4,7 @@
 
 use super::code::{Arith, Kind, Loc, Repr};
 use super::state::{Lane, Operand, Registers};
-use crate::ir::{BinaryOp, Dtype, MathFn};
+use crate::ir::{BinaryOp, Dtype, DtypeClass, FloatFormat, MathFn};
 use crate::sim::numeric;
 use std::mem;
 
@@ -80,20 +80,23 @@ fn map3<C: Lane, A: Lane, D: Lane>(r: &mut Registers, dst: Loc, args: [Loc; 3], 
     }
 }
 
-/// Rounds a register to a 16-bit dtype, in place.
+/// Rounds a register of floats to a narrower format, in place.
 #[inline(always)]
 fn round(r: &mut Registers, dtype: Dtype, dst: Loc) {
-    let f = match dtype {
-        Dtype::F16 => numeric::round_f16,
-        Dtype::Bf16 => numeric::round_bf16,
-        _ => return,
-    };
+    match dtype.class() {
+        DtypeClass::Float(FloatFormat::Binary16) => in_place(r, dst, numeric::round_f16),
+        DtypeClass::Float(FloatFormat::Bfloat16) => in_place(r, dst, numeric::round_bf16),
+        DtypeClass::Float(FloatFormat::Binary32) => {}
+        // Not held as floats.
+        DtypeClass::Bool | DtypeClass::Int(_) => {}
+    }
+}
+
+#[inline(always)]
+fn in_place(r: &mut Registers, dst: Loc, f: impl Fn(f32) -> f32) {
     match dst {
         Loc::Scalar(d) => r.floats.scalars[d as usize] = f(r.floats.scalars[d as usize]),
-        Loc::Lanes(d) => match dtype {
-            Dtype::F16 => r.floats.lanes[d as usize].iter_mut().for_each(|x| *x = numeric::round_f16(*x)),
-            _ => r.floats.lanes[d as usize].iter_mut().for_each(|x| *x = numeric::round_bf16(*x)),
-        },
+        Loc::Lanes(d) => r.floats.lanes[d as usize].iter_mut().for_each(|x| *x = f(*x)),
     }
 }
 
@@ -136,7 +139,7 @@ fn execute_inline(r: &mut Registers, inst: &Arith) {
             map1(r, dst, a, |a: f32| numeric::float_math(function, dtype, a, 0.0, 0.0));
         }
         Arith::FloatNegate { dst, a } => map1(r, dst, a, |a: f32| -a),
-        Arith::Int { op, dtype: Dtype::I32, dst, a, b } => {
+        Arith::Int { op, dtype, dst, a, b } if dtype.is_signed() => {
             per_operator!(op, [Add Sub Mul Min Max BitAnd BitOr BitXor Shl Shr], |op| {
                 map2(r, dst, a, b, |a: u32, b: u32| numeric::int_binary(op, Dtype::I32, a, b).unwrap_or(a))
             });
@@ -146,9 +149,10 @@ fn execute_inline(r: &mut Registers, inst: &Arith) {
                 map2(r, dst, a, b, |a: u32, b: u32| numeric::int_binary(op, Dtype::U32, a, b).unwrap_or(a))
             });
         }
-        Arith::IntCompare { op, dtype: Dtype::I32, dst, a, b } => {
+        Arith::IntCompare { op, dtype, dst, a, b } if dtype.is_signed() => {
+            let above = 32 - dtype.bits();
             per_operator!(op, [Lt Le Gt Ge Eq Ne], |op| map2(r, dst, a, b, |a: u32, b: u32| {
-                numeric::compare(op, a as i32, b as i32)
+                numeric::compare(op, (a << above) as i32, (b << above) as i32)
             }));
         }
         Arith::IntCompare { op, dst, a, b, .. } => {
@@ -204,39 +208,39 @@ fn index(r: &mut Registers, op: BinaryOp, dst: Loc, a: Loc, b: Loc) {
 
 #[inline(always)]
 fn cast(r: &mut Registers, from: Repr, to: Repr, dst: Loc, a: Loc) {
-    use Dtype::{Bool, I32, U32};
-    use Repr::{Element, Index};
-    match (from, to) {
-        (Index, Index) => map1(r, dst, a, |a: i64| a),
-        (Index, Element(Bool)) => map1(r, dst, a, |a: i64| a != 0),
-        (Index, Element(I32 | U32)) => map1(r, dst, a, |a: i64| a as u32),
-        (Index, Element(float)) => {
+    use DtypeClass::{Bool, Float, Int};
+    // `None`: `usize`.
+    let class = |repr| match repr {
+        Repr::Index => None,
+        Repr::Element(dtype) => Some((dtype, Dtype::class(dtype))),
+    };
+    match (class(from), class(to)) {
+        (None, None) => map1(r, dst, a, |a: i64| a),
+        (None, Some((_, Bool))) => map1(r, dst, a, |a: i64| a != 0),
+        (None, Some((_, Int(to)))) => map1(r, dst, a, |a: i64| numeric::truncate(to, a)),
+        (None, Some((to, Float(_)))) => {
             map1(r, dst, a, |a: i64| a as f32);
-            round(r, float, dst);
+            round(r, to, dst);
         }
-        (Element(Bool), Index) => map1(r, dst, a, |a: bool| i64::from(a)),
-        (Element(Bool), Element(Bool)) => map1(r, dst, a, |a: bool| a),
-        (Element(Bool), Element(I32 | U32)) => map1(r, dst, a, |a: bool| u32::from(a)),
-        (Element(Bool), Element(_)) => map1(r, dst, a, |a: bool| f32::from(u8::from(a))),
-        (Element(I32), Index) => map1(r, dst, a, |a: u32| i64::from(a as i32)),
-        (Element(U32), Index) => map1(r, dst, a, |a: u32| i64::from(a)),
-        (Element(I32 | U32), Element(Bool)) => map1(r, dst, a, |a: u32| a != 0),
-        (Element(I32 | U32), Element(I32 | U32)) => map1(r, dst, a, |a: u32| a),
-        (Element(I32), Element(float)) => {
-            map1(r, dst, a, |a: u32| a as i32 as f32);
-            round(r, float, dst);
+        (Some((_, Bool)), None) => map1(r, dst, a, |a: bool| i64::from(a)),
+        (Some((_, Bool)), Some((_, Bool))) => map1(r, dst, a, |a: bool| a),
+        (Some((_, Bool)), Some((_, Int(_)))) => map1(r, dst, a, |a: bool| u32::from(a)),
+        (Some((_, Bool)), Some((_, Float(_)))) => map1(r, dst, a, |a: bool| f32::from(u8::from(a))),
+        (Some((_, Int(from))), None) => map1(r, dst, a, |a: u32| numeric::extend(from, a)),
+        (Some((_, Int(_))), Some((_, Bool))) => map1(r, dst, a, |a: u32| a != 0),
+        (Some((_, Int(from))), Some((_, Int(to)))) => {
+            map1(r, dst, a, |a: u32| numeric::truncate(to, numeric::extend(from, a)));
         }
-        (Element(U32), Element(float)) => {
-            map1(r, dst, a, |a: u32| a as f32);
-            round(r, float, dst);
+        (Some((_, Int(from))), Some((to, Float(_)))) => {
+            map1(r, dst, a, |a: u32| numeric::extend(from, a) as f32);
+            round(r, to, dst);
         }
-        (Element(_), Index) => map1(r, dst, a, numeric::float_to_index),
-        (Element(_), Element(Bool)) => map1(r, dst, a, |a: f32| a != 0.0),
-        (Element(_), Element(I32)) => map1(r, dst, a, |a: f32| a as i32 as u32),
-        (Element(_), Element(U32)) => map1(r, dst, a, |a: f32| a as u32),
-        (Element(_), Element(float)) => {
+        (Some((_, Float(_))), None) => map1(r, dst, a, numeric::float_to_index),
+        (Some((_, Float(_))), Some((_, Bool))) => map1(r, dst, a, |a: f32| a != 0.0),
+        (Some((_, Float(_))), Some((_, Int(to)))) => map1(r, dst, a, |a: f32| numeric::saturate(to, a)),
+        (Some((_, Float(_))), Some((to, Float(_)))) => {
             map1(r, dst, a, |a: f32| a);
-            round(r, float, dst);
+            round(r, to, dst);
         }
     }
 }

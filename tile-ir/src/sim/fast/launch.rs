@@ -1,7 +1,8 @@
 //! A launch: the arguments checked against the kernel's parameters, dims known, grid and threads evaluated.
 
 use crate::ir::{
-    BinaryOp, DimId, Dtype, EntityRef, ExprId, ExprKind, Extent, Kernel, ParamId, ParamKind, StmtKind, Type, UnaryOp,
+    BinaryOp, DimId, Dtype, EntityRef, ExprId, ExprKind, Extent, Kernel, ParamId, ParamKind, StmtKind, TileOp, Type,
+    UnaryOp,
 };
 use crate::sim::{Argument, Memory, ScalarValue, SimError, TensorArgument, numeric};
 
@@ -77,17 +78,14 @@ impl<'a> Launch<'a> {
         let threads = threads(kernel)?;
         let mut launch = Launch { dims, tensors, scalars, grid: [1; 3], threads, cluster: None };
         // A `persistent` loop stands for the grid: here a block executes one tile.
-        let persistent = kernel.stmts.values().find_map(|s| match &s.kind {
-            StmtKind::Persistent { extents, .. } => Some(extents.clone()),
-            _ => None,
-        });
-        let extents = persistent.unwrap_or_else(|| kernel.grid.iter().map(|axis| axis.extent).collect());
+        let grid = || kernel.grid.iter().map(|axis| axis.extent).collect();
+        let extents = kernel.persistent().map_or_else(grid, |tiles| tiles.extents.to_vec());
         for (axis, extent) in extents.into_iter().enumerate().take(3) {
             let extent = launch.evaluate(kernel, extent)?;
             launch.grid[axis] =
                 u32::try_from(extent).ok().filter(|e| *e <= i32::MAX as u32).ok_or(SimError::Grid { axis, extent })?;
         }
-        if kernel.stmts.values().any(|s| matches!(s.kind, StmtKind::ClusterReduce { .. })) {
+        if kernel.stmts.values().any(|s| matches!(s.kind, StmtKind::Tile(TileOp::ClusterReduce { .. }))) {
             launch.cluster = launch.combined(kernel)?;
         }
         Ok(launch)

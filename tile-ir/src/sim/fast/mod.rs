@@ -35,7 +35,7 @@ mod tests;
 
 use super::limit::Meter;
 use super::{Argument, Cancel, Fault, Memory, PrintedLine, STEP_LIMIT, SimError, Stop};
-use crate::ir::{Dtype, Kernel};
+use crate::ir::{BoundKernel, Dtype};
 use block::Machine;
 use launch::{Launch, TensorView};
 use state::{State, coordinates};
@@ -79,7 +79,7 @@ impl Default for FastOptions {
 ///
 /// # Errors
 /// As [`run_with`].
-pub fn run(bound: &Kernel, args: &[Argument]) -> Result<FastReport, SimError> {
+pub fn run(bound: &BoundKernel, args: &[Argument]) -> Result<FastReport, SimError> {
     run_with(bound, args, &FastOptions::default())
 }
 
@@ -92,7 +92,7 @@ pub fn run(bound: &Kernel, args: &[Argument]) -> Result<FastReport, SimError> {
 /// Arguments that do not fit the parameters, a kernel that is not bound, a launch beyond the limits,
 /// [`SimError::StepLimit`] and [`SimError::Cancelled`], and [`SimError::Fault`]: a shared or per-thread array indexed out of bounds, integer division by zero, a failed
 /// `device_assert`, a barrier or collective that some threads do not reach.
-pub fn run_with(bound: &Kernel, args: &[Argument], options: &FastOptions) -> Result<FastReport, SimError> {
+pub fn run_with(bound: &BoundKernel, args: &[Argument], options: &FastOptions) -> Result<FastReport, SimError> {
     crate::verify::structure(bound).map_err(SimError::Malformed)?;
     let launch = Launch::new(bound, args)?;
     let code = compile::compile(bound, &launch)?;

@@ -4,11 +4,11 @@
 //! declaration: a region is a stretch of statements that the same threads execute. Conditionals and loops whose
 //! condition or bounds differ between threads open a region of their own.
 
-use crate::ir::{ExprId, ExprKind, Kernel, SecondaryMap, StmtId, StmtKind, VarId, VarKind};
+use crate::ir::{BoundKernel, ExprId, ExprKind, SecondaryMap, StmtId, StmtKind, VarId, VarKind};
 
 /// The answer, by variable and so by expression.
 pub(super) struct Uniformity<'k> {
-    kernel: &'k Kernel,
+    kernel: &'k BoundKernel,
     varying: SecondaryMap<VarId, bool>,
     threads: [u32; 3],
 }
@@ -20,7 +20,7 @@ struct Walk {
 }
 
 impl<'k> Uniformity<'k> {
-    pub(super) fn new(kernel: &'k Kernel, threads: [u32; 3]) -> Self {
+    pub(super) fn new(kernel: &'k BoundKernel, threads: [u32; 3]) -> Self {
         let mut all = Uniformity { kernel, varying: SecondaryMap::new(), threads };
         for (id, var) in kernel.vars.iter() {
             // An axis of one thread does not vary.
@@ -65,6 +65,11 @@ impl<'k> Uniformity<'k> {
         }
     }
 
+    /// What a statement finds out together with other threads, or from memory, differs between threads.
+    fn results(&mut self, stmt: StmtId, walk: &mut Walk) {
+        self.kernel.stmts[stmt].kind.sets().into_iter().for_each(|var| self.mark(var, walk));
+    }
+
     fn mark(&mut self, var: VarId, walk: &mut Walk) {
         walk.changed |= !self.varying[var];
         self.varying[var] = true;
@@ -105,12 +110,11 @@ impl<'k> Uniformity<'k> {
                     let inner = walk.region(region, true);
                     self.statements(body, inner, walk);
                 }
-                StmtKind::Reduce { dst: Some(dst), .. }
-                | StmtKind::Shuffle { dst, .. }
-                | StmtKind::Vote { dst, .. }
-                | StmtKind::LastArriver { dst, .. }
-                | StmtKind::Atomic { dst: Some(dst), .. } => self.mark(*dst, walk),
-                _ => {}
+                // What threads find out together, or from memory.
+                StmtKind::Reduce { .. } | StmtKind::Shuffle { .. } | StmtKind::Vote { .. } => self.results(stmt, walk),
+                StmtKind::LastArriver { .. } | StmtKind::Atomic { .. } => self.results(stmt, walk),
+                StmtKind::Alloc { .. } | StmtKind::Store { .. } | StmtKind::Tile(_) => {}
+                StmtKind::SyncThreads | StmtKind::SyncWarp | StmtKind::Print { .. } | StmtKind::Assert { .. } => {}
             }
         }
     }

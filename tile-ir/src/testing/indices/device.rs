@@ -39,28 +39,26 @@ impl Run<'_> {
             if self.steps > STEPS {
                 return Err("the device does not come to an end".into());
             }
-            match &op.kind {
-                OpKind::Let { reg, value: Some(value) } | OpKind::Set { reg, value } => {
-                    let (held, ty) = (self.program.regs[*reg].ty, self.program.values[*value].ty);
-                    let value = self.value(*value)?;
-                    // C converts in silence.
-                    self.regs.insert(*reg, if held == ty { value } else { held_in(held, value)? });
+            if let OpKind::Let { reg, value: Some(value) } | OpKind::Set { reg, value } = &op.kind {
+                let (held, ty) = (self.program.regs[*reg].ty, self.program.values[*value].ty);
+                let value = self.value(*value)?;
+                // C converts in silence.
+                self.regs.insert(*reg, if held == ty { value } else { held_in(held, value)? });
+            } else if let OpKind::If { cond, then, otherwise } = &op.kind {
+                let arm = if self.truth(*cond)? { then } else { otherwise };
+                self.ops(arm)?;
+            } else if let OpKind::For { reg, start, end, step, body, .. } = &op.kind {
+                self.counted(*reg, [*start, *end, *step], body)?;
+            } else if let OpKind::Store { memory, value } | OpKind::Atomic { memory, value, .. } = &op.kind {
+                if !self.passes(memory)? {
+                    continue;
                 }
-                OpKind::If { cond, then, otherwise } => {
-                    let arm = if self.truth(*cond)? { then } else { otherwise };
-                    self.ops(arm)?;
-                }
-                OpKind::For { reg, start, end, step, body, .. } => self.counted(*reg, [*start, *end, *step], body)?,
-                OpKind::Store { memory, value } | OpKind::Atomic { memory, value, .. } => {
-                    if !self.passes(memory)? {
-                        continue;
-                    }
-                    let value = self.value(*value)?;
-                    let Datum::Bits(_, bits) = value else { return Err("a stored index".into()) };
-                    let (param, offset) = self.element(memory)?;
-                    self.events.push(Event::Store(param, offset, bits));
-                }
-                other => return Err(format!("{other:?} is not generated")),
+                let value = self.value(*value)?;
+                let Datum::Bits(_, bits) = value else { return Err("a stored index".into()) };
+                let (param, offset) = self.element(memory)?;
+                self.events.push(Event::Store(param, offset, bits));
+            } else {
+                return Err(format!("`{}` is not generated", op.kind.name()));
             }
         }
         Ok(())
@@ -174,7 +172,12 @@ impl Run<'_> {
                 self.events.push(Event::Load(param, offset));
                 Ok(Datum::Bits(dtype, datum(param, offset, dtype)))
             }
-            other => Err(format!("{other:?} is not generated")),
+            ValueKind::Unary(UnaryOp::Neg, _)
+            | ValueKind::Math(..)
+            | ValueKind::Special(_)
+            | ValueKind::Pack(..)
+            | ValueKind::Unpack(..)
+            | ValueKind::Descriptor { .. } => Err(format!("{:?} is not generated", value.kind)),
         }
     }
 }

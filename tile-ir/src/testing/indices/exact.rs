@@ -77,7 +77,19 @@ impl Run<'_> {
                         self.done.events.push(Event::Store(param, offset, bits));
                     }
                 }
-                other => return Err(format!("{other:?} is not generated")),
+                other @ (StmtKind::Let { value: None, .. }
+                | StmtKind::Alloc { .. }
+                | StmtKind::Parallel { .. }
+                | StmtKind::Persistent { .. }
+                | StmtKind::Tile(_)
+                | StmtKind::Reduce { .. }
+                | StmtKind::Shuffle { .. }
+                | StmtKind::Vote { .. }
+                | StmtKind::LastArriver { .. }
+                | StmtKind::SyncThreads
+                | StmtKind::SyncWarp
+                | StmtKind::Print { .. }
+                | StmtKind::Assert { .. }) => return Err(format!("{} is not generated", other.a_name())),
             }
         }
         Ok(())

@@ -43,7 +43,7 @@ fn guarded(index: &str) -> String {
     format!("if {index} < K {{ atomic_add(&mut y[{index}], 1.0f32); }}")
 }
 
-/// The same, masked.
+/// A masked addition to `y[index]`: where the index is outside of the tensor, nothing is added.
 fn masked(index: &str) -> String {
     format!("atomic_add(y.masked_mut([{index}]), 1.0f32);")
 }

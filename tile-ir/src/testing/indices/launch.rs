@@ -48,7 +48,7 @@ impl Launch {
     }
 
     /// A thread of a block; none where there are no blocks.
-    pub(super) fn point(&self, kernel: &Kernel, random: &mut Random) -> Option<(i64, i64)> {
+    pub(super) fn point(&self, kernel: &BoundKernel, random: &mut Random) -> Option<(i64, i64)> {
         let blocks = crate::lower::host_expr(kernel, kernel.grid.first()?.extent)?.evaluate(self)?;
         if !(1..=i64::from(i32::MAX)).contains(&blocks) {
             return None;

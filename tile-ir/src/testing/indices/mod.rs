@@ -192,13 +192,17 @@ fn datum(parameter: u32, index: i128, dtype: crate::ir::Dtype) -> u32 {
     let edges =
         [0, 1, 2, 7, 31, 32, 63, 1000, 0x7fff_ffff, 0x7fff_fffe, 0x8000_0000, 0xffff_ffff, 0xffff_fff0, 1 << 30];
     let integer = if drawn & 1 == 0 { edges[(drawn >> 8) as usize % edges.len()] } else { (drawn >> 20) as u32 & 0xff };
-    match dtype {
-        crate::ir::Dtype::F32 => {
+    use crate::ir::{DtypeClass, FloatFormat};
+    match dtype.class() {
+        DtypeClass::Float(FloatFormat::Binary32) => {
             let edges =
                 [0.0, 1.5, -1.0, 31.9, 3e9, 1e12, 1e19, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 2147483648.0];
             edges[(drawn >> 8) as usize % edges.len()].to_bits()
         }
-        _ => integer,
+        // Any bits will do: no generated program computes with these floats.
+        DtypeClass::Float(FloatFormat::Binary16 | FloatFormat::Bfloat16) | DtypeClass::Bool | DtypeClass::Int(_) => {
+            integer
+        }
     }
 }
 

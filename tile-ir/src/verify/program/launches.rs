@@ -4,8 +4,9 @@
 //! They are searched for, from several starting points, by changing one number at a time: first until every check holds, then
 //! until the grid is small and what the grid does not depend on is as large as is wanted.
 
-use crate::ir::{DimId, Dtype, EntityRef, ParamId};
+use crate::ir::{DimId, Dtype, DtypeClass, EntityRef, ParamId};
 use crate::lowered::{Check, CheckKind, HostExpr, HostValues, ParameterKind, Program, ValueType};
+use crate::sim::numeric;
 use crate::sim::{Argument, Memory, ScalarValue, TensorArgument};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -321,10 +322,7 @@ pub(crate) fn arguments(program: &Program, extents: &Extents, contents: Contents
     for (param, ty) in scalars {
         let value = match ty {
             ValueType::Index | ValueType::Wide => ScalarValue::Index(extents.scalar(param)),
-            ValueType::Element(dtype @ Dtype::F32) => ScalarValue::Element(dtype, 1f32.to_bits()),
-            ValueType::Element(dtype @ Dtype::F16) => ScalarValue::Element(dtype, 0x3c00),
-            ValueType::Element(dtype @ Dtype::Bf16) => ScalarValue::Element(dtype, 0x3f80),
-            ValueType::Element(dtype @ (Dtype::I32 | Dtype::U32 | Dtype::Bool)) => ScalarValue::Element(dtype, 1),
+            ValueType::Element(dtype) => ScalarValue::Element(dtype, numeric::cast_from_index(dtype, 1)),
         };
         all[param.index()] = Argument::Scalar(value);
     }
@@ -343,16 +341,18 @@ pub(crate) fn arguments(program: &Program, extents: &Extents, contents: Contents
 }
 
 fn fill(memory: &Memory, dtype: Dtype, elements: usize, contents: Contents) -> Option<()> {
-    let bits: Box<dyn Fn(usize) -> u32> = match (contents, dtype) {
-        (Contents::Same(number), Dtype::I32 | Dtype::U32) if number != 0 => Box::new(move |_| number as u32),
-        (Contents::Same(_), _) => return Some(()),
-        (Contents::Random(seed), _) => Box::new(move |at| {
+    let bits: Box<dyn Fn(usize) -> u32> = match contents {
+        Contents::Same(number) if number != 0 && dtype.is_whole() => {
+            Box::new(move |_| numeric::cast_from_index(dtype, i64::from(number)))
+        }
+        Contents::Same(_) => return Some(()),
+        Contents::Random(seed) => Box::new(move |at| {
             let mixed = (at as u64 ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let number = ((mixed >> 40) % 9) as i32 - 4;
-            match dtype {
-                Dtype::Bool => u32::from(number > 0),
-                Dtype::I32 | Dtype::U32 => number.unsigned_abs(),
-                Dtype::F16 | Dtype::Bf16 | Dtype::F32 => crate::sim::numeric::encode(dtype, number as f32 / 4.0),
+            match dtype.class() {
+                DtypeClass::Bool => u32::from(number > 0),
+                DtypeClass::Int(_) => number.unsigned_abs(),
+                DtypeClass::Float(_) => numeric::encode(dtype, number as f32 / 4.0),
             }
         }),
     };

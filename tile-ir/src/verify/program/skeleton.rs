@@ -5,7 +5,7 @@
 //! use, and the registers of products. A store to a watched array whose contents decide nothing stores a zero; a load from one
 //! whose result decides nothing is kept as a load by itself.
 
-use crate::ir::{Dtype, SpanId};
+use crate::ir::{AccessMode, SpanId};
 use crate::lowered::*;
 use std::collections::HashSet;
 
@@ -24,17 +24,7 @@ impl Skeleton {
     pub fn synchronises(&self) -> bool {
         let is_dependent = self.program.launch.dependent.is_some();
         is_dependent
-            || visit::any(&self.program.body, &|kind| {
-                matches!(
-                    kind,
-                    OpKind::Barrier
-                        | OpKind::BarrierWait { .. }
-                        | OpKind::NamedBarrier { .. }
-                        | OpKind::ClusterBarrier { .. }
-                        | OpKind::AsyncCopy { .. }
-                        | OpKind::Wgmma { .. }
-                )
-            })
+            || visit::any(&self.program.body, &|kind| kind.protocol().is_some_and(|p| p != Protocol::MeetsWarp))
     }
 }
 
@@ -70,11 +60,9 @@ enum Thing {
 fn watched(program: &Program) -> HashSet<LocalId> {
     let mut watched = HashSet::new();
     visit::each(&program.body, &mut |op| {
-        if let OpKind::Wgmma { acc, a, .. } = &op.kind {
-            watched.insert(*acc);
-            if let WgmmaOperand::Registers(words, _) = a {
-                watched.insert(*words);
-            }
+        if matches!(op.kind, OpKind::Wgmma { .. }) {
+            let local = |part| if let Part::Local(local, ..) = part { Some(*local) } else { None };
+            watched.extend(op.kind.parts().into_iter().filter_map(local));
         }
     });
     watched
@@ -114,19 +102,22 @@ impl Slice {
         self.decides(Thing::Contents(space))
     }
 
+    /// What one array holds goes to another: where that one's contents decide something, so do the first one's.
+    fn flows(&mut self, from: Space, to: Space) {
+        if self.contents_decide(to) {
+            self.decides.insert(Thing::Contents(from));
+        }
+    }
+
     /// A value that something kept is made of.
     fn need(&mut self, id: ValueId) {
         let mut rest = vec![id];
         while let Some(id) = rest.pop() {
             let Some(value) = self.program.values.get(id) else { continue };
-            match &value.kind {
-                ValueKind::Reg(reg) => {
-                    self.decides.insert(Thing::Reg(*reg));
-                }
-                ValueKind::Load(memory) => {
-                    self.decides.insert(Thing::Contents(memory.space));
-                }
-                _ => {}
+            if let ValueKind::Reg(reg) = value.kind {
+                self.decides.insert(Thing::Reg(reg));
+            } else if let ValueKind::Load(memory) = &value.kind {
+                self.decides.insert(Thing::Contents(memory.space));
             }
             rest.extend(value.kind.operands());
         }
@@ -134,11 +125,6 @@ impl Slice {
 
     fn need_all(&mut self, ids: impl IntoIterator<Item = ValueId>) {
         ids.into_iter().for_each(|id| self.need(id));
-    }
-
-    fn need_place(&mut self, memory: &Memory) {
-        self.need(memory.offset);
-        self.need_all(memory.guard.map(|guard| guard.cond));
     }
 
     /// The loads from watched arrays in a value that is not kept.
@@ -150,7 +136,7 @@ impl Slice {
             if let ValueKind::Load(memory) = value.kind
                 && self.is_watched(memory.space)
             {
-                self.need_place(&memory);
+                self.need_all(memory.values());
                 if self.is_last {
                     let name = format!("observed_{}", self.program.regs.len());
                     let reg = self.program.regs.push(Reg { name, ty, mutable: false });
@@ -166,13 +152,7 @@ impl Slice {
     fn zero(&mut self, instead: ValueId) -> ValueId {
         let Some(value) = self.program.values.get(instead).filter(|_| self.is_last) else { return instead };
         let (ty, span) = (value.ty, value.span);
-        let kind = match ty {
-            ValueType::Element(Dtype::F16 | Dtype::Bf16 | Dtype::F32) => ValueKind::Float(0.0),
-            ValueType::Element(Dtype::I32 | Dtype::U32 | Dtype::Bool) | ValueType::Index | ValueType::Wide => {
-                ValueKind::Int(0)
-            }
-        };
-        self.program.values.push(Value { kind, ty, span })
+        self.program.values.push(Value { kind: ty.zero(), ty, span })
     }
 
     /// What is stored: the value where the array's contents decide something.
@@ -186,173 +166,79 @@ impl Slice {
     }
 
     fn op(&mut self, op: &Op, kept: &mut Vec<Op>) {
+        if let Some(kind) = self.kept(op, kept) {
+            kept.push(Op { kind, span: op.span });
+        }
+    }
+
+    /// What is kept of an operation.
+    fn kept(&mut self, op: &Op, kept: &mut Vec<Op>) -> Option<OpKind> {
         let span = op.span;
-        let kind = match &op.kind {
-            OpKind::Let { reg, value } if self.decides(Thing::Reg(*reg)) => {
-                self.need_all(*value);
-                op.kind.clone()
+        if let OpKind::Store { memory, value } = &op.kind {
+            let decides = self.contents_decide(memory.space);
+            if !decides && !self.is_watched(memory.space) {
+                self.observe(*value, span, kept);
+                return None;
             }
-            OpKind::Set { reg, value } if self.decides(Thing::Reg(*reg)) => {
-                self.need(*value);
-                op.kind.clone()
+            self.need_all(memory.values());
+            let value = self.stored(*value, decides, span, kept);
+            return Some(OpKind::Store { memory: *memory, value });
+        }
+        if let OpKind::Atomic { op: atomic, memory, value, old, ordered } = &op.kind {
+            let decides = self.contents_decide(memory.space) || old.is_some_and(|r| self.decides(Thing::Reg(r)));
+            if !decides && !*ordered && !self.is_watched(memory.space) {
+                self.observe(*value, span, kept);
+                return None;
             }
-            OpKind::Shuffle { reg, .. } | OpKind::Vote { reg, .. } if self.decides(Thing::Reg(*reg)) => {
-                self.need_all(op.kind.values());
-                op.kind.clone()
+            // A counter's own contents decide what is counted.
+            if decides || *ordered {
+                self.decides.insert(Thing::Contents(memory.space));
             }
-            OpKind::Let { .. } | OpKind::Set { .. } | OpKind::Shuffle { .. } | OpKind::Vote { .. } => {
-                op.kind.values().into_iter().for_each(|value| self.observe(value, span, kept));
-                return;
+            self.need_all(memory.values());
+            let value = self.stored(*value, decides || *ordered, span, kept);
+            return Some(OpKind::Atomic { op: *atomic, memory: *memory, value, old: *old, ordered: *ordered });
+        }
+        if let OpKind::If { cond, then, otherwise } = &op.kind {
+            let (then, otherwise) = (self.ops(then), self.ops(otherwise));
+            if then.is_empty() && otherwise.is_empty() {
+                self.observe(*cond, span, kept);
+                return None;
             }
-            OpKind::Store { memory, value } => {
-                let decides = self.contents_decide(memory.space);
-                if !decides && !self.is_watched(memory.space) {
-                    return self.observe(*value, span, kept);
-                }
-                self.need_place(memory);
-                let value = self.stored(*value, decides, span, kept);
-                OpKind::Store { memory: *memory, value }
+            self.need(*cond);
+            return Some(OpKind::If { cond: *cond, then, otherwise });
+        }
+        if let OpKind::For { reg, start, end, step, unroll, body } = &op.kind {
+            let body = self.ops(body);
+            if body.is_empty() {
+                return None;
             }
-            OpKind::Atomic { op: atomic, memory, value, old, ordered } => {
-                let decides = self.contents_decide(memory.space) || old.is_some_and(|r| self.decides(Thing::Reg(r)));
-                if !decides && !*ordered && !self.is_watched(memory.space) {
-                    return self.observe(*value, span, kept);
-                }
-                // A counter's own contents decide what is counted.
-                if decides || *ordered {
-                    self.decides.insert(Thing::Contents(memory.space));
-                }
-                self.need_place(memory);
-                let value = self.stored(*value, decides || *ordered, span, kept);
-                OpKind::Atomic { op: *atomic, memory: *memory, value, old: *old, ordered: *ordered }
-            }
-            OpKind::VectorLoad { local, start, memory, .. } => {
-                let local = Space::Local(*local);
-                let decides = self.contents_decide(local);
-                if !decides && !self.is_watched(memory.space) && !self.is_watched(local) {
-                    return;
-                }
-                if decides {
-                    self.decides.insert(Thing::Contents(memory.space));
-                }
-                self.need(*start);
-                self.need_place(memory);
-                op.kind.clone()
-            }
-            OpKind::VectorStore { memory, local, start, .. } => {
-                let local = Space::Local(*local);
-                let decides = self.contents_decide(memory.space);
-                if !decides && !self.is_watched(memory.space) && !self.is_watched(local) {
-                    return;
-                }
-                if decides {
-                    self.decides.insert(Thing::Contents(local));
-                }
-                self.need(*start);
-                self.need_place(memory);
-                op.kind.clone()
-            }
-            OpKind::AsyncCopy { to, from, .. } => {
-                if self.contents_decide(to.space) {
-                    self.decides.insert(Thing::Contents(from.space));
-                }
-                self.need_place(to);
-                self.need_place(from);
-                op.kind.clone()
-            }
-            OpKind::LoadMatrix { local, memory, .. } => {
-                if self.contents_decide(Space::Local(*local)) {
-                    self.decides.insert(Thing::Contents(memory.space));
-                }
-                self.need_all(op.kind.values());
-                op.kind.clone()
-            }
-            OpKind::StoreMatrix { memory, local, .. } => {
-                if self.contents_decide(memory.space) {
-                    self.decides.insert(Thing::Contents(Space::Local(*local)));
-                }
-                self.need_all(op.kind.values());
-                op.kind.clone()
-            }
-            OpKind::TensorLoad { map, shared, .. } => {
-                if self.contents_decide(Space::Shared(*shared))
-                    && let Some(map) = self.program.tensor_maps.get(*map)
-                {
-                    self.decides.insert(Thing::Contents(Space::Global(map.tensor)));
-                }
-                self.need_all(op.kind.values());
-                op.kind.clone()
-            }
-            OpKind::BulkLoad { memory, shared, .. } => {
-                if self.contents_decide(Space::Shared(*shared)) {
-                    self.decides.insert(Thing::Contents(memory.space));
-                }
-                self.need_all(op.kind.values());
-                op.kind.clone()
-            }
-            OpKind::ClusterStore { memory, local, .. } => {
-                if self.contents_decide(memory.space) {
-                    self.decides.insert(Thing::Contents(Space::Local(*local)));
-                }
-                self.need_all(op.kind.values());
-                op.kind.clone()
-            }
-            OpKind::Mma { acc, a, b, .. } => {
-                if !self.contents_decide(Space::Local(acc.0)) {
-                    return;
-                }
-                self.decides.extend([a.0, b.0].map(|local| Thing::Contents(Space::Local(local))));
-                self.need_all(op.kind.values());
-                op.kind.clone()
-            }
-            OpKind::If { cond, then, otherwise } => {
-                let (then, otherwise) = (self.ops(then), self.ops(otherwise));
-                if then.is_empty() && otherwise.is_empty() {
-                    return self.observe(*cond, span, kept);
-                }
-                self.need(*cond);
-                OpKind::If { cond: *cond, then, otherwise }
-            }
-            OpKind::For { reg, start, end, step, unroll, body } => {
-                let body = self.ops(body);
-                if body.is_empty() {
-                    return;
-                }
-                self.need_all([*start, *end, *step]);
-                OpKind::For { reg: *reg, start: *start, end: *end, step: *step, unroll: *unroll, body }
-            }
+            self.need_all([*start, *end, *step]);
+            return Some(OpKind::For { reg: *reg, start: *start, end: *end, step: *step, unroll: *unroll, body });
+        }
+        let parts = op.kind.parts();
+        let set = |part: &Part<'_>| if let Part::Declares(reg) | Part::Sets(reg) = part { Some(**reg) } else { None };
+        let mut sets = parts.iter().filter_map(set).peekable();
+        if sets.peek().is_some() && !sets.any(|reg| self.decides(Thing::Reg(reg))) {
+            op.kind.values().into_iter().for_each(|value| self.observe(value, span, kept));
+            return None;
+        }
+        let accesses = op.kind.accesses(&self.program);
+        if op.kind.protocol().is_none() {
             // What is said, and how a `parallel` loop's elements are told apart, synchronises nothing.
-            OpKind::Elements(_) | OpKind::Order | OpKind::Print { .. } | OpKind::Assert { .. } => return,
-            OpKind::Local { .. }
-            | OpKind::Shared { .. }
-            | OpKind::AsyncCommit
-            | OpKind::AsyncWait { .. }
-            | OpKind::Barrier
-            | OpKind::WarpBarrier
-            | OpKind::Wait
-            | OpKind::LaunchDependents
-            | OpKind::BarrierInit { .. }
-            | OpKind::FenceBarrierInit
-            | OpKind::BarrierArrive { .. }
-            | OpKind::BarrierExpect { .. }
-            | OpKind::BarrierWait { .. }
-            | OpKind::TensorStore { .. }
-            | OpKind::BulkCommit
-            | OpKind::BulkWait { .. }
-            | OpKind::FenceProxyAsync
-            | OpKind::PrefetchMap { .. }
-            | OpKind::NamedBarrier { .. }
-            | OpKind::ClusterBarrier { .. }
-            | OpKind::SetRegisters { .. }
-            | OpKind::WgmmaFence
-            | OpKind::Wgmma { .. }
-            | OpKind::WgmmaCommit
-            | OpKind::WgmmaWait { .. }
-            | OpKind::Pin { .. } => {
-                self.need_all(op.kind.values());
-                op.kind.clone()
+            let synchronises = |part: &Part<'_>| !matches!(part, Part::Value(_) | Part::Message(_));
+            let decides = |&(space, access)| access != AccessMode::Read && self.contents_decide(space);
+            let matters = accesses.is_empty() || accesses.iter().any(|a| self.is_watched(a.0) || decides(a));
+            if !matters || !parts.iter().any(synchronises) {
+                return None;
             }
-        };
-        kept.push(Op { kind, span });
+        }
+        let read = accesses.iter().filter(|(_, access)| *access != AccessMode::Write);
+        for (from, (to, access)) in read.flat_map(|(from, _)| accesses.iter().map(move |to| (*from, *to))) {
+            if access != AccessMode::Read {
+                self.flows(from, to);
+            }
+        }
+        self.need_all(op.kind.values());
+        Some(op.kind.clone())
     }
 }

@@ -1,7 +1,7 @@
 //! What is read off a program: ids, types, declarations, placement.
 
 use super::Bug;
-use crate::ir::{EntityRef, SpanId};
+use crate::ir::{AccessMode, EntityRef, SpanId};
 use crate::lowered::*;
 use std::collections::{HashMap, HashSet};
 
@@ -13,7 +13,7 @@ const BOX_ALIGN: u32 = 128;
 /// # Errors
 /// The first broken rule, with the operation that breaks it.
 pub(super) fn check(program: &Program) -> Result<(), Bug> {
-    let first = program.body.first().map_or(SpanId::from_u32(0), |op| op.span);
+    let first = super::first_span(program);
     let bug = |text: String| Err(Bug::new(first, text));
     values(program)?;
     // Ids, types, and what the hardware has: whoever executes a program asks for the same.
@@ -35,10 +35,9 @@ pub(super) fn check(program: &Program) -> Result<(), Bug> {
 
 /// Whether every path of a list waits for the previous kernel.
 fn waits(ops: &[Op]) -> bool {
-    ops.iter().any(|op| match &op.kind {
-        OpKind::Wait => true,
-        OpKind::If { then, otherwise, .. } => waits(then) && waits(otherwise),
-        _ => false,
+    ops.iter().any(|op| {
+        let both = || matches!(&op.kind, OpKind::If { then, otherwise, .. } if waits(then) && waits(otherwise));
+        op.kind == OpKind::Wait || both()
     })
 }
 
@@ -119,12 +118,11 @@ fn memory(program: &Program) -> Result<(), String> {
 fn mbarriers(program: &Program) -> Result<(), String> {
     let mut made: HashSet<BarrierId> = HashSet::new();
     let mut fenced = false;
-    visit::each(&program.body, &mut |op| match &op.kind {
-        OpKind::BarrierInit { barrier, .. } => {
+    visit::each(&program.body, &mut |op| {
+        fenced |= op.kind == OpKind::FenceBarrierInit;
+        if let OpKind::BarrierInit { barrier, .. } = &op.kind {
             made.insert(barrier.array);
         }
-        OpKind::FenceBarrierInit => fenced = true,
-        _ => {}
     });
     match program.barriers.iter().find(|(id, _)| !made.contains(id)) {
         Some((_, array)) => Err(format!("the mbarriers `{}` are never initialised", array.name)),
@@ -181,88 +179,41 @@ impl Scope<'_> {
     fn op(&mut self, op: &Op, declared: &mut Declared) -> Result<(), Bug> {
         let span = op.span;
         op.kind.values().into_iter().try_for_each(|value| self.value(value, span))?;
-        op.kind.memories().into_iter().try_for_each(|memory| self.space(memory.space, span))?;
-        match &op.kind {
-            OpKind::Let { reg, .. } => self.declare(*reg, span, declared)?,
-            OpKind::Set { reg, .. } => {
-                self.reg(*reg, span)?;
-                let register = &self.program.regs[*reg];
-                if !register.mutable {
-                    let text = format!("the register `{}` is assigned and may not be", register.name);
-                    return Err(Bug::new(span, text));
+        if let OpKind::NamedBarrier { threads, .. } = op.kind {
+            let block: u32 = self.program.launch.threads.iter().product();
+            if threads > block.next_multiple_of(32) {
+                return Err(Bug::new(span, format!("a barrier of {threads} threads in a block of {block}")));
+            }
+        }
+        for part in op.kind.parts() {
+            match part {
+                Part::Memory(memory, ..) => self.space(memory.space, span)?,
+                Part::Local(local, start, count, _) => self.part(*local, *start, count, span)?,
+                Part::Pins(local) => self.space(Space::Local(*local), span)?,
+                Part::Map(map, Some(access)) => self.map(*map, access != AccessMode::Read, span)?,
+                Part::Declares(reg) => self.declare(*reg, span, declared)?,
+                Part::Sets(reg) => {
+                    self.reg(*reg, span)?;
+                    let register = &self.program.regs[*reg];
+                    if !register.mutable {
+                        let text = format!("the register `{}` is assigned and may not be", register.name);
+                        return Err(Bug::new(span, text));
+                    }
                 }
-            }
-            OpKind::Shuffle { reg, .. } | OpKind::Vote { reg, .. } => self.declare(*reg, span, declared)?,
-            OpKind::Atomic { old: Some(old), .. } => self.declare(*old, span, declared)?,
-            OpKind::Local { local } => {
-                self.locals.insert(*local);
-                declared.locals.push(*local);
-            }
-            OpKind::VectorLoad { local, start, width, .. } | OpKind::VectorStore { local, start, width, .. } => {
-                self.part(*local, *start, *width, span)?;
-            }
-            OpKind::LoadMatrix { local, start, count, .. } | OpKind::StoreMatrix { local, start, count, .. } => {
-                self.part(*local, *start, *count, span)?;
-            }
-            OpKind::ClusterStore { local, start, width, .. } => self.part(*local, *start, *width, span)?,
-            OpKind::Mma { acc, a, b, .. } => {
-                let parts = [(*acc, 4), (*a, 4), (*b, 2)];
-                parts.into_iter().try_for_each(|((local, start), count)| self.part(local, start, count, span))?;
-            }
-            OpKind::Wgmma { acc, start, n, a, .. } => {
-                self.part(*acc, *start, n / 2, span)?;
-                if let WgmmaOperand::Registers(words, start) = a {
-                    self.part(*words, *start, 4, span)?;
+                Part::DeclaresLocal(local) => {
+                    self.locals.insert(*local);
+                    declared.locals.push(*local);
                 }
-            }
-            OpKind::Pin { local } => self.space(Space::Local(*local), span)?,
-            OpKind::TensorLoad { map, .. } => self.map(*map, false, span)?,
-            OpKind::TensorStore { map, .. } => self.map(*map, true, span)?,
-            OpKind::If { then, otherwise, .. } => {
-                self.list(then)?;
-                self.list(otherwise)?;
-            }
-            OpKind::For { reg, body, .. } => {
-                let mut index = Declared::default();
-                self.declare(*reg, span, &mut index)?;
-                self.list(body)?;
-                self.end(&index);
-            }
-            OpKind::NamedBarrier { threads, .. } => {
-                let block: u32 = self.program.launch.threads.iter().product();
-                if *threads > block.next_multiple_of(32) {
-                    return Err(Bug::new(span, format!("a barrier of {threads} threads in a block of {block}")));
+                Part::Body(ops, index) => {
+                    let mut around = Declared::default();
+                    index.map_or(Ok(()), |index| self.declare(*index, span, &mut around))?;
+                    self.list(ops)?;
+                    self.end(&around);
                 }
+                // Values have been looked at, and whoever executes a program looks at the other ids.
+                Part::Value(_) | Part::Shared(..) | Part::Map(_, None) => {}
+                Part::Barrier(_) | Part::Message(_) | Part::DeclaresShared(_) => {}
             }
-            OpKind::Atomic { old: None, .. }
-            | OpKind::Shared { .. }
-            | OpKind::Store { .. }
-            | OpKind::AsyncCopy { .. }
-            | OpKind::AsyncCommit
-            | OpKind::AsyncWait { .. }
-            | OpKind::Barrier
-            | OpKind::WarpBarrier
-            | OpKind::Wait
-            | OpKind::LaunchDependents
-            | OpKind::BarrierInit { .. }
-            | OpKind::FenceBarrierInit
-            | OpKind::BarrierArrive { .. }
-            | OpKind::BarrierExpect { .. }
-            | OpKind::BarrierWait { .. }
-            | OpKind::BulkLoad { .. }
-            | OpKind::BulkCommit
-            | OpKind::BulkWait { .. }
-            | OpKind::FenceProxyAsync
-            | OpKind::PrefetchMap { .. }
-            | OpKind::ClusterBarrier { .. }
-            | OpKind::SetRegisters { .. }
-            | OpKind::WgmmaFence
-            | OpKind::WgmmaCommit
-            | OpKind::WgmmaWait { .. }
-            | OpKind::Elements(_)
-            | OpKind::Order
-            | OpKind::Print { .. }
-            | OpKind::Assert { .. } => {}
         }
         Ok(())
     }
@@ -289,10 +240,11 @@ impl Scope<'_> {
         let Some(value) = self.program.values.get(id) else {
             return Err(Bug::new(span, format!("{id} is no value")));
         };
-        match &value.kind {
-            ValueKind::Reg(reg) => self.reg(*reg, span)?,
-            ValueKind::Load(memory) => self.space(memory.space, span)?,
-            _ => {}
+        if let ValueKind::Reg(reg) = &value.kind {
+            self.reg(*reg, span)?;
+        }
+        if let ValueKind::Load(memory) = &value.kind {
+            self.space(memory.space, span)?;
         }
         value.kind.operands().into_iter().try_for_each(|operand| self.value(operand, span))
     }

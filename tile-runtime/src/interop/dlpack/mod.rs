@@ -16,7 +16,7 @@ use abi::{
     BFLOAT, BOOL, DLDataType, DLManagedTensor, DLManagedTensorVersioned, DLTensor, FLOAT, INT, READ_ONLY, UINT, VERSION,
 };
 use std::ptr::NonNull;
-use tile_ir::ir::Dtype;
+use tile_ir::ir::{Dtype, DtypeClass, FloatFormat};
 
 /// A tensor in DLPack's form. Whoever has it lets it go by dropping it: its deleter is called once.
 #[derive(Debug)]
@@ -145,15 +145,14 @@ fn null() -> Error {
 
 /// The element type as DLPack names it.
 fn data_type(dtype: Dtype) -> DLDataType {
-    let (code, bits) = match dtype {
-        Dtype::F16 => (FLOAT, 16),
-        Dtype::Bf16 => (BFLOAT, 16),
-        Dtype::F32 => (FLOAT, 32),
-        Dtype::I32 => (INT, 32),
-        Dtype::U32 => (UINT, 32),
-        Dtype::Bool => (BOOL, 8),
+    let code = match dtype.class() {
+        DtypeClass::Bool => BOOL,
+        DtypeClass::Int(format) if format.signed => INT,
+        DtypeClass::Int(_) => UINT,
+        DtypeClass::Float(FloatFormat::Binary16 | FloatFormat::Binary32) => FLOAT,
+        DtypeClass::Float(FloatFormat::Bfloat16) => BFLOAT,
     };
-    DLDataType { code, bits, lanes: 1 }
+    DLDataType { code, bits: dtype.bits() as u8, lanes: 1 }
 }
 
 /// An element type in words.

@@ -118,11 +118,7 @@ impl HostValues for Values<'_> {
     #[inline]
     fn scalar(&self, param: ParamId) -> i64 {
         match self.args.get(param.index()) {
-            Some(Argument::Scalar(Scalar { value })) => match *value {
-                ScalarValue::Index(value) => value,
-                ScalarValue::Element(Dtype::I32, bits) => i64::from(bits as i32),
-                ScalarValue::Element(_, bits) => i64::from(bits),
-            },
+            Some(Argument::Scalar(Scalar { value })) => value.host_number(),
             _ => 0,
         }
     }
@@ -291,7 +287,7 @@ impl Plan {
         self.examine_before(device, args, || Ok(()))
     }
 
-    /// The same; `ready` is called once the contract holds, before what it changes is asked: the blocks that the device
+    /// [`Plan::examine`]; `ready` is called once the contract holds, before what it changes is asked: the blocks that the device
     /// holds at once.
     #[inline]
     pub fn examine_before<'a>(

@@ -15,7 +15,8 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tile_ir::emit::cuda::emit;
-use tile_ir::ir::{Dtype, DtypeRef, EntityRef, Kernel, ParamKind, Target};
+use tile_ir::ir::{Dtype, DtypeClass, DtypeRef, EntityRef, FloatFormat, Kernel, ParamKind, Target};
+use tile_ir::sim::numeric;
 use tile_runtime::Device;
 
 /// What running the survivors of a folder showed.
@@ -156,11 +157,11 @@ fn close(bound: &Kernel, expected: &Results, found: &Results) -> std::result::Re
         let size = dtype.bytes() as usize;
         for (i, (a, b)) in a.chunks(size).zip(b.chunks(size)).enumerate() {
             let (a, b) = (number(dtype, a), number(dtype, b));
-            let bound = match dtype {
-                Dtype::F16 => 4e-3,
-                Dtype::Bf16 => 3e-2,
-                Dtype::F32 => 1e-3,
-                Dtype::Bool | Dtype::I32 | Dtype::U32 => 0.0,
+            let bound = match dtype.class() {
+                DtypeClass::Float(FloatFormat::Binary16) => 4e-3,
+                DtypeClass::Float(FloatFormat::Bfloat16) => 3e-2,
+                DtypeClass::Float(FloatFormat::Binary32) => 1e-3,
+                DtypeClass::Bool | DtypeClass::Int(_) => 0.0,
             };
             let same = a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= bound * (1.0 + a.abs());
             if !same {
@@ -177,12 +178,10 @@ fn close(bound: &Kernel, expected: &Results, found: &Results) -> std::result::Re
 
 fn number(dtype: Dtype, bytes: &[u8]) -> f64 {
     let bits = bytes.iter().rev().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte));
-    match dtype {
-        Dtype::F16 => half::f16::from_bits(bits as u16).to_f64(),
-        Dtype::Bf16 => half::bf16::from_bits(bits as u16).to_f64(),
-        Dtype::F32 => f64::from(f32::from_bits(bits)),
-        Dtype::I32 => f64::from(bits as i32),
-        Dtype::U32 | Dtype::Bool => f64::from(bits),
+    match dtype.class() {
+        DtypeClass::Float(_) => f64::from(numeric::decode(dtype, bits)),
+        DtypeClass::Int(format) => numeric::extend(format, bits) as f64,
+        DtypeClass::Bool => f64::from(bits),
     }
 }
 

@@ -14,7 +14,7 @@ pub struct Scope {
     pub values: Vec<(Expr, Option<f64>)>,
     /// Indices and the largest values that they have.
     pub indices: Vec<(Expr, i64)>,
-    /// Those whose largest value is the launch's: the kernel does not say it.
+    /// Indices whose largest value is the launch's: the kernel does not say it.
     pub from_launch: Vec<Expr>,
 }
 

@@ -208,7 +208,7 @@ fn draw_roles(draw: &mut Draw) -> Spec {
     spec.stages = Some(draw.pick(&[2, 3, 4]));
     spec.schedule = draw.pick(&[None, None, Some("Cooperative")]);
     spec.shape = [draw.extent(bm, bm + 35), draw.extent(bn, bn + 41), draw.extent(64, 180)];
-    // Rows of 16 bytes, which the copy engine asks for; else a lesser class is run.
+    // Rows of 16 bytes, which TMA asks for; else a lesser class is run.
     if draw.percent(75) {
         for (axis, extent) in spec.shape.iter_mut().enumerate() {
             let is_row = match axis {

@@ -31,7 +31,7 @@ pub struct Free {
 }
 
 impl Free {
-    /// Of these statements.
+    /// What is free in these statements.
     pub fn of(body: &[Stmt]) -> Free {
         let mut free = Free::default();
         free.statements(body);

@@ -151,7 +151,7 @@ impl Printer<'_> {
                 writeln!(text, "for [{}] in parallel [{}]", vars.join(", "), list(extents)).unwrap();
                 self.block(body, depth + 1, text);
             }
-            StmtKind::Copy { src, dst, width, tma, evict } => {
+            StmtKind::Tile(TileOp::Copy { src, dst, width, tma, evict }) => {
                 let width = width.map(|w| format!(" width {}", e(w))).unwrap_or_default();
                 let tma = if *tma { "" } else { " no tma" };
                 let evict = evict.as_ref().map(|eviction| {
@@ -161,7 +161,7 @@ impl Printer<'_> {
                 let evict = evict.unwrap_or_default();
                 writeln!(text, "copy {} -> {}{width}{tma}{evict}", tile(src), tile(dst)).unwrap();
             }
-            StmtKind::Gemm { a, b, acc, policy, clear, precision, grouped } => {
+            StmtKind::Tile(TileOp::Gemm { a, b, acc, policy, clear, precision, grouped }) => {
                 let name = |buffer: BufferId| &self.kernel.buffers[buffer].name;
                 let matrix = |m: &MatrixRef| format!("{}{}", name(m.buffer), if m.transposed { ".t" } else { "" });
                 let clear = if *clear { " clear" } else { "" };
@@ -178,17 +178,21 @@ impl Printer<'_> {
                 writeln!(text, "for [{vars}] in persistent [{extents}]{per_sm}{order}").unwrap();
                 self.block(body, depth + 1, text);
             }
-            StmtKind::Fill { buffer, value } => {
+            StmtKind::Tile(TileOp::Clamp { tile, low, high }) => {
+                let name = &self.kernel.buffers[*tile].name;
+                writeln!(text, "clamp {name} {} {}", e(*low), e(*high)).unwrap();
+            }
+            StmtKind::Tile(TileOp::Fill { buffer, value }) => {
                 writeln!(text, "fill {} {}", self.kernel.buffers[*buffer].name, e(*value)).unwrap();
             }
             StmtKind::LastArriver { access, count, dst } => {
                 let place = self.kernel.place_name(self.kernel.accesses[*access].place);
                 writeln!(text, "{} = last arriver at {place} of {}", self.var(*dst), e(*count)).unwrap();
             }
-            StmtKind::ClusterReduce { op, tile } => {
+            StmtKind::Tile(TileOp::ClusterReduce { op, tile }) => {
                 writeln!(text, "cluster reduce {op:?} {}", self.kernel.buffers[*tile].name).unwrap();
             }
-            StmtKind::ReduceTile { op, src, dst, axis } => {
+            StmtKind::Tile(TileOp::ReduceTile { op, src, dst, axis }) => {
                 let [src, dst] = [src, dst].map(|b| &self.kernel.buffers[*b].name);
                 writeln!(text, "reduce {op:?} {src} -> {dst} axis {axis}").unwrap();
             }

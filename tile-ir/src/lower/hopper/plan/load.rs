@@ -2,7 +2,8 @@
 
 use super::{Planner, Reason};
 use crate::analysis::TMA_START_BYTES;
-use crate::ir::pipeline::{is_read_only, parts};
+use crate::ir::parts::parts;
+use crate::ir::pipeline::is_read_only;
 use crate::ir::*;
 use crate::layout::{Operand, Permutation, SharedLayout, TmaPlan};
 use crate::lower::uses::{depends_on, each};
@@ -27,7 +28,7 @@ pub(in super::super) struct Load {
 
 impl Load {
     /// Whether the tile's coordinates name a variable.
-    pub(in super::super) fn uses(&self, kernel: &Kernel, var: VarId) -> bool {
+    pub(in super::super) fn uses(&self, kernel: &BoundKernel, var: VarId) -> bool {
         self.start.iter().any(|e| depends_on(kernel, *e, &[var]))
     }
 
@@ -139,7 +140,7 @@ impl Planner<'_> {
             && self.deciding().into_iter().all(|e| self.is_the_clusters(e, &indices))
     }
 
-    /// What decides how often the ring is come by: its bounds, and those and the conditions around it.
+    /// What decides how often the pipelined loop is executed: its bounds, the bounds of the loops and the conditions around it.
     fn deciding(&self) -> Vec<ExprId> {
         let kernel = self.kernel;
         let mut all = Vec::new();
@@ -149,12 +150,11 @@ impl Planner<'_> {
                 each(kernel, body, &mut |s| found |= s == self.ring);
                 found
             };
-            match &kernel.stmts[stmt].kind {
-                StmtKind::For { start, end, step, body, .. } if stmt == self.ring || holds(body) => {
-                    all.extend([*start, *end, *step]);
-                }
-                StmtKind::If { cond, then, otherwise } if holds(then) || holds(otherwise) => all.push(*cond),
-                _ => {}
+            let kind = &kernel.stmts[stmt].kind;
+            // How many tiles there are is the launch's.
+            let tiles = matches!(kind, StmtKind::Persistent { .. });
+            if !tiles && (stmt == self.ring || kind.bodies().into_iter().any(holds)) {
+                all.extend(kind.values());
             }
         });
         all
@@ -177,10 +177,7 @@ impl Planner<'_> {
                 ExprKind::Var(var) if !seen.contains(var) => {
                     seen.push(*var);
                     same &= kernel.vars[*var].kind != VarKind::Mut;
-                    left.extend(kernel.stmts.values().filter_map(|s| match s.kind {
-                        StmtKind::Let { var: v, value } if v == *var => value,
-                        _ => None,
-                    }));
+                    left.extend(kernel.declared_as(*var));
                 }
                 _ => {}
             });

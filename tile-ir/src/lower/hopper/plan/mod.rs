@@ -12,7 +12,7 @@ use super::operand::Left;
 use super::resident::Resident;
 use crate::analysis::Analysis;
 use crate::ir::*;
-use crate::layout::{Fragment, LayoutError, Major, Operand, WarpGrid, WgmmaOperand as MatrixOperand};
+use crate::layout::{Fragment, LayoutError, Major, MmaInput, Operand, WarpGrid, WgmmaOperand as MatrixOperand};
 use crate::lowered::RolesRegisters;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) const WARPGROUP: u32 = 128;
 /// Rows of one product of a warpgroup.
 pub(crate) const BLOCK_ROWS: u32 = 64;
-/// Elements of a tile from which on one warpgroup alone is too slow to store it: 128 x 128 (docs/hopper.md, "Resources of a launch").
+/// Elements of a tile from which on one warpgroup alone is too slow to store it: 128 x 128 (`docs/hopper.md`, "Rates that constants
+/// were fitted to").
 const TURNS_FROM: u32 = 128 * 128;
 /// Most f32 of accumulators a thread may hold beside what else it needs of 232 registers.
 const MOST_ACCUMULATORS: u32 = 192;
@@ -34,7 +35,7 @@ pub(crate) struct Plan {
     pub(super) stages: u32,
     /// What fills a slot, in order.
     pub(super) loads: Vec<Load>,
-    /// Tiles that are loaded once and stay while the ring turns.
+    /// Resident tiles: loaded once, they stay through all iterations.
     pub(super) residents: Vec<Resident>,
     /// Arrays that fragments are loaded from: threads read them, not only tensor cores.
     pub(super) unpacked: BTreeSet<BufferId>,
@@ -42,8 +43,8 @@ pub(crate) struct Plan {
     pub(super) products: BTreeMap<StmtId, Product>,
     /// Warpgroups that compute a tile together.
     pub(super) consumers: u32,
-    /// Tiles that are computed at once, each by its own warpgroups: 2 where they take turns (ping-pong), so that one
-    /// stores while the other multiplies.
+    /// Tiles that are computed at once, each by its own warpgroups: 2 with ping-pong, so that one stores while the other
+    /// multiplies; else 1.
     pub(super) groups: u32,
     /// How registers are shared out; none where the launch gives everyone enough.
     pub(super) registers: Option<RolesRegisters>,
@@ -76,14 +77,14 @@ pub(crate) struct Reason {
     pub(crate) span: SpanId,
 }
 
-/// The plan for a bound kernel, or why there is none.
-pub(crate) fn plan(kernel: &Kernel, analysis: &Analysis) -> Result<Plan, Reason> {
+/// The plan for a bound kernel on a target with `wgmma` and TMA, or why there is none.
+pub(crate) fn plan(kernel: &BoundKernel, analysis: &Analysis, target: Target) -> Result<Plan, Reason> {
     let ring = search::ring(kernel)?;
-    Planner { kernel, analysis, ring, cluster: cluster(kernel) }.plan()
+    Planner { kernel, analysis, target, ring, cluster: cluster(kernel) }.plan()
 }
 
 /// Blocks of a cluster along x, y and z.
-fn cluster(kernel: &Kernel) -> [u32; 3] {
+fn cluster(kernel: &BoundKernel) -> [u32; 3] {
     let axis = |axis: usize| {
         let extent = kernel.cluster.get(axis).and_then(|e| kernel.const_index(*e));
         extent.and_then(|n| u32::try_from(n).ok()).unwrap_or(1)
@@ -92,8 +93,9 @@ fn cluster(kernel: &Kernel) -> [u32; 3] {
 }
 
 pub(super) struct Planner<'k> {
-    pub(super) kernel: &'k Kernel,
+    pub(super) kernel: &'k BoundKernel,
     analysis: &'k Analysis,
+    target: Target,
     pub(super) ring: StmtId,
     cluster: [u32; 3],
 }
@@ -120,7 +122,7 @@ impl Planner<'_> {
         let groups = match schedule {
             Schedule::Cooperative => 1,
             Schedule::PingPong => self.turns(consumers, [*start, *end, *step], span)?,
-            // Where one warpgroup has a tile so large that storing it takes a while, two take turns.
+            // Ping-pong where one warpgroup has a tile so large that storing it takes a while.
             Schedule::Auto if self.largest_fragment() >= TURNS_FROM => {
                 self.turns(consumers, [*start, *end, *step], span).unwrap_or(1)
             }
@@ -131,7 +133,7 @@ impl Planner<'_> {
         let mut fragments: BTreeMap<BufferId, Fragment> = BTreeMap::new();
         let mut found = Ok(());
         each(kernel, body, &mut |stmt| {
-            if found.is_ok() && matches!(kernel.stmts[stmt].kind, StmtKind::Gemm { .. }) {
+            if found.is_ok() && matches!(kernel.stmts[stmt].kind, StmtKind::Tile(TileOp::Gemm { .. })) {
                 found = self.product(stmt, consumers, &mut operands, &mut fragments).map(|product| {
                     products.insert(stmt, product);
                 });
@@ -144,7 +146,7 @@ impl Planner<'_> {
         let unpacked = self.loaded_fragments(&mut operands)?;
         let mut loads = Vec::new();
         for &stmt in body {
-            if let StmtKind::Copy { src, dst, tma, evict, .. } = &kernel.stmts[stmt].kind
+            if let StmtKind::Tile(TileOp::Copy { src, dst, tma, evict, .. }) = &kernel.stmts[stmt].kind
                 && let (Place::Tensor(tensor), Place::Buffer(buffer)) = (src.place, dst.place)
                 && kernel.buffers[buffer].scope == Scope::Shared
             {
@@ -190,15 +192,14 @@ impl Planner<'_> {
         fragments.map(|(buffer, _)| self.kernel.buffer_len(buffer) as u32).max().unwrap_or(0)
     }
 
-    /// Tiles at once where warpgroups take turns: a loop over tiles whose rings are equally long, one warpgroup a tile.
+    /// Tiles at once with ping-pong, 2, or why it is impossible: it needs a `persistent` loop over tiles whose pipelined loops
+    /// are equally long, and one warpgroup a tile.
     fn turns(&self, consumers: u32, bounds: [ExprId; 3], span: SpanId) -> Result<u32, Reason> {
         let kernel = self.kernel;
         let no = |text: &str| Err(Reason { text: text.to_owned(), span });
-        let persistent = kernel.stmts.values().find_map(|s| match &s.kind {
-            StmtKind::Persistent { vars, contiguous, .. } => Some((vars, *contiguous)),
-            _ => None,
-        });
-        let meets = |s: &Stmt| matches!(s.kind, StmtKind::LastArriver { .. } | StmtKind::ClusterReduce { .. });
+        let persistent = kernel.persistent().map(|tiles| (tiles.vars, tiles.contiguous));
+        let meets =
+            |s: &Stmt| matches!(s.kind, StmtKind::LastArriver { .. } | StmtKind::Tile(TileOp::ClusterReduce { .. }));
         if kernel.stmts.values().any(meets) {
             return no(
                 "ping-pong has no moment at which all that compute are at one tile, which other blocks wait for",
@@ -229,7 +230,7 @@ impl Planner<'_> {
         let kernel = self.kernel;
         let span = kernel.stmts[stmt].span;
         let no = |text: String| Reason { text, span };
-        let StmtKind::Gemm { a, b, acc, clear, precision, grouped, .. } = &kernel.stmts[stmt].kind else {
+        let StmtKind::Tile(TileOp::Gemm { a, b, acc, clear, precision, grouped, .. }) = &kernel.stmts[stmt].kind else {
             return Err(no("a product that is none".into()));
         };
         if *grouped {
@@ -240,10 +241,10 @@ impl Planner<'_> {
             _ => return Err(no("its accumulator is not a matrix".into())),
         };
         let dtype = kernel.buffer_dtype(a.buffer);
-        match (dtype, precision) {
-            (Dtype::F16 | Dtype::Bf16, _) | (Dtype::F32, Precision::Tf32) => {}
-            (Dtype::F32, Precision::Full) => return Err(no("wgmma multiplies f32 only as tf32".into())),
-            (dtype, _) => return Err(no(format!("wgmma multiplies f16 and bf16 here, not {dtype}"))),
+        match (MmaInput::of(dtype), precision) {
+            (Some(MmaInput::Half), _) | (Some(MmaInput::Tf32), Precision::Tf32) => {}
+            (Some(MmaInput::Tf32), Precision::Full) => return Err(no("wgmma multiplies f32 only as tf32".into())),
+            (None, _) => return Err(no(format!("wgmma multiplies f16 and bf16 here, not {dtype}"))),
         }
         let fragment = accumulator(rows, cols, consumers).map_err(|e| no(e.to_string()))?;
         if !fragment.is_whole() && a.transposed {
@@ -296,25 +297,23 @@ impl Planner<'_> {
         let kernel = self.kernel;
         let mut zeroed: BTreeMap<BufferId, StmtId> = BTreeMap::new();
         for &stmt in body {
-            match &kernel.stmts[stmt].kind {
-                StmtKind::Fill { buffer, value } => {
-                    zeroed.remove(buffer);
-                    if matches!(kernel.exprs[*value].kind, ExprKind::Float(value) if value == 0.0) {
-                        zeroed.insert(*buffer, stmt);
-                    }
+            let kind = &kernel.stmts[stmt].kind;
+            if stmt == self.ring {
+                let accumulators = products.values().map(|product| product.acc);
+                let accumulators = accumulators.filter(|acc| self.begins_with_product(*acc));
+                folded.extend(accumulators.filter_map(|acc| Some((*zeroed.get(&acc)?, acc))));
+                return;
+            }
+            if let StmtKind::Tile(TileOp::Fill { buffer, value }) = kind {
+                zeroed.remove(buffer);
+                if matches!(kernel.exprs[*value].kind, ExprKind::Float(value) if value == 0.0) {
+                    zeroed.insert(*buffer, stmt);
                 }
-                _ if stmt == self.ring => {
-                    let accumulators = products.values().map(|product| product.acc);
-                    let accumulators = accumulators.filter(|acc| self.begins_with_product(*acc));
-                    folded.extend(accumulators.filter_map(|acc| Some((*zeroed.get(&acc)?, acc))));
-                    return;
-                }
-                StmtKind::Let { .. } | StmtKind::Alloc { .. } => {}
-                StmtKind::Persistent { body, .. } | StmtKind::For { body, .. } => {
-                    zeroed.clear();
+            } else if !matches!(kind, StmtKind::Let { .. } | StmtKind::Alloc { .. }) {
+                zeroed.clear();
+                if let StmtKind::Persistent { body, .. } | StmtKind::For { body, .. } = kind {
                     self.fold(body, products, folded);
                 }
-                _ => zeroed.clear(),
             }
         }
     }
@@ -324,7 +323,9 @@ impl Planner<'_> {
         let kernel = self.kernel;
         let StmtKind::For { body, .. } = &kernel.stmts[self.ring].kind else { return false };
         let first = body.iter().find(|stmt| mentions(kernel, **stmt, acc));
-        first.is_some_and(|stmt| matches!(kernel.stmts[*stmt].kind, StmtKind::Gemm { acc: of, .. } if of == acc))
+        first.is_some_and(
+            |stmt| matches!(kernel.stmts[*stmt].kind, StmtKind::Tile(TileOp::Gemm { acc: of, .. }) if of == acc),
+        )
     }
 
     /// Whether reductions through shared memory leave room for the slots.
@@ -341,7 +342,7 @@ impl Planner<'_> {
         let tiles: u64 = layouts.shared.iter().map(|(b, tile)| u64::from(tile.bytes()) * u64::from(slots(b))).sum();
         // Two staging buffers a warpgroup, and what alignment and barriers take.
         let others = u64::from(warpgroups) * 2 * 64 * 128 + 2048;
-        let most = u64::from(Target::Sm90a.max_shared_bytes());
+        let most = u64::from(self.target.max_shared_bytes());
         if spilled == 0 || tiles + spilled + others <= most {
             return Ok(());
         }
@@ -353,7 +354,7 @@ impl Planner<'_> {
 }
 
 /// Whether a statement, or one in it, reads or writes a buffer.
-fn mentions(kernel: &Kernel, stmt: StmtId, buffer: BufferId) -> bool {
+fn mentions(kernel: &BoundKernel, stmt: StmtId, buffer: BufferId) -> bool {
     let place = Place::Buffer(buffer);
     let mut found = accesses(kernel, &[stmt]).iter().any(|access| kernel.accesses[*access].place == place);
     each(kernel, &[stmt], &mut |s| {
@@ -374,7 +375,7 @@ pub(super) fn accumulator(rows: u32, cols: u32, consumers: u32) -> Result<Fragme
 }
 
 /// How registers are shared out. A block's registers are those that the launch gives its threads; the producer gives
-/// back what consumers take, and taking more than there are would wait for ever (docs/hopper.md, "Registers of warpgroups").
+/// back what consumers take, and taking more than there are would wait for ever (`docs/hopper.md`, "Registers of warpgroups").
 fn registers(consumers: u32, held: u32) -> Option<RolesRegisters> {
     let threads = (consumers + 1) * WARPGROUP;
     let launch = (65_536 / threads / 8 * 8).min(248);

@@ -1,11 +1,11 @@
-//! What qualifies: one ring, and nothing around or in it that roles cannot do.
+//! What qualifies for warp specialisation: one pipelined loop, and nothing around or in it that a producer and consumers cannot do.
 
 use super::Reason;
 use crate::ir::*;
 use crate::lower::uses::accesses;
 
 /// The pipelined loop of a kernel that can be specialised, or why it cannot be.
-pub(super) fn ring(kernel: &Kernel) -> Result<StmtId, Reason> {
+pub(super) fn ring(kernel: &BoundKernel) -> Result<StmtId, Reason> {
     let mut search = Search { kernel, ring: None, in_ring: false, nested: 0 };
     search.block(&kernel.body)?;
     let Some(ring) = search.ring else {
@@ -17,13 +17,13 @@ pub(super) fn ring(kernel: &Kernel) -> Result<StmtId, Reason> {
 }
 
 /// Whether the kernel has a pipelined loop at all.
-fn pipelined(kernel: &Kernel) -> bool {
+fn pipelined(kernel: &BoundKernel) -> bool {
     kernel.stmts.values().any(|s| matches!(s.kind, StmtKind::For { kind: LoopKind::Pipelined { .. }, .. }))
 }
 
-/// Walks the kernel for its one ring and for what roles cannot do.
+/// Walks the kernel for its one pipelined loop, and for what keeps it from being specialised.
 struct Search<'k> {
-    kernel: &'k Kernel,
+    kernel: &'k BoundKernel,
     ring: Option<StmtId>,
     in_ring: bool,
     /// Loops and conditionals around, within the ring.
@@ -72,29 +72,32 @@ impl Search<'_> {
                 }
                 Ok(())
             }
-            StmtKind::Copy { src, dst, .. } => match (scope(src.place), scope(dst.place)) {
+            StmtKind::Tile(TileOp::Copy { src, dst, .. }) => match (scope(src.place), scope(dst.place)) {
                 (None, Some(Scope::Shared)) => Ok(()),
                 (Some(Scope::Fragment), None) | (None | Some(Scope::Shared), Some(Scope::Fragment)) => Ok(()),
                 (Some(Scope::Local), _) | (_, Some(Scope::Local)) => Ok(()),
                 _ => no("it copies from registers or shared memory to shared memory, or between tensors"),
             },
-            StmtKind::Fill { buffer, .. } if kernel.buffers[*buffer].scope == Scope::Shared => {
-                no("it fills a shared array")
-            }
-            StmtKind::Gemm { .. } if !self.in_ring => match pipelined(kernel) {
+            StmtKind::Tile(TileOp::Gemm { .. }) if !self.in_ring => match pipelined(kernel) {
                 true => no("it has a `gemm` outside of the pipelined loop"),
                 false => no(
                     "no loop around this `gemm` is `pipelined`: write `for k in pipelined(0..n, 4)` for the loop that loads its tiles",
                 ),
             },
-            StmtKind::Gemm { .. } if self.nested > 0 => {
+            StmtKind::Tile(TileOp::Gemm { .. }) if self.nested > 0 => {
                 no("it has a `gemm` in a loop or conditional of the pipelined loop")
             }
             StmtKind::SyncThreads => no("its author places a barrier"),
             StmtKind::Reduce { axis: Some(_), .. } => no("it reduces over the block's threads"),
-            StmtKind::ReduceTile { src, dst, .. } => {
-                let fragments = [src, dst].iter().all(|b| kernel.buffers[**b].scope == Scope::Fragment);
-                if fragments { Ok(()) } else { no("it reduces a tile from or to a shared array") }
+            StmtKind::Tile(TileOp::Gemm { .. }) => Ok(()),
+            // Whatever is of fragments alone is the consumers'.
+            StmtKind::Tile(op) => {
+                let mut shared = false;
+                op.parts(&mut |part| {
+                    shared |=
+                        matches!(part, StmtPart::Array(buffer, _) if kernel.buffers[buffer].scope == Scope::Shared);
+                });
+                if shared { no(&format!("it has a {} of a shared array", op.name())) } else { Ok(()) }
             }
             StmtKind::Atomic { .. } => no("it has atomic operations"),
             StmtKind::LastArriver { .. } if self.in_ring => no("its pipelined loop has a `last_arriver`"),
@@ -102,10 +105,7 @@ impl Search<'_> {
             | StmtKind::Alloc { .. }
             | StmtKind::Assign { .. }
             | StmtKind::Store { .. }
-            | StmtKind::Fill { .. }
-            | StmtKind::Gemm { .. }
             | StmtKind::LastArriver { .. }
-            | StmtKind::ClusterReduce { .. }
             | StmtKind::Reduce { .. }
             | StmtKind::Shuffle { .. }
             | StmtKind::Vote { .. }

@@ -51,7 +51,7 @@ fn is_right(g: &Gemm, shape: [i64; 3]) {
     let bound = gemm(g);
     let program = lowered(g);
     let fast = arguments(g, shape);
-    run_fast(&bound, &fast).unwrap_or_else(|e| panic!("{g:?} {shape:?}: {e}"));
+    run_fast(&crate::testing::bound(&bound), &fast).unwrap_or_else(|e| panic!("{g:?} {shape:?}: {e}"));
     let args = arguments(g, shape);
     let report = checked(&program, &args, Copies::Seeded);
     assert!(report.is_clean(), "{g:?} {shape:?}\n{}", report.render(&program));
@@ -122,10 +122,10 @@ fn rings_are_as_deep_as_shared_memory() {
     assert_eq!(program.barriers.values().map(|b| b.len).collect::<Vec<_>>(), [30, 30]);
     is_right(&deep, [16, 32, 40 * 64]);
     // Written out once a stage, a loop has fewer.
-    let error = lower_bound(&gemm(&Gemm { threads: 96, ..deep }), Target::Sm90a).unwrap_err();
+    let error = lower_bound(&crate::testing::bound(&gemm(&Gemm { threads: 96, ..deep })), Target::Sm90a).unwrap_err();
     assert_eq!(error[0].message, "a pipelined loop has 1 to 8 stages, not 30");
-    assert!(lower_bound(&gemm(&deep), Target::Sm80).is_err());
-    let error = lower_bound(&gemm(&Gemm { stages: 64, ..deep }), Target::Sm90a).unwrap_err();
+    assert!(lower_bound(&crate::testing::bound(&gemm(&deep)), Target::Sm80).is_err());
+    let error = lower_bound(&crate::testing::bound(&gemm(&Gemm { stages: 64, ..deep })), Target::Sm90a).unwrap_err();
     assert!(error[0].message.contains("232,448"), "{error:?}");
 }
 
@@ -202,7 +202,7 @@ fn a_path_without_a_wait_is_found() {
     }
 }
 
-/// A dependent tile that is loaded before the wait is found, where the copy engine loads it.
+/// A dependent tile that is loaded before the wait is found, where TMA loads it.
 #[test]
 fn a_dependent_load_ahead_of_the_wait_is_found() {
     let mut program = lowered(&DEPENDENT);

@@ -57,7 +57,7 @@ fn checked(program: &Program, args: &[Argument], copies: Copies) -> CheckedRepor
 fn is_right(g: &Gemm, shape: [i64; 3]) {
     let expected = expected(shape);
     let fast = arguments(shape);
-    run_fast(&gemm(g), &fast).unwrap_or_else(|e| panic!("{g:?} {shape:?}: {e}"));
+    run_fast(&crate::testing::bound(&gemm(g)), &fast).unwrap_or_else(|e| panic!("{g:?} {shape:?}: {e}"));
     assert!(bits(&fast[2]) == expected, "fast, {g:?} {shape:?}");
     let program = lowered(g);
     assert!(count(&program.body, &|op| matches!(op, OpKind::Wgmma { dtype: Dtype::F32, .. })) > 0, "{g:?}");
@@ -117,7 +117,7 @@ fn a_wrong_descriptor_is_found() {
         }
     });
     assert!(is_wrong(&still));
-    // The descriptor says another swizzle than the copy engine used.
+    // The descriptor says another swizzle than TMA used.
     let mut unlike = program;
     for value in unlike.values.values_mut() {
         if let ValueKind::Descriptor { bits, .. } = &mut value.kind {
@@ -130,7 +130,8 @@ fn a_wrong_descriptor_is_found() {
 #[test]
 fn f32_without_tf32_is_multiplied_exactly() {
     let g = Gemm { precision: Precision::Full, tile: [64, 64, 32], stages: 2, threads: 128, cluster: [1, 1], ..TF32 };
-    let program = lower_bound(&gemm(&g), Target::Sm90a).unwrap_or_else(|all| panic!("{all:#?}"));
+    let program =
+        lower_bound(&crate::testing::bound(&gemm(&g)), Target::Sm90a).unwrap_or_else(|all| panic!("{all:#?}"));
     assert_eq!(count(&program.body, &|op| matches!(op, OpKind::Wgmma { .. } | OpKind::Mma { .. })), 0);
     let fallback = program.remarks.iter().find(|r| r.kind == RemarkKind::Fallback).unwrap();
     assert!(fallback.text.contains("only as tf32"), "{}", fallback.text);

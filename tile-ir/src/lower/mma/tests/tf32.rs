@@ -20,11 +20,11 @@ fn cluttered_arguments(g: &Gemm, shape: [i64; 3]) -> Vec<Argument> {
 /// Both simulators drop the bits below tf32, and compute the product of the integers bit for bit.
 fn drops_the_rest(g: &Gemm, shape: [i64; 3], target: Target) {
     let bound = gemm(g);
-    let program = lower_bound(&bound, target).unwrap_or_else(|all| panic!("{g:?}: {all:#?}"));
+    let program = lower_bound(&crate::testing::bound(&bound), target).unwrap_or_else(|all| panic!("{g:?}: {all:#?}"));
     assert!(count(&program.body, &|op| matches!(op, OpKind::Mma { atom: MmaAtom::M16n8k8Tf32, .. })) > 0);
     let expected = expected(g, shape);
     let fast = cluttered_arguments(g, shape);
-    run_fast(&bound, &fast).unwrap_or_else(|e| panic!("{g:?} {shape:?}: {e}"));
+    run_fast(&crate::testing::bound(&bound), &fast).unwrap_or_else(|e| panic!("{g:?} {shape:?}: {e}"));
     let c = fast.len() - 1;
     assert!(bits(&fast[c]) == expected, "fast, {g:?} {shape:?}");
     let checked = cluttered_arguments(g, shape);
@@ -59,13 +59,13 @@ fn tiles_of_any_shape_are_right() {
     }
 }
 
-/// What wgmma cannot take: operands that are not along K. Said, and multiplied as on any other target.
+/// Operands of tf32 that are not K-major fall back to `mma.sync`, with a remark.
 #[test]
 fn operands_along_mn_fall_back_on_hopper() {
     for stored in LAYOUTS.into_iter().filter(|s| *s != [false, true]) {
         let g = Gemm { stored, threads: 128, tile: [64, 64, 32], ..TF32 };
         drops_the_rest(&g, [72, 72, 40], Target::Sm90a);
-        let program = lower_bound(&gemm(&g), Target::Sm90a).unwrap();
+        let program = lower_bound(&crate::testing::bound(&gemm(&g)), Target::Sm90a).unwrap();
         let fallback = program.remarks.iter().find(|r| r.kind == RemarkKind::Fallback).unwrap();
         assert!(fallback.text.contains("mma.sync") && fallback.text.contains("wgmma"), "{}", fallback.text);
     }
@@ -128,7 +128,7 @@ fn a_word_of_the_wrong_element_is_found() {
 
 #[test]
 fn what_tensor_cores_cannot_multiply_is_refused() {
-    let text = |g: &Gemm| match lower_bound(&gemm(g), Target::Sm80) {
+    let text = |g: &Gemm| match lower_bound(&crate::testing::bound(&gemm(g)), Target::Sm80) {
         Ok(_) => String::new(),
         Err(all) => all.iter().map(|d| format!("{} {} {} {:?}", d.code, d.message, d.at, d.help)).collect(),
     };

@@ -11,6 +11,7 @@ use super::AccessKind;
 use super::bytecode::{Code, Format, Instr, Pc, Preset, Slot};
 use super::lanes;
 use crate::ir::{EntityRef, SpanId};
+use crate::lowered::visit::each;
 use crate::lowered::{
     Elements, Memory, MessageId, Op, OpKind, ParameterKind, Program, RegId, SharedId, Special, ValueId, ValueKind,
     ValueType,
@@ -126,7 +127,10 @@ impl Compiler<'_> {
                     self.preset(Preset::Constant((bits | u64::from((offset & 0x3ffff) >> 4)) as i64));
                     continue;
                 }
-                _ => continue,
+                // Computed where they are used.
+                ValueKind::Reg(_) | ValueKind::Load(_) | ValueKind::Unary(..) | ValueKind::Binary(..) => continue,
+                ValueKind::Math(..) | ValueKind::Select(..) | ValueKind::Choose(..) | ValueKind::Cast(_) => continue,
+                ValueKind::Divisor(_) | ValueKind::Pack(..) | ValueKind::Unpack(..) => continue,
             };
             let slot = self.preset(preset);
             self.leaves[id.index()] = Some(slot);
@@ -542,19 +546,11 @@ impl Compiler<'_> {
 
 /// Registers that a loop's body declares without a value are not assigned when its next iteration begins.
 fn forget_declared(ops: &[Op], definite: &mut [bool]) {
-    for op in ops {
-        match &op.kind {
-            OpKind::Let { reg, value: None } => {
-                if let Some(slot) = definite.get_mut(reg.index()) {
-                    *slot = false;
-                }
-            }
-            OpKind::If { then, otherwise, .. } => {
-                forget_declared(then, definite);
-                forget_declared(otherwise, definite);
-            }
-            OpKind::For { body, .. } => forget_declared(body, definite),
-            _ => {}
+    each(ops, &mut |op| {
+        if let OpKind::Let { reg, value: None } = &op.kind
+            && let Some(slot) = definite.get_mut(reg.index())
+        {
+            *slot = false;
         }
-    }
+    });
 }

@@ -1,11 +1,10 @@
 //! Tensor cores, barriers in memory and the copy engine: from operations to instructions and the tables beside them.
 
 use super::{Compiler, malformed};
-use crate::ir::{Dtype, EntityRef, SpanId};
+use crate::ir::{Dtype, DtypeClass, EntityRef, FloatFormat, SpanId};
 use crate::lowered::visit::any;
 use crate::lowered::{
-    BarrierRef, LocalId, MapId, Memory, MmaAtom, OpKind, Program, SharedId, Space, ValueId, ValueKind, ValueType,
-    WgmmaOperand,
+    BarrierRef, LocalId, MapId, Memory, MmaAtom, OpKind, Program, SharedId, Space, ValueId, ValueType, WgmmaOperand,
 };
 use crate::sim::SimError;
 use crate::sim::checked::AccessKind;
@@ -107,7 +106,9 @@ impl Compiler<'_> {
         if memory.guard.is_some() || !matches!(count, 1 | 2 | 4) {
             return malformed(format!("{count} matrices, or a guard on them"));
         }
-        let dtype = self.program.dtype(memory.space).unwrap_or(Dtype::F32);
+        let Some(dtype) = self.program.dtype(memory.space) else {
+            return malformed(format!("{:?} does not exist", memory.space));
+        };
         let site = self.site(memory, kind, 16 / dtype.bytes())?;
         let other = if kind == AccessKind::Read { AccessKind::Write } else { AccessKind::Read };
         let part = self.part(words, &[Dtype::U32], memory.span, other)?;
@@ -122,13 +123,17 @@ impl Compiler<'_> {
         [acc, a, b]: [(LocalId, ValueId); 3],
         span: SpanId,
     ) -> Result<(), SimError> {
+        let format = match (atom, atom.operand().class()) {
+            (MmaAtom::M16n8k16 { .. }, DtypeClass::Float(f @ (FloatFormat::Binary16 | FloatFormat::Bfloat16))) => f,
+            (MmaAtom::M16n8k8Tf32, _) => FloatFormat::Binary32,
+            (MmaAtom::M16n8k16 { dtype }, _) => return malformed(format!("a product of a warp on {dtype}")),
+        };
         let words: &[Dtype] = match atom {
-            MmaAtom::M16n8k16 { dtype } if dtype.is_half() => &[Dtype::U32],
-            MmaAtom::M16n8k16 { dtype } => return malformed(format!("a product of a warp on {dtype}")),
+            MmaAtom::M16n8k16 { .. } => &[Dtype::U32],
             MmaAtom::M16n8k8Tf32 => &[Dtype::U32, Dtype::F32],
         };
         let product = WarpProduct {
-            atom,
+            format,
             acc: self.part(acc, &[Dtype::F32], span, AccessKind::Write)?,
             a: self.part(a, words, span, AccessKind::Read)?,
             b: self.part(b, words, span, AccessKind::Read)?,
@@ -147,9 +152,12 @@ impl Compiler<'_> {
         accumulate: ValueId,
         span: SpanId,
     ) -> Result<(), SimError> {
-        if !(8..=256).contains(&n) || !n.is_multiple_of(8) || !dtype.is_float() {
-            return malformed(format!("a product of a warpgroup with {n} columns of {dtype}"));
-        }
+        let format = match dtype.class() {
+            DtypeClass::Float(format) if (8..=256).contains(&n) && n.is_multiple_of(8) => format,
+            DtypeClass::Float(_) | DtypeClass::Int(_) | DtypeClass::Bool => {
+                return malformed(format!("a product of a warpgroup with {n} columns of {dtype}"));
+            }
+        };
         if !(8..=64).contains(&rows) || !rows.is_multiple_of(8) {
             return malformed(format!("a product of a warpgroup with {rows} rows"));
         }
@@ -178,6 +186,7 @@ impl Compiler<'_> {
             n,
             rows,
             dtype,
+            format,
             a: match a {
                 WgmmaOperand::Descriptor(a) => GroupOperand::Descriptor(self.value(*a)?),
                 WgmmaOperand::Registers(local, start) => {
@@ -284,12 +293,6 @@ impl Compiler<'_> {
 
     /// The array that a matrix descriptor points into, as far as the program's text shows it.
     pub(super) fn described(&self, id: ValueId) -> Option<SharedId> {
-        match &self.program.values.get(id)?.kind {
-            ValueKind::Descriptor { shared, .. } => Some(*shared),
-            ValueKind::Reg(reg) => self.described.get(reg).copied(),
-            ValueKind::Binary(_, a, b) => self.described(*a).or_else(|| self.described(*b)),
-            ValueKind::Cast(a) => self.described(*a),
-            _ => None,
-        }
+        self.program.described(id, &|reg| self.described.get(&reg).copied())
     }
 }

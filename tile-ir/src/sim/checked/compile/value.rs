@@ -1,7 +1,7 @@
 //! Values and memory accesses: from trees to slots.
 
 use super::{Compiler, MAX_DEPTH, MAX_INSTRUCTIONS, malformed};
-use crate::ir::{BinaryOp, Dtype, EntityRef, MathFn, UnaryOp};
+use crate::ir::{BinaryOp, Dtype, DtypeClass, EntityRef, MathFn, UnaryOp};
 use crate::lowered::{GuardReason, Memory, SharedId, Space, ValueId, ValueKind, ValueType};
 use crate::sim::SimError;
 use crate::sim::checked::AccessKind;
@@ -209,13 +209,14 @@ impl Compiler<'_> {
             (ValueType::Element(dtype), ValueType::Element(right)) if dtype == right => match op {
                 _ if dtype.is_float() && op.is_comparison() => Some(Instr::FloatCompare { op, dst, a, b }),
                 _ if op.is_comparison() => Some(Instr::IntCompare { op, dtype, dst, a, b }),
-                Add | Sub | Mul | Div | Rem | Min | Max if dtype.is_float() => {
-                    Some(Instr::FloatBinary { op, dtype, dst, a, b })
-                }
-                _ if dtype.is_float() => None,
-                BitAnd | BitOr | BitXor => Some(Instr::IntBinary { op, dtype, dst, a, b }),
-                _ if dtype == Dtype::Bool => None,
-                _ => Some(Instr::IntBinary { op, dtype, dst, a, b }),
+                _ => match dtype.class() {
+                    DtypeClass::Float(_) => matches!(op, Add | Sub | Mul | Div | Rem | Min | Max)
+                        .then_some(Instr::FloatBinary { op, dtype, dst, a, b }),
+                    DtypeClass::Bool => {
+                        matches!(op, BitAnd | BitOr | BitXor).then_some(Instr::IntBinary { op, dtype, dst, a, b })
+                    }
+                    DtypeClass::Int(_) => dtype.has_arithmetic().then_some(Instr::IntBinary { op, dtype, dst, a, b }),
+                },
             },
             _ => None,
         }

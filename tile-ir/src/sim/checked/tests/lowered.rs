@@ -8,10 +8,11 @@ use crate::sim::{Argument, fast, numeric};
 use crate::testing::{gemv, parsed};
 
 fn agree(bound: &Kernel, args: &dyn Fn() -> Vec<Argument>) {
-    let program = lower::lower_bound(bound, Target::Sm90a).unwrap_or_else(|d| panic!("{}: {d:?}", bound.name));
+    let program = lower::lower_bound(&crate::testing::bound(bound), Target::Sm90a)
+        .unwrap_or_else(|d| panic!("{}: {d:?}", bound.name));
     let (_, checked) = clean(&program, args);
     let expected = args();
-    fast::run(bound, &expected).unwrap_or_else(|e| panic!("{}: {e}", bound.name));
+    fast::run(&crate::testing::bound(bound), &expected).unwrap_or_else(|e| panic!("{}: {e}", bound.name));
     for (i, (a, b)) in expected.iter().zip(&checked).enumerate() {
         assert_eq!(build::bytes(a), build::bytes(b), "argument {i} of {}", bound.name);
     }

@@ -6,7 +6,7 @@
 
 use super::super::code::{Arith, Kind, Loc, MaskId, Repr, Step};
 use super::{Compiler, Value, malformed};
-use crate::ir::{BinaryOp, Dtype, EntityRef, ExprId, ExprKind, MathFn, SpanId, Type, UnaryOp};
+use crate::ir::{BinaryOp, Dtype, DtypeClass, EntityRef, ExprId, ExprKind, MathFn, SpanId, Type, UnaryOp};
 use crate::sim::{ScalarValue, SimError, numeric};
 
 impl Compiler<'_, '_> {
@@ -65,11 +65,14 @@ impl Compiler<'_, '_> {
     fn literal(&mut self, repr: Repr, float: f64, int: i64) -> Result<Value, SimError> {
         Ok(match repr {
             Repr::Index => self.constant_index(int),
-            Repr::Element(dtype) if dtype.is_float() => {
-                let bits = numeric::encode(dtype, numeric::literal(dtype, float));
+            Repr::Element(dtype) => {
+                let bits = match dtype.class() {
+                    DtypeClass::Float(_) => numeric::encode(dtype, numeric::literal(dtype, float)),
+                    DtypeClass::Int(format) => numeric::truncate(format, int),
+                    DtypeClass::Bool => u32::from(int != 0),
+                };
                 self.element_constant(dtype, bits)
             }
-            Repr::Element(dtype) => self.element_constant(dtype, int as u32),
         })
     }
 
@@ -102,6 +105,7 @@ impl Compiler<'_, '_> {
         let a = self.expr(a, mask, out)?;
         let repr = a.repr;
         let make = |dst| match (op, repr.kind()) {
+            (_, Kind::Int) if !repr.has_arithmetic() => None,
             (UnaryOp::Neg, Kind::Float) => Some(Arith::FloatNegate { dst, a: a.loc }),
             (UnaryOp::Neg, Kind::Int) => Some(Arith::IntNegate { dst, a: a.loc }),
             (UnaryOp::Neg, Kind::Index) => Some(Arith::IndexNegate { dst, a: a.loc }),
@@ -135,14 +139,16 @@ impl Compiler<'_, '_> {
         if op.is_comparison() {
             return Ok(self.arith(Repr::Element(Dtype::Bool), &[a, b], out, |dst| match repr {
                 Repr::Index => Arith::IndexCompare { op, dst, a: x, b: y },
-                Repr::Element(Dtype::Bool) => Arith::Bool { op, dst, a: x, b: y },
-                Repr::Element(dtype) if dtype.is_int() => Arith::IntCompare { op, dtype, dst, a: x, b: y },
-                Repr::Element(_) => Arith::FloatCompare { op, dst, a: x, b: y },
+                Repr::Element(dtype) => match dtype.class() {
+                    DtypeClass::Bool => Arith::Bool { op, dst, a: x, b: y },
+                    DtypeClass::Int(_) => Arith::IntCompare { op, dtype, dst, a: x, b: y },
+                    DtypeClass::Float(_) => Arith::FloatCompare { op, dst, a: x, b: y },
+                },
             }));
         }
         let supported = match repr.kind() {
             Kind::Float => matches!(op, Add | Sub | Mul | Div | Rem | Min | Max),
-            Kind::Int => !matches!(op, CeilDiv),
+            Kind::Int => repr.has_arithmetic() && !matches!(op, CeilDiv),
             Kind::Index => true,
             Kind::Bool => matches!(op, BitAnd | BitOr | BitXor | Min | Max),
         };
@@ -156,9 +162,11 @@ impl Compiler<'_, '_> {
         }
         Ok(self.arith(repr, &[a, b], out, |dst| match repr {
             Repr::Index => Arith::Index { op, dst, a: x, b: y },
-            Repr::Element(Dtype::Bool) => Arith::Bool { op, dst, a: x, b: y },
-            Repr::Element(dtype) if dtype.is_int() => Arith::Int { op, dtype, dst, a: x, b: y },
-            Repr::Element(dtype) => Arith::Float { op, dtype, dst, a: x, b: y },
+            Repr::Element(dtype) => match dtype.class() {
+                DtypeClass::Bool => Arith::Bool { op, dst, a: x, b: y },
+                DtypeClass::Int(_) => Arith::Int { op, dtype, dst, a: x, b: y },
+                DtypeClass::Float(_) => Arith::Float { op, dtype, dst, a: x, b: y },
+            },
         }))
     }
 

@@ -14,14 +14,14 @@ use super::code::{
 use super::launch::Launch;
 use super::uniform::Uniformity;
 use crate::ir::{
-    BufferId, ExprId, Kernel, MatrixRef, ReduceOp, ReduceSource, Reduction, SecondaryMap, SpanId, StmtId, StmtKind,
-    TileRef, VarId, VarKind, reduction::WARP,
+    BoundKernel, BufferId, ExprId, MatrixRef, ReduceOp, ReduceSource, Reduction, SecondaryMap, SpanId, StmtId,
+    StmtKind, TileOp, TileRef, VarId, VarKind, reduction::WARP,
 };
 use crate::sim::SimError;
 use pool::Pools;
 
 /// Compiles `kernel` for a launch.
-pub(super) fn compile(kernel: &Kernel, launch: &Launch<'_>) -> Result<Code, SimError> {
+pub(super) fn compile(kernel: &BoundKernel, launch: &Launch<'_>) -> Result<Code, SimError> {
     let mut c = Compiler {
         kernel,
         launch,
@@ -51,7 +51,7 @@ pub(super) fn compile(kernel: &Kernel, launch: &Launch<'_>) -> Result<Code, SimE
 }
 
 struct Compiler<'k, 'a> {
-    kernel: &'k Kernel,
+    kernel: &'k BoundKernel,
     launch: &'k Launch<'a>,
     uniform: Uniformity<'k>,
     pools: Pools,
@@ -142,8 +142,8 @@ impl Compiler<'_, '_> {
                 out.push(Step::Parallel { vars: registers, extents: locs, mask, inner, span, body: steps });
                 Ok(())
             }
-            StmtKind::Copy { src, dst, .. } => self.copy(src, dst, mask, span, out),
-            StmtKind::Gemm { a, b, acc, clear, precision, grouped, .. } => {
+            StmtKind::Tile(TileOp::Copy { src, dst, .. }) => self.copy(src, dst, mask, span, out),
+            StmtKind::Tile(TileOp::Gemm { a, b, acc, clear, precision, grouped, .. }) => {
                 let array = |c: &mut Self, buffer: BufferId| match c.array(buffer)? {
                     Target::Shared(array) => Ok(array),
                     Target::Local(_) | Target::Tensor(_) => malformed("a `gemm` of what the block has not one of"),
@@ -157,7 +157,8 @@ impl Compiler<'_, '_> {
                 out.push(Step::Gemm { plan: Box::new(plan), mask });
                 Ok(())
             }
-            StmtKind::ReduceTile { op, src, dst, axis } => {
+            StmtKind::Tile(TileOp::Clamp { .. }) => malformed("a `clamp` in a bound kernel"),
+            StmtKind::Tile(TileOp::ReduceTile { op, src, dst, axis }) => {
                 let array = |c: &mut Self, buffer: BufferId| match c.array(buffer)? {
                     Target::Shared(array) => Ok(array),
                     Target::Local(_) | Target::Tensor(_) => malformed("a `reduce` of what the block has not one of"),
@@ -167,7 +168,7 @@ impl Compiler<'_, '_> {
                 out.push(Step::ReduceTile { plan: Box::new(plan), mask });
                 Ok(())
             }
-            StmtKind::ClusterReduce { op, tile } => {
+            StmtKind::Tile(TileOp::ClusterReduce { op, tile }) => {
                 let Target::Shared(tile) = self.array(*tile)? else {
                     return malformed("a `cluster_reduce` of what the block has not one of");
                 };
@@ -184,7 +185,7 @@ impl Compiler<'_, '_> {
                 }
                 self.statements(body, mask, out)
             }
-            StmtKind::Fill { buffer, value } => {
+            StmtKind::Tile(TileOp::Fill { buffer, value }) => {
                 let value = self.expr(*value, mask, out)?;
                 match self.array(*buffer)? {
                     Target::Shared(shared) => out.push(Step::FillShared { shared, value: value.loc, mask, span }),

@@ -37,7 +37,7 @@ fn barriers_and_collectives_need_every_thread() {
     // A whole warp may stay away from a warp's business.
     for (limit, fails) in [(32, false), (33, true)] {
         let warp = built(&format!("if tx < {limit} {{ let r = warp_reduce(Sum, tx.cast::<i32>()); }}"));
-        assert_eq!(run(&warp, &[]).is_err(), fails, "{limit}");
+        assert_eq!(run(&crate::testing::bound(&warp), &[]).is_err(), fails, "{limit}");
     }
 }
 
@@ -82,7 +82,9 @@ fn arguments_are_checked() {
     let x = || zeros(Dtype::F16, &[4]);
     let y = || zeros(Dtype::F32, &[4, 16]);
     let alpha = || Argument::Scalar(ScalarValue::Element(Dtype::F32, 0));
-    let error = |args: &[Argument]| run(&built, args).map_or_else(|e| e.to_string(), |r| format!("{r:?}"));
+    let error = |args: &[Argument]| {
+        run(&crate::testing::bound(&built), args).map_or_else(|e| e.to_string(), |r| format!("{r:?}"))
+    };
     assert!(error(&[x(), y(), alpha()]).contains("blocks: 4"));
     assert_eq!(error(&[x(), y()]), "kernel `k` takes 3 arguments, 2 were given");
     assert_eq!(error(&[y(), y(), alpha()]), "argument `x` must hold f16, found f32");
@@ -106,12 +108,15 @@ fn generic_and_broken_kernels_are_refused() {
     let mut generic = built("");
     generic.type_params.push(TypeParam { name: "T".into(), allowed: vec![Dtype::F16], span: SpanId::from_u32(0) });
     generic.instances.iter_mut().for_each(|i| i.dtypes.push(Dtype::F16));
-    assert_eq!(run(&generic, &[]), Err(SimError::Malformed("`k` is generic: bind an instance first".into())));
+    assert_eq!(
+        run(&crate::testing::bound(&generic), &[]),
+        Err(SimError::Malformed("`k` is generic: bind an instance first".into()))
+    );
     // What the parser refuses.
     let mut mixed = built("let v = tx + 1;");
     let one = mixed.exprs.values_mut().find(|e| e.kind == ExprKind::Int(1)).unwrap();
     (one.kind, one.ty) = (ExprKind::Float(1.0), Type::F32);
-    assert!(matches!(run(&mixed, &[]), Err(SimError::Malformed(_))));
+    assert!(matches!(run(&crate::testing::bound(&mixed), &[]), Err(SimError::Malformed(_))));
     let huge = parsed(
         r"
             kernel k() {
@@ -120,7 +125,7 @@ fn generic_and_broken_kernels_are_refused() {
             }
         ",
     );
-    assert_eq!(run(&huge, &[]), Err(SimError::Threads { threads: 2048 }));
+    assert_eq!(run(&crate::testing::bound(&huge), &[]), Err(SimError::Threads { threads: 2048 }));
 }
 
 #[test]

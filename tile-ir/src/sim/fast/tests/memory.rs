@@ -15,7 +15,7 @@ fn tensors_are_guarded() {
             }}"
         ));
         let args = [tensor(Dtype::F32, &[5], &[1.0, 2.0, 3.0, 4.0, 5.0]), zeros(Dtype::F32, &[5])];
-        match run(&built, &args) {
+        match run(&crate::testing::bound(&built), &args) {
             Ok(_) if masked => assert_eq!(values(&args[1]), [0.0, 0.0, 1.0, 2.0, 3.0]),
             Err(SimError::Fault(fault)) if !masked => {
                 assert_eq!(fault.diagnostic.code, crate::diag::Code::INDEX_OVERFLOW);

@@ -62,12 +62,12 @@ fn index(value: i64) -> Argument {
 }
 
 fn ok(kernel: &Kernel, args: &[Argument]) -> FastReport {
-    run(kernel, args).unwrap_or_else(|e| panic!("{e}"))
+    run(&crate::testing::bound(kernel), args).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// The text of a fault.
 fn fault(kernel: &Kernel, args: &[Argument]) -> String {
-    match run(kernel, args) {
+    match run(&crate::testing::bound(kernel), args) {
         Err(SimError::Fault(fault)) => fault.to_string(),
         other => panic!("expected a fault, found {other:?}"),
     }

@@ -167,7 +167,7 @@ fn copies_are_as_wide_as_is_known_to_be_legal() {
     for (fill, class) in [(Fill::Tiles, elements), (Fill::Elements, Class::WIDEST)] {
         let staged = Staged { fill, dtype: Dtype::F16, ..PLAIN };
         let bound = Kernel { class, ..staged.kernel() };
-        let program = crate::lower::lower_bound(&bound, Target::Sm80).unwrap();
+        let program = crate::lower::lower_bound(&crate::testing::bound(&bound), Target::Sm80).unwrap();
         let (bytes, why) = copies(&program);
         assert_eq!(bytes, [0u32; 0]);
         let words = ["1 element", "2 bytes", "an element"];

@@ -113,7 +113,7 @@ impl<'t> Parser<'t> {
             },
         };
         let float = matches!(ty, Type::Value(DtypeRef::Is(dtype)) if dtype.is_float());
-        let whole = ty == Type::Index || matches!(ty, Type::Value(DtypeRef::Is(dtype)) if dtype.is_int());
+        let whole = ty == Type::Index || matches!(ty, Type::Value(DtypeRef::Is(dtype)) if dtype.is_whole());
         if matches!(kind, ExprKind::Int(_)) && float || matches!(kind, ExprKind::Float(_)) && whole {
             return Err(self.cursor.error(format!("this is no number of type {}", self.shown(ty))));
         }

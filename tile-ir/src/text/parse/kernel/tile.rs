@@ -158,7 +158,18 @@ impl<'t> Parser<'t> {
                 let buffer = self.array("&", true)?;
                 self.cursor.expect(",")?;
                 let value = self.expr_of(Type::Value(self.kernel.buffers[buffer].dtype))?;
-                StmtKind::Fill { buffer, value }
+                StmtKind::Tile(TileOp::Fill { buffer, value })
+            }
+            "clamp" => {
+                let tile = self.array("&", true)?;
+                let ty = Type::Value(self.kernel.buffers[tile].dtype);
+                if self.kernel.buffers[tile].scope != Scope::Fragment || ty == Type::BOOL {
+                    return Err(self.cursor.error("`clamp` takes a fragment of numbers"));
+                }
+                self.cursor.expect(",")?;
+                let low = self.expr_of(ty)?;
+                self.cursor.expect(",")?;
+                StmtKind::Tile(TileOp::Clamp { tile, low, high: self.expr_of(ty)? })
             }
             "reduce" => {
                 let op = self.one_of("a reduction", &REDUCTIONS)?;
@@ -167,12 +178,12 @@ impl<'t> Parser<'t> {
                 self.cursor.expect(",")?;
                 let dst = self.array("&", true)?;
                 self.cursor.expect(",")?;
-                StmtKind::ReduceTile { op, src, dst, axis: self.cursor.integer_of()? }
+                StmtKind::Tile(TileOp::ReduceTile { op, src, dst, axis: self.cursor.integer_of()? })
             }
             "cluster_reduce" => {
                 let op = self.one_of("a reduction", &REDUCTIONS)?;
                 self.cursor.expect(",")?;
-                StmtKind::ClusterReduce { op, tile: self.array("&", true)? }
+                StmtKind::Tile(TileOp::ClusterReduce { op, tile: self.array("&", true)? })
             }
             "sync_threads" => StmtKind::SyncThreads,
             "sync_warp" => StmtKind::SyncWarp,
@@ -224,7 +235,7 @@ impl<'t> Parser<'t> {
                 method => return Err(self.cursor.error(format!("`copy` has no `.{method}` here"))),
             }
         }
-        Ok(StmtKind::Copy { src, dst, width, tma, evict })
+        Ok(StmtKind::Tile(TileOp::Copy { src, dst, width, tma, evict }))
     }
 
     /// `(First)`, `(if wide { First } else { Normal })`
@@ -343,7 +354,7 @@ impl<'t> Parser<'t> {
             }
             self.cursor.expect(")")?;
         }
-        Ok(StmtKind::Gemm { a, b, acc, policy, clear, precision, grouped })
+        Ok(StmtKind::Tile(TileOp::Gemm { a, b, acc, policy, clear, precision, grouped }))
     }
 
     /// `&a`, `a.t()`

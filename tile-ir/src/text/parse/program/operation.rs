@@ -166,21 +166,22 @@ impl<'t> Parser<'t> {
     }
 
     fn without_operands(&mut self) -> Option<OpKind> {
-        let all: [(&[&str], OpKind); 12] = [
-            (&["async", "commit"], OpKind::AsyncCommit),
-            (&["warp", "barrier"], OpKind::WarpBarrier),
-            (&["wait", "for", "the", "previous", "kernel"], OpKind::Wait),
-            (&["launch", "dependents"], OpKind::LaunchDependents),
-            (&["fence", "barrier", "init"], OpKind::FenceBarrierInit),
-            (&["bulk", "commit"], OpKind::BulkCommit),
-            (&["fence", "proxy", "async"], OpKind::FenceProxyAsync),
-            (&["cluster", "barrier", "relaxed"], OpKind::ClusterBarrier { relaxed: true }),
-            (&["cluster", "barrier"], OpKind::ClusterBarrier { relaxed: false }),
-            (&["wgmma", "fence"], OpKind::WgmmaFence),
-            (&["wgmma", "commit"], OpKind::WgmmaCommit),
-            (&["order"], OpKind::Order),
+        // `barrier` alone is not among them: a number may follow.
+        let all = [
+            OpKind::AsyncCommit,
+            OpKind::WarpBarrier,
+            OpKind::Wait,
+            OpKind::LaunchDependents,
+            OpKind::FenceBarrierInit,
+            OpKind::BulkCommit,
+            OpKind::FenceProxyAsync,
+            OpKind::ClusterBarrier { relaxed: true },
+            OpKind::ClusterBarrier { relaxed: false },
+            OpKind::WgmmaFence,
+            OpKind::WgmmaCommit,
+            OpKind::Order,
         ];
-        all.into_iter().find(|(words, _)| self.cursor.eat_words(words)).map(|(_, kind)| kind)
+        all.into_iter().find(|kind| self.cursor.eat_words(&kind.name().split(' ').collect::<Vec<_>>()))
     }
 
     /// `let r: ty`, what it is set to, and what declares a register of its own: exchanges, votes, atomic operations.
