@@ -1,5 +1,6 @@
 //! What the examples and the whole-program tests share: data, references, comparisons, timing, and what the benchmarks measure.
 
+pub mod cliff;
 pub mod data;
 pub mod devices;
 pub mod export;

@@ -38,7 +38,7 @@ pub(crate) use budget::shared_bytes;
 pub use check::check;
 
 use crate::diag::Diagnostic;
-use crate::ir::{AccessId, BoundKernel, DimId, ExprId, ParamId, Side, SpanId, StmtId, StmtKind, Target, TileOp, VarId};
+use crate::ir::{AccessId, BoundKernel, BufferId, DimId, ExprId, ParamId, Side, SpanId, StmtId, StmtKind, Target, TileOp, VarId};
 use crate::lowered::HostExpr;
 pub use crate::lowered::OperandKind;
 use std::collections::{BTreeMap, BTreeSet};
@@ -97,6 +97,12 @@ pub struct Analysis {
 }
 
 impl Analysis {
+    /// The statements before which a barrier must stand where accesses to `arrays` alone are to be ordered, because others are
+    /// synchronised in another way.
+    pub(crate) fn barriers_among(&self, bound: &BoundKernel, arrays: &BTreeSet<BufferId>) -> BTreeSet<StmtId> {
+        sync::place_among(bound, &self.block_uniform, arrays)
+    }
+
     /// Whether every axis of an access is proven in bounds. An access that is not reached is not proven.
     pub fn in_bounds(&self, access: AccessId) -> bool {
         self.bounds.get(&access).is_some_and(|axes| axes.iter().all(|b| *b == Bound::Proven))

@@ -218,6 +218,8 @@ struct Lowering<'a> {
     thread: Option<RegId>,
     /// What a consumer knows of its ring.
     roles: Option<Rc<hopper::Roles>>,
+    /// Of a warp-specialised kernel: the loop whose products are being lowered.
+    accumulates: Option<hopper::Accumulates>,
     /// What the author's threads know of a ring of bulk copies.
     ring: Option<Rc<bulk::Ring>>,
     /// Registers that say whether a tile is one of the author's, where blocks may have others.
@@ -306,6 +308,7 @@ impl<'a> Lowering<'a> {
             first_holder: None,
             thread: None,
             roles: None,
+            accumulates: None,
             ring: None,
             insides: BTreeSet::new(),
             more_tiles: None,

@@ -7,8 +7,9 @@ impl<'a> Lowering<'a> {
     pub(super) fn block(&mut self, block: &[StmtId]) {
         for &stmt in block {
             self.span = self.kernel.stmts[stmt].span;
-            // Partitions are ordered by the ring's mbarriers alone: a block barrier would wait for the producer.
-            if self.roles.is_none() && self.analysis.barriers_before.contains(&stmt) {
+            // What channels bring to consumers is ordered by mbarriers; their own arrays alone need barriers.
+            let barriers = self.roles.as_ref().map_or(&self.analysis.barriers_before, |roles| roles.barriers());
+            if barriers.contains(&stmt) {
                 self.block_barrier();
             }
             self.statement(stmt);

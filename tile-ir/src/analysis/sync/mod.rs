@@ -15,7 +15,7 @@ mod pending;
 #[cfg(test)]
 mod tests;
 
-use crate::ir::{BoundKernel, Scope, StmtId, StmtKind};
+use crate::ir::{BoundKernel, BufferId, Scope, StmtId, StmtKind};
 use pending::{Pending, Walk};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,10 +26,24 @@ const ITERATIONS: u64 = 8;
 
 /// The statements before which a barrier must stand.
 pub(super) fn place(kernel: &BoundKernel, uniform: &BTreeSet<StmtId>) -> BTreeSet<StmtId> {
-    if kernel.buffers.values().all(|b| b.scope != Scope::Shared) {
+    place_among(kernel, uniform, &shared(kernel))
+}
+
+/// The shared arrays of a kernel.
+fn shared(kernel: &BoundKernel) -> BTreeSet<BufferId> {
+    kernel.buffers.iter().filter(|(_, b)| b.scope == Scope::Shared).map(|(buffer, _)| buffer).collect()
+}
+
+/// The statements before which a barrier must stand, where accesses to some arrays alone are to be ordered.
+pub(super) fn place_among(
+    kernel: &BoundKernel,
+    uniform: &BTreeSet<StmtId>,
+    arrays: &BTreeSet<BufferId>,
+) -> BTreeSet<StmtId> {
+    if arrays.is_empty() {
         return BTreeSet::new();
     }
-    let mut walk = Walk::new(kernel, uniform);
+    let mut walk = Walk::new(kernel, uniform, arrays);
     walk.insert();
     let nests = Nests::of(kernel);
     walk.steps = 0;

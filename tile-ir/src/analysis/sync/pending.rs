@@ -5,8 +5,8 @@
 
 use crate::ir::pipeline::{SharedLoads, shared_loads};
 use crate::ir::{
-    AccessId, AccessMode, BoundKernel, BufferId, ExprId, ExprKind, LoopKind, Place, ReduceSource, Scope, StmtId,
-    StmtKind, StmtPart,
+    AccessId, AccessMode, BoundKernel, BufferId, ExprId, ExprKind, LoopKind, Place, ReduceSource, StmtId, StmtKind,
+    StmtPart,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,6 +26,8 @@ pub(super) type Pending = BTreeMap<BufferId, u8>;
 pub(super) struct Walk<'k> {
     kernel: &'k BoundKernel,
     uniform: &'k BTreeSet<StmtId>,
+    /// The arrays whose accesses are ordered.
+    arrays: &'k BTreeSet<BufferId>,
     /// The statements before which a barrier stands.
     pub(super) barriers: BTreeSet<StmtId>,
     /// Whether a barrier is inserted where one is missing.
@@ -49,10 +51,15 @@ pub(super) struct Walk<'k> {
 }
 
 impl<'k> Walk<'k> {
-    pub(super) fn new(kernel: &'k BoundKernel, uniform: &'k BTreeSet<StmtId>) -> Self {
+    pub(super) fn new(
+        kernel: &'k BoundKernel,
+        uniform: &'k BTreeSet<StmtId>,
+        arrays: &'k BTreeSet<BufferId>,
+    ) -> Self {
         Walk {
             kernel,
             uniform,
+            arrays,
             barriers: BTreeSet::new(),
             inserts: false,
             missing: false,
@@ -252,7 +259,7 @@ impl<'k> Walk<'k> {
 
     fn touch(&mut self, place: Place, bits: u8, pending: &mut Pending) {
         let Place::Buffer(buffer) = place else { return };
-        if self.kernel.buffers[buffer].scope != Scope::Shared || self.loaded.contains(&buffer) {
+        if !self.arrays.contains(&buffer) || self.loaded.contains(&buffer) {
             return;
         }
         if self.parallel > 0 {
@@ -302,9 +309,9 @@ pub(super) fn needs_barrier(before: u8, bits: u8) -> bool {
 /// The shared arrays that a statement without a body, or a `parallel` loop, accesses.
 #[cfg(test)]
 pub(super) fn accesses(kernel: &BoundKernel, stmt: StmtId) -> Vec<(BufferId, u8)> {
-    let uniform = BTreeSet::new();
+    let (uniform, arrays) = (BTreeSet::new(), super::shared(kernel));
     let mut pending = Pending::new();
-    Walk::new(kernel, &uniform).stmt(stmt, &mut pending);
+    Walk::new(kernel, &uniform, &arrays).stmt(stmt, &mut pending);
     pending.into_iter().collect()
 }
 

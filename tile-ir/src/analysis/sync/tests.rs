@@ -109,8 +109,8 @@ fn two_barriers_around_a_loop_are_fewer_than_one_in_it() {
 fn work_is_bounded() {
     let once = "copy(x.at([0]), &mut a_s); for k in 0..4 { acc = acc + a_s[k]; }\n";
     let kernel = crate::testing::bound(&parsed(&kernel(&once.repeat(300))));
-    let uniform = kernel.stmts.keys().collect();
-    let mut walk = Walk::new(&kernel, &uniform);
+    let (uniform, arrays) = (kernel.stmts.keys().collect(), shared(&kernel));
+    let mut walk = Walk::new(&kernel, &uniform, &arrays);
     walk.insert();
     let nests = Nests::of(&kernel);
     walk.steps = 0;
@@ -201,8 +201,8 @@ fn every_order_of_execution_is_ordered_and_none_waits_more_often() {
     let mut moved = 0;
     for _ in 0..400 {
         let kernel = crate::testing::bound(&parsed(&kernel(&random_body(&mut next, 3))));
-        let uniform = analyse(&kernel, Target::Sm90a).block_uniform;
-        let mut walk = Walk::new(&kernel, &uniform);
+        let (uniform, arrays) = (analyse(&kernel, Target::Sm90a).block_uniform, shared(&kernel));
+        let mut walk = Walk::new(&kernel, &uniform, &arrays);
         walk.insert();
         let (nearest, placed) = (walk.barriers, place(&kernel, &uniform));
         moved += usize::from(nearest != placed);

@@ -425,6 +425,9 @@ impl<'a> Lowering<'a> {
 
     /// All of the author's threads wait for each other.
     pub(in super::super) fn block_barrier(&mut self) {
+        if self.roles.as_ref().is_some_and(|roles| roles.stores_operands()) {
+            self.op(OpKind::FenceProxyAsync);
+        }
         let kind = match (&self.ring, &self.roles) {
             (Some(ring), _) => OpKind::NamedBarrier { id: COMPUTE_BARRIER, threads: ring.plan.threads, arrive: false },
             (None, Some(roles)) => roles.consumer_barrier(),

@@ -18,8 +18,8 @@
 use super::super::dependent::wait;
 use super::super::uses::depends_on;
 use super::super::*;
-use super::plan::Load;
-use super::roles::Roles;
+use super::plan::{Load, Ring};
+use super::roles::{ChannelState, Roles};
 
 /// Rings' worth of iterations from which on an operand counts as long.
 const LONG: u32 = 3;
@@ -44,21 +44,22 @@ impl<'a> Lowering<'a> {
     /// be filled ahead: no load is independent, several blocks fill a slot together, or what surrounds the ring is more
     /// than a loop over tiles.
     pub(super) fn fill_ahead(&mut self, roles: &Roles) -> Option<RegId> {
-        let early: Vec<&Load> = roles.plan.loads.iter().filter(|load| load.independent).collect();
-        if early.is_empty() || roles.feeders() > 1 || self.program.launch.dependent.is_none() {
+        let (Some(ring), [channel]) = (roles.plan.only_ring(), &roles.channels[..]) else { return None };
+        let early: Vec<&Load> = ring.loads().filter(|load| load.independent).collect();
+        if early.is_empty() || channel.feeders > 1 || self.program.launch.dependent.is_none() {
             return None;
         }
-        let path = self.path_to_ring(roles)?;
+        let path = self.path_to(ring)?;
         let names: BTreeSet<String> =
             early.iter().map(|load| format!("`{}`", self.kernel.params[load.tensor].name)).collect();
         let names: Vec<String> = names.into_iter().collect();
-        let stages = roles.plan.stages;
+        let stages = channel.slots;
         let text = format!(
             "the previous kernel is waited for by each role: where it may still run, the producer loads {} into up to \
              {stages} slots before",
             names.join(", ")
         );
-        self.remark(RemarkKind::Choice, self.kernel.stmts[roles.plan.ring].span, text);
+        self.remark(RemarkKind::Choice, self.kernel.stmts[ring.at.stmt].span, text);
         let name = self.name("ahead_most");
         let kind = ParameterKind::Ahead(stages);
         self.program.params.push(Parameter { name, ty: ValueType::Index, kind });
@@ -71,21 +72,21 @@ impl<'a> Lowering<'a> {
         match path.persistent.map(|stmt| &kernel.stmts[stmt].kind) {
             Some(StmtKind::Persistent { vars, extents, contiguous, .. }) => {
                 let vars: Vec<Option<VarId>> = vars.iter().map(|v| needed.contains(v).then_some(*v)).collect();
-                self.first_tile(&vars, extents, *contiguous, |l| l.fill_first(roles, &path, needed, ahead));
+                self.first_tile(&vars, extents, *contiguous, |l| l.fill_first(roles, (ring, channel), &path, needed, ahead));
             }
-            _ => self.fill_first(roles, &path, needed, ahead),
+            _ => self.fill_first(roles, (ring, channel), &path, needed, ahead),
         }
         Some(ahead)
     }
 
     /// The way to the ring, if nothing but a loop over tiles and indices are on it.
-    fn path_to_ring(&self, roles: &Roles) -> Option<Path<'a>> {
+    fn path_to(&self, ring: &Ring) -> Option<Path<'a>> {
         let kernel = self.kernel;
         let straight = |body: &[StmtId]| {
-            let mut before = body.iter().take_while(|s| **s != roles.plan.ring);
+            let mut before = body.iter().take_while(|s| **s != ring.at.stmt);
             !before.any(|s| matches!(kernel.stmts[*s].kind, StmtKind::Assign { .. }))
         };
-        let holds = |body: &[StmtId]| body.contains(&roles.plan.ring);
+        let holds = |body: &[StmtId]| body.contains(&ring.at.stmt);
         if holds(&kernel.body) {
             return straight(&kernel.body).then_some(Path { persistent: None, around: &kernel.body });
         }
@@ -106,21 +107,28 @@ impl<'a> Lowering<'a> {
     }
 
     /// Fills the first slots of the first tile.
-    fn fill_first(&mut self, roles: &Roles, path: &Path<'a>, needed: &BTreeSet<VarId>, ahead: RegId) {
+    fn fill_first(
+        &mut self,
+        roles: &Roles,
+        (ring, channel): (&Ring, &ChannelState),
+        path: &Path<'a>,
+        needed: &BTreeSet<VarId>,
+        ahead: RegId,
+    ) {
         let kernel = self.kernel;
-        let StmtKind::For { var, start, step, body, .. } = &kernel.stmts[roles.plan.ring].kind else {
+        let StmtKind::For { var, start, step, body, .. } = &kernel.stmts[ring.at.stmt].kind else {
             return self.bug("a ring that is no loop");
         };
         if path.persistent.is_some() {
             self.indices(path.around, needed);
         }
-        let trips = self.trips(roles);
-        let most = self.param(ParameterKind::Ahead(roles.plan.stages));
+        let trips = self.trips(ring);
+        let most = self.param(ParameterKind::Ahead(channel.slots));
         let few = self.int(FEW);
         let few = self.binary(BinaryOp::Min, most, few);
-        let rings = self.int(i64::from(LONG * roles.plan.stages));
+        let rings = self.int(i64::from(LONG * channel.slots));
         let mut long = self.binary(BinaryOp::Ge, trips, rings);
-        for extent in self.sharing_extents(roles, path) {
+        for extent in self.sharing_extents(ring, path) {
             let (extent, one) = (self.value(extent), self.int(1));
             let alone = self.binary(BinaryOp::Le, extent, one);
             long = self.binary(BinaryOp::And, long, alone);
@@ -133,27 +141,27 @@ impl<'a> Lowering<'a> {
         let length = self.binary(BinaryOp::Mul, count, step);
         let end = self.binary(BinaryOp::Add, start, length);
         self.counted_loop(*var, [start, end, step], Unroll::By(1), |l| {
-            l.load_indices(roles, body, |load| load.independent);
-            l.expect_slot(roles);
-            for (load, &map) in roles.plan.loads.iter().zip(&roles.maps).filter(|(load, _)| load.independent) {
-                l.load_slot(roles, load, map);
+            l.load_indices(ring, body, |load| load.independent);
+            l.expect_slot(channel);
+            for load in ring.loads().filter(|load| load.independent) {
+                l.load_slot(roles, channel, load);
             }
-            let (slot, one) = (l.read(roles.slot), l.int(1));
+            let (slot, one) = (l.read(channel.slot), l.int(1));
             let next = l.binary(BinaryOp::Add, slot, one);
-            l.op(OpKind::Set { reg: roles.slot, value: next });
+            l.op(OpKind::Set { reg: channel.slot, value: next });
         });
         let zero = self.int(0);
-        self.op(OpKind::Set { reg: roles.slot, value: zero });
+        self.op(OpKind::Set { reg: channel.slot, value: zero });
     }
 
     /// The extents of the grid along which tiles share what is loaded ahead.
-    fn sharing_extents(&self, roles: &Roles, path: &Path<'a>) -> Vec<ExprId> {
+    fn sharing_extents(&self, ring: &Ring, path: &Path<'a>) -> Vec<ExprId> {
         let kernel = self.kernel;
         let mut axes: Vec<(VarId, ExprId)> = kernel.grid.iter().map(|a| (a.var, a.extent)).collect();
         if let Some(StmtKind::Persistent { vars, extents, .. }) = path.persistent.map(|s| &kernel.stmts[s].kind) {
             axes.extend(vars.iter().copied().zip(extents.iter().copied()));
         }
-        let early = || roles.plan.loads.iter().filter(|load| load.independent);
+        let early = || ring.loads().filter(|load| load.independent);
         let shares = |(var, _): &(VarId, ExprId)| {
             !early().all(|load| load.start.iter().any(|e| depends_on(kernel, *e, &[*var])))
         };

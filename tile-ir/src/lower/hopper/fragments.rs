@@ -60,7 +60,7 @@ impl Planner<'_> {
     fn meet(&self, layouts: &mut Layouts) -> Result<(), Reason> {
         block::meet(self.kernel, layouts).map_err(|all| match all.first() {
             Some(first) => Reason { text: first.message.clone(), span: first.primary },
-            None => Reason { text: "its fragments disagree".into(), span: self.kernel.stmts[self.ring].span },
+            None => Reason { text: "its fragments disagree".into(), span: self.span() },
         })
     }
 

@@ -1,23 +1,22 @@
-//! Warp specialisation for Hopper: a kernel whose tile products are fed by pipelined copies becomes two programs in one.
+//! Warp specialisation for Hopper: a kernel whose tile products are fed by copies becomes two programs in one.
 //!
-//! Contract. In: a bound kernel with one pipelined loop of `copy`s from tensors into shared arrays, perhaps with some
-//! right before it, whose other
-//! statements are tile products, reductions of fragments and work on them ([`plan`] says whether it is one, and if not, why). Out: operations
-//! in which one thread of a producer warpgroup keeps a ring of shared-memory slots filled by the tensor memory
-//! accelerator, and consumer warpgroups multiply from it.
+//! Contract. In: a bound kernel with loops whose bodies begin with `copy`s from tensors into shared arrays ([`plan`] finds them, and says
+//! why where there are none). Out: operations in which one thread of a producer warpgroup keeps the slots of channels filled by TMA, and
+//! consumer warpgroups do everything else: tile products by `wgmma`, and whatever stands in, before and after the loops, with barriers
+//! among themselves where they exchange elements through shared arrays of their own.
 //!
-//! Each role re-executes the scalar control flow: loops over tiles, index variables, block-uniform conditionals. What
-//! orders them is a pair of barriers a slot: `full` completes when the slot's bytes have arrived, `empty` when every
-//! consumer has read them. A role carries the slot it is at and the parity of the phase it waits for.
+//! Each partition re-executes the scalar control flow: loops over tiles, index variables, block-uniform conditionals. What
+//! orders them is a pair of mbarriers a slot: `full` completes when the slot's bytes have arrived, `empty` when every
+//! consumer has read them. A partition carries, for each channel, the slot that it is at and the parity of the phase that it waits for.
 //!
 //! | file | what it lowers |
 //! |---|---|
-//! | [`plan`] | what qualifies, layouts of the slots, warpgroups, registers |
+//! | [`plan`] | what qualifies, whose each shared array is, layouts of the slots, warpgroups, registers |
 //! | [`fragments`] | layouts of fragments that no product decides on |
 //! | [`operand`] | left operands in registers: packed from a sum, or loaded by `ldmatrix` |
-//! | [`resident`] | tiles that are loaded once and stay while the ring turns |
+//! | [`resident`] | tiles that are loaded once and stay while loops go round |
 //! | [`roles`] | set-up of the barriers, the split into producer and consumers |
-//! | [`ring`] | both sides of the pipelined loop |
+//! | [`ring`] | both sides of a loop that loads |
 //! | [`ahead`] | what a producer fills before it waits for the previous kernel |
 //! | [`turns`] | two warpgroups on two tiles, one multiplying while the other stores |
 //! | [`store`] | fragments to a tensor, by sub-tiles through shared memory |
@@ -33,6 +32,7 @@ mod store;
 mod turns;
 
 pub(super) use plan::{Plan, Reason, plan};
+pub(super) use ring::Accumulates;
 pub(super) use roles::Roles;
 
 #[cfg(test)]

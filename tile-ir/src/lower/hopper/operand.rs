@@ -6,7 +6,7 @@
 //! and the words are pinned before the fence and after the wait: the compiler may compute them neither later nor again.
 
 use super::super::*;
-use super::plan::{Planner, Product, Reason, accumulator};
+use super::plan::{Planner, Product, accumulator};
 use super::roles::Roles;
 use crate::layout::{Formula, Fragment, Index, Major, MatrixAccess, MmaInput, Operand, WgmmaOperand as MatrixOperand};
 
@@ -41,45 +41,32 @@ impl Planner<'_> {
         }
     }
 
-    /// The shared arrays that fragments are loaded from get the layout that `ldmatrix` reads without conflicts: that of an
-    /// operand. The arrays.
-    pub(super) fn loaded_fragments(
-        &self,
-        operands: &mut BTreeMap<BufferId, Operand>,
-    ) -> Result<BTreeSet<BufferId>, Reason> {
+    /// The copies of whole shared arrays into fragments that `ldmatrix` makes. The arrays get the layout that it reads without
+    /// conflicts: that of an operand.
+    pub(super) fn loaded_fragments(&self, operands: &mut BTreeMap<BufferId, Operand>) -> BTreeSet<StmtId> {
         let kernel = self.kernel;
         let mut all = BTreeSet::new();
-        let mut found: Result<(), Reason> = Ok(());
         super::super::uses::each(kernel, &kernel.body, &mut |stmt| {
             let StmtKind::Tile(TileOp::Copy { src, dst, .. }) = &kernel.stmts[stmt].kind else { return };
             let (Place::Buffer(from), Place::Buffer(to)) = (src.place, dst.place) else { return };
             let scopes = (kernel.buffers[from].scope, kernel.buffers[to].scope);
-            if scopes != (Scope::Shared, Scope::Fragment) || found.is_err() {
-                return;
-            }
-            match self.loaded_fragment(from, to, src) {
-                Ok(operand) => {
-                    all.insert(from);
-                    operands.entry(from).or_insert(operand);
-                }
-                Err(text) => found = Err(Reason { text, span: kernel.stmts[stmt].span }),
+            if scopes == (Scope::Shared, Scope::Fragment)
+                && let Some(operand) = self.loaded_fragment(from, to, src)
+            {
+                all.insert(stmt);
+                operands.entry(from).or_insert(operand);
             }
         });
-        found.map(|()| all)
+        all
     }
 
-    fn loaded_fragment(&self, from: BufferId, to: BufferId, src: &TileRef) -> Result<Operand, String> {
+    /// The layout of an array that a fragment is loaded from by `ldmatrix`, which moves whole tiles of 16-bit elements.
+    fn loaded_fragment(&self, from: BufferId, to: BufferId, src: &TileRef) -> Option<Operand> {
         let kernel = self.kernel;
-        let (name, dtype) = (&kernel.buffers[from].name, kernel.buffer_dtype(from));
-        if !dtype.is_half() || kernel.buffer_dtype(to) != dtype {
-            return Err(format!("`{name}` is not loaded into registers by ldmatrix, which moves 16-bit elements"));
-        }
-        if !src.start.is_empty() || kernel.buffer_extents(from) != kernel.buffer_extents(to) {
-            return Err(format!("a part of `{name}` is loaded into registers"));
-        }
-        let tile = self.tile(from)?;
-        tile.whole_chunks("ldmatrix").map_err(|e| e.to_string())?;
-        Ok(Operand { tile, major: Major::K })
+        let dtype = kernel.buffer_dtype(from);
+        let whole = src.start.is_empty() && kernel.buffer_extents(from) == kernel.buffer_extents(to);
+        let tile = self.tile(from).ok().filter(|tile| tile.whole_chunks("ldmatrix").is_ok())?;
+        (whole && dtype.is_half() && kernel.buffer_dtype(to) == dtype).then_some(Operand { tile, major: Major::K })
     }
 }
 
@@ -153,12 +140,10 @@ impl<'a> Lowering<'a> {
         true
     }
 
-    /// The first element of an array's slot that the role is at; 0 of an array that is no part of the ring.
-    fn slot_elements(&mut self, roles: &Roles, buffer: BufferId, elements: u32) -> ValueId {
-        if roles.plan.is_resident(buffer) {
-            return self.int(0);
-        }
-        let (slot, elements) = (self.read(roles.slot), self.int(i64::from(elements)));
+    /// The first element of the slot of an array that the partition is at; 0 of an array that is no channel's.
+    pub(super) fn slot_elements(&mut self, roles: &Roles, buffer: BufferId, elements: u32) -> ValueId {
+        let Some(channel) = roles.channel_of(buffer) else { return self.int(0) };
+        let (slot, elements) = (self.read(channel.slot), self.int(i64::from(elements)));
         let base = self.binary(BinaryOp::Mul, slot, elements);
         self.once("slot_start", base)
     }

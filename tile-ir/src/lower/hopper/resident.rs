@@ -1,14 +1,14 @@
 //! Resident tiles: loaded once before the pipelined loop, they stay in shared memory through all of its iterations. The queries of
 //! an attention, weights that every step shares.
 //!
-//! Contract. In: copies from tensors into shared arrays that stand before the pipelined loop, in the same block of
-//! statements. Out: the producer fetches them together when it comes to the loop, consumers wait for them at the first of
-//! the copies, and give their arrays back after the loop, for the next tile of a loop over tiles. They are a slot of a ring of one, with
-//! its own pair of barriers and its own parity.
+//! Contract. In: copies from tensors into operands of products that stand before the loops that load, in the same block of
+//! statements. Out: the producer fetches them together when it comes to the first of these loops, consumers wait for them at the first of
+//! the copies, and give their arrays back after the last loop, for the next tile of a loop over tiles. They are a slot of a ring of one,
+//! with its own pair of barriers and its own parity.
 
 use super::super::uses::each;
 use super::super::*;
-use super::plan::{Load, Plan, Planner, Reason};
+use super::plan::{Load, Plan, Planner, Reason, holds};
 use super::roles::Roles;
 use crate::ir::pipeline::is_address;
 use crate::layout::Operand;
@@ -35,15 +35,16 @@ pub(super) struct ResidentSlot {
 }
 
 impl Planner<'_> {
-    /// The copies into shared arrays outside of the ring.
+    /// The copies from tensors into shared arrays that no channel's loop makes.
     pub(super) fn resident_copies(&self) -> Vec<StmtId> {
         let kernel = self.kernel;
+        let loops: Vec<StmtId> = self.loops.iter().map(|l| l.stmt).collect();
         let mut all = Vec::new();
         each(kernel, &kernel.body, &mut |stmt| {
             if let StmtKind::Tile(TileOp::Copy { src, dst, .. }) = &kernel.stmts[stmt].kind
                 && let (Place::Tensor(_), Place::Buffer(buffer)) = (src.place, dst.place)
                 && kernel.buffers[buffer].scope == Scope::Shared
-                && !self.is_of_ring(stmt)
+                && !holds(kernel, &loops, &[stmt])
             {
                 all.push(stmt);
             }
@@ -51,40 +52,41 @@ impl Planner<'_> {
         all
     }
 
-    /// Whether a statement stands in the pipelined loop.
-    pub(super) fn is_of_ring(&self, stmt: StmtId) -> bool {
-        let mut found = false;
-        each(self.kernel, &[self.ring], &mut |s| found |= s == stmt);
-        found
-    }
-
-    /// The tiles that stay while the ring turns. `filled`: the arrays that the ring fills.
+    /// The tiles that stay while loops go round: operands that are loaded once, right before. `filled`: the arrays that channels
+    /// fill. A copy that is none is the consumers'.
     pub(super) fn residents(
         &self,
-        filled: &[BufferId],
+        filled: &BTreeSet<BufferId>,
         operands: &BTreeMap<BufferId, Operand>,
     ) -> Result<Vec<Resident>, Reason> {
         let kernel = self.kernel;
         let mut around: &[StmtId] = &[];
-        beside(kernel, &kernel.body, self.ring, &mut around);
+        let Some((first, last)) = self.loops.first().zip(self.loops.last()) else { return Ok(Vec::new()) };
+        beside(kernel, &kernel.body, first.stmt, &mut around);
+        // Where the loops do not stand together, nothing says when the last of them is over.
+        let Some(end) = around.iter().position(|s| *s == last.stmt) else { return Ok(Vec::new()) };
+        let copies = self.resident_copies();
+        let mentions = |body: &[StmtId], buffer: BufferId| {
+            let mut count = 0;
+            each(kernel, body, &mut |s| count += self.touched(s).iter().filter(|(b, ..)| *b == buffer).count());
+            count
+        };
         let mut all: Vec<Resident> = Vec::new();
-        for stmt in self.resident_copies() {
-            let StmtKind::Tile(TileOp::Copy { src, dst, tma, evict, .. }) = &kernel.stmts[stmt].kind else { continue };
-            let (Place::Tensor(tensor), Place::Buffer(buffer)) = (src.place, dst.place) else { continue };
-            let name = &kernel.buffers[buffer].name;
-            let no = |text: String| Err(Reason { text, span: kernel.stmts[stmt].span });
-            if !around.iter().take_while(|s| **s != self.ring).any(|s| *s == stmt) {
-                return no(format!("`{name}` is loaded neither in the pipelined loop nor right before it"));
+        for &stmt in copies.iter().filter(|s| around.iter().take_while(|s| **s != first.stmt).any(|at| at == *s)) {
+            let StmtKind::Tile(TileOp::Copy { src, dst, .. }) = &kernel.stmts[stmt].kind else { continue };
+            let Place::Buffer(buffer) = dst.place else { continue };
+            let is_operand = operands.contains_key(&buffer) && !filled.contains(&buffer);
+            let once = copies.iter().filter(|s| self.fills(**s, buffer)).count() == 1;
+            let known = src.start.iter().all(|e| is_address(kernel, *e));
+            let ends = mentions(&kernel.body, buffer) == mentions(&around[..=end], buffer);
+            if is_operand
+                && once
+                && known
+                && ends
+                && let Ok(load) = self.load(stmt, false, operands)
+            {
+                all.push(Resident { stmt, load });
             }
-            if filled.contains(&buffer) || all.iter().any(|r| r.load.buffer == buffer) {
-                return no(format!("`{name}` is loaded twice"));
-            }
-            if !src.start.iter().all(|e| is_address(kernel, *e)) {
-                return no(format!("where `{name}` is loaded from depends on what is computed"));
-            }
-            let evict = evict.as_ref().and_then(Eviction::hint);
-            let load = self.load(stmt, tensor, buffer, src, *tma, evict, operands)?;
-            all.push(Resident { stmt, load });
         }
         Ok(all)
     }
@@ -98,13 +100,6 @@ fn beside<'k>(kernel: &'k BoundKernel, body: &'k [StmtId], stmt: StmtId, found: 
     }
     for &inner in body {
         kernel.stmts[inner].kind.bodies().into_iter().for_each(|body| beside(kernel, body, stmt, found));
-    }
-}
-
-impl Plan {
-    /// Whether an array stays while the ring turns.
-    pub(super) fn is_resident(&self, buffer: BufferId) -> bool {
-        self.residents.iter().any(|r| r.load.buffer == buffer)
     }
 }
 
@@ -175,7 +170,7 @@ impl<'a> Lowering<'a> {
     pub(super) fn release_resident(&mut self, roles: &Roles) {
         let Some(slot) = roles.resident.clone() else { return };
         // One thread arrives on `empty` for the whole warpgroup, so all of its threads must have finished reading the tiles.
-        if roles.plan.residents.iter().any(|r| roles.plan.unpacked.contains(&r.load.buffer)) {
+        if roles.plan.residents.iter().any(|r| roles.plan.read.contains(&r.load.buffer)) {
             self.warpgroup_barrier(roles);
         }
         let zero = self.int(0);

@@ -1,47 +1,59 @@
-//! Both sides of the pipelined loop: a producer that fills slots, consumers that multiply from them.
+//! Both sides of a loop that loads: a producer that fills slots, consumers that multiply from them.
 
 use super::super::*;
 use super::operand::Left;
-use super::plan::{BLOCK_ROWS, Load, Product};
-use super::roles::Roles;
+use super::plan::{BLOCK_ROWS, Load, Product, Ring};
+use super::roles::{ChannelState, Roles};
 use crate::layout::descriptor::UNIT;
 
+/// The loop whose products are being lowered: those that come first in it may overwrite their accumulators.
+pub(crate) struct Accumulates {
+    ring: StmtId,
+    /// The value of the loop's index in the first iteration.
+    start: ValueId,
+    /// The accumulators that a product of the iteration has met.
+    begun: BTreeSet<BufferId>,
+}
+
 impl<'a> Lowering<'a> {
-    /// Waits for the current slot's barrier.
-    pub(super) fn wait_for_slot(&mut self, roles: &Roles, array: BarrierId) {
-        let index = self.read(roles.slot);
-        let parity = self.read(roles.parity);
+    /// Waits for the barrier of the slot that a partition is at.
+    pub(super) fn wait_for_slot(&mut self, channel: &ChannelState, array: BarrierId) {
+        let index = self.read(channel.slot);
+        let parity = self.read(channel.parity);
         self.op(OpKind::BarrierWait { barrier: BarrierRef { array, index }, parity });
     }
 
     /// The next slot; after the last the first again, a phase later.
-    pub(super) fn advance(&mut self, roles: &Roles) {
-        let (slot, one) = (self.read(roles.slot), self.int(1));
+    pub(super) fn advance(&mut self, channel: &ChannelState) {
+        let (slot, one) = (self.read(channel.slot), self.int(1));
         let next = self.binary(BinaryOp::Add, slot, one);
-        self.op(OpKind::Set { reg: roles.slot, value: next });
-        let (slot, stages) = (self.read(roles.slot), self.int(i64::from(roles.plan.stages)));
+        self.op(OpKind::Set { reg: channel.slot, value: next });
+        let (slot, stages) = (self.read(channel.slot), self.int(i64::from(channel.slots)));
         let cond = self.binary(BinaryOp::Eq, slot, stages);
         let then = self.nested(|l| {
             let zero = l.int(0);
-            l.op(OpKind::Set { reg: roles.slot, value: zero });
-            let (parity, one) = (l.read(roles.parity), l.int(1));
+            l.op(OpKind::Set { reg: channel.slot, value: zero });
+            let (parity, one) = (l.read(channel.parity), l.int(1));
             let flipped = l.binary(BinaryOp::BitXor, parity, one);
-            l.op(OpKind::Set { reg: roles.parity, value: flipped });
+            l.op(OpKind::Set { reg: channel.parity, value: flipped });
         });
         self.op(OpKind::If { cond, then, otherwise: Vec::new() });
     }
 
-    /// The producer's loop: for every iteration, when its slot is empty, say how many bytes will come and ask for them.
-    pub(super) fn produce(&mut self, roles: &Roles, var: VarId, range: [ExprId; 3], body: &'a [StmtId]) {
-        let range = range.map(|e| self.value(e));
-        self.counted_loop(var, range, Unroll::By(1), |l| {
-            l.load_indices(roles, body, |_| true);
-            let begins = |load: &Load| roles.ahead.is_none() || load.independent;
+    /// The producer's loop: for every iteration, when its slots are empty, say how many bytes will come and ask for them.
+    pub(super) fn produce(&mut self, roles: &Roles, ring: &Ring, body: &'a [StmtId]) {
+        let range = ring.at.range.map(|e| self.value(e));
+        self.counted_loop(ring.at.var, range, Unroll::By(1), |l| {
+            l.load_indices(ring, body, |_| true);
+            let begins = |load: &&Load| roles.ahead.is_none() || load.independent;
             let fill = |l: &mut Self| {
-                l.wait_for_slot(roles, roles.empty);
-                l.expect_slot(roles);
-                for (load, &map) in roles.plan.loads.iter().zip(&roles.maps).filter(|(load, _)| begins(load)) {
-                    l.load_slot(roles, load, map);
+                for (number, loads) in &ring.fills {
+                    let channel = &roles.channels[*number];
+                    l.wait_for_slot(channel, channel.empty);
+                    l.expect_slot(channel);
+                    for load in loads.iter().filter(begins) {
+                        l.load_slot(roles, channel, load);
+                    }
                 }
             };
             match roles.ahead {
@@ -56,19 +68,22 @@ impl<'a> Lowering<'a> {
                     l.op(OpKind::If { cond, then, otherwise });
                 }
             }
-            for (load, &map) in roles.plan.loads.iter().zip(&roles.maps).filter(|(load, _)| !begins(load)) {
-                l.load_slot(roles, load, map);
+            for (number, loads) in &ring.fills {
+                let channel = &roles.channels[*number];
+                for load in loads.iter().filter(|load| !begins(load)) {
+                    l.load_slot(roles, channel, load);
+                }
+                l.advance(channel);
             }
-            l.advance(roles);
         });
     }
 
     /// The indices that an iteration declares for its loads.
-    pub(super) fn load_indices(&mut self, roles: &Roles, body: &'a [StmtId], which: impl Fn(&Load) -> bool) {
+    pub(super) fn load_indices(&mut self, ring: &Ring, body: &'a [StmtId], which: impl Fn(&Load) -> bool) {
         for stmt in body {
             if matches!(self.kernel.stmts[*stmt].kind, StmtKind::Let { .. })
                 && let Some(declared) = super::super::pipeline::declared(self.kernel, *stmt)
-                && roles.plan.loads.iter().any(|load| which(load) && load.uses(self.kernel, declared))
+                && ring.loads().any(|load| which(load) && load.uses(self.kernel, declared))
             {
                 self.block(std::slice::from_ref(stmt));
             }
@@ -76,21 +91,21 @@ impl<'a> Lowering<'a> {
     }
 
     /// `arrive.expect_tx` on the current slot's `full`: the bytes of all its loads.
-    pub(super) fn expect_slot(&mut self, roles: &Roles) {
-        let bytes: u32 = roles.plan.loads.iter().map(|load| load.layout.bytes()).sum();
-        let index = self.read(roles.slot);
-        let barrier = BarrierRef { array: roles.full, index };
-        let bytes = self.int(i64::from(bytes));
+    pub(super) fn expect_slot(&mut self, channel: &ChannelState) {
+        let index = self.read(channel.slot);
+        let barrier = BarrierRef { array: channel.full, index };
+        let bytes = self.int(i64::from(channel.bytes));
         self.op(OpKind::BarrierExpect { barrier, bytes });
     }
 
     /// Issues the TMA loads of one tile of the current slot.
-    pub(super) fn load_slot(&mut self, roles: &Roles, load: &Load, map: MapId) {
+    pub(super) fn load_slot(&mut self, roles: &Roles, channel: &ChannelState, load: &Load) {
         self.span = load.span;
-        let index = self.read(roles.slot);
-        let barrier = BarrierRef { array: roles.full, index };
+        let Some(&map) = roles.maps.get(&load.stmt) else { return self.bug("a load has no tensor map") };
+        let index = self.read(channel.slot);
+        let barrier = BarrierRef { array: channel.full, index };
         let elements = load.layout.bytes() / load.layout.dtype().bytes();
-        let (slot, elements) = (self.read(roles.slot), self.int(i64::from(elements)));
+        let (slot, elements) = (self.read(channel.slot), self.int(i64::from(elements)));
         let base = self.binary(BinaryOp::Mul, slot, elements);
         self.load_tile(roles, load, map, barrier, base);
     }
@@ -138,7 +153,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Descriptors of this warpgroup's rows of the left operands and of the right operands, in the first slot.
+    /// Descriptors of this warpgroup's parts of the operands, in the first slot.
     pub(super) fn descriptors(&mut self, roles: &mut Roles) {
         let plan = roles.plan.clone();
         for product in plan.products.values() {
@@ -153,11 +168,15 @@ impl<'a> Lowering<'a> {
                 }
                 let bits = operand.descriptor.bits(0);
                 let mut value = self.push(ValueKind::Descriptor { shared, bits }, ValueType::Wide);
-                if left
-                    && plan.consumers > 1
+                // A warpgroup's rows of a left operand, or its columns of a right one.
+                let (divided, first) =
+                    if left { (product.grid.rows, product.blocks * BLOCK_ROWS) } else { (product.grid.cols, product.n) };
+                if divided > 1
                     && let Some((consumer, _)) = roles.consumer
-                    && let Ok(bytes) = operand.offset(product.blocks * BLOCK_ROWS, 0)
                 {
+                    let Ok(bytes) = operand.offset(first, 0) else {
+                        return self.bug("a part of an operand that no descriptor reaches");
+                    };
                     let units = self.int(i64::from(bytes / UNIT));
                     let rows = self.binary(BinaryOp::Mul, consumer, units);
                     let rows = self.push(ValueKind::Cast(rows), ValueType::Wide);
@@ -173,104 +192,130 @@ impl<'a> Lowering<'a> {
     }
 
     /// The consumers' loop. Where its body is products alone, one iteration's products are in flight while the next
-    /// one's are started, and a slot is given back an iteration late.
-    pub(super) fn consume_ring(&mut self, roles: &Roles, var: VarId, range: [ExprId; 3], body: &'a [StmtId]) {
+    /// one's are started, and slots are given back an iteration late.
+    pub(super) fn consume_ring(&mut self, roles: &Roles, ring: &Ring, body: &'a [StmtId]) {
         let kernel = self.kernel;
+        let var = ring.at.var;
         // The loads into slots are the producer's.
-        let is_load = |stmt: &StmtId| {
-            let StmtKind::Tile(TileOp::Copy { src, dst, .. }) = &kernel.stmts[*stmt].kind else { return false };
-            let shared = |place| matches!(place, Place::Buffer(b) if kernel.buffers[b].scope == Scope::Shared);
-            matches!(src.place, Place::Tensor(_)) && shared(dst.place)
-        };
-        let rest: Vec<StmtId> = body.iter().copied().filter(|s| !is_load(s)).collect();
+        let rest: Vec<StmtId> = body.iter().copied().filter(|s| !ring.at.loads.contains(s)).collect();
         // Indices that only the loads mention are the producer's.
         let read = super::super::uses::variables(kernel, &rest);
         let own = |stmt: &StmtId| super::super::pipeline::declared(kernel, *stmt).is_none_or(|var| read.contains(&var));
         let rest: Vec<StmtId> = rest.into_iter().filter(own).collect();
+        let products: Vec<&Product> = rest.iter().filter_map(|s| roles.plan.products.get(s)).collect();
         let products_alone = rest
             .iter()
             .all(|s| matches!(kernel.stmts[*s].kind, StmtKind::Tile(TileOp::Gemm { .. }) | StmtKind::Let { .. }));
         // A left operand in registers is packed anew in each iteration, which the product before must not be reading.
-        let plain = |p: &Product| !p.clear && matches!(p.a.1, Left::Shared(_));
-        let overlapped = products_alone && roles.plan.stages > 1 && roles.plan.products.values().all(plain);
-        let [start, end, step] = range.map(|e| self.value(e));
+        let plain = |p: &&Product| !p.clear && matches!(p.a.1, Left::Shared(_));
+        let channels: Vec<&ChannelState> = ring.fills.iter().map(|(number, _)| &roles.channels[*number]).collect();
+        let overlapped = products_alone
+            && !ring.meets
+            && channels.iter().all(|channel| channel.slots > 1)
+            && products.iter().all(plain);
+        let [start, end, step] = ring.at.range.map(|e| self.value(e));
         let [start, end] = [("start", start), ("end", end)]
             .map(|(bound, value)| self.once(&format!("{}_{bound}", kernel.vars[var].name), value));
         let accumulators: BTreeSet<LocalId> =
-            roles.plan.products.values().filter_map(|p| self.fragments[p.acc].map(|r| r.local)).collect();
-        let previous = self.reg("previous", ValueType::Index, true);
+            products.iter().filter_map(|p| self.fragments[p.acc].map(|r| r.local)).collect();
+        let previous: Vec<RegId> = channels.iter().map(|_| self.reg("previous", ValueType::Index, true)).collect();
         if overlapped {
-            let zero = self.int(0);
-            self.op(OpKind::Let { reg: previous, value: Some(zero) });
+            for &reg in &previous {
+                let zero = self.int(0);
+                self.op(OpKind::Let { reg, value: Some(zero) });
+            }
         }
+        let outer = self.accumulates.replace(Accumulates { ring: ring.at.stmt, start, begun: BTreeSet::new() });
         self.counted_loop(var, [start, end, step], Unroll::By(1), |l| {
-            l.wait_for_slot(roles, roles.full);
-            let index = l.value_of(var);
-            let mut begun: BTreeSet<BufferId> = BTreeSet::new();
+            channels.iter().for_each(|channel| l.wait_for_slot(channel, channel.full));
+            if ring.meets {
+                l.block_barrier();
+            }
             if overlapped {
                 accumulators.iter().for_each(|&local| l.op(OpKind::Pin { local }));
                 l.op(OpKind::WgmmaFence);
                 for &stmt in &rest {
                     if let Some(product) = roles.plan.products.get(&stmt) {
                         l.span = kernel.stmts[stmt].span;
-                        l.multiply(roles, product, None, index, start, begun.insert(product.acc));
+                        l.multiply(roles, product, None);
                     } else {
                         l.block(&[stmt]);
                     }
                 }
                 l.op(OpKind::WgmmaCommit);
                 accumulators.iter().for_each(|&local| l.op(OpKind::Pin { local }));
-                // Last iteration's products have read their slot.
+                // Last iteration's products have read their slots.
                 l.op(OpKind::WgmmaWait { pending: 1 });
+                let index = l.value_of(var);
                 let later = l.binary(BinaryOp::Gt, index, start);
-                let then = l.nested(|l| {
-                    let slot = l.read(previous);
-                    l.release(roles, slot);
-                });
+                let then = l.nested(|l| l.release_each(roles, &channels, &previous));
                 l.op(OpKind::If { cond: later, then, otherwise: Vec::new() });
-                let slot = l.read(roles.slot);
-                l.op(OpKind::Set { reg: previous, value: slot });
-            } else {
-                for &stmt in &rest {
-                    let Some(product) = roles.plan.products.get(&stmt) else {
-                        l.block(&[stmt]);
-                        continue;
-                    };
-                    l.span = kernel.stmts[stmt].span;
-                    let words = l.left_words(product);
-                    let own = l.fragments[product.acc].map(|r| r.local);
-                    let pinned: Vec<LocalId> = own.into_iter().chain(words).collect();
-                    pinned.iter().for_each(|&local| l.op(OpKind::Pin { local }));
-                    l.op(OpKind::WgmmaFence);
-                    l.multiply(roles, product, words, index, start, begun.insert(product.acc));
-                    l.op(OpKind::WgmmaCommit);
-                    l.op(OpKind::WgmmaWait { pending: 0 });
-                    pinned.iter().for_each(|&local| l.op(OpKind::Pin { local }));
+                for (channel, &reg) in channels.iter().zip(&previous) {
+                    let value = l.read(channel.slot);
+                    l.op(OpKind::Set { reg, value });
                 }
+            } else {
+                l.elements_of_slots(roles, ring);
+                l.block(&rest);
+                l.no_elements_of_slots(ring);
                 // One thread arrives on `empty` for the whole warpgroup, so all of its threads must have finished reading the slot.
-                if roles.plan.loads.iter().any(|load| roles.plan.unpacked.contains(&load.buffer)) {
+                if ring.loads().any(|load| roles.plan.read.contains(&load.buffer)) {
                     l.warpgroup_barrier(roles);
                 }
-                let slot = l.read(roles.slot);
-                l.release(roles, slot);
+                let slots: Vec<RegId> = channels.iter().map(|channel| channel.slot).collect();
+                l.release_each(roles, &channels, &slots);
             }
-            l.advance(roles);
+            channels.iter().for_each(|channel| l.advance(channel));
         });
+        self.accumulates = outer;
         self.give_turn(roles);
         if !overlapped {
-            self.zero_if_empty(roles, start, end);
+            self.zero_if_empty(roles, ring, start, end);
         } else {
             self.op(OpKind::WgmmaWait { pending: 0 });
             let any = self.binary(BinaryOp::Lt, start, end);
-            let then = self.nested(|l| {
-                let slot = l.read(previous);
-                l.release(roles, slot);
-            });
+            let then = self.nested(|l| l.release_each(roles, &channels, &previous));
             self.op(OpKind::If { cond: any, then, otherwise: Vec::new() });
-            self.zero_if_empty(roles, start, end);
+            self.zero_if_empty(roles, ring, start, end);
             accumulators.iter().for_each(|&local| self.op(OpKind::Pin { local }));
         }
-        self.release_resident(roles);
+        if roles.plan.rings.last().is_some_and(|last| last.at.stmt == ring.at.stmt) {
+            self.release_resident(roles);
+        }
+    }
+
+    /// Gives back a slot of each channel.
+    fn release_each(&mut self, roles: &Roles, channels: &[&ChannelState], slots: &[RegId]) {
+        for (channel, &slot) in channels.iter().zip(slots) {
+            let slot = self.read(slot);
+            self.release(roles, channel, slot);
+        }
+    }
+
+    /// Names the first elements of the current slots of those arrays that threads read by elements.
+    fn elements_of_slots(&mut self, roles: &Roles, ring: &Ring) {
+        for load in ring.loads().filter(|load| roles.plan.elements.contains(&load.buffer)) {
+            let elements = load.layout.bytes() / load.layout.dtype().bytes();
+            self.slots[load.buffer] = Some(self.slot_elements(roles, load.buffer, elements));
+        }
+    }
+
+    /// Outside of its loop an array has no current slot.
+    fn no_elements_of_slots(&mut self, ring: &Ring) {
+        ring.loads().for_each(|load| self.slots[load.buffer] = None);
+    }
+
+    /// A product that is waited for at once.
+    pub(super) fn multiply_at_once(&mut self, roles: &Roles, product: &Product) {
+        let words = self.left_words(product);
+        let own = self.fragments[product.acc].map(|r| r.local);
+        let pinned: Vec<LocalId> = own.into_iter().chain(words).collect();
+        pinned.iter().for_each(|&local| self.op(OpKind::Pin { local }));
+        self.op(OpKind::WgmmaFence);
+        self.multiply(roles, product, words);
+        self.op(OpKind::WgmmaCommit);
+        self.op(OpKind::WgmmaWait { pending: 0 });
+        pinned.iter().for_each(|&local| self.op(OpKind::Pin { local }));
     }
 
     fn value_of(&mut self, var: VarId) -> ValueId {
@@ -286,8 +331,9 @@ impl<'a> Lowering<'a> {
 
     /// Accumulators that the first product overwrites are zeros where there is no product. After the loop: before it,
     /// the assembler would carry two copies of them into it, and spill.
-    fn zero_if_empty(&mut self, roles: &Roles, start: ValueId, end: ValueId) {
-        let folded: BTreeSet<BufferId> = roles.plan.folded.values().copied().collect();
+    fn zero_if_empty(&mut self, roles: &Roles, ring: &Ring, start: ValueId, end: ValueId) {
+        let folded = roles.plan.folded.values().filter(|(_, stmt)| *stmt == ring.at.stmt);
+        let folded: BTreeSet<BufferId> = folded.map(|(buffer, _)| *buffer).collect();
         if folded.is_empty() {
             return;
         }
@@ -301,25 +347,28 @@ impl<'a> Lowering<'a> {
         self.op(OpKind::If { cond, then, otherwise: Vec::new() });
     }
 
-    /// The instructions of one tile product on the current slot. `words`: of a left operand in registers. `first`: of this
-    /// accumulator in the iteration.
-    #[allow(clippy::too_many_arguments)]
-    fn multiply(
-        &mut self,
-        roles: &Roles,
-        product: &Product,
-        words: Option<LocalId>,
-        index: ValueId,
-        start: ValueId,
-        first: bool,
-    ) {
+    /// Where the first product of an iteration finds an accumulator that a fill would have cleared before the loop: the loop's
+    /// index, and the value of it at which the product does not add.
+    fn accumulates_from(&mut self, roles: &Roles, acc: BufferId) -> Option<(ValueId, ValueId)> {
+        let loop_ = self.accumulates.as_mut()?;
+        let folded = roles.plan.folded.values().any(|of| *of == (acc, loop_.ring));
+        let (start, ring) = (loop_.start, loop_.ring);
+        if !folded || !loop_.begun.insert(acc) {
+            return None;
+        }
+        let var = roles.plan.ring(ring)?.at.var;
+        Some((self.value_of(var), start))
+    }
+
+    /// The instructions of one tile product on the current slots. `words`: of a left operand in registers.
+    fn multiply(&mut self, roles: &Roles, product: &Product, words: Option<LocalId>) {
         let Some(registers) = self.fragments[product.acc] else { return self.bug("an accumulator has no registers") };
         let in_slot = |l: &mut Self, buffer: BufferId| {
             let base = roles.descriptors.iter().find(|(b, _)| *b == buffer).map(|(_, value)| *value);
             let mut value = base.unwrap_or_else(|| l.push(ValueKind::Int(0), ValueType::Wide));
-            if !roles.plan.is_resident(buffer) {
+            if let Some(channel) = roles.channel_of(buffer) {
                 let bytes = l.layouts.shared.get(&buffer).map_or(0, |tile| tile.bytes());
-                let (slot, units) = (l.read(roles.slot), l.int(i64::from(bytes / UNIT)));
+                let (slot, units) = (l.read(channel.slot), l.int(i64::from(bytes / UNIT)));
                 let shift = l.binary(BinaryOp::Mul, slot, units);
                 let shift = l.push(ValueKind::Cast(shift), ValueType::Wide);
                 value = l.binary(BinaryOp::Add, value, shift);
@@ -333,16 +382,14 @@ impl<'a> Lowering<'a> {
             (_, Left::Registers) => None,
         };
         let b = (in_slot(self, product.b.0), product.b.1);
-        let folded = roles.plan.folded.values().any(|b| *b == product.acc);
+        let adds = self.accumulates_from(roles, product.acc);
         for step in 0..b.1.k_steps() {
             for block in 0..product.blocks {
-                // `.clear()` is of each product, what is folded of the first in an iteration.
-                let accumulate = if step == 0 && product.clear {
-                    self.push(ValueKind::Int(0), ValueType::BOOL)
-                } else if step == 0 && first && folded {
-                    self.binary(BinaryOp::Ne, index, start)
-                } else {
-                    self.push(ValueKind::Int(1), ValueType::BOOL)
+                // `.clear()` is of each product.
+                let accumulate = match adds {
+                    _ if step == 0 && product.clear => self.push(ValueKind::Int(0), ValueType::BOOL),
+                    Some((index, start)) if step == 0 => self.binary(BinaryOp::Ne, index, start),
+                    _ => self.push(ValueKind::Int(1), ValueType::BOOL),
                 };
                 let piece = |l: &mut Self, reg: RegId, bytes: u32| {
                     let base = l.read(reg);
@@ -383,10 +430,10 @@ impl<'a> Lowering<'a> {
     }
 
     /// This warpgroup has read `slot`: one arrival for every producer that fills it.
-    fn release(&mut self, roles: &Roles, slot: ValueId) {
+    fn release(&mut self, roles: &Roles, channel: &ChannelState, slot: ValueId) {
         let Some((_, within)) = roles.consumer else { return self.bug("a release by no consumer") };
-        let barrier = BarrierRef { array: roles.empty, index: slot };
-        let feeders = roles.feeders();
+        let barrier = BarrierRef { array: channel.empty, index: slot };
+        let feeders = channel.feeders;
         let limit = self.int(i64::from(feeders));
         let cond = self.binary(BinaryOp::Lt, within, limit);
         let cta = (feeders > 1).then_some(within);

@@ -1,9 +1,8 @@
 //! Warp specialisation: set-up of the ring's barriers, and the slice of the kernel that each role, producer or consumer, executes.
 
-use super::super::uses::{depends, each, variables};
 use super::super::*;
 use super::operand::Left;
-use super::plan::{BLOCK_ROWS, Load, Plan, WARPGROUP};
+use super::plan::{BLOCK_ROWS, Load, Plan, Ring, WARPGROUP, assigns, holds, needed};
 use super::resident::ResidentSlot;
 use crate::layout::TmaPlan;
 use std::rc::Rc;
@@ -11,20 +10,31 @@ use std::rc::Rc;
 /// The named barrier of all consumers. Those of single warpgroups (1 to 7) and of ping-pong (5, 6) are below it.
 const CONSUMERS: u32 = 8;
 
-/// The ring as producer and consumers see it, with the slot and phase that the role being lowered is at.
+/// A channel as a partition, producer or consumers, sees it: its barriers, and where the partition is.
 #[derive(Clone)]
-pub(crate) struct Roles {
-    pub(super) plan: Rc<Plan>,
+pub(crate) struct ChannelState {
     /// Completes when a slot's bytes have arrived.
     pub(super) full: BarrierId,
     /// Completes when every consumer has read a slot.
     pub(super) empty: BarrierId,
-    /// The tensor map of each load.
-    pub(super) maps: Vec<MapId>,
-    /// The slot this role is at.
+    /// The slot that the partition is at.
     pub(super) slot: RegId,
-    /// The parity of the phase it waits for.
+    /// The parity of the phase that it waits for.
     pub(super) parity: RegId,
+    pub(super) slots: u32,
+    /// Bytes of a slot.
+    pub(super) bytes: u32,
+    /// Blocks whose producers fill this block's slots.
+    pub(super) feeders: u32,
+}
+
+/// The channels and what else a partition knows.
+#[derive(Clone)]
+pub(crate) struct Roles {
+    pub(super) plan: Rc<Plan>,
+    pub(super) channels: Vec<ChannelState>,
+    /// The tensor map of each load, by its copy.
+    pub(super) maps: BTreeMap<StmtId, MapId>,
     /// Blocks of a cluster.
     pub(super) cluster: u32,
     /// The consumer's warpgroup among those of its tile, and its thread in it. The producer has none.
@@ -33,7 +43,7 @@ pub(crate) struct Roles {
     pub(super) group: Option<ValueId>,
     /// The warpgroup among all that compute.
     pub(super) warpgroup: Option<ValueId>,
-    /// Descriptors of the operands' first slots, this warpgroup's rows.
+    /// Descriptors of the operands' first slots, this warpgroup's parts.
     pub(super) descriptors: Vec<(BufferId, ValueId)>,
     /// Slots that the producer has begun to fill before it waited for the previous kernel, and not finished.
     pub(super) ahead: Option<RegId>,
@@ -55,14 +65,22 @@ impl<'a> Lowering<'a> {
         self.program.launch.registers = plan.registers;
         // ptxas ignores `setmaxnreg` unless `__launch_bounds__` names a number of blocks.
         self.program.launch.min_blocks = Some(1);
-        let text = format!(
-            "warp specialised: a producer fills {} slots, {} warpgroup{} with wgmma{}",
-            plan.stages,
-            plan.warpgroups(),
-            if plan.warpgroups() == 1 { " multiplies" } else { "s multiply" },
-            if plan.groups == 1 { "" } else { ", in turn" },
-        );
-        self.remark(RemarkKind::Choice, kernel.stmts[plan.ring].span, text);
+        for (number, ring) in plan.rings.iter().enumerate() {
+            let slots = ring.fills.iter().map(|(channel, _)| plan.channels[*channel].slots).max().unwrap_or(0);
+            let mut text = match ring.at.stages {
+                Some(_) => format!("warp specialised: a producer fills {slots} slots"),
+                None => format!("warp specialised and pipelined: a producer fills {slots} slots"),
+            };
+            if number == 0 {
+                text += &format!(
+                    ", {} warpgroup{} with wgmma{}",
+                    plan.warpgroups(),
+                    if plan.warpgroups() == 1 { " multiplies" } else { "s multiply" },
+                    if plan.groups == 1 { "" } else { ", in turn" },
+                );
+            }
+            self.remark(RemarkKind::Choice, kernel.stmts[ring.at.stmt].span, text);
+        }
 
         for (stmt, product) in &plan.products {
             if let (buffer, Left::Registers) = product.a {
@@ -75,7 +93,17 @@ impl<'a> Lowering<'a> {
             self.remark(RemarkKind::Choice, kernel.stmts[resident.stmt].span, text);
         }
         self.roles_wait = self.program.launch.dependent.is_some();
-        let maps = plan.loads.iter().map(|load| self.slots_of(load, plan.stages)).collect();
+        let mut maps = BTreeMap::new();
+        for (channel, load) in plan.rings.iter().flat_map(|ring| &ring.fills).flat_map(|(c, all)| all.iter().map(|l| (*c, l))) {
+            maps.insert(load.stmt, self.slots_of(load, plan.channels[channel].slots));
+        }
+        // Before the descriptors of those that are operands.
+        for &buffer in &plan.own {
+            self.declare(buffer);
+            if let (Some(shared), Some(tile)) = (self.shared[buffer], self.layouts.shared.get(&buffer)) {
+                self.program.shared[shared].align = tile.alignment().max(16);
+            }
+        }
         for product in plan.products.values() {
             let (buffer, Left::Shared(operand)) = product.a else { continue };
             if let (Some(shared), Some(tile)) = (self.shared[buffer], self.layouts.shared.get(&buffer))
@@ -86,20 +114,27 @@ impl<'a> Lowering<'a> {
             }
         }
         let resident = self.resident_slot(&plan);
-        let full = self.barrier_array("full", plan.stages);
-        let empty = self.barrier_array("empty", plan.stages);
+        let barriers: Vec<[BarrierId; 2]> = (plan.channels.iter())
+            .map(|channel| ["full", "empty"].map(|name| self.barrier_array(name, channel.slots)))
+            .collect();
         self.declare_inboxes();
         let warp = self.push(ValueKind::Special(Special::Warp), ValueType::Index);
         let warp = self.once("warp", warp);
-        let slot = self.reg("slot", ValueType::Index, true);
-        let parity = self.reg("parity", ValueType::Index, true);
+        let channels = (plan.channels.iter().zip(barriers))
+            .map(|(channel, [full, empty])| ChannelState {
+                full,
+                empty,
+                slot: self.reg("slot", ValueType::Index, true),
+                parity: self.reg("parity", ValueType::Index, true),
+                slots: channel.slots,
+                bytes: channel.bytes,
+                feeders: if channel.shared { cluster } else { 1 },
+            })
+            .collect();
         let roles = Roles {
             plan: plan.clone(),
-            full,
-            empty,
+            channels,
             maps,
-            slot,
-            parity,
             cluster,
             consumer: None,
             group: None,
@@ -182,28 +217,38 @@ impl<'a> Lowering<'a> {
 
     /// One thread makes the barriers.
     fn set_up_ring(&mut self, roles: &Roles) {
-        for &map in &roles.maps {
-            self.op(OpKind::PrefetchMap { map });
+        let maps = roles.plan.rings.iter().flat_map(Ring::loads).filter_map(|load| roles.maps.get(&load.stmt));
+        let mut fetched = Vec::new();
+        for &map in maps {
+            // Loads of alike tiles have one map.
+            if !fetched.contains(&map) {
+                fetched.push(map);
+                self.op(OpKind::PrefetchMap { map });
+            }
         }
-        // A slot that several blocks' producers fill is free once the consumers of all of them have read it.
-        let readers = roles.plan.consumers * roles.feeders();
-        self.unrolled("i", roles.plan.stages, |l, index| {
-            let (full, empty) = (BarrierRef { array: roles.full, index }, BarrierRef { array: roles.empty, index });
-            l.op(OpKind::BarrierInit { barrier: full, arrivals: 1 });
-            l.op(OpKind::BarrierInit { barrier: empty, arrivals: readers });
-        });
+        for channel in &roles.channels {
+            // A slot that several blocks' producers fill is free once the consumers of all of them have read it.
+            let readers = roles.plan.consumers * channel.feeders;
+            self.unrolled("i", channel.slots, |l, index| {
+                let (full, empty) = (BarrierRef { array: channel.full, index }, BarrierRef { array: channel.empty, index });
+                l.op(OpKind::BarrierInit { barrier: full, arrivals: 1 });
+                l.op(OpKind::BarrierInit { barrier: empty, arrivals: readers });
+            });
+        }
         self.set_up_resident(roles);
         self.init_inboxes();
         self.op(OpKind::FenceBarrierInit);
     }
 
-    /// Declares where a role is in the ring.
-    fn enter_ring(&mut self, roles: &Roles, parity: i64) {
+    /// Declares where a partition is in every channel.
+    fn enter_channels(&mut self, roles: &Roles, parity: i64) {
         self.enter_resident(roles, parity);
-        let zero = self.int(0);
-        self.op(OpKind::Let { reg: roles.slot, value: Some(zero) });
-        let parity = self.int(parity);
-        self.op(OpKind::Let { reg: roles.parity, value: Some(parity) });
+        for channel in &roles.channels {
+            let zero = self.int(0);
+            self.op(OpKind::Let { reg: channel.slot, value: Some(zero) });
+            let parity = self.int(parity);
+            self.op(OpKind::Let { reg: channel.parity, value: Some(parity) });
+        }
     }
 
     fn producer(&mut self, roles: &Roles, warp: ValueId) {
@@ -213,18 +258,18 @@ impl<'a> Lowering<'a> {
         let cond = self.is_first(warp);
         let then = self.nested(|l| {
             // Parity 1 passes at once on fresh barriers: the first pass over the ring never waits.
-            l.enter_ring(roles, 1);
+            l.enter_channels(roles, 1);
             let body = &l.kernel.body;
             let needed = l.needed_by_loads(roles, |_| true);
             let ahead = l.fill_ahead(roles);
             l.wait_for_previous();
             let roles = &Roles { ahead, ..roles.clone() };
             l.producer_block(roles, body, &needed);
-            if roles.feeders() > 1 {
+            for channel in roles.channels.iter().filter(|channel| channel.feeders > 1) {
                 // A block that has ended must not be arrived at.
-                l.unrolled("i", roles.plan.stages, |l, _| {
-                    l.wait_for_slot(roles, roles.empty);
-                    l.advance(roles);
+                l.unrolled("i", channel.slots, |l, _| {
+                    l.wait_for_slot(channel, channel.empty);
+                    l.advance(channel);
                 });
             }
         });
@@ -235,60 +280,35 @@ impl<'a> Lowering<'a> {
 
     /// The variables that the producer's control flow and coordinates are made of.
     pub(super) fn needed_by_loads(&self, roles: &Roles, which: impl Fn(&Load) -> bool) -> BTreeSet<VarId> {
-        let kernel = self.kernel;
-        let mut needed: BTreeSet<VarId> = BTreeSet::new();
-        let residents = roles.plan.residents.iter().map(|resident| &resident.load);
-        for load in roles.plan.loads.iter().chain(residents).filter(|load| which(load)) {
-            load.start.iter().for_each(|e| needed.extend(depends(kernel, *e)));
-        }
-        each(kernel, &kernel.body, &mut |stmt| {
-            let kind = &kernel.stmts[stmt].kind;
-            // What a `parallel` loop does is the consumers'.
-            if !kind.bodies().is_empty() && !matches!(kind, StmtKind::Parallel { .. }) {
-                kind.values().into_iter().for_each(|e| needed.extend(depends(kernel, e)));
-            }
-        });
-        // A variable is made of others.
-        loop {
-            let before = needed.len();
-            each(kernel, &kernel.body, &mut |stmt| {
-                if let StmtKind::Let { var, .. } | StmtKind::Assign { var, .. } = kernel.stmts[stmt].kind
-                    && needed.contains(&var)
-                {
-                    needed.extend(variables(kernel, &[stmt]));
-                }
-            });
-            if needed.len() == before {
-                return needed;
-            }
-        }
+        let plan = &roles.plan;
+        let loads = plan.rings.iter().flat_map(Ring::loads).chain(plan.residents.iter().map(|r| &r.load));
+        needed(self.kernel, &plan.loops(), loads.filter(|load| which(load)))
     }
 
-    /// The producer's slice: control flow around the ring, and what its coordinates are made of.
+    /// The producer's slice: control flow around the loops that load, and what their coordinates are made of.
     fn producer_block(&mut self, roles: &Roles, body: &'a [StmtId], needed: &BTreeSet<VarId>) {
         let kernel = self.kernel;
+        let loops = roles.plan.loops();
+        let decides = |body: &[StmtId]| holds(kernel, body, &loops) || assigns(kernel, body, needed);
         for (at, &stmt) in body.iter().enumerate() {
             self.span = kernel.stmts[stmt].span;
-            let holds_ring = |body: &[StmtId]| {
-                let mut found = false;
-                each(kernel, body, &mut |s| found |= s == roles.plan.ring);
-                found
-            };
             let kind = &kernel.stmts[stmt].kind;
-            if let StmtKind::For { var, start, end, step, body, .. } = kind
-                && stmt == roles.plan.ring
+            if let StmtKind::For { body, .. } = kind
+                && let Some(ring) = roles.plan.ring(stmt)
             {
-                self.fill_resident(roles);
-                self.produce(roles, *var, [*start, *end, *step], body);
+                if loops.first() == Some(&stmt) {
+                    self.fill_resident(roles);
+                }
+                self.produce(roles, ring, body);
             } else if let StmtKind::For { var, start, end, step, body, .. } = kind
-                && holds_ring(body)
+                && decides(body)
             {
                 let range = [*start, *end, *step].map(|e| self.value(e));
                 self.counted_loop(*var, range, Unroll::Auto, |l| l.producer_block(roles, body, needed));
             } else if let StmtKind::Persistent { vars, extents, contiguous, body, .. } = kind {
                 self.persistent_loop(vars, extents, *contiguous, None, |l| l.producer_block(roles, body, needed));
             } else if let StmtKind::If { cond, then, otherwise } = kind
-                && (holds_ring(then) || holds_ring(otherwise))
+                && (decides(then) || decides(otherwise))
             {
                 let cond = self.value(*cond);
                 let then = self.nested(|l| l.producer_block(roles, then, needed));
@@ -329,7 +349,7 @@ impl<'a> Lowering<'a> {
         let within = self.binary(BinaryOp::BitAnd, within, mask);
         let within = self.once("group_thread", within);
         roles.consumer = Some((consumer, within));
-        self.enter_ring(&roles, 0);
+        self.enter_channels(&roles, 0);
         self.first_turn(&roles);
         self.descriptors(&mut roles);
         self.staging(&mut roles);
@@ -382,10 +402,14 @@ impl<'a> Lowering<'a> {
         let Some(roles) = self.roles.clone() else { return false };
         let kernel = self.kernel;
         let kind = &kernel.stmts[stmt].kind;
-        if let StmtKind::For { var, start, end, step, body, .. } = kind
-            && stmt == roles.plan.ring
+        if let StmtKind::For { body, .. } = kind
+            && let Some(ring) = roles.plan.ring(stmt)
         {
-            self.consume_ring(&roles, *var, [*start, *end, *step], body);
+            self.consume_ring(&roles, ring, body);
+            return true;
+        }
+        if let Some(product) = roles.plan.products.get(&stmt) {
+            self.multiply_at_once(&roles, product);
             return true;
         }
         if let StmtKind::Persistent { vars, extents, contiguous, body, .. } = kind {
@@ -397,7 +421,7 @@ impl<'a> Lowering<'a> {
             }
             return true;
         }
-        // Slots are declared by the set-up.
+        // Shared arrays are declared by the set-up.
         if let StmtKind::Alloc { buffer } = kind {
             return kernel.buffers[*buffer].scope == Scope::Shared;
         }
@@ -408,7 +432,9 @@ impl<'a> Lowering<'a> {
         match (src.place, dst.place) {
             (Place::Tensor(_), _) => self.await_resident(&roles, stmt),
             (Place::Buffer(from), to) => match (kernel.buffers[from].scope, to) {
-                (Scope::Shared, Place::Buffer(to)) => self.load_from_slot(&roles, from, to),
+                (Scope::Shared, Place::Buffer(to)) => {
+                    roles.plan.unpacked.contains(&stmt) && self.load_from_slot(&roles, from, to)
+                }
                 (Scope::Fragment, Place::Tensor(_)) => self.store_by_copy_engine(&roles, stmt, from, dst),
                 (Scope::Shared, Place::Tensor(_)) | (Scope::Fragment, Place::Buffer(_)) | (Scope::Local, _) => false,
             },
@@ -422,8 +448,18 @@ impl Roles {
         OpKind::NamedBarrier { id: CONSUMERS, threads: self.plan.warpgroups() * WARPGROUP, arrive: false }
     }
 
-    /// Blocks whose producers fill this block's slots.
-    pub(super) fn feeders(&self) -> u32 {
-        if self.plan.loads.iter().any(|load| load.shared) { self.cluster } else { 1 }
+    /// Statements before which consumers wait for each other.
+    pub(in super::super) fn barriers(&self) -> &BTreeSet<StmtId> {
+        &self.plan.barriers
+    }
+
+    /// Whether consumers store what tensor cores read: every barrier makes that visible to them first.
+    pub(in super::super) fn stores_operands(&self) -> bool {
+        self.plan.multiplies_own
+    }
+
+    /// The channel of an array, if it is one's.
+    pub(super) fn channel_of(&self, buffer: BufferId) -> Option<&ChannelState> {
+        self.plan.channel_of(buffer).and_then(|number| self.channels.get(number))
     }
 }

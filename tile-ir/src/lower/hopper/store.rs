@@ -20,6 +20,11 @@ struct SubTile {
     transposed: bool,
 }
 
+/// Columns that a warpgroup has.
+fn part_cols(layout: &Fragment) -> u32 {
+    layout.cols() / layout.accumulator_columns().unwrap_or(1)
+}
+
 impl<'a> Lowering<'a> {
     /// Whether some fragment leaves through shared memory; then its buffers are declared.
     pub(super) fn staging(&mut self, roles: &mut Roles) {
@@ -72,7 +77,7 @@ impl<'a> Lowering<'a> {
             return None;
         }
         let mut width = ROW_BYTES / dtype.bytes();
-        while layout.cols() % width != 0 {
+        while part_cols(layout) % width != 0 {
             width /= 2;
             if width < 16 {
                 return None;
@@ -136,9 +141,12 @@ impl<'a> Lowering<'a> {
         }
         let Place::Tensor(tensor) = dst.place else { return false };
         let map = self.tensor_map(tensor, &sub.boxes, true);
-        let blocks = registers.layout.rows() / roles.plan.consumers / BLOCK_ROWS;
-        let across = registers.layout.cols() / sub.width;
-        // The tile's first column and this warpgroup's first row.
+        // Warpgroups have rows of the tile, or columns of it.
+        let cols = part_cols(&registers.layout);
+        let by_columns = cols < registers.layout.cols();
+        let blocks = registers.layout.rows() / if by_columns { 1 } else { roles.plan.consumers } / BLOCK_ROWS;
+        let across = cols / sub.width;
+        // The first row and column of this warpgroup's part.
         let rank = sub.boxes.rank();
         let mut origin: Vec<ValueId> = (0..rank)
             .map(|axis| match dst.start.get(axis) {
@@ -146,12 +154,12 @@ impl<'a> Lowering<'a> {
                 None => self.int(0),
             })
             .collect();
-        let rows = self.int(i64::from(blocks * BLOCK_ROWS));
-        let down = self.binary(BinaryOp::Mul, consumer, rows);
+        let skipped = self.int(i64::from(if by_columns { cols } else { blocks * BLOCK_ROWS }));
+        let skipped = self.binary(BinaryOp::Mul, consumer, skipped);
         // The rows of the fragment are those of the tensor's tile, or, transposed, its columns.
-        let axis = if transposed { 1 } else { 2 };
-        if let Some(row) = rank.checked_sub(axis).and_then(|axis| origin.get_mut(axis)) {
-            *row = self.binary(BinaryOp::Add, *row, down);
+        let axis = if transposed == by_columns { 2 } else { 1 };
+        if let Some(first) = rank.checked_sub(axis).and_then(|axis| origin.get_mut(axis)) {
+            *first = self.binary(BinaryOp::Add, *first, skipped);
         }
         // Who this thread is to the instructions that store: among a warp's, or among the warpgroup's.
         let by_matrices = sub.tile.dtype().is_half();
@@ -162,7 +170,7 @@ impl<'a> Lowering<'a> {
             within
         };
         for block in 0..blocks {
-            let first = block * registers.layout.cols() / 2;
+            let first = block * cols / 2;
             self.unrolled("j", across, |l, j| {
                 let leader = l.is_leader(roles);
                 let wait = l.nested(|l| l.op(OpKind::BulkWait { pending: BUFFERS - 1, read: true }));

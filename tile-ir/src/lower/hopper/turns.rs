@@ -6,8 +6,8 @@
 //! slot of the tile before, which a pair of named barriers says.
 
 use super::super::*;
-use super::plan::WARPGROUP;
-use super::roles::Roles;
+use super::plan::{Ring, WARPGROUP};
+use super::roles::{ChannelState, Roles};
 
 /// The named barriers of ping-pong, one for each warpgroup: it waits on its own, and the other arrives there.
 const TURNS: [u32; 2] = [5, 6];
@@ -45,23 +45,23 @@ impl<'a> Lowering<'a> {
     ) {
         let Some(group) = roles.group else { return };
         self.launch_persistent(extents);
-        let trips = self.trips(roles);
+        let (Some(ring), [channel]) = (roles.plan.only_ring(), &roles.channels[..]) else {
+            return self.bug("ping-pong of several loops");
+        };
+        let trips = self.trips(ring);
         // The second group's first tile comes after the first group's.
         let skipped = self.binary(BinaryOp::Mul, group, trips);
-        self.skip(roles, skipped);
+        self.skip(channel, skipped);
         self.persistent_loop(vars, extents, contiguous, Some(group), |l| {
             l.turn(group, false, false);
             l.block(body);
-            l.skip(roles, trips);
+            l.skip(channel, trips);
         });
     }
 
     /// Iterations of the pipelined loop, the same for every tile.
-    pub(super) fn trips(&mut self, roles: &Roles) -> ValueId {
-        let StmtKind::For { start, end, step, .. } = &self.kernel.stmts[roles.plan.ring].kind else {
-            return self.int(0);
-        };
-        let [start, end, step] = [*start, *end, *step].map(|e| self.value(e));
+    pub(super) fn trips(&mut self, ring: &Ring) -> ValueId {
+        let [start, end, step] = ring.at.range.map(|e| self.value(e));
         let length = self.binary(BinaryOp::Sub, end, start);
         let zero = self.int(0);
         let length = self.binary(BinaryOp::Max, length, zero);
@@ -70,18 +70,18 @@ impl<'a> Lowering<'a> {
     }
 
     /// Goes `by` slots on.
-    fn skip(&mut self, roles: &Roles, by: ValueId) {
-        let (slot, stages) = (self.read(roles.slot), self.int(i64::from(roles.plan.stages)));
+    fn skip(&mut self, channel: &ChannelState, by: ValueId) {
+        let (slot, stages) = (self.read(channel.slot), self.int(i64::from(channel.slots)));
         let sum = self.binary(BinaryOp::Add, slot, by);
-        self.op(OpKind::Set { reg: roles.slot, value: sum });
-        let (slot, one, parity) = (self.read(roles.slot), self.int(1), self.read(roles.parity));
+        self.op(OpKind::Set { reg: channel.slot, value: sum });
+        let (slot, one, parity) = (self.read(channel.slot), self.int(1), self.read(channel.parity));
         let laps = self.binary(BinaryOp::Div, slot, stages);
         let odd = self.binary(BinaryOp::BitAnd, laps, one);
         let parity = self.binary(BinaryOp::BitXor, parity, odd);
-        self.op(OpKind::Set { reg: roles.parity, value: parity });
-        let slot = self.read(roles.slot);
+        self.op(OpKind::Set { reg: channel.parity, value: parity });
+        let slot = self.read(channel.slot);
         let slot = self.binary(BinaryOp::Rem, slot, stages);
-        self.op(OpKind::Set { reg: roles.slot, value: slot });
+        self.op(OpKind::Set { reg: channel.slot, value: slot });
     }
 
     /// This group has seen the last slot of its tile: the other may begin the next one, if there is one.

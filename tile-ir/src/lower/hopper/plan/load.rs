@@ -9,9 +9,11 @@ use crate::layout::{Operand, Permutation, SharedLayout, TmaPlan};
 use crate::lower::uses::{depends_on, each};
 use std::collections::BTreeMap;
 
-/// One copy into the ring.
+/// One copy into a slot of a channel, or into the array of a tile that stays.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Load {
+    /// The copy.
+    pub(in super::super) stmt: StmtId,
     pub(in super::super) tensor: ParamId,
     pub(in super::super) buffer: BufferId,
     /// The tile's first element in the tensor.
@@ -61,21 +63,41 @@ impl Planner<'_> {
         SharedLayout::new(rows, cols, dtype, swizzle).map_err(|e| e.to_string())
     }
 
-    #[allow(clippy::too_many_arguments)]
+    /// The layout of an array that a load fills: what multiplies it decides, else the author, else row after row.
+    fn slot(&self, buffer: BufferId, operands: &BTreeMap<BufferId, Operand>) -> Result<SharedLayout, String> {
+        let kernel = self.kernel;
+        if let Some(operand) = operands.get(&buffer) {
+            return Ok(operand.tile);
+        }
+        if matches!(kernel.buffers[buffer].swizzle, SwizzleRequest::Exactly(s) if s != Swizzle::None) {
+            return self.tile(buffer);
+        }
+        let (rows, cols) = match kernel.buffer_extents(buffer)[..] {
+            [cols] => (1, cols),
+            [rows, cols] => (rows, cols),
+            _ => return Err(format!("`{}` has more than two axes", kernel.buffers[buffer].name)),
+        };
+        SharedLayout::row_major(rows, cols, kernel.buffer_dtype(buffer)).map_err(|e| e.to_string())
+    }
+
+    /// A copy from a tensor into a shared array, as TMA makes it, or why it does not. `in_loop`: into a slot of a channel.
     pub(in super::super) fn load(
         &self,
         stmt: StmtId,
-        tensor: ParamId,
-        buffer: BufferId,
-        src: &TileRef,
-        tma: bool,
-        evict: Option<Evict>,
+        in_loop: bool,
         operands: &BTreeMap<BufferId, Operand>,
     ) -> Result<Load, Reason> {
         let kernel = self.kernel;
         let span = kernel.stmts[stmt].span;
         let no = |text: String| Reason { text, span };
-        if !tma {
+        let StmtKind::Tile(TileOp::Copy { src, dst, tma, evict, .. }) = &kernel.stmts[stmt].kind else {
+            return Err(no("a load is no copy".into()));
+        };
+        let (Place::Tensor(tensor), Place::Buffer(buffer)) = (src.place, dst.place) else {
+            return Err(no("a load is no copy from a tensor into an array".into()));
+        };
+        let evict = evict.as_ref().and_then(Eviction::hint);
+        if !*tma {
             return Err(no("a copy says `.tma(false)`".into()));
         }
         if !is_read_only(kernel, tensor) {
@@ -84,9 +106,10 @@ impl Planner<'_> {
                 "`{name}` is also written by the kernel, and TMA is not ordered with other accesses"
             )));
         }
-        let Some(operand) = operands.get(&buffer) else {
-            return Err(no(format!("`{}` is loaded but no operand of a `gemm`", kernel.buffers[buffer].name)));
-        };
+        if !dst.start.is_empty() {
+            return Err(no(format!("a part of `{}` is loaded", kernel.buffers[buffer].name)));
+        }
+        let layout = self.slot(buffer, operands).map_err(no)?;
         if kernel.place_dtype(src.place) != kernel.place_dtype(Place::Buffer(buffer)) {
             return Err(no("a load converts its elements".into()));
         }
@@ -100,9 +123,8 @@ impl Planner<'_> {
             )));
         }
         if src.start.iter().any(|start| self.analysis.wide.contains(start)) {
-            return Err(no("where a tile begins may not fit the copy engine's 32 bits".into()));
+            return Err(no("where a tile begins may not fit the 32 bits that TMA takes".into()));
         }
-        let layout = operand.tile;
         let rank = match &kernel.params[tensor].kind {
             ParamKind::Tensor { shape, .. } => shape.len(),
             ParamKind::Scalar { .. } | ParamKind::Absent => 0,
@@ -112,11 +134,11 @@ impl Planner<'_> {
         let extra = facts.extents.len().saturating_sub(rank);
         let tile: Vec<u32> = std::iter::repeat_n(1, missing).chain(facts.extents[extra..].iter().copied()).collect();
         let start = if src.start.is_empty() { Vec::new() } else { src.start.clone() };
-        let shared = self.is_of_ring(stmt) && self.is_invariant(&start);
+        let shared = in_loop && self.is_invariant(&start);
         let parts = if shared { self.cluster.iter().product() } else { 1 };
         let boxes = TmaPlan::new(&tile, &layout, parts).map_err(|e| no(e.to_string()))?;
         let independent = kernel.attributes.dependent.as_ref().is_some_and(|all| all.independent.contains(&tensor));
-        Ok(Load { tensor, buffer, start, layout, boxes, shared, independent, evict, span })
+        Ok(Load { stmt, tensor, buffer, start, layout, boxes, shared, independent, evict, span })
     }
 
     /// Whether a tile is the same for all blocks of a cluster, and each of them comes by it equally often: along every axis
@@ -140,20 +162,17 @@ impl Planner<'_> {
             && self.deciding().into_iter().all(|e| self.is_the_clusters(e, &indices))
     }
 
-    /// What decides how often the pipelined loop is executed: its bounds, the bounds of the loops and the conditions around it.
+    /// What decides how often the loops that load are executed: their bounds, the bounds of the loops and the conditions around them.
     fn deciding(&self) -> Vec<ExprId> {
         let kernel = self.kernel;
+        let loops: Vec<StmtId> = self.loops.iter().map(|l| l.stmt).collect();
         let mut all = Vec::new();
         each(kernel, &kernel.body, &mut |stmt| {
-            let holds = |body: &[StmtId]| {
-                let mut found = false;
-                each(kernel, body, &mut |s| found |= s == self.ring);
-                found
-            };
             let kind = &kernel.stmts[stmt].kind;
             // How many tiles there are is the launch's.
             let tiles = matches!(kind, StmtKind::Persistent { .. });
-            if !tiles && (stmt == self.ring || kind.bodies().into_iter().any(holds)) {
+            let around = |body: &[StmtId]| super::holds(kernel, body, &loops);
+            if !tiles && (loops.contains(&stmt) || kind.bodies().into_iter().any(around)) {
                 all.extend(kind.values());
             }
         });

@@ -1,10 +1,18 @@
-//! What qualifies for specialisation (`search`), and what it is given: layouts of the slots and what fills them (`load`),
-//! warpgroups, registers.
+//! What qualifies for specialisation (`search`), and what it is given: what fills slots (`load`), which arrays are whose
+//! (`arrays`), warpgroups, registers.
+//!
+//! Contract. In: a bound, analysed kernel. Out: its partitions, producer and consumers, and the channels between them. A channel
+//! is a set of shared arrays that loops fill together, with slots for several iterations; the producer fills it by TMA, the consumers give
+//! its slots back. Every statement that is no load of a channel is the consumers'; so is every shared array that is none of a channel's.
 
+mod arrays;
 mod load;
 mod search;
+mod slice;
 
 pub(super) use load::Load;
+pub(super) use search::Loop;
+pub(super) use slice::{assigns, holds, needed};
 
 use super::super::infer::Layouts;
 use super::super::uses::{accesses, depends_on, each};
@@ -25,21 +33,32 @@ pub(crate) const BLOCK_ROWS: u32 = 64;
 const TURNS_FROM: u32 = 128 * 128;
 /// Most f32 of accumulators a thread may hold beside what else it needs of 232 registers.
 const MOST_ACCUMULATORS: u32 = 192;
+/// Slots of a loop whose author asks for no number of them, where they fit: a load takes about as long as three products of
+/// 128 x 128 x 64.
+const PLAIN_STAGES: u32 = 4;
 
 /// How a kernel is specialised.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// The pipelined loop whose loads the producer issues.
-    pub(super) ring: StmtId,
-    /// Slots of the ring.
-    pub(super) stages: u32,
-    /// What fills a slot, in order.
-    pub(super) loads: Vec<Load>,
+    /// The loops whose loads the producer issues, in the order of the program.
+    pub(super) rings: Vec<Ring>,
+    /// What the producer fills.
+    pub(super) channels: Vec<Channel>,
     /// Resident tiles: loaded once, they stay through all iterations.
     pub(super) residents: Vec<Resident>,
-    /// Arrays that fragments are loaded from: threads read them, not only tensor cores.
-    pub(super) unpacked: BTreeSet<BufferId>,
-    /// The tile products of the loop.
+    /// Copies of arrays into fragments by `ldmatrix`.
+    pub(super) unpacked: BTreeSet<StmtId>,
+    /// Arrays of channels and resident tiles that threads read, not only tensor cores.
+    pub(super) read: BTreeSet<BufferId>,
+    /// Those whose elements they read, not only matrices by `ldmatrix`.
+    pub(super) elements: BTreeSet<BufferId>,
+    /// Shared arrays that the consumers have to themselves.
+    pub(super) own: BTreeSet<BufferId>,
+    /// Whether a product multiplies what consumers have stored.
+    pub(super) multiplies_own: bool,
+    /// Statements before which the consumers wait for each other.
+    pub(super) barriers: BTreeSet<StmtId>,
+    /// The tile products.
     pub(super) products: BTreeMap<StmtId, Product>,
     /// Warpgroups that compute a tile together.
     pub(super) consumers: u32,
@@ -48,10 +67,39 @@ pub(crate) struct Plan {
     pub(super) groups: u32,
     /// How registers are shared out; none where the launch gives everyone enough.
     pub(super) registers: Option<RolesRegisters>,
-    /// Fills with zero of accumulators that the first products overwrite instead.
-    pub(super) folded: BTreeMap<StmtId, BufferId>,
+    /// Fills with zero of accumulators that the first product of a loop overwrites instead: the accumulator and the loop.
+    pub(super) folded: BTreeMap<StmtId, (BufferId, StmtId)>,
     /// Layouts of fragments and slots.
     pub(in super::super) layouts: Layouts,
+}
+
+/// A loop whose loads the producer issues.
+#[derive(Clone, Debug)]
+pub(super) struct Ring {
+    pub(super) at: Loop,
+    /// What an iteration fills: a slot of each of these channels, by these loads.
+    pub(super) fills: Vec<(usize, Vec<Load>)>,
+    /// Whether the consumers wait for each other once an iteration has its tiles: of what they exchange through arrays of their own
+    /// a pipelined loop orders every iteration after the one before.
+    pub(super) meets: bool,
+}
+
+impl Ring {
+    pub(super) fn loads(&self) -> impl Iterator<Item = &Load> {
+        self.fills.iter().flat_map(|(_, loads)| loads)
+    }
+}
+
+/// Arrays that are filled together.
+#[derive(Clone, Debug)]
+pub(super) struct Channel {
+    pub(super) buffers: Vec<BufferId>,
+    /// Iterations whose tiles it holds.
+    pub(super) slots: u32,
+    /// Bytes of a slot.
+    pub(super) bytes: u32,
+    /// Whether the blocks of a cluster fill each other's slots.
+    pub(super) shared: bool,
 }
 
 /// One tile product of the consumers.
@@ -61,6 +109,8 @@ pub(super) struct Product {
     pub(super) b: (BufferId, MatrixOperand),
     pub(super) acc: BufferId,
     pub(super) dtype: Dtype,
+    /// How the warpgroups of a tile divide it.
+    pub(super) grid: WarpGrid,
     /// 64-row blocks a warpgroup has.
     pub(super) blocks: u32,
     /// Columns of an instruction.
@@ -79,8 +129,8 @@ pub(crate) struct Reason {
 
 /// The plan for a bound kernel on a target with `wgmma` and TMA, or why there is none.
 pub(crate) fn plan(kernel: &BoundKernel, analysis: &Analysis, target: Target) -> Result<Plan, Reason> {
-    let ring = search::ring(kernel)?;
-    Planner { kernel, analysis, target, ring, cluster: cluster(kernel) }.plan()
+    let loops = search::loops(kernel)?;
+    Planner { kernel, analysis, target, loops, cluster: cluster(kernel) }.plan()
 }
 
 /// Blocks of a cluster along x, y and z.
@@ -96,43 +146,37 @@ pub(super) struct Planner<'k> {
     pub(super) kernel: &'k BoundKernel,
     analysis: &'k Analysis,
     target: Target,
-    pub(super) ring: StmtId,
+    pub(super) loops: Vec<Loop>,
     cluster: [u32; 3],
 }
 
 impl Planner<'_> {
+    /// Where the first loop that loads stands.
+    pub(super) fn span(&self) -> SpanId {
+        self.loops.first().map_or(SpanId::from_u32(0), |l| self.kernel.stmts[l.stmt].span)
+    }
+
     fn plan(&self) -> Result<Plan, Reason> {
         let kernel = self.kernel;
-        let span = kernel.stmts[self.ring].span;
-        let StmtKind::For { var, start, end, step, kind: LoopKind::Pipelined { stages, schedule }, body } =
-            &kernel.stmts[self.ring].kind
-        else {
-            return Err(Reason { text: "its pipelined loop is none".into(), span });
-        };
-        if self.analysis.wide_vars.contains(var) {
-            return Err(Reason { text: "its pipelined loop counts in 64 bits".into(), span });
+        let span = self.span();
+        for at in &self.loops {
+            let wide = self.analysis.wide_vars.contains(&at.var);
+            if wide {
+                let text = "a loop that loads tiles counts in 64 bits".into();
+                return Err(Reason { text, span: kernel.stmts[at.stmt].span });
+            }
         }
-        let stages = kernel.const_index(*stages).and_then(|n| u32::try_from(n).ok()).unwrap_or(1);
         let threads = kernel.thread_count();
         if !threads.is_multiple_of(WARPGROUP) || threads == 0 {
             let text = format!("its {threads} threads are not whole warpgroups of {WARPGROUP}");
             return Err(Reason { text, span });
         }
         let consumers = threads / WARPGROUP;
-        let groups = match schedule {
-            Schedule::Cooperative => 1,
-            Schedule::PingPong => self.turns(consumers, [*start, *end, *step], span)?,
-            // Ping-pong where one warpgroup has a tile so large that storing it takes a while.
-            Schedule::Auto if self.largest_fragment() >= TURNS_FROM => {
-                self.turns(consumers, [*start, *end, *step], span).unwrap_or(1)
-            }
-            Schedule::Auto => 1,
-        };
         let mut products = BTreeMap::new();
         let mut operands: BTreeMap<BufferId, Operand> = BTreeMap::new();
         let mut fragments: BTreeMap<BufferId, Fragment> = BTreeMap::new();
         let mut found = Ok(());
-        each(kernel, body, &mut |stmt| {
+        each(kernel, &kernel.body, &mut |stmt| {
             if found.is_ok() && matches!(kernel.stmts[stmt].kind, StmtKind::Tile(TileOp::Gemm { .. })) {
                 found = self.product(stmt, consumers, &mut operands, &mut fragments).map(|product| {
                     products.insert(stmt, product);
@@ -140,27 +184,19 @@ impl Planner<'_> {
             }
         });
         found?;
-        if products.is_empty() {
-            return Err(Reason { text: "its pipelined loop has no `gemm`".into(), span });
-        }
-        let unpacked = self.loaded_fragments(&mut operands)?;
-        let mut loads = Vec::new();
-        for &stmt in body {
-            if let StmtKind::Tile(TileOp::Copy { src, dst, tma, evict, .. }) = &kernel.stmts[stmt].kind
-                && let (Place::Tensor(tensor), Place::Buffer(buffer)) = (src.place, dst.place)
-                && kernel.buffers[buffer].scope == Scope::Shared
-            {
-                let evict = evict.as_ref().and_then(Eviction::hint);
-                loads.push(self.load(stmt, tensor, buffer, src, *tma, evict, &operands)?);
-            }
-        }
-        let filled: Vec<BufferId> = loads.iter().map(|load| load.buffer).collect();
+        let unpacked = self.loaded_fragments(&mut operands);
+        let (mut rings, mut channels) = self.channels(&operands)?;
+        let filled: BTreeSet<BufferId> = channels.iter().flat_map(|c| c.buffers.iter().copied()).collect();
         let residents = self.residents(&filled, &operands)?;
-        if let Some(stray) =
-            operands.keys().find(|b| !filled.contains(b) && !residents.iter().any(|r| r.load.buffer == **b))
-        {
-            return Err(Reason { text: format!("nothing loads `{}`", kernel.buffers[*stray].name), span });
+        let stay: BTreeSet<BufferId> = residents.iter().map(|r| r.load.buffer).collect();
+        let [read, elements] = self.read_by_threads(&rings, &filled, &stay, &unpacked)?;
+        let own = self.own(&filled, &stay, &mut operands);
+        for ring in &mut rings {
+            let StmtKind::For { body, .. } = &kernel.stmts[ring.at.stmt].kind else { continue };
+            each(kernel, body, &mut |stmt| ring.meets |= self.touched(stmt).iter().any(|(b, ..)| own.contains(b)));
         }
+        self.producible(&rings, &residents)?;
+        let groups = self.groups(consumers, !own.is_empty())?;
         let mut layouts = self.fragments(consumers, fragments, span)?;
         let held = self.held(&layouts);
         if held > MOST_ACCUMULATORS {
@@ -168,16 +204,29 @@ impl Planner<'_> {
             return Err(Reason { text, span });
         }
         layouts.shared = operands.iter().map(|(buffer, operand)| (*buffer, operand.tile)).collect();
-        self.fits(&layouts, stages, &filled, consumers * groups, span)?;
+        for load in rings.iter().flat_map(Ring::loads).chain(residents.iter().map(|r| &r.load)) {
+            layouts.shared.insert(load.buffer, load.layout);
+        }
+        let others = self.other_bytes(&residents, &own, consumers * groups);
+        self.fits(&mut channels, others, !own.is_empty(), span)?;
         let registers = registers(consumers * groups, held);
         let mut folded = BTreeMap::new();
         self.fold(&kernel.body, &products, &mut folded);
+        let multiplies_own = products.values().any(|product| {
+            let left = matches!(product.a, (buffer, Left::Shared(_)) if own.contains(&buffer));
+            left || own.contains(&product.b.0)
+        });
+        let barriers = self.analysis.barriers_among(kernel, &own);
         Ok(Plan {
-            ring: self.ring,
-            stages,
-            loads,
+            rings,
+            channels,
             residents,
             unpacked,
+            read,
+            elements,
+            own,
+            multiplies_own,
+            barriers,
             products,
             consumers,
             groups,
@@ -187,6 +236,25 @@ impl Planner<'_> {
         })
     }
 
+    /// Tiles at once: 2 with ping-pong.
+    fn groups(&self, consumers: u32, has_own: bool) -> Result<u32, Reason> {
+        let [first, others @ ..] = &self.loops[..] else { return Ok(1) };
+        let turns = || match others {
+            [] => self.turns(first, consumers, has_own),
+            [second, ..] => {
+                let text = "ping-pong goes round one loop that loads tiles, and here is another".to_owned();
+                Err(Reason { text, span: self.kernel.stmts[second.stmt].span })
+            }
+        };
+        match first.schedule {
+            Schedule::Cooperative => Ok(1),
+            Schedule::PingPong => turns(),
+            // Ping-pong where one warpgroup has a tile so large that storing it takes a while.
+            Schedule::Auto if self.largest_fragment() >= TURNS_FROM => Ok(turns().unwrap_or(1)),
+            Schedule::Auto => Ok(1),
+        }
+    }
+
     fn largest_fragment(&self) -> u32 {
         let fragments = self.kernel.buffers.iter().filter(|(_, b)| b.scope == Scope::Fragment);
         fragments.map(|(buffer, _)| self.kernel.buffer_len(buffer) as u32).max().unwrap_or(0)
@@ -194,8 +262,9 @@ impl Planner<'_> {
 
     /// Tiles at once with ping-pong, 2, or why it is impossible: it needs a `persistent` loop over tiles whose pipelined loops
     /// are equally long, and one warpgroup a tile.
-    fn turns(&self, consumers: u32, bounds: [ExprId; 3], span: SpanId) -> Result<u32, Reason> {
+    fn turns(&self, at: &Loop, consumers: u32, has_own: bool) -> Result<u32, Reason> {
         let kernel = self.kernel;
+        let span = kernel.stmts[at.stmt].span;
         let no = |text: &str| Err(Reason { text: text.to_owned(), span });
         let persistent = kernel.persistent().map(|tiles| (tiles.vars, tiles.contiguous));
         let meets =
@@ -205,15 +274,19 @@ impl Planner<'_> {
                 "ping-pong has no moment at which all that compute are at one tile, which other blocks wait for",
             );
         }
+        let meets = |s: &Stmt| matches!(s.kind, StmtKind::SyncThreads | StmtKind::Reduce { axis: Some(_), .. });
         match persistent {
             _ if !self.resident_copies().is_empty() => {
                 no("ping-pong has no slots for tiles that stay in shared memory")
             }
             _ if self.spilled() > 0 => no("ping-pong has no barrier for a reduction over the rows of a tile"),
+            _ if has_own || kernel.stmts.values().any(meets) => {
+                no("ping-pong has no barrier for shared arrays that the threads of a tile exchange elements through")
+            }
             None => no("ping-pong takes turns over the tiles of a `persistent` loop, and there is none"),
             Some((_, true)) => no("ping-pong takes tiles in turn, not contiguous ones"),
             Some(_) if consumers != 1 => no("ping-pong has one warpgroup of 128 threads a tile"),
-            Some((vars, _)) if bounds.iter().any(|e| depends_on(kernel, *e, vars)) => {
+            Some((vars, _)) if at.range.iter().any(|e| depends_on(kernel, *e, vars)) => {
                 no("ping-pong needs pipelined loops of one length for all tiles")
             }
             Some(_) => Ok(2),
@@ -247,6 +320,8 @@ impl Planner<'_> {
             (None, _) => return Err(no(format!("wgmma multiplies f16 and bf16 here, not {dtype}"))),
         }
         let fragment = accumulator(rows, cols, consumers).map_err(|e| no(e.to_string()))?;
+        let across = fragment.accumulator_columns().unwrap_or(1);
+        let grid = WarpGrid { rows: consumers / across, cols: across };
         if !fragment.is_whole() && a.transposed {
             return Err(no(format!("the rows of a tile of {rows} are contiguous: wgmma reads 64 of them")));
         }
@@ -277,32 +352,41 @@ impl Planner<'_> {
             Scope::Shared | Scope::Local => Left::Shared(operand(a, !a.transposed)?),
         };
         let right = operand(b, b.transposed)?;
-        let blocks = (rows / consumers / BLOCK_ROWS).max(1);
+        let blocks = (rows / grid.rows / BLOCK_ROWS).max(1);
         let rows = rows.min(BLOCK_ROWS);
         Ok(Product {
             a: (a.buffer, left),
             b: (b.buffer, right),
             acc: *acc,
             dtype,
+            grid,
             blocks,
-            n: cols,
+            n: cols / grid.cols,
             rows,
             clear: *clear,
         })
     }
 
-    /// Finds fills with zero that stand right before the ring, with nothing between them that mentions the fragment:
+    /// Finds fills with zero that stand right before a loop that loads, with nothing between them that mentions the fragment:
     /// the first product of the loop overwrites the accumulator instead of adding to it.
-    fn fold(&self, body: &[StmtId], products: &BTreeMap<StmtId, Product>, folded: &mut BTreeMap<StmtId, BufferId>) {
+    fn fold(
+        &self,
+        body: &[StmtId],
+        products: &BTreeMap<StmtId, Product>,
+        folded: &mut BTreeMap<StmtId, (BufferId, StmtId)>,
+    ) {
         let kernel = self.kernel;
         let mut zeroed: BTreeMap<BufferId, StmtId> = BTreeMap::new();
         for &stmt in body {
             let kind = &kernel.stmts[stmt].kind;
-            if stmt == self.ring {
+            if let StmtKind::For { body, .. } = kind
+                && self.loops.iter().any(|l| l.stmt == stmt)
+            {
                 let accumulators = products.values().map(|product| product.acc);
-                let accumulators = accumulators.filter(|acc| self.begins_with_product(*acc));
-                folded.extend(accumulators.filter_map(|acc| Some((*zeroed.get(&acc)?, acc))));
-                return;
+                let accumulators = accumulators.filter(|acc| self.begins_with_product(body, *acc));
+                folded.extend(accumulators.filter_map(|acc| Some((*zeroed.get(&acc)?, (acc, stmt)))));
+                zeroed.clear();
+                continue;
             }
             if let StmtKind::Tile(TileOp::Fill { buffer, value }) = kind {
                 zeroed.remove(buffer);
@@ -318,36 +402,45 @@ impl Planner<'_> {
         }
     }
 
-    /// Whether the first statement of the ring that mentions an accumulator is a product into it.
-    fn begins_with_product(&self, acc: BufferId) -> bool {
+    /// Whether the first statement of a loop's body that mentions an accumulator is a product into it.
+    fn begins_with_product(&self, body: &[StmtId], acc: BufferId) -> bool {
         let kernel = self.kernel;
-        let StmtKind::For { body, .. } = &kernel.stmts[self.ring].kind else { return false };
         let first = body.iter().find(|stmt| mentions(kernel, **stmt, acc));
         first.is_some_and(
             |stmt| matches!(kernel.stmts[*stmt].kind, StmtKind::Tile(TileOp::Gemm { acc: of, .. }) if of == acc),
         )
     }
 
-    /// Whether reductions through shared memory leave room for the slots.
-    fn fits(
-        &self,
-        layouts: &Layouts,
-        stages: u32,
-        filled: &[BufferId],
-        warpgroups: u32,
-        span: SpanId,
-    ) -> Result<(), Reason> {
-        let spilled = self.spilled();
-        let slots = |buffer| if filled.contains(buffer) { stages } else { 1 };
-        let tiles: u64 = layouts.shared.iter().map(|(b, tile)| u64::from(tile.bytes()) * u64::from(slots(b))).sum();
-        // Two staging buffers a warpgroup, and what alignment and barriers take.
-        let others = u64::from(warpgroups) * 2 * 64 * 128 + 2048;
+    /// Bytes of shared memory beside the slots.
+    fn other_bytes(&self, residents: &[Resident], own: &BTreeSet<BufferId>, warpgroups: u32) -> u64 {
+        let kernel = self.kernel;
+        let stay: u64 = residents.iter().map(|r| u64::from(r.load.layout.bytes())).sum();
+        let elements = |b: &BufferId| kernel.buffer_len(*b).saturating_mul(u64::from(kernel.buffer_dtype(*b).bytes()));
+        // Each begins at a swizzle's atom of 1024 bytes; two staging buffers a warpgroup, and what alignment and barriers take.
+        let own: u64 = own.iter().map(|b| elements(b).next_multiple_of(1024)).fold(0, u64::saturating_add);
+        stay.saturating_add(own).saturating_add(self.spilled() + u64::from(warpgroups) * 2 * 64 * 128 + 2048)
+    }
+
+    /// Gives loops whose authors ask for no number of slots as many as fit. An error where arrays and reductions of the
+    /// consumers leave no room for the slots.
+    fn fits(&self, channels: &mut [Channel], others: u64, has_own: bool, span: SpanId) -> Result<(), Reason> {
         let most = u64::from(self.target.max_shared_bytes());
-        if spilled == 0 || tiles + spilled + others <= most {
+        let plain: Vec<usize> = (0..channels.len()).filter(|c| channels[*c].slots == 0).collect();
+        let bytes = |channels: &[Channel]| -> u64 {
+            channels.iter().map(|c| u64::from(c.bytes) * u64::from(c.slots)).sum::<u64>().saturating_add(others)
+        };
+        for slots in (1..=PLAIN_STAGES).rev() {
+            plain.iter().for_each(|c| channels[*c].slots = slots);
+            if plain.is_empty() || bytes(channels) <= most {
+                break;
+            }
+        }
+        let total = bytes(channels);
+        if total <= most || plain.is_empty() && !has_own && self.spilled() == 0 {
             return Ok(());
         }
         let text = format!(
-            "its reductions over rows take {spilled} bytes of shared memory beside {tiles} of tiles, of {most}"
+            "its slots, its other shared arrays and its reductions over rows take {total} bytes of shared memory, of {most}"
         );
         Err(Reason { text, span })
     }
@@ -366,12 +459,17 @@ fn mentions(kernel: &BoundKernel, stmt: StmtId, buffer: BufferId) -> bool {
 }
 
 /// The layout of a tile in the consumers' registers: a warpgroup has whole rows, and the columns of one instruction are at
-/// most 256. A tile of fewer rows than an instruction's is narrow.
+/// most 256. A tile of fewer rows than an instruction's is narrow; one whose rows the warpgroups cannot share out is divided by columns.
 pub(super) fn accumulator(rows: u32, cols: u32, consumers: u32) -> Result<Fragment, LayoutError> {
     if rows < BLOCK_ROWS && consumers == 1 {
         return Fragment::wgmma_narrow(rows, cols);
     }
-    Fragment::wgmma_accumulator(rows, cols, WarpGrid { rows: consumers, cols: 1 })
+    let by_rows = Fragment::wgmma_accumulator(rows, cols, WarpGrid { rows: consumers, cols: 1 });
+    let divisible = rows.is_multiple_of(BLOCK_ROWS) && cols.is_multiple_of(consumers * 8);
+    match by_rows {
+        Err(_) if divisible => Fragment::wgmma_accumulator(rows, cols, WarpGrid { rows: 1, cols: consumers }),
+        by_rows => by_rows,
+    }
 }
 
 /// How registers are shared out. A block's registers are those that the launch gives its threads; the producer gives
@@ -392,5 +490,28 @@ impl Plan {
     /// Warpgroups that compute.
     pub(super) fn warpgroups(&self) -> u32 {
         self.consumers * self.groups
+    }
+
+    /// The loops that load.
+    pub(super) fn loops(&self) -> Vec<StmtId> {
+        self.rings.iter().map(|ring| ring.at.stmt).collect()
+    }
+
+    /// The ring of a loop.
+    pub(super) fn ring(&self, stmt: StmtId) -> Option<&Ring> {
+        self.rings.iter().find(|ring| ring.at.stmt == stmt)
+    }
+
+    /// The ring, where there is one alone.
+    pub(super) fn only_ring(&self) -> Option<&Ring> {
+        match &self.rings[..] {
+            [ring] => Some(ring),
+            _ => None,
+        }
+    }
+
+    /// The channel of an array.
+    pub(super) fn channel_of(&self, buffer: BufferId) -> Option<usize> {
+        self.channels.iter().position(|channel| channel.buffers.contains(&buffer))
     }
 }

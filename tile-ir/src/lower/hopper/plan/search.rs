@@ -1,33 +1,48 @@
-//! What qualifies for warp specialisation: one pipelined loop, and nothing around or in it that a producer and consumers cannot do.
+//! The loops whose loads a producer can issue: what the author marked `pipelined`, and plain loops of copies and products.
+//!
+//! Whatever else a kernel does is its compute partition's and keeps nothing from being specialised.
 
 use super::Reason;
+use crate::ir::parts::each;
+use crate::ir::pipeline::split;
 use crate::ir::*;
-use crate::lower::uses::accesses;
 
-/// The pipelined loop of a kernel that can be specialised, or why it cannot be.
-pub(super) fn ring(kernel: &BoundKernel) -> Result<StmtId, Reason> {
-    let mut search = Search { kernel, ring: None, in_ring: false, nested: 0 };
+/// A loop whose loads fill slots.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Loop {
+    pub(in super::super) stmt: StmtId,
+    pub(in super::super) var: VarId,
+    /// Start, end and step.
+    pub(in super::super) range: [ExprId; 3],
+    /// The slots that the author asks for; `None` of a plain loop, which gets what fits.
+    pub(in super::super) stages: Option<u32>,
+    pub(in super::super) schedule: Schedule,
+    /// The copies that lead its body.
+    pub(in super::super) loads: Vec<StmtId>,
+}
+
+/// The loops of a kernel that fill slots, in the order of the program, or why there are none.
+pub(super) fn loops(kernel: &BoundKernel) -> Result<Vec<Loop>, Reason> {
+    let mut search = Search { kernel, found: Vec::new() };
     search.block(&kernel.body)?;
-    let Some(ring) = search.ring else {
-        let span = kernel.body.first().map_or(SpanId::from_u32(0), |s| kernel.stmts[*s].span);
-        return Err(Reason { text: "it has no pipelined loop of copies".into(), span });
+    if !search.found.is_empty() {
+        return Ok(search.found);
+    }
+    let pipelined = |s: &Stmt| matches!(s.kind, StmtKind::For { kind: LoopKind::Pipelined { .. }, .. });
+    let product = kernel.stmts.values().find(|s| matches!(s.kind, StmtKind::Tile(TileOp::Gemm { .. })));
+    let text = match kernel.stmts.values().any(pipelined) {
+        true => "its pipelined loops load no tiles into shared memory",
+        false => {
+            "no loop loads the tiles of this `gemm`: write `for k in pipelined(0..n, 4)`, with the copies first in it"
+        }
     };
-    search.accesses()?;
-    Ok(ring)
+    let span = product.or(kernel.stmts.values().next()).map_or(SpanId::from_u32(0), |s| s.span);
+    Err(Reason { text: text.into(), span })
 }
 
-/// Whether the kernel has a pipelined loop at all.
-fn pipelined(kernel: &BoundKernel) -> bool {
-    kernel.stmts.values().any(|s| matches!(s.kind, StmtKind::For { kind: LoopKind::Pipelined { .. }, .. }))
-}
-
-/// Walks the kernel for its one pipelined loop, and for what keeps it from being specialised.
 struct Search<'k> {
     kernel: &'k BoundKernel,
-    ring: Option<StmtId>,
-    in_ring: bool,
-    /// Loops and conditionals around, within the ring.
-    nested: u32,
+    found: Vec<Loop>,
 }
 
 impl Search<'_> {
@@ -35,97 +50,100 @@ impl Search<'_> {
         body.iter().try_for_each(|s| self.stmt(*s))
     }
 
-    fn inner(&mut self, bodies: &[&[StmtId]]) -> Result<(), Reason> {
-        self.nested += u32::from(self.in_ring);
-        bodies.iter().try_for_each(|body| self.block(body))?;
-        self.nested -= u32::from(self.in_ring);
-        Ok(())
-    }
-
     fn stmt(&mut self, stmt: StmtId) -> Result<(), Reason> {
         let kernel = self.kernel;
-        let span = kernel.stmts[stmt].span;
-        let no = |text: &str| Err(Reason { text: text.to_owned(), span });
-        let scope = |place| match place {
-            Place::Buffer(buffer) => Some(kernel.buffers[buffer].scope),
-            Place::Tensor(_) => None,
-        };
-        match &kernel.stmts[stmt].kind {
-            // The producer would have to know when.
-            StmtKind::For { .. } if kernel.is_left_early(stmt) => no("it has a loop that ends early"),
-            StmtKind::For { kind: LoopKind::Pipelined { .. }, body, .. } => {
-                if self.ring.is_some() {
-                    return no("it has two pipelined loops");
-                }
-                self.ring = Some(stmt);
-                self.in_ring = true;
-                self.block(body)?;
-                self.in_ring = false;
-                Ok(())
+        let kind = &kernel.stmts[stmt].kind;
+        let before = self.found.len();
+        if let StmtKind::For { var, start, end, step, kind: LoopKind::Pipelined { stages, schedule }, body } = kind {
+            if let Some(loads) = self.loads(stmt, *var, body)? {
+                let stages = kernel.const_index(*stages).and_then(|n| u32::try_from(n).ok()).unwrap_or(1).max(1);
+                let range = [*start, *end, *step];
+                self.found.push(Loop { stmt, var: *var, range, stages: Some(stages), schedule: *schedule, loads });
+                let mut inner = Search { kernel, found: Vec::new() };
+                inner.block(body)?;
+                return match inner.found.first() {
+                    Some(inner) if inner.stages.is_some() => {
+                        let text = "a pipelined loop that loads tiles stands in another one".into();
+                        Err(Reason { text, span: kernel.stmts[inner.stmt].span })
+                    }
+                    _ => self.ends_itself(stmt),
+                };
             }
-            StmtKind::For { body, .. } | StmtKind::Persistent { body, .. } => self.inner(&[body]),
-            StmtKind::If { then, otherwise, .. } => self.inner(&[then, otherwise]),
-            StmtKind::Parallel { body, .. } => {
-                let fragment = |a: &AccessId| scope(kernel.accesses[*a].place) == Some(Scope::Fragment);
-                if !accesses(kernel, body).iter().any(fragment) {
-                    return no("it has a `parallel` loop that is over no fragment");
-                }
-                Ok(())
-            }
-            StmtKind::Tile(TileOp::Copy { src, dst, .. }) => match (scope(src.place), scope(dst.place)) {
-                (None, Some(Scope::Shared)) => Ok(()),
-                (Some(Scope::Fragment), None) | (None | Some(Scope::Shared), Some(Scope::Fragment)) => Ok(()),
-                (Some(Scope::Local), _) | (_, Some(Scope::Local)) => Ok(()),
-                _ => no("it copies from registers or shared memory to shared memory, or between tensors"),
-            },
-            StmtKind::Tile(TileOp::Gemm { .. }) if !self.in_ring => match pipelined(kernel) {
-                true => no("it has a `gemm` outside of the pipelined loop"),
-                false => no(
-                    "no loop around this `gemm` is `pipelined`: write `for k in pipelined(0..n, 4)` for the loop that loads its tiles",
-                ),
-            },
-            StmtKind::Tile(TileOp::Gemm { .. }) if self.nested > 0 => {
-                no("it has a `gemm` in a loop or conditional of the pipelined loop")
-            }
-            StmtKind::SyncThreads => no("its author places a barrier"),
-            StmtKind::Reduce { axis: Some(_), .. } => no("it reduces over the block's threads"),
-            StmtKind::Tile(TileOp::Gemm { .. }) => Ok(()),
-            // Whatever is of fragments alone is the consumers'.
-            StmtKind::Tile(op) => {
-                let mut shared = false;
-                op.parts(&mut |part| {
-                    shared |=
-                        matches!(part, StmtPart::Array(buffer, _) if kernel.buffers[buffer].scope == Scope::Shared);
-                });
-                if shared { no(&format!("it has a {} of a shared array", op.name())) } else { Ok(()) }
-            }
-            StmtKind::Atomic { .. } => no("it has atomic operations"),
-            StmtKind::LastArriver { .. } if self.in_ring => no("its pipelined loop has a `last_arriver`"),
-            StmtKind::Let { .. }
-            | StmtKind::Alloc { .. }
-            | StmtKind::Assign { .. }
-            | StmtKind::Store { .. }
-            | StmtKind::LastArriver { .. }
-            | StmtKind::Reduce { .. }
-            | StmtKind::Shuffle { .. }
-            | StmtKind::Vote { .. }
-            | StmtKind::SyncWarp
-            | StmtKind::Print { .. }
-            | StmtKind::Assert { .. } => Ok(()),
         }
-    }
-
-    /// Shared arrays are the ring's: nothing accesses their elements.
-    fn accesses(&self) -> Result<(), Reason> {
-        for access in accesses(self.kernel, &self.kernel.body) {
-            let access = &self.kernel.accesses[access];
-            if let Place::Buffer(buffer) = access.place
-                && self.kernel.buffers[buffer].scope == Scope::Shared
-            {
-                let text = format!("it accesses elements of the shared array `{}`", self.kernel.buffers[buffer].name);
-                return Err(Reason { text, span: access.span });
-            }
+        // What a `parallel` loop does is the compute partition's.
+        if !matches!(kind, StmtKind::Parallel { .. }) {
+            kind.bodies().into_iter().try_for_each(|body| self.block(body))?;
+        }
+        if self.found.len() > before {
+            return self.ends_itself(stmt);
+        }
+        if let StmtKind::For { var, start, end, step, kind: LoopKind::Serial { unroll: None }, body } = kind
+            && !kernel.is_left_early(stmt)
+            && let Ok(Some(loads)) = self.loads(stmt, *var, body)
+            && self.multiplies(body, &loads)
+        {
+            let range = [*start, *end, *step];
+            self.found.push(Loop { stmt, var: *var, range, stages: None, schedule: Schedule::Cooperative, loads });
         }
         Ok(())
+    }
+
+    /// The copies into shared memory that lead a loop's body, if any do.
+    fn loads(&self, stmt: StmtId, var: VarId, body: &[StmtId]) -> Result<Option<Vec<StmtId>>, Reason> {
+        let kernel = self.kernel;
+        let split = split(kernel, var, body);
+        let filled: Vec<BufferId> = split.shared(kernel).collect();
+        if filled.is_empty() {
+            return Ok(None);
+        }
+        let mut loads = Vec::new();
+        let mut copied = Vec::new();
+        for &stmt in &body[..split.loads] {
+            if let StmtKind::Tile(TileOp::Copy { dst, .. }) = &kernel.stmts[stmt].kind
+                && let Place::Buffer(buffer) = dst.place
+                && filled.contains(&buffer)
+            {
+                loads.push(stmt);
+                copied.push(buffer);
+            }
+        }
+        let name = |buffer: BufferId| &kernel.buffers[buffer].name;
+        let span = kernel.stmts[stmt].span;
+        if let Some(other) = filled.iter().find(|buffer| !copied.contains(buffer)) {
+            let text = format!("`{}` is loaded by its elements or under a condition: TMA loads what one `copy` fills", name(*other));
+            return Err(Reason { text, span });
+        }
+        if let Some((at, twice)) = copied.iter().enumerate().find(|(at, buffer)| copied[..*at].contains(buffer)) {
+            let text = format!("`{}` is filled by two copies", name(*twice));
+            return Err(Reason { text, span: kernel.stmts[loads[at]].span });
+        }
+        Ok(Some(loads))
+    }
+
+    /// Whether a product in `body` multiplies what one of the loads brings.
+    fn multiplies(&self, body: &[StmtId], loads: &[StmtId]) -> bool {
+        let kernel = self.kernel;
+        let mut found = false;
+        each(kernel, body, &mut |stmt| {
+            let StmtKind::Tile(TileOp::Gemm { a, b, .. }) = &kernel.stmts[stmt].kind else { return };
+            found |= loads.iter().any(|load| match &kernel.stmts[*load].kind {
+                StmtKind::Tile(TileOp::Copy { dst, .. }) => {
+                    [a.buffer, b.buffer].map(Place::Buffer).contains(&dst.place)
+                }
+                _ => false,
+            });
+        });
+        found
+    }
+
+    /// A loop around loads, or one that loads, may not end early: the producer would have to know when.
+    fn ends_itself(&self, stmt: StmtId) -> Result<(), Reason> {
+        match self.kernel.is_left_early(stmt) {
+            true => {
+                let text = "a loop that loads tiles, or stands around one, ends early".into();
+                Err(Reason { text, span: self.kernel.stmts[stmt].span })
+            }
+            false => Ok(()),
+        }
     }
 }

@@ -1,0 +1,300 @@
+//! Kernels a step away from the plain GEMM keep TMA and `wgmma` on sm_90a, and are right wherever they run.
+//!
+//! Operands are small integers: every sum is exact, so every device gives the same bits.
+
+use tile_ir::ir::{Kernel, Target};
+use tile_ir::lowered::visit::each;
+use tile_ir::lowered::{OpKind, Program, RemarkKind};
+use tile_kernel_examples::cliff::kernels::*;
+use tile_kernel_examples::devices::devices;
+use tile_runtime::prelude::*;
+
+fn program(kernel: &Kernel, instance: usize, target: Target) -> Program {
+    match tile_ir::lower::lower(kernel, &kernel.instances[instance], target) {
+        Ok(program) => program,
+        Err(diagnostics) => panic!("{}: {diagnostics:?}", kernel.name),
+    }
+}
+
+/// Products by `wgmma`, loads by TMA, and why a kernel has neither.
+fn fast_path(kernel: &Kernel) -> (usize, usize, Option<String>) {
+    let program = program(kernel, 0, Target::Sm90a);
+    let (mut products, mut loads) = (0, 0);
+    each(&program.body, &mut |op| match &op.kind {
+        OpKind::Wgmma { .. } => products += 1,
+        OpKind::TensorLoad { .. } => loads += 1,
+        _ => {}
+    });
+    let said = program.remarks.iter().find(|r| r.kind == RemarkKind::Fallback && r.text.contains("not specialised"));
+    (products, loads, said.map(|remark| remark.text.clone()))
+}
+
+#[test]
+fn plausible_kernels_keep_tma_and_wgmma() {
+    let kernels = [
+        plain::<f16, 128, 128, 64, 256>::definition(),
+        low_rank::<f16, 128, 128, 64, 4, 256>::definition(),
+        shared_bias::<f16, 128, 128, 64, 4, 256>::definition(),
+        shared_scales::<f16, 128, 128, 64, 4, 256>::definition(),
+        global_scales::<f16, 128, 128, 64, 4, 256>::definition(),
+        windowed::<f16, 128, 128, 64, 4, 256>::definition(),
+        shared_result::<f16, 128, 128, 64, 4, 256>::definition(),
+        row_sums::<f16, 128, 128, 64, 4, 256>::definition(),
+        wide::<f16, 192, 128, 64, 4, 256>::definition(),
+        fused_mlp::<f16, 128, 128, 64, 4, 256>::definition(),
+        atomic_split::<f16, 128, 128, 64, 4, 256, 2>::definition(),
+        gram::<f16, 128, 128, 64, 4, 256>::definition(),
+        swiglu::<f16, 128, 128, 64, 4, 256>::definition(),
+    ];
+    let mut slow = Vec::new();
+    for definition in kernels {
+        let kernel = definition.kernel().unwrap();
+        match fast_path(kernel) {
+            (products, loads, None) if products > 0 && loads > 0 => {}
+            found => slow.push(format!("{}: {found:?}", kernel.name)),
+        }
+    }
+    assert!(slow.is_empty(), "{}", slow.join("\n"));
+}
+
+/// The one that does not says why, and what its author can change.
+#[test]
+fn a_converting_load_says_why() {
+    let definition = converted::<f16, 128, 128, 64, 4, 256>::definition();
+    let (products, _, reason) = fast_path(definition.kernel().unwrap());
+    assert_eq!(products, 0);
+    assert!(reason.is_some_and(|reason| reason.ends_with("a load converts its elements")));
+}
+
+fn small(count: usize, by: usize) -> Vec<f32> {
+    (0..count).map(|i| (i * by % 5) as f32 - 2.0).collect()
+}
+
+fn half(values: &[f32]) -> Vec<f16> {
+    values.iter().map(|v| f16::from_f32(*v)).collect()
+}
+
+/// `a b^T`, of `[m, k]` and `[n, k]`.
+fn product(a: &[f32], b: &[f32], [m, n, k]: [usize; 3]) -> Vec<f32> {
+    let dot = |i: usize, j: usize| a[i * k..][..k].iter().zip(&b[j * k..][..k]).map(|(a, b)| a * b).sum();
+    (0..m * n).map(|e| dot(e / n, e % n)).collect()
+}
+
+fn rounded(values: &[f32]) -> Vec<f32> {
+    values.iter().map(|v| f16::from_f32(*v).to_f32()).collect()
+}
+
+const SHAPES: [[usize; 3]; 4] = [[128, 128, 64], [200, 136, 328], [3, 264, 72], [300, 8, 520]];
+
+struct Case {
+    device: Device,
+    shape: [usize; 3],
+    a: Vec<f32>,
+    b: Vec<f32>,
+    x: Tensor<f16, 2>,
+    w: Tensor<f16, 2>,
+    c: Tensor<f16, 2>,
+}
+
+impl Case {
+    /// The product of the operands.
+    fn product(&self) -> Vec<f32> {
+        product(&self.a, &self.b, self.shape)
+    }
+
+    #[track_caller]
+    fn is(&self, wanted: &[f32]) {
+        let found: Vec<f32> = self.c.to_vec().unwrap().iter().map(|v| v.to_f32()).collect();
+        let wanted = rounded(wanted);
+        let wrong = found.iter().zip(&wanted).position(|(a, b)| a != b);
+        assert!(wrong.is_none(), "{} {:?}: element {wrong:?} of {found:?}", self.device, self.shape);
+    }
+}
+
+fn each_case(mut f: impl FnMut(&mut Case)) {
+    for device in devices() {
+        for shape @ [m, n, k] in SHAPES {
+            let (a, b) = (small(m * k, 7), small(n * k, 3));
+            let x = device.tensor(&half(&a), [m, k]).unwrap();
+            let w = device.tensor(&half(&b), [n, k]).unwrap();
+            let c = device.tensor(&vec![f16::NAN; m * n], [m, n]).unwrap();
+            f(&mut Case { device: device.clone(), shape, a, b, x, w, c });
+        }
+    }
+}
+
+#[test]
+fn a_plain_loop() {
+    each_case(|case| {
+        plain::<f16, 128, 128, 64, 256>::launch(&case.device, &case.x, &case.w, &mut case.c).unwrap();
+        case.is(&case.product());
+    });
+}
+
+#[test]
+fn two_loops_into_one_accumulator() {
+    each_case(|case| {
+        let [m, n, _] = case.shape;
+        let rank = 24;
+        let (u, v) = (small(m * rank, 11), small(n * rank, 13));
+        let (left, right) =
+            (case.device.tensor(&half(&u), [m, rank]).unwrap(), case.device.tensor(&half(&v), [n, rank]).unwrap());
+        low_rank::<f16, 128, 128, 64, 4, 256>::launch(&case.device, &case.x, &case.w, &left, &right, &mut case.c)
+            .unwrap();
+        let second = product(&u, &v, [m, n, rank]);
+        let wanted: Vec<f32> = case.product().iter().zip(second).map(|(a, b)| a + b).collect();
+        case.is(&wanted);
+    });
+}
+
+#[test]
+fn a_bias_in_shared_memory() {
+    each_case(|case| {
+        let [_, n, _] = case.shape;
+        let bias = small(n, 3);
+        let row = case.device.tensor(&bias, [n]).unwrap();
+        shared_bias::<f16, 128, 128, 64, 4, 256>::launch(&case.device, &case.x, &case.w, &row, &mut case.c).unwrap();
+        let wanted: Vec<f32> = case.product().iter().enumerate().map(|(e, v)| v + bias[e % n]).collect();
+        case.is(&wanted);
+    });
+}
+
+/// `a b^T` step by step, each with its scale of a row.
+fn scaled(case: &Case, scales: &[f32]) -> Vec<f32> {
+    let [m, n, k] = case.shape;
+    let mut sum = vec![0.0; m * n];
+    for (step, from) in (0..k).step_by(64).enumerate() {
+        for (e, sum) in sum.iter_mut().enumerate() {
+            let (i, j) = (e / n, e % n);
+            let part: f32 = (from..k.min(from + 64)).map(|x| case.a[i * k + x] * case.b[j * k + x]).sum();
+            *sum += part * scales[step * m + i];
+        }
+    }
+    sum
+}
+
+#[test]
+fn scales_of_blocks() {
+    each_case(|case| {
+        let [m, _, k] = case.shape;
+        // Rows of scales are padded to what TMA takes.
+        let (steps, pitch) = (k.div_ceil(64), m.next_multiple_of(4));
+        let scales: Vec<f32> = (0..steps * m).map(|i| [0.5, 1.0, 2.0][i % 3]).collect();
+        let padded: Vec<f32> =
+            (0..steps * pitch).map(|e| if e % pitch < m { scales[e / pitch * m + e % pitch] } else { 9.0 }).collect();
+        let tensor = case.device.tensor(&padded, [steps, pitch]).unwrap();
+        let view = tensor.slice(1, 0..m).unwrap();
+        let wanted = scaled(case, &scales);
+        shared_scales::<f16, 128, 128, 64, 4, 256>::launch(&case.device, &case.x, &case.w, &view, &mut case.c).unwrap();
+        case.is(&wanted);
+        global_scales::<f16, 128, 128, 64, 4, 256>::launch(&case.device, &case.x, &case.w, &view, &mut case.c).unwrap();
+        case.is(&wanted);
+    });
+}
+
+#[test]
+fn a_product_under_a_condition() {
+    each_case(|case| {
+        let [m, n, k] = case.shape;
+        for window in [0, 1, 3, 100] {
+            windowed::<f16, 128, 128, 64, 4, 256>::launch(&case.device, &case.x, &case.w, &mut case.c, window).unwrap();
+            let most = k.min(window as usize * 64);
+            let dot = |i: usize, j: usize| (0..most).map(|x| case.a[i * k + x] * case.b[j * k + x]).sum();
+            let wanted: Vec<f32> = (0..m * n).map(|e| dot(e / n, e % n)).collect();
+            case.is(&wanted);
+        }
+    });
+}
+
+#[test]
+fn a_result_through_shared_memory() {
+    each_case(|case| {
+        shared_result::<f16, 128, 128, 64, 4, 256>::launch(&case.device, &case.x, &case.w, &mut case.c).unwrap();
+        case.is(&case.product());
+    });
+}
+
+#[test]
+fn a_converting_load() {
+    each_case(|case| {
+        let [_, n, k] = case.shape;
+        let w = case.device.tensor(&case.b, [n, k]).unwrap();
+        converted::<f16, 128, 128, 64, 4, 256>::launch(&case.device, &case.x, &w, &mut case.c).unwrap();
+        case.is(&case.product());
+    });
+}
+
+#[test]
+fn sums_of_rows_through_shared_memory() {
+    each_case(|case| {
+        let [m, n, _] = case.shape;
+        let tiles = n.div_ceil(128);
+        let mut sums = case.device.tensor(&vec![f32::NAN; m * tiles], [m, tiles]).unwrap();
+        row_sums::<f16, 128, 128, 64, 4, 256>::launch(&case.device, &case.x, &case.w, &mut case.c, &mut sums).unwrap();
+        let wanted = case.product();
+        case.is(&wanted);
+        let sum = |i: usize, t: usize| wanted[i * n + t * 128..i * n + n.min((t + 1) * 128)].iter().sum::<f32>();
+        let sums_wanted: Vec<f32> = (0..m * tiles).map(|e| sum(e / tiles, e % tiles)).collect();
+        assert_eq!(sums.to_vec().unwrap(), sums_wanted, "{}", case.device);
+    });
+}
+
+#[test]
+fn tiles_of_192_rows() {
+    each_case(|case| {
+        wide::<f16, 192, 128, 64, 4, 256>::launch(&case.device, &case.x, &case.w, &mut case.c).unwrap();
+        case.is(&case.product());
+    });
+}
+
+#[test]
+fn a_second_product_after_the_loop() {
+    each_case(|case| {
+        let [m, n, k] = case.shape;
+        let b: Vec<f32> = small(128 * k, 3).iter().map(|v| v * 0.25).collect();
+        let second: Vec<f32> = small(n * 128, 11);
+        let hidden = case.device.tensor(&half(&b), [128, k]).unwrap();
+        let w = case.device.tensor(&half(&second), [n, 128]).unwrap();
+        fused_mlp::<f16, 128, 128, 64, 4, 256>::launch(&case.device, &case.x, &hidden, &w, &mut case.c).unwrap();
+        let middle: Vec<f32> = product(&case.a, &b, [m, 128, k]).iter().map(|v| v.max(0.0)).collect();
+        case.is(&product(&rounded(&middle), &second, [m, n, 128]));
+    });
+}
+
+#[test]
+fn parts_of_k_by_atomics() {
+    each_case(|case| {
+        let [m, n, _] = case.shape;
+        let mut sum = case.device.zeros::<f32, 2>([m, n]).unwrap();
+        atomic_split::<f16, 128, 128, 64, 4, 256, 2>::launch(&case.device, &case.x, &case.w, &mut sum).unwrap();
+        assert_eq!(sum.to_vec().unwrap(), case.product(), "{}", case.device);
+    });
+}
+
+#[test]
+fn one_tensor_twice() {
+    each_case(|case| {
+        let [m, _, k] = case.shape;
+        let mut c = case.device.tensor(&vec![f16::NAN; m * m], [m, m]).unwrap();
+        gram::<f16, 128, 128, 64, 4, 256>::launch(&case.device, &case.x, &mut c).unwrap();
+        let found: Vec<f32> = c.to_vec().unwrap().iter().map(|v| v.to_f32()).collect();
+        assert_eq!(found, rounded(&product(&case.a, &case.a, [m, m, k])), "{}", case.device);
+    });
+}
+
+#[test]
+fn two_products_of_one_operand() {
+    each_case(|case| {
+        let [_, n, k] = case.shape;
+        let up = small(n * k, 11);
+        let w = case.device.tensor(&half(&up), [n, k]).unwrap();
+        swiglu::<f16, 128, 128, 64, 4, 256>::launch(&case.device, &case.x, &case.w, &w, &mut case.c).unwrap();
+        let ups = product(&case.a, &up, case.shape);
+        let found = case.c.to_vec().unwrap();
+        for ((g, u), found) in case.product().into_iter().zip(ups).zip(found) {
+            let wanted = g / (1.0 + (-g).exp()) * u;
+            let most = 2e-3 * wanted.abs() + 1e-3;
+            assert!((wanted - found.to_f32()).abs() <= most, "{}: {wanted} is {found}", case.device);
+        }
+    });
+}

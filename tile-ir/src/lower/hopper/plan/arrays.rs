@@ -1,0 +1,221 @@
+//! Whose a shared array is: a channel's, a resident tile's, or the consumers' own.
+
+use super::{Channel, Load, Planner, Reason, Ring};
+use crate::ir::parts::each;
+use crate::ir::*;
+use crate::layout::{Major, Operand};
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Planner<'_> {
+    /// The loads of every loop, and the channels that they fill: arrays that the same loops load are filled together.
+    pub(super) fn channels(
+        &self,
+        operands: &BTreeMap<BufferId, Operand>,
+    ) -> Result<(Vec<Ring>, Vec<Channel>), Reason> {
+        let mut loads: Vec<Vec<Load>> = Vec::new();
+        let mut loaded_by: BTreeMap<BufferId, Vec<usize>> = BTreeMap::new();
+        for (number, at) in self.loops.iter().enumerate() {
+            let mut all = Vec::new();
+            for &stmt in &at.loads {
+                let load = self.load(stmt, true, operands)?;
+                loaded_by.entry(load.buffer).or_default().push(number);
+                all.push(load);
+            }
+            loads.push(all);
+        }
+        let mut channels: Vec<Channel> = Vec::new();
+        let mut rings = Vec::new();
+        for (at, loads) in self.loops.iter().zip(loads) {
+            let mut fills: Vec<(usize, Vec<Load>)> = Vec::new();
+            for load in loads {
+                let alike = |buffer: &BufferId| loaded_by.get(buffer) == loaded_by.get(&load.buffer);
+                let found = channels.iter().position(|channel| channel.buffers.iter().any(alike));
+                let number = found.unwrap_or_else(|| {
+                    channels.push(Channel { buffers: Vec::new(), slots: 0, bytes: 0, shared: false });
+                    channels.len() - 1
+                });
+                let channel = &mut channels[number];
+                channel.slots = channel.slots.max(at.stages.unwrap_or(0));
+                channel.shared |= load.shared;
+                if !channel.buffers.contains(&load.buffer) {
+                    channel.buffers.push(load.buffer);
+                    channel.bytes += load.layout.bytes();
+                }
+                match fills.iter_mut().find(|(of, _)| *of == number) {
+                    Some((_, loads)) => loads.push(load),
+                    None => fills.push((number, vec![load])),
+                }
+            }
+            rings.push(Ring { at: at.clone(), fills, meets: false });
+        }
+        Ok((rings, channels))
+    }
+
+    /// The arrays of channels and resident tiles that threads read, not only tensor cores; and those whose elements they read, not
+    /// only by `ldmatrix`, as the copies `unpacked` are. An error where an array is written by another statement than its load, or
+    /// touched where its tile may be gone.
+    pub(super) fn read_by_threads(
+        &self,
+        rings: &[Ring],
+        filled: &BTreeSet<BufferId>,
+        stay: &BTreeSet<BufferId>,
+        unpacked: &BTreeSet<StmtId>,
+    ) -> Result<[BTreeSet<BufferId>; 2], Reason> {
+        let kernel = self.kernel;
+        let [mut read, mut elements] = [BTreeSet::new(), BTreeSet::new()];
+        let mut found = Ok(());
+        let loads: BTreeSet<StmtId> = rings.iter().flat_map(Ring::loads).map(|load| load.stmt).collect();
+        let residents: BTreeSet<StmtId> = self.resident_copies().into_iter().collect();
+        self.visit(&kernel.body, None, &mut |stmt, ring| {
+            if found.is_err() || loads.contains(&stmt) {
+                return;
+            }
+            for (buffer, mode, by_tensor_cores) in self.touched(stmt) {
+                let name = &kernel.buffers[buffer].name;
+                let loads_it = ring.is_some_and(|ring| self.loops[ring].loads.iter().any(|s| self.fills(*s, buffer)));
+                let text = match (filled.contains(&buffer), stay.contains(&buffer)) {
+                    (true, _) if mode != AccessMode::Read => format!("`{name}` is loaded by a loop and written elsewhere"),
+                    (true, _) if !loads_it => format!("`{name}` is read outside of the loop that loads it"),
+                    (_, true) if mode != AccessMode::Read && !residents.contains(&stmt) => {
+                        format!("`{name}` is loaded once and written elsewhere")
+                    }
+                    (false, false) => continue,
+                    _ => {
+                        if !by_tensor_cores && mode == AccessMode::Read {
+                            read.insert(buffer);
+                            elements.extend((!unpacked.contains(&stmt)).then_some(buffer));
+                        }
+                        continue;
+                    }
+                };
+                found = Err(Reason { text, span: kernel.stmts[stmt].span });
+            }
+        });
+        found.map(|()| [read, elements])
+    }
+
+    /// Whether a statement is a copy into an array.
+    pub(in super::super) fn fills(&self, stmt: StmtId, buffer: BufferId) -> bool {
+        matches!(&self.kernel.stmts[stmt].kind,
+            StmtKind::Tile(TileOp::Copy { dst, .. }) if dst.place == Place::Buffer(buffer))
+    }
+
+    /// Every statement with the number of the loop of [`Planner::loops`] that it stands in.
+    fn visit(&self, body: &[StmtId], ring: Option<usize>, f: &mut impl FnMut(StmtId, Option<usize>)) {
+        for &stmt in body {
+            f(stmt, ring);
+            let ring = self.loops.iter().position(|l| l.stmt == stmt).or(ring);
+            self.kernel.stmts[stmt].kind.bodies().into_iter().for_each(|body| self.visit(body, ring, f));
+        }
+    }
+
+    /// The shared arrays that a statement touches, without what is nested in it, and whether tensor cores do.
+    pub(in super::super) fn touched(&self, stmt: StmtId) -> Vec<(BufferId, AccessMode, bool)> {
+        let kernel = self.kernel;
+        let shared = |place: Place| match place {
+            Place::Buffer(buffer) if kernel.buffers[buffer].scope == Scope::Shared => Some(buffer),
+            Place::Buffer(_) | Place::Tensor(_) => None,
+        };
+        let kind = &kernel.stmts[stmt].kind;
+        let product = matches!(kind, StmtKind::Tile(TileOp::Gemm { .. }));
+        let mut all = Vec::new();
+        kind.parts(&mut |part| match part {
+            StmtPart::Tile(tile, mode) => all.extend(shared(tile.place).map(|b| (b, mode, product))),
+            StmtPart::Array(buffer, mode) => all.extend(shared(Place::Buffer(buffer)).map(|b| (b, mode, product))),
+            StmtPart::Element(access, mode) => {
+                all.extend(shared(kernel.accesses[access].place).map(|b| (b, mode, false)));
+            }
+            StmtPart::Value(_) => {}
+            StmtPart::Constant(_) | StmtPart::Binds(_) | StmtPart::Sets(_) | StmtPart::Body(_) => {}
+            StmtPart::Report | StmtPart::BlockCollective | StmtPart::WarpCollective => {}
+            StmtPart::BlockBarrier | StmtPart::WarpBarrier => {}
+        });
+        for root in parts::roots(kernel, stmt) {
+            parts::parts(kernel, root, &mut |kind| {
+                if let ExprKind::Load(access) = kind {
+                    all.extend(shared(kernel.accesses[*access].place).map(|b| (b, AccessMode::Read, false)));
+                }
+            });
+        }
+        all
+    }
+
+    /// The consumers' own shared arrays. Those with a swizzle of the author's get their layout.
+    pub(super) fn own(
+        &self,
+        filled: &BTreeSet<BufferId>,
+        stay: &BTreeSet<BufferId>,
+        operands: &mut BTreeMap<BufferId, Operand>,
+    ) -> BTreeSet<BufferId> {
+        let kernel = self.kernel;
+        let mut own = BTreeSet::new();
+        each(kernel, &kernel.body, &mut |stmt| {
+            if let StmtKind::Alloc { buffer } = kernel.stmts[stmt].kind
+                && kernel.buffers[buffer].scope == Scope::Shared
+                && !filled.contains(&buffer)
+                && !stay.contains(&buffer)
+            {
+                own.insert(buffer);
+            }
+        });
+        for &buffer in &own {
+            let asked = matches!(kernel.buffers[buffer].swizzle, SwizzleRequest::Exactly(s) if s != Swizzle::None);
+            if let (true, Ok(tile)) = (asked, self.tile(buffer)) {
+                operands.entry(buffer).or_insert(Operand { tile, major: Major::K });
+            }
+        }
+        own
+    }
+
+    /// Whether the producer can find what decides about the loads: an error names what it cannot.
+    pub(super) fn producible(&self, rings: &[Ring], residents: &[super::Resident]) -> Result<(), Reason> {
+        let kernel = self.kernel;
+        let loads = rings.iter().flat_map(Ring::loads).chain(residents.iter().map(|r| &r.load));
+        let stmts: Vec<StmtId> = self.loops.iter().map(|l| l.stmt).collect();
+        let needed = super::needed(kernel, &stmts, loads);
+        let mut found = Ok(());
+        let mut no = |stmt: StmtId, var: VarId, what: &str| {
+            if found.is_ok() {
+                let text = format!("which tiles are loaded depends on `{}`, {what}", kernel.vars[var].name);
+                found = Err(Reason { text, span: kernel.stmts[stmt].span });
+            }
+        };
+        let first = self.loops.first().map_or(StmtId::from_u32(0), |l| l.stmt);
+        for axis in kernel.threads.iter().filter(|axis| needed.contains(&axis.var)) {
+            no(first, axis.var, "the index of a thread");
+        }
+        each(kernel, &kernel.body, &mut |stmt| {
+            let kind = &kernel.stmts[stmt].kind;
+            if let StmtKind::Let { var, value: Some(value) } | StmtKind::Assign { var, value } = kind {
+                if needed.contains(var) && !self.is_producers(*value) {
+                    no(stmt, *var, "which is computed from what threads have loaded or computed");
+                }
+                return;
+            }
+            if matches!(kind, StmtKind::For { .. } | StmtKind::Persistent { .. } | StmtKind::Let { .. }) {
+                return;
+            }
+            kind.parts(&mut |part| {
+                if let StmtPart::Binds(var) | StmtPart::Sets(var) = part
+                    && needed.contains(&var)
+                {
+                    no(stmt, var, "which threads find out together");
+                }
+            });
+        });
+        found
+    }
+
+    /// Whether the producer finds the value that every consumer finds: of memory it is made only of tensors that the
+    /// kernel does not write.
+    fn is_producers(&self, expr: ExprId) -> bool {
+        let kernel = self.kernel;
+        let mut all = true;
+        parts::parts(kernel, expr, &mut |kind| {
+            if let ExprKind::Load(access) = kind {
+                all &= matches!(kernel.accesses[*access].place, Place::Tensor(tensor) if pipeline::is_read_only(kernel, tensor));
+            }
+        });
+        all
+    }
+}
