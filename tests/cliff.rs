@@ -31,24 +31,12 @@ fn fast_path(kernel: &Kernel) -> (usize, usize, Option<String>) {
 
 #[test]
 fn plausible_kernels_keep_tma_and_wgmma() {
-    let kernels = [
-        plain::<f16, 128, 128, 64, 256>::definition(),
-        low_rank::<f16, 128, 128, 64, 4, 256>::definition(),
-        shared_bias::<f16, 128, 128, 64, 4, 256>::definition(),
-        shared_scales::<f16, 128, 128, 64, 4, 256>::definition(),
-        global_scales::<f16, 128, 128, 64, 4, 256>::definition(),
-        windowed::<f16, 128, 128, 64, 4, 256>::definition(),
-        shared_result::<f16, 128, 128, 64, 4, 256>::definition(),
-        row_sums::<f16, 128, 128, 64, 4, 256>::definition(),
-        wide::<f16, 192, 128, 64, 4, 256>::definition(),
-        fused_mlp::<f16, 128, 128, 64, 4, 256>::definition(),
-        atomic_split::<f16, 128, 128, 64, 4, 256, 2>::definition(),
-        gram::<f16, 128, 128, 64, 4, 256>::definition(),
-        swiglu::<f16, 128, 128, 64, 4, 256>::definition(),
-    ];
     let mut slow = Vec::new();
-    for definition in kernels {
+    for definition in tile_kernel_examples::cliff::definitions() {
         let kernel = definition.kernel().unwrap();
+        if kernel.name == "converted" {
+            continue;
+        }
         match fast_path(kernel) {
             (products, loads, None) if products > 0 && loads > 0 => {}
             found => slow.push(format!("{}: {found:?}", kernel.name)),
@@ -63,7 +51,7 @@ fn a_converting_load_says_why() {
     let definition = converted::<f16, 128, 128, 64, 4, 256>::definition();
     let (products, _, reason) = fast_path(definition.kernel().unwrap());
     assert_eq!(products, 0);
-    assert!(reason.is_some_and(|reason| reason.ends_with("a load converts its elements")));
+    assert!(reason.is_some_and(|reason| reason.contains("a load converts its elements")));
 }
 
 fn small(count: usize, by: usize) -> Vec<f32> {
@@ -183,7 +171,7 @@ fn scales_of_blocks() {
         let padded: Vec<f32> =
             (0..steps * pitch).map(|e| if e % pitch < m { scales[e / pitch * m + e % pitch] } else { 9.0 }).collect();
         let tensor = case.device.tensor(&padded, [steps, pitch]).unwrap();
-        let view = tensor.slice(1, 0..m).unwrap();
+        let view = tensor.slice([0..steps, 0..m]).unwrap();
         let wanted = scaled(case, &scales);
         shared_scales::<f16, 128, 128, 64, 4, 256>::launch(&case.device, &case.x, &case.w, &view, &mut case.c).unwrap();
         case.is(&wanted);
@@ -255,7 +243,7 @@ fn a_second_product_after_the_loop() {
         let second: Vec<f32> = small(n * 128, 11);
         let hidden = case.device.tensor(&half(&b), [128, k]).unwrap();
         let w = case.device.tensor(&half(&second), [n, 128]).unwrap();
-        fused_mlp::<f16, 128, 128, 64, 4, 256>::launch(&case.device, &case.x, &hidden, &w, &mut case.c).unwrap();
+        fused_mlp::<f16, 128, 128, 64, 3, 256>::launch(&case.device, &case.x, &hidden, &w, &mut case.c).unwrap();
         let middle: Vec<f32> = product(&case.a, &b, [m, 128, k]).iter().map(|v| v.max(0.0)).collect();
         case.is(&product(&rounded(&middle), &second, [m, n, 128]));
     });
@@ -285,10 +273,13 @@ fn one_tensor_twice() {
 #[test]
 fn two_products_of_one_operand() {
     each_case(|case| {
-        let [_, n, k] = case.shape;
+        let [m, n, k] = case.shape;
+        // Products that f16 holds.
+        case.a.iter_mut().for_each(|v| *v /= 64.0);
+        case.x = case.device.tensor(&half(&case.a), [m, k]).unwrap();
         let up = small(n * k, 11);
         let w = case.device.tensor(&half(&up), [n, k]).unwrap();
-        swiglu::<f16, 128, 128, 64, 4, 256>::launch(&case.device, &case.x, &case.w, &w, &mut case.c).unwrap();
+        swiglu::<f16, 128, 128, 64, 3, 256>::launch(&case.device, &case.x, &case.w, &w, &mut case.c).unwrap();
         let ups = product(&case.a, &up, case.shape);
         let found = case.c.to_vec().unwrap();
         for ((g, u), found) in case.product().into_iter().zip(ups).zip(found) {

@@ -321,14 +321,7 @@ pub fn row_sums<
 
 /// A tile of 192 rows for two warpgroups, which cannot share them out in blocks of 64: they have columns each.
 #[tile_kernel(instances((BM, BN, BK, STAGES, THREADS) in [(192, 128, 64, 4, 256)]), dtypes(T in [f16, bf16]))]
-pub fn wide<
-    T: Half,
-    const BM: usize,
-    const BN: usize,
-    const BK: usize,
-    const STAGES: usize,
-    const THREADS: usize,
->(
+pub fn wide<T: Half, const BM: usize, const BN: usize, const BK: usize, const STAGES: usize, const THREADS: usize>(
     a: &Tensor<T, (M, K)>,
     b: &Tensor<T, (N, K)>,
     c: &mut Tensor<T, (M, N)>,
@@ -348,7 +341,7 @@ pub fn wide<
 }
 
 /// A second product after the loop, of what the first one has left in shared memory: `c = relu(a b^T) w^T`, of `b` with `BN` rows.
-#[tile_kernel(instances((BM, BN, BK, STAGES, THREADS) in [(128, 128, 64, 4, 256)]), dtypes(T in [f16, bf16]))]
+#[tile_kernel(instances((BM, BN, BK, STAGES, THREADS) in [(128, 128, 64, 3, 256)]), dtypes(T in [f16, bf16]))]
 pub fn fused_mlp<
     T: Half,
     const BM: usize,
@@ -439,15 +432,8 @@ pub fn gram<T: Half, const BM: usize, const BN: usize, const BK: usize, const ST
 }
 
 /// Two products of one left operand, `c = silu(a g^T) (a u^T)`.
-#[tile_kernel(instances((BM, BN, BK, STAGES, THREADS) in [(128, 128, 64, 4, 256)]), dtypes(T in [f16, bf16]))]
-pub fn swiglu<
-    T: Half,
-    const BM: usize,
-    const BN: usize,
-    const BK: usize,
-    const STAGES: usize,
-    const THREADS: usize,
->(
+#[tile_kernel(instances((BM, BN, BK, STAGES, THREADS) in [(128, 128, 64, 3, 256)]), dtypes(T in [f16, bf16]))]
+pub fn swiglu<T: Half, const BM: usize, const BN: usize, const BK: usize, const STAGES: usize, const THREADS: usize>(
     a: &Tensor<T, (M, K)>,
     gate: &Tensor<T, (N, K)>,
     up: &Tensor<T, (N, K)>,

@@ -46,6 +46,7 @@ pub fn kernels() -> Vec<&'static Definition> {
         grammar::reductions::definition(),
         grammar::clusters::definition(),
     ]);
+    all.extend(tile_kernel_examples::cliff::definitions());
     all.push(super::products::product::<f16, 128, 128, 32, 4, 256, false, true>::definition());
     all
 }

@@ -38,7 +38,9 @@ pub(crate) use budget::shared_bytes;
 pub use check::check;
 
 use crate::diag::Diagnostic;
-use crate::ir::{AccessId, BoundKernel, BufferId, DimId, ExprId, ParamId, Side, SpanId, StmtId, StmtKind, Target, TileOp, VarId};
+use crate::ir::{
+    AccessId, BoundKernel, BufferId, DimId, ExprId, ParamId, Side, SpanId, StmtId, StmtKind, Target, TileOp, VarId,
+};
 use crate::lowered::HostExpr;
 pub use crate::lowered::OperandKind;
 use std::collections::{BTreeMap, BTreeSet};

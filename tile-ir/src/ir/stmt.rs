@@ -262,7 +262,7 @@ pub enum Schedule {
     /// The compiler chooses.
     #[default]
     Auto,
-    /// Every computing warp works on the same tile.
+    /// Every computing warp works on the same tile, and its products are issued in the order of the text.
     Cooperative,
     /// Two groups of warps work on two tiles, one computing while the other stores.
     PingPong,

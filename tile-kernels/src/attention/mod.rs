@@ -1,21 +1,25 @@
-//! `o = softmax(q k^T / sqrt(D)) v` over keys and values in pages: [`decode`] for few new tokens of each of many sequences,
-//! [`append_and_decode`] for one new token of each, which is rotated and appended in the same launch, [`prefill`] for many of one sequence.
+//! `o = softmax(q k^T / sqrt(D)) v`: [`forward`] over whole sequences; over keys and values in pages, [`decode`] for few new tokens of each of
+//! many sequences, [`append_and_decode`] for one new token of each, which is rotated and appended in the same launch, [`prefill`] for many
+//! of one sequence.
 //!
 //! | module | what it is |
 //! |---|---|
 //! | [`append_kernel`] | the kernel of [`append_and_decode`] as it is written |
 //! | [`decode_kernel`] | the kernel of [`decode`] as it is written |
-//! | [`parts`] | what both share |
+//! | [`forward_kernel`] | the kernel of [`forward`] as it is written |
+//! | [`parts`] | what the kernels of decoding share |
 //! | [`prefill_kernel`] | the kernel of [`prefill`] as it is written |
 
 pub mod append_kernel;
 pub mod decode_kernel;
+pub mod forward_kernel;
 pub mod parts;
 pub mod prefill_kernel;
 
 use crate::rope::Rope;
 use append_kernel::AppendDecodeParams;
 use decode_kernel::DecodeParams;
+use forward_kernel::ForwardParams;
 use prefill_kernel::PrefillParams;
 use tile_runtime::dsl::{Float, Half};
 use tile_runtime::kernel::{Argument, Definition, LaunchOn, TensorInput, TensorOutput};
@@ -259,11 +263,54 @@ pub fn prefill<T: Half>(
     Ok(kernel.launch_on(on, q, k, v, pages, o, scale as f32, past)?)
 }
 
+/// What [`forward`] does beside its tensors.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Forward {
+    /// Query `i` of M sees the keys up to number `N - M + i`: the last query sees all of them.
+    pub causal: bool,
+    /// Factor of the products before the softmax; `1 / sqrt(D)` where none is given.
+    pub scale: Option<f32>,
+}
+
+/// Attention over whole sequences: `o = softmax(scale q k^T) v`.
+///
+/// | tensor | shape | |
+/// |---|---|---|
+/// | `q` | `[B, H, M, D]` | the queries of B sequences, D = 64 or 128, in f16 or bf16 |
+/// | `k`, `v` | `[B, HK, N, D]` | the keys and values; head `h` of `q` uses head `h / (H / HK)` |
+/// | `o` | `[B, H, M, D]` | the result |
+///
+/// Views with any strides but the last, which is 1, are taken: a tensor `[B, S, H, D]` is one with two axes exchanged. Bound by arithmetic:
+/// for few queries [`decode`] is faster. The result's bits do not depend on the batch, on the number of heads or on how often it is computed.
+///
+/// # Errors
+/// Other D; no key; H that is no multiple of HK; with `causal`, fewer keys than queries; shapes that differ; `o` that overlaps an operand;
+/// and whatever compiling and launching may fail with. Nothing is launched then.
+#[track_caller]
+pub fn forward<T: Half>(
+    on: &impl LaunchOn,
+    q: TensorView<'_, T, 4>,
+    k: TensorView<'_, T, 4>,
+    v: impl TensorInput<T, 4>,
+    o: impl TensorOutput<T, 4>,
+    options: Forward,
+) -> Result<(), Error> {
+    let ([_, heads, _, d], [_, key_heads, ..]) = (q.shape(), k.shape());
+    let scale = options.scale.map_or(1.0 / (d as f64).sqrt(), f64::from) * std::f64::consts::LOG2_E;
+    let params = match d {
+        64 => ForwardParams { BM: 192, BN: 128, D: d, THREADS: 384, CAUSAL: options.causal },
+        _ => ForwardParams { BM: 128, BN: 128, D: d, THREADS: 256, CAUSAL: options.causal },
+    };
+    let kernel = forward_kernel::forward::<T>::instance(on.device(), params)?;
+    Ok(kernel.launch_on(on, q, k, v, o, scale as f32, heads / key_heads.max(1))?)
+}
+
 /// The kernels, as data.
-pub fn definitions() -> [&'static Definition; 3] {
+pub fn definitions() -> [&'static Definition; 4] {
     [
         append_kernel::append_decode::<f32>::definition(),
         decode_kernel::decode::<f32>::definition(),
+        forward_kernel::forward::<tile_runtime::f16>::definition(),
         prefill_kernel::prefill::<tile_runtime::f16>::definition(),
     ]
 }

@@ -117,7 +117,7 @@ impl ScheduleName for ScheduleChoice {}
 /// The compiler chooses.
 #[allow(non_upper_case_globals)]
 pub const Auto: AutoChoice = AutoChoice(());
-/// Every computing warp works on the same tile.
+/// Every computing warp works on the same tile, and its products are issued in the order of the text.
 #[allow(non_upper_case_globals)]
 pub const Cooperative: ScheduleChoice = ScheduleChoice(());
 /// Two groups of warps work on two tiles: one computes while the other stores.

@@ -51,11 +51,7 @@ pub(super) struct Walk<'k> {
 }
 
 impl<'k> Walk<'k> {
-    pub(super) fn new(
-        kernel: &'k BoundKernel,
-        uniform: &'k BTreeSet<StmtId>,
-        arrays: &'k BTreeSet<BufferId>,
-    ) -> Self {
+    pub(super) fn new(kernel: &'k BoundKernel, uniform: &'k BTreeSet<StmtId>, arrays: &'k BTreeSet<BufferId>) -> Self {
         Walk {
             kernel,
             uniform,

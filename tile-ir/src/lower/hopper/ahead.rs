@@ -72,7 +72,9 @@ impl<'a> Lowering<'a> {
         match path.persistent.map(|stmt| &kernel.stmts[stmt].kind) {
             Some(StmtKind::Persistent { vars, extents, contiguous, .. }) => {
                 let vars: Vec<Option<VarId>> = vars.iter().map(|v| needed.contains(v).then_some(*v)).collect();
-                self.first_tile(&vars, extents, *contiguous, |l| l.fill_first(roles, (ring, channel), &path, needed, ahead));
+                self.first_tile(&vars, extents, *contiguous, |l| {
+                    l.fill_first(roles, (ring, channel), &path, needed, ahead)
+                });
             }
             _ => self.fill_first(roles, (ring, channel), &path, needed, ahead),
         }

@@ -17,6 +17,7 @@
 //! | [`resident`] | tiles that are loaded once and stay while loops go round |
 //! | [`roles`] | set-up of the barriers, the split into producer and consumers |
 //! | [`ring`] | both sides of a loop that loads |
+//! | [`shifted`] | the consumers' side of a loop that is software-pipelined across two products |
 //! | [`ahead`] | what a producer fills before it waits for the previous kernel |
 //! | [`turns`] | two warpgroups on two tiles, one multiplying while the other stores |
 //! | [`store`] | fragments to a tensor, by sub-tiles through shared memory |
@@ -28,6 +29,7 @@ mod plan;
 mod resident;
 mod ring;
 mod roles;
+mod shifted;
 mod store;
 mod turns;
 

@@ -169,8 +169,11 @@ impl<'a> Lowering<'a> {
                 let bits = operand.descriptor.bits(0);
                 let mut value = self.push(ValueKind::Descriptor { shared, bits }, ValueType::Wide);
                 // A warpgroup's rows of a left operand, or its columns of a right one.
-                let (divided, first) =
-                    if left { (product.grid.rows, product.blocks * BLOCK_ROWS) } else { (product.grid.cols, product.n) };
+                let (divided, first) = if left {
+                    (product.grid.rows, product.blocks * BLOCK_ROWS)
+                } else {
+                    (product.grid.cols, product.n)
+                };
                 if divided > 1
                     && let Some((consumer, _)) = roles.consumer
                 {
@@ -216,6 +219,12 @@ impl<'a> Lowering<'a> {
         let [start, end, step] = ring.at.range.map(|e| self.value(e));
         let [start, end] = [("start", start), ("end", end)]
             .map(|(bound, value)| self.once(&format!("{}_{bound}", kernel.vars[var].name), value));
+        if let Some(shift) = &ring.shift {
+            let outer = self.accumulates.take();
+            self.consume_shifted(roles, ring, shift, &rest, [start, end, step]);
+            self.accumulates = outer;
+            return self.leave_ring(roles, ring);
+        }
         let accumulators: BTreeSet<LocalId> =
             products.iter().filter_map(|p| self.fragments[p.acc].map(|r| r.local)).collect();
         let previous: Vec<RegId> = channels.iter().map(|_| self.reg("previous", ValueType::Index, true)).collect();
@@ -258,8 +267,9 @@ impl<'a> Lowering<'a> {
                 l.elements_of_slots(roles, ring);
                 l.block(&rest);
                 l.no_elements_of_slots(ring);
-                // One thread arrives on `empty` for the whole warpgroup, so all of its threads must have finished reading the slot.
-                if ring.loads().any(|load| roles.plan.read.contains(&load.buffer)) {
+                // One thread arrives on `empty` for the whole warpgroup, so all of its threads must have finished reading the slot, and
+                // have seen its phase: a product that all of them come to says that they have.
+                if products.is_empty() || ring.loads().any(|load| roles.plan.read.contains(&load.buffer)) {
                     l.warpgroup_barrier(roles);
                 }
                 let slots: Vec<RegId> = channels.iter().map(|channel| channel.slot).collect();
@@ -279,6 +289,11 @@ impl<'a> Lowering<'a> {
             self.zero_if_empty(roles, ring, start, end);
             accumulators.iter().for_each(|&local| self.op(OpKind::Pin { local }));
         }
+        self.leave_ring(roles, ring);
+    }
+
+    /// After the last loop that loads, the tiles that stay are given back.
+    fn leave_ring(&mut self, roles: &Roles, ring: &Ring) {
         if roles.plan.rings.last().is_some_and(|last| last.at.stmt == ring.at.stmt) {
             self.release_resident(roles);
         }
@@ -361,7 +376,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The instructions of one tile product on the current slots. `words`: of a left operand in registers.
-    fn multiply(&mut self, roles: &Roles, product: &Product, words: Option<LocalId>) {
+    pub(super) fn multiply(&mut self, roles: &Roles, product: &Product, words: Option<LocalId>) {
         let Some(registers) = self.fragments[product.acc] else { return self.bug("an accumulator has no registers") };
         let in_slot = |l: &mut Self, buffer: BufferId| {
             let base = roles.descriptors.iter().find(|(b, _)| *b == buffer).map(|(_, value)| *value);
@@ -430,7 +445,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// This warpgroup has read `slot`: one arrival for every producer that fills it.
-    fn release(&mut self, roles: &Roles, channel: &ChannelState, slot: ValueId) {
+    pub(super) fn release(&mut self, roles: &Roles, channel: &ChannelState, slot: ValueId) {
         let Some((_, within)) = roles.consumer else { return self.bug("a release by no consumer") };
         let barrier = BarrierRef { array: channel.empty, index: slot };
         let feeders = channel.feeders;

@@ -80,6 +80,11 @@ impl<'a> Lowering<'a> {
                 );
             }
             self.remark(RemarkKind::Choice, kernel.stmts[ring.at.stmt].span, text);
+            if let Some(shift) = &ring.shift {
+                let text = "software pipelined: this product of the next iteration is issued before the second one of this \
+                            (`.schedule(Cooperative)` keeps them in order)";
+                self.remark(RemarkKind::Choice, kernel.stmts[shift.first].span, text.to_owned());
+            }
         }
 
         for (stmt, product) in &plan.products {
@@ -94,7 +99,9 @@ impl<'a> Lowering<'a> {
         }
         self.roles_wait = self.program.launch.dependent.is_some();
         let mut maps = BTreeMap::new();
-        for (channel, load) in plan.rings.iter().flat_map(|ring| &ring.fills).flat_map(|(c, all)| all.iter().map(|l| (*c, l))) {
+        for (channel, load) in
+            plan.rings.iter().flat_map(|ring| &ring.fills).flat_map(|(c, all)| all.iter().map(|l| (*c, l)))
+        {
             maps.insert(load.stmt, self.slots_of(load, plan.channels[channel].slots));
         }
         // Before the descriptors of those that are operands.
@@ -230,7 +237,8 @@ impl<'a> Lowering<'a> {
             // A slot that several blocks' producers fill is free once the consumers of all of them have read it.
             let readers = roles.plan.consumers * channel.feeders;
             self.unrolled("i", channel.slots, |l, index| {
-                let (full, empty) = (BarrierRef { array: channel.full, index }, BarrierRef { array: channel.empty, index });
+                let (full, empty) =
+                    (BarrierRef { array: channel.full, index }, BarrierRef { array: channel.empty, index });
                 l.op(OpKind::BarrierInit { barrier: full, arrivals: 1 });
                 l.op(OpKind::BarrierInit { barrier: empty, arrivals: readers });
             });

@@ -77,7 +77,7 @@ impl<'a> Lowering<'a> {
             return None;
         }
         let mut width = ROW_BYTES / dtype.bytes();
-        while part_cols(layout) % width != 0 {
+        while !part_cols(layout).is_multiple_of(width) {
             width /= 2;
             if width < 16 {
                 return None;

@@ -1,31 +1,33 @@
 //! Whose a shared array is: a channel's, a resident tile's, or the consumers' own.
 
-use super::{Channel, Load, Planner, Reason, Ring};
+use super::{Channel, Load, Planner, Reason, Ring, Shift};
 use crate::ir::parts::each;
 use crate::ir::*;
 use crate::layout::{Major, Operand};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Planner<'_> {
-    /// The loads of every loop, and the channels that they fill: arrays that the same loops load are filled together.
+    /// The loads of every loop, and the channels that they fill: arrays that the same loops load for the same products are filled together.
     pub(super) fn channels(
         &self,
         operands: &BTreeMap<BufferId, Operand>,
+        shifts: &[Option<Shift>],
     ) -> Result<(Vec<Ring>, Vec<Channel>), Reason> {
         let mut loads: Vec<Vec<Load>> = Vec::new();
-        let mut loaded_by: BTreeMap<BufferId, Vec<usize>> = BTreeMap::new();
+        let mut loaded_by: BTreeMap<BufferId, Vec<(usize, bool)>> = BTreeMap::new();
         for (number, at) in self.loops.iter().enumerate() {
             let mut all = Vec::new();
             for &stmt in &at.loads {
                 let load = self.load(stmt, true, operands)?;
-                loaded_by.entry(load.buffer).or_default().push(number);
+                let late = shifts[number].as_ref().is_some_and(|shift| shift.late.contains(&load.buffer));
+                loaded_by.entry(load.buffer).or_default().push((number, late));
                 all.push(load);
             }
             loads.push(all);
         }
         let mut channels: Vec<Channel> = Vec::new();
         let mut rings = Vec::new();
-        for (at, loads) in self.loops.iter().zip(loads) {
+        for ((at, shift), loads) in self.loops.iter().zip(shifts).zip(loads) {
             let mut fills: Vec<(usize, Vec<Load>)> = Vec::new();
             for load in loads {
                 let alike = |buffer: &BufferId| loaded_by.get(buffer) == loaded_by.get(&load.buffer);
@@ -46,7 +48,7 @@ impl Planner<'_> {
                     None => fills.push((number, vec![load])),
                 }
             }
-            rings.push(Ring { at: at.clone(), fills, meets: false });
+            rings.push(Ring { at: at.clone(), fills, meets: false, shift: shift.clone() });
         }
         Ok((rings, channels))
     }
@@ -74,7 +76,9 @@ impl Planner<'_> {
                 let name = &kernel.buffers[buffer].name;
                 let loads_it = ring.is_some_and(|ring| self.loops[ring].loads.iter().any(|s| self.fills(*s, buffer)));
                 let text = match (filled.contains(&buffer), stay.contains(&buffer)) {
-                    (true, _) if mode != AccessMode::Read => format!("`{name}` is loaded by a loop and written elsewhere"),
+                    (true, _) if mode != AccessMode::Read => {
+                        format!("`{name}` is loaded by a loop and written elsewhere")
+                    }
                     (true, _) if !loads_it => format!("`{name}` is read outside of the loop that loads it"),
                     (_, true) if mode != AccessMode::Read && !residents.contains(&stmt) => {
                         format!("`{name}` is loaded once and written elsewhere")

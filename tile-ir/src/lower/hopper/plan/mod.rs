@@ -8,10 +8,12 @@
 mod arrays;
 mod load;
 mod search;
+mod shift;
 mod slice;
 
 pub(super) use load::Load;
 pub(super) use search::Loop;
+pub(super) use shift::Shift;
 pub(super) use slice::{assigns, holds, needed};
 
 use super::super::infer::Layouts;
@@ -33,6 +35,8 @@ pub(crate) const BLOCK_ROWS: u32 = 64;
 const TURNS_FROM: u32 = 128 * 128;
 /// Most f32 of accumulators a thread may hold beside what else it needs of 232 registers.
 const MOST_ACCUMULATORS: u32 = 192;
+/// Registers that a software-pipelined loop needs beside its fragments: with fewer ptxas spills, or waits for each product.
+const SHIFTED_BESIDE: u32 = 32;
 /// Slots of a loop whose author asks for no number of them, where they fit: a load takes about as long as three products of
 /// 128 x 128 x 64.
 const PLAIN_STAGES: u32 = 4;
@@ -82,6 +86,8 @@ pub(super) struct Ring {
     /// Whether the consumers wait for each other once an iteration has its tiles: of what they exchange through arrays of their own
     /// a pipelined loop orders every iteration after the one before.
     pub(super) meets: bool,
+    /// How it is software-pipelined across two products.
+    pub(super) shift: Option<Shift>,
 }
 
 impl Ring {
@@ -185,7 +191,16 @@ impl Planner<'_> {
         });
         found?;
         let unpacked = self.loaded_fragments(&mut operands);
-        let (mut rings, mut channels) = self.channels(&operands)?;
+        let mut layouts = self.fragments(consumers, fragments, span)?;
+        let held = self.held(&layouts);
+        if held > MOST_ACCUMULATORS {
+            let text = format!("its fragments take {held} registers a thread, of {MOST_ACCUMULATORS} at most");
+            return Err(Reason { text, span });
+        }
+        let shifts: Vec<Option<Shift>> = (0..self.loops.len())
+            .map(|at| self.shift(at, &products).filter(|_| held + SHIFTED_BESIDE <= most_registers(consumers)))
+            .collect();
+        let (mut rings, mut channels) = self.channels(&operands, &shifts)?;
         let filled: BTreeSet<BufferId> = channels.iter().flat_map(|c| c.buffers.iter().copied()).collect();
         let residents = self.residents(&filled, &operands)?;
         let stay: BTreeSet<BufferId> = residents.iter().map(|r| r.load.buffer).collect();
@@ -196,13 +211,10 @@ impl Planner<'_> {
             each(kernel, body, &mut |stmt| ring.meets |= self.touched(stmt).iter().any(|(b, ..)| own.contains(b)));
         }
         self.producible(&rings, &residents)?;
-        let groups = self.groups(consumers, !own.is_empty())?;
-        let mut layouts = self.fragments(consumers, fragments, span)?;
-        let held = self.held(&layouts);
-        if held > MOST_ACCUMULATORS {
-            let text = format!("its fragments take {held} registers a thread, of {MOST_ACCUMULATORS} at most");
-            return Err(Reason { text, span });
-        }
+        let groups = match shifts.iter().any(Option::is_some) {
+            true => 1,
+            false => self.groups(consumers, !own.is_empty())?,
+        };
         layouts.shared = operands.iter().map(|(buffer, operand)| (*buffer, operand.tile)).collect();
         for load in rings.iter().flat_map(Ring::loads).chain(residents.iter().map(|r| &r.load)) {
             layouts.shared.insert(load.buffer, load.layout);
@@ -212,6 +224,7 @@ impl Planner<'_> {
         let registers = registers(consumers * groups, held);
         let mut folded = BTreeMap::new();
         self.fold(&kernel.body, &products, &mut folded);
+        folded.retain(|_, (_, stmt)| !rings.iter().any(|ring| ring.at.stmt == *stmt && ring.shift.is_some()));
         let multiplies_own = products.values().any(|product| {
             let left = matches!(product.a, (buffer, Left::Shared(_)) if own.contains(&buffer));
             left || own.contains(&product.b.0)
@@ -447,7 +460,7 @@ impl Planner<'_> {
 }
 
 /// Whether a statement, or one in it, reads or writes a buffer.
-fn mentions(kernel: &BoundKernel, stmt: StmtId, buffer: BufferId) -> bool {
+pub(super) fn mentions(kernel: &BoundKernel, stmt: StmtId, buffer: BufferId) -> bool {
     let place = Place::Buffer(buffer);
     let mut found = accesses(kernel, &[stmt]).iter().any(|access| kernel.accesses[*access].place == place);
     each(kernel, &[stmt], &mut |s| {
@@ -484,6 +497,14 @@ fn registers(consumers: u32, held: u32) -> Option<RolesRegisters> {
     let producer = if consumers == 2 { 40 } else { 32 };
     let consumer = ((launch * (consumers + 1) - producer) / consumers / 8 * 8).min(240);
     (consumer > launch).then_some(RolesRegisters { launch, producer, consumer })
+}
+
+/// Registers that a consumer of so many warpgroups can have.
+fn most_registers(consumers: u32) -> u32 {
+    match registers(consumers, u32::MAX) {
+        Some(registers) => registers.consumer,
+        None => (65_536 / ((consumers + 1) * WARPGROUP) / 8 * 8).min(248),
+    }
 }
 
 impl Plan {

@@ -54,28 +54,28 @@ impl Search<'_> {
         let kernel = self.kernel;
         let kind = &kernel.stmts[stmt].kind;
         let before = self.found.len();
-        if let StmtKind::For { var, start, end, step, kind: LoopKind::Pipelined { stages, schedule }, body } = kind {
-            if let Some(loads) = self.loads(stmt, *var, body)? {
-                let stages = kernel.const_index(*stages).and_then(|n| u32::try_from(n).ok()).unwrap_or(1).max(1);
-                let range = [*start, *end, *step];
-                self.found.push(Loop { stmt, var: *var, range, stages: Some(stages), schedule: *schedule, loads });
-                let mut inner = Search { kernel, found: Vec::new() };
-                inner.block(body)?;
-                return match inner.found.first() {
-                    Some(inner) if inner.stages.is_some() => {
-                        let text = "a pipelined loop that loads tiles stands in another one".into();
-                        Err(Reason { text, span: kernel.stmts[inner.stmt].span })
-                    }
-                    _ => self.ends_itself(stmt),
-                };
-            }
+        if let StmtKind::For { var, start, end, step, kind: LoopKind::Pipelined { stages, schedule }, body } = kind
+            && let Some(loads) = self.loads(stmt, *var, body)?
+        {
+            let stages = kernel.const_index(*stages).and_then(|n| u32::try_from(n).ok()).unwrap_or(1).max(1);
+            let range = [*start, *end, *step];
+            self.found.push(Loop { stmt, var: *var, range, stages: Some(stages), schedule: *schedule, loads });
+            let mut inner = Search { kernel, found: Vec::new() };
+            inner.block(body)?;
+            return match inner.found.first() {
+                Some(inner) if inner.stages.is_some() => {
+                    let text = "a pipelined loop that loads tiles stands in another one".into();
+                    Err(Reason { text, span: kernel.stmts[inner.stmt].span })
+                }
+                _ => self.runs_whole(stmt),
+            };
         }
         // What a `parallel` loop does is the compute partition's.
         if !matches!(kind, StmtKind::Parallel { .. }) {
             kind.bodies().into_iter().try_for_each(|body| self.block(body))?;
         }
         if self.found.len() > before {
-            return self.ends_itself(stmt);
+            return self.runs_whole(stmt);
         }
         if let StmtKind::For { var, start, end, step, kind: LoopKind::Serial { unroll: None }, body } = kind
             && !kernel.is_left_early(stmt)
@@ -110,7 +110,10 @@ impl Search<'_> {
         let name = |buffer: BufferId| &kernel.buffers[buffer].name;
         let span = kernel.stmts[stmt].span;
         if let Some(other) = filled.iter().find(|buffer| !copied.contains(buffer)) {
-            let text = format!("`{}` is loaded by its elements or under a condition: TMA loads what one `copy` fills", name(*other));
+            let text = format!(
+                "`{}` is loaded by its elements or under a condition: TMA loads what one `copy` fills",
+                name(*other)
+            );
             return Err(Reason { text, span });
         }
         if let Some((at, twice)) = copied.iter().enumerate().find(|(at, buffer)| copied[..*at].contains(buffer)) {
@@ -136,8 +139,8 @@ impl Search<'_> {
         found
     }
 
-    /// A loop around loads, or one that loads, may not end early: the producer would have to know when.
-    fn ends_itself(&self, stmt: StmtId) -> Result<(), Reason> {
+    /// An error where a loop that loads, or stands around one, ends early: the producer would have to know when.
+    fn runs_whole(&self, stmt: StmtId) -> Result<(), Reason> {
         match self.kernel.is_left_early(stmt) {
             true => {
                 let text = "a loop that loads tiles, or stands around one, ends early".into();

@@ -1,0 +1,114 @@
+//! The consumers' side of a loop that is software-pipelined across two dependent products ([`super::plan::Shift`]).
+//!
+//! ```text
+//! S(0)  work(0)  [ S(j)  O(j-1)  wait S(j)  work(j)  wait O(j-1)  rest(j) ] j = 1..n  O(n-1)
+//! ```
+//!
+//! `S(j)` and `O(j-1)` are in flight together, and `O(j-1)` goes on while threads work on `S(j)`: until the first statement that touches its
+//! accumulator or the fragment that is its next left operand.
+
+use super::super::*;
+use super::plan::{Product, Ring, Shift, mentions};
+use super::roles::{ChannelState, Roles};
+
+/// The parts of a shifted loop's body.
+struct Parts<'p> {
+    /// Indices.
+    lets: &'p [StmtId],
+    first: &'p Product,
+    second: &'p Product,
+    /// Work that the second product of the iteration before may be in flight during.
+    work: &'p [StmtId],
+    rest: &'p [StmtId],
+    /// Channels of the first product's operands, and of the second one's.
+    early: Vec<&'p ChannelState>,
+    late: Vec<&'p ChannelState>,
+}
+
+impl<'a> Lowering<'a> {
+    /// Lowers the consumers' loop; `body` is without the loads.
+    pub(super) fn consume_shifted(
+        &mut self,
+        roles: &Roles,
+        ring: &Ring,
+        shift: &Shift,
+        body: &[StmtId],
+        [start, end, step]: [ValueId; 3],
+    ) {
+        let kernel = self.kernel;
+        let products = &roles.plan.products;
+        let position = |stmt: StmtId| body.iter().position(|s| *s == stmt);
+        let (Some(one), Some(two), Some(first), Some(second)) =
+            (position(shift.first), position(shift.second), products.get(&shift.first), products.get(&shift.second))
+        else {
+            return self.bug("a shifted loop without its products");
+        };
+        let between = &body[one + 1..two];
+        let touches = |stmt: &StmtId| mentions(kernel, *stmt, second.acc) || mentions(kernel, *stmt, second.a.0);
+        let free = between.iter().position(touches).unwrap_or(between.len());
+        let is_late =
+            |number: &usize| roles.plan.channels[*number].buffers.iter().any(|buffer| shift.late.contains(buffer));
+        let channels = |late: bool| -> Vec<&ChannelState> {
+            let numbers = ring.fills.iter().map(|(number, _)| number).filter(|number| is_late(number) == late);
+            numbers.map(|number| &roles.channels[*number]).collect()
+        };
+        let parts = Parts {
+            lets: &body[..one],
+            first,
+            second,
+            work: &between[..free],
+            rest: &between[free..],
+            early: channels(false),
+            late: channels(true),
+        };
+        let cond = self.binary(BinaryOp::Lt, start, end);
+        let then = self.nested(|l| {
+            let reg = l.variable_reg(ring.at.var);
+            l.op(OpKind::Let { reg, value: Some(start) });
+            l.block(parts.lets);
+            parts.early.iter().for_each(|channel| l.wait_for_slot(channel, channel.full));
+            l.multiply_at_once(roles, parts.first);
+            l.give_back(roles, &parts.early);
+            l.block(between);
+            let next = l.binary(BinaryOp::Add, start, step);
+            l.counted_loop(ring.at.var, [next, end, step], Unroll::By(1), |l| l.shifted_iteration(roles, &parts));
+            parts.late.iter().for_each(|channel| l.wait_for_slot(channel, channel.full));
+            l.multiply_at_once(roles, parts.second);
+            l.give_back(roles, &parts.late);
+        });
+        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
+    }
+
+    fn shifted_iteration(&mut self, roles: &Roles, parts: &Parts<'_>) {
+        let Parts { first, second, .. } = *parts;
+        self.block(parts.lets);
+        let words = self.left_words(second);
+        let [score, sum] = [first, second].map(|product| self.fragments[product.acc].map(|r| r.local));
+        let late: Vec<LocalId> = sum.into_iter().chain(words).collect();
+        parts.early.iter().for_each(|channel| self.wait_for_slot(channel, channel.full));
+        score.iter().chain(&late).for_each(|&local| self.op(OpKind::Pin { local }));
+        self.op(OpKind::WgmmaFence);
+        self.multiply(roles, first, None);
+        self.op(OpKind::WgmmaCommit);
+        parts.late.iter().for_each(|channel| self.wait_for_slot(channel, channel.full));
+        self.multiply(roles, second, words);
+        self.op(OpKind::WgmmaCommit);
+        self.op(OpKind::WgmmaWait { pending: 1 });
+        score.iter().for_each(|&local| self.op(OpKind::Pin { local }));
+        self.give_back(roles, &parts.early);
+        self.block(parts.work);
+        self.op(OpKind::WgmmaWait { pending: 0 });
+        late.iter().for_each(|&local| self.op(OpKind::Pin { local }));
+        self.give_back(roles, &parts.late);
+        self.block(parts.rest);
+    }
+
+    /// Gives back the slots that this partition is at, and goes on to the next.
+    fn give_back(&mut self, roles: &Roles, channels: &[&ChannelState]) {
+        for channel in channels {
+            let slot = self.read(channel.slot);
+            self.release(roles, channel, slot);
+            self.advance(channel);
+        }
+    }
+}
