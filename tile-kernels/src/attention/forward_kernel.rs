@@ -12,7 +12,7 @@ use tile_runtime::prelude::*;
         CAUSAL in [false, true]
     ),
     require(HK > 0 && H % HK == 0 && group > 0),
-    require(N > 0),
+    require(N > 0 && N <= 1 << 30 && M <= 1 << 30),
     require(!CAUSAL || N >= M)
 )]
 pub fn forward<T: Half, const BM: usize, const BN: usize, const D: usize, const THREADS: usize, const CAUSAL: bool>(

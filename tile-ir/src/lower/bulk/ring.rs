@@ -425,7 +425,7 @@ impl<'a> Lowering<'a> {
 
     /// All of the author's threads wait for each other.
     pub(in super::super) fn block_barrier(&mut self) {
-        if self.roles.as_ref().is_some_and(|roles| roles.stores_operands()) {
+        if self.roles.as_ref().is_some_and(|roles| roles.shows_own()) {
             self.op(OpKind::FenceProxyAsync);
         }
         let kind = match (&self.ring, &self.roles) {

@@ -8,7 +8,7 @@
 
 use super::super::uses::each;
 use super::super::*;
-use super::plan::{Load, Plan, Planner, Reason, holds};
+use super::plan::{Load, Plan, Planner, holds};
 use super::roles::Roles;
 use crate::ir::pipeline::is_address;
 use crate::layout::Operand;
@@ -19,6 +19,15 @@ pub(super) struct Resident {
     /// The copy.
     pub(super) stmt: StmtId,
     pub(super) load: Load,
+}
+
+/// A tile that is loaded once after the first of the loops that load: the weights of a second product. The producer fetches it while the
+/// consumers are still in the loop.
+#[derive(Clone, Debug)]
+pub(super) struct Late {
+    pub(super) load: Load,
+    /// The last statement that touches it, after which its array is given back.
+    pub(super) last: StmtId,
 }
 
 /// The one slot of all resident tiles, and the phase that a partition (producer or consumer) waits for.
@@ -52,19 +61,19 @@ impl Planner<'_> {
         all
     }
 
-    /// The tiles that stay while loops go round: operands that are loaded once, right before. `filled`: the arrays that channels
-    /// fill. A copy that is none is the consumers'.
+    /// The tiles that stay while loops go round, operands that are loaded once, right before; and those that are loaded once after the
+    /// first loop. `filled`: the arrays that channels fill. A copy that is neither is the consumers'.
     pub(super) fn residents(
         &self,
         filled: &BTreeSet<BufferId>,
         operands: &BTreeMap<BufferId, Operand>,
-    ) -> Result<Vec<Resident>, Reason> {
+    ) -> (Vec<Resident>, Vec<Late>) {
         let kernel = self.kernel;
         let mut around: &[StmtId] = &[];
-        let Some((first, last)) = self.loops.first().zip(self.loops.last()) else { return Ok(Vec::new()) };
+        let Some((first, last)) = self.loops.first().zip(self.loops.last()) else { return Default::default() };
         beside(kernel, &kernel.body, first.stmt, &mut around);
         // Where the loops do not stand together, nothing says when the last of them is over.
-        let Some(end) = around.iter().position(|s| *s == last.stmt) else { return Ok(Vec::new()) };
+        let Some(end) = around.iter().position(|s| *s == last.stmt) else { return Default::default() };
         let copies = self.resident_copies();
         let mentions = |body: &[StmtId], buffer: BufferId| {
             let mut count = 0;
@@ -72,6 +81,24 @@ impl Planner<'_> {
             count
         };
         let mut all: Vec<Resident> = Vec::new();
+        let mut late: Vec<Late> = Vec::new();
+        for &stmt in copies.iter().filter(|s| around.iter().skip_while(|s| **s != first.stmt).any(|at| at == *s)) {
+            let StmtKind::Tile(TileOp::Copy { src, dst, .. }) = &kernel.stmts[stmt].kind else { continue };
+            let Place::Buffer(buffer) = dst.place else { continue };
+            let touching: Vec<StmtId> = around.iter().copied().filter(|s| mentions(&[*s], buffer) > 0).collect();
+            let everywhere = mentions(&kernel.body, buffer) == mentions(around, buffer);
+            if operands.contains_key(&buffer)
+                && !filled.contains(&buffer)
+                && copies.iter().filter(|s| self.fills(**s, buffer)).count() == 1
+                && src.start.iter().all(|e| is_address(kernel, *e))
+                && touching.first() == Some(&stmt)
+                && everywhere
+                && let Some(&last) = touching.last()
+                && let Ok(load) = self.load(stmt, false, operands)
+            {
+                late.push(Late { load, last });
+            }
+        }
         for &stmt in copies.iter().filter(|s| around.iter().take_while(|s| **s != first.stmt).any(|at| at == *s)) {
             let StmtKind::Tile(TileOp::Copy { src, dst, .. }) = &kernel.stmts[stmt].kind else { continue };
             let Place::Buffer(buffer) = dst.place else { continue };
@@ -88,7 +115,7 @@ impl Planner<'_> {
                 all.push(Resident { stmt, load });
             }
         }
-        Ok(all)
+        (all, late)
     }
 }
 
@@ -123,8 +150,53 @@ impl<'a> Lowering<'a> {
         Some(ResidentSlot { full, empty, maps, parity })
     }
 
+    /// The arrays, tensor maps and barriers of the tiles that are loaded late.
+    pub(super) fn late_slots(&mut self, plan: &Plan) -> BTreeMap<StmtId, ResidentSlot> {
+        let mut all = BTreeMap::new();
+        for late in &plan.late {
+            let maps = vec![self.slots_of(&late.load, 1)];
+            let full = self.barrier_array("late_full", 1);
+            let empty = self.barrier_array("late_empty", 1);
+            let parity = self.reg("late_parity", ValueType::Index, true);
+            all.insert(late.load.stmt, ResidentSlot { full, empty, maps, parity });
+        }
+        all
+    }
+
+    /// The producer fetches a tile that is loaded late; whether the statement is its copy.
+    pub(super) fn fill_late(&mut self, roles: &Roles, stmt: StmtId) -> bool {
+        let Some(late) = roles.plan.late.iter().find(|late| late.load.stmt == stmt) else { return false };
+        let Some(slot) = roles.late.get(&stmt).cloned() else { return false };
+        self.fetch_once(roles, &slot, &[&late.load]);
+        true
+    }
+
+    /// A consumer comes to the copy of a tile that is loaded late; whether the statement is one.
+    pub(super) fn await_late(&mut self, roles: &Roles, stmt: StmtId) -> bool {
+        let Some(slot) = roles.late.get(&stmt) else { return false };
+        let (zero, parity) = (self.int(0), self.read(slot.parity));
+        let [full, _] = Roles::resident_barriers(slot, zero);
+        self.op(OpKind::BarrierWait { barrier: full, parity });
+        true
+    }
+
+    /// After the last statement that touches a tile that is loaded late, its array is given back.
+    pub(in super::super) fn release_late(&mut self, stmt: StmtId) {
+        let Some(roles) = self.roles.clone() else { return };
+        for late in roles.plan.late.iter().filter(|late| late.last == stmt) {
+            let Some(slot) = roles.late.get(&late.load.stmt).cloned() else { continue };
+            self.give_back_once(&roles, &slot, roles.plan.read.contains(&late.load.buffer));
+        }
+    }
+
     /// One thread makes the barriers.
     pub(super) fn set_up_resident(&mut self, roles: &Roles) {
+        for slot in roles.late.values() {
+            let zero = self.int(0);
+            let [full, empty] = Roles::resident_barriers(slot, zero);
+            self.op(OpKind::BarrierInit { barrier: full, arrivals: 1 });
+            self.op(OpKind::BarrierInit { barrier: empty, arrivals: roles.plan.consumers });
+        }
         let Some(slot) = &roles.resident else { return };
         let zero = self.int(0);
         let [full, empty] = Roles::resident_barriers(slot, zero);
@@ -134,6 +206,10 @@ impl<'a> Lowering<'a> {
 
     /// Declares the parity that a role begins with.
     pub(super) fn enter_resident(&mut self, roles: &Roles, parity: i64) {
+        for slot in roles.late.values() {
+            let parity = self.int(parity);
+            self.op(OpKind::Let { reg: slot.parity, value: Some(parity) });
+        }
         let Some(slot) = &roles.resident else { return };
         let parity = self.int(parity);
         self.op(OpKind::Let { reg: slot.parity, value: Some(parity) });
@@ -142,14 +218,19 @@ impl<'a> Lowering<'a> {
     /// The producer fetches the tiles, once their arrays are free.
     pub(super) fn fill_resident(&mut self, roles: &Roles) {
         let Some(slot) = roles.resident.clone() else { return };
+        let loads: Vec<&Load> = roles.plan.residents.iter().map(|r| &r.load).collect();
+        self.fetch_once(roles, &slot, &loads);
+    }
+
+    fn fetch_once(&mut self, roles: &Roles, slot: &ResidentSlot, loads: &[&Load]) {
         let (zero, parity) = (self.int(0), self.read(slot.parity));
-        let [full, empty] = Roles::resident_barriers(&slot, zero);
+        let [full, empty] = Roles::resident_barriers(slot, zero);
         self.op(OpKind::BarrierWait { barrier: empty, parity });
-        let bytes: u32 = roles.plan.residents.iter().map(|r| r.load.layout.bytes()).sum();
+        let bytes: u32 = loads.iter().map(|load| load.layout.bytes()).sum();
         let bytes = self.int(i64::from(bytes));
         self.op(OpKind::BarrierExpect { barrier: full, bytes });
-        for (resident, &map) in roles.plan.residents.iter().zip(&slot.maps) {
-            self.load_tile(roles, &resident.load, map, full, zero);
+        for (load, &map) in loads.iter().zip(&slot.maps) {
+            self.load_tile(roles, load, map, full, zero);
         }
         self.flip(slot.parity);
     }
@@ -169,12 +250,18 @@ impl<'a> Lowering<'a> {
     /// After the loop, a consumer gives the resident tiles' arrays back to the producer.
     pub(super) fn release_resident(&mut self, roles: &Roles) {
         let Some(slot) = roles.resident.clone() else { return };
+        let read = roles.plan.residents.iter().any(|r| roles.plan.read.contains(&r.load.buffer));
+        self.give_back_once(roles, &slot, read);
+    }
+
+    /// `read`: by threads, not only by tensor cores.
+    fn give_back_once(&mut self, roles: &Roles, slot: &ResidentSlot, read: bool) {
         // One thread arrives on `empty` for the whole warpgroup, so all of its threads must have finished reading the tiles.
-        if roles.plan.residents.iter().any(|r| roles.plan.read.contains(&r.load.buffer)) {
+        if read {
             self.warpgroup_barrier(roles);
         }
         let zero = self.int(0);
-        let [_, empty] = Roles::resident_barriers(&slot, zero);
+        let [_, empty] = Roles::resident_barriers(slot, zero);
         let leader = self.is_leader(roles);
         let then = self.nested(|l| l.op(OpKind::BarrierArrive { barrier: empty, cta: None }));
         self.op(OpKind::If { cond: leader, then, otherwise: Vec::new() });

@@ -51,6 +51,8 @@ pub(crate) struct Roles {
     pub(super) staging: Option<RegId>,
     /// The slot of resident tiles, which stay through all iterations.
     pub(super) resident: Option<ResidentSlot>,
+    /// The slots of tiles that are loaded late, by their copies.
+    pub(super) late: BTreeMap<StmtId, ResidentSlot>,
 }
 
 impl<'a> Lowering<'a> {
@@ -93,6 +95,10 @@ impl<'a> Lowering<'a> {
                 self.remark(RemarkKind::Choice, kernel.stmts[*stmt].span, text);
             }
         }
+        for late in &plan.late {
+            let text = format!("`{}` is loaded while the loop before goes on", kernel.buffers[late.load.buffer].name);
+            self.remark(RemarkKind::Choice, kernel.stmts[late.load.stmt].span, text);
+        }
         for resident in &plan.residents {
             let text = format!("`{}` is loaded once and stays", kernel.buffers[resident.load.buffer].name);
             self.remark(RemarkKind::Choice, kernel.stmts[resident.stmt].span, text);
@@ -121,6 +127,7 @@ impl<'a> Lowering<'a> {
             }
         }
         let resident = self.resident_slot(&plan);
+        let late = self.late_slots(&plan);
         let barriers: Vec<[BarrierId; 2]> = (plan.channels.iter())
             .map(|channel| ["full", "empty"].map(|name| self.barrier_array(name, channel.slots)))
             .collect();
@@ -150,6 +157,7 @@ impl<'a> Lowering<'a> {
             ahead: None,
             staging: None,
             resident,
+            late,
         };
         let first_warp = self.is_first(warp);
         let set_up = self.nested(|l| l.set_up_ring(&roles));
@@ -289,7 +297,8 @@ impl<'a> Lowering<'a> {
     /// The variables that the producer's control flow and coordinates are made of.
     pub(super) fn needed_by_loads(&self, roles: &Roles, which: impl Fn(&Load) -> bool) -> BTreeSet<VarId> {
         let plan = &roles.plan;
-        let loads = plan.rings.iter().flat_map(Ring::loads).chain(plan.residents.iter().map(|r| &r.load));
+        let once = plan.residents.iter().map(|r| &r.load).chain(plan.late.iter().map(|l| &l.load));
+        let loads = plan.rings.iter().flat_map(Ring::loads).chain(once);
         needed(self.kernel, &plan.loops(), loads.filter(|load| which(load)))
     }
 
@@ -326,6 +335,8 @@ impl<'a> Lowering<'a> {
                 && needed.contains(var)
             {
                 self.block(&body[at..=at]);
+            } else {
+                self.fill_late(roles, stmt);
             }
         }
     }
@@ -438,13 +449,14 @@ impl<'a> Lowering<'a> {
         }
         let StmtKind::Tile(TileOp::Copy { src, dst, .. }) = kind else { return false };
         match (src.place, dst.place) {
-            (Place::Tensor(_), _) => self.await_resident(&roles, stmt),
+            (Place::Tensor(_), _) => self.await_resident(&roles, stmt) || self.await_late(&roles, stmt),
             (Place::Buffer(from), to) => match (kernel.buffers[from].scope, to) {
                 (Scope::Shared, Place::Buffer(to)) => {
                     roles.plan.unpacked.contains(&stmt) && self.load_from_slot(&roles, from, to)
                 }
                 (Scope::Fragment, Place::Tensor(_)) => self.store_by_copy_engine(&roles, stmt, from, dst),
-                (Scope::Shared, Place::Tensor(_)) | (Scope::Fragment, Place::Buffer(_)) | (Scope::Local, _) => false,
+                (Scope::Shared, Place::Tensor(_)) => self.store_own(&roles, stmt, from, dst),
+                (Scope::Fragment, Place::Buffer(_)) | (Scope::Local, _) => false,
             },
         }
     }
@@ -461,9 +473,9 @@ impl Roles {
         &self.plan.barriers
     }
 
-    /// Whether consumers store what tensor cores read: every barrier makes that visible to them first.
-    pub(in super::super) fn stores_operands(&self) -> bool {
-        self.plan.multiplies_own
+    /// Whether consumers store what tensor cores or TMA read: every barrier makes that visible to them first.
+    pub(in super::super) fn shows_own(&self) -> bool {
+        self.plan.shows_own
     }
 
     /// The channel of an array, if it is one's.

@@ -215,6 +215,39 @@ impl<'a> Lowering<'a> {
         true
     }
 
+    /// Stores an array of the consumers' own by TMA, which one thread asks for; whether it is such a copy. The barrier before the copy has
+    /// made the array visible to TMA, and the one before its next write is only reached when TMA has read it.
+    pub(super) fn store_own(&mut self, roles: &Roles, stmt: StmtId, from: BufferId, dst: &TileRef) -> bool {
+        let Some(boxes) = roles.plan.own_stores.get(&stmt) else { return false };
+        let (Some(shared), Place::Tensor(tensor)) = (self.shared[from], dst.place) else { return false };
+        let StmtKind::Tile(TileOp::Copy { evict, .. }) = &self.kernel.stmts[stmt].kind else { return false };
+        let evict = evict.as_ref().and_then(Eviction::hint);
+        let map = self.tensor_map(tensor, boxes, true);
+        let size = boxes.dtype.bytes();
+        let (thread, zero) = (self.compute_thread(), self.int(0));
+        let cond = self.binary(BinaryOp::Eq, thread, zero);
+        let then = self.nested(|l| {
+            for piece in &boxes.boxes {
+                let rank = piece.coordinates.len();
+                let mut coordinates = Vec::new();
+                for (axis, &within) in piece.coordinates.iter().enumerate() {
+                    let first = match dst.start.get(rank - 1 - axis) {
+                        Some(&start) => l.narrow_value(start),
+                        None => l.int(0),
+                    };
+                    let within = l.int(i64::from(within));
+                    coordinates.push(l.binary(BinaryOp::Add, first, within));
+                }
+                let offset = l.int(i64::from(piece.offset / size));
+                l.op(OpKind::TensorStore { map, coordinates, shared, offset, evict });
+            }
+            l.op(OpKind::BulkCommit);
+            l.op(OpKind::BulkWait { pending: 0, read: true });
+        });
+        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
+        true
+    }
+
     /// Converts a sub-tile's accumulators and stores them, four matrices an instruction, each transposed on the way where
     /// the sub-tile is.
     fn store_matrices(

@@ -3,7 +3,8 @@
 use super::{Channel, Load, Planner, Reason, Ring, Shift};
 use crate::ir::parts::each;
 use crate::ir::*;
-use crate::layout::{Major, Operand};
+use crate::layout::{Major, Operand, SharedLayout, TmaPlan};
+use crate::lower::infer::Layouts;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Planner<'_> {
@@ -171,10 +172,54 @@ impl Planner<'_> {
         own
     }
 
-    /// Whether the producer can find what decides about the loads: an error names what it cannot.
-    pub(super) fn producible(&self, rings: &[Ring], residents: &[super::Resident]) -> Result<(), Reason> {
+    /// The copies of whole arrays of the consumers' own into tensors that TMA makes. An array that is only copied gets the layout with
+    /// the widest swizzle, which a fragment is stored into without bank conflicts.
+    pub(super) fn own_stores(&self, own: &BTreeSet<BufferId>, layouts: &mut Layouts) -> BTreeMap<StmtId, TmaPlan> {
         let kernel = self.kernel;
-        let loads = rings.iter().flat_map(Ring::loads).chain(residents.iter().map(|r| &r.load));
+        let mut all = BTreeMap::new();
+        if kernel.class.writes != Width::Sixteen
+            || kernel.stmts.values().any(|s| matches!(s.kind, StmtKind::LastArriver { .. }))
+        {
+            return all;
+        }
+        let elements = parts::accesses(kernel, &kernel.body);
+        let elementwise = |place: Place| elements.iter().any(|access| kernel.accesses[*access].place == place);
+        each(kernel, &kernel.body, &mut |stmt| {
+            let StmtKind::Tile(TileOp::Copy { src, dst, tma: true, .. }) = &kernel.stmts[stmt].kind else { return };
+            let (Place::Buffer(buffer), Place::Tensor(tensor)) = (src.place, dst.place) else { return };
+            let Some(facts) = self.analysis.copies.get(&stmt) else { return };
+            // A store by TMA takes no coordinate below 0, and an innermost one only at multiples of 16 bytes.
+            let reaches = facts.tma_start[1] && facts.dst_nonnegative.iter().all(|at| *at);
+            let dtype = kernel.buffer_dtype(buffer);
+            let alike = kernel.place_dtype(dst.place) == kernel.place_dtype(src.place);
+            if !own.contains(&buffer) || !src.start.is_empty() || !reaches || !alike {
+                return;
+            }
+            let (ParamKind::Tensor { shape, .. }, [rows, cols]) =
+                (&kernel.params[tensor].kind, &kernel.buffer_extents(buffer)[..])
+            else {
+                return;
+            };
+            let asked = kernel.buffers[buffer].swizzle != SwizzleRequest::Auto;
+            let made = match elementwise(src.place) || asked {
+                true => SharedLayout::row_major(*rows, *cols, dtype),
+                false => SharedLayout::automatic(*rows, *cols, dtype),
+            };
+            let Some(tile) = layouts.shared.get(&buffer).copied().or(made.ok()) else { return };
+            let missing = shape.len().saturating_sub(facts.extents.len());
+            let extents: Vec<u32> = std::iter::repeat_n(1, missing).chain(facts.extents.iter().copied()).collect();
+            if let Ok(boxes) = TmaPlan::new(&extents, &tile, 1) {
+                layouts.shared.insert(buffer, tile);
+                all.insert(stmt, boxes);
+            }
+        });
+        all
+    }
+
+    /// Whether the producer can find what decides about the loads: an error names what it cannot.
+    pub(super) fn producible(&self, rings: &[Ring], once: &[&Load]) -> Result<(), Reason> {
+        let kernel = self.kernel;
+        let loads = rings.iter().flat_map(Ring::loads).chain(once.iter().copied());
         let stmts: Vec<StmtId> = self.loops.iter().map(|l| l.stmt).collect();
         let needed = super::needed(kernel, &stmts, loads);
         let mut found = Ok(());

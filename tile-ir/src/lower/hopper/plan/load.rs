@@ -111,7 +111,9 @@ impl Planner<'_> {
         }
         let layout = self.slot(buffer, operands).map_err(no)?;
         if kernel.place_dtype(src.place) != kernel.place_dtype(Place::Buffer(buffer)) {
-            return Err(no("a load converts its elements, which TMA does not: keep the tensor in the dtype of its tile".into()));
+            return Err(no(
+                "a load converts its elements, which TMA does not: keep the tensor in the dtype of its tile".into(),
+            ));
         }
         let Some(facts) = self.analysis.copies.get(&stmt) else {
             return Err(no("a load is not analysed".into()));

@@ -19,10 +19,12 @@ pub(super) use slice::{assigns, holds, needed};
 use super::super::infer::Layouts;
 use super::super::uses::{accesses, depends_on, each};
 use super::operand::Left;
-use super::resident::Resident;
+use super::resident::{Late, Resident};
 use crate::analysis::Analysis;
 use crate::ir::*;
-use crate::layout::{Fragment, LayoutError, Major, MmaInput, Operand, WarpGrid, WgmmaOperand as MatrixOperand};
+use crate::layout::{
+    Fragment, LayoutError, Major, MmaInput, Operand, TmaPlan, WarpGrid, WgmmaOperand as MatrixOperand,
+};
 use crate::lowered::RolesRegisters;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,6 +52,10 @@ pub(crate) struct Plan {
     pub(super) channels: Vec<Channel>,
     /// Resident tiles: loaded once, they stay through all iterations.
     pub(super) residents: Vec<Resident>,
+    /// Tiles that are loaded once after the first loop.
+    pub(super) late: Vec<Late>,
+    /// Copies of the consumers' own arrays into tensors that TMA makes.
+    pub(super) own_stores: BTreeMap<StmtId, TmaPlan>,
     /// Copies of arrays into fragments by `ldmatrix`.
     pub(super) unpacked: BTreeSet<StmtId>,
     /// Arrays of channels and resident tiles that threads read, not only tensor cores.
@@ -58,8 +64,8 @@ pub(crate) struct Plan {
     pub(super) elements: BTreeSet<BufferId>,
     /// Shared arrays that the consumers have to themselves.
     pub(super) own: BTreeSet<BufferId>,
-    /// Whether a product multiplies what consumers have stored.
-    pub(super) multiplies_own: bool,
+    /// Whether tensor cores or TMA read what consumers have stored.
+    pub(super) shows_own: bool,
     /// Statements before which the consumers wait for each other.
     pub(super) barriers: BTreeSet<StmtId>,
     /// The tile products.
@@ -202,43 +208,48 @@ impl Planner<'_> {
             .collect();
         let (mut rings, mut channels) = self.channels(&operands, &shifts)?;
         let filled: BTreeSet<BufferId> = channels.iter().flat_map(|c| c.buffers.iter().copied()).collect();
-        let residents = self.residents(&filled, &operands)?;
-        let stay: BTreeSet<BufferId> = residents.iter().map(|r| r.load.buffer).collect();
+        let (residents, late) = self.residents(&filled, &operands);
+        let once: Vec<&Load> = residents.iter().map(|r| &r.load).chain(late.iter().map(|l| &l.load)).collect();
+        let stay: BTreeSet<BufferId> = once.iter().map(|load| load.buffer).collect();
         let [read, elements] = self.read_by_threads(&rings, &filled, &stay, &unpacked)?;
         let own = self.own(&filled, &stay, &mut operands);
         for ring in &mut rings {
             let StmtKind::For { body, .. } = &kernel.stmts[ring.at.stmt].kind else { continue };
             each(kernel, body, &mut |stmt| ring.meets |= self.touched(stmt).iter().any(|(b, ..)| own.contains(b)));
         }
-        self.producible(&rings, &residents)?;
+        self.producible(&rings, &once)?;
         let groups = match shifts.iter().any(Option::is_some) {
             true => 1,
             false => self.groups(consumers, !own.is_empty())?,
         };
         layouts.shared = operands.iter().map(|(buffer, operand)| (*buffer, operand.tile)).collect();
-        for load in rings.iter().flat_map(Ring::loads).chain(residents.iter().map(|r| &r.load)) {
+        for load in rings.iter().flat_map(Ring::loads).chain(once.iter().copied()) {
             layouts.shared.insert(load.buffer, load.layout);
         }
-        let others = self.other_bytes(&residents, &own, consumers * groups);
+        let own_stores = self.own_stores(&own, &mut layouts);
+        let others = self.other_bytes(&once, &own, consumers * groups);
         self.fits(&mut channels, others, !own.is_empty(), span)?;
         let registers = registers(consumers * groups, held);
         let mut folded = BTreeMap::new();
         self.fold(&kernel.body, &products, &mut folded);
         folded.retain(|_, (_, stmt)| !rings.iter().any(|ring| ring.at.stmt == *stmt && ring.shift.is_some()));
-        let multiplies_own = products.values().any(|product| {
+        let multiplied = products.values().any(|product| {
             let left = matches!(product.a, (buffer, Left::Shared(_)) if own.contains(&buffer));
             left || own.contains(&product.b.0)
         });
+        let shows_own = multiplied || !own_stores.is_empty();
         let barriers = self.analysis.barriers_among(kernel, &own);
         Ok(Plan {
             rings,
             channels,
             residents,
+            late,
+            own_stores,
             unpacked,
             read,
             elements,
             own,
-            multiplies_own,
+            shows_own,
             barriers,
             products,
             consumers,
@@ -425,9 +436,9 @@ impl Planner<'_> {
     }
 
     /// Bytes of shared memory beside the slots.
-    fn other_bytes(&self, residents: &[Resident], own: &BTreeSet<BufferId>, warpgroups: u32) -> u64 {
+    fn other_bytes(&self, once: &[&Load], own: &BTreeSet<BufferId>, warpgroups: u32) -> u64 {
         let kernel = self.kernel;
-        let stay: u64 = residents.iter().map(|r| u64::from(r.load.layout.bytes())).sum();
+        let stay: u64 = once.iter().map(|load| u64::from(load.layout.bytes())).sum();
         let elements = |b: &BufferId| kernel.buffer_len(*b).saturating_mul(u64::from(kernel.buffer_dtype(*b).bytes()));
         // Each begins at a swizzle's atom of 1024 bytes; two staging buffers a warpgroup, and what alignment and barriers take.
         let own: u64 = own.iter().map(|b| elements(b).next_multiple_of(1024)).fold(0, u64::saturating_add);
