@@ -234,6 +234,8 @@ struct Lowering<'a> {
     paired: BTreeSet<ParamId>,
     /// What the launch checks of indices that the lowering makes.
     index_ranges: Vec<IndexRange>,
+    /// Sums of indices that are computed before they are added to something.
+    signed_sums: BTreeSet<ValueId>,
     /// The number of slots of each array that a pipelined loop loads ahead.
     stages: BTreeMap<BufferId, u32>,
     /// Of an array that a pipelined loop loads ahead: the first element of the slot that its name stands for now.
@@ -314,6 +316,7 @@ impl<'a> Lowering<'a> {
             roles_wait: false,
             paired: BTreeSet::new(),
             index_ranges: Vec::new(),
+            signed_sums: BTreeSet::new(),
             stages: class::stages(kernel),
             slots: SecondaryMap::new(),
             loaded: Vec::new(),
