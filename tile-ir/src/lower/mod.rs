@@ -144,14 +144,19 @@ pub(crate) fn refusals(bound: &BoundKernel, analysis: &Analysis, target: Target)
     if !bound.buffers.values().any(lies) && !bound.stmts.values().any(is_deep) {
         return vec![];
     }
-    // At most what a tile that is reduced goes through shared memory in, and what its result does.
+    // At most what a tile that is reduced goes through shared memory in, and what its result does; what the other blocks of a
+    // cluster send, and a tile's way to its tensor.
+    let blocks = bound.cluster.iter().filter_map(|extent| bound.const_index(*extent)).product::<i64>().unsigned_abs();
     let added = |stmt: &Stmt| {
-        let StmtKind::Tile(TileOp::ReduceTile { src, .. }) = stmt.kind else { return 0 };
-        bound.buffer_len(src).saturating_mul(8)
+        if let StmtKind::Tile(TileOp::ReduceTile { src, .. }) = stmt.kind {
+            return bound.buffer_len(src).saturating_mul(8);
+        }
+        let StmtKind::Tile(TileOp::ClusterReduce { tile, .. }) = stmt.kind else { return 0 };
+        bound.buffer_len(tile).saturating_mul(4).saturating_mul(blocks.saturating_add(1))
     };
     match infer::infer(bound, analysis, target) {
         Err(diagnostics) => diagnostics,
-        Ok(infer::Choice::Block(_)) => {
+        Ok(infer::Choice::Block(_) | infer::Choice::Roles(_)) => {
             let added = bound.stmts.values().map(added).fold(0, u64::saturating_add);
             let most = crate::analysis::shared_bytes(bound).saturating_add(added);
             match added > 0 && most > u64::from(target.max_shared_bytes()) {
@@ -159,7 +164,7 @@ pub(crate) fn refusals(bound: &BoundKernel, analysis: &Analysis, target: Target)
                 false => vec![],
             }
         }
-        Ok(_) => vec![],
+        Ok(infer::Choice::Ring(_)) => vec![],
     }
 }
 
