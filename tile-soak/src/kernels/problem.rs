@@ -112,7 +112,8 @@ impl Problem {
         Problem { dims, scalars, absent, data: rng.random(), tables: BTreeMap::new() }
     }
 
-    /// About how much work it is: of a product the product of its three extents, of what reads its tensors once their size.
+    /// About how much work it is: of a product the product of its three extents, of what reads its tensors once, as one that
+    /// goes by a table of places does, their size.
     pub fn work(&self, kernel: &Kernel) -> f64 {
         let extent = |extent: &Extent| match *extent {
             Extent::Dim(dim) => self.dim(&kernel.dims[dim].name) as f64,
@@ -125,6 +126,9 @@ impl Problem {
         let mut sizes: Vec<f64> = sizes.collect();
         sizes.sort_by(|a, b| b.total_cmp(a));
         let largest = sizes.first().copied().unwrap_or(1.0);
+        if !self.tables.is_empty() {
+            return largest;
+        }
         sizes.iter().take(3).product::<f64>().sqrt().max(largest)
     }
 
