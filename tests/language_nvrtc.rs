@@ -42,10 +42,48 @@ mod tensors;
 #[allow(dead_code)]
 mod transposed_store;
 
+use std::time::{Duration, Instant};
 use tile_runtime::kernel::Definition;
 use tile_runtime::library::find_nvdisasm;
 use tile_runtime::nvrtc::{Nvrtc, Output, Resources, options};
 use tile_runtime::prelude::*;
+
+/// A tile that no grid of warps divides, so that its product is not the tensor cores': once 2 KiB of spills.
+#[tile_kernel]
+fn by_elements(a: &Tensor<f16, (M, K)>, b: &Tensor<f16, (K, N)>, c: &mut Tensor<f32, (M, N)>) {
+    let [bx, by] = blocks([ceil_div(N, 40), ceil_div(M, 64)]);
+    threads([256]);
+    let mut a_s = alloc_shared::<f16>([64, 32]);
+    let mut b_s = alloc_shared::<f16>([32, 40]);
+    let mut acc = alloc_fragment::<f32>([64, 40]);
+    clear(&mut acc);
+    for k in 0..ceil_div(K, 32) {
+        copy(a.at([by * 64, k * 32]), &mut a_s);
+        copy(b.at([k * 32, bx * 40]), &mut b_s);
+        gemm(&a_s, &b_s, &mut acc);
+    }
+    copy(&acc, c.at_mut([by * 64, bx * 40]));
+}
+
+/// f32, which the tensor cores round, with both operands transposed: once 360 bytes of spills.
+#[tile_kernel]
+fn both_turned(a: &Tensor<f32, (K, M)>, b: &Tensor<f32, (N, K)>, c: &mut Tensor<f32, (M, N)>) {
+    let [bx, by] = blocks([ceil_div(N, 128), ceil_div(M, 8)]);
+    threads([64]);
+    let mut a_s = alloc_shared::<f32>([32, 8]);
+    let mut b_s = alloc_shared::<f32>([128, 32]);
+    let mut acc = alloc_fragment::<f32>([8, 128]);
+    clear(&mut acc);
+    for k in 0..ceil_div(K, 32) {
+        copy(a.at([k * 32, by * 8]), &mut a_s);
+        copy(b.at([bx * 128, k * 32]), &mut b_s);
+        gemm(a_s.t(), b_s.t(), &mut acc);
+    }
+    copy(&acc, c.at_mut([by * 8, bx * 128]));
+}
+
+/// How long NVRTC may take for one program, on a loaded machine: it takes seconds, and took 46 where loops were unrolled twice.
+const COMPILATION: Duration = Duration::from_secs(60);
 
 fn definitions() -> Vec<&'static Definition> {
     vec![
@@ -88,6 +126,8 @@ fn definitions() -> Vec<&'static Definition> {
         lanes::led::definition(),
         lanes::found::<f32, 32, 2>::definition(),
         lanes::by_warp::definition(),
+        by_elements::definition(),
+        both_turned::definition(),
     ]
 }
 
@@ -103,9 +143,12 @@ fn they_compile_without_spills() {
             for &target in &kernel.targets {
                 let program = tile_ir::lower::lower(kernel, instance, target).unwrap();
                 let source = tile_ir::emit::cuda::emit(&program);
+                let start = Instant::now();
                 let compiled = nvrtc
                     .compile(&program.name, &source, &options(target.name(), false), Output::Cubin)
                     .unwrap_or_else(|error| panic!("{} {instance:?}: {error}\n{source}", kernel.name));
+                let took = start.elapsed();
+                assert!(took < COMPILATION, "{} {instance:?} {target}: NVRTC took {took:?}", kernel.name);
                 let used = Resources::of(&program, &compiled.log).unwrap();
                 println!("{} {:?} {target}: {} registers", kernel.name, instance.consts, used.registers);
                 let spilled = used.spill_stores + used.spill_loads;
@@ -113,6 +156,26 @@ fn they_compile_without_spills() {
                 assert!(!compiled.log.contains("Performance Loss"), "{}: {}", kernel.name, compiled.log);
             }
         }
+    }
+}
+
+/// The shared memory of a product's pipeline is what the launch asks for: the assembler's log has none of it.
+#[test]
+fn resources_show_the_shared_memory_of_a_launch() {
+    let Ok(nvrtc) = Nvrtc::get() else { return eprintln!("language_nvrtc: resources not looked at: no NVRTC") };
+    let kernel = hopper_registers::positive::<f16, 64, 64, 128>::definition().kernel().unwrap();
+    for &target in &kernel.targets {
+        let program = tile_ir::lower::lower(kernel, &kernel.instances[0], target).unwrap();
+        let source = tile_ir::emit::cuda::emit(&program);
+        let options = options(target.name(), false);
+        let compiled = nvrtc.compile(&program.name, &source, &options, Output::Cubin).unwrap();
+        let used = Resources::of(&program, &compiled.log).unwrap();
+        // Two operands of 64 x 64 f16 at least.
+        assert!(used.dynamic_shared >= 16_384, "{target}: {used:?}");
+        assert_eq!(used.shared_bytes(), used.static_shared + used.dynamic_shared, "{target}");
+        let shown = used.to_string();
+        assert!(shown.contains(&format!("{} bytes of shared memory", used.shared_bytes())), "{target}: {shown}");
+        assert!(shown.contains("dynamic"), "{target}: {shown}");
     }
 }
 

@@ -24,6 +24,7 @@ mod valid {
     mod bounds_local;
     mod bounds_shared;
     mod budget_added;
+    mod budget_cluster_reduce;
     mod budget_registers;
     mod budget_shared;
     mod budget_shared_instance;

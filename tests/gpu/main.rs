@@ -8,6 +8,7 @@ mod faults;
 mod gemm;
 mod gemv;
 mod host;
+mod indices;
 mod instances;
 mod ladder;
 mod lent;

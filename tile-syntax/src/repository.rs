@@ -43,9 +43,19 @@ impl Source {
 pub fn kernels() -> Vec<Source> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut paths = vec![];
-    for folder in
-        ["src", "examples", "tests", "tile-bench/src", "tile-kernels/src", "tile-runtime/src", "tile-runtime/tests"]
-    {
+    const FOLDERS: [&str; 10] = [
+        "src",
+        "examples",
+        "tests",
+        "cookbook/src",
+        "tile-bench/src",
+        "tile-candle/src",
+        "tile-candle/tests",
+        "tile-kernels/src",
+        "tile-runtime/src",
+        "tile-runtime/tests",
+    ];
+    for folder in FOLDERS {
         files(&root.join(folder), &mut paths);
     }
     paths.sort();

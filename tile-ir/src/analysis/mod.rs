@@ -81,6 +81,9 @@ pub struct Analysis {
     /// Operations on `usize` whose results are known to fit 32 bits; one that is also in `wide` is met on a path where it
     /// does not.
     pub narrow: BTreeSet<ExprId>,
+    /// Sums of `usize` of which an operand may be negative: added to something they are computed first, since a part of
+    /// the longer sum may exceed the whole.
+    pub signed_sums: BTreeSet<ExprId>,
     /// Assigned variables and indices of loops of type `usize` that are held in 64 bits.
     pub wide_vars: BTreeSet<VarId>,
     /// `parallel` loops whose elements are counted in 64 bits.

@@ -10,6 +10,10 @@
 //! 3. Any other is a `long long` ([`Analysis::wide`](super::Analysis::wide)), if it fits 64 bits.
 //! 4. What cannot be shown to fit 64 bits is refused ([`Code::INDEX_WIDTH`]).
 //!
+//! Sums are printed without parentheses, so that `a + (b + c)` is computed from the left. That no operation wraps is known of
+//! it as it is written; of `a + b` only where neither `b` nor `c` is negative. Other sums
+//! ([`Analysis::signed_sums`](super::Analysis::signed_sums)) keep their parentheses.
+//!
 //! No check is dropped: `fits` says that there is one only after it has been recorded, in terms of what the launcher
 //! evaluates. Steps of loops and numbers of shifts have ranges of their own, proven, checked by the launch, or refused
 //! ([`Code::OPERAND_RANGE`]); a divisor that may be 0 counts as 1 on the device, so that a quotient stays in its range.
@@ -42,6 +46,10 @@ impl Walk<'_> {
             return;
         }
         let span = self.kernel.exprs[expr].span;
+        let may_be_negative = |part: &Poly, known: Interval| known.lo < 0 && !self.cx.proves(part);
+        if op == BinaryOp::Add && (may_be_negative(a, left) || may_be_negative(b, right)) {
+            self.analysis.signed_sums.insert(expr);
+        }
         let narrow = match op {
             BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Shl => self.fits(value, span),
             // Computed without signs, the divisor less one added first; a divisor of 0 counts as 1.

@@ -144,14 +144,19 @@ pub(crate) fn refusals(bound: &BoundKernel, analysis: &Analysis, target: Target)
     if !bound.buffers.values().any(lies) && !bound.stmts.values().any(is_deep) {
         return vec![];
     }
-    // At most what a tile that is reduced goes through shared memory in, and what its result does.
+    // At most what a tile that is reduced goes through shared memory in, and what its result does; what the other blocks of a
+    // cluster send, and a tile's way to its tensor.
+    let blocks = bound.cluster.iter().filter_map(|extent| bound.const_index(*extent)).product::<i64>().unsigned_abs();
     let added = |stmt: &Stmt| {
-        let StmtKind::Tile(TileOp::ReduceTile { src, .. }) = stmt.kind else { return 0 };
-        bound.buffer_len(src).saturating_mul(8)
+        if let StmtKind::Tile(TileOp::ReduceTile { src, .. }) = stmt.kind {
+            return bound.buffer_len(src).saturating_mul(8);
+        }
+        let StmtKind::Tile(TileOp::ClusterReduce { tile, .. }) = stmt.kind else { return 0 };
+        bound.buffer_len(tile).saturating_mul(4).saturating_mul(blocks.saturating_add(1))
     };
     match infer::infer(bound, analysis, target) {
         Err(diagnostics) => diagnostics,
-        Ok(infer::Choice::Block(_)) => {
+        Ok(infer::Choice::Block(_) | infer::Choice::Roles(_)) => {
             let added = bound.stmts.values().map(added).fold(0, u64::saturating_add);
             let most = crate::analysis::shared_bytes(bound).saturating_add(added);
             match added > 0 && most > u64::from(target.max_shared_bytes()) {
@@ -159,7 +164,7 @@ pub(crate) fn refusals(bound: &BoundKernel, analysis: &Analysis, target: Target)
                 false => vec![],
             }
         }
-        Ok(_) => vec![],
+        Ok(infer::Choice::Ring(_)) => vec![],
     }
 }
 
@@ -236,6 +241,8 @@ struct Lowering<'a> {
     paired: BTreeSet<ParamId>,
     /// What the launch checks of indices that the lowering makes.
     index_ranges: Vec<IndexRange>,
+    /// Sums of indices that are computed before they are added to something.
+    signed_sums: BTreeSet<ValueId>,
     /// The number of slots of each array that a pipelined loop loads ahead.
     stages: BTreeMap<BufferId, u32>,
     /// Of an array that a pipelined loop loads ahead: the first element of the slot that its name stands for now.
@@ -317,6 +324,7 @@ impl<'a> Lowering<'a> {
             roles_wait: false,
             paired: BTreeSet::new(),
             index_ranges: Vec::new(),
+            signed_sums: BTreeSet::new(),
             stages: class::stages(kernel),
             slots: SecondaryMap::new(),
             loaded: Vec::new(),

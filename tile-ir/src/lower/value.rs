@@ -43,7 +43,23 @@ impl Lowering<'_> {
             BinaryOp::Mul if whole && is(a, 1) => return b,
             _ => {}
         }
-        self.push(ValueKind::Binary(op, a, b), ty)
+        let is_sum = op == BinaryOp::Add && whole;
+        let b = if is_sum { self.apart(b) } else { b };
+        let value = self.push(ValueKind::Binary(op, a, b), ty);
+        // As a right operand it would be taken apart from its left operand on.
+        if is_sum && self.signed_sums.contains(&a) {
+            self.signed_sums.insert(value);
+        }
+        value
+    }
+
+    /// The right operand of a sum of indices, marked where it must be computed first and nothing in it says so.
+    fn apart(&mut self, operand: ValueId) -> ValueId {
+        if !self.signed_sums.contains(&operand) || self.program.is_apart(operand) {
+            return operand;
+        }
+        let ty = self.program.values[operand].ty;
+        self.push(ValueKind::Cast(operand), ty)
     }
 
     pub(super) fn widen(&mut self, value: ValueId) -> ValueId {
@@ -130,7 +146,11 @@ impl Lowering<'_> {
                     let ty = self.program.values[b].ty;
                     b = self.push(ValueKind::Divisor(b), ty);
                 }
-                self.binary(*op, a, b)
+                let value = self.binary(*op, a, b);
+                if self.analysis.signed_sums.contains(&id) {
+                    self.signed_sums.insert(value);
+                }
+                value
             }
             ExprKind::Math(function, args) => {
                 let args = args.iter().map(|&a| self.value(a)).collect();

@@ -22,7 +22,7 @@ pub use transfer::{
 };
 pub use value::{Guard, GuardReason, Memory, Space, Value, ValueKind, ValueType};
 
-use crate::ir::{Class, Dtype, ParamId, PrimaryMap, Source, Span, SpanId, Target, Trigger};
+use crate::ir::{BinaryOp, Class, Dtype, ParamId, PrimaryMap, Source, Span, SpanId, Target, Trigger, UnaryOp};
 use serde::{Deserialize, Serialize};
 
 crate::ir::entities! {
@@ -85,6 +85,19 @@ pub struct Program {
 }
 
 impl Program {
+    /// Whether the right operand of a sum is computed before it is added, where sums of indices are otherwise added up from
+    /// the left: it subtracts, or it is a conversion to its own type, which says so.
+    pub fn is_apart(&self, operand: ValueId) -> bool {
+        let value = &self.values[operand];
+        match &value.kind {
+            ValueKind::Binary(BinaryOp::Add, a, b) => self.is_apart(*a) || self.is_apart(*b),
+            ValueKind::Binary(BinaryOp::Sub, ..) | ValueKind::Unary(UnaryOp::Neg, _) => true,
+            ValueKind::Int(number) => *number < 0,
+            ValueKind::Cast(x) => self.values[*x].ty == value.ty,
+            _ => false,
+        }
+    }
+
     /// The element type of what an address is in.
     pub fn dtype(&self, space: Space) -> Option<Dtype> {
         match space {

@@ -65,7 +65,8 @@ pub enum ValueKind {
     Select(ValueId, ValueId, ValueId),
     /// One operand is evaluated.
     Choose(ValueId, ValueId, ValueId),
-    /// Conversion to the value's type.
+    /// Conversion to the value's type; to the type that the operand has already, the operand, computed by itself
+    /// ([`Program::is_apart`](super::Program::is_apart)).
     Cast(ValueId),
     /// A divisor of an index that may be 0, which is a mistake (TK0303): then 1.
     Divisor(ValueId),

@@ -20,6 +20,37 @@ pub struct Problem {
     pub absent: BTreeSet<String>,
     /// What the tensors' elements are made of.
     pub data: u64,
+    /// The tensors of places in other tensors.
+    #[serde(default)]
+    pub tables: BTreeMap<String, Table>,
+}
+
+/// What the elements of a tensor of places are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Table {
+    /// Numbers below this one.
+    Below(i64),
+    /// Numbers below this one, all different where there are at most so many elements.
+    Distinct(i64),
+    /// Where parts of a range of this length begin and end: from 0, ascending, to the length.
+    Cuts(i64),
+}
+
+impl Table {
+    /// Element `at` of `len`.
+    fn element(self, random: u64, data: u64, at: usize, len: usize) -> u32 {
+        let number = |n: i64| n.max(1) as u64;
+        let value = match self {
+            Table::Below(n) => random % number(n),
+            Table::Distinct(n) => {
+                let n = number(n);
+                let step = [7, 5, 3].into_iter().find(|step| n % step != 0).unwrap_or(1);
+                (at as u64 * step + data % n) % n
+            }
+            Table::Cuts(n) => n.max(0) as u64 * at as u64 / number(len as i64 - 1),
+        };
+        value as u32
+    }
 }
 
 /// Extents that are primes, or the least.
@@ -78,10 +109,11 @@ impl Problem {
         let scalars = scalars.map(|p| (p.name.clone(), rng.random_range(0..=4))).collect();
         let optional = kernel.params.values().filter(|p| matches!(p.kind, ParamKind::Tensor { optional: true, .. }));
         let absent = optional.filter(|_| rng.random()).map(|p| p.name.clone()).collect();
-        Problem { dims, scalars, absent, data: rng.random() }
+        Problem { dims, scalars, absent, data: rng.random(), tables: BTreeMap::new() }
     }
 
-    /// About how much work it is: of a product the product of its three extents, of what reads its tensors once their size.
+    /// About how much work it is: of a product the product of its three extents, of what reads its tensors once, as one that
+    /// goes by a table of places does, their size.
     pub fn work(&self, kernel: &Kernel) -> f64 {
         let extent = |extent: &Extent| match *extent {
             Extent::Dim(dim) => self.dim(&kernel.dims[dim].name) as f64,
@@ -94,6 +126,9 @@ impl Problem {
         let mut sizes: Vec<f64> = sizes.collect();
         sizes.sort_by(|a, b| b.total_cmp(a));
         let largest = sizes.first().copied().unwrap_or(1.0);
+        if !self.tables.is_empty() {
+            return largest;
+        }
         sizes.iter().take(3).product::<f64>().sqrt().max(largest)
     }
 
@@ -154,9 +189,14 @@ impl Problem {
         let size = dtype.bytes() as usize;
         let memory = Memory::zeros(elements.max(0) as usize * size);
         if !zero {
+            let table = self.tables.get(name);
             let name = name.bytes().fold(self.data, |h, b| mix(h ^ u64::from(b)));
             for i in 0..elements.max(0) as usize {
-                let bits = element(dtype, mix(name.wrapping_add(i as u64)));
+                let random = mix(name.wrapping_add(i as u64));
+                let bits = match table {
+                    Some(table) => table.element(random, self.data, i, elements.max(0) as usize),
+                    None => element(dtype, random),
+                };
                 memory.set(i * size, dtype, bits).expect("it has this element");
             }
         }
@@ -213,4 +253,23 @@ pub fn results(bound: &Kernel, args: &[Argument]) -> Results {
         _ => None,
     };
     written.filter_map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_have_places() {
+        let elements = |table: Table, len: usize| -> Vec<u32> {
+            (0..len).map(|i| table.element(mix(i as u64), 11, i, len)).collect()
+        };
+        assert!(elements(Table::Below(5), 100).iter().all(|place| *place < 5));
+        for n in [1, 2, 15, 105, 210] {
+            let all: BTreeSet<u32> = elements(Table::Distinct(n), n as usize).into_iter().collect();
+            assert!(all.len() == n as usize && all.iter().all(|place| i64::from(*place) < n), "{n}: {all:?}");
+        }
+        assert_eq!(elements(Table::Cuts(10), 4), [0, 3, 6, 10]);
+        assert_eq!(elements(Table::Cuts(10), 1), [0]);
+    }
 }

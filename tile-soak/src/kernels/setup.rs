@@ -1,5 +1,6 @@
 //! For each kernel of the repository, launches that are right: what mutants are compared with.
 
+use super::fit::fit;
 use super::launch::{Launch, Refusal, first, schedules};
 use super::problem::{DEPTH, Problem, Results};
 use super::source::{Library, Source, library};
@@ -91,7 +92,7 @@ pub fn setups(source: &Source) -> Result<Vec<Setup>, String> {
 /// # Errors
 /// As [`setups`].
 pub fn setups_in(library: &Library, source: &Source) -> Result<Vec<Setup>, String> {
-    let checked = library.check(&source.text).ok_or("not a kernel")?;
+    let checked = library.check(source).ok_or("not a kernel")?;
     let said: Vec<_> = checked.diagnostics.iter().chain(&checked.deferred).cloned().collect();
     if !said.is_empty() {
         return Err(format!("flagged while typing: {}", first(&said)));
@@ -216,32 +217,6 @@ pub fn targets(kernel: &Kernel) -> Vec<Target> {
     if kernel.targets.is_empty() { Target::ALL.to_vec() } else { kernel.targets.clone() }
 }
 
-/// What a kernel asks of its callers that no `require` says: counters and partial results as many as there are blocks, no more
-/// columns than a block has. And what it needs to do anything: a range that is not empty.
-pub fn fit(source: &Source, kernel: &Kernel, instance: usize, problem: &mut Problem) {
-    let constant = |name: &str| {
-        let place = kernel.consts.values().position(|c| c.name == name);
-        place.and_then(|at| kernel.instances[instance].consts.get(at)).copied().unwrap_or(1).max(1)
-    };
-    let ceil = |problem: &Problem, dim: &str, by: i64| (problem.dim(dim) + by - 1) / by;
-    let dims = match source.id.rsplit("::").next().unwrap_or_default() {
-        "split_k" => vec![("TM", ceil(problem, "M", 32)), ("TN", ceil(problem, "N", 32))],
-        "stay" => vec![("B", ceil(problem, "M", constant("BM")))],
-        "product" => vec![("S", ceil(problem, "M", 64)), ("T", ceil(problem, "N", constant("BN")))],
-        "rows_and_columns" => vec![("B", ceil(problem, "M", 32)), ("N", problem.dim("N").min(64))],
-        "scalars" => {
-            problem.scalars.extend([("first".into(), 0), ("last".into(), 4)]);
-            vec![]
-        }
-        "strided" => {
-            problem.scalars.insert("step".into(), 3);
-            vec![]
-        }
-        _ => vec![],
-    };
-    problem.dims.extend(dims.into_iter().map(|(name, value)| (name.to_owned(), value)));
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -250,7 +225,7 @@ mod tests {
     /// The launches of a kernel's first instance.
     fn launches(id: &str) -> (Vec<Problem>, Vec<Launch>) {
         let source = library().kernel(id).unwrap();
-        let kernel = library().check(&source.text).unwrap().kernel;
+        let kernel = library().check(source).unwrap().kernel;
         let setup = &setups(source).unwrap()[0];
         let problems: Vec<Problem> = setup.problems.iter().map(|solved| solved.problem.clone()).collect();
         let instance = &kernel.instances[setup.instance];

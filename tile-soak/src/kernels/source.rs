@@ -9,8 +9,14 @@ use std::sync::OnceLock;
 use syn::spanned::Spanned;
 use tile_syntax::{Checked, Function, check_kernel_with};
 
-/// The files whose kernels the soak takes, from the repository's root: bundled, ladders, tutorial, tests.
-const FILES: [&str; 27] = [
+/// The files whose kernels and functions the soak takes, from the repository's root: bundled, ladders, cookbook, tutorial, tests.
+const FILES: &[&str] = &[
+    "tile-kernels/src/reduce.rs",
+    "tile-kernels/src/attention/parts.rs",
+    "tile-kernels/src/attention/append_kernel.rs",
+    "tile-kernels/src/attention/decode_kernel.rs",
+    "tile-kernels/src/attention/prefill_kernel.rs",
+    "tile-kernels/src/embedding.rs",
     "tile-kernels/src/gemm/activation.rs",
     "tile-kernels/src/gemm/epilogue.rs",
     "tile-kernels/src/gemm/operands.rs",
@@ -21,27 +27,57 @@ const FILES: [&str; 27] = [
     "tile-kernels/src/gemv/kernel.rs",
     "tile-kernels/src/gemv/bulk.rs",
     "tile-kernels/src/gemv/specialized.rs",
+    "tile-kernels/src/gemv/stream.rs",
+    "tile-kernels/src/norm/add_rms.rs",
+    "tile-kernels/src/norm/layer.rs",
+    "tile-kernels/src/norm/rms.rs",
+    "tile-kernels/src/rope/kernel.rs",
+    "tile-kernels/src/sampling/argmax.rs",
+    "tile-kernels/src/sampling/kernel.rs",
+    "tile-kernels/src/sampling/random.rs",
+    "tile-kernels/src/sampling/select.rs",
+    "tile-kernels/src/softmax.rs",
+    "tile-kernels/src/swiglu.rs",
     "src/ladder/kernels.rs",
     "src/gemm_ladder/kernels.rs",
     "src/simt.rs",
+    "cookbook/src/argmax.rs",
+    "cookbook/src/attention.rs",
+    "cookbook/src/dropout.rs",
+    "cookbook/src/gather.rs",
+    "cookbook/src/histogram.rs",
+    "cookbook/src/layer_norm.rs",
+    "cookbook/src/rms_norm.rs",
+    "cookbook/src/rope.rs",
+    "cookbook/src/scan.rs",
+    "cookbook/src/segmented_sum.rs",
+    "cookbook/src/softmax.rs",
+    "cookbook/src/stencil.rs",
+    "cookbook/src/swiglu.rs",
+    "cookbook/src/top_k.rs",
+    "cookbook/src/transpose.rs",
     "examples/first_kernel.rs",
     "examples/break_it.rs",
+    "examples/dlpack.rs",
     "tests/attention.rs",
     "tests/split_k.rs",
     "tests/cluster_reduce.rs",
     "tests/reduce.rs",
     "tests/transposed_store.rs",
     "tests/gemm_fragment.rs",
+    "tests/grouped_gemm.rs",
     "tests/specialize.rs",
     "tests/gemm.rs",
     "tests/alignment.rs",
+    "tests/lanes.rs",
+    "tests/leaving.rs",
     "tests/loop_ranges.rs",
     "tests/hopper_registers.rs",
     "tests/grammar/kernels.rs",
 ];
 
 /// Kernels of those files that are wrong on purpose, or that no launch serves.
-const LEFT_OUT: [&str; 4] = ["unguarded", "scattered", "too_early", "refused"];
+const LEFT_OUT: [&str; 5] = ["unguarded", "scattered", "too_early", "refused", "endless"];
 
 /// A kernel as it stands in the repository.
 #[derive(Clone, Debug)]
@@ -57,8 +93,14 @@ pub struct Source {
 pub struct Library {
     /// In order of the files.
     pub kernels: Vec<Source>,
-    /// The `#[tile_fn]`s by name.
-    functions: BTreeMap<String, String>,
+    /// The `#[tile_fn]`s by name; files may have functions of one name.
+    functions: BTreeMap<String, Vec<Callee>>,
+}
+
+/// A `#[tile_fn]` as it stands in the repository.
+struct Callee {
+    file: String,
+    text: String,
 }
 
 /// What the repository has. `SOAK_SOURCES` is another checkout, whose kernels are taken instead.
@@ -96,14 +138,23 @@ pub fn neighbours() -> &'static [Library] {
 impl Library {
     /// No kernels, and these functions, each the text of a `#[tile_fn]`.
     pub fn of_functions(texts: &[String]) -> Library {
-        let name =
-            |text: &String| Some((syn::parse_str::<syn::ItemFn>(text).ok()?.sig.ident.to_string(), text.clone()));
-        Library { kernels: vec![], functions: texts.iter().filter_map(name).collect() }
+        let named = |text: &String| {
+            let name = syn::parse_str::<syn::ItemFn>(text).ok()?.sig.ident.to_string();
+            Some((name, vec![Callee { file: String::new(), text: text.clone() }]))
+        };
+        Library { kernels: vec![], functions: texts.iter().filter_map(named).collect() }
     }
 
-    /// The texts of its functions.
-    pub fn functions(&self) -> Vec<String> {
-        self.functions.values().cloned().collect()
+    /// The texts of the functions that a kernel of this id may call, one of each name.
+    pub fn functions(&self, id: &str) -> Vec<String> {
+        self.functions.keys().filter_map(|name| self.function(id, name)).map(str::to_owned).collect()
+    }
+
+    /// The function of this name that stands nearest to a file or what is in it: in the file, else in its folder or crate.
+    fn function(&self, id: &str, name: &str) -> Option<&str> {
+        let file = id.split("::").next().unwrap_or_default();
+        let shared = |callee: &&Callee| callee.file.split('/').zip(file.split('/')).take_while(|(a, b)| a == b).count();
+        self.functions.get(name)?.iter().max_by_key(shared).map(|callee| callee.text.as_str())
     }
 
     /// Adds what a file has; a file that cannot be read is a mistake of this program's.
@@ -130,7 +181,8 @@ impl Library {
                         let id = format!("{file}::{name}");
                         self.kernels.push(Source { id, text: text[start..end].to_owned() });
                     } else if let Some(start) = start("tile_fn") {
-                        self.functions.insert(name, text[start..end].to_owned());
+                        let callee = Callee { file: file.to_owned(), text: text[start..end].to_owned() };
+                        self.functions.entry(name).or_default().push(callee);
                     }
                 }
                 _ => {}
@@ -143,11 +195,16 @@ impl Library {
         self.kernels.iter().find(|kernel| kernel.id == id)
     }
 
-    /// Parses and checks a kernel's text; `None` where it is not a function with `#[tile_kernel]`. What this thread knows of the
-    /// text's places is forgotten.
-    pub fn check(&self, text: &str) -> Option<Checked> {
+    /// Parses and checks a kernel of the repository.
+    pub fn check(&self, source: &Source) -> Option<Checked> {
+        self.check_as(&source.id, &source.text)
+    }
+
+    /// Parses and checks a text in the place of the kernel of this id, whose functions it may call; `None` where it is not a
+    /// function with `#[tile_kernel]`. What this thread knows of the text's places is forgotten.
+    pub fn check_as(&self, id: &str, text: &str) -> Option<Checked> {
         let checked = split(text, "tile_kernel").map(|(attribute, item)| {
-            let functions = self.used(&attribute);
+            let functions = self.used(id, &attribute);
             check_kernel_with(attribute, item, &functions)
         });
         proc_macro2::extra::invalidate_current_thread_spans();
@@ -155,13 +212,13 @@ impl Library {
     }
 
     /// The functions that an attribute names in `uses(..)`, with those that they call. Ones that are not there are left out.
-    fn used(&self, attribute: &TokenStream) -> Vec<Function> {
+    fn used(&self, id: &str, attribute: &TokenStream) -> Vec<Function> {
         let paths = uses(attribute);
         let function = |path: &syn::Path| {
             let name = path.segments.last()?.ident.to_string();
-            let (attribute, item) = split(self.functions.get(&name)?, "tile_fn")?;
+            let (attribute, item) = split(self.function(id, &name)?, "tile_fn")?;
             let segments: Vec<String> = path.segments.iter().map(|s| s.ident.to_string()).collect();
-            let uses = self.used(&attribute);
+            let uses = self.used(id, &attribute);
             Some(Function { path: segments.join("::"), attribute, item, uses })
         };
         paths.iter().filter_map(function).collect()
@@ -197,12 +254,49 @@ fn uses(attribute: &TokenStream) -> Vec<syn::Path> {
 mod tests {
     use super::*;
 
+    /// The files below a folder that have kernels.
+    fn with_kernels(folder: &Path) -> Vec<PathBuf> {
+        let has_kernel = |path: &Path| {
+            let text = std::fs::read_to_string(path).unwrap();
+            text.lines().any(|line| line.trim_start().starts_with("#[tile_kernel"))
+        };
+        let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let files = entries.flat_map(|path| match path.is_dir() {
+            true => with_kernels(&path),
+            false => {
+                Some(path).filter(|p| p.extension().is_some_and(|e| e == "rs") && has_kernel(p)).into_iter().collect()
+            }
+        });
+        files.collect()
+    }
+
+    #[test]
+    fn no_file_with_kernels_is_forgotten() {
+        let root = stamp::root();
+        for folder in ["tile-kernels/src", "cookbook/src", "src", "examples"] {
+            let files = with_kernels(&root.join(folder));
+            assert!(!files.is_empty(), "{folder} has no kernels");
+            for file in files {
+                let name = file.strip_prefix(&root).unwrap().to_str().unwrap();
+                assert!(FILES.contains(&name), "{name} has a kernel and is not among the files that the soak takes");
+            }
+        }
+    }
+
+    #[test]
+    fn the_nearest_function_of_a_name_is_called() {
+        let silu = |id| library().function(id, "silu").unwrap();
+        assert!(silu("tile-kernels/src/swiglu.rs::swiglu_rows").contains("recip"));
+        assert!(silu("tile-kernels/src/gemv/stream.rs::gemv_norm_stream").contains("recip"));
+        assert!(!silu("cookbook/src/swiglu.rs::swiglu_rows").contains("recip"));
+    }
+
     #[test]
     fn the_repositorys_kernels_are_read_and_clean() {
         let library = library();
-        assert!(library.kernels.len() >= 50, "{}", library.kernels.len());
+        assert!(library.kernels.len() >= 100, "{}", library.kernels.len());
         for kernel in &library.kernels {
-            let checked = library.check(&kernel.text).expect("a kernel");
+            let checked = library.check(kernel).expect("a kernel");
             let said: Vec<_> = checked.diagnostics.iter().chain(&checked.deferred).map(|d| &d.message).collect();
             assert!(said.is_empty(), "{}: {said:?}", kernel.id);
         }

@@ -1,7 +1,8 @@
 //! R2 and R5: correct kernels are never flagged, whatever their extents, and what the analysis proved never fails.
 
+use crate::kernels::fit::fit;
 use crate::kernels::problem::Problem;
-use crate::kernels::setup::{fit, verified};
+use crate::kernels::setup::verified;
 use crate::kernels::source::{Source, library};
 use crate::part::{Case, Outcome, Part};
 use rand::Rng;
@@ -22,7 +23,7 @@ const WORK: f64 = 1e6;
 pub(super) fn kernels() -> &'static [(&'static Source, Kernel)] {
     static KERNELS: OnceLock<Vec<(&'static Source, Kernel)>> = OnceLock::new();
     KERNELS.get_or_init(|| {
-        let kernel = |source: &'static Source| library().check(&source.text).map(|checked| (source, checked.kernel));
+        let kernel = |source: &'static Source| library().check(source).map(|checked| (source, checked.kernel));
         library().kernels.iter().filter_map(kernel).collect()
     })
 }

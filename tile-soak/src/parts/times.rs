@@ -57,7 +57,7 @@ impl Part for Times {
                 let source = &library().kernels[number - PRODUCTS.len()];
                 // What is read of the file is no part of it.
                 judge("expansion".into(), EXPANSION, || {
-                    library().check(&source.text).map(drop).ok_or(format!("{} is no kernel", source.id))
+                    library().check(source).map(drop).ok_or(format!("{} is no kernel", source.id))
                 })
             }
         }
@@ -79,9 +79,9 @@ fn judge(class: String, bound: f64, work: impl FnOnce() -> Result<(), String>) -
 
 fn product(extent: i64, checked: bool) -> Result<(), String> {
     let source = library().kernel(RUNG).ok_or(format!("{RUNG} is gone"))?;
-    let kernel = library().check(&source.text).ok_or("not a kernel")?.kernel;
+    let kernel = library().check(source).ok_or("not a kernel")?.kernel;
     let dims: BTreeMap<String, i64> = ["M", "N", "K"].map(|dim| (dim.to_owned(), extent)).into();
-    let problem = Problem { dims, scalars: BTreeMap::new(), absent: BTreeSet::new(), data: 1 };
+    let problem = Problem { dims, scalars: BTreeMap::new(), absent: BTreeSet::new(), data: 1, tables: BTreeMap::new() };
     let instance = kernel.instances.first().ok_or("no instance")?;
     let launch = Launch::new(&kernel, instance, Target::Sm80, &problem).map_err(|refusal| format!("{refusal:?}"))?;
     if !checked {

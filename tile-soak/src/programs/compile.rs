@@ -26,20 +26,29 @@ pub fn compile(program: &Program, spills: u32) -> Result<Resources, Failed> {
     let nvrtc = Nvrtc::get().map_err(|e| failed(Failure::Nvrtc, e.to_string()))?;
     let source = tile_ir::emit::cuda::emit(program);
     let target = program.target;
-    let compiled = nvrtc
-        .compile(&program.name, &source, &options(target.name(), false), Output::Cubin)
-        .map_err(|e| failed(Failure::Nvrtc, format!("{target}: {e}")))?;
+    let compile = || {
+        let compiled = nvrtc
+            .compile(&program.name, &source, &options(target.name(), false), Output::Cubin)
+            .map_err(|e| failed(Failure::Nvrtc, format!("{target}: {e}")))?;
+        Ok((Resources::of(program, &compiled.log), compiled.log))
+    };
+    let (mut used, mut log) = compile()?;
+    // Where many threads compile at once, NVRTC 13.0 now and then gives the machine code without a word about it.
+    if used.is_none() {
+        (used, log) = compile()?;
+    }
     // A random program computes what it does not use, and compares unsigned numbers with 0.
     let unused = ["#177-D", "#186-D", "#550-D"];
     let complaint = |line: &&str| {
         line.contains("Performance Loss")
             || line.contains(": warning") && !unused.iter().any(|code| line.contains(code))
     };
-    if let Some(line) = compiled.log.lines().find(complaint) {
+    if let Some(line) = log.lines().find(complaint) {
         return Err(failed(Failure::Complaint, format!("{target}: {line}")));
     }
-    let Some(used) = Resources::of(program, &compiled.log) else {
-        return Err(failed(Failure::Nvrtc, format!("{target}: the log says nothing about `{}`", program.name)));
+    let Some(used) = used else {
+        let message = format!("{target}: the log says nothing about `{}`, twice", program.name);
+        return Err(failed(Failure::Nvrtc, message));
     };
     match used.spill_stores + used.spill_loads {
         spilled if spilled > spills && used.registers + 8 > registers(program) => Err(failed(

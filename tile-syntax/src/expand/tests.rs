@@ -223,6 +223,9 @@ fn time(source: &Source) -> Duration {
 fn expansion_time_of_every_kernel() {
     let kernels = kernels();
     assert!(kernels.len() > 150, "{} kernels were found", kernels.len());
+    for crate_ in ["tile-kernels/", "cookbook/", "tile-candle/"] {
+        assert!(kernels.iter().any(|k| k.name.starts_with(crate_)), "{crate_} has kernels");
+    }
     let mut times: Vec<(Duration, &str)> = kernels.iter().map(|k| (time(k), k.name.as_str())).collect();
     times.sort_by(|a, b| b.cmp(a));
     times.iter().take(8).for_each(|(time, name)| println!("{time:8.1?} {name}"));

@@ -275,11 +275,11 @@ fn binary(program: &Program, op: BinaryOp, a: ValueId, b: ValueId, ty: ValueType
         BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge | BinaryOp::Eq | BinaryOp::Ne => (12, 12),
         _ => (14, 14),
     };
-    // Floating-point addition does not associate: a right operand of the same level stays apart. So does one that subtracts: that
-    // `a + b` of `a + (b - c)` fits was not proven. Other sums of indices are printed without parentheses: what is added is an
-    // index, so that no part of the sum exceeds the whole, and with them kernels spill (`tests/nvrtc`).
+    // Floating-point addition does not associate: a right operand of the same level stays apart. So does one that may add something
+    // negative: that `a + b` of `a + (b - c)` fits was not proven. Other sums of indices are printed without parentheses: no part of
+    // them exceeds the whole, and with parentheses kernels spill (`tests/nvrtc`).
     let float = matches!(operands, ValueType::Element(d) if d.is_float());
-    let apart = op == BinaryOp::Add && (float || subtracts(program, b));
+    let apart = op == BinaryOp::Add && (float || program.is_apart(b));
     let least_right = if apart { own + 1 } else { least_right };
     // `a && b || c` is read wrongly often enough.
     let (least_left, least_right) = if op == BinaryOp::Or { (9, 9) } else { (least_left, least_right) };
@@ -303,16 +303,6 @@ fn binary(program: &Program, op: BinaryOp, a: ValueId, b: ValueId, ty: ValueType
         _ => format!("{left} {} {right}", op.symbol()),
     };
     if op.is_comparison() { text } else { narrowed(text, ty) }
-}
-
-/// Whether a sum, printed without parentheses, has a term that makes it less.
-fn subtracts(program: &Program, sum: ValueId) -> bool {
-    let kind = &program.values[sum].kind;
-    if let ValueKind::Binary(BinaryOp::Add, a, b) = kind {
-        return subtracts(program, *a) || subtracts(program, *b);
-    }
-    matches!(kind, ValueKind::Binary(BinaryOp::Sub, ..) | ValueKind::Unary(UnaryOp::Neg, _))
-        || matches!(kind, ValueKind::Int(value) if *value < 0)
 }
 
 fn math(program: &Program, function: MathFn, args: &[ValueId], ty: ValueType) -> String {

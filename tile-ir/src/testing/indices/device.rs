@@ -104,6 +104,16 @@ impl Run<'_> {
         }
     }
 
+    /// What the right operand of a sum adds, term by term: C adds up from the left what is printed without parentheses.
+    fn terms(&self, operand: ValueId) -> Vec<ValueId> {
+        match self.program.values[operand].kind {
+            ValueKind::Binary(BinaryOp::Add, a, b) if !self.program.is_apart(operand) => {
+                [self.terms(a), self.terms(b)].concat()
+            }
+            _ => vec![operand],
+        }
+    }
+
     fn truth(&mut self, id: ValueId) -> Result<bool, String> {
         match self.value(id)? {
             Datum::Bits(Dtype::Bool, bits) => Ok(bits != 0),
@@ -135,6 +145,13 @@ impl Run<'_> {
             ValueKind::Unary(UnaryOp::Not, x) => Ok(truth(!self.truth(*x)?)),
             ValueKind::Binary(BinaryOp::And, a, b) => Ok(truth(self.truth(*a)? && self.truth(*b)?)),
             ValueKind::Binary(BinaryOp::Or, a, b) => Ok(truth(self.truth(*a)? || self.truth(*b)?)),
+            ValueKind::Binary(BinaryOp::Add, a, b) if matches!(value.ty, ValueType::Index | ValueType::Wide) => {
+                let mut sum = self.index(*a)?;
+                for term in self.terms(*b) {
+                    sum = fitted(value.ty, i128::from(sum) + i128::from(self.index(term)?), "a part of a sum")?;
+                }
+                Ok(Datum::Index(sum))
+            }
             ValueKind::Binary(op, a, b) => {
                 let types = [a, b].map(|v| self.program.values[*v].ty);
                 if types[0] != types[1] && !matches!(op, BinaryOp::Shl | BinaryOp::Shr) {

@@ -98,3 +98,11 @@ fn a_rounded_quotient_by_nothing() {
     assert_eq!(runs([1, 0], [0, 0, (1 << 31) - 1], &rounded), Class::Wide);
     assert_eq!(runs([1, 64], [0, 0, 33], &rounded), Class::Wide);
 }
+
+/// Not of a case: with what may be negative in a variable, `p + (q + back)` was printed as `p + q + back`, and `p + q` is no `int`.
+#[test]
+fn a_part_of_a_sum_that_exceeds_the_whole() {
+    let index = "max(p.cast::<usize>(), 0) + (max(q.cast::<usize>(), 0) + back)";
+    let body = format!("let back = a - 2147483647; {}", masked(index));
+    assert_eq!(runs([1, 64], [5, 1 << 30, 1 << 30], &body), Class::Narrow);
+}

@@ -40,8 +40,11 @@ pub fn compare(log: &Path, seed: u64) -> Result<(BTreeMap<&'static str, Moved>, 
         };
     }
     let late: Vec<(u64, bool)> = late.into_iter().collect();
-    let now: Vec<bool> =
-        late.par_iter().map(|(number, _)| typed(&mutant(Case { number: *number, seed }).text()).is_err()).collect();
+    let is_found = |(number, _): &(u64, bool)| {
+        let mutant = mutant(Case { number: *number, seed });
+        typed(mutant.original.source, &mutant.text()).is_err()
+    };
+    let now: Vec<bool> = late.par_iter().map(is_found).collect();
     let (mut classes, mut left) = (BTreeMap::<&str, Moved>::new(), vec![]);
     for ((number, launch), now) in late.into_iter().zip(now) {
         let moved = classes.entry(mutant(Case { number, seed }).edit.class.name()).or_default();

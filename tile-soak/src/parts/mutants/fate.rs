@@ -3,7 +3,7 @@
 use super::corpus::{Mutant, Original};
 use crate::kernels::launch::{Launch, Refusal, first, schedules};
 use crate::kernels::setup::{Solved, differing, targets};
-use crate::kernels::source::library;
+use crate::kernels::source::{Source, library};
 use tile_ir::diag::Diagnostic;
 use tile_ir::ir::Kernel;
 use tile_ir::sim::SimError;
@@ -79,7 +79,7 @@ pub fn fate(mutant: &Mutant) -> Result<End, String> {
 /// See [`fate`].
 pub fn judged(original: &Original, text: &str) -> Result<End, String> {
     let setups = original.setups().map_err(|error| format!("the original {}: {error}", original.source.id))?;
-    let kernel = match typed(text) {
+    let kernel = match typed(original.source, text) {
         Ok(kernel) => kernel,
         Err(found) => return Ok(found),
     };
@@ -99,12 +99,12 @@ pub fn judged(original: &Original, text: &str) -> Result<End, String> {
     Ok(different.unwrap_or(end(if equal_program { Fate::EqualProgram } else { Fate::Equal }, "")))
 }
 
-/// What a text is while it is typed: a kernel, or an end.
+/// What a text in the place of an original is while it is typed: a kernel, or an end.
 ///
 /// # Errors
 /// The end.
-pub fn typed(text: &str) -> Result<Kernel, End> {
-    let Some(checked) = library().check(text) else { return Err(end(Fate::Rustc, "not a function")) };
+pub fn typed(original: &Source, text: &str) -> Result<Kernel, End> {
+    let Some(checked) = library().check_as(&original.id, text) else { return Err(end(Fate::Rustc, "not a function")) };
     if !checked.deferred.is_empty() {
         return Err(end(Fate::Rustc, first(&checked.deferred)));
     }

@@ -72,7 +72,8 @@ pub fn cuda(path: &Path, run: usize) -> Result<String> {
 fn kernel(survivor: &Survivor) -> Result<Kernel> {
     let own = Library::of_functions(&survivor.functions);
     let functions = if survivor.functions.is_empty() { library() } else { &own };
-    let checked = functions.check(&survivor.mutant.join("\n")).ok_or_else(|| anyhow!("not a kernel"))?;
+    let checked =
+        functions.check_as(&survivor.id, &survivor.mutant.join("\n")).ok_or_else(|| anyhow!("not a kernel"))?;
     ensure!(checked.diagnostics.is_empty() && checked.deferred.is_empty(), "refused while typing");
     Ok(checked.kernel)
 }

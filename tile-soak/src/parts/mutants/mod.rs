@@ -50,8 +50,8 @@ fn smallest(text: &str, error: &str, judge: impl Fn(&str) -> Option<String>) -> 
 }
 
 /// A mutant's kernel as a file of tile-ir, in its first declared instance.
-fn tile(text: &str, case: Case) -> Option<String> {
-    let kernel = library().check(text)?.kernel;
+fn tile(id: &str, text: &str, case: Case) -> Option<String> {
+    let kernel = library().check_as(id, text)?.kernel;
     let instance = kernel.instances.first()?.clone();
     let about = format!("The soak, mutants, case {} of seed {}", case.number, case.seed);
     let target = kernel.targets.last().copied()?;
@@ -112,7 +112,7 @@ impl Part for Mutants {
         let error = judge(&text).filter(|error| !error.starts_with("the original"));
         let Some(error) = error else { return Shrunk { input: failed.input.clone(), tile: None } };
         let small = smallest(&text, &error, judge);
-        let tile = guarded(|| tile(&small, case)).ok().flatten();
+        let tile = guarded(|| tile(&mutant.original.source.id, &small, case)).ok().flatten();
         Shrunk { input: Some(format!("// {}\n{small}", mutant.original.source.id)), tile }
     }
 

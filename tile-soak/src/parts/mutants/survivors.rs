@@ -138,7 +138,7 @@ pub fn unchanged(library: &Library, source: &Source, case: u64) -> std::result::
         difference: vec![],
         original: lines.clone(),
         mutant: lines,
-        functions: library.functions(),
+        functions: library.functions(&source.id),
         runs: runs.collect(),
     })
 }
