@@ -43,7 +43,7 @@ pub(super) enum Choice {
 pub(super) fn infer(kernel: &BoundKernel, analysis: &Analysis, target: Target) -> Result<Choice, Vec<Diagnostic>> {
     let multiplies = kernel.stmts.values().any(|s| matches!(s.kind, StmtKind::Tile(TileOp::Gemm { .. })));
     let has = target.info();
-    // Where rows are not aligned for the copy engine, `lower_bound` remarks it once, for the whole kernel.
+    // Where rows are not aligned for TMA, `lower_bound` remarks it once, for the whole kernel.
     let copies = has.bulk_copies && class::has_copy_engine(kernel);
     let reason: Option<Reason> = if copies && has.wgmma && multiplies {
         match hopper::plan(kernel, analysis, target) {
