@@ -168,6 +168,28 @@ fn features_choose_cudarc_and_its_version() {
     }
 }
 
+/// Our crates use syn 3. A second syn, which costs whoever builds them seconds, has one user among what they depend on:
+/// zerocopy-derive, which `half` brings. The workspace has more of them by `tokenizers`, which `tile-llm` needs; it is not published.
+#[test]
+fn syn_2_is_brought_by_half_alone() {
+    let of_half = BTreeSet::from(["zerocopy-derive".to_owned()]);
+    for package in ["tile-runtime", "tile-kernels", "cargo-tile"] {
+        let users = tree(package, &["--invert", "syn@2", "--depth", "1"]);
+        let users: BTreeSet<String> =
+            users.iter().skip(1).filter_map(|l| l.split(' ').next().map(str::to_owned)).collect();
+        assert_eq!(users, of_half, "what {package} depends on uses syn 2");
+    }
+    let of_tokenizers =
+        ["darling_core", "darling_macro", "derive_builder_core", "derive_builder_macro", "monostate-impl"];
+    let all: BTreeSet<String> = of_half.into_iter().chain(of_tokenizers.map(str::to_owned)).collect();
+    let lock = read("Cargo.lock");
+    let locked = lock.split("[[package]]").filter(|package| package.contains("\n \"syn 2."));
+    let name = |package: &str| {
+        package.lines().find_map(|l| Some(l.strip_prefix("name = \"")?.trim_end_matches('"').to_owned()))
+    };
+    assert_eq!(locked.filter_map(name).collect::<BTreeSet<_>>(), all, "what Cargo.lock has uses syn 2");
+}
+
 /// The packages of the workspace in a folder, as cargo describes them.
 fn packages(folder: &str) -> Vec<serde_json::Value> {
     let mut cargo = Command::new(env!("CARGO"));

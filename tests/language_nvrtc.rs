@@ -190,7 +190,7 @@ fn a_transposed_store_is_stmatrix() {
     let Some(listing) = machine_code(program) else { return };
     let stores: Vec<&str> = listing.lines().filter(|l| l.contains("STSM")).collect();
     assert!(stores.len() == 4 && stores.iter().all(|l| l.contains("STSM.16.MT88.4")), "{stores:?}");
-    assert!(listing.contains("UTMASTG"), "no store by the copy engine");
+    assert!(listing.contains("UTMASTG"), "no store by TMA");
 }
 
 /// The machine code of a program, as nvdisasm lists it; none where one of the tools is missing.

@@ -350,7 +350,7 @@ pub fn tiles_at(a: &Tensor<f16, (M, K)>, b: &Tensor<f16, (N, K)>, c: &mut Tensor
 fn bulk_store_counts_as_a_write() {
     let kernel = tiles_at::definition().kernel().unwrap();
     let program = program(kernel, &[], Target::Sm90a);
-    assert!(count(&program, |op| matches!(op, OpKind::TensorStore { .. })) > 0, "the copy engine stores");
+    assert!(count(&program, |op| matches!(op, OpKind::TensorStore { .. })) > 0, "TMA stores");
     let with = |step| {
         let (mut parameters, expected) = of_product(128, 64, 64);
         parameters.push(Parameter::Index(step));
@@ -372,7 +372,7 @@ fn tensor_store_has_its_fence_and_barrier() {
     // In the text: what threads wrote is made visible to TMA, and all have, before one thread stores.
     let text = tile_ir::emit::cuda::emit(&program);
     let body = text.split("__global__").last().unwrap_or_default();
-    let store = body.find("tensor_store").expect("a store by the copy engine");
+    let store = body.find("tensor_store").expect("a store by TMA");
     let fence = body[..store].rfind("fence_proxy_async").expect("a fence before it");
     assert!(body[fence..store].contains("barrier"), "{}", &body[fence..store]);
 }

@@ -106,9 +106,3 @@ impl<T: CandleElement, const R: usize> Held<'_, T, R> {
         }
     }
 }
-
-/// Whether two tensors are parts of one storage.
-pub(crate) fn share_storage(a: &Tensor, b: &Tensor) -> bool {
-    let address = |tensor: &Tensor| std::ptr::from_ref::<Storage>(&tensor.storage_and_layout().0).addr();
-    address(a) == address(b)
-}

@@ -7,12 +7,13 @@
 //! Locks are taken in the order of the storages' addresses, which is the order in which candle takes those of an in-place op,
 //! and each storage is locked once. So neither two such ops on two threads wait for each other, nor one for itself.
 
-use candle_core::{
-    CpuStorage, CudaStorage, CustomOp1, CustomOp2, InplaceOp1, InplaceOp3, Layout, Result, Shape, Storage, Tensor, bail,
-};
+use crate::op::Forward;
+#[cfg(feature = "cuda")]
+use candle_core::CudaStorage;
+use candle_core::{CpuStorage, CustomOp1, InplaceOp1, Layout, Result, Shape, Storage, Tensor, bail};
 use parking_lot::RwLockReadGuard;
 
-/// The operands of an op beside the one that candle knows of, and how they lie.
+/// The operands of an op, how they lie, and the locks of their storages but for the one that candle locks.
 struct Others<'a, const N: usize> {
     operands: [(&'a Tensor, &'a Layout); N],
     addresses: [usize; N],
@@ -50,12 +51,12 @@ impl<'a, const N: usize> Others<'a, N> {
         (0..operand).find(|i| self.addresses[*i] == self.addresses[operand]).unwrap_or(operand)
     }
 
-    /// Calls `with` with each operand's storage, `None` where it is the one that candle has locked.
-    fn with<R>(&self, with: impl FnOnce([Option<&Storage>; N]) -> R) -> R {
+    /// Calls `with` with each operand's storage, `None` where it is the one that candle has locked, and how it lies.
+    fn with<R>(&self, with: impl FnOnce([(Option<&Storage>, &Layout); N]) -> R) -> R {
         let behind = self.lock(|address| address > self.own);
         with(std::array::from_fn(|i| {
             let first = self.first(i);
-            self.before[first].as_deref().or(behind[first].as_deref())
+            (self.before[first].as_deref().or(behind[first].as_deref()), self.operands[i].1)
         }))
     }
 }
@@ -65,76 +66,111 @@ fn address(tensor: &Tensor) -> usize {
     std::ptr::from_ref::<Storage>(&tensor.storage_and_layout().0).addr()
 }
 
-/// `op` in place, of `result` and two operands.
-pub(crate) fn in_place<C: InplaceOp3>(result: &Tensor, operands: [(&Tensor, &Layout); 2], op: &C) -> Result<()> {
+/// `op` of these operands, into `result`.
+pub(crate) fn in_place<const N: usize>(
+    result: &Tensor,
+    operands: [(&Tensor, &Layout); N],
+    op: &impl Forward<N>,
+) -> Result<()> {
     let others = Others::beside(result, operands);
     if others.addresses.contains(&others.own) {
-        bail!("{}: the result shares its storage with an operand", op.name());
+        bail!("{}: the result shares its storage with an operand", op.op());
     }
     result.inplace_op1(&InPlace { op, others })
 }
 
-struct InPlace<'a, C> {
-    op: &'a C,
-    others: Others<'a, 2>,
+struct InPlace<'a, O, const N: usize> {
+    op: &'a O,
+    others: Others<'a, N>,
 }
 
-impl<C: InplaceOp3> InplaceOp1 for InPlace<'_, C> {
+impl<O: Forward<N>, const N: usize> InplaceOp1 for InPlace<'_, O, N> {
     fn name(&self) -> &'static str {
-        self.op.name()
+        self.op.op()
     }
 
     fn cpu_fwd(&self, sy: &mut CpuStorage, ly: &Layout) -> Result<()> {
-        let [(_, la), (_, lb)] = self.others.operands;
-        self.others.with(|storages| match storages {
-            [Some(Storage::Cpu(sa)), Some(Storage::Cpu(sb))] => self.op.cpu_fwd(sy, ly, sa, la, sb, lb),
-            _ => elsewhere(self.op.name()),
+        self.others.with(|operands| match all(operands.map(|(storage, layout)| cpu(storage?, layout))) {
+            Some(operands) => self.op.cpu_into(sy, ly, operands),
+            None => elsewhere(self.op.op()),
         })
     }
 
+    #[cfg(feature = "cuda")]
     fn cuda_fwd(&self, sy: &mut CudaStorage, ly: &Layout) -> Result<()> {
-        let [(_, la), (_, lb)] = self.others.operands;
-        self.others.with(|storages| match storages {
-            [Some(Storage::Cuda(sa)), Some(Storage::Cuda(sb))] => self.op.cuda_fwd(sy, ly, sa, la, sb, lb),
-            _ => elsewhere(self.op.name()),
+        self.others.with(|operands| match all(operands.map(|(storage, layout)| cuda(storage?, layout))) {
+            Some(operands) => self.op.cuda_into(sy, ly, operands),
+            None => elsewhere(self.op.op()),
         })
     }
 }
 
-/// `op` of two operands, to a new tensor.
-pub(crate) fn made<C: CustomOp2>([a, b]: [(&Tensor, &Layout); 2], op: &C) -> Result<Tensor> {
-    a.0.apply_op1_no_bwd(&Made { op, layout: a.1, others: Others::beside(a.0, [b]) })
+/// `op` of these operands, one at least, to a new tensor.
+pub(crate) fn made<const N: usize>(operands: [(&Tensor, &Layout); N], op: &impl Forward<N>) -> Result<Tensor> {
+    let Some((own, _)) = operands.first() else { bail!("{}: an op has an operand", op.op()) };
+    own.apply_op1_no_bwd(&Made { op, others: Others::beside(own, operands) })
 }
 
-struct Made<'a, C> {
-    op: &'a C,
-    /// How the first operand lies.
-    layout: &'a Layout,
-    others: Others<'a, 1>,
+struct Made<'a, O, const N: usize> {
+    op: &'a O,
+    /// All operands: the first one's storage is the one that candle locks.
+    others: Others<'a, N>,
 }
 
-impl<C: CustomOp2> CustomOp1 for Made<'_, C> {
+impl<O: Forward<N>, const N: usize> CustomOp1 for Made<'_, O, N> {
     fn name(&self) -> &'static str {
-        self.op.name()
+        self.op.op()
     }
 
-    fn cpu_fwd(&self, sa: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
-        let [(_, lb)] = self.others.operands;
-        self.others.with(|storages| match storages {
-            [None] => self.op.cpu_fwd(sa, self.layout, sa, lb),
-            [Some(Storage::Cpu(sb))] => self.op.cpu_fwd(sa, self.layout, sb, lb),
-            _ => elsewhere(self.op.name()),
+    fn cpu_fwd(&self, own: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
+        self.others.with(|operands| {
+            let operand = |(storage, layout)| match storage {
+                Some(storage) => cpu(storage, layout),
+                None => Some((own, layout)),
+            };
+            match all(operands.map(operand)) {
+                Some(operands) => self.op.cpu_new(operands),
+                None => elsewhere(self.op.op()),
+            }
         })
     }
 
-    fn cuda_fwd(&self, sa: &CudaStorage, _: &Layout) -> Result<(CudaStorage, Shape)> {
-        let [(_, lb)] = self.others.operands;
-        self.others.with(|storages| match storages {
-            [None] => self.op.cuda_fwd(sa, self.layout, sa, lb),
-            [Some(Storage::Cuda(sb))] => self.op.cuda_fwd(sa, self.layout, sb, lb),
-            _ => elsewhere(self.op.name()),
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(&self, own: &CudaStorage, _: &Layout) -> Result<(CudaStorage, Shape)> {
+        self.others.with(|operands| {
+            let operand = |(storage, layout)| match storage {
+                Some(storage) => cuda(storage, layout),
+                None => Some((own, layout)),
+            };
+            match all(operands.map(operand)) {
+                Some(operands) => self.op.cuda_new(operands),
+                None => elsewhere(self.op.op()),
+            }
         })
     }
+}
+
+/// An operand on the CPU, if it is there.
+fn cpu<'s>(storage: &'s Storage, layout: &'s Layout) -> Option<(&'s CpuStorage, &'s Layout)> {
+    match storage {
+        Storage::Cpu(storage) => Some((storage, layout)),
+        _ => None,
+    }
+}
+
+/// An operand on a CUDA device, if it is there.
+#[cfg(feature = "cuda")]
+fn cuda<'s>(storage: &'s Storage, layout: &'s Layout) -> Option<(&'s CudaStorage, &'s Layout)> {
+    match storage {
+        Storage::Cuda(storage) => Some((storage, layout)),
+        _ => None,
+    }
+}
+
+/// Every value, if none is missing.
+fn all<V: Copy, const N: usize>(values: [Option<V>; N]) -> Option<[V; N]> {
+    let some = values.iter().flatten().next().copied()?;
+    values.iter().all(Option::is_some).then(|| values.map(|value| value.unwrap_or(some)))
 }
 
 /// The error of operands on devices of several kinds.
@@ -158,7 +194,7 @@ mod tests {
                 // Before candle locks its own, those at lower addresses, and a storage for the first operand that has it.
                 let locked = others.before.each_ref().map(Option::is_some);
                 assert_eq!(locked, [address(a) < address(own), false]);
-                let known = others.with(|storages| storages.map(|s| s.map(|s| std::ptr::from_ref(s).addr())));
+                let known = others.with(|all| all.map(|(storage, _)| storage.map(|s| std::ptr::from_ref(s).addr())));
                 let expected = (address(a) != address(own)).then(|| address(a));
                 assert_eq!(known, [expected; 2], "the one that candle locks is its own to give");
             }

@@ -10,6 +10,23 @@ use std::marker::PhantomData;
 use tile_runtime::interop::{Lent, LentMut};
 use tile_runtime::{LaunchError, Stream};
 
+/// What an op does with the storages of its `N` operands, each with how it lies. The traits of candle that an op implements call
+/// this; of them there is one for each number of operands.
+pub(crate) trait Forward<const N: usize> {
+    /// What the op is called.
+    fn op(&self) -> &'static str;
+    /// To a new storage, on the CPU.
+    fn cpu_new(&self, operands: [(&CpuStorage, &Layout); N]) -> Result<(CpuStorage, Shape)>;
+    /// To a storage that exists, on the CPU.
+    fn cpu_into(&self, sy: &mut CpuStorage, ly: &Layout, operands: [(&CpuStorage, &Layout); N]) -> Result<()>;
+    /// To a new storage, on a CUDA device.
+    #[cfg(feature = "cuda")]
+    fn cuda_new(&self, operands: [(&CudaStorage, &Layout); N]) -> Result<(CudaStorage, Shape)>;
+    /// To a storage that exists, on a CUDA device.
+    #[cfg(feature = "cuda")]
+    fn cuda_into(&self, sy: &mut CudaStorage, ly: &Layout, operands: [(&CudaStorage, &Layout); N]) -> Result<()>;
+}
+
 /// The first of some expressions.
 #[cfg(feature = "cuda")]
 macro_rules! first {
@@ -18,11 +35,11 @@ macro_rules! first {
     };
 }
 
-/// An op: `$Op` of these inputs, each an element type, a rank, and names for a tensor, a storage and a layout.
+/// An op: `$Op` of `$n` inputs, each an element type, a rank, and names for a tensor, a storage and a layout.
 macro_rules! op {
     (
         $(#[$doc:meta])*
-        $Op:ident: $CustomOp:ident;
+        $Op:ident of $n:literal: $CustomOp:ident;
         $(($T:ident, $R:ident, $t:ident, $s:ident, $l:ident)),+
     ) => {
         $(#[$doc])*
@@ -57,51 +74,30 @@ macro_rules! op {
             }
         }
 
-        impl<$($T, const $R: usize,)+ Y, const RY: usize, S, F> $CustomOp for $Op<$($T, $R,)+ Y, RY, S, F>
+        impl<$($T, const $R: usize,)+ Y, const RY: usize, S, F> Forward<$n> for $Op<$($T, $R,)+ Y, RY, S, F>
         where
             $($T: CandleElement,)+
             Y: CandleElement,
             S: Fn($([usize; $R]),+) -> Result<[usize; RY]>,
             F: Fn(&Stream, $(&Lent<'_, $T, $R>,)+ &mut LentMut<'_, Y, RY>) -> std::result::Result<(), LaunchError>,
         {
-            fn name(&self) -> &'static str {
+            fn op(&self) -> &'static str {
                 self.name
             }
 
-            fn cpu_fwd(&self, $($s: &CpuStorage, $l: &Layout),+) -> Result<(CpuStorage, Shape)> {
+            fn cpu_new(&self, [$(($s, $l)),+]: [(&CpuStorage, &Layout); $n]) -> Result<(CpuStorage, Shape)> {
                 let shape = (self.shape)($(extents::<$R>($l)?),+)?;
                 let on = host::stream()?;
                 $(let $t = host::lent::<$T, $R>(&on, $s, $l)?;)+
                 host::output(&on, shape, |y| (self.launch)(&on, $(&$t,)+ y))
             }
 
-            #[cfg(feature = "cuda")]
-            fn cuda_fwd(&self, $($s: &CudaStorage, $l: &Layout),+) -> Result<(CudaStorage, Shape)> {
-                let shape = (self.shape)($(extents::<$R>($l)?),+)?;
-                let beside = first!($($s),+);
-                let on = cuda::stream(beside.device())?;
-                $(let $t = cuda::lent::<$T, $R>(&on, $s, $l)?;)+
-                cuda::output(&on, beside, shape, self.whole, |y| (self.launch)(&on, $(&$t,)+ y))
-            }
-        }
-    };
-}
-
-/// Implements candle's in-place trait `$InplaceOp` for `$Op`: the result is written to a tensor that exists, and none is allocated.
-macro_rules! in_place {
-    ($Op:ident: $InplaceOp:ident; $(($T:ident, $R:ident, $t:ident, $s:ident, $l:ident)),+) => {
-        impl<$($T, const $R: usize,)+ Y, const RY: usize, S, F> $InplaceOp for $Op<$($T, $R,)+ Y, RY, S, F>
-        where
-            $($T: CandleElement,)+
-            Y: CandleElement,
-            S: Fn($([usize; $R]),+) -> Result<[usize; RY]>,
-            F: Fn(&Stream, $(&Lent<'_, $T, $R>,)+ &mut LentMut<'_, Y, RY>) -> std::result::Result<(), LaunchError>,
-        {
-            fn name(&self) -> &'static str {
-                self.name
-            }
-
-            fn cpu_fwd(&self, sy: &mut CpuStorage, ly: &Layout, $($s: &CpuStorage, $l: &Layout),+) -> Result<()> {
+            fn cpu_into(
+                &self,
+                sy: &mut CpuStorage,
+                ly: &Layout,
+                [$(($s, $l)),+]: [(&CpuStorage, &Layout); $n],
+            ) -> Result<()> {
                 fits(self.name, (self.shape)($(extents::<$R>($l)?),+)?, ly)?;
                 let on = host::stream()?;
                 $(let $t = host::lent::<$T, $R>(&on, $s, $l)?;)+
@@ -109,11 +105,66 @@ macro_rules! in_place {
             }
 
             #[cfg(feature = "cuda")]
-            fn cuda_fwd(&self, sy: &mut CudaStorage, ly: &Layout, $($s: &CudaStorage, $l: &Layout),+) -> Result<()> {
+            fn cuda_new(&self, [$(($s, $l)),+]: [(&CudaStorage, &Layout); $n]) -> Result<(CudaStorage, Shape)> {
+                let shape = (self.shape)($(extents::<$R>($l)?),+)?;
+                let beside = first!($($s),+);
+                let on = cuda::stream(beside.device())?;
+                $(let $t = cuda::lent::<$T, $R>(&on, $s, $l)?;)+
+                cuda::output(&on, beside, shape, self.whole, |y| (self.launch)(&on, $(&$t,)+ y))
+            }
+
+            #[cfg(feature = "cuda")]
+            fn cuda_into(
+                &self,
+                sy: &mut CudaStorage,
+                ly: &Layout,
+                [$(($s, $l)),+]: [(&CudaStorage, &Layout); $n],
+            ) -> Result<()> {
                 fits(self.name, (self.shape)($(extents::<$R>($l)?),+)?, ly)?;
                 let on = cuda::stream(sy.device())?;
                 $(let $t = cuda::lent::<$T, $R>(&on, $s, $l)?;)+
                 (self.launch)(&on, $(&$t,)+ &mut cuda::lent_mut(&on, sy, ly)?).map_err(failed)
+            }
+        }
+
+        impl<$($T, const $R: usize,)+ Y, const RY: usize, S, F> $CustomOp for $Op<$($T, $R,)+ Y, RY, S, F>
+        where
+            Self: Forward<$n>,
+        {
+            fn name(&self) -> &'static str {
+                self.name
+            }
+
+            fn cpu_fwd(&self, $($s: &CpuStorage, $l: &Layout),+) -> Result<(CpuStorage, Shape)> {
+                self.cpu_new([$(($s, $l)),+])
+            }
+
+            #[cfg(feature = "cuda")]
+            fn cuda_fwd(&self, $($s: &CudaStorage, $l: &Layout),+) -> Result<(CudaStorage, Shape)> {
+                self.cuda_new([$(($s, $l)),+])
+            }
+        }
+    };
+}
+
+/// Implements candle's in-place trait `$InplaceOp` for `$Op`: the result is written to a tensor that exists, and none is allocated.
+macro_rules! in_place {
+    ($Op:ident of $n:literal: $InplaceOp:ident; $(($T:ident, $R:ident, $t:ident, $s:ident, $l:ident)),+) => {
+        impl<$($T, const $R: usize,)+ Y, const RY: usize, S, F> $InplaceOp for $Op<$($T, $R,)+ Y, RY, S, F>
+        where
+            Self: Forward<$n>,
+        {
+            fn name(&self) -> &'static str {
+                self.name
+            }
+
+            fn cpu_fwd(&self, sy: &mut CpuStorage, ly: &Layout, $($s: &CpuStorage, $l: &Layout),+) -> Result<()> {
+                self.cpu_into(sy, ly, [$(($s, $l)),+])
+            }
+
+            #[cfg(feature = "cuda")]
+            fn cuda_fwd(&self, sy: &mut CudaStorage, ly: &Layout, $($s: &CudaStorage, $l: &Layout),+) -> Result<()> {
+                self.cuda_into(sy, ly, [$(($s, $l)),+])
             }
         }
     };
@@ -122,23 +173,23 @@ macro_rules! in_place {
 op! {
     /// An op of one tensor by a kernel: what its result's shape is, and how it is launched. A [`CustomOp1`] makes a new tensor,
     /// an [`InplaceOp2`] writes to one that is there: it is both.
-    Op1: CustomOp1;
+    Op1 of 1: CustomOp1;
     (A, RA, ta, sa, la)
 }
-in_place!(Op1: InplaceOp2; (A, RA, ta, sa, la));
+in_place!(Op1 of 1: InplaceOp2; (A, RA, ta, sa, la));
 
 op! {
     /// An op of two tensors by a kernel: what its result's shape is, and how it is launched. A [`CustomOp2`] makes a new tensor,
     /// an [`InplaceOp3`] writes to one that is there: it is both.
-    Op2: CustomOp2;
+    Op2 of 2: CustomOp2;
     (A, RA, ta, sa, la), (B, RB, tb, sb, lb)
 }
-in_place!(Op2: InplaceOp3; (A, RA, ta, sa, la), (B, RB, tb, sb, lb));
+in_place!(Op2 of 2: InplaceOp3; (A, RA, ta, sa, la), (B, RB, tb, sb, lb));
 
 op! {
     /// An op of three tensors by a kernel: what its result's shape is, and how it is launched. As a [`CustomOp3`] it makes a new
     /// tensor. More inputs are [held](crate::hold).
-    Op3: CustomOp3;
+    Op3 of 3: CustomOp3;
     (A, RA, ta, sa, la), (B, RB, tb, sb, lb), (C, RC, tc, sc, lc)
 }
 

@@ -1,8 +1,8 @@
 //! Ready ops: products by `tile-kernels`, of f16, bf16 and f32.
 
-use crate::held::share_storage;
 use crate::lock::{in_place, made};
-use crate::{CandleElement, Op2, hold};
+use crate::op::Forward;
+use crate::{CandleElement, Op2, Op3};
 use candle_core::{DType, Layout, Result, Tensor, bail};
 use half::{bf16, f16};
 use tile_kernels::gemm::{Activation, Gemm, GemmElement, Precision, gemm as launch_gemm};
@@ -66,11 +66,20 @@ fn gemv_of<T: CandleElement + GemvElement>(
         false => bail!("gemv: w has {k} columns, and x {found} elements"),
     };
     let op = Op2::<T, 2, T, 1, T, 1, _, _>::new("gemv", shape, |on, w, x, y| launch_gemv(on, w, x, y, scalars));
-    let operands = [(w, w.layout()), (x, x.layout())];
-    match y {
-        Some(y) => in_place(y, operands, &op).map(|()| None),
-        // SAFETY: the product with beta = 0 writes every row and reads none.
-        None => made(operands, &unsafe { op.writes_all() }).map(Some),
+    // SAFETY: a new result has beta = 0: then the product writes every row and reads none.
+    let op = unsafe { op.writes_all() };
+    to(y, [(w, w.layout()), (x, x.layout())], &op)
+}
+
+/// `op` of these operands, into a tensor that is there or the new one that is returned.
+fn to<const N: usize>(
+    result: Option<&Tensor>,
+    operands: [(&Tensor, &Layout); N],
+    op: &impl Forward<N>,
+) -> Result<Option<Tensor>> {
+    match result {
+        Some(result) => in_place(result, operands, op).map(|()| None),
+        None => made(operands, op).map(Some),
     }
 }
 
@@ -174,12 +183,6 @@ fn gemm_of<T: CandleElement + GemmElement<C>, C: CandleElement>(
     bias: Option<&Tensor>,
     GemmOptions { alpha, beta, activation, precision, .. }: GemmOptions,
 ) -> Result<Option<Tensor>> {
-    if let (Some(c), Some(bias)) = (c, bias)
-        && share_storage(c, bias)
-    {
-        // candle would wait for itself.
-        bail!("gemm: the result shares its storage with an operand");
-    }
     let (stored_a, stored_b) = (transposed(a)?, transposed(b)?);
     let (a_transposed, b_transposed) = (stored_a.is_some(), stored_b.is_some());
     let shape = |[m, ka]: [usize; 2], [kb, n]: [usize; 2]| {
@@ -189,28 +192,25 @@ fn gemm_of<T: CandleElement + GemmElement<C>, C: CandleElement>(
             false => bail!("gemm: a has {ka} columns, and b {kb} rows"),
         }
     };
-    // What is held already may be locked again by candle alone.
-    let held_twice = bias.is_some_and(|bias| share_storage(bias, a) || share_storage(bias, b));
-    let bias = bias.map(hold::<T, 1>).transpose()?;
-    let op = Op2::<T, 2, T, 2, C, 2, _, _>::new("gemm", shape, |on, a, b, c| {
-        let bias = bias.as_ref().map(|bias| bias.lend(on)).transpose()?;
-        let bias = bias.as_deref();
-        launch_gemm(on, a, b, c, &Gemm { a_transposed, b_transposed, alpha, beta, bias, activation, precision })
-    });
-    // SAFETY: a new result has beta = 0: then the product writes every element and reads none.
-    let op = unsafe { op.writes_all() };
-    if held_twice {
-        let a = if a_transposed { a.t()? } else { a.clone() };
-        let b = if b_transposed { b.t()? } else { b.clone() };
-        return match c {
-            Some(c) => c.inplace_op3(&a, &b, &op).map(|()| None),
-            None => a.apply_op2_no_bwd(&b, &op).map(Some),
-        };
-    }
-    let operands = [(a, stored_a.as_ref().unwrap_or(a.layout())), (b, stored_b.as_ref().unwrap_or(b.layout()))];
-    match c {
-        Some(c) => in_place(c, operands, &op).map(|()| None),
-        None => made(operands, &op).map(Some),
+    let plain = Gemm { a_transposed, b_transposed, alpha, beta, bias: None, activation, precision };
+    let (la, lb) = (stored_a.as_ref().unwrap_or(a.layout()), stored_b.as_ref().unwrap_or(b.layout()));
+    match bias {
+        None => {
+            let op = Op2::<T, 2, T, 2, C, 2, _, _>::new("gemm", shape, |on, a, b, c| launch_gemm(on, a, b, c, &plain));
+            // SAFETY: a new result has beta = 0: then the product writes every element and reads none.
+            let op = unsafe { op.writes_all() };
+            to(c, [(a, la), (b, lb)], &op)
+        }
+        Some(bias) => {
+            // The bias's extent is checked by the launch.
+            let shape = |a: [usize; 2], b: [usize; 2], _: [usize; 1]| shape(a, b);
+            let op = Op3::<T, 2, T, 2, T, 1, C, 2, _, _>::new("gemm", shape, |on, a, b, bias, c| {
+                launch_gemm(on, a, b, c, &Gemm { bias: Some(bias), ..plain })
+            });
+            // SAFETY: as without a bias.
+            let op = unsafe { op.writes_all() };
+            to(c, [(a, la), (b, lb), (bias, bias.layout())], &op)
+        }
     }
 }
 

@@ -165,32 +165,30 @@ fn what_does_not_fit_is_refused_with_both_numbers() -> Result<()> {
     Ok(())
 }
 
-/// Locks are taken in one order: neither do two ops that write what the other reads wait for each other, nor one for itself
-/// whose operands are parts of one storage.
-#[test]
-fn ops_that_cross_on_two_threads_end() -> Result<()> {
-    use std::sync::atomic::Ordering;
-    const ROUNDS: usize = 2000;
-    let w = normal((1, 1), DType::F32)?;
-    let (x, y) = (w.get(0)?.copy()?, w.get(0)?.copy()?);
+/// Runs `op` to and from each of two tensors, on two threads that begin each round together.
+fn crossing(
+    rounds: usize,
+    (x, y): (Tensor, Tensor),
+    op: impl Fn(&Tensor, &Tensor) -> Result<()> + Clone + Send + 'static,
+) -> Result<()> {
+    use std::sync::atomic::{AtomicUsize, Ordering};
     let (ended, end) = std::sync::mpsc::channel();
     // Spinning lets both begin within a fraction of a microsecond.
-    let arrived = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let arrived = std::sync::Arc::new(AtomicUsize::new(0));
     for (to, from) in [(x.clone(), y.clone()), (y, x)] {
-        let (w, ended, arrived) = (w.clone(), ended.clone(), arrived.clone());
+        let (op, ended, arrived) = (op.clone(), ended.clone(), arrived.clone());
         std::thread::spawn(move || {
-            let rounds = || -> Result<()> {
-                for round in 0..ROUNDS {
+            let all = || -> Result<()> {
+                for round in 0..rounds {
                     arrived.fetch_add(1, Ordering::SeqCst);
                     while arrived.load(Ordering::SeqCst) < 2 * (round + 1) {
                         std::thread::yield_now();
                     }
-                    gemv_into(&to, &w, &from, Gemv { alpha: 0.1, beta: 0.0 })?;
-                    gemv(&w, &w.get(0)?)?;
+                    op(&to, &from)?;
                 }
                 Ok(())
             };
-            ended.send(rounds().map_err(|error| error.to_string())).ok();
+            ended.send(all().map_err(|error| error.to_string())).ok();
         });
     }
     for _ in 0..2 {
@@ -198,6 +196,30 @@ fn ops_that_cross_on_two_threads_end() -> Result<()> {
         assert_eq!(ended, Ok(Ok(())), "an op waits for ever, or fails");
     }
     Ok(())
+}
+
+/// Locks are taken in one order: neither do two ops that write what the other reads wait for each other, nor one for itself
+/// whose operands are parts of one storage.
+#[test]
+fn ops_that_cross_on_two_threads_end() -> Result<()> {
+    let w = normal((1, 1), DType::F32)?;
+    crossing(2000, (w.get(0)?.copy()?, w.get(0)?.copy()?), move |to, from| {
+        gemv_into(to, &w, from, Gemv { alpha: 0.1, beta: 0.0 })?;
+        gemv(&w, &w.get(0)?).map(drop)
+    })
+}
+
+/// As [`ops_that_cross_on_two_threads_end`], where what the other thread writes is the bias: alone, and beside an operand that is a
+/// part of the same storage.
+#[test]
+fn biases_that_cross_on_two_threads_end() -> Result<()> {
+    let w = normal((1, 1), DType::F32)?;
+    let options = GemmOptions { alpha: 0.1, ..GemmOptions::default() };
+    let weight = w.clone();
+    crossing(200, (w.copy()?, w.copy()?), move |to, from| {
+        gemm_into(to, &weight, &weight, Some(&from.get(0)?), options)
+    })?;
+    crossing(200, (w.copy()?, w.copy()?), move |to, from| gemm_into(to, from, &w, Some(&from.get(0)?), options))
 }
 
 #[test]

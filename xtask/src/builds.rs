@@ -6,9 +6,10 @@
 //! | the oldest Rust supported | `cargo check` with that toolchain, which `rustup` installs where it can |
 //! | other platforms | `cargo check --target`, with the standard library that `rustup` installs where it can |
 //!
-//! What cannot be installed is skipped, and said. Nothing is linked or run.
+//! A toolchain, a standard library or crates that cannot be had here, as without a network, are no mistake of this repository: what
+//! needs them is skipped, and that is said with the reason. Nothing is linked or run.
 
-use crate::process::{cargo, output, run as run_command, say};
+use crate::process::{cargo, output, run as run_command, say, spell};
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -45,15 +46,21 @@ pub fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The compiler is not optimised here, which the workspace's profile does for the sake of tests: the macro expands a few dozen kernels, and
+/// optimising it takes longer than all else.
+const UNOPTIMISED: [&str; 4] =
+    ["--config", "profile.dev.build-override.opt-level=0", "--config", "profile.dev.package.tile-ir.opt-level=0"];
+
 /// `cargo check` with a folder of its own, so that the features of one do not build those of another anew.
 fn check(root: &Path, folder: &str) -> Command {
     let mut command = cargo(root);
-    command.args(["check", "--locked", "--quiet", "--target-dir"]).arg(root.join("target/builds").join(folder));
+    command.args(["check", "--locked", "--quiet"]).args(UNOPTIMISED);
+    command.arg("--target-dir").arg(root.join("target/builds").join(folder));
     command
 }
 
 /// Checks each choice of features.
-pub fn features(root: &Path) -> Result<()> {
+fn features(root: &Path) -> Result<()> {
     run_command(check(root, "here").args(LIBRARIES).arg("--no-default-features"))?;
     // Another version than ours, by the variable that stands for what a build system finds.
     let mut own = check(root, "here");
@@ -68,24 +75,37 @@ fn oldest(root: &Path) -> Result<Option<String>> {
     let metadata: serde_json::Value = serde_json::from_str(&metadata)?;
     let version = metadata["packages"][0]["rust_version"].as_str().context("no package says its `rust-version`")?;
     let toolchain = format!("{version}.0");
-    if !answers(Command::new("rustup").args(["run", &toolchain, "cargo", "--version"])) {
+    // The toolchain of this program is not the one to check with.
+    let with_oldest = |command: &str| {
+        let mut cargo = Command::new("rustup");
+        cargo.current_dir(root).args(["run", &toolchain, "cargo", command, "--locked", "--quiet"]);
+        cargo.env_remove("RUSTC").env_remove("RUSTDOC");
+        cargo
+    };
+    let what = format!("checking with Rust {version}");
+    if had(Command::new("rustup").args(["run", &toolchain, "cargo", "--version"])).is_err() {
         let install = ["toolchain", "install", &toolchain, "--profile", "minimal", "--no-self-update"];
-        if !answers(Command::new("rustup").args(install)) {
-            return Ok(Some(format!("checking with Rust {version}, which could not be installed")));
+        if let Err(why) = had(Command::new("rustup").args(install)) {
+            return Ok(Some(format!("{what}: {why}")));
         }
     }
-    let mut command = Command::new("rustup");
-    command.current_dir(root).args(["run", &toolchain, "cargo", "check", "--locked", "--quiet", "--target-dir"]);
-    // The toolchain of this program is not the one to check with.
-    command.arg(root.join("target/builds/oldest")).args(LIBRARIES).env_remove("RUSTC").env_remove("RUSTDOC");
-    run_command(&mut command)?;
+    if let Err(why) = had(&mut with_oldest("fetch")) {
+        return Ok(Some(format!("{what}: {why}")));
+    }
+    let mut check = with_oldest("check");
+    check.args(UNOPTIMISED).arg("--target-dir").arg(root.join("target/builds/oldest"));
+    check.args(LIBRARIES).args(["-p", "cargo-tile"]);
+    run_command(&mut check)?;
     Ok(None)
 }
 
-/// Checks for a platform; what is skipped if its standard library cannot be had.
+/// Checks for a platform; what is skipped if its standard library or its crates cannot be had.
 fn platform(root: &Path, target: &str, checks: &[&[&str]]) -> Result<Option<String>> {
-    if !answers(Command::new("rustup").current_dir(root).args(["target", "add", target])) {
-        return Ok(Some(format!("checking for {target}, whose standard library could not be installed")));
+    let standard_library = had(Command::new("rustup").current_dir(root).args(["target", "add", target]));
+    // The choices of features were checked before, so a lock file that is out of date has been an error already.
+    let crates = || had(cargo(root).args(["fetch", "--locked", "--quiet", "--target", target]));
+    if let Err(why) = standard_library.and_then(|()| crates()) {
+        return Ok(Some(format!("checking for {target}: {why}")));
     }
     for what in checks {
         run_command(check(root, "elsewhere").args(["--target", target]).args(*what))?;
@@ -93,12 +113,37 @@ fn platform(root: &Path, target: &str, checks: &[&[&str]]) -> Result<Option<Stri
     Ok(None)
 }
 
-/// Whether a command succeeds; what it prints is not shown.
-fn answers(command: &mut Command) -> bool {
-    command
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .stdin(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success())
+/// Runs a command that gets something from elsewhere, without showing what it prints; why it failed, if it did.
+fn had(command: &mut Command) -> Result<(), String> {
+    let output = match command.stdin(Stdio::null()).output() {
+        Ok(output) => output,
+        Err(error) => return Err(format!("`{}` could not be started: {error}", spell(command))),
+    };
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let why = said.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("it did not say why");
+    Err(format!("`{}` failed: {why}", spell(command)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_had_says_why() {
+        assert_eq!(had(Command::new("cargo").arg("--version")), Ok(()));
+        let why = had(Command::new("cargo").arg("no-such-command-of-cargo")).unwrap_err();
+        assert!(why.starts_with("`cargo no-such-command-of-cargo` failed: "), "{why}");
+        let why = had(&mut Command::new("/nonexistent/rustup")).unwrap_err();
+        assert!(why.contains("`rustup` could not be started"), "{why}");
+    }
+
+    #[test]
+    fn a_platform_without_a_standard_library_is_skipped() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let skipped = platform(root, "no-such-platform", &[&["--no-such-flag"]]).unwrap().unwrap();
+        assert!(skipped.starts_with("checking for no-such-platform: "), "{skipped}");
+    }
 }

@@ -28,7 +28,7 @@ pub fn run(root: &Path) -> Result<()> {
 }
 
 /// That it builds, with candle's CUDA backend too.
-pub fn check(root: &Path) -> Result<()> {
+fn check(root: &Path) -> Result<()> {
     let folder = root.join("tile-candle");
     let tree = ["tree", "--locked", "--features", "cuda", "--edges", "normal,build,features", "--invert", "cudarc"];
     let tree = output(cargo(&folder).args(tree))?;

@@ -49,7 +49,7 @@ pub fn draw() -> Canvas {
         16.0,
         "a",
         "While you type",
-        "every declared instance, in the editor and in cargo check",
+        "the declared instances, in the editor and in cargo check",
     );
     for (row, (family, name)) in FAMILIES.iter().enumerate() {
         let y = 84.0 + row as f64 * 32.0;
@@ -59,9 +59,10 @@ pub fn draw() -> Canvas {
         }
     }
     for (line, text) in [
-        "Codes without their `TK`. What cannot be decided while typing is",
-        "asked for as a `require`, guarded, or left to the launch and the",
-        "simulator, which use the same code.",
+        "Codes without their `TK`. Of more than 40 instances and targets the",
+        "first 40 are checked, and those with a new constant. What cannot be",
+        "decided while typing is asked for as a `require`, guarded, or left",
+        "to the launch and the simulator, which use the same code.",
     ]
     .iter()
     .enumerate()

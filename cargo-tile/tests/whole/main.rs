@@ -55,8 +55,8 @@ impl Crate {
         // What cargo tells this test about itself is not the user's.
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
-            if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") || text.starts_with("TILE_DEVICE")
-            {
+            let of_cargo = text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_");
+            if of_cargo || text == "TILE_DEVICE" || text == "TILE_LINEINFO" {
                 command.env_remove(&name);
             }
         }
@@ -141,6 +141,42 @@ fn kernels_are_listed_and_shown() {
         assert!(here.tile("show scaled_add -i f16,128 --format ptx").contains(".target sm_90a"));
         assert!(here.tile("show scaled_add -i f16,128 --format resources").contains("registers"));
     }
+}
+
+#[test]
+fn what_is_shown_names_lines_of_rust_if_wanted() {
+    let here = Crate::new("lines");
+    let shown = |format: &str, line_info: &str| {
+        let arguments = ["tile", "show", "scaled_add", "-i", "f16,128", "--format", format];
+        let output =
+            here.command(env!("CARGO_BIN_EXE_cargo-tile"), &arguments).env("TILE_LINEINFO", line_info).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{format}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    // Two lines of the kernel.
+    let lines: Vec<String> = ["let i = block", "y[i] = (a"].map(line_of).into();
+    let cuda = shown("cuda", "1");
+    for line in &lines {
+        let directive = format!("#line {line} \"");
+        let found = cuda.lines().find(|l| l.starts_with(&directive));
+        assert!(found.is_some_and(|l| l.ends_with("src/lib.rs\"")), "{directive}\n{cuda}");
+    }
+    assert!(!shown("cuda", "0").contains("#line"));
+    if has_nvrtc() {
+        let ptx = shown("ptx", "1");
+        let file = ptx.lines().find_map(|l| l.trim().strip_prefix(".file")?.strip_suffix("src/lib.rs\""));
+        let file = file.and_then(|file| file.split_whitespace().next()).unwrap_or_else(|| panic!("no file\n{ptx}"));
+        let location = format!(".loc\t{file} {} ", lines[1]);
+        assert!(ptx.contains(&location), "{location}\n{ptx}");
+        assert!(!shown("ptx", "0").contains(".loc"));
+    }
+}
+
+/// The number of the line of the crate's library with this text.
+fn line_of(text: &str) -> String {
+    let line = include_str!("../crate/src/lib.rs").lines().position(|line| line.contains(text));
+    (line.unwrap_or_else(|| panic!("no line with `{text}`")) + 1).to_string()
 }
 
 #[test]

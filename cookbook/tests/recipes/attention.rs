@@ -29,7 +29,7 @@ fn attention_in_f16() {
 
 #[test]
 fn attention_in_bf16() {
-    attention_of::<bf16>(&[[2, 1, 130, 131, 128]]);
+    attention_of::<bf16>(&[[2, 1, 130, 131, 128], [1, 1, 1, 70, 64], [4, 2, 33, 33, 128]]);
 }
 
 /// Extents that no attention has are errors, whatever they are.

@@ -53,7 +53,7 @@ pub struct Program {
     pub dims: Vec<String>,
     /// How it is launched.
     pub launch: Launch,
-    /// How the copy engine sees tensors.
+    /// How TMA sees tensors.
     pub tensor_maps: PrimaryMap<MapId, TensorMap>,
     /// Shared arrays, placed.
     pub shared: PrimaryMap<SharedId, SharedArray>,

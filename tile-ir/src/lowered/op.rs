@@ -204,7 +204,7 @@ pub enum OpKind {
         /// Arrivals a phase, at least 1.
         arrivals: u32,
     },
-    /// Makes this thread's initialised barriers visible to the copy engine and the cluster, before the barrier that
+    /// Makes this thread's initialised barriers visible to TMA and the cluster, before the barrier that
     /// lets others use them.
     FenceBarrierInit,
     /// One arrival.
@@ -229,7 +229,7 @@ pub enum OpKind {
         parity: ValueId,
     },
 
-    // ---- bulk copies by the copy engine (sm_90) ----
+    // ---- bulk copies by TMA (sm_90) ----
     /// Copies a box of a tensor into shared memory, zeros where the box leaves the tensor; counts the whole box's bytes
     /// on the barrier when they have arrived. One thread.
     TensorLoad {
@@ -304,7 +304,7 @@ pub enum OpKind {
         /// Whether it is enough that their sources have been read.
         read: bool,
     },
-    /// Makes this thread's accesses to shared memory visible to the copy engine and the tensor cores.
+    /// Makes this thread's accesses to shared memory visible to TMA and the tensor cores.
     FenceProxyAsync,
     /// Asks for a tensor map to be cached. One thread.
     PrefetchMap {

@@ -60,9 +60,9 @@ macro_rules! table {
             Memory(&'a $($mut)? Memory, AccessMode, AccessWidth),
             /// Elements of a per-thread array: the first, and how many.
             Local(&'a $($mut)? LocalId, &'a $($mut)? ValueId, u32, AccessMode),
-            /// Elements of a shared array, from the first on, accessed by the copy engine.
+            /// Elements of a shared array, from the first on, accessed by TMA.
             Shared(&'a $($mut)? SharedId, &'a $($mut)? ValueId, AccessMode),
-            /// A tensor by its map: what the copy engine does to the tensor's elements, if anything.
+            /// A tensor by its map: what TMA does to the tensor's elements, if anything.
             Map(&'a $($mut)? MapId, Option<AccessMode>),
             /// An mbarrier that is used.
             Barrier(&'a $($mut)? BarrierRef),

@@ -11,7 +11,7 @@ crate::ir::entities! {
     BarrierId = "mb";
 }
 
-/// How the copy engine sees a tensor: the box it moves at once. The tensor's address, extents and strides are put in at
+/// How TMA sees a tensor: the box it moves at once. The tensor's address, extents and strides are put in at
 /// launch, innermost axis first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TensorMap {

@@ -66,7 +66,7 @@ impl FromStr for Format {
 }
 
 /// An instance of a kernel for `target`, as text: `which` is its number, or a [`Variant`]. Needs no device; PTX and resources need NVRTC, machine
-/// code needs `nvdisasm` too.
+/// code needs `nvdisasm` too. With `TILE_LINEINFO=1` CUDA C, PTX and machine code name the author's Rust lines.
 ///
 /// # Errors
 /// The instance cannot be lowered for this target; a library or tool is missing.
@@ -79,13 +79,14 @@ pub fn show<'a>(
     let which = which.into();
     let (kernel, instance) = which.instance(def)?;
     let (bound, program) = lowered(kernel, &instance, target)?;
+    let line_info = nvrtc::line_info_wanted();
     match format {
         Format::Tile => Ok(bound.to_string()),
         Format::Lowered => Ok(program.to_string()),
-        Format::Cuda => Ok(tile_ir::emit::cuda::emit(&program)),
+        Format::Cuda => Ok(tile_ir::emit::cuda::emit_with(&program, line_info)),
         Format::Ptx => {
-            let source = tile_ir::emit::cuda::emit(&program);
-            let options = nvrtc::options(target.name(), false);
+            let source = tile_ir::emit::cuda::emit_with(&program, line_info);
+            let options = nvrtc::options(target.name(), line_info);
             let compiled = Nvrtc::get()?.compile(&program.name, &source, &options, Output::Ptx)?;
             Ok(String::from_utf8_lossy(&compiled.code).into_owned())
         }

@@ -37,7 +37,7 @@ pub(super) struct Code {
     pub cluster_stores: Vec<ClusterStore>,
     pub mmas: Vec<WarpProduct>,
     pub products: Vec<GroupProduct>,
-    /// Whether anything happens beside the threads: barriers, the copy engine, warpgroup products.
+    /// Whether anything happens beside the threads: barriers, TMA, warpgroup products.
     pub agents: bool,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct BarrierPlace {
     pub index: Slot,
 }
 
-/// A box copied by the copy engine.
+/// A box copied by TMA.
 #[derive(Debug)]
 pub(super) struct BoxCopy {
     pub map: MapId,
@@ -62,7 +62,7 @@ pub(super) struct BoxCopy {
     pub sites: [u32; 2],
 }
 
-/// Bytes that lie together, copied by the copy engine.
+/// Bytes that lie together, copied by TMA.
 #[derive(Debug)]
 pub(super) struct BulkCopy {
     pub from: Slot,
@@ -420,7 +420,7 @@ pub(super) enum Instr {
         pending: u32,
     },
 
-    // ---- barriers in memory, the copy engine, roles ----
+    // ---- barriers in memory, TMA, roles ----
     BarrierInit {
         at: BarrierPlace,
         arrivals: u32,

@@ -28,14 +28,12 @@ impl Machine<'_> {
         match self.launch.clocks.agent_of(access) {
             Some(Agent::Load(barrier)) => {
                 let name = self.barrier_name(barrier);
-                ("the copy engine".into(), format!("a wait for phase {} of `{name}`", access.clock - 1))
+                ("TMA".into(), format!("a wait for phase {} of `{name}`", access.clock - 1))
             }
             Some(Agent::StoreRead(warp)) => {
-                (format!("the copy engine, for warp {warp},"), "a wait until its bulk groups are read".into())
+                (format!("TMA, for warp {warp},"), "a wait until its bulk groups are read".into())
             }
-            Some(Agent::StoreWrite(warp)) => {
-                (format!("the copy engine, for warp {warp},"), "a wait for its bulk groups".into())
-            }
+            Some(Agent::StoreWrite(warp)) => (format!("TMA, for warp {warp},"), "a wait for its bulk groups".into()),
             Some(Agent::Product(group)) => {
                 (format!("a product of warpgroup {group}"), "a wait for that product".into())
             }
@@ -86,8 +84,7 @@ impl Machine<'_> {
         self.report(Code::RACE, site.span, who, |m| {
             let element = m.element_name(site, offset);
             let writer = m.thread_name(u32::from(write.thread));
-            let message =
-                format!("`{}` is read by the copy engine or tensor cores with no proxy fence", m.name(site.space));
+            let message = format!("`{}` is read by TMA or tensor cores with no proxy fence", m.name(site.space));
             let at = format!("{writer} writes {element} (line {}) and has no proxy fence after it", m.line(first));
             (message, at)
         });
@@ -165,7 +162,7 @@ impl Machine<'_> {
     pub(super) fn exit_while_read(&mut self, who: Who, span: SpanId) {
         self.report(Code::IN_FLIGHT, span, who, |_| {
             let at = format!("warp {} ends and has not waited until its bulk groups are read", who.warp);
-            ("a block may end while the copy engine reads its shared memory".into(), at)
+            ("a block may end while TMA reads its shared memory".into(), at)
         });
     }
 

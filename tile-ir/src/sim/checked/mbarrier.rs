@@ -27,7 +27,7 @@ pub(super) struct Mbarrier {
     pub phase: u32,
     /// Who initialised it: linear thread and clock of its warp.
     pub made: (u16, u32),
-    /// Whether that was made visible to the copy engine and the cluster.
+    /// Whether that was made visible to TMA and the cluster.
     pub fenced: bool,
     /// What is ordered before the arrivals of this phase.
     pub arriving: Vec<u32>,
@@ -129,7 +129,7 @@ impl Machine<'_> {
         if !own && run.warp.seen[entry] < clock {
             self.barrier_misuse(run.who, span, lane, number, "is used with no barrier after its initialisation");
         } else if engine && !barrier.fenced {
-            let text = "is given to the copy engine, and no fence made its initialisation visible";
+            let text = "is given to TMA, and no fence made its initialisation visible";
             self.barrier_misuse(run.who, span, lane, number, text);
         }
         true

@@ -7,7 +7,7 @@
 //! a [`Diagnostic`] with the author's line, numbers and a witness (`report`, `findings`); execution goes on where it
 //! sensibly can, so that results can still be compared with `fast`.
 //!
-//! Beside the threads there are agents: `cp.async` copies (`flight`), the copy engine (`transfer`) and products of
+//! Beside the threads there are agents: `cp.async` copies (`flight`), TMA (`transfer`) and products of
 //! warpgroups (`product`). Each is at work from its issue to the wait that covers it, and may do its work early or late
 //! ([`Copies`]). What an agent touches is recorded at its issue under a clock of its own, which a wait advances: on a
 //! barrier in memory (`mbarrier`), on a bulk group, on a group of products. The blocks of a cluster run together
@@ -22,7 +22,7 @@
 //! | an element of an output that no thread wrote, where nothing else is wrong | TK0307 |
 //! | a misaligned vector access: global, shared | TK0201, TK0202 |
 //! | memory or registers used while a copy or product has them, or left so at the end; a product's fence missing | TK0403 |
-//! | what a thread wrote, read by the copy engine or tensor cores with no proxy fence | TK0401 |
+//! | what a thread wrote, read by TMA or tensor cores with no proxy fence | TK0401 |
 //! | a barrier in memory or a named barrier used otherwise than it was made for | TK0402 |
 //! | nobody can go on: who waits for which barrier and parity | TK0404 |
 //! | more registers taken than the block has | TK0503 |
@@ -242,7 +242,7 @@ pub struct Counters {
     pub guards_masked: u64,
     /// Of those, the compiler's that failed: each is a bug of the program.
     pub guards_fired: u64,
-    /// Asynchronous copies issued, one a thread; those of the copy engine among them.
+    /// Asynchronous copies issued, one a thread; those of TMA among them.
     pub async_copies: u64,
     /// Phases of barriers in memory that were completed.
     pub phases: u64,

@@ -36,7 +36,7 @@ pub(super) struct Machine<'p> {
     /// With the linear block.
     pub prints: Vec<(u32, Print)>,
     pub prints_dropped: u64,
-    /// What the running warp has asked of the copy engine or other blocks.
+    /// What the running warp has asked of TMA or other blocks.
     pub outbox: Vec<Message>,
     /// What it has asked of its block.
     pub asked: Option<Asked>,

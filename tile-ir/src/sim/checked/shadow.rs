@@ -32,7 +32,7 @@ impl Access {
 }
 
 /// Where in a vector clock each warp and agent of a cluster stands. A block's entries are those of its warps, then of its
-/// agents: what each of its barriers counts, what the copy engine reads and writes for each warp, and the products of
+/// agents: what each of its barriers counts, what TMA reads and writes for each warp, and the products of
 /// each warpgroup. An agent's accesses are stamped as those of a thread from 1024 on, 32 apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Clocks {

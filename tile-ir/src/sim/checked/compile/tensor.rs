@@ -1,4 +1,4 @@
-//! Tensor cores, barriers in memory and the copy engine: from operations to instructions and the tables beside them.
+//! Tensor cores, barriers in memory and TMA: from operations to instructions and the tables beside them.
 
 use super::{Compiler, malformed};
 use crate::ir::{Dtype, DtypeClass, EntityRef, FloatFormat, SpanId};

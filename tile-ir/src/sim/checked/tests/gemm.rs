@@ -1,5 +1,5 @@
 //! C[M, N] = A[M, K] B[N, K]^T in bf16 as a specialised kernel for Hopper, by hand: a producer warp that fills a ring
-//! through the copy engine, consumer warpgroups that multiply out of it, an epilogue through shared memory. Every part
+//! through TMA, consumer warpgroups that multiply out of it, an epilogue through shared memory. Every part
 //! of the protocol can be got wrong on purpose.
 
 use super::build::Build;
@@ -45,7 +45,7 @@ pub enum Mistake {
     SwappedSlot,
     /// The accumulator is stored before the last products are finished.
     NoLastWait,
-    /// The staging buffer is filled while the copy engine may still read it.
+    /// The staging buffer is filled while TMA may still read it.
     NoBulkWait,
     NoFenceInit,
     NoTailWait,

@@ -110,7 +110,7 @@ fn every_mistake_in_the_protocol_is_found_and_named() {
         (Mistake::EmptyParity, &["waits for parity 0 of `empty[0]`, which has completed 0 phases and lacks 1 of 1"]),
         (Mistake::Arrivals(1), &["of `empty[0]`, which has completed 0 phases and lacks 1 of 2 arrivals"]),
         (Mistake::Arrivals(-1), &["a barrier of 0 arrivals"]),
-        (Mistake::NoProxyFence, &["`c_s` is read by the copy engine or tensor cores with no proxy fence"]),
+        (Mistake::NoProxyFence, &["`c_s` is read by TMA or tensor cores with no proxy fence"]),
         (Mistake::NoEmptyWait, &["is overwritten while it is read", "is written twice at once", "`a_s`"]),
         (Mistake::NoWgmmaFence, &["a product takes the registers of `acc` with no fence before it"]),
         (Mistake::WaitCount, &["is overwritten while it is read"]),

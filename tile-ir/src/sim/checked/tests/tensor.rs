@@ -1,4 +1,4 @@
-//! The operations of tensor cores, barriers and the copy engine one at a time, and what is wrong with their use.
+//! The operations of tensor cores, barriers and TMA one at a time, and what is wrong with their use.
 
 use super::build::*;
 use super::{clean, schedules};
@@ -106,7 +106,7 @@ fn packing_rounds_and_unpacking_gives_back() {
     assert_eq!(read(&results[0]), [rounded(Dtype::F16), -3.0, rounded(Dtype::Bf16), -3.0]);
 }
 
-/// One warp copies 64 elements through shared memory by the copy engine; what it does is `body`'s.
+/// One warp copies 64 elements through shared memory by TMA; what it does is `body`'s.
 fn copied(wait: bool, bytes: i64, init: bool) -> Program {
     let mut b = Build::threads(64);
     let x = b.tensor("x", Dtype::F32, 1, false);

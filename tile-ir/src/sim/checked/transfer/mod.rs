@@ -1,4 +1,4 @@
-//! The copy engine: boxes and bulk copies, each an agent of its own from its start to the wait that covers it.
+//! TMA: boxes and bulk copies, each an agent of its own from its start to the wait that covers it.
 //!
 //! What a copy reads and writes is recorded where it is started, stamped with the agent: whoever touches the same bytes
 //! without having waited for it is reported, whenever the copy happens to be made. It is made at once, or as late as
@@ -21,7 +21,7 @@ use crate::ir::{EntityRef, SpanId};
 use crate::lowered::Space;
 use crate::sim::hw::tma::Placement;
 
-/// What a warp has asked of the copy engine or of another block: it happens once the warp is out of the way.
+/// What a warp has asked of TMA or of another block: it happens once the warp is out of the way.
 pub(super) enum Message {
     /// An arrival at another block's barrier.
     Arrive { who: Who, lane: usize, span: SpanId, rank: u32, number: u32, clock: Vec<u32> },
@@ -298,7 +298,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The warp ends: the copy engine must have read what its threads have given it.
+    /// The warp ends: TMA must have read what its threads have given it.
     pub(super) fn end_of_stores(&mut self, run: &mut Running<'_>, span: SpanId) {
         if !self.code.agents || run.warp.bulk_started == 0 {
             return;

@@ -151,7 +151,7 @@ impl Machine<'_> {
         Some(StartKind::Load { mask, barrier, bytes })
     }
 
-    /// A tensor as the copy engine sees it. No axis of a map may be empty: the launcher gives an empty tensor's map one element,
+    /// A tensor as TMA sees it. No axis of a map may be empty: the launcher gives an empty tensor's map one element,
     /// of memory that is no tensor's. Says whether it did.
     fn describe_map(&self, tensor: ParamId, extents: &[u32], swizzle: Swizzle) -> Result<(TensorMap, bool), HwError> {
         let missing = HwError::Illegal { what: "tensor of a map", value: 0, allowed: "an argument" };
