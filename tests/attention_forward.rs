@@ -95,3 +95,17 @@ fn what_does_not_fit_is_refused() {
     let text = attempt([1, 2, 9, 80], [1, 2, 8, 80], true);
     assert!(text.contains("80"), "{text}");
 }
+
+/// Every instance keeps wgmma and TMA, and its two products overlap.
+#[test]
+fn it_is_software_pipelined() {
+    use tile_ir::ir::Target;
+    use tile_ir::lowered::RemarkKind;
+    let kernel = tile_kernels::attention::forward_kernel::forward::<f16>::definition().kernel().unwrap();
+    for instance in &kernel.instances {
+        let program = tile_ir::lower::lower(kernel, instance, Target::Sm90a).unwrap();
+        let fallbacks: Vec<_> = program.remarks.iter().filter(|r| r.kind == RemarkKind::Fallback).collect();
+        assert!(fallbacks.is_empty(), "{}: {fallbacks:?}", program.name);
+        assert!(program.remarks.iter().any(|r| r.text.starts_with("software pipelined")), "{}", program.name);
+    }
+}

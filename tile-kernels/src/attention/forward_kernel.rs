@@ -5,14 +5,14 @@ use tile_runtime::prelude::*;
 
 // ANCHOR: kernel
 /// `o = softmax(scale q k^T) v` for whole sequences. `scale` is log2(e) / sqrt(D) or what stands for it; head `h` uses head `h / group` of `k`
-/// and `v`. `CAUSAL`: the last query sees all keys, the one before it all but the last, and so on; blocks with most keys come first.
+/// and `v`. `CAUSAL`: query `i` sees the keys up to number `past + i`; blocks with most keys come first.
 #[tile_kernel(
     instances(
         (BM, BN, D, THREADS) in [(128, 128, 64, 256), (192, 128, 64, 384), (128, 128, 128, 256), (192, 80, 128, 384)],
         CAUSAL in [false, true]
     ),
     require(HK > 0 && H % HK == 0 && group > 0),
-    require(N > 0 && N <= 1 << 30 && M <= 1 << 30),
+    require(N > 0 && N <= 1 << 30),
     require(!CAUSAL || N >= M)
 )]
 pub fn forward<T: Half, const BM: usize, const BN: usize, const D: usize, const THREADS: usize, const CAUSAL: bool>(
@@ -22,13 +22,13 @@ pub fn forward<T: Half, const BM: usize, const BN: usize, const D: usize, const 
     o: &mut Tensor<T, (B, H, M, D)>,
     scale: f32,
     group: usize,
+    past: usize,
 ) {
     let [h, tile, b] = blocks([H, ceil_div(M, BM), B]);
     threads([THREADS]);
     let row = (ceil_div(M, BM) - 1 - tile) * BM;
-    let past = if CAUSAL { N - M } else { 0 }; // keys that every query sees beside its own
-    let last = if CAUSAL { past + row } else { N - 1 }; // the last key that the block's first query sees
-    let keys = if CAUSAL { min(past + row + BM, N) } else { N };
+    let before = min(past, 1 << 30);
+    let last = if CAUSAL { before + row } else { N - 1 }; // the last key that the block's first query sees
     let mut q_s = alloc_shared::<T>([BM, D]);
     let mut k_s = alloc_shared::<T>([BN, D]);
     let mut v_s = alloc_shared::<T>([BN, D]);
@@ -43,7 +43,7 @@ pub fn forward<T: Half, const BM: usize, const BN: usize, const D: usize, const 
     clear(&mut total);
     fill(&mut most, f32::NEG_INFINITY);
     copy(q.at([b, h, row, 0]), &mut q_s);
-    for step in pipelined(0..ceil_div(keys, BN), 2) {
+    for step in pipelined(0..ceil_div(if CAUSAL { min(before + min(row + BM, M), 1 << 30) } else { N }, BN), 2) {
         copy(k.at([b, h / group, step * BN, 0]), &mut k_s);
         copy(v.at([b, h / group, step * BN, 0]), &mut v_s);
         gemm(&q_s, k_s.t(), &mut scores).policy(FullRow).clear();

@@ -295,14 +295,15 @@ pub fn forward<T: Half>(
     o: impl TensorOutput<T, 4>,
     options: Forward,
 ) -> Result<(), Error> {
-    let ([_, heads, _, d], [_, key_heads, ..]) = (q.shape(), k.shape());
+    let ([_, heads, queries, d], [_, key_heads, keys, _]) = (q.shape(), k.shape());
     let scale = options.scale.map_or(1.0 / (d as f64).sqrt(), f64::from) * std::f64::consts::LOG2_E;
     let params = match d {
         64 => ForwardParams { BM: 192, BN: 128, D: d, THREADS: 384, CAUSAL: options.causal },
         _ => ForwardParams { BM: 128, BN: 128, D: d, THREADS: 256, CAUSAL: options.causal },
     };
     let kernel = forward_kernel::forward::<T>::instance(on.device(), params)?;
-    Ok(kernel.launch_on(on, q, k, v, o, scale as f32, heads / key_heads.max(1))?)
+    let (group, past) = (heads / key_heads.max(1), keys.saturating_sub(queries));
+    Ok(kernel.launch_on(on, q, k, v, o, scale as f32, group, past)?)
 }
 
 /// The kernels, as data.

@@ -38,7 +38,7 @@ const TURNS_FROM: u32 = 128 * 128;
 /// Most f32 of accumulators a thread may hold beside what else it needs of 232 registers.
 const MOST_ACCUMULATORS: u32 = 192;
 /// Registers that a software-pipelined loop needs beside its fragments: with fewer ptxas spills, or waits for each product.
-const SHIFTED_BESIDE: u32 = 32;
+const SHIFTED_BESIDE: u32 = 24;
 /// Slots of a loop whose author asks for no number of them, where they fit: a load takes about as long as three products of
 /// 128 x 128 x 64.
 const PLAIN_STAGES: u32 = 4;
