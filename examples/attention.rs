@@ -62,6 +62,9 @@ fn row(device: &Device, [b, h, hk, s, d]: Shape, causal: bool) -> Result<()> {
     ensure!(wanted.iter().all(|x| x.is_finite()), "the result is not finite");
     let mut others = Vec::new();
     for (rows, threads) in [(128, 256), (192, 384)] {
+        if causal && rows == 192 {
+            continue;
+        }
         let columns = if rows == 192 && d == 128 { 80 } else { 128 };
         let params = forward_kernel::ForwardParams { BM: rows, BN: columns, D: d, THREADS: threads, CAUSAL: causal };
         let kernel = forward_kernel::forward::<bf16>::instance(device, params)?;
@@ -73,7 +76,8 @@ fn row(device: &Device, [b, h, hk, s, d]: Shape, causal: bool) -> Result<()> {
     }
     let rate = |us: f64| flops / us * 1e-6;
     let name = format!("{b}, {h}, {hk}, {s}, {d}{}", if causal { " causal" } else { "" });
-    println!("| {name} | {:.0} | {:.0} | {:.0} |", rate(called), rate(others[0]), rate(others[1]));
+    let others: Vec<String> = others.into_iter().map(|us| format!("{:.0}", rate(us))).collect();
+    println!("| {name} | {:.0} | {} |", rate(called), others.join(" | "));
     Ok(())
 }
 

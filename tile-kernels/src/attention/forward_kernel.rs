@@ -9,7 +9,8 @@ use tile_runtime::prelude::*;
 #[tile_kernel(
     instances(
         (BM, BN, D, THREADS) in [(128, 128, 64, 256), (192, 128, 64, 384), (128, 128, 128, 256), (192, 80, 128, 384)],
-        CAUSAL in [false, true]
+        CAUSAL in [false, true],
+        where !CAUSAL || BM == 128
     ),
     require(HK > 0 && H % HK == 0 && group > 0),
     require(N > 0 && N <= 1 << 30),

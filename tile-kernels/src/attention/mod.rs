@@ -298,7 +298,7 @@ pub fn forward<T: Half>(
     let ([_, heads, queries, d], [_, key_heads, keys, _]) = (q.shape(), k.shape());
     let scale = options.scale.map_or(1.0 / (d as f64).sqrt(), f64::from) * std::f64::consts::LOG2_E;
     let params = match d {
-        64 => ForwardParams { BM: 192, BN: 128, D: d, THREADS: 384, CAUSAL: options.causal },
+        64 if !options.causal => ForwardParams { BM: 192, BN: 128, D: d, THREADS: 384, CAUSAL: false },
         _ => ForwardParams { BM: 128, BN: 128, D: d, THREADS: 256, CAUSAL: options.causal },
     };
     let kernel = forward_kernel::forward::<T>::instance(on.device(), params)?;
