@@ -108,6 +108,6 @@ fn it_is_software_pipelined() {
         assert!(fallbacks.is_empty(), "{}: {fallbacks:?}", program.name);
         // Three warpgroups have too few registers for scores of 128 columns in flight.
         let overlaps = program.remarks.iter().any(|r| r.text.starts_with("software pipelined"));
-        assert_eq!(overlaps, program.name != "forward_f16_192_128_64_384_0", "{}", program.name);
+        assert_eq!(overlaps, !program.name.contains("_192_128_64_384"), "{}", program.name);
     }
 }
