@@ -196,7 +196,7 @@ impl Planner<'_> {
                 return;
             }
             let (ParamKind::Tensor { shape, .. }, [rows, cols]) =
-                (&kernel.params[tensor].kind, &kernel.buffer_extents(buffer)[..])
+                (&kernel.params[tensor].kind, kernel.buffer_extents(buffer))
             else {
                 return;
             };
