@@ -125,6 +125,76 @@ fn a_block_without_roles_reduces_too() {
     }
 }
 
+/// `total = a b^T`, K cut over the blocks of a cluster, which count themselves: the last one adds what all have put aside.
+#[tile_kernel(targets(sm_90a), require(ceil_div(M, 64) <= 8), require(ceil_div(N, 64) <= 8))]
+pub fn counted(
+    a: &Tensor<f16, (M, K)>,
+    b: &Tensor<f16, (N, K)>,
+    total: &mut Tensor<f32, (M, N)>,
+    held: &mut Tensor<f32, (Fixed<2>, M, N)>,
+    arrived: &mut Tensor<u32, (Fixed<8>, Fixed<8>)>,
+) {
+    let [bx, by, part] = blocks([ceil_div(N, 64), ceil_div(M, 64), 2]);
+    threads([128]);
+    cluster([1, 1, 2]);
+    let mut a_s = alloc_shared::<f16>([64, 64]);
+    let mut b_s = alloc_shared::<f16>([64, 64]);
+    let mut acc = alloc_fragment::<f32>([64, 64]);
+    let mut other = alloc_fragment::<f32>([64, 64]);
+    clear(&mut acc);
+    let share = ceil_div(ceil_div(K, 64), 2);
+    for step in pipelined(0..share, 2) {
+        copy(a.at([by * 64, (part * share + step) * 64]), &mut a_s);
+        copy(b.at([bx * 64, (part * share + step) * 64]), &mut b_s);
+        gemm(&a_s, b_s.t(), &mut acc);
+    }
+    copy(&acc, held.at_mut([part, by * 64, bx * 64]));
+    if last_arriver(&mut arrived[[by, bx]], 2) {
+        clear(&mut acc);
+        for s in 0..2 {
+            copy(held.at([s, by * 64, bx * 64]), &mut other);
+            for [i, j] in parallel([64, 64]) {
+                acc[[i, j]] += other[[i, j]];
+            }
+        }
+        copy(&acc, total.at_mut([by * 64, bx * 64]));
+    }
+}
+
+/// Whichever block of a cluster comes first, the last one sees what the other has written.
+#[test]
+fn blocks_of_one_cluster_count_themselves() {
+    use std::sync::Arc;
+    use tile_ir::ir::{Dtype, Target};
+    use tile_ir::sim::checked::{CheckedOptions, run};
+    use tile_ir::sim::{Argument, Memory, TensorArgument};
+    let kernel = counted::definition().kernel().unwrap();
+    let program = tile_ir::lower::lower(kernel, &kernel.instances[0], Target::Sm90a).unwrap();
+    let tensor = |shape: &[i64], dtype: Dtype, ones: bool| {
+        let count = shape.iter().product::<i64>() as usize;
+        let memory = Memory::zeros(count * dtype.bytes() as usize);
+        let one = u32::from(f16::from_f32(1.0).to_bits());
+        (0..count).filter(|_| ones).for_each(|i| memory.set(i * dtype.bytes() as usize, dtype, one).expect("inside"));
+        let strides = (0..shape.len()).map(|axis| shape[axis + 1..].iter().product()).collect();
+        Argument::Tensor(TensorArgument { dtype, memory: Arc::new(memory), offset: 0, shape: shape.to_vec(), strides })
+    };
+    for seed in 0..24 {
+        let args = [
+            tensor(&[70, 200], Dtype::F16, true),
+            tensor(&[40, 200], Dtype::F16, true),
+            tensor(&[70, 40], Dtype::F32, false),
+            tensor(&[2, 70, 40], Dtype::F32, false),
+            tensor(&[8, 8], Dtype::U32, false),
+        ];
+        let report = run(&program, &args, &CheckedOptions { seed, ..CheckedOptions::default() }).unwrap();
+        assert!(report.diagnostics.is_empty(), "seed {seed}: {:?}", report.diagnostics);
+        let Argument::Tensor(total) = &args[2] else { unreachable!() };
+        for i in 0..70 * 40 {
+            assert_eq!(total.memory.get(i * 4, Dtype::F32), Ok(200f32.to_bits()), "seed {seed}, element {i}");
+        }
+    }
+}
+
 mod planted {
     use super::*;
     use std::sync::Arc;

@@ -138,7 +138,7 @@ pub(super) struct Now<'a> {
     pub clocks: Clocks,
     /// By entry of [`Clocks`]: the clock up to which its accesses are ordered before this one.
     pub seen: &'a [u32],
-    /// The same of the blocks of other clusters.
+    /// What other blocks released and this warp acquired.
     pub known: &'a Known,
     /// In an element of a `parallel` loop: the clock before its elements.
     pub parallel: Option<u32>,
@@ -160,6 +160,8 @@ impl Now<'_> {
         }
         (earlier.block, earlier.thread) == self.issuer && !self.is_another_element(earlier)
             || self.seen.get(entry).is_some_and(|&seen| earlier.clock <= seen)
+            // Blocks of one cluster may count themselves, too.
+            || self.known.holds(earlier, entry)
     }
 
     /// Whether an access of this thread was in another element of the `parallel` loop around this one.

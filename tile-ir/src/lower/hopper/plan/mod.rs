@@ -377,6 +377,13 @@ impl Planner<'_> {
             Scope::Shared | Scope::Local => Left::Shared(operand(a, !a.transposed)?),
         };
         let right = operand(b, b.transposed)?;
+        if grid.cols > 1 && right.offset(cols / grid.cols, 0).is_err() {
+            let text = format!(
+                "{consumers} warpgroups share neither the {rows} rows of a tile in blocks of {BLOCK_ROWS}, nor its {cols} columns at \
+                 places that a descriptor reaches"
+            );
+            return Err(no(text));
+        }
         let blocks = (rows / grid.rows / BLOCK_ROWS).max(1);
         let rows = rows.min(BLOCK_ROWS);
         Ok(Product {
