@@ -74,11 +74,22 @@ impl<'a> Lowering<'a> {
     /// The words of a product's left operand, all steps along K: `[64-row block][step][word]`. None where it is in shared
     /// memory.
     pub(super) fn left_words(&mut self, product: &Product) -> Option<LocalId> {
+        let local = self.declare_left_words(product)?;
+        self.pack_left_words(product, local);
+        Some(local)
+    }
+
+    /// An array for the words of a product's left operand; none where that is in shared memory.
+    pub(super) fn declare_left_words(&mut self, product: &Product) -> Option<LocalId> {
         let (buffer, Left::Registers) = product.a else { return None };
-        let held = self.fragments[buffer]?;
-        let steps = held.layout.left_steps();
-        let local = self.declare_left(buffer, product.blocks * steps);
-        let span = self.span;
+        let steps = self.fragments[buffer]?.layout.left_steps();
+        Some(self.declare_left(buffer, product.blocks * steps))
+    }
+
+    /// Packs what the fragment holds now.
+    pub(super) fn pack_left_words(&mut self, product: &Product, local: LocalId) {
+        let Some(held) = self.fragments[product.a.0] else { return self.bug("a left operand has no registers") };
+        let (steps, span) = (held.layout.left_steps(), self.span);
         for block in 0..product.blocks {
             for step in 0..steps {
                 for word in 0..Fragment::LEFT_WORDS {
@@ -90,7 +101,6 @@ impl<'a> Lowering<'a> {
                 }
             }
         }
-        Some(local)
     }
 
     /// Where a word is among those of [`Lowering::left_words`].

@@ -323,6 +323,11 @@ impl<'a> Lowering<'a> {
     /// A product that is waited for at once.
     pub(super) fn multiply_at_once(&mut self, roles: &Roles, product: &Product) {
         let words = self.left_words(product);
+        self.multiply_words_at_once(roles, product, words);
+    }
+
+    /// A product that is waited for at once, of these words where its left operand is in registers.
+    pub(super) fn multiply_words_at_once(&mut self, roles: &Roles, product: &Product, words: Option<LocalId>) {
         let own = self.fragments[product.acc].map(|r| r.local);
         let pinned: Vec<LocalId> = own.into_iter().chain(words).collect();
         pinned.iter().for_each(|&local| self.op(OpKind::Pin { local }));

@@ -4,6 +4,7 @@
 //! S(0)  work(0)  [ S(j)  O(j-1)  wait S(j)  work(j)  wait O(j-1)  rest(j) ] j = 1..n  O(n-1)
 //! ```
 //!
+//! The left operand of `O(j)` is packed into words at the end of `rest(j)`, which are all of it that lives until the next iteration.
 //! `S(j)` and `O(j-1)` are in flight together, and `O(j-1)` goes on while threads work on `S(j)`: until the first statement that touches its
 //! accumulator or the fragment that is its next left operand.
 
@@ -17,6 +18,8 @@ struct Parts<'p> {
     lets: &'p [StmtId],
     first: &'p Product,
     second: &'p Product,
+    /// The words of the second product's left operand.
+    words: LocalId,
     /// Work that the second product of the iteration before may be in flight during.
     work: &'p [StmtId],
     rest: &'p [StmtId],
@@ -52,10 +55,14 @@ impl<'a> Lowering<'a> {
             let numbers = ring.fills.iter().map(|(number, _)| number).filter(|number| is_late(number) == late);
             numbers.map(|number| &roles.channels[*number]).collect()
         };
+        let Some(words) = self.declare_left_words(second) else {
+            return self.bug("the second product of a shifted loop has no left operand in registers");
+        };
         let parts = Parts {
             lets: &body[..one],
             first,
             second,
+            words,
             work: &between[..free],
             rest: &between[free..],
             early: channels(false),
@@ -70,28 +77,28 @@ impl<'a> Lowering<'a> {
             l.multiply_at_once(roles, parts.first);
             l.give_back(roles, &parts.early);
             l.block(between);
+            l.pack_left_words(second, words);
             let next = l.binary(BinaryOp::Add, start, step);
             l.counted_loop(ring.at.var, [next, end, step], Unroll::By(1), |l| l.shifted_iteration(roles, &parts));
             parts.late.iter().for_each(|channel| l.wait_for_slot(channel, channel.full));
-            l.multiply_at_once(roles, parts.second);
+            l.multiply_words_at_once(roles, second, Some(words));
             l.give_back(roles, &parts.late);
         });
         self.op(OpKind::If { cond, then, otherwise: Vec::new() });
     }
 
     fn shifted_iteration(&mut self, roles: &Roles, parts: &Parts<'_>) {
-        let Parts { first, second, .. } = *parts;
+        let Parts { first, second, words, .. } = *parts;
         self.block(parts.lets);
-        let words = self.left_words(second);
         let [score, sum] = [first, second].map(|product| self.fragments[product.acc].map(|r| r.local));
-        let late: Vec<LocalId> = sum.into_iter().chain(words).collect();
+        let late: Vec<LocalId> = sum.into_iter().chain([words]).collect();
         parts.early.iter().for_each(|channel| self.wait_for_slot(channel, channel.full));
         score.iter().chain(&late).for_each(|&local| self.op(OpKind::Pin { local }));
         self.op(OpKind::WgmmaFence);
         self.multiply(roles, first, None);
         self.op(OpKind::WgmmaCommit);
         parts.late.iter().for_each(|channel| self.wait_for_slot(channel, channel.full));
-        self.multiply(roles, second, words);
+        self.multiply(roles, second, Some(words));
         self.op(OpKind::WgmmaCommit);
         self.op(OpKind::WgmmaWait { pending: 1 });
         score.iter().for_each(|&local| self.op(OpKind::Pin { local }));
@@ -101,6 +108,7 @@ impl<'a> Lowering<'a> {
         late.iter().for_each(|&local| self.op(OpKind::Pin { local }));
         self.give_back(roles, &parts.late);
         self.block(parts.rest);
+        self.pack_left_words(second, words);
     }
 
     /// Gives back the slots that this partition is at, and goes on to the next.
