@@ -96,7 +96,7 @@ fn what_does_not_fit_is_refused() {
     assert!(text.contains("80"), "{text}");
 }
 
-/// Every instance keeps wgmma and TMA, and its two products overlap where registers allow it.
+/// Every instance keeps wgmma and TMA, and its two products overlap.
 #[test]
 fn it_is_software_pipelined() {
     use tile_ir::ir::Target;
@@ -106,8 +106,6 @@ fn it_is_software_pipelined() {
         let program = tile_ir::lower::lower(kernel, instance, Target::Sm90a).unwrap();
         let fallbacks: Vec<_> = program.remarks.iter().filter(|r| r.kind == RemarkKind::Fallback).collect();
         assert!(fallbacks.is_empty(), "{}: {fallbacks:?}", program.name);
-        // Three warpgroups have too few registers for scores of 128 columns in flight.
-        let overlaps = program.remarks.iter().any(|r| r.text.starts_with("software pipelined"));
-        assert_eq!(overlaps, !program.name.contains("_192_128_64_384"), "{}", program.name);
+        assert!(program.remarks.iter().any(|r| r.text.starts_with("software pipelined")), "{}", program.name);
     }
 }
