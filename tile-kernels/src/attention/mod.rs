@@ -55,6 +55,10 @@ const WARPS: usize = 4;
 /// Keys of a step of [`prefill`].
 const PREFILL_STEP: usize = 128;
 
+/// Queries from which on three warpgroups with tiles of 192 rows are 1 to 5% faster than two with 128, for heads of 128 elements without a mask
+/// (`examples/attention.rs` on an H200).
+const THREE_WARPGROUPS: usize = 2048;
+
 /// What [`decode`] does beside its tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Decode {
@@ -299,6 +303,9 @@ pub fn forward<T: Half>(
     let scale = options.scale.map_or(1.0 / (d as f64).sqrt(), f64::from) * std::f64::consts::LOG2_E;
     let params = match d {
         64 if !options.causal => ForwardParams { BM: 192, BN: 128, D: d, THREADS: 384, CAUSAL: false },
+        128 if !options.causal && queries >= THREE_WARPGROUPS => {
+            ForwardParams { BM: 192, BN: 80, D: d, THREADS: 384, CAUSAL: false }
+        }
         _ => ForwardParams { BM: 128, BN: 128, D: d, THREADS: 256, CAUSAL: options.causal },
     };
     let kernel = forward_kernel::forward::<T>::instance(on.device(), params)?;
