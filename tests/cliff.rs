@@ -173,9 +173,9 @@ fn scales_of_blocks() {
         let tensor = case.device.tensor(&padded, [steps, pitch]).unwrap();
         let view = tensor.slice([0..steps, 0..m]).unwrap();
         let wanted = scaled(case, &scales);
-        shared_scales::<f16, 128, 128, 64, 4, 256>::launch(&case.device, &case.x, &case.w, &view, &mut case.c).unwrap();
+        shared_scales::<f16, 128, 128, 64, 4, 256>::launch(&case.device, &case.x, &case.w, view, &mut case.c).unwrap();
         case.is(&wanted);
-        global_scales::<f16, 128, 128, 64, 4, 256>::launch(&case.device, &case.x, &case.w, &view, &mut case.c).unwrap();
+        global_scales::<f16, 128, 128, 64, 4, 256>::launch(&case.device, &case.x, &case.w, view, &mut case.c).unwrap();
         case.is(&wanted);
     });
 }
