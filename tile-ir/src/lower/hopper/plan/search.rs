@@ -129,11 +129,10 @@ impl Search<'_> {
         let mut found = false;
         each(kernel, body, &mut |stmt| {
             let StmtKind::Tile(TileOp::Gemm { a, b, .. }) = &kernel.stmts[stmt].kind else { return };
-            found |= loads.iter().any(|load| match &kernel.stmts[*load].kind {
-                StmtKind::Tile(TileOp::Copy { dst, .. }) => {
-                    [a.buffer, b.buffer].map(Place::Buffer).contains(&dst.place)
-                }
-                _ => false,
+            let multiplied = [a.buffer, b.buffer].map(Place::Buffer);
+            found |= loads.iter().any(|load| {
+                matches!(&kernel.stmts[*load].kind,
+                    StmtKind::Tile(TileOp::Copy { dst, .. }) if multiplied.contains(&dst.place))
             });
         });
         found
