@@ -168,7 +168,7 @@ impl<'k> Leading<'k> {
             return self.all(vars, body);
         }
         let StmtKind::If { cond, then, otherwise } = kind else { return None };
-        // The same threads, in every iteration.
+        // A condition that differs between iterations would leave some threads without their load.
         self.is_steady(*cond).then_some(())?;
         let (then, otherwise) = (self.all(&[], then)?, self.all(&[], otherwise)?);
         Some(then | otherwise)
