@@ -57,7 +57,8 @@ const HOST: &str = "\npub fn host() {\n    let _ = gemv::<f16, 8>::definition();
 pub fn run(root: &Path) -> Result<()> {
     let Some(version) = server_version(root) else {
         say(
-            "skipped: what rust-analyzer gives in a kernel (there is no rust-analyzer here, nor can rustup install it)",
+            "skipped: what rust-analyzer gives in a kernel (there is no rust-analyzer with a standard library that it can \
+             read, nor can rustup install it)",
         );
         return Ok(());
     };
@@ -71,7 +72,7 @@ pub fn run(root: &Path) -> Result<()> {
     say(format!("the crate was built after {:.0} s", start.elapsed().as_secs_f64()));
 
     let mut command = Command::new("rust-analyzer");
-    command.env("CARGO_TARGET_DIR", target(root)).env("CARGO_NET_OFFLINE", "true");
+    command.env("CARGO_TARGET_DIR", target(root));
     let options = json!({ "checkOnSave": false, "cachePriming": { "enable": false } });
     let mut editor = Editor { server: Server::start(&mut command, &folder, &options)?, file, text, version: 0 };
     editor.open()?;
@@ -92,23 +93,33 @@ pub fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What `rust-analyzer --version` says, installed if it can be, with the source of the standard library, without which it
-/// knows no types; none where there is none.
+/// What `rust-analyzer --version` says, installed if it can be; none where there is none, or where it cannot read the
+/// standard library, without which it knows no operator: `xs[v]` has no type.
 fn server_version(root: &Path) -> Option<String> {
     let ask = || {
         let mut command = Command::new("rust-analyzer");
         let answer = command.current_dir(root).arg("--version").stderr(Stdio::null()).output().ok()?;
         answer.status.success().then(|| String::from_utf8_lossy(&answer.stdout).trim().to_owned())
     };
-    let has_source = || {
-        let sysroot = output(Command::new("rustc").current_dir(root).args(["--print", "sysroot"])).ok();
-        sysroot.is_some_and(|sysroot| Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library").is_dir())
-    };
-    if ask().is_none() || !has_source() {
+    if ask().is_none() || !reads_standard_library(root) {
         let mut install = Command::new("rustup");
         run_command(install.current_dir(root).args(["component", "add", "rust-analyzer", "rust-src"])).ok();
     }
-    ask().filter(|_| has_source())
+    ask().filter(|_| reads_standard_library(root))
+}
+
+/// Whether the standard library's source is there and so are the crates that its manifests name, which rust-analyzer asks
+/// cargo for: they are fetched where they are not.
+fn reads_standard_library(root: &Path) -> bool {
+    let Ok(sysroot) = output(Command::new("rustc").current_dir(root).args(["--print", "sysroot"])) else {
+        return false;
+    };
+    let manifest = Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library/sysroot/Cargo.toml");
+    let mut metadata = cargo(root);
+    metadata.args(["metadata", "--locked", "--quiet", "--format-version", "1", "--manifest-path"]).arg(&manifest);
+    // The standard library's manifests use what is not stable.
+    metadata.env("RUSTC_BOOTSTRAP", "1");
+    manifest.is_file() && output(&mut metadata).is_ok()
 }
 
 fn target(root: &Path) -> PathBuf {
