@@ -313,6 +313,32 @@ fn codes_that_appear_while_typing_are_marked() {
 
 /// ARCHITECTURE.md names a test as "Test: `file` `function`".
 #[test]
+fn the_table_of_passes_is_the_list_in_the_code() {
+    let text = read("ARCHITECTURE.md");
+    let section =
+        text.split("\n## ").find(|section| section.starts_with("The pipeline")).expect("there is a section on it");
+    let rows = section.lines().skip_while(|line| !line.starts_with("| pass |")).skip(2);
+    let rows = rows.take_while(|line| line.starts_with('|')).map(|row| row.split('`').collect::<Vec<_>>());
+    let (named, places): (Vec<_>, Vec<_>) = rows.map(|parts| (parts[1].to_owned(), parts[3].to_owned())).unzip();
+    // `lower` stands for the passes before it.
+    let passes = tile_ir::text::filetest::Pass::ALL.iter().map(|pass| pass.name()).filter(|name| *name != "lower");
+    assert_eq!(named, passes.collect::<Vec<_>>());
+    for place in places {
+        assert!(root().join(&place).exists(), "there is no {place}");
+    }
+    // `lower_bound` reads in the same order.
+    let code = read("tile-ir/src/lower/mod.rs");
+    let body = |function: &str| {
+        let start = code.find(&format!("pub fn {function}(")).unwrap_or_else(|| panic!("there is no {function}"));
+        code[start..].split_once("\n}\n").map_or("", |(body, _)| body).to_owned()
+    };
+    let both = body("walked") + &body("lower_bound");
+    let calls = ["facts(", "schedule(", "walk::walk(", "padding(program)", "dependent(program)", "place(program)"];
+    let places: Vec<_> = calls.iter().map(|call| both.find(call).unwrap_or_else(|| panic!("no {call}"))).collect();
+    assert!(places.is_sorted(), "{calls:?} stand at {places:?}");
+}
+
+#[test]
 fn every_invariant_names_a_test_that_exists() {
     let text = read("ARCHITECTURE.md");
     let named: Vec<Vec<&str>> = text

@@ -281,7 +281,11 @@ pub fn converted<
 }
 
 /// Sums of the result's rows, through shared memory and a barrier of the author's.
-#[tile_kernel(instances((BM, BN, BK, STAGES, THREADS) in [(128, 128, 64, 4, 256)]), dtypes(T in [f16, bf16]))]
+#[tile_kernel(
+    instances((BM, BN, BK, STAGES, THREADS) in [(128, 128, 64, 4, 256)]),
+    dtypes(T in [f16, bf16]),
+    require(TILES == ceil_div(N, BN))
+)]
 pub fn row_sums<
     T: Half,
     const BM: usize,

@@ -37,6 +37,18 @@ fn everything() {
     std::fs::write(report, serde_json::to_string(&measured).unwrap()).unwrap();
 }
 
+/// Writes the CUDA C of every program into a folder, a file each: what two versions of the compiler print is then compared with `diff -r`.
+#[test]
+#[ignore = "started by hand, to compare two versions of the compiler"]
+fn listing() {
+    let Some(folder) = std::env::var_os(REPORT) else { panic!("{REPORT} is not set: it is the folder to write to") };
+    std::fs::create_dir_all(&folder).unwrap();
+    for Job { name, program, .. } in jobs() {
+        let file = std::path::Path::new(&folder).join(name.replace(' ', "_") + ".cu");
+        std::fs::write(file, tile_ir::emit::cuda::emit(&program)).unwrap();
+    }
+}
+
 /// Every kernel, in every instance, for every target that it declares.
 fn jobs() -> Vec<Job> {
     let mut names = BTreeSet::new();

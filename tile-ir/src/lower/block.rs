@@ -5,7 +5,7 @@
 //! loop takes its layout, since a thread must hold the same elements of both. What remains is spread over the threads
 //! in vectors.
 
-use super::infer::Layouts;
+use super::schedule::Layouts;
 use super::uses::{accesses, each};
 use crate::diag::{Code, Diagnostic};
 use crate::ir::*;
@@ -48,6 +48,23 @@ pub(super) enum Form {
     Fma(WarpGrid),
     /// By multiply-adds, the accumulator being spread over the threads in vectors.
     Elements,
+}
+
+impl Block {
+    /// The products and what they are computed by as text.
+    pub(super) fn lines(&self, kernel: &BoundKernel) -> Vec<String> {
+        let name = |buffer: BufferId| format!("`{}`", kernel.buffers[buffer].name);
+        let products = self.products.values().map(|product| {
+            let by = match product.form {
+                Form::Mma(grid) => format!("mma.sync, warps {} x {}", grid.rows, grid.cols),
+                Form::Fma(grid) => format!("multiply-adds, warps {} x {}", grid.rows, grid.cols),
+                Form::Elements => "multiply-adds of vectors of the accumulator".to_owned(),
+            };
+            let to = if product.clear { "=" } else { "+=" };
+            format!("product: {} {to} {} {} by {by}", name(product.acc), name(product.a.0), name(product.b.0))
+        });
+        products.chain(self.fallbacks.iter().map(|(_, text)| text.clone())).collect()
+    }
 }
 
 /// Infers.

@@ -84,7 +84,7 @@ impl Lowering<'_> {
             "the block of rank 0 adds {others} {} of {bytes} bytes from its cluster, through distributed shared memory",
             if others == 1 { "tile" } else { "tiles" }
         );
-        self.remark(RemarkKind::Choice, self.span, text);
+        self.remark_here(RemarkKind::Choice, text);
 
         let rank = self.push(ValueKind::Special(Special::ClusterRank), ValueType::Index);
         let rank = self.once("rank", rank);

@@ -14,10 +14,13 @@
 //! ```
 //!
 //! A pipelined loop has its first loads before it, so the wait stands between them and the loop; where the first dependent access comes
-//! before the loop, asynchronous ones are moved above the wait ([`prefetch`](super::prefetch)). Roles wait each for
+//! before the loop, asynchronous ones are moved above the wait ([`prefetch`](super::prefetch)). Partitions wait each for
 //! itself, where [`hopper`](super::hopper) puts it.
 
-use super::*;
+use super::builder::Builder;
+use crate::diag::Bug;
+use crate::ir::{AccessMode, BinaryOp, SpanId, Trigger};
+use crate::lowered::*;
 
 /// What an operation or value does with tensors, anywhere inside.
 #[derive(Clone, Copy, Default)]
@@ -34,21 +37,22 @@ impl Touch {
     }
 }
 
-impl Lowering<'_> {
-    /// The program's operations with the waits.
-    pub(super) fn dependent(&mut self, ops: Vec<Op>) -> Vec<Op> {
-        let Some(trigger) = self.program.launch.dependent else {
-            if self.kernel.attributes.dependent.is_some() {
-                let text = format!("{} has no dependent launch: `pdl` has no effect", self.program.target);
-                self.remark(RemarkKind::Fallback, SpanId::from_u32(0), text);
-            }
-            return ops;
-        };
-        let ops = if self.roles_wait { ops } else { self.waiting(ops, trigger) };
-        let start = Op { kind: OpKind::LaunchDependents, span: SpanId::from_u32(0) };
-        (trigger == Trigger::AtStart).then_some(start).into_iter().chain(ops).collect()
-    }
+/// The program with its waits.
+///
+/// In: a program whose `launch.dependent` says whether it may start early, and which has no waits but those of partitions, which have
+/// placed their own. Out: what this module's contract says.
+pub(super) fn dependent(mut program: Program) -> Result<Program, Bug> {
+    let Some(trigger) = program.launch.dependent else { return Ok(program) };
+    let ops = std::mem::take(&mut program.body);
+    let mut builder = Builder::new(program);
+    let waits = visit::any(&ops, &|kind| matches!(kind, OpKind::Wait));
+    let ops = if waits { ops } else { builder.waiting(ops, trigger) };
+    let start = Op { kind: OpKind::LaunchDependents, span: SpanId::from_u32(0) };
+    builder.program.body = (trigger == Trigger::AtStart).then_some(start).into_iter().chain(ops).collect();
+    builder.finish()
+}
 
+impl Builder {
     /// The operations with waits, of which a remark tells.
     fn waiting(&mut self, ops: Vec<Op>, trigger: Trigger) -> Vec<Op> {
         let first = self.first_dependent(&ops);
@@ -143,7 +147,10 @@ impl Lowering<'_> {
     fn first_dependent(&self, ops: &[Op]) -> Option<(String, SpanId)> {
         let op = ops.iter().find(|op| self.touch_op(op).dependent)?;
         let touched = |memory: &Memory| match memory.space {
-            Space::Global(param) => Some((format!("`{}` is touched", self.kernel.params[param].name), memory.span)),
+            Space::Global(param) => {
+                let tensor = self.program.tensors.iter().find(|tensor| tensor.param == param)?;
+                Some((format!("`{}` is touched", tensor.name), memory.span))
+            }
             Space::Shared(_) | Space::Local(_) => None,
         };
         let inner = op.kind.bodies().into_iter().find_map(|body| self.first_dependent(body));
@@ -198,6 +205,8 @@ fn is_left(index: RegId, body: &[Op]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ir::{Dtype, Target};
+    use crate::lower::lower_bound;
     use crate::testing::parsed;
     use expect_test::{Expect, expect};
 

@@ -30,7 +30,7 @@ impl<'a> Lowering<'a> {
         let Buffer { name, .. } = &self.kernel.buffers[buffer];
         let mut registers =
             Registers { local: LocalId::from_u32(0), layout, kept: self.layouts.kept.get(&buffer).copied() };
-        let local = self.local(name, self.kernel.buffer_dtype(buffer), registers.count());
+        let local = self.out.local(name, self.kernel.buffer_dtype(buffer), registers.count());
         registers.local = local;
         self.fragments[buffer] = Some(registers);
         self.op(OpKind::Local { local });

@@ -63,15 +63,16 @@ impl<'a> Lowering<'a> {
                 "elements are not held in registers until they are needed, every load is waited for: {held} a thread, of \
                  {EACH} registers each, beside {accumulators} of fragments are more than {MOST_REGISTERS}"
             );
-            self.remark(RemarkKind::Fallback, self.span, text);
+            self.remark_here(RemarkKind::Fallback, text);
             return None;
         }
         let text =
             format!("elements of the next iteration are held in registers, {held} a thread, while this one computes");
-        self.remark(RemarkKind::Choice, self.span, text);
+        self.remark_here(RemarkKind::Choice, text);
         let hold = |(stmt, place, count): (StmtId, Place, u32)| {
             let name = format!("{}_held", kernel.place_name(place));
-            let local = self.local(&name, self.dtype_of(place), count);
+            let dtype = self.dtype_of(place);
+            let local = self.local(&name, dtype, count);
             self.op(OpKind::Local { local });
             Held { stmt, local, count }
         };
@@ -91,7 +92,8 @@ impl<'a> Lowering<'a> {
         let kernel = self.kernel;
         let name = kernel.vars[var].name.clone();
         let [start, end, step] = [("start", range[0]), ("end", range[1]), ("step", range[2])].map(|(bound, value)| {
-            let value = self.fit(value, self.index_type(var));
+            let ty = self.index_type(var);
+            let value = self.fit(value, ty);
             self.once(&format!("{name}_{bound}"), value)
         });
         let slots: Vec<(BufferId, u32)> = split
@@ -110,7 +112,8 @@ impl<'a> Lowering<'a> {
         });
         self.op(OpKind::If { cond: any, then: first, otherwise: Vec::new() });
         self.op(OpKind::Barrier);
-        let reg = self.reg(&name, self.index_type(var), false);
+        let ty = self.index_type(var);
+        let reg = self.reg(&name, ty, false);
         let two = self.int(2);
         let stride = self.binary(BinaryOp::Mul, two, step);
         self.loop_over(reg, [start, end, stride], unroll, |l| {
@@ -142,7 +145,7 @@ impl<'a> Lowering<'a> {
     ) {
         let span = self.span;
         let next = self.binary(BinaryOp::Add, index, step);
-        let next = self.once(&format!("{}_next", self.kernel.vars[var].name), next);
+        let next = self.out.once(&format!("{}_next", self.kernel.vars[var].name), next);
         let more = self.binary(BinaryOp::Lt, next, end);
         let load = self.nested(|l| l.move_held(var, next, split, body, held, Way::Load));
         self.op(OpKind::If { cond: more, then: load, otherwise: Vec::new() });
@@ -264,7 +267,7 @@ impl<'a> Lowering<'a> {
         let row = self.binary(BinaryOp::Div, thread, columns);
         let col = self.binary(BinaryOp::Rem, thread, columns);
         let first = self.tile_memory(src, &[row, col], &[]).offset;
-        let offset = self.reg(&format!("{}_offset", self.kernel.place_name(src.place)), ValueType::Wide, true);
+        let offset = self.out.reg(&format!("{}_offset", self.kernel.place_name(src.place)), ValueType::Wide, true);
         self.op(OpKind::Let { reg: offset, value: Some(first) });
         let stride = self.param(ParameterKind::Stride(tensor, axis as u8));
         let (stride, rows) = (self.widen(stride), self.int(i64::from(threads / inner)));

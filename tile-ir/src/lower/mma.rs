@@ -95,7 +95,7 @@ impl Lowering<'_> {
             if held.is_some() { "registers".into() } else { swizzle_text(&a) },
             swizzle_text(&b)
         );
-        self.remark(RemarkKind::Choice, self.span, text);
+        self.remark_here(RemarkKind::Choice, text);
         // Both count K in the order that suits loads of words, or neither does.
         let paired = a.operand.by_words() && b.operand.by_words();
         let a_words = match held {

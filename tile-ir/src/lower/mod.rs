@@ -1,16 +1,17 @@
 //! From a kernel to a lowered program.
 //!
-//! `lower` is these steps, in this order:
+//! [`lower`] is [`bind`] and [`lower_bound`], which is a list of passes. Each is a function with an in and an out, named in the first
+//! column; `cargo xtask opt` runs them one by one.
 //!
-//! 1. [`bind`](bind::bind): instance constants, dtypes, static `if`; contraction of `a * b + c`
-//! 2. `analysis`: facts about the bound kernel, and its last errors
-//! 3. `infer`: warp specialisation, a bulk pipeline or a whole block, with the layouts of fragments and operands
-//! 4. the walk (`Lowering`): statements to operations, with guards on what was not proven, and barriers where tile operations meet
-//!    other accesses
-//! 5. `launch`: C parameters (before the walk), grid, launch checks (after it)
-//! 6. `padding`: tiles that fill up a cluster have no effects
-//! 7. `dependent`: where a kernel that starts early waits for the previous one; `prefetch`: what is loaded above that wait
-//! 8. `place`: shared-memory offsets
+//! | pass | from | to |
+//! |---|---|---|
+//! | [`bind`] | a kernel and an instance | a bound kernel: constants, dtypes, no static `if`; `a * b + c` contracted |
+//! | `analysis` | a bound kernel | facts about it, and its last errors |
+//! | `schedule` | facts | who does what: warp specialisation, a bulk pipeline or a whole block, with the layouts of fragments and operands |
+//! | `walk` | facts and a schedule | a program: operations, with guards on what was not proven, and barriers where tile operations meet other accesses; C parameters, grid and launch checks (`launch`) |
+//! | `padding` | a program | one in which tiles that fill up a cluster have no effects |
+//! | `dependent` | a program | one that waits for the previous kernel where it starts early; `prefetch`: what is loaded above that wait |
+//! | `place` | a program | one whose shared arrays have offsets |
 //!
 //! | of the walk | what it lowers |
 //! |---|---|
@@ -23,10 +24,12 @@
 //! | `cluster`, `arrive` | what blocks do together |
 //! | `raster` | which tile a block works on |
 //! | `class` | what differs where rows of tensors are not aligned |
+//! | `builder` | what the walk and the passes over programs write with |
 
 mod arrive;
 mod bind;
 mod block;
+mod builder;
 mod bulk;
 mod class;
 mod cluster;
@@ -36,7 +39,6 @@ mod formula;
 mod fragment;
 mod held;
 mod hopper;
-mod infer;
 mod launch;
 mod mma;
 mod padding;
@@ -46,12 +48,14 @@ mod prefetch;
 mod raster;
 mod reduce;
 mod reduce_tile;
+mod schedule;
 mod statement;
 mod tile;
 mod token;
 mod uses;
 mod value;
 mod vector;
+mod walk;
 
 pub use bind::bind;
 pub(crate) use bind::bind_ahead;
@@ -62,9 +66,10 @@ use crate::analysis::{Analysis, IndexRange, analyse};
 use crate::diag::{Bug, Diagnostic};
 use crate::ir::*;
 use crate::lowered::*;
-use std::cell::RefCell;
+use schedule::{Partitions, schedule};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use walk::{Binding, Lowering};
 
 /// Lowers one instance of a verified kernel for a target.
 ///
@@ -88,43 +93,91 @@ pub fn chooses_grid(bound: &BoundKernel) -> bool {
 /// # Errors
 /// Those of [`lower_bound`].
 pub fn interface(bound: &BoundKernel, target: Target) -> Result<Program, Vec<Diagnostic>> {
-    let (analysis, _) = chosen(bound, target)?;
-    let mut lowering = Lowering::new(bound, &analysis, target);
-    lowering.parameters();
-    lowering.plain_grid();
-    lowering.checks();
-    Ok(lowering.program)
+    let facts = facts(bound, target)?;
+    let partitions = schedule(bound, &facts, target)?;
+    valid(walk::interface(bound, &partitions.facts(facts, bound), target))
 }
 
-/// Lowers a bound kernel.
+/// Lowers a bound kernel: a line a pass.
+///
+/// # Errors
+/// What the analysis refutes, resources, and mistakes of the compiler.
 pub fn lower_bound(bound: &BoundKernel, target: Target) -> Result<Program, Vec<Diagnostic>> {
-    let (analysis, choice) = chosen(bound, target)?;
-    let mut lowering = Lowering::new(bound, &analysis, target);
-    lowering.parameters();
-    if !bound.class.is_widest() {
-        let span = bound.body.first().map_or(SpanId::from_u32(0), |s| bound.stmts[*s].span);
-        lowering.remark(RemarkKind::Fallback, span, format!("a lesser alignment class: {}", bound.class));
+    let program = walked(bound, target)?;
+    let program = padding(program)?;
+    let program = dependent(program)?;
+    let program = place::place(program);
+    place::fits(bound, &program)?;
+    verified(program)
+}
+
+/// The passes over a kernel: its program before the passes over programs.
+///
+/// # Errors
+/// What the analysis refutes, and mistakes of the compiler.
+pub fn walked(bound: &BoundKernel, target: Target) -> Result<Program, Vec<Diagnostic>> {
+    let facts = facts(bound, target)?;
+    let partitions = schedule(bound, &facts, target)?;
+    let facts = partitions.facts(facts, bound);
+    valid(walk::walk(bound, &facts, partitions, target))
+}
+
+/// The schedule of a bound kernel as text: who does what, the channels between them and the layouts of what they hold.
+///
+/// # Errors
+/// What the analysis refutes, and layouts that do not fit.
+pub fn scheduled(bound: &BoundKernel, target: Target) -> Result<String, Vec<Diagnostic>> {
+    let facts = facts(bound, target)?;
+    Ok(schedule(bound, &facts, target)?.text(bound))
+}
+
+/// The pass `padding`: tiles that fill up a cluster have no effects.
+///
+/// # Errors
+/// A mistake of the compiler.
+pub fn padding(program: Program) -> Result<Program, Vec<Diagnostic>> {
+    valid(padding::padding(program))
+}
+
+/// The pass `dependent`: a kernel that starts early waits for the previous one.
+///
+/// # Errors
+/// A mistake of the compiler.
+pub fn dependent(program: Program) -> Result<Program, Vec<Diagnostic>> {
+    valid(dependent::dependent(program))
+}
+
+/// The pass `place`: offsets in shared memory.
+pub fn place(program: Program) -> Program {
+    place::place(program)
+}
+
+/// A pass's program. In debug builds it is verified as far as it can be before it has its place in shared memory and its waits.
+fn valid(program: Result<Program, Bug>) -> Result<Program, Vec<Diagnostic>> {
+    let program = program.map_err(|bug| vec![bug.diagnostic()])?;
+    #[cfg(any(test, feature = "sim"))]
+    if cfg!(debug_assertions) && !program.body.is_empty() {
+        crate::verify::program::unfinished(&program).map_err(|bug| vec![bug.diagnostic()])?;
     }
-    match choice {
-        infer::Choice::Roles(plan) => lowering.specialised(*plan),
-        infer::Choice::Ring(plan) => lowering.ring_of_rows(*plan),
-        infer::Choice::Block(block) => lowering.whole_block(*block),
-    }
-    lowering.checks();
-    let body = std::mem::take(&mut lowering.ops);
-    let body = lowering.without_effects_of_padding(body);
-    lowering.program.body = lowering.dependent(body);
-    place::place(&mut lowering.program, &lowering.windows);
-    place::fits(bound, &lowering.program)?;
-    if let Some(bug) = lowering.bugs.borrow().first() {
-        return Err(vec![bug.diagnostic()]);
-    }
-    // What is compiled is verified as a whole by whoever compiles it.
+    Ok(program)
+}
+
+/// The program, whose structure is verified in debug builds. Whoever compiles it verifies it as a whole.
+fn verified(program: Program) -> Result<Program, Vec<Diagnostic>> {
     #[cfg(any(test, feature = "sim"))]
     if cfg!(debug_assertions) {
-        crate::verify::program::structure(&lowering.program).map_err(|bug| vec![bug.diagnostic()])?;
+        crate::verify::program::structure(&program).map_err(|bug| vec![bug.diagnostic()])?;
     }
-    Ok(lowering.program)
+    Ok(program)
+}
+
+/// The facts of a bound kernel.
+fn facts(bound: &BoundKernel, target: Target) -> Result<Analysis, Vec<Diagnostic>> {
+    let facts = analyse(bound, target);
+    match facts.diagnostics.is_empty() {
+        true => Ok(facts),
+        false => Err(bind::for_values(bound, facts.diagnostics)),
+    }
 }
 
 /// What is wrong with an analysed kernel on a target beyond what its analysis says: layouts of tiles that nothing divides or
@@ -154,9 +207,9 @@ pub(crate) fn refusals(bound: &BoundKernel, analysis: &Analysis, target: Target)
         let StmtKind::Tile(TileOp::ClusterReduce { tile, .. }) = stmt.kind else { return 0 };
         bound.buffer_len(tile).saturating_mul(4).saturating_mul(blocks.saturating_add(1))
     };
-    match infer::infer(bound, analysis, target) {
+    match schedule(bound, analysis, target) {
         Err(diagnostics) => diagnostics,
-        Ok(infer::Choice::Block(_) | infer::Choice::Roles(_)) => {
+        Ok(Partitions::Block(_) | Partitions::Specialised(_)) => {
             let added = bound.stmts.values().map(added).fold(0, u64::saturating_add);
             let most = crate::analysis::shared_bytes(bound).saturating_add(added);
             match added > 0 && most > u64::from(target.max_shared_bytes()) {
@@ -164,237 +217,6 @@ pub(crate) fn refusals(bound: &BoundKernel, analysis: &Analysis, target: Target)
                 false => vec![],
             }
         }
-        Ok(infer::Choice::Ring(_)) => vec![],
-    }
-}
-
-/// The facts of a bound kernel and how it is lowered.
-fn chosen(bound: &BoundKernel, target: Target) -> Result<(Analysis, infer::Choice), Vec<Diagnostic>> {
-    let analysis = analyse(bound, target);
-    if !analysis.diagnostics.is_empty() {
-        return Err(bind::for_values(bound, analysis.diagnostics));
-    }
-    let choice = infer::infer(bound, &analysis, target)?;
-    let analysis = match choice {
-        // TMA clips rows of any length.
-        infer::Choice::Roles(_) | infer::Choice::Ring(_) => analysis,
-        infer::Choice::Block(_) => analysis.widened(bound),
-    };
-    Ok((analysis, choice))
-}
-
-/// What a variable is in the program.
-#[derive(Clone, Copy, Debug)]
-enum Binding {
-    /// A register.
-    Reg(RegId),
-    /// In a vectorised loop: one element an iteration.
-    PerElement(LocalId),
-    /// An expression, inlined where it is used: indices computed inside vectorised loops.
-    Inline(ExprId),
-    /// The value of a vectorised loop's index at the element being lowered.
-    Value(ValueId),
-}
-
-/// The state of a lowering.
-struct Lowering<'a> {
-    kernel: &'a BoundKernel,
-    analysis: &'a Analysis,
-    program: Program,
-    vars: SecondaryMap<VarId, Option<Binding>>,
-    locals: SecondaryMap<BufferId, Option<LocalId>>,
-    shared: SecondaryMap<BufferId, Option<SharedId>>,
-    /// Layouts of fragments and of operands in shared memory.
-    layouts: infer::Layouts,
-    /// The products of a whole block: of a kernel that is not warp-specialised.
-    products: BTreeMap<StmtId, block::Product>,
-    /// Whether blocks are launched in the clusters that the author asks for.
-    clusters: bool,
-    fragments: SecondaryMap<BufferId, Option<fragment::Registers>>,
-    /// Where tiles of other blocks of the cluster arrive, by statement.
-    inboxes: BTreeMap<StmtId, cluster::Inbox>,
-    /// In a loop over a fragment, the register that is the element being lowered.
-    register: Option<ValueId>,
-    /// In a loop over a fragment, the fragment's layout.
-    tile_layout: Option<crate::layout::Fragment>,
-    /// In a loop over a fragment of one axis, whose elements several threads hold: whether this one is the first.
-    first_holder: Option<ValueId>,
-    /// The number of this thread among the threads that compute, where it differs from the hardware's.
-    thread: Option<RegId>,
-    /// What a consumer knows of its ring.
-    roles: Option<Rc<hopper::Roles>>,
-    /// Of a warp-specialised kernel: the loop whose products are being lowered.
-    accumulates: Option<hopper::Accumulates>,
-    /// What the author's threads know of a ring of bulk copies.
-    ring: Option<Rc<bulk::Ring>>,
-    /// Registers that say whether a tile is one of the author's, where blocks may have others.
-    insides: BTreeSet<RegId>,
-    /// With ping-pong: whether the other warpgroup has another tile.
-    more_tiles: Option<ValueId>,
-    /// Sub-tiles on their way from fragments to tensors.
-    staging_array: Option<SharedId>,
-    /// Arrays that tensor cores read beyond, and by how many bytes: what lies there does not matter, but it must exist.
-    windows: Vec<(SharedId, u32)>,
-    /// Whether producer and consumers have placed their waits for the previous kernel.
-    roles_wait: bool,
-    /// Tensors whose elements are stored two by two, which their rows must allow.
-    paired: BTreeSet<ParamId>,
-    /// What the launch checks of indices that the lowering makes.
-    index_ranges: Vec<IndexRange>,
-    /// Sums of indices that are computed before they are added to something.
-    signed_sums: BTreeSet<ValueId>,
-    /// The number of slots of each array that a pipelined loop loads ahead.
-    stages: BTreeMap<BufferId, u32>,
-    /// Of an array that a pipelined loop loads ahead: the first element of the slot that its name stands for now.
-    slots: SecondaryMap<BufferId, Option<ValueId>>,
-    /// Accesses already loaded into a temporary by the vectorised statement being lowered.
-    loaded: Vec<(AccessId, LocalId)>,
-    /// In a vectorised statement: the position of the element being lowered.
-    element: Option<ValueId>,
-    /// Operations of the block being lowered.
-    ops: Vec<Op>,
-    names: BTreeSet<String>,
-    /// What the lowering came upon and cannot be: it ends with the first of these.
-    bugs: RefCell<Vec<Bug>>,
-    loop_depth: u32,
-    /// Where the statement being lowered stands.
-    span: SpanId,
-}
-
-impl<'a> Lowering<'a> {
-    fn new(kernel: &'a BoundKernel, analysis: &'a Analysis, target: Target) -> Self {
-        let none = HostExpr::Int(1);
-        let program = Program {
-            name: kernel.name.clone(),
-            target,
-            params: Vec::new(),
-            tensors: Vec::new(),
-            dims: kernel.dims.values().map(|d| d.name.clone()).collect(),
-            launch: Launch {
-                grid: [none.clone(), none.clone(), none],
-                threads: kernel.thread_extents(),
-                min_blocks: kernel.attributes.min_blocks,
-                cluster: [1, 1, 1],
-                registers: None,
-                class: kernel.class,
-                dependent: match &kernel.attributes.dependent {
-                    Some(dependent) if target.has_dependent_launch() => Some(dependent.trigger),
-                    _ => None,
-                },
-                checks: Vec::new(),
-            },
-            tensor_maps: PrimaryMap::new(),
-            shared: PrimaryMap::new(),
-            barriers: PrimaryMap::new(),
-            shared_bytes: 0,
-            locals: PrimaryMap::new(),
-            regs: PrimaryMap::new(),
-            values: PrimaryMap::new(),
-            body: Vec::new(),
-            messages: PrimaryMap::new(),
-            arrivals: Vec::new(),
-            tiles: Vec::new(),
-            remarks: Vec::new(),
-            spans: kernel.spans.clone(),
-            source: kernel.source.clone(),
-        };
-        Lowering {
-            kernel,
-            analysis,
-            program,
-            vars: SecondaryMap::new(),
-            locals: SecondaryMap::new(),
-            shared: SecondaryMap::new(),
-            layouts: infer::Layouts::default(),
-            products: BTreeMap::new(),
-            clusters: true,
-            fragments: SecondaryMap::new(),
-            inboxes: BTreeMap::new(),
-            register: None,
-            tile_layout: None,
-            first_holder: None,
-            thread: None,
-            roles: None,
-            accumulates: None,
-            ring: None,
-            insides: BTreeSet::new(),
-            more_tiles: None,
-            staging_array: None,
-            windows: Vec::new(),
-            roles_wait: false,
-            paired: BTreeSet::new(),
-            index_ranges: Vec::new(),
-            signed_sums: BTreeSet::new(),
-            stages: class::stages(kernel),
-            slots: SecondaryMap::new(),
-            loaded: Vec::new(),
-            element: None,
-            ops: Vec::new(),
-            names: BTreeSet::new(),
-            bugs: RefCell::default(),
-            loop_depth: 0,
-            span: SpanId::from_u32(0),
-        }
-    }
-
-    /// A name for `wanted` that nothing in the program has. What C makes of it is the emitter's matter.
-    fn name(&mut self, wanted: &str) -> String {
-        let mut name = wanted.to_owned();
-        let mut suffix = 1;
-        while !self.names.insert(name.clone()) {
-            name = format!("{wanted}_{suffix}");
-            suffix += 1;
-        }
-        name
-    }
-
-    fn reg(&mut self, name: &str, ty: ValueType, mutable: bool) -> RegId {
-        let name = self.name(name);
-        self.program.regs.push(Reg { name, ty, mutable })
-    }
-
-    fn local(&mut self, name: &str, dtype: Dtype, len: u32) -> LocalId {
-        let name = self.name(name);
-        self.program.locals.push(LocalArray { name, dtype, len })
-    }
-
-    fn op(&mut self, mut kind: OpKind) {
-        // An index is held in what its register has. A loop's end may be one that the index is never at: it is compared as it is.
-        if let OpKind::Let { reg, value: Some(value) }
-        | OpKind::Set { reg, value }
-        | OpKind::For { reg, start: value, .. } = &mut kind
-        {
-            *value = self.fit(*value, self.program.regs[*reg].ty);
-        }
-        self.ops.push(Op { kind, span: self.span });
-    }
-
-    /// Lowers with `f` into a list of operations of its own.
-    fn nested(&mut self, f: impl FnOnce(&mut Self)) -> Vec<Op> {
-        let outer = std::mem::take(&mut self.ops);
-        f(self);
-        std::mem::replace(&mut self.ops, outer)
-    }
-
-    /// Something that cannot be, at the statement being lowered: the lowering ends with an error that says so.
-    fn bug(&self, text: &str) {
-        self.bugs.borrow_mut().push(Bug::new(self.span, text));
-    }
-
-    fn remark(&mut self, kind: RemarkKind, span: SpanId, text: String) {
-        let remark = Remark { kind, text, span };
-        // A statement may be lowered several times.
-        if !self.program.remarks.contains(&remark) {
-            self.program.remarks.push(remark);
-        }
-    }
-
-    fn value_type(&self, ty: Type) -> ValueType {
-        match ty {
-            Type::Index => ValueType::Index,
-            Type::Value(DtypeRef::Is(dtype)) => ValueType::Element(dtype),
-            // Absent from bound kernels.
-            Type::Value(DtypeRef::Param(_)) => ValueType::Element(Dtype::F32),
-        }
+        Ok(Partitions::Bulk(_)) => vec![],
     }
 }

@@ -10,6 +10,7 @@
 //! Where nothing a padding tile does can be seen anyway (its tiles lie outside of the tensors they are copied to, and what
 //! it reads is clipped), it keeps its own indices, and nothing is predicated: that is what a plain GEMM needs.
 
+use super::builder::Builder;
 use super::uses::{accesses, depends_on, each};
 use super::*;
 use crate::analysis::Bound;
@@ -20,6 +21,7 @@ impl Lowering<'_> {
         let axes = self.padded_axes(extents);
         let harmless = axes.iter().all(|axis| *axis < vars.len()) && self.padding_is_harmless(extents, &axes);
         let mut inside = None;
+        let first = self.program.tiles.len();
         for (axis, value) in tile.into_iter().enumerate() {
             let (var, pads) = (vars.get(axis).copied().flatten(), axes.contains(&axis) && !harmless);
             if var.is_none() && !pads {
@@ -33,7 +35,7 @@ impl Lowering<'_> {
                 None => Some(HostExpr::Int(1)),
             };
             if let Some(extent) = extent {
-                self.program.tiles.push(TileIndex { index, extent });
+                self.program.tiles.push(TileIndex { index, extent, inside: None });
             }
             let mut bound = index;
             if pads {
@@ -59,7 +61,9 @@ impl Lowering<'_> {
         if let Some(inside) = inside {
             let reg = self.reg("inside", ValueType::BOOL, false);
             self.op(OpKind::Let { reg, value: Some(inside) });
-            self.insides.insert(reg);
+            for tile in &mut self.program.tiles[first..] {
+                tile.inside = Some(reg);
+            }
         }
     }
 
@@ -163,26 +167,38 @@ impl Lowering<'_> {
             _ => None,
         }
     }
+}
 
-    /// The program's operations without the effects of padding tiles.
-    pub(super) fn without_effects_of_padding(&mut self, ops: Vec<Op>) -> Vec<Op> {
-        if self.insides.is_empty() { ops } else { self.predicated(ops, None) }
+/// The program without the effects of padding tiles.
+///
+/// In: a program whose [`TileIndex`]es say in which registers it stands that a tile is the author's. Out: what outlives the block
+/// happens where that register holds.
+pub(super) fn padding(mut program: Program) -> Result<Program, Bug> {
+    let insides: BTreeSet<RegId> = program.tiles.iter().filter_map(|tile| tile.inside).collect();
+    if insides.is_empty() {
+        return Ok(program);
     }
+    let ops = std::mem::take(&mut program.body);
+    let mut builder = Builder::new(program);
+    builder.program.body = builder.predicated(ops, &insides, None);
+    builder.finish()
+}
 
+impl Builder {
     /// `ops` whose effects happen where `inside` holds, or what it is replaced by on the way.
-    fn predicated(&mut self, ops: Vec<Op>, mut inside: Option<RegId>) -> Vec<Op> {
+    fn predicated(&mut self, ops: Vec<Op>, insides: &BTreeSet<RegId>, mut inside: Option<RegId>) -> Vec<Op> {
         let mut all = Vec::with_capacity(ops.len());
         for Op { mut kind, span } in ops {
             self.span = span;
             if let OpKind::Let { reg, .. } = &kind
-                && self.insides.contains(reg)
+                && insides.contains(reg)
             {
                 inside = Some(*reg);
                 all.push(Op { kind, span });
                 continue;
             }
             for body in kind.bodies_mut() {
-                *body = self.predicated(std::mem::take(body), inside);
+                *body = self.predicated(std::mem::take(body), insides, inside);
             }
             let Some(inside) = inside else {
                 all.push(Op { kind, span });
@@ -258,9 +274,5 @@ impl Lowering<'_> {
     fn is_written(&self, memory: &Memory) -> bool {
         matches!(memory.space, Space::Global(param)
             if self.program.tensors.iter().any(|t| t.param == param && t.mutable))
-    }
-
-    fn zero(&mut self, ty: ValueType) -> ValueId {
-        self.push(ty.zero(), ty)
     }
 }

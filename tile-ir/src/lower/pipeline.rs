@@ -48,7 +48,8 @@ impl<'a> Lowering<'a> {
         }
         let name = kernel.vars[var].name.clone();
         let [start, end, step] = [("start", start), ("end", end), ("step", step)].map(|(bound, value)| {
-            let value = self.fit(value, self.index_type(var));
+            let ty = self.index_type(var);
+            let value = self.fit(value, ty);
             self.once(&format!("{name}_{bound}"), value)
         });
         let (copies, shared) = self.slots(&split, stages);
@@ -58,7 +59,8 @@ impl<'a> Lowering<'a> {
             let index = self.ahead(&pipeline, start, ahead);
             self.issue(&pipeline, index, ahead);
         }
-        let reg = self.reg(&name, self.index_type(var), false);
+        let ty = self.index_type(var);
+        let reg = self.reg(&name, ty, false);
         let stride = self.int(i64::from(stages));
         let stride = self.binary(BinaryOp::Mul, stride, step);
         self.loop_over(reg, [start, end, stride], unroll, |l| {
@@ -71,7 +73,8 @@ impl<'a> Lowering<'a> {
                 let index = l.ahead(&pipeline, first, slot);
                 let inside = l.binary(BinaryOp::Lt, index, pipeline.end);
                 let then = l.nested(|l| {
-                    let own = l.reg(&name, l.index_type(pipeline.var), false);
+                    let ty = l.index_type(pipeline.var);
+                    let own = l.reg(&name, ty, false);
                     l.op(OpKind::Let { reg: own, value: Some(index) });
                     l.iteration(&pipeline, own, slot);
                 });
@@ -151,17 +154,7 @@ impl<'a> Lowering<'a> {
             names.join(", "),
             ahead.div_ceil(threads)
         );
-        self.remark(RemarkKind::Choice, self.span, text);
-    }
-
-    /// A value that is evaluated once, here.
-    pub(super) fn once(&mut self, name: &str, value: ValueId) -> ValueId {
-        if matches!(self.program.values[value].kind, ValueKind::Int(_) | ValueKind::Param(_)) {
-            return value;
-        }
-        let reg = self.reg(name, self.program.values[value].ty, false);
-        self.op(OpKind::Let { reg, value: Some(value) });
-        self.read(reg)
+        self.remark_here(RemarkKind::Choice, text);
     }
 
     /// The index `by` iterations after `index`.
@@ -193,7 +186,8 @@ impl<'a> Lowering<'a> {
         let then = self.nested(|l| {
             l.select(pipeline, slot);
             let name = format!("{}_ahead", l.kernel.vars[pipeline.var].name);
-            let reg = l.reg(&name, l.index_type(pipeline.var), false);
+            let ty = l.index_type(pipeline.var);
+            let reg = l.reg(&name, ty, false);
             l.op(OpKind::Let { reg, value: Some(index) });
             l.vars[pipeline.var] = Some(Binding::Reg(reg));
             let loads = &pipeline.body[..pipeline.split.loads];

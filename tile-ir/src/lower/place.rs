@@ -1,29 +1,27 @@
 //! Place: byte offsets of shared arrays.
 //!
-//! Contract. In: shared arrays without offsets, and how many bytes behind which of them are read, whatever is there. Out: disjoint offsets of arrays, and of barriers after them, each a multiple of the array's alignment, and
+//! Contract. In: shared arrays without offsets. Out: disjoint offsets of arrays, and of barriers after them, each a multiple of the array's alignment, and
 //! the block's total. Arrays do not share space: liveness comes with tile pipelines, which need it.
 
 use crate::diag::{Code, Diagnostic};
 use crate::ir::{BoundKernel, Scope};
-use crate::lowered::{BARRIER_BYTES, Program, SharedArray, SharedId};
+use crate::lowered::{BARRIER_BYTES, Program, SharedArray};
 
-pub(super) fn place(program: &mut Program, windows: &[(SharedId, u32)]) {
+pub(super) fn place(mut program: Program) -> Program {
     let mut end = 0u32;
     for array in program.shared.values_mut() {
-        let start = end.next_multiple_of(array.align);
-        array.offset = start;
-        end = start.saturating_add(array.len.saturating_mul(array.dtype.bytes()));
+        array.offset = end.next_multiple_of(array.align);
+        end = array.end();
     }
     for array in program.barriers.values_mut() {
         array.offset = end.next_multiple_of(BARRIER_BYTES);
         end = array.offset.saturating_add(array.len.saturating_mul(BARRIER_BYTES));
     }
-    for &(shared, beyond) in windows {
-        let array = &program.shared[shared];
-        let bytes = array.len.saturating_mul(array.dtype.bytes());
-        end = end.max(array.offset.saturating_add(bytes).saturating_add(beyond));
+    for array in program.shared.values() {
+        end = end.max(array.end().saturating_add(array.beyond));
     }
     program.shared_bytes = end;
+    program
 }
 
 /// Refuses a program whose shared memory, with what the compiler added to the author's arrays, is more than the target's.

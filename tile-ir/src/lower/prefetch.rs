@@ -11,7 +11,10 @@
 //! - the shared arrays that are copied to occur in no operation that was passed;
 //! - copies and commits keep their order, and none passes a barrier, another one that stays or a wait for one.
 
-use super::*;
+use super::builder::Builder;
+use crate::ir::{AccessMode, ParamId};
+use crate::lowered::*;
+use std::collections::BTreeSet;
 
 /// What the operations do that stay behind the wait, as far as they were looked at.
 #[derive(Default)]
@@ -24,7 +27,7 @@ struct Passed {
     written: BTreeSet<ParamId>,
 }
 
-impl Lowering<'_> {
+impl Builder {
     /// Parts `ops` into what is issued above the wait and what stays behind it. `above` stands before them.
     pub(super) fn prefetch(&self, above: &[Op], ops: Vec<Op>) -> (Vec<Op>, Vec<Op>) {
         let mut before = Passed::default();

@@ -118,7 +118,7 @@ impl<'a> Lowering<'a> {
 
     pub(super) fn shared_array(&mut self, name: &str, dtype: Dtype, len: u32, scratch: bool) -> SharedId {
         let name = self.name(name);
-        self.program.shared.push(SharedArray { name, dtype, len, slots: 1, offset: 0, align: 16, scratch })
+        self.program.shared.push(SharedArray { name, dtype, len, slots: 1, offset: 0, align: 16, scratch, beyond: 0 })
     }
 
     fn statement(&mut self, stmt: StmtId) {
@@ -202,7 +202,7 @@ impl<'a> Lowering<'a> {
                 let asked = [per_sm.map(|_| "`.per_sm(..)`"), contiguous.then_some("`.contiguous()`")];
                 for method in asked.into_iter().flatten() {
                     let text = format!("a block takes one tile, so {method} has no effect");
-                    self.remark(RemarkKind::Fallback, self.span, text);
+                    self.remark_here(RemarkKind::Fallback, text);
                 }
                 self.launch_line(extents);
                 self.line_bindings(vars, extents);
@@ -256,7 +256,8 @@ impl<'a> Lowering<'a> {
             }
         }
         let args = args.iter().map(|&value| self.program.values[value].ty).collect();
-        self.program.messages.push(Message { kind, text: text.to_owned(), args, span: self.span })
+        let span = self.span;
+        self.program.messages.push(Message { kind, text: text.to_owned(), args, span })
     }
 
     /// Gives a variable that every element has of its own its value at the element being lowered.

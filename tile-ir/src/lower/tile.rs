@@ -44,7 +44,8 @@ impl Lowering<'_> {
             total = self.product(total, extent);
         }
         let reg = self.reg(name, ty, false);
-        let bounds = [self.linear_thread(), total, self.int(i64::from(self.thread_total()))];
+        let all = i64::from(self.thread_total());
+        let bounds = [self.linear_thread(), total, self.int(all)];
         self.loop_over(reg, bounds, Unroll::Auto, |l| {
             let element = l.read(reg);
             let indices = l.split(element, extents);

@@ -55,7 +55,7 @@ impl Lowering<'_> {
             SharedLoad::Asynchronous { width } => Some(*width),
             SharedLoad::Synchronous { why } => {
                 let text = format!("this load is not asynchronous, it waits for its data when it is issued: {why}");
-                self.remark(RemarkKind::Fallback, self.kernel.stmts[stmt].span, text);
+                self.out.remark(RemarkKind::Fallback, self.kernel.stmts[stmt].span, text);
                 None
             }
         }

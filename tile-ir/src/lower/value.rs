@@ -12,107 +12,15 @@ pub(super) struct OpenAxis {
 }
 
 impl Lowering<'_> {
-    pub(super) fn push(&mut self, kind: ValueKind, ty: ValueType) -> ValueId {
-        self.program.values.push(Value { kind, ty, span: self.span })
-    }
-
-    pub(super) fn int(&mut self, number: i64) -> ValueId {
-        self.push(ValueKind::Int(number), ValueType::Index)
-    }
-
-    /// `op(a, b)`; of two indices in 64 bits where either is held in such.
-    pub(super) fn binary(&mut self, op: BinaryOp, a: ValueId, b: ValueId) -> ValueId {
-        let (a, b) = match (op, self.program.values[a].ty, self.program.values[b].ty) {
-            (BinaryOp::Shl | BinaryOp::Shr, _, ValueType::Wide) => (a, self.fit(b, ValueType::Index)),
-            (BinaryOp::Shl | BinaryOp::Shr, ..) => (a, b),
-            (_, ValueType::Wide, ValueType::Index) => (a, self.widen(b)),
-            (_, ValueType::Index, ValueType::Wide) => (self.widen(a), b),
-            _ => (a, b),
-        };
-        let ty = match op {
-            _ if op.is_comparison() => ValueType::BOOL,
-            _ => self.program.values[a].ty,
-        };
-        // Adding nothing is left out, so that the text reads as an author would write it.
-        let is = |v: ValueId, n: i64| matches!(self.program.values[v].kind, ValueKind::Int(x) if x == n);
-        let whole = matches!(ty, ValueType::Index | ValueType::Wide);
-        match op {
-            BinaryOp::Add if whole && is(b, 0) => return a,
-            BinaryOp::Add if whole && is(a, 0) => return b,
-            BinaryOp::Mul | BinaryOp::Div if whole && is(b, 1) => return a,
-            BinaryOp::Mul if whole && is(a, 1) => return b,
-            _ => {}
-        }
-        let is_sum = op == BinaryOp::Add && whole;
-        let b = if is_sum { self.apart(b) } else { b };
-        let value = self.push(ValueKind::Binary(op, a, b), ty);
-        // As a right operand it would be taken apart from its left operand on.
-        if is_sum && self.signed_sums.contains(&a) {
-            self.signed_sums.insert(value);
-        }
-        value
-    }
-
-    /// The right operand of a sum of indices, marked where it must be computed first and nothing in it says so.
-    fn apart(&mut self, operand: ValueId) -> ValueId {
-        if !self.signed_sums.contains(&operand) || self.program.is_apart(operand) {
-            return operand;
-        }
-        let ty = self.program.values[operand].ty;
-        self.push(ValueKind::Cast(operand), ty)
-    }
-
-    pub(super) fn widen(&mut self, value: ValueId) -> ValueId {
-        let number = self.program.values[value].kind.as_int();
-        self.push(number.map_or(ValueKind::Cast(value), ValueKind::Int), ValueType::Wide)
-    }
-
-    /// An index in `ty`; any other value as it is.
-    pub(super) fn fit(&mut self, value: ValueId, ty: ValueType) -> ValueId {
-        match (self.program.values[value].ty, ty) {
-            (ValueType::Index, ValueType::Wide) => self.widen(value),
-            (ValueType::Wide, ValueType::Index) => {
-                let number = self.program.values[value].kind.as_int().filter(|n| i32::try_from(*n).is_ok());
-                self.push(number.map_or(ValueKind::Cast(value), ValueKind::Int), ValueType::Index)
-            }
-            _ => value,
-        }
-    }
-
     /// The value of an index that the analysis has bounded by 32 bits, for what takes no more.
     pub(super) fn narrow_value(&mut self, id: ExprId) -> ValueId {
         let value = self.value(id);
         self.fit(value, ValueType::Index)
     }
 
-    /// Two values in one type.
-    fn alike(&mut self, a: ValueId, b: ValueId) -> (ValueId, ValueId) {
-        match (self.program.values[a].ty, self.program.values[b].ty) {
-            (ValueType::Wide, ValueType::Index) => (a, self.widen(b)),
-            (ValueType::Index, ValueType::Wide) => (self.widen(a), b),
-            _ => (a, b),
-        }
-    }
-
     /// What the loop's index, or an assigned index, is held in.
     pub(super) fn index_type(&self, var: VarId) -> ValueType {
         if self.analysis.wide_vars.contains(&var) { ValueType::Wide } else { ValueType::Index }
-    }
-
-    pub(super) fn read(&mut self, reg: RegId) -> ValueId {
-        let ty = self.program.regs[reg].ty;
-        self.push(ValueKind::Reg(reg), ty)
-    }
-
-    /// The C parameter of this kind.
-    pub(super) fn param(&mut self, kind: ParameterKind) -> ValueId {
-        let found = self.program.params.iter().position(|p| p.kind == kind);
-        let index = found.unwrap_or_else(|| {
-            self.bug(&format!("the program has no parameter {kind:?}"));
-            0
-        });
-        let ty = self.program.params.get(index).map_or(ValueType::Index, |p| p.ty);
-        self.push(ValueKind::Param(index as u32), ty)
     }
 
     /// The value of an expression.
@@ -318,7 +226,7 @@ impl Lowering<'_> {
                 // Buffers are declared before they are used; a late declaration keeps the program well formed.
                 (None, None, None) => {
                     let (dtype, len) = (self.kernel.buffer_dtype(buffer), self.kernel.buffer_len(buffer) as u32);
-                    let local = self.local(&self.kernel.buffers[buffer].name, dtype, len);
+                    let local = self.out.local(&self.kernel.buffers[buffer].name, dtype, len);
                     self.op(OpKind::Local { local });
                     self.locals[buffer] = Some(local);
                     Space::Local(local)

@@ -129,6 +129,8 @@ pub struct TileIndex {
     pub index: RegId,
     /// Tiles along the axis.
     pub extent: HostExpr,
+    /// The register that says whether the tile is the author's on every axis, where something would be seen of one that is not.
+    pub inside: Option<RegId>,
 }
 
 /// A condition that holds in one block of several.
@@ -268,6 +270,16 @@ pub struct SharedArray {
     pub align: u32,
     /// Whether the compiler made it (reduction scratch).
     pub scratch: bool,
+    /// Bytes behind it that are read, whatever is there: tensor cores read rows that a tile does not have. They are within the block's
+    /// shared memory.
+    pub beyond: u32,
+}
+
+impl SharedArray {
+    /// The byte behind its last one.
+    pub fn end(&self) -> u32 {
+        self.offset.saturating_add(self.len.saturating_mul(self.dtype.bytes()))
+    }
 }
 
 /// A per-thread array.

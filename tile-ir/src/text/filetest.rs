@@ -16,7 +16,7 @@
 //! declared one. An instance is named by its dtypes and constants, as many as tell it from the others; values of specialised dims,
 //! optional tensors that the launch leaves out and the bytes that rows are moved in (`reads = 8`, `writes = element`) go with it.
 //!
-//! In place of the kernel may stand a lowered program, as `lower` prints it: for `verify` and `emit`, its target being its own.
+//! In place of the kernel may stand a program, as `walk` or `lower` prints it: for the passes over programs, its target being its own.
 //!
 //! A pass that fails ends the list: its diagnostics are the result.
 
@@ -35,7 +35,17 @@ pub enum Pass {
     Bind,
     /// `check`: every diagnostic and lint; of a bound kernel those of its instance on the target.
     Check,
-    /// `lower`: the program.
+    /// `schedule`: who does what, as text.
+    Schedule,
+    /// `walk`: the program, before the passes over programs.
+    Walk,
+    /// `padding`: the program, whose padding tiles have no effects.
+    Padding,
+    /// `dependent`: the program, which waits for the previous kernel.
+    Dependent,
+    /// `place`: the program, whose shared arrays have offsets.
+    Place,
+    /// `lower`: the program, by all of these passes from `schedule` on.
     Lower,
     /// `verify`: the program, unless it breaks a rule of every program; as the last pass, what was executed of it.
     Verify,
@@ -45,13 +55,29 @@ pub enum Pass {
 
 impl Pass {
     /// Every pass, in the order in which they run.
-    pub const ALL: [Pass; 5] = [Pass::Bind, Pass::Check, Pass::Lower, Pass::Verify, Pass::Emit];
+    pub const ALL: [Pass; 10] = [
+        Pass::Bind,
+        Pass::Check,
+        Pass::Schedule,
+        Pass::Walk,
+        Pass::Padding,
+        Pass::Dependent,
+        Pass::Place,
+        Pass::Lower,
+        Pass::Verify,
+        Pass::Emit,
+    ];
 
     /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Pass::Bind => "bind",
             Pass::Check => "check",
+            Pass::Schedule => "schedule",
+            Pass::Walk => "walk",
+            Pass::Padding => "padding",
+            Pass::Dependent => "dependent",
+            Pass::Place => "place",
             Pass::Lower => "lower",
             Pass::Verify => "verify",
             Pass::Emit => "emit",
@@ -167,14 +193,26 @@ impl<'t> Case<'t> {
                 self.checked(&bound, [analysis.diagnostics, analysis.lints].concat())?;
                 Ok(if self.ends_with_check() { Stage::right() } else { Stage::Bound(bound) })
             }
-            (Pass::Lower, Stage::Kernel(kernel)) if !kernel.type_params.is_empty() || !kernel.consts.is_empty() => {
+            (Pass::Schedule | Pass::Walk | Pass::Lower, Stage::Kernel(kernel))
+                if !kernel.type_params.is_empty() || !kernel.consts.is_empty() =>
+            {
                 Err("a generic kernel is not lowered: `bind` comes first\n".to_owned())
             }
             // A text that has nothing generic may be that of a bound kernel.
-            (Pass::Lower, Stage::Kernel(kernel)) => {
+            (Pass::Schedule | Pass::Walk | Pass::Lower, Stage::Kernel(kernel)) => {
                 let bound = BoundKernel::new(kernel.as_ref().clone()).map_err(|one| report(&kernel, &[*one]))?;
                 self.step(pass, Stage::Bound(Box::new(bound)))
             }
+            (Pass::Schedule, Stage::Bound(bound)) => {
+                crate::lower::scheduled(&bound, self.target).map(Stage::Text).map_err(|all| report(&bound, &all))
+            }
+            (Pass::Walk, Stage::Bound(bound)) => {
+                let program = crate::lower::walked(&bound, self.target).map_err(|all| report(&bound, &all))?;
+                Ok(Stage::Program(Box::new(program)))
+            }
+            (Pass::Padding, Stage::Program(program)) => over(*program, crate::lower::padding),
+            (Pass::Dependent, Stage::Program(program)) => over(*program, crate::lower::dependent),
+            (Pass::Place, Stage::Program(program)) => over(*program, |program| Ok(crate::lower::place(program))),
             (Pass::Lower, Stage::Bound(bound)) => {
                 let program = crate::lower::lower_bound(&bound, self.target).map_err(|all| report(&bound, &all))?;
                 Ok(Stage::Program(Box::new(program)))
@@ -188,10 +226,12 @@ impl<'t> Case<'t> {
                 })
             }
             (Pass::Emit, Stage::Program(program)) => Ok(Stage::Text(crate::emit::cuda::emit(&program))),
-            (Pass::Bind | Pass::Check | Pass::Lower, Stage::Program(_)) => {
+            (Pass::Bind | Pass::Check | Pass::Schedule | Pass::Walk | Pass::Lower, Stage::Program(_)) => {
                 Err(format!("`{}` works on a kernel, and this is a program\n", pass.name()))
             }
-            (pass, _) => Err(format!("`{}` has nothing to work on: `lower` comes before it\n", pass.name())),
+            (pass, _) => {
+                Err(format!("`{}` has no program to work on: `walk` or `lower` comes before it\n", pass.name()))
+            }
         }
     }
 }
@@ -255,6 +295,15 @@ fn verified(program: &Program) -> Result<String, String> {
 #[cfg(not(feature = "sim"))]
 fn verified(_: &Program) -> Result<String, String> {
     Err("`verify` executes programs: it needs the feature `sim`\n".to_owned())
+}
+
+/// A pass over a program.
+fn over(program: Program, pass: impl Fn(Program) -> Result<Program, Vec<Diagnostic>>) -> Result<Stage, String> {
+    let (source, spans) = (program.source.clone(), program.spans.clone());
+    match pass(program) {
+        Ok(program) => Ok(Stage::Program(Box::new(program))),
+        Err(all) => Err(all.iter().map(|one| one.render(&source, &spans) + "\n").collect()),
+    }
 }
 
 /// What a pass works on.

@@ -58,7 +58,8 @@ impl ProgramPrinter<'_> {
         if !program.tiles.is_empty() {
             self.section("tiles", |p| {
                 for tile in &program.tiles {
-                    p.lines.line(format!("{} of {}", p.reg(tile.index), p.host(&tile.extent)));
+                    let inside = tile.inside.map_or_else(String::new, |inside| format!(", inside {}", p.reg(inside)));
+                    p.lines.line(format!("{} of {}{inside}", p.reg(tile.index), p.host(&tile.extent)));
                 }
             });
         }
@@ -167,7 +168,9 @@ impl ProgramPrinter<'_> {
             let scratch = if array.scratch { ", scratch" } else { "" };
             let (name, dtype, len) = (self.shared(id), array.dtype, array.len);
             let slots = if array.slots == 1 { String::new() } else { format!(" in {} slots", array.slots) };
-            let place = format!("at byte {}, aligned to {}{slots}{scratch}", array.offset, array.align);
+            let beyond =
+                if array.beyond == 0 { String::new() } else { format!(", read {} bytes beyond", array.beyond) };
+            let place = format!("at byte {}, aligned to {}{slots}{scratch}{beyond}", array.offset, array.align);
             self.lines.line(format!("{name}: {dtype}[{len}] {place}"));
         }
         for (id, array) in self.program.barriers.iter() {

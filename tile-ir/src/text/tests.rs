@@ -126,8 +126,16 @@ fn program() -> Program {
         source: Source::default(),
     };
     let dtype = Dtype::F32;
-    let s =
-        p.shared.push(SharedArray { name: "s".into(), dtype, len: 64, slots: 1, offset: 0, align: 16, scratch: true });
+    let s = p.shared.push(SharedArray {
+        name: "s".into(),
+        dtype,
+        len: 64,
+        slots: 1,
+        offset: 0,
+        align: 16,
+        scratch: true,
+        beyond: 0,
+    });
     let l = p.locals.push(LocalArray { name: "h".into(), dtype: Dtype::F16, len: 8 });
     let mut reg = |name: &str, ty, mutable| p.regs.push(Reg { name: name.into(), ty, mutable });
     let row = reg("row", ValueType::Wide, false);

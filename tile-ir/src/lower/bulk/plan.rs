@@ -46,6 +46,25 @@ pub(crate) struct Plan {
     pub(super) threads: u32,
 }
 
+impl Plan {
+    /// The partitions and what is between them as text.
+    pub(in crate::lower) fn lines(&self, kernel: &BoundKernel) -> Vec<String> {
+        let once = if self.once { ", one for every iteration" } else { "" };
+        let mut lines = vec![
+            format!("partitions: a producer warp and the author's {} threads", self.threads),
+            format!("channel: {} slots by bulk copies{once}", self.slots),
+        ];
+        if self.written_out {
+            lines.push("the threads' side of the loop is written out".into());
+        }
+        lines.extend(self.loads.iter().map(|load| {
+            let (buffer, tensor) = (&kernel.buffers[load.buffer].name, &kernel.params[load.tensor].name);
+            format!("load: `{buffer}` of `{tensor}`, {} rows of {} {}", load.rows, load.columns, load.dtype)
+        }));
+        lines
+    }
+}
+
 /// One copy into the ring.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {

@@ -82,7 +82,7 @@ impl<'a> Lowering<'a> {
             plan.threads,
             if plan.once { ", every iteration from a slot of its own" } else { "" },
         );
-        self.remark(RemarkKind::Choice, self.span, text);
+        self.remark_here(RemarkKind::Choice, text);
     }
 
     fn ring_barriers(&mut self, name: &str, len: u32) -> BarrierId {

@@ -36,7 +36,8 @@ impl<'a> Lowering<'a> {
     /// Waits for the previous kernel, where this one may begin before it is done.
     pub(super) fn wait_for_previous(&mut self) {
         if let Some(trigger) = self.program.launch.dependent {
-            self.ops.extend(wait(self.span, trigger));
+            let span = self.span;
+            self.ops.extend(wait(span, trigger));
         }
     }
 
@@ -59,7 +60,7 @@ impl<'a> Lowering<'a> {
              {stages} slots before",
             names.join(", ")
         );
-        self.remark(RemarkKind::Choice, self.kernel.stmts[ring.at.stmt].span, text);
+        self.out.remark(RemarkKind::Choice, self.kernel.stmts[ring.at.stmt].span, text);
         let name = self.name("ahead_most");
         let kind = ParameterKind::Ahead(stages);
         self.program.params.push(Parameter { name, ty: ValueType::Index, kind });

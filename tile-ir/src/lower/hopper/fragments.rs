@@ -2,7 +2,7 @@
 //! an accumulator of its extents would have.
 
 use super::super::block;
-use super::super::infer::Layouts;
+use super::super::schedule::Layouts;
 use super::super::uses::each;
 use super::plan::{Planner, Reason, accumulator};
 use crate::ir::*;

@@ -393,7 +393,7 @@ impl<'a> Lowering<'a> {
                 let shift = l.push(ValueKind::Cast(shift), ValueType::Wide);
                 value = l.binary(BinaryOp::Add, value, shift);
             }
-            let reg = l.reg(&format!("{}_slot", l.kernel.buffers[buffer].name), ValueType::Wide, false);
+            let reg = l.out.reg(&format!("{}_slot", l.kernel.buffers[buffer].name), ValueType::Wide, false);
             l.op(OpKind::Let { reg, value: Some(value) });
             reg
         };

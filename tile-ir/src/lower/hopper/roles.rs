@@ -103,7 +103,6 @@ impl<'a> Lowering<'a> {
             let text = format!("`{}` is loaded once and stays", kernel.buffers[resident.load.buffer].name);
             self.remark(RemarkKind::Choice, kernel.stmts[resident.stmt].span, text);
         }
-        self.roles_wait = self.program.launch.dependent.is_some();
         let mut maps = BTreeMap::new();
         for (channel, load) in
             plan.rings.iter().flat_map(|ring| &ring.fills).flat_map(|(c, all)| all.iter().map(|l| (*c, l)))
@@ -123,7 +122,7 @@ impl<'a> Lowering<'a> {
                 && product.rows < BLOCK_ROWS
             {
                 debug_assert!(!operand.transposed);
-                self.windows.push((shared, (BLOCK_ROWS - product.rows) * tile.panel()));
+                self.program.shared[shared].beyond = (BLOCK_ROWS - product.rows) * tile.panel();
             }
         }
         let resident = self.resident_slot(&plan);
@@ -202,7 +201,7 @@ impl<'a> Lowering<'a> {
         if let Some((map, _)) = self.program.tensor_maps.iter().find(|(_, map)| alike(map)) {
             return map;
         }
-        let name = self.name(&format!("{}_map", self.kernel.params[tensor].name));
+        let name = self.out.name(&format!("{}_map", self.kernel.params[tensor].name));
         let map = self.program.tensor_maps.push(TensorMap {
             name: name.clone(),
             tensor,

@@ -93,6 +93,15 @@ pub fn structure(program: &Program) -> Result<(), Bug> {
     structure::check(program)
 }
 
+/// Checks what can be read off a program between passes: all of [`structure`] but shared memory's places and the waits for the previous
+/// kernel.
+///
+/// # Errors
+/// The first broken rule.
+pub(crate) fn unfinished(program: &Program) -> Result<(), Bug> {
+    structure::unfinished(program)
+}
+
 /// Executes what a program synchronises.
 fn protocol(program: &Program, effort: Effort) -> Result<Verified, Bug> {
     let skeleton = skeleton(program);

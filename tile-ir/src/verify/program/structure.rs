@@ -13,24 +13,33 @@ const BOX_ALIGN: u32 = 128;
 /// # Errors
 /// The first broken rule, with the operation that breaks it.
 pub(super) fn check(program: &Program) -> Result<(), Bug> {
+    unfinished(program)?;
+    let bug = |text: String| Err(Bug::new(super::first_span(program), text));
+    memory(program).or_else(bug)?;
+    if program.launch.dependent.is_some() && !waits(&program.body) {
+        return bug("a path of the program does not wait for the previous kernel".into());
+    }
+    mbarriers(program).or_else(bug)
+}
+
+/// Checks the structure of a program that may have no place in shared memory and no waits for the previous kernel yet.
+///
+/// # Errors
+/// The first broken rule, with the operation that breaks it.
+pub(super) fn unfinished(program: &Program) -> Result<(), Bug> {
     let first = super::first_span(program);
     let bug = |text: String| Err(Bug::new(first, text));
     values(program)?;
     // Ids, types, and what the hardware has: whoever executes a program asks for the same.
     crate::sim::checked::is_well_formed(program).map_err(|error| Bug::new(first, error.to_string()))?;
     for tile in &program.tiles {
-        if program.regs.get(tile.index).is_none() {
+        if [Some(tile.index), tile.inside].into_iter().flatten().any(|reg| program.regs.get(reg).is_none()) {
             return bug(format!("a tile's index is {}, which is no register", tile.index));
         }
     }
-    memory(program).or_else(bug)?;
     let mut scope = Scope { program, regs: HashMap::new(), locals: HashSet::new() };
     let mut declared = Declared::default();
-    scope.ops(&program.body, &mut declared)?;
-    if program.launch.dependent.is_some() && !waits(&program.body) {
-        return bug("a path of the program does not wait for the previous kernel".into());
-    }
-    mbarriers(program).or_else(bug)
+    scope.ops(&program.body, &mut declared)
 }
 
 /// Whether every path of a list waits for the previous kernel.
@@ -83,8 +92,8 @@ fn memory(program: &Program) -> Result<(), String> {
         }
     });
     for (id, array) in program.shared.iter() {
-        let SharedArray { name, dtype, len, slots, offset, align, scratch: _ } = array;
-        let end = u64::from(*offset) + u64::from(*len) * u64::from(dtype.bytes());
+        let SharedArray { name, dtype, len, slots, offset, align, scratch: _, beyond } = array;
+        let end = u64::from(*offset) + u64::from(*len) * u64::from(dtype.bytes()) + u64::from(*beyond);
         if end > u64::from(program.shared_bytes) {
             return Err(format!("`{name}` ends at byte {end} of {} of shared memory", program.shared_bytes));
         }

@@ -4,7 +4,7 @@ use super::{Channel, Load, Planner, Reason, Ring, Shift};
 use crate::ir::parts::each;
 use crate::ir::*;
 use crate::layout::{Major, Operand, SharedLayout, TmaPlan};
-use crate::lower::infer::Layouts;
+use crate::lower::schedule::Layouts;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Planner<'_> {

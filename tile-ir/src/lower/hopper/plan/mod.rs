@@ -10,13 +10,14 @@ mod load;
 mod search;
 mod shift;
 mod slice;
+mod text;
 
 pub(super) use load::Load;
 pub(super) use search::Loop;
 pub(super) use shift::Shift;
 pub(super) use slice::{assigns, holds, needed};
 
-use super::super::infer::Layouts;
+use super::super::schedule::Layouts;
 use super::super::uses::{accesses, depends_on, each};
 use super::operand::Left;
 use super::resident::{Late, Resident};

@@ -109,7 +109,8 @@ impl Build {
         let offset = self.shared_end.next_multiple_of(16);
         self.shared_end = offset + len * dtype.bytes();
         self.program.shared_bytes = self.shared_end;
-        let array = SharedArray { name: name.into(), dtype, len, slots: 1, offset, align: 16, scratch: false };
+        let array =
+            SharedArray { name: name.into(), dtype, len, slots: 1, offset, align: 16, scratch: false, beyond: 0 };
         let shared = self.program.shared.push(array);
         self.op(OpKind::Shared { shared });
         Space::Shared(shared)
@@ -128,6 +129,7 @@ impl Build {
             offset,
             align: 1024,
             scratch: false,
+            beyond: 0,
         })
     }
 

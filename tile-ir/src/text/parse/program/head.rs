@@ -43,14 +43,15 @@ impl<'t> Parser<'t> {
         self.declarations()?;
         if self.cursor.eat_word("tiles") {
             self.items(|p| {
-                let place = p.cursor.place();
-                let index = match p.known("register", |names| &names.values)? {
-                    Scalar::Reg(reg) => reg,
-                    Scalar::Param(_) => return Err(p.cursor.error_at(place, "this is no register")),
-                };
+                let index = p.known_register()?;
                 p.cursor.expect_word("of")?;
                 let extent = p.host()?;
-                p.program.tiles.push(TileIndex { index, extent });
+                let mut inside = None;
+                if p.cursor.eat(",") {
+                    p.cursor.expect_word("inside")?;
+                    inside = Some(p.known_register()?);
+                }
+                p.program.tiles.push(TileIndex { index, extent, inside });
                 Ok(())
             })?;
         }
@@ -341,6 +342,14 @@ impl<'t> Parser<'t> {
         self.declare(named, map, |names| &mut names.maps)
     }
 
+    fn known_register(&mut self) -> Parsed<RegId> {
+        let place = self.cursor.place();
+        match self.known("register", |names| &names.values)? {
+            Scalar::Reg(reg) => Ok(reg),
+            Scalar::Param(_) => Err(self.cursor.error_at(place, "this is no register")),
+        }
+    }
+
     fn shared_array(&mut self) -> Parsed<()> {
         let named = self.titled()?;
         let name = named.1.clone().into_owned();
@@ -363,11 +372,17 @@ impl<'t> Parser<'t> {
             slots = self.cursor.integer_of()?;
             self.cursor.expect_word("slots")?;
         }
-        let scratch = self.cursor.eat(",");
-        if scratch {
-            self.cursor.expect_word("scratch")?;
+        let (mut scratch, mut beyond) = (false, 0);
+        while self.cursor.eat(",") {
+            if self.cursor.eat_word("read") {
+                beyond = self.cursor.integer_of()?;
+                self.cursor.expect_words(&["bytes", "beyond"])?;
+            } else {
+                self.cursor.expect_word("scratch")?;
+                scratch = true;
+            }
         }
-        let array = SharedArray { name, dtype, len, slots, offset, align, scratch };
+        let array = SharedArray { name, dtype, len, slots, offset, align, scratch, beyond };
         let shared = self.program.shared.push(array);
         self.declare(named, Space::Shared(shared), |names| &mut names.spaces)
     }

@@ -1,0 +1,206 @@
+//! What writes a program: values, registers and operations, one behind the other. The walk over a kernel writes with it, and so does
+//! every pass over a program.
+
+use crate::diag::Bug;
+use crate::ir::{BinaryOp, Dtype, SpanId};
+use crate::lowered::*;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+/// A program, and the place in it that is being written.
+pub(super) struct Builder {
+    pub(super) program: Program,
+    /// Operations of the block being written.
+    pub(super) ops: Vec<Op>,
+    /// Where what is being written stands in the author's text.
+    pub(super) span: SpanId,
+    /// Every name in the program.
+    names: BTreeSet<String>,
+    /// Sums of indices that are computed before they are added to something.
+    pub(super) signed_sums: BTreeSet<ValueId>,
+    /// What was come upon and cannot be: the pass ends with the first of these.
+    bugs: RefCell<Vec<Bug>>,
+}
+
+impl Builder {
+    /// Writes into a program, behind nothing.
+    pub(super) fn new(program: Program) -> Self {
+        let params = program.params.iter().map(|p| &p.name);
+        let memory = program.shared.values().map(|a| &a.name).chain(program.barriers.values().map(|b| &b.name));
+        let own = program.regs.values().map(|r| &r.name).chain(program.locals.values().map(|l| &l.name));
+        let names = params.chain(memory).chain(own).cloned().collect();
+        let (ops, span, signed_sums, bugs) = (Vec::new(), SpanId::from_u32(0), BTreeSet::new(), RefCell::default());
+        Builder { program, ops, span, names, signed_sums, bugs }
+    }
+
+    /// The program, unless it has something that cannot be.
+    pub(super) fn finish(self) -> Result<Program, Bug> {
+        match self.bugs.into_inner().into_iter().next() {
+            Some(bug) => Err(bug),
+            None => Ok(self.program),
+        }
+    }
+
+    /// A name for `wanted` that nothing in the program has. What C makes of it is the emitter's matter.
+    pub(super) fn name(&mut self, wanted: &str) -> String {
+        let mut name = wanted.to_owned();
+        let mut suffix = 1;
+        while !self.names.insert(name.clone()) {
+            name = format!("{wanted}_{suffix}");
+            suffix += 1;
+        }
+        name
+    }
+
+    pub(super) fn reg(&mut self, name: &str, ty: ValueType, mutable: bool) -> RegId {
+        let name = self.name(name);
+        self.program.regs.push(Reg { name, ty, mutable })
+    }
+
+    pub(super) fn local(&mut self, name: &str, dtype: Dtype, len: u32) -> LocalId {
+        let name = self.name(name);
+        self.program.locals.push(LocalArray { name, dtype, len })
+    }
+
+    pub(super) fn op(&mut self, mut kind: OpKind) {
+        // An index is held in what its register has. A loop's end may be one that the index is never at: it is compared as it is.
+        if let OpKind::Let { reg, value: Some(value) }
+        | OpKind::Set { reg, value }
+        | OpKind::For { reg, start: value, .. } = &mut kind
+        {
+            *value = self.fit(*value, self.program.regs[*reg].ty);
+        }
+        self.ops.push(Op { kind, span: self.span });
+    }
+
+    /// Writes with `f` into a list of operations of its own.
+    pub(super) fn nested(&mut self, f: impl FnOnce(&mut Self)) -> Vec<Op> {
+        let outer = std::mem::take(&mut self.ops);
+        f(self);
+        std::mem::replace(&mut self.ops, outer)
+    }
+
+    /// Something that cannot be, at the statement being lowered: the pass ends with an error that says so.
+    pub(super) fn bug(&self, text: &str) {
+        self.bugs.borrow_mut().push(Bug::new(self.span, text));
+    }
+
+    pub(super) fn remark(&mut self, kind: RemarkKind, span: SpanId, text: String) {
+        let remark = Remark { kind, text, span };
+        // A statement may be lowered several times.
+        if !self.program.remarks.contains(&remark) {
+            self.program.remarks.push(remark);
+        }
+    }
+
+    /// A remark on what is being written.
+    pub(super) fn remark_here(&mut self, kind: RemarkKind, text: String) {
+        self.remark(kind, self.span, text);
+    }
+
+    pub(super) fn push(&mut self, kind: ValueKind, ty: ValueType) -> ValueId {
+        self.program.values.push(Value { kind, ty, span: self.span })
+    }
+
+    pub(super) fn int(&mut self, number: i64) -> ValueId {
+        self.push(ValueKind::Int(number), ValueType::Index)
+    }
+
+    pub(super) fn zero(&mut self, ty: ValueType) -> ValueId {
+        self.push(ty.zero(), ty)
+    }
+
+    /// `op(a, b)`; of two indices in 64 bits where either is held in such.
+    pub(super) fn binary(&mut self, op: BinaryOp, a: ValueId, b: ValueId) -> ValueId {
+        let (a, b) = match (op, self.program.values[a].ty, self.program.values[b].ty) {
+            (BinaryOp::Shl | BinaryOp::Shr, _, ValueType::Wide) => (a, self.fit(b, ValueType::Index)),
+            (BinaryOp::Shl | BinaryOp::Shr, ..) => (a, b),
+            (_, ValueType::Wide, ValueType::Index) => (a, self.widen(b)),
+            (_, ValueType::Index, ValueType::Wide) => (self.widen(a), b),
+            _ => (a, b),
+        };
+        let ty = match op {
+            _ if op.is_comparison() => ValueType::BOOL,
+            _ => self.program.values[a].ty,
+        };
+        // Adding nothing is left out, so that the text reads as an author would write it.
+        let is = |v: ValueId, n: i64| matches!(self.program.values[v].kind, ValueKind::Int(x) if x == n);
+        let whole = matches!(ty, ValueType::Index | ValueType::Wide);
+        match op {
+            BinaryOp::Add if whole && is(b, 0) => return a,
+            BinaryOp::Add if whole && is(a, 0) => return b,
+            BinaryOp::Mul | BinaryOp::Div if whole && is(b, 1) => return a,
+            BinaryOp::Mul if whole && is(a, 1) => return b,
+            _ => {}
+        }
+        let is_sum = op == BinaryOp::Add && whole;
+        let b = if is_sum { self.apart(b) } else { b };
+        let value = self.push(ValueKind::Binary(op, a, b), ty);
+        // As a right operand it would be taken apart from its left operand on.
+        if is_sum && self.signed_sums.contains(&a) {
+            self.signed_sums.insert(value);
+        }
+        value
+    }
+
+    /// The right operand of a sum of indices, marked where it must be computed first and nothing in it says so.
+    fn apart(&mut self, operand: ValueId) -> ValueId {
+        if !self.signed_sums.contains(&operand) || self.program.is_apart(operand) {
+            return operand;
+        }
+        let ty = self.program.values[operand].ty;
+        self.push(ValueKind::Cast(operand), ty)
+    }
+
+    pub(super) fn widen(&mut self, value: ValueId) -> ValueId {
+        let number = self.program.values[value].kind.as_int();
+        self.push(number.map_or(ValueKind::Cast(value), ValueKind::Int), ValueType::Wide)
+    }
+
+    /// An index in `ty`; any other value as it is.
+    pub(super) fn fit(&mut self, value: ValueId, ty: ValueType) -> ValueId {
+        match (self.program.values[value].ty, ty) {
+            (ValueType::Index, ValueType::Wide) => self.widen(value),
+            (ValueType::Wide, ValueType::Index) => {
+                let number = self.program.values[value].kind.as_int().filter(|n| i32::try_from(*n).is_ok());
+                self.push(number.map_or(ValueKind::Cast(value), ValueKind::Int), ValueType::Index)
+            }
+            _ => value,
+        }
+    }
+
+    /// Two values in one type.
+    pub(super) fn alike(&mut self, a: ValueId, b: ValueId) -> (ValueId, ValueId) {
+        match (self.program.values[a].ty, self.program.values[b].ty) {
+            (ValueType::Wide, ValueType::Index) => (a, self.widen(b)),
+            (ValueType::Index, ValueType::Wide) => (self.widen(a), b),
+            _ => (a, b),
+        }
+    }
+
+    pub(super) fn read(&mut self, reg: RegId) -> ValueId {
+        let ty = self.program.regs[reg].ty;
+        self.push(ValueKind::Reg(reg), ty)
+    }
+
+    /// The C parameter of this kind.
+    pub(super) fn param(&mut self, kind: ParameterKind) -> ValueId {
+        let found = self.program.params.iter().position(|p| p.kind == kind);
+        let index = found.unwrap_or_else(|| {
+            self.bug(&format!("the program has no parameter {kind:?}"));
+            0
+        });
+        let ty = self.program.params.get(index).map_or(ValueType::Index, |p| p.ty);
+        self.push(ValueKind::Param(index as u32), ty)
+    }
+
+    /// A value that is evaluated once, here.
+    pub(super) fn once(&mut self, name: &str, value: ValueId) -> ValueId {
+        if matches!(self.program.values[value].kind, ValueKind::Int(_) | ValueKind::Param(_)) {
+            return value;
+        }
+        let reg = self.reg(name, self.program.values[value].ty, false);
+        self.op(OpKind::Let { reg, value: Some(value) });
+        self.read(reg)
+    }
+}

@@ -1,0 +1,147 @@
+//! Chooses how a kernel is lowered, and the layouts of its fragments in registers and of its operands in shared memory, which
+//! follow from the instructions that multiply them.
+//!
+//! Contract. In: a bound, analysed kernel and a target. Out: its partitions, which are a plan for warp specialisation (`hopper`), a plan
+//! for a bulk pipeline (`bulk`), or the layouts and products of a block whose threads all do the same (`block`).
+
+use super::bind::{MOST_STAGES, wrong_stages};
+use super::block::{self, Block};
+use super::bulk;
+use super::class;
+use super::hopper::{self, Plan, Reason};
+use crate::analysis::Analysis;
+use crate::diag::Diagnostic;
+use crate::ir::*;
+use crate::layout::{Fragment, SharedLayout};
+use std::collections::BTreeMap;
+
+/// The layouts of a kernel.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Layouts {
+    /// The layouts of fragments.
+    pub(super) fragments: BTreeMap<BufferId, Fragment>,
+    /// Fragments of one axis: whether they are the rows (0) or the columns (1) of the layout that `fragments` has for them.
+    pub(super) kept: BTreeMap<BufferId, u8>,
+    /// The layouts of one slot of shared arrays that are operands of `gemm`, or whose author asked for a swizzle.
+    pub(super) shared: BTreeMap<BufferId, SharedLayout>,
+}
+
+/// Who does what in a kernel.
+pub(super) enum Partitions {
+    /// Warp specialisation: a producer, which loads by TMA, and consumers, which do all else.
+    Specialised(Box<Plan>),
+    /// A bulk pipeline: a producer of rows, and the author's threads.
+    Bulk(Box<bulk::Plan>),
+    /// One block whose threads all run the same operations.
+    Block(Box<Block>),
+}
+
+impl Partitions {
+    /// The facts that hold of a kernel so partitioned. TMA clips rows of any length; where threads copy, the launch checks that rows have a
+    /// multiple of the elements of a transaction.
+    pub(super) fn facts(&self, facts: Analysis, bound: &BoundKernel) -> Analysis {
+        match self {
+            Partitions::Specialised(_) | Partitions::Bulk(_) => facts,
+            Partitions::Block(_) => facts.widened(bound),
+        }
+    }
+}
+
+/// Chooses.
+///
+/// # Errors
+/// Fragments whose uses disagree about their layout, or that no layout divides among the block's threads.
+pub(super) fn schedule(
+    kernel: &BoundKernel,
+    analysis: &Analysis,
+    target: Target,
+) -> Result<Partitions, Vec<Diagnostic>> {
+    let multiplies = kernel.stmts.values().any(|s| matches!(s.kind, StmtKind::Tile(TileOp::Gemm { .. })));
+    let has = target.info();
+    // Where rows are not aligned for TMA, `lower_bound` remarks it once, for the whole kernel.
+    let copies = has.bulk_copies && class::has_copy_engine(kernel);
+    let reason: Option<Reason> = if copies && has.wgmma && multiplies {
+        match hopper::plan(kernel, analysis, target) {
+            Ok(plan) => return Ok(Partitions::Specialised(Box::new(plan))),
+            Err(reason) => Some(reason),
+        }
+    } else {
+        None
+    };
+    let rows = if copies && !multiplies {
+        match bulk::plan(kernel, analysis) {
+            Ok(plan) => return Ok(Partitions::Bulk(Box::new(plan))),
+            Err(reason) => reason,
+        }
+    } else {
+        None
+    };
+    written_out(kernel, target, reason.as_ref().or(rows.as_ref()))?;
+    let mut block = block::infer(kernel)?;
+    if let Some(reason) = rows {
+        let text = format!("rows are not copied in bulk, every thread copies its part: {}", reason.text);
+        block.fallbacks.push((reason.span, text));
+    }
+    if let Some(reason) = reason {
+        let text = format!("not specialised, every thread loads and multiplies with mma.sync: {}", reason.text);
+        block.fallbacks.push((reason.span, text));
+    }
+    Ok(Partitions::Block(Box::new(block)))
+}
+
+/// Refuses pipelined loops of more stages than can be written out: without warp specialisation a loop is unrolled by its stages.
+fn written_out(kernel: &BoundKernel, target: Target, reason: Option<&Reason>) -> Result<(), Vec<Diagnostic>> {
+    for stmt in kernel.stmts.values() {
+        let StmtKind::For { kind: LoopKind::Pipelined { stages, .. }, .. } = stmt.kind else { continue };
+        let found = i64::from(class::depth(kernel, stages));
+        if found > MOST_STAGES {
+            let why = match reason {
+                Some(reason) => format!("not specialised: {}", reason.text),
+                None => format!("{target} has no ring of slots"),
+            };
+            let diagnostic = wrong_stages(kernel.exprs[stages].span, MOST_STAGES, found);
+            return Err(vec![diagnostic.note(format!("the loop is written out once a stage, for this reason: {why}"))]);
+        }
+    }
+    Ok(())
+}
+
+impl Partitions {
+    /// Who does what, the channels between them, and the layouts of arrays and fragments, a line each.
+    pub(super) fn text(&self, kernel: &BoundKernel) -> String {
+        let (title, lines, layouts) = match self {
+            Partitions::Specialised(plan) => ("warp specialisation", plan.lines(kernel), Some(&plan.layouts)),
+            Partitions::Bulk(plan) => ("bulk pipeline", plan.lines(kernel), None),
+            Partitions::Block(block) => ("whole block", block.lines(kernel), Some(&block.layouts)),
+        };
+        let layouts = layouts.map_or_else(Vec::new, |layouts| layouts.lines(kernel));
+        let lines = lines.into_iter().chain(layouts).map(|line| format!("    {line}\n"));
+        format!("{title} of {}\n{}", kernel.name, lines.collect::<String>())
+    }
+}
+
+impl Layouts {
+    fn lines(&self, kernel: &BoundKernel) -> Vec<String> {
+        let name = |buffer: &BufferId| &kernel.buffers[*buffer].name;
+        let fragments = self.fragments.iter().map(|(buffer, layout)| {
+            let kept = match self.kept.get(buffer) {
+                Some(0) => "the rows of ",
+                Some(_) => "the columns of ",
+                None => "",
+            };
+            let (rows, cols) = (layout.rows(), layout.cols());
+            let (threads, registers) = (layout.threads(), layout.registers());
+            format!("fragment `{}`: {kept}{rows} x {cols} over {threads} threads, {registers} registers", name(buffer))
+        });
+        let shared = self.shared.iter().map(|(buffer, layout)| {
+            let (rows, cols, swizzle) = (layout.rows(), layout.cols(), layout.swizzle().name());
+            format!("shared `{}`: {rows} x {cols} {}, swizzle {swizzle}", name(buffer), layout.dtype())
+        });
+        fragments.chain(shared).collect()
+    }
+}
+
+/// `a, b, c`.
+pub(super) fn listed(words: impl Iterator<Item = String>) -> String {
+    words.collect::<Vec<_>>().join(", ")
+}

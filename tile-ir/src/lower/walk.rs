@@ -1,0 +1,221 @@
+//! The walk: statements of a bound kernel to operations of a program, expressions to values with addresses, with guards on what was not
+//! proven, and barriers where tile operations meet other accesses.
+//!
+//! One visit of the kernel's statements. What differs between schedules is in `hopper`, `bulk` and `block`, which begin it.
+
+use super::builder::Builder;
+use super::schedule::{Layouts, Partitions};
+use super::{block, bulk, class, cluster, fragment, hopper};
+use crate::analysis::{Analysis, IndexRange};
+use crate::diag::Bug;
+use crate::ir::*;
+use crate::layout;
+use crate::lowered::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
+
+/// The program of a kernel, with the launch's grid and checks; not yet placed in shared memory, without what `padding` and `dependent` do.
+///
+/// # Errors
+/// Something that cannot be: a mistake of the compiler.
+pub(super) fn walk(
+    bound: &BoundKernel,
+    facts: &Analysis,
+    partitions: Partitions,
+    target: Target,
+) -> Result<Program, Bug> {
+    let mut lowering = Lowering::new(bound, facts, target);
+    lowering.parameters();
+    if !bound.class.is_widest() {
+        let span = bound.body.first().map_or(SpanId::from_u32(0), |s| bound.stmts[*s].span);
+        lowering.remark(RemarkKind::Fallback, span, format!("a lesser alignment class: {}", bound.class));
+    }
+    match partitions {
+        Partitions::Specialised(plan) => lowering.specialised(*plan),
+        Partitions::Bulk(plan) => lowering.ring_of_rows(*plan),
+        Partitions::Block(block) => lowering.whole_block(*block),
+    }
+    lowering.checks();
+    if bound.attributes.dependent.is_some() && lowering.program.launch.dependent.is_none() {
+        let text = format!("{target} has no dependent launch: `pdl` has no effect");
+        lowering.remark(RemarkKind::Fallback, SpanId::from_u32(0), text);
+    }
+    lowering.program.body = std::mem::take(&mut lowering.ops);
+    lowering.out.finish()
+}
+
+/// The part of a program that a launch needs: parameters, grid and checks. It has no body, and a block a tile.
+///
+/// # Errors
+/// Something that cannot be: a mistake of the compiler.
+pub(super) fn interface(bound: &BoundKernel, facts: &Analysis, target: Target) -> Result<Program, Bug> {
+    let mut lowering = Lowering::new(bound, facts, target);
+    lowering.parameters();
+    lowering.plain_grid();
+    lowering.checks();
+    lowering.out.finish()
+}
+
+/// What a variable is in the program.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Binding {
+    /// A register.
+    Reg(RegId),
+    /// In a vectorised loop: one element an iteration.
+    PerElement(LocalId),
+    /// An expression, inlined where it is used: indices computed inside vectorised loops.
+    Inline(ExprId),
+    /// The value of a vectorised loop's index at the element being lowered.
+    Value(ValueId),
+}
+
+/// The state of a lowering.
+pub(super) struct Lowering<'a> {
+    pub(super) kernel: &'a BoundKernel,
+    pub(super) analysis: &'a Analysis,
+    /// What is written.
+    pub(super) out: Builder,
+    pub(super) vars: SecondaryMap<VarId, Option<Binding>>,
+    pub(super) locals: SecondaryMap<BufferId, Option<LocalId>>,
+    pub(super) shared: SecondaryMap<BufferId, Option<SharedId>>,
+    /// Layouts of fragments and of operands in shared memory.
+    pub(super) layouts: Layouts,
+    /// The products of a whole block: of a kernel that is not warp-specialised.
+    pub(super) products: BTreeMap<StmtId, block::Product>,
+    /// Whether blocks are launched in the clusters that the author asks for.
+    pub(super) clusters: bool,
+    pub(super) fragments: SecondaryMap<BufferId, Option<fragment::Registers>>,
+    /// Where tiles of other blocks of the cluster arrive, by statement.
+    pub(super) inboxes: BTreeMap<StmtId, cluster::Inbox>,
+    /// In a loop over a fragment, the register that is the element being lowered.
+    pub(super) register: Option<ValueId>,
+    /// In a loop over a fragment, the fragment's layout.
+    pub(super) tile_layout: Option<layout::Fragment>,
+    /// In a loop over a fragment of one axis, whose elements several threads hold: whether this one is the first.
+    pub(super) first_holder: Option<ValueId>,
+    /// The number of this thread among the threads that compute, where it differs from the hardware's.
+    pub(super) thread: Option<RegId>,
+    /// What a consumer knows of its ring.
+    pub(super) roles: Option<Rc<hopper::Roles>>,
+    /// Of a warp-specialised kernel: the loop whose products are being lowered.
+    pub(super) accumulates: Option<hopper::Accumulates>,
+    /// What the author's threads know of a ring of bulk copies.
+    pub(super) ring: Option<Rc<bulk::Ring>>,
+    /// With ping-pong: whether the other warpgroup has another tile.
+    pub(super) more_tiles: Option<ValueId>,
+    /// Sub-tiles on their way from fragments to tensors.
+    pub(super) staging_array: Option<SharedId>,
+    /// Tensors whose elements are stored two by two, which their rows must allow.
+    pub(super) paired: BTreeSet<ParamId>,
+    /// What the launch checks of indices that the lowering makes.
+    pub(super) index_ranges: Vec<IndexRange>,
+    /// The number of slots of each array that a pipelined loop loads ahead.
+    pub(super) stages: BTreeMap<BufferId, u32>,
+    /// Of an array that a pipelined loop loads ahead: the first element of the slot that its name stands for now.
+    pub(super) slots: SecondaryMap<BufferId, Option<ValueId>>,
+    /// Accesses already loaded into a temporary by the vectorised statement being lowered.
+    pub(super) loaded: Vec<(AccessId, LocalId)>,
+    /// In a vectorised statement: the position of the element being lowered.
+    pub(super) element: Option<ValueId>,
+    pub(super) loop_depth: u32,
+}
+
+impl Deref for Lowering<'_> {
+    type Target = Builder;
+
+    fn deref(&self) -> &Builder {
+        &self.out
+    }
+}
+
+impl DerefMut for Lowering<'_> {
+    fn deref_mut(&mut self) -> &mut Builder {
+        &mut self.out
+    }
+}
+
+impl<'a> Lowering<'a> {
+    fn new(kernel: &'a BoundKernel, analysis: &'a Analysis, target: Target) -> Self {
+        let none = HostExpr::Int(1);
+        let program = Program {
+            name: kernel.name.clone(),
+            target,
+            params: Vec::new(),
+            tensors: Vec::new(),
+            dims: kernel.dims.values().map(|d| d.name.clone()).collect(),
+            launch: Launch {
+                grid: [none.clone(), none.clone(), none],
+                threads: kernel.thread_extents(),
+                min_blocks: kernel.attributes.min_blocks,
+                cluster: [1, 1, 1],
+                registers: None,
+                class: kernel.class,
+                dependent: match &kernel.attributes.dependent {
+                    Some(dependent) if target.has_dependent_launch() => Some(dependent.trigger),
+                    _ => None,
+                },
+                checks: Vec::new(),
+            },
+            tensor_maps: PrimaryMap::new(),
+            shared: PrimaryMap::new(),
+            barriers: PrimaryMap::new(),
+            shared_bytes: 0,
+            locals: PrimaryMap::new(),
+            regs: PrimaryMap::new(),
+            values: PrimaryMap::new(),
+            body: Vec::new(),
+            messages: PrimaryMap::new(),
+            arrivals: Vec::new(),
+            tiles: Vec::new(),
+            remarks: Vec::new(),
+            spans: kernel.spans.clone(),
+            source: kernel.source.clone(),
+        };
+        Lowering {
+            kernel,
+            analysis,
+            out: Builder::new(program),
+            vars: SecondaryMap::new(),
+            locals: SecondaryMap::new(),
+            shared: SecondaryMap::new(),
+            layouts: Layouts::default(),
+            products: BTreeMap::new(),
+            clusters: true,
+            fragments: SecondaryMap::new(),
+            inboxes: BTreeMap::new(),
+            register: None,
+            tile_layout: None,
+            first_holder: None,
+            thread: None,
+            roles: None,
+            accumulates: None,
+            ring: None,
+            more_tiles: None,
+            staging_array: None,
+            paired: BTreeSet::new(),
+            index_ranges: Vec::new(),
+            stages: class::stages(kernel),
+            slots: SecondaryMap::new(),
+            loaded: Vec::new(),
+            element: None,
+            loop_depth: 0,
+        }
+    }
+
+    /// Lowers with `f` into a list of operations of its own.
+    pub(super) fn nested(&mut self, f: impl FnOnce(&mut Self)) -> Vec<Op> {
+        let outer = std::mem::take(&mut self.ops);
+        f(self);
+        std::mem::replace(&mut self.ops, outer)
+    }
+
+    pub(super) fn value_type(&self, ty: Type) -> ValueType {
+        match ty {
+            Type::Index => ValueType::Index,
+            Type::Value(DtypeRef::Is(dtype)) => ValueType::Element(dtype),
+            // Absent from bound kernels.
+            Type::Value(DtypeRef::Param(_)) => ValueType::Element(Dtype::F32),
+        }
+    }
+}
