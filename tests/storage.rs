@@ -68,6 +68,40 @@ pub fn sums(x: &Tensor<u8, (M, K)>, y: &mut Tensor<f32, (M,)>) {
     }
 }
 
+/// `c = a b^T` of weights that are bytes: loaded as they are, converted by the threads that multiply.
+#[tile_kernel]
+pub fn weights_of_bytes(a: &Tensor<f16, (M, K)>, b: &Tensor<u8, (N, K)>, c: &mut Tensor<f32, (M, N)>) {
+    let [j, i] = blocks([ceil_div(N, 64), ceil_div(M, 64)]);
+    threads([128]);
+    let mut a_s = alloc_shared::<f16>([64, 64]);
+    let mut b_s = alloc_shared::<f16>([64, 64]);
+    let mut acc = alloc_fragment::<f32>([64, 64]);
+    clear(&mut acc);
+    for k in pipelined(0..ceil_div(K, 64), 3) {
+        copy(a.at([i * 64, k * 64]), &mut a_s);
+        copy(b.at([j * 64, k * 64]), &mut b_s);
+        gemm(&a_s, b_s.t(), &mut acc);
+    }
+    copy(&acc, c.at_mut([i * 64, j * 64]));
+}
+
+/// One shared array into another, of bytes into floats and back into bytes, in pieces of 16 bytes where rows have them.
+#[tile_kernel(instances(COLUMNS in [64, 24]))]
+pub fn between_shared<const COLUMNS: usize>(x: &Tensor<u8, (M, N)>, y: &mut Tensor<u8, (M, N)>) {
+    let [j, i] = blocks([ceil_div(N, COLUMNS), ceil_div(M, 16)]);
+    threads([64]);
+    let mut bytes = alloc_shared::<u8>([16, COLUMNS]);
+    let mut floats = alloc_shared::<f32>([16, COLUMNS]);
+    let mut halves = alloc_shared::<f16>([16, COLUMNS]);
+    let mut again = alloc_shared::<f16>([16, COLUMNS]);
+    copy(x.at([i * 16, j * COLUMNS]), &mut bytes);
+    copy(&bytes, &mut floats);
+    copy(&floats, &mut halves);
+    copy(&halves, &mut again);
+    copy(&again, &mut bytes);
+    copy(&bytes, y.at_mut([i * 16, j * COLUMNS]));
+}
+
 /// Every cast and comparison, `T` being what a byte is widened to.
 #[tile_kernel(dtypes(T in [u8, i32, f16]))]
 pub fn casts<T: Value>(
@@ -160,6 +194,47 @@ fn tiles_of_bytes_go_through_shared_memory() {
             through_shared::launch(&device, &data, &mut y, &mut turned).unwrap();
             assert_eq!(y.to_vec().unwrap(), x, "{device:?}: {m} x {n}");
             assert_eq!(turned.to_vec().unwrap(), across, "{device:?}: {m} x {n}, transposed");
+        }
+    }
+}
+
+#[test]
+fn weights_of_bytes_are_multiplied_by_tensor_cores() {
+    // Rows of whole 16-byte chunks, as TMA takes them, and others.
+    for (m, n, k) in [(64, 64, 64), (70, 100, 208), (3, 8, 400), (65, 130, 72), (5, 7, 33)] {
+        let a: Vec<f16> = (0..m * k).map(|i| f16::from_f32((i * 7 % 5) as f32 - 2.0)).collect();
+        let b = bytes(n * k);
+        let dot =
+            |i: usize, j: usize| -> f32 { (0..k).map(|at| a[i * k + at].to_f32() * f32::from(b[j * k + at])).sum() };
+        let wanted: Vec<f32> = (0..m * n).map(|at| dot(at / n, at % n)).collect();
+        for device in devices() {
+            let (a, b) = (device.tensor(&a, [m, k]).unwrap(), device.tensor(&b, [n, k]).unwrap());
+            let mut c = device.tensor(&vec![f32::NAN; m * n], [m, n]).unwrap();
+            weights_of_bytes::launch(&device, &a, &b, &mut c).unwrap();
+            assert_eq!(c.to_vec().unwrap(), wanted, "{device:?}: {m} x {n} x {k}");
+        }
+    }
+    let kernel = weights_of_bytes::definition().kernel().unwrap();
+    let program = tile_ir::lower::lower(kernel, &kernel.instances[0], tile_ir::ir::Target::Sm90a).unwrap();
+    assert!(
+        program.remarks.iter().any(|r| r.text.contains("is loaded as it is in memory, u8")),
+        "{:?}",
+        program.remarks
+    );
+}
+
+#[test]
+fn tiles_of_bytes_are_converted_between_shared_arrays() {
+    for columns in [64, 24] {
+        for (m, n) in [(16, columns), (33, 2 * columns + 7)] {
+            let x = bytes(m * n);
+            for device in devices() {
+                let data = device.tensor(&x, [m, n]).unwrap();
+                let mut y = device.zeros::<u8, 2>([m, n]).unwrap();
+                let params = BetweenSharedParams { COLUMNS: columns };
+                between_shared::instance(&device, params).unwrap().launch(&data, &mut y).unwrap();
+                assert_eq!(y.to_vec().unwrap(), x, "{device:?}: {m} x {n}, {columns} columns");
+            }
         }
     }
 }

@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | [`bind`] | a kernel and an instance | a bound kernel: constants, dtypes, no static `if`; `a * b + c` contracted |
 //! | `analysis` | a bound kernel | facts about it, and its last errors |
+//! | `converting` | a bound kernel | one whose converting loads are a load and a conversion, where that lets it be specialised |
 //! | `schedule` | facts | who does what: warp specialisation, a bulk pipeline or a whole block, with the layouts of fragments and operands |
 //! | `walk` | facts and a schedule | a program: operations, with guards on what was not proven, and barriers where tile operations meet other accesses; C parameters, grid and launch checks (`launch`) |
 //! | `padding` | a program | one in which tiles that fill up a cluster have no effects |
@@ -33,6 +34,7 @@ mod builder;
 mod bulk;
 mod class;
 mod cluster;
+mod converting;
 mod dependent;
 mod elementwise;
 mod formula;
@@ -67,6 +69,7 @@ use crate::diag::{Bug, Diagnostic};
 use crate::ir::*;
 use crate::lowered::*;
 use schedule::{Partitions, schedule};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use walk::{Binding, Lowering};
@@ -93,9 +96,8 @@ pub fn chooses_grid(bound: &BoundKernel) -> bool {
 /// # Errors
 /// Those of [`lower_bound`].
 pub fn interface(bound: &BoundKernel, target: Target) -> Result<Program, Vec<Diagnostic>> {
-    let facts = facts(bound, target)?;
-    let partitions = schedule(bound, &facts, target)?;
-    valid(walk::interface(bound, &partitions.facts(facts, bound), target))
+    let Scheduled { kernel, facts, .. } = planned(bound, target)?;
+    valid(walk::interface(&kernel, &facts, target))
 }
 
 /// Lowers a bound kernel: a line a pass.
@@ -116,10 +118,34 @@ pub fn lower_bound(bound: &BoundKernel, target: Target) -> Result<Program, Vec<D
 /// # Errors
 /// What the analysis refutes, and mistakes of the compiler.
 pub fn walked(bound: &BoundKernel, target: Target) -> Result<Program, Vec<Diagnostic>> {
-    let facts = facts(bound, target)?;
-    let partitions = schedule(bound, &facts, target)?;
-    let facts = partitions.facts(facts, bound);
-    valid(walk::walk(bound, &facts, partitions, target))
+    let Scheduled { kernel, facts, partitions, remarks } = planned(bound, target)?;
+    valid(walk::walk(&kernel, &facts, partitions, &remarks, target))
+}
+
+/// A kernel of which it is known who does what.
+struct Scheduled<'b> {
+    /// The kernel, with its converting loads in two steps where that lets it be specialised.
+    kernel: Cow<'b, BoundKernel>,
+    facts: Analysis,
+    partitions: Partitions,
+    /// What was done to the kernel, and where.
+    remarks: Vec<(SpanId, String)>,
+}
+
+/// The passes from facts to partitions.
+fn planned(bound: &BoundKernel, target: Target) -> Result<Scheduled<'_>, Vec<Diagnostic>> {
+    let own = facts(bound, target)?;
+    let partitions = schedule(bound, &own, target)?;
+    if matches!(partitions, Partitions::Block(_)) && target.info().wgmma {
+        for converting::Converting { kernel, remarks } in converting::converting(bound) {
+            let Ok(facts) = facts(&kernel, target) else { continue };
+            if let Ok(partitions @ Partitions::Specialised(_)) = schedule(&kernel, &facts, target) {
+                return Ok(Scheduled { kernel: Cow::Owned(kernel), facts, partitions, remarks });
+            }
+        }
+    }
+    let facts = partitions.facts(own, bound);
+    Ok(Scheduled { kernel: Cow::Borrowed(bound), facts, partitions, remarks: Vec::new() })
 }
 
 /// The schedule of a bound kernel as text: who does what, the channels between them and the layouts of what they hold.
@@ -127,8 +153,8 @@ pub fn walked(bound: &BoundKernel, target: Target) -> Result<Program, Vec<Diagno
 /// # Errors
 /// What the analysis refutes, and layouts that do not fit.
 pub fn scheduled(bound: &BoundKernel, target: Target) -> Result<String, Vec<Diagnostic>> {
-    let facts = facts(bound, target)?;
-    Ok(schedule(bound, &facts, target)?.text(bound))
+    let Scheduled { kernel, partitions, .. } = planned(bound, target)?;
+    Ok(partitions.text(&kernel))
 }
 
 /// The pass `padding`: tiles that fill up a cluster have no effects.

@@ -6,6 +6,9 @@ use super::value::OpenAxis;
 use super::*;
 use crate::analysis::Bound;
 
+/// Most bytes of a transaction.
+const CHUNK: u32 = 16;
+
 impl Lowering<'_> {
     /// The linear thread index: x varies fastest.
     pub(super) fn linear_thread(&mut self) -> ValueId {
@@ -166,6 +169,9 @@ impl Lowering<'_> {
         if let Some(width) = self.asynchronous_width(stmt) {
             return self.asynchronous_tile(src, dst, [&src_open, &dst_open], &facts.extents, width);
         }
+        if let Some(piece) = self.piece(src, dst, &facts.extents) {
+            return self.copy_in_pieces(src, dst, &facts.extents, piece);
+        }
         let body = |l: &mut Self, indices: &[ValueId]| {
             let from = l.tile_memory(src, indices, &src_open);
             let to = l.tile_memory(dst, indices, &dst_open);
@@ -184,6 +190,69 @@ impl Lowering<'_> {
                 body(l, &indices);
             });
         }
+    }
+
+    /// Elements that a thread copies at once from one whole shared array to another: 16 bytes of the smaller type. Rows of both are made
+    /// of 16-byte chunks that lie together, whatever the swizzle.
+    fn piece(&self, src: &TileRef, dst: &TileRef, extents: &[u32]) -> Option<u32> {
+        let whole = |tile: &TileRef| {
+            let Place::Buffer(buffer) = tile.place else { return false };
+            let chunked = self
+                .layouts
+                .shared
+                .get(&buffer)
+                .is_none_or(|layout| layout.contiguous() * layout.dtype().bytes() >= CHUNK);
+            self.kernel.buffers[buffer].scope == Scope::Shared && tile.start.is_empty() && !tile.transposed && chunked
+        };
+        let [from, to] = [src, dst].map(|tile| self.dtype_of(tile.place));
+        let piece = CHUNK / from.bytes().min(to.bytes());
+        let rows = extents.last().is_some_and(|columns| columns.is_multiple_of(piece));
+        (whole(src) && whole(dst) && rows && extents.len() == 2).then_some(piece)
+    }
+
+    /// Copies one whole shared array to another, `piece` elements of a row at a time, by transactions of 16 bytes at most.
+    fn copy_in_pieces(&mut self, src: &TileRef, dst: &TileRef, extents: &[u32], piece: u32) {
+        let [from, to] = [src, dst].map(|tile| self.dtype_of(tile.place));
+        let [most_from, most_to] = [from, to].map(|dtype| (CHUNK / dtype.bytes()).min(piece));
+        let loaded = self.local("loaded", from, piece);
+        self.op(OpKind::Local { local: loaded });
+        let stored = match from == to {
+            true => loaded,
+            false => {
+                let stored = self.local("converted", to, piece);
+                self.op(OpKind::Local { local: stored });
+                stored
+            }
+        };
+        let counts = [extents[0], extents[1] / piece].map(|count| self.int(i64::from(count)));
+        let span = self.span;
+        self.spread("piece", &counts, |l, indices| {
+            let (row, scale) = (l.once("row", indices[0]), l.int(i64::from(piece)));
+            let column = l.binary(BinaryOp::Mul, indices[1], scale);
+            let column = l.once("col", column);
+            let place = |l: &mut Self, tile: &TileRef, at: u32| {
+                let ahead = l.int(i64::from(at));
+                let column = l.binary(BinaryOp::Add, column, ahead);
+                l.tile_memory(tile, &[row, column], &[])
+            };
+            for at in (0..piece).step_by(most_from as usize) {
+                let (memory, start) = (place(l, src, at), l.int(i64::from(at)));
+                l.op(OpKind::VectorLoad { local: loaded, start, memory, width: most_from });
+            }
+            if from != to {
+                for at in 0..piece {
+                    let offset = l.int(i64::from(at));
+                    let memory = |local| Memory { space: Space::Local(local), offset, guard: None, span };
+                    let value = l.push(ValueKind::Load(memory(loaded)), ValueType::Element(from));
+                    let value = l.push(ValueKind::Cast(value), ValueType::Element(to));
+                    l.op(OpKind::Store { memory: memory(stored), value });
+                }
+            }
+            for at in (0..piece).step_by(most_to as usize) {
+                let (memory, start) = (place(l, dst, at), l.int(i64::from(at)));
+                l.op(OpKind::VectorStore { memory, local: stored, start, width: most_to });
+            }
+        });
     }
 
     /// The address of a tile's element at `indices`, clipped on the axes `open`. Axes are matched from the innermost:

@@ -23,6 +23,7 @@ pub(super) fn walk(
     bound: &BoundKernel,
     facts: &Analysis,
     partitions: Partitions,
+    remarks: &[(SpanId, String)],
     target: Target,
 ) -> Result<Program, Bug> {
     let mut lowering = Lowering::new(bound, facts, target);
@@ -30,6 +31,9 @@ pub(super) fn walk(
     if !bound.class.is_widest() {
         let span = bound.body.first().map_or(SpanId::from_u32(0), |s| bound.stmts[*s].span);
         lowering.remark(RemarkKind::Fallback, span, format!("a lesser alignment class: {}", bound.class));
+    }
+    for (span, text) in remarks {
+        lowering.remark(RemarkKind::Choice, *span, text.clone());
     }
     match partitions {
         Partitions::Specialised(plan) => lowering.specialised(*plan),
