@@ -59,7 +59,19 @@ pub fn forward<
     clear(&mut total);
     fill(&mut most, f32::NEG_INFINITY);
     copy(q.at([b, h, row, 0]), &mut q_s);
-    for step in pipelined(0..ceil_div(if CAUSAL { min(before + min(row + BM, M), 1 << 30) } else { N }, BN), 2) {
+    for step in pipelined(
+        0..ceil_div(
+            if !CAUSAL {
+                N
+            } else if BN < BM {
+                max(min(before + min(row + BM, M), 1 << 30), BN) // of the first step: bounds the number of steps
+            } else {
+                min(before + min(row + BM, M), 1 << 30)
+            },
+            BN
+        ),
+        2
+    ) {
         copy(k.at([b, h / group, step * BN, 0]), &mut k_s);
         copy(v.at([b, h / group, step * BN, 0]), &mut v_s);
         gemm(&q_s, k_s.t(), &mut scores).policy(FullRow).clear();

@@ -331,6 +331,15 @@ impl Forward<'_> {
         Ok(Scalars { scale: (factor * std::f64::consts::LOG2_E) as f32, inner: inner as f32, left, right })
     }
 
+    /// Refuses more queries or keys of a sequence than indices of 32 bits are sure to count.
+    fn counted(function: &'static str, queries: usize, keys: usize) -> Result<(), Error> {
+        if queries.max(keys) <= MOST_KEYS {
+            return Ok(());
+        }
+        let problem = format!("at most {MOST_KEYS} queries and keys are taken; here are {queries} queries and {keys} keys");
+        Err(Error::Unsupported { function, problem })
+    }
+
     /// Whether the kernel without options does it.
     fn is_plain(&self) -> bool {
         let Forward { left, right, soft_cap, sinks, .. } = self;
@@ -338,8 +347,10 @@ impl Forward<'_> {
     }
 }
 
+/// The most queries and keys of the kernels with windows.
+const MOST_KEYS: usize = 1 << 28;
 /// More keys than a sequence has.
-const ALL_KEYS: usize = 1 << 29;
+const ALL_KEYS: usize = 2 * MOST_KEYS;
 
 /// Attention over whole sequences: `o = softmax(scale q k^T) v`.
 ///
@@ -393,6 +404,7 @@ pub fn forward<T: Half>(
         let kernel = forward_kernel::forward::<T>::instance(on.device(), params)?;
         return Ok(kernel.launch_on(on, q, k, v, o, options.log_sum_exp, scale, group, past)?);
     }
+    Forward::counted(NAME, queries, keys)?;
     let columns = match (d, dv) {
         (64, 64) | (128, 128) => 128,
         (256, 256) => 64,
@@ -449,8 +461,9 @@ pub fn forward_packed<T: Half>(
     options: Forward<'_>,
 ) -> Result<(), Error> {
     const NAME: &str = "attention::forward_packed";
-    let ([queries, heads, d], [_, key_heads, _], [.., dv]) = (q.shape(), k.shape(), v.shape());
+    let ([queries, heads, d], [keys, key_heads, _], [.., dv]) = (q.shape(), k.shape(), v.shape());
     let Scalars { scale, inner, left, right } = options.scalars(NAME, d)?;
+    Forward::counted(NAME, queries, keys)?;
     let cap = options.soft_cap.is_some();
     let columns = match (d, dv) {
         (64, 64) | (128, 128) => 128,

@@ -13,7 +13,6 @@ use tile_runtime::prelude::*;
         CAP in [false, true]
     ),
     require(HK > 0 && H % HK == 0 && group > 0),
-    require(M <= 1 << 28 && N <= 1 << 28),
     uses(divide_rows, hide_keys, log_of_sum, softmax_step)
 )]
 pub fn forward_options<
@@ -38,8 +37,10 @@ pub fn forward_options<
 ) {
     let [h, tile, b] = blocks([H, ceil_div(M, BM), B]);
     threads([THREADS]);
-    let row = (ceil_div(M, BM) - 1 - tile) * BM;
-    let own = row + N - M; // the key of the tile's first query; less than 0 where there are fewer keys than queries
+    let queries = min(M, 1 << 28); // bounds that let indices be computed in 32 bits
+    let keys = min(N, 1 << 28);
+    let row = max(ceil_div(queries, BM) - 1 - tile, 0) * BM;
+    let own = row + keys - queries; // the key of the tile's first query; less than 0 where there are fewer keys than queries
     let before = min(left, 1 << 29);
     let after = min(right, 1 << 29);
     let mut q_s = alloc_shared::<T>([BM, D]);
@@ -60,7 +61,9 @@ pub fn forward_options<
         fill(&mut total, 1.0);
     }
     copy(q.at([b, h, row, 0]), &mut q_s);
-    for step in pipelined(max(own - before, 0) / BN..ceil_div(max(min(own + BM + after, N), 0), BN), 2) {
+    let begin = min(max(own - before, 0), 1 << 28) / BN;
+    let end = ceil_div(max(min(own + BM + after, keys), 0), BN);
+    for step in pipelined(begin..end, 2) {
         copy(k.at([b, h / group, step * BN, 0]), &mut k_s);
         copy(v.at([b, h / group, step * BN, 0]), &mut v_s);
         gemm(&q_s, k_s.t(), &mut scores).policy(FullRow).clear();
@@ -69,8 +72,8 @@ pub fn forward_options<
                 scores[[i, j]] = fast::tanh(scores[[i, j]] * inner);
             }
         }
-        if step * BN + BN > min(own + after + 1, N) || step * BN + before < own + BM - 1 {
-            hide_keys(&mut scores, step * BN, own, N, before, after);
+        if step * BN + BN > min(own + after + 1, keys) || step * BN + before < own + BM - 1 {
+            hide_keys(&mut scores, step * BN, own, keys, before, after);
         }
         softmax_step(&mut scores, &mut weights, &mut most, &mut here, &mut shrink, &mut total, &mut acc, scale);
         gemm(&weights, &v_s, &mut acc);

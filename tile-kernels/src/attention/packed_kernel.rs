@@ -16,7 +16,7 @@ use tile_runtime::prelude::*;
     ),
     partial(o, sums),
     require(HK > 0 && H % HK == 0 && group > 0),
-    require(S <= 1 << 28 && K <= 1 << 28 && Z > 0),
+    require(Z > 0),
     uses(divide_rows, hide_keys, log_of_sum, softmax_step)
 )]
 pub fn packed<
@@ -45,12 +45,12 @@ pub fn packed<
 ) {
     let [h, tile, z] = blocks([H, tiles, Z - 1]);
     threads([THREADS]);
-    let from = min(max(first_query.masked([z]) as usize, 0), S);
-    let queries = min(max(first_query.masked([z + 1]) as usize, from), S) - from;
-    let base = min(max(first_key.masked([z]) as usize, 0), K);
-    let keys = min(max(first_key.masked([z + 1]) as usize, base), K) - base;
+    let from = min(min(max(first_query.masked([z]) as usize, 0), S), 1 << 28); // as below, indices in 32 bits
+    let queries = max(min(min(first_query.masked([z + 1]) as usize, S), 1 << 28) - from, 0);
+    let base = min(min(max(first_key.masked([z]) as usize, 0), K), 1 << 28);
+    let keys = max(min(min(first_key.masked([z + 1]) as usize, K), 1 << 28) - base, 0);
     let is_used = tile < ceil_div(queries, BM);
-    let row = if is_used { (ceil_div(queries, BM) - 1 - tile) * BM } else { 0 };
+    let row = max(ceil_div(queries, BM) - 1 - min(tile, 1 << 22), 0) * BM;
     let own = row + keys - queries;
     let before = min(left, 1 << 29);
     let after = min(right, 1 << 29);
@@ -72,8 +72,9 @@ pub fn packed<
         fill(&mut total, 1.0);
     }
     copy(q.at([h, from + row, 0]), &mut q_s);
-    let end = if is_used { max(min(own + BM + after, keys), 0) } else { 0 };
-    for step in pipelined(max(own - before, 0) / BN..ceil_div(end, BN), 2) {
+    let begin = min(max(own - before, 0), 1 << 28) / BN;
+    let end = ceil_div(if is_used { max(min(own + BM + after, keys), 0) } else { 0 }, BN);
+    for step in pipelined(begin..end, 2) {
         copy(k.at([h / group, base + step * BN, 0]), &mut k_s);
         copy(v.at([h / group, base + step * BN, 0]), &mut v_s);
         gemm(&q_s, k_s.t(), &mut scores).policy(FullRow).clear();
