@@ -66,7 +66,8 @@ fn row(device: &Device, [b, h, hk, s, d]: Shape, causal: bool) -> Result<()> {
             continue;
         }
         let columns = if rows == 192 && d == 128 { 80 } else { 128 };
-        let params = forward_kernel::ForwardParams { BM: rows, BN: columns, D: d, DV: d, THREADS: threads, CAUSAL: causal };
+        let params =
+            forward_kernel::ForwardParams { BM: rows, BN: columns, D: d, DV: d, THREADS: threads, CAUSAL: causal };
         let kernel = forward_kernel::forward::<bf16>::instance(device, params)?;
         o.write(&poison)?;
         others.push(time(device, |on| Ok(kernel.launch_on(on, &q, &k, &v, &mut o, None, scale, h / hk, 0)?))?);

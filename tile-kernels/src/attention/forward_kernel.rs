@@ -68,9 +68,9 @@ pub fn forward<
             } else {
                 min(before + min(row + BM, M), 1 << 30)
             },
-            BN
+            BN,
         ),
-        2
+        2,
     ) {
         copy(k.at([b, h / group, step * BN, 0]), &mut k_s);
         copy(v.at([b, h / group, step * BN, 0]), &mut v_s);

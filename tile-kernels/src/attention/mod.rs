@@ -336,14 +336,19 @@ impl Forward<'_> {
         if queries.max(keys) <= MOST_KEYS {
             return Ok(());
         }
-        let problem = format!("at most {MOST_KEYS} queries and keys are taken; here are {queries} queries and {keys} keys");
+        let problem =
+            format!("at most {MOST_KEYS} queries and keys are taken; here are {queries} queries and {keys} keys");
         Err(Error::Unsupported { function, problem })
     }
 
     /// Whether the kernel without options does it.
     fn is_plain(&self) -> bool {
         let Forward { left, right, soft_cap, sinks, .. } = self;
-        left.is_none() && right.unwrap_or(0) == 0 && right.is_some() <= self.causal && soft_cap.is_none() && sinks.is_none()
+        left.is_none()
+            && right.unwrap_or(0) == 0
+            && right.is_some() <= self.causal
+            && soft_cap.is_none()
+            && sinks.is_none()
     }
 }
 
@@ -483,9 +488,26 @@ pub fn forward_packed<T: Half>(
     let params = PackedParams { BM: PACKED_ROWS, BN: columns, D: d, DV: dv, THREADS: 256, CAP: cap };
     let kernel = packed_kernel::packed::<T>::instance(on.device(), params)?;
     let (q, k, v, o) = (q.swap_axes(0, 1)?, k.swap_axes(0, 1)?, v.swap_axes(0, 1)?, o.swap_axes(0, 1)?);
-    let group = heads / key_heads.max(1);
+    let (group, sequences) = (heads / key_heads.max(1), first_query.len().saturating_sub(1));
     let (sinks, sums) = (options.sinks, options.log_sum_exp);
-    Ok(kernel.launch_on(on, q, k, v, first_query, first_key, o, sinks, sums, scale, inner, group, tiles, left, right)?)
+    Ok(kernel.launch_on(
+        on,
+        q,
+        k,
+        v,
+        first_query,
+        first_key,
+        o,
+        sinks,
+        sums,
+        scale,
+        inner,
+        group,
+        sequences,
+        tiles,
+        left,
+        right,
+    )?)
 }
 
 /// The kernels, as data.

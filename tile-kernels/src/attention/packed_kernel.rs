@@ -16,7 +16,7 @@ use tile_runtime::prelude::*;
     ),
     partial(o, sums),
     require(HK > 0 && H % HK == 0 && group > 0),
-    require(Z > 0),
+    require(Z == sequences + 1),
     uses(divide_rows, hide_keys, log_of_sum, softmax_step)
 )]
 pub fn packed<
@@ -39,11 +39,12 @@ pub fn packed<
     scale: f32,
     inner: f32,
     group: usize,
+    sequences: usize,
     tiles: usize,
     left: usize,
     right: usize,
 ) {
-    let [h, tile, z] = blocks([H, tiles, Z - 1]);
+    let [h, tile, z] = blocks([H, tiles, sequences]);
     threads([THREADS]);
     let from = min(min(max(first_query.masked([z]) as usize, 0), S), 1 << 28); // as below, indices in 32 bits
     let queries = max(min(min(first_query.masked([z + 1]) as usize, S), 1 << 28) - from, 0);
