@@ -64,7 +64,7 @@ pub fn forward<
             if !CAUSAL {
                 N
             } else if BN < BM {
-                max(min(before + min(row + BM, M), 1 << 30), BN) // of the first step: bounds the number of steps
+                max(min(before + min(row + BM, M), 1 << 30), BN) // a step's at least: the steps are known to fit 32 bits
             } else {
                 min(before + min(row + BM, M), 1 << 30)
             },
