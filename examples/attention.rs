@@ -56,8 +56,8 @@ fn row(device: &Device, [b, h, hk, s, d]: Shape, causal: bool) -> Result<()> {
     let mut o = device.tensor(&poison, [b, h, s, d])?;
     let scale = std::f32::consts::LOG2_E / (d as f32).sqrt();
     let flops = 4.0 * (b * h * s * s * d) as f64 / if causal { 2.0 } else { 1.0 };
-    let options = Forward { causal, ..Forward::default() };
-    let called = time(device, |on| Ok(forward(on, q.view(), k.view(), &v, &mut o, options)?))?;
+    let options = || Forward { causal, ..Forward::default() };
+    let called = time(device, |on| Ok(forward(on, q.view(), k.view(), &v, &mut o, options())?))?;
     let wanted: Vec<f32> = o.to_vec()?.iter().map(|x| x.to_f32()).collect();
     ensure!(wanted.iter().all(|x| x.is_finite()), "the result is not finite");
     let mut others = Vec::new();
