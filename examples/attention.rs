@@ -56,8 +56,8 @@ fn row(device: &Device, [b, h, hk, s, d]: Shape, causal: bool) -> Result<()> {
     let mut o = device.tensor(&poison, [b, h, s, d])?;
     let scale = std::f32::consts::LOG2_E / (d as f32).sqrt();
     let flops = 4.0 * (b * h * s * s * d) as f64 / if causal { 2.0 } else { 1.0 };
-    let options = Forward { causal, ..Forward::default() };
-    let called = time(device, |on| Ok(forward(on, q.view(), k.view(), &v, &mut o, options)?))?;
+    let options = || Forward { causal, ..Forward::default() };
+    let called = time(device, |on| Ok(forward(on, q.view(), k.view(), &v, &mut o, options())?))?;
     let wanted: Vec<f32> = o.to_vec()?.iter().map(|x| x.to_f32()).collect();
     ensure!(wanted.iter().all(|x| x.is_finite()), "the result is not finite");
     let mut others = Vec::new();
@@ -66,10 +66,11 @@ fn row(device: &Device, [b, h, hk, s, d]: Shape, causal: bool) -> Result<()> {
             continue;
         }
         let columns = if rows == 192 && d == 128 { 80 } else { 128 };
-        let params = forward_kernel::ForwardParams { BM: rows, BN: columns, D: d, THREADS: threads, CAUSAL: causal };
+        let params =
+            forward_kernel::ForwardParams { BM: rows, BN: columns, D: d, DV: d, THREADS: threads, CAUSAL: causal };
         let kernel = forward_kernel::forward::<bf16>::instance(device, params)?;
         o.write(&poison)?;
-        others.push(time(device, |on| Ok(kernel.launch_on(on, &q, &k, &v, &mut o, scale, h / hk, 0)?))?);
+        others.push(time(device, |on| Ok(kernel.launch_on(on, &q, &k, &v, &mut o, None, scale, h / hk, 0)?))?);
         let found = o.to_vec()?;
         let far = found.iter().zip(&wanted).map(|(a, b)| (a.to_f32() - b).abs()).fold(0.0, f32::max);
         ensure!(far < 0.05, "{rows} rows: {far} from the others");

@@ -5,12 +5,14 @@ use tile_ir::ir::Target;
 use tile_ir::lowered::visit::each;
 use tile_ir::lowered::{OpKind, Program, RemarkKind, WgmmaOperand};
 use tile_kernel_examples::devices::devices;
+use tile_kernels::attention::parts::softmax_step;
 use tile_runtime::prelude::*;
 
 /// `o = softmax(scale q k^T) v`, a head a row of blocks. `scale` is of powers of two: log2(e) / sqrt(D).
 #[tile_kernel(
     instances((BM, BN, D, THREADS) in [(64, 64, 64, 128), (128, 128, 64, 256), (128, 128, 128, 256)], STAGES = 2),
-    dtypes(T in [f16, bf16])
+    dtypes(T in [f16, bf16]),
+    uses(softmax_step)
 )]
 pub fn attention<
     T: Half,
@@ -53,25 +55,7 @@ pub fn attention<
                 }
             }
         }
-        reduce(Max, &scores, &mut here, 1);
-        for [i] in parallel([BM]) {
-            let top = max(most[i], here[i] * scale);
-            shrink[i] = fast::exp2(most[i] - top);
-            most[i] = top;
-        }
-        for [i, j] in parallel([BM, BN]) {
-            scores[[i, j]] = fast::exp2(scores[[i, j]] * scale - most[i]);
-        }
-        reduce(Sum, &scores, &mut here, 1);
-        for [i] in parallel([BM]) {
-            total[i] = total[i] * shrink[i] + here[i];
-        }
-        for [i, j] in parallel([BM, BN]) {
-            weights[[i, j]] = scores[[i, j]].cast::<T>();
-        }
-        for [i, j] in parallel([BM, D]) {
-            acc[[i, j]] *= shrink[i];
-        }
+        softmax_step(&mut scores, &mut weights, &mut most, &mut here, &mut shrink, &mut total, &mut acc, scale);
         gemm(&weights, &v_s, &mut acc);
     }
     for [i] in parallel([BM]) {

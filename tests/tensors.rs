@@ -157,6 +157,29 @@ fn tiles_of_four_axes() {
     }
 }
 
+/// A view with two axes exchanged is read and written where its elements lie; the last axis stays.
+#[test]
+fn axes_are_exchanged() {
+    let [b, s, h, d] = [2, 5, 3, 8];
+    for device in devices() {
+        let x = device.tensor(&values(b * s * h * d), [b, s, h, d]).unwrap();
+        let swapped = x.view().swap_axes(1, 2).unwrap();
+        assert_eq!((swapped.shape(), swapped.strides()), ([b, h, s, d], [s * h * d, d, h * d, 1]));
+        // The kernel exchanges them once more.
+        let mut y = device.tensor(&vec![f32::NAN; b * s * h * d], [b, s, h, d]).unwrap();
+        regrouped::<f32>::launch(&device, &x, y.view_mut().swap_axes(1, 2).unwrap()).unwrap();
+        assert_eq!(y.to_vec().unwrap(), x.to_vec().unwrap());
+        let mut z = device.tensor(&vec![f32::NAN; b * s * h * d], [b, s, h, d]).unwrap();
+        regrouped::<f32>::launch(&device, swapped, &mut z).unwrap();
+        assert_eq!(z.to_vec().unwrap(), x.to_vec().unwrap());
+        for [first, second] in [[0, 3], [3, 2], [4, 4], [0, 9]] {
+            let said = x.view().swap_axes(first, second).unwrap_err().to_string();
+            assert!(said.contains(&format!("axes {first} and {second} of 4")), "{said}");
+        }
+        assert_eq!(x.view().swap_axes(3, 3).unwrap().shape(), [b, s, h, d]);
+    }
+}
+
 #[test]
 fn products_of_four_axes() {
     let [b, h, m, n, k] = [2, 2, 70, 40, 72];

@@ -162,10 +162,16 @@ fn functions_run_alike() {
         let x = device.tensor(&x, [40, 3]).unwrap();
         let bias = device.tensor(&[1.0f32, 2.0, 3.0], [3]).unwrap();
         let mut y = device.zeros::<f32, 1>([40]).unwrap();
-        functions::<2>::launch(device, &x, None, &mut y).unwrap();
-        let first = bits(y.to_vec().unwrap());
-        functions::<2>::launch(device, &x, Some(&bias), &mut y).unwrap();
-        (first, bits(y.to_vec().unwrap()))
+        let mut twice = device.tensor(&[f32::NAN; 40], [40]).unwrap();
+        functions::<2>::launch(device, &x, None, &mut y, Some(&mut twice)).unwrap();
+        let first = y.to_vec().unwrap();
+        assert_eq!(twice.to_vec().unwrap(), first.iter().map(|y| 2.0 * y).collect::<Vec<_>>());
+        functions::<2>::launch(device, &x, Some(&bias), &mut y, None).unwrap();
+        // The one that was left out is as it was, and another argument may not be it.
+        assert_eq!(twice.to_vec().unwrap(), first.iter().map(|y| 2.0 * y).collect::<Vec<_>>());
+        let short = functions::<2>::launch(device, &x, None, &mut y, Some(&mut device.zeros([39]).unwrap()));
+        assert!(short.unwrap_err().to_string().contains("M = 39 (`twice`, axis 0)"));
+        (bits(first), bits(y.to_vec().unwrap()))
     });
 }
 

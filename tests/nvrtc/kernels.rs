@@ -125,6 +125,13 @@ pub fn classes(kernel: &Kernel, instance: &Instance, target: Target) -> Vec<Clas
             return vec![Class::WIDEST];
         }
         ("decode" | "append_decode", _) => return vec![],
+        // More shared memory than sm_80 has.
+        ("forward" | "forward_options" | "packed", _)
+            if target == Target::Sm80 && constant(kernel, instance, "D") >= Some(192) =>
+        {
+            return vec![];
+        }
+        ("forward_options" | "packed", [Dtype::F16]) => return vec![],
         ("prefill" | "gemv_stream" | "gemv_norm_stream", [Dtype::F16, ..]) => return vec![],
         // Of results in f32, and of operands in f32, the instance that a head and the one that most layers use.
         ("gemv_stream" | "gemv_norm_stream", [.., Dtype::F32]) if !is("SPAN", 2) => return vec![],

@@ -258,6 +258,14 @@ pub enum Error {
         /// What it said.
         problem: String,
     },
+    /// A function was asked for what it does not do.
+    #[error("{function}: {problem}")]
+    Unsupported {
+        /// The function.
+        function: &'static str,
+        /// What was asked for, and what there is instead.
+        problem: String,
+    },
     /// A launch was refused or failed.
     #[error("{0}")]
     Launch(#[source] LaunchError),
@@ -410,6 +418,18 @@ pub enum ShapeError {
         axis: usize,
         /// Its extent.
         extent: usize,
+    },
+    /// Axes that cannot be exchanged.
+    #[error(
+        "axes {first} and {second} of {rank} cannot be exchanged: those before the last can, numbered from the outermost, 0"
+    )]
+    Axes {
+        /// One.
+        first: usize,
+        /// The other.
+        second: usize,
+        /// How many axes there are.
+        rank: usize,
     },
     /// Two shapes that must agree.
     #[error("the source has shape {source_shape:?}, the destination {destination:?}")]

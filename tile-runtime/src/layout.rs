@@ -117,6 +117,17 @@ impl<const R: usize> Layout<R> {
         Ok(Layout { offset: self.offset + inside, shape, strides: std::array::from_fn(|axis| self.strides[axis + 1]) })
     }
 
+    /// The same elements with two axes exchanged, neither of them the last.
+    pub fn swap_axes(&self, first: usize, second: usize) -> Result<Layout<R>, ShapeError> {
+        if first.max(second) + 1 >= R && (first != second || first >= R) {
+            return Err(ShapeError::Axes { first, second, rank: R });
+        }
+        let mut swapped = *self;
+        swapped.shape.swap(first, second);
+        swapped.strides.swap(first, second);
+        Ok(swapped)
+    }
+
     /// These elements in their order under another shape.
     pub fn reshape<const S: usize>(&self, shape: [usize; S]) -> Result<Layout<S>, ShapeError> {
         let packed = Layout::packed(shape)?;

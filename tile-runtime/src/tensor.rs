@@ -219,6 +219,14 @@ impl<'a, T: Element, const R: usize> TensorView<'a, T, R> {
         Ok(self.with(self.layout.slice(ranges)?))
     }
 
+    /// The same elements with two axes exchanged: `[B, S, H, D]` as `[B, H, S, D]`. Nothing is copied.
+    ///
+    /// # Errors
+    /// An axis is the last one, whose elements stay side by side, or there is no such axis.
+    pub fn swap_axes(&self, first: usize, second: usize) -> Result<Self, Error> {
+        Ok(self.with(self.layout.swap_axes(first, second)?))
+    }
+
     /// The elements of this view under another shape.
     ///
     /// # Errors
@@ -306,6 +314,15 @@ impl<'a, T: Element, const R: usize> TensorViewMut<'a, T, R> {
         let allocation = self.allocation;
         let part = |layout| TensorViewMut { allocation, layout, element: PhantomData };
         Ok((part(before), part(after)))
+    }
+
+    /// The same elements with two axes exchanged: `[B, S, H, D]` as `[B, H, S, D]`. Nothing is copied.
+    ///
+    /// # Errors
+    /// An axis is the last one, whose elements stay side by side, or there is no such axis.
+    pub fn swap_axes(self, first: usize, second: usize) -> Result<Self, Error> {
+        let layout = self.layout.swap_axes(first, second)?;
+        Ok(self.with(layout))
     }
 
     /// The elements of this view under another shape.

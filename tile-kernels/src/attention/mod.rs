@@ -1,4 +1,4 @@
-//! `o = softmax(q k^T / sqrt(D)) v`: [`forward`] over whole sequences; over keys and values in pages, [`decode`] for few new tokens of each of
+//! `o = softmax(q k^T / sqrt(D)) v`: [`forward`] over whole sequences, [`forward_packed`] over packed ones of different length; over keys and values in pages, [`decode`] for few new tokens of each of
 //! many sequences, [`append_and_decode`] for one new token of each, which is rotated and appended in the same launch, [`prefill`] for many
 //! of one sequence.
 //!
@@ -7,12 +7,16 @@
 //! | [`append_kernel`] | the kernel of [`append_and_decode`] as it is written |
 //! | [`decode_kernel`] | the kernel of [`decode`] as it is written |
 //! | [`forward_kernel`] | the kernel of [`forward`] as it is written |
-//! | [`parts`] | what the kernels of decoding share |
+//! | [`options_kernel`] | that of [`forward`] with a window, a soft cap or sinks |
+//! | [`packed_kernel`] | the kernel of [`forward_packed`] as it is written |
+//! | [`parts`] | what the kernels share |
 //! | [`prefill_kernel`] | the kernel of [`prefill`] as it is written |
 
 pub mod append_kernel;
 pub mod decode_kernel;
 pub mod forward_kernel;
+pub mod options_kernel;
+pub mod packed_kernel;
 pub mod parts;
 pub mod prefill_kernel;
 
@@ -20,10 +24,12 @@ use crate::rope::Rope;
 use append_kernel::AppendDecodeParams;
 use decode_kernel::DecodeParams;
 use forward_kernel::ForwardParams;
+use options_kernel::ForwardOptionsParams;
+use packed_kernel::PackedParams;
 use prefill_kernel::PrefillParams;
 use tile_runtime::dsl::{Float, Half};
 use tile_runtime::kernel::{Argument, Definition, LaunchOn, TensorInput, TensorOutput};
-use tile_runtime::{Error, LaunchError, TensorView, TensorViewMut};
+use tile_runtime::{Error, LaunchError, Tensor, TensorView, TensorViewMut};
 
 /// Rows of a block: queries of a sequence times the heads that share one head of keys.
 const ROWS: usize = 16;
@@ -58,6 +64,9 @@ const PREFILL_STEP: usize = 128;
 /// Queries from which on three warpgroups with tiles of 192 rows are 1 to 5% faster than two with 128, for heads of 128 elements without a mask
 /// (`examples/attention.rs` on an H200).
 const THREE_WARPGROUPS: usize = 2048;
+
+/// Queries of a tile of [`forward_packed`].
+const PACKED_ROWS: usize = 128;
 
 /// What [`decode`] does beside its tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -267,29 +276,106 @@ pub fn prefill<T: Half>(
     Ok(kernel.launch_on(on, q, k, v, pages, o, scale as f32, past)?)
 }
 
-/// What [`forward`] does beside its tensors.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Forward {
-    /// Query `i` of M sees the keys up to number `N - M + i`: the last query sees all of them.
+/// What [`forward`] and [`forward_packed`] do beside their tensors.
+///
+/// A query's *own* key is the one that stands where it does when the last query and the last key of a sequence stand together: query `i` of M
+/// has key number `N - M + i` of N.
+#[derive(Debug, Default)]
+pub struct Forward<'a> {
+    /// A query sees no key after its own: the last query sees all of them.
     pub causal: bool,
-    /// Factor of the products before the softmax; `1 / sqrt(D)` where none is given.
+    /// Factor of the products before the softmax, above 0; `1 / sqrt(D)` where none is given.
     pub scale: Option<f32>,
+    /// The most keys before its own that a query sees: all where none is given.
+    pub left: Option<usize>,
+    /// The most keys after its own that a query sees, where it is not `causal`: all where none is given.
+    pub right: Option<usize>,
+    /// Scores become `cap tanh(s / cap)`, after the scale and before the mask. By the hardware's tanh, whose relative error is up to 2^-11.
+    pub soft_cap: Option<f32>,
+    /// `[H]`: one more score for each head, as if of a key that every query sees and whose value is 0. Neither scaled nor capped.
+    pub sinks: Option<&'a Tensor<f32, 1>>,
+    /// `[B, H, M]`, of [`forward_packed`] `[1, H, S]`: where the natural logarithm of each row's sum of exponentials is written, a sink included.
+    pub log_sum_exp: Option<&'a mut Tensor<f32, 3>>,
 }
+
+/// Scalars of a launch.
+struct Scalars {
+    /// Factor of the exponents of two, and of what the tanh of a soft cap is taken of.
+    scale: f32,
+    inner: f32,
+    left: usize,
+    right: usize,
+}
+
+impl Forward<'_> {
+    /// The scalars for heads of `d` elements, or what is wrong with the options.
+    fn scalars(&self, function: &'static str, d: usize) -> Result<Scalars, Error> {
+        let refuse = |problem: String| Err(Error::Unsupported { function, problem });
+        let is_factor = |x: f32| x.is_finite() && x > 0.0;
+        if let Some(scale) = self.scale.filter(|scale| !is_factor(*scale)) {
+            return refuse(format!("the scale is a finite number above 0, not {scale}"));
+        }
+        if let Some(cap) = self.soft_cap.filter(|cap| !is_factor(*cap)) {
+            return refuse(format!("the soft cap is a finite number above 0, not {cap}"));
+        }
+        if let (true, Some(right @ 1..)) = (self.causal, self.right) {
+            return refuse(format!("a causal query sees no key after its own, and right = {right} shows some"));
+        }
+        let scale = self.scale.map_or(1.0 / (d as f64).sqrt(), f64::from);
+        let (factor, inner) = match self.soft_cap.map(f64::from) {
+            Some(cap) => (cap, scale / cap),
+            None => (scale, 0.0),
+        };
+        let right = if self.causal { Some(0) } else { self.right };
+        let [left, right] = [self.left, right].map(|keys| keys.unwrap_or(ALL_KEYS).min(ALL_KEYS));
+        Ok(Scalars { scale: (factor * std::f64::consts::LOG2_E) as f32, inner: inner as f32, left, right })
+    }
+
+    /// Refuses more queries or keys of a sequence than indices of 32 bits are sure to count.
+    fn counted(function: &'static str, queries: usize, keys: usize) -> Result<(), Error> {
+        if queries.max(keys) <= MOST_KEYS {
+            return Ok(());
+        }
+        let problem =
+            format!("at most {MOST_KEYS} queries and keys are taken; here are {queries} queries and {keys} keys");
+        Err(Error::Unsupported { function, problem })
+    }
+
+    /// Whether the kernel without options does it.
+    fn is_plain(&self) -> bool {
+        let Forward { left, right, soft_cap, sinks, .. } = self;
+        left.is_none()
+            && right.unwrap_or(0) == 0
+            && right.is_some() <= self.causal
+            && soft_cap.is_none()
+            && sinks.is_none()
+    }
+}
+
+/// The most queries and keys of the kernels with windows.
+const MOST_KEYS: usize = 1 << 28;
+/// More keys than a sequence has.
+const ALL_KEYS: usize = 2 * MOST_KEYS;
 
 /// Attention over whole sequences: `o = softmax(scale q k^T) v`.
 ///
 /// | tensor | shape | |
 /// |---|---|---|
-/// | `q` | `[B, H, M, D]` | the queries of B sequences, D = 64 or 128, in f16 or bf16 |
-/// | `k`, `v` | `[B, HK, N, D]` | the keys and values; head `h` of `q` uses head `h / (H / HK)` |
-/// | `o` | `[B, H, M, D]` | the result |
+/// | `q` | `[B, H, M, D]` | the queries of B sequences, in f16 or bf16 |
+/// | `k` | `[B, HK, N, D]` | the keys; head `h` of `q` uses head `h / (H / HK)` |
+/// | `v` | `[B, HK, N, DV]` | the values |
+/// | `o` | `[B, H, M, DV]` | the result |
 ///
-/// Views with any strides but the last, which is 1, are taken: a tensor `[B, S, H, D]` is one with two axes exchanged. Bound by arithmetic:
-/// for few queries [`decode`] is faster. The result's bits do not depend on the batch, on the number of heads or on how often it is computed.
+/// Heads have D = DV = 64, 96, 128 or 256 elements, or D = 192 and DV = 128; with a window, a soft cap or sinks, and where queries may see no
+/// key, 64, 128 or 256. The two longest need the shared memory of an H100. A query that sees no key gets 0, and negative infinity as its logarithm.
+///
+/// Views with any strides but the last, which is 1, are taken: a tensor `[B, S, H, D]` is one with two axes exchanged
+/// ([`TensorView::swap_axes`]). Bound by arithmetic: for few queries [`decode`] is faster. Blocks of keys that a window hides are not visited. The
+/// result's bits do not depend on the batch, on the number of heads or on how often it is computed.
 ///
 /// # Errors
-/// Other D; no key; H that is no multiple of HK; with `causal`, fewer keys than queries; shapes that differ; `o` that overlaps an operand;
-/// and whatever compiling and launching may fail with. Nothing is launched then.
+/// Other heads; options that contradict each other or are out of their range; H that is no multiple of HK; shapes that differ; `o` that
+/// overlaps an operand; and whatever compiling and launching may fail with. Nothing is launched then.
 #[track_caller]
 pub fn forward<T: Half>(
     on: &impl LaunchOn,
@@ -297,28 +383,141 @@ pub fn forward<T: Half>(
     k: TensorView<'_, T, 4>,
     v: impl TensorInput<T, 4>,
     o: impl TensorOutput<T, 4>,
-    options: Forward,
+    options: Forward<'_>,
 ) -> Result<(), Error> {
+    const NAME: &str = "attention::forward";
     let ([_, heads, queries, d], [_, key_heads, keys, _]) = (q.shape(), k.shape());
-    let scale = options.scale.map_or(1.0 / (d as f64).sqrt(), f64::from) * std::f64::consts::LOG2_E;
-    let params = match d {
-        64 if !options.causal => ForwardParams { BM: 192, BN: 128, D: d, THREADS: 384, CAUSAL: false },
-        128 if !options.causal && queries >= THREE_WARPGROUPS => {
-            ForwardParams { BM: 192, BN: 80, D: d, THREADS: 384, CAUSAL: false }
-        }
-        _ => ForwardParams { BM: 128, BN: 128, D: d, THREADS: 256, CAUSAL: options.causal },
-    };
-    let kernel = forward_kernel::forward::<T>::instance(on.device(), params)?;
+    let [.., dv] = shape::<4>(&v.argument());
+    let Scalars { scale, inner, left, right } = options.scalars(NAME, d)?;
     let (group, past) = (heads / key_heads.max(1), keys.saturating_sub(queries));
-    Ok(kernel.launch_on(on, q, k, v, o, scale as f32, group, past)?)
+    let Forward { causal, soft_cap, sinks, .. } = options;
+    if options.is_plain() && keys >= if causal { queries.max(1) } else { 1 } {
+        let (rows, columns) = match (d, dv) {
+            (64, 64) if !causal => (192, 128),
+            (128, 128) if !causal && queries >= THREE_WARPGROUPS => (192, 80),
+            (64, 64) | (96, 96) | (128, 128) => (128, 128),
+            (192, 128) => (128, 112),
+            (256, 256) => (128, 64),
+            _ => {
+                let problem = format!(
+                    "heads of 64, 96, 128 or 256 elements are taken, or of 192 with values of 128; here are {d} with values of {dv}"
+                );
+                return Err(Error::Unsupported { function: NAME, problem });
+            }
+        };
+        let params = ForwardParams { BM: rows, BN: columns, D: d, DV: dv, THREADS: 2 * rows, CAUSAL: causal };
+        let kernel = forward_kernel::forward::<T>::instance(on.device(), params)?;
+        return Ok(kernel.launch_on(on, q, k, v, o, options.log_sum_exp, scale, group, past)?);
+    }
+    Forward::counted(NAME, queries, keys)?;
+    let columns = match (d, dv) {
+        (64, 64) | (128, 128) => 128,
+        (256, 256) => 64,
+        _ => {
+            let problem = format!(
+                "with a window, a soft cap or sinks, and where queries may see no key ({queries} queries, {keys} keys), heads of 64, 128 or \
+                 256 elements are taken; here are {d} with values of {dv}"
+            );
+            return Err(Error::Unsupported { function: NAME, problem });
+        }
+    };
+    let params = ForwardOptionsParams { BM: 128, BN: columns, D: d, THREADS: 256, CAP: soft_cap.is_some() };
+    let kernel = options_kernel::forward_options::<T>::instance(on.device(), params)?;
+    Ok(kernel.launch_on(on, q, k, v, o, sinks, options.log_sum_exp, scale, inner, group, left, right)?)
+}
+
+/// Where the sequences of [`forward_packed`] begin.
+#[derive(Clone, Copy, Debug)]
+pub struct Packed<'a> {
+    /// `[B + 1]`: the first query of each sequence, and the end of the last one's.
+    pub first_query: &'a Tensor<i32, 1>,
+    /// `[B + 1]`: the first key of each sequence, and the end of the last one's.
+    pub first_key: &'a Tensor<i32, 1>,
+    /// The most queries that any sequence has; as many as there are in all where none is given, which costs a launch of blocks without work. A
+    /// sequence that has more gets no result for some.
+    pub most_queries: Option<usize>,
+}
+
+/// [`forward`] over sequences of different length, which lie one behind the other.
+///
+/// | tensor | shape | |
+/// |---|---|---|
+/// | `q` | `[S, H, D]` | the queries of all sequences, in f16 or bf16 |
+/// | `k` | `[K, HK, D]` | the keys; head `h` of `q` uses head `h / (H / HK)` |
+/// | `v` | `[K, HK, DV]` | the values |
+/// | `packed` | | which queries and keys belong to which sequence |
+/// | `o` | `[S, H, DV]` | the result; rows that belong to no sequence are left as they are |
+///
+/// Heads have D = DV = 64, 128 or 256 elements, or without a soft cap D = 192 and DV = 128. A query sees keys of its own sequence, masked as
+/// [`Forward`] says with the sequence's numbers of queries and keys; one that sees none gets 0, and negative infinity as its logarithm. The offsets are read on
+/// the device, so that a captured launch follows what is written to them; what of them lies outside of `q` or `k` is cut off. Keys and values must be
+/// finite, also those of no sequence: what stands behind a sequence's last key is multiplied by 0.
+///
+/// # Errors
+/// As [`forward`]; offsets of another number of sequences for queries than for keys.
+#[track_caller]
+pub fn forward_packed<T: Half>(
+    on: &impl LaunchOn,
+    q: TensorView<'_, T, 3>,
+    k: TensorView<'_, T, 3>,
+    v: TensorView<'_, T, 3>,
+    packed: Packed<'_>,
+    o: TensorViewMut<'_, T, 3>,
+    options: Forward<'_>,
+) -> Result<(), Error> {
+    const NAME: &str = "attention::forward_packed";
+    let ([queries, heads, d], [keys, key_heads, _], [.., dv]) = (q.shape(), k.shape(), v.shape());
+    let Scalars { scale, inner, left, right } = options.scalars(NAME, d)?;
+    Forward::counted(NAME, queries, keys)?;
+    let cap = options.soft_cap.is_some();
+    let columns = match (d, dv) {
+        (64, 64) | (128, 128) => 128,
+        (192, 128) if !cap => 112,
+        (256, 256) => 64,
+        _ => {
+            let problem = format!(
+                "heads of 64, 128 or 256 elements are taken, or without a soft cap of 192 with values of 128; here are {d} with values of \
+                 {dv}{}",
+                if cap { " and a soft cap" } else { "" }
+            );
+            return Err(Error::Unsupported { function: NAME, problem });
+        }
+    };
+    let Packed { first_query, first_key, most_queries } = packed;
+    let tiles = most_queries.unwrap_or(queries).min(queries).div_ceil(PACKED_ROWS);
+    let params = PackedParams { BM: PACKED_ROWS, BN: columns, D: d, DV: dv, THREADS: 256, CAP: cap };
+    let kernel = packed_kernel::packed::<T>::instance(on.device(), params)?;
+    let (q, k, v, o) = (q.swap_axes(0, 1)?, k.swap_axes(0, 1)?, v.swap_axes(0, 1)?, o.swap_axes(0, 1)?);
+    let (group, sequences) = (heads / key_heads.max(1), first_query.len().saturating_sub(1));
+    let (sinks, sums) = (options.sinks, options.log_sum_exp);
+    Ok(kernel.launch_on(
+        on,
+        q,
+        k,
+        v,
+        first_query,
+        first_key,
+        o,
+        sinks,
+        sums,
+        scale,
+        inner,
+        group,
+        sequences,
+        tiles,
+        left,
+        right,
+    )?)
 }
 
 /// The kernels, as data.
-pub fn definitions() -> [&'static Definition; 4] {
+pub fn definitions() -> [&'static Definition; 6] {
     [
         append_kernel::append_decode::<f32>::definition(),
         decode_kernel::decode::<f32>::definition(),
         forward_kernel::forward::<tile_runtime::f16>::definition(),
+        options_kernel::forward_options::<tile_runtime::f16>::definition(),
+        packed_kernel::packed::<tile_runtime::f16>::definition(),
         prefill_kernel::prefill::<tile_runtime::f16>::definition(),
     ]
 }

@@ -1,6 +1,76 @@
-//! What the kernels of decode attention share: a step of online softmax, and the sums of warps and of parts of a sequence.
+//! What the kernels of attention share: steps of online softmax, masks, and the sums of warps and of parts of a sequence.
 
 use tile_runtime::prelude::*;
+
+/// One step of online softmax: `weights` become `exp2(scores * scale - most)`, where `most` is the largest of a row so far, times `scale`, and `total`
+/// and `acc` are what they would be had that been known from the beginning. `scores`, `here` and `shrink` are overwritten. The accumulator is touched last, so that
+/// the product that fills it may be in flight until then.
+#[tile_fn]
+pub fn softmax_step<T: Half>(
+    scores: &mut Fragment<f32, (ROWS, KEYS)>,
+    weights: &mut Fragment<T, (ROWS, KEYS)>,
+    most: &mut Fragment<f32, (ROWS,)>,
+    here: &mut Fragment<f32, (ROWS,)>,
+    shrink: &mut Fragment<f32, (ROWS,)>,
+    total: &mut Fragment<f32, (ROWS,)>,
+    acc: &mut Fragment<f32, (ROWS, D)>,
+    scale: f32,
+) {
+    reduce(Max, scores, here, 1);
+    for [r] in parallel([ROWS]) {
+        let top = max(most[r], here[r] * scale);
+        shrink[r] = fast::exp2(most[r] - top);
+        most[r] = top;
+    }
+    for [r, j] in parallel([ROWS, KEYS]) {
+        scores[[r, j]] = fast::exp2(scores[[r, j]] * scale - most[r]);
+    }
+    reduce(Sum, scores, here, 1);
+    for [r] in parallel([ROWS]) {
+        total[r] = total[r] * shrink[r] + here[r];
+    }
+    for [r, j] in parallel([ROWS, KEYS]) {
+        weights[[r, j]] = scores[[r, j]].cast::<T>();
+    }
+    for [r, j] in parallel([ROWS, D]) {
+        acc[[r, j]] *= shrink[r];
+    }
+}
+
+/// The natural logarithm of `total * 2^most`, the sum of a row's weights; negative infinity of a row that saw no key, whose `most` is as it began.
+#[tile_fn]
+pub fn log_of_sum(most: f32, total: f32) -> f32 {
+    if most > -1e30 { most * 0.693147180559945 + log(total) } else { f32::NEG_INFINITY }
+}
+
+/// Hides keys outside of a window: of the scores of the keys from number `key` on, those that are not among the `keys` there are, or are more than `left`
+/// before or `right` after the row's own. The first row's own key is number `own`, which may be none of them.
+#[tile_fn]
+pub fn hide_keys(
+    scores: &mut Fragment<f32, (ROWS, KEYS)>,
+    key: usize,
+    own: usize,
+    keys: usize,
+    left: usize,
+    right: usize,
+) {
+    for [r, j] in parallel([ROWS, KEYS]) {
+        if key + j >= keys || key + j > own + r + right || key + j + left < own + r {
+            scores[[r, j]] = f32::NEG_INFINITY;
+        }
+    }
+}
+
+/// Divides rows by the sums of their weights; a row that saw no key, whose sum is 0, becomes 0. `total` is overwritten.
+#[tile_fn]
+pub fn divide_rows(acc: &mut Fragment<f32, (ROWS, D)>, total: &mut Fragment<f32, (ROWS,)>) {
+    for [r] in parallel([ROWS]) {
+        total[r] = if total[r] > 0.0 { 1.0 / total[r] } else { 0.0 };
+    }
+    for [r, j] in parallel([ROWS, D]) {
+        acc[[r, j]] *= total[r];
+    }
+}
 
 /// One step of online softmax: `scores` become `exp2(scores * scale - most)`, where `most` is the largest of a row so far, times `scale`, and `total`
 /// and `acc` are what they would be had that been known from the beginning. `here` and `shrink` are overwritten.

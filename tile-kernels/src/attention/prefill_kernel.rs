@@ -1,5 +1,6 @@
 //! The kernel of prefill attention: bound by arithmetic, so two warpgroups multiply with wgmma what TMA brings.
 
+use super::parts::softmax_step;
 use tile_runtime::prelude::*;
 
 // ANCHOR: kernel
@@ -10,7 +11,8 @@ use tile_runtime::prelude::*;
     require(W % (HK * D) == 0),
     require(PAGE % BN == 0),
     require(PAGE > 0),
-    specialize(HK, PAGE)
+    specialize(HK, PAGE),
+    uses(softmax_step)
 )]
 pub fn prefill<T: Half, const BM: usize, const BN: usize, const D: usize, const THREADS: usize, const STAGES: usize>(
     q: &Tensor<T, (S, W)>,
@@ -52,25 +54,7 @@ pub fn prefill<T: Half, const BM: usize, const BN: usize, const D: usize, const 
                 }
             }
         }
-        reduce(Max, &scores, &mut here, 1);
-        for [i] in parallel([BM]) {
-            let top = max(most[i], here[i] * scale);
-            shrink[i] = fast::exp2(most[i] - top);
-            most[i] = top;
-        }
-        for [i, j] in parallel([BM, BN]) {
-            scores[[i, j]] = fast::exp2(scores[[i, j]] * scale - most[i]);
-        }
-        reduce(Sum, &scores, &mut here, 1);
-        for [i] in parallel([BM]) {
-            total[i] = total[i] * shrink[i] + here[i];
-        }
-        for [i, j] in parallel([BM, BN]) {
-            weights[[i, j]] = scores[[i, j]].cast::<T>();
-        }
-        for [i, j] in parallel([BM, D]) {
-            acc[[i, j]] *= shrink[i];
-        }
+        softmax_step(&mut scores, &mut weights, &mut most, &mut here, &mut shrink, &mut total, &mut acc, scale);
         gemm(&weights, &v_s, &mut acc);
     }
     for [i] in parallel([BM]) {

@@ -242,6 +242,11 @@ pub fn optional<'a, T: Element, const R: usize>(tensor: Option<&'a crate::Tensor
     tensor.map_or(Argument::Absent, |tensor| Argument::Tensor(tensor.erased()))
 }
 
+/// The argument for an optional tensor that the kernel writes.
+pub fn optional_mut<'a, T: Element, const R: usize>(tensor: &'a Option<&mut crate::Tensor<T, R>>) -> Argument<'a> {
+    tensor.as_ref().map_or(Argument::Absent, |tensor| Argument::Tensor(tensor.erased()))
+}
+
 /// What can be given for a tensor that the kernel writes: `&mut Tensor`, `TensorViewMut`. It cannot be implemented elsewhere.
 #[diagnostic::on_unimplemented(
     message = "this parameter takes a tensor of {T} with {R} axes, to be written",

@@ -23,7 +23,7 @@ mod workspace;
 mod tests;
 
 pub use crate::element::Element;
-pub use argument::{Argument, Scalar, ScalarInput, TensorInput, TensorOutput, TensorRef, optional};
+pub use argument::{Argument, Scalar, ScalarInput, TensorInput, TensorOutput, TensorRef, optional, optional_mut};
 pub use class::class;
 pub use definition::{Definition, InstanceTable, instance_index, instance_text};
 pub use explain::{Explanation, explain, explain_class};

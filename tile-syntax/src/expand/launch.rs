@@ -362,8 +362,11 @@ fn run(
 fn argument(signature: &Signature<'_>, param: &Param<'_>) -> TokenStream {
     let (name, runtime) = (param.name, &signature.runtime);
     match param.kind {
-        ParamKind::Tensor { element, rank, option: Some(_), .. } => {
+        ParamKind::Tensor { element, rank, option: Some(_), mutable: false, .. } => {
             quote!(#runtime::kernel::optional::<#element, #rank>(#name))
+        }
+        ParamKind::Tensor { element, rank, option: Some(_), mutable: true, .. } => {
+            quote!(#runtime::kernel::optional_mut::<#element, #rank>(&#name))
         }
         ParamKind::Tensor { element, rank, mutable: false, .. } => {
             quote!(#runtime::kernel::TensorInput::<#element, #rank>::argument(&#name))
@@ -382,8 +385,9 @@ fn parameters(signature: &Signature<'_>) -> Vec<TokenStream> {
         let name = param.name;
         let at = name.span();
         match param.kind {
-            ParamKind::Tensor { element, rank, option: Some(_), .. } => {
-                quote_spanned!(at=> #name: ::core::option::Option<&#runtime::Tensor<#element, #rank>>)
+            ParamKind::Tensor { element, rank, option: Some(_), mutable, .. } => {
+                let mutable = mutable.then(|| quote!(mut));
+                quote_spanned!(at=> #name: ::core::option::Option<&#mutable #runtime::Tensor<#element, #rank>>)
             }
             ParamKind::Tensor { element, rank, mutable: false, .. } => {
                 quote_spanned!(at=> #name: impl #runtime::kernel::TensorInput<#element, #rank>)

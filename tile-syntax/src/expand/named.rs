@@ -100,8 +100,9 @@ impl<'a> Arguments<'a> {
             let ty = match (&field.generic, &field.param.kind) {
                 (Some(generic), _) => generic.to_token_stream(),
                 (None, ParamKind::Scalar { ty }) => ty.to_token_stream(),
-                (None, ParamKind::Tensor { element, rank, .. }) => {
-                    quote!(::core::option::Option<&'a #runtime::Tensor<#element, #rank>>)
+                (None, ParamKind::Tensor { element, rank, mutable, .. }) => {
+                    let mutable = mutable.then(|| quote!(mut));
+                    quote!(::core::option::Option<&'a #mutable #runtime::Tensor<#element, #rank>>)
                 }
             };
             quote!(#[doc = #text] pub #name: #ty)

@@ -235,7 +235,7 @@ impl Parser {
         }
     }
 
-    /// `Option<&Tensor<T, (N,)>>`: a tensor that a launch may leave out.
+    /// `Option<&Tensor<T, (N,)>>`, `Option<&mut Tensor<T, (N,)>>`: a tensor that a launch may leave out.
     fn optional(&mut self, name: &str, ty: &syn::Type) -> Option<ParamKind> {
         let help = format!("write `{name}: Option<&Tensor<T, (N,)>>`");
         let syn::Type::Path(path) = ty else { return None };
@@ -249,16 +249,8 @@ impl Parser {
                 return None;
             }
         };
-        if tensor.mutability.is_some() {
-            self.syntax(
-                ty,
-                format!("optional tensor `{name}` is written: only one that is read may be left out"),
-                &help,
-            );
-            return None;
-        }
         let known = self.kernel.dims.len();
-        let kind = self.tensor(name, peel(&tensor.elem), false)?;
+        let kind = self.tensor(name, peel(&tensor.elem), tensor.mutability.is_some())?;
         // A dim must be known whether the tensor is there or not.
         if let Some(dim) = self.kernel.dims.keys().nth(known) {
             let (dim, span) = (self.kernel.dims[dim].name.clone(), self.kernel.dims[dim].span);

@@ -61,6 +61,8 @@ pub(super) struct View {
     pub base: usize,
     pub shape: Vec<i64>,
     pub strides: Vec<i64>,
+    /// The axes of more than one element, those of the longest strides first.
+    pub by_stride: Vec<usize>,
     /// How many leading offsets are all inside: every element, where the view is contiguous.
     dense: i64,
     /// Which allocation.
@@ -79,15 +81,13 @@ impl View {
         if offset < 0 || self.shape.contains(&0) {
             return false;
         }
-        for (&extent, &stride) in self.shape.iter().zip(&self.strides) {
-            // An axis of one element contributes nothing, whatever its stride is.
-            if extent > 1 {
-                let index = rest / stride;
-                if index >= extent {
-                    return false;
-                }
-                rest -= index * stride;
+        // An axis of one element contributes nothing, whatever its stride is.
+        for &axis in &self.by_stride {
+            let index = rest / self.strides[axis];
+            if index >= self.shape[axis] {
+                return false;
             }
+            rest -= index * self.strides[axis];
         }
         rest == 0
     }
@@ -243,10 +243,13 @@ fn view(allocations: &mut Vec<Allocation>, info: &TensorInfo, args: &[Argument])
     if tensor.strides.len() != tensor.shape.len() {
         return Err(SimError::Malformed(format!("`{}` has {} strides", info.name, tensor.strides.len())));
     }
-    // Each axis must step over what lies inside it, or an offset would name several elements.
+    // Each axis must step over what lies inside it, the axes of shorter strides, or an offset would name several elements.
     let mut inside = 1i64;
-    for (&extent, &stride) in tensor.shape.iter().zip(&tensor.strides).rev() {
-        if extent > 1 && !empty {
+    let mut by_stride: Vec<usize> = (0..tensor.shape.len()).filter(|axis| tensor.shape[*axis] > 1).collect();
+    by_stride.sort_by_key(|axis| std::cmp::Reverse(tensor.strides[*axis]));
+    for &axis in by_stride.iter().rev() {
+        let (stride, extent) = (tensor.strides[axis], tensor.shape[axis]);
+        if !empty {
             if stride < inside {
                 let strides = &tensor.strides;
                 return Err(SimError::Malformed(format!("the strides {strides:?} of `{}` overlap", info.name)));
@@ -276,6 +279,7 @@ fn view(allocations: &mut Vec<Allocation>, info: &TensorInfo, args: &[Argument])
         base: tensor.offset,
         shape: tensor.shape.clone(),
         strides: tensor.strides.clone(),
+        by_stride,
         dense: if empty {
             0
         } else if count == inside {

@@ -151,12 +151,12 @@ impl Machine<'_> {
             && view.contains(offset)
         {
             let mut rest = offset;
-            let coordinates = view.shape.iter().zip(&view.strides).map(|(&extent, &stride)| {
-                let index = if extent > 1 { rest / stride } else { 0 };
-                rest -= index * stride;
-                index.to_string()
-            });
-            return format!("{name}[{}]", coordinates.collect::<Vec<_>>().join(", "));
+            let mut coordinates = vec!["0".to_owned(); view.shape.len()];
+            for &axis in &view.by_stride {
+                coordinates[axis] = (rest / view.strides[axis]).to_string();
+                rest %= view.strides[axis];
+            }
+            return format!("{name}[{}]", coordinates.join(", "));
         }
         let span = self.program.spans.get(site.span).copied().unwrap_or_default();
         let line = self.program.source.line_of(span).unwrap_or("");

@@ -1,6 +1,6 @@
 //! Whether elements share an address: within a tensor, and of two tensors.
 
-use crate::kernel::argument::TensorRef;
+use crate::kernel::argument::{MAX_RANK, TensorRef};
 
 /// Why a tensor's strides are not taken.
 pub(super) enum StrideProblem {
@@ -9,7 +9,7 @@ pub(super) enum StrideProblem {
     Overlap { axis: usize, least: i64 },
 }
 
-/// Whether the strides fit 32 bits and no two elements share an address.
+/// Whether the strides fit 32 bits and no two elements share an address. Axes may be in any order of their strides but for the innermost one.
 #[inline]
 pub(super) fn check_strides(tensor: &TensorRef<'_>) -> Result<(), StrideProblem> {
     let (shape, strides) = (tensor.shape(), tensor.strides());
@@ -17,9 +17,17 @@ pub(super) fn check_strides(tensor: &TensorRef<'_>) -> Result<(), StrideProblem>
     if *inner != 1 {
         return Err(StrideProblem::Inner);
     }
+    // From the shortest stride to the longest.
+    let mut order: [usize; MAX_RANK] = std::array::from_fn(|axis| axis);
+    let order = &mut order[..outer.len()];
+    order.reverse();
+    if !outer.is_sorted_by(|a, b| a >= b) {
+        order.sort_by_key(|axis| outer[*axis]);
+    }
     // Elements from the first to one past the last, of the axes inside.
     let mut inside = shape[outer.len()];
-    for (axis, stride) in outer.iter().enumerate().rev() {
+    for &axis in &*order {
+        let stride = &outer[axis];
         if *stride as u64 > i32::MAX as u64 {
             return Err(if *stride < 0 {
                 StrideProblem::Overlap { axis, least: inside }
@@ -27,7 +35,8 @@ pub(super) fn check_strides(tensor: &TensorRef<'_>) -> Result<(), StrideProblem>
                 StrideProblem::Range { axis }
             });
         }
-        if *stride < inside {
+        // An axis of one element steps over nothing.
+        if *stride < inside && shape[axis] > 1 {
             return Err(StrideProblem::Overlap { axis, least: inside });
         }
         // Both are below 2^31, so this cannot overflow.

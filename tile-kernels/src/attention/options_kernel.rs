@@ -1,0 +1,89 @@
+//! The kernel of [`forward`](super::forward) where it has a window, a soft cap or sinks, or where queries may see no key at all.
+
+use super::parts::{divide_rows, hide_keys, log_of_sum, softmax_step};
+use tile_runtime::prelude::*;
+
+// ANCHOR: kernel
+/// [`forward`](fn@super::forward_kernel::forward) of queries that see a window of the keys: query `i`, whose own key is number `N - M + i`, sees those
+/// from `left` before to `right` after it. Blocks of keys that no query of a tile sees are not visited. `CAP`: scores are `tanh(inner s)`, and
+/// `scale` is the cap times log2(e). `sinks`: one more score a head, of a key without a value. Rows that see no key are 0.
+#[tile_kernel(
+    instances(
+        (BM, BN, D, THREADS) in [(128, 128, 64, 256), (128, 128, 128, 256), (128, 64, 256, 256)],
+        CAP in [false, true]
+    ),
+    require(HK > 0 && H % HK == 0 && group > 0),
+    uses(divide_rows, hide_keys, log_of_sum, softmax_step)
+)]
+pub fn forward_options<
+    T: Half,
+    const BM: usize,
+    const BN: usize,
+    const D: usize,
+    const THREADS: usize,
+    const CAP: bool,
+>(
+    q: &Tensor<T, (B, H, M, D)>,
+    k: &Tensor<T, (B, HK, N, D)>,
+    v: &Tensor<T, (B, HK, N, D)>,
+    o: &mut Tensor<T, (B, H, M, D)>,
+    sinks: Option<&Tensor<f32, (H,)>>,
+    sums: Option<&mut Tensor<f32, (B, H, M)>>,
+    scale: f32,
+    inner: f32,
+    group: usize,
+    left: usize,
+    right: usize,
+) {
+    let [h, tile, b] = blocks([H, ceil_div(M, BM), B]);
+    threads([THREADS]);
+    let queries = min(M, 1 << 28); // bounds that let indices be computed in 32 bits
+    let keys = min(N, 1 << 28);
+    let row = max(ceil_div(queries, BM) - 1 - tile, 0) * BM;
+    let own = row + keys - queries; // the key of the tile's first query; less than 0 where there are fewer keys than queries
+    let before = min(left, 1 << 29);
+    let after = min(right, 1 << 29);
+    let mut q_s = alloc_shared::<T>([BM, D]);
+    let mut k_s = alloc_shared::<T>([BN, D]);
+    let mut v_s = alloc_shared::<T>([BN, D]);
+    let mut scores = alloc_fragment::<f32>([BM, BN]);
+    let mut weights = alloc_fragment::<T>([BM, BN]);
+    let mut acc = alloc_fragment::<f32>([BM, D]);
+    let mut most = alloc_fragment::<f32>([BM]);
+    let mut here = alloc_fragment::<f32>([BM]);
+    let mut shrink = alloc_fragment::<f32>([BM]);
+    let mut total = alloc_fragment::<f32>([BM]);
+    clear(&mut acc);
+    clear(&mut total);
+    fill(&mut most, -1e30); // finite: a row may see none of a step's keys
+    if let Some(sinks) = sinks {
+        fill(&mut most, max(sinks[h] * 1.442695040888963, -1e30));
+        fill(&mut total, 1.0);
+    }
+    copy(q.at([b, h, row, 0]), &mut q_s);
+    let begin = min(max(own - before, 0), 1 << 28) / BN;
+    let end = ceil_div(max(min(own + BM + after, keys), 0), BN);
+    for step in pipelined(begin..end, 2) {
+        copy(k.at([b, h / group, step * BN, 0]), &mut k_s);
+        copy(v.at([b, h / group, step * BN, 0]), &mut v_s);
+        gemm(&q_s, k_s.t(), &mut scores).policy(FullRow).clear();
+        if CAP {
+            for [i, j] in parallel([BM, BN]) {
+                scores[[i, j]] = fast::tanh(scores[[i, j]] * inner);
+            }
+        }
+        if step * BN + BN > min(own + after + 1, keys) || step * BN + before < own + BM - 1 {
+            hide_keys(&mut scores, step * BN, own, keys, before, after);
+        }
+        softmax_step(&mut scores, &mut weights, &mut most, &mut here, &mut shrink, &mut total, &mut acc, scale);
+        gemm(&weights, &v_s, &mut acc);
+    }
+    if let Some(sums) = sums {
+        for [i] in parallel([BM]) {
+            *sums.masked_mut([b, h, row + i]) = log_of_sum(most[i], total[i]);
+        }
+    }
+    divide_rows(&mut acc, &mut total);
+    copy(&acc, o.at_mut([b, h, row, 0]));
+}
+// ANCHOR_END: kernel

@@ -1,0 +1,111 @@
+//! The kernel of [`forward_packed`](super::forward_packed): sequences of different length, one behind the other.
+
+use super::parts::{divide_rows, hide_keys, log_of_sum, softmax_step};
+use tile_runtime::prelude::*;
+
+// ANCHOR: kernel
+/// [`forward_options`](fn@super::options_kernel::forward_options) of packed sequences: sequence `z` has the queries from `first_query[z]` to before `first_query[z + 1]`,
+/// and keys likewise; its last query's own key is its last key. A sequence has at most `tiles` tiles of `BM` queries.
+#[tile_kernel(
+    instances(
+        (BM, BN, D, DV, THREADS) in [
+            (128, 128, 64, 64, 256), (128, 128, 128, 128, 256), (128, 112, 192, 128, 256), (128, 64, 256, 256, 256)
+        ],
+        CAP in [false, true],
+        where !CAP || D == DV
+    ),
+    partial(o, sums),
+    require(HK > 0 && H % HK == 0 && group > 0),
+    require(Z == sequences + 1),
+    uses(divide_rows, hide_keys, log_of_sum, softmax_step)
+)]
+pub fn packed<
+    T: Half,
+    const BM: usize,
+    const BN: usize,
+    const D: usize,
+    const DV: usize,
+    const THREADS: usize,
+    const CAP: bool,
+>(
+    q: &Tensor<T, (H, S, D)>,
+    k: &Tensor<T, (HK, K, D)>,
+    v: &Tensor<T, (HK, K, DV)>,
+    first_query: &Tensor<i32, (Z,)>,
+    first_key: &Tensor<i32, (Z,)>,
+    o: &mut Tensor<T, (H, S, DV)>,
+    sinks: Option<&Tensor<f32, (H,)>>,
+    sums: Option<&mut Tensor<f32, (Fixed<1>, H, S)>>,
+    scale: f32,
+    inner: f32,
+    group: usize,
+    sequences: usize,
+    tiles: usize,
+    left: usize,
+    right: usize,
+) {
+    let [h, tile, z] = blocks([H, tiles, sequences]);
+    threads([THREADS]);
+    let from = min(min(max(first_query.masked([z]) as usize, 0), S), 1 << 28); // as below, indices in 32 bits
+    let queries = max(min(min(first_query.masked([z + 1]) as usize, S), 1 << 28) - from, 0);
+    let base = min(min(max(first_key.masked([z]) as usize, 0), K), 1 << 28);
+    let keys = max(min(min(first_key.masked([z + 1]) as usize, K), 1 << 28) - base, 0);
+    let is_used = tile < ceil_div(queries, BM);
+    let row = max(ceil_div(queries, BM) - 1 - min(tile, 1 << 22), 0) * BM;
+    let own = row + keys - queries;
+    let before = min(left, 1 << 29);
+    let after = min(right, 1 << 29);
+    let mut q_s = alloc_shared::<T>([BM, D]);
+    let mut k_s = alloc_shared::<T>([BN, D]);
+    let mut v_s = alloc_shared::<T>([BN, DV]);
+    let mut scores = alloc_fragment::<f32>([BM, BN]);
+    let mut weights = alloc_fragment::<T>([BM, BN]);
+    let mut acc = alloc_fragment::<f32>([BM, DV]);
+    let mut most = alloc_fragment::<f32>([BM]);
+    let mut here = alloc_fragment::<f32>([BM]);
+    let mut shrink = alloc_fragment::<f32>([BM]);
+    let mut total = alloc_fragment::<f32>([BM]);
+    clear(&mut acc);
+    clear(&mut total);
+    fill(&mut most, -1e30); // finite: a row may see none of a step's keys
+    if let Some(sinks) = sinks {
+        fill(&mut most, max(sinks[h] * 1.442695040888963, -1e30));
+        fill(&mut total, 1.0);
+    }
+    copy(q.at([h, from + row, 0]), &mut q_s);
+    let begin = min(max(own - before, 0), 1 << 28) / BN;
+    let end = ceil_div(if is_used { max(min(own + BM + after, keys), 0) } else { 0 }, BN);
+    for step in pipelined(begin..end, 2) {
+        copy(k.at([h / group, base + step * BN, 0]), &mut k_s);
+        copy(v.at([h / group, base + step * BN, 0]), &mut v_s);
+        gemm(&q_s, k_s.t(), &mut scores).policy(FullRow).clear();
+        if CAP {
+            for [i, j] in parallel([BM, BN]) {
+                scores[[i, j]] = fast::tanh(scores[[i, j]] * inner);
+            }
+        }
+        if step * BN + BN > min(own + after + 1, keys) || step * BN + before < own + BM - 1 {
+            hide_keys(&mut scores, step * BN, own, keys, before, after);
+        }
+        softmax_step(&mut scores, &mut weights, &mut most, &mut here, &mut shrink, &mut total, &mut acc, scale);
+        gemm(&weights, &v_s, &mut acc);
+    }
+    if let Some(sums) = sums {
+        for [i] in parallel([BM]) {
+            if is_used && row + i < queries {
+                *sums.masked_mut([0, h, from + row + i]) = log_of_sum(most[i], total[i]);
+            }
+        }
+    }
+    divide_rows(&mut acc, &mut total);
+    if is_used && row + BM <= queries {
+        copy(&acc, o.at_mut([h, from + row, 0]));
+    } else {
+        for [i, j] in parallel([BM, DV]) {
+            if is_used && row + i < queries {
+                *o.masked_mut([h, from + row + i, j]) = acc[[i, j]].cast::<T>();
+            }
+        }
+    }
+}
+// ANCHOR_END: kernel
