@@ -9,6 +9,8 @@ use crate::programs::tree::*;
 #[derive(Clone)]
 struct Spec {
     ty: Ty,
+    /// What the operands are in memory: a load converts what differs from `ty`.
+    stored: [Ty; 2],
     out: Ty,
     tile: [i64; 3],
     shape: [i64; 3],
@@ -158,6 +160,7 @@ fn draw_spec(draw: &mut Draw) -> Spec {
     };
     Spec {
         ty,
+        stored: [ty; 2],
         out: if draw.percent(50) { Ty::F32 } else { ty },
         tile: [bm, bn, bk],
         shape: [draw.extent(bm, bm + bm.min(32) + 3), draw.extent(bn, bn + bn.min(48) + 5), draw.extent(bk, 100)],
@@ -222,6 +225,10 @@ fn draw_roles(draw: &mut Draw) -> Spec {
         }
         spec.pitch = [0, 8, 0];
     }
+    spec.stored = [spec.ty; 2];
+    if draw.percent(25) {
+        spec.stored[draw.range(0, 1) as usize] = Ty::F32;
+    }
     spec
 }
 
@@ -232,8 +239,8 @@ fn build(spec: &Spec, family: &'static str) -> Program {
     program.dims.extend([("M".into(), m), ("N".into(), n), ("K".into(), k)]);
     // Products of tf32 of which a side is wide enough for 16 bits have no other demands.
     let small = Data::Integers(3);
-    let a = program.tensor("a", false, ty, if spec.transposed[0] { &["K", "M"] } else { &["M", "K"] }, small);
-    let b = program.tensor("b", false, ty, if spec.transposed[1] { &["N", "K"] } else { &["K", "N"] }, small);
+    let a = program.tensor("a", false, spec.stored[0], if spec.transposed[0] { &["K", "M"] } else { &["M", "K"] }, small);
+    let b = program.tensor("b", false, spec.stored[1], if spec.transposed[1] { &["N", "K"] } else { &["K", "N"] }, small);
     program.pitch.copy_from_slice(&spec.pitch[..2]);
     let transposed = spec.epilogue == Epilogue::Transposed;
     let bias =
