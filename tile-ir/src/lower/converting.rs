@@ -53,17 +53,14 @@ fn loads(kernel: &BoundKernel) -> BTreeMap<StmtId, Loads> {
             LoopKind::Unroll | LoopKind::Vectorized => return,
         };
         let leading = pipeline::split(kernel, *var, body).loads;
-        let converts = |stmt: &StmtId| match &kernel.stmts[*stmt].kind {
-            StmtKind::Tile(TileOp::Copy { src, dst, width: None, tma: true, .. }) => match (src.place, dst.place) {
-                (Place::Tensor(_), Place::Buffer(buffer)) => {
-                    let whole = dst.start.is_empty() && dst.extents.is_empty() && !dst.transposed;
-                    whole
-                        && operands.contains(&buffer)
-                        && kernel.place_dtype(src.place) != kernel.place_dtype(dst.place)
-                }
-                _ => false,
-            },
-            _ => false,
+        let converts = |stmt: &StmtId| {
+            let StmtKind::Tile(TileOp::Copy { src, dst, width: None, tma: true, .. }) = &kernel.stmts[*stmt].kind
+            else {
+                return false;
+            };
+            let (Place::Tensor(_), Place::Buffer(buffer)) = (src.place, dst.place) else { return false };
+            let whole = dst.start.is_empty() && dst.extents.is_empty() && !dst.transposed;
+            whole && operands.contains(&buffer) && kernel.place_dtype(src.place) != kernel.place_dtype(dst.place)
         };
         let copies: Vec<StmtId> = body[..leading].iter().copied().filter(converts).collect();
         if !copies.is_empty() {

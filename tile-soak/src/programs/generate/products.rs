@@ -239,8 +239,10 @@ fn build(spec: &Spec, family: &'static str) -> Program {
     program.dims.extend([("M".into(), m), ("N".into(), n), ("K".into(), k)]);
     // Products of tf32 of which a side is wide enough for 16 bits have no other demands.
     let small = Data::Integers(3);
-    let a = program.tensor("a", false, spec.stored[0], if spec.transposed[0] { &["K", "M"] } else { &["M", "K"] }, small);
-    let b = program.tensor("b", false, spec.stored[1], if spec.transposed[1] { &["N", "K"] } else { &["K", "N"] }, small);
+    let a =
+        program.tensor("a", false, spec.stored[0], if spec.transposed[0] { &["K", "M"] } else { &["M", "K"] }, small);
+    let b =
+        program.tensor("b", false, spec.stored[1], if spec.transposed[1] { &["N", "K"] } else { &["K", "N"] }, small);
     program.pitch.copy_from_slice(&spec.pitch[..2]);
     let transposed = spec.epilogue == Epilogue::Transposed;
     let bias =

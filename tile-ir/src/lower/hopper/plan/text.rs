@@ -55,9 +55,9 @@ impl Ring {
             line += "; the consumers meet in every iteration";
         }
         if let Some(shift) = &self.shift {
-            let acc = |stmt: StmtId| match &kernel.stmts[stmt].kind {
-                StmtKind::Tile(TileOp::Gemm { acc, .. }) => name(kernel, *acc),
-                _ => String::new(),
+            let acc = |stmt: StmtId| {
+                let StmtKind::Tile(TileOp::Gemm { acc, .. }) = &kernel.stmts[stmt].kind else { return String::new() };
+                name(kernel, *acc)
             };
             let (first, second) = (acc(shift.first), acc(shift.second));
             line += &format!("; the product into {first} is issued an iteration ahead of that into {second}");
