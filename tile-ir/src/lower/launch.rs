@@ -67,13 +67,13 @@ impl Lowering<'_> {
     pub(super) fn plain_grid(&mut self) {
         let kernel = self.kernel;
         for (slot, axis) in kernel.grid.iter().enumerate().take(3) {
-            if let Some(extent) = host_expr(kernel, axis.extent) {
+            if let Some(extent) = HostExpr::of(kernel, axis.extent) {
                 self.program.launch.grid[slot] = extent;
             }
         }
         let tiles = kernel.persistent().into_iter().flat_map(|tiles| tiles.extents);
         for (slot, extent) in tiles.enumerate().take(3) {
-            if let Some(extent) = host_expr(kernel, *extent) {
+            if let Some(extent) = HostExpr::of(kernel, *extent) {
                 self.program.launch.grid[slot] = extent;
             }
         }
@@ -89,17 +89,17 @@ impl Lowering<'_> {
             checks.push(Check { holds, kind: CheckKind::Specialized { dim, value }, request: None, span });
         }
         for require in &kernel.requires {
-            if let Some(holds) = host_expr(kernel, require.cond) {
+            if let Some(holds) = HostExpr::of(kernel, require.cond) {
                 let kind = CheckKind::Require { text: require.text.clone() };
                 checks.push(Check { holds, kind, request: None, span: require.span });
             }
         }
         for (count, extents) in &self.analysis.arrivals {
             let blocks = extents.iter().try_fold(HostExpr::Int(1), |all, e| {
-                let extent = host_expr(kernel, *e)?;
+                let extent = HostExpr::of(kernel, *e)?;
                 Some(if all == HostExpr::Int(1) { extent } else { HostExpr::binary(BinaryOp::Mul, all, extent) })
             });
-            if let (Some(count_value), Some(blocks)) = (host_expr(kernel, *count), blocks) {
+            if let (Some(count_value), Some(blocks)) = (HostExpr::of(kernel, *count), blocks) {
                 let holds = HostExpr::binary(BinaryOp::Eq, count_value, blocks);
                 let text = "as many blocks as `last_arriver` awaits share its counter".to_owned();
                 checks.push(Check {
@@ -112,7 +112,7 @@ impl Lowering<'_> {
         }
         for stmt in &kernel.body {
             let StmtKind::Shuffle { lane, .. } = kernel.stmts[*stmt].kind else { continue };
-            if let (None, Some(lane_value)) = (kernel.const_index(lane), host_expr(kernel, lane)) {
+            if let (None, Some(lane_value)) = (kernel.const_index(lane), HostExpr::of(kernel, lane)) {
                 let holds = HostExpr::binary(BinaryOp::Lt, lane_value, HostExpr::Int(32));
                 let text =
                     "the mask, distance or lane of a shuffle is below 32, as many lanes as a warp has".to_owned();
@@ -196,21 +196,6 @@ impl Lowering<'_> {
 fn multiple_of(value: HostExpr, of: u32) -> HostExpr {
     let rest = HostExpr::binary(BinaryOp::Rem, value, HostExpr::Int(i64::from(of)));
     HostExpr::binary(BinaryOp::Eq, rest, HostExpr::Int(0))
-}
-
-/// A bound expression of dims, constants and scalars as the host evaluates it; `None` if it mentions anything else.
-pub(crate) fn host_expr(kernel: &BoundKernel, id: ExprId) -> Option<HostExpr> {
-    Some(match &kernel.exprs[id].kind {
-        ExprKind::Int(value) => HostExpr::Int(*value),
-        ExprKind::Bool(value) => HostExpr::Int(i64::from(*value)),
-        ExprKind::Dim(dim) => HostExpr::Dim(*dim),
-        ExprKind::Scalar(param) => HostExpr::Scalar(*param),
-        ExprKind::Unary(UnaryOp::Not, x) => HostExpr::Not(Box::new(host_expr(kernel, *x)?)),
-        ExprKind::Unary(UnaryOp::Neg, x) => HostExpr::binary(BinaryOp::Sub, HostExpr::Int(0), host_expr(kernel, *x)?),
-        ExprKind::Binary(op, a, b) => HostExpr::binary(*op, host_expr(kernel, *a)?, host_expr(kernel, *b)?),
-        ExprKind::Cast(Type::Index, x) => host_expr(kernel, *x)?,
-        _ => return None,
-    })
 }
 
 /// Whether a tensor that may be written is an output: stored to, and neither read nor updated, so that what it held before

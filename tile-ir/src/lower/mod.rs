@@ -61,8 +61,6 @@ mod walk;
 
 pub use bind::bind;
 pub(crate) use bind::bind_ahead;
-#[cfg(any(test, feature = "testing"))]
-pub(crate) use launch::host_expr;
 
 use crate::analysis::{Analysis, IndexRange, analyse};
 use crate::diag::{Bug, Diagnostic};

@@ -31,7 +31,7 @@ impl Lowering<'_> {
             let index = self.reg(&if pads { format!("{name}_padded") } else { name.clone() }, ValueType::Index, false);
             self.op(OpKind::Let { reg: index, value: Some(value) });
             let extent = match extents.get(axis) {
-                Some(extent) => launch::host_expr(self.kernel, *extent),
+                Some(extent) => HostExpr::of(self.kernel, *extent),
                 None => Some(HostExpr::Int(1)),
             };
             if let Some(extent) = extent {

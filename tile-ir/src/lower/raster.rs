@@ -6,7 +6,6 @@
 //! neighbouring tiles (`padding` keeps those beyond the grid's edge from having effects), clusters take groups of `panel`
 //! rows, column by column within a group, so that what a wave of blocks reads fits the second-level cache.
 
-use super::launch::host_expr;
 use super::*;
 
 /// What the number of blocks of a persistent launch is a multiple of, where the device holds so many.
@@ -92,7 +91,7 @@ impl<'a> Lowering<'a> {
         let panel =
             self.kernel.swizzle.and_then(|panel| self.kernel.const_index(panel)).filter(|p| (2..=LOW).contains(p));
         if let (Some(rows), Some(&first)) = (panel, extents.first())
-            && let Some(wide) = host_expr(self.kernel, first)
+            && let Some(wide) = HostExpr::of(self.kernel, first)
         {
             bounds.push(HostExpr::binary(BinaryOp::Mul, wide, HostExpr::Int(rows)));
         }
@@ -109,7 +108,7 @@ impl<'a> Lowering<'a> {
         let cluster = self.cluster();
         let mut tiles = HostExpr::Int(1);
         for (axis, &extent) in extents.iter().enumerate() {
-            let mut along = host_expr(self.kernel, extent)?;
+            let mut along = HostExpr::of(self.kernel, extent)?;
             if let Some(&by) = cluster.get(axis).filter(|by| **by > 1) {
                 along = HostExpr::binary(BinaryOp::CeilDiv, along, HostExpr::Int(i64::from(by)));
             }

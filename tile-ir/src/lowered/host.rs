@@ -1,6 +1,6 @@
 //! What the launcher evaluates: grid extents and checks over dims, strides, scalars and addresses.
 
-use crate::ir::{BinaryOp, DimId, EntityRef, ParamId, Side, SpanId};
+use crate::ir::{BinaryOp, DimId, EntityRef, ExprId, ExprKind, Kernel, ParamId, Side, SpanId, Type, UnaryOp};
 use serde::{Deserialize, Serialize};
 
 /// An integer expression of launch-time values. Conditions are 0 or 1.
@@ -39,6 +39,23 @@ pub trait HostValues {
 }
 
 impl HostExpr {
+    /// A bound kernel's expression of dims, constants and scalars; `None` if it mentions anything else.
+    pub fn of(kernel: &Kernel, id: ExprId) -> Option<HostExpr> {
+        Some(match &kernel.exprs.get(id)?.kind {
+            ExprKind::Int(value) => HostExpr::Int(*value),
+            ExprKind::Bool(value) => HostExpr::Int(i64::from(*value)),
+            ExprKind::Dim(dim) => HostExpr::Dim(*dim),
+            ExprKind::Scalar(param) => HostExpr::Scalar(*param),
+            ExprKind::Unary(UnaryOp::Not, x) => HostExpr::Not(Box::new(HostExpr::of(kernel, *x)?)),
+            ExprKind::Unary(UnaryOp::Neg, x) => {
+                HostExpr::binary(BinaryOp::Sub, HostExpr::Int(0), HostExpr::of(kernel, *x)?)
+            }
+            ExprKind::Binary(op, a, b) => HostExpr::binary(*op, HostExpr::of(kernel, *a)?, HostExpr::of(kernel, *b)?),
+            ExprKind::Cast(Type::Index, x) => HostExpr::of(kernel, *x)?,
+            _ => return None,
+        })
+    }
+
     /// `op(a, b)`.
     pub fn binary(op: BinaryOp, a: HostExpr, b: HostExpr) -> HostExpr {
         HostExpr::Binary(op, Box::new(a), Box::new(b))

@@ -2,6 +2,7 @@
 //!
 //! Both take the same [`Argument`]s, one a kernel parameter in order, whose memory is [`Memory`].
 
+mod argument;
 pub mod checked;
 mod error;
 pub mod fast;

@@ -425,7 +425,8 @@ mod tests {
         let error = |text: &str| Case::read(text).unwrap_err().to_string();
         assert_eq!(
             error("// about\n// passes: sing\n"),
-            "2:1: there is no pass `sing`; there are bind, check, lower, verify, emit"
+            "2:1: there is no pass `sing`; there are bind, check, schedule, walk, padding, dependent, place, lower, verify, \
+             emit"
         );
         assert_eq!(error("// passes: lower, bind"), "1:1: `bind` runs before `lower`");
         assert_eq!(error("// target: sm_20"), "1:1: there is no target `sm_20`");
@@ -435,7 +436,7 @@ mod tests {
             );
             Case::read(&text).unwrap().run("a.tile")
         };
-        assert_eq!(run("// passes: emit"), "`emit` has nothing to work on: `lower` comes before it\n");
+        assert_eq!(run("// passes: emit"), "`emit` has no program to work on: `walk` or `lower` comes before it\n");
         assert_eq!(run("// passes: lower"), "a generic kernel is not lowered: `bind` comes first\n");
     }
 }

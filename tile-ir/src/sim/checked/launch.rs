@@ -6,6 +6,7 @@ use super::shadow::Clocks;
 use crate::ir::{AccessMode, DimId, Dtype, EntityRef, ParamId};
 use crate::lowered::visit::each_access;
 use crate::lowered::{HostExpr, HostValues, ParameterKind, Program, Space, TensorInfo, ValueType};
+use crate::sim::argument::{Declared, DeclaredKind};
 use crate::sim::{Argument, Memory, ScalarValue, SimError, TensorArgument};
 use std::sync::Arc;
 
@@ -183,22 +184,16 @@ pub(super) fn bind(program: &Program, code: &Code, args: &[Argument], clusters: 
     Ok(launch)
 }
 
+fn declared(info: &TensorInfo) -> Declared<'_> {
+    Declared { name: &info.name, kind: DeclaredKind::Tensor(info.dtype, info.shape.len()) }
+}
+
 fn tensor<'a>(info: &TensorInfo, args: &'a [Argument]) -> Result<&'a TensorArgument, SimError> {
-    match &args[info.param.index()] {
-        Argument::Tensor(tensor) if tensor.dtype != info.dtype => {
-            Err(SimError::ArgumentDtype { argument: info.name.clone(), expected: info.dtype, found: tensor.dtype })
-        }
-        Argument::Tensor(tensor) if tensor.shape.len() != info.shape.len() => Err(SimError::ArgumentRank {
-            argument: info.name.clone(),
-            expected: info.shape.len(),
-            found: tensor.shape.len(),
-        }),
+    let argument = &args[info.param.index()];
+    declared(info).takes(argument)?;
+    match argument {
         Argument::Tensor(tensor) => Ok(tensor),
-        Argument::Scalar(_) | Argument::Absent => Err(SimError::ArgumentKind {
-            argument: info.name.clone(),
-            expected: "a tensor".into(),
-            found: "a scalar".into(),
-        }),
+        Argument::Scalar(_) | Argument::Absent => Err(SimError::Malformed(format!("`{}` is no tensor", info.name))),
     }
 }
 
@@ -216,16 +211,8 @@ fn bind_dims(values: &mut Values<'_>, info: &TensorInfo, args: &[Argument]) -> R
 
 fn check_extents(values: &Values<'_>, program: &Program, info: &TensorInfo, args: &[Argument]) -> Result<(), SimError> {
     for (axis, (extent, &found)) in info.shape.iter().zip(&tensor(info, args)?.shape).enumerate() {
-        if extent.evaluate(values) != Some(found) || found < 0 {
-            let names = |param: ParamId| param.to_string();
-            return Err(SimError::ArgumentExtent {
-                argument: info.name.clone(),
-                axis,
-                extent: extent.display(&program.dims, &names),
-                expected: extent.evaluate(values).unwrap_or(0),
-                found,
-            });
-        }
+        let names = |param: ParamId| param.to_string();
+        declared(info).extent(axis, extent.display(&program.dims, &names), extent.evaluate(values), found)?;
     }
     Ok(())
 }
@@ -240,9 +227,6 @@ fn view(allocations: &mut Vec<Allocation>, info: &TensorInfo, args: &[Argument])
         bytes,
         memory: tensor.memory.len(),
     };
-    if tensor.strides.len() != tensor.shape.len() {
-        return Err(SimError::Malformed(format!("`{}` has {} strides", info.name, tensor.strides.len())));
-    }
     // Each axis must step over what lies inside it, the axes of shorter strides, or an offset would name several elements.
     let mut inside = 1i64;
     let mut by_stride: Vec<usize> = (0..tensor.shape.len()).filter(|axis| tensor.shape[*axis] > 1).collect();
@@ -258,11 +242,7 @@ fn view(allocations: &mut Vec<Allocation>, info: &TensorInfo, args: &[Argument])
             inside = span.ok_or_else(|| outside(u64::MAX))?;
         }
     }
-    let bytes = if empty { 0 } else { (inside as u64).saturating_mul(element) };
-    let end = (tensor.offset as u64).checked_add(bytes);
-    if end.is_none_or(|end| end > tensor.memory.len() as u64) || !(tensor.offset as u64).is_multiple_of(element) {
-        return Err(outside(bytes));
-    }
+    declared(info).lies_inside(tensor)?;
 
     let count = tensor.shape.iter().try_fold(1i64, |n, &e| n.checked_mul(e)).unwrap_or(i64::MAX);
     let same = |a: &TensorArgument| Arc::ptr_eq(&a.memory, &tensor.memory);
@@ -328,25 +308,14 @@ fn parameter(values: &Values<'_>, parameter: &crate::lowered::Parameter) -> Resu
     })
 }
 
-/// Checks that scalar arguments have the types the program uses them at.
+/// Checks that a scalar argument has the type that the program uses it at.
 fn check_scalar(name: &str, argument: Option<&Argument>, ty: ValueType) -> Result<(), SimError> {
-    let Some(Argument::Scalar(value)) = argument else { return Ok(()) };
-    match (value, ty) {
-        (ScalarValue::Element(found, _), ValueType::Element(expected)) if *found != expected => {
-            Err(SimError::ArgumentDtype { argument: name.to_string(), expected, found: *found })
-        }
-        (ScalarValue::Element(found, _), ValueType::Index | ValueType::Wide) => Err(SimError::ArgumentKind {
-            argument: name.to_string(),
-            expected: "usize".into(),
-            found: found.to_string(),
-        }),
-        (ScalarValue::Index(_), ValueType::Element(expected)) => Err(SimError::ArgumentKind {
-            argument: name.to_string(),
-            expected: expected.to_string(),
-            found: "usize".into(),
-        }),
-        _ => Ok(()),
-    }
+    let dtype = match ty {
+        ValueType::Element(dtype) => Some(dtype),
+        ValueType::Index | ValueType::Wide => None,
+    };
+    let declared = Declared { name, kind: DeclaredKind::Scalar(dtype) };
+    argument.map_or(Ok(()), |argument| declared.takes(argument))
 }
 
 struct Values<'a> {

@@ -1,10 +1,11 @@
 //! A launch: the arguments checked against the kernel's parameters, dims known, grid and threads evaluated.
 
 use crate::ir::{
-    BinaryOp, DimId, Dtype, EntityRef, ExprId, ExprKind, Extent, Kernel, ParamId, ParamKind, StmtKind, TileOp, Type,
-    UnaryOp,
+    DimId, Dtype, DtypeRef, EntityRef, ExprId, ExprKind, Extent, Kernel, Param, ParamId, ParamKind, StmtKind, TileOp,
 };
-use crate::sim::{Argument, Memory, ScalarValue, SimError, TensorArgument, numeric};
+use crate::lowered::{HostExpr, HostValues};
+use crate::sim::argument::{Declared, DeclaredKind};
+use crate::sim::{Argument, Memory, ScalarValue, SimError, TensorArgument};
 
 /// What a launch knows before any block runs.
 pub(super) struct Launch<'a> {
@@ -49,30 +50,16 @@ impl<'a> Launch<'a> {
         }
         let mut dims = vec![None; kernel.dims.len()];
         let (mut tensors, mut scalars) = (Vec::new(), Vec::new());
-        for ((param, declared), argument) in kernel.params.iter().zip(args) {
-            match (&declared.kind, argument) {
-                (ParamKind::Tensor { .. }, Argument::Tensor(tensor)) => {
-                    tensors.push(Some(view(kernel, param, tensor, &mut dims)?));
-                    scalars.push(None);
-                }
-                (ParamKind::Scalar { ty }, Argument::Scalar(value)) => {
-                    check_scalar(kernel, param, *ty, *value)?;
-                    tensors.push(None);
-                    scalars.push(Some(*value));
-                }
-                (ParamKind::Absent, Argument::Absent) => {
-                    tensors.push(None);
-                    scalars.push(None);
-                }
-                (ParamKind::Absent, _) => return Err(kind(kernel, param, "nothing", "an argument")),
-                (_, Argument::Absent) => return Err(kind(kernel, param, "an argument", "nothing")),
-                (ParamKind::Tensor { .. }, Argument::Scalar(_)) => {
-                    return Err(kind(kernel, param, "a tensor", "a scalar"));
-                }
-                (ParamKind::Scalar { .. }, Argument::Tensor(_)) => {
-                    return Err(kind(kernel, param, "a scalar", "a tensor"));
-                }
-            }
+        for ((param, parameter), argument) in kernel.params.iter().zip(args) {
+            let declared = declared(parameter)?;
+            declared.takes(argument)?;
+            let (tensor, scalar) = match argument {
+                Argument::Tensor(tensor) => (Some(view(kernel, param, &declared, tensor, &mut dims)?), None),
+                Argument::Scalar(value) => (None, Some(*value)),
+                Argument::Absent => (None, None),
+            };
+            tensors.push(tensor);
+            scalars.push(scalar);
         }
         let dims = dims.into_iter().map(|d| d.unwrap_or(0)).collect();
         let threads = threads(kernel)?;
@@ -110,35 +97,10 @@ impl<'a> Launch<'a> {
 
     /// The value of an integer expression of dims, constants and scalar parameters.
     fn evaluate(&self, kernel: &Kernel, expr: ExprId) -> Result<i64, SimError> {
-        let node = kernel.exprs.get(expr).ok_or_else(|| SimError::Malformed("an expression is missing".into()))?;
-        let malformed = |what: &str| Err(SimError::Malformed(format!("a grid extent {what}")));
-        match &node.kind {
-            ExprKind::Int(value) => Ok(*value),
-            ExprKind::Bool(value) => Ok(i64::from(*value)),
-            ExprKind::Dim(dim) => Ok(self.dims.get(dim.index()).copied().unwrap_or(0)),
-            ExprKind::Scalar(param) => match self.scalars.get(param.index()).copied().flatten() {
-                Some(ScalarValue::Index(value)) => Ok(value),
-                Some(ScalarValue::Element(dtype, bits)) => Ok(numeric::cast_to_index(dtype, bits)),
-                None => malformed("names a tensor as a scalar"),
-            },
-            ExprKind::Cast(_, inner) => self.evaluate(kernel, *inner),
-            ExprKind::Unary(UnaryOp::Not, a) => Ok(i64::from(self.evaluate(kernel, *a)? == 0)),
-            ExprKind::Unary(UnaryOp::Neg, a) => Ok(self.evaluate(kernel, *a)?.wrapping_neg()),
-            ExprKind::If(c, a, b) | ExprKind::Select(c, a, b) => {
-                self.evaluate(kernel, if self.evaluate(kernel, *c)? != 0 { *a } else { *b })
-            }
-            ExprKind::Binary(op, a, b) => {
-                let (a, b) = (self.evaluate(kernel, *a)?, self.evaluate(kernel, *b)?);
-                match op {
-                    BinaryOp::And => Ok(i64::from(a != 0 && b != 0)),
-                    BinaryOp::Or => Ok(i64::from(a != 0 || b != 0)),
-                    op if op.is_comparison() => Ok(i64::from(numeric::compare(*op, a, b))),
-                    op => numeric::index_binary(*op, a, b)
-                        .map_or_else(|| malformed(&format!("has no value: {a} {} {b}", op.symbol())), Ok),
-                }
-            }
-            _ => malformed("depends on more than dims, constants and scalars"),
-        }
+        let malformed = |what: &str| SimError::Malformed(format!("a grid extent {what}"));
+        let formula = HostExpr::of(kernel, expr);
+        let formula = formula.ok_or_else(|| malformed("depends on more than dims, constants and scalars"))?;
+        formula.evaluate(self).ok_or_else(|| malformed("has no value"))
     }
 
     /// Threads a block.
@@ -165,43 +127,30 @@ fn threads(kernel: &Kernel) -> Result<[u32; 3], SimError> {
     if (1..=1024).contains(&threads) { Ok(extents) } else { Err(SimError::Threads { threads }) }
 }
 
-fn name(kernel: &Kernel, param: ParamId) -> String {
-    kernel.params[param].name.clone()
-}
-
-fn kind(kernel: &Kernel, param: ParamId, expected: &str, found: &str) -> SimError {
-    SimError::ArgumentKind { argument: name(kernel, param), expected: expected.into(), found: found.into() }
-}
-
-fn check_scalar(kernel: &Kernel, param: ParamId, ty: Type, value: ScalarValue) -> Result<(), SimError> {
-    match (ty.dtype(), value) {
-        (None, ScalarValue::Index(_)) => Ok(()),
-        (Some(expected), ScalarValue::Element(found, _)) if expected == found => Ok(()),
-        (Some(expected), ScalarValue::Element(found, _)) => {
-            Err(SimError::ArgumentDtype { argument: name(kernel, param), expected, found })
-        }
-        (Some(expected), ScalarValue::Index(_)) => Err(kind(kernel, param, expected.name(), "usize")),
-        (None, ScalarValue::Element(found, _)) => Err(kind(kernel, param, "usize", found.name())),
-    }
+fn declared(parameter: &Param) -> Result<Declared<'_>, SimError> {
+    let bound = |dtype: DtypeRef| match dtype {
+        DtypeRef::Is(dtype) => Ok(dtype),
+        DtypeRef::Param(_) => Err(SimError::Malformed("a dtype is not bound".into())),
+    };
+    let kind = match &parameter.kind {
+        ParamKind::Tensor { dtype, shape, .. } => DeclaredKind::Tensor(bound(*dtype)?, shape.len()),
+        ParamKind::Scalar { ty } => DeclaredKind::Scalar(ty.dtype()),
+        ParamKind::Absent => DeclaredKind::Absent,
+    };
+    Ok(Declared { name: &parameter.name, kind })
 }
 
 fn view<'a>(
     kernel: &Kernel,
     param: ParamId,
+    declared: &Declared<'_>,
     tensor: &'a TensorArgument,
     dims: &mut [Option<i64>],
 ) -> Result<TensorView<'a>, SimError> {
-    let ParamKind::Tensor { dtype, shape, .. } = &kernel.params[param].kind else {
-        return Err(kind(kernel, param, "a scalar", "a tensor"));
+    let shape = match &kernel.params[param].kind {
+        ParamKind::Tensor { shape, .. } => &shape[..],
+        ParamKind::Scalar { .. } | ParamKind::Absent => &[],
     };
-    let expected = Type::Value(*dtype).dtype().ok_or_else(|| SimError::Malformed("a dtype is not bound".into()))?;
-    if expected != tensor.dtype {
-        return Err(SimError::ArgumentDtype { argument: name(kernel, param), expected, found: tensor.dtype });
-    }
-    let rank = tensor.shape.len();
-    if shape.len() != rank || tensor.strides.len() != rank {
-        return Err(SimError::ArgumentRank { argument: name(kernel, param), expected: shape.len(), found: rank });
-    }
     for (axis, (extent, &found)) in shape.iter().zip(&tensor.shape).enumerate() {
         let (extent, expected) = match extent {
             Extent::Dim(dim) => {
@@ -215,29 +164,12 @@ fn view<'a>(
                 _ => return Err(SimError::Malformed("a fixed extent is not a literal: bind an instance first".into())),
             },
         };
-        if expected != found || found < 0 {
-            return Err(SimError::ArgumentExtent { argument: name(kernel, param), axis, extent, expected, found });
-        }
+        declared.extent(axis, extent, Some(expected), found)?;
     }
-    // Every element's address must be inside the memory: loads check the indices only.
-    let size = i128::from(expected.bytes());
-    let reach = |strides: &[i64], far: fn(i128) -> bool| -> i128 {
-        let steps = strides.iter().zip(&tensor.shape).map(|(s, n)| i128::from(*s) * i128::from((*n - 1).max(0)));
-        steps.filter(|s| far(*s)).sum()
-    };
-    let (low, high) = (reach(&tensor.strides, |s| s < 0), reach(&tensor.strides, |s| s > 0));
-    let empty = tensor.shape.contains(&0);
-    let first = tensor.offset as i128 + low * size;
-    let last = tensor.offset as i128 + (high + 1) * size;
-    let inside = empty || (first >= 0 && last <= tensor.memory.len() as i128);
-    if !inside || !tensor.offset.is_multiple_of(size as usize) {
-        let bytes = u64::try_from((high - low + 1) * size).unwrap_or(u64::MAX);
-        let (argument, offset, memory) = (name(kernel, param), tensor.offset, tensor.memory.len());
-        return Err(SimError::ArgumentMemory { argument, offset, bytes, memory });
-    }
+    declared.lies_inside(tensor)?;
     Ok(TensorView {
         memory: &tensor.memory,
-        dtype: expected,
+        dtype: tensor.dtype,
         offset: tensor.offset,
         shape: tensor.shape.clone(),
         strides: tensor.strides.clone(),
@@ -246,4 +178,28 @@ fn view<'a>(
 
 fn dim_name(kernel: &Kernel, dim: DimId) -> String {
     kernel.dims.get(dim).map_or_else(String::new, |d| d.name.clone())
+}
+
+impl HostValues for Launch<'_> {
+    fn dim(&self, dim: DimId) -> i64 {
+        self.dims.get(dim.index()).copied().unwrap_or(0)
+    }
+
+    fn stride(&self, tensor: ParamId, axis: u8) -> i64 {
+        let tensor = self.tensors.get(tensor.index()).and_then(Option::as_ref);
+        tensor.and_then(|t| t.strides.get(usize::from(axis)).copied()).unwrap_or(0)
+    }
+
+    fn scalar(&self, param: ParamId) -> i64 {
+        self.scalars.get(param.index()).copied().flatten().map_or(0, ScalarValue::host_number)
+    }
+
+    // No kernel's own formula names an address or what a device holds.
+    fn address(&self, _: ParamId) -> u64 {
+        0
+    }
+
+    fn capacity(&self) -> i64 {
+        1
+    }
 }

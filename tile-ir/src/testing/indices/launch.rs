@@ -3,7 +3,7 @@
 use super::Random;
 use super::generate::{THREADS, edge};
 use crate::ir::*;
-use crate::lowered::HostValues;
+use crate::lowered::{HostExpr, HostValues};
 use std::collections::BTreeMap;
 
 /// What a kernel is launched with.
@@ -49,7 +49,7 @@ impl Launch {
 
     /// A thread of a block; none where there are no blocks.
     pub(super) fn point(&self, kernel: &BoundKernel, random: &mut Random) -> Option<(i64, i64)> {
-        let blocks = crate::lower::host_expr(kernel, kernel.grid.first()?.extent)?.evaluate(self)?;
+        let blocks = HostExpr::of(kernel, kernel.grid.first()?.extent)?.evaluate(self)?;
         if !(1..=i64::from(i32::MAX)).contains(&blocks) {
             return None;
         }
