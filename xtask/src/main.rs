@@ -153,7 +153,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Editor => editor::run(&root),
         Command::Candle => candle::run(&root),
         Command::Variants { wildcards: false } => variants::run(&root),
-        Command::Variants { wildcards: true } => variants::no_wildcards(&root),
+        Command::Variants { wildcards: true } => variants::clippy(&root),
         Command::Book => book::run(&root),
     }
 }
