@@ -117,7 +117,7 @@ impl<const R: usize> Layout<R> {
         Ok(Layout { offset: self.offset + inside, shape, strides: std::array::from_fn(|axis| self.strides[axis + 1]) })
     }
 
-    /// The same elements with two axes exchanged, neither of them the last.
+    /// The layout of a tensor's elements after two of its axes, neither of them the last, are exchanged: extents and strides change places.
     pub fn swap_axes(&self, first: usize, second: usize) -> Result<Layout<R>, ShapeError> {
         if first.max(second) + 1 >= R && (first != second || first >= R) {
             return Err(ShapeError::Axes { first, second, rank: R });

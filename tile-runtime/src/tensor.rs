@@ -219,7 +219,7 @@ impl<'a, T: Element, const R: usize> TensorView<'a, T, R> {
         Ok(self.with(self.layout.slice(ranges)?))
     }
 
-    /// The same elements with two axes exchanged: `[B, S, H, D]` as `[B, H, S, D]`. Nothing is copied.
+    /// A view of this view's elements with two axes exchanged: a tensor of shape `[B, S, H, D]` is seen as `[B, H, S, D]`. Nothing is copied.
     ///
     /// # Errors
     /// An axis is the last one, whose elements stay side by side, or there is no such axis.
@@ -316,7 +316,8 @@ impl<'a, T: Element, const R: usize> TensorViewMut<'a, T, R> {
         Ok((part(before), part(after)))
     }
 
-    /// The same elements with two axes exchanged: `[B, S, H, D]` as `[B, H, S, D]`. Nothing is copied.
+    /// A writable view of this view's elements with two axes exchanged: a tensor of shape `[B, S, H, D]` is seen as `[B, H, S, D]`. Nothing is
+    /// copied.
     ///
     /// # Errors
     /// An axis is the last one, whose elements stay side by side, or there is no such axis.
