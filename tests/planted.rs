@@ -174,7 +174,8 @@ fn planted_mistakes_are_found() {
     let protocol = || counts.iter().filter(|(family, _)| family.is_protocol()).map(|(_, count)| count);
     let sum = |f: fn(&Count) -> usize| protocol().map(f).sum::<usize>();
     let (planted, verified, equal) = (sum(|c| c.planted), sum(|c| c.verified), sum(|c| c.equal));
-    // 90%, as far as so many draws can tell: of fewer than 150 the share found is often 8% from that of all.
+    // 90% is promised. A small draw is held to less since 105 of 120 were found, which is below the promise: `lower/hopper/resident.rs` makes
+    // an mbarrier that a kernel of one tile never waits for again, so that no launch shows a mistake in it. To be restored with that.
     let (least, of) = if planted < 150 { (82, 100) } else { (9, 10) };
     assert!(
         of * verified >= least * (planted - equal),
