@@ -41,22 +41,25 @@ def check(status, what):
 
 
 class Matmul:
-    """C[M,N] = A[M,K] B[N,K]^T in row-major order, which is column-major C^T = B A^T."""
+    """C[M,N] = A B in row-major order, which is column-major C^T = B^T A^T. `layout`: whether a is stored as K x M, b as N x K (`t`);
+    `pitches`: elements from row to row of a, b and c, where rows are apart."""
 
-    def __init__(self, m, n, k, dtype):
+    def __init__(self, m, n, k, dtype, layout="nt", pitches=None):
         lt, handle, _ = library()
         data = ctypes.c_int(CUDA_R[dtype])
         compute = COMPUTE_32F_FAST_TF32 if dtype == "tf32" else COMPUTE_32F
         self.desc = ctypes.c_void_p()
         check(lt.cublasLtMatmulDescCreate(ctypes.byref(self.desc), compute, CUDA_R["f32"]), "descriptor")
-        for attribute, operation in ((DESC_TRANSA, OP_T), (DESC_TRANSB, OP_N)):
+        a_shape, b_shape = (k, m) if layout[0] == "n" else (m, k), (n, k) if layout[1] == "n" else (k, n)
+        lda, ldb, ldc = pitches or (a_shape[0], b_shape[0], n)
+        for attribute, operation in ((DESC_TRANSA, OP_N if layout[1] == "n" else OP_T), (DESC_TRANSB, OP_N if layout[0] == "n" else OP_T)):
             value = ctypes.c_int32(operation)
             check(lt.cublasLtMatmulDescSetAttribute(self.desc, attribute, ctypes.byref(value), ctypes.c_size_t(4)),
                   "transposition")
         self.a, self.b, self.c = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
-        for layout, rows, columns in ((self.a, k, n), (self.b, k, m), (self.c, n, m)):
-            check(lt.cublasLtMatrixLayoutCreate(ctypes.byref(layout), data, ctypes.c_uint64(rows),
-                                                ctypes.c_uint64(columns), ctypes.c_int64(rows)), "layout")
+        for made, (rows, columns), pitch in ((self.a, b_shape, ldb), (self.b, a_shape, lda), (self.c, (n, m), ldc)):
+            check(lt.cublasLtMatrixLayoutCreate(ctypes.byref(made), data, ctypes.c_uint64(rows),
+                                                ctypes.c_uint64(columns), ctypes.c_int64(pitch)), "layout")
         preference = ctypes.c_void_p()
         check(lt.cublasLtMatmulPreferenceCreate(ctypes.byref(preference)), "preference")
         limit = ctypes.c_size_t(WORKSPACE)

@@ -36,7 +36,7 @@ def gemv_call(config, b, dependent=False):
 
 @triton.jit
 def gemm_kernel(a_d, b_d, c_d, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
-                G: tl.constexpr, CTAS: tl.constexpr):
+                G: tl.constexpr, CTAS: tl.constexpr, AT: tl.constexpr, BT: tl.constexpr):
     nm, nn = tl.cdiv(M, BM), tl.cdiv(N, BN)
     for tile in tl.range(tl.program_id(0), nm * nn, CTAS, flatten=True):
         per = G * nn
@@ -46,9 +46,15 @@ def gemm_kernel(a_d, b_d, c_d, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: 
         pn = (tile % per) // rows
         acc = tl.zeros((BM, BN), tl.float32)
         for k in range(tl.cdiv(K, BK)):
-            a = a_d.load([pm * BM, k * BK])
-            b = b_d.load([pn * BN, k * BK])
-            acc = tl.dot(a, b.T, acc)
+            if AT:
+                a = a_d.load([k * BK, pm * BM]).T
+            else:
+                a = a_d.load([pm * BM, k * BK])
+            if BT:
+                b = b_d.load([pn * BN, k * BK]).T
+            else:
+                b = b_d.load([k * BK, pn * BN])
+            acc = tl.dot(a, b, acc)
         c_d.store([pm * BM, pn * BN], acc.to(c_d.dtype))
 
 
@@ -57,15 +63,17 @@ def multiprocessors():
     return torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count
 
 
-def gemm_call(config, t):
+def gemm_call(config, t, layout="nt"):
     from triton.tools.tensor_descriptor import TensorDescriptor
     bm, bn, bk, stages, warps = config
-    (m, k), n = t["a"].shape, t["b"].shape[0]
-    a = TensorDescriptor.from_tensor(t["a"], [bm, bk])
-    b = TensorDescriptor.from_tensor(t["b"], [bn, bk])
+    a_t, b_t = (letter == "t" for letter in layout)
+    m, k = reversed(t["a"].shape) if a_t else t["a"].shape
+    n = t["b"].shape[0 if b_t else 1]
+    a = TensorDescriptor.from_tensor(t["a"], [bk, bm] if a_t else [bm, bk])
+    b = TensorDescriptor.from_tensor(t["b"], [bn, bk] if b_t else [bk, bn])
     c = TensorDescriptor.from_tensor(t["c"], [bm, bn])
     ctas = min(multiprocessors(), triton.cdiv(m, bm) * triton.cdiv(n, bn))
-    return lambda: gemm_kernel[(ctas,)](a, b, c, m, n, k, bm, bn, bk, 8, ctas, num_stages=stages, num_warps=warps)
+    return lambda: gemm_kernel[(ctas,)](a, b, c, m, n, k, bm, bn, bk, 8, ctas, a_t, b_t, num_stages=stages, num_warps=warps)
 
 
 def contenders(problem):

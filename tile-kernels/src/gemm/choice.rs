@@ -47,7 +47,7 @@ const fn skinny(tile: Tile) -> Cost {
     Cost { tile, step_us: if fetch > products { fetch } else { products }, read_rate: 4.57e6 }
 }
 
-const TILES: [Cost; 23] = [
+const TILES: [Cost; 38] = [
     wide((128, 256, 64, 4, 256, 1), 0.628, 4.5e6),
     wide((128, 192, 64, 4, 128, 1), 0.475, 4.5e6),
     wide((128, 224, 64, 4, 256, 1), 0.560, 4.5e6),
@@ -73,6 +73,21 @@ const TILES: [Cost; 23] = [
     skinny((64, 112, 64, 9, 128, 1)),
     skinny((64, 144, 64, 8, 128, 1)),
     skinny((64, 192, 64, 6, 128, 1)),
+    wide((64, 80, 64, 11, 128, 1), 0.160, 4.5e6),
+    wide((64, 96, 64, 10, 128, 1), 0.170, 4.5e6),
+    wide((128, 96, 64, 7, 128, 1), 0.250, 4.5e6),
+    wide((128, 112, 64, 7, 128, 1), 0.290, 4.5e6),
+    wide((128, 144, 64, 5, 256, 1), 0.370, 4.5e6),
+    wide((128, 160, 64, 5, 256, 1), 0.410, 4.5e6),
+    wide((128, 176, 64, 5, 256, 1), 0.450, 4.5e6),
+    wide((128, 208, 64, 4, 256, 1), 0.520, 4.5e6),
+    wide((192, 128, 64, 4, 384, 1), 0.480, 4.5e6),
+    wide((192, 64, 64, 6, 384, 1), 0.270, 4.5e6),
+    wide((256, 128, 64, 4, 256, 1), 0.630, 4.5e6),
+    skinny((16, 64, 128, 10, 128, 1)),
+    skinny((32, 64, 128, 8, 128, 1)),
+    skinny((16, 128, 128, 5, 128, 1)),
+    skinny((32, 128, 128, 5, 128, 1)),
 ];
 
 /// Multiprocessors of the device the costs were measured on.
@@ -136,6 +151,22 @@ impl Choice {
         legal.map(|cost| Choice { tile: cost.tile, many_tiles: true, split: None })
     }
 
+    /// Every choice for aligned operands of this shape with the us it is expected to take, the fastest first.
+    pub fn ranked(m: i64, n: i64, k: i64, stored: [bool; 2]) -> Vec<(Choice, f64)> {
+        let tiles = TILES.iter().filter(|entry| has(entry.tile, stored));
+        let tiles = tiles.map(|entry| {
+            let choice = Choice { tile: entry.tile, many_tiles: is_large(m, n), split: None };
+            (choice, cost(entry, m, n, k))
+        });
+        let splits = Split::candidates().filter(|split| stored == [false, true] && split.serves(m, n, k));
+        let splits = splits.map(|split| {
+            (Choice { split: Some(split), many_tiles: is_large(m, n), ..Choice::default() }, split.estimate(m, n, k))
+        });
+        let mut ranked: Vec<(Choice, f64)> = tiles.chain(splits).collect();
+        ranked.sort_by(|a, b| a.1.total_cmp(&b.1));
+        ranked
+    }
+
     /// The constants of the instance of [`kernel::gemm`](struct@super::kernel::gemm), in order of declaration.
     pub fn consts(&self, [a_transposed, b_transposed]: [bool; 2], epilogue: bool) -> Vec<i64> {
         let (bm, bn, bk, stages, threads, cluster) = self.tile;
@@ -152,6 +183,9 @@ impl Choice {
 
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(Split { tile: (bm, bn, bk, stages), parts, slots }) = self.split {
+            return write!(f, "{bm}x{bn}x{bk}, {stages} stages, {parts} parts, {slots} slots");
+        }
         let (bm, bn, bk, stages, threads, cluster) = self.tile;
         write!(f, "{bm}x{bn}x{bk}, {stages} stages, {threads} threads, cluster {cluster}")
     }
@@ -282,7 +316,22 @@ macro_rules! elements {
                     (64, 48, 128, 7, 128, 1): [(false, true)],
                     (64, 112, 64, 9, 128, 1): [(false, true)],
                     (64, 144, 64, 8, 128, 1): [(false, true)],
-                    (64, 192, 64, 6, 128, 1): [(false, true)],
+                    (64, 192, 64, 6, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
+                    (64, 80, 64, 11, 128, 1): [(false, true)],
+                    (64, 96, 64, 10, 128, 1): [(false, true), (true, true)],
+                    (128, 96, 64, 7, 128, 1): [(false, true), (true, true)],
+                    (128, 112, 64, 7, 128, 1): [(false, true)],
+                    (128, 144, 64, 5, 256, 1): [(false, true)],
+                    (128, 160, 64, 5, 256, 1): [(false, true), (true, true)],
+                    (128, 176, 64, 5, 256, 1): [(false, true)],
+                    (128, 208, 64, 4, 256, 1): [(false, true)],
+                    (192, 128, 64, 4, 384, 1): [(false, false), (false, true), (true, false), (true, true)],
+                    (192, 64, 64, 6, 384, 1): [(false, false), (false, true), (true, false), (true, true)],
+                    (256, 128, 64, 4, 256, 1): [(false, false), (false, true), (true, false), (true, true)],
+                    (16, 64, 128, 10, 128, 1): [(false, false), (false, true)],
+                    (32, 64, 128, 8, 128, 1): [(false, false), (false, true)],
+                    (16, 128, 128, 5, 128, 1): [(false, false), (false, true)],
+                    (32, 128, 128, 5, 128, 1): [(false, false), (false, true)],
                     (64, 64, 32, 4, 128, 1): [(false, false), (false, true), (true, false), (true, true)]
                 )
             }

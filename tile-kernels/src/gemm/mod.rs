@@ -160,6 +160,33 @@ pub fn gemm<T: GemmElement<C>, C: Element>(
     T::launch(on, choice, a, b, c, options)
 }
 
+/// Every choice that [`gemm`] has for these, with the us that it expects of each: the first is what it takes.
+pub fn candidates<T: GemmElement<C>, C: Element>(
+    on: &impl LaunchOn,
+    a: impl TensorInput<T, 2>,
+    b: impl TensorInput<T, 2>,
+    mut c: impl TensorOutput<C, 2>,
+    options: &Gemm<'_, T>,
+) -> Vec<(Choice, f64)> {
+    ranked(on, [a.argument(), b.argument(), c.argument()], options)
+}
+
+/// [`gemm`] by a choice of [`candidates`], for benchmarks and tuning.
+///
+/// # Errors
+/// As [`gemm`].
+#[track_caller]
+pub fn gemm_by<T: GemmElement<C>, C: Element>(
+    on: &impl LaunchOn,
+    choice: Choice,
+    a: impl TensorInput<T, 2>,
+    b: impl TensorInput<T, 2>,
+    c: impl TensorOutput<C, 2>,
+    options: &Gemm<'_, T>,
+) -> Result<(), LaunchError> {
+    T::launch(on, choice, a, b, c, options)
+}
+
 /// The alignment class in which [`gemm`] is launched with these: how wide the pieces are that operands are read in, and
 /// those that the result is written in.
 ///
@@ -201,6 +228,23 @@ fn choice<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &
             Choice { split: choice.split.filter(|_| rows_begin_at(&c, 16)), ..choice }
         }
         false => Choice::by_threads(m, n, a.dtype().bytes()),
+    }
+}
+
+/// What there is to choose from, by the time expected.
+fn ranked<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &Gemm<'_, T>) -> Vec<(Choice, f64)> {
+    let [Argument::Tensor(a), Argument::Tensor(b), Argument::Tensor(c)] = tensors else { return vec![] };
+    let [m, n] = extents(&c);
+    let [rows, cols] = extents(&a);
+    let k = if options.a_transposed { rows } else { cols };
+    match has_copy_engine(on, [&a, &b]) {
+        true => {
+            let stored = [options.a_transposed, options.b_transposed];
+            let mut all = Choice::ranked(m, n, k, stored);
+            all.retain(|(choice, _)| choice.split.is_none() || rows_begin_at(&c, 16));
+            all
+        }
+        false => vec![(Choice::by_threads(m, n, a.dtype().bytes()), 0.0)],
     }
 }
 

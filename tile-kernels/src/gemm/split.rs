@@ -237,6 +237,12 @@ impl Split {
         CLUSTERS.into_iter().chain(Split::over_slots())
     }
 
+    /// Whether its kernel takes this shape with all blocks running at once.
+    pub fn serves(self, m: i64, n: i64, k: i64) -> bool {
+        let slots = self.slots == 1 || n % 8 == 0 && up(m, self.tile.0) <= 64 && up(n, self.tile.1) <= 64;
+        slots && self.blocks(m, n) <= MULTIPROCESSORS && k >= (self.parts * self.slots * self.tile.2) as i64
+    }
+
     fn over_slots() -> impl Iterator<Item = Split> {
         SLOTS.into_iter().flat_map(|split| [2, 4, 8, 16].map(|slots| Split { slots, ..split }))
     }
