@@ -9,7 +9,7 @@ use tile_ir::diag::Code;
 use tile_ir::emit::cuda::{dynamic_shared, emit, symbol};
 use tile_ir::ir::{DimId, EntityRef, Instance, Kernel, ParamId, Target};
 use tile_ir::lower::lower;
-use tile_ir::lowered::{HostValues, MapId, Parameter, ParameterKind, Program, TensorMap};
+use tile_ir::lowered::{HostValues, MapId, Parameter, ParameterKind, Program, TensorMap, ValueType};
 use tile_kernels::gemm::Choice;
 use tile_kernels::gemm::split::{Split, gemm_cluster, gemm_slots};
 use tile_kernels::gemm::tf32;
@@ -202,6 +202,8 @@ struct Matrices<'a> {
     program: &'a Program,
     shape: Shape,
     stored: [bool; 2],
+    /// Parts of K: the only scalar that a grid depends on.
+    slots: i64,
 }
 
 impl HostValues for Matrices<'_> {
@@ -230,7 +232,7 @@ impl HostValues for Matrices<'_> {
     }
 
     fn scalar(&self, _param: ParamId) -> i64 {
-        0
+        self.slots
     }
 
     fn address(&self, _tensor: ParamId) -> u64 {
@@ -259,7 +261,7 @@ impl GemmRecords<'_> {
         Ok(GemmRecords { folder, nvrtc: Nvrtc::get()?, launches: Vec::new(), steps: Steps::counting() })
     }
 
-    /// An instance without a bias: its source and cubin, and a record for each of these shapes with what `more` says of it and its grid;
+    /// An instance without a bias: its source and cubin, and a record for each of these shapes, and parts of K, with what `more` says of it and its grid;
     /// none where that is nothing.
     fn add(
         &mut self,
@@ -267,8 +269,8 @@ impl GemmRecords<'_> {
         instance: &Instance,
         dtype: &str,
         stored: [bool; 2],
-        shapes: impl IntoIterator<Item = Shape>,
-        more: impl Fn(Shape, &[i64]) -> Option<Value>,
+        shapes: impl IntoIterator<Item = (Shape, usize)>,
+        more: impl Fn(Shape, usize) -> Value,
     ) -> Result<()> {
         let bias = kernel.params.iter().find(|(_, p)| p.name == "bias").map(|(id, _)| id);
         let instance = Instance { absent: bias.into_iter().collect(), ..instance.clone() };
@@ -281,11 +283,11 @@ impl GemmRecords<'_> {
         let cubin = format!("{}.cubin", program.name);
         std::fs::write(self.folder.join(&cubin), &compiled.code)?;
         let layout: String = stored.iter().map(|t| if *t { 't' } else { 'n' }).collect();
-        for shape in shapes {
-            let values = Matrices { program: &program, shape, stored };
+        for (shape, slots) in shapes {
+            let values = Matrices { program: &program, shape, stored, slots: slots as i64 };
             let grid: Option<Vec<i64>> = program.launch.grid.iter().map(|e| e.evaluate(&values)).collect();
             let grid = grid.context("the grid has no value")?;
-            let Some(Value::Object(more)) = more(shape, &grid) else { continue };
+            let more = more(shape, slots);
             let params: Vec<Value> = program.params.iter().map(|p| gemm_parameter(&program, &values, p)).collect();
             let (m, n, k) = shape;
             let mut record = json!({
@@ -294,7 +296,7 @@ impl GemmRecords<'_> {
                 "cluster": program.launch.cluster, "dynamic_shared": dynamic_shared(&program), "params": params,
                 "pdl": program.launch.dependent.is_some(),
             });
-            if let Value::Object(record) = &mut record {
+            if let (Value::Object(record), Value::Object(more)) = (&mut record, more) {
                 record.extend(more);
             }
             self.launches.push(record);
@@ -322,10 +324,10 @@ pub fn gemm(folder: &Path) -> Result<()> {
         };
         let stored = [a_t == 1, b_t == 1];
         let tile = (bm, bn, bk as usize, stages as usize, threads as usize, cy as usize);
-        let shapes = GEMM_SHAPES.into_iter().chain(SPLIT_SHAPES);
+        let shapes = GEMM_SHAPES.into_iter().chain(SPLIT_SHAPES).map(|shape| (shape, 1));
         records.add(kernel, instance, instance.dtypes[0].name(), stored, shapes, |(m, n, k), _| {
             let choice = Choice::for_shape(m, n, k, stored);
-            Some(json!({ "chosen": choice.tile == tile && choice.split.is_none() }))
+            json!({ "chosen": choice.tile == tile && choice.split.is_none() })
         })?;
     }
     splits(&mut records)?;
@@ -341,34 +343,43 @@ pub fn gemm_tf32(folder: &Path) -> Result<()> {
             return Err(anyhow!("the instance has other constants"));
         };
         let tile = (bm, bn, stages as usize, threads as usize);
-        records.add(kernel, instance, "tf32", [false, true], GEMM_SHAPES, |(m, n, k), _| {
-            Some(json!({ "chosen": tf32::tile_for(m, n, k) == tile }))
-        })?;
+        let shapes = GEMM_SHAPES.map(|shape| (shape, 1));
+        records.add(
+            kernel,
+            instance,
+            "tf32",
+            [false, true],
+            shapes,
+            |(m, n, k), _| json!({ "chosen": tf32::tile_for(m, n, k) == tile }),
+        )?;
     }
     records.finish()
 }
 
-/// The kernels that split K, for the shapes that they may be for: all of their blocks run at once, but for twice as many rows
-/// as a tile has.
+/// The kernels that split K, for the shapes that they may be for.
 fn splits(records: &mut GemmRecords<'_>) -> Result<()> {
     let definitions = [gemm_cluster::<f16, f16>::definition(), gemm_slots::<f16, f16>::definition()];
     let stored = [false, true];
-    for split in Split::candidates() {
-        let kernel = definitions[usize::from(split.slots > 1)].kernel()?;
-        let consts = split.consts(false);
+    // By kernel and constants: an instance serves many shapes.
+    let mut served: BTreeMap<(bool, Vec<i64>), Vec<(Shape, Split)>> = BTreeMap::new();
+    for (m, n, k) in GEMM_SHAPES.into_iter().chain(SPLIT_SHAPES) {
+        for split in Split::candidates(m, n, k, stored) {
+            served.entry((split.slots > 1, split.consts(stored, false))).or_default().push(((m, n, k), split));
+        }
+    }
+    for ((by_slots, consts), shapes) in served {
+        let kernel = definitions[usize::from(by_slots)].kernel()?;
+        let split = shapes[0].1;
         for instance in kernel.instances.iter().filter(|i| i.consts == consts && i.dtypes[0] == i.dtypes[1]) {
-            let shapes = GEMM_SHAPES.into_iter().chain(SPLIT_SHAPES);
-            records.add(kernel, instance, instance.dtypes[0].name(), stored, shapes, |(m, n, k), grid| {
-                if grid[0] > H200_BLOCKS || m > 2 * split.tile.0 && split.slots == 1 {
-                    return None;
-                }
-                let chosen = Choice::for_shape(m, n, k, stored).split == Some(split);
+            let shapes = shapes.iter().map(|(shape, split)| (*shape, split.slots));
+            records.add(kernel, instance, instance.dtypes[0].name(), stored, shapes, |(m, n, k), slots| {
+                let chosen = Choice::for_shape(m, n, k, stored).split == Some(Split { slots, ..split });
                 // Zeros before the first launch; the kernel leaves the counters so.
-                let workspace = match split.slots {
-                    1 => json!({}),
-                    slots => json!({ "partial": slots as i64 * m * n, "arrived": ARRIVED * ARRIVED }),
+                let workspace = match by_slots {
+                    false => json!({}),
+                    true => json!({ "partial": split.most() as i64 * m * n, "arrived": ARRIVED * ARRIVED }),
                 };
-                Some(json!({ "chosen": chosen, "workspace": workspace }))
+                json!({ "chosen": chosen, "workspace": workspace, "slots": slots })
             })?;
         }
     }
@@ -382,6 +393,8 @@ fn gemm_parameter(program: &Program, values: &Matrices<'_>, p: &Parameter) -> Va
         ParameterKind::Dim(dim) => json!({ "i32": values.dim(dim) }),
         ParameterKind::Stride(tensor, axis) => json!({ "i32": values.stride(tensor, axis) }),
         ParameterKind::Scalar(_) if p.name == "activation" => json!({ "i32": 0 }),
+        ParameterKind::Scalar(_) if p.name == "slots" && p.ty == ValueType::Index => json!({ "i32": values.slots }),
+        ParameterKind::Scalar(_) if p.name == "slots" => json!({ "i64": values.slots }),
         ParameterKind::Scalar(_) => json!({ "f32": if p.name == "alpha" { 1.0 } else { 0.0 } }),
         ParameterKind::Ahead(slots) => json!({ "ahead": slots }),
         // The exported kernels say nothing.

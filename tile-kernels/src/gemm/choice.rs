@@ -47,7 +47,7 @@ const fn skinny(tile: Tile) -> Cost {
     Cost { tile, step_us: if fetch > products { fetch } else { products }, read_rate: 4.57e6 }
 }
 
-const TILES: [Cost; 38] = [
+const TILES: [Cost; 33] = [
     wide((128, 256, 64, 4, 256, 1), 0.628, 4.5e6),
     wide((128, 192, 64, 4, 128, 1), 0.475, 4.5e6),
     wide((128, 224, 64, 4, 256, 1), 0.560, 4.5e6),
@@ -73,21 +73,16 @@ const TILES: [Cost; 38] = [
     skinny((64, 112, 64, 9, 128, 1)),
     skinny((64, 144, 64, 8, 128, 1)),
     skinny((64, 192, 64, 6, 128, 1)),
-    wide((64, 80, 64, 11, 128, 1), 0.160, 4.5e6),
     wide((64, 96, 64, 10, 128, 1), 0.170, 4.5e6),
     wide((128, 96, 64, 7, 128, 1), 0.250, 4.5e6),
-    wide((128, 112, 64, 7, 128, 1), 0.290, 4.5e6),
-    wide((128, 144, 64, 5, 256, 1), 0.370, 4.5e6),
-    wide((128, 160, 64, 5, 256, 1), 0.410, 4.5e6),
-    wide((128, 176, 64, 5, 256, 1), 0.450, 4.5e6),
-    wide((128, 208, 64, 4, 256, 1), 0.520, 4.5e6),
     wide((192, 128, 64, 4, 384, 1), 0.480, 4.5e6),
-    wide((192, 64, 64, 6, 384, 1), 0.270, 4.5e6),
     wide((256, 128, 64, 4, 256, 1), 0.630, 4.5e6),
     skinny((16, 64, 128, 10, 128, 1)),
     skinny((32, 64, 128, 8, 128, 1)),
-    skinny((16, 128, 128, 5, 128, 1)),
-    skinny((32, 128, 128, 5, 128, 1)),
+    wide((128, 256, 64, 4, 256, 2), 0.600, 4.5e6),
+    wide((128, 192, 64, 4, 128, 2), 0.460, 4.5e6),
+    wide((128, 128, 64, 6, 128, 2), 0.320, 4.5e6),
+    wide((256, 128, 64, 4, 256, 2), 0.610, 4.5e6),
 ];
 
 /// Multiprocessors of the device the costs were measured on.
@@ -125,15 +120,7 @@ impl Choice {
     /// The choice for aligned operands of this shape, by the cost model of the tiles. `[a_transposed, b_transposed]`: how
     /// they are stored; only `[false, true]`, both along K, has them all.
     pub fn for_shape(m: i64, n: i64, k: i64, stored: [bool; 2]) -> Choice {
-        let legal = TILES.iter().filter(|cost| {
-            // Of few rows there is one row of tiles: another would read all weights again.
-            has(cost.tile, stored) && (cost.tile.0 >= 64 || m <= cost.tile.0)
-        });
-        let cheapest = legal.min_by(|a, b| cost(a, m, n, k).total_cmp(&cost(b, m, n, k)));
-        let tile = cheapest.map_or(TILES[0].tile, |cost| cost.tile);
-        let plain = cheapest.filter(|_| stored == [false, true]).map(|tile| cost(tile, m, n, k));
-        let split = plain.and_then(|plain| Split::for_shape(m, n, k, plain));
-        Choice { tile, many_tiles: is_large(m, n), split }
+        Choice::ranked(m, n, k, stored).first().map_or_else(Choice::default, |(choice, _)| *choice)
     }
 
     /// The choice where every thread copies: for rows that are not aligned, on devices without TMA, and for elements
@@ -158,8 +145,7 @@ impl Choice {
             let choice = Choice { tile: entry.tile, many_tiles: is_large(m, n), split: None };
             (choice, cost(entry, m, n, k))
         });
-        let splits = Split::candidates().filter(|split| stored == [false, true] && split.serves(m, n, k));
-        let splits = splits.map(|split| {
+        let splits = Split::candidates(m, n, k, stored).map(|split| {
             (Choice { split: Some(split), many_tiles: is_large(m, n), ..Choice::default() }, split.estimate(m, n, k))
         });
         let mut ranked: Vec<(Choice, f64)> = tiles.chain(splits).collect();
@@ -290,7 +276,7 @@ macro_rules! elements {
                 c: impl TensorOutput<$out, 2>,
                 options: &Gemm<'_, Self>,
             ) -> Result<(), LaunchError> {
-                if let (Some(split), false, true) = (choice.split, options.a_transposed, options.b_transposed) {
+                if let Some(split) = choice.split {
                     return <$ty as SplitElement<$out>>::launch_split(on, split, a, b, c, options);
                 }
                 launch!($ty, $out, choice, on, a, b, c, options, else (128, 128, 32, 4, 256, 1);
@@ -317,21 +303,16 @@ macro_rules! elements {
                     (64, 112, 64, 9, 128, 1): [(false, true)],
                     (64, 144, 64, 8, 128, 1): [(false, true)],
                     (64, 192, 64, 6, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
-                    (64, 80, 64, 11, 128, 1): [(false, true)],
                     (64, 96, 64, 10, 128, 1): [(false, true), (true, true)],
                     (128, 96, 64, 7, 128, 1): [(false, true), (true, true)],
-                    (128, 112, 64, 7, 128, 1): [(false, true)],
-                    (128, 144, 64, 5, 256, 1): [(false, true)],
-                    (128, 160, 64, 5, 256, 1): [(false, true), (true, true)],
-                    (128, 176, 64, 5, 256, 1): [(false, true)],
-                    (128, 208, 64, 4, 256, 1): [(false, true)],
                     (192, 128, 64, 4, 384, 1): [(false, false), (false, true), (true, false), (true, true)],
-                    (192, 64, 64, 6, 384, 1): [(false, false), (false, true), (true, false), (true, true)],
                     (256, 128, 64, 4, 256, 1): [(false, false), (false, true), (true, false), (true, true)],
                     (16, 64, 128, 10, 128, 1): [(false, false), (false, true)],
                     (32, 64, 128, 8, 128, 1): [(false, false), (false, true)],
-                    (16, 128, 128, 5, 128, 1): [(false, false), (false, true)],
-                    (32, 128, 128, 5, 128, 1): [(false, false), (false, true)],
+                    (128, 256, 64, 4, 256, 2): [(false, false), (false, true), (true, false), (true, true)],
+                    (128, 192, 64, 4, 128, 2): [(false, false), (false, true), (true, false), (true, true)],
+                    (128, 128, 64, 6, 128, 2): [(false, false), (false, true), (true, false), (true, true)],
+                    (256, 128, 64, 4, 256, 2): [(false, false), (false, true), (true, false), (true, true)],
                     (64, 64, 32, 4, 128, 1): [(false, false), (false, true), (true, false), (true, true)]
                 )
             }

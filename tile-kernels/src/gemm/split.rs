@@ -4,6 +4,7 @@
 
 use super::activation::activate;
 use super::epilogue::finish;
+use super::operands::multiply;
 use super::{Choice, Gemm, GemmElement};
 use tile_runtime::kernel::{LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::prelude::*;
@@ -65,21 +66,36 @@ pub fn gemm_cluster<
     // ANCHOR_END: cluster
 }
 
-/// `c = f(alpha a b^T + beta c + bias)` with K cut into `S` slots, each of a cluster of `CK` blocks. A cluster puts its sum aside;
-/// the last one to arrive at a tile adds those of all, slot after slot.
+/// `c = f(alpha a b + beta c + bias)`, [`kernel::gemm`](fn@super::kernel::gemm) with K cut into `slots` parts, at most `S`. A block puts
+/// its sum aside; the last one to arrive at a tile adds those of all, slot after slot.
 #[tile_kernel(
     instances(
-        (BM, BN, BK, STAGES, CK) in [(64, 64, 128, 6, 2), (64, 64, 128, 7, 1), (128, 64, 64, 7, 2)],
-        S in [2, 4, 8, 16],
-        EPILOGUE in [false, true]
+        (BM, BN, BK, STAGES, THREADS) in [
+            (64, 64, 64, 12, 128), (128, 64, 64, 8, 128), (128, 128, 64, 6, 256), (16, 64, 128, 10, 128), (32, 64, 128, 8, 128),
+        ],
+        S in [8, 64],
+        (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)],
+        where !A_T || BM >= 64
     ),
     pdl(independent = [b]),
     dtypes(T in [f16, bf16], U in [f16, bf16, f32]),
-    uses(activate),
+    uses(activate, multiply),
     targets(sm_90a),
-    require(N % 8 == 0),
+    require(0 < slots && slots <= S),
+    require(A0 <= 1 << 22 && A1 <= 1 << 22),
     require(ceil_div(M, BM) <= 64),
-    require(ceil_div(N, BN) <= 64)
+    require(ceil_div(N, BN) <= 64),
+    require(A_T || A0 == M),
+    require(!A_T || A1 == M),
+    require(B_T || B1 == N),
+    require(!B_T || B0 == N),
+    require(A_T || B_T || A1 == B0),
+    require(A_T || !B_T || A1 == B1),
+    require(!A_T || B_T || A0 == B0),
+    require(!A_T || !B_T || A0 == B1),
+    require(N % 8 == 0),
+    require(!B_T || B0 % 8 == 0),
+    require(B_T || B1 % 8 == 0)
 )]
 pub fn gemm_slots<
     T,
@@ -88,82 +104,80 @@ pub fn gemm_slots<
     const BN: usize,
     const BK: usize,
     const STAGES: usize,
-    const CK: usize,
+    const THREADS: usize,
     const S: usize,
-    const EPILOGUE: bool,
+    const A_T: bool,
+    const B_T: bool,
 >(
-    a: &Tensor<T, (M, K)>,
-    b: &Tensor<T, (N, K)>,
+    a: &Tensor<T, (A0, A1)>,
+    b: &Tensor<T, (B0, B1)>,
     c: &mut Tensor<U, (M, N)>,
     bias: Option<&Tensor<T, (N,)>>,
     alpha: f32,
     beta: f32,
     activation: u32,
+    slots: usize,
     partial: &mut Workspace<f32, (S, M, N)>,
     arrived: &mut Workspace<u32, (Fixed<64>, Fixed<64>)>,
 ) {
-    let [bx, by, part] = blocks([ceil_div(N, BN), ceil_div(M, BM), S * CK]);
-    cluster([1, 1, CK]);
-    let [t] = threads([128]);
+    let depth = if A_T { A0 } else { A1 };
+    let [bx, by, part] = blocks([ceil_div(N, BN), ceil_div(M, BM), slots]);
+    let [t] = threads([THREADS]);
     let row = by * BM;
     let col = bx * BN;
-    let share = ceil_div(ceil_div(K, BK), S * CK);
-    let mut a_s = alloc_shared::<T>([BM, BK]);
-    let mut b_s = alloc_shared::<T>([BN, BK]);
+    let steps = ceil_div(depth, BK);
+    // Steps of a slot, with bounds that keep a tile's place in 32 bits.
+    let share = max(0, min(ceil_div(steps, min(max(1, slots), S)), 1 << 16));
+    let mut a_s = alloc_shared::<T>([if A_T { BK } else { BM }, if A_T { BM } else { BK }]);
+    let mut b_s = alloc_shared::<T>([if B_T { BN } else { BK }, if B_T { BK } else { BN }]);
     let mut acc = alloc_fragment::<f32>([BM, BN]);
     clear(&mut acc);
     for step in pipelined(0..share, STAGES) {
-        let k = (part * share + step) * BK;
-        copy(a.at([row, k]), &mut a_s);
-        copy(b.at([col, k]), &mut b_s);
-        gemm(&a_s, b_s.t(), &mut acc);
+        let k = (min(part, S) * share + step) * BK;
+        copy(a.at([if A_T { k } else { row }, if A_T { row } else { k }]), &mut a_s);
+        copy(b.at([if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s);
+        multiply::<T, A_T, B_T>(&a_s, &b_s, &mut acc);
     }
-    cluster_reduce(Sum, &mut acc);
-    if part % CK == 0 {
-        copy(&acc, partial.at_mut([part / CK, row, col]));
-        if last_arriver(&mut arrived[[by, bx]], S) {
-            // A thread has four neighbours of every so many rows: 16 bytes that all of a warp's lie together.
-            let mut sums = alloc_local::<f32>([BM * BN / 128]);
-            let mut read = alloc_local::<f32>([4]);
-            let mut out = alloc_local::<U>([4]);
-            for e in unroll(0..BM * BN / 128) {
-                sums[e] = 0.0;
-            }
-            for s in serial(0..S).unroll(8192 / (BM * BN)) {
-                for e in unroll(0..BM * BN / 512) {
-                    let at = (e * 128 + t) * 4;
-                    for v in vectorized(0..4) {
-                        read[v] = partial.masked([s, row + at / BN, col + at % BN + v]);
-                    }
-                    for v in unroll(0..4) {
-                        sums[e * 4 + v] += read[v];
-                    }
-                }
-            }
-            for e in unroll(0..BM * BN / 512) {
-                let at = (e * 128 + t) * 4;
-                if EPILOGUE && beta != 0.0 {
-                    for v in vectorized(0..4) {
-                        out[v] = c.masked([row + at / BN, col + at % BN + v]);
-                    }
+    copy(&acc, partial.at_mut([part, row, col]));
+    if last_arriver(&mut arrived[[by, bx]], slots) {
+        // A thread has four neighbours of every so many rows: 16 bytes that all of a warp's lie together.
+        let mut sums = alloc_local::<f32>([BM * BN / THREADS]);
+        let mut read = alloc_local::<f32>([4]);
+        let mut out = alloc_local::<U>([4]);
+        for e in unroll(0..BM * BN / THREADS) {
+            sums[e] = 0.0;
+        }
+        for s in serial(0..slots).unroll(max(1, min(8, 128 * THREADS / (BM * BN)))) {
+            for e in unroll(0..BM * BN / (4 * THREADS)) {
+                let at = (e * THREADS + t) * 4;
+                for v in vectorized(0..4) {
+                    read[v] = partial.masked([s, row + at / BN, col + at % BN + v]);
                 }
                 for v in unroll(0..4) {
-                    let mut value = sums[e * 4 + v];
-                    if EPILOGUE {
-                        value = alpha * value;
-                        if beta != 0.0 {
-                            value += beta * out[v].cast::<f32>();
-                        }
-                        if let Some(shift) = bias {
-                            value += shift.masked([col + at % BN + v]).cast::<f32>();
-                        }
-                        value = activate(value, activation);
-                    }
-                    out[v] = value.cast::<U>();
+                    sums[e * 4 + v] += read[v];
                 }
+            }
+        }
+        for e in unroll(0..BM * BN / (4 * THREADS)) {
+            let at = (e * THREADS + t) * 4;
+            if beta != 0.0 {
                 for v in vectorized(0..4) {
-                    *c.masked_mut([row + at / BN, col + at % BN + v]) = out[v];
+                    out[v] = c.masked([row + at / BN, col + at % BN + v]);
                 }
+            }
+            for v in unroll(0..4) {
+                let mut value = alpha * sums[e * 4 + v];
+                if beta != 0.0 {
+                    value += beta * out[v].cast::<f32>();
+                }
+                if let Some(shift) = bias {
+                    value += shift.masked([col + at % BN + v]).cast::<f32>();
+                }
+                value = activate(value, activation);
+                out[v] = value.cast::<U>();
+            }
+            for v in vectorized(0..4) {
+                *c.masked_mut([row + at / BN, col + at % BN + v]) = out[v];
             }
         }
     }
@@ -174,13 +188,13 @@ pub fn gemm_slots<
 pub struct Split {
     /// Rows and columns of a tile, a step along K, slots of shared memory.
     pub tile: (i64, i64, usize, usize),
-    /// Blocks of a cluster that add their sums.
+    /// Blocks of a cluster that add their sums: [`gemm_cluster`]. 1 for [`gemm_slots`].
     pub parts: usize,
     /// Sums that the last arriver adds; 1 where there is one cluster a tile, [`gemm_cluster`].
     pub slots: usize,
 }
 
-/// The splits over clusters alone.
+/// The splits over clusters alone, of operands that are both stored along K.
 const CLUSTERS: [Split; 4] = [
     over([16, 64, 128, 11], 2, 1),
     over([32, 64, 128, 9], 2, 1),
@@ -188,8 +202,17 @@ const CLUSTERS: [Split; 4] = [
     over([128, 64, 64, 7], 2, 1),
 ];
 
-/// The splits whose last arriver adds, for each number of sums.
-const SLOTS: [Split; 3] = [over([64, 64, 128, 6], 2, 2), over([64, 64, 128, 7], 1, 2), over([128, 64, 64, 7], 2, 2)];
+/// The tiles of the splits whose last arriver adds.
+const SLOTS: [Split; 5] = [
+    over([64, 64, 64, 12], 1, 2),
+    over([128, 64, 64, 8], 1, 2),
+    over([128, 128, 64, 6], 1, 2),
+    over([16, 64, 128, 10], 1, 2),
+    over([32, 64, 128, 8], 1, 2),
+];
+
+/// Most slots of each kind of instance.
+const MOST: [usize; 2] = [8, 64];
 
 const fn over([rows, cols, step, stages]: [usize; 4], parts: usize, slots: usize) -> Split {
     Split { tile: (rows as i64, cols as i64, step, stages), parts, slots }
@@ -208,43 +231,26 @@ const FIXED_US: f64 = 3.4;
 /// them read, and where few do.
 const READ_RATE: f64 = 4.57e6;
 const PORT_RATE: f64 = 0.109e6;
-const ALONE_RATE: f64 = 0.194e6;
 /// Multiprocessors of the device the costs were measured on.
 const MULTIPROCESSORS: i64 = 132;
-/// K from which on it is split: below, that takes longer than it saves.
-const LONG: i64 = 4096;
-/// Most of the estimate without a split that one over slots may have: it is an estimate.
-const SLOTS_GAIN: f64 = 0.8;
 
 impl Split {
-    /// The split for a shape that takes `plain_us` without one; none where that is faster. `b` is stored as N x K.
-    pub fn for_shape(m: i64, n: i64, k: i64, plain_us: f64) -> Option<Split> {
-        // As many rows as a tile has; for 128, two tiles of 64 that share what they read of `b` are faster by 3%.
-        let fits = |s: &Split| (1..=s.tile.0.min(64)).contains(&m) && k >= LONG;
-        let clusters = CLUSTERS.into_iter().filter(fits).map(|s| (s, s.estimate(m, n, k), plain_us));
-        // Clusters gain nothing where sums are put aside anyway.
-        let slots = Split::over_slots().filter(|s| s.parts == 1 && k >= LONG && n % 8 == 0).map(|s| {
-            let least = if s.tiles(m, n) * 2 <= MULTIPROCESSORS { plain_us * SLOTS_GAIN } else { 0.0 };
-            (s, s.estimate(m, n, k), least)
+    /// Every split that serves a shape whose operands are stored so, with all of its blocks running at once.
+    pub fn candidates(m: i64, n: i64, k: i64, stored: [bool; 2]) -> impl Iterator<Item = Split> {
+        let clusters =
+            CLUSTERS.into_iter().filter(move |s| stored == [false, true] && s.blocks(m, n) <= MULTIPROCESSORS);
+        let slots = SLOTS.into_iter().flat_map(move |split| {
+            let (rows, cols, step, _) = split.tile;
+            let tiles = split.tiles(m, n).max(1);
+            let legal = n % 8 == 0 && k <= 1 << 22 && up(m, rows) <= 64 && up(n, cols) <= 64 && split.has(stored);
+            let most = if legal { (MULTIPROCESSORS / tiles).min(up(k, step as i64)).min(MOST[1] as i64) } else { 0 };
+            // As many as there is room for, and fewer, whose sums are added sooner.
+            let mut counts = vec![most, most / 2, most / 4, most / 8];
+            counts.retain(|count| *count > 1);
+            counts.dedup();
+            counts.into_iter().map(move |slots| Split { slots: slots as usize, ..split })
         });
-        // All blocks run at once.
-        let all = clusters.chain(slots).filter(|(s, us, least)| us < least && s.blocks(m, n) <= MULTIPROCESSORS);
-        all.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(split, ..)| split)
-    }
-
-    /// Every split that there is a kernel for.
-    pub fn candidates() -> impl Iterator<Item = Split> {
-        CLUSTERS.into_iter().chain(Split::over_slots())
-    }
-
-    /// Whether its kernel takes this shape with all blocks running at once.
-    pub fn serves(self, m: i64, n: i64, k: i64) -> bool {
-        let slots = self.slots == 1 || n % 8 == 0 && up(m, self.tile.0) <= 64 && up(n, self.tile.1) <= 64;
-        slots && self.blocks(m, n) <= MULTIPROCESSORS && k >= (self.parts * self.slots * self.tile.2) as i64
-    }
-
-    fn over_slots() -> impl Iterator<Item = Split> {
-        SLOTS.into_iter().flat_map(|split| [2, 4, 8, 16].map(|slots| Split { slots, ..split }))
+        clusters.chain(slots).filter(move |_| m > 0 && n > 0 && k > 0)
     }
 
     /// us that it is expected to take for a shape, where all of its blocks run at once.
@@ -252,15 +258,49 @@ impl Split {
         let (rows, cols, step, stages) = self.tile;
         let shares = (self.parts * self.slots) as i64;
         let steps = up(up(k, step as i64), shares);
-        let port = if self.slots > 1 { ALONE_RATE } else { PORT_RATE };
-        let compute = steps as f64 * ((rows + cols) * step as i64 * 2) as f64 / port;
+        let compute = steps as f64 * ((rows + cols) * step as i64 * 2) as f64 / PORT_RATE;
         let asked = (m.min(rows) + n.min(cols)) as f64 * (step * stages * 2) as f64;
         let rate = READ_RATE.min(self.blocks(m, n) as f64 * 0.063e6) * (1.0 - (-asked / 33e3).exp());
         let read = ((m * k + n * k + m * n) * 2) as f64 / rate.max(1.0);
-        let tile_bytes = (rows * cols * 4) as f64;
+        let tile_bytes = (rows.min(m) * cols.min(n) * 4) as f64;
         let reduce = if self.parts > 1 { tile_bytes / REDUCE_RATE - SHARED_US } else { 0.0 };
         let arrive = if self.slots > 1 { ARRIVE_US + self.slots as f64 * tile_bytes / REDUCE_RATE } else { 0.0 };
         FIXED_US + compute.max(read) + 0.02 * compute.min(read) + reduce + arrive
+    }
+
+    /// Most slots of its instance.
+    pub fn most(self) -> usize {
+        MOST[usize::from(self.slots > MOST[0])]
+    }
+
+    /// One of every kind of instance, each with some counts of slots, for tests.
+    pub fn samples() -> impl Iterator<Item = Split> {
+        let slots = SLOTS.into_iter().flat_map(|split| [2, 5, 8, 11].map(|slots| Split { slots, ..split }));
+        CLUSTERS.into_iter().chain(slots)
+    }
+
+    /// Whether there is an instance for operands that are stored so.
+    pub fn has(self, [a_transposed, b_transposed]: [bool; 2]) -> bool {
+        match self.slots {
+            1 => !a_transposed && b_transposed,
+            _ => !a_transposed || self.tile.0 >= 64,
+        }
+    }
+
+    /// The constants of the kernel's instance, in order of declaration.
+    pub fn consts(self, [a_transposed, b_transposed]: [bool; 2], epilogue: bool) -> Vec<i64> {
+        let (rows, cols, step, stages) = self.tile;
+        let mut all = vec![rows, cols, step as i64, stages as i64];
+        match self.slots {
+            1 => all.extend([self.parts as i64, i64::from(epilogue)]),
+            _ => all.extend([
+                if rows * cols >= 128 * 128 { 256 } else { 128 },
+                self.most() as i64,
+                i64::from(a_transposed),
+                i64::from(b_transposed),
+            ]),
+        }
+        all
     }
 
     fn tiles(self, m: i64, n: i64) -> i64 {
@@ -270,15 +310,6 @@ impl Split {
     fn blocks(self, m: i64, n: i64) -> i64 {
         self.tiles(m, n) * (self.parts * self.slots) as i64
     }
-
-    /// The constants of the kernel's instance, in order of declaration.
-    pub fn consts(self, epilogue: bool) -> Vec<i64> {
-        let (rows, cols, step, stages) = self.tile;
-        let mut all = vec![rows, cols, step as i64, stages as i64, self.parts as i64];
-        all.extend((self.slots > 1).then_some(self.slots as i64));
-        all.push(i64::from(epilogue));
-        all
-    }
 }
 
 fn up(a: i64, b: i64) -> i64 {
@@ -287,7 +318,7 @@ fn up(a: i64, b: i64) -> i64 {
 
 /// An element type whose products split K, where the result's is `C`.
 pub trait SplitElement<C: Element = Self>: Element {
-    /// Launches a split; `b` is stored as N x K, and `a` as M x K.
+    /// Launches a split.
     #[doc(hidden)]
     #[track_caller]
     fn launch_split(
@@ -300,33 +331,38 @@ pub trait SplitElement<C: Element = Self>: Element {
     ) -> Result<(), LaunchError>;
 }
 
+/// Every instance is a type of its own: the match from values to it, written once.
 macro_rules! launch {
     ($ty:ty, $out:ty, $on:ident, $split:ident, $a:ident, $b:ident, $c:ident, $o:ident;
-     $(($bm:literal, $bn:literal, $bk:literal, $stages:literal, $parts:literal): $slots:tt),*) => {
-        match ($split.tile, $split.parts) {
-            $((($bm, $bn, $bk, $stages), $parts) => launch!(
-                @slots $ty, $out, $on, $split, $a, $b, $c, $o, ($bm, $bn, $bk, $stages, $parts), $slots
+     [$(($cm:literal, $cn:literal, $ck:literal, $cs:literal)),*],
+     [$(($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal): $layouts:tt),*]) => {
+        match ($split.parts, $split.tile) {
+            $((2, ($cm, $cn, $ck, $cs)) if !$o.a_transposed && $o.b_transposed => match $o.is_plain() {
+                true => gemm_cluster::<$ty, $out, $cm, $cn, $ck, $cs, 2, false>::launch($on, $a, $b, $c, None, 1.0, 0.0, 0),
+                false => gemm_cluster::<$ty, $out, $cm, $cn, $ck, $cs, 2, true>::launch(
+                    $on, $a, $b, $c, $o.bias, $o.alpha, $o.beta, $o.activation.number(),
+                ),
+            },)*
+            $((1, ($bm, $bn, $bk, $stages)) => launch!(
+                @tile $ty, $out, $on, $split, $a, $b, $c, $o, ($bm, $bn, $bk, $stages, $threads), $layouts
             ),)*
             _ => launch!(@any $ty, $out, $on, $a, $b, $c, $o),
         }
     };
-    (@slots $ty:ty, $out:ty, $on:ident, $split:ident, $a:ident, $b:ident, $c:ident, $o:ident,
-     ($bm:literal, $bn:literal, $bk:literal, $stages:literal, $parts:literal), [$($one:literal)?; $($s:literal),*]) => {
-        match ($split.slots, $o.is_plain()) {
-            $(($one, true) => gemm_cluster::<$ty, $out, $bm, $bn, $bk, $stages, $parts, false>::launch(
-                $on, $a, $b, $c, None, 1.0, 0.0, 0,
-            ),
-            ($one, false) => gemm_cluster::<$ty, $out, $bm, $bn, $bk, $stages, $parts, true>::launch(
-                $on, $a, $b, $c, $o.bias, $o.alpha, $o.beta, $o.activation.number(),
-            ),)?
-            $(($s, true) => gemm_slots::<$ty, $out, $bm, $bn, $bk, $stages, $parts, $s, false>::launch(
-                $on, $a, $b, $c, None, 1.0, 0.0, 0,
-            ),
-            ($s, false) => gemm_slots::<$ty, $out, $bm, $bn, $bk, $stages, $parts, $s, true>::launch(
-                $on, $a, $b, $c, $o.bias, $o.alpha, $o.beta, $o.activation.number(),
-            ),)*
+    (@tile $ty:ty, $out:ty, $on:ident, $split:ident, $a:ident, $b:ident, $c:ident, $o:ident, $tile:tt,
+     [$(($at:literal, $bt:literal)),*]) => {
+        match ($o.a_transposed, $o.b_transposed, $split.slots) {
+            $(($at, $bt, ..=8) => launch!(@one $ty, $out, $on, $split, $a, $b, $c, $o, $tile, 8, $at, $bt),
+            ($at, $bt, _) => launch!(@one $ty, $out, $on, $split, $a, $b, $c, $o, $tile, 64, $at, $bt),)*
+            #[allow(unreachable_patterns)]
             _ => launch!(@any $ty, $out, $on, $a, $b, $c, $o),
         }
+    };
+    (@one $ty:ty, $out:ty, $on:ident, $split:ident, $a:ident, $b:ident, $c:ident, $o:ident,
+     ($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal), $s:literal, $at:literal, $bt:literal) => {
+        gemm_slots::<$ty, $out, $bm, $bn, $bk, $stages, $threads, $s, $at, $bt>::launch(
+            $on, $a, $b, $c, $o.bias, $o.alpha, $o.beta, $o.activation.number(), $split.slots,
+        )
     };
     (@any $ty:ty, $out:ty, $on:ident, $a:ident, $b:ident, $c:ident, $o:ident) => {
         <$ty as GemmElement<$out>>::launch($on, Choice::default(), $a, $b, $c, $o)
@@ -346,11 +382,14 @@ macro_rules! elements {
                 options: &Gemm<'_, Self>,
             ) -> Result<(), LaunchError> {
                 launch!($ty, $out, on, split, a, b, c, options;
-                    (16, 64, 128, 11, 2): [1;],
-                    (32, 64, 128, 9, 2): [1;],
-                    (64, 64, 128, 6, 2): [1; 2, 4, 8, 16],
-                    (64, 64, 128, 7, 1): [; 2, 4, 8, 16],
-                    (128, 64, 64, 7, 2): [1; 2, 4, 8, 16]
+                    [(16, 64, 128, 11), (32, 64, 128, 9), (64, 64, 128, 6), (128, 64, 64, 7)],
+                    [
+                        (64, 64, 64, 12, 128): [(false, false), (false, true), (true, false), (true, true)],
+                        (128, 64, 64, 8, 128): [(false, false), (false, true), (true, false), (true, true)],
+                        (128, 128, 64, 6, 256): [(false, false), (false, true), (true, false), (true, true)],
+                        (16, 64, 128, 10, 128): [(false, false), (false, true)],
+                        (32, 64, 128, 8, 128): [(false, false), (false, true)]
+                    ]
                 )
             }
         }
@@ -365,12 +404,19 @@ mod tests {
 
     /// Every split is an instance of its kernel.
     #[test]
-    fn candidates_are_instances() {
+    fn samples_are_instances() {
         let kernels = [gemm_cluster::<f16, f16>::definition(), gemm_slots::<f16, f16>::definition()];
-        for split in Split::candidates() {
+        for split in Split::samples() {
             let kernel = kernels[usize::from(split.slots > 1)].kernel().unwrap();
-            for epilogue in [false, true] {
-                assert!(kernel.instances.iter().any(|i| i.consts == split.consts(epilogue)), "{split:?}");
+            for stored in [[false, true], [false, false], [true, true], [true, false]] {
+                for epilogue in [false, true] {
+                    let found = kernel.instances.iter().any(|i| i.consts == split.consts(stored, epilogue));
+                    assert_eq!(
+                        found || split.slots == 1,
+                        split.has(stored) || split.slots == 1,
+                        "{split:?} {stored:?}"
+                    );
+                }
             }
         }
     }

@@ -202,7 +202,7 @@ impl Function {
         grid: [u32; 3],
         parameters: (impl Iterator<Item = u64>, &[EncodedMap]),
         written: impl Iterator<Item = Range>,
-        independent: impl Iterator<Item = Range>,
+        independent: Option<impl Iterator<Item = Range>>,
     ) -> Result<(), Error> {
         match self.never {}
     }

@@ -90,7 +90,8 @@ impl Function {
         Ok((function, capacity))
     }
 
-    /// Hands a launch to the driver: the grid, the parameters' bits and maps, what it writes, what it may read early.
+    /// Hands a launch to the driver: the grid, the parameters' bits and maps, what it writes, and what it may read before the previous
+    /// kernel is done; none where it starts when that is done.
     #[inline]
     pub fn launch(
         &self,
@@ -98,13 +99,13 @@ impl Function {
         grid: [u32; 3],
         (bits, maps): (impl Iterator<Item = u64>, &[EncodedMap]),
         written: impl Iterator<Item = Range>,
-        independent: impl Iterator<Item = Range>,
+        independent: Option<impl Iterator<Item = Range>>,
     ) -> Result<(), Error> {
         let cuda = self.device;
         let entry = slot.enter();
         let early = self.dependent.is_some()
             && cuda.dependent_launch.load(Ordering::Relaxed)
-            && entry.follows_kernel_apart_from(independent);
+            && independent.is_some_and(|independent| entry.follows_kernel_apart_from(independent));
         let mut storage = [MaybeUninit::<u64>::uninit(); MAX_PARAMETERS];
         let mut pointers = [MaybeUninit::<*mut c_void>::uninit(); MAX_PARAMETERS];
         for (((bits, kind), slot), pointer) in bits.zip(&self.parameters).zip(&mut storage).zip(&mut pointers) {

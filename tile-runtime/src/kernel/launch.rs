@@ -32,6 +32,7 @@ mod sealed {
     pub trait Sealed {}
     impl Sealed for super::Device {}
     impl Sealed for super::Stream {}
+    impl Sealed for super::Place<'_> {}
 }
 
 /// Where a kernel is launched: a [`Device`], for its default stream, or a [`Stream`].
@@ -41,6 +42,54 @@ pub trait LaunchOn: sealed::Sealed {
     /// The stream; `None` for the device's default stream.
     #[doc(hidden)]
     fn stream(&self) -> Option<&Stream>;
+    /// Whether a kernel with `pdl(..)` may start before the previous kernel of the stream is done.
+    #[doc(hidden)]
+    fn may_start_early(&self) -> bool {
+        true
+    }
+}
+
+/// Where a kernel is launched, and whether it may start before the previous kernel of the stream is done, as one with `pdl(..)` does
+/// elsewhere.
+///
+/// ```
+/// # use tile_runtime::{Device, kernel::{LaunchOn, Place}};
+/// let device = Device::simulator();
+/// let in_order = Place::of(&device).in_order(); // for a launch that is slower as a dependent one
+/// assert_eq!(in_order.device(), &device);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    device: &'a Device,
+    stream: Option<&'a Stream>,
+    early: bool,
+}
+
+impl<'a> Place<'a> {
+    /// The place of a device or stream.
+    pub fn of(on: &'a impl LaunchOn) -> Self {
+        Place { device: on.device(), stream: on.stream(), early: on.may_start_early() }
+    }
+
+    /// This place for launches that start when the previous kernel of the stream is done.
+    #[must_use]
+    pub fn in_order(self) -> Self {
+        Place { early: false, ..self }
+    }
+}
+
+impl LaunchOn for Place<'_> {
+    fn device(&self) -> &Device {
+        self.device
+    }
+
+    fn stream(&self) -> Option<&Stream> {
+        self.stream
+    }
+
+    fn may_start_early(&self) -> bool {
+        self.early
+    }
 }
 
 impl LaunchOn for Device {
@@ -81,7 +130,7 @@ pub fn launch<const N: usize>(
     let at = Location::caller();
     let prepared = launched(def, table, instance, on.device(), args)
         .map_err(|problem| LaunchError::new(def.name(), at, *problem))?;
-    run(&prepared, on.device(), on.stream(), args, at)
+    run(&prepared, Place::of(on), args, at)
 }
 
 /// What a launch with these arguments launches, compiled if it has to be.
@@ -197,7 +246,7 @@ impl Loaded {
     /// See [`Problem`].
     #[track_caller]
     pub fn launch(&self, args: &mut [Argument<'_>]) -> Result<(), LaunchError> {
-        run(&self.prepared, &self.device, None, args, Location::caller())
+        run(&self.prepared, Place::of(&self.device), args, Location::caller())
     }
 
     /// Launches it on its device or one of its streams.
@@ -212,7 +261,7 @@ impl Loaded {
             let argument = self.prepared.definition.name().into();
             return Err(self.prepared.error(at, Problem::Device { argument, expected, found }));
         }
-        run(&self.prepared, on.device(), on.stream(), args, at)
+        run(&self.prepared, Place::of(on), args, at)
     }
 
     /// The device it is loaded on.
@@ -273,17 +322,17 @@ impl Prepared {
 /// Checks and launches, with the workspaces that the kernel has.
 fn run(
     prepared: &Shared,
-    device: &Device,
-    stream: Option<&Stream>,
+    place: Place<'_>,
     args: &[Argument<'_>],
     at: &'static Location<'static>,
 ) -> Result<(), LaunchError> {
+    let Place { device, stream, .. } = place;
     let foreign = stream.and_then(Stream::foreign);
     if foreign.is_some() {
         prepared.pin();
     }
     if !prepared.plan.has_workspaces() {
-        return run_with(prepared, device, stream, args, at);
+        return run_with(prepared, place, args, at);
     }
     let whose = match (&device.state.backend, stream, foreign) {
         (Backend::Cuda(_), _, Some(foreign)) => Whose::Foreign(foreign),
@@ -295,14 +344,13 @@ fn run(
     let _alone = foreign.map(|foreign| lock(&foreign.with_workspaces));
     let held = prepared.workspaces(device.state, whose, args).map_err(|problem| prepared.error(at, *problem))?;
     let args: Vec<Argument<'_>> = args.iter().copied().chain(held.iter().map(|w| w.argument())).collect();
-    run_with(prepared, device, stream, &args, at)
+    run_with(prepared, place, &args, at)
 }
 
 /// Checks and launches.
 fn run_with(
     prepared: &Shared,
-    on: &Device,
-    stream: Option<&Stream>,
+    Place { device: on, stream, early }: Place<'_>,
     args: &[Argument<'_>],
     at: &'static Location<'static>,
 ) -> Result<(), LaunchError> {
@@ -330,7 +378,9 @@ fn run_with(
             cuda.stream(0).filter(|_| slot.is_foreign()).unwrap_or(slot).remember(prepared.definition, at);
             let bits = function.parameters.iter().map(|kind| bits(&values, *kind));
             let (written, independent) = (prepared.plan.written(args), prepared.plan.independent(args));
-            function.launch(slot, grid, (bits, maps.as_slice()), written, independent).map_err(failed)?;
+            function
+                .launch(slot, grid, (bits, maps.as_slice()), written, early.then_some(independent))
+                .map_err(failed)?;
             for argument in args {
                 if let Argument::Tensor(tensor) = argument {
                     tensor.allocation().used(cuda, slot).map_err(failed)?;

@@ -27,7 +27,7 @@ pub use argument::{Argument, Scalar, ScalarInput, TensorInput, TensorOutput, Ten
 pub use class::class;
 pub use definition::{Definition, InstanceTable, instance_index, instance_text};
 pub use explain::{Explanation, explain, explain_class};
-pub use launch::{LaunchOn, Loaded, launch, prepare};
+pub use launch::{LaunchOn, Loaded, Place, launch, prepare};
 pub use repeat::{PreparedLaunch, prepare_launch};
 pub use show::{Binary, Format, compile, show};
 /// What an expansion calls `String`: it names nothing but this crate and `core`.

@@ -26,6 +26,8 @@ use tile_ir::sim;
 pub struct PreparedLaunch {
     device: Device,
     stream: Option<Stream>,
+    /// Whether it may start before the previous kernel of the stream is done.
+    early: bool,
     prepared: Shared,
     at: &'static Location<'static>,
     /// `None`: it has no blocks, and launches nothing.
@@ -86,6 +88,7 @@ pub fn prepare_launch<const N: usize>(
     Ok(PreparedLaunch {
         device: device.clone(),
         stream: on.stream().cloned(),
+        early: on.may_start_early(),
         at,
         grid,
         parameters,
@@ -170,7 +173,7 @@ impl PreparedLaunch {
         let parameters = (self.parameters.iter().copied(), self.maps.as_slice());
         let written = self.written.iter().copied();
         let independent = self.independent.iter().copied();
-        function.launch(slot, grid, parameters, written, independent).map_err(failed)?;
+        function.launch(slot, grid, parameters, written, self.early.then_some(independent)).map_err(failed)?;
         for (memory, _) in &self.memory {
             memory.used(cuda, slot).map_err(failed)?;
         }
