@@ -93,9 +93,8 @@ pub fn gemv(folder: &Path) -> Result<()> {
                 std::fs::write(folder.join(&cubin), &compiled.code)?;
                 for (n, k) in shapes {
                     // What `gemv` launches for aligned operands.
-                    let (w, r, g, u) = gemv::Choice::specialized(k, instance.dtypes[0]);
-                    let mut pairs = [w, r, g, u, 1].into_iter().zip(&instance.consts);
-                    let chosen = !bulk && !instance.dims.is_empty() && pairs.all(|(a, b)| a as i64 == *b);
+                    let choice = gemv::Choice::for_shape(n, k, instance.dtypes[0]);
+                    let chosen = choice.kernel() == kernel.name && choice.consts() == instance.consts;
                     // What should be launched where every launch depends on the one before.
                     let chosen_dependent = match gemv::Choice::bulk(n, k, instance.dtypes[0]) {
                         Some((w, s, t, r)) => bulk && instance.consts[..4] == [w, s, t, r].map(|v| v as i64),

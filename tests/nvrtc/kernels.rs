@@ -18,6 +18,9 @@ pub fn kernels() -> Vec<&'static Definition> {
     all.push(tile_kernels::gemv::definition());
     all.push(tile_kernels::gemv::specialized::gemv_specialized::<f32>::definition());
     all.push(tile_kernels::gemv::bulk::gemv_bulk::<f32>::definition());
+    all.push(tile_kernels::gemv::rows::gemv_rows::<f32>::definition());
+    all.push(tile_kernels::gemv::split::gemv_split::<f32>::definition());
+    all.push(tile_kernels::gemv::ring::gemv_ring::<f32>::definition());
     all.extend(tile_kernels::gemv::stream::definitions());
     all.push(tile_kernels::gemm::definition());
     all.push(batched::gemm_batch::<f16, f16, 64, 64, 64, 8, 128, false, true>::definition());
@@ -64,6 +67,7 @@ pub fn values(kernel: &Kernel) -> &'static [&'static [i64]] {
         _ if kernel.specialized().is_empty() => &[&[]],
         // Slots of longer rows are more than shared memory has.
         "gemv_bulk" => &[&[1024], &[1032]],
+        "gemv_ring" => &[&[2048], &[1032]],
         "gemv_stream" | "gemv_norm_stream" => &[&[5000, 264]],
         "decode" | "append_decode" => &[&[32, 8, 128]],
         "prefill" => &[&[8, 128]],

@@ -6,13 +6,20 @@
 //! depends only on the shape and the instance, so that equal calls give equal bits.
 
 pub mod bulk;
+pub mod candidates;
 mod choice;
 pub mod kernel;
+pub mod model;
+pub mod ring;
+pub mod rows;
 pub mod specialized;
+pub mod split;
 pub mod stream;
 
+pub use candidates::{Candidate, Problem, candidates};
 pub use choice::Choice;
 
+use tile_runtime::kernel::Target;
 use tile_runtime::kernel::{Argument, Definition, LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::tuner::{TuneOptions, TuneReport};
 use tile_runtime::{Device, Element, Error, LaunchError};
@@ -64,7 +71,9 @@ pub fn gemv<T: GemvElement>(
     scalars: Gemv,
 ) -> Result<(), LaunchError> {
     let choice = match (w.argument(), x.argument()) {
-        (Argument::Tensor(w), Argument::Tensor(x)) => Choice::of(&w, &x),
+        (Argument::Tensor(w), Argument::Tensor(x)) => {
+            Choice::remembered(Problem::of(&w, &x, on.device().supports(Target::Sm90a)))
+        }
         _ => Choice::default(),
     };
     T::launch(on, choice, w, x, y, scalars)
