@@ -6,17 +6,18 @@ use tile_kernel_examples::data::{Real, hash, normal};
 use tile_kernel_examples::gemv::{reference, worst_error};
 use tile_kernels::gemv::model::Parameters;
 use tile_kernels::gemv::{Choice, Gemv, GemvElement, Problem, candidates};
-use tile_kernels::gemv::{bulk, kernel, ring, rows, specialized, split};
+use tile_kernels::gemv::{bulk, kernel, lines, ring, rows, specialized, split};
 use tile_runtime::kernel::{Definition, Dtype};
 use tile_runtime::prelude::*;
 
 const DTYPES: [Dtype; 3] = [Dtype::F16, Dtype::Bf16, Dtype::F32];
 
-fn definitions() -> [&'static Definition; 6] {
+fn definitions() -> [&'static Definition; 7] {
     [
         kernel::gemv::<f32>::definition(),
         specialized::gemv_specialized::<f32>::definition(),
         rows::gemv_rows::<f32>::definition(),
+        lines::gemv_lines::<f32>::definition(),
         split::gemv_split::<f32>::definition(),
         bulk::gemv_bulk::<f32>::definition(),
         ring::gemv_ring::<f32>::definition(),
@@ -70,7 +71,7 @@ fn every_candidate<T: GemvElement + Real>(cases: &[(usize, usize, usize, usize)]
             [first, pitch, k].into_iter().all(|elements| (elements * size_of::<T>()).is_multiple_of(*wide))
         });
         let wide = wide.map_or(1, |wide| (wide / size_of::<T>()).max(1));
-        let problem = Problem { wide, ..Problem::dense(n as i64, k as i64, T::DTYPE) };
+        let problem = Problem { wide, dense: pitch == k, ..Problem::dense(n as i64, k as i64, T::DTYPE) };
         let choices = candidates(problem).map(|candidate| candidate.choice).flat_map(|choice| match choice {
             // Blocks of several rows, the last of them with fewer.
             Choice::Ring(params, rows) => vec![Choice::Ring(params, rows), Choice::Ring(params, 5)],

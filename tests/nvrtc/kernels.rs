@@ -19,6 +19,7 @@ pub fn kernels() -> Vec<&'static Definition> {
     all.push(tile_kernels::gemv::specialized::gemv_specialized::<f32>::definition());
     all.push(tile_kernels::gemv::bulk::gemv_bulk::<f32>::definition());
     all.push(tile_kernels::gemv::rows::gemv_rows::<f32>::definition());
+    all.push(tile_kernels::gemv::lines::gemv_lines::<f32>::definition());
     all.push(tile_kernels::gemv::split::gemv_split::<f32>::definition());
     all.push(tile_kernels::gemv::ring::gemv_ring::<f32>::definition());
     all.extend(tile_kernels::gemv::stream::definitions());

@@ -3,6 +3,7 @@
 use super::Choice;
 use super::bulk::GemvBulkParams;
 use super::kernel::GemvParams;
+use super::lines::GemvLinesParams;
 use super::model::{Parameters, Path, Work};
 use super::ring::GemvRingParams;
 use super::rows::GemvRowsParams;
@@ -21,6 +22,8 @@ pub struct Problem {
     pub dtype: Dtype,
     /// The widest access that every row and x allow, in elements: of 16, 8 or 4 bytes, or 1.
     pub wide: usize,
+    /// Whether rows lie side by side.
+    pub dense: bool,
     /// Whether the device has bulk copies and clusters: compute capability 9.0, or a simulator.
     pub hopper: bool,
 }
@@ -30,7 +33,14 @@ impl Problem {
     ///
     /// Where `k` is no multiple of what 16 bytes hold, rows are as aligned as their length makes them.
     pub fn dense(n: i64, k: i64, dtype: Dtype) -> Problem {
-        Problem { n, k, dtype, wide: widest(dtype, &[k.saturating_mul(i64::from(dtype.bytes()))]), hopper: true }
+        Problem {
+            n,
+            k,
+            dtype,
+            wide: widest(dtype, &[k.saturating_mul(i64::from(dtype.bytes()))]),
+            dense: true,
+            hopper: true,
+        }
     }
 
     /// These operands.
@@ -41,7 +51,8 @@ impl Problem {
         // One row has no pitch that matters.
         let pitch = if n > 1 { w.strides().first().copied().unwrap_or(0) } else { 0 };
         let places = [w.address() as i64, x.address() as i64, k.saturating_mul(bytes), pitch.saturating_mul(bytes)];
-        Problem { n, k, dtype, wide: widest(dtype, &places), hopper }
+        let dense = n <= 1 || w.strides().first() == Some(&k);
+        Problem { n, k, dtype, wide: widest(dtype, &places), dense, hopper }
     }
 
     fn element(&self) -> i64 {
@@ -143,6 +154,20 @@ const NARROW: [[usize; 4]; 10] = [
     [1024, 1, 1, 8],
 ];
 
+/// Threads a row, rows, groups and lines a row of [`gemv_lines`](struct@super::lines::gemv_lines).
+const LINES: [[usize; 4]; 10] = [
+    [32, 4, 8, 1],
+    [32, 4, 4, 2],
+    [64, 4, 4, 2],
+    [128, 2, 1, 2],
+    [128, 4, 1, 2],
+    [256, 1, 1, 4],
+    [256, 2, 1, 2],
+    [256, 4, 1, 1],
+    [256, 4, 1, 2],
+    [256, 8, 1, 1],
+];
+
 /// Warps, rows at a time, stages and rows of a block of [`gemv_bulk`](struct@super::bulk::gemv_bulk), of the instances that a call may choose.
 const BULK: [[usize; 4]; 6] = [[2, 2, 1, 2], [2, 4, 1, 4], [4, 4, 1, 4], [4, 8, 1, 8], [8, 2, 3, 8], [4, 2, 6, 16]];
 
@@ -204,6 +229,12 @@ pub fn candidates(problem: Problem) -> impl Iterator<Item = Candidate> {
         let loop_of = Loop { lanes, rows, groups, unroll, stages: 1, parts: 1, vec: p.wide, exact: false };
         Candidate { choice: Choice::Rows(params), work: loop_of.work(&p) }
     });
+    let lines = LINES.into_iter().filter(move |_| !aligned && p.dense);
+    let lines = lines.map(move |[lanes, rows, groups, unroll]| {
+        let params = GemvLinesParams { LANES: lanes, ROWS: rows, GROUPS: groups, UNROLL: unroll, VEC: p.vector() };
+        let loop_of = Loop { lanes, rows, groups, unroll, stages: 1, parts: 1, vec: p.vector(), exact: false };
+        Candidate { choice: Choice::Lines(params), work: loop_of.by_lines(&p) }
+    });
     let split = SPLIT.into_iter().filter(move |[_, _, unroll, _]| {
         // Single elements have the instances of four loads; 8- and 4-byte rows are read by elements here.
         let narrow = !aligned && *unroll == 4;
@@ -229,14 +260,18 @@ pub fn candidates(problem: Problem) -> impl Iterator<Item = Candidate> {
         // As many rows as give each block of one wave equally many.
         let one = Ring { warps, span, stages, rows: 1, most };
         let resident = one.work(&p).resident() as i64;
-        let counts = [1, 2].into_iter().filter(move |count| *count <= resident);
-        counts.map(move |count| {
-            let rows = up(p.n, 132 * count).clamp(1, most as i64) as usize;
+        let counts = [1, 2, 4].into_iter().filter(move |count| *count <= resident);
+        let mut known = 0;
+        counts.filter_map(move |count| {
+            // Whole stages, since what a block reads beyond its rows is the next one's.
+            let whole = up(up(p.n, 132 * count), span as i64).saturating_mul(span as i64);
+            let rows = whole.clamp(1, most as i64) as usize;
             let params = GemvRingParams { WARPS: warps, SPAN: span, STAGES: stages, MOST: most, VEC: p.vector() };
-            Candidate { choice: Choice::Ring(params, rows), work: Ring { rows, ..one }.work(&p) }
+            let candidate = Candidate { choice: Choice::Ring(params, rows), work: Ring { rows, ..one }.work(&p) };
+            (rows != std::mem::replace(&mut known, rows)).then_some(candidate)
         })
     });
-    let all = any_k.chain(for_k).chain(rows).chain(split).chain(bulk).chain(ring);
+    let all = any_k.chain(for_k).chain(rows).chain(lines).chain(split).chain(bulk).chain(ring);
     all.filter(|candidate| candidate.work.resident() >= 1.0)
 }
 
@@ -291,6 +326,28 @@ impl Loop {
             loads: warps * taken * (rows as f64 + 1.0),
             products: warps * taken * (rows * vec) as f64,
             shuffles: warps * rows as f64 * shuffles,
+        }
+    }
+}
+
+impl Loop {
+    /// The same for rows whose ends are read by elements, and x by elements too.
+    fn by_lines(&self, p: &Problem) -> Work {
+        let work = self.work(p);
+        let Loop { rows, groups, vec, .. } = *self;
+        // Rows that are `vec` apart belong together.
+        let blocks = up(up(p.n, (vec * rows) as i64) * vec as i64, groups as i64) as f64;
+        let more = blocks / work.blocks.max(1.0);
+        let of_w = work.loads * more * rows as f64 / (rows as f64 + 1.0);
+        let warps = blocks * work.threads / 32.0;
+        Work {
+            blocks,
+            registers: work.registers + (2 * rows) as f64,
+            // An element of x a lane, 16 bytes apart, is four times the work of neighbours.
+            loads: of_w + of_w / rows as f64 * (vec as f64 * 2.0) + warps * (2 * rows + 2) as f64,
+            products: work.products * more,
+            shuffles: work.shuffles * more,
+            ..work
         }
     }
 }

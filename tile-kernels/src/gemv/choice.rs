@@ -3,6 +3,7 @@
 use super::bulk::{GemvBulkParams, gemv_bulk};
 use super::candidates::{Problem, candidates};
 use super::kernel::{GemvParams, gemv};
+use super::lines::{GemvLinesParams, gemv_lines};
 use super::ring::{GemvRingParams, gemv_ring};
 use super::rows::{GemvRowsParams, gemv_rows};
 use super::specialized::{GemvSpecializedParams, gemv_specialized};
@@ -11,7 +12,7 @@ use super::{Gemv, GemvElement};
 use std::cell::RefCell;
 use std::fmt;
 use tile_runtime::LaunchError;
-use tile_runtime::kernel::{Dtype, LaunchOn, TensorInput, TensorOutput};
+use tile_runtime::kernel::{Argument, Dtype, LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::prelude::*;
 
 /// A kernel and the constants of its instance: what a call launches.
@@ -23,6 +24,8 @@ pub enum Choice {
     ForK(GemvSpecializedParams),
     /// [`gemv_rows`](struct@super::rows::gemv_rows), for short rows and for those that are not aligned to 16 bytes.
     Rows(GemvRowsParams),
+    /// [`gemv_lines`](struct@super::lines::gemv_lines), for rows that lie side by side and are not aligned.
+    Lines(GemvLinesParams),
     /// [`gemv_split`](struct@super::split::gemv_split), where the blocks of a cluster share few long rows.
     Split(GemvSplitParams),
     /// [`gemv_bulk`](struct@super::bulk::gemv_bulk), by bulk copies, with a constant number of rows a block.
@@ -49,6 +52,9 @@ impl fmt::Display for Choice {
             }
             Choice::Rows(GemvRowsParams { LANES, ROWS, GROUPS, UNROLL, VEC }) => {
                 write!(f, "gemv_rows {LANES}x{ROWS}x{GROUPS}x{UNROLL} v{VEC}")
+            }
+            Choice::Lines(GemvLinesParams { LANES, ROWS, GROUPS, UNROLL, VEC }) => {
+                write!(f, "gemv_lines {LANES}x{ROWS}x{GROUPS}x{UNROLL} v{VEC}")
             }
             Choice::Split(GemvSplitParams { WARPS, ROWS, UNROLL, PARTS, VEC }) => {
                 write!(f, "gemv_split {WARPS}x{ROWS}x{UNROLL}x{PARTS} v{VEC}")
@@ -98,6 +104,7 @@ impl Choice {
             Choice::AnyK(_) => "gemv",
             Choice::ForK(_) => "gemv_specialized",
             Choice::Rows(_) => "gemv_rows",
+            Choice::Lines(_) => "gemv_lines",
             Choice::Split(_) => "gemv_split",
             Choice::Bulk(_) => "gemv_bulk",
             Choice::Ring(..) => "gemv_ring",
@@ -110,6 +117,7 @@ impl Choice {
             Choice::AnyK(p) => vec![p.WARPS, p.ROWS, p.GROUPS, p.UNROLL, p.STAGES, p.VEC],
             Choice::ForK(p) => vec![p.WARPS, p.ROWS, p.GROUPS, p.UNROLL, p.STAGES, p.VEC],
             Choice::Rows(p) => vec![p.LANES, p.ROWS, p.GROUPS, p.UNROLL, p.VEC],
+            Choice::Lines(p) => vec![p.LANES, p.ROWS, p.GROUPS, p.UNROLL, p.VEC],
             Choice::Split(p) => vec![p.WARPS, p.ROWS, p.UNROLL, p.PARTS, p.VEC],
             Choice::Bulk(p) => vec![p.WARPS, p.SPAN, p.STAGES, p.ROWS, p.VEC],
             Choice::Ring(p, _) => vec![p.WARPS, p.SPAN, p.STAGES, p.MOST, p.VEC],
@@ -161,6 +169,25 @@ macro_rules! elements {
                     }
                     Choice::Rows(params) => {
                         gemv_rows::<$ty>::instance(device, params)?.launch_on(on, w, x, y, alpha, beta)
+                    }
+                    Choice::Lines(params) => {
+                        // Both views of the matrix are made of what it is without its type.
+                        let Argument::Tensor(erased) = w.argument() else {
+                            return Self::launch(on, Choice::default(), w, x, y, Gemv { alpha, beta });
+                        };
+                        match (erased.typed::<$ty, 2>(), erased.lines::<$ty>(params.VEC)) {
+                            (Some(rows), Some(lines)) => {
+                                let start = (erased.address() / size_of::<$ty>() as u64) as usize % params.VEC.max(1);
+                                let before = usize::from(start > 0);
+                                gemv_lines::<$ty>::instance(device, params)?
+                                    .launch_on(on, rows, lines, x, y, alpha, beta, start, before)
+                            }
+                            // Rows with a pitch: any kernel of elements serves them.
+                            _ => {
+                                let any = Choice::default();
+                                Self::launch(on, any, w, x, y, Gemv { alpha, beta })
+                            }
+                        }
                     }
                     Choice::Split(params) => {
                         gemv_split::<$ty>::instance(device, params)?.launch_on(on, w, x, y, alpha, beta)
