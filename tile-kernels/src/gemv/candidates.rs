@@ -193,6 +193,9 @@ const MOST_OF_X: i64 = 72;
 const BULK_BYTES: i64 = 1024;
 const FEW_ROWS: i64 = 1056;
 
+/// Elements of W, and of a last group's rows beyond it, that [`gemv_lines`](struct@super::lines::gemv_lines) can count.
+const MOST_ELEMENTS: i64 = (1 << 31) - (1 << 16);
+
 /// Every candidate for a problem; at least one.
 pub fn candidates(problem: Problem) -> impl Iterator<Item = Candidate> {
     let p = problem;
@@ -229,7 +232,9 @@ pub fn candidates(problem: Problem) -> impl Iterator<Item = Candidate> {
         let loop_of = Loop { lanes, rows, groups, unroll, stages: 1, parts: 1, vec: p.wide, exact: false };
         Candidate { choice: Choice::Rows(params), work: loop_of.work(&p) }
     });
-    let lines = LINES.into_iter().filter(move |_| !aligned && p.dense);
+    // The kernel counts the elements before a row, in 32 bits.
+    let counted = p.n.saturating_add(64).saturating_mul(p.k) < MOST_ELEMENTS;
+    let lines = LINES.into_iter().filter(move |_| !aligned && p.dense && counted);
     let lines = lines.map(move |[lanes, rows, groups, unroll]| {
         let params = GemvLinesParams { LANES: lanes, ROWS: rows, GROUPS: groups, UNROLL: unroll, VEC: p.vector() };
         let loop_of = Loop { lanes, rows, groups, unroll, stages: 1, parts: 1, vec: p.vector(), exact: false };
