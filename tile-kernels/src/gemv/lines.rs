@@ -60,10 +60,6 @@ pub fn gemv_lines<
     // Column K is none: what is masked there is 0, of w and of x.
     let begin = if lane < head { lane } else { K };
     let end = if lane < VEC { last + lane } else { K };
-    for r in unroll(0..ROWS) {
-        ends[[0, r]] = w.masked([row + r * VEC, begin]);
-        ends[[1, r]] = w.masked([row + r * VEC, end]);
-    }
     for chunk in 0..ceil_div(K, UNROLL * LANES * VEC) {
         for u in unroll(0..UNROLL) {
             let line = (chunk * UNROLL + u) * LANES + lane;
@@ -73,6 +69,14 @@ pub fn gemv_lines<
                     ws[[u, r, v]] = lines.masked([at, v]);
                 }
             }
+        }
+        // The ends, once. They are loaded with the first lines: the launch waits for the previous one behind the loads that begin a loop,
+        // and would wait before the loop if some stood there.
+        let begin_at = if chunk == 0 { begin } else { K };
+        let end_at = if chunk == 0 { end } else { K };
+        for r in unroll(0..ROWS) {
+            ends[[0, r]] = w.masked([row + r * VEC, begin_at]);
+            ends[[1, r]] = w.masked([row + r * VEC, end_at]);
         }
         for u in unroll(0..UNROLL) {
             let line = (chunk * UNROLL + u) * LANES + lane;
@@ -84,11 +88,11 @@ pub fn gemv_lines<
                 }
             }
         }
-    }
-    let x_begin = x.masked([begin]).cast::<f32>();
-    let x_end = x.masked([end]).cast::<f32>();
-    for r in unroll(0..ROWS) {
-        sums[r] += ends[[0, r]].cast::<f32>() * x_begin + ends[[1, r]].cast::<f32>() * x_end;
+        let x_begin = x.masked([begin_at]).cast::<f32>();
+        let x_end = x.masked([end_at]).cast::<f32>();
+        for r in unroll(0..ROWS) {
+            sums[r] += ends[[0, r]].cast::<f32>() * x_begin + ends[[1, r]].cast::<f32>() * x_end;
+        }
     }
     thread_allreduce(Sum, &mut sums, lane);
     if lane == 0 {
