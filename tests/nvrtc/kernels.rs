@@ -67,7 +67,8 @@ pub fn values(kernel: &Kernel) -> &'static [&'static [i64]] {
     match kernel.name.as_str() {
         _ if kernel.specialized().is_empty() => &[&[]],
         // Slots of longer rows are more than shared memory has.
-        "gemv_bulk" | "gemv_ring" => &[&[1024], &[1032]],
+        "gemv_bulk" => &[&[1024], &[1032]],
+        "gemv_ring" => &[&[1024], &[520]],
         "gemv_stream" | "gemv_norm_stream" => &[&[5000, 264]],
         "decode" | "append_decode" => &[&[32, 8, 128]],
         "prefill" => &[&[8, 128]],
