@@ -35,6 +35,9 @@ struct Arguments {
     /// Let no launch begin before the previous one is done.
     #[arg(long)]
     alone: bool,
+    /// Only compile what part I of N needs, into the cache, as in `--prepare 0/8`: several processes at once before a sweep.
+    #[arg(long, value_name = "I/N")]
+    prepare: Option<String>,
     /// Print each shape's candidates with their expected times, and measure nothing.
     #[arg(long)]
     list: bool,
@@ -62,13 +65,26 @@ fn main() -> Result<()> {
         return fit_to(&arguments);
     }
     let shapes = shapes(arguments.shapes, arguments.seed);
+    if let Some(part) = &arguments.prepare {
+        return prepare(part, &shapes);
+    }
     if arguments.list {
         return list(&shapes);
     }
     sweep(&arguments, &shapes)
 }
 
-/// Shapes that are compiled together, while those before are measured.
+/// Compiles every so many-th shape's candidates.
+fn prepare(part: &str, shapes: &[Shape]) -> Result<()> {
+    let parsed = part.split_once('/').and_then(|(i, n)| Some((i.parse::<usize>().ok()?, n.parse::<usize>().ok()?)));
+    let (i, n) = parsed.filter(|(_, n)| *n > 0).with_context(|| format!("--prepare {part}: such as 0/8"))?;
+    let device = Device::auto()?;
+    ensure!(!device.is_simulator(), "there is no GPU to compile for");
+    shapes.iter().skip(i).step_by(n).for_each(|shape| compile(&device, *shape));
+    Ok(())
+}
+
+/// Shapes that are compiled together, before they are measured: a device keeps 32 values of K of an instance.
 const BATCH: usize = 8;
 
 fn sweep(arguments: &Arguments, shapes: &[Shape]) -> Result<()> {
@@ -85,40 +101,31 @@ fn sweep(arguments: &Arguments, shapes: &[Shape]) -> Result<()> {
         alone: arguments.alone,
         shapes: Vec::new(),
     };
-    let batches: Vec<&[Shape]> = shapes.chunks(BATCH).collect();
-    let prepare = |batch: &[Shape]| batch.iter().for_each(|shape| compile(&device, *shape));
     let end = start + Duration::from_secs(arguments.seconds);
-    if let Some(first) = batches.first() {
-        prepare(first);
-        println!("compiled the first {} shapes' candidates: {:.1} s", first.len(), start.elapsed().as_secs_f64());
-    }
-    for (index, batch) in batches.iter().enumerate() {
-        std::thread::scope(|scope| -> Result<()> {
-            let next = batches.get(index + 1).filter(|_| Instant::now() < end);
-            let ahead = next.map(|next| scope.spawn(|| prepare(next)));
-            for shape in batch.iter().take_while(|_| Instant::now() < end) {
-                let found = measure(&device, blas.as_ref(), *shape, &options());
-                // A shape that fails is told and left out; a device that has failed ends the sweep.
-                match found {
-                    Ok(found) => {
-                        print_row(&found, start);
-                        sweep.shapes.push(found);
-                    }
-                    Err(error) => {
-                        println!("{shape:?}: {error}");
-                        device.synchronize()?;
-                    }
+    let mut compiling = Duration::ZERO;
+    for batch in shapes.chunks(BATCH) {
+        let begun = Instant::now();
+        // Nothing is compiled or loaded while something is measured.
+        batch.iter().take_while(|_| Instant::now() < end).for_each(|shape| compile(&device, *shape));
+        compiling += begun.elapsed();
+        for shape in batch.iter().take_while(|_| Instant::now() < end) {
+            // A shape that fails is told and left out; a device that has failed ends the sweep.
+            match measure(&device, blas.as_ref(), *shape, &options()) {
+                Ok(found) => {
+                    print_row(&found, start);
+                    sweep.shapes.push(found);
+                }
+                Err(error) => {
+                    println!("{shape:?}: {error}");
+                    device.synchronize()?;
                 }
             }
-            if let Some(out) = &arguments.out {
-                write(&sweep, out)?;
-            }
-            if let Some(ahead) = ahead {
-                ahead.join().ok();
-            }
-            Ok(())
-        })?;
+        }
+        if let Some(out) = &arguments.out {
+            write(&sweep, out)?;
+        }
     }
+    println!("{:.1} s, of them {:.1} s compiling", start.elapsed().as_secs_f64(), compiling.as_secs_f64());
     summary(&sweep);
     Ok(())
 }
