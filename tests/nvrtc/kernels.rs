@@ -138,6 +138,8 @@ pub fn classes(kernel: &Kernel, instance: &Instance, target: Target) -> Vec<Clas
         }
         ("forward_options" | "packed", [Dtype::F16]) => return vec![],
         ("prefill" | "gemv_stream" | "gemv_norm_stream", [Dtype::F16, ..]) => return vec![],
+        // f16 and bf16 differ in the names of instructions alone.
+        ("gemv_rows" | "gemv_lines" | "gemv_split" | "gemv_ring", [Dtype::F16]) => return vec![],
         // Of results in f32, and of operands in f32, the instance that a head and the one that most layers use.
         ("gemv_stream" | "gemv_norm_stream", [.., Dtype::F32]) if !is("SPAN", 2) => return vec![],
         ("gemm_any_tf32", _) if nt => return [Width::Sixteen, Width::Eight, Width::Four].map(read).to_vec(),
