@@ -153,10 +153,11 @@ fn print_row(found: &Found, start: Instant) {
 }
 
 fn summary(sweep: &Sweep) {
-    let lines: [(&str, &dyn Fn(&Found) -> Option<f64>); 3] = [
-        ("the call over the best candidate", &|f| Some(f.call_us? / f.best()?.us)),
-        ("the call over cuBLAS", &|f| Some(f.call_us? / f.cublas_us?)),
-        ("the best candidate over cuBLAS", &|f| Some(f.best()?.us / f.cublas_us?)),
+    type Ratio = fn(&Found) -> Option<f64>;
+    let lines: [(&str, Ratio); 3] = [
+        ("the call over the best candidate", |f| Some(f.call_us? / f.best()?.us)),
+        ("the call over cuBLAS", |f| Some(f.call_us? / f.cublas_us?)),
+        ("the best candidate over cuBLAS", |f| Some(f.best()?.us / f.cublas_us?)),
     ];
     let is_aligned =
         |found: &&Found| found.shape().is_some_and(|s| (s.k * s.dtype.bytes() as usize).is_multiple_of(16));

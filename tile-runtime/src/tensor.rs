@@ -224,7 +224,7 @@ impl<'a> TensorRef<'a> {
         let line = size.checked_mul(width as u64)?;
         let skipped = self.address().checked_next_multiple_of(line)? - self.address();
         // Elements at addresses that are no multiples of their size are in no line.
-        if skipped % size != 0 || self.offset() % size != 0 {
+        if !skipped.is_multiple_of(size) || !self.offset().is_multiple_of(size) {
             return None;
         }
         let count = usize::try_from(self.bytes().saturating_sub(skipped) / line).ok()?;

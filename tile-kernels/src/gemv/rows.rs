@@ -18,7 +18,7 @@ use tile_runtime::prelude::*;
             (256, 4, 1, 4), (1024, 1, 1, 8),
         ],
         VEC in [8, 4, 2, 1],
-        where VEC * T::BITS == 128 && LANES <= 32 && ROWS == 4
+        where VEC * T::BITS == 128 && LANES <= 32 && ROWS == 4 && UNROLL <= 2
             || VEC * T::BITS < 128 && LANES >= 32 && ROWS * UNROLL >= 8
     ),
     require(K % VEC == 0),
