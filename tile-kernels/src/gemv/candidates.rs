@@ -129,16 +129,8 @@ const FOR_K: [[usize; 5]; 22] = [
 ];
 
 /// Threads a row, rows, groups and loads a row of [`gemv_rows`](struct@super::rows::gemv_rows), with 16-byte loads.
-const ROWS: [[usize; 4]; 8] = [
-    [4, 4, 64, 2],
-    [8, 4, 32, 1],
-    [8, 4, 32, 2],
-    [16, 4, 16, 1],
-    [16, 4, 16, 2],
-    [32, 4, 8, 1],
-    [32, 4, 8, 2],
-    [32, 4, 4, 4],
-];
+const ROWS: [[usize; 4]; 7] =
+    [[4, 4, 64, 2], [8, 4, 32, 1], [8, 4, 32, 2], [16, 4, 16, 1], [16, 4, 16, 2], [32, 4, 8, 1], [32, 4, 8, 2]];
 
 /// The same, with narrower loads.
 const NARROW: [[usize; 4]; 10] = [
