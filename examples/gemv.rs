@@ -19,7 +19,7 @@ use tile_kernel_examples::export;
 use tile_kernel_examples::gemv::{reference, worst_error};
 use tile_kernel_examples::suites::gemv::{Buffers, Dense};
 use tile_kernel_examples::timing::time;
-use tile_kernels::gemv::{Choice, Gemv, GemvElement, definition, gemv, tuned};
+use tile_kernels::gemv::{Choice, Gemv, GemvElement, Problem, candidates, definition, gemv, tuned};
 use tile_runtime::kernel::{Format, explain, show};
 use tile_runtime::prelude::*;
 use tile_runtime::tuner::TuneOptions;
@@ -140,23 +140,22 @@ fn tune<T: GemvElement>(
     let name = |index: usize| report.trials.iter().find(|t| t.instance == index).map_or("?", |t| &t.parameters);
     match (report.median_of(default), report.median_of(report.chosen)) {
         (Some(untuned), Some(best)) => println!(
-            "untuned default: {}, {:.2} us; the choice takes {:.3} of its time",
+            "untuned default of this kernel: {}, {:.2} us; the choice takes {:.3} of its time",
             name(default),
             untuned * 1e6,
             best / untuned
         ),
-        _ => println!("untuned default: {}; it was not timed", name(default)),
+        _ => println!("untuned default of this kernel: {}; it was not timed", name(default)),
     }
     Ok(())
 }
 
-/// The instance that `gemv` uses for dense operands of this shape, in order of declaration.
+/// The first of the kernel's instances, by expected time, for dense operands of this shape, in order of declaration.
 fn default_instance<T: Element>(n: usize, k: usize) -> Result<usize> {
-    let choice = Choice::for_shape(n as i64, k as i64, T::DTYPE);
-    let (warps, rows, groups, unroll) = choice.shape;
-    let aligned = (k * size_of::<T>()).is_multiple_of(16);
-    let vector = if aligned { 16 / size_of::<T>() } else { 1 };
-    let wanted = [warps, rows, groups, unroll, choice.stages, vector].map(|v| v as i64);
+    let of_kernel = candidates(Problem::dense(n as i64, k as i64, T::DTYPE));
+    let of_kernel = of_kernel.filter(|candidate| candidate.choice.kernel() == definition().name());
+    let first = of_kernel.min_by(|a, b| a.us().total_cmp(&b.us()));
+    let wanted = first.map_or_else(|| Choice::default().consts(), |candidate| candidate.choice.consts());
     let instances = &definition().kernel()?.instances;
     let found = instances.iter().position(|i| i.dtypes == [T::DTYPE] && i.consts == wanted);
     found.with_context(|| format!("no instance {wanted:?}"))

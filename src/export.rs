@@ -15,7 +15,10 @@ use tile_kernels::gemm::split::{Split, gemm_cluster, gemm_slots};
 use tile_kernels::gemm::tf32;
 use tile_kernels::gemv;
 use tile_kernels::gemv::bulk::gemv_bulk;
+use tile_kernels::gemv::ring::gemv_ring;
 use tile_kernels::gemv::specialized::gemv_specialized;
+use tile_kernels::gemv::split::gemv_split;
+use tile_kernels::gemv::{Problem, candidates};
 use tile_runtime::f16;
 use tile_runtime::nvrtc::{Nvrtc, Output, options};
 
@@ -28,6 +31,8 @@ struct Dense<'a> {
     program: &'a Program,
     n: i64,
     k: i64,
+    /// Rows of a block, of the kernel whose launch says how many.
+    rows: i64,
 }
 
 impl HostValues for Dense<'_> {
@@ -43,7 +48,7 @@ impl HostValues for Dense<'_> {
     }
 
     fn scalar(&self, _param: ParamId) -> i64 {
-        0
+        self.rows
     }
 
     fn address(&self, _tensor: ParamId) -> u64 {
@@ -62,11 +67,18 @@ pub fn gemv(folder: &Path) -> Result<()> {
     let nvrtc = Nvrtc::get()?;
     let steps = Steps::counting();
     let mut launches = Vec::new();
-    let definitions =
-        [tile_kernels::gemv::definition(), gemv_specialized::<f16>::definition(), gemv_bulk::<f16>::definition()];
+    let definitions = [
+        tile_kernels::gemv::definition(),
+        gemv_specialized::<f16>::definition(),
+        gemv_bulk::<f16>::definition(),
+        gemv_split::<f16>::definition(),
+        gemv_ring::<f16>::definition(),
+    ];
     for definition in definitions {
         let kernel = definition.kernel()?;
         let bulk = kernel.name == "gemv_bulk";
+        // Those are for some shapes alone.
+        let some = ["gemv_split", "gemv_ring"].contains(&kernel.name.as_str());
         for instance in kernel.instances.iter().filter(|i| i.dtypes[0].is_half() && i.consts.last() != Some(&1)) {
             for (dims, mut shapes) in variants(kernel) {
                 let instance = instance.with_dims(dims);
@@ -75,6 +87,16 @@ pub fn gemv(folder: &Path) -> Result<()> {
                     shapes.retain(|(n, _)| {
                         (96..=1100).contains(&(n + instance.consts[3] - 1).div_euclid(instance.consts[3]))
                     });
+                    if shapes.is_empty() {
+                        continue;
+                    }
+                }
+                let choices = |n: i64, k: i64| -> Vec<gemv::Choice> {
+                    let all = candidates(Problem::dense(n, k, instance.dtypes[0])).map(|candidate| candidate.choice);
+                    all.filter(|c| c.kernel() == kernel.name && c.consts() == instance.consts).collect()
+                };
+                if some {
+                    shapes.retain(|(n, k)| !choices(*n, *k).is_empty());
                     if shapes.is_empty() {
                         continue;
                     }
@@ -93,18 +115,25 @@ pub fn gemv(folder: &Path) -> Result<()> {
                 std::fs::write(folder.join(&cubin), &compiled.code)?;
                 for (n, k) in shapes {
                     // What `gemv` launches for aligned operands.
-                    let (w, r, g, u) = gemv::Choice::specialized(k, instance.dtypes[0]);
-                    let mut pairs = [w, r, g, u, 1].into_iter().zip(&instance.consts);
-                    let chosen = !bulk && !instance.dims.is_empty() && pairs.all(|(a, b)| a as i64 == *b);
+                    let choice = gemv::Choice::for_shape(n, k, instance.dtypes[0]);
+                    let chosen = choice.kernel() == kernel.name && choice.consts() == instance.consts;
+                    let rows = choices(n, k).into_iter().map(|choice| match choice {
+                        gemv::Choice::Ring(_, rows) => rows as i64,
+                        _ => 0,
+                    });
+                    let rows: Vec<i64> = if some { rows.collect() } else { vec![0] };
                     // What should be launched where every launch depends on the one before.
                     let chosen_dependent = match gemv::Choice::bulk(n, k, instance.dtypes[0]) {
                         Some((w, s, t, r)) => bulk && instance.consts[..4] == [w, s, t, r].map(|v| v as i64),
                         None => chosen,
                     };
-                    let mut launch =
-                        record(&kernel.name, &program, &cubin, n, k, chosen).with_context(|| format!("{n} x {k}"))?;
-                    launch["chosen_dependent"] = json!(chosen_dependent);
-                    launches.push(launch);
+                    for rows in rows {
+                        let chosen = chosen && (rows == 0 || choice == of_rows(choice, rows));
+                        let mut launch = record(&kernel.name, &program, &cubin, [n, k, rows], chosen)
+                            .with_context(|| format!("{n} x {k}"))?;
+                        launch["chosen_dependent"] = json!(chosen_dependent);
+                        launches.push(launch);
+                    }
                 }
             }
         }
@@ -128,8 +157,16 @@ fn variants(kernel: &Kernel) -> BTreeMap<SpecializedDims, Vec<(i64, i64)>> {
     variants
 }
 
-fn record(kernel: &str, program: &Program, cubin: &str, n: i64, k: i64, chosen: bool) -> Result<Value> {
-    let values = Dense { program, n, k };
+/// The choice with so many rows a block, where it has such a number.
+fn of_rows(choice: gemv::Choice, rows: i64) -> gemv::Choice {
+    match choice {
+        gemv::Choice::Ring(params, _) => gemv::Choice::Ring(params, rows as usize),
+        _ => choice,
+    }
+}
+
+fn record(kernel: &str, program: &Program, cubin: &str, [n, k, rows]: [i64; 3], chosen: bool) -> Result<Value> {
+    let values = Dense { program, n, k, rows };
     let grid: Option<Vec<i64>> = program.launch.grid.iter().map(|e| e.evaluate(&values)).collect();
     let params: Vec<Value> = program
         .params
@@ -139,6 +176,7 @@ fn record(kernel: &str, program: &Program, cubin: &str, n: i64, k: i64, chosen: 
             ParameterKind::TensorMap(map) => map_record(program, map),
             ParameterKind::Dim(dim) => json!({ "i32": values.dim(dim) }),
             ParameterKind::Stride(..) => json!({ "i32": k }),
+            ParameterKind::Scalar(_) if p.name == "rows" => json!({ "i32": rows }),
             ParameterKind::Scalar(_) => json!({ "f32": if p.name == "alpha" { 1.0 } else { 0.0 } }),
             ParameterKind::Ahead(slots) => json!({ "ahead": slots }),
             // The exported kernels say nothing.

@@ -7,6 +7,7 @@ use tile_bench::data::{Real, normal};
 use tile_bench::problem::{Contender, Problem, Title};
 use tile_bench::race::{OURS, Options, race};
 use tile_bench::report::Row;
+use tile_kernels::gemv::kernel::GemvParams;
 use tile_kernels::gemv::{Choice, Gemv, GemvElement, definition, gemv};
 use tile_runtime::prelude::*;
 
@@ -84,9 +85,7 @@ pub fn measure<T: GemvElement + Real>(
     });
     let mut contenders = vec![default.chosen()];
     contenders.extend(instances::<T>(k).into_iter().map(|choice| {
-        let ((warps, rows, groups, unroll), stages) = (choice.shape, choice.stages);
-        let name = format!("gemv {warps}x{rows}x{groups}x{unroll}, {stages} stages");
-        Contender::new(OURS, name, move |on: &Stream, (w, x, y): &mut Buffers<T>| {
+        Contender::new(OURS, choice.to_string(), move |on: &Stream, (w, x, y): &mut Buffers<T>| {
             Ok(T::launch(on, choice, &*w, &*x, y, Gemv::default())?)
         })
     }));
@@ -116,19 +115,15 @@ fn heuristic<'a, T: Real>(algorithms: &'a Algorithms<'a>, index: usize) -> Conte
 }
 
 /// The kernel's vectorised instances for an element type, which need rows of whole 16-byte loads.
+#[allow(non_snake_case)] // the kernel's constants
 fn instances<T: Element>(k: usize) -> Vec<Choice> {
     let Ok(kernel) = definition().kernel() else { return Vec::new() };
     let vector = 16 / size_of::<T>();
     let of_dtype = kernel.instances.iter().filter(|i| i.dtypes.first() == Some(&T::DTYPE) && k.is_multiple_of(vector));
     let choices = of_dtype.filter_map(|instance| {
         let consts: Vec<usize> = instance.consts.iter().filter_map(|c| usize::try_from(*c).ok()).collect();
-        let &[warps, rows, groups, unroll, stages, width] = &consts[..] else { return None };
-        (width > 1).then_some(Choice {
-            shape: (warps, rows, groups, unroll),
-            stages,
-            vector: true,
-            ..Choice::default()
-        })
+        let &[WARPS, ROWS, GROUPS, UNROLL, STAGES, VEC] = &consts[..] else { return None };
+        (VEC > 1).then_some(Choice::AnyK(GemvParams { WARPS, ROWS, GROUPS, UNROLL, STAGES, VEC }))
     });
     choices.collect()
 }

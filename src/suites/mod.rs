@@ -2,3 +2,5 @@
 
 pub mod gemm;
 pub mod gemv;
+pub mod gemv_fit;
+pub mod gemv_sweep;

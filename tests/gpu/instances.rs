@@ -17,7 +17,12 @@ use tile_kernels::gemm::split::{GemmClusterParams, GemmSlotsParams, gemm_cluster
 use tile_kernels::gemm::tf32::{GemmAnyTf32Params, GemmTf32Params, gemm_any_tf32, gemm_tf32};
 use tile_kernels::gemv::bulk::{GemvBulkParams, gemv_bulk};
 use tile_kernels::gemv::kernel::{GemvParams, gemv};
+use tile_kernels::gemv::lines::{GemvLinesParams, gemv_lines};
+use tile_kernels::gemv::ring::{GemvRingParams, gemv_ring};
+use tile_kernels::gemv::rows::{GemvRowsParams, gemv_rows};
 use tile_kernels::gemv::specialized::{GemvSpecializedParams, gemv_specialized};
+use tile_kernels::gemv::split::{GemvSplitParams, gemv_split};
+use tile_kernels::gemv::{Choice, Gemv, GemvElement};
 use tile_runtime::kernel::Target;
 use tile_runtime::prelude::*;
 
@@ -114,6 +119,36 @@ fn bulk_instance<T: Real + Float>(device: &Device, i: &Declared) -> Result<usize
     vector::run::<T>(device, &vector::bulk(i, size_of::<T>()), |o| kernel.launch(o.w, o.x, o.y, o.alpha, o.beta))
 }
 
+fn rows_instance<T: Real + Float>(device: &Device, i: &Declared) -> Result<usize, String> {
+    let params = params!(i, GemvRowsParams { LANES, ROWS, GROUPS, UNROLL, VEC });
+    let kernel = gemv_rows::<T>::instance(device, params).map_err(|e| e.to_string())?;
+    let cases = vector::groups(i, params.LANES, params.ROWS * params.GROUPS, 1);
+    vector::run::<T>(device, &cases, |o| kernel.launch(o.w, o.x, o.y, o.alpha, o.beta))
+}
+
+fn lines_instance<T: Real + GemvElement>(device: &Device, i: &Declared) -> Result<usize, String> {
+    let choice = Choice::Lines(params!(i, GemvLinesParams { LANES, ROWS, GROUPS, UNROLL, VEC }));
+    vector::run::<T>(device, &vector::lines(i), |o| {
+        T::launch(device, choice, o.w, o.x, o.y, Gemv { alpha: o.alpha, beta: o.beta })
+    })
+}
+
+fn split_instance<T: Real + Float>(device: &Device, i: &Declared) -> Result<usize, String> {
+    let params = params!(i, GemvSplitParams { WARPS, ROWS, UNROLL, PARTS, VEC });
+    let kernel = gemv_split::<T>::instance(device, params).map_err(|e| e.to_string())?;
+    let cases = vector::groups(i, 32 * params.WARPS, params.ROWS, params.PARTS);
+    vector::run::<T>(device, &cases, |o| kernel.launch(o.w, o.x, o.y, o.alpha, o.beta))
+}
+
+fn ring_instance<T: Real + Float>(device: &Device, i: &Declared) -> Result<usize, String> {
+    let params = params!(i, GemvRingParams { WARPS, SPAN, STAGES, MOST, VEC });
+    let kernel = gemv_ring::<T>::instance(device, params).map_err(|e| e.to_string())?;
+    // More rows than the ring has, and no whole stages of them.
+    let rows = params.SPAN * (params.STAGES + 1) + 1;
+    let cases = vector::ring(i, rows, size_of::<T>());
+    vector::run::<T>(device, &cases, |o| kernel.launch(o.w, o.x, o.y, o.alpha, o.beta, rows))
+}
+
 fn every_gemm(device: &Device, selection: &Selection) {
     each(gemm::<f16, f16>::definition(), selection, |i| {
         typed!(gemm_instance(device, i):
@@ -169,6 +204,22 @@ fn every_gemv_bulk(device: &Device, selection: &Selection) {
     each(gemv_bulk::<f32>::definition(), selection, |i| typed!(bulk_instance(device, i): f16; bf16; f32;));
 }
 
+fn every_gemv_rows(device: &Device, selection: &Selection) {
+    each(gemv_rows::<f32>::definition(), selection, |i| typed!(rows_instance(device, i): f16; bf16; f32;));
+}
+
+fn every_gemv_lines(device: &Device, selection: &Selection) {
+    each(gemv_lines::<f32>::definition(), selection, |i| typed!(lines_instance(device, i): f16; bf16; f32;));
+}
+
+fn every_gemv_split(device: &Device, selection: &Selection) {
+    each(gemv_split::<f32>::definition(), selection, |i| typed!(split_instance(device, i): f16; bf16; f32;));
+}
+
+fn every_gemv_ring(device: &Device, selection: &Selection) {
+    each(gemv_ring::<f32>::definition(), selection, |i| typed!(ring_instance(device, i): f16; bf16; f32;));
+}
+
 /// A test a kernel: on a GPU, on Hopper alone where instances are for its shared memory or its instructions; and two of its
 /// instances on the simulator.
 macro_rules! families {
@@ -203,4 +254,8 @@ families! {
     every_instance_of_gemv, every_gemv, false;
     every_instance_of_gemv_specialized, every_gemv_specialized, false;
     every_instance_of_gemv_bulk, every_gemv_bulk, true;
+    every_instance_of_gemv_rows, every_gemv_rows, false;
+    every_instance_of_gemv_lines, every_gemv_lines, false;
+    every_instance_of_gemv_split, every_gemv_split, true;
+    every_instance_of_gemv_ring, every_gemv_ring, true;
 }

@@ -4,6 +4,7 @@ use crate::gpu;
 use std::sync::{Mutex, PoisonError};
 use tile_kernel_examples::data::{hash, normal};
 use tile_kernels::gemm::{Gemm, gemm};
+use tile_kernels::gemv::bulk::GemvBulkParams;
 use tile_kernels::gemv::{Choice, Gemv, GemvElement, gemv};
 use tile_runtime::Error;
 use tile_runtime::prelude::*;
@@ -121,8 +122,9 @@ fn dependent_chains_of_products_give_the_same_bits() {
 fn so_do_chains_whose_weights_come_by_bulk_copies() {
     let Some(device) = gpu() else { return };
     for n in [256, 1024, 2056, 4096] {
-        for bulk in [(4, 4, 1, 4), (4, 2, 6, 16)] {
-            let choice = Choice { bulk: Some(bulk), ..Choice::default() };
+        for (span, stages, rows) in [(4, 1, 4), (2, 6, 16)] {
+            let params = GemvBulkParams { WARPS: 4, SPAN: span, STAGES: stages, ROWS: rows, VEC: 8 };
+            let choice = Choice::Bulk(params);
             chain_of_products(&device, n, |on, w, x, y, scalars| Ok(f16::launch(on, choice, w, x, y, scalars)?));
         }
     }

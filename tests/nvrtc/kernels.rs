@@ -18,6 +18,10 @@ pub fn kernels() -> Vec<&'static Definition> {
     all.push(tile_kernels::gemv::definition());
     all.push(tile_kernels::gemv::specialized::gemv_specialized::<f32>::definition());
     all.push(tile_kernels::gemv::bulk::gemv_bulk::<f32>::definition());
+    all.push(tile_kernels::gemv::rows::gemv_rows::<f32>::definition());
+    all.push(tile_kernels::gemv::lines::gemv_lines::<f32>::definition());
+    all.push(tile_kernels::gemv::split::gemv_split::<f32>::definition());
+    all.push(tile_kernels::gemv::ring::gemv_ring::<f32>::definition());
     all.extend(tile_kernels::gemv::stream::definitions());
     all.push(tile_kernels::gemm::definition());
     all.push(batched::gemm_batch::<f16, f16, 64, 64, 64, 8, 128, false, true>::definition());
@@ -64,6 +68,7 @@ pub fn values(kernel: &Kernel) -> &'static [&'static [i64]] {
         _ if kernel.specialized().is_empty() => &[&[]],
         // Slots of longer rows are more than shared memory has.
         "gemv_bulk" => &[&[1024], &[1032]],
+        "gemv_ring" => &[&[1024], &[520]],
         "gemv_stream" | "gemv_norm_stream" => &[&[5000, 264]],
         "decode" | "append_decode" => &[&[32, 8, 128]],
         "prefill" => &[&[8, 128]],
@@ -133,6 +138,8 @@ pub fn classes(kernel: &Kernel, instance: &Instance, target: Target) -> Vec<Clas
         }
         ("forward_options" | "packed", [Dtype::F16]) => return vec![],
         ("prefill" | "gemv_stream" | "gemv_norm_stream", [Dtype::F16, ..]) => return vec![],
+        // f16 and bf16 differ in the names of instructions alone.
+        ("gemv_rows" | "gemv_lines" | "gemv_split" | "gemv_ring", [Dtype::F16]) => return vec![],
         // Of results in f32, and of operands in f32, the instance that a head and the one that most layers use.
         ("gemv_stream" | "gemv_norm_stream", [.., Dtype::F32]) if !is("SPAN", 2) => return vec![],
         ("gemm_any_tf32", _) if nt => return [Width::Sixteen, Width::Eight, Width::Four].map(read).to_vec(),

@@ -189,6 +189,51 @@ macro_rules! properties {
 
 properties!(Tensor, TensorView<'_>, TensorViewMut<'_>);
 
+impl<'a> TensorRef<'a> {
+    /// The tensor with its type; none where its elements are of another, or its axes not `R`.
+    pub fn typed<T: Element, const R: usize>(&self) -> Option<TensorView<'a, T, R>> {
+        let fits = self.dtype() == T::DTYPE && self.shape().len() == R;
+        fits.then(|| TensorView { allocation: self.allocation(), layout: self.layout::<R>(), element: PhantomData })
+    }
+
+    /// The memory from the first element to the last in lines of `width` elements, of shape `[lines, width]`, without what is no whole
+    /// line at either end. A line's address is a multiple of its bytes: kernels read lines by wide loads however the rows of the tensor
+    /// are aligned.
+    ///
+    /// None where elements are of another type than `T`, a line has none, or memory between the first and the last element is not the
+    /// tensor's, as with rows that have a pitch.
+    ///
+    /// ```
+    /// use tile_runtime::Device;
+    /// use tile_runtime::kernel::{Argument, TensorInput};
+    ///
+    /// let device = Device::simulator();
+    /// let w = device.tensor(&(0..35).map(|i| i as f32).collect::<Vec<f32>>(), [7, 5])?;
+    /// let below = w.rows(1..7)?; // begins at element 5, which is the second one of a line of four
+    /// let Argument::Tensor(erased) = below.argument() else { unreachable!("a view is a tensor") };
+    /// let lines = erased.lines::<f32>(4).expect("rows lie side by side");
+    /// assert_eq!((lines.shape(), lines.to_vec()?[0]), ([6, 4], 8.0));
+    /// # Ok::<(), tile_runtime::Error>(())
+    /// ```
+    pub fn lines<T: Element>(&self, width: usize) -> Option<TensorView<'a, T, 2>> {
+        let elements: i64 = self.shape().iter().product();
+        let size = size_of::<T>() as u64;
+        if self.dtype() != T::DTYPE || width == 0 || self.bytes() != u64::try_from(elements).ok()? * size {
+            return None;
+        }
+        let line = size.checked_mul(width as u64)?;
+        let skipped = self.address().checked_next_multiple_of(line)? - self.address();
+        // Elements at addresses that are no multiples of their size are in no line.
+        if !skipped.is_multiple_of(size) || !self.offset().is_multiple_of(size) {
+            return None;
+        }
+        let count = usize::try_from(self.bytes().saturating_sub(skipped) / line).ok()?;
+        let first = usize::try_from(if count == 0 { self.offset() } else { self.offset() + skipped } / size).ok()?;
+        let layout = Layout { offset: first, shape: [count, width], strides: [width, 1] };
+        Some(TensorView { allocation: self.allocation(), layout, element: PhantomData })
+    }
+}
+
 impl<'a, T: Element, const R: usize> TensorView<'a, T, R> {
     fn with<const S: usize>(&self, layout: Layout<S>) -> TensorView<'a, T, S> {
         TensorView { allocation: self.allocation, layout, element: PhantomData }

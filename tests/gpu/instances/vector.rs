@@ -56,12 +56,35 @@ pub fn any_k(instance: &Declared) -> [Case; 3] {
     [Case::dense(2 * rows + 1, chunk * (instance.size("STAGES") + 1) + 3 * vec), Case::dense(rows + 1, vec), last]
 }
 
+/// Several steps of every group, of `parts` blocks, and a rest; a row of one load; rows with a gap that keeps them as aligned as they are.
+pub fn groups(instance: &Declared, lanes: usize, rows: usize, parts: usize) -> [Case; 3] {
+    let vec = instance.size("VEC");
+    let chunk = lanes * parts * vec * instance.size("UNROLL");
+    [
+        Case::dense(2 * rows + 1, 2 * chunk + 3 * vec),
+        Case::dense(rows + 1, vec),
+        Case::apart(3, 33 * vec, if vec == 1 { 5 } else { vec }),
+    ]
+}
+
+/// Rows that begin anywhere, side by side: several steps and a rest, rows shorter than a line, and those that happen to be aligned.
+pub fn lines(instance: &Declared) -> [Case; 3] {
+    let (vec, rows) = (instance.size("VEC"), instance.size("ROWS") * instance.size("VEC"));
+    let chunk = instance.size("LANES") * vec * instance.size("UNROLL");
+    [Case::dense(2 * rows + 3, chunk + 13), Case::dense(rows + 1, 3), Case::dense(rows + 5, 5 * vec)]
+}
+
 /// Most bytes of weights that a block has in shared memory here, of 227 KiB.
 const RING: usize = 200 << 10;
 
 /// The shapes for a kernel whose weights arrive by bulk copies, as far as shared memory has room for whole rows.
 pub fn bulk(instance: &Declared, bytes: usize) -> [Case; 3] {
-    let (rows, vec) = (instance.size("ROWS"), instance.size("VEC"));
+    ring(instance, instance.size("ROWS"), bytes)
+}
+
+/// The same, for blocks of so many rows.
+pub fn ring(instance: &Declared, rows: usize, bytes: usize) -> [Case; 3] {
+    let vec = instance.size("VEC");
     let step = 32 * instance.size("WARPS") * vec;
     let held = instance.size("SPAN") * instance.size("STAGES") * step * bytes;
     let long = if 2 * held <= RING { step + 3 * vec } else { step - 3 * vec };

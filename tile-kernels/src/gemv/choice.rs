@@ -1,61 +1,138 @@
-//! Which instance of the kernel serves a shape.
+//! Which kernel and instance serves a call.
 
-use super::bulk::gemv_bulk;
-use super::kernel::gemv;
-use super::specialized::gemv_specialized;
+use super::bulk::{GemvBulkParams, gemv_bulk};
+use super::candidates::{Problem, candidates};
+use super::kernel::{GemvParams, gemv};
+use super::lines::{GemvLinesParams, gemv_lines};
+use super::ring::{GemvRingParams, gemv_ring};
+use super::rows::{GemvRowsParams, gemv_rows};
+use super::specialized::{GemvSpecializedParams, gemv_specialized};
+use super::split::{GemvSplitParams, gemv_split};
 use super::{Gemv, GemvElement};
+use std::cell::RefCell;
+use std::fmt;
 use tile_runtime::LaunchError;
-use tile_runtime::kernel::{Dtype, LaunchOn, TensorInput, TensorOutput, TensorRef};
+use tile_runtime::kernel::{Argument, Dtype, LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::prelude::*;
 
-/// An instance: how a block's threads share rows, and how wide they load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choice {
-    /// Warps of a group, rows of a group, groups of a block, loads a thread keeps in flight a row.
-    pub shape: (usize, usize, usize, usize),
-    /// Steps whose loads are in flight at once: 1 loads nothing ahead.
-    pub stages: usize,
-    /// Whether loads are 16 bytes wide; else one element.
-    pub vector: bool,
-    /// Where the kernel that is compiled for K serves ([`super::specialized`]): its warps, rows, groups and loads.
-    pub specialized: Option<(usize, usize, usize, usize)>,
-    /// Where the kernel with bulk copies serves ([`super::bulk`]): its warps, rows at a time, stages and rows of a block.
-    pub bulk: Option<(usize, usize, usize, usize)>,
+/// A kernel and the constants of its instance: what a call launches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Choice {
+    /// [`gemv`](struct@super::kernel::gemv), which serves every K without being compiled for it.
+    AnyK(GemvParams),
+    /// [`gemv_specialized`](struct@super::specialized::gemv_specialized), compiled for each K.
+    ForK(GemvSpecializedParams),
+    /// [`gemv_rows`](struct@super::rows::gemv_rows), for short rows and for those that are not aligned to 16 bytes.
+    Rows(GemvRowsParams),
+    /// [`gemv_lines`](struct@super::lines::gemv_lines), for rows that lie side by side and are not aligned.
+    Lines(GemvLinesParams),
+    /// [`gemv_split`](struct@super::split::gemv_split), where the blocks of a cluster share few long rows.
+    Split(GemvSplitParams),
+    /// [`gemv_bulk`](struct@super::bulk::gemv_bulk), by bulk copies, with a constant number of rows a block.
+    Bulk(GemvBulkParams),
+    /// [`gemv_ring`](struct@super::ring::gemv_ring), by bulk copies, and how many rows a block has.
+    Ring(GemvRingParams, usize),
 }
 
 impl Default for Choice {
+    /// What serves all operands, however they are aligned.
     fn default() -> Self {
-        Choice { shape: (1, 1, 4, 4), stages: 1, vector: false, specialized: None, bulk: None }
+        Choice::AnyK(GemvParams { WARPS: 1, ROWS: 1, GROUPS: 4, UNROLL: 4, STAGES: 1, VEC: 1 })
     }
 }
 
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Choice::AnyK(GemvParams { WARPS, ROWS, GROUPS, UNROLL, STAGES, VEC }) => {
+                write!(f, "gemv {WARPS}x{ROWS}x{GROUPS}x{UNROLL}x{STAGES} v{VEC}")
+            }
+            Choice::ForK(GemvSpecializedParams { WARPS, ROWS, GROUPS, UNROLL, STAGES, VEC }) => {
+                write!(f, "gemv_specialized {WARPS}x{ROWS}x{GROUPS}x{UNROLL}x{STAGES} v{VEC}")
+            }
+            Choice::Rows(GemvRowsParams { LANES, ROWS, GROUPS, UNROLL, VEC }) => {
+                write!(f, "gemv_rows {LANES}x{ROWS}x{GROUPS}x{UNROLL} v{VEC}")
+            }
+            Choice::Lines(GemvLinesParams { LANES, ROWS, GROUPS, UNROLL, VEC }) => {
+                write!(f, "gemv_lines {LANES}x{ROWS}x{GROUPS}x{UNROLL} v{VEC}")
+            }
+            Choice::Split(GemvSplitParams { WARPS, ROWS, UNROLL, PARTS, VEC }) => {
+                write!(f, "gemv_split {WARPS}x{ROWS}x{UNROLL}x{PARTS} v{VEC}")
+            }
+            Choice::Bulk(GemvBulkParams { WARPS, SPAN, STAGES, ROWS, VEC }) => {
+                write!(f, "gemv_bulk {WARPS}x{SPAN}x{STAGES}x{ROWS} v{VEC}")
+            }
+            Choice::Ring(GemvRingParams { WARPS, SPAN, STAGES, MOST: _, VEC }, rows) => {
+                write!(f, "gemv_ring {WARPS}x{SPAN}x{STAGES} v{VEC}, {rows} rows")
+            }
+        }
+    }
+}
+
+/// Problems whose choices a thread remembers: finding one looks at some fifty candidates.
+const REMEMBERED: usize = 64;
+
+thread_local! {
+    static CHOICES: RefCell<[Option<(Problem, Choice)>; REMEMBERED]> = const { RefCell::new([None; REMEMBERED]) };
+}
+
 impl Choice {
-    /// The choice for these operands.
-    pub(super) fn of(w: &TensorRef<'_>, x: &TensorRef<'_>) -> Choice {
-        let bytes = i64::from(w.dtype().bytes());
-        let (&[n, k], &[pitch, _]) = (w.shape(), w.strides()) else { return Choice::default() };
-        let vector = [w.address() as i64, x.address() as i64, k * bytes, pitch * bytes].iter().all(|v| v % 16 == 0);
-        let specialized = vector.then(|| Choice::specialized(k, w.dtype()));
-        Choice { vector, specialized, ..Choice::for_shape(n, k, w.dtype()) }
+    /// The candidate that the model expects to be the fastest for a problem.
+    pub fn of(problem: Problem) -> Choice {
+        let timed = candidates(problem).map(|candidate| (candidate.us(), candidate.choice));
+        timed.min_by(|a, b| a.0.total_cmp(&b.0)).map_or_else(Choice::default, |(_, choice)| choice)
     }
 
-    /// The instance of the kernel that is compiled for K, for aligned operands.
-    ///
-    /// Measured on an H200 with `bench/peers.py`, f16 and bf16: within 2.3% of the best instance on each of its six shapes.
-    pub fn specialized(k: i64, dtype: Dtype) -> (usize, usize, usize, usize) {
-        match k.saturating_mul(i64::from(dtype.bytes())) / 16 {
-            // Two warps have all of a short row in flight at once.
-            ..=128 => (2, 1, 2, 4),
-            // Eight warps take whole steps of two loads a thread.
-            loads if loads % 512 == 0 => (8, 1, 1, 2),
-            // A row that is no whole number of steps: more loads in flight, fewer steps that are partly masked.
-            _ => (8, 1, 1, 4),
+    /// The same, remembered by the thread.
+    pub(super) fn remembered(problem: Problem) -> Choice {
+        let place = (problem.n.wrapping_mul(31).wrapping_add(problem.k)).rem_euclid(REMEMBERED as i64) as usize;
+        CHOICES.with_borrow_mut(|choices| match choices.get(place) {
+            Some(Some((known, choice))) if *known == problem => *choice,
+            _ => {
+                let choice = Choice::of(problem);
+                if let Some(entry) = choices.get_mut(place) {
+                    *entry = Some((problem, choice));
+                }
+                choice
+            }
+        })
+    }
+
+    /// The name of its kernel.
+    pub fn kernel(&self) -> &'static str {
+        match self {
+            Choice::AnyK(_) => "gemv",
+            Choice::ForK(_) => "gemv_specialized",
+            Choice::Rows(_) => "gemv_rows",
+            Choice::Lines(_) => "gemv_lines",
+            Choice::Split(_) => "gemv_split",
+            Choice::Bulk(_) => "gemv_bulk",
+            Choice::Ring(..) => "gemv_ring",
         }
     }
 
+    /// The constants of the kernel's instance, in order of declaration.
+    pub fn consts(&self) -> Vec<i64> {
+        let consts = match *self {
+            Choice::AnyK(p) => vec![p.WARPS, p.ROWS, p.GROUPS, p.UNROLL, p.STAGES, p.VEC],
+            Choice::ForK(p) => vec![p.WARPS, p.ROWS, p.GROUPS, p.UNROLL, p.STAGES, p.VEC],
+            Choice::Rows(p) => vec![p.LANES, p.ROWS, p.GROUPS, p.UNROLL, p.VEC],
+            Choice::Lines(p) => vec![p.LANES, p.ROWS, p.GROUPS, p.UNROLL, p.VEC],
+            Choice::Split(p) => vec![p.WARPS, p.ROWS, p.UNROLL, p.PARTS, p.VEC],
+            Choice::Bulk(p) => vec![p.WARPS, p.SPAN, p.STAGES, p.ROWS, p.VEC],
+            Choice::Ring(p, _) => vec![p.WARPS, p.SPAN, p.STAGES, p.MOST, p.VEC],
+        };
+        consts.into_iter().map(|value| value as i64).collect()
+    }
+
+    /// The choice for dense, aligned operands of this shape on an H100 or H200.
+    pub fn for_shape(n: i64, k: i64, dtype: Dtype) -> Choice {
+        Choice::of(Problem::dense(n, k, dtype))
+    }
+
     /// The instance of the kernel with bulk copies for a launch that may start before the previous kernel is done, for
-    /// aligned operands; none where a row is too long or too short for it, or rows are too few. [`gemv`](super::gemv) does
-    /// not ask for it: without such a launch the kernel in registers starts sooner.
+    /// aligned operands; none where a row is too long or too short for it, or rows are too few: warps, rows at a time, stages and rows
+    /// of a block.
     ///
     /// A block takes its rows in one go where a wave of blocks holds all of W, else it has six stages of them, and
     /// a multiprocessor two such blocks. Measured on an H200 in dependent chains (`bench/peers.py chain`): the best instance at
@@ -68,32 +145,10 @@ impl Choice {
             _ => None,
         }
     }
-
-    /// The choice among the instances that serve any K, for aligned operands of this shape, by how many 16-byte loads a row takes and how they divide among
-    /// the threads.
-    ///
-    /// Measured on an H200 with `bench/peers.py`: on each of its six shapes the choice is within 3% of the best instance.
-    pub fn for_shape(n: i64, k: i64, dtype: Dtype) -> Choice {
-        let loads = k.saturating_mul(i64::from(dtype.bytes())) / 16;
-        let shape = match loads {
-            // Short rows: a warp has enough to do with one of its own.
-            ..=64 => (1, 1, 8, 2),
-            // Rows that fill the loads of four warps, and enough of them to fill the device.
-            _ if loads % 512 == 0 && n.saturating_mul(loads) > 1 << 19 => (4, 1, 1, 4),
-            _ => (4, 2, 1, 2),
-        };
-        Choice { shape, stages: 1, vector: true, ..Choice::default() }
-    }
 }
 
-/// Every instance is a type of its own: the match from a value to it, written once. Instances that load ahead are
-/// vectorised ones.
-macro_rules! element {
-    (
-        $ty:ty, $vector:literal, [$(($w:literal, $r:literal, $g:literal, $u:literal)),*],
-        [$(($pw:literal, $pr:literal, $pg:literal, $pu:literal, $ps:literal)),*],
-        [$(($bw:literal, $bs:literal, $bt:literal, $br:literal)),*]
-    ) => {
+macro_rules! elements {
+    ($($ty:ty),*) => { $(
         impl GemvElement for $ty {
             #[track_caller]
             fn launch(
@@ -104,47 +159,49 @@ macro_rules! element {
                 y: impl TensorOutput<Self, 1>,
                 Gemv { alpha, beta }: Gemv,
             ) -> Result<(), LaunchError> {
-                match choice.bulk {
-                    $(Some(($bw, $bs, $bt, $br)) => {
-                        return gemv_bulk::<$ty, $bw, $bs, $bt, $br, $vector>::launch(on, w, x, y, alpha, beta);
-                    })*
-                    _ => {}
-                }
-                match choice.specialized {
-                    Some((2, 1, 2, 4)) => {
-                        return gemv_specialized::<$ty, 2, 1, 2, 4, 1, $vector>::launch(on, w, x, y, alpha, beta);
+                let device = on.device();
+                match choice {
+                    Choice::AnyK(params) => {
+                        gemv::<$ty>::instance(device, params)?.launch_on(on, w, x, y, alpha, beta)
                     }
-                    Some((8, 1, 1, 2)) => {
-                        return gemv_specialized::<$ty, 8, 1, 1, 2, 1, $vector>::launch(on, w, x, y, alpha, beta);
+                    Choice::ForK(params) => {
+                        gemv_specialized::<$ty>::instance(device, params)?.launch_on(on, w, x, y, alpha, beta)
                     }
-                    Some((8, 1, 1, 4)) => {
-                        return gemv_specialized::<$ty, 8, 1, 1, 4, 1, $vector>::launch(on, w, x, y, alpha, beta);
+                    Choice::Rows(params) => {
+                        gemv_rows::<$ty>::instance(device, params)?.launch_on(on, w, x, y, alpha, beta)
                     }
-                    _ => {}
-                }
-                match (choice.shape, choice.stages, choice.vector) {
-                    $((($w, $r, $g, $u), 1, true) =>
-                        gemv::<$ty, $w, $r, $g, $u, 1, $vector>::launch(on, w, x, y, alpha, beta),
-                      (($w, $r, $g, $u), 1, false) =>
-                        gemv::<$ty, $w, $r, $g, $u, 1, 1>::launch(on, w, x, y, alpha, beta),)*
-                    $((($pw, $pr, $pg, $pu), $ps, true) =>
-                        gemv::<$ty, $pw, $pr, $pg, $pu, $ps, $vector>::launch(on, w, x, y, alpha, beta),)*
-                    // A shape that no instance has: the smallest serves every operand.
-                    _ => gemv::<$ty, 1, 1, 4, 4, 1, 1>::launch(on, w, x, y, alpha, beta),
+                    Choice::Lines(params) => {
+                        // Both views of the matrix are made of what it is without its type.
+                        let Argument::Tensor(erased) = w.argument() else {
+                            return Self::launch(on, Choice::default(), w, x, y, Gemv { alpha, beta });
+                        };
+                        match (erased.typed::<$ty, 2>(), erased.lines::<$ty>(params.VEC)) {
+                            (Some(rows), Some(lines)) => {
+                                let start = (erased.address() / size_of::<$ty>() as u64) as usize % params.VEC.max(1);
+                                let before = usize::from(start > 0);
+                                gemv_lines::<$ty>::instance(device, params)?
+                                    .launch_on(on, rows, lines, x, y, alpha, beta, start, before)
+                            }
+                            // Rows with a pitch: any kernel of elements serves them.
+                            _ => {
+                                let any = Choice::default();
+                                Self::launch(on, any, w, x, y, Gemv { alpha, beta })
+                            }
+                        }
+                    }
+                    Choice::Split(params) => {
+                        gemv_split::<$ty>::instance(device, params)?.launch_on(on, w, x, y, alpha, beta)
+                    }
+                    Choice::Bulk(params) => {
+                        gemv_bulk::<$ty>::instance(device, params)?.launch_on(on, w, x, y, alpha, beta)
+                    }
+                    Choice::Ring(params, rows) => {
+                        gemv_ring::<$ty>::instance(device, params)?.launch_on(on, w, x, y, alpha, beta, rows)
+                    }
                 }
             }
         }
-    };
+    )* };
 }
 
-macro_rules! elements {
-    ($shapes:tt, $ahead:tt, $bulk:tt: $($ty:ty = $vector:literal),*) => {
-        $(element!($ty, $vector, $shapes, $ahead, $bulk);)*
-    };
-}
-
-elements!(
-    [(1, 1, 4, 4), (1, 1, 8, 2), (4, 1, 1, 4), (4, 2, 1, 2), (8, 2, 1, 1), (8, 2, 1, 4)],
-    [(4, 1, 1, 4, 2), (4, 1, 1, 8, 2), (8, 2, 1, 1, 2)],
-    [(4, 4, 1, 4), (4, 2, 6, 16)]: f16 = 8, bf16 = 8, f32 = 4
-);
+elements!(f16, bf16, f32);

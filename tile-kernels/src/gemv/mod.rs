@@ -1,18 +1,36 @@
-//! `y = alpha W x + beta y`: [`gemv`] on tensors, [`kernel`] as it is written, [`Choice`] of the instance,
-//! [`tuned`] for the instance that is measured to be the fastest; [`specialized`] is compiled for each K, and so is
-//! [`bulk`], whose weights arrive by bulk copies.
+//! `y = alpha W x + beta y`: [`gemv`] on tensors, [`Choice`] of the kernel and its instance.
+//!
+//! | kernel | what it is for |
+//! |---|---|
+//! | [`kernel`] | every K, without being compiled for it; [`tuned`] measures which of its instances is the fastest |
+//! | [`specialized`] | a K that is known when it is compiled |
+//! | [`rows`] | short rows, which share a warp; rows that are aligned to 8 or 4 bytes, or to an element, with a pitch |
+//! | [`lines`] | rows that lie side by side and are not aligned: 16-byte loads inside of them |
+//! | [`split`] | few long rows: the blocks of a cluster share one |
+//! | [`bulk`], [`ring`] | weights that arrive by bulk copies, a constant number of rows a block or equally many in each |
+//! | [`stream`] | a decode step's products, with what happens before and after them |
+//!
+//! [`candidates()`] lists what a call may launch, with the time that [`model`] expects of it; the call takes the least.
 //!
 //! f16, bf16 and f32; any N and K; `W` may be a view with a row pitch. Sums are accumulated in f32 in an order that
 //! depends only on the shape and the instance, so that equal calls give equal bits.
 
 pub mod bulk;
+pub mod candidates;
 mod choice;
 pub mod kernel;
+pub mod lines;
+pub mod model;
+pub mod ring;
+pub mod rows;
 pub mod specialized;
+pub mod split;
 pub mod stream;
 
+pub use candidates::{Candidate, Problem, candidates};
 pub use choice::Choice;
 
+use tile_runtime::kernel::Target;
 use tile_runtime::kernel::{Argument, Definition, LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::tuner::{TuneOptions, TuneReport};
 use tile_runtime::{Device, Element, Error, LaunchError};
@@ -49,8 +67,8 @@ pub trait GemvElement: Element {
 
 /// `y = alpha W x + beta y` on a device or stream: `w` of shape `[N, K]`, `x` of `[K]`, `y` of `[N]`.
 ///
-/// The instance is chosen from the shape and from how `w` and `x` are aligned: rows whose pitch or address is not a
-/// multiple of 16 bytes are read an element at a time, which is several times slower ([`Choice::vector`]).
+/// The kernel and its instance are chosen from the shape and from how `w` and `x` are aligned ([`Choice::of`]). Most kernels are
+/// compiled for each K, so the first call with another K compiles one.
 ///
 /// # Errors
 /// Where shapes disagree, a tensor lives elsewhere, or `y` overlaps an operand; and whatever compiling and launching
@@ -64,7 +82,9 @@ pub fn gemv<T: GemvElement>(
     scalars: Gemv,
 ) -> Result<(), LaunchError> {
     let choice = match (w.argument(), x.argument()) {
-        (Argument::Tensor(w), Argument::Tensor(x)) => Choice::of(&w, &x),
+        (Argument::Tensor(w), Argument::Tensor(x)) => {
+            Choice::remembered(Problem::of(&w, &x, on.device().supports(Target::Sm90a)))
+        }
         _ => Choice::default(),
     };
     T::launch(on, choice, w, x, y, scalars)
