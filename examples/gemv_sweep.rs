@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tile_bench::blas::Blas;
-use tile_kernel_examples::suites::gemv_fit::{Row, fit, report};
+use tile_kernel_examples::suites::fit::{Row, fitted};
 use tile_kernel_examples::suites::gemv_sweep::{Found, Shape, compile, mean_and_worst, measure, options, shapes};
 use tile_kernels::gemv::model::Parameters;
 use tile_kernels::gemv::{Choice, candidates};
@@ -187,7 +187,7 @@ fn list(shapes: &[Shape]) -> Result<()> {
     Ok(())
 }
 
-/// Fits all shapes; and, to see whether the parameters serve others too, half of them, for the other half.
+/// Fits the model to all shapes.
 fn fit_to(arguments: &Arguments) -> Result<()> {
     let mut rows = Vec::new();
     for path in &arguments.fit {
@@ -195,16 +195,6 @@ fn fit_to(arguments: &Arguments) -> Result<()> {
         let sweep: Sweep = serde_json::from_str(&text).with_context(|| format!("in {}", path.display()))?;
         rows.extend(sweep.shapes.iter().filter_map(Row::of));
     }
-    let all: Vec<&Row> = rows.iter().collect();
-    println!("{} shapes; with the parameters as they are:\n{}", all.len(), report(&all, &Parameters::H200));
-    let half = |odd: usize| rows.iter().enumerate().filter(move |(i, _)| i % 2 == odd).map(|(_, row)| row);
-    for odd in [0, 1] {
-        let fitted = fit(&half(odd).collect::<Vec<_>>(), Parameters::H200, arguments.steps / 2, arguments.seed);
-        let others: Vec<&Row> = half(1 - odd).collect();
-        let text = report(&others, &fitted);
-        println!("fitted to one half, on the other: {}", text.lines().next().unwrap_or(""));
-    }
-    let fitted = fit(&all, Parameters::H200, arguments.steps, arguments.seed);
-    println!("\nfitted to all:\n{}\n{fitted:#?}", report(&all, &fitted));
+    println!("{}", fitted(&rows, Parameters::H200, arguments.steps, arguments.seed));
     Ok(())
 }

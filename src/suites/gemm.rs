@@ -167,7 +167,7 @@ pub fn measure<T: GemmElement + Real>(
     let own =
         Contender::new(OURS, "gemm", |on: &Stream, (a, b, c): &mut Buffers<T>| Ok(gemm(on, &*a, &*b, c, &asked)?));
     let mut contenders = vec![own.chosen()];
-    contenders.extend(Choice::candidates(transposed).map(|choice| {
+    contenders.extend(Choice::candidates(m as i64, n as i64, k as i64, transposed).map(|choice| {
         Contender::new(OURS, choice.to_string(), move |on: &Stream, (a, b, c): &mut Buffers<T>| {
             Ok(T::launch(on, choice, &*a, &*b, c, &asked)?)
         })

@@ -1,6 +1,6 @@
 //! What the benchmarks measure: a module a problem, with everybody who computes it.
 
+pub mod fit;
 pub mod gemm;
 pub mod gemv;
-pub mod gemv_fit;
 pub mod gemv_sweep;

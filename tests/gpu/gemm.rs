@@ -55,7 +55,7 @@ fn aligned_shapes_in_every_layout() {
 #[test]
 fn few_rows_by_every_tile() {
     let Some(device) = super::gpu() else { return };
-    for choice in Choice::candidates([false, true]) {
+    for choice in Choice::candidates(1, 8, 0, [false, true]) {
         let (bm, bn, ..) = choice.tile;
         let (rows, cols) = (bm as usize, bn as usize);
         for m in [1, 3, rows - 1, rows, 2 * rows + 5] {

@@ -83,10 +83,15 @@ fn cluster_instance<T: Real, U: Real>(device: &Device, i: &Declared) -> Result<u
 }
 
 fn slots_instance<T: Real, U: Real>(device: &Device, i: &Declared) -> Result<usize, String> {
-    let params = params!(i, GemmSlotsParams { BM, BN, BK, STAGES, CK, S; EPILOGUE });
+    let params = params!(i, GemmSlotsParams { BM, BN, BK, STAGES, THREADS, S; A_T, B_T });
     let kernel = gemm_slots::<T, U>::instance(device, params).map_err(|e| e.to_string())?;
-    // It demands an N of eights.
-    product::run::<T, U>(device, i, Family { ragged: 8, ..BLOCKS }, launch!(kernel))
+    // It demands an N of eights. As many slots as it takes, and fewer.
+    let slots = params.S - i.index % 3;
+    product::run::<T, U>(device, i, Family { ragged: 8, ..BLOCKS }, |o| {
+        let rank = "a batch of one has a first matrix";
+        let (a, b, c) = (o.a.row(0).expect(rank), o.b.row(0).expect(rank), o.c.row(0).expect(rank));
+        kernel.launch(a, b, c, o.bias, o.alpha, o.beta, o.activation, slots)
+    })
 }
 
 fn tf32_instance(device: &Device, i: &Declared) -> Result<usize, String> {

@@ -3,6 +3,7 @@
 use super::Gemm;
 use super::batched::Batch;
 use super::kernel;
+use super::model::{Parameters, Work};
 use super::split::{Split, SplitElement};
 use std::fmt;
 use tile_runtime::LaunchError;
@@ -24,103 +25,61 @@ pub struct Choice {
 /// Rows, columns, elements of a step along K, slots, threads, blocks of a cluster.
 pub type Tile = (i64, i64, usize, usize, usize, usize);
 
-/// What a tile costs.
-struct Cost {
-    tile: Tile,
-    /// us that 64 along K take on one multiprocessor.
-    step_us: f64,
-    /// Bytes a us that all of them read at best.
-    read_rate: f64,
-}
-
-/// A tile for many rows. Measured on an H200 (`bench/peers.py gemm`) and fitted by waves of tiles.
-const fn wide(tile: Tile, step_us: f64, read_rate: f64) -> Cost {
-    Cost { tile, step_us, read_rate }
-}
-
-/// A tile for few rows, which is as fast as weights can be read where every multiprocessor has one (`docs/hopper.md`, "Rates that
-/// constants were fitted to"). Its step is what it takes to bring it in, or its products one after another.
-const fn skinny(tile: Tile) -> Cost {
-    let bytes = (tile.0 + tile.1) * 64 * 2;
-    let products = if tile.1 <= 32 { 0.118 } else { 0.156 };
-    let fetch = bytes as f64 / PORT_RATE;
-    Cost { tile, step_us: if fetch > products { fetch } else { products }, read_rate: 4.57e6 }
-}
-
-const TILES: [Cost; 33] = [
-    wide((128, 256, 64, 4, 256, 1), 0.628, 4.5e6),
-    wide((128, 192, 64, 4, 128, 1), 0.475, 4.5e6),
-    wide((128, 224, 64, 4, 256, 1), 0.560, 4.5e6),
-    wide((128, 128, 64, 6, 128, 1), 0.325, 4.5e6),
-    wide((64, 256, 64, 4, 128, 1), 0.345, 4.5e6),
-    wide((128, 64, 64, 8, 128, 1), 0.185, 4.5e6),
-    wide((64, 128, 64, 8, 128, 1), 0.190, 4.5e6),
-    wide((64, 64, 64, 12, 128, 1), 0.150, 4.5e6),
-    // 1% slower than the one before where it is launched alone, but 14% faster as a dependent launch, as it is in a stream
-    // of launches: blocks that share weights by themselves drift apart, and read them twice.
-    wide((64, 64, 64, 12, 128, 2), 0.149, 4.5e6),
-    skinny((8, 56, 128, 14, 128, 1)),
-    skinny((16, 56, 128, 12, 128, 1)),
-    skinny((16, 32, 128, 18, 128, 1)),
-    skinny((16, 96, 128, 7, 128, 1)),
-    skinny((32, 32, 128, 14, 128, 1)),
-    skinny((32, 48, 128, 10, 128, 1)),
-    skinny((32, 56, 128, 10, 128, 1)),
-    skinny((32, 96, 128, 6, 128, 1)),
-    skinny((32, 144, 64, 10, 128, 1)),
-    skinny((64, 32, 128, 8, 128, 1)),
-    skinny((64, 48, 128, 7, 128, 1)),
-    skinny((64, 112, 64, 9, 128, 1)),
-    skinny((64, 144, 64, 8, 128, 1)),
-    skinny((64, 192, 64, 6, 128, 1)),
-    wide((64, 96, 64, 10, 128, 1), 0.170, 4.5e6),
-    wide((128, 96, 64, 7, 128, 1), 0.250, 4.5e6),
-    wide((192, 128, 64, 4, 384, 1), 0.480, 4.5e6),
-    wide((256, 128, 64, 4, 256, 1), 0.630, 4.5e6),
-    skinny((16, 64, 128, 10, 128, 1)),
-    skinny((32, 64, 128, 8, 128, 1)),
-    wide((128, 256, 64, 4, 256, 2), 0.600, 4.5e6),
-    wide((128, 192, 64, 4, 128, 2), 0.460, 4.5e6),
-    wide((128, 128, 64, 6, 128, 2), 0.320, 4.5e6),
-    wide((256, 128, 64, 4, 256, 2), 0.610, 4.5e6),
+/// The tiles that there are instances of, for operands that TMA fetches.
+const TILES: [Tile; 33] = [
+    (128, 256, 64, 4, 256, 1),
+    (128, 192, 64, 4, 128, 1),
+    (128, 224, 64, 4, 256, 1),
+    (128, 128, 64, 6, 128, 1),
+    (64, 256, 64, 4, 128, 1),
+    (128, 64, 64, 8, 128, 1),
+    (64, 128, 64, 8, 128, 1),
+    (64, 64, 64, 12, 128, 1),
+    (64, 64, 64, 12, 128, 2),
+    (8, 56, 128, 14, 128, 1),
+    (16, 56, 128, 12, 128, 1),
+    (16, 32, 128, 18, 128, 1),
+    (16, 96, 128, 7, 128, 1),
+    (32, 32, 128, 14, 128, 1),
+    (32, 48, 128, 10, 128, 1),
+    (32, 56, 128, 10, 128, 1),
+    (32, 96, 128, 6, 128, 1),
+    (32, 144, 64, 10, 128, 1),
+    (64, 32, 128, 8, 128, 1),
+    (64, 48, 128, 7, 128, 1),
+    (64, 112, 64, 9, 128, 1),
+    (64, 144, 64, 8, 128, 1),
+    (64, 192, 64, 6, 128, 1),
+    (64, 96, 64, 10, 128, 1),
+    (128, 96, 64, 7, 128, 1),
+    (192, 128, 64, 4, 384, 1),
+    (256, 128, 64, 4, 256, 1),
+    (16, 64, 128, 10, 128, 1),
+    (32, 64, 128, 8, 128, 1),
+    (128, 256, 64, 4, 256, 2),
+    (128, 192, 64, 4, 128, 2),
+    (128, 128, 64, 6, 128, 2),
+    (256, 128, 64, 4, 256, 2),
 ];
-
-/// Multiprocessors of the device the costs were measured on.
-const MULTIPROCESSORS: i64 = 132;
-/// us from the launch to the first product and from the last one to the end; where all wait for memory, a bit more.
-const FIXED_US: f64 = 2.7;
-const FIXED_READ_US: f64 = 3.4;
-/// Bytes a us that come into one multiprocessor from the second-level cache: 64 a clock.
-const PORT_RATE: f64 = 0.109e6;
-/// Bytes a us that one multiprocessor reads from memory with a whole ring under way: 56 of them read 3.5e6.
-const BLOCK_RATE: f64 = 0.063e6;
-/// Bytes a us that one multiprocessor reads while it has a tile of an incomplete last wave. For 24,576 x 4,096 weights and 8 to 64 rows,
-/// 1.3, 1.7 and 3.3 waves took 55, 54 and 60 us, 1 and 1.9 waves 51 and 49.
-const LAST_RATE: f64 = 0.048e6;
-/// What is lost to multiprocessors without a tile in the last wave, of the time that reading takes: among tiles that read as fast, those that
-/// fill the device are preferred.
-const IDLE: f64 = 0.06;
-/// Bytes that a multiprocessor must have asked for to read at two thirds of its rate: with 110 KB it is 3.5% short of it, with
-/// 48 KB a quarter.
-const RING_BYTES: f64 = 33e3;
-/// The part of the weights that each further row of tiles reads again: their blocks start apart, and drift.
-const READ_AGAIN: f64 = 0.05;
-/// us that storing a tile holds up the next one, where no other tile is multiplied meanwhile.
-const STORE_US: f64 = 0.5;
-/// Bytes a us that a wave stores.
-const STORE_RATE: f64 = 4.3e6;
 
 impl Default for Choice {
     fn default() -> Self {
-        Choice { tile: TILES[0].tile, many_tiles: true, split: None }
+        Choice { tile: TILES[0], many_tiles: true, split: None }
     }
 }
 
 impl Choice {
-    /// The choice for aligned operands of this shape, by the cost model of the tiles. `[a_transposed, b_transposed]`: how
-    /// they are stored; only `[false, true]`, both along K, has them all.
+    /// The choice for aligned operands of this shape: the one that [`Work`] expects to be the fastest. `[a_transposed, b_transposed]`: how
+    /// they are stored.
     pub fn for_shape(m: i64, n: i64, k: i64, stored: [bool; 2]) -> Choice {
-        Choice::ranked(m, n, k, stored).first().map_or_else(Choice::default, |(choice, _)| *choice)
+        let mut fastest = (Choice::default(), f64::INFINITY);
+        for choice in Choice::candidates(m, n, k, stored) {
+            let us = choice.work([m, n, k], stored).us(&Parameters::H200);
+            if us < fastest.1 {
+                fastest = (choice, us);
+            }
+        }
+        fastest.0
     }
 
     /// The choice where every thread copies: for rows that are not aligned, on devices without TMA, and for elements
@@ -132,25 +91,25 @@ impl Choice {
         Choice { tile, many_tiles, split: None }
     }
 
-    /// Every choice that operands stored so could be given, for benchmarks and tuning.
-    pub fn candidates(stored: [bool; 2]) -> impl Iterator<Item = Choice> {
-        let legal = TILES.iter().filter(move |cost| has(cost.tile, stored));
-        legal.map(|cost| Choice { tile: cost.tile, many_tiles: true, split: None })
+    /// Every choice that aligned operands of this shape could be given.
+    pub fn candidates(m: i64, n: i64, k: i64, stored: [bool; 2]) -> impl Iterator<Item = Choice> {
+        let many_tiles = is_large(m, n);
+        let tiles = TILES.into_iter().filter(move |tile| has(*tile, stored));
+        let tiles = tiles.map(move |tile| Choice { tile, many_tiles, split: None });
+        let splits = Split::candidates(m, n, k, stored);
+        tiles.chain(splits.map(move |split| Choice { split: Some(split), many_tiles, ..Choice::default() }))
     }
 
-    /// Every choice for aligned operands of this shape with the us it is expected to take, the fastest first.
-    pub fn ranked(m: i64, n: i64, k: i64, stored: [bool; 2]) -> Vec<(Choice, f64)> {
-        let tiles = TILES.iter().filter(|entry| has(entry.tile, stored));
-        let tiles = tiles.map(|entry| {
-            let choice = Choice { tile: entry.tile, many_tiles: is_large(m, n), split: None };
-            (choice, cost(entry, m, n, k))
-        });
-        let splits = Split::candidates(m, n, k, stored).map(|split| {
-            (Choice { split: Some(split), many_tiles: is_large(m, n), ..Choice::default() }, split.estimate(m, n, k))
-        });
-        let mut ranked: Vec<(Choice, f64)> = tiles.chain(splits).collect();
-        ranked.sort_by(|a, b| a.1.total_cmp(&b.1));
-        ranked
+    /// What a launch by this choice does.
+    pub fn work(&self, shape: [i64; 3], stored: [bool; 2]) -> Work {
+        match self.split {
+            Some(split) => split.work(shape, stored),
+            None => {
+                let (rows, cols, step, stages, threads, cluster) = self.tile;
+                let [depth, threads, cluster] = [step * stages, threads, cluster].map(|size| size as i64);
+                Work { shape, stored, tile: [rows, cols], depth, threads, cluster, parts: 1, slots: 1 }
+            }
+        }
     }
 
     /// The constants of the instance of [`kernel::gemm`](struct@super::kernel::gemm), in order of declaration.
@@ -159,11 +118,6 @@ impl Choice {
         let sizes = [bk, stages, threads, cluster].map(|size| size as i64);
         let flags = [a_transposed, b_transposed, epilogue].map(i64::from);
         [bm, bn].into_iter().chain(sizes).chain(flags).collect()
-    }
-
-    /// us that the tile is expected to take for a shape.
-    pub fn estimate(tile: Tile, m: i64, n: i64, k: i64) -> Option<f64> {
-        TILES.iter().find(|cost| cost.tile == tile).map(|entry| cost(entry, m, n, k))
     }
 }
 
@@ -190,34 +144,6 @@ fn is_large(m: i64, n: i64) -> bool {
 fn has((bm, bn, bk, _, _, cy): Tile, [a_transposed, b_transposed]: [bool; 2]) -> bool {
     let shared = bm > 64 || cy == 1 || b_transposed && !a_transposed;
     shared && (b_transposed || bn % 64 == 0) && (!a_transposed || bm >= 64 && bn % 32 == 0 && bk == 64)
-}
-
-fn cost(Cost { tile, step_us, read_rate }: &Cost, m: i64, n: i64, k: i64) -> f64 {
-    let (bm, bn, bk, stages, threads, cluster) = *tile;
-    let up = |a: i64, b: i64| (a.max(0) + b - 1) / b;
-    let cluster = cluster as i64;
-    // A cluster at the edge has tiles without elements, which take as long as others.
-    let tiles = up(up(m, bm), cluster) * cluster * up(n, bn);
-    let waves = up(tiles, MULTIPROCESSORS).max(1);
-    let last = tiles - (waves - 1) * MULTIPROCESSORS;
-    let turns = threads == 128 && bm * bn >= 128 * 128;
-    let stores = if turns { 0.0 } else { STORE_US * (waves - 1) as f64 };
-    let stored = (last * bm * bn * 2) as f64 / STORE_RATE;
-    let compute = FIXED_US + (waves * up(k, 64)) as f64 * step_us + stores + stored;
-    // What lies beyond the operands fills slots, but is not read.
-    let asked = (m.min(bm) + n.min(bn)) as f64 * (bk * stages * 2) as f64;
-    let rate = |blocks: i64, each: f64| read_rate.min(blocks as f64 * each) * (1.0 - (-asked / RING_BYTES).exp());
-    // Rows of tiles that share weights by the cache alone.
-    let again = READ_AGAIN * ((up(m, bm) as f64 / cluster as f64) - 1.0).max(0.0);
-    let bytes = ((m * k + n * k + m * n) * 2) as f64 + (n * k * 2) as f64 * again;
-    let last_part = last as f64 / tiles.max(1) as f64;
-    let last_rate = if waves == 1 { rate(last, BLOCK_RATE) } else { rate(last, LAST_RATE) };
-    let read = FIXED_READ_US
-        + bytes * (1.0 - last_part) / rate(MULTIPROCESSORS, BLOCK_RATE).max(1.0)
-        + bytes * last_part / last_rate.max(1.0);
-    // What is bound by memory still prefers the tile with less to do.
-    let idle = 1.0 - last as f64 / MULTIPROCESSORS as f64;
-    compute.max(read) + 0.02 * compute.min(read) + IDLE * idle * read
 }
 
 /// Every instance is a type of its own: the match from values to it, written once.
@@ -425,7 +351,7 @@ mod tests {
     fn choices_are_instances() {
         let kernel = kernel::gemm::<f16, f16>::definition().kernel().unwrap();
         let declared: Vec<&[i64]> = kernel.instances.iter().map(|i| &i.consts[..]).collect();
-        for Cost { tile: (bm, bn, bk, stages, threads, cy), .. } in TILES {
+        for (bm, bn, bk, stages, threads, cy) in TILES {
             for stored in [[false, true], [false, false], [true, true], [true, false]] {
                 let [at, bt] = stored.map(i64::from);
                 let wanted = [bm, bn, bk as i64, stages as i64, threads as i64, cy as i64, at, bt, 1];

@@ -11,6 +11,7 @@ pub mod batched;
 mod choice;
 mod epilogue;
 pub mod kernel;
+pub mod model;
 pub mod operands;
 pub mod split;
 pub mod tf32;
@@ -18,7 +19,9 @@ pub mod tf32;
 pub use batched::gemm_batched;
 pub use choice::{Choice, Tile};
 
-use tile_runtime::kernel::{Argument, Class, Definition, LaunchOn, Target, TensorInput, TensorOutput, TensorRef};
+use tile_runtime::kernel::{
+    Argument, Class, Definition, LaunchOn, Place, Target, TensorInput, TensorOutput, TensorRef,
+};
 use tile_runtime::{Element, Error, LaunchError, Tensor, f16};
 
 /// What is done with the product.
@@ -156,8 +159,11 @@ pub fn gemm<T: GemmElement<C>, C: Element>(
     mut c: impl TensorOutput<C, 2>,
     options: &Gemm<'_, T>,
 ) -> Result<(), LaunchError> {
-    let choice = choice(on, [a.argument(), b.argument(), c.argument()], options);
-    T::launch(on, choice, a, b, c, options)
+    let (choice, us) = choice(on, [a.argument(), b.argument(), c.argument()], options);
+    // A long launch loses more by what starts beside it than it gains by its own early start.
+    let place = Place::of(on);
+    let place = if us < model::Parameters::H200.early { place } else { place.in_order() };
+    T::launch(&place, choice, a, b, c, options)
 }
 
 /// Every choice that [`gemm`] has for these, with the us that it expects of each: the first is what it takes.
@@ -184,7 +190,7 @@ pub fn gemm_by<T: GemmElement<C>, C: Element>(
     c: impl TensorOutput<C, 2>,
     options: &Gemm<'_, T>,
 ) -> Result<(), LaunchError> {
-    T::launch(on, choice, a, b, c, options)
+    T::launch(&Place::of(on), choice, a, b, c, options)
 }
 
 /// The alignment class in which [`gemm`] is launched with these: how wide the pieces are that operands are read in, and
@@ -199,7 +205,7 @@ pub fn class<T: GemmElement<C>, C: Element>(
     mut c: impl TensorOutput<C, 2>,
     options: &Gemm<'_, T>,
 ) -> Result<Class, Error> {
-    let (bm, bn, bk, stages, threads, cluster) = choice(on, [a.argument(), b.argument(), c.argument()], options).tile;
+    let (bm, bn, bk, stages, threads, cluster) = choice(on, [a.argument(), b.argument(), c.argument()], options).0.tile;
     let params = kernel::GemmParams {
         BM: bm as usize,
         BN: bn as usize,
@@ -216,19 +222,8 @@ pub fn class<T: GemmElement<C>, C: Element>(
 }
 
 /// The instance for operands and a result.
-fn choice<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &Gemm<'_, T>) -> Choice {
-    let [Argument::Tensor(a), Argument::Tensor(b), Argument::Tensor(c)] = tensors else { return Choice::default() };
-    let [m, n] = extents(&c);
-    let [rows, cols] = extents(&a);
-    let k = if options.a_transposed { rows } else { cols };
-    match has_copy_engine(on, [&a, &b]) {
-        true => {
-            let choice = Choice::for_shape(m, n, k, [options.a_transposed, options.b_transposed]);
-            // Sums that are put aside are added and stored 4 at a time.
-            Choice { split: choice.split.filter(|_| rows_begin_at(&c, 16)), ..choice }
-        }
-        false => Choice::by_threads(m, n, a.dtype().bytes()),
-    }
+fn choice<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &Gemm<'_, T>) -> (Choice, f64) {
+    ranked(on, tensors, options).first().copied().unwrap_or((Choice::default(), 0.0))
 }
 
 /// What there is to choose from, by the time expected.
@@ -240,9 +235,13 @@ fn ranked<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &
     match has_copy_engine(on, [&a, &b]) {
         true => {
             let stored = [options.a_transposed, options.b_transposed];
-            let mut all = Choice::ranked(m, n, k, stored);
-            all.retain(|(choice, _)| choice.split.is_none() || rows_begin_at(&c, 16));
-            all
+            // Sums that are put aside are added and stored 4 at a time.
+            let all = Choice::candidates(m, n, k, stored);
+            let legal = all.filter(|choice| choice.split.is_none() || rows_begin_at(&c, 16));
+            let us = |choice: Choice| choice.work([m, n, k], stored).us(&model::Parameters::H200);
+            let mut ranked: Vec<(Choice, f64)> = legal.map(|choice| (choice, us(choice))).collect();
+            ranked.sort_by(|a, b| a.1.total_cmp(&b.1));
+            ranked
         }
         false => vec![(Choice::by_threads(m, n, a.dtype().bytes()), 0.0)],
     }

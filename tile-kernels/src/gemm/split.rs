@@ -4,6 +4,7 @@
 
 use super::activation::activate;
 use super::epilogue::finish;
+use super::model::{MULTIPROCESSORS, Work};
 use super::operands::multiply;
 use super::{Choice, Gemm, GemmElement};
 use tile_runtime::kernel::{LaunchOn, TensorInput, TensorOutput};
@@ -71,11 +72,13 @@ pub fn gemm_cluster<
 #[tile_kernel(
     instances(
         (BM, BN, BK, STAGES, THREADS) in [
-            (64, 64, 64, 12, 128), (128, 64, 64, 8, 128), (128, 128, 64, 6, 256), (16, 64, 128, 10, 128), (32, 64, 128, 8, 128),
+            (64, 64, 64, 12, 128), (128, 64, 64, 8, 128), (128, 128, 64, 6, 256), (128, 256, 64, 4, 256),
+            (16, 64, 128, 10, 128), (32, 64, 128, 8, 128),
         ],
         S in [8, 64],
         (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)],
-        where !A_T || BM >= 64
+        // The sums of many slots of a wide tile take the last block longer than the products.
+        where (!A_T || BM >= 64) && (BN < 256 || S == 8)
     ),
     pdl(independent = [b]),
     dtypes(T in [f16, bf16], U in [f16, bf16, f32]),
@@ -140,44 +143,45 @@ pub fn gemm_slots<
     }
     copy(&acc, partial.at_mut([part, row, col]));
     if last_arriver(&mut arrived[[by, bx]], slots) {
-        // A thread has four neighbours of every so many rows: 16 bytes that all of a warp's lie together.
-        let mut sums = alloc_local::<f32>([BM * BN / THREADS]);
-        let mut read = alloc_local::<f32>([4]);
-        let mut out = alloc_local::<U>([4]);
-        for e in unroll(0..BM * BN / THREADS) {
-            sums[e] = 0.0;
-        }
-        for s in serial(0..slots).unroll(max(1, min(8, 128 * THREADS / (BM * BN)))) {
-            for e in unroll(0..BM * BN / (4 * THREADS)) {
-                let at = (e * THREADS + t) * 4;
-                for v in vectorized(0..4) {
-                    read[v] = partial.masked([s, row + at / BN, col + at % BN + v]);
+        // A thread has four neighbours of every so many rows, 16 bytes that all of a warp's lie together, and eight such at once.
+        let fours = min(8, BM * BN / (4 * THREADS));
+        for part in 0..BM * BN / (4 * THREADS) / fours {
+            let mut sums = alloc_local::<f32>([fours, 4]);
+            let mut read = alloc_local::<f32>([4]);
+            let mut out = alloc_local::<U>([4]);
+            clear(&mut sums);
+            for s in serial(0..slots).unroll(4) {
+                for e in unroll(0..fours) {
+                    let at = ((part * fours + e) * THREADS + t) * 4;
+                    for v in vectorized(0..4) {
+                        read[v] = partial.masked([s, row + at / BN, col + at % BN + v]);
+                    }
+                    for v in unroll(0..4) {
+                        sums[[e, v]] += read[v];
+                    }
+                }
+            }
+            for e in unroll(0..fours) {
+                let at = ((part * fours + e) * THREADS + t) * 4;
+                if beta != 0.0 {
+                    for v in vectorized(0..4) {
+                        out[v] = c.masked([row + at / BN, col + at % BN + v]);
+                    }
                 }
                 for v in unroll(0..4) {
-                    sums[e * 4 + v] += read[v];
+                    let mut value = alpha * sums[[e, v]];
+                    if beta != 0.0 {
+                        value += beta * out[v].cast::<f32>();
+                    }
+                    if let Some(shift) = bias {
+                        value += shift.masked([col + at % BN + v]).cast::<f32>();
+                    }
+                    value = activate(value, activation);
+                    out[v] = value.cast::<U>();
                 }
-            }
-        }
-        for e in unroll(0..BM * BN / (4 * THREADS)) {
-            let at = (e * THREADS + t) * 4;
-            if beta != 0.0 {
                 for v in vectorized(0..4) {
-                    out[v] = c.masked([row + at / BN, col + at % BN + v]);
+                    *c.masked_mut([row + at / BN, col + at % BN + v]) = out[v];
                 }
-            }
-            for v in unroll(0..4) {
-                let mut value = alpha * sums[e * 4 + v];
-                if beta != 0.0 {
-                    value += beta * out[v].cast::<f32>();
-                }
-                if let Some(shift) = bias {
-                    value += shift.masked([col + at % BN + v]).cast::<f32>();
-                }
-                value = activate(value, activation);
-                out[v] = value.cast::<U>();
-            }
-            for v in vectorized(0..4) {
-                *c.masked_mut([row + at / BN, col + at % BN + v]) = out[v];
             }
         }
     }
@@ -203,10 +207,11 @@ const CLUSTERS: [Split; 4] = [
 ];
 
 /// The tiles of the splits whose last arriver adds.
-const SLOTS: [Split; 5] = [
+const SLOTS: [Split; 6] = [
     over([64, 64, 64, 12], 1, 2),
     over([128, 64, 64, 8], 1, 2),
     over([128, 128, 64, 6], 1, 2),
+    over([128, 256, 64, 4], 1, 2),
     over([16, 64, 128, 10], 1, 2),
     over([32, 64, 128, 8], 1, 2),
 ];
@@ -218,22 +223,6 @@ const fn over([rows, cols, step, stages]: [usize; 4], parts: usize, slots: usize
     Split { tile: (rows as i64, cols as i64, step, stages), parts, slots }
 }
 
-/// Bytes a us of sums that a cluster adds, or a last arriver (`docs/hopper.md`, "Rates that constants were fitted to").
-const REDUCE_RATE: f64 = 0.041e6;
-/// us that a cluster saves by reading `a` half as often as blocks of half the columns do. Measured where both are possible:
-/// 32, 64 and 16 rows of 4096 columns.
-const SHARED_US: f64 = 0.5;
-/// us that a sum takes to be put aside and its arrival to be known.
-const ARRIVE_US: f64 = 1.7;
-/// us from the launch to the first product and from the last one to the end.
-const FIXED_US: f64 = 3.4;
-/// Bytes a us that all multiprocessors read from memory, that come into one of them from the second-level cache where all of
-/// them read, and where few do.
-const READ_RATE: f64 = 4.57e6;
-const PORT_RATE: f64 = 0.109e6;
-/// Multiprocessors of the device the costs were measured on.
-const MULTIPROCESSORS: i64 = 132;
-
 impl Split {
     /// Every split that serves a shape whose operands are stored so, with all of its blocks running at once.
     pub fn candidates(m: i64, n: i64, k: i64, stored: [bool; 2]) -> impl Iterator<Item = Split> {
@@ -243,7 +232,8 @@ impl Split {
             let (rows, cols, step, _) = split.tile;
             let tiles = split.tiles(m, n).max(1);
             let legal = n % 8 == 0 && k <= 1 << 22 && up(m, rows) <= 64 && up(n, cols) <= 64 && split.has(stored);
-            let most = if legal { (MULTIPROCESSORS / tiles).min(up(k, step as i64)).min(MOST[1] as i64) } else { 0 };
+            let room = if cols < 256 { MOST[1] } else { MOST[0] };
+            let most = if legal { (MULTIPROCESSORS / tiles).min(up(k, step as i64)).min(room as i64) } else { 0 };
             // As many as there is room for, and fewer, whose sums are added sooner.
             let mut counts = vec![most, most / 2, most / 4, most / 8];
             counts.retain(|count| *count > 1);
@@ -253,19 +243,16 @@ impl Split {
         clusters.chain(slots).filter(move |_| m > 0 && n > 0 && k > 0)
     }
 
-    /// us that it is expected to take for a shape, where all of its blocks run at once.
-    pub fn estimate(self, m: i64, n: i64, k: i64) -> f64 {
+    /// What a launch by it does.
+    pub fn work(self, shape: [i64; 3], stored: [bool; 2]) -> Work {
         let (rows, cols, step, stages) = self.tile;
-        let shares = (self.parts * self.slots) as i64;
-        let steps = up(up(k, step as i64), shares);
-        let compute = steps as f64 * ((rows + cols) * step as i64 * 2) as f64 / PORT_RATE;
-        let asked = (m.min(rows) + n.min(cols)) as f64 * (step * stages * 2) as f64;
-        let rate = READ_RATE.min(self.blocks(m, n) as f64 * 0.063e6) * (1.0 - (-asked / 33e3).exp());
-        let read = ((m * k + n * k + m * n) * 2) as f64 / rate.max(1.0);
-        let tile_bytes = (rows.min(m) * cols.min(n) * 4) as f64;
-        let reduce = if self.parts > 1 { tile_bytes / REDUCE_RATE - SHARED_US } else { 0.0 };
-        let arrive = if self.slots > 1 { ARRIVE_US + self.slots as f64 * tile_bytes / REDUCE_RATE } else { 0.0 };
-        FIXED_US + compute.max(read) + 0.02 * compute.min(read) + reduce + arrive
+        let [depth, threads, parts, slots] =
+            [step * stages, self.threads(), self.parts, self.slots].map(|size| size as i64);
+        Work { shape, stored, tile: [rows, cols], depth, threads, cluster: 1, parts, slots }
+    }
+
+    fn threads(self) -> usize {
+        if self.tile.0 * self.tile.1 >= 128 * 128 { 256 } else { 128 }
     }
 
     /// Most slots of its instance.
@@ -276,6 +263,7 @@ impl Split {
     /// One of every kind of instance, each with some counts of slots, for tests.
     pub fn samples() -> impl Iterator<Item = Split> {
         let slots = SLOTS.into_iter().flat_map(|split| [2, 5, 8, 11].map(|slots| Split { slots, ..split }));
+        let slots = slots.filter(|split| split.tile.1 < 256 || split.slots <= MOST[0]);
         CLUSTERS.into_iter().chain(slots)
     }
 
@@ -294,7 +282,7 @@ impl Split {
         match self.slots {
             1 => all.extend([self.parts as i64, i64::from(epilogue)]),
             _ => all.extend([
-                if rows * cols >= 128 * 128 { 256 } else { 128 },
+                self.threads() as i64,
                 self.most() as i64,
                 i64::from(a_transposed),
                 i64::from(b_transposed),
@@ -335,7 +323,7 @@ pub trait SplitElement<C: Element = Self>: Element {
 macro_rules! launch {
     ($ty:ty, $out:ty, $on:ident, $split:ident, $a:ident, $b:ident, $c:ident, $o:ident;
      [$(($cm:literal, $cn:literal, $ck:literal, $cs:literal)),*],
-     [$(($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal): $layouts:tt),*]) => {
+     [$(($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal, $s:literal): $layouts:tt),*]) => {
         match ($split.parts, $split.tile) {
             $((2, ($cm, $cn, $ck, $cs)) if !$o.a_transposed && $o.b_transposed => match $o.is_plain() {
                 true => gemm_cluster::<$ty, $out, $cm, $cn, $ck, $cs, 2, false>::launch($on, $a, $b, $c, None, 1.0, 0.0, 0),
@@ -343,23 +331,22 @@ macro_rules! launch {
                     $on, $a, $b, $c, $o.bias, $o.alpha, $o.beta, $o.activation.number(),
                 ),
             },)*
-            $((1, ($bm, $bn, $bk, $stages)) => launch!(
-                @tile $ty, $out, $on, $split, $a, $b, $c, $o, ($bm, $bn, $bk, $stages, $threads), $layouts
+            $((1, ($bm, $bn, $bk, $stages)) if $split.most() == $s => launch!(
+                @tile $ty, $out, $on, $split, $a, $b, $c, $o, ($bm, $bn, $bk, $stages, $threads, $s), $layouts
             ),)*
             _ => launch!(@any $ty, $out, $on, $a, $b, $c, $o),
         }
     };
     (@tile $ty:ty, $out:ty, $on:ident, $split:ident, $a:ident, $b:ident, $c:ident, $o:ident, $tile:tt,
      [$(($at:literal, $bt:literal)),*]) => {
-        match ($o.a_transposed, $o.b_transposed, $split.slots) {
-            $(($at, $bt, ..=8) => launch!(@one $ty, $out, $on, $split, $a, $b, $c, $o, $tile, 8, $at, $bt),
-            ($at, $bt, _) => launch!(@one $ty, $out, $on, $split, $a, $b, $c, $o, $tile, 64, $at, $bt),)*
+        match ($o.a_transposed, $o.b_transposed) {
+            $(($at, $bt) => launch!(@one $ty, $out, $on, $split, $a, $b, $c, $o, $tile, $at, $bt),)*
             #[allow(unreachable_patterns)]
             _ => launch!(@any $ty, $out, $on, $a, $b, $c, $o),
         }
     };
     (@one $ty:ty, $out:ty, $on:ident, $split:ident, $a:ident, $b:ident, $c:ident, $o:ident,
-     ($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal), $s:literal, $at:literal, $bt:literal) => {
+     ($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal, $s:literal), $at:literal, $bt:literal) => {
         gemm_slots::<$ty, $out, $bm, $bn, $bk, $stages, $threads, $s, $at, $bt>::launch(
             $on, $a, $b, $c, $o.bias, $o.alpha, $o.beta, $o.activation.number(), $split.slots,
         )
@@ -384,11 +371,17 @@ macro_rules! elements {
                 launch!($ty, $out, on, split, a, b, c, options;
                     [(16, 64, 128, 11), (32, 64, 128, 9), (64, 64, 128, 6), (128, 64, 64, 7)],
                     [
-                        (64, 64, 64, 12, 128): [(false, false), (false, true), (true, false), (true, true)],
-                        (128, 64, 64, 8, 128): [(false, false), (false, true), (true, false), (true, true)],
-                        (128, 128, 64, 6, 256): [(false, false), (false, true), (true, false), (true, true)],
-                        (16, 64, 128, 10, 128): [(false, false), (false, true)],
-                        (32, 64, 128, 8, 128): [(false, false), (false, true)]
+                        (64, 64, 64, 12, 128, 8): [(false, false), (false, true), (true, false), (true, true)],
+                        (64, 64, 64, 12, 128, 64): [(false, false), (false, true), (true, false), (true, true)],
+                        (128, 64, 64, 8, 128, 8): [(false, false), (false, true), (true, false), (true, true)],
+                        (128, 64, 64, 8, 128, 64): [(false, false), (false, true), (true, false), (true, true)],
+                        (128, 128, 64, 6, 256, 8): [(false, false), (false, true), (true, false), (true, true)],
+                        (128, 128, 64, 6, 256, 64): [(false, false), (false, true), (true, false), (true, true)],
+                        (128, 256, 64, 4, 256, 8): [(false, false), (false, true), (true, false), (true, true)],
+                        (16, 64, 128, 10, 128, 8): [(false, false), (false, true)],
+                        (16, 64, 128, 10, 128, 64): [(false, false), (false, true)],
+                        (32, 64, 128, 8, 128, 8): [(false, false), (false, true)],
+                        (32, 64, 128, 8, 128, 64): [(false, false), (false, true)]
                     ]
                 )
             }

@@ -1,4 +1,4 @@
-//! The parameters of GEMV's model, from what a sweep measured.
+//! The parameters of a model of kernels' times, from what was measured.
 //!
 //! The fit changes all parameters a little at random and keeps what is better, by larger steps while it succeeds and smaller ones while it
 //! does not: an evolution strategy of one parent and one child. It is slow and simple, and needs no derivative of a model with minima in
@@ -9,58 +9,119 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use rand_distr::StandardNormal;
 use std::collections::BTreeMap;
-use std::fmt::Write;
-use tile_kernels::gemv::candidates;
-use tile_kernels::gemv::model::{Parameters, Work};
+use std::fmt::{Debug, Write};
+use tile_kernels::{gemm, gemv};
+
+/// A model: parameters that give the time of a launch.
+pub trait Model: Sized {
+    /// A launch as the model sees it.
+    type Work: Copy;
+
+    /// us that a launch is expected to take.
+    fn us(&self, work: &Self::Work) -> f64;
+
+    /// The parameters in one row.
+    fn to_row(&self) -> Vec<f64>;
+
+    /// The parameters of a row, within what can be meant; none where the row has another length.
+    fn from_row(row: &[f64]) -> Option<Self>;
+}
+
+impl Model for gemv::model::Parameters {
+    type Work = gemv::model::Work;
+
+    fn us(&self, work: &Self::Work) -> f64 {
+        work.us(self)
+    }
+
+    fn to_row(&self) -> Vec<f64> {
+        self.to_array().to_vec()
+    }
+
+    fn from_row(row: &[f64]) -> Option<Self> {
+        let found = Self::from_array(row.try_into().ok()?);
+        Some(Self {
+            memory: found.memory.clamp(3e6, 4.8e6),
+            power: found.power.clamp(1.0, 12.0),
+            tail: found.tail.clamp(0.0, 1.0),
+            ..found
+        })
+    }
+}
+
+impl Model for gemm::model::Parameters {
+    type Work = gemm::model::Work;
+
+    fn us(&self, work: &Self::Work) -> f64 {
+        work.us(self)
+    }
+
+    fn to_row(&self) -> Vec<f64> {
+        self.to_array().to_vec()
+    }
+
+    fn from_row(row: &[f64]) -> Option<Self> {
+        Some(Self::from_array(row.try_into().ok()?))
+    }
+}
 
 /// A shape with its candidates.
-pub struct Row {
+pub struct Row<W> {
     /// The shape in words.
     pub title: String,
-    entries: Vec<Entry>,
+    entries: Vec<Entry<W>>,
     best_us: f64,
 }
 
-struct Entry {
+struct Entry<W> {
     name: String,
-    work: Work,
+    work: W,
     us: f64,
 }
 
-impl Row {
-    /// What was found, with the work of each candidate; none where nothing was measured.
-    pub fn of(found: &Found) -> Option<Row> {
+impl Row<gemv::model::Work> {
+    /// What a sweep of the GEMV found, with the work of each candidate; none where nothing was measured.
+    pub fn of(found: &Found) -> Option<Self> {
         let problem = found.shape()?.problem();
-        let works: BTreeMap<String, Work> = candidates(problem).map(|c| (c.choice.to_string(), c.work)).collect();
-        let entries = found.candidates.iter().filter_map(|measured| {
-            let work = *works.get(&measured.name)?;
-            Some(Entry { name: measured.name.clone(), work, us: measured.us })
-        });
-        let entries: Vec<Entry> = entries.filter(|entry| entry.us > 0.0 && entry.us.is_finite()).collect();
+        let works = gemv::candidates(problem).map(|c| (c.choice.to_string(), c.work)).collect();
+        let measured = found.candidates.iter().map(|measured| (measured.name.clone(), measured.us));
+        Row::new(format!("{} x {} {}", found.n, found.k, found.dtype), &works, measured)
+    }
+}
+
+impl<W: Copy> Row<W> {
+    /// A shape with what was measured of its candidates, by name; none where nothing was.
+    pub fn new(
+        title: String,
+        works: &BTreeMap<String, W>,
+        measured: impl Iterator<Item = (String, f64)>,
+    ) -> Option<Self> {
+        let entries = measured.filter_map(|(name, us)| Some(Entry { work: *works.get(&name)?, name, us }));
+        let entries: Vec<Entry<W>> = entries.filter(|entry| entry.us > 0.0 && entry.us.is_finite()).collect();
         let best_us = entries.iter().map(|entry| entry.us).reduce(f64::min)?;
-        Some(Row { title: format!("{} x {} {}", found.n, found.k, found.dtype), entries, best_us })
+        Some(Row { title, entries, best_us })
     }
 
     /// The candidate that the parameters choose.
-    fn chosen(&self, parameters: &Parameters) -> Option<&Entry> {
-        let timed = self.entries.iter().map(|entry| (entry.work.us(parameters), entry));
+    fn chosen(&self, parameters: &impl Model<Work = W>) -> Option<&Entry<W>> {
+        let timed = self.entries.iter().map(|entry| (parameters.us(&entry.work), entry));
         timed.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, entry)| entry)
     }
 
     /// How many times the best candidate's time the chosen one takes.
-    pub fn regret(&self, parameters: &Parameters) -> f64 {
+    pub fn regret(&self, parameters: &impl Model<Work = W>) -> f64 {
         self.chosen(parameters).map_or(f64::NAN, |entry| entry.us / self.best_us)
     }
 }
 
 /// What the fit makes small: squared logarithms of predicted over measured times, those of good candidates weighing more, and the logarithm
 /// of the regret.
-fn cost(rows: &[&Row], parameters: &Parameters) -> f64 {
-    let of_row = |row: &&Row| {
+fn cost<M: Model>(rows: &[&Row<M::Work>], parameters: &M) -> f64 {
+    let of_row = |row: &&Row<M::Work>| {
         let (mut sum, mut weights) = (0.0, 0.0);
         for entry in &row.entries {
             let weight = (row.best_us / entry.us).powi(4);
-            let off = (entry.work.us(parameters) / entry.us).ln();
+            let off = (parameters.us(&entry.work) / entry.us).ln();
             sum += weight * if off.is_finite() { off * off } else { 1e3 };
             weights += weight;
         }
@@ -74,12 +135,12 @@ fn cost(rows: &[&Row], parameters: &Parameters) -> f64 {
 const REGRET: f64 = 0.1;
 
 /// The parameters after `steps` trials, from `start`.
-pub fn fit(rows: &[&Row], start: Parameters, steps: usize, seed: u64) -> Parameters {
+pub fn fit<M: Model>(rows: &[&Row<M::Work>], start: M, steps: usize, seed: u64) -> M {
     let mut rng = StdRng::seed_from_u64(seed);
     let (mut best, mut size) = (start, 0.1f64);
     let mut least = cost(rows, &best);
     for _ in 0..steps {
-        let mut row = best.to_array();
+        let mut row = best.to_row();
         // Few at a time, as often as all.
         let share = if rng.random_bool(0.5) { 0.2 } else { 1.0 };
         for value in &mut row {
@@ -88,7 +149,7 @@ pub fn fit(rows: &[&Row], start: Parameters, steps: usize, seed: u64) -> Paramet
                 *value *= (size * by).exp();
             }
         }
-        let child = bounded(Parameters::from_array(row));
+        let Some(child) = M::from_row(&row) else { return best };
         let found = cost(rows, &child);
         if found < least {
             (best, least) = (child, found);
@@ -100,18 +161,8 @@ pub fn fit(rows: &[&Row], start: Parameters, steps: usize, seed: u64) -> Paramet
     best
 }
 
-/// Within what can be meant.
-fn bounded(parameters: Parameters) -> Parameters {
-    Parameters {
-        memory: parameters.memory.clamp(3e6, 4.8e6),
-        power: parameters.power.clamp(1.0, 12.0),
-        tail: parameters.tail.clamp(0.0, 1.0),
-        ..parameters
-    }
-}
-
 /// The regret of a choice by these parameters, and how far the model is from what was measured, by kernel.
-pub fn report(rows: &[&Row], parameters: &Parameters) -> String {
+pub fn report<M: Model>(rows: &[&Row<M::Work>], parameters: &M) -> String {
     let mut text = String::new();
     let regrets = rows.iter().map(|row| row.regret(parameters));
     if let Some((mean, worst)) = mean_and_worst(regrets) {
@@ -120,7 +171,7 @@ pub fn report(rows: &[&Row], parameters: &Parameters) -> String {
     let mut by_kernel: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for entry in rows.iter().flat_map(|row| &row.entries) {
         let kernel = entry.name.split(' ').next().unwrap_or("");
-        by_kernel.entry(kernel).or_default().push((entry.work.us(parameters) / entry.us).ln());
+        by_kernel.entry(kernel).or_default().push((parameters.us(&entry.work) / entry.us).ln());
     }
     for (kernel, offs) in by_kernel {
         let count = offs.len() as f64;
@@ -136,15 +187,32 @@ pub fn report(rows: &[&Row], parameters: &Parameters) -> String {
         )
         .ok();
     }
-    let mut worst: Vec<&&Row> = rows.iter().collect();
+    let mut worst: Vec<&&Row<M::Work>> = rows.iter().collect();
     worst.sort_by(|a, b| b.regret(parameters).total_cmp(&a.regret(parameters)));
     for row in worst.into_iter().take(12).filter(|row| row.regret(parameters) > 1.005) {
         let Some(chosen) = row.chosen(parameters) else { continue };
         let Some(best) = row.entries.iter().find(|entry| entry.us == row.best_us) else { continue };
-        let us = |entry: &Entry| format!("{} {:.2} us ({:.2})", entry.name, entry.us, entry.work.us(parameters));
+        let us =
+            |entry: &Entry<M::Work>| format!("{} {:.2} us ({:.2})", entry.name, entry.us, parameters.us(&entry.work));
         let by = percent(row.regret(parameters));
         writeln!(text, "{:<22} {by:>5.1}% slower: {}; best: {}", row.title, us(chosen), us(best)).ok();
     }
+    text
+}
+
+/// Fits all shapes; and, to see whether the parameters serve others too, half of them, for the other half. In words, with the parameters.
+pub fn fitted<M: Model + Copy + Debug>(rows: &[Row<M::Work>], start: M, steps: usize, seed: u64) -> String {
+    let all: Vec<&Row<M::Work>> = rows.iter().collect();
+    let mut text = format!("{} shapes; with the parameters as they are:\n{}\n", all.len(), report(&all, &start));
+    let half = |odd: usize| rows.iter().enumerate().filter(move |(i, _)| i % 2 == odd).map(|(_, row)| row);
+    for odd in [0, 1] {
+        let found = fit(&half(odd).collect::<Vec<_>>(), start, steps / 2, seed);
+        let others: Vec<&Row<M::Work>> = half(1 - odd).collect();
+        let on_others = report(&others, &found);
+        writeln!(text, "fitted to one half, on the other: {}", on_others.lines().next().unwrap_or("")).ok();
+    }
+    let found = fit(&all, start, steps, seed);
+    writeln!(text, "\nfitted to all:\n{}\n{found:#?}", report(&all, &found)).ok();
     text
 }
 
@@ -156,6 +224,8 @@ fn percent(ratio: f64) -> f64 {
 mod tests {
     use super::super::gemv_sweep::{Measured, shapes};
     use super::*;
+    use tile_kernels::gemv::candidates;
+    use tile_kernels::gemv::model::Parameters;
 
     /// Times that the model itself made, with other parameters, are found again nearly.
     #[test]
@@ -176,8 +246,8 @@ mod tests {
                 refused: Vec::new(),
             })
             .collect();
-        let rows: Vec<Row> = found.iter().filter_map(Row::of).collect();
-        let rows: Vec<&Row> = rows.iter().collect();
+        let rows: Vec<Row<_>> = found.iter().filter_map(Row::of).collect();
+        let rows: Vec<&Row<_>> = rows.iter().collect();
         let before = cost(&rows, &Parameters::H200);
         let fitted = fit(&rows, Parameters::H200, 1500, 1);
         assert!(cost(&rows, &fitted) < 0.2 * before, "{} of {before}", cost(&rows, &fitted));

@@ -1,0 +1,207 @@
+//! How long a launch of one of the kernels takes: a model of the machine with a few parameters, which are fitted to measurements.
+//!
+//! What the model knows of a launch is [`Work`]: its tiles, what a block multiplies and fetches, how K is split. The time is a fixed part
+//! and, over it, whichever is longer of
+//!
+//! - **products**: waves of tiles, each of some steps along K. A step is as long as its products, as what it brings into the multiprocessor,
+//!   or as the wait for it; a part of the last wave counts for as many multiprocessors as work in it, since the others leave it power;
+//! - **memory**: the operands and the result at the rate that memory gives to the bytes under way. Rows of tiles read a part of the
+//!   weights again;
+//!
+//! and what it takes to add the sums of a K that is split. They are joined by a norm, since near where two are equal both are felt.
+//! `examples/gemm_fit.rs` finds the parameters from what `bench/random_shapes.py` measured, and prints what is left over.
+
+/// Multiprocessors of the device that the parameters were fitted on.
+pub const MULTIPROCESSORS: i64 = 132;
+
+/// A launch as the model sees it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Work {
+    /// Rows, columns and depth of the product.
+    pub shape: [i64; 3],
+    /// Whether `a` is stored as K x M, `b` as N x K.
+    pub stored: [bool; 2],
+    /// Rows and columns of a tile.
+    pub tile: [i64; 2],
+    /// Elements along K of all stages of a block's ring.
+    pub depth: i64,
+    /// Threads that multiply a tile.
+    pub threads: i64,
+    /// Tiles below one another that share what they fetch of `b`.
+    pub cluster: i64,
+    /// Blocks of a cluster that add their sums.
+    pub parts: i64,
+    /// Sums that the last block to arrive adds.
+    pub slots: i64,
+}
+
+/// The parameters, in us, bytes and operations.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Parameters {
+    /// us from the launch to the first product and from the last one to the end.
+    pub fixed: f64,
+    /// Operations a us of one multiprocessor: where one warpgroup multiplies a tile, where two take turns at tiles of their own, and
+    /// where they share a tile.
+    pub products: [f64; 3],
+    /// us of 64 along K that no tile falls below, of one warpgroup and of several.
+    pub step: [f64; 2],
+    /// Bytes a us that come into one multiprocessor.
+    pub port: f64,
+    /// Bytes a us that the second-level cache gives to all of them.
+    pub cache: f64,
+    /// The part by which rows that begin between lines of 128 bytes are slower to fetch.
+    pub between: f64,
+    /// The part by which a step is longer whose `a`, or `b`, is stored across K.
+    pub across: [f64; 2],
+    /// us between two tiles of a block, and bytes a us that a block stores.
+    pub turn: f64,
+    /// Bytes a us that one block stores.
+    pub store: f64,
+    /// The part of the last wave that counts whole, however few work in it.
+    pub last: f64,
+    /// Bytes a us that memory gives at most.
+    pub memory: f64,
+    /// Bytes that all multiprocessors must have asked for to read at two thirds of that.
+    pub under_way: f64,
+    /// The part of the weights that each further row of tiles reads again.
+    pub again: f64,
+    /// us for a sum to be put aside and its arrival to be known, and bytes a us that the last block adds, or a cluster.
+    pub arrive: f64,
+    /// Bytes a us that the last block to arrive adds.
+    pub adds: f64,
+    /// Bytes a us that a cluster adds.
+    pub shares: f64,
+    /// The power of the norm that joins what runs at the same time.
+    pub power: f64,
+    /// The expected us from which on a launch is slower where it may start before the previous one is done.
+    pub early: f64,
+}
+
+impl Parameters {
+    /// Those of an H200.
+    pub const H200: Parameters = Parameters {
+        fixed: 2.4,
+        products: [4.5e6, 6.0e6, 6.2e6],
+        step: [0.12, 0.15],
+        port: 0.11e6,
+        cache: 9e6,
+        between: 0.2,
+        across: [0.05, 0.05],
+        turn: 0.4,
+        store: 0.06e6,
+        last: 0.6,
+        memory: 4.5e6,
+        under_way: 4.4e6,
+        again: 0.05,
+        arrive: 1.7,
+        adds: 0.06e6,
+        shares: 0.041e6,
+        power: 4.0,
+        early: 30.0,
+    };
+
+    /// How many a fit changes.
+    pub const COUNT: usize = 21;
+
+    /// All of them in one row, for a fit.
+    pub fn to_array(&self) -> [f64; Parameters::COUNT] {
+        let Parameters { fixed, products: [p0, p1, p2], step: [s0, s1], port, cache, between, across: [a, b], .. } =
+            *self;
+        let Parameters { turn, store, last, memory, under_way, again, arrive, adds, shares, power, .. } = *self;
+        [
+            fixed, p0, p1, p2, s0, s1, port, cache, between, a, b, turn, store, last, memory, under_way, again, arrive,
+            adds, shares, power,
+        ]
+    }
+
+    /// What [`Parameters::to_array`] made, within what can be meant.
+    pub fn from_array(row: [f64; Parameters::COUNT]) -> Parameters {
+        let [fixed, p0, p1, p2, s0, s1, port, cache, between, a, b, turn, store, last, memory, under_way, rest @ ..] =
+            row;
+        let [again, arrive, adds, shares, power] = rest;
+        Parameters {
+            fixed,
+            products: [p0, p1, p2],
+            step: [s0, s1],
+            port,
+            cache,
+            between: between.clamp(0.0, 1.0),
+            across: [a, b].map(|part| part.clamp(0.0, 1.0)),
+            turn,
+            store,
+            last: last.clamp(0.0, 1.0),
+            memory: memory.clamp(3e6, 4.8e6),
+            under_way,
+            again: again.clamp(0.0, 1.0),
+            arrive,
+            adds,
+            shares,
+            power: power.clamp(1.0, 12.0),
+            ..Parameters::H200
+        }
+    }
+}
+
+fn up(a: i64, b: i64) -> i64 {
+    (a.max(0) + b - 1) / b.max(1)
+}
+
+impl Work {
+    /// Blocks that there are to run, of which every multiprocessor has one at a time. A cluster at the edge has tiles without elements,
+    /// which take as long as others.
+    pub fn blocks(&self) -> i64 {
+        let ([m, n, _], [rows, cols]) = (self.shape, self.tile);
+        up(up(m, rows), self.cluster) * self.cluster * up(n, cols) * self.parts * self.slots
+    }
+
+    /// us that the launch is expected to take.
+    pub fn us(&self, p: &Parameters) -> f64 {
+        let ([m, n, k], [rows, cols]) = (self.shape, self.tile);
+        let blocks = self.blocks().max(1);
+        let waves = up(blocks, MULTIPROCESSORS);
+        let last = blocks - (waves - 1) * MULTIPROCESSORS;
+        let filled = (waves - 1) as f64 + p.last + (1.0 - p.last) * last as f64 / MULTIPROCESSORS as f64;
+        let steps = up(k, 64 * self.parts * self.slots) as f64;
+
+        // `wgmma` multiplies 64 rows at a time.
+        let operations = (2 * rows.max(64) * cols * 64) as f64;
+        let turns = self.threads == 128 && rows * cols >= 128 * 128;
+        let kind = if turns { 1 } else { 2 * usize::from(self.threads > 128) };
+        let [a_across, b_across] = [self.stored[0], !self.stored[1]];
+        let across = 1.0 + p.across[0] * f64::from(a_across) + p.across[1] * f64::from(b_across);
+        let products = operations / p.products[kind] * across;
+        // Rows as they lie in memory.
+        let pitch = |across: bool, along: i64| if across { along } else { k };
+        let fetched = |rows: i64, pitch: i64| (rows * 128) as f64 * (1.0 + p.between * f64::from(pitch % 64 != 0));
+        // Of an operand across K a row of the tile is fetched whole for each step along K, however little of it there is.
+        let a_bytes = fetched(if a_across { rows } else { m.min(rows) }, pitch(a_across, m));
+        let b_bytes = fetched(if b_across { cols } else { n.min(cols) }, pitch(b_across, n));
+        let port = (a_bytes + b_bytes) / p.port;
+        let working = blocks.min(MULTIPROCESSORS) as f64;
+        let cache = (a_bytes + b_bytes / self.cluster as f64) * working / p.cache;
+        let step = norm(&[products, port, cache, p.step[usize::from(kind > 0)]], p.power);
+        let stored = (rows.min(m) * cols.min(n) * 2) as f64 / p.store;
+        // Where two tiles take turns, one is stored while the other is multiplied.
+        let between = if turns { 0.0 } else { (waves - 1) as f64 * (p.turn + stored) };
+        let compute = filled * steps * step + between + stored;
+
+        let asked = ((m.min(rows) + n.min(cols)) * self.depth * 2) as f64 * working;
+        let again = p.again * ((up(m, rows) as f64 / self.cluster as f64) - 1.0).max(0.0);
+        let bytes = ((m * k + n * k + m * n) * 2) as f64 + (n * k * 2) as f64 * again;
+        let read = bytes / (p.memory * (1.0 - (-asked / p.under_way).exp())).max(1.0);
+
+        let sums = (rows.min(m) * cols.min(n) * 4) as f64;
+        let shared = if self.parts > 1 { sums / p.shares } else { 0.0 };
+        let added = if self.slots > 1 { p.arrive + self.slots as f64 * sums / p.adds } else { 0.0 };
+        p.fixed + norm(&[compute, read], p.power) + shared + added
+    }
+}
+
+/// As long as the longest of them, and longer where others are nearly as long.
+fn norm(all: &[f64], power: f64) -> f64 {
+    let most = all.iter().copied().fold(0.0, f64::max);
+    if most <= 0.0 {
+        return 0.0;
+    }
+    most * all.iter().map(|one| (one / most).max(0.0).powf(power)).sum::<f64>().powf(1.0 / power)
+}
