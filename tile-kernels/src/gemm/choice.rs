@@ -5,6 +5,7 @@ use super::batched::Batch;
 use super::kernel;
 use super::model::{Parameters, Work};
 use super::split::{Split, SplitElement};
+use super::swapped::{Swapped, SwappedElement};
 use std::fmt;
 use tile_runtime::LaunchError;
 use tile_runtime::kernel::{LaunchOn, TensorInput, TensorOutput};
@@ -20,6 +21,8 @@ pub struct Choice {
     pub many_tiles: bool,
     /// How K is split over blocks instead, where the tile above leaves too many multiprocessors idle.
     pub split: Option<Split>,
+    /// The tile of the kernel whose operands are swapped, where it takes fewer rows beyond the last than the tile above.
+    pub swapped: Option<Swapped>,
 }
 
 /// Rows, columns, elements of a step along K, slots, threads, blocks of a cluster.
@@ -64,7 +67,7 @@ const TILES: [Tile; 33] = [
 
 impl Default for Choice {
     fn default() -> Self {
-        Choice { tile: TILES[0], many_tiles: true, split: None }
+        Choice { tile: TILES[0], many_tiles: true, split: None, swapped: None }
     }
 }
 
@@ -88,26 +91,30 @@ impl Choice {
         let (many_tiles, step) = (is_large(m, n), 64 / bytes.max(1) as usize);
         let slots = if bytes >= 4 { 3 } else { 4 };
         let tile = if many_tiles { (128, 128, step, slots, 256, 1) } else { (64, 64, step, 4, 128, 1) };
-        Choice { tile, many_tiles, split: None }
+        Choice { tile, many_tiles, split: None, swapped: None }
     }
 
     /// Every choice that aligned operands of this shape could be given.
     pub fn candidates(m: i64, n: i64, k: i64, stored: [bool; 2]) -> impl Iterator<Item = Choice> {
         let many_tiles = is_large(m, n);
         let tiles = TILES.into_iter().filter(move |tile| has(*tile, stored));
-        let tiles = tiles.map(move |tile| Choice { tile, many_tiles, split: None });
+        let tiles = tiles.map(move |tile| Choice { tile, many_tiles, split: None, swapped: None });
         let splits = Split::candidates(m, n, k, stored);
-        tiles.chain(splits.map(move |split| Choice { split: Some(split), many_tiles, ..Choice::default() }))
+        let splits = splits.map(move |split| Choice { split: Some(split), many_tiles, ..Choice::default() });
+        let swapped = Swapped::candidates(stored);
+        let swapped = swapped.map(move |tile| Choice { swapped: Some(tile), many_tiles, ..Choice::default() });
+        tiles.chain(splits).chain(swapped)
     }
 
     /// What a launch by this choice does.
     pub fn work(&self, shape: [i64; 3], stored: [bool; 2]) -> Work {
-        match self.split {
-            Some(split) => split.work(shape, stored),
-            None => {
+        match (self.split, self.swapped) {
+            (Some(split), _) => split.work(shape, stored),
+            (None, Some(swapped)) => swapped.work(shape, stored),
+            (None, None) => {
                 let (rows, cols, step, stages, threads, cluster) = self.tile;
                 let [depth, threads, cluster] = [step * stages, threads, cluster].map(|size| size as i64);
-                Work { shape, stored, tile: [rows, cols], depth, threads, cluster, parts: 1, slots: 1 }
+                Work { shape, stored, tile: [rows, cols], depth, threads, cluster, parts: 1, slots: 1, swapped: false }
             }
         }
     }
@@ -125,6 +132,9 @@ impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(Split { tile: (bm, bn, bk, stages), parts, slots }) = self.split {
             return write!(f, "{bm}x{bn}x{bk}, {stages} stages, {parts} parts, {slots} slots");
+        }
+        if let Some(Swapped(bm, bn, stages, threads)) = self.swapped {
+            return write!(f, "{bm}x{bn} swapped, {stages} stages, {threads} threads");
         }
         let (bm, bn, bk, stages, threads, cluster) = self.tile;
         write!(f, "{bm}x{bn}x{bk}, {stages} stages, {threads} threads, cluster {cluster}")
@@ -204,6 +214,9 @@ macro_rules! elements {
             ) -> Result<(), LaunchError> {
                 if let Some(split) = choice.split {
                     return <$ty as SplitElement<$out>>::launch_split(on, split, a, b, c, options);
+                }
+                if let (Some(tile), false) = (choice.swapped, options.a_transposed) {
+                    return <$ty as SwappedElement<$out>>::launch_swapped(on, tile, a, b, c, options);
                 }
                 launch!($ty, $out, choice, on, a, b, c, options, else (128, 128, 32, 4, 256, 1);
                     (128, 192, 64, 4, 128, 1): [(false, false), (false, true), (true, false), (true, true)],

@@ -33,6 +33,8 @@ pub struct Work {
     pub parts: i64,
     /// Sums that the last block to arrive adds.
     pub slots: i64,
+    /// Whether the rows of the result are the columns of the instruction, and are turned on their way out.
+    pub swapped: bool,
 }
 
 /// The parameters, in us, bytes and operations.
@@ -53,10 +55,12 @@ pub struct Parameters {
     pub between: f64,
     /// The part by which a step is longer whose `a`, or `b`, is stored across K.
     pub across: [f64; 2],
-    /// us between two tiles of a block, and bytes a us that a block stores.
+    /// The part by which products are faster in a cluster, which moves fewer bytes: what they do not take of the power is left for products.
+    pub pair: f64,
+    /// us between two tiles of a block.
     pub turn: f64,
-    /// Bytes a us that one block stores.
-    pub store: f64,
+    /// Bytes a us that one block stores, and one that turns what it stores.
+    pub store: [f64; 2],
     /// The part of the last wave that counts whole, however few work in it.
     pub last: f64,
     /// Bytes a us that memory gives at most.
@@ -78,47 +82,49 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Those of an H200.
+    /// Those of an H200, fitted to 120 shapes of two seeds (`bench/results/gemm-random-fit-h200.json`).
     pub const H200: Parameters = Parameters {
-        fixed: 2.4,
-        products: [4.5e6, 6.0e6, 6.2e6],
-        step: [0.12, 0.15],
-        port: 0.11e6,
-        cache: 9e6,
-        between: 0.2,
-        across: [0.05, 0.05],
-        turn: 0.4,
-        store: 0.06e6,
-        last: 0.6,
-        memory: 4.5e6,
-        under_way: 4.4e6,
-        again: 0.05,
-        arrive: 1.7,
-        adds: 0.06e6,
-        shares: 0.041e6,
-        power: 4.0,
+        fixed: 2.87,
+        products: [10.8e6, 8.25e6, 7.57e6],
+        step: [0.039, 0.228],
+        port: 0.0905e6,
+        cache: 13.6e6,
+        between: 0.218,
+        across: [0.019, 0.040],
+        pair: 0.05,
+        turn: 0.165,
+        store: [0.0441e6, 0.03e6],
+        last: 0.721,
+        memory: 3.0e6,
+        under_way: 5.0e6,
+        again: 0.04,
+        arrive: 3.46,
+        adds: 0.0655e6,
+        shares: 0.0202e6,
+        power: 3.73,
         early: 30.0,
     };
 
     /// How many a fit changes.
-    pub const COUNT: usize = 21;
+    pub const COUNT: usize = 23;
 
     /// All of them in one row, for a fit.
     pub fn to_array(&self) -> [f64; Parameters::COUNT] {
         let Parameters { fixed, products: [p0, p1, p2], step: [s0, s1], port, cache, between, across: [a, b], .. } =
             *self;
-        let Parameters { turn, store, last, memory, under_way, again, arrive, adds, shares, power, .. } = *self;
+        let Parameters {
+            pair, turn, store: [o0, o1], last, memory, under_way, again, arrive, adds, shares, power, ..
+        } = *self;
         [
-            fixed, p0, p1, p2, s0, s1, port, cache, between, a, b, turn, store, last, memory, under_way, again, arrive,
-            adds, shares, power,
+            fixed, p0, p1, p2, s0, s1, port, cache, between, a, b, pair, turn, o0, o1, last, memory, under_way, again,
+            arrive, adds, shares, power,
         ]
     }
 
     /// What [`Parameters::to_array`] made, within what can be meant.
     pub fn from_array(row: [f64; Parameters::COUNT]) -> Parameters {
-        let [fixed, p0, p1, p2, s0, s1, port, cache, between, a, b, turn, store, last, memory, under_way, rest @ ..] =
-            row;
-        let [again, arrive, adds, shares, power] = rest;
+        let [fixed, p0, p1, p2, s0, s1, port, cache, between, a, b, pair, turn, o0, o1, last, rest @ ..] = row;
+        let [memory, under_way, again, arrive, adds, shares, power] = rest;
         Parameters {
             fixed,
             products: [p0, p1, p2],
@@ -127,8 +133,9 @@ impl Parameters {
             cache,
             between: between.clamp(0.0, 1.0),
             across: [a, b].map(|part| part.clamp(0.0, 1.0)),
+            pair: pair.clamp(0.0, 0.3),
             turn,
-            store,
+            store: [o0, o1],
             last: last.clamp(0.0, 1.0),
             memory: memory.clamp(3e6, 4.8e6),
             under_way,
@@ -164,12 +171,13 @@ impl Work {
         let steps = up(k, 64 * self.parts * self.slots) as f64;
 
         // `wgmma` multiplies 64 rows at a time.
-        let operations = (2 * rows.max(64) * cols * 64) as f64;
-        let turns = self.threads == 128 && rows * cols >= 128 * 128;
+        let operations = (2 * if self.swapped { rows } else { rows.max(64) } * cols * 64) as f64;
+        let turns = self.threads == 128 && rows * cols >= 128 * 128 && !self.swapped;
         let kind = if turns { 1 } else { 2 * usize::from(self.threads > 128) };
         let [a_across, b_across] = [self.stored[0], !self.stored[1]];
         let across = 1.0 + p.across[0] * f64::from(a_across) + p.across[1] * f64::from(b_across);
-        let products = operations / p.products[kind] * across;
+        let alone = if self.cluster > 1 { 1.0 - p.pair } else { 1.0 };
+        let products = operations / p.products[kind] * across * alone;
         // Rows as they lie in memory.
         let pitch = |across: bool, along: i64| if across { along } else { k };
         let fetched = |rows: i64, pitch: i64| (rows * 128) as f64 * (1.0 + p.between * f64::from(pitch % 64 != 0));
@@ -180,7 +188,7 @@ impl Work {
         let working = blocks.min(MULTIPROCESSORS) as f64;
         let cache = (a_bytes + b_bytes / self.cluster as f64) * working / p.cache;
         let step = norm(&[products, port, cache, p.step[usize::from(kind > 0)]], p.power);
-        let stored = (rows.min(m) * cols.min(n) * 2) as f64 / p.store;
+        let stored = (rows.min(m) * cols.min(n) * 2) as f64 / p.store[usize::from(self.swapped)];
         // Where two tiles take turns, one is stored while the other is multiplied.
         let between = if turns { 0.0 } else { (waves - 1) as f64 * (p.turn + stored) };
         let compute = filled * steps * step + between + stored;
