@@ -5,7 +5,6 @@ use super::batched::Batch;
 use super::kernel;
 use super::model::{Parameters, Work};
 use super::split::{Split, SplitElement};
-use super::swapped::{Swapped, SwappedElement};
 use std::fmt;
 use tile_runtime::LaunchError;
 use tile_runtime::kernel::{LaunchOn, TensorInput, TensorOutput};
@@ -21,15 +20,13 @@ pub struct Choice {
     pub many_tiles: bool,
     /// How K is split over blocks instead, where the tile above leaves too many multiprocessors idle.
     pub split: Option<Split>,
-    /// The tile of the kernel whose operands are swapped, where it takes fewer rows beyond the last than the tile above.
-    pub swapped: Option<Swapped>,
 }
 
 /// Rows, columns, elements of a step along K, slots, threads, blocks of a cluster.
 pub type Tile = (i64, i64, usize, usize, usize, usize);
 
 /// The tiles that there are instances of, for operands that TMA fetches.
-const TILES: [Tile; 33] = [
+const TILES: [Tile; 31] = [
     (128, 256, 64, 4, 256, 1),
     (128, 192, 64, 4, 128, 1),
     (128, 224, 64, 4, 256, 1),
@@ -55,8 +52,6 @@ const TILES: [Tile; 33] = [
     (64, 192, 64, 6, 128, 1),
     (64, 96, 64, 10, 128, 1),
     (128, 96, 64, 7, 128, 1),
-    (192, 128, 64, 4, 384, 1),
-    (256, 128, 64, 4, 256, 1),
     (16, 64, 128, 10, 128, 1),
     (32, 64, 128, 8, 128, 1),
     (128, 256, 64, 4, 256, 2),
@@ -67,7 +62,7 @@ const TILES: [Tile; 33] = [
 
 impl Default for Choice {
     fn default() -> Self {
-        Choice { tile: TILES[0], many_tiles: true, split: None, swapped: None }
+        Choice { tile: TILES[0], many_tiles: true, split: None }
     }
 }
 
@@ -91,30 +86,26 @@ impl Choice {
         let (many_tiles, step) = (is_large(m, n), 64 / bytes.max(1) as usize);
         let slots = if bytes >= 4 { 3 } else { 4 };
         let tile = if many_tiles { (128, 128, step, slots, 256, 1) } else { (64, 64, step, 4, 128, 1) };
-        Choice { tile, many_tiles, split: None, swapped: None }
+        Choice { tile, many_tiles, split: None }
     }
 
     /// Every choice that aligned operands of this shape could be given.
     pub fn candidates(m: i64, n: i64, k: i64, stored: [bool; 2]) -> impl Iterator<Item = Choice> {
         let many_tiles = is_large(m, n);
         let tiles = TILES.into_iter().filter(move |tile| has(*tile, stored));
-        let tiles = tiles.map(move |tile| Choice { tile, many_tiles, split: None, swapped: None });
+        let tiles = tiles.map(move |tile| Choice { tile, many_tiles, split: None });
         let splits = Split::candidates(m, n, k, stored);
-        let splits = splits.map(move |split| Choice { split: Some(split), many_tiles, ..Choice::default() });
-        let swapped = Swapped::candidates(stored);
-        let swapped = swapped.map(move |tile| Choice { swapped: Some(tile), many_tiles, ..Choice::default() });
-        tiles.chain(splits).chain(swapped)
+        tiles.chain(splits.map(move |split| Choice { split: Some(split), many_tiles, ..Choice::default() }))
     }
 
     /// What a launch by this choice does.
     pub fn work(&self, shape: [i64; 3], stored: [bool; 2]) -> Work {
-        match (self.split, self.swapped) {
-            (Some(split), _) => split.work(shape, stored),
-            (None, Some(swapped)) => swapped.work(shape, stored),
-            (None, None) => {
+        match self.split {
+            Some(split) => split.work(shape, stored),
+            None => {
                 let (rows, cols, step, stages, threads, cluster) = self.tile;
                 let [depth, threads, cluster] = [step * stages, threads, cluster].map(|size| size as i64);
-                Work { shape, stored, tile: [rows, cols], depth, threads, cluster, parts: 1, slots: 1, swapped: false }
+                Work { shape, stored, tile: [rows, cols], depth, threads, cluster, parts: 1, slots: 1 }
             }
         }
     }
@@ -133,9 +124,6 @@ impl fmt::Display for Choice {
         if let Some(Split { tile: (bm, bn, bk, stages), parts, slots }) = self.split {
             return write!(f, "{bm}x{bn}x{bk}, {stages} stages, {parts} parts, {slots} slots");
         }
-        if let Some(Swapped(bm, bn, stages, threads)) = self.swapped {
-            return write!(f, "{bm}x{bn} swapped, {stages} stages, {threads} threads");
-        }
         let (bm, bn, bk, stages, threads, cluster) = self.tile;
         write!(f, "{bm}x{bn}x{bk}, {stages} stages, {threads} threads, cluster {cluster}")
     }
@@ -153,7 +141,9 @@ fn is_large(m: i64, n: i64) -> bool {
 /// Whether there is an instance of a tile for operands that are stored so: as the kernel's `where` says.
 fn has((bm, bn, bk, _, _, cy): Tile, [a_transposed, b_transposed]: [bool; 2]) -> bool {
     let shared = bm > 64 || cy == 1 || b_transposed && !a_transposed;
-    shared && (b_transposed || bn % 64 == 0) && (!a_transposed || bm >= 64 && bn % 32 == 0 && bk == 64)
+    // Few rows: of weights along K, but for the tiles that are made for the others.
+    let few = bm >= 64 || b_transposed != (bn == 64);
+    shared && few && (b_transposed || bn % 64 == 0) && (!a_transposed || bm >= 64 && bn % 32 == 0 && bk == 64)
 }
 
 /// Every instance is a type of its own: the match from values to it, written once.
@@ -215,9 +205,6 @@ macro_rules! elements {
                 if let Some(split) = choice.split {
                     return <$ty as SplitElement<$out>>::launch_split(on, split, a, b, c, options);
                 }
-                if let (Some(tile), false) = (choice.swapped, options.a_transposed) {
-                    return <$ty as SwappedElement<$out>>::launch_swapped(on, tile, a, b, c, options);
-                }
                 launch!($ty, $out, choice, on, a, b, c, options, else (128, 128, 32, 4, 256, 1);
                     (128, 192, 64, 4, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
                     (128, 256, 64, 4, 256, 1): [(false, false), (false, true), (true, false), (true, true)],
@@ -244,10 +231,8 @@ macro_rules! elements {
                     (64, 192, 64, 6, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
                     (64, 96, 64, 10, 128, 1): [(false, true), (true, true)],
                     (128, 96, 64, 7, 128, 1): [(false, true), (true, true)],
-                    (192, 128, 64, 4, 384, 1): [(false, false), (false, true), (true, false), (true, true)],
-                    (256, 128, 64, 4, 256, 1): [(false, false), (false, true), (true, false), (true, true)],
-                    (16, 64, 128, 10, 128, 1): [(false, false), (false, true)],
-                    (32, 64, 128, 8, 128, 1): [(false, false), (false, true)],
+                    (16, 64, 128, 10, 128, 1): [(false, false)],
+                    (32, 64, 128, 8, 128, 1): [(false, false)],
                     (128, 256, 64, 4, 256, 2): [(false, false), (false, true), (true, false), (true, true)],
                     (128, 192, 64, 4, 128, 2): [(false, false), (false, true), (true, false), (true, true)],
                     (128, 128, 64, 6, 128, 2): [(false, false), (false, true), (true, false), (true, true)],

@@ -25,7 +25,7 @@ use tile_runtime::prelude::*;
             (16, 96, 128, 7, 128, 1), (32, 32, 128, 14, 128, 1), (32, 48, 128, 10, 128, 1), (32, 56, 128, 10, 128, 1),
             (32, 96, 128, 6, 128, 1), (32, 144, 64, 10, 128, 1), (64, 32, 128, 8, 128, 1), (64, 48, 128, 7, 128, 1),
             (64, 112, 64, 9, 128, 1), (64, 144, 64, 8, 128, 1), (64, 192, 64, 6, 128, 1),
-            (64, 96, 64, 10, 128, 1), (128, 96, 64, 7, 128, 1), (192, 128, 64, 4, 384, 1), (256, 128, 64, 4, 256, 1),
+            (64, 96, 64, 10, 128, 1), (128, 96, 64, 7, 128, 1),
             // Few rows, of operands whose rows run along N.
             (16, 64, 128, 10, 128, 1), (32, 64, 128, 8, 128, 1),
             // Pairs of wide tiles: half as many bytes of b come from the second-level cache.
@@ -39,7 +39,7 @@ use tile_runtime::prelude::*;
         (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)],
         EPILOGUE in [false, true],
         // An operand whose rows run along N is read by whole rows of 64; tiles for few rows are of X W^T alone.
-        where (B_T || BN % 64 == 0) && (BM > 64 || CY == 1 || B_T && !A_T) && (!A_T || BM >= 64 && BN % 32 == 0 && BK <= 64)
+        where (BM >= 64 || B_T != (BN == 64)) && (B_T || BN % 64 == 0) && (BM > 64 || CY == 1 || B_T && !A_T) && (!A_T || BM >= 64 && BN % 32 == 0 && BK <= 64)
             && (T::BITS == 16) == (BK > 16) && (T::BITS == 16 || U::BITS == 32)
     ),
     pdl(independent = [b]),

@@ -14,7 +14,6 @@ pub mod kernel;
 pub mod model;
 pub mod operands;
 pub mod split;
-pub mod swapped;
 pub mod tf32;
 
 pub use batched::gemm_batched;

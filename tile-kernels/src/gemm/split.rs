@@ -71,14 +71,11 @@ pub fn gemm_cluster<
 /// its sum aside; the last one to arrive at a tile adds those of all, slot after slot.
 #[tile_kernel(
     instances(
-        (BM, BN, BK, STAGES, THREADS) in [
-            (64, 64, 64, 12, 128), (128, 64, 64, 8, 128), (128, 128, 64, 6, 256), (128, 256, 64, 4, 256),
-            (16, 64, 128, 10, 128), (32, 64, 128, 8, 128),
-        ],
+        (BM, BN, BK, STAGES, THREADS) in [(64, 64, 64, 12, 128), (128, 128, 64, 6, 256), (16, 64, 128, 10, 128)],
         S in [8, 64],
         (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)],
         // The sums of many slots of a wide tile take the last block longer than the products.
-        where (!A_T || BM >= 64) && (BN < 256 || S == 8)
+        where (!A_T || BM >= 64) && (BN < 128 || S == 8)
     ),
     pdl(independent = [b]),
     dtypes(T in [f16, bf16], U in [f16, bf16, f32]),
@@ -207,14 +204,7 @@ const CLUSTERS: [Split; 4] = [
 ];
 
 /// The tiles of the splits whose last arriver adds.
-const SLOTS: [Split; 6] = [
-    over([64, 64, 64, 12], 1, 2),
-    over([128, 64, 64, 8], 1, 2),
-    over([128, 128, 64, 6], 1, 2),
-    over([128, 256, 64, 4], 1, 2),
-    over([16, 64, 128, 10], 1, 2),
-    over([32, 64, 128, 8], 1, 2),
-];
+const SLOTS: [Split; 3] = [over([64, 64, 64, 12], 1, 2), over([128, 128, 64, 6], 1, 2), over([16, 64, 128, 10], 1, 2)];
 
 /// Most slots of each kind of instance.
 const MOST: [usize; 2] = [8, 64];
@@ -232,7 +222,7 @@ impl Split {
             let (rows, cols, step, _) = split.tile;
             let tiles = split.tiles(m, n).max(1);
             let legal = n % 8 == 0 && k <= 1 << 22 && up(m, rows) <= 64 && up(n, cols) <= 64 && split.has(stored);
-            let room = if cols < 256 { MOST[1] } else { MOST[0] };
+            let room = if cols < 128 { MOST[1] } else { MOST[0] };
             let most = if legal { (MULTIPROCESSORS / tiles).min(up(k, step as i64)).min(room as i64) } else { 0 };
             // As many as there is room for, and fewer, whose sums are added sooner.
             let mut counts = vec![most, most / 2, most / 4, most / 8];
@@ -248,7 +238,7 @@ impl Split {
         let (rows, cols, step, stages) = self.tile;
         let [depth, threads, parts, slots] =
             [step * stages, self.threads(), self.parts, self.slots].map(|size| size as i64);
-        Work { shape, stored, tile: [rows, cols], depth, threads, cluster: 1, parts, slots, swapped: false }
+        Work { shape, stored, tile: [rows, cols], depth, threads, cluster: 1, parts, slots }
     }
 
     fn threads(self) -> usize {
@@ -263,7 +253,7 @@ impl Split {
     /// One of every kind of instance, each with some counts of slots, for tests.
     pub fn samples() -> impl Iterator<Item = Split> {
         let slots = SLOTS.into_iter().flat_map(|split| [2, 5, 8, 11].map(|slots| Split { slots, ..split }));
-        let slots = slots.filter(|split| split.tile.1 < 256 || split.slots <= MOST[0]);
+        let slots = slots.filter(|split| split.tile.1 < 128 || split.slots <= MOST[0]);
         CLUSTERS.into_iter().chain(slots)
     }
 
@@ -373,15 +363,9 @@ macro_rules! elements {
                     [
                         (64, 64, 64, 12, 128, 8): [(false, false), (false, true), (true, false), (true, true)],
                         (64, 64, 64, 12, 128, 64): [(false, false), (false, true), (true, false), (true, true)],
-                        (128, 64, 64, 8, 128, 8): [(false, false), (false, true), (true, false), (true, true)],
-                        (128, 64, 64, 8, 128, 64): [(false, false), (false, true), (true, false), (true, true)],
                         (128, 128, 64, 6, 256, 8): [(false, false), (false, true), (true, false), (true, true)],
-                        (128, 128, 64, 6, 256, 64): [(false, false), (false, true), (true, false), (true, true)],
-                        (128, 256, 64, 4, 256, 8): [(false, false), (false, true), (true, false), (true, true)],
                         (16, 64, 128, 10, 128, 8): [(false, false), (false, true)],
-                        (16, 64, 128, 10, 128, 64): [(false, false), (false, true)],
-                        (32, 64, 128, 8, 128, 8): [(false, false), (false, true)],
-                        (32, 64, 128, 8, 128, 64): [(false, false), (false, true)]
+                        (16, 64, 128, 10, 128, 64): [(false, false), (false, true)]
                     ]
                 )
             }
