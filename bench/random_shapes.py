@@ -4,7 +4,7 @@
     python bench/random_shapes.py target/release/examples/libcookbook_for_python.so --seed 1a2b3c4d --out shapes.json
 
 usage: random_shapes.py LIBRARY --seed HEX [--families aligned,odd,tf32,f32] [--count 60] [--peers cublas,cublaslt,triton] [--rounds 7]
-       [--called] [--seconds N] [--out FILE.json]
+       [--called] [--shapes MxNxK,..] [--seconds N] [--out FILE.json]
 
 Shapes are drawn log-uniformly from the seed: a third of them with 1 to 128 rows, the others up to 16,384; N and K from 64 to 28,672; at
 most 2^41 multiply-adds; every layout (`nt` is a linear layer's). `aligned`: bf16 and f16, extents that are multiples of 8. `odd`: extents
@@ -13,7 +13,8 @@ are.
 
 Each result is compared with float64 first. A time is that of a graph of calls which rotate over 0.4 GB of operands; `plain` and
 `dependent` are the same calls without and with programmatic dependent launch. Everybody is screened in short rounds; what is called, the
-three best of ours and the two best of each peer run in random order afterwards. `--called` leaves the other choices out. A peer that
+three best of ours and the two best of each peer run in random order afterwards. `--called` leaves the other choices out; `--shapes`
+measures these instead, bf16 and `nt`. A peer that
 fails is named, and takes no part in that row. A run goes on where FILE.json ends; `--seconds` begins no shape after so many.
 """
 import argparse
@@ -253,7 +254,7 @@ def mean(values):
 
 
 def warm(library, found):
-    """Compiles what will be launched, in parallel: a small product of each type and layout by every choice."""
+    """Compiles what will be launched, in parallel: a small product of each type and layout by every choice; and what is called, once a shape."""
     jobs = []
     for dtype, layout, pad, odd in {(s.dtype, s.layout, s.pad, s.family == "odd" and not s.pad) for s in found}:
         m, n, k = (101, 203, 4099) if odd else (128, 256, 4096)
@@ -284,6 +285,7 @@ def main():
     parser.add_argument("--peers", type=listed, default=["cublas", "cublaslt", "triton"])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--called", action="store_true")
+    parser.add_argument("--shapes", type=lambda text: [tuple(map(int, s.split("x"))) for s in text.split(",")])
     parser.add_argument("--seconds", type=float, default=1e9)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
@@ -291,8 +293,9 @@ def main():
     library = Library(arguments.library)
     rows = json.loads(arguments.out.read_text())["rows"] if arguments.out and arguments.out.exists() else {}
     found = [shape for family in arguments.families for shape in shapes(family, arguments.seed, arguments.count)]
-    if not arguments.called:
-        warm(library, found)
+    if arguments.shapes:
+        found = [Shape("aligned", "bf16", "nt", *shape) for shape in arguments.shapes]
+    warm(library, found)
     for shape in found:
         if shape.name in rows or time.time() - began > arguments.seconds:
             continue

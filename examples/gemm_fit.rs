@@ -7,11 +7,8 @@
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use serde::Deserialize;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use tile_kernel_examples::suites::fit::{Row, fitted};
-use tile_kernels::gemm::Choice;
+use tile_kernel_examples::suites::{fit::fitted, gemm_measured};
 use tile_kernels::gemm::model::Parameters;
 
 #[derive(Parser)]
@@ -27,40 +24,13 @@ struct Arguments {
     seed: u64,
 }
 
-#[derive(Deserialize)]
-struct Measured {
-    rows: BTreeMap<String, Shape>,
-}
-
-/// A shape and the us of each choice, as `ours NAME`.
-#[derive(Deserialize)]
-struct Shape {
-    layout: String,
-    m: i64,
-    n: i64,
-    k: i64,
-    screened: BTreeMap<String, f64>,
-}
-
-impl Shape {
-    fn row(&self, title: &str) -> Option<Row<tile_kernels::gemm::model::Work>> {
-        let stored = std::array::from_fn(|at| self.layout.as_bytes().get(at) == Some(&b't'));
-        let choices = Choice::candidates(self.m, self.n, self.k, stored);
-        let works = choices.map(|choice| (choice.to_string(), choice.work([self.m, self.n, self.k], stored))).collect();
-        let measured =
-            self.screened.iter().filter_map(|(name, us)| Some((name.strip_prefix("ours ")?.to_owned(), *us)));
-        Row::new(title.to_owned(), &works, measured)
-    }
-}
-
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
     let mut rows = Vec::new();
     for path in &arguments.files {
         let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-        let measured: Measured = serde_json::from_str(&text).with_context(|| format!("in {}", path.display()))?;
-        rows.extend(measured.rows.iter().filter_map(|(title, shape)| shape.row(title)));
+        rows.extend(gemm_measured::rows(&text).with_context(|| format!("in {}", path.display()))?);
     }
-    println!("{}", fitted(&rows, Parameters::H200, arguments.steps, arguments.seed));
-    Ok(())
+    let text = fitted(&rows, Parameters::H200, arguments.steps, arguments.seed);
+    Ok(tile_kernel_examples::output::print(&text)?)
 }

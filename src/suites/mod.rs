@@ -2,5 +2,6 @@
 
 pub mod fit;
 pub mod gemm;
+pub mod gemm_measured;
 pub mod gemv;
 pub mod gemv_sweep;
