@@ -1,7 +1,7 @@
 //! Which instance of the kernel serves a shape.
 
 use super::Gemm;
-use super::batched::Batch;
+use super::batched::{Batch, Shape};
 use super::kernel;
 use super::split::{Split, SplitElement};
 use std::fmt;
@@ -114,19 +114,22 @@ impl Choice {
             // Of few rows there is one row of tiles: another would read all weights again.
             has(cost.tile, stored) && (cost.tile.0 >= 64 || m <= cost.tile.0)
         });
-        let cheapest = legal.min_by(|a, b| cost(a, m, n, k).total_cmp(&cost(b, m, n, k)));
+        let cheapest = legal.min_by(|a, b| cost(a, 1, [m, n, k]).total_cmp(&cost(b, 1, [m, n, k])));
         let tile = cheapest.map_or(TILES[0].tile, |cost| cost.tile);
-        let plain = cheapest.filter(|_| stored == [false, true]).map(|tile| cost(tile, m, n, k));
+        let plain = cheapest.filter(|_| stored == [false, true]).map(|tile| cost(tile, 1, [m, n, k]));
         let split = plain.and_then(|plain| Split::for_shape(m, n, k, plain));
         Choice { tile, many_tiles: is_large(m, n), split }
     }
 
     /// The choice where every thread copies: for rows that are not aligned, on devices without TMA, and for elements
-    /// of 4 bytes. 64 bytes of each row are a step along K.
-    pub fn by_threads(m: i64, n: i64, bytes: u32) -> Choice {
-        let (many_tiles, step) = (is_large(m, n), 64 / bytes.max(1) as usize);
-        let slots = if bytes >= 4 { 3 } else { 4 };
-        let tile = if many_tiles { (128, 128, step, slots, 256, 1) } else { (64, 64, step, 4, 128, 1) };
+    /// of 4 bytes ([`full`](super::full)). `[a_transposed, b_transposed]`: how operands are stored.
+    pub fn by_threads(m: i64, n: i64, bytes: u32, stored: [bool; 2]) -> Choice {
+        let many_tiles = is_large(m, n);
+        let tile = match many_tiles {
+            _ if bytes >= 4 => super::full::tile_for(m, n, stored),
+            true => (128, 128, 32, 4, 256, 1),
+            false => (64, 64, 32, 4, 128, 1),
+        };
         Choice { tile, many_tiles, split: None }
     }
 
@@ -146,7 +149,12 @@ impl Choice {
 
     /// us that the tile is expected to take for a shape.
     pub fn estimate(tile: Tile, m: i64, n: i64, k: i64) -> Option<f64> {
-        TILES.iter().find(|cost| cost.tile == tile).map(|entry| cost(entry, m, n, k))
+        Choice::estimate_batches(tile, 1, [m, n, k])
+    }
+
+    /// us that the tile is expected to take for so many products of a shape M, N, K.
+    pub(super) fn estimate_batches(tile: Tile, batches: i64, shape: [i64; 3]) -> Option<f64> {
+        TILES.iter().find(|cost| cost.tile == tile).map(|entry| cost(entry, batches, shape))
     }
 }
 
@@ -172,12 +180,12 @@ fn has((bm, bn, bk, _, _, cy): Tile, [a_transposed, b_transposed]: [bool; 2]) ->
     shared && (b_transposed || bn % 64 == 0) && (!a_transposed || bm >= 64 && bn % 32 == 0 && bk == 64)
 }
 
-fn cost(Cost { tile, step_us, read_rate }: &Cost, m: i64, n: i64, k: i64) -> f64 {
+fn cost(Cost { tile, step_us, read_rate }: &Cost, batches: i64, [m, n, k]: [i64; 3]) -> f64 {
     let (bm, bn, bk, stages, threads, cluster) = *tile;
     let up = |a: i64, b: i64| (a.max(0) + b - 1) / b;
     let cluster = cluster as i64;
     // A cluster at the edge has tiles without elements, which take as long as others.
-    let tiles = up(up(m, bm), cluster) * cluster * up(n, bn);
+    let tiles = batches.max(0).saturating_mul(up(up(m, bm), cluster) * cluster * up(n, bn));
     let waves = up(tiles, MULTIPROCESSORS).max(1);
     let last = tiles - (waves - 1) * MULTIPROCESSORS;
     let turns = threads == 128 && bm * bn >= 128 * 128;
@@ -189,7 +197,7 @@ fn cost(Cost { tile, step_us, read_rate }: &Cost, m: i64, n: i64, k: i64) -> f64
     let rate = |blocks: i64, each: f64| read_rate.min(blocks as f64 * each) * (1.0 - (-asked / RING_BYTES).exp());
     // Rows of tiles that share weights by the cache alone.
     let again = READ_AGAIN * ((up(m, bm) as f64 / cluster as f64) - 1.0).max(0.0);
-    let bytes = ((m * k + n * k + m * n) * 2) as f64 + (n * k * 2) as f64 * again;
+    let bytes = (((m * k + n * k + m * n) * 2) as f64 + (n * k * 2) as f64 * again) * batches as f64;
     let last_part = last as f64 / tiles.max(1) as f64;
     let last_rate = if waves == 1 { rate(last, BLOCK_RATE) } else { rate(last, LAST_RATE) };
     let read = FIXED_READ_US
@@ -290,13 +298,13 @@ macro_rules! elements {
             #[track_caller]
             fn launch_batch(
                 on: &impl LaunchOn,
-                shape: (usize, bool),
+                shape: Shape,
                 a: impl TensorInput<Self, 3>,
                 b: impl TensorInput<Self, 3>,
                 c: impl TensorOutput<$out, 3>,
                 options: &Gemm<'_, Self>,
             ) -> Option<Result<(), LaunchError>> {
-                Some(<$ty as Batch<$out>>::launch(on, shape, a, b, c, options))
+                Some(<$ty as Batch<$out>>::launch(on, shape.tile(2), a, b, c, options))
             }
         }
     )* };
@@ -317,20 +325,26 @@ impl super::GemmElement<f32> for f32 {
         if options.precision == super::Precision::Tf32 {
             return super::tf32::launch(on, choice.many_tiles, a, b, c, options);
         }
-        launch!(f32, f32, choice, on, a, b, c, options, else (128, 128, 16, 3, 256, 1);
-            (64, 64, 16, 4, 128, 1): [(false, false), (false, true), (true, false), (true, true)]
+        launch!(f32, f32, choice, on, a, b, c, options, else (128, 128, 8, 4, 256, 1);
+            (128, 128, 16, 3, 256, 1): [(false, false), (false, true), (true, false)],
+            (128, 64, 8, 4, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
+            (64, 128, 8, 4, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
+            (64, 64, 16, 4, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
+            (32, 64, 16, 4, 64, 1): [(false, false), (false, true), (true, false), (true, true)]
         )
     }
 
+    #[track_caller]
     fn launch_batch(
-        _: &impl LaunchOn,
-        _: (usize, bool),
-        _: impl TensorInput<f32, 3>,
-        _: impl TensorInput<f32, 3>,
-        _: impl TensorOutput<f32, 3>,
-        _: &Gemm<'_, f32>,
+        on: &impl LaunchOn,
+        shape: Shape,
+        a: impl TensorInput<f32, 3>,
+        b: impl TensorInput<f32, 3>,
+        c: impl TensorOutput<f32, 3>,
+        options: &Gemm<'_, f32>,
     ) -> Option<Result<(), LaunchError>> {
-        None
+        let full = options.precision == super::Precision::Full;
+        full.then(|| <f32 as Batch<f32>>::launch(on, shape.tile(4), a, b, c, options))
     }
 }
 
@@ -382,7 +396,7 @@ mod tests {
         for (m, dtype) in [(64, Dtype::F16), (4096, Dtype::Bf16), (64, Dtype::F32), (4096, Dtype::F32)] {
             for stored in [[false, true], [false, false], [true, true], [true, false]] {
                 for epilogue in [false, true] {
-                    let consts = Choice::by_threads(m, 4096, dtype.bytes()).consts(stored, epilogue);
+                    let consts = Choice::by_threads(m, 4096, dtype.bytes(), stored).consts(stored, epilogue);
                     let found = kernel.instances.iter().any(|i| i.consts == consts && i.dtypes == [dtype, Dtype::F32]);
                     assert!(found, "{dtype} {consts:?}");
                 }

@@ -10,6 +10,7 @@ pub mod activation;
 pub mod batched;
 mod choice;
 mod epilogue;
+pub mod full;
 pub mod kernel;
 pub mod operands;
 pub mod split;
@@ -125,12 +126,12 @@ pub trait GemmElement<C: Element = Self>: Element {
         options: &Gemm<'_, Self>,
     ) -> Result<(), LaunchError>;
 
-    /// All batches at once, where there is a kernel for it: the tiles of 128 x 128, and whether TMA fetches operands.
+    /// All batches at once, where there is a kernel for it.
     #[doc(hidden)]
     #[track_caller]
     fn launch_batch(
         on: &impl LaunchOn,
-        shape: (usize, bool),
+        shape: batched::Shape,
         a: impl TensorInput<Self, 3>,
         b: impl TensorInput<Self, 3>,
         c: impl TensorOutput<C, 3>,
@@ -200,7 +201,7 @@ fn choice<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &
             // Sums that are put aside are added and stored 4 at a time.
             Choice { split: choice.split.filter(|_| rows_begin_at(&c, 16)), ..choice }
         }
-        false => Choice::by_threads(m, n, a.dtype().bytes()),
+        false => Choice::by_threads(m, n, a.dtype().bytes(), [options.a_transposed, options.b_transposed]),
     }
 }
 
