@@ -2,7 +2,7 @@
 
 use tile_kernel_examples::data::{Real, integers, normal};
 use tile_kernel_examples::gemm::product;
-use tile_kernels::gemm::{Activation, Choice, Gemm, GemmElement, class, full, gemm, gemm_batched};
+use tile_kernels::gemm::{Activation, Choice, Gemm, GemmElement, batched, class, full, gemm, gemm_batched};
 use tile_runtime::kernel::{Class, Width};
 use tile_runtime::prelude::*;
 
@@ -190,10 +190,44 @@ fn many_products_at_once() {
         // Rows that are not aligned, of all batches at once.
         batches::<f16, f16>(&Device::simulator(), [3, 5, 7, 9], one_b);
         batches::<f16, f16>(&Device::checked_simulator(), [3, 5, 7, 9], one_b);
-        // A launch a batch.
         batches::<f32, f32>(&Device::simulator(), [2, 36, 20, 12], one_b);
+        batches::<f32, f32>(&Device::checked_simulator(), [3, 37, 67, 9], one_b);
     }
     batches::<f16, f16>(&Device::simulator(), [0, 72, 136, 40], true);
+}
+
+/// Every tile of the batched kernel, on matrices that it does not divide.
+fn batches_by_tile<T: batched::Batch<f32> + Real>(fetched: bool) {
+    for stored @ [a_transposed, b_transposed] in LAYOUTS {
+        let shape = batched::Shape { batches: 2, m: 40, n: 72, k: 24, stored, fetched, asynchronous: true };
+        for tile in shape.tiles(size_of::<T>() as u32) {
+            let (z, m, n, k) = (2, tile.0 as usize + 8, 72, 24);
+            let (a, b) = (integers::<T>(1, z * m * k, 3), integers::<T>(2, z * n * k, 3));
+            let extents = |t: bool, rows: usize, cols: usize| if t { [z, cols, rows] } else { [z, rows, cols] };
+            let wanted: Vec<f32> = (0..z)
+                .flat_map(|i| {
+                    product(&a[i * m * k..(i + 1) * m * k], &b[i * n * k..(i + 1) * n * k], [m, n, k], stored)
+                })
+                .collect();
+            for device in [Device::simulator(), Device::checked_simulator()] {
+                let da = device.tensor(&a, extents(a_transposed, m, k)).unwrap();
+                let db = device.tensor(&b, extents(b_transposed, k, n)).unwrap();
+                let mut dc = device.tensor(&vec![12345.0; z * m * n], [z, m, n]).unwrap();
+                let options = Gemm { a_transposed, b_transposed, ..Gemm::default() };
+                batched::launch_tile(&device, tile, da.view(), db.view(), dc.view_mut(), &options).unwrap();
+                let found = dc.to_vec().unwrap();
+                let wrong = found.iter().zip(&wanted).position(|(x, y)| x != y);
+                assert_eq!(wrong, None, "{tile:?}, {stored:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn batches_by_every_tile() {
+    batches_by_tile::<f32>(false);
+    batches_by_tile::<f16>(true);
+    batches_by_tile::<bf16>(false);
 }
 
 #[test]

@@ -168,6 +168,8 @@ pub fn classes(kernel: &Kernel, instance: &Instance, target: Target) -> Vec<Clas
         Target::Sm90a if nt && (demanding || is("BN", 256) || is("BM", 8)) => {
             vec![Class::WIDEST, written(Width::Four), written(Width::Element)]
         }
+        // Batches take tiles for few rows where TMA fetches operands alone.
+        Target::Sm90a if kernel.name == "gemm_batch" && is("BK", 128) => vec![Class::WIDEST],
         // More elements a thread than can be held in registers, or nearly.
         Target::Sm90a if nt && is("BM", 64) && is("BN", 64) || is("BK", 128) => {
             vec![Class::WIDEST, read(Width::Element)]

@@ -326,7 +326,7 @@ impl super::GemmElement<f32> for f32 {
             return super::tf32::launch(on, choice.many_tiles, a, b, c, options);
         }
         launch!(f32, f32, choice, on, a, b, c, options, else (128, 128, 8, 4, 256, 1);
-            (128, 128, 16, 3, 256, 1): [(false, false), (false, true), (true, false)],
+            (128, 128, 16, 3, 256, 1): [(false, true), (true, false)],
             (128, 64, 8, 4, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
             (64, 128, 8, 4, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
             (64, 64, 16, 4, 128, 1): [(false, false), (false, true), (true, false), (true, true)],

@@ -53,8 +53,8 @@ pub fn tiles(stored: [bool; 2]) -> impl Iterator<Item = Tile> {
 }
 
 /// Whether there is an instance of a tile for operands that are stored so: as the kernel's `where` says.
-fn has((bm, _, bk, ..): Tile, stored: [bool; 2]) -> bool {
-    stored != [true; 2] || bm < 128 || bk < 16
+fn has((bm, _, bk, ..): Tile, [a_transposed, b_transposed]: [bool; 2]) -> bool {
+    a_transposed != b_transposed || bm < 128 || bk < 16
 }
 
 /// How long a step along K takes, in multiply-adds of a multiprocessor that does nothing else.

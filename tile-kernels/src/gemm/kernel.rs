@@ -35,11 +35,12 @@ use tile_runtime::prelude::*;
         (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)],
         EPILOGUE in [false, true],
         // An operand whose rows run along N is read by whole rows of 64; tiles for few rows are of X W^T alone.
-        // That of 128 x 128 x 16 of f32 has more addresses than registers where both are stored transposed.
+        // Of f32, 128 x 128 x 16 is for operands that both run along K, or both do not: else there are more addresses than
+        // registers.
         where (B_T || BN % 64 == 0) && (BM > 64 || CY == 1 || B_T && !A_T)
             && (!A_T || T::BITS == 32 || BM >= 64 && BN % 32 == 0 && BK <= 64)
             && (T::BITS == 16) == (BK > 16) && (T::BITS == 16 || U::BITS == 32)
-            && !(BK == 16 && BM == 128 && A_T && B_T)
+            && !(BK == 16 && BM == 128 && A_T == B_T)
     ),
     pdl(independent = [b]),
     dtypes(T in [f16, bf16, f32], U in [f16, bf16, f32]),

@@ -14,10 +14,12 @@ use std::collections::{BTreeMap, BTreeSet};
 const CHUNK: u32 = 4;
 /// Steps of K that are written out where no operand is.
 const STEPS: u32 = 8;
-/// Registers of a thread of which as many threads fit as hide the latency of reads: four warps a scheduler.
-const REGISTERS: u32 = 128;
+/// Registers of a thread of which as many threads fit as hide the latency of reads: four warps a scheduler, and three.
+const REGISTERS: [u32; 2] = [128, 168];
 /// Those of them that addresses take, and what else is not an accumulator or an operand.
 const OTHERS: u32 = 24;
+/// What the addresses and guards of one more asynchronous copy take, where they share nothing with the other operand's.
+const OF_A_COPY: u32 = 8;
 /// Registers of a multiprocessor.
 const ALL_REGISTERS: u32 = 65_536;
 
@@ -141,13 +143,24 @@ impl Lowering<'_> {
         });
     }
 
-    /// Has the assembler keep to [`REGISTERS`] where accumulators and operands leave it enough of them.
+    /// Has the assembler keep to [`REGISTERS`] where accumulators, operands and addresses leave it enough of them.
     fn bound_registers(&mut self, reads: &[Reads<'_>; 2]) {
+        let threads = self.kernel.thread_count().max(1);
         let fragments: u32 = self.layouts.fragments.values().map(Fragment::registers).sum();
         let operands: u32 = reads.iter().map(|reads| self.program.locals[reads.part].len).sum();
-        if self.program.launch.min_blocks.is_none() && fragments + operands + OTHERS <= REGISTERS {
-            let threads = self.kernel.thread_count().max(1);
-            self.program.launch.min_blocks = Some((ALL_REGISTERS / REGISTERS / threads).max(1));
+        // Rows of one operand run along K and those of the other do not: a thread's copies are of other rows and columns.
+        let copies = match reads[0].along_k() == reads[1].along_k() {
+            true => 0,
+            false => {
+                let bytes: u32 = reads.iter().map(|reads| reads.side.operand.tile.bytes()).sum();
+                bytes.div_ceil(self.kernel.class.reads.bytes().max(4) * threads)
+            }
+        };
+        let needed = fragments + operands + OTHERS + OF_A_COPY * copies;
+        let Some(registers) = REGISTERS.into_iter().find(|registers| needed <= *registers) else { return };
+        let blocks = ALL_REGISTERS / registers / threads;
+        if self.program.launch.min_blocks.is_none() && blocks > 1 {
+            self.program.launch.min_blocks = Some(blocks);
         }
     }
 
