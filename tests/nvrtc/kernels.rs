@@ -158,7 +158,9 @@ pub fn classes(kernel: &Kernel, instance: &Instance, target: Target) -> Vec<Clas
         // Every thread copies there in the widest class too.
         Target::Sm80 if !by_threads => vec![],
         // The other tiles of f32 differ in how many threads have a part of them.
-        _ if is_f32 && !(demanding && is("STAGES", 4)) => vec![Class::WIDEST],
+        _ if is_f32 && !(is("STAGES", 4) && (demanding || kernel.name != "gemm" && is("BM", 128))) => {
+            vec![Class::WIDEST]
+        }
         _ if is_f32 => all(&[Width::Sixteen, Width::Eight, Width::Four]),
         Target::Sm80 if nt => all(&[Width::Sixteen, Width::Eight, Width::Four, Width::Element]),
         Target::Sm80 => all(&[Width::Sixteen, Width::Element]),

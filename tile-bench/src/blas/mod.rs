@@ -157,6 +157,68 @@ impl Blas {
         self.gemm_ex(stream, problem, stored, [at(a), at(b), at(c)])
     }
 
+    /// `c[z] = op(a[z]) op(b[z])` for every batch `z`, as cuBLAS does it by itself: operands as [`Blas::gemm_stored`] has them, with
+    /// an axis of batches before the others; f32 sums.
+    ///
+    /// # Errors
+    /// As [`Blas::gemm`].
+    pub fn gemm_batches<T: Element>(
+        &self,
+        stream: &Stream,
+        a: &Tensor<T, 3>,
+        b: &Tensor<T, 3>,
+        c: &mut Tensor<T, 3>,
+        [a_transposed, b_transposed]: [bool; 2],
+    ) -> Result<(), BlasError> {
+        let flipped = |[_, rows, cols]: [usize; 3], flip: bool| if flip { [cols, rows] } else { [rows, cols] };
+        let [batches, m, n] = c.shape();
+        let shapes = [flipped(a.shape(), a_transposed), flipped(b.shape(), !b_transposed)];
+        if a.shape()[0] != batches || b.shape()[0] != batches {
+            return Err(BlasError::Shape { a: shapes[0], b: shapes[1], c: [m, n] });
+        }
+        let Problem { m, n, k, data } = Problem::of::<T>(shapes[0], shapes[1], [m, n])?;
+        let batches = c_int::try_from(batches).map_err(|_| BlasError::Extent { extent: batches })?;
+        let raw = raw_stream(stream)?;
+        let (workspace, bytes) = address_of(&self.workspace);
+        let one = (&raw const ONE).cast::<c_void>();
+        let zero = (&raw const ZERO).cast::<c_void>();
+        let (b_op, b_pitch) = if b_transposed { (OP_T, k) } else { (OP_N, n) };
+        let (a_op, a_pitch) = if a_transposed { (OP_T, m) } else { (OP_N, k) };
+        let apart = |rows: c_int, cols: c_int| i64::from(rows) * i64::from(cols);
+        // SAFETY: as for `gemm_ex`; the tensors are dense, so that matrices lie one behind the other.
+        unsafe {
+            check("cublasSetStream", (self.cublas.set_stream)(self.handle, raw))?;
+            check("cublasSetWorkspace", (self.cublas.set_workspace)(self.handle, workspace as *mut c_void, bytes))?;
+            let default = cublas::cublasGemmAlgo_t::CUBLAS_GEMM_DFALT as c_int;
+            let status = (self.cublas.gemm_batches)(
+                self.handle,
+                b_op,
+                a_op,
+                n,
+                m,
+                k,
+                one,
+                at(b),
+                data,
+                b_pitch,
+                apart(n, k),
+                at(a),
+                data,
+                a_pitch,
+                apart(m, k),
+                zero,
+                at(c),
+                data,
+                n,
+                apart(m, n),
+                batches,
+                COMPUTE_32F,
+                default,
+            );
+            check("cublasGemmStridedBatchedEx", status)
+        }
+    }
+
     /// `y = w x`: `w` of shape `[N, K]`, `x` of `[K]`, `y` of `[N]`; f32 sums.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ use tile_runtime::prelude::*;
             // Where every thread copies.
             (128, 128, 32, 4, 256), (64, 64, 32, 4, 128),
             // f32, multiplied by multiply-adds.
-            (128, 128, 8, 4, 256), (64, 64, 16, 4, 128), (32, 64, 16, 4, 64),
+            (128, 64, 8, 4, 128), (64, 64, 16, 4, 128), (32, 64, 16, 4, 64),
         ],
         (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)],
         where (T::BITS == 16) == (BK > 16) && (T::BITS == 16 || U::BITS == 32) && (T::BITS == 32 || BM >= 64 || B_T && !A_T)
@@ -157,7 +157,7 @@ const FETCHED: [(Tile, super::Tile); 5] = [
 const COPIED: [Tile; 2] = [(128, 128, 32, 4, 256), (64, 64, 32, 4, 128)];
 
 /// The tiles of f32 operands.
-const FULL: [Tile; 3] = [(128, 128, 8, 4, 256), (64, 64, 16, 4, 128), (32, 64, 16, 4, 64)];
+const FULL: [Tile; 3] = [(128, 64, 8, 4, 128), (64, 64, 16, 4, 128), (32, 64, 16, 4, 64)];
 
 impl Shape {
     /// The tile for operands of so many bytes an element.
@@ -266,7 +266,7 @@ macro_rules! halves {
 }
 
 halves!(f16 => f16, f16 => f32, bf16 => bf16, bf16 => f32);
-outputs!(f32 => f32: [(128, 128, 8, 4, 256), (32, 64, 16, 4, 64)], narrow [], else (64, 64, 16, 4, 128));
+outputs!(f32 => f32: [(128, 64, 8, 4, 128), (32, 64, 16, 4, 64)], narrow [], else (64, 64, 16, 4, 128));
 
 /// `c[z] = f(alpha a[z] b[z] + beta c[z] + bias)` by a tile of [`Shape::tiles`], for benchmarks and tests. Any other is taken for
 /// a small one.

@@ -18,7 +18,7 @@ const STEPS: u32 = 8;
 const REGISTERS: [u32; 2] = [128, 168];
 /// Those of them that addresses take, and what else is not an accumulator or an operand.
 const OTHERS: u32 = 24;
-/// What the addresses and guards of one more asynchronous copy take, where they share nothing with the other operand's.
+/// What the address and guard of an asynchronous copy take that has nothing of them in common with others.
 const OF_A_COPY: u32 = 8;
 /// Registers of a multiprocessor.
 const ALL_REGISTERS: u32 = 65_536;
@@ -143,18 +143,23 @@ impl Lowering<'_> {
         });
     }
 
-    /// Has the assembler keep to [`REGISTERS`] where accumulators, operands and addresses leave it enough of them.
+    /// Has the assembler keep to [`REGISTERS`] where accumulators, operands and addresses leave it enough of them. Rows that are
+    /// copied in smaller pieces have too many addresses.
     fn bound_registers(&mut self, reads: &[Reads<'_>; 2]) {
+        if self.kernel.class.reads != Width::Sixteen {
+            return;
+        }
         let threads = self.kernel.thread_count().max(1);
         let fragments: u32 = self.layouts.fragments.values().map(Fragment::registers).sum();
         let operands: u32 = reads.iter().map(|reads| self.program.locals[reads.part].len).sum();
-        // Rows of one operand run along K and those of the other do not: a thread's copies are of other rows and columns.
-        let copies = match reads[0].along_k() == reads[1].along_k() {
-            true => 0,
-            false => {
-                let bytes: u32 = reads.iter().map(|reads| reads.side.operand.tile.bytes()).sum();
-                bytes.div_ceil(self.kernel.class.reads.bytes().max(4) * threads)
-            }
+        let bytes: u32 = reads.iter().map(|reads| reads.side.operand.tile.bytes()).sum();
+        let copies = bytes.div_ceil(self.kernel.class.reads.bytes() * threads);
+        let copies = match reads.each_ref().map(|reads| reads.along_k()) {
+            // Of rows far apart at the same k: their addresses differ by constants.
+            [true, true] => 0,
+            // Of the same columns; one of each operand has what the others share.
+            [false, false] => copies.saturating_sub(2),
+            _ => copies,
         };
         let needed = fragments + operands + OTHERS + OF_A_COPY * copies;
         let Some(registers) = REGISTERS.into_iter().find(|registers| needed <= *registers) else { return };
