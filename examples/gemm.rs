@@ -282,7 +282,7 @@ fn print_stage(stage: Stage, arguments: &Arguments) -> Result<()> {
         }
         false => {
             let choice = match arguments.dtype.as_str() {
-                "f32" => Choice::by_threads(m, n, 4),
+                "f32" => Choice::by_threads(m, n, 4, transposed),
                 _ => Choice::for_shape(m, n, k, transposed),
             };
             (definition(), choice.consts(transposed, epilogue))

@@ -1,8 +1,8 @@
 //! The bundled GEMM: against a product on the CPU, on both simulators.
 
-use tile_kernel_examples::data::{Real, integers};
+use tile_kernel_examples::data::{Real, integers, normal};
 use tile_kernel_examples::gemm::product;
-use tile_kernels::gemm::{Activation, Choice, Gemm, GemmElement, class, gemm, gemm_batched};
+use tile_kernels::gemm::{Activation, Choice, Gemm, GemmElement, batched, class, full, gemm, gemm_batched};
 use tile_runtime::kernel::{Class, Width};
 use tile_runtime::prelude::*;
 
@@ -55,6 +55,64 @@ fn f32_operands() {
     let shapes = [[72, 72, 40], [33, 35, 37], [1, 3, 5], [40, 72, 0]];
     plain::<f32, f32>(&Device::simulator(), &shapes, &LAYOUTS);
     plain::<f32, f32>(&Device::checked_simulator(), &shapes[..2], &LAYOUTS);
+}
+
+/// Every tile of f32, on shapes that it does not divide, from operands that are read by 16 bytes and by single elements.
+#[test]
+fn f32_by_every_tile() {
+    for stored @ [a_transposed, b_transposed] in LAYOUTS {
+        for tile in full::tiles(stored) {
+            let (rows, cols) = (tile.0 as usize, tile.1 as usize);
+            for (shape, epilogue) in
+                [([rows + 4, cols + 12, 44], false), ([rows - 1, cols + 3, 21], true), ([2, 5, 3], false)]
+            {
+                let [m, n, k] = shape;
+                let (a, b) = (integers::<f32>(1, m * k, 3), integers::<f32>(2, n * k, 3));
+                let shape = |t: bool, rows: usize, cols: usize| if t { [cols, rows] } else { [rows, cols] };
+                let found = [Device::simulator(), Device::checked_simulator()].map(|device| {
+                    let da = device.tensor(&a, shape(a_transposed, m, k)).unwrap();
+                    let db = device.tensor(&b, shape(b_transposed, k, n)).unwrap();
+                    let mut dc = device.tensor(&vec![12345.0; m * n], [m, n]).unwrap();
+                    let plain = Gemm { a_transposed, b_transposed, ..Gemm::default() };
+                    let options = if epilogue { Gemm { alpha: 2.0, ..plain } } else { plain };
+                    let choice = Choice { tile, many_tiles: true, split: None };
+                    GemmElement::launch(&device, choice, &da, &db, &mut dc, &options).unwrap();
+                    dc.to_vec().unwrap()
+                });
+                let factor = if epilogue { 2.0 } else { 1.0 };
+                let wanted: Vec<f32> = product(&a, &b, [m, n, k], stored).into_iter().map(|sum| factor * sum).collect();
+                for found in found {
+                    let wrong = found.iter().zip(&wanted).position(|(x, y)| x != y);
+                    assert_eq!(wrong, None, "{tile:?}: {m} x {n} x {k}, {stored:?}");
+                }
+            }
+        }
+    }
+}
+
+/// Rounded sums are the same on both simulators: every element is added up along K, whatever the tile.
+#[test]
+fn f32_sums_go_along_k() {
+    let [m, n, k] = [70, 68, 52];
+    let (a, b) = (normal::<f32>(1, m * k), normal::<f32>(2, n * k));
+    for stored @ [a_transposed, b_transposed] in LAYOUTS {
+        let at = |i: usize, l: usize| if a_transposed { l * m + i } else { i * k + l };
+        let bt = |j: usize, l: usize| if b_transposed { j * k + l } else { l * n + j };
+        let wanted: Vec<f32> =
+            (0..m * n).map(|e| (0..k).fold(0.0f32, |sum, l| a[at(e / n, l)].mul_add(b[bt(e % n, l)], sum))).collect();
+        for device in [Device::simulator(), Device::checked_simulator()] {
+            for tile in full::tiles(stored).filter(|tile| tile.0 <= 64) {
+                let shape = |t: bool, rows: usize, cols: usize| if t { [cols, rows] } else { [rows, cols] };
+                let da = device.tensor(&a, shape(a_transposed, m, k)).unwrap();
+                let db = device.tensor(&b, shape(b_transposed, k, n)).unwrap();
+                let mut dc = device.zeros::<f32, 2>([m, n]).unwrap();
+                let options = Gemm { a_transposed, b_transposed, ..Gemm::default() };
+                let choice = Choice { tile, many_tiles: true, split: None };
+                GemmElement::launch(&device, choice, &da, &db, &mut dc, &options).unwrap();
+                assert!(dc.to_vec().unwrap() == wanted, "{tile:?} {stored:?}");
+            }
+        }
+    }
 }
 
 /// Views into wider matrices: what begins where decides how it is read, and whatever it is the result is the same.
@@ -132,10 +190,44 @@ fn many_products_at_once() {
         // Rows that are not aligned, of all batches at once.
         batches::<f16, f16>(&Device::simulator(), [3, 5, 7, 9], one_b);
         batches::<f16, f16>(&Device::checked_simulator(), [3, 5, 7, 9], one_b);
-        // A launch a batch.
         batches::<f32, f32>(&Device::simulator(), [2, 36, 20, 12], one_b);
+        batches::<f32, f32>(&Device::checked_simulator(), [3, 37, 67, 9], one_b);
     }
     batches::<f16, f16>(&Device::simulator(), [0, 72, 136, 40], true);
+}
+
+/// Every tile of the batched kernel, on matrices that it does not divide.
+fn batches_by_tile<T: batched::Batch<f32> + Real>(fetched: bool) {
+    for stored @ [a_transposed, b_transposed] in LAYOUTS {
+        let shape = batched::Shape { batches: 2, m: 40, n: 72, k: 24, stored, fetched, asynchronous: true };
+        for tile in shape.tiles(size_of::<T>() as u32) {
+            let (z, m, n, k) = (2, tile.0 as usize + 8, 72, 24);
+            let (a, b) = (integers::<T>(1, z * m * k, 3), integers::<T>(2, z * n * k, 3));
+            let extents = |t: bool, rows: usize, cols: usize| if t { [z, cols, rows] } else { [z, rows, cols] };
+            let wanted: Vec<f32> = (0..z)
+                .flat_map(|i| {
+                    product(&a[i * m * k..(i + 1) * m * k], &b[i * n * k..(i + 1) * n * k], [m, n, k], stored)
+                })
+                .collect();
+            for device in [Device::simulator(), Device::checked_simulator()] {
+                let da = device.tensor(&a, extents(a_transposed, m, k)).unwrap();
+                let db = device.tensor(&b, extents(b_transposed, k, n)).unwrap();
+                let mut dc = device.tensor(&vec![12345.0; z * m * n], [z, m, n]).unwrap();
+                let options = Gemm { a_transposed, b_transposed, ..Gemm::default() };
+                batched::launch_tile(&device, tile, da.view(), db.view(), dc.view_mut(), &options).unwrap();
+                let found = dc.to_vec().unwrap();
+                let wrong = found.iter().zip(&wanted).position(|(x, y)| x != y);
+                assert_eq!(wrong, None, "{tile:?}, {stored:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn batches_by_every_tile() {
+    batches_by_tile::<f32>(false);
+    batches_by_tile::<f16>(true);
+    batches_by_tile::<bf16>(false);
 }
 
 #[test]

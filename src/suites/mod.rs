@@ -1,5 +1,6 @@
 //! What the benchmarks measure: a module a problem, with everybody who computes it.
 
+pub mod batches;
 pub mod fit;
 pub mod gemm;
 pub mod gemm_measured;

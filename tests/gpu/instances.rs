@@ -165,7 +165,7 @@ fn every_gemm_batch(device: &Device, selection: &Selection) {
     each(
         gemm_batch::<f16, f16>::definition(),
         selection,
-        |i| typed!(batch_instance(device, i): f16, f16; f16, bf16; f16, f32; bf16, f16; bf16, bf16; bf16, f32;),
+        |i| typed!(batch_instance(device, i): f16, f16; f16, bf16; f16, f32; bf16, f16; bf16, bf16; bf16, f32; f32, f32;),
     );
 }
 

@@ -102,7 +102,7 @@ fn is_of_rows(kernel: &Kernel) -> bool {
 ///
 /// Of the bundled GEMM there are hundreds of instances, which would take minutes and differ in little: f16 from bf16 in the
 /// names of instructions. So of its kernels these are compiled: bf16 with `b` transposed in every tile, with and without an
-/// epilogue; every other layout, results of f32 and f32 operands in the tile that needs most registers, 128 x 128. Tiles of
+/// epilogue; every other layout and results of f32 in the tile that needs most registers, 128 x 128; f32 operands in all of theirs. Tiles of
 /// steps of 64 bytes are for where every thread copies: in every class of what is read. The others are Hopper's: of what is read
 /// in the widest class alone, but for those with the longest steps and 64 x 64, which single elements are the most for.
 pub fn classes(kernel: &Kernel, instance: &Instance, target: Target) -> Vec<Class> {
@@ -146,11 +146,11 @@ pub fn classes(kernel: &Kernel, instance: &Instance, target: Target) -> Vec<Clas
         _ => return vec![Class::WIDEST],
     }
     let demanding = is("BM", 128) && is("BN", 128);
-    let by_threads = is("BK", 16) || is("BK", 32);
+    let by_threads = is("BK", 8) || is("BK", 16) || is("BK", 32);
     let compiled = match &instance.dtypes[..] {
         [Dtype::Bf16, Dtype::Bf16] => nt || demanding && is("EPILOGUE", 1),
         [Dtype::F16, Dtype::F32] => kernel.name == "gemm" && nt && demanding && is("EPILOGUE", 1),
-        [Dtype::F32, Dtype::F32] => demanding && is("EPILOGUE", 1),
+        [Dtype::F32, Dtype::F32] => is("EPILOGUE", 1),
         _ => false,
     };
     let is_f32 = instance.dtypes.first() == Some(&Dtype::F32);
@@ -164,6 +164,10 @@ pub fn classes(kernel: &Kernel, instance: &Instance, target: Target) -> Vec<Clas
         _ if !compiled => vec![],
         // Every thread copies there in the widest class too.
         Target::Sm80 if !by_threads => vec![],
+        // The other tiles of f32 differ in how many threads have a part of them.
+        _ if is_f32 && !(is("STAGES", 4) && (demanding || kernel.name != "gemm" && is("BM", 128))) => {
+            vec![Class::WIDEST]
+        }
         _ if is_f32 => all(&[Width::Sixteen, Width::Eight, Width::Four]),
         Target::Sm80 if nt => all(&[Width::Sixteen, Width::Eight, Width::Four, Width::Element]),
         Target::Sm80 => all(&[Width::Sixteen, Width::Element]),
@@ -173,6 +177,8 @@ pub fn classes(kernel: &Kernel, instance: &Instance, target: Target) -> Vec<Clas
         Target::Sm90a if nt && (demanding || is("BN", 256) || is("BM", 8)) => {
             vec![Class::WIDEST, written(Width::Four), written(Width::Element)]
         }
+        // Batches take tiles for few rows where TMA fetches operands alone.
+        Target::Sm90a if kernel.name == "gemm_batch" && is("BK", 128) => vec![Class::WIDEST],
         // More elements a thread than can be held in registers, or nearly.
         Target::Sm90a if nt && is("BM", 64) && is("BN", 64) || is("BK", 128) => {
             vec![Class::WIDEST, read(Width::Element)]

@@ -49,6 +49,10 @@ functions! {
         Handle, c_int, c_int, c_int, c_int, c_int, *const c_void, u64, c_int, c_int, u64, c_int, c_int,
         *const c_void, u64, c_int, c_int, c_int, c_int
     ) -> c_int;
+    gemm_batches = "cublasGemmStridedBatchedEx": fn(
+        Handle, c_int, c_int, c_int, c_int, c_int, *const c_void, u64, c_int, c_int, i64, u64, c_int, c_int, i64,
+        *const c_void, u64, c_int, c_int, i64, c_int, c_int, c_int
+    ) -> c_int;
 }
 
 // Source: cublasLt.h of CUDA 13.0.

@@ -88,6 +88,7 @@ const REQUESTED: usize = 32;
 const OP_N: c_int = cublas::cublasOperation_t::CUBLAS_OP_N as c_int;
 const OP_T: c_int = cublas::cublasOperation_t::CUBLAS_OP_T as c_int;
 const COMPUTE_32F: c_int = cublas::cublasComputeType_t::CUBLAS_COMPUTE_32F as c_int;
+const COMPUTE_TF32: c_int = cublas::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32 as c_int;
 const CUDA_R_32F: c_int = cublas::cudaDataType_t::CUDA_R_32F as c_int;
 static ONE: f32 = 1.0;
 static ZERO: f32 = 0.0;
@@ -133,7 +134,89 @@ impl Blas {
         b: &Tensor<T, 2>,
         c: &mut Tensor<T, 2>,
     ) -> Result<(), BlasError> {
-        self.gemm_ex(stream, Problem::of::<T>(a.shape(), b.shape(), c.shape())?, [at(a), at(b), at(c)])
+        self.gemm_ex(stream, Problem::of::<T>(a.shape(), b.shape(), c.shape())?, Stored::NT, [at(a), at(b), at(c)])
+    }
+
+    /// `c = op(a) op(b)` as cuBLAS does it by itself: `a` of shape `[M, K]`, or `[K, M]` where it is stored transposed; `b` of
+    /// `[K, N]`, or `[N, K]`; f32 sums. With `tf32`, f32 operands are multiplied on tensor cores.
+    ///
+    /// # Errors
+    /// As [`Blas::gemm`].
+    pub fn gemm_stored<T: Element>(
+        &self,
+        stream: &Stream,
+        a: &Tensor<T, 2>,
+        b: &Tensor<T, 2>,
+        c: &mut Tensor<T, 2>,
+        ([a_transposed, b_transposed], tf32): ([bool; 2], bool),
+    ) -> Result<(), BlasError> {
+        let flipped = |[rows, cols]: [usize; 2], flip: bool| if flip { [cols, rows] } else { [rows, cols] };
+        let shapes = [flipped(a.shape(), a_transposed), flipped(b.shape(), !b_transposed)];
+        let problem = Problem::of::<T>(shapes[0], shapes[1], c.shape())?;
+        let stored = Stored { a_transposed, b_transposed, compute: if tf32 { COMPUTE_TF32 } else { COMPUTE_32F } };
+        self.gemm_ex(stream, problem, stored, [at(a), at(b), at(c)])
+    }
+
+    /// `c[z] = op(a[z]) op(b[z])` for every batch `z`, as cuBLAS does it by itself: operands as [`Blas::gemm_stored`] has them, with
+    /// an axis of batches before the others; f32 sums.
+    ///
+    /// # Errors
+    /// As [`Blas::gemm`].
+    pub fn gemm_batches<T: Element>(
+        &self,
+        stream: &Stream,
+        a: &Tensor<T, 3>,
+        b: &Tensor<T, 3>,
+        c: &mut Tensor<T, 3>,
+        [a_transposed, b_transposed]: [bool; 2],
+    ) -> Result<(), BlasError> {
+        let flipped = |[_, rows, cols]: [usize; 3], flip: bool| if flip { [cols, rows] } else { [rows, cols] };
+        let [batches, m, n] = c.shape();
+        let shapes = [flipped(a.shape(), a_transposed), flipped(b.shape(), !b_transposed)];
+        if a.shape()[0] != batches || b.shape()[0] != batches {
+            return Err(BlasError::Shape { a: shapes[0], b: shapes[1], c: [m, n] });
+        }
+        let Problem { m, n, k, data } = Problem::of::<T>(shapes[0], shapes[1], [m, n])?;
+        let batches = c_int::try_from(batches).map_err(|_| BlasError::Extent { extent: batches })?;
+        let raw = raw_stream(stream)?;
+        let (workspace, bytes) = address_of(&self.workspace);
+        let one = (&raw const ONE).cast::<c_void>();
+        let zero = (&raw const ZERO).cast::<c_void>();
+        let (b_op, b_pitch) = if b_transposed { (OP_T, k) } else { (OP_N, n) };
+        let (a_op, a_pitch) = if a_transposed { (OP_T, m) } else { (OP_N, k) };
+        let apart = |rows: c_int, cols: c_int| i64::from(rows) * i64::from(cols);
+        // SAFETY: as for `gemm_ex`; the tensors are dense, so that matrices lie one behind the other.
+        unsafe {
+            check("cublasSetStream", (self.cublas.set_stream)(self.handle, raw))?;
+            check("cublasSetWorkspace", (self.cublas.set_workspace)(self.handle, workspace as *mut c_void, bytes))?;
+            let default = cublas::cublasGemmAlgo_t::CUBLAS_GEMM_DFALT as c_int;
+            let status = (self.cublas.gemm_batches)(
+                self.handle,
+                b_op,
+                a_op,
+                n,
+                m,
+                k,
+                one,
+                at(b),
+                data,
+                b_pitch,
+                apart(n, k),
+                at(a),
+                data,
+                a_pitch,
+                apart(m, k),
+                zero,
+                at(c),
+                data,
+                n,
+                apart(m, n),
+                batches,
+                COMPUTE_32F,
+                default,
+            );
+            check("cublasGemmStridedBatchedEx", status)
+        }
     }
 
     /// `y = w x`: `w` of shape `[N, K]`, `x` of `[K]`, `y` of `[N]`; f32 sums.
@@ -147,7 +230,8 @@ impl Blas {
         x: &Tensor<T, 1>,
         y: &mut Tensor<T, 1>,
     ) -> Result<(), BlasError> {
-        self.gemm_ex(stream, Problem::of::<T>([1, x.len()], w.shape(), [1, y.len()])?, [at(x), at(w), at(y)])
+        let problem = Problem::of::<T>([1, x.len()], w.shape(), [1, y.len()])?;
+        self.gemm_ex(stream, problem, Stored::NT, [at(x), at(w), at(y)])
     }
 
     /// Every algorithm that cuBLASLt proposes for `c = a bᵀ` with these extents, what it thinks best first.
@@ -158,37 +242,41 @@ impl Blas {
         Algorithms::of(self, Problem::of::<T>([m, k], [n, k], [m, n])?)
     }
 
-    fn gemm_ex(&self, stream: &Stream, problem: Problem, [a, b, c]: [u64; 3]) -> Result<(), BlasError> {
+    fn gemm_ex(&self, stream: &Stream, problem: Problem, stored: Stored, [a, b, c]: [u64; 3]) -> Result<(), BlasError> {
         let Problem { m, n, k, data } = problem;
+        let Stored { a_transposed, b_transposed, compute } = stored;
+        let (b_op, b_pitch) = if b_transposed { (OP_T, k) } else { (OP_N, n) };
+        let (a_op, a_pitch) = if a_transposed { (OP_T, m) } else { (OP_N, k) };
         let raw = raw_stream(stream)?;
         let (workspace, bytes) = address_of(&self.workspace);
         let one = (&raw const ONE).cast::<c_void>();
         let zero = (&raw const ZERO).cast::<c_void>();
         // SAFETY: valid handles. Setting a stream forgets the workspace, without which a capture would allocate. The
-        // operands are dense tensors of these extents, which is what row-major C = A Bᵀ is as column-major Cᵀ = B Aᵀ.
+        // operands are dense tensors of these extents: a row-major matrix is, as a column-major one, its transpose, and
+        // C = op(A) op(B) the same as Cᵀ = op(B)ᵀ op(A)ᵀ.
         unsafe {
             check("cublasSetStream", (self.cublas.set_stream)(self.handle, raw))?;
             check("cublasSetWorkspace", (self.cublas.set_workspace)(self.handle, workspace as *mut c_void, bytes))?;
             let default = cublas::cublasGemmAlgo_t::CUBLAS_GEMM_DFALT as c_int;
             let status = (self.cublas.gemm_ex)(
                 self.handle,
-                OP_T,
-                OP_N,
+                b_op,
+                a_op,
                 n,
                 m,
                 k,
                 one,
                 b,
                 data,
-                k,
+                b_pitch,
                 a,
                 data,
-                k,
+                a_pitch,
                 zero,
                 c,
                 data,
                 n,
-                COMPUTE_32F,
+                compute,
                 default,
             );
             check("cublasGemmEx", status)
@@ -218,6 +306,19 @@ fn at<T: Element, const R: usize>(tensor: &Tensor<T, R>) -> u64 {
 
 fn check(call: &'static str, status: c_int) -> Result<(), BlasError> {
     if status == 0 { Ok(()) } else { Err(BlasError::Call { call, status }) }
+}
+
+/// How operands are stored, and what they are multiplied as.
+#[derive(Clone, Copy)]
+struct Stored {
+    a_transposed: bool,
+    b_transposed: bool,
+    compute: c_int,
+}
+
+impl Stored {
+    /// `c = a bᵀ`, as it is.
+    const NT: Stored = Stored { a_transposed: false, b_transposed: true, compute: COMPUTE_32F };
 }
 
 /// Extents and element type of a product.

@@ -49,6 +49,9 @@ impl MmaInput {
     }
 }
 
+/// Lanes of a warp.
+const LANES: u32 = 32;
+
 /// The piece of a tile that one instruction holds in one warp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Atom {
@@ -58,6 +61,8 @@ enum Atom {
     A(MmaInput),
     /// 8 (N) x k of B.
     B(MmaInput),
+    /// A block of `block` rows and columns a lane, `down` lanes below one another and 32 / `down` side by side.
+    Lanes { down: u32, block: [u32; 2] },
     /// A row of `vector` elements a lane, lane after lane along rows of `cols` lanes.
     Vectors { vector: u32 },
 }
@@ -67,6 +72,7 @@ impl Atom {
         match self {
             Atom::Accumulator | Atom::A(_) => 16,
             Atom::B(_) => 8,
+            Atom::Lanes { down, block: [rows, _] } => down * rows,
             Atom::Vectors { .. } => 1,
         }
     }
@@ -75,6 +81,7 @@ impl Atom {
         match self {
             Atom::Accumulator => 8,
             Atom::A(input) | Atom::B(input) => input.k(),
+            Atom::Lanes { down, block: [_, cols] } => LANES / down * cols,
             Atom::Vectors { vector } => vector,
         }
     }
@@ -84,6 +91,7 @@ impl Atom {
             Atom::Accumulator => 4,
             Atom::A(input) => 4 * input.packing(),
             Atom::B(input) => 2 * input.packing(),
+            Atom::Lanes { block: [rows, cols], .. } => rows * cols,
             Atom::Vectors { vector } => vector,
         }
     }
@@ -91,13 +99,22 @@ impl Atom {
     fn packing(self) -> u32 {
         match self {
             Atom::A(input) | Atom::B(input) => input.packing(),
-            Atom::Accumulator | Atom::Vectors { .. } => 1,
+            Atom::Accumulator | Atom::Lanes { .. } | Atom::Vectors { .. } => 1,
+        }
+    }
+
+    /// Rows and columns of what a lane holds of an atom: of an accumulator two rows, 8 apart, of two neighbours each.
+    fn block(self) -> [u32; 2] {
+        match self {
+            Atom::Lanes { block, .. } => block,
+            Atom::Accumulator | Atom::A(_) | Atom::B(_) => [2, 2],
+            Atom::Vectors { vector } => [1, vector],
         }
     }
 
     /// Where register `register` of lane `lane` is.
     fn position<I: Index>(self, lane: I, register: I) -> (I, I) {
-        let (group, thread) = (lane.clone().shr(2), lane.and(3));
+        let (group, thread) = (lane.clone().shr(2), lane.clone().and(3));
         match self {
             Atom::Accumulator => {
                 let (pair, half) = (register.clone().over(2), register.modulo(2));
@@ -111,6 +128,15 @@ impl Atom {
             Atom::B(input) => {
                 let (word, half) = (register.clone().over(input.packing()), register.modulo(input.packing()));
                 (group, thread.times(input.packing()).add(half).add(word.times(input.k() / 2)))
+            }
+            Atom::Lanes { down, block: [rows, cols] } => {
+                let across = LANES / down;
+                // The lowest bit of a lane is one of its row, the next ones are of its column, what is left is of its row:
+                // of every four lanes two have a row and two a column in common, and shared memory serves both at once.
+                let high = if down > 2 { lane.clone().over(2 * across).times(2) } else { I::constant(0) };
+                let (row, col) = (high.add(lane.clone().and(1)), lane.over(2).and(across - 1));
+                let (below, beside) = (register.clone().over(cols), register.modulo(cols));
+                (row.times(rows).add(below), col.times(cols).add(beside))
             }
             Atom::Vectors { .. } => (I::constant(0), register),
         }
@@ -128,6 +154,11 @@ impl Atom {
                     _ => col / half_k,
                 };
                 (group + col % half_k / packing, word * packing + col % packing)
+            }
+            Atom::Lanes { down, block: [rows, cols] } => {
+                let (lane_row, lane_col) = (row / rows, col / cols);
+                let lane = lane_row % 2 + lane_col * 2 + lane_row / 2 * (2 * LANES / down);
+                (lane, row % rows * cols + col % cols)
             }
             Atom::Vectors { .. } => (0, col),
         }
@@ -180,6 +211,21 @@ impl Fragment {
     /// A warp's part that is not whole 16 x 8 atoms.
     pub fn mma_accumulator(rows: u32, cols: u32, grid: WarpGrid) -> Result<Fragment, LayoutError> {
         Fragment::warps(rows, cols, Atom::Accumulator, grid, false)
+    }
+
+    /// The accumulator of multiply-adds, `rows x cols` over a grid of warps. A thread's elements are the crossings of some
+    /// rows with some columns, which it has in blocks of `block` rows and columns; the lanes of a warp are arranged so that
+    /// these are as many rows as columns, or nearly so, which reads the fewest elements of the operands. A thread's
+    /// registers are `[block of rows][block of columns][row][column]`.
+    ///
+    /// # Errors
+    /// A warp's part that is not whole blocks for an arrangement of 32 lanes, two at least each way.
+    pub fn crossings(rows: u32, cols: u32, grid: WarpGrid, block: [u32; 2]) -> Result<Fragment, LayoutError> {
+        let arranged = |down: u32| Fragment::warps(rows, cols, Atom::Lanes { down, block }, grid, false);
+        // Of two that are equally square, that with more lanes along the columns, which stores longer pieces of a row.
+        let lines = |fragment: &Fragment| fragment.slots(0) + fragment.slots(1);
+        let best = [4, 8, 2, 16].into_iter().filter_map(|down| arranged(down).ok()).min_by_key(lines);
+        best.map_or_else(|| arranged(4), Ok)
     }
 
     /// The f32 accumulator of `wgmma`, `rows x cols` over a grid of warpgroups of 128 threads. A thread's registers
@@ -310,6 +356,7 @@ impl Fragment {
         match self.atom {
             Atom::Accumulator => 2,
             Atom::A(input) | Atom::B(input) => input.packing(),
+            Atom::Lanes { block: [_, cols], .. } => cols,
             Atom::Vectors { vector } => vector,
         }
     }
@@ -384,14 +431,22 @@ impl Fragment {
         (atom.clone().over(across).times(rows), atom.modulo(across).times(self.atom.cols()))
     }
 
+    /// Rows and columns of a block of [`Fragment::crossings`]; `None` of any other fragment.
+    pub fn lane_block(&self) -> Option<[u32; 2]> {
+        match self.atom {
+            Atom::Lanes { block, .. } => Some(block),
+            Atom::Accumulator | Atom::A(_) | Atom::B(_) | Atom::Vectors { .. } => None,
+        }
+    }
+
     /// How many rows (`axis` 0) or columns (1) a thread holds elements of, as [`Fragment::slot`] counts them. Of a blocked
     /// fragment some may be the same.
     pub fn slots(&self, axis: u8) -> u32 {
         match (self.atom, axis) {
             (Atom::Vectors { vector }, 0) => self.registers() / vector,
             (Atom::Vectors { .. }, _) => self.registers(),
-            (_, 0) => self.registers() / self.atom.registers() / self.across() * 2,
-            _ => self.across() * 2,
+            (_, 0) => self.registers() / self.atom.registers() / self.across() * self.atom.block()[0],
+            _ => self.across() * self.atom.block()[1],
         }
     }
 
@@ -400,22 +455,30 @@ impl Fragment {
         if let Atom::Vectors { vector } = self.atom {
             return if axis == 0 { register.over(vector) } else { register };
         }
-        let (atom, within) = (register.clone().over(4), register.modulo(4));
+        let [rows, cols] = self.atom.block();
+        let (atom, within) = (register.clone().over(rows * cols), register.modulo(rows * cols));
         match axis {
-            0 => atom.over(self.across()).times(2).add(within.over(2)),
-            _ => atom.modulo(self.across()).times(2).add(within.modulo(2)),
+            0 => atom.over(self.across()).times(rows).add(within.over(cols)),
+            _ => atom.modulo(self.across()).times(cols).add(within.modulo(cols)),
         }
     }
 
-    /// The first element of the thread's row or column `slot`: `slot(representative(s)) == s`.
+    /// The first element of the thread's row or column `slot`: `slot(representative(s)) == s`. Of an accumulator, the element
+    /// where row `i` and column `j` cross is `representative(0, i) + representative(1, j)`.
     pub fn representative<I: Index>(&self, axis: u8, slot: I) -> I {
         if let Atom::Vectors { vector } = self.atom {
             return if axis == 0 { slot.times(vector) } else { slot };
         }
-        let (atom, half) = (slot.clone().over(2), slot.modulo(2));
+        let [rows, cols] = self.atom.block();
         match axis {
-            0 => atom.times(self.across() * 4).add(half.times(2)),
-            _ => atom.times(4).add(half),
+            0 => {
+                let (atom, within) = (slot.clone().over(rows), slot.modulo(rows));
+                atom.times(self.across() * rows * cols).add(within.times(cols))
+            }
+            _ => {
+                let (atom, within) = (slot.clone().over(cols), slot.modulo(cols));
+                atom.times(rows * cols).add(within)
+            }
         }
     }
 
@@ -424,14 +487,15 @@ impl Fragment {
         let extent = |f: &Fragment| if axis == 0 { f.rows } else { f.cols };
         match (self.shape, other.shape) {
             (Shape::Warps { grid: a, quad: p }, Shape::Warps { grid: b, quad: q }) => {
-                let accumulators = self.atom == Atom::Accumulator && other.atom == Atom::Accumulator;
-                self == other || accumulators && a == b && p == q && extent(self) == extent(other)
+                let accumulators = matches!(self.atom, Atom::Accumulator | Atom::Lanes { .. });
+                let alike = accumulators && self.atom == other.atom;
+                self == other || alike && a == b && p == q && extent(self) == extent(other)
             }
             _ => self == other,
         }
     }
 
-    /// Of an accumulator: the warps (or warpgroups) that share a row. `None` of any other fragment.
+    /// Of an accumulator of tensor cores: the warps (or warpgroups) that share a row. `None` of any other fragment.
     pub fn accumulator_columns(&self) -> Option<u32> {
         match (self.atom, self.shape) {
             (Atom::Accumulator, Shape::Warps { grid, .. }) => Some(grid.cols),
@@ -457,15 +521,15 @@ impl Fragment {
         match self.atom {
             Atom::Accumulator => 2,
             Atom::A(input) | Atom::B(input) => input.packing(),
-            Atom::Vectors { .. } => 1,
+            Atom::Lanes { .. } | Atom::Vectors { .. } => 1,
         }
     }
 
     /// Of one warp's words (32-bit registers, or pairs of accumulators that are converted to 16 bit), the 8 rows x 16
     /// bytes that word number `word` of all lanes makes up, as `ldmatrix` and `stmatrix` move them: its first row and
-    /// column, from [`Fragment::warp_origin`]. `None` of a blocked fragment.
+    /// column, from [`Fragment::warp_origin`]. `None` of a fragment that no such instruction moves.
     pub fn word_origin(&self, word: u32) -> Option<(u32, u32)> {
-        if matches!(self.atom, Atom::Vectors { .. }) {
+        if matches!(self.atom, Atom::Lanes { .. } | Atom::Vectors { .. }) {
             return None;
         }
         let register = word * self.per_word();

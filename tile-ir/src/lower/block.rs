@@ -44,7 +44,10 @@ pub(super) struct Product {
 pub(super) enum Form {
     /// By `mma.sync`; the accumulator is divided over these warps.
     Mma(WarpGrid),
-    /// By multiply-adds of f32; the accumulator is divided over these warps.
+    /// By multiply-adds of f32, the accumulator being divided over these warps and blocked in the threads' registers
+    /// ([`Fragment::crossings`]).
+    Blocked(WarpGrid),
+    /// By multiply-adds of f32; the accumulator is divided over these warps as `mma.sync` has it.
     Fma(WarpGrid),
     /// By multiply-adds, the accumulator being spread over the threads in vectors.
     Elements,
@@ -57,6 +60,9 @@ impl Block {
         let products = self.products.values().map(|product| {
             let by = match product.form {
                 Form::Mma(grid) => format!("mma.sync, warps {} x {}", grid.rows, grid.cols),
+                Form::Blocked(grid) => {
+                    format!("multiply-adds blocked in registers, warps {} x {}", grid.rows, grid.cols)
+                }
                 Form::Fma(grid) => format!("multiply-adds, warps {} x {}", grid.rows, grid.cols),
                 Form::Elements => "multiply-adds of vectors of the accumulator".to_owned(),
             };
@@ -69,9 +75,10 @@ impl Block {
 
 /// Infers.
 pub(super) fn infer(kernel: &BoundKernel) -> Result<Block, Vec<Diagnostic>> {
-    let mut this = Inference { kernel, block: Block::default(), sources: BTreeMap::new(), all: Vec::new() };
     let mut statements = Vec::new();
     each(kernel, &kernel.body, &mut |stmt| statements.push(stmt));
+    let blocks = lane_blocks(kernel, &statements);
+    let mut this = Inference { kernel, block: Block::default(), sources: BTreeMap::new(), all: Vec::new(), blocks };
     for (buffer, declared) in kernel.buffers.iter() {
         if declared.scope == Scope::Shared
             && matches!(declared.swizzle, SwizzleRequest::Exactly(swizzle) if swizzle != Swizzle::None)
@@ -101,7 +108,7 @@ pub(super) fn infer(kernel: &BoundKernel) -> Result<Block, Vec<Diagnostic>> {
 /// fragments of one axis are rows and which are columns of a tile.
 pub(super) fn meet(kernel: &BoundKernel, layouts: &mut Layouts) -> Result<(), Vec<Diagnostic>> {
     let block = Block { layouts: std::mem::take(layouts), ..Block::default() };
-    let mut this = Inference { kernel, block, sources: BTreeMap::new(), all: Vec::new() };
+    let mut this = Inference { kernel, block, sources: BTreeMap::new(), all: Vec::new(), blocks: None };
     let mut statements = Vec::new();
     each(kernel, &kernel.body, &mut |stmt| statements.push(stmt));
     this.kept(&statements);
@@ -116,6 +123,8 @@ struct Inference<'k> {
     /// Who gave a fragment its layout.
     sources: BTreeMap<BufferId, SpanId>,
     all: Vec<Diagnostic>,
+    /// How accumulators of multiply-adds are blocked in registers; `None` where they lie as those of tensor cores do.
+    blocks: Option<[u32; 2]>,
 }
 
 impl Inference<'_> {
@@ -144,6 +153,15 @@ impl Inference<'_> {
             (true, crate::ir::WarpPolicy::Square) => crate::ir::WarpPolicy::FullRow,
             (_, policy) => policy,
         };
+        if self.blocks.is_some() {
+            // Read along its rows, 16 bytes a lane side by side, an array has no conflicts of banks that a swizzle would solve,
+            // and without one its addresses differ by constants.
+            for (matrix, along_k) in [(a, !a.transposed), (b, b.transposed)] {
+                if !along_k {
+                    self.plain_tile(matrix.buffer);
+                }
+            }
+        }
         let left = if held { self.row_major(a) } else { self.tile(a.buffer) };
         let (Some(left), Some(right)) = (left, self.tile(b.buffer)) else { return };
         let major = |k_is_last: bool| if k_is_last { Major::K } else { Major::Mn };
@@ -168,9 +186,14 @@ impl Inference<'_> {
             true => Ok(grid),
             false => Err(format!("{} warps have rows of {groups} groups: a warp multiplies one matrix", grid.rows)),
         });
-        let layout = match &grid {
-            Ok(grid) => Fragment::mma_accumulator(rows, cols, *grid).map_err(|e| e.to_string()),
-            Err(text) => self.blocked(rows, cols).map_err(|_| text.clone()),
+        let blocked = match (&grid, self.blocks) {
+            (Ok(grid), Some(block)) => Fragment::crossings(rows, cols, *grid, block).ok(),
+            _ => None,
+        };
+        let layout = match (&grid, blocked) {
+            (Ok(_), Some(layout)) => Ok(layout),
+            (Ok(grid), None) => Fragment::mma_accumulator(rows, cols, *grid).map_err(|e| e.to_string()),
+            (Err(text), _) => self.blocked(rows, cols).map_err(|_| text.clone()),
         };
         let layout = match layout {
             Ok(layout) => layout,
@@ -203,7 +226,7 @@ impl Inference<'_> {
                     if a.1.tile.dtype() != Dtype::F32 {
                         self.block.fallbacks.push((span, format!("multiplied without tensor cores: {text}")));
                     }
-                    Form::Fma(grid)
+                    if blocked.is_some() { Form::Blocked(grid) } else { Form::Fma(grid) }
                 }
             },
             Err(text) if precision == Precision::Tf32 => return self.refuse_tf32(span, text),
@@ -289,6 +312,17 @@ impl Inference<'_> {
         let message = format!("gemm: the fragment `{name}` cannot be the left operand");
         let help = format!("copy `{name}` to an array from `alloc_shared`, and multiply that");
         self.all.push(Diagnostic::new(Code::ILLEGAL_OPERATION, a.span, message).at(text).help(help));
+    }
+
+    /// Gives an array rows without a swizzle, unless its author asked for one or another product did.
+    fn plain_tile(&mut self, buffer: BufferId) {
+        let declared = &self.kernel.buffers[buffer];
+        let [rows, cols] = self.kernel.buffer_extents(buffer)[..] else { return };
+        if declared.swizzle == SwizzleRequest::Auto
+            && let Ok(layout) = SharedLayout::row_major(rows, cols, self.kernel.buffer_dtype(buffer))
+        {
+            self.block.layouts.shared.entry(buffer).or_insert(layout);
+        }
     }
 
     /// The layout of a slot: the widest swizzle of its rows, unless the author asked for one.
@@ -520,6 +554,34 @@ impl Inference<'_> {
         }
         self.all.push(diagnostic.help("give both products one `.policy(..)`"));
     }
+}
+
+/// How many rows and columns the blocks have in which threads hold the accumulators of products of f32 by multiply-adds,
+/// so that operands are read 16 bytes at a time: 4 neighbours along M (or N) of an operand whose rows run along it, and 1 of
+/// one whose rows run along K, of which 4 elements lie together.
+///
+/// All accumulators of a kernel have the same, as its first product wants it, since they may meet. `None`, for accumulators
+/// as those of tensor cores, where some product is another one, where a row has no multiple of 4 elements, or where tiles are
+/// reduced: the four lanes that have a row there combine it by shuffles.
+fn lane_blocks(kernel: &BoundKernel, statements: &[StmtId]) -> Option<[u32; 2]> {
+    let mut first = None;
+    for &stmt in statements {
+        let kind = &kernel.stmts[stmt].kind;
+        if let StmtKind::Tile(TileOp::Gemm { a, b, precision, grouped, .. }) = kind {
+            let fits = |matrix: &MatrixRef| {
+                kernel.buffers[matrix.buffer].scope == Scope::Shared
+                    && kernel.buffer_dtype(matrix.buffer) == Dtype::F32
+                    && kernel.buffer_extents(matrix.buffer).last().is_some_and(|row| row.is_multiple_of(4))
+            };
+            if *precision != Precision::Full || *grouped || ![a, b].into_iter().all(fits) {
+                return None;
+            }
+            first = first.or(Some([if a.transposed { 4 } else { 1 }, if b.transposed { 1 } else { 4 }]));
+        } else if matches!(kind, StmtKind::Tile(TileOp::ReduceTile { .. })) {
+            return None;
+        }
+    }
+    first
 }
 
 /// The fragments that are used together, in each `parallel` loop and `reduce`.

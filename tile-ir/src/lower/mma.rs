@@ -4,6 +4,8 @@
 //! operands that its part needs, and multiplies every 16 rows of one with every 8 columns of the other. An address is
 //! computed once a lane; the others differ from it by an XOR and an addition of constants, where the swizzle allows.
 
+mod blocked;
+
 use super::block::{ATOM, Form, Product, WARP};
 use super::*;
 use crate::layout::{
@@ -60,6 +62,7 @@ impl Lowering<'_> {
         }
         match product.form {
             Form::Mma(grid) => self.multiply_warps(&product, grid, local, &layout),
+            Form::Blocked(grid) => self.multiply_blocks(&product, grid, local, &layout),
             Form::Fma(grid) => self.multiply_add(&product, grid, local, &layout),
             Form::Elements => self.multiply_elements(&product, local, &layout),
         }

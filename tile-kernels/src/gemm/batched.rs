@@ -1,8 +1,9 @@
 //! Products of many matrices at once: the kernel of [`gemm`](super::kernel::gemm) with a third axis of tiles.
 
 use super::activation::activate;
+use super::model::{Parameters, Work};
 use super::operands::multiply;
-use super::{Gemm, GemmElement, gemm, has_copy_engine, rows_are_made_of};
+use super::{Choice, Gemm, GemmElement, full, gemm, has_copy_engine, rows_are_made_of};
 use tile_runtime::kernel::{Argument, LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::prelude::*;
 
@@ -11,12 +12,17 @@ use tile_runtime::prelude::*;
     instances(
         (BM, BN, BK, STAGES, THREADS) in [
             (128, 256, 64, 4, 256), (128, 128, 64, 6, 128), (64, 64, 64, 8, 128),
+            // Few rows, of X W^T alone.
+            (16, 64, 128, 8, 128), (32, 64, 128, 7, 128),
             // Where every thread copies.
             (128, 128, 32, 4, 256), (64, 64, 32, 4, 128),
+            // f32, multiplied by multiply-adds.
+            (128, 64, 8, 4, 128), (64, 64, 16, 4, 128), (32, 64, 16, 4, 64),
         ],
-        (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)]
+        (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)],
+        where (T::BITS == 16) == (BK > 16) && (T::BITS == 16 || U::BITS == 32) && (T::BITS == 32 || BM >= 64 || B_T && !A_T)
     ),
-    dtypes(T in [f16, bf16], U in [f16, bf16, f32]),
+    dtypes(T in [f16, bf16, f32], U in [f16, bf16, f32]),
     uses(activate, multiply),
     require(AZ == Z || AZ == 1),
     require(BZ == Z || BZ == 1),
@@ -83,7 +89,7 @@ pub fn gemm_batch<
 /// `[Z, K, M]`), `b` of `[Z, K, N]` (or `[Z, N, K]`), `c` of `[Z, M, N]`, the bias of `[N]`. An operand of one batch is
 /// used for all of them.
 ///
-/// One launch where the operands are 16-bit, else a launch a batch.
+/// One launch, but for f32 that is multiplied as tf32: that is a launch a batch.
 ///
 /// # Errors
 /// As [`gemm`]. Where batches are launched one by one, those before the one that fails are.
@@ -96,18 +102,17 @@ pub fn gemm_batched<T: GemmElement<C>, C: Element>(
     options: &Gemm<'_, T>,
 ) -> Result<(), Error> {
     let [batches, m, n] = c.shape();
+    let k = a.shape()[if options.a_transposed { 1 } else { 2 }];
     let (fetched, asynchronous) = match (a.argument(), b.argument()) {
         (Argument::Tensor(a), Argument::Tensor(b)) => {
             (has_copy_engine(on, [&a, &b]), [&a, &b].into_iter().all(|operand| rows_are_made_of(operand, 4)))
         }
         _ => (false, false),
     };
-    // Single elements of large tiles, which are held in registers, leave none for a third axis.
-    let tiles = match fetched || asynchronous {
-        true => batches.saturating_mul(m.div_ceil(128)).saturating_mul(n.div_ceil(128)),
-        false => 0,
-    };
-    if let Some(done) = T::launch_batch(on, (tiles, fetched), a, b, c.reborrow(), options) {
+    let [count, m, n, k] = [batches, m, n, k].map(|extent| i64::try_from(extent).unwrap_or(i64::MAX));
+    let stored = [options.a_transposed, options.b_transposed];
+    let shape = Shape { batches: count, m, n, k, stored, fetched, asynchronous };
+    if let Some(done) = T::launch_batch(on, shape, a, b, c.reborrow(), options) {
         return done.map_err(Error::from);
     }
     for z in 0..batches {
@@ -117,15 +122,99 @@ pub fn gemm_batched<T: GemmElement<C>, C: Element>(
     Ok(())
 }
 
-/// From this many tiles of 128 x 128 on the wider tiles pay: two waves of them on an H200.
-const MANY_TILES: usize = 2 * 132;
+/// What a tile is chosen by.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Products.
+    pub batches: i64,
+    /// Rows of each.
+    pub m: i64,
+    /// Columns of each.
+    pub n: i64,
+    /// Elements that are added up.
+    pub k: i64,
+    /// Whether `a` and `b` are stored transposed.
+    pub stored: [bool; 2],
+    /// Whether TMA fetches operands.
+    pub fetched: bool,
+    /// Whether rows are whole words of 4 bytes, so that asynchronous copies bring them.
+    pub asynchronous: bool,
+}
 
-/// A launch of [`gemm_batch`]: how many tiles of 128 x 128 the result has, and whether TMA fetches operands.
-pub(super) trait Batch<C: Element>: Element {
+/// Rows, columns, elements of a step along K, slots, threads: an instance of [`gemm_batch`](struct@gemm_batch) but for its layouts.
+pub type Tile = (i64, i64, usize, usize, usize);
+
+/// The tiles of 16-bit operands that TMA fetches, with the tiles of [`Choice`] whose costs they have.
+const FETCHED: [(Tile, super::Tile); 5] = [
+    ((128, 256, 64, 4, 256), (128, 256, 64, 4, 256, 1)),
+    ((128, 128, 64, 6, 128), (128, 128, 64, 6, 128, 1)),
+    ((64, 64, 64, 8, 128), (64, 64, 64, 12, 128, 1)),
+    ((32, 64, 128, 7, 128), (32, 56, 128, 10, 128, 1)),
+    ((16, 64, 128, 8, 128), (16, 56, 128, 12, 128, 1)),
+];
+
+/// The tiles of 16-bit operands that every thread copies.
+const COPIED: [Tile; 2] = [(128, 128, 32, 4, 256), (64, 64, 32, 4, 128)];
+
+/// The tiles of f32 operands.
+const FULL: [Tile; 3] = [(128, 64, 8, 4, 128), (64, 64, 16, 4, 128), (32, 64, 16, 4, 64)];
+
+impl Shape {
+    /// The tile for operands of so many bytes an element.
+    pub fn tile(&self, bytes: u32) -> Tile {
+        let &Shape { batches, m, n, k, stored, fetched, asynchronous } = self;
+        if bytes >= 4 {
+            let (bm, bn, bk, stages, threads, _) = full::tile_of(
+                FULL.map(|(bm, bn, bk, stages, threads)| (bm, bn, bk, stages, threads, 1)),
+                batches,
+                m,
+                n,
+            );
+            return (bm, bn, bk, stages, threads);
+        }
+        if fetched {
+            let cost = |&&(_, like): &&(Tile, super::Tile)| {
+                let choice = Choice { tile: like, ..Choice::default() };
+                Work { batches, ..choice.work([m, n, k], stored) }.us(&Parameters::H200)
+            };
+            // Of few rows there is one row of tiles.
+            let legal = FETCHED.iter().filter(|((bm, ..), _)| *bm >= 64 || m <= *bm && stored == [false, true]);
+            return legal.min_by(|a, b| cost(a).total_cmp(&cost(b))).map_or(FETCHED[0].0, |(tile, _)| *tile);
+        }
+        // Single elements of large tiles, which are held in registers, leave none for a third axis.
+        let covered = |(bm, bn, ..): Tile| {
+            let up = |extent: i64, tile: i64| (extent.max(0) + tile - 1) / tile;
+            let tiles = batches.saturating_mul(up(m, bm)).saturating_mul(up(n, bn));
+            (tiles, tiles.saturating_mul(bm * bn))
+        };
+        let [(tiles, large), (_, small)] = COPIED.map(covered);
+        // Large tiles are a quarter faster where they are as many elements.
+        match asynchronous && tiles >= 100 && large as f64 <= 1.25 * small as f64 {
+            true => COPIED[0],
+            false => COPIED[1],
+        }
+    }
+
+    /// Every tile that there is for operands of so many bytes an element, for benchmarks and tests.
+    pub fn tiles(&self, bytes: u32) -> Vec<Tile> {
+        let narrow = self.stored == [false, true];
+        match (bytes >= 4, self.fetched) {
+            (true, _) => FULL.to_vec(),
+            (false, true) => FETCHED.iter().map(|(tile, _)| *tile).filter(|tile| tile.0 >= 64 || narrow).collect(),
+            (false, false) => COPIED.to_vec(),
+        }
+    }
+}
+
+/// A launch of [`gemm_batch`] on elements of this type.
+#[doc(hidden)]
+pub trait Batch<C: Element>: Element {
+    /// Launches a tile.
     #[track_caller]
     fn launch(
         on: &impl LaunchOn,
-        shape: (usize, bool),
+        tile: Tile,
         a: impl TensorInput<Self, 3>,
         b: impl TensorInput<Self, 3>,
         c: impl TensorOutput<C, 3>,
@@ -135,39 +224,102 @@ pub(super) trait Batch<C: Element>: Element {
 
 /// Every instance is a type of its own: the match from values to it, written once.
 macro_rules! outputs {
-    ($($t:ty => $u:ty),*) => { $(
+    ($($t:ty => $u:ty: [$($tile:tt),*], narrow [$($narrow:tt),*], else $rest:tt);*) => { $(
         impl Batch<$u> for $t {
             #[track_caller]
             fn launch(
                 on: &impl LaunchOn,
-                shape: (usize, bool),
+                tile: Tile,
                 a: impl TensorInput<Self, 3>,
                 b: impl TensorInput<Self, 3>,
                 c: impl TensorOutput<$u, 3>,
                 options: &Gemm<'_, Self>,
             ) -> Result<(), LaunchError> {
-                match shape {
-                    (MANY_TILES.., true) => outputs!(@ $t, $u, (128, 256, 64, 4, 256), on, a, b, c, options),
-                    (66.., true) => outputs!(@ $t, $u, (128, 128, 64, 6, 128), on, a, b, c, options),
-                    (_, true) => outputs!(@ $t, $u, (64, 64, 64, 8, 128), on, a, b, c, options),
-                    (100.., false) => outputs!(@ $t, $u, (128, 128, 32, 4, 256), on, a, b, c, options),
-                    (_, false) => outputs!(@ $t, $u, (64, 64, 32, 4, 128), on, a, b, c, options),
+                match tile {
+                    $($tile => outputs!(@ $t, $u, $tile, on, a, b, c, options),)*
+                    $($narrow if !options.a_transposed && options.b_transposed => outputs!(@one $t, $u, $narrow, false, true, on, a, b, c, options),)*
+                    _ => outputs!(@ $t, $u, $rest, on, a, b, c, options),
                 }
             }
         }
     )* };
-    (@ $t:ty, $u:ty, ($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal),
-     $on:ident, $a:ident, $b:ident, $c:ident, $o:ident) => {
+    (@ $t:ty, $u:ty, $tile:tt, $on:ident, $a:ident, $b:ident, $c:ident, $o:ident) => {
         match ($o.a_transposed, $o.b_transposed) {
-            (false, true) => outputs!(@ gemm_batch::<$t, $u, $bm, $bn, $bk, $stages, $threads, false, true>, $on, $a, $b, $c, $o),
-            (false, false) => outputs!(@ gemm_batch::<$t, $u, $bm, $bn, $bk, $stages, $threads, false, false>, $on, $a, $b, $c, $o),
-            (true, true) => outputs!(@ gemm_batch::<$t, $u, $bm, $bn, $bk, $stages, $threads, true, true>, $on, $a, $b, $c, $o),
-            (true, false) => outputs!(@ gemm_batch::<$t, $u, $bm, $bn, $bk, $stages, $threads, true, false>, $on, $a, $b, $c, $o),
+            (false, true) => outputs!(@one $t, $u, $tile, false, true, $on, $a, $b, $c, $o),
+            (false, false) => outputs!(@one $t, $u, $tile, false, false, $on, $a, $b, $c, $o),
+            (true, true) => outputs!(@one $t, $u, $tile, true, true, $on, $a, $b, $c, $o),
+            (true, false) => outputs!(@one $t, $u, $tile, true, false, $on, $a, $b, $c, $o),
         }
     };
-    (@ $kernel:ty, $on:ident, $a:ident, $b:ident, $c:ident, $o:ident) => {
-        <$kernel>::launch($on, $a, $b, $c, $o.bias, $o.alpha, $o.beta, $o.activation.number())
+    (@one $t:ty, $u:ty, ($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal), $at:literal, $bt:literal,
+     $on:ident, $a:ident, $b:ident, $c:ident, $o:ident) => {
+        gemm_batch::<$t, $u, $bm, $bn, $bk, $stages, $threads, $at, $bt>::launch(
+            $on, $a, $b, $c, $o.bias, $o.alpha, $o.beta, $o.activation.number(),
+        )
     };
 }
 
-outputs!(f16 => f16, f16 => f32, bf16 => bf16, bf16 => f32);
+macro_rules! halves {
+    ($($t:ty => $u:ty),*) => {
+        outputs!($($t => $u: [
+            (128, 256, 64, 4, 256), (128, 128, 64, 6, 128), (64, 64, 64, 8, 128), (128, 128, 32, 4, 256)
+        ], narrow [(16, 64, 128, 8, 128), (32, 64, 128, 7, 128)], else (64, 64, 32, 4, 128));*);
+    };
+}
+
+halves!(f16 => f16, f16 => f32, bf16 => bf16, bf16 => f32);
+outputs!(f32 => f32: [(128, 64, 8, 4, 128), (32, 64, 16, 4, 64)], narrow [], else (64, 64, 16, 4, 128));
+
+/// `c[z] = f(alpha a[z] b[z] + beta c[z] + bias)` by a tile of [`Shape::tiles`], for benchmarks and tests. Any other is taken for
+/// a small one.
+///
+/// # Errors
+/// As [`gemm_batched`].
+#[doc(hidden)]
+#[track_caller]
+pub fn launch_tile<T: Batch<C>, C: Element>(
+    on: &impl LaunchOn,
+    tile: Tile,
+    a: impl TensorInput<T, 3>,
+    b: impl TensorInput<T, 3>,
+    c: impl TensorOutput<C, 3>,
+    options: &Gemm<'_, T>,
+) -> Result<(), LaunchError> {
+    T::launch(on, tile, a, b, c, options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tile_runtime::kernel::Dtype;
+
+    /// Every tile is an instance, in the layouts that it is offered in.
+    #[test]
+    fn tiles_are_instances() {
+        let kernel = gemm_batch::<f16, f16>::definition().kernel().unwrap();
+        for stored in [[false, true], [false, false], [true, true], [true, false]] {
+            for (dtype, fetched) in [(Dtype::F16, true), (Dtype::F16, false), (Dtype::F32, false)] {
+                let shape = Shape { batches: 4, m: 64, n: 64, k: 64, stored, fetched, asynchronous: true };
+                for (bm, bn, bk, stages, threads) in shape.tiles(dtype.bytes()) {
+                    let sizes = [bk, stages, threads].map(|size| size as i64);
+                    let consts: Vec<i64> = [bm, bn].into_iter().chain(sizes).chain(stored.map(i64::from)).collect();
+                    let found = kernel.instances.iter().any(|i| i.consts == consts && i.dtypes == [dtype, Dtype::F32]);
+                    assert!(found, "{dtype} {consts:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn small_matrices_take_small_tiles() {
+        let shape =
+            |batches, m, n, k| Shape { batches, m, n, k, stored: [false, true], fetched: true, asynchronous: true };
+        assert_eq!(shape(1024, 64, 64, 64).tile(2).0, 64);
+        assert!(shape(64, 16, 1024, 1024).tile(2).0 <= 64);
+        assert_eq!(shape(64, 1024, 1024, 1024).tile(2).0, 128);
+        assert_eq!(shape(512, 64, 64, 64).tile(4).0, 64);
+        assert_eq!(shape(64, 1024, 1024, 1024).tile(4).0, 128);
+        let copied = Shape { fetched: false, ..shape(1024, 64, 64, 64) };
+        assert_eq!(copied.tile(2).0, 64);
+    }
+}

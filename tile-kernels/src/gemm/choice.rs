@@ -1,7 +1,7 @@
 //! Which instance of the kernel serves a shape.
 
 use super::Gemm;
-use super::batched::Batch;
+use super::batched::{Batch, Shape};
 use super::kernel;
 use super::model::{Parameters, Work};
 use super::split::{Split, SplitElement};
@@ -81,11 +81,14 @@ impl Choice {
     }
 
     /// The choice where every thread copies: for rows that are not aligned, on devices without TMA, and for elements
-    /// of 4 bytes. 64 bytes of each row are a step along K.
-    pub fn by_threads(m: i64, n: i64, bytes: u32) -> Choice {
-        let (many_tiles, step) = (is_large(m, n), 64 / bytes.max(1) as usize);
-        let slots = if bytes >= 4 { 3 } else { 4 };
-        let tile = if many_tiles { (128, 128, step, slots, 256, 1) } else { (64, 64, step, 4, 128, 1) };
+    /// of 4 bytes ([`full`](super::full)). `[a_transposed, b_transposed]`: how operands are stored.
+    pub fn by_threads(m: i64, n: i64, bytes: u32, stored: [bool; 2]) -> Choice {
+        let many_tiles = is_large(m, n);
+        let tile = match many_tiles {
+            _ if bytes >= 4 => super::full::tile_for(m, n, stored),
+            true => (128, 128, 32, 4, 256, 1),
+            false => (64, 64, 32, 4, 128, 1),
+        };
         Choice { tile, many_tiles, split: None }
     }
 
@@ -105,7 +108,7 @@ impl Choice {
             None => {
                 let (rows, cols, step, stages, threads, cluster) = self.tile;
                 let [depth, threads, cluster] = [step * stages, threads, cluster].map(|size| size as i64);
-                Work { shape, stored, tile: [rows, cols], depth, threads, cluster, parts: 1, slots: 1 }
+                Work { batches: 1, shape, stored, tile: [rows, cols], depth, threads, cluster, parts: 1, slots: 1 }
             }
         }
     }
@@ -244,13 +247,13 @@ macro_rules! elements {
             #[track_caller]
             fn launch_batch(
                 on: &impl LaunchOn,
-                shape: (usize, bool),
+                shape: Shape,
                 a: impl TensorInput<Self, 3>,
                 b: impl TensorInput<Self, 3>,
                 c: impl TensorOutput<$out, 3>,
                 options: &Gemm<'_, Self>,
             ) -> Option<Result<(), LaunchError>> {
-                Some(<$ty as Batch<$out>>::launch(on, shape, a, b, c, options))
+                Some(<$ty as Batch<$out>>::launch(on, shape.tile(2), a, b, c, options))
             }
         }
     )* };
@@ -271,20 +274,26 @@ impl super::GemmElement<f32> for f32 {
         if options.precision == super::Precision::Tf32 {
             return super::tf32::launch(on, choice.many_tiles, a, b, c, options);
         }
-        launch!(f32, f32, choice, on, a, b, c, options, else (128, 128, 16, 3, 256, 1);
-            (64, 64, 16, 4, 128, 1): [(false, false), (false, true), (true, false), (true, true)]
+        launch!(f32, f32, choice, on, a, b, c, options, else (128, 128, 8, 4, 256, 1);
+            (128, 128, 16, 3, 256, 1): [(false, true), (true, false)],
+            (128, 64, 8, 4, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
+            (64, 128, 8, 4, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
+            (64, 64, 16, 4, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
+            (32, 64, 16, 4, 64, 1): [(false, false), (false, true), (true, false), (true, true)]
         )
     }
 
+    #[track_caller]
     fn launch_batch(
-        _: &impl LaunchOn,
-        _: (usize, bool),
-        _: impl TensorInput<f32, 3>,
-        _: impl TensorInput<f32, 3>,
-        _: impl TensorOutput<f32, 3>,
-        _: &Gemm<'_, f32>,
+        on: &impl LaunchOn,
+        shape: Shape,
+        a: impl TensorInput<f32, 3>,
+        b: impl TensorInput<f32, 3>,
+        c: impl TensorOutput<f32, 3>,
+        options: &Gemm<'_, f32>,
     ) -> Option<Result<(), LaunchError>> {
-        None
+        let full = options.precision == super::Precision::Full;
+        full.then(|| <f32 as Batch<f32>>::launch(on, shape.tile(4), a, b, c, options))
     }
 }
 
@@ -312,7 +321,7 @@ mod tests {
         for (m, dtype) in [(64, Dtype::F16), (4096, Dtype::Bf16), (64, Dtype::F32), (4096, Dtype::F32)] {
             for stored in [[false, true], [false, false], [true, true], [true, false]] {
                 for epilogue in [false, true] {
-                    let consts = Choice::by_threads(m, 4096, dtype.bytes()).consts(stored, epilogue);
+                    let consts = Choice::by_threads(m, 4096, dtype.bytes(), stored).consts(stored, epilogue);
                     let found = kernel.instances.iter().any(|i| i.consts == consts && i.dtypes == [dtype, Dtype::F32]);
                     assert!(found, "{dtype} {consts:?}");
                 }

@@ -10,6 +10,7 @@ pub mod activation;
 pub mod batched;
 mod choice;
 mod epilogue;
+pub mod full;
 pub mod kernel;
 pub mod model;
 pub mod operands;
@@ -128,12 +129,12 @@ pub trait GemmElement<C: Element = Self>: Element {
         options: &Gemm<'_, Self>,
     ) -> Result<(), LaunchError>;
 
-    /// All batches at once, where there is a kernel for it: the tiles of 128 x 128, and whether TMA fetches operands.
+    /// All batches at once, where there is a kernel for it.
     #[doc(hidden)]
     #[track_caller]
     fn launch_batch(
         on: &impl LaunchOn,
-        shape: (usize, bool),
+        shape: batched::Shape,
         a: impl TensorInput<Self, 3>,
         b: impl TensorInput<Self, 3>,
         c: impl TensorOutput<C, 3>,
@@ -243,7 +244,10 @@ fn ranked<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &
             ranked.sort_by(|a, b| a.1.total_cmp(&b.1));
             ranked
         }
-        false => vec![(Choice::by_threads(m, n, a.dtype().bytes()), 0.0)],
+        false => {
+            let stored = [options.a_transposed, options.b_transposed];
+            vec![(Choice::by_threads(m, n, a.dtype().bytes(), stored), 0.0)]
+        }
     }
 }
 

@@ -17,6 +17,8 @@ pub const MULTIPROCESSORS: i64 = 132;
 /// A launch as the model sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Work {
+    /// Products of this shape in one launch.
+    pub batches: i64,
     /// Rows, columns and depth of the product.
     pub shape: [i64; 3],
     /// Whether `a` is stored as K x M, `b` as N x K.
@@ -156,7 +158,8 @@ impl Work {
     /// which take as long as others.
     pub fn blocks(&self) -> i64 {
         let ([m, n, _], [rows, cols]) = (self.shape, self.tile);
-        up(up(m, rows), self.cluster) * self.cluster * up(n, cols) * self.parts * self.slots
+        let tiles = up(up(m, rows), self.cluster) * self.cluster * up(n, cols) * self.parts * self.slots;
+        tiles.saturating_mul(self.batches.max(0))
     }
 
     /// us that the launch is expected to take.
@@ -193,7 +196,7 @@ impl Work {
 
         let asked = ((m.min(rows) + n.min(cols)) * self.depth * 2) as f64 * working;
         let again = p.again * ((up(m, rows) as f64 / self.cluster as f64) - 1.0).max(0.0);
-        let bytes = ((m * k + n * k + m * n) * 2) as f64 + (n * k * 2) as f64 * again;
+        let bytes = (((m * k + n * k + m * n) * 2) as f64 + (n * k * 2) as f64 * again) * self.batches as f64;
         let read = bytes / (p.memory * (1.0 - (-asked / p.under_way).exp())).max(1.0);
 
         let sums = (rows.min(m) * cols.min(n) * 4) as f64;

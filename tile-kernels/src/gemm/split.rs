@@ -235,7 +235,7 @@ impl Split {
         let (rows, cols, step, stages) = self.tile;
         let [depth, threads, parts, slots] =
             [step * stages, self.threads(), self.parts, self.slots].map(|size| size as i64);
-        Work { shape, stored, tile: [rows, cols], depth, threads, cluster: 1, parts, slots }
+        Work { batches: 1, shape, stored, tile: [rows, cols], depth, threads, cluster: 1, parts, slots }
     }
 
     fn threads(self) -> usize {

@@ -1,3 +1,4 @@
 //! What every layout is checked against: the hardware as `sim::hw` has it.
 
+mod crossings;
 mod tf32;

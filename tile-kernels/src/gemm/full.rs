@@ -1,0 +1,110 @@
+//! Which tile multiplies f32 operands as they are ([`Precision::Full`](super::Precision)): by multiply-adds, on every device.
+//!
+//! A thread has 8 x 8 elements of a tile, or 8 x 4 of the small ones, and reads what it multiplies 16 bytes at a time. Tiles
+//! are large where there are many of them, because they read less for what they multiply, and small where a device would else
+//! have multiprocessors without any.
+
+use super::Tile;
+
+/// A tile, and what is known of its speed.
+struct Cost {
+    tile: Tile,
+    /// The part of its instructions that are multiply-adds.
+    share: f64,
+    /// Blocks that fit on a multiprocessor, by their registers.
+    blocks: i64,
+}
+
+/// The tiles, the largest first.
+const TILES: [Cost; 6] = [
+    Cost { tile: (128, 128, 8, 4, 256, 1), share: 0.84, blocks: 2 },
+    Cost { tile: (128, 128, 16, 3, 256, 1), share: 0.84, blocks: 2 },
+    Cost { tile: (128, 64, 8, 4, 128, 1), share: 0.80, blocks: 4 },
+    Cost { tile: (64, 128, 8, 4, 128, 1), share: 0.80, blocks: 4 },
+    Cost { tile: (64, 64, 16, 4, 128, 1), share: 0.70, blocks: 4 },
+    Cost { tile: (32, 64, 16, 4, 64, 1), share: 0.65, blocks: 8 },
+];
+
+/// Multiprocessors of the device that choices are made for.
+const MULTIPROCESSORS: i64 = 132;
+
+/// The part of their time that multiprocessors multiply with one warp a scheduler; each further warp fills the same part of
+/// what the others leave.
+const ONE_WARP: f64 = 0.55;
+
+/// The tile for a result of `m` x `n` and operands that are stored so. What is summed over is as long for all of them.
+pub fn tile_for(m: i64, n: i64, stored: [bool; 2]) -> Tile {
+    cheapest(TILES.iter().filter(|cost| has(cost.tile, stored)), 1, m, n)
+}
+
+/// Which of some tiles is the one for so many products of matrices.
+pub(super) fn tile_of(tiles: impl AsRef<[Tile]>, batches: i64, m: i64, n: i64) -> Tile {
+    cheapest(TILES.iter().filter(|cost| tiles.as_ref().contains(&cost.tile)), batches, m, n)
+}
+
+fn cheapest<'a>(tiles: impl Iterator<Item = &'a Cost>, batches: i64, m: i64, n: i64) -> Tile {
+    let cheapest = tiles.min_by(|a, b| cost(a, batches, m, n).total_cmp(&cost(b, batches, m, n)));
+    cheapest.map_or(TILES[0].tile, |cost| cost.tile)
+}
+
+/// Every tile that there is of operands that are stored so (`[a_transposed, b_transposed]`), for benchmarks and tests.
+pub fn tiles(stored: [bool; 2]) -> impl Iterator<Item = Tile> {
+    TILES.iter().map(|cost| cost.tile).filter(move |tile| has(*tile, stored))
+}
+
+/// Whether there is an instance of a tile for operands that are stored so: as the kernel's `where` says.
+fn has((bm, _, bk, ..): Tile, [a_transposed, b_transposed]: [bool; 2]) -> bool {
+    a_transposed != b_transposed || bm < 128 || bk < 16
+}
+
+/// How long a step along K takes, in multiply-adds of a multiprocessor that does nothing else.
+fn cost(Cost { tile, share, blocks }: &Cost, batches: i64, m: i64, n: i64) -> f64 {
+    let (bm, bn, _, _, threads, _) = *tile;
+    let up = |a: i64, b: i64| (a.max(0) + b - 1) / b;
+    let tiles = batches.saturating_mul(up(m, bm)).saturating_mul(up(n, bn)).max(1);
+    // Tiles of the multiprocessor that has most, and its warps a scheduler.
+    let most = up(tiles, MULTIPROCESSORS);
+    let warps = (most.min(*blocks) * threads as i64) as f64 / 128.0;
+    let busy = 1.0 - (1.0 - ONE_WARP).powf(warps);
+    (most * bm * bn) as f64 / (busy * share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gemm::{Choice, kernel};
+    use tile_runtime::kernel::Dtype;
+
+    /// Every tile is an instance, in every layout, with and without an epilogue.
+    #[test]
+    fn tiles_are_instances() {
+        let kernel = kernel::gemm::<f32, f32>::definition().kernel().unwrap();
+        for flags in 0..8 {
+            let [a_transposed, b_transposed, epilogue] = [flags & 1, flags >> 1 & 1, flags >> 2].map(|flag| flag == 1);
+            for tile in tiles([a_transposed, b_transposed]) {
+                let choice = Choice { tile, ..Choice::default() };
+                let consts = choice.consts([a_transposed, b_transposed], epilogue);
+                let found = kernel.instances.iter().any(|i| i.consts == consts && i.dtypes == [Dtype::F32; 2]);
+                assert!(found, "{consts:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_device_is_filled() {
+        let size = |m, n| (tile_for(m, n, [false; 2]).0, tile_for(m, n, [false; 2]).1);
+        assert_eq!(size(4096, 4096), (128, 128));
+        assert_eq!(size(8192, 8192), (128, 128));
+        // 64 tiles of 128 x 128 would leave half of the multiprocessors idle.
+        assert_eq!(size(1024, 1024), (64, 64));
+        // Nothing to do is done at once.
+        tile_for(0, 0, [false; 2]);
+    }
+
+    /// Few rows take no tile that is mostly beyond them.
+    #[test]
+    fn few_rows_take_few_rows() {
+        assert_eq!(tile_for(16, 16_384, [false; 2]).0, 32);
+        assert!(tile_for(64, 16_384, [false; 2]).0 <= 64);
+    }
+}
