@@ -72,7 +72,7 @@ pub fn forward_options<
             &mut acc,
             scale,
             inner,
-            step * BN,
+            step,
             own,
             keys,
             before,

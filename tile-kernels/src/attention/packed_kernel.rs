@@ -84,7 +84,7 @@ pub fn packed<
             &mut acc,
             scale,
             inner,
-            step * BN,
+            step,
             own,
             keys,
             before,

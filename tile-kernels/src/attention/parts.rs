@@ -112,7 +112,7 @@ pub fn begin_rows(
     }
 }
 
-/// [`softmax_step`] of scores as they come from their product, of the keys from number `key` on. `CAP`: they become `tanh(inner s)` first. Keys outside of
+/// [`softmax_step`] of scores as they come from their product, of the keys from number `step * KEYS` on. `CAP`: they become `tanh(inner s)` first. Keys outside of
 /// the window are hidden where the step has any: `own`, `keys`, `left` and `right` are those of [`hide_keys`].
 #[tile_fn(uses(hide_keys, softmax_step))]
 pub fn step_in_window<T: Half, const CAP: bool>(
@@ -125,7 +125,7 @@ pub fn step_in_window<T: Half, const CAP: bool>(
     acc: &mut Fragment<f32, (ROWS, D)>,
     scale: f32,
     inner: f32,
-    key: usize,
+    step: usize,
     own: usize,
     keys: usize,
     left: usize,
@@ -136,8 +136,8 @@ pub fn step_in_window<T: Half, const CAP: bool>(
             scores[[r, j]] = fast::tanh(scores[[r, j]] * inner);
         }
     }
-    if key + KEYS > min(own + right + 1, keys) || key + left < own + ROWS - 1 {
-        hide_keys(scores, key, own, keys, left, right);
+    if step * KEYS + KEYS > min(own + right + 1, keys) || step * KEYS + left < own + ROWS - 1 {
+        hide_keys(scores, step * KEYS, own, keys, left, right);
     }
     softmax_step(scores, weights, most, here, shrink, total, acc, scale);
 }
