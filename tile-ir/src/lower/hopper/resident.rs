@@ -139,7 +139,7 @@ fn beside<'k>(kernel: &'k BoundKernel, body: &'k [StmtId], stmt: StmtId, found: 
 }
 
 /// Whether a loop, over tiles or any other, stands around a statement of a body.
-fn is_in_loop(kernel: &BoundKernel, body: &[StmtId], stmt: StmtId) -> bool {
+pub(super) fn is_in_loop(kernel: &BoundKernel, body: &[StmtId], stmt: StmtId) -> bool {
     body.iter().any(|&outer| {
         let kind = &kernel.stmts[outer].kind;
         let is_loop = matches!(kind, StmtKind::For { .. } | StmtKind::Persistent { .. });
