@@ -98,7 +98,9 @@ fn own(source: &Source, constants: &Constants<'_>, problem: &mut Problem) {
         "forward_options" => {
             let (hk, group) = (1 + dim("HK") % 2, 1 + dim("H") % 2);
             scalars.extend([("group", group), ("left", 40 * scalar("left")), ("right", 40 * scalar("right"))]);
-            let (b, m, n) = (dim("B").min(2), dim("M").min(300), dim("N").min(300));
+            // More than one step of keys, which a draw of little work would seldom have.
+            let n = constant("BN") * (1 + dim("N") % 2) + dim("N") % 40;
+            let (b, m) = (1 + dim("B") % 2, dim("M").min(300));
             vec![("HK", hk), ("H", hk * group), ("B", b), ("M", m), ("N", n)]
         }
         "packed" => {
