@@ -60,12 +60,13 @@ struct Case {
     contents: Contents,
 }
 
-/// Whole tiles; tiles that leave their tensors, at two lengths; tables of entries that do not exist.
-const CASES: [Case; 4] = [
+/// Whole tiles; tiles that leave their tensors, at two lengths; tables of entries that do not exist; sequences of some length.
+const CASES: [Case; 5] = [
     Case { steps: 256, ragged: false, contents: Contents::Random(7) },
     Case { steps: 256, ragged: true, contents: Contents::Random(8) },
     Case { steps: 1000, ragged: true, contents: Contents::Random(9) },
     Case { steps: 256, ragged: false, contents: Contents::Same(1_000_000) },
+    Case { steps: 256, ragged: false, contents: Contents::Ascending(200) },
 ];
 
 /// What an execution finds, and what tensors hold afterwards.
@@ -103,19 +104,22 @@ fn reaches(program: &Program, mistake: &Mistake) -> bool {
         .any(|case| execute(&marked, case).is_some_and(|(found, _)| found.iter().any(|f| f.starts_with("TK0901"))))
 }
 
-/// Programs that are right with the mistake in them, by the beginning of their name and the mistake, and why.
-const EQUAL: [(&str, &str, &str); 3] = [
-    (
-        "cp_async_",
-        "a copy is waited for after the barrier",
-        "a thread reads what it has copied itself, and nothing else",
-    ),
-    ("cp_async_", "`barrier` is left out", "a thread reads what it has copied itself, and nothing else"),
-    ("statements_", "`barrier` is left out", "no shared array is accessed on both sides of the barrier"),
+/// Kernels that load rows by asynchronous copies, of which a thread reads what it has copied itself, and nothing else.
+const OWN: &[&str] = &["cp_async_", "gemv_bulk_", "gemv_norm_stream_", "gemv_stream_"];
+
+/// Programs that are right with the mistake in them, by the beginnings of their names and the mistake.
+const EQUAL: [(&[&str], &str); 4] = [
+    (OWN, "a copy is waited for after the barrier"),
+    (OWN, "`barrier` is left out"),
+    // What the last block reads, the thread that arrives has written.
+    (&["reductions"], "`barrier` is left out"),
+    // No shared array is accessed on both sides of the barrier.
+    (&["statements_"], "`barrier` is left out"),
 ];
 
 fn is_equal(program: &Program, mistake: &Mistake) -> bool {
-    EQUAL.iter().any(|(name, text, _)| program.name.starts_with(name) && mistake.text == *text)
+    let begins = |name: &&str| program.name.starts_with(*name);
+    EQUAL.iter().any(|(names, text)| names.iter().any(begins) && mistake.text == *text)
 }
 
 #[derive(Default)]
@@ -174,13 +178,7 @@ fn planted_mistakes_are_found() {
     let protocol = || counts.iter().filter(|(family, _)| family.is_protocol()).map(|(_, count)| count);
     let sum = |f: fn(&Count) -> usize| protocol().map(f).sum::<usize>();
     let (planted, verified, equal) = (sum(|c| c.planted), sum(|c| c.verified), sum(|c| c.equal));
-    // 90% is promised. A small draw is held to less since 105 of 120 were found, which is below the promise: `lower/hopper/resident.rs` makes
-    // an mbarrier that a kernel of one tile never waits for again, so that no launch shows a mistake in it. To be restored with that.
-    let (least, of) = if planted < 150 { (82, 100) } else { (9, 10) };
-    assert!(
-        of * verified >= least * (planted - equal),
-        "{verified} of {planted} mistakes of the protocol, {equal} equal"
-    );
+    assert!(10 * verified >= 9 * (planted - equal), "{verified} of {planted} mistakes of the protocol, {equal} equal");
     // Most of these are in branches that no launch comes to; none is known to be right.
     assert!(unnoticed.len() * 20 <= count * 3, "{} of {count} go unnoticed", unnoticed.len());
 }

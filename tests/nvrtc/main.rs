@@ -1,5 +1,5 @@
-//! Every kernel of the repository, in every instance, for every target it declares, through NVRTC to machine code, and every ninth
-//! of these programs through a newer version too. No GPU is needed.
+//! Every kernel of the repository, in every instance, for every target it declares, through NVRTC to machine code, and a ninth of
+//! these programs, drawn by their names, through a newer version too. No GPU is needed.
 //!
 //! - nothing spills, and NVRTC has nothing to say about lost performance;
 //! - registers, stack and shared memory stay within the committed `budgets.json`

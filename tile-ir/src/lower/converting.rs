@@ -15,14 +15,13 @@ pub(super) struct Converting {
     pub(super) remarks: Vec<(SpanId, String)>,
 }
 
-/// The kernels that a kernel with converting loads may be lowered as, best first; none where no load converts.
-pub(super) fn converting(kernel: &BoundKernel) -> Vec<Converting> {
+/// The kernels that a kernel with converting loads may be lowered as, best first, each made when it is asked for; none where no load
+/// converts. What fits beside the slots is known only when a kernel has been planned, so the number of slots is not computed.
+pub(super) fn converting(kernel: &BoundKernel) -> impl Iterator<Item = Converting> {
     let loads = loads(kernel);
-    if loads.is_empty() {
-        return Vec::new();
-    }
     let most = loads.values().filter_map(|loads| loads.stages).max().unwrap_or(1);
-    (most.min(2)..=most).rev().filter_map(|stages| rewritten(kernel, &loads, stages)).collect()
+    let least = if loads.is_empty() { most + 1 } else { most.min(2) };
+    (least..=most).rev().filter_map(move |stages| rewritten(kernel, &loads, stages))
 }
 
 /// The loads of a loop that convert.

@@ -41,7 +41,10 @@ impl<'a> Lowering<'a> {
         let [start, end, step] = range.map(|e| self.value(e));
         let protocol = self.protocol(&split, body);
         if split.loads == 0 || stages == 1 {
-            return self.counted_loop(var, [start, end, step], unroll, |l| l.in_turn(&split, protocol, body));
+            let again = self.loop_depth > 0
+                || iterations(kernel, range).is_none_or(|n| n > 1)
+                || split.shared(kernel).any(|buffer| is_touched_outside(kernel, buffer, body));
+            return self.counted_loop(var, [start, end, step], unroll, |l| l.in_turn(&split, protocol, body, again));
         }
         if let Some(held) = self.held(&split, body, stages) {
             return self.held_loop(var, [start, end, step], unroll, &split, body, &held);
@@ -85,8 +88,8 @@ impl<'a> Lowering<'a> {
         self.vars[var] = None;
     }
 
-    /// One stage: load, await, compute, release.
-    fn in_turn(&mut self, split: &Split, protocol: Option<Protocol>, body: &[StmtId]) {
+    /// One stage: load, await, compute, release, where the slot is filled `again`.
+    fn in_turn(&mut self, split: &Split, protocol: Option<Protocol>, body: &[StmtId], again: bool) {
         let (loads, rest) = body.split_at(split.loads);
         self.block(loads);
         if let Some(protocol) = protocol {
@@ -94,7 +97,7 @@ impl<'a> Lowering<'a> {
             self.await_token(protocol, 0);
         }
         self.block(rest);
-        if protocol.is_some() {
+        if protocol.is_some() && again {
             self.release_slot();
         }
     }
@@ -246,13 +249,30 @@ impl<'a> Lowering<'a> {
 
 /// A loop whose few iterations are known is written out: its guards are decided when it is compiled, and the compiler
 /// may move loads across iterations.
-fn written_out(kernel: &BoundKernel, [start, end, step]: [ExprId; 3]) -> Unroll {
+fn written_out(kernel: &BoundKernel, range: [ExprId; 3]) -> Unroll {
     const FEW: i64 = 4;
-    let known = || {
-        let distance = fold(BinaryOp::Sub, kernel.const_index(end)?, kernel.const_index(start)?)?;
-        fold(BinaryOp::CeilDiv, distance, kernel.const_index(step)?)
+    if iterations(kernel, range).is_some_and(|n| n <= FEW) { Unroll::Full } else { Unroll::Auto }
+}
+
+/// How often a loop goes round, where that is a constant.
+fn iterations(kernel: &BoundKernel, [start, end, step]: [ExprId; 3]) -> Option<i64> {
+    let distance = fold(BinaryOp::Sub, kernel.const_index(end)?, kernel.const_index(start)?)?;
+    fold(BinaryOp::CeilDiv, distance, kernel.const_index(step)?)
+}
+
+/// Whether a statement that is not in `body` reads or writes an array.
+fn is_touched_outside(kernel: &BoundKernel, buffer: BufferId, body: &[StmtId]) -> bool {
+    let touching = |body: &[StmtId]| {
+        let mut count = 0;
+        each(kernel, body, &mut |stmt| {
+            let place = Place::Buffer(buffer);
+            let touches =
+                |e: &Effect| matches!(e, Effect::Read(p) | Effect::Write(p) | Effect::Atomic(p) if *p == place);
+            count += usize::from(effects(kernel, stmt).iter().any(touches));
+        });
+        count
     };
-    if known().is_some_and(|iterations| iterations <= FEW) { Unroll::Full } else { Unroll::Auto }
+    touching(&kernel.body) > touching(body)
 }
 
 pub(super) fn is_let(kernel: &BoundKernel, stmt: StmtId) -> bool {

@@ -141,41 +141,17 @@ impl DerefMut for Lowering<'_> {
 
 impl<'a> Lowering<'a> {
     fn new(kernel: &'a BoundKernel, analysis: &'a Analysis, target: Target) -> Self {
-        let none = HostExpr::Int(1);
-        let program = Program {
-            name: kernel.name.clone(),
-            target,
-            params: Vec::new(),
-            tensors: Vec::new(),
-            dims: kernel.dims.values().map(|d| d.name.clone()).collect(),
-            launch: Launch {
-                grid: [none.clone(), none.clone(), none],
-                threads: kernel.thread_extents(),
-                min_blocks: kernel.attributes.min_blocks,
-                cluster: [1, 1, 1],
-                registers: None,
-                class: kernel.class,
-                dependent: match &kernel.attributes.dependent {
-                    Some(dependent) if target.has_dependent_launch() => Some(dependent.trigger),
-                    _ => None,
-                },
-                checks: Vec::new(),
-            },
-            tensor_maps: PrimaryMap::new(),
-            shared: PrimaryMap::new(),
-            barriers: PrimaryMap::new(),
-            shared_bytes: 0,
-            locals: PrimaryMap::new(),
-            regs: PrimaryMap::new(),
-            values: PrimaryMap::new(),
-            body: Vec::new(),
-            messages: PrimaryMap::new(),
-            arrivals: Vec::new(),
-            tiles: Vec::new(),
-            remarks: Vec::new(),
-            spans: kernel.spans.clone(),
-            source: kernel.source.clone(),
+        let mut program = Program::empty(&kernel.name, target);
+        program.dims = kernel.dims.values().map(|d| d.name.clone()).collect();
+        program.launch.threads = kernel.thread_extents();
+        program.launch.min_blocks = kernel.attributes.min_blocks;
+        program.launch.class = kernel.class;
+        program.launch.dependent = match &kernel.attributes.dependent {
+            Some(dependent) if target.has_dependent_launch() => Some(dependent.trigger),
+            _ => None,
         };
+        program.spans = kernel.spans.clone();
+        program.source = kernel.source.clone();
         Lowering {
             kernel,
             analysis,

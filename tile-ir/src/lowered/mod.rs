@@ -85,6 +85,42 @@ pub struct Program {
 }
 
 impl Program {
+    /// A program that does nothing yet, to be launched as one block of one thread.
+    pub fn empty(name: impl Into<String>, target: Target) -> Program {
+        let one = HostExpr::Int(1);
+        Program {
+            name: name.into(),
+            target,
+            params: Vec::new(),
+            tensors: Vec::new(),
+            dims: Vec::new(),
+            launch: Launch {
+                grid: [one.clone(), one.clone(), one],
+                threads: [1, 1, 1],
+                min_blocks: None,
+                cluster: [1, 1, 1],
+                registers: None,
+                dependent: None,
+                class: Class::WIDEST,
+                checks: Vec::new(),
+            },
+            tensor_maps: PrimaryMap::new(),
+            shared: PrimaryMap::new(),
+            barriers: PrimaryMap::new(),
+            shared_bytes: 0,
+            locals: PrimaryMap::new(),
+            regs: PrimaryMap::new(),
+            values: PrimaryMap::new(),
+            body: Vec::new(),
+            messages: PrimaryMap::new(),
+            arrivals: Vec::new(),
+            tiles: Vec::new(),
+            remarks: Vec::new(),
+            spans: PrimaryMap::new(),
+            source: Source::default(),
+        }
+    }
+
     /// Whether the right operand of a sum is computed before it is added, where sums of indices are otherwise added up from
     /// the left: it subtracts, or it is a conversion to its own type, which says so.
     pub fn is_apart(&self, operand: ValueId) -> bool {

@@ -4,6 +4,7 @@
 //! own; a seed draws among them.
 
 use crate::ir::{AccessMode, SpanId};
+use crate::lowered::visit::any;
 use crate::lowered::*;
 use std::fmt;
 
@@ -105,7 +106,12 @@ fn list(program: &Program, ops: &[Op], in_loop: bool, number: &mut usize, all: &
         // Nobody waits for what is released after the last loop: without it the program is the same.
         let releases = |kind: &OpKind| matches!(kind, OpKind::BarrierArrive { .. } | OpKind::WgmmaWait { .. });
         let is_last = |kind: &OpKind| !in_loop && releases(kind);
+        // Outside of loops a ring does not come to its end, or nobody uses it afterwards.
+        let once = |change: Change| !in_loop && matches!(change, Change::Add(Number::Stages, _));
         let mut plant = |family, change, text: &str| {
+            if once(change) {
+                return;
+            }
             if is_last(&op.kind) && !matches!((&op.kind, change), (OpKind::WgmmaWait { .. }, Change::Drop)) {
                 return;
             }
@@ -170,10 +176,15 @@ fn of(program: &Program, kind: &OpKind, plant: &mut impl FnMut(Family, Change, &
     let (name, parts) = (kind.name(), kind.parts());
     let barrier = parts.iter().find_map(|part| if let Part::Barrier(barrier) = part { Some(*barrier) } else { None });
     // The next of one stage is the same. A ring whose stages are released, or waited for before they are filled, one further is as right
-    // as the ring is, and one stage shorter: stages are filled in their order.
-    if barrier.is_some_and(|barrier| program.barriers.get(barrier.array).is_some_and(|array| array.len > 1)) {
+    // as the ring is, and one stage shorter: stages are filled in their order. Of two stages the one before is the one further.
+    let stages = barrier.and_then(|barrier| program.barriers.get(barrier.array)).map_or(1, |array| array.len);
+    let array = barrier.map(|barrier| barrier.array);
+    let is_release = |op: &OpKind| matches!(op, OpKind::BarrierArrive { barrier, .. } if Some(barrier.array) == array);
+    if stages > 1 {
         if matches!(kind, OpKind::BarrierWait { .. }) {
-            plant(Family::Slot, Add(Number::Barrier, -1), "the stage before is waited for");
+            if stages > 2 || !any(&program.body, &is_release) {
+                plant(Family::Slot, Add(Number::Barrier, -1), "the stage before is waited for");
+            }
         } else if !matches!(
             kind,
             OpKind::BarrierInit { .. } | OpKind::BarrierArrive { .. } | OpKind::ClusterStore { .. }

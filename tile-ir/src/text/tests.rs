@@ -110,20 +110,8 @@ fn program() -> Program {
                 },
             ],
         },
-        tensor_maps: PrimaryMap::new(),
-        shared: PrimaryMap::new(),
-        barriers: PrimaryMap::new(),
         shared_bytes: 256,
-        locals: PrimaryMap::new(),
-        regs: PrimaryMap::new(),
-        values: PrimaryMap::new(),
-        body: vec![],
-        messages: PrimaryMap::new(),
-        arrivals: vec![],
-        tiles: Vec::new(),
-        remarks: vec![],
-        spans: PrimaryMap::new(),
-        source: Source::default(),
+        ..Program::empty("", Target::Sm80)
     };
     let dtype = Dtype::F32;
     let s = p.shared.push(SharedArray {

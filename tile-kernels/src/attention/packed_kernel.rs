@@ -1,6 +1,6 @@
 //! The kernel of [`forward_packed`](super::forward_packed): sequences of different length, one behind the other.
 
-use super::parts::{divide_rows, hide_keys, log_of_sum, softmax_step};
+use super::parts::{begin_rows, divide_rows, log_of_sum, step_in_window};
 use tile_runtime::prelude::*;
 
 // ANCHOR: kernel
@@ -17,7 +17,7 @@ use tile_runtime::prelude::*;
     partial(o, sums),
     require(HK > 0 && H % HK == 0 && group > 0),
     require(Z == sequences + 1),
-    uses(divide_rows, hide_keys, log_of_sum, softmax_step)
+    uses(begin_rows, divide_rows, log_of_sum, step_in_window)
 )]
 pub fn packed<
     T: Half,
@@ -66,12 +66,7 @@ pub fn packed<
     let mut shrink = alloc_fragment::<f32>([BM]);
     let mut total = alloc_fragment::<f32>([BM]);
     clear(&mut acc);
-    clear(&mut total);
-    fill(&mut most, -1e30); // finite: a row may see none of a step's keys
-    if let Some(sinks) = sinks {
-        fill(&mut most, max(sinks[h] * 1.442695040888963, -1e30));
-        fill(&mut total, 1.0);
-    }
+    begin_rows(&mut most, &mut total, sinks, h);
     copy(q.at([h, from + row, 0]), &mut q_s);
     let begin = min(max(own - before, 0), 1 << 28) / BN;
     let end = ceil_div(if is_used { max(min(own + BM + after, keys), 0) } else { 0 }, BN);
@@ -79,15 +74,22 @@ pub fn packed<
         copy(k.at([h / group, base + step * BN, 0]), &mut k_s);
         copy(v.at([h / group, base + step * BN, 0]), &mut v_s);
         gemm(&q_s, k_s.t(), &mut scores).policy(FullRow).clear();
-        if CAP {
-            for [i, j] in parallel([BM, BN]) {
-                scores[[i, j]] = fast::tanh(scores[[i, j]] * inner);
-            }
-        }
-        if step * BN + BN > min(own + after + 1, keys) || step * BN + before < own + BM - 1 {
-            hide_keys(&mut scores, step * BN, own, keys, before, after);
-        }
-        softmax_step(&mut scores, &mut weights, &mut most, &mut here, &mut shrink, &mut total, &mut acc, scale);
+        step_in_window::<T, CAP>(
+            &mut scores,
+            &mut weights,
+            &mut most,
+            &mut here,
+            &mut shrink,
+            &mut total,
+            &mut acc,
+            scale,
+            inner,
+            step,
+            own,
+            keys,
+            before,
+            after,
+        );
         gemm(&weights, &v_s, &mut acc);
     }
     if let Some(sums) = sums {

@@ -5,7 +5,7 @@ use tile_runtime::prelude::*;
 /// One step of online softmax: `weights` become `exp2(scores * scale - most)`, where `most` is the largest of a row so far, times `scale`, and `total`
 /// and `acc` are what they would be had that been known from the beginning. `scores`, `here` and `shrink` are overwritten. The accumulator is touched last, so that
 /// the product that fills it may be in flight until then.
-#[tile_fn]
+#[tile_fn(uses(multiply_rows, weigh))]
 pub fn softmax_step<T: Half>(
     scores: &mut Fragment<f32, (ROWS, KEYS)>,
     weights: &mut Fragment<T, (ROWS, KEYS)>,
@@ -14,6 +14,39 @@ pub fn softmax_step<T: Half>(
     shrink: &mut Fragment<f32, (ROWS,)>,
     total: &mut Fragment<f32, (ROWS,)>,
     acc: &mut Fragment<f32, (ROWS, D)>,
+    scale: f32,
+) {
+    weigh(scores, most, here, shrink, total, scale);
+    for [r, j] in parallel([ROWS, KEYS]) {
+        weights[[r, j]] = scores[[r, j]].cast::<T>();
+    }
+    multiply_rows(acc, shrink);
+}
+
+/// [`softmax_step`] where the weights stay in the scores.
+#[tile_fn(uses(multiply_rows, weigh))]
+pub fn online_softmax(
+    scores: &mut Fragment<f32, (ROWS, KEYS)>,
+    most: &mut Fragment<f32, (ROWS,)>,
+    here: &mut Fragment<f32, (ROWS,)>,
+    shrink: &mut Fragment<f32, (ROWS,)>,
+    total: &mut Fragment<f32, (ROWS,)>,
+    acc: &mut Fragment<f32, (ROWS, D)>,
+    scale: f32,
+) {
+    weigh(scores, most, here, shrink, total, scale);
+    multiply_rows(acc, shrink);
+}
+
+/// What a step of online softmax does before it touches the accumulator: `scores` become weights, `shrink` is what the accumulator's rows are to be
+/// multiplied by, and `most` and `total` are of all keys so far.
+#[tile_fn]
+fn weigh(
+    scores: &mut Fragment<f32, (ROWS, KEYS)>,
+    most: &mut Fragment<f32, (ROWS,)>,
+    here: &mut Fragment<f32, (ROWS,)>,
+    shrink: &mut Fragment<f32, (ROWS,)>,
+    total: &mut Fragment<f32, (ROWS,)>,
     scale: f32,
 ) {
     reduce(Max, scores, here, 1);
@@ -29,11 +62,13 @@ pub fn softmax_step<T: Half>(
     for [r] in parallel([ROWS]) {
         total[r] = total[r] * shrink[r] + here[r];
     }
-    for [r, j] in parallel([ROWS, KEYS]) {
-        weights[[r, j]] = scores[[r, j]].cast::<T>();
-    }
+}
+
+/// Multiplies rows by a factor each.
+#[tile_fn]
+fn multiply_rows(acc: &mut Fragment<f32, (ROWS, D)>, by: &mut Fragment<f32, (ROWS,)>) {
     for [r, j] in parallel([ROWS, D]) {
-        acc[[r, j]] *= shrink[r];
+        acc[[r, j]] *= by[r];
     }
 }
 
@@ -61,45 +96,59 @@ pub fn hide_keys(
     }
 }
 
-/// Divides rows by the sums of their weights; a row that saw no key, whose sum is 0, becomes 0. `total` is overwritten.
+/// Begins online softmax: no row has seen a key but that of its head's sink, a score without a value, where there are `sinks`.
 #[tile_fn]
-pub fn divide_rows(acc: &mut Fragment<f32, (ROWS, D)>, total: &mut Fragment<f32, (ROWS,)>) {
-    for [r] in parallel([ROWS]) {
-        total[r] = if total[r] > 0.0 { 1.0 / total[r] } else { 0.0 };
-    }
-    for [r, j] in parallel([ROWS, D]) {
-        acc[[r, j]] *= total[r];
+pub fn begin_rows(
+    most: &mut Fragment<f32, (ROWS,)>,
+    total: &mut Fragment<f32, (ROWS,)>,
+    sinks: Option<&Tensor<f32, (H,)>>,
+    head: usize,
+) {
+    clear(total);
+    fill(most, -1e30); // finite: a row may see none of a step's keys
+    if let Some(sinks) = sinks {
+        fill(most, max(sinks[head] * 1.442695040888963, -1e30));
+        fill(total, 1.0);
     }
 }
 
-/// One step of online softmax: `scores` become `exp2(scores * scale - most)`, where `most` is the largest of a row so far, times `scale`, and `total`
-/// and `acc` are what they would be had that been known from the beginning. `here` and `shrink` are overwritten.
-#[tile_fn]
-pub fn online_softmax(
+/// [`softmax_step`] of scores as they come from their product, of the keys from number `step * KEYS` on. `CAP`: they become `tanh(inner s)` first. Keys outside of
+/// the window are hidden where the step has any: `own`, `keys`, `left` and `right` are those of [`hide_keys`].
+#[tile_fn(uses(hide_keys, softmax_step))]
+pub fn step_in_window<T: Half, const CAP: bool>(
     scores: &mut Fragment<f32, (ROWS, KEYS)>,
+    weights: &mut Fragment<T, (ROWS, KEYS)>,
     most: &mut Fragment<f32, (ROWS,)>,
     here: &mut Fragment<f32, (ROWS,)>,
     shrink: &mut Fragment<f32, (ROWS,)>,
     total: &mut Fragment<f32, (ROWS,)>,
     acc: &mut Fragment<f32, (ROWS, D)>,
     scale: f32,
+    inner: f32,
+    step: usize,
+    own: usize,
+    keys: usize,
+    left: usize,
+    right: usize,
 ) {
-    reduce(Max, scores, here, 1);
+    if CAP {
+        for [r, j] in parallel([ROWS, KEYS]) {
+            scores[[r, j]] = fast::tanh(scores[[r, j]] * inner);
+        }
+    }
+    if step * KEYS + KEYS > min(own + right + 1, keys) || step * KEYS + left < own + ROWS - 1 {
+        hide_keys(scores, step * KEYS, own, keys, left, right);
+    }
+    softmax_step(scores, weights, most, here, shrink, total, acc, scale);
+}
+
+/// Divides rows by the sums of their weights; a row that saw no key, whose sum is 0, becomes 0. `total` is overwritten.
+#[tile_fn(uses(multiply_rows))]
+pub fn divide_rows(acc: &mut Fragment<f32, (ROWS, D)>, total: &mut Fragment<f32, (ROWS,)>) {
     for [r] in parallel([ROWS]) {
-        let top = max(most[r], here[r] * scale);
-        shrink[r] = fast::exp2(most[r] - top);
-        most[r] = top;
+        total[r] = if total[r] > 0.0 { 1.0 / total[r] } else { 0.0 };
     }
-    for [r, j] in parallel([ROWS, KEYS]) {
-        scores[[r, j]] = fast::exp2(scores[[r, j]] * scale - most[r]);
-    }
-    reduce(Sum, scores, here, 1);
-    for [r] in parallel([ROWS]) {
-        total[r] = total[r] * shrink[r] + here[r];
-    }
-    for [r, j] in parallel([ROWS, D]) {
-        acc[[r, j]] *= shrink[r];
-    }
+    multiply_rows(acc, total);
 }
 
 /// The largest score of row `i`, of 16, over the block's warps.

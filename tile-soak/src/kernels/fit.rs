@@ -94,6 +94,25 @@ fn own(source: &Source, constants: &Constants<'_>, problem: &mut Problem) {
             let (hk, m) = (1 + dim("HK") % 2, dim("M").min(200));
             vec![("HK", hk), ("H", hk * (1 + dim("H") % 2)), ("M", m), ("N", m + scalar("past"))]
         }
+        // Windows of 0 to 160 keys on either side: they begin and end inside of tiles of keys.
+        "forward_options" => {
+            let (hk, group) = (1 + dim("HK") % 2, 1 + dim("H") % 2);
+            scalars.extend([("group", group), ("left", 40 * scalar("left")), ("right", 40 * scalar("right"))]);
+            // More than one step of keys, which a draw of little work would seldom have.
+            let n = constant("BN") * (1 + dim("N") % 2) + dim("N") % 40;
+            let (b, m) = (1 + dim("B") % 2, dim("M").min(300));
+            vec![("HK", hk), ("H", hk * group), ("B", b), ("M", m), ("N", n)]
+        }
+        "packed" => {
+            let (hk, group, s, k) = (1 + dim("HK") % 2, 1 + dim("H") % 2, dim("S").min(300), dim("K").min(300));
+            scalars.extend([("group", group), ("left", 40 * scalar("left")), ("right", 40 * scalar("right"))]);
+            // As many tiles as the longest sequence has, or one that no sequence has.
+            let sequences = 1 + scalar("sequences") % 3;
+            let tiles = ceil(ceil(s, sequences), constant("BM")) + scalar("tiles") % 2;
+            scalars.extend([("sequences", sequences), ("tiles", tiles)]);
+            tables.extend([("first_query", Table::Cuts(s)), ("first_key", Table::Cuts(k))]);
+            vec![("HK", hk), ("H", hk * group), ("S", s), ("K", k)]
+        }
         "prefill" => {
             let (hk, s, page) = (dim("HK").min(2), dim("S").min(300), constant("BN") * (1 + dim("PAGE") % 2));
             let past = 20 * scalar("past");

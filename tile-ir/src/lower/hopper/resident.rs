@@ -2,9 +2,10 @@
 //! an attention, weights that every step shares.
 //!
 //! Contract. In: copies from tensors into operands of products that stand before the loops that load, in the same block of
-//! statements. Out: the producer fetches them together when it comes to the first of these loops, consumers wait for them at the first of
-//! the copies, and give their arrays back after the last loop, for the next tile of a loop over tiles. They are a slot of a ring of one,
-//! with its own pair of barriers and its own parity.
+//! statements. Out: the producer fetches them together when it comes to the first of these loops, and consumers wait for them at the first
+//! of the copies. Where a loop over tiles stands around the copies, consumers give the arrays back after the last loop that loads: the
+//! tiles are then a slot of a ring of one, with its own pair of barriers and its own parity. Where none does, nobody asks for the arrays
+//! again, so there is one barrier, for the bytes.
 
 use super::super::uses::each;
 use super::super::*;
@@ -30,16 +31,23 @@ pub(super) struct Late {
     pub(super) last: StmtId,
 }
 
-/// The one slot of all resident tiles, and the phase that a partition (producer or consumer) waits for.
+/// The one slot of all resident tiles.
 #[derive(Clone)]
 pub(super) struct ResidentSlot {
     /// Completes when the bytes have arrived.
     full: BarrierId,
-    /// Completes when every consumer is done with them.
-    empty: BarrierId,
+    /// How the slot is filled again; none where no loop stands around its copies, so that it is filled once.
+    again: Option<Again>,
     /// The tensor map of each.
     maps: Vec<MapId>,
-    /// The parity of the phase that this partition waits for.
+}
+
+/// What a slot that is filled several times needs.
+#[derive(Clone, Copy)]
+struct Again {
+    /// Completes when every consumer is done with the tiles.
+    empty: BarrierId,
+    /// The parity of the phase that a partition (producer or consumer) waits for.
     parity: RegId,
 }
 
@@ -130,24 +138,23 @@ fn beside<'k>(kernel: &'k BoundKernel, body: &'k [StmtId], stmt: StmtId, found: 
     }
 }
 
-impl Roles {
-    /// The slot's barriers.
-    fn resident_barriers(slot: &ResidentSlot, index: ValueId) -> [BarrierRef; 2] {
-        [slot.full, slot.empty].map(|array| BarrierRef { array, index })
-    }
+/// Whether a loop, over tiles or any other, stands around a statement of a body.
+pub(super) fn is_in_loop(kernel: &BoundKernel, body: &[StmtId], stmt: StmtId) -> bool {
+    body.iter().any(|&outer| {
+        let kind = &kernel.stmts[outer].kind;
+        let is_loop = matches!(kind, StmtKind::For { .. } | StmtKind::Persistent { .. });
+        let inside =
+            |body: &[StmtId]| if is_loop { holds(kernel, body, &[stmt]) } else { is_in_loop(kernel, body, stmt) };
+        kind.bodies().into_iter().any(inside)
+    })
 }
 
 impl<'a> Lowering<'a> {
     /// The arrays, tensor maps and barriers of the tiles that stay.
     pub(super) fn resident_slot(&mut self, plan: &Plan) -> Option<ResidentSlot> {
-        if plan.residents.is_empty() {
-            return None;
-        }
+        let first = plan.residents.first()?.stmt;
         let maps = plan.residents.iter().map(|r| self.slots_of(&r.load, 1)).collect();
-        let full = self.barrier_array("resident_full", 1);
-        let empty = self.barrier_array("resident_empty", 1);
-        let parity = self.reg("resident_parity", ValueType::Index, true);
-        Some(ResidentSlot { full, empty, maps, parity })
+        Some(self.slot_of_copies("resident", first, maps))
     }
 
     /// The arrays, tensor maps and barriers of the tiles that are loaded late.
@@ -155,12 +162,19 @@ impl<'a> Lowering<'a> {
         let mut all = BTreeMap::new();
         for late in &plan.late {
             let maps = vec![self.slots_of(&late.load, 1)];
-            let full = self.barrier_array("late_full", 1);
-            let empty = self.barrier_array("late_empty", 1);
-            let parity = self.reg("late_parity", ValueType::Index, true);
-            all.insert(late.load.stmt, ResidentSlot { full, empty, maps, parity });
+            all.insert(late.load.stmt, self.slot_of_copies("late", late.load.stmt, maps));
         }
         all
+    }
+
+    /// The barriers of a slot. `copy`: one of the copies that fill it, which stand side by side.
+    fn slot_of_copies(&mut self, name: &str, copy: StmtId, maps: Vec<MapId>) -> ResidentSlot {
+        let full = self.barrier_array(&format!("{name}_full"), 1);
+        let again = is_in_loop(self.kernel, &self.kernel.body, copy).then(|| Again {
+            empty: self.barrier_array(&format!("{name}_empty"), 1),
+            parity: self.reg(&format!("{name}_parity"), ValueType::Index, true),
+        });
+        ResidentSlot { full, again, maps }
     }
 
     /// The producer fetches a tile that is loaded late; whether the statement is its copy.
@@ -174,10 +188,18 @@ impl<'a> Lowering<'a> {
     /// A consumer comes to the copy of a tile that is loaded late; whether the statement is one.
     pub(super) fn await_late(&mut self, roles: &Roles, stmt: StmtId) -> bool {
         let Some(slot) = roles.late.get(&stmt) else { return false };
-        let (zero, parity) = (self.int(0), self.read(slot.parity));
-        let [full, _] = Roles::resident_barriers(slot, zero);
-        self.op(OpKind::BarrierWait { barrier: full, parity });
+        self.await_once(slot);
         true
+    }
+
+    /// Waits for the bytes of a slot.
+    fn await_once(&mut self, slot: &ResidentSlot) {
+        let index = self.int(0);
+        let parity = match slot.again {
+            Some(again) => self.read(again.parity),
+            None => self.int(0),
+        };
+        self.op(OpKind::BarrierWait { barrier: BarrierRef { array: slot.full, index }, parity });
     }
 
     /// After the last statement that touches a tile that is loaded late, its array is given back.
@@ -191,28 +213,22 @@ impl<'a> Lowering<'a> {
 
     /// One thread makes the barriers.
     pub(super) fn set_up_resident(&mut self, roles: &Roles) {
-        for slot in roles.late.values() {
-            let zero = self.int(0);
-            let [full, empty] = Roles::resident_barriers(slot, zero);
-            self.op(OpKind::BarrierInit { barrier: full, arrivals: 1 });
-            self.op(OpKind::BarrierInit { barrier: empty, arrivals: roles.plan.consumers });
+        for slot in roles.late.values().chain(&roles.resident) {
+            let index = self.int(0);
+            self.op(OpKind::BarrierInit { barrier: BarrierRef { array: slot.full, index }, arrivals: 1 });
+            if let Some(Again { empty, .. }) = slot.again {
+                let barrier = BarrierRef { array: empty, index };
+                self.op(OpKind::BarrierInit { barrier, arrivals: roles.plan.consumers });
+            }
         }
-        let Some(slot) = &roles.resident else { return };
-        let zero = self.int(0);
-        let [full, empty] = Roles::resident_barriers(slot, zero);
-        self.op(OpKind::BarrierInit { barrier: full, arrivals: 1 });
-        self.op(OpKind::BarrierInit { barrier: empty, arrivals: roles.plan.consumers });
     }
 
     /// Declares the parity that a role begins with.
     pub(super) fn enter_resident(&mut self, roles: &Roles, parity: i64) {
-        for slot in roles.late.values() {
+        for again in roles.late.values().chain(&roles.resident).filter_map(|slot| slot.again) {
             let parity = self.int(parity);
-            self.op(OpKind::Let { reg: slot.parity, value: Some(parity) });
+            self.op(OpKind::Let { reg: again.parity, value: Some(parity) });
         }
-        let Some(slot) = &roles.resident else { return };
-        let parity = self.int(parity);
-        self.op(OpKind::Let { reg: slot.parity, value: Some(parity) });
     }
 
     /// The producer fetches the tiles, once their arrays are free.
@@ -223,16 +239,21 @@ impl<'a> Lowering<'a> {
     }
 
     fn fetch_once(&mut self, roles: &Roles, slot: &ResidentSlot, loads: &[&Load]) {
-        let (zero, parity) = (self.int(0), self.read(slot.parity));
-        let [full, empty] = Roles::resident_barriers(slot, zero);
-        self.op(OpKind::BarrierWait { barrier: empty, parity });
+        let zero = self.int(0);
+        let full = BarrierRef { array: slot.full, index: zero };
+        if let Some(Again { empty, parity }) = slot.again {
+            let parity = self.read(parity);
+            self.op(OpKind::BarrierWait { barrier: BarrierRef { array: empty, index: zero }, parity });
+        }
         let bytes: u32 = loads.iter().map(|load| load.layout.bytes()).sum();
         let bytes = self.int(i64::from(bytes));
         self.op(OpKind::BarrierExpect { barrier: full, bytes });
         for (load, &map) in loads.iter().zip(&slot.maps) {
             self.load_tile(roles, load, map, full, zero);
         }
-        self.flip(slot.parity);
+        if let Some(again) = slot.again {
+            self.flip(again.parity);
+        }
     }
 
     /// A consumer comes to one of the copies: at the first it waits for all. Whether it was one.
@@ -240,9 +261,7 @@ impl<'a> Lowering<'a> {
         let Some(slot) = &roles.resident else { return false };
         let Some(at) = roles.plan.residents.iter().position(|r| r.stmt == stmt) else { return false };
         if at == 0 {
-            let (zero, parity) = (self.int(0), self.read(slot.parity));
-            let [full, _] = Roles::resident_barriers(slot, zero);
-            self.op(OpKind::BarrierWait { barrier: full, parity });
+            self.await_once(slot);
         }
         true
     }
@@ -254,18 +273,18 @@ impl<'a> Lowering<'a> {
         self.give_back_once(roles, &slot, read);
     }
 
-    /// `read`: by threads, not only by tensor cores.
+    /// Gives a slot back, where it is filled again. `read`: by threads, not only by tensor cores.
     fn give_back_once(&mut self, roles: &Roles, slot: &ResidentSlot, read: bool) {
+        let Some(Again { empty, parity }) = slot.again else { return };
         // One thread arrives on `empty` for the whole warpgroup, so all of its threads must have finished reading the tiles.
         if read {
             self.warpgroup_barrier(roles);
         }
-        let zero = self.int(0);
-        let [_, empty] = Roles::resident_barriers(slot, zero);
+        let barrier = BarrierRef { array: empty, index: self.int(0) };
         let leader = self.is_leader(roles);
-        let then = self.nested(|l| l.op(OpKind::BarrierArrive { barrier: empty, cta: None }));
+        let then = self.nested(|l| l.op(OpKind::BarrierArrive { barrier, cta: None }));
         self.op(OpKind::If { cond: leader, then, otherwise: Vec::new() });
-        self.flip(slot.parity);
+        self.flip(parity);
     }
 
     fn flip(&mut self, parity: RegId) {

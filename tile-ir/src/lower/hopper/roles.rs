@@ -4,6 +4,7 @@ use super::super::*;
 use super::operand::Left;
 use super::plan::{BLOCK_ROWS, Load, Plan, Ring, WARPGROUP, assigns, holds, needed};
 use super::resident::ResidentSlot;
+use super::store::Staging;
 use crate::layout::TmaPlan;
 use std::rc::Rc;
 
@@ -47,8 +48,8 @@ pub(crate) struct Roles {
     pub(super) descriptors: Vec<(BufferId, ValueId)>,
     /// Slots that the producer has begun to fill before it waited for the previous kernel, and not finished.
     pub(super) ahead: Option<RegId>,
-    /// The staging buffer that the next sub-tile goes through.
-    pub(super) staging: Option<RegId>,
+    /// The buffers that sub-tiles go through, where the copy engine stores.
+    pub(super) staging: Option<Staging>,
     /// The slot of resident tiles, which stay through all iterations.
     pub(super) resident: Option<ResidentSlot>,
     /// The slots of tiles that are loaded late, by their copies.

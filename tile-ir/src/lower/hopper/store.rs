@@ -3,6 +3,7 @@
 
 use super::super::*;
 use super::plan::{BLOCK_ROWS, WARPGROUP};
+use super::resident::is_in_loop;
 use super::roles::Roles;
 use crate::layout::{Formula, Fragment, Index, MatrixAccess, MmaInput, SharedLayout, TmaPlan, WarpGrid};
 
@@ -10,6 +11,15 @@ use crate::layout::{Formula, Fragment, Index, MatrixAccess, MmaInput, SharedLayo
 const BUFFERS: u32 = 2;
 /// Widest row of a sub-tile in bytes: that of the widest swizzle.
 const ROW_BYTES: u32 = 128;
+
+/// The buffers that sub-tiles go through.
+#[derive(Clone, Copy)]
+pub(super) struct Staging {
+    /// The buffer that the next sub-tile goes through.
+    buffer: RegId,
+    /// Whether a buffer is written again, so that TMA must have read it before.
+    again: bool,
+}
 
 /// A sub-tile: 64 rows of as many columns as one swizzled row has; transposed, they are 64 columns.
 struct SubTile {
@@ -25,11 +35,19 @@ fn part_cols(layout: &Fragment) -> u32 {
     layout.cols() / layout.accumulator_columns().unwrap_or(1)
 }
 
+/// A warpgroup's blocks of 64 rows, and the sub-tiles of so many columns in one.
+fn sub_tiles(layout: &Fragment, width: u32, consumers: u32) -> [u32; 2] {
+    let cols = part_cols(layout);
+    let by_columns = cols < layout.cols();
+    [layout.rows() / if by_columns { 1 } else { consumers } / BLOCK_ROWS, cols / width]
+}
+
 impl<'a> Lowering<'a> {
     /// Whether some fragment leaves through shared memory; then its buffers are declared.
     pub(super) fn staging(&mut self, roles: &mut Roles) {
         let kernel = self.kernel;
         let mut elements = 0;
+        let (mut stores, mut in_loop) = (0, false);
         let mut found: Option<(Dtype, u32)> = None;
         for (stmt, statement) in kernel.stmts.iter() {
             if let StmtKind::Tile(TileOp::Copy {
@@ -42,6 +60,10 @@ impl<'a> Lowering<'a> {
                 && let Some(sub) = self.sub_tile(stmt, *buffer, src.transposed, dst)
             {
                 elements = elements.max(BLOCK_ROWS * sub.width);
+                let layout = self.layouts.fragments.get(buffer);
+                let [blocks, across] = layout.map_or([0; 2], |l| sub_tiles(l, sub.width, roles.plan.consumers));
+                stores += blocks * across;
+                in_loop |= is_in_loop(kernel, &kernel.body, stmt);
                 found = Some((sub.tile.dtype(), sub.tile.alignment()));
             }
         }
@@ -53,7 +75,7 @@ impl<'a> Lowering<'a> {
         let buffer = self.reg("buffer", ValueType::Index, true);
         let zero = self.int(0);
         self.op(OpKind::Let { reg: buffer, value: Some(zero) });
-        roles.staging = Some(buffer);
+        roles.staging = Some(Staging { buffer, again: in_loop || stores > BUFFERS });
     }
 
     /// The sub-tile of a store, if TMA can do it: 16-bit floats or f32, whole sub-tiles; transposed, 16 bit.
@@ -127,7 +149,7 @@ impl<'a> Lowering<'a> {
             return false;
         };
         let (transposed, evict) = (*transposed, evict.as_ref().and_then(Eviction::hint));
-        let (Some(sub), Some(staging), Some(buffer)) =
+        let (Some(sub), Some(staging), Some(Staging { buffer, again })) =
             (self.sub_tile(stmt, fragment, transposed, dst), self.staging_array, roles.staging)
         else {
             return false;
@@ -144,8 +166,7 @@ impl<'a> Lowering<'a> {
         // Warpgroups have rows of the tile, or columns of it.
         let cols = part_cols(&registers.layout);
         let by_columns = cols < registers.layout.cols();
-        let blocks = registers.layout.rows() / if by_columns { 1 } else { roles.plan.consumers } / BLOCK_ROWS;
-        let across = cols / sub.width;
+        let [blocks, across] = sub_tiles(&registers.layout, sub.width, roles.plan.consumers);
         // The first row and column of this warpgroup's part.
         let rank = sub.boxes.rank();
         let mut origin: Vec<ValueId> = (0..rank)
@@ -172,10 +193,12 @@ impl<'a> Lowering<'a> {
         for block in 0..blocks {
             let first = block * cols / 2;
             self.unrolled("j", across, |l, j| {
-                let leader = l.is_leader(roles);
-                let wait = l.nested(|l| l.op(OpKind::BulkWait { pending: BUFFERS - 1, read: true }));
-                l.op(OpKind::If { cond: leader, then: wait, otherwise: Vec::new() });
-                l.warpgroup_barrier(roles);
+                if again {
+                    let leader = l.is_leader(roles);
+                    let wait = l.nested(|l| l.op(OpKind::BulkWait { pending: BUFFERS - 1, read: true }));
+                    l.op(OpKind::If { cond: leader, then: wait, otherwise: Vec::new() });
+                    l.warpgroup_barrier(roles);
+                }
                 let size = l.int(i64::from(BLOCK_ROWS * sub.width));
                 let (buffers, current) = (l.int(i64::from(BUFFERS)), l.read(buffer));
                 let warpgroup = roles.warpgroup.unwrap_or(consumer);

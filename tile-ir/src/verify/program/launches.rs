@@ -300,11 +300,16 @@ impl<'p> Search<'p> {
     }
 }
 
+/// The integers that are no index: enough that what they count goes around its stages, and a word can be shifted by it.
+const SMALL: i64 = 16;
+
 /// What tensors of a launch hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contents {
     /// Integers of this value; floating-point zeros.
     Same(i32),
+    /// Integers that begin at 0, each by so much more than the one before: where sequences begin. Floating-point zeros.
+    Ascending(i32),
     /// Small numbers, drawn from a seed.
     Random(u64),
 }
@@ -322,7 +327,10 @@ pub(crate) fn arguments(program: &Program, extents: &Extents, contents: Contents
     for (param, ty) in scalars {
         let value = match ty {
             ValueType::Index | ValueType::Wide => ScalarValue::Index(extents.scalar(param)),
-            ValueType::Element(dtype) => ScalarValue::Element(dtype, numeric::cast_from_index(dtype, 1)),
+            ValueType::Element(dtype) => {
+                let number = if dtype.is_whole() { SMALL } else { 1 };
+                ScalarValue::Element(dtype, numeric::cast_from_index(dtype, number))
+            }
         };
         all[param.index()] = Argument::Scalar(value);
     }
@@ -345,7 +353,10 @@ fn fill(memory: &Memory, dtype: Dtype, elements: usize, contents: Contents) -> O
         Contents::Same(number) if number != 0 && dtype.is_whole() => {
             Box::new(move |_| numeric::cast_from_index(dtype, i64::from(number)))
         }
-        Contents::Same(_) => return Some(()),
+        Contents::Ascending(by) if dtype.is_whole() => {
+            Box::new(move |at| numeric::cast_from_index(dtype, (at as i64).saturating_mul(i64::from(by))))
+        }
+        Contents::Same(_) | Contents::Ascending(_) => return Some(()),
         Contents::Random(seed) => Box::new(move |at| {
             let mixed = (at as u64 ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let number = ((mixed >> 40) % 9) as i32 - 4;

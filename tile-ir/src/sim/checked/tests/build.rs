@@ -20,42 +20,10 @@ pub const F32: ValueType = ValueType::Element(Dtype::F32);
 impl Build {
     /// A program of one block of so many threads.
     pub fn threads(x: u32) -> Build {
-        let mut build = Build {
-            program: Program {
-                name: "kernel".into(),
-                target: Target::Sm90a,
-                params: vec![],
-                tensors: vec![],
-                dims: vec![],
-                launch: Launch {
-                    class: Class::WIDEST,
-                    grid: [HostExpr::Int(1), HostExpr::Int(1), HostExpr::Int(1)],
-                    threads: [x, 1, 1],
-                    min_blocks: None,
-                    cluster: [1, 1, 1],
-                    registers: None,
-                    dependent: None,
-                    checks: vec![],
-                },
-                tensor_maps: PrimaryMap::new(),
-                shared: PrimaryMap::new(),
-                barriers: PrimaryMap::new(),
-                shared_bytes: 0,
-                locals: PrimaryMap::new(),
-                regs: PrimaryMap::new(),
-                values: PrimaryMap::new(),
-                body: vec![],
-                messages: PrimaryMap::new(),
-                arrivals: vec![],
-                tiles: Vec::new(),
-                remarks: vec![],
-                spans: PrimaryMap::new(),
-                source: Source { file: "kernel.rs".into(), first_line: 1, lines: vec![], functions: vec![] },
-            },
-            ops: vec![],
-            span: SpanId::new(0),
-            shared_end: 0,
-        };
+        let mut program = Program::empty("kernel", Target::Sm90a);
+        program.launch.threads = [x, 1, 1];
+        program.source = Source { file: "kernel.rs".into(), first_line: 1, lines: vec![], functions: vec![] };
+        let mut build = Build { program, ops: vec![], span: SpanId::new(0), shared_end: 0 };
         build.line();
         build
     }

@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 pub fn parse_program(text: &str) -> Parsed<Program> {
     let mut parser = Parser {
         cursor: Cursor::new(text)?,
-        program: empty(),
+        program: Program::empty("", Target::Sm80),
         names: Names::default(),
         margin: 1,
         depths: SecondaryMap::new(),
@@ -38,41 +38,6 @@ pub fn parse_program(text: &str) -> Parsed<Program> {
     let lines = text.lines().map(str::to_owned).collect();
     program.source = Source { first_line: 1, lines, ..Source::default() };
     Ok(program)
-}
-
-/// A program of which nothing has been read.
-fn empty() -> Program {
-    Program {
-        name: String::new(),
-        target: Target::Sm80,
-        params: Vec::new(),
-        tensors: Vec::new(),
-        dims: Vec::new(),
-        launch: Launch {
-            grid: [HostExpr::Int(1), HostExpr::Int(1), HostExpr::Int(1)],
-            threads: [1, 1, 1],
-            min_blocks: None,
-            cluster: [1, 1, 1],
-            registers: None,
-            dependent: None,
-            class: Class::WIDEST,
-            checks: Vec::new(),
-        },
-        tensor_maps: PrimaryMap::new(),
-        shared: PrimaryMap::new(),
-        barriers: PrimaryMap::new(),
-        shared_bytes: 0,
-        locals: PrimaryMap::new(),
-        regs: PrimaryMap::new(),
-        values: PrimaryMap::new(),
-        body: Vec::new(),
-        messages: PrimaryMap::new(),
-        arrivals: Vec::new(),
-        tiles: Vec::new(),
-        remarks: Vec::new(),
-        spans: PrimaryMap::new(),
-        source: Source::default(),
-    }
 }
 
 /// What names stand for, by what they are used for.
