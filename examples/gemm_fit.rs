@@ -61,6 +61,6 @@ fn main() -> Result<()> {
         let measured: Measured = serde_json::from_str(&text).with_context(|| format!("in {}", path.display()))?;
         rows.extend(measured.rows.iter().filter_map(|(title, shape)| shape.row(title)));
     }
-    println!("{}", fitted(&rows, Parameters::H200, arguments.steps, arguments.seed));
+    println!("{}", fitted(&rows, Parameters::H200, Parameters::H200, arguments.steps, arguments.seed));
     Ok(())
 }
