@@ -130,6 +130,8 @@ const SPLIT: [[usize; 4]; 2] = [[8, 1, 2, 8], [8, 1, 4, 8]];
 const MOST_OF_X: i64 = 72;
 /// Bytes of a row from which on it arrives by a bulk copy.
 const BULK_BYTES: i64 = 1024;
+/// Bytes of W up to which blocks have equally many rows.
+const RING_BYTES: i64 = 64 << 20;
 /// Rows that a split is for, and the bytes that they have at least.
 const SPLIT_ROWS: i64 = 132;
 const SPLIT_BYTES: i64 = 32_768;
@@ -165,13 +167,13 @@ pub fn candidates(problem: Problem) -> impl Iterator<Item = Candidate> {
         warps >= 32 || candidate.work.blocks > IDLE_BLOCKS || up(p.k, (32 * warps * p.vector()) as i64) <= 2
     });
     // Threads of a row that have nothing to load are a loss in any case; long rows have better kernels.
-    let short = ROWS.into_iter().filter(move |[lanes, _, _, unroll]| {
+    let few_columns = ROWS.into_iter().filter(move |[lanes, _, _, unroll]| {
         let step = (lanes * p.vector()) as i64;
         aligned && p.k <= 4 * step * *unroll as i64
     });
     // Blocks of 1024 threads are for rows that are too few to fill the device otherwise.
     let narrow = NARROW.into_iter().filter(move |[lanes, ..]| !aligned && (*lanes < 1024 || p.n <= FEW_ROWS));
-    let rows = short.chain(narrow).map(move |[lanes, rows, groups, unroll]| {
+    let rows = few_columns.chain(narrow).map(move |[lanes, rows, groups, unroll]| {
         let params = GemvRowsParams { LANES: lanes, ROWS: rows, GROUPS: groups, UNROLL: unroll, VEC: p.wide };
         let loop_of = Loop { lanes, rows, groups, unroll, stages: 1, parts: 1, vec: p.wide, exact: false };
         Candidate { choice: Choice::Rows(params), work: loop_of.work(&p) }
@@ -206,7 +208,9 @@ pub fn candidates(problem: Problem) -> impl Iterator<Item = Candidate> {
     });
     // With one stage nothing is on its way while a block computes: no block may take the place of another.
     let bulk = bulk.filter(|candidate| candidate.work.blocks <= MULTIPROCESSORS * candidate.work.resident());
-    let ring = RING.into_iter().filter(move |[warps, span, stages, _]| by_bulk(*warps, *span, *stages));
+    // Blocks that have equally many rows are not equally fast: in a long launch the others wait for the slowest, and none takes its rows.
+    let short = p.n.saturating_mul(row) <= RING_BYTES;
+    let ring = RING.into_iter().filter(move |[warps, span, stages, _]| short && by_bulk(*warps, *span, *stages));
     let ring = ring.flat_map(move |[warps, span, stages, most]| {
         // As many rows as give each block of one wave equally many.
         let one = Ring { warps, span, stages, rows: 1, most };
