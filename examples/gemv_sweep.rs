@@ -195,6 +195,6 @@ fn fit_to(arguments: &Arguments) -> Result<()> {
         let sweep: Sweep = serde_json::from_str(&text).with_context(|| format!("in {}", path.display()))?;
         rows.extend(sweep.shapes.iter().filter_map(Row::of));
     }
-    println!("{}", fitted(&rows, Parameters::H200, arguments.steps, arguments.seed));
+    println!("{}", fitted(&rows, Parameters::H200, Parameters::GUESS, arguments.steps, arguments.seed));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Which kernels are compiled: all of them, in every instance but for the bundled GEMM's and those of rows ([`classes`]).
+//! Which kernels are compiled: all of them, in every instance but for the bundled GEMM's, GEMV's and those of rows ([`classes`]).
 
 #[path = "../../examples/first_kernel.rs"]
 #[allow(dead_code)] // its `main` is not called here
@@ -139,7 +139,9 @@ pub fn classes(kernel: &Kernel, instance: &Instance, target: Target) -> Vec<Clas
         ("forward_options" | "packed", [Dtype::F16]) => return vec![],
         ("prefill" | "gemv_stream" | "gemv_norm_stream", [Dtype::F16, ..]) => return vec![],
         // f16 and bf16 differ in the names of instructions alone.
-        ("gemv_rows" | "gemv_lines" | "gemv_split" | "gemv_ring", [Dtype::F16]) => return vec![],
+        ("gemv_specialized" | "gemv_rows" | "gemv_lines" | "gemv_split" | "gemv_bulk" | "gemv_ring", [Dtype::F16]) => {
+            return vec![];
+        }
         // Of results in f32, and of operands in f32, the instance that a head and the one that most layers use.
         ("gemv_stream" | "gemv_norm_stream", [.., Dtype::F32]) if !is("SPAN", 2) => return vec![],
         ("gemm_any_tf32", _) if nt => return [Width::Sixteen, Width::Eight, Width::Four].map(read).to_vec(),

@@ -69,7 +69,7 @@ impl fmt::Display for Choice {
     }
 }
 
-/// Problems whose choices a thread remembers: finding one looks at some fifty candidates.
+/// Problems whose choices a thread remembers: finding one looks at some thirty candidates.
 const REMEMBERED: usize = 64;
 
 thread_local! {

@@ -2,7 +2,7 @@
 //!
 //! | kernel | what it is for |
 //! |---|---|
-//! | [`kernel`] | every K, without being compiled for it; [`tuned`] measures which of its instances is the fastest |
+//! | [`kernel`] | every K, without being compiled for it: what [`tuned`] measures; a call launches it where no other kernel serves |
 //! | [`specialized`] | a K that is known when it is compiled |
 //! | [`rows`] | short rows, which share a warp; rows that are aligned to 8 or 4 bytes, or to an element, with a pitch |
 //! | [`lines`] | rows that lie side by side and are not aligned: 16-byte loads inside of them |
@@ -26,6 +26,7 @@ pub mod rows;
 pub mod specialized;
 pub mod split;
 pub mod stream;
+mod work;
 
 pub use candidates::{Candidate, Problem, candidates};
 pub use choice::Choice;

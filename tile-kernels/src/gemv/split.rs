@@ -11,7 +11,7 @@ use tile_runtime::prelude::*;
 #[tile_kernel(
     instances(
         (WARPS, ROWS, UNROLL, PARTS) in [
-            (8, 1, 4, 2), (8, 1, 2, 4), (8, 1, 4, 4), (8, 1, 2, 8), (8, 1, 4, 8), (8, 2, 4, 2), (8, 2, 2, 4), (8, 4, 2, 8),
+            (8, 1, 2, 8), (8, 1, 4, 8),
         ],
         VEC in [8, 4, 2, 1],
         where VEC * T::BITS == 128 || VEC == 1 && UNROLL == 4

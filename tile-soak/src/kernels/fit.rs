@@ -80,6 +80,18 @@ fn own(source: &Source, constants: &Constants<'_>, problem: &mut Problem) {
         }
         // A row has up to 32 blocks of 1,024 threads.
         "argmax_rows" | "sample_rows" => vec![("S", dim("S").min(20))],
+        "gemm_slots" => {
+            scalars.push(("slots", 1 + scalar("slots") % constant("S")));
+            vec![]
+        }
+        "gemv_lines" => {
+            scalars.extend([("start", scalar("start") % constant("VEC")), ("before", scalar("before") % 2)]);
+            vec![("M", ceil(dim("N") * dim("K"), constant("VEC")) + 2)]
+        }
+        "gemv_ring" => {
+            scalars.push(("rows", 1 + scalar("rows") % constant("MOST")));
+            vec![]
+        }
         "gemv_norm_stream" => vec![("N", if constants.is_set("GLU") { 2 * dim("R") } else { dim("R") })],
         "append_heads" => {
             let (s, page, vec) = (dim("S").min(40), 1 + dim("PAGE") % 16, constant("VEC"));
