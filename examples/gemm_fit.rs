@@ -31,11 +31,6 @@ fn main() -> Result<()> {
         let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
         rows.extend(gemm_measured::rows(&text).with_context(|| format!("in {}", path.display()))?);
     }
-<<<<<<< HEAD
-    let text = fitted(&rows, Parameters::H200, arguments.steps, arguments.seed);
+    let text = fitted(&rows, Parameters::H200, Parameters::H200, arguments.steps, arguments.seed);
     Ok(tile_kernel_examples::output::print(&text)?)
-=======
-    println!("{}", fitted(&rows, Parameters::H200, Parameters::H200, arguments.steps, arguments.seed));
-    Ok(())
->>>>>>> h-gemv
 }

@@ -398,8 +398,9 @@ pub fn gemm_tf32(folder: &Path) -> Result<()> {
 fn splits(records: &mut GemmRecords<'_>) -> Result<()> {
     let definitions = [gemm_cluster::<f16, f16>::definition(), gemm_slots::<f16, f16>::definition()];
     let stored = [false, true];
-    // By kernel and constants: an instance serves many shapes.
-    let mut served: BTreeMap<(bool, Vec<i64>), Vec<(Shape, Split)>> = BTreeMap::new();
+    // An instance serves many shapes: by kernel and constants.
+    type Served = BTreeMap<(bool, Vec<i64>), Vec<(Shape, Split)>>;
+    let mut served = Served::new();
     for (m, n, k) in GEMM_SHAPES.into_iter().chain(SPLIT_SHAPES) {
         for split in Split::candidates(m, n, k, stored) {
             served.entry((split.slots > 1, split.consts(stored, false))).or_default().push(((m, n, k), split));
