@@ -90,7 +90,7 @@ fn specialized<T: GemvElement + Real + Float>() {
             run += 1;
         }
     }
-    assert_eq!(run, 22 * 6);
+    assert_eq!(run, 16 * 6);
 }
 
 #[test]

@@ -107,8 +107,15 @@ const ALIGNED: [(usize, usize, usize, usize); 7] = [
     (3, 8200, 8208, 0),
     (2, 16_400, 16_400, 0),
 ];
-const RAGGED: [(usize, usize, usize, usize); 6] =
-    [(1, 1, 1, 0), (37, 100, 100, 0), (67, 257, 257, 0), (9, 1030, 1032, 2), (3, 5001, 5001, 0), (2, 9000, 9003, 1)];
+const RAGGED: [(usize, usize, usize, usize); 7] = [
+    (1, 1, 1, 0),
+    (37, 100, 100, 0),
+    (67, 257, 257, 0),
+    (9, 1030, 1032, 2),
+    (3, 5001, 5001, 0),
+    (2, 9000, 9003, 1),
+    (1, 17_001, 17_001, 0),
+];
 
 #[test]
 fn every_candidate_is_right_in_f16() {
@@ -117,7 +124,7 @@ fn every_candidate_is_right_in_f16() {
 
 #[test]
 fn every_candidate_is_right_in_bf16() {
-    every_candidate::<bf16>(&[&ALIGNED[1..5], &RAGGED[2..5], &ALIGNED[5..6]].concat());
+    every_candidate::<bf16>(&[&ALIGNED[1..5], &RAGGED[2..5], &ALIGNED[5..7]].concat());
 }
 
 #[test]
