@@ -140,8 +140,9 @@ pub fn gemm_slots<
     }
     copy(&acc, partial.at_mut([part, row, col]));
     if last_arriver(&mut arrived[[by, bx]], slots) {
-        // A thread has four neighbours of every so many rows, 16 bytes that all of a warp's lie together, and eight such at once.
-        let fours = min(8, BM * BN / (4 * THREADS));
+        // A thread has four neighbours of every so many rows, 16 bytes that all of a warp's lie together, and eight such at once, or four
+        // where a consumer has fewer registers.
+        let fours = min(if THREADS > 128 { 4 } else { 8 }, BM * BN / (4 * THREADS));
         for part in 0..BM * BN / (4 * THREADS) / fours {
             let mut sums = alloc_local::<f32>([fours, 4]);
             let mut read = alloc_local::<f32>([4]);
