@@ -108,10 +108,11 @@ impl Product<'_> {
             _ => None,
         };
         let launch = |on: &Stream, [a, b, c]: &mut [Tensor<T, 2>; 3]| -> Result<(), Error> {
-            Ok(match choice {
+            match choice {
                 Some(choice) => gemm::gemm_by(on, choice, &*a, &*b, c, &options)?,
                 None => gemm::gemm(on, &*a, &*b, c, &options)?,
-            })
+            }
+            Ok(())
         };
         // The first launch compiles, makes workspaces, and waits for whoever wrote the tensors, which a capture must not.
         let stream = self.device.stream()?;
