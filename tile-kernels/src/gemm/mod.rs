@@ -20,6 +20,7 @@ pub mod tf32;
 pub use batched::gemm_batched;
 pub use choice::{Choice, Tile};
 
+use std::cell::RefCell;
 use tile_runtime::kernel::{
     Argument, Class, Definition, LaunchOn, Place, Target, TensorInput, TensorOutput, TensorRef,
 };
@@ -222,32 +223,84 @@ pub fn class<T: GemmElement<C>, C: Element>(
     Ok(kernel.class(a, b, c, options.bias, options.alpha, options.beta, options.activation.number())?)
 }
 
-/// The instance for operands and a result.
+/// A product as far as its choice depends on it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Problem {
+    shape: [i64; 3],
+    stored: [bool; 2],
+    /// Whether rows of the result begin at multiples of 16 bytes: sums that are put aside are added and stored 4 at a time.
+    splits: bool,
+}
+
+impl Problem {
+    /// The choices that there are, with the us expected of each.
+    fn candidates(self) -> impl Iterator<Item = (Choice, f64)> {
+        let Problem { shape, stored, splits } = self;
+        let [m, n, k] = shape;
+        let legal = Choice::candidates(m, n, k, stored).filter(move |choice| choice.split.is_none() || splits);
+        legal.map(move |choice| (choice, choice.work(shape, stored).us(&model::Parameters::H200)))
+    }
+
+    /// The fastest of them, remembered by the thread.
+    fn choice(self) -> (Choice, f64) {
+        let [m, n, k] = self.shape;
+        let mixed = m.wrapping_mul(961).wrapping_add(n.wrapping_mul(31)).wrapping_add(k);
+        let place = mixed.rem_euclid(REMEMBERED as i64) as usize;
+        let known = CHOICES.with_borrow(|choices| choices.get(place).copied().flatten());
+        if let Some((problem, choice)) = known
+            && problem == self
+        {
+            return choice;
+        }
+        let fastest = self.candidates().min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((Choice::default(), 0.0));
+        CHOICES.with_borrow_mut(|choices| {
+            if let Some(entry) = choices.get_mut(place) {
+                *entry = Some((self, fastest));
+            }
+        });
+        fastest
+    }
+}
+
+/// Products whose choices a thread remembers: finding one looks at some forty candidates.
+const REMEMBERED: usize = 64;
+
+/// A product, its choice and the us expected of it.
+type Remembered = Option<(Problem, (Choice, f64))>;
+
+thread_local! {
+    static CHOICES: RefCell<[Remembered; REMEMBERED]> = const { RefCell::new([None; REMEMBERED]) };
+}
+
+/// What a call is chosen by where TMA fetches its operands; else the choice.
+fn asked<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &Gemm<'_, T>) -> Result<Problem, Choice> {
+    let [Argument::Tensor(a), Argument::Tensor(b), Argument::Tensor(c)] = tensors else {
+        return Err(Choice::default());
+    };
+    let [m, n] = extents(&c);
+    let [rows, cols] = extents(&a);
+    let k = if options.a_transposed { rows } else { cols };
+    let stored = [options.a_transposed, options.b_transposed];
+    match has_copy_engine(on, [&a, &b]) {
+        true => Ok(Problem { shape: [m, n, k], stored, splits: rows_begin_at(&c, 16) }),
+        false => Err(Choice::by_threads(m, n, a.dtype().bytes(), stored)),
+    }
+}
+
+/// The instance for operands and a result, and the us expected of it; 0 where nothing is expected.
 fn choice<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &Gemm<'_, T>) -> (Choice, f64) {
-    ranked(on, tensors, options).first().copied().unwrap_or((Choice::default(), 0.0))
+    asked(on, tensors, options).map_or_else(|choice| (choice, 0.0), Problem::choice)
 }
 
 /// What there is to choose from, by the time expected.
 fn ranked<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &Gemm<'_, T>) -> Vec<(Choice, f64)> {
-    let [Argument::Tensor(a), Argument::Tensor(b), Argument::Tensor(c)] = tensors else { return vec![] };
-    let [m, n] = extents(&c);
-    let [rows, cols] = extents(&a);
-    let k = if options.a_transposed { rows } else { cols };
-    match has_copy_engine(on, [&a, &b]) {
-        true => {
-            let stored = [options.a_transposed, options.b_transposed];
-            // Sums that are put aside are added and stored 4 at a time.
-            let all = Choice::candidates(m, n, k, stored);
-            let legal = all.filter(|choice| choice.split.is_none() || rows_begin_at(&c, 16));
-            let us = |choice: Choice| choice.work([m, n, k], stored).us(&model::Parameters::H200);
-            let mut ranked: Vec<(Choice, f64)> = legal.map(|choice| (choice, us(choice))).collect();
-            ranked.sort_by(|a, b| a.1.total_cmp(&b.1));
-            ranked
+    match asked(on, tensors, options) {
+        Ok(problem) => {
+            let mut all: Vec<(Choice, f64)> = problem.candidates().collect();
+            all.sort_by(|a, b| a.1.total_cmp(&b.1));
+            all
         }
-        false => {
-            let stored = [options.a_transposed, options.b_transposed];
-            vec![(Choice::by_threads(m, n, a.dtype().bytes(), stored), 0.0)]
-        }
+        Err(choice) => vec![(choice, 0.0)],
     }
 }
 
