@@ -1,7 +1,7 @@
 //! Products of many matrices at once: the kernel of [`gemm`](super::kernel::gemm) with a third axis of tiles.
 
 use super::activation::activate;
-use super::model::{Parameters, Work};
+use super::model::{Parameters, Work, up};
 use super::operands::multiply;
 use super::{Choice, Gemm, GemmElement, full, gemm, has_copy_engine, rows_are_made_of};
 use tile_runtime::kernel::{Argument, LaunchOn, TensorInput, TensorOutput};
@@ -184,7 +184,6 @@ impl Shape {
         }
         // Single elements of large tiles, which are held in registers, leave none for a third axis.
         let covered = |(bm, bn, ..): Tile| {
-            let up = |extent: i64, tile: i64| (extent.max(0) + tile - 1) / tile;
             let tiles = batches.saturating_mul(up(m, bm)).saturating_mul(up(n, bn));
             (tiles, tiles.saturating_mul(bm * bn))
         };

@@ -5,6 +5,7 @@
 //! have multiprocessors without any.
 
 use super::Tile;
+use super::model::{MULTIPROCESSORS, up};
 
 /// A tile, and what is known of its speed.
 struct Cost {
@@ -24,9 +25,6 @@ const TILES: [Cost; 6] = [
     Cost { tile: (64, 64, 16, 4, 128, 1), share: 0.70, blocks: 4 },
     Cost { tile: (32, 64, 16, 4, 64, 1), share: 0.65, blocks: 8 },
 ];
-
-/// Multiprocessors of the device that choices are made for.
-const MULTIPROCESSORS: i64 = 132;
 
 /// The part of their time that multiprocessors multiply with one warp a scheduler; each further warp fills the same part of
 /// what the others leave.
@@ -60,7 +58,6 @@ fn has((bm, _, bk, ..): Tile, [a_transposed, b_transposed]: [bool; 2]) -> bool {
 /// How long a step along K takes, in multiply-adds of a multiprocessor that does nothing else.
 fn cost(Cost { tile, share, blocks }: &Cost, batches: i64, m: i64, n: i64) -> f64 {
     let (bm, bn, _, _, threads, _) = *tile;
-    let up = |a: i64, b: i64| (a.max(0) + b - 1) / b;
     let tiles = batches.saturating_mul(up(m, bm)).saturating_mul(up(n, bn)).max(1);
     // Tiles of the multiprocessor that has most, and its warps a scheduler.
     let most = up(tiles, MULTIPROCESSORS);

@@ -69,7 +69,7 @@ pub struct Parameters {
     pub under_way: f64,
     /// The part of the weights that each further row of tiles reads again.
     pub again: f64,
-    /// us for a sum to be put aside and its arrival to be known, and bytes a us that the last block adds, or a cluster.
+    /// us for a sum to be put aside and its arrival to be known.
     pub arrive: f64,
     /// Bytes a us that the last block to arrive adds.
     pub adds: f64,
@@ -82,7 +82,7 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Those of an H200, fitted to 190 shapes of three seeds and the 29 of the book
+    /// The parameters of an H200, fitted to 190 shapes of three seeds and the 29 of the book
     /// (`bench/results/gemm-random-fit-h200.json`).
     /// `early` is the threshold that makes the launches of these shapes as called shortest in the mean; from 12 to 60 us that differs by 1%.
     pub const H200: Parameters = Parameters {
@@ -149,7 +149,8 @@ impl Parameters {
     }
 }
 
-fn up(a: i64, b: i64) -> i64 {
+/// `a` divided by `b`, rounded up: as many tiles of `b` cover `a` elements.
+pub(super) fn up(a: i64, b: i64) -> i64 {
     (a.max(0) + b - 1) / b.max(1)
 }
 

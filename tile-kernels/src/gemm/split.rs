@@ -4,7 +4,7 @@
 
 use super::activation::activate;
 use super::epilogue::finish;
-use super::model::{MULTIPROCESSORS, Work};
+use super::model::{MULTIPROCESSORS, Work, up};
 use super::operands::multiply;
 use super::{Choice, Gemm, GemmElement};
 use tile_runtime::kernel::{LaunchOn, TensorInput, TensorOutput};
@@ -286,10 +286,6 @@ impl Split {
     fn blocks(self, m: i64, n: i64) -> i64 {
         self.tiles(m, n) * (self.parts * self.slots) as i64
     }
-}
-
-fn up(a: i64, b: i64) -> i64 {
-    (a.max(0) + b - 1) / b
 }
 
 /// An element type whose products split K, where the result's is `C`.

@@ -110,7 +110,7 @@ const FOR_K: [[usize; 5]; 12] = [
 const ROWS: [[usize; 4]; 6] =
     [[4, 4, 64, 2], [8, 4, 32, 2], [16, 4, 16, 1], [16, 4, 16, 2], [32, 4, 8, 1], [32, 4, 8, 2]];
 
-/// The same, with narrower loads.
+/// Threads a row, rows, groups and loads in flight of [`gemv_rows`](struct@super::rows::gemv_rows), for loads narrower than 16 bytes.
 const NARROW: [[usize; 4]; 5] = [[32, 4, 8, 2], [32, 2, 4, 8], [128, 4, 1, 4], [256, 1, 1, 8], [1024, 1, 1, 8]];
 
 /// Threads a row, rows, groups and lines a row of [`gemv_lines`](struct@super::lines::gemv_lines).

@@ -83,7 +83,7 @@ impl Choice {
         timed.min_by(|a, b| a.0.total_cmp(&b.0)).map_or_else(Choice::default, |(_, choice)| choice)
     }
 
-    /// The same, remembered by the thread.
+    /// The fastest candidate for a problem by the model ([`Choice::of`]), which the thread remembers.
     pub(super) fn remembered(problem: Problem) -> Choice {
         let place = (problem.n.wrapping_mul(31).wrapping_add(problem.k)).rem_euclid(REMEMBERED as i64) as usize;
         CHOICES.with_borrow_mut(|choices| match choices.get(place) {

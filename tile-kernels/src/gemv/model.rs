@@ -31,7 +31,7 @@ const RESERVED: f64 = 1024.0;
 pub enum Path {
     /// Loads to registers, by all threads.
     Registers,
-    /// The same, where the blocks of a cluster add their sums.
+    /// Loads to registers by all threads of a cluster, whose blocks add their sums.
     Cluster,
     /// Bulk copies to a ring in shared memory.
     Ring,
@@ -111,7 +111,7 @@ pub struct Parameters {
 const CLOCK: f64 = 1755.0;
 
 impl Parameters {
-    /// Those of an H200: fitted to `bench/results/gemv-sweep-h200.json`, the candidates' times on 50 shapes that were drawn at random,
+    /// The parameters of an H200: fitted to `bench/results/gemv-sweep-h200.json`, the candidates' times on 50 shapes that were drawn at random,
     /// as launches that depend on each other. Halves of the shapes that were fitted alone chose for the other half within 1.7% of its
     /// best candidates in geometric mean.
     pub const H200: Parameters = Parameters {

@@ -70,7 +70,7 @@ impl Loop {
         }
     }
 
-    /// The same for rows whose ends are read by elements, and x by elements too.
+    /// The work of a loop over rows whose ends are read by elements, as x is.
     pub fn by_lines(&self, p: &Problem) -> Work {
         let work = self.work(p);
         let Loop { rows, groups, vec, .. } = *self;

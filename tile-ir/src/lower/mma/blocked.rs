@@ -16,7 +16,7 @@ const CHUNK: u32 = 4;
 const STEPS: u32 = 8;
 /// Registers of a thread of which as many threads fit as hide the latency of reads: four warps a scheduler, and three.
 const REGISTERS: [u32; 2] = [128, 168];
-/// Those of them that addresses take, and what else is not an accumulator or an operand.
+/// Registers of a thread that hold addresses and whatever else is neither an accumulator nor an operand.
 const OTHERS: u32 = 24;
 /// What the address and guard of an asynchronous copy take that has nothing of them in common with others.
 const OF_A_COPY: u32 = 8;
