@@ -82,7 +82,7 @@ pub fn bulk(instance: &Declared, bytes: usize) -> [Case; 3] {
     ring(instance, instance.size("ROWS"), bytes)
 }
 
-/// The same, for blocks of so many rows.
+/// Shapes for an instance of the GEMV whose blocks have so many rows.
 pub fn ring(instance: &Declared, rows: usize, bytes: usize) -> [Case; 3] {
     let vec = instance.size("VEC");
     let step = 32 * instance.size("WARPS") * vec;
