@@ -9,7 +9,7 @@
 use super::walk::{Value, Walk};
 use crate::constraint::{Definition, Poly, Sym};
 use crate::diag::{Code, Diagnostic};
-use crate::ir::parts::{each, parts, roots};
+use crate::ir::parts::{accesses, each, parts, roots};
 use crate::ir::{
     AccessId, BoundKernel, BufferId, ExprId, ExprKind, ParamKind, Place, ReduceSource, Scope, SpanId, StmtId, StmtKind,
     StmtPart, VarId,
@@ -242,6 +242,55 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId, extents: &[ExprId], body:
             .label(declared, "declared here")
             .label(kernel.stmts[stmt].span, "the loop")
             .help(help);
+        walk.analysis.diagnostics.push(diagnostic);
+    }
+    held_by_several(walk, stmt, body);
+}
+
+/// Meets a loop over a fragment of one axis, each of whose elements several threads hold. All of them change it, and one of
+/// them does what leaves the registers: so what the loop stores in memory it cannot read for the fragment.
+fn held_by_several(walk: &mut Walk<'_>, stmt: StmtId, body: &[StmtId]) {
+    let kernel = walk.kernel;
+    let fragment = |access: &AccessId| match kernel.accesses[*access].place {
+        Place::Buffer(buffer) => Some(buffer).filter(|b| kernel.buffers[*b].scope == Scope::Fragment),
+        Place::Tensor(_) => None,
+    };
+    let rank = |buffer: BufferId| kernel.buffers[buffer].extents.len();
+    let all = accesses(kernel, body);
+    if all.iter().filter_map(fragment).any(|b| rank(b) != 1) {
+        return;
+    }
+    let (mut changed, mut written) = (None, Vec::new());
+    each(kernel, body, &mut |s| {
+        if let StmtKind::Store { access, .. } | StmtKind::Atomic { access, .. } = &kernel.stmts[s].kind {
+            match fragment(access) {
+                Some(buffer) => changed = Some((buffer, kernel.stmts[s].span)),
+                None => written.push(kernel.accesses[*access].place),
+            }
+        }
+    });
+    let Some((changed, at)) = changed else { return };
+    let mut loads = BTreeSet::new();
+    each(kernel, body, &mut |s| {
+        for root in roots(kernel, s) {
+            parts(kernel, root, &mut |kind| {
+                if let ExprKind::Load(access) = kind {
+                    loads.insert(*access);
+                }
+            });
+        }
+        if let StmtKind::Atomic { access, dst: Some(_), .. } = &kernel.stmts[s].kind {
+            loads.insert(*access);
+        }
+    });
+    if let Some(read) = loads.into_iter().find(|a| written.contains(&kernel.accesses[*a].place)) {
+        let (changed, memory) = (&kernel.buffers[changed].name, kernel.place_name(kernel.accesses[read].place));
+        let message = format!("a `parallel` loop reads and writes `{memory}` and changes the fragment `{changed}`");
+        let diagnostic = Diagnostic::new(Code::RACE, kernel.accesses[read].span, message)
+            .at(format!("all threads that hold an element of `{changed}` read this, and one of them writes it"))
+            .label(at, format!("`{changed}` is changed here"))
+            .label(kernel.stmts[stmt].span, "the loop")
+            .help(format!("write `{memory}` in a `parallel` loop of its own, after a barrier"));
         walk.analysis.diagnostics.push(diagnostic);
     }
 }

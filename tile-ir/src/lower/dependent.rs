@@ -205,7 +205,7 @@ fn is_left(index: RegId, body: &[Op]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ir::{Dtype, Target};
+    use crate::ir::Target;
     use crate::lower::lower_bound;
     use crate::testing::parsed;
     use expect_test::{Expect, expect};
@@ -245,7 +245,7 @@ mod tests {
             let tensor = |shape: &[i64]| {
                 let strides = if let [_, k] = shape { vec![*k, 1] } else { vec![1] };
                 let memory = std::sync::Arc::new(Memory::zeros(4 * shape.iter().product::<i64>() as usize));
-                let (dtype, shape) = (Dtype::F32, shape.to_vec());
+                let (dtype, shape) = (crate::ir::Dtype::F32, shape.to_vec());
                 Argument::Tensor(TensorArgument { dtype, shape, strides, memory, offset: 0 })
             };
             let args = [tensor(&[n, k]), tensor(&[k]), tensor(&[n])];

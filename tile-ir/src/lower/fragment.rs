@@ -75,12 +75,19 @@ impl<'a> Lowering<'a> {
     }
 
     /// `for [i] in parallel([m])` over a fragment of one axis: every thread the elements that it has, of which several
-    /// threads have each. What leaves the registers is done by the first of them.
+    /// threads have each. A body that changes no register is done by the first of them alone, reads and all: another one could
+    /// read what the first has already written. Of a body that changes registers, which are every holder's, what leaves the
+    /// registers is done by the first; what it writes it does not read (`analysis::parallel` refuses that).
     pub(super) fn parallel_slots(&mut self, layout: &Fragment, axis: u8, var: VarId, body: &'a [StmtId]) {
         let layout = *layout;
-        let leaves = super::uses::accesses(self.kernel, body).iter().any(
-            |access| !matches!(self.kernel.accesses[*access].place, Place::Buffer(b) if self.fragments[b].is_some()),
-        );
+        let held = |place: Place| matches!(place, Place::Buffer(b) if self.fragments[b].is_some());
+        let leaves = super::uses::accesses(self.kernel, body).iter().any(|a| !held(self.kernel.accesses[*a].place));
+        let mut changes = false;
+        super::uses::each(self.kernel, body, &mut |stmt| {
+            if let StmtKind::Store { access, .. } = self.kernel.stmts[stmt].kind {
+                changes |= held(self.kernel.accesses[access].place);
+            }
+        });
         let marked = self.stores_beyond_registers(body);
         self.mark(marked, Elements::Begin);
         self.unrolled("i", layout.slots(axis), |l, slot| {
@@ -89,14 +96,15 @@ impl<'a> Lowering<'a> {
             let register = l.formula(&register, &[slot]);
             let position = l.element_position(&layout, register);
             let index = position[usize::from(axis)];
-            if leaves {
+            let once = leaves || !changes;
+            if once {
                 let reg = l.variable_reg(var);
                 l.op(OpKind::Let { reg, value: Some(index) });
             } else {
                 // What stays in registers is found by its register: most such loops never ask for the index.
                 l.vars[var] = Some(Binding::Value(index));
             }
-            let first = leaves.then(|| {
+            let first = once.then(|| {
                 let zero = l.int(0);
                 let first = l.binary(BinaryOp::Eq, position[usize::from(1 - axis)], zero);
                 let reg = l.reg("first", ValueType::BOOL, false);
@@ -104,9 +112,17 @@ impl<'a> Lowering<'a> {
                 l.read(reg)
             });
             let outer = (l.register.replace(register), l.tile_layout.replace(layout));
-            let holder = std::mem::replace(&mut l.first_holder, first);
-            l.block(body);
-            l.first_holder = holder;
+            match first {
+                Some(cond) if !changes => {
+                    let then = l.nested(|l| l.block(body));
+                    l.op(OpKind::If { cond, then, otherwise: Vec::new() });
+                }
+                first => {
+                    let holder = std::mem::replace(&mut l.first_holder, first);
+                    l.block(body);
+                    l.first_holder = holder;
+                }
+            }
             (l.register, l.tile_layout) = outer;
         });
         self.mark(marked, Elements::End);

@@ -4,7 +4,7 @@
 use super::{build, clean};
 use crate::ir::*;
 use crate::lower;
-use crate::sim::{Argument, fast, numeric};
+use crate::sim::{Argument, ScalarValue, fast, numeric};
 use crate::testing::{gemv, parsed};
 
 fn agree(bound: &Kernel, args: &dyn Fn() -> Vec<Argument>) {
@@ -43,6 +43,38 @@ fn elementwise_with_a_guard() {
     );
     for n in [0, 1, 63, 64, 65, 1000] {
         agree(&bound, &|| vec![build::floats(&[n], rough), build::floats(&[n], |_| 0.0)]);
+    }
+}
+
+#[test]
+fn an_element_that_several_threads_hold_is_updated_in_memory_once() {
+    // Each row's sum is in the registers of as many threads as share the row; one of them reads and writes `y`.
+    let bound = parsed(
+        r"
+            kernel row_sums(
+                x: &Tensor<f32, (M, Fixed<64>)>,
+                y: &mut Tensor<f32, (M,)>,
+                a: f32,
+            ) {
+                let [bx] = blocks([ceil_div(M, 16)]);
+                let [tx] = threads([128]);
+                let mut tile = alloc_fragment::<f32>([16, 64]);
+                let mut sums = alloc_fragment::<f32>([16]);
+                copy(x.at([bx * 16, 0]), &mut tile);
+                reduce(Sum, &tile, &mut sums, 1);
+                for [i] in parallel([16]) {
+                    let row: usize = bx * 16 + i;
+                    if row < M {
+                        let old: f32 = y[row];
+                        y[row] = a * sums[i] + old;
+                    }
+                }
+            }
+        ",
+    );
+    for m in [0, 1, 16, 37] {
+        let scale = Argument::Scalar(ScalarValue::Element(Dtype::F32, 0.5f32.to_bits()));
+        agree(&bound, &|| vec![build::floats(&[m, 64], rough), build::floats(&[m], rough), scale.clone()]);
     }
 }
 
