@@ -19,7 +19,7 @@
 //! | `statement`, `value`, `vector`, `tile` | statements; expressions; vectorised loops; `copy`, `fill` and `parallel` |
 //! | `reduce`, `reduce_tile` | reductions over threads, and over the axis of a tile |
 //! | `fragment`, `elementwise`, `mma` | tiles in registers, loops over their elements, their products by `mma.sync` |
-//! | `pipeline`, `token`, `held` | software pipelining: slots, the groups of `cp.async` that fill them, and loads staged in registers |
+//! | `channel` | slots of shared arrays and what fills them: TMA, bulk copies, `cp.async`, registers; software pipelining |
 //! | `hopper` | warp specialisation: a producer with TMA, consumers with `wgmma` |
 //! | `bulk` | a bulk pipeline: a producer warp, and threads that read long rows by elements |
 //! | `cluster`, `arrive` | what blocks do together |
@@ -32,6 +32,7 @@ mod bind;
 mod block;
 mod builder;
 mod bulk;
+mod channel;
 mod class;
 mod cluster;
 mod converting;
@@ -39,12 +40,10 @@ mod dependent;
 mod elementwise;
 mod formula;
 mod fragment;
-mod held;
 mod hopper;
 mod launch;
 mod mma;
 mod padding;
-mod pipeline;
 mod place;
 mod prefetch;
 mod raster;
@@ -53,7 +52,6 @@ mod reduce_tile;
 mod schedule;
 mod statement;
 mod tile;
-mod token;
 mod uses;
 mod value;
 mod vector;

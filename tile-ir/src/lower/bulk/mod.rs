@@ -27,5 +27,5 @@ mod ring;
 #[cfg(test)]
 mod tests;
 
-pub(super) use plan::{Plan, plan};
+pub(super) use plan::{Load, Plan, plan};
 pub(super) use ring::Ring;

@@ -68,17 +68,17 @@ impl Plan {
 /// One copy into the ring.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
-    pub(super) tensor: ParamId,
-    pub(super) buffer: BufferId,
-    pub(super) src: TileRef,
+    pub(in crate::lower) tensor: ParamId,
+    pub(in crate::lower) buffer: BufferId,
+    pub(in crate::lower) src: TileRef,
     /// The axes of the tensor on which the tile may leave it, past its end.
-    pub(super) open: Vec<OpenAxis>,
+    pub(in crate::lower) open: Vec<OpenAxis>,
     /// Rows, and elements of one.
-    pub(super) rows: u32,
-    pub(super) columns: u32,
-    pub(super) dtype: Dtype,
-    pub(super) evict: Option<Evict>,
-    pub(super) span: SpanId,
+    pub(in crate::lower) rows: u32,
+    pub(in crate::lower) columns: u32,
+    pub(in crate::lower) dtype: Dtype,
+    pub(in crate::lower) evict: Option<Evict>,
+    pub(in crate::lower) span: SpanId,
 }
 
 /// The plan for a bound kernel; why there is none, if it loads long rows ahead.

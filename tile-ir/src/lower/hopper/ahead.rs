@@ -54,7 +54,7 @@ impl<'a> Lowering<'a> {
         let names: BTreeSet<String> =
             early.iter().map(|load| format!("`{}`", self.kernel.params[load.tensor].name)).collect();
         let names: Vec<String> = names.into_iter().collect();
-        let stages = channel.slots;
+        let stages = channel.slots.count;
         let text = format!(
             "the previous kernel is waited for by each role: where it may still run, the producer loads {} into up to \
              {stages} slots before",
@@ -126,10 +126,13 @@ impl<'a> Lowering<'a> {
             self.indices(path.around, needed);
         }
         let trips = self.trips(ring);
-        let most = self.param(ParameterKind::Ahead(channel.slots));
+        let (Some((slot, _)), stages) = (channel.slots.turn(), channel.slots.count) else {
+            return self.bug("a channel without turns");
+        };
+        let most = self.param(ParameterKind::Ahead(stages));
         let few = self.int(FEW);
         let few = self.binary(BinaryOp::Min, most, few);
-        let rings = self.int(i64::from(LONG * channel.slots));
+        let rings = self.int(i64::from(LONG * stages));
         let mut long = self.binary(BinaryOp::Ge, trips, rings);
         for extent in self.sharing_extents(ring, path) {
             let (extent, one) = (self.value(extent), self.int(1));
@@ -145,16 +148,16 @@ impl<'a> Lowering<'a> {
         let end = self.binary(BinaryOp::Add, start, length);
         self.counted_loop(*var, [start, end, step], Unroll::By(1), |l| {
             l.load_indices(ring, body, |load| load.independent);
-            l.expect_slot(channel);
+            l.expect_tiles(channel);
             for load in ring.loads().filter(|load| load.independent) {
                 l.load_slot(roles, channel, load);
             }
-            let (slot, one) = (l.read(channel.slot), l.int(1));
-            let next = l.binary(BinaryOp::Add, slot, one);
-            l.op(OpKind::Set { reg: channel.slot, value: next });
+            let (number, one) = (l.read(slot), l.int(1));
+            let next = l.binary(BinaryOp::Add, number, one);
+            l.op(OpKind::Set { reg: slot, value: next });
         });
         let zero = self.int(0);
-        self.op(OpKind::Set { reg: channel.slot, value: zero });
+        self.op(OpKind::Set { reg: slot, value: zero });
     }
 
     /// The extents of the grid along which tiles share what is loaded ahead.

@@ -33,7 +33,7 @@ mod shifted;
 mod store;
 mod turns;
 
-pub(super) use plan::{Plan, Reason, plan};
+pub(super) use plan::{Load, Plan, Reason, plan};
 pub(super) use ring::Accumulates;
 pub(super) use roles::Roles;
 

@@ -7,6 +7,7 @@
 //! tiles are then a slot of a ring of one, with its own pair of barriers and its own parity. Where none does, nobody asks for the arrays
 //! again, so there is one barrier, for the bytes.
 
+use super::super::channel::Slots;
 use super::super::uses::each;
 use super::super::*;
 use super::plan::{Load, Plan, Planner, holds};
@@ -34,21 +35,10 @@ pub(super) struct Late {
 /// The one slot of all resident tiles.
 #[derive(Clone)]
 pub(super) struct ResidentSlot {
-    /// Completes when the bytes have arrived.
-    full: BarrierId,
-    /// How the slot is filled again; none where no loop stands around its copies, so that it is filled once.
-    again: Option<Again>,
+    /// Filled again where a loop stands around the copies.
+    pub(super) slots: Slots,
     /// The tensor map of each.
     maps: Vec<MapId>,
-}
-
-/// What a slot that is filled several times needs.
-#[derive(Clone, Copy)]
-struct Again {
-    /// Completes when every consumer is done with the tiles.
-    empty: BarrierId,
-    /// The parity of the phase that a partition (producer or consumer) waits for.
-    parity: RegId,
 }
 
 impl Planner<'_> {
@@ -169,12 +159,8 @@ impl<'a> Lowering<'a> {
 
     /// The barriers of a slot. `copy`: one of the copies that fill it, which stand side by side.
     fn slot_of_copies(&mut self, name: &str, copy: StmtId, maps: Vec<MapId>) -> ResidentSlot {
-        let full = self.barrier_array(&format!("{name}_full"), 1);
-        let again = is_in_loop(self.kernel, &self.kernel.body, copy).then(|| Again {
-            empty: self.barrier_array(&format!("{name}_empty"), 1),
-            parity: self.reg(&format!("{name}_parity"), ValueType::Index, true),
-        });
-        ResidentSlot { full, again, maps }
+        let again = is_in_loop(self.kernel, &self.kernel.body, copy);
+        ResidentSlot { slots: self.only_slot(name, again), maps }
     }
 
     /// The producer fetches a tile that is loaded late; whether the statement is its copy.
@@ -192,14 +178,9 @@ impl<'a> Lowering<'a> {
         true
     }
 
-    /// Waits for the bytes of a slot.
     fn await_once(&mut self, slot: &ResidentSlot) {
-        let index = self.int(0);
-        let parity = match slot.again {
-            Some(again) => self.read(again.parity),
-            None => self.int(0),
-        };
-        self.op(OpKind::BarrierWait { barrier: BarrierRef { array: slot.full, index }, parity });
+        let zero = self.int(0);
+        self.await_full(&slot.slots, zero);
     }
 
     /// After the last statement that touches a tile that is loaded late, its array is given back.
@@ -214,20 +195,8 @@ impl<'a> Lowering<'a> {
     /// One thread makes the barriers.
     pub(super) fn set_up_resident(&mut self, roles: &Roles) {
         for slot in roles.late.values().chain(&roles.resident) {
-            let index = self.int(0);
-            self.op(OpKind::BarrierInit { barrier: BarrierRef { array: slot.full, index }, arrivals: 1 });
-            if let Some(Again { empty, .. }) = slot.again {
-                let barrier = BarrierRef { array: empty, index };
-                self.op(OpKind::BarrierInit { barrier, arrivals: roles.plan.consumers });
-            }
-        }
-    }
-
-    /// Declares the parity that a role begins with.
-    pub(super) fn enter_resident(&mut self, roles: &Roles, parity: i64) {
-        for again in roles.late.values().chain(&roles.resident).filter_map(|slot| slot.again) {
-            let parity = self.int(parity);
-            self.op(OpKind::Let { reg: again.parity, value: Some(parity) });
+            let zero = self.int(0);
+            self.init_slot(&slot.slots, zero, roles.plan.consumers);
         }
     }
 
@@ -240,20 +209,14 @@ impl<'a> Lowering<'a> {
 
     fn fetch_once(&mut self, roles: &Roles, slot: &ResidentSlot, loads: &[&Load]) {
         let zero = self.int(0);
-        let full = BarrierRef { array: slot.full, index: zero };
-        if let Some(Again { empty, parity }) = slot.again {
-            let parity = self.read(parity);
-            self.op(OpKind::BarrierWait { barrier: BarrierRef { array: empty, index: zero }, parity });
-        }
+        self.await_empty(&slot.slots, zero);
         let bytes: u32 = loads.iter().map(|load| load.layout.bytes()).sum();
         let bytes = self.int(i64::from(bytes));
-        self.op(OpKind::BarrierExpect { barrier: full, bytes });
+        self.expect(&slot.slots, zero, bytes);
         for (load, &map) in loads.iter().zip(&slot.maps) {
-            self.load_tile(roles, load, map, full, zero);
+            self.load_tile(load, map, slot.slots.full(zero), zero, roles.cluster);
         }
-        if let Some(again) = slot.again {
-            self.flip(again.parity);
-        }
+        self.advance(&slot.slots);
     }
 
     /// A consumer comes to one of the copies: at the first it waits for all. Whether it was one.
@@ -275,21 +238,15 @@ impl<'a> Lowering<'a> {
 
     /// Gives a slot back, where it is filled again. `read`: by threads, not only by tensor cores.
     fn give_back_once(&mut self, roles: &Roles, slot: &ResidentSlot, read: bool) {
-        let Some(Again { empty, parity }) = slot.again else { return };
+        if !slot.slots.are_refilled() {
+            return;
+        }
         // One thread arrives on `empty` for the whole warpgroup, so all of its threads must have finished reading the tiles.
         if read {
             self.warpgroup_barrier(roles);
         }
-        let barrier = BarrierRef { array: empty, index: self.int(0) };
-        let leader = self.is_leader(roles);
-        let then = self.nested(|l| l.op(OpKind::BarrierArrive { barrier, cta: None }));
-        self.op(OpKind::If { cond: leader, then, otherwise: Vec::new() });
-        self.flip(parity);
-    }
-
-    fn flip(&mut self, parity: RegId) {
-        let (value, one) = (self.read(parity), self.int(1));
-        let flipped = self.binary(BinaryOp::BitXor, value, one);
-        self.op(OpKind::Set { reg: parity, value: flipped });
+        let (zero, leader) = (self.int(0), self.is_leader(roles));
+        self.give_back(&slot.slots, zero, leader, None);
+        self.advance(&slot.slots);
     }
 }

@@ -16,28 +16,12 @@ pub(crate) struct Accumulates {
 }
 
 impl<'a> Lowering<'a> {
-    /// Waits for the barrier of the slot that a partition is at.
-    pub(super) fn wait_for_slot(&mut self, channel: &ChannelState, array: BarrierId) {
-        let index = self.read(channel.slot);
-        let parity = self.read(channel.parity);
-        self.op(OpKind::BarrierWait { barrier: BarrierRef { array, index }, parity });
-    }
-
-    /// The next slot; after the last the first again, a phase later.
-    pub(super) fn advance(&mut self, channel: &ChannelState) {
-        let (slot, one) = (self.read(channel.slot), self.int(1));
-        let next = self.binary(BinaryOp::Add, slot, one);
-        self.op(OpKind::Set { reg: channel.slot, value: next });
-        let (slot, stages) = (self.read(channel.slot), self.int(i64::from(channel.slots)));
-        let cond = self.binary(BinaryOp::Eq, slot, stages);
-        let then = self.nested(|l| {
-            let zero = l.int(0);
-            l.op(OpKind::Set { reg: channel.slot, value: zero });
-            let (parity, one) = (l.read(channel.parity), l.int(1));
-            let flipped = l.binary(BinaryOp::BitXor, parity, one);
-            l.op(OpKind::Set { reg: channel.parity, value: flipped });
-        });
-        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
+    /// A consumer waits for the bytes of its slot of each channel.
+    pub(super) fn await_tiles(&mut self, channels: &[&ChannelState]) {
+        for channel in channels {
+            let slot = self.slot(&channel.slots, None);
+            self.await_full(&channel.slots, slot);
+        }
     }
 
     /// The producer's loop: for every iteration, when its slots are empty, say how many bytes will come and ask for them.
@@ -49,8 +33,9 @@ impl<'a> Lowering<'a> {
             let fill = |l: &mut Self| {
                 for (number, loads) in &ring.fills {
                     let channel = &roles.channels[*number];
-                    l.wait_for_slot(channel, channel.empty);
-                    l.expect_slot(channel);
+                    let slot = l.slot(&channel.slots, None);
+                    l.await_empty(&channel.slots, slot);
+                    l.expect_tiles(channel);
                     for load in loads.iter().filter(begins) {
                         l.load_slot(roles, channel, load);
                     }
@@ -73,7 +58,7 @@ impl<'a> Lowering<'a> {
                 for load in loads.iter().filter(|load| !begins(load)) {
                     l.load_slot(roles, channel, load);
                 }
-                l.advance(channel);
+                l.advance(&channel.slots);
             }
         });
     }
@@ -82,7 +67,7 @@ impl<'a> Lowering<'a> {
     pub(super) fn load_indices(&mut self, ring: &Ring, body: &'a [StmtId], which: impl Fn(&Load) -> bool) {
         for stmt in body {
             if matches!(self.kernel.stmts[*stmt].kind, StmtKind::Let { .. })
-                && let Some(declared) = super::super::pipeline::declared(self.kernel, *stmt)
+                && let Some(declared) = super::super::channel::declared(self.kernel, *stmt)
                 && ring.loads().any(|load| which(load) && load.uses(self.kernel, declared))
             {
                 self.block(std::slice::from_ref(stmt));
@@ -90,67 +75,22 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// `arrive.expect_tx` on the current slot's `full`: the bytes of all its loads.
-    pub(super) fn expect_slot(&mut self, channel: &ChannelState) {
-        let index = self.read(channel.slot);
-        let barrier = BarrierRef { array: channel.full, index };
+    /// The bytes of all loads of the current slot will come.
+    pub(super) fn expect_tiles(&mut self, channel: &ChannelState) {
+        let slot = self.slot(&channel.slots, None);
         let bytes = self.int(i64::from(channel.bytes));
-        self.op(OpKind::BarrierExpect { barrier, bytes });
+        self.expect(&channel.slots, slot, bytes);
     }
 
     /// Issues the TMA loads of one tile of the current slot.
     pub(super) fn load_slot(&mut self, roles: &Roles, channel: &ChannelState, load: &Load) {
         self.span = load.span;
         let Some(&map) = roles.maps.get(&load.stmt) else { return self.bug("a load has no tensor map") };
-        let index = self.read(channel.slot);
-        let barrier = BarrierRef { array: channel.full, index };
+        let slot = self.slot(&channel.slots, None);
         let elements = load.layout.bytes() / load.layout.dtype().bytes();
-        let (slot, elements) = (self.read(channel.slot), self.int(i64::from(elements)));
+        let elements = self.int(i64::from(elements));
         let base = self.binary(BinaryOp::Mul, slot, elements);
-        self.load_tile(roles, load, map, barrier, base);
-    }
-
-    /// Asks for one tile, which goes to its array from element `base`: all its boxes, or this block's part of one that the
-    /// cluster shares.
-    pub(super) fn load_tile(&mut self, roles: &Roles, load: &Load, map: MapId, barrier: BarrierRef, base: ValueId) {
-        self.span = load.span;
-        let Some(shared) = self.shared[load.buffer] else { return self.bug("a load has no stages") };
-        let size = load.layout.dtype().bytes();
-        let part = load.shared.then(|| {
-            let rank = self.push(ValueKind::Special(Special::ClusterRank), ValueType::Index);
-            let mask = self.int((1 << roles.cluster) - 1);
-            (rank, mask, load.part_step())
-        });
-        for piece in load.boxes.boxes.iter().filter(|b| b.part == 0) {
-            let rank = piece.coordinates.len();
-            let mut coordinates = Vec::new();
-            for (axis, &within) in piece.coordinates.iter().enumerate() {
-                let first = match load.start.get(rank - 1 - axis) {
-                    Some(&start) => self.narrow_value(start),
-                    None => self.int(0),
-                };
-                let within = self.int(i64::from(within));
-                let mut coordinate = self.binary(BinaryOp::Add, first, within);
-                if let Some((rank, _, (steps, _))) = &part
-                    && steps[axis] != 0
-                {
-                    let step = self.int(i64::from(steps[axis]));
-                    let shift = self.binary(BinaryOp::Mul, *rank, step);
-                    coordinate = self.binary(BinaryOp::Add, coordinate, shift);
-                }
-                coordinates.push(coordinate);
-            }
-            let within = self.int(i64::from(piece.offset / size));
-            let mut offset = self.binary(BinaryOp::Add, base, within);
-            if let Some((rank, _, (_, bytes))) = &part {
-                let step = self.int(i64::from(bytes / size));
-                let shift = self.binary(BinaryOp::Mul, *rank, step);
-                offset = self.binary(BinaryOp::Add, offset, shift);
-            }
-            let multicast = part.as_ref().map(|(_, mask, _)| *mask);
-            let evict = load.evict;
-            self.op(OpKind::TensorLoad { map, coordinates, shared, offset, barrier, multicast, evict });
-        }
+        self.load_tile(load, map, channel.slots.full(slot), base, roles.cluster);
     }
 
     /// Descriptors of this warpgroup's parts of the operands, in the first slot.
@@ -203,7 +143,7 @@ impl<'a> Lowering<'a> {
         let rest: Vec<StmtId> = body.iter().copied().filter(|s| !ring.at.loads.contains(s)).collect();
         // Indices that only the loads mention are the producer's.
         let read = super::super::uses::variables(kernel, &rest);
-        let own = |stmt: &StmtId| super::super::pipeline::declared(kernel, *stmt).is_none_or(|var| read.contains(&var));
+        let own = |stmt: &StmtId| super::super::channel::declared(kernel, *stmt).is_none_or(|var| read.contains(&var));
         let rest: Vec<StmtId> = rest.into_iter().filter(own).collect();
         let products: Vec<&Product> = rest.iter().filter_map(|s| roles.plan.products.get(s)).collect();
         let products_alone = rest
@@ -214,7 +154,7 @@ impl<'a> Lowering<'a> {
         let channels: Vec<&ChannelState> = ring.fills.iter().map(|(number, _)| &roles.channels[*number]).collect();
         let overlapped = products_alone
             && !ring.meets
-            && channels.iter().all(|channel| channel.slots > 1)
+            && channels.iter().all(|channel| channel.slots.count > 1)
             && products.iter().all(plain);
         let [start, end, step] = ring.at.range.map(|e| self.value(e));
         let [start, end] = [("start", start), ("end", end)]
@@ -236,7 +176,7 @@ impl<'a> Lowering<'a> {
         }
         let outer = self.accumulates.replace(Accumulates { ring: ring.at.stmt, start, begun: BTreeSet::new() });
         self.counted_loop(var, [start, end, step], Unroll::By(1), |l| {
-            channels.iter().for_each(|channel| l.wait_for_slot(channel, channel.full));
+            l.await_tiles(&channels);
             if ring.meets {
                 l.block_barrier();
             }
@@ -260,7 +200,7 @@ impl<'a> Lowering<'a> {
                 let then = l.nested(|l| l.release_each(roles, &channels, &previous));
                 l.op(OpKind::If { cond: later, then, otherwise: Vec::new() });
                 for (channel, &reg) in channels.iter().zip(&previous) {
-                    let value = l.read(channel.slot);
+                    let value = l.slot(&channel.slots, None);
                     l.op(OpKind::Set { reg, value });
                 }
             } else {
@@ -272,10 +212,9 @@ impl<'a> Lowering<'a> {
                 if products.is_empty() || ring.loads().any(|load| roles.plan.read.contains(&load.buffer)) {
                     l.warpgroup_barrier(roles);
                 }
-                let slots: Vec<RegId> = channels.iter().map(|channel| channel.slot).collect();
-                l.release_each(roles, &channels, &slots);
+                channels.iter().for_each(|channel| l.release_current(roles, channel));
             }
-            channels.iter().for_each(|channel| l.advance(channel));
+            channels.iter().for_each(|channel| l.advance(&channel.slots));
         });
         self.accumulates = outer;
         self.give_turn(roles);
@@ -388,7 +327,7 @@ impl<'a> Lowering<'a> {
             let mut value = base.unwrap_or_else(|| l.push(ValueKind::Int(0), ValueType::Wide));
             if let Some(channel) = roles.channel_of(buffer) {
                 let bytes = l.layouts.shared.get(&buffer).map_or(0, |tile| tile.bytes());
-                let (slot, units) = (l.read(channel.slot), l.int(i64::from(bytes / UNIT)));
+                let (slot, units) = (l.slot(&channel.slots, None), l.int(i64::from(bytes / UNIT)));
                 let shift = l.binary(BinaryOp::Mul, slot, units);
                 let shift = l.push(ValueKind::Cast(shift), ValueType::Wide);
                 value = l.binary(BinaryOp::Add, value, shift);
@@ -449,15 +388,17 @@ impl<'a> Lowering<'a> {
         }
     }
 
+    /// This warpgroup has read the slot that it is at.
+    pub(super) fn release_current(&mut self, roles: &Roles, channel: &ChannelState) {
+        let slot = self.slot(&channel.slots, None);
+        self.release(roles, channel, slot);
+    }
+
     /// This warpgroup has read `slot`: one arrival for every producer that fills it.
-    pub(super) fn release(&mut self, roles: &Roles, channel: &ChannelState, slot: ValueId) {
+    fn release(&mut self, roles: &Roles, channel: &ChannelState, slot: ValueId) {
         let Some((_, within)) = roles.consumer else { return self.bug("a release by no consumer") };
-        let barrier = BarrierRef { array: channel.empty, index: slot };
-        let feeders = channel.feeders;
-        let limit = self.int(i64::from(feeders));
+        let limit = self.int(i64::from(channel.feeders));
         let cond = self.binary(BinaryOp::Lt, within, limit);
-        let cta = (feeders > 1).then_some(within);
-        let then = self.nested(|l| l.op(OpKind::BarrierArrive { barrier, cta }));
-        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
+        self.give_back(&channel.slots, slot, cond, (channel.feeders > 1).then_some(within));
     }
 }

@@ -1,28 +1,20 @@
 //! Warp specialisation: set-up of the ring's barriers, and the slice of the kernel that each role, producer or consumer, executes.
 
+use super::super::channel::Slots;
 use super::super::*;
 use super::operand::Left;
 use super::plan::{BLOCK_ROWS, Load, Plan, Ring, WARPGROUP, assigns, holds, needed};
 use super::resident::ResidentSlot;
 use super::store::Staging;
-use crate::layout::TmaPlan;
 use std::rc::Rc;
 
 /// The named barrier of all consumers. Those of single warpgroups (1 to 7) and of ping-pong (5, 6) are below it.
 const CONSUMERS: u32 = 8;
 
-/// A channel as a partition, producer or consumers, sees it: its barriers, and where the partition is.
+/// A channel as a partition, producer or consumers, sees it.
 #[derive(Clone)]
 pub(crate) struct ChannelState {
-    /// Completes when a slot's bytes have arrived.
-    pub(super) full: BarrierId,
-    /// Completes when every consumer has read a slot.
-    pub(super) empty: BarrierId,
-    /// The slot that the partition is at.
-    pub(super) slot: RegId,
-    /// The parity of the phase that it waits for.
-    pub(super) parity: RegId,
-    pub(super) slots: u32,
+    pub(super) slots: Slots,
     /// Bytes of a slot.
     pub(super) bytes: u32,
     /// Blocks whose producers fill this block's slots.
@@ -128,23 +120,16 @@ impl<'a> Lowering<'a> {
         }
         let resident = self.resident_slot(&plan);
         let late = self.late_slots(&plan);
-        let barriers: Vec<[BarrierId; 2]> = (plan.channels.iter())
-            .map(|channel| ["full", "empty"].map(|name| self.barrier_array(name, channel.slots)))
-            .collect();
-        self.declare_inboxes();
-        let warp = self.push(ValueKind::Special(Special::Warp), ValueType::Index);
-        let warp = self.once("warp", warp);
-        let channels = (plan.channels.iter().zip(barriers))
-            .map(|(channel, [full, empty])| ChannelState {
-                full,
-                empty,
-                slot: self.reg("slot", ValueType::Index, true),
-                parity: self.reg("parity", ValueType::Index, true),
-                slots: channel.slots,
+        let channels = (plan.channels.iter())
+            .map(|channel| ChannelState {
+                slots: self.slots_in_turn(channel.slots, false),
                 bytes: channel.bytes,
                 feeders: if channel.shared { cluster } else { 1 },
             })
             .collect();
+        self.declare_inboxes();
+        let warp = self.push(ValueKind::Special(Special::Warp), ValueType::Index);
+        let warp = self.once("warp", warp);
         let roles = Roles {
             plan: plan.clone(),
             channels,
@@ -179,49 +164,6 @@ impl<'a> Lowering<'a> {
         self.op(OpKind::If { cond: produces, then: producer, otherwise: consumers });
     }
 
-    /// The slots of a load's array and its tensor map.
-    pub(super) fn slots_of(&mut self, load: &Load, stages: u32) -> MapId {
-        let elements = load.layout.bytes() / load.layout.dtype().bytes();
-        let Buffer { name, .. } = &self.kernel.buffers[load.buffer];
-        if self.shared[load.buffer].is_none() {
-            let shared = self.shared_array(name, load.layout.dtype(), elements.saturating_mul(stages), false);
-            self.program.shared[shared].align = load.layout.alignment();
-            self.program.shared[shared].slots = stages;
-            self.shared[load.buffer] = Some(shared);
-            self.op(OpKind::Shared { shared });
-        }
-        self.tensor_map(load.tensor, &load.boxes, false)
-    }
-
-    /// The map of a tensor for boxes of this plan, which are stored or loaded.
-    pub(super) fn tensor_map(&mut self, tensor: ParamId, boxes: &TmaPlan, stores: bool) -> MapId {
-        let alike = |map: &TensorMap| {
-            let same_box = map.box_extents == boxes.box_dims && map.swizzle == boxes.swizzle;
-            map.tensor == tensor && same_box && map.stores == stores
-        };
-        if let Some((map, _)) = self.program.tensor_maps.iter().find(|(_, map)| alike(map)) {
-            return map;
-        }
-        let name = self.out.name(&format!("{}_map", self.kernel.params[tensor].name));
-        let map = self.program.tensor_maps.push(TensorMap {
-            name: name.clone(),
-            tensor,
-            box_extents: boxes.box_dims.clone(),
-            swizzle: boxes.swizzle,
-            // 256 bytes cost up to 6% where a tensor is read once (`docs/hopper.md`, "TMA and bulk copies").
-            promotion: Promotion::B128,
-            stores,
-        });
-        let kind = ParameterKind::TensorMap(map);
-        self.program.params.push(Parameter { name, ty: ValueType::Wide, kind });
-        map
-    }
-
-    pub(in super::super) fn barrier_array(&mut self, name: &str, len: u32) -> BarrierId {
-        let name = self.name(name);
-        self.program.barriers.push(BarrierArray { name, len, offset: 0 })
-    }
-
     /// Whether this thread is the one chosen of the block's first warp.
     fn is_first(&mut self, warp: ValueId) -> ValueId {
         let zero = self.int(0);
@@ -244,12 +186,7 @@ impl<'a> Lowering<'a> {
         for channel in &roles.channels {
             // A slot that several blocks' producers fill is free once the consumers of all of them have read it.
             let readers = roles.plan.consumers * channel.feeders;
-            self.unrolled("i", channel.slots, |l, index| {
-                let (full, empty) =
-                    (BarrierRef { array: channel.full, index }, BarrierRef { array: channel.empty, index });
-                l.op(OpKind::BarrierInit { barrier: full, arrivals: 1 });
-                l.op(OpKind::BarrierInit { barrier: empty, arrivals: readers });
-            });
+            self.unrolled("i", channel.slots.count, |l, index| l.init_slot(&channel.slots, index, readers));
         }
         self.set_up_resident(roles);
         self.init_inboxes();
@@ -258,13 +195,8 @@ impl<'a> Lowering<'a> {
 
     /// Declares where a partition is in every channel.
     fn enter_channels(&mut self, roles: &Roles, parity: i64) {
-        self.enter_resident(roles, parity);
-        for channel in &roles.channels {
-            let zero = self.int(0);
-            self.op(OpKind::Let { reg: channel.slot, value: Some(zero) });
-            let parity = self.int(parity);
-            self.op(OpKind::Let { reg: channel.parity, value: Some(parity) });
-        }
+        let once = roles.late.values().chain(&roles.resident).map(|once| &once.slots);
+        once.chain(roles.channels.iter().map(|channel| &channel.slots)).for_each(|slots| self.enter(slots, parity));
     }
 
     fn producer(&mut self, roles: &Roles, warp: ValueId) {
@@ -273,7 +205,6 @@ impl<'a> Lowering<'a> {
         }
         let cond = self.is_first(warp);
         let then = self.nested(|l| {
-            // Parity 1 passes at once on fresh barriers: the first pass over the ring never waits.
             l.enter_channels(roles, 1);
             let body = &l.kernel.body;
             let needed = l.needed_by_loads(roles, |_| true);
@@ -283,9 +214,10 @@ impl<'a> Lowering<'a> {
             l.producer_block(roles, body, &needed);
             for channel in roles.channels.iter().filter(|channel| channel.feeders > 1) {
                 // A block that has ended must not be arrived at.
-                l.unrolled("i", channel.slots, |l, _| {
-                    l.wait_for_slot(channel, channel.empty);
-                    l.advance(channel);
+                l.unrolled("i", channel.slots.count, |l, _| {
+                    let slot = l.slot(&channel.slots, None);
+                    l.await_empty(&channel.slots, slot);
+                    l.advance(&channel.slots);
                 });
             }
         });

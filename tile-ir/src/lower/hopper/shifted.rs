@@ -73,16 +73,16 @@ impl<'a> Lowering<'a> {
             let reg = l.variable_reg(ring.at.var);
             l.op(OpKind::Let { reg, value: Some(start) });
             l.block(parts.lets);
-            parts.early.iter().for_each(|channel| l.wait_for_slot(channel, channel.full));
+            l.await_tiles(&parts.early);
             l.multiply_at_once(roles, parts.first);
-            l.give_back(roles, &parts.early);
+            l.leave_slots(roles, &parts.early);
             l.block(between);
             l.pack_left_words(second, words);
             let next = l.binary(BinaryOp::Add, start, step);
             l.counted_loop(ring.at.var, [next, end, step], Unroll::By(1), |l| l.shifted_iteration(roles, &parts));
-            parts.late.iter().for_each(|channel| l.wait_for_slot(channel, channel.full));
+            l.await_tiles(&parts.late);
             l.multiply_words_at_once(roles, second, Some(words));
-            l.give_back(roles, &parts.late);
+            l.leave_slots(roles, &parts.late);
         });
         self.op(OpKind::If { cond, then, otherwise: Vec::new() });
     }
@@ -92,31 +92,30 @@ impl<'a> Lowering<'a> {
         self.block(parts.lets);
         let [score, sum] = [first, second].map(|product| self.fragments[product.acc].map(|r| r.local));
         let late: Vec<LocalId> = sum.into_iter().chain([words]).collect();
-        parts.early.iter().for_each(|channel| self.wait_for_slot(channel, channel.full));
+        self.await_tiles(&parts.early);
         score.iter().chain(&late).for_each(|&local| self.op(OpKind::Pin { local }));
         self.op(OpKind::WgmmaFence);
         self.multiply(roles, first, None);
         self.op(OpKind::WgmmaCommit);
-        parts.late.iter().for_each(|channel| self.wait_for_slot(channel, channel.full));
+        self.await_tiles(&parts.late);
         self.multiply(roles, second, Some(words));
         self.op(OpKind::WgmmaCommit);
         self.op(OpKind::WgmmaWait { pending: 1 });
         score.iter().for_each(|&local| self.op(OpKind::Pin { local }));
-        self.give_back(roles, &parts.early);
+        self.leave_slots(roles, &parts.early);
         self.block(parts.work);
         self.op(OpKind::WgmmaWait { pending: 0 });
         late.iter().for_each(|&local| self.op(OpKind::Pin { local }));
-        self.give_back(roles, &parts.late);
+        self.leave_slots(roles, &parts.late);
         self.block(parts.rest);
         self.pack_left_words(second, words);
     }
 
     /// Gives back the slots that this partition is at, and goes on to the next.
-    fn give_back(&mut self, roles: &Roles, channels: &[&ChannelState]) {
+    fn leave_slots(&mut self, roles: &Roles, channels: &[&ChannelState]) {
         for channel in channels {
-            let slot = self.read(channel.slot);
-            self.release(roles, channel, slot);
-            self.advance(channel);
+            self.release_current(roles, channel);
+            self.advance(&channel.slots);
         }
     }
 }

@@ -71,17 +71,18 @@ impl<'a> Lowering<'a> {
 
     /// Goes `by` slots on.
     fn skip(&mut self, channel: &ChannelState, by: ValueId) {
-        let (slot, stages) = (self.read(channel.slot), self.int(i64::from(channel.slots)));
+        let Some((at, parity_of)) = channel.slots.turn() else { return self.bug("a channel without turns") };
+        let (slot, stages) = (self.read(at), self.int(i64::from(channel.slots.count)));
         let sum = self.binary(BinaryOp::Add, slot, by);
-        self.op(OpKind::Set { reg: channel.slot, value: sum });
-        let (slot, one, parity) = (self.read(channel.slot), self.int(1), self.read(channel.parity));
+        self.op(OpKind::Set { reg: at, value: sum });
+        let (slot, one, parity) = (self.read(at), self.int(1), self.read(parity_of));
         let laps = self.binary(BinaryOp::Div, slot, stages);
         let odd = self.binary(BinaryOp::BitAnd, laps, one);
         let parity = self.binary(BinaryOp::BitXor, parity, odd);
-        self.op(OpKind::Set { reg: channel.parity, value: parity });
-        let slot = self.read(channel.slot);
+        self.op(OpKind::Set { reg: parity_of, value: parity });
+        let slot = self.read(at);
         let slot = self.binary(BinaryOp::Rem, slot, stages);
-        self.op(OpKind::Set { reg: channel.slot, value: slot });
+        self.op(OpKind::Set { reg: at, value: slot });
     }
 
     /// This group has seen the last slot of its tile: the other may begin the next one, if there is one.

@@ -11,32 +11,32 @@ use std::collections::BTreeMap;
 
 /// One copy into a slot of a channel, or into the array of a tile that stays.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Load {
+pub(in crate::lower) struct Load {
     /// The copy.
-    pub(in super::super) stmt: StmtId,
-    pub(in super::super) tensor: ParamId,
-    pub(in super::super) buffer: BufferId,
+    pub(in crate::lower) stmt: StmtId,
+    pub(in crate::lower) tensor: ParamId,
+    pub(in crate::lower) buffer: BufferId,
     /// The tile's first element in the tensor.
-    pub(in super::super) start: Vec<ExprId>,
-    pub(in super::super) layout: SharedLayout,
-    pub(in super::super) boxes: TmaPlan,
+    pub(in crate::lower) start: Vec<ExprId>,
+    pub(in crate::lower) layout: SharedLayout,
+    pub(in crate::lower) boxes: TmaPlan,
     /// Whether the blocks of the cluster need the same tile: each fetches a part and sends it to all.
-    pub(in super::super) shared: bool,
+    pub(in crate::lower) shared: bool,
     /// Whether the previous kernel of the stream does not write the tensor (`pdl`).
-    pub(in super::super) independent: bool,
-    pub(in super::super) evict: Option<Evict>,
-    pub(in super::super) span: SpanId,
+    pub(in crate::lower) independent: bool,
+    pub(in crate::lower) evict: Option<Evict>,
+    pub(in crate::lower) span: SpanId,
 }
 
 impl Load {
     /// Whether the tile's coordinates name a variable.
-    pub(in super::super) fn uses(&self, kernel: &BoundKernel, var: VarId) -> bool {
+    pub(in crate::lower) fn uses(&self, kernel: &BoundKernel, var: VarId) -> bool {
         self.start.iter().any(|e| depends_on(kernel, *e, &[var]))
     }
 
     /// How coordinates (innermost first) and byte offset change from one part of a shared tile to the next: parts
     /// follow one another in whole atoms of rows, so the same for every box.
-    pub(in super::super) fn part_step(&self) -> (Vec<u32>, u32) {
+    pub(in crate::lower) fn part_step(&self) -> (Vec<u32>, u32) {
         let first = |part: u32| self.boxes.boxes.iter().find(|b| b.part == part);
         match (first(0), first(1)) {
             (Some(a), Some(b)) => {

@@ -12,7 +12,7 @@ mod shift;
 mod slice;
 mod text;
 
-pub(super) use load::Load;
+pub(in crate::lower) use load::Load;
 pub(super) use search::Loop;
 pub(super) use shift::Shift;
 pub(super) use slice::{assigns, holds, needed};

@@ -1,22 +1,8 @@
-//! Loads into shared memory that go on while the block computes, and how the block learns that they are done.
-//!
-//! `pipeline` speaks of *tokens*: the loads of an iteration produce one, the iteration awaits it before it computes, and
-//! what it read from a slot it releases before the slot is filled again. This file says what that is on the target. Here a
-//! token is a group of each thread's own asynchronous copies, awaited by the thread and then, by a barrier, by the block;
-//! on a ring of mbarriers it would be a phase, and a release an arrival.
+//! Loads by `cp.async`: every thread copies its part of a tile, 4, 8 or 16 bytes at a time, while the block computes.
 
-use super::value::OpenAxis;
-use super::*;
+use super::super::value::OpenAxis;
+use super::super::*;
 use crate::analysis::SharedLoad;
-
-/// How the loads of one pipelined loop into shared memory are awaited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Protocol {
-    /// Groups of asynchronous copies, and barriers.
-    Groups,
-    /// Barriers alone: nothing is asynchronous.
-    Barriers,
-}
 
 /// Copies of a tile that a thread issues one by one; more stay a loop.
 const MOST_WRITTEN_OUT: u32 = 4;
@@ -25,32 +11,9 @@ const MOST_WRITTEN_OUT: u32 = 4;
 const MOST_BELOW: u32 = 8;
 
 impl Lowering<'_> {
-    /// The loads of an iteration have been issued, by every thread its own. Produced once an iteration, whether or not
-    /// there is such an iteration, so that tokens can be counted.
-    pub(super) fn produce_token(&mut self, protocol: Protocol) {
-        if protocol == Protocol::Groups {
-            self.op(OpKind::AsyncCommit);
-        }
-    }
-
-    /// The data of a token is there, for the whole block. `newer` tokens were produced after it.
-    ///
-    /// The barrier also tells that every thread has left what it did before: slots that were read need no other release.
-    pub(super) fn await_token(&mut self, protocol: Protocol, newer: u32) {
-        if protocol == Protocol::Groups {
-            self.op(OpKind::AsyncWait { pending: newer });
-        }
-        self.op(OpKind::Barrier);
-    }
-
-    /// Every thread has left a slot that no later await speaks for.
-    pub(super) fn release_slot(&mut self) {
-        self.op(OpKind::Barrier);
-    }
-
     /// The elements of one asynchronous copy, if a load is made of such; else that is remarked. `None` also for what is
     /// no load of a pipelined loop.
-    pub(super) fn asynchronous_width(&mut self, stmt: StmtId) -> Option<u32> {
+    pub(in crate::lower) fn asynchronous_width(&mut self, stmt: StmtId) -> Option<u32> {
         match self.analysis.shared_loads.get(&stmt)? {
             SharedLoad::Asynchronous { width } => Some(*width),
             SharedLoad::Synchronous { why } => {
@@ -62,7 +25,7 @@ impl Lowering<'_> {
     }
 
     /// The asynchronous copy of one element that a pipelined loop loads; whether it is one.
-    pub(super) fn asynchronous_element(&mut self, stmt: StmtId, access: AccessId, value: ExprId) -> bool {
+    pub(in crate::lower) fn asynchronous_element(&mut self, stmt: StmtId, access: AccessId, value: ExprId) -> bool {
         let ExprKind::Load(source) = self.kernel.exprs[value].kind else {
             return self.asynchronous_width(stmt).is_some();
         };
@@ -73,7 +36,7 @@ impl Lowering<'_> {
     }
 
     /// The asynchronous copy of a vectorised loop's elements; whether it is one.
-    pub(super) fn asynchronous_vector(
+    pub(in crate::lower) fn asynchronous_vector(
         &mut self,
         stmt: StmtId,
         access: AccessId,
@@ -92,7 +55,7 @@ impl Lowering<'_> {
     }
 
     /// A tile copy by transactions of `width` elements, which its rows are made of.
-    pub(super) fn asynchronous_tile(
+    pub(in crate::lower) fn asynchronous_tile(
         &mut self,
         src: &TileRef,
         dst: &TileRef,

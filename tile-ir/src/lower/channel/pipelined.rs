@@ -1,20 +1,41 @@
-//! Pipelined loops: an iteration's loads are issued iterations ahead, into registers or into shared memory.
+//! Pipelined loops without a producer: the threads that compute issue an iteration's loads iterations ahead, into registers or into
+//! shared memory.
 //!
-//! Every array that the loads fill has a slot a stage: a per-thread array is copied, a shared one holds its slots one
-//! behind the other. The loop is written out `stages` times, so that which slot an iteration uses is known where it
-//! stands, and no data moves from slot to slot. An iteration first issues the loads of its own arrays, then those of the
-//! iteration `stages - 1` later, since loads come back in the order in which they were issued, and then computes.
+//! Every array that the loads fill has a slot a stage: a per-thread array is copied, a shared one holds its slots one behind the other.
+//! The loop is written out `stages` times, so that which slot an iteration uses is known where it stands, and no data moves from slot to
+//! slot. An iteration first issues the loads of its own arrays, then those of the iteration `stages - 1` later, since loads come back in
+//! the order in which they were issued, and then computes.
 //!
-//! Loads into shared memory produce a token an iteration (see [`token`](super::token)). Before an iteration issues, it
-//! awaits its own token, `stages - 2` newer ones being under way. By then every thread has left the iteration before,
-//! whose slot is the one that is filled next. With one stage an iteration's own loads are issued, awaited, used, and
-//! their slot released.
+//! Before an iteration issues loads into shared memory, it awaits those of its own slot, `stages - 2` newer iterations' being under way.
+//! The barrier of that wait tells as well that every thread has left the iteration before, whose slot is the one that is filled next:
+//! slots need no other release. With one stage an iteration's own loads are issued, awaited, used, and their slot released.
+//!
+//! Loads that no asynchronous copy can make are staged in registers ([`registers`](super::registers)): an iteration begins by loading what
+//! the next one uses, and ends by storing it to the slot that is not read meanwhile. One barrier an iteration is enough:
+//!
+//! ```text
+//! load(first); store(slot 0); barrier
+//! for i { if there is a next { load(next) }; compute(slot); if there is a next { store(other slot) }; barrier }
+//! ```
 
-use super::token::Protocol;
-use super::*;
+use super::super::*;
+use super::registers::{Held, Way};
 use crate::analysis::SharedLoad;
 use crate::ir::parts::{each, variables};
 use crate::ir::pipeline::{Split, split};
+
+/// What fills the slots, and so how the block learns that the data are there.
+enum Transport {
+    /// Loads into per-thread arrays alone, which nobody else reads.
+    OwnArrays,
+    /// Each thread's stores, and a barrier.
+    Stores,
+    /// Each thread's groups of `cp.async`, one an iteration, whether or not there is such an iteration, so that they can be counted; the
+    /// thread awaits its group, and then the block a barrier.
+    AsyncCopies,
+    /// Each thread's registers, which hold an iteration's elements until the one before is done.
+    Registers(Vec<Held>),
+}
 
 /// A pipelined loop that is being lowered.
 struct Pipeline<'k> {
@@ -25,30 +46,27 @@ struct Pipeline<'k> {
     copies: Vec<(BufferId, Vec<LocalId>)>,
     /// The shared arrays and the elements of a slot.
     shared: Vec<(BufferId, u32)>,
-    /// How loads into those are awaited; `None` if there are none.
-    protocol: Option<Protocol>,
+    transport: Transport,
     end: ValueId,
     step: ValueId,
     stages: u32,
 }
 
 impl<'a> Lowering<'a> {
-    pub(super) fn pipelined(&mut self, var: VarId, range: [ExprId; 3], stages: ExprId, body: &'a [StmtId]) {
+    pub(in crate::lower) fn pipelined(&mut self, var: VarId, range: [ExprId; 3], stages: ExprId, body: &'a [StmtId]) {
         let kernel = self.kernel;
         let stages = class::depth(kernel, stages);
         let split = split(kernel, var, body);
         let unroll = written_out(kernel, range);
         let [start, end, step] = range.map(|e| self.value(e));
-        let protocol = self.protocol(&split, body);
+        let transport = self.transport(&split, body);
         if split.loads == 0 || stages == 1 {
             let again = self.loop_depth > 0
                 || iterations(kernel, range).is_none_or(|n| n > 1)
                 || split.shared(kernel).any(|buffer| is_touched_outside(kernel, buffer, body));
-            return self.counted_loop(var, [start, end, step], unroll, |l| l.in_turn(&split, protocol, body, again));
+            return self.counted_loop(var, [start, end, step], unroll, |l| l.in_turn(&split, &transport, body, again));
         }
-        if let Some(held) = self.held(&split, body, stages) {
-            return self.held_loop(var, [start, end, step], unroll, &split, body, &held);
-        }
+        let transport = self.held(&split, body, stages).map_or(transport, Transport::Registers);
         let name = kernel.vars[var].name.clone();
         let [start, end, step] = [("start", start), ("end", end), ("step", step)].map(|(bound, value)| {
             let ty = self.index_type(var);
@@ -56,12 +74,9 @@ impl<'a> Lowering<'a> {
             self.once(&format!("{name}_{bound}"), value)
         });
         let (copies, shared) = self.slots(&split, stages);
-        let pipeline = Pipeline { var, body, split, copies, shared, protocol, end, step, stages };
+        let pipeline = Pipeline { var, body, split, copies, shared, transport, end, step, stages };
         self.remark_stages(&pipeline);
-        for ahead in 0..stages - 1 {
-            let index = self.ahead(&pipeline, start, ahead);
-            self.issue(&pipeline, index, ahead);
-        }
+        self.fill_slots(&pipeline, start);
         let ty = self.index_type(var);
         let reg = self.reg(&name, ty, false);
         let stride = self.int(i64::from(stages));
@@ -89,29 +104,46 @@ impl<'a> Lowering<'a> {
     }
 
     /// One stage: load, await, compute, release, where the slot is filled `again`.
-    fn in_turn(&mut self, split: &Split, protocol: Option<Protocol>, body: &[StmtId], again: bool) {
+    fn in_turn(&mut self, split: &Split, transport: &Transport, body: &[StmtId], again: bool) {
         let (loads, rest) = body.split_at(split.loads);
         self.block(loads);
-        if let Some(protocol) = protocol {
-            self.produce_token(protocol);
-            self.await_token(protocol, 0);
-        }
+        self.issued(transport);
+        self.await_slot(transport, 0);
         self.block(rest);
-        if protocol.is_some() && again {
-            self.release_slot();
+        if again && !matches!(transport, Transport::OwnArrays) {
+            self.op(OpKind::Barrier);
         }
     }
 
-    /// How the loads into shared memory are awaited.
-    fn protocol(&self, split: &Split, body: &[StmtId]) -> Option<Protocol> {
-        split.shared(self.kernel).next()?;
-        let mut protocol = Protocol::Barriers;
+    /// What fills the slots, where it is not staged in registers.
+    fn transport(&self, split: &Split, body: &[StmtId]) -> Transport {
+        if split.shared(self.kernel).next().is_none() {
+            return Transport::OwnArrays;
+        }
+        let mut transport = Transport::Stores;
         each(self.kernel, &body[..split.loads], &mut |stmt| {
             if let Some(SharedLoad::Asynchronous { .. }) = self.analysis.shared_loads.get(&stmt) {
-                protocol = Protocol::Groups;
+                transport = Transport::AsyncCopies;
             }
         });
-        Some(protocol)
+        transport
+    }
+
+    /// Every thread has issued its part of an iteration's loads.
+    fn issued(&mut self, transport: &Transport) {
+        if matches!(transport, Transport::AsyncCopies) {
+            self.op(OpKind::AsyncCommit);
+        }
+    }
+
+    /// The data of a slot are there, for the whole block; `newer` iterations' loads were issued after them.
+    fn await_slot(&mut self, transport: &Transport, newer: u32) {
+        match transport {
+            Transport::OwnArrays => return,
+            Transport::AsyncCopies => self.op(OpKind::AsyncWait { pending: newer }),
+            Transport::Stores | Transport::Registers(_) => {}
+        }
+        self.op(OpKind::Barrier);
     }
 
     /// The copies of per-thread arrays, and the shared arrays with their slots' elements.
@@ -144,6 +176,9 @@ impl<'a> Lowering<'a> {
     /// Says what is under way while an iteration computes.
     fn remark_stages(&mut self, pipeline: &Pipeline<'_>) {
         let (kernel, stages) = (self.kernel, pipeline.stages);
+        if let Transport::Registers(_) = pipeline.transport {
+            return;
+        }
         let bytes: u64 = pipeline.shared.iter().map(|(b, _)| buffer_bytes(kernel, *b)).sum();
         if bytes == 0 {
             return;
@@ -183,7 +218,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The loads of iteration `index`, if there is such an iteration, into the slots `slot`.
-    fn issue(&mut self, pipeline: &Pipeline<'_>, index: ValueId, slot: u32) {
+    fn issue(&mut self, pipeline: &Pipeline<'a>, index: ValueId, slot: u32) {
         let span = self.span;
         let cond = self.binary(BinaryOp::Lt, index, pipeline.end);
         let then = self.nested(|l| {
@@ -199,40 +234,83 @@ impl<'a> Lowering<'a> {
         });
         self.span = span;
         self.op(OpKind::If { cond, then, otherwise: Vec::new() });
-        if let Some(protocol) = pipeline.protocol {
-            self.produce_token(protocol);
+        self.issued(&pipeline.transport);
+    }
+
+    /// Fills the slots of the iterations before which the loop is entered.
+    fn fill_slots(&mut self, pipeline: &Pipeline<'a>, start: ValueId) {
+        if let Transport::Registers(held) = &pipeline.transport {
+            let loads = &pipeline.body[..pipeline.split.loads];
+            let any = self.binary(BinaryOp::Lt, start, pipeline.end);
+            let first = self.nested(|l| {
+                l.move_held(pipeline.var, start, loads, held, Way::Load);
+                l.select(pipeline, 0);
+                l.move_held(pipeline.var, start, loads, held, Way::Store);
+            });
+            self.op(OpKind::If { cond: any, then: first, otherwise: Vec::new() });
+            return self.await_slot(&pipeline.transport, 0);
+        }
+        for ahead in 0..pipeline.stages - 1 {
+            let index = self.ahead(pipeline, start, ahead);
+            self.issue(pipeline, index, ahead);
         }
     }
 
     /// One iteration on the slots `slot`.
-    fn iteration(&mut self, pipeline: &Pipeline<'_>, index: RegId, slot: u32) {
-        let (Split { loads, own, .. }, span) = (&pipeline.split, self.span);
-        let bind = |l: &mut Self| {
-            l.select(pipeline, slot);
-            l.vars[pipeline.var] = Some(Binding::Reg(index));
-        };
-        bind(self);
-        // The indices that the rest shares with the loads.
-        let (before, rest) = pipeline.body.split_at(*loads);
-        let names: Vec<StmtId> = self.needed(before, rest).into_iter().filter(|s| is_let(self.kernel, *s)).collect();
-        self.block(&names);
-        self.block(&pipeline.body[*loads..*own]);
-        if let Some(protocol) = pipeline.protocol {
-            self.span = span;
-            self.await_token(protocol, pipeline.stages - 2);
+    fn iteration(&mut self, pipeline: &Pipeline<'a>, index: RegId, slot: u32) {
+        if let Transport::Registers(held) = &pipeline.transport {
+            return self.held_iteration(pipeline, held, index, slot);
         }
-        let outer: Vec<_> =
-            before.iter().filter_map(|s| declared(self.kernel, *s)).map(|v| (v, self.vars[v])).collect();
+        let (own, span) = (pipeline.split.own, self.span);
+        self.begin(pipeline, index, slot);
+        self.block(&pipeline.body[pipeline.split.loads..own]);
+        self.span = span;
+        self.await_slot(&pipeline.transport, pipeline.stages - 2);
+        let loads = &pipeline.body[..pipeline.split.loads];
+        let outer: Vec<_> = loads.iter().filter_map(|s| declared(self.kernel, *s)).map(|v| (v, self.vars[v])).collect();
         let later = self.read(index);
         let later = self.ahead(pipeline, later, pipeline.stages - 1);
         self.issue(pipeline, later, (slot + pipeline.stages - 1) % pipeline.stages);
-        bind(self);
+        self.bind(pipeline, index, slot);
         outer.into_iter().for_each(|(var, binding)| self.vars[var] = binding);
-        self.block(&pipeline.body[*own..]);
+        self.block(&pipeline.body[own..]);
+    }
+
+    /// One iteration, at whose start the next one's elements are loaded into registers, and at whose end they are stored.
+    fn held_iteration(&mut self, pipeline: &Pipeline<'a>, held: &[Held], index: RegId, slot: u32) {
+        let (var, span) = (pipeline.var, self.span);
+        let (loads, rest) = pipeline.body.split_at(pipeline.split.loads);
+        let next = self.read(index);
+        let next = self.ahead(pipeline, next, 1);
+        let next = self.out.once(&format!("{}_next", self.kernel.vars[var].name), next);
+        let more = self.binary(BinaryOp::Lt, next, pipeline.end);
+        let load = self.nested(|l| l.move_held(var, next, loads, held, Way::Load));
+        self.op(OpKind::If { cond: more, then: load, otherwise: Vec::new() });
+        self.begin(pipeline, index, slot);
+        self.block(rest);
+        self.span = span;
+        self.select(pipeline, (slot + 1) % pipeline.stages);
+        let store = self.nested(|l| l.move_held(var, next, loads, held, Way::Store));
+        self.op(OpKind::If { cond: more, then: store, otherwise: Vec::new() });
+        self.await_slot(&pipeline.transport, 0);
+    }
+
+    /// The loop's index and its arrays are those of an iteration.
+    fn bind(&mut self, pipeline: &Pipeline<'_>, index: RegId, slot: u32) {
+        self.select(pipeline, slot);
+        self.vars[pipeline.var] = Some(Binding::Reg(index));
+    }
+
+    /// Begins an iteration with the indices that its work shares with the loads.
+    fn begin(&mut self, pipeline: &Pipeline<'a>, index: RegId, slot: u32) {
+        self.bind(pipeline, index, slot);
+        let (before, rest) = pipeline.body.split_at(pipeline.split.loads);
+        let names: Vec<StmtId> = self.needed(before, rest).into_iter().filter(|s| is_let(self.kernel, *s)).collect();
+        self.block(&names);
     }
 
     /// `block` without the variables that neither `users` nor what is kept reads.
-    pub(super) fn needed(&self, block: &[StmtId], users: &[StmtId]) -> Vec<StmtId> {
+    pub(in crate::lower) fn needed(&self, block: &[StmtId], users: &[StmtId]) -> Vec<StmtId> {
         let kernel = self.kernel;
         let lets = |s: &&StmtId| is_let(kernel, **s);
         let users: Vec<StmtId> = users.iter().filter(|s| !block.contains(s) || !is_let(kernel, **s)).copied().collect();
@@ -275,11 +353,11 @@ fn is_touched_outside(kernel: &BoundKernel, buffer: BufferId, body: &[StmtId]) -
     touching(&kernel.body) > touching(body)
 }
 
-pub(super) fn is_let(kernel: &BoundKernel, stmt: StmtId) -> bool {
+pub(in crate::lower) fn is_let(kernel: &BoundKernel, stmt: StmtId) -> bool {
     declared(kernel, stmt).is_some()
 }
 
-pub(super) fn declared(kernel: &BoundKernel, stmt: StmtId) -> Option<VarId> {
+pub(in crate::lower) fn declared(kernel: &BoundKernel, stmt: StmtId) -> Option<VarId> {
     let StmtKind::Let { var, .. } = kernel.stmts[stmt].kind else { return None };
     Some(var)
 }

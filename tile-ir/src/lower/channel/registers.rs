@@ -1,17 +1,9 @@
-//! Pipelined loops whose loads are held in registers: what the asynchronous copies cannot move.
-//!
-//! An iteration begins by loading what the next one uses, element by element, into registers of the threads, and ends by
-//! storing it to the slot that is not read meanwhile. So the loads are on their way while the iteration computes, and one
-//! barrier an iteration is enough:
-//!
-//! ```text
-//! load(first); store(slot 0); barrier
-//! for i { if there is a next { load(next) }; compute(slot); if there is a next { store(other slot) }; barrier }
-//! ```
+//! Loads staged in registers: what the asynchronous copies cannot move. Every thread loads its elements of a tile into registers, and
+//! stores them to shared memory an iteration later.
 
-use super::pipeline::{declared, is_let};
-use super::tile::open_axes;
-use super::*;
+use super::super::tile::open_axes;
+use super::super::*;
+use super::pipelined::{declared, is_let};
 use crate::analysis::SharedLoad;
 use crate::ir::pipeline::Split;
 
@@ -31,7 +23,7 @@ pub(super) struct Held {
 
 /// Which way elements go.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+pub(super) enum Way {
     /// From the tensor to registers.
     Load,
     /// From registers to shared memory.
@@ -79,99 +71,9 @@ impl<'a> Lowering<'a> {
         Some(copies.into_iter().map(hold).collect())
     }
 
-    /// The loop.
-    pub(super) fn held_loop(
-        &mut self,
-        var: VarId,
-        range: [ValueId; 3],
-        unroll: Unroll,
-        split: &Split,
-        body: &'a [StmtId],
-        held: &[Held],
-    ) {
-        let kernel = self.kernel;
-        let name = kernel.vars[var].name.clone();
-        let [start, end, step] = [("start", range[0]), ("end", range[1]), ("step", range[2])].map(|(bound, value)| {
-            let ty = self.index_type(var);
-            let value = self.fit(value, ty);
-            self.once(&format!("{name}_{bound}"), value)
-        });
-        let slots: Vec<(BufferId, u32)> = split
-            .buffers
-            .iter()
-            .filter_map(|buffer| {
-                let array = &self.program.shared[self.shared[*buffer]?];
-                Some((*buffer, array.len / array.slots.max(1)))
-            })
-            .collect();
-        let any = self.binary(BinaryOp::Lt, start, end);
-        let first = self.nested(|l| {
-            l.move_held(var, start, split, body, held, Way::Load);
-            l.select_slot(&slots, 0);
-            l.move_held(var, start, split, body, held, Way::Store);
-        });
-        self.op(OpKind::If { cond: any, then: first, otherwise: Vec::new() });
-        self.op(OpKind::Barrier);
-        let ty = self.index_type(var);
-        let reg = self.reg(&name, ty, false);
-        let two = self.int(2);
-        let stride = self.binary(BinaryOp::Mul, two, step);
-        self.loop_over(reg, [start, end, stride], unroll, |l| {
-            let index = l.read(reg);
-            l.held_iteration(var, (index, end, step), &slots, 0, split, body, held);
-            let second = l.binary(BinaryOp::Add, index, step);
-            let inside = l.binary(BinaryOp::Lt, second, end);
-            let then = l.nested(|l| {
-                let second = l.once(&name, second);
-                l.held_iteration(var, (second, end, step), &slots, 1, split, body, held);
-            });
-            l.op(OpKind::If { cond: inside, then, otherwise: Vec::new() });
-        });
-        self.select_slot(&slots, 0);
-        self.vars[var] = None;
-    }
-
-    /// One iteration on slot `slot`.
-    #[allow(clippy::too_many_arguments)]
-    fn held_iteration(
-        &mut self,
-        var: VarId,
-        (index, end, step): (ValueId, ValueId, ValueId),
-        slots: &[(BufferId, u32)],
-        slot: u32,
-        split: &Split,
-        body: &'a [StmtId],
-        held: &[Held],
-    ) {
-        let span = self.span;
-        let next = self.binary(BinaryOp::Add, index, step);
-        let next = self.out.once(&format!("{}_next", self.kernel.vars[var].name), next);
-        let more = self.binary(BinaryOp::Lt, next, end);
-        let load = self.nested(|l| l.move_held(var, next, split, body, held, Way::Load));
-        self.op(OpKind::If { cond: more, then: load, otherwise: Vec::new() });
-        self.select_slot(slots, slot);
-        self.vars[var] = Some(Binding::Value(index));
-        let (before, rest) = body.split_at(split.loads);
-        let names: Vec<StmtId> = self.needed(before, rest).into_iter().filter(|s| is_let(self.kernel, *s)).collect();
-        self.block(&names);
-        self.block(rest);
-        self.span = span;
-        self.select_slot(slots, 1 - slot);
-        let store = self.nested(|l| l.move_held(var, next, split, body, held, Way::Store));
-        self.op(OpKind::If { cond: more, then: store, otherwise: Vec::new() });
-        self.op(OpKind::Barrier);
-    }
-
-    fn select_slot(&mut self, slots: &[(BufferId, u32)], slot: u32) {
-        for (buffer, elements) in slots {
-            self.slots[*buffer] = Some(self.int(i64::from(slot) * i64::from(*elements)));
-        }
-    }
-
     /// The elements of iteration `index`, on one half of their way.
-    fn move_held(&mut self, var: VarId, index: ValueId, split: &Split, body: &'a [StmtId], held: &[Held], way: Way) {
+    pub(super) fn move_held(&mut self, var: VarId, index: ValueId, loads: &'a [StmtId], held: &[Held], way: Way) {
         let (kernel, span) = (self.kernel, self.span);
-        let loads = &body[..split.loads];
         let outer: Vec<_> = loads.iter().filter_map(|s| declared(kernel, *s)).map(|v| (v, self.vars[v])).collect();
         self.vars[var] = Some(Binding::Value(index));
         let names: Vec<StmtId> = self.needed(loads, loads).into_iter().filter(|s| is_let(kernel, *s)).collect();

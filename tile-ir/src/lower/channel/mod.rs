@@ -1,0 +1,24 @@
+//! Channels: how tiles get from tensors into the slots of shared arrays while threads work on others, and how everyone learns of it.
+//!
+//! A channel's slots are filled some iterations of a loop ahead. What fills them, its *transport*, differs in who may issue it and in
+//! what tells that the data are there:
+//!
+//! | transport | who issues it | the data are there | the slot is free again | file |
+//! |---|---|---|---|---|
+//! | TMA | one thread of a producer | an mbarrier has counted the bytes | consumers arrive on a second mbarrier | [`tma`], [`slots`] |
+//! | bulk copies of rows | one thread of a producer | as for TMA | as for TMA | [`bulk`], [`slots`] |
+//! | `cp.async` | every thread its part | the thread's group is complete, then a barrier of the block | the barrier of the next iteration | [`async_copy`], [`pipelined`] |
+//! | registers | every thread its part | stored at the end of the iteration before, then a barrier | the same barrier | [`registers`], [`pipelined`] |
+//!
+//! The first two need a producer beside the threads that compute: `hopper` and `bulk` split a kernel so. The other two are issued by the
+//! threads that compute, between two iterations of the loop.
+
+mod async_copy;
+mod bulk;
+mod pipelined;
+mod registers;
+mod slots;
+mod tma;
+
+pub(super) use pipelined::declared;
+pub(super) use slots::Slots;
