@@ -1,5 +1,6 @@
 //! What programs use, and what they may use.
 
+use crate::compile::is_drawn;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -99,7 +100,7 @@ impl Budgets {
                 problems.push(format!("{program} uses {used} {what}, its budget is {allowed}; {UPDATE}"));
             }
         }
-        let gone = self.0.keys().filter(|program| !found.0.contains_key(*program));
+        let gone = self.0.keys().filter(|program| is_drawn(program, false) && !found.0.contains_key(*program));
         problems.extend(gone.map(|program| format!("{program} has a budget and does not exist; {UPDATE}")));
         problems
     }

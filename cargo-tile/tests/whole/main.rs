@@ -62,6 +62,8 @@ impl Crate {
         }
         command
             .env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("whole"))
+            // Nobody debugs what this test builds.
+            .env("CARGO_PROFILE_DEV_DEBUG", "false")
             .env("CARGO_NET_OFFLINE", "true");
         command
     }

@@ -1,14 +1,15 @@
 //! A ring of bulk copies: a producer warp keeps slots of shared memory filled with rows of tensors, the author's threads
 //! compute from them.
 //!
-//! Contract. In: a bound kernel with one pipelined loop whose loads are copies of long rows into shared arrays, which the
-//! rest of the loop reads by elements ([`plan`] says whether it is one, and if not, why). Out: operations in which one
+//! Contract. In: a bound kernel with one pipelined loop, wherever it stands, whose loads are copies of long rows into shared arrays,
+//! which the rest of the loop reads by elements ([`plan`] says whether it is one, and if not, why). What each thread loads for itself
+//! stays the thread's. Out: operations in which one
 //! thread of an added warp asks TMA for the rows of an iteration as soon as its slot is free, and the author's
 //! threads wait for a slot only when they come to it.
 //!
 //! `hopper` does the same for tiles that tensor cores multiply. Here a row is one copy of bytes that lie together, so
-//! there is no tensor map and no swizzle, and reading a slot is reading an array. What orders the roles is a pair of
-//! barriers a slot: `full` completes when the bytes have arrived, `empty` when every warp has read them.
+//! there is no tensor map and no swizzle, and reading a slot is reading an array. Slots and the slice of the kernel that the producer
+//! executes are `channel`'s, as they are for `hopper`.
 //!
 //! Ragged edges: rows and columns outside a tensor are not copied, and what stands in their place in a slot is from an
 //! earlier iteration. A read of such an element is clipped instead: it gives the 0 that `copy` promises.

@@ -1,10 +1,10 @@
 //! What qualifies for a ring of bulk copies.
 
+use super::super::channel::{self, Loop, Slice};
 use super::super::hopper::Reason;
-use super::super::uses::{accesses, depends, each};
+use super::super::uses::{accesses, each};
 use super::super::value::OpenAxis;
 use crate::analysis::{Analysis, Bound};
-use crate::ir::parts::{parts, variables};
 use crate::ir::pipeline::{is_read_only, shared_loads};
 use crate::ir::*;
 use std::collections::BTreeSet;
@@ -27,7 +27,7 @@ const THREADS: u32 = 1024;
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// The pipelined loop whose loads the producer issues.
-    pub(super) ring: StmtId,
+    pub(super) at: Loop,
     /// Slots of the ring.
     pub(super) slots: u32,
     /// Whether every iteration has a slot of its own: none is filled twice, and iteration i is in slot i.
@@ -36,12 +36,8 @@ pub(crate) struct Plan {
     pub(super) written_out: bool,
     /// What fills a slot, in order.
     pub(super) loads: Vec<Load>,
-    /// Statements at the head of the loop's body that are loads and their indices.
-    pub(super) leading: usize,
-    /// The statement of the body, by position, after which nothing reads the slot.
-    pub(super) last_read: usize,
-    /// What the producer computes of the kernel before the loop.
-    pub(super) needed: BTreeSet<VarId>,
+    /// The statement of the body after which nothing reads the slot.
+    pub(super) last_read: StmtId,
     /// The author's threads.
     pub(super) threads: u32,
 }
@@ -97,16 +93,14 @@ pub(crate) fn plan(kernel: &BoundKernel, analysis: &Analysis) -> Result<Plan, Op
         return Err(None);
     }
     let no = |text: &str, span| Err(Some(Reason { text: text.to_owned(), span }));
-    let [pipelined] = &loops[..] else {
-        return no("two pipelined loops load shared arrays", kernel.stmts[loops[1].stmt].span);
+    let found = channel::loops(kernel).map_err(Some)?;
+    let [at] = &found[..] else {
+        return no("two pipelined loops load shared arrays", kernel.stmts[found[1].stmt].span);
     };
-    let ring = pipelined.stmt;
-    let span = kernel.stmts[ring].span;
-    let StmtKind::For { var, start, end, step, body, .. } = &kernel.stmts[ring].kind else { return Err(None) };
-    let Some(at) = kernel.body.iter().position(|s| *s == ring) else {
-        return no("the pipelined loop stands in another statement", span);
-    };
-    if analysis.wide_vars.contains(var) {
+    let span = kernel.stmts[at.stmt].span;
+    let StmtKind::For { body, .. } = &kernel.stmts[at.stmt].kind else { return Err(None) };
+    let Some(stages) = at.stages else { return Err(None) };
+    if analysis.wide_vars.contains(&at.var) {
         return no("the pipelined loop counts in 64 bits", span);
     }
     let threads = kernel.thread_count();
@@ -118,23 +112,17 @@ pub(crate) fn plan(kernel: &BoundKernel, analysis: &Analysis) -> Result<Plan, Op
         return no("its blocks form clusters", span);
     }
     let planner = Planner { kernel, analysis };
-    let mut loads = Vec::new();
-    for &stmt in &body[..pipelined.leading] {
-        let kind = &kernel.stmts[stmt].kind;
-        if matches!(kind, StmtKind::Tile(TileOp::Copy { .. })) {
-            loads.push(planner.load(stmt)?);
-        } else if !matches!(kind, StmtKind::Let { .. }) {
-            return no("not all its loads are copies of tiles into shared arrays", kernel.stmts[stmt].span);
-        }
-    }
-    let last_read = planner.reads(&pipelined.buffers, ring, body, pipelined.leading)?;
-    let needed =
-        planner.needed(&loads, [*start, *end, *step], *var, (&kernel.body[..at], &body[..pipelined.leading]))?;
-    let trips = planner.trips([*start, *end, *step]);
-    let once = trips.is_some_and(|trips| trips <= pipelined.stages);
-    let slots = if once { trips.unwrap_or(1).max(1) } else { pipelined.stages };
+    let loads = at.loads.iter().map(|stmt| planner.load(*stmt)).collect::<Result<Vec<Load>, _>>()?;
+    let buffers: Vec<BufferId> = loads.iter().map(|load| load.buffer).collect();
+    let last_read = planner.reads(&buffers, at, body)?;
+    let starts = loads.iter().flat_map(|load| &load.src.start);
+    Slice::new(kernel, vec![at.stmt], starts).producible(kernel).map_err(Some)?;
+    let trips = planner.trips(at.range);
+    // Round an outer loop a slot is filled again.
+    let once = kernel.body.contains(&at.stmt) && trips.is_some_and(|trips| trips <= stages);
+    let slots = if once { trips.unwrap_or(1).max(1) } else { stages };
     let written_out = trips.is_some_and(|trips| trips <= WRITTEN_OUT);
-    Ok(Plan { ring, slots, once, written_out, loads, leading: pipelined.leading, last_read, needed, threads })
+    Ok(Plan { at: at.clone(), slots, once, written_out, loads, last_read, threads })
 }
 
 struct Planner<'k> {
@@ -196,27 +184,19 @@ impl Planner<'_> {
     }
 
     /// Slots are read by elements, in the loop alone; the last statement that does.
-    fn reads(
-        &self,
-        buffers: &[BufferId],
-        ring: StmtId,
-        body: &[StmtId],
-        leading: usize,
-    ) -> Result<usize, Option<Reason>> {
+    fn reads(&self, buffers: &[BufferId], ring: &Loop, body: &[StmtId]) -> Result<StmtId, Option<Reason>> {
         let kernel = self.kernel;
         let is_slot = |place: Place| matches!(place, Place::Buffer(b) if buffers.contains(&b));
         let mut found = None;
-        let rest = &body[leading..];
         let mut inside = BTreeSet::new();
-        each(kernel, rest, &mut |s| {
+        each(kernel, body, &mut |s| {
             inside.insert(s);
         });
-        let loads: BTreeSet<StmtId> = body[..leading].iter().copied().collect();
         let mut meet = |stmt: StmtId, text: &str| {
             found.get_or_insert(Reason { text: text.to_owned(), span: kernel.stmts[stmt].span });
         };
         each(kernel, &kernel.body, &mut |stmt| {
-            if loads.contains(&stmt) || stmt == ring {
+            if ring.loads.contains(&stmt) || stmt == ring.stmt {
                 return;
             }
             let kind = &kernel.stmts[stmt].kind;
@@ -253,54 +233,10 @@ impl Planner<'_> {
             return Err(Some(reason));
         }
         let reads = |stmt: &StmtId| accesses(kernel, &[*stmt]).iter().any(|a| is_slot(kernel.accesses[*a].place));
-        match rest.iter().rposition(reads) {
-            Some(at) => Ok(leading + at),
-            None => {
-                let text = "nothing reads what is loaded".to_owned();
-                Err(Some(Reason { text, span: kernel.stmts[ring].span }))
-            }
-        }
-    }
-
-    /// The variables before the loop that its bounds and the tiles' coordinates are made of.
-    fn needed(
-        &self,
-        loads: &[Load],
-        range: [ExprId; 3],
-        index: VarId,
-        (before, leading): (&[StmtId], &[StmtId]),
-    ) -> Result<BTreeSet<VarId>, Option<Reason>> {
-        let kernel = self.kernel;
-        let mut left: Vec<VarId> = range.iter().flat_map(|e| depends(kernel, *e)).collect();
-        left.extend(loads.iter().flat_map(|l| &l.src.start).flat_map(|e| depends(kernel, *e)));
-        let mut needed = BTreeSet::new();
-        while let Some(var) = left.pop() {
-            let known = matches!(kernel.vars[var].kind, VarKind::Block(_)) || var == index;
-            if known || !needed.insert(var) {
-                continue;
-            }
-            let declared = before
-                .iter()
-                .chain(leading)
-                .find(|s| matches!(kernel.stmts[**s].kind, StmtKind::Let { var: v, value: Some(_) } if v == var));
-            let computed = declared.is_some_and(|stmt| {
-                let mut arrays = false;
-                if let StmtKind::Let { value: Some(value), .. } = &kernel.stmts[*stmt].kind {
-                    parts(kernel, *value, &mut |kind| {
-                        arrays |= matches!(kind, ExprKind::Load(a)
-                            if matches!(kernel.accesses[*a].place, Place::Buffer(_)));
-                    });
-                }
-                left.extend(variables(kernel, &[*stmt]));
-                !arrays
-            });
-            if !computed || kernel.vars[var].kind == VarKind::Mut {
-                let text =
-                    format!("where its tiles are depends on `{}`, which the threads compute", kernel.vars[var].name);
-                return Err(Some(Reason { text, span: kernel.vars[var].span }));
-            }
-        }
-        Ok(needed)
+        body.iter().rfind(|stmt| !ring.loads.contains(stmt) && reads(stmt)).copied().ok_or_else(|| {
+            let text = "nothing reads what is loaded".to_owned();
+            Some(Reason { text, span: kernel.stmts[ring.stmt].span })
+        })
     }
 
     /// The iterations of a loop from 0 in steps of 1, where they are known.

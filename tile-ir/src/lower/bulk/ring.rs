@@ -1,6 +1,6 @@
 //! Both partitions of a bulk pipeline: a producer warp that fills slots by bulk copies, and the author's threads, which read them.
 
-use super::super::channel::Slots;
+use super::super::channel::{Slice, Slots, declared};
 use super::super::uses::depends;
 use super::super::*;
 use super::plan::{Load, Plan, WARP};
@@ -30,7 +30,7 @@ impl<'a> Lowering<'a> {
         let kernel = self.kernel;
         let plan = Rc::new(plan);
         self.program.launch.threads = [plan.threads + WARP, 1, 1];
-        self.span = kernel.stmts[plan.ring].span;
+        self.span = kernel.stmts[plan.at.stmt].span;
         self.remark_ring(&plan);
         for load in &plan.loads {
             let name = &kernel.buffers[load.buffer].name;
@@ -103,30 +103,31 @@ impl<'a> Lowering<'a> {
     fn produce_rows(&mut self, ring: &Ring) {
         let kernel = self.kernel;
         let plan = ring.plan.clone();
-        let StmtKind::For { var, start, end, step, body, .. } = &kernel.stmts[plan.ring].kind else {
-            return self.bug("a ring that is no loop");
-        };
+        let slice = Slice::new(kernel, vec![plan.at.stmt], plan.loads.iter().flat_map(|load| &load.src.start));
         let cond = self.push(ValueKind::Special(Special::Elected), ValueType::BOOL);
         let then = self.nested(|l| {
-            let needs = |stmt: &&StmtId| {
-                super::super::channel::declared(kernel, **stmt).is_some_and(|var| plan.needed.contains(&var))
-            };
-            for stmt in kernel.body.iter().filter(needs) {
-                l.block(std::slice::from_ref(stmt));
-            }
             l.enter(&ring.slots, 1);
-            let range = [*start, *end, *step].map(|e| l.value(e));
-            l.counted_loop(*var, range, Unroll::By(1), |l| {
-                for stmt in body[..plan.leading].iter().filter(needs) {
-                    l.block(std::slice::from_ref(stmt));
-                }
-                let slot = l.slot_at(ring, *var);
-                l.await_empty(&ring.slots, slot);
-                l.load_rows_of(&ring.slots, &plan.loads, slot);
-                l.advance(&ring.slots);
-            });
+            l.slice(&slice, &kernel.body, &mut |l, stmt| stmt == plan.at.stmt && l.produce_iterations(ring, &slice));
         });
         self.op(OpKind::If { cond, then, otherwise: Vec::new() });
+    }
+
+    /// The producer's side of the loop. Always true: the loop loads.
+    fn produce_iterations(&mut self, ring: &Ring, slice: &Slice) -> bool {
+        let (kernel, plan) = (self.kernel, ring.plan.clone());
+        let StmtKind::For { body, .. } = &kernel.stmts[plan.at.stmt].kind else {
+            self.bug("a ring that is no loop");
+            return true;
+        };
+        let range = plan.at.range.map(|e| self.value(e));
+        self.counted_loop(plan.at.var, range, Unroll::By(1), |l| {
+            l.slice(slice, body, &mut |_, _| false);
+            let slot = l.slot_at(ring, plan.at.var);
+            l.await_empty(&ring.slots, slot);
+            l.load_rows_of(&ring.slots, &plan.loads, slot);
+            l.advance(&ring.slots);
+        });
+        true
     }
 
     /// The author's threads: the kernel as it is written, but for its ring.
@@ -138,6 +139,7 @@ impl<'a> Lowering<'a> {
         self.compute_bindings(reg);
         self.ring = Some(Rc::new(ring.clone()));
         let kernel = self.kernel;
+        self.enter(&ring.slots, 0);
         self.block(&kernel.body);
         self.ring = None;
         self.thread = None;
@@ -169,7 +171,7 @@ impl<'a> Lowering<'a> {
         let Some(ring) = self.ring.clone() else { return false };
         let kind = &self.kernel.stmts[stmt].kind;
         if let StmtKind::For { var, start, end, step, body, .. } = kind
-            && stmt == ring.plan.ring
+            && stmt == ring.plan.at.stmt
         {
             self.read_slots(&ring, *var, [*start, *end, *step], body);
             return true;
@@ -184,23 +186,23 @@ impl<'a> Lowering<'a> {
         let kernel = self.kernel;
         let plan = ring.plan.clone();
         let unroll = if plan.written_out { Unroll::Full } else { Unroll::By(1) };
-        let (leading, rest) = body.split_at(plan.leading);
+        let is_let = |stmt: &StmtId| declared(kernel, *stmt).is_some();
+        let rest: Vec<StmtId> = body.iter().copied().filter(|s| !plan.at.loads.contains(s)).collect();
+        let (leading, rest) = rest.split_at(rest.iter().take_while(|s| is_let(s)).count());
         // Indices that only the loads mention are the producer's; clipped reads mention where a tile begins.
         let mut read = variables(kernel, rest);
         let clipped = plan.loads.iter().filter(|load| !load.open.is_empty());
         read.extend(clipped.flat_map(|load| &load.src.start).flat_map(|e| depends(kernel, *e)));
         for stmt in leading.iter().rev() {
-            if super::super::channel::declared(kernel, *stmt).is_some_and(|var| read.contains(&var)) {
-                read.extend(variables(kernel, std::slice::from_ref(stmt)));
+            if declared(kernel, *stmt).is_some_and(|var| read.contains(&var)) {
+                read.extend(variables(kernel, &[*stmt]));
             }
         }
-        let own = |stmt: &&StmtId| super::super::channel::declared(kernel, **stmt).is_some_and(|v| read.contains(&v));
-        self.enter(&ring.slots, 0);
+        let own: Vec<StmtId> =
+            leading.iter().copied().filter(|s| declared(kernel, *s).is_some_and(|var| read.contains(&var))).collect();
         let range = range.map(|e| self.value(e));
         self.counted_loop(var, range, unroll, |l| {
-            for stmt in leading.iter().filter(own) {
-                l.block(std::slice::from_ref(stmt));
-            }
+            l.block(&own);
             let slot = l.slot_at(ring, var);
             l.await_full(&ring.slots, slot);
             for load in &plan.loads {
@@ -209,9 +211,9 @@ impl<'a> Lowering<'a> {
                 let first = l.once(&format!("{}_slot", kernel.buffers[load.buffer].name), first);
                 l.slots[load.buffer] = Some(first);
             }
-            for (at, stmt) in body.iter().enumerate().skip(plan.leading) {
-                l.block(std::slice::from_ref(stmt));
-                if at == plan.last_read {
+            for stmt in rest {
+                l.block(&[*stmt]);
+                if *stmt == plan.last_read {
                     l.release_rows(ring, slot);
                 }
             }

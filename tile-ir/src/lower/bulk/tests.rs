@@ -199,6 +199,45 @@ mod simulated {
         }
     }
 
+    /// A loop around the ring goes through its slots again, and what threads load for themselves in an iteration stays theirs.
+    #[test]
+    fn a_ring_in_another_loop_goes_on_where_it_was() {
+        let bound = parsed(
+            "#[require(K % 4 == 0)]
+            kernel row_sums_twice(w: &Tensor<f32, (N, K)>, y: &mut Tensor<f32, (N,)>) {
+                let [block] = blocks([ceil_div(N, 4)]);
+                let [lane, warp] = threads([32, 2]);
+                let mut ws = alloc_shared::<f32>([2, 256]);
+                let mut own = alloc_local::<f32>([8]);
+                for half in 0..2 {
+                    let first = block * 4 + half * 2;
+                    let mut acc = 0.0f32;
+                    for c in pipelined(0..ceil_div(K, 256), 3) {
+                        let column = c * 256;
+                        copy(w.at([first, column]), &mut ws);
+                        for i in unroll(0..8) { own[i] = w.masked([first + warp, column + i * 32 + lane]); }
+                        for i in unroll(0..8) { acc = acc + ws[[warp, i * 32 + lane]] + own[i]; }
+                    }
+                    let sum = warp_reduce(Sum, acc);
+                    if lane == 0 {
+                        *y.masked_mut([first + warp]) = sum;
+                    }
+                }
+            }",
+        );
+        let program =
+            lower_bound(&crate::testing::bound(&bound), Target::Sm90a).unwrap_or_else(|all| panic!("{all:#?}"));
+        assert!(bulk_copies(&program) > 0);
+        for [n, k] in [[1, 4], [4, 700], [7, 2048], [5, 1284]] {
+            for options in options() {
+                let (report, result) = execute(&program, [n, k, k], &options);
+                assert!(report.is_clean(), "{n}x{k}:\n{}", report.render(&program));
+                let twice: Vec<f32> = sums(n, k).iter().map(|sum| 2.0 * sum).collect();
+                assert_eq!(result, twice, "{n}x{k} seed {}", options.seed);
+            }
+        }
+    }
+
     /// `sync_threads()` and reductions across warps cover the author's threads only; the producer warp never executes them.
     #[test]
     fn reductions_across_warps_leave_the_producer_out() {

@@ -12,13 +12,19 @@
 //!
 //! The first two need a producer beside the threads that compute: `hopper` and `bulk` split a kernel so. The other two are issued by the
 //! threads that compute, between two iterations of the loop.
+//!
+//! [`loops`]: the loops whose loads a producer can issue. [`slice`]: what a producer executes of the kernel to find its loads.
 
 mod async_copy;
 mod bulk;
+mod loops;
 mod pipelined;
 mod registers;
+mod slice;
 mod slots;
 mod tma;
 
+pub(super) use loops::{Loop, loops};
 pub(super) use pipelined::declared;
+pub(super) use slice::{Slice, holds};
 pub(super) use slots::Slots;

@@ -68,7 +68,7 @@ impl<'a> Lowering<'a> {
         let zero = self.int(0);
         self.op(OpKind::Let { reg: ahead, value: Some(zero) });
         let kernel = self.kernel;
-        let needed = &self.needed_by_loads(roles, |load| load.independent);
+        let needed = &self.slice_for(roles, |load| load.independent).vars;
         self.indices(&kernel.body, needed);
         match path.persistent.map(|stmt| &kernel.stmts[stmt].kind) {
             Some(StmtKind::Persistent { vars, extents, contiguous, .. }) => {

@@ -7,10 +7,10 @@
 //! tiles are then a slot of a ring of one, with its own pair of barriers and its own parity. Where none does, nobody asks for the arrays
 //! again, so there is one barrier, for the bytes.
 
-use super::super::channel::Slots;
+use super::super::channel::{Slots, holds};
 use super::super::uses::each;
 use super::super::*;
-use super::plan::{Load, Plan, Planner, holds};
+use super::plan::{Load, Plan, Planner};
 use super::roles::Roles;
 use crate::ir::pipeline::is_address;
 use crate::layout::Operand;

@@ -1,9 +1,9 @@
 //! Warp specialisation: set-up of the ring's barriers, and the slice of the kernel that each role, producer or consumer, executes.
 
-use super::super::channel::Slots;
+use super::super::channel::{Slice, Slots};
 use super::super::*;
 use super::operand::Left;
-use super::plan::{BLOCK_ROWS, Load, Plan, Ring, WARPGROUP, assigns, holds, needed};
+use super::plan::{BLOCK_ROWS, Load, Plan, Ring, WARPGROUP};
 use super::resident::ResidentSlot;
 use super::store::Staging;
 use std::rc::Rc;
@@ -207,11 +207,11 @@ impl<'a> Lowering<'a> {
         let then = self.nested(|l| {
             l.enter_channels(roles, 1);
             let body = &l.kernel.body;
-            let needed = l.needed_by_loads(roles, |_| true);
+            let slice = l.slice_for(roles, |_| true);
             let ahead = l.fill_ahead(roles);
             l.wait_for_previous();
             let roles = &Roles { ahead, ..roles.clone() };
-            l.producer_block(roles, body, &needed);
+            l.slice(&slice, body, &mut |l, stmt| l.produce_at(roles, stmt));
             for channel in roles.channels.iter().filter(|channel| channel.feeders > 1) {
                 // A block that has ended must not be arrived at.
                 l.unrolled("i", channel.slots.count, |l, _| {
@@ -226,51 +226,26 @@ impl<'a> Lowering<'a> {
         self.op(OpKind::If { cond, then, otherwise });
     }
 
-    /// The variables that the producer's control flow and coordinates are made of.
-    pub(super) fn needed_by_loads(&self, roles: &Roles, which: impl Fn(&Load) -> bool) -> BTreeSet<VarId> {
+    /// What the producer executes for these loads.
+    pub(super) fn slice_for(&self, roles: &Roles, which: impl Fn(&Load) -> bool) -> Slice {
         let plan = &roles.plan;
         let once = plan.residents.iter().map(|r| &r.load).chain(plan.late.iter().map(|l| &l.load));
         let loads = plan.rings.iter().flat_map(Ring::loads).chain(once);
-        needed(self.kernel, &plan.loops(), loads.filter(|load| which(load)))
+        Slice::new(self.kernel, plan.loops(), loads.filter(|load| which(load)).flat_map(|load| &load.start))
     }
 
-    /// The producer's slice: control flow around the loops that load, and what their coordinates are made of.
-    fn producer_block(&mut self, roles: &Roles, body: &'a [StmtId], needed: &BTreeSet<VarId>) {
-        let kernel = self.kernel;
-        let loops = roles.plan.loops();
-        let decides = |body: &[StmtId]| holds(kernel, body, &loops) || assigns(kernel, body, needed);
-        for (at, &stmt) in body.iter().enumerate() {
-            self.span = kernel.stmts[stmt].span;
-            let kind = &kernel.stmts[stmt].kind;
-            if let StmtKind::For { body, .. } = kind
-                && let Some(ring) = roles.plan.ring(stmt)
-            {
-                if loops.first() == Some(&stmt) {
-                    self.fill_resident(roles);
-                }
-                self.produce(roles, ring, body);
-            } else if let StmtKind::For { var, start, end, step, body, .. } = kind
-                && decides(body)
-            {
-                let range = [*start, *end, *step].map(|e| self.value(e));
-                self.counted_loop(*var, range, Unroll::Auto, |l| l.producer_block(roles, body, needed));
-            } else if let StmtKind::Persistent { vars, extents, contiguous, body, .. } = kind {
-                self.persistent_loop(vars, extents, *contiguous, None, |l| l.producer_block(roles, body, needed));
-            } else if let StmtKind::If { cond, then, otherwise } = kind
-                && (decides(then) || decides(otherwise))
-            {
-                let cond = self.value(*cond);
-                let then = self.nested(|l| l.producer_block(roles, then, needed));
-                let otherwise = self.nested(|l| l.producer_block(roles, otherwise, needed));
-                self.op(OpKind::If { cond, then, otherwise });
-            } else if let StmtKind::Let { var, .. } | StmtKind::Assign { var, .. } = kind
-                && needed.contains(var)
-            {
-                self.block(&body[at..=at]);
-            } else {
-                self.fill_late(roles, stmt);
+    /// The producer comes to a statement; whether it is one that loads.
+    fn produce_at(&mut self, roles: &Roles, stmt: StmtId) -> bool {
+        if let StmtKind::For { body, .. } = &self.kernel.stmts[stmt].kind
+            && let Some(ring) = roles.plan.ring(stmt)
+        {
+            if roles.plan.rings.first().is_some_and(|first| first.at.stmt == stmt) {
+                self.fill_resident(roles);
             }
+            self.produce(roles, ring, body);
+            return true;
         }
+        self.fill_late(roles, stmt)
     }
 
     fn consumers(&mut self, mut roles: Roles, warp: ValueId) {

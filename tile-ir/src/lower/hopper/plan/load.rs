@@ -6,6 +6,7 @@ use crate::ir::parts::parts;
 use crate::ir::pipeline::is_read_only;
 use crate::ir::*;
 use crate::layout::{Operand, Permutation, SharedLayout, TmaPlan};
+use crate::lower::channel::holds;
 use crate::lower::uses::{depends_on, each};
 use std::collections::BTreeMap;
 
@@ -173,7 +174,7 @@ impl Planner<'_> {
             let kind = &kernel.stmts[stmt].kind;
             // How many tiles there are is the launch's.
             let tiles = matches!(kind, StmtKind::Persistent { .. });
-            let around = |body: &[StmtId]| super::holds(kernel, body, &loops);
+            let around = |body: &[StmtId]| holds(kernel, body, &loops);
             if !tiles && (loops.contains(&stmt) || kind.bodies().into_iter().any(around)) {
                 all.extend(kind.values());
             }

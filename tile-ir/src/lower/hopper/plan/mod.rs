@@ -1,4 +1,4 @@
-//! What qualifies for specialisation (`search`), and what it is given: what fills slots (`load`), which arrays are whose
+//! What qualifies for specialisation (which loops do: `channel::loops`), and what it is given: what fills slots (`load`), which arrays are whose
 //! (`arrays`), warpgroups, registers.
 //!
 //! Contract. In: a bound, analysed kernel. Out: its partitions, producer and consumers, and the channels between them. A channel
@@ -7,16 +7,13 @@
 
 mod arrays;
 mod load;
-mod search;
 mod shift;
-mod slice;
 mod text;
 
 pub(in crate::lower) use load::Load;
-pub(super) use search::Loop;
 pub(super) use shift::Shift;
-pub(super) use slice::{assigns, holds, needed};
 
+use super::super::channel::{Loop, Slice, loops};
 use super::super::schedule::Layouts;
 use super::super::uses::{accesses, depends_on, each};
 use super::operand::Left;
@@ -143,7 +140,7 @@ pub(crate) struct Reason {
 
 /// The plan for a bound kernel on a target with `wgmma` and TMA, or why there is none.
 pub(crate) fn plan(kernel: &BoundKernel, analysis: &Analysis, target: Target) -> Result<Plan, Reason> {
-    let loops = search::loops(kernel)?;
+    let loops = loops(kernel)?;
     Planner { kernel, analysis, target, loops, cluster: cluster(kernel) }.plan()
 }
 
@@ -219,7 +216,9 @@ impl Planner<'_> {
             let StmtKind::For { body, .. } = &kernel.stmts[ring.at.stmt].kind else { continue };
             each(kernel, body, &mut |stmt| ring.meets |= self.touched(stmt).iter().any(|(b, ..)| own.contains(b)));
         }
-        self.producible(&rings, &once)?;
+        let loads = rings.iter().flat_map(Ring::loads).chain(once.iter().copied());
+        let stmts = self.loops.iter().map(|l| l.stmt).collect();
+        Slice::new(kernel, stmts, loads.flat_map(|load| &load.start)).producible(kernel)?;
         let groups = match shifts.iter().any(Option::is_some) {
             true => 1,
             false => self.groups(consumers, !own.is_empty())?,

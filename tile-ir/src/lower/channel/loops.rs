@@ -2,27 +2,27 @@
 //!
 //! Whatever else a kernel does is its compute partition's and keeps nothing from being specialised.
 
-use super::Reason;
+use super::super::hopper::Reason;
 use crate::ir::parts::each;
 use crate::ir::pipeline::split;
 use crate::ir::*;
 
 /// A loop whose loads fill slots.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Loop {
-    pub(in super::super) stmt: StmtId,
-    pub(in super::super) var: VarId,
+pub(in crate::lower) struct Loop {
+    pub(in crate::lower) stmt: StmtId,
+    pub(in crate::lower) var: VarId,
     /// Start, end and step.
-    pub(in super::super) range: [ExprId; 3],
+    pub(in crate::lower) range: [ExprId; 3],
     /// The slots that the author asks for; `None` of a plain loop, which gets what fits.
-    pub(in super::super) stages: Option<u32>,
-    pub(in super::super) schedule: Schedule,
+    pub(in crate::lower) stages: Option<u32>,
+    pub(in crate::lower) schedule: Schedule,
     /// The copies that lead its body.
-    pub(in super::super) loads: Vec<StmtId>,
+    pub(in crate::lower) loads: Vec<StmtId>,
 }
 
 /// The loops of a kernel that fill slots, in the order of the program, or why there are none.
-pub(super) fn loops(kernel: &BoundKernel) -> Result<Vec<Loop>, Reason> {
+pub(in crate::lower) fn loops(kernel: &BoundKernel) -> Result<Vec<Loop>, Reason> {
     let mut search = Search { kernel, found: Vec::new() };
     search.block(&kernel.body)?;
     if !search.found.is_empty() {

@@ -1,0 +1,149 @@
+//! The slice of a kernel that decides what is loaded: the control flow around the loops that load, and what that and the tiles'
+//! coordinates are made of. A producer executes it beside its loads.
+
+use super::super::hopper::Reason;
+use super::super::uses::{depends, each, variables};
+use super::super::*;
+use crate::ir::parts::parts;
+use crate::ir::pipeline::is_read_only;
+
+/// What a producer executes of a kernel.
+pub(in crate::lower) struct Slice {
+    /// The loops that load.
+    loops: Vec<StmtId>,
+    /// The variables that the loops' control flow and the coordinates of what is loaded are made of.
+    pub(in crate::lower) vars: BTreeSet<VarId>,
+}
+
+impl Slice {
+    /// The slice for loads that begin at these coordinates.
+    pub(in crate::lower) fn new<'l>(
+        kernel: &BoundKernel,
+        loops: Vec<StmtId>,
+        starts: impl Iterator<Item = &'l ExprId>,
+    ) -> Slice {
+        let mut slice = Slice { loops, vars: starts.flat_map(|e| depends(kernel, *e)).collect() };
+        loop {
+            let before = slice.vars.len();
+            each(kernel, &kernel.body, &mut |stmt| {
+                let kind = &kernel.stmts[stmt].kind;
+                if let StmtKind::Let { var, .. } | StmtKind::Assign { var, .. } = kind {
+                    // A variable is made of others.
+                    if slice.vars.contains(var) {
+                        slice.vars.extend(variables(kernel, &[stmt]));
+                    }
+                    return;
+                }
+                if slice.loops.contains(&stmt) || kind.bodies().into_iter().any(|body| slice.decides(kernel, body)) {
+                    kind.values().into_iter().for_each(|e| slice.vars.extend(depends(kernel, e)));
+                }
+            });
+            if slice.vars.len() == before {
+                return slice;
+            }
+        }
+    }
+
+    /// Whether what a body does decides about loads.
+    fn decides(&self, kernel: &BoundKernel, body: &[StmtId]) -> bool {
+        holds(kernel, body, &self.loops) || assigns(kernel, body, &self.vars)
+    }
+
+    /// Whether a producer can find all of it: an error names what it cannot.
+    pub(in crate::lower) fn producible(&self, kernel: &BoundKernel) -> Result<(), Reason> {
+        let mut found = Ok(());
+        let mut no = |stmt: StmtId, var: VarId, what: &str| {
+            if found.is_ok() {
+                let text = format!("which tiles are loaded depends on `{}`, {what}", kernel.vars[var].name);
+                found = Err(Reason { text, span: kernel.stmts[stmt].span });
+            }
+        };
+        let first = self.loops.first().copied().unwrap_or(StmtId::from_u32(0));
+        for axis in kernel.threads.iter().filter(|axis| self.vars.contains(&axis.var)) {
+            no(first, axis.var, "the index of a thread");
+        }
+        each(kernel, &kernel.body, &mut |stmt| {
+            let kind = &kernel.stmts[stmt].kind;
+            if let StmtKind::Let { var, value: Some(value) } | StmtKind::Assign { var, value } = kind {
+                if self.vars.contains(var) && !is_producers(kernel, *value) {
+                    no(stmt, *var, "which is computed from what threads have loaded or computed");
+                }
+                return;
+            }
+            if matches!(kind, StmtKind::For { .. } | StmtKind::Persistent { .. } | StmtKind::Let { .. }) {
+                return;
+            }
+            kind.parts(&mut |part| {
+                if let StmtPart::Binds(var) | StmtPart::Sets(var) = part
+                    && self.vars.contains(&var)
+                {
+                    no(stmt, var, "which threads find out together");
+                }
+            });
+        });
+        found
+    }
+}
+
+/// Whether the producer finds the value that every consumer finds: of memory it is made only of tensors that the kernel does not write.
+fn is_producers(kernel: &BoundKernel, expr: ExprId) -> bool {
+    let mut all = true;
+    parts(kernel, expr, &mut |kind| {
+        if let ExprKind::Load(access) = kind {
+            all &= matches!(kernel.accesses[*access].place, Place::Tensor(tensor) if is_read_only(kernel, tensor));
+        }
+    });
+    all
+}
+
+/// Whether one of some statements stands in a body.
+pub(in crate::lower) fn holds(kernel: &BoundKernel, body: &[StmtId], stmts: &[StmtId]) -> bool {
+    let mut found = false;
+    each(kernel, body, &mut |s| found |= stmts.contains(&s));
+    found
+}
+
+/// Whether a body gives one of some variables another value.
+pub(in crate::lower) fn assigns(kernel: &BoundKernel, body: &[StmtId], vars: &BTreeSet<VarId>) -> bool {
+    let mut found = false;
+    each(kernel, body, &mut |s| found |= kernel.stmts[s].kind.sets().iter().any(|var| vars.contains(var)));
+    found
+}
+
+impl<'a> Lowering<'a> {
+    /// A producer's side of a body. `load` meets every statement first: it lowers what loads, and says whether it did.
+    pub(in crate::lower) fn slice(
+        &mut self,
+        slice: &Slice,
+        body: &'a [StmtId],
+        load: &mut dyn FnMut(&mut Self, StmtId) -> bool,
+    ) {
+        let kernel = self.kernel;
+        for (at, &stmt) in body.iter().enumerate() {
+            self.span = kernel.stmts[stmt].span;
+            if load(self, stmt) {
+                continue;
+            }
+            let kind = &kernel.stmts[stmt].kind;
+            if let StmtKind::For { var, start, end, step, body, .. } = kind
+                && slice.decides(kernel, body)
+            {
+                let range = [*start, *end, *step].map(|e| self.value(e));
+                self.counted_loop(*var, range, Unroll::Auto, |l| l.slice(slice, body, load));
+            } else if let StmtKind::Persistent { vars, extents, contiguous, body, .. } = kind {
+                self.persistent_loop(vars, extents, *contiguous, None, |l| l.slice(slice, body, load));
+            } else if let StmtKind::If { cond, then, otherwise } = kind
+                && (slice.decides(kernel, then) || slice.decides(kernel, otherwise))
+            {
+                let cond = self.value(*cond);
+                let then = self.nested(|l| l.slice(slice, then, load));
+                let otherwise = self.nested(|l| l.slice(slice, otherwise, load));
+                self.op(OpKind::If { cond, then, otherwise });
+            } else if let StmtKind::Let { var, .. } | StmtKind::Assign { var, .. } = kind
+                && slice.vars.contains(var)
+            {
+                self.block(&body[at..=at]);
+            }
+        }
+    }
+}
