@@ -1,6 +1,7 @@
 //! Tile kernels on [candle](https://docs.rs/candle-core)'s storage and stream, without a copy.
 //!
-//! [`gemv`] and [`gemm`] are ready, and write to a new tensor or, as [`gemv_into`] and [`gemm_into`], to one that is there.
+//! [`gemv`], [`gemm`] and [`attention`] are ready, and write to a new tensor or, as [`gemv_into`], [`gemm_into`] and
+//! [`attention_into`], to one that is there.
 //! [`Op1`], [`Op2`] and [`Op3`] make an op of any kernel: a name, the result's shape and a launch.
 //!
 //! ```
@@ -42,6 +43,7 @@
 //! Gradients are not computed.
 #![deny(missing_docs)]
 
+mod attention;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod element;
@@ -51,6 +53,7 @@ mod lock;
 mod op;
 mod ready;
 
+pub use attention::{AttentionOptions, attention, attention_into};
 pub use element::CandleElement;
 pub use held::{Held, hold};
 pub use op::{Op1, Op2, Op3};

@@ -72,7 +72,7 @@ fn gemv_of<T: CandleElement + GemvElement>(
 }
 
 /// `op` of these operands, into a tensor that is there or the new one that is returned.
-fn to<const N: usize>(
+pub(crate) fn to<const N: usize>(
     result: Option<&Tensor>,
     operands: [(&Tensor, &Layout); N],
     op: &impl Forward<N>,

@@ -1,7 +1,10 @@
 //! On the CPU: the fast simulator on candle's slices, against candle's own products.
 
 use candle_core::{DType, Device, Result, Tensor};
-use tile_candle::{Activation, GemmOptions, Gemv, Op1, Op2, Op3, gemm, gemm_into, gemv, gemv_into, hold};
+use tile_candle::{
+    Activation, AttentionOptions, GemmOptions, Gemv, Op1, Op2, Op3, attention, attention_into, gemm, gemm_into, gemv,
+    gemv_into, hold,
+};
 
 fn normal(shape: (usize, usize), dtype: DType) -> Result<Tensor> {
     Tensor::randn(0f32, 1.0, shape, &Device::Cpu)?.to_dtype(dtype)
@@ -75,6 +78,58 @@ fn gemm_with_its_epilogue_gives_candle_s_results() -> Result<()> {
         assert_eq!(c.dtype(), DType::F32);
         close(&c, &product, 1e-5)?;
     }
+    Ok(())
+}
+
+/// Attention by candle's own ops, in f32: `q` of `[B, H, M, D]`, `k` and `v` of `[B, HK, N, D]`.
+fn attention_of_candle(q: &Tensor, k: &Tensor, v: &Tensor, options: AttentionOptions<'_>) -> Result<Tensor> {
+    let wide = |t: &Tensor| t.to_dtype(DType::F32)?.contiguous();
+    let (_, heads, m, d) = q.dims4()?;
+    let (b, key_heads, n, _) = k.dims4()?;
+    let group = heads / key_heads;
+    let repeated = |t: &Tensor| {
+        let (_, _, n, d) = t.dims4()?;
+        wide(t)?.unsqueeze(2)?.expand((b, key_heads, group, n, d))?.contiguous()?.reshape((b, heads, n, d))
+    };
+    let scores = wide(q)?.matmul(&repeated(k)?.transpose(2, 3)?.contiguous()?)?;
+    let scores = (scores * (1.0 / (d as f64).sqrt()))?;
+    let hidden = |i: usize, j: usize| {
+        let own = n + i - m;
+        options.causal && j > own || options.left.is_some_and(|left| j + left < own)
+    };
+    let mask: Vec<f32> = (0..m * n).map(|at| if hidden(at / n, at % n) { f32::NEG_INFINITY } else { 0.0 }).collect();
+    let scores = scores.broadcast_add(&Tensor::from_vec(mask, (m, n), &Device::Cpu)?)?;
+    let weights = scores.broadcast_sub(&scores.max_keepdim(3)?)?.exp()?;
+    weights.broadcast_div(&weights.sum_keepdim(3)?)?.matmul(&repeated(v)?)
+}
+
+#[test]
+fn attention_gives_candle_s_results() -> Result<()> {
+    let normal =
+        |shape: (usize, usize, usize, usize), dtype| Tensor::randn(0f32, 1.0, shape, &Device::Cpu)?.to_dtype(dtype);
+    for (dtype, causal, left) in [(DType::F16, false, None), (DType::BF16, true, None), (DType::F16, true, Some(7))] {
+        // Heads that lie side by side, a group of two for each head of keys.
+        let q = normal((1, 21, 2, 64), dtype)?.transpose(1, 2)?;
+        let k = normal((1, 37, 1, 64), dtype)?.transpose(1, 2)?;
+        let v = normal((1, 1, 37, 64), dtype)?;
+        let options = AttentionOptions { causal, left, ..AttentionOptions::default() };
+        let expected = attention_of_candle(&q, &k, &v, options)?;
+        close(&attention(&q, &k, &v, options)?, &expected, 2.0 * bound(dtype))?;
+        let o = poisoned((1, 2, 21, 64), dtype)?;
+        attention_into(&o, &q, &k, &v, options)?;
+        close(&o, &expected, 2.0 * bound(dtype))?;
+    }
+    // A sink that outweighs all keys takes nearly everything.
+    let q = normal((1, 2, 1, 64), DType::F16)?;
+    let sinks = Tensor::new(&[100f32, -100.0], &Device::Cpu)?;
+    let o = attention(&q, &q, &q, AttentionOptions { sinks: Some(&sinks), ..AttentionOptions::default() })?;
+    close(&o.narrow(1, 0, 1)?, &(q.narrow(1, 0, 1)? * 0.0)?, 1e-3)?;
+    close(&o.narrow(1, 1, 1)?, &q.narrow(1, 1, 1)?, 1e-3)?;
+    let text = attention(&q, &q, &q.narrow(3, 0, 32)?, AttentionOptions::default()).unwrap_err().to_string();
+    assert!(text.contains("here are 64 with values of 32"), "{text}");
+    let f32s = q.to_dtype(DType::F32)?;
+    let text = attention(&f32s, &f32s, &f32s, AttentionOptions::default()).unwrap_err().to_string();
+    assert!(text.contains("attention takes f16 and bf16, not f32"), "{text}");
     Ok(())
 }
 

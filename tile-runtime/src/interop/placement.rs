@@ -58,19 +58,31 @@ impl<const R: usize> Placement<R> {
         let offset = if empty { 0 } else { self.offset };
         let Some(mut strides) = self.strides.filter(|_| !empty) else { return Ok(Layout { offset, ..packed }) };
         let shape = || self.shape.to_vec();
+        let overflow = || ShapeError::Overflow { shape: shape() };
+        let past = |axis: usize, stride: usize, least: usize| {
+            let last = (self.shape[axis] - 1).checked_mul(stride);
+            last.and_then(|last| last.checked_add(least)).ok_or_else(overflow)
+        };
+        // The innermost axis, then the others as they lie: axes may be exchanged.
+        let mut order: Vec<usize> = (0..R).filter(|axis| self.shape[*axis] != 1).collect();
+        order.sort_by_key(|axis| (axis + 1 != R, strides[*axis]));
         let mut least = 1usize;
-        for axis in (0..R).rev() {
-            let (extent, stride) = (self.shape[axis], strides[axis]);
-            if extent == 1 {
-                strides[axis] = least;
-            } else if axis == R - 1 && stride != 1 {
+        for axis in order {
+            let stride = strides[axis];
+            if axis == R - 1 && stride != 1 {
                 return Err(ShapeError::InnerStride { shape: shape(), stride });
             } else if stride < least {
                 return Err(ShapeError::Overlap { shape: shape(), axis, stride, least });
             }
-            let last = (extent - 1).checked_mul(strides[axis]);
-            let overflow = || ShapeError::Overflow { shape: shape() };
-            least = last.and_then(|last| last.checked_add(least)).ok_or_else(overflow)?;
+            least = past(axis, stride, least)?;
+        }
+        // The stride of an axis of one element means nothing: it is what the axes behind it take.
+        let mut behind = 1usize;
+        for axis in (0..R).rev() {
+            if self.shape[axis] == 1 {
+                strides[axis] = behind;
+            }
+            behind = past(axis, strides[axis], behind)?;
         }
         Ok(Layout { offset, shape: self.shape, strides })
     }
@@ -91,6 +103,13 @@ mod tests {
             text(Placement::strided([4, 3], [2, 1]), 100),
             "neighbours on axis 0 of shape [4, 3] lie 2 elements apart, and each takes 3"
         );
+        assert_eq!(
+            Placement::strided([2, 3, 5, 4], [60, 4, 12, 1]).layout(120).unwrap().strides,
+            [60, 4, 12, 1],
+            "two axes exchanged"
+        );
+        let overlapping = Placement::strided([2, 3, 5, 4], [60, 4, 11, 1]).layout(120).unwrap_err().to_string();
+        assert_eq!(overlapping, "neighbours on axis 2 of shape [2, 3, 5, 4] lie 11 elements apart, and each takes 12");
         assert_eq!(
             text(Placement::strided([4, 3], [0, 1]), 100),
             "neighbours on axis 0 of shape [4, 3] lie 0 elements apart, and each takes 3"
