@@ -27,17 +27,18 @@ impl Parser {
     }
 
     /// Demands that the operands of an arithmetic operator or a comparison have one type, which is returned.
-    pub(super) fn one_type(&mut self, op: BinaryOp, left: ExprId, right: ExprId, span: SpanId) -> Option<Ty> {
+    pub(super) fn one_type(&mut self, op: BinaryOp, left: ExprId, right: ExprId) -> Option<Ty> {
         let (a, b) = (self.ty(left), self.ty(right));
         if let (Ty::Is(x), Ty::Is(y)) = (self.resolve(a), self.resolve(b))
             && x != y
         {
             // The side with fewer values is converted to the other's type.
             let (value, from, to) = if self.rank(x) < self.rank(y) { (left, x, y) } else { (right, y, x) };
-            if let Some(help) = self.conversion(self.kernel.exprs[value].span, from, to) {
+            let at = self.kernel.exprs[value].span;
+            if let Some(help) = self.conversion(at, from, to) {
                 let message =
                     format!("the operands of `{}` differ: {} and {}", op.symbol(), self.ty_name(a), self.ty_name(b));
-                self.unsupported(Diagnostic::new(Code::TYPE, span, message).help(help));
+                self.unsupported(Diagnostic::new(Code::TYPE, at, message).help(help));
                 return None;
             }
         }

@@ -230,7 +230,7 @@ impl Parser {
                 (right, ty)
             }
             _ => {
-                let ty = self.one_type(op, left, right, span)?;
+                let ty = self.one_type(op, left, right)?;
                 // Either side may have told the class of the other.
                 let class = self.class(ty);
                 if !op.is_comparison() {
