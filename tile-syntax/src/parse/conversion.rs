@@ -5,6 +5,7 @@
 
 use super::Parser;
 use super::types::Ty;
+use quote::ToTokens;
 use tile_ir::advice;
 use tile_ir::diag::{Code, Diagnostic};
 use tile_ir::ir::{BinaryOp, Dtype, DtypeClass, DtypeRef, ExprId, FloatFormat, SpanId, Type};
@@ -68,6 +69,14 @@ impl Parser {
             (Type::Index | Type::Value(_), Type::Index | Type::Value(_)) => format!("{operand}.cast::<{}>()", name(to)),
         };
         Some(format!("convert it: `{converted}`"))
+    }
+
+    /// The conversion of an expression by `cast`, as text to paste.
+    pub(super) fn conversion_of(&mut self, expr: &syn::Expr, to: Ty) -> Option<String> {
+        let text = self.written(expr, || expr.to_token_stream());
+        let operand = if is_postfix(&text) { text } else { format!("({text})") };
+        let Ty::Is(Type::Value(dtype)) = to else { return None };
+        Some(format!("{operand}.cast::<{}>()", self.dtype_name(dtype)))
     }
 
     /// The order in which operands give way: of two types the one of lower rank is converted.

@@ -4,8 +4,10 @@ use super::Parser;
 use super::call::function_name;
 use super::range::Range;
 use super::source;
+use proc_macro2::TokenStream;
 use quote::ToTokens;
 use syn::{Expr, ExprCall, ExprMethodCall, Item, Macro, RangeLimits};
+use tile_ir::advice;
 use tile_ir::diag::{Code, Diagnostic};
 
 /// Functions that kernels elsewhere have and this version of the language has not, and what serves until then; nothing where nothing does.
@@ -30,6 +32,15 @@ const LATER: &[(&str, &str)] = &[
     ("shfl_idx", "write `shfl({x}, {y})`"),
     ("atomic_cas", "there are `atomic_add`, `atomic_max` and `atomic_min`"),
     ("atomic_exch", "there are `atomic_add`, `atomic_max` and `atomic_min`"),
+    ("relu", "write `max({x}, 0.0)`"),
+    ("__expf", "write `fast::exp({x})`"),
+    ("__logf", "write `fast::log({x})`"),
+    ("expf", "write `exp({x})`"),
+    ("__syncthreads", "write `sync_threads()`"),
+    ("__syncwarp", "write `sync_warp()`"),
+    ("thread_idx", "thread indices are bound at the beginning of the body: `let [tx] = threads([128]);`"),
+    ("block_idx", "block indices are bound at the beginning of the body: `let [bx] = blocks([ceil_div(N, 128)]);`"),
+    ("program_id", "block indices are bound at the beginning of the body: `let [bx] = blocks([ceil_div(N, 128)]);`"),
     ("atomic_sub", "of i32 and f32: `atomic_add(&mut s[i], -v)`"),
 ];
 
@@ -139,7 +150,8 @@ impl Parser {
         if let Some((_, help)) = LATER.iter().find(|(later, _)| later == name) {
             // The help is about all of the call.
             let range = Range { first: function.range.first, last: call.paren_token.span.close() };
-            return self.not_in_version(range, &format!("{name}(..)"), &with_arguments(help, &call.args));
+            let help = self.with_arguments(help, call);
+            return self.not_in_version(range, &format!("{name}(..)"), &help);
         }
         let near = functions().map(|f| (distance(f, name), f)).min();
         // Of names of three letters nearly every one is near another.
@@ -184,6 +196,10 @@ impl Parser {
             "step_by" | "rev" | "map" | "sum" | "iter" => {
                 self.syntax(at, format!("`.{name}(..)` is not in the language"), "use a `for` loop");
             }
+            "len" | "shape" | "size" | "dim" => {
+                let help = "an extent is a name in the tensor's type: `N` of a `Tensor<f32, (N,)>`";
+                self.syntax(at, format!("`.{name}(..)` is not in the language"), help);
+            }
             _ if math.contains(&name) || more.contains(&name) => self.method_of_function(call, name, name),
             "mul_add" => self.method_of_function(call, name, "fma"),
             "div_ceil" => self.method_of_function(call, name, "ceil_div"),
@@ -204,7 +220,7 @@ impl Parser {
     /// A method that is a function of the language: the call as it is written here.
     fn method_of_function(&mut self, call: &ExprMethodCall, name: &str, function: &str) {
         let values = std::iter::once(&*call.receiver).chain(&call.args);
-        let arguments: Vec<String> = values.map(|value| source::text(&value.to_token_stream())).collect();
+        let arguments: Vec<String> = values.map(|value| self.written(value, || value.to_token_stream())).collect();
         let arguments = arguments.join(", ");
         let range = Range { first: Range::from(&*call.receiver).first, last: call.paren_token.span.close() };
         let help = format!("write `{function}({arguments})`");
@@ -252,7 +268,11 @@ impl Parser {
                 };
                 (limits, "a range as a value", "ranges stand in `for` loops and `.tile(..)`")
             }
-            Expr::Assign(e) => (e.eq_token.span.into(), "an assignment as a value", "assign in a statement of its own"),
+            Expr::Assign(e) => (
+                e.eq_token.span.into(),
+                "an assignment as a value",
+                "assign in a statement of its own; to compare, write `==`",
+            ),
             Expr::ForLoop(e) => (e.for_token.span.into(), "a loop as a value", "make it a statement of its own"),
             Expr::Infer(e) => (e.underscore_token.span.into(), "`_` as a value", "name the value"),
             Expr::Macro(e) => return self.outside_macro(&e.mac),
@@ -308,9 +328,21 @@ fn distance(a: &str, b: &str) -> usize {
     row.last().copied().unwrap_or(0)
 }
 
-/// A help with the arguments of the call that it is about, or with letters where there are fewer.
-fn with_arguments<'a>(help: &str, arguments: impl IntoIterator<Item = &'a Expr>) -> String {
-    let mut arguments = arguments.into_iter().map(|value| source::text(&value.to_token_stream()));
-    let (x, y) = (arguments.next().unwrap_or("x".into()), arguments.next().unwrap_or("y".into()));
-    help.replace("{x}", &x).replace("{y}", &y)
+impl Parser {
+    /// A help with the arguments of the call that it is about, or with letters where there are fewer.
+    fn with_arguments(&mut self, help: &str, call: &ExprCall) -> String {
+        let mut help = help.to_owned();
+        for (at, letter) in ["x", "y"].into_iter().enumerate() {
+            let text = call.args.get(at).map(|value| self.written(value, || value.to_token_stream()));
+            help = help.replace(&format!("{{{letter}}}"), text.as_deref().unwrap_or(letter));
+        }
+        help
+    }
+
+    /// What an author wrote at a place: the text of its line, or where it has several lines its tokens.
+    pub(super) fn written(&mut self, range: impl Into<Range>, tokens: impl Fn() -> TokenStream) -> String {
+        let at = self.mark(range);
+        let line = self.kernel.spans.get(at).and_then(|span| advice::text(&self.kernel.source, *span));
+        line.map_or_else(|| source::text(&tokens()), str::to_owned)
+    }
 }

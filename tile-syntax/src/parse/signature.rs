@@ -3,7 +3,7 @@
 use super::attribute::Entries;
 use super::range::generic_types;
 use super::types::{Class, Ty, peel};
-use super::{Binding, Parser, source};
+use super::{Binding, Parser};
 use proc_macro2::Span;
 use quote::ToTokens;
 use syn::{FnArg, GenericParam, ItemFn, Pat, ReturnType, TypeParamBound};
@@ -209,7 +209,7 @@ impl Parser {
             return match type_name(ty).as_deref() {
                 Some("Tensor") => {
                     let message = format!("tensor `{name}` is taken by value");
-                    let text = source::text(&ty.to_token_stream());
+                    let text = self.written(ty, || ty.to_token_stream());
                     self.syntax(ty, message, &format!("borrow it: `&{text}`, or `&mut` to write it"));
                     None
                 }

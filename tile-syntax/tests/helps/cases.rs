@@ -36,6 +36,11 @@ pub const EXPRESSIONS: &[(&str, fn(f32) -> f32)] = &[
     ("shfl_idx(v, 2)", |_| 3.0),
     ("((i % 7 + 1).div_ceil(2)) as f32", |v| (v / 2.0).ceil()),
     ("v * lit(2)", |v| v * 2.0),
+    ("relu(v - 4.0)", |v| (v - 4.0).max(0.0)),
+    ("expf(v)", f32::exp),
+    ("__logf(v)", f32::ln),
+    ("__expf(v - 5.0)", |v| (v - 5.0).exp()),
+    ("((v + 1.0) as f16).cast::<f32>()", |v| v + 1.0),
 ];
 
 /// A kernel with such an expression.
@@ -542,6 +547,33 @@ fn k(x: Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
 }",
         args: vectors,
         right: || each(100, one_to_seven),
+    },
+    Case {
+        name: "a masked store without its star",
+        code: "TK0801",
+        kernel: "#[tile_kernel]
+fn k(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    let [b] = blocks([ceil_div(N, 32)]);
+    let [t] = threads([32]);
+    y.masked_mut([b * 32 + t]) = x.masked([b * 32 + t]);
+}",
+        args: vectors,
+        right: || each(100, one_to_seven),
+    },
+    Case {
+        name: "a barrier of CUDA",
+        code: "TK0801",
+        kernel: "#[tile_kernel]
+fn k(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    let [b] = blocks([ceil_div(N, 64)]);
+    let [t] = threads([64]);
+    let mut s = alloc_shared::<f32>([64]);
+    s[t] = x.masked([b * 64 + t]);
+    __syncthreads();
+    *y.masked_mut([b * 64 + t]) = s[63 - t];
+}",
+        args: || vec![f32s([64], one_to_seven), f32s([64], |_| 0.0)],
+        right: || each(64, |i| one_to_seven(63 - i)),
     },
     Case {
         name: "a step that may be 0",

@@ -51,6 +51,10 @@ const CODE: [&str; 6] = ["{sync}", "{atomic}", "{converted}", "{masked}", "{m}",
 
 /// Whether a text shows code between backticks, more than a name.
 fn shows_code(text: &str) -> bool {
+    if !text.contains('`') {
+        // All of it is code, or none.
+        return ["([", "(&", "::<", "<f32", ");"].iter().any(|code| text.contains(code));
+    }
     let mut code = text.split('`').skip(1).step_by(2);
     code.any(|code| code.contains(|c: char| !c.is_alphanumeric() && !"_.{}".contains(c)) || CODE.contains(&code))
 }
@@ -64,8 +68,13 @@ pub fn offers() -> BTreeSet<String> {
     let parsed: Vec<syn::File> = files.iter().map(parse).collect();
     let mut takers = Takers::default();
     parsed.iter().for_each(|file| takers.visit_file(file));
-    let mut found = Found { takers: &takers.0, texts: BTreeSet::new() };
-    parsed.iter().for_each(|file| found.visit_file(file));
+    let mut found = Found { takers: &takers.0, names: BTreeSet::new(), texts: BTreeSet::new() };
+    for file in &parsed {
+        // Once for the names of variables that are helps, and once for what they hold.
+        found.names = BTreeSet::from(["masked".into(), "example".into()]);
+        found.visit_file(file);
+        found.visit_file(file);
+    }
     found.texts.into_iter().filter(|text| shows_code(text)).collect()
 }
 
@@ -140,6 +149,8 @@ impl<'a> Visit<'a> for Takers {
 /// The literals that reach a help, of one file.
 struct Found<'t> {
     takers: &'t BTreeMap<String, usize>,
+    /// The file's variables that reach a help.
+    names: BTreeSet<String>,
     texts: BTreeSet<String>,
 }
 
@@ -149,6 +160,12 @@ impl Found<'_> {
         let mut literals = Literals(vec![]);
         literals.visit_expr(expr);
         self.texts.extend(literals.0);
+        let expr = if let syn::Expr::Reference(reference) = expr { &*reference.expr } else { expr };
+        if let syn::Expr::Path(path) = expr
+            && let Some(name) = path.path.get_ident()
+        {
+            self.names.insert(name.to_string());
+        }
     }
 
     /// The literals of a tuple's part, whichever branch makes the tuple.
@@ -188,7 +205,7 @@ impl<'a> Visit<'a> for Found<'_> {
     fn visit_local(&mut self, local: &'a syn::Local) {
         if let Some(init) = &local.init {
             let names = names(&local.pat);
-            let named = |name: &String| is_help(name) || ["masked", "example", "order"].contains(&name.as_str());
+            let named = |name: &String| is_help(name) || self.names.contains(name);
             match (names.iter().position(named), &local.pat) {
                 (Some(part), syn::Pat::Tuple(tuple)) => self.take_part(&init.expr, part, tuple.elems.len()),
                 (Some(part), syn::Pat::Type(typed)) => match &*typed.pat {

@@ -340,7 +340,7 @@ fn dims() {
     let said = signature("", "(x: &Tensor<f32>)");
     assert!(said.starts_with("TK0104 | Tensor<f32> | tensor `x` needs an element type and dims"), "{said}");
     let said = signature("", "(x: Tensor<f32, (K,)>)");
-    assert!(said.contains("taken by value | borrow it: `&Tensor<f32, (N,)>`"), "{said}");
+    assert!(said.contains("taken by value | borrow it: `&Tensor<f32, (K,)>`"), "{said}");
     let said = signature("", "(x: &Tensor<f64, (K,)>)");
     assert!(said.starts_with("TK0103 | f64 |"), "{said}");
     let said = signature("", "(x: &Tensor<f32, (Fixed<N>, N)>)");
