@@ -98,6 +98,7 @@ mod valid {
     mod name_function;
     mod operand_shift;
     mod operand_step;
+    mod parallel_held;
     mod parallel_local;
     mod parallel_neighbour;
     mod parallel_store;
