@@ -25,6 +25,7 @@ use crate::constraint::{Context, Definition, Interval, Poly, Sym};
 use crate::diag::{Code, Diagnostic};
 use crate::ir::{BinaryOp, ExprId, SpanId};
 use crate::lowered::HostExpr;
+use crate::text::written;
 use std::collections::HashMap;
 
 /// Every `int`, the least included: what a conversion gives. Results of arithmetic leave that one out, since it has no
@@ -163,7 +164,10 @@ impl Walk<'_> {
             Some(count) => format!("an index is shifted by {count}: only 0 to 31 are possible"),
             None => "a shift of an index by a number that is not known to be one of 0 to 31".to_owned(),
         };
-        let diagnostic = Diagnostic::new(Code::OPERAND_RANGE, span, message).help("write `(n & 31)` or `min(n, 31)`");
+        let diagnostic = Diagnostic::new(Code::OPERAND_RANGE, span, message);
+        let count = written(self.kernel, count);
+        let diagnostic = diagnostic
+            .help(format!("write `min({count}, 31)`, or where the lowest five bits are meant `(({count}) % 32)`"));
         self.analysis.diagnostics.push(diagnostic);
     }
 
@@ -178,7 +182,8 @@ impl Walk<'_> {
             return true;
         }
         let message = "a loop's step must be at least 1, and this one is not known to be";
-        let diagnostic = Diagnostic::new(Code::OPERAND_RANGE, span, message).help("write `max(step, 1)`");
+        let help = format!("write `max({}, 1)`", written(self.kernel, step));
+        let diagnostic = Diagnostic::new(Code::OPERAND_RANGE, span, message).help(help);
         self.analysis.diagnostics.push(diagnostic);
         false
     }

@@ -2,6 +2,7 @@
 
 use super::range::Range;
 use super::{Binding, Facts, Parser};
+use quote::ToTokens;
 use syn::{Expr, UnOp};
 use tile_ir::diag::{Code, Diagnostic};
 use tile_ir::ir::{Access, AccessId, ExprId, ExprKind, ParamKind, Place, SpanId, Type};
@@ -34,7 +35,12 @@ impl Parser {
             Expr::Paren(inner) => self.element_place(&inner.expr),
             Expr::Group(inner) => self.element_place(&inner.expr),
             other => {
-                self.syntax(other, "this is not a place to store to", "assign to a variable or to an element `y[i]`");
+                let masked = matches!(other, Expr::MethodCall(call) if call.method == "masked_mut");
+                let help = match masked {
+                    true => format!("write `*{}`", self.written(other, || other.to_token_stream())),
+                    false => "assign to a variable or to an element `y[i]`".to_owned(),
+                };
+                self.syntax(other, "this is not a place to store to", &help);
                 None
             }
         }
@@ -148,6 +154,10 @@ impl Parser {
                 let at = self.mark(expr);
                 let message = format!("`{name}` is neither a tensor nor an array, {what} does not apply");
                 self.rustc(Diagnostic::new(Code::TYPE, at, message));
+                None
+            }
+            (_, None) if what == "`copy`" && matches!(strip(expr), Expr::MethodCall(_)) => {
+                self.syntax(expr, "a part of a tensor is no reference", "remove the `&` or `&mut` before it");
                 None
             }
             (_, None) => {

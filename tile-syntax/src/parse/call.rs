@@ -71,7 +71,7 @@ impl Parser {
             return called;
         }
         let Some(function) = function_name(&call.func) else {
-            self.unknown_function(&call.func);
+            self.unknown_function(call);
             return Called::Poison;
         };
         let name = function.name.as_str();
@@ -242,10 +242,10 @@ impl Parser {
         let value = match literal {
             Expr::Lit(literal) => match &literal.lit {
                 Lit::Float(float) => float.base10_parse::<f64>().ok(),
-                Lit::Int(_) => {
+                Lit::Int(int) => {
                     let at = self.mark(literal.lit.span());
                     let diagnostic = Diagnostic::new(Code::TYPE, at, "`lit` takes a float literal");
-                    self.rustc(diagnostic.help("write it with a point: `lit(2.0)`"));
+                    self.rustc(diagnostic.help(format!("write `{}.0`", int.base10_digits())));
                     return None;
                 }
                 _ => None,

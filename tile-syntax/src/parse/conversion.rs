@@ -5,6 +5,7 @@
 
 use super::Parser;
 use super::types::Ty;
+use quote::ToTokens;
 use tile_ir::advice;
 use tile_ir::diag::{Code, Diagnostic};
 use tile_ir::ir::{BinaryOp, Dtype, DtypeClass, DtypeRef, ExprId, FloatFormat, SpanId, Type};
@@ -27,17 +28,18 @@ impl Parser {
     }
 
     /// Demands that the operands of an arithmetic operator or a comparison have one type, which is returned.
-    pub(super) fn one_type(&mut self, op: BinaryOp, left: ExprId, right: ExprId, span: SpanId) -> Option<Ty> {
+    pub(super) fn one_type(&mut self, op: BinaryOp, left: ExprId, right: ExprId) -> Option<Ty> {
         let (a, b) = (self.ty(left), self.ty(right));
         if let (Ty::Is(x), Ty::Is(y)) = (self.resolve(a), self.resolve(b))
             && x != y
         {
             // The side with fewer values is converted to the other's type.
             let (value, from, to) = if self.rank(x) < self.rank(y) { (left, x, y) } else { (right, y, x) };
-            if let Some(help) = self.conversion(self.kernel.exprs[value].span, from, to) {
+            let at = self.kernel.exprs[value].span;
+            if let Some(help) = self.conversion(at, from, to) {
                 let message =
                     format!("the operands of `{}` differ: {} and {}", op.symbol(), self.ty_name(a), self.ty_name(b));
-                self.unsupported(Diagnostic::new(Code::TYPE, span, message).help(help));
+                self.unsupported(Diagnostic::new(Code::TYPE, at, message).help(help));
                 return None;
             }
         }
@@ -67,6 +69,14 @@ impl Parser {
             (Type::Index | Type::Value(_), Type::Index | Type::Value(_)) => format!("{operand}.cast::<{}>()", name(to)),
         };
         Some(format!("convert it: `{converted}`"))
+    }
+
+    /// The conversion of an expression by `cast`, as text to paste.
+    pub(super) fn conversion_of(&mut self, expr: &syn::Expr, to: Ty) -> Option<String> {
+        let text = self.written(expr, || expr.to_token_stream());
+        let operand = if is_postfix(&text) { text } else { format!("({text})") };
+        let Ty::Is(Type::Value(dtype)) = to else { return None };
+        Some(format!("{operand}.cast::<{}>()", self.dtype_name(dtype)))
     }
 
     /// The order in which operands give way: of two types the one of lower rank is converted.

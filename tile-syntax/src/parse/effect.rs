@@ -28,7 +28,7 @@ impl Parser {
                 return Called::Poison;
             }
             _ => {
-                self.unknown_function(&call.func);
+                self.unknown_function(call);
                 return Called::Poison;
             }
         };

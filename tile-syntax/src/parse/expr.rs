@@ -230,7 +230,7 @@ impl Parser {
                 (right, ty)
             }
             _ => {
-                let ty = self.one_type(op, left, right, span)?;
+                let ty = self.one_type(op, left, right)?;
                 // Either side may have told the class of the other.
                 let class = self.class(ty);
                 if !op.is_comparison() {
@@ -272,7 +272,11 @@ impl Parser {
         };
         if !from_fits || !numeric(to) {
             let message = format!("cannot cast {} to {} with `as`", self.ty_name(from), self.ty_name(Ty::Is(to)));
-            self.rustc(Diagnostic::new(Code::TYPE, span, message).help("convert with `.cast::<..>()`"));
+            let help = match self.conversion_of(&cast.expr, Ty::Is(to)) {
+                Some(converted) => format!("write `{converted}`"),
+                None => "convert with `.cast::<..>()`".to_owned(),
+            };
+            self.rustc(Diagnostic::new(Code::TYPE, span, message).help(help));
             return None;
         }
         Some(self.push(ExprKind::Cast(to, value), to, self.facts(value), span))

@@ -3,30 +3,44 @@
 use super::Parser;
 use super::call::function_name;
 use super::range::Range;
-use syn::{Expr, ExprMethodCall, Item, Macro, RangeLimits};
+use super::source;
+use proc_macro2::TokenStream;
+use quote::ToTokens;
+use syn::{Expr, ExprCall, ExprMethodCall, Item, Macro, RangeLimits};
+use tile_ir::advice;
 use tile_ir::diag::{Code, Diagnostic};
 
 /// Functions that kernels elsewhere have and this version of the language has not, and what serves until then; nothing where nothing does.
+/// `{x}` and `{y}` stand for the arguments.
 const LATER: &[(&str, &str)] = &[
     ("cumsum", "use a loop"),
-    ("tan", "write `sin(x) / cos(x)`"),
+    ("tan", "write `(sin({x}) / cos({x}))`"),
     ("sinh", ""),
     ("cosh", ""),
     ("atan", ""),
     ("erf", ""),
-    ("powf", "write `pow(x, y)`"),
-    ("powi", "multiply, or write `pow(x, y)`"),
-    ("rint", "write `round_ties_even(x)`"),
-    ("exp10", "write `exp2(3.3219281 * x)`"),
-    ("log2", "write `1.442695 * log(x)`"),
-    ("log10", "write `0.4342945 * log(x)`"),
-    ("sigmoid", "write `1.0 / (1.0 + exp(-x))`"),
-    ("popc", "write `count_ones(x)`"),
-    ("clz", "write `leading_zeros(x)`"),
-    ("ffs", "write `trailing_zeros(x)`, which counts from 0"),
-    ("shfl_idx", "write `shfl(v, lane)`"),
+    ("powf", "write `pow({x}, {y})`"),
+    ("powi", "multiply, or write `pow({x}, ({y}) as f32)`"),
+    ("rint", "write `round_ties_even({x})`"),
+    ("exp10", "write `exp2(3.3219281 * ({x}))`"),
+    ("log2", "write `(1.442695 * log({x}))`"),
+    ("log10", "write `(0.4342945 * log({x}))`"),
+    ("sigmoid", "write `(1.0 / (1.0 + exp(-({x}))))`"),
+    ("popc", "write `count_ones({x})`"),
+    ("clz", "write `leading_zeros({x})`"),
+    ("ffs", "write `trailing_zeros({x})`, which counts from 0"),
+    ("shfl_idx", "write `shfl({x}, {y})`"),
     ("atomic_cas", "there are `atomic_add`, `atomic_max` and `atomic_min`"),
     ("atomic_exch", "there are `atomic_add`, `atomic_max` and `atomic_min`"),
+    ("relu", "write `max({x}, 0.0)`"),
+    ("__expf", "write `fast::exp({x})`"),
+    ("__logf", "write `fast::log({x})`"),
+    ("expf", "write `exp({x})`"),
+    ("__syncthreads", "write `sync_threads()`"),
+    ("__syncwarp", "write `sync_warp()`"),
+    ("thread_idx", "thread indices are bound at the beginning of the body: `let [tx] = threads([128]);`"),
+    ("block_idx", "block indices are bound at the beginning of the body: `let [bx] = blocks([ceil_div(N, 128)]);`"),
+    ("program_id", "block indices are bound at the beginning of the body: `let [bx] = blocks([ceil_div(N, 128)]);`"),
     ("atomic_sub", "of i32 and f32: `atomic_add(&mut s[i], -v)`"),
 ];
 
@@ -127,14 +141,17 @@ impl Parser {
     }
 
     /// A call of something that is no function of the language.
-    pub(super) fn unknown_function(&mut self, func: &Expr) {
-        let Some(function) = function_name(func) else {
+    pub(super) fn unknown_function(&mut self, call: &ExprCall) {
+        let Some(function) = function_name(&call.func) else {
             let help = "a kernel calls the functions of the language only";
-            return self.syntax(func, "this call is not in the language", help);
+            return self.syntax(&*call.func, "this call is not in the language", help);
         };
         let name = &function.name;
         if let Some((_, help)) = LATER.iter().find(|(later, _)| later == name) {
-            return self.not_in_version(function.range, &format!("{name}(..)"), help);
+            // The help is about all of the call.
+            let range = Range { first: function.range.first, last: call.paren_token.span.close() };
+            let help = self.with_arguments(help, call);
+            return self.not_in_version(range, &format!("{name}(..)"), &help);
         }
         let near = functions().map(|f| (distance(f, name), f)).min();
         // Of names of three letters nearly every one is near another.
@@ -179,21 +196,16 @@ impl Parser {
             "step_by" | "rev" | "map" | "sum" | "iter" => {
                 self.syntax(at, format!("`.{name}(..)` is not in the language"), "use a `for` loop");
             }
-            _ if math.contains(&name) || more.contains(&name) => {
-                let arguments = if call.args.is_empty() { "x" } else { "x, y" };
-                self.syntax(
-                    at,
-                    format!("`.{name}(..)` is not in the language"),
-                    &format!("write `{name}({arguments})`"),
-                );
+            "len" | "shape" | "size" | "dim" => {
+                let help = "an extent is a name in the tensor's type: `N` of a `Tensor<f32, (N,)>`";
+                self.syntax(at, format!("`.{name}(..)` is not in the language"), help);
             }
-            "mul_add" => self.syntax(at, "`.mul_add(..)` is not in the language", "write `fma(a, b, c)`"),
-            "div_ceil" => self.syntax(at, "`.div_ceil(..)` is not in the language", "write `ceil_div(a, b)`"),
-            "ln" => self.syntax(at, "`.ln()` is not in the language", "write `log(x)`"),
-            "powi" | "powf" => {
-                let message = format!("`.{name}(..)` is not in the language");
-                self.syntax(at, message, "multiply, or write `pow(x, y)`");
-            }
+            _ if math.contains(&name) || more.contains(&name) => self.method_of_function(call, name, name),
+            "mul_add" => self.method_of_function(call, name, "fma"),
+            "div_ceil" => self.method_of_function(call, name, "ceil_div"),
+            "ln" => self.method_of_function(call, name, "log"),
+            "powf" => self.method_of_function(call, name, "pow"),
+            "powi" => self.syntax(at, "`.powi(..)` is not in the language", "multiply, or use `pow`"),
             "wrapping_add" | "wrapping_sub" | "wrapping_mul" => {
                 let message = format!("`.{name}(..)` is not in the language");
                 self.syntax(at, message, "`+`, `-` and `*` of i32 and u32 wrap");
@@ -203,6 +215,16 @@ impl Parser {
                 self.syntax(at, format!("`.{name}(..)` is not in the language"), help);
             }
         }
+    }
+
+    /// A method that is a function of the language: the call as it is written here.
+    fn method_of_function(&mut self, call: &ExprMethodCall, name: &str, function: &str) {
+        let values = std::iter::once(&*call.receiver).chain(&call.args);
+        let arguments: Vec<String> = values.map(|value| self.written(value, || value.to_token_stream())).collect();
+        let arguments = arguments.join(", ");
+        let range = Range { first: Range::from(&*call.receiver).first, last: call.paren_token.span.close() };
+        let help = format!("write `{function}({arguments})`");
+        self.syntax(range, format!("`.{name}(..)` is not in the language"), &help);
     }
 
     /// An expression of Rust that is not one of the language.
@@ -246,7 +268,11 @@ impl Parser {
                 };
                 (limits, "a range as a value", "ranges stand in `for` loops and `.tile(..)`")
             }
-            Expr::Assign(e) => (e.eq_token.span.into(), "an assignment as a value", "assign in a statement of its own"),
+            Expr::Assign(e) => (
+                e.eq_token.span.into(),
+                "an assignment as a value",
+                "assign in a statement of its own; to compare, write `==`",
+            ),
             Expr::ForLoop(e) => (e.for_token.span.into(), "a loop as a value", "make it a statement of its own"),
             Expr::Infer(e) => (e.underscore_token.span.into(), "`_` as a value", "name the value"),
             Expr::Macro(e) => return self.outside_macro(&e.mac),
@@ -300,4 +326,23 @@ fn distance(a: &str, b: &str) -> usize {
         }
     }
     row.last().copied().unwrap_or(0)
+}
+
+impl Parser {
+    /// A help with the arguments of the call that it is about, or with letters where there are fewer.
+    fn with_arguments(&mut self, help: &str, call: &ExprCall) -> String {
+        let mut help = help.to_owned();
+        for (at, letter) in ["x", "y"].into_iter().enumerate() {
+            let text = call.args.get(at).map(|value| self.written(value, || value.to_token_stream()));
+            help = help.replace(&format!("{{{letter}}}"), text.as_deref().unwrap_or(letter));
+        }
+        help
+    }
+
+    /// What an author wrote at a place: the text of its line, or where it has several lines its tokens.
+    pub(super) fn written(&mut self, range: impl Into<Range>, tokens: impl Fn() -> TokenStream) -> String {
+        let at = self.mark(range);
+        let line = self.kernel.spans.get(at).and_then(|span| advice::text(&self.kernel.source, *span));
+        line.map_or_else(|| source::text(&tokens()), str::to_owned)
+    }
 }

@@ -5,6 +5,7 @@ use super::range::generic_types;
 use super::types::{Class, Ty, peel};
 use super::{Binding, Parser};
 use proc_macro2::Span;
+use quote::ToTokens;
 use syn::{FnArg, GenericParam, ItemFn, Pat, ReturnType, TypeParamBound};
 use tile_ir::diag::{Code, Diagnostic};
 use tile_ir::ir::{
@@ -208,7 +209,8 @@ impl Parser {
             return match type_name(ty).as_deref() {
                 Some("Tensor") => {
                     let message = format!("tensor `{name}` is taken by value");
-                    self.syntax(ty, message, &format!("borrow it: `{name}: &Tensor<..>`, or `&mut` to write it"));
+                    let text = self.written(ty, || ty.to_token_stream());
+                    self.syntax(ty, message, &format!("borrow it: `&{text}`, or `&mut` to write it"));
                     None
                 }
                 Some("Option") => self.optional(name, ty),

@@ -37,7 +37,7 @@ pub(super) fn arity(name: &str) -> Option<usize> {
 impl Parser {
     /// One of [`FUNCTIONS`] as a statement. `options`: a copy's, none if they could not be read.
     pub(super) fn tile_operation(&mut self, name: &str, call: &ExprCall, options: Option<CopyOptions>, range: Range) {
-        let Some(arity) = arity(name) else { return self.unknown_function(&call.func) };
+        let Some(arity) = arity(name) else { return self.unknown_function(call) };
         if call.args.len() != arity {
             let at = self.mark(call.paren_token.span);
             let message = format!("`{name}` takes {arity} arguments, {} given", call.args.len());

@@ -1,6 +1,7 @@
 //! The item's tokens as a function.
 
 use super::attribute::tokens_range;
+use super::range::Range;
 use super::{Parser, source};
 use proc_macro2::{Delimiter, Group, Punct, Spacing, TokenStream, TokenTree};
 use syn::ItemFn;
@@ -21,7 +22,7 @@ impl Parser {
                 let (mut literals, mut lists) = (vec![], vec![]);
                 let fixed = fix_index_lists(fix_literal_dims(item, &mut literals), &mut lists);
                 for (name, group) in &lists {
-                    let at = self.mark(group.span());
+                    let at = self.mark(Range { first: name.span(), last: group.span_close() });
                     let message = format!("the indices of `{name}` stand in one bracket");
                     let help = format!("write `{name}[[{}]]`", source::text(&group.stream()));
                     self.unsupported(Diagnostic::new(Code::SYNTAX, at, message).help(help));

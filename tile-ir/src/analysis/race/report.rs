@@ -83,7 +83,10 @@ impl Run<'_> {
                     .note("the second access is in a later iteration of the loop")
                     .help(format!("insert `{sync}` at the end of the loop{line}"))
             }
-            Gap::Within => diagnostic.help(format!("read into a variable first, then `{sync}`, then write")),
+            Gap::Within => diagnostic.help(match self.split_form(spans, sync) {
+                Some(split) => format!("let every thread read before any writes: write `{split}`"),
+                None => "read into a variable first, then let all threads meet at a barrier, then write".into(),
+            }),
             Gap::Split => diagnostic.help(format!(
                 "split what is around them: not every thread runs it, so `{sync}` must stand between two parts"
             )),
@@ -97,6 +100,12 @@ impl Run<'_> {
         let DtypeRef::Is(dtype) = kernel.place_dtype(kernel.accesses[access].place) else { return None };
         let (first, second) = (*kernel.spans.get(first)?, *kernel.spans.get(second)?);
         advice::atomic_update(&kernel.source, dtype, first, second)
+    }
+
+    /// The statement that reads and writes, with a barrier between the two.
+    fn split_form(&self, (first, second): (SpanId, SpanId), sync: &str) -> Option<String> {
+        let kernel = self.kernel;
+        advice::split(&kernel.source, *kernel.spans.get(first)?, *kernel.spans.get(second)?, sync)
     }
 
     /// Where a barrier between an earlier access and the current one may stand.

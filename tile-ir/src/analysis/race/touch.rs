@@ -114,7 +114,7 @@ impl Run<'_> {
             let message = format!("blocks race on `{name}`: every block along `{axis_name}` stores the same elements");
             let at = format!("neither the index nor a condition around it depends on `{axis_name}`");
             let help = format!(
-                "index `{name}` by `{axis_name}`, guard the store with `if {axis_name} == 0`, or use an atomic"
+                "index `{name}` by `{axis_name}`, put `if {axis_name} == 0 {{ .. }}` around the store, or use an atomic"
             );
             self.found.push(Diagnostic::new(Code::GLOBAL_RACE, data.span, message).at(at).help(help));
             self.reported.insert(key(data.place));

@@ -254,8 +254,8 @@ impl Array<'_, '_> {
         // A loop over tiles is the whole of the kernel: nothing is computed before it.
         let outermost = inner.iter().map(|l| &self.walk.regions.loops[*l]).find(|l| l.kind == LoopForm::Serial);
         let place = match outermost.and_then(|l| line(l.span)) {
-            Some(line) => format!("the loop of line {line}"),
-            None => "it".to_owned(),
+            Some(line) => format!("before the loop of line {line}"),
+            None => self.declared(),
         };
         let read_only = self.touches.iter().all(|(_, t)| t.kind == Kind::Read);
         let at = match (read.kind, read_only) {
@@ -266,7 +266,7 @@ impl Array<'_, '_> {
         Diagnostic::new(Code::UNINITIALISED, read.span, format!("`{name}` is read before anything is written to it"))
             .at(at)
             .label(array.span, "what it holds is not defined")
-            .help(format!("put `clear(&mut {name});` before {place}"))
+            .help(format!("put `clear(&mut {name});` {place}"))
     }
 
     fn partly(&self, read: &Touch, element: &[i64], thread: Option<u32>) -> Diagnostic {
@@ -282,8 +282,19 @@ impl Array<'_, '_> {
             .at(format!("{who}no thread writes it before"))
             .label(array.span, "what it holds is not defined")
             .help(format!(
-                "write every element of `{name}` that is read, or put `clear(&mut {name});` before the first write"
+                "write every element of `{name}` that is read, or put `clear(&mut {name});` {}",
+                self.declared()
             ))
+    }
+
+    /// Where an array gets its first value, at the latest: behind its declaration.
+    fn declared(&self) -> String {
+        let kernel = self.walk.kernel;
+        let span = kernel.spans.get(kernel.buffers[self.buffer].span);
+        match span.map(|span| span.line).filter(|line| *line > 0) {
+            Some(line) => format!("after line {line}"),
+            None => "before the first write".to_owned(),
+        }
     }
 }
 

@@ -41,7 +41,7 @@ fn every_element_is_written_before_it_is_read() {
             [TK0304] `s` is read before anything is written to it
               at: nothing writes `s`
               label: what it holds is not defined
-              help: put `clear(&mut s);` before it
+              help: put `clear(&mut s);` after line 4
         "#]],
     );
 }
@@ -64,7 +64,7 @@ fn a_condition_on_threads_leaves_elements_out() {
             [TK0304] s[127] is read before it is written
               at: thread 0 reads it here, and no thread writes it before
               label: what it holds is not defined
-              help: write every element of `s` that is read, or put `clear(&mut s);` before the first write
+              help: write every element of `s` that is read, or put `clear(&mut s);` after line 4
         "#]],
     );
     silent(
@@ -131,7 +131,7 @@ fn a_condition_on_threads_leaves_elements_out() {
             [TK0304] s[64] is read before it is written
               at: thread 63 reads it here, and no thread writes it before
               label: what it holds is not defined
-              help: write every element of `s` that is read, or put `clear(&mut s);` before the first write
+              help: write every element of `s` that is read, or put `clear(&mut s);` after line 4
         "#]],
     );
 }

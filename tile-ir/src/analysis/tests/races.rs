@@ -243,7 +243,7 @@ fn races_in_global_memory() {
         expect![[r#"
             [TK0405] blocks race on `y`: every block along `bx` stores the same elements
               at: neither the index nor a condition around it depends on `bx`
-              help: index `y` by `bx`, guard the store with `if bx == 0`, or use an atomic
+              help: index `y` by `bx`, put `if bx == 0 { .. }` around the store, or use an atomic
         "#]],
     );
 }

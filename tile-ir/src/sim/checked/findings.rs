@@ -6,7 +6,7 @@ use super::flight::Pilot;
 use super::report::Who;
 use super::schedule::Machine;
 use super::shadow::Access;
-use crate::advice;
+use crate::advice::{self, Gap};
 use crate::diag::{Code, Diagnostic};
 use crate::ir::{BinaryOp, EntityRef, SpanId};
 use crate::lowered::{LocalId, RegId, Space};
@@ -97,6 +97,11 @@ impl Machine<'_> {
         let extents = self.extents(site.space);
         let several = extents.starts_with("the extents");
         let order = if several { format!("compare the order of the indices with {extents}; ") } else { String::new() };
+        order + &self.mask_help(site)
+    }
+
+    /// A guard, or the form of the access that needs none.
+    fn mask_help(&self, site: &Site) -> String {
         let source = &self.program.source;
         let span = self.program.spans.get(site.span).copied().unwrap_or_default();
         let is_read = site.kind == AccessKind::Read;
@@ -105,8 +110,8 @@ impl Machine<'_> {
             false => advice::masked_store(source, span).map(|m| format!("`{m}`, which stores nothing outside")),
         };
         match masked {
-            Some(masked) => format!("{order}guard the access with an `if` on its indices, or write {masked}"),
-            None => format!("{order}guard the access with an `if` on its indices"),
+            Some(masked) => format!("guard the access with an `if` on its indices, or write {masked}"),
+            None => "guard the access with an `if` on its indices".to_owned(),
         }
     }
 
@@ -140,8 +145,19 @@ impl Machine<'_> {
             Diagnostic::new(Code::UNINITIALISED, site.span, format!("{element} is read before it is written"))
                 .at(format!("{thread} reads it"))
                 .note(self.witness(who))
-                .help(format!("write every element of `{}` that is read, or `fill` it first", self.name(site.space)));
+                .help(self.fill_help(site));
         self.reporter.describe(key, 0, diagnostic);
+    }
+
+    /// How an array gets its first value.
+    fn fill_help(&self, site: &Site) -> String {
+        let name = self.name(site.space);
+        match advice::allocation(&self.program.source, name) {
+            Some(line) => {
+                format!("write every element of `{name}` that is read, or put `clear(&mut {name});` after line {line}")
+            }
+            None => format!("write every element of `{name}` that is read, or `fill` it first"),
+        }
     }
 
     pub(super) fn uninitialised_register(&mut self, who: Who, span: SpanId, reg: RegId, lane: usize) {
@@ -175,10 +191,12 @@ impl Machine<'_> {
             return;
         }
         let (name, thread) = (self.name(site.space), self.thread_name(who.thread(lane)));
-        let diagnostic = Diagnostic::new(Code::INDEX_OVERFLOW, span, format!("index is negative: {index}"))
+        let text = self.program.spans.get(span).and_then(|span| advice::text(&self.program.source, *span));
+        let index = text.map_or(index.to_string(), |text| format!("`{text}` = {index}"));
+        let diagnostic = Diagnostic::new(Code::INDEX_OVERFLOW, site.span, format!("index is negative: {index}"))
             .at(format!("{thread} {} `{name}` there", verb(site.kind)))
             .note(self.witness(who))
-            .help(format!("guard the access with an `if`; where zeros are meant, `{name}.masked(..)` reads them"));
+            .help(self.mask_help(site));
         self.reporter.describe(key, 0, diagnostic);
     }
 
@@ -251,14 +269,11 @@ impl Machine<'_> {
             let help = if let Some(atomic) = self.atomic_form(first.span, site) {
                 format!("make the update atomic: `{atomic}`")
             } else if std::ptr::eq(first, site) && site.kind != AccessKind::Read {
-                "let one thread write it (`if tx == 0 { .. }`), or use `atomic_add`".to_string()
-            } else if line == first_line {
-                format!("read into a variable, then `{sync}();`, then write")
-            } else if self.has_barrier_between(first, site, same_warp) {
-                // The next iteration of a loop meets this one.
-                format!("insert `{sync}();` after line {}", line.max(first_line))
+                "let each thread write an element of its own, or one thread write for all, in an `if`; sums are for `atomic_add`"
+                    .to_string()
             } else {
-                format!("insert `{sync}();` before line {}", line.max(first_line))
+                let again = self.has_barrier_between(first, site, same_warp);
+                self.barrier_help((first.span, site.span), &format!("{sync}();"), again)
             };
             Diagnostic::new(code, site.span, format!("data race on {space}`{name}`")).at(text).help(help)
         };
@@ -273,6 +288,26 @@ impl Machine<'_> {
     fn atomic_form(&self, first: SpanId, site: &Site) -> Option<String> {
         let (first, second) = (*self.program.spans.get(first)?, *self.program.spans.get(site.span)?);
         advice::atomic_update(&self.program.source, site.dtype, first, second)
+    }
+
+    /// Where a barrier between two accesses helps. Where they have one between them already, the next iteration of a loop meets this one.
+    fn barrier_help(&self, (first, second): (SpanId, SpanId), sync: &str, again: bool) -> String {
+        let source = &self.program.source;
+        let span = |id| self.program.spans.get(id).copied().unwrap_or_default();
+        let (first, second) = (span(first), span(second));
+        let threads = if sync.contains("warp") { "all threads of the warp" } else { "all threads" };
+        match advice::barrier(source, first, second, again) {
+            Some(Gap::Before(line)) => format!("insert `{sync}` before line {line}"),
+            Some(Gap::LoopEnd(line)) => format!("insert `{sync}` at the end of the loop of line {line}"),
+            Some(Gap::Within) => match advice::split(source, first, second, sync) {
+                Some(split) => format!("let every thread read before any writes: write `{split}`"),
+                None => format!("read into a variable first, then let {threads} meet at a barrier, then write"),
+            },
+            Some(Gap::Outside) => {
+                format!("let {threads} meet at a barrier between the two, outside of the `if` around them")
+            }
+            None => format!("let {threads} meet at a barrier between the two: `{sync}`"),
+        }
     }
 
     /// An access to bytes that an asynchronous copy is writing.

@@ -202,7 +202,7 @@ impl Machine<'_> {
     #[cold]
     fn negative(&self, s: &State, access: &ElementRef, axis: usize, index: i64, lane: usize) -> Box<Fault> {
         let message = format!("index is negative: {index} on axis {axis}");
-        let help = "guard the access with an `if`; where zeros are meant, `masked(..)` reads them";
+        let help = "guard the access with an `if` on its indices";
         self.fault(s, lane, Diagnostic::new(DiagnosticCode::INDEX_OVERFLOW, access.span, message).help(help))
     }
 

@@ -70,13 +70,13 @@ fn rustc_reports_names_types_and_mutability() {
 #[test]
 fn numbers_of_the_wrong_type_come_with_the_conversion() {
     for (body, place, help) in [
-        ("y[t] = x[t] + t;", "x[t] + t", "`t as f32`"),
+        ("y[t] = x[t] + t;", "t", "`t as f32`"),
         ("y[t] = x[t].cast::<f16>();", "x[t].cast::<f16>()", "`x[t].cast::<f16>().cast::<f32>()`"),
         ("let a: f32 = t * 2;", "t * 2", "`(t * 2) as f32`"),
         ("let i = 1i32; y[i] = 0.0;", "i", "`i as usize`"),
         ("let h = x[t].cast::<f16>(); y[t] = h;", "h", "`h.cast::<f32>()`"),
-        ("let h = x[t].cast::<f16>(); y[t] = x[t] * h;", "x[t] * h", "`h.cast::<f32>()`"),
-        ("let i = 1u32; if i < t { y[t] = 0.0; }", "i < t", "`i as usize`"),
+        ("let h = x[t].cast::<f16>(); y[t] = x[t] * h;", "h", "`h.cast::<f32>()`"),
+        ("let i = 1u32; if i < t { y[t] = 0.0; }", "i", "`i as usize`"),
     ] {
         let said = in_body(body);
         assert!(said.starts_with(&format!("TK0807 | {place} | ")), "{said}");
@@ -87,7 +87,7 @@ fn numbers_of_the_wrong_type_come_with_the_conversion() {
 #[test]
 fn a_list_of_indices_needs_a_bracket_of_its_own() {
     let said = in_body("y[t] = w[t, 2 * t];");
-    assert!(said.starts_with("TK0801 | [t, 2 * t] | "), "{said}");
+    assert!(said.starts_with("TK0801 | w[t, 2 * t] | "), "{said}");
     assert!(said.contains("write `w[[t, 2 * t]]`"), "{said}");
     // The literal of a fixed dim is not taken for the mistake.
     let said = one(
@@ -120,7 +120,7 @@ fn syntax_outside_the_language() {
     check("let a = [1, 2]; y[a] = 0.0;", "[1, 2]", "alloc_local");
     check("let (p, q) = (t, t); y[p] = 0.0;", "(p, q)", "pattern");
     check("y[t] = \"text\";", "\"text\"", "text");
-    check("y[t] = x[t].sqrt();", "sqrt", "write `sqrt(x)`");
+    check("y[t] = x[t].sqrt();", "x[t].sqrt()", "write `sqrt(x[t])`");
     check("y[t] = helper(x[t]);", "helper", "`helper` is not a function");
     check("y[t] = expp(x[t]);", "expp", "there is `exp`");
     check("let v = x.t(); y[t] = v;", "t", "an operand of `gemm`");
@@ -340,7 +340,7 @@ fn dims() {
     let said = signature("", "(x: &Tensor<f32>)");
     assert!(said.starts_with("TK0104 | Tensor<f32> | tensor `x` needs an element type and dims"), "{said}");
     let said = signature("", "(x: Tensor<f32, (K,)>)");
-    assert!(said.contains("taken by value | borrow it: `x: &Tensor<..>`"), "{said}");
+    assert!(said.contains("taken by value | borrow it: `&Tensor<f32, (K,)>`"), "{said}");
     let said = signature("", "(x: &Tensor<f64, (K,)>)");
     assert!(said.starts_with("TK0103 | f64 |"), "{said}");
     let said = signature("", "(x: &Tensor<f32, (Fixed<N>, N)>)");

@@ -151,7 +151,7 @@ fn an_index_is_negative_or_too_large() {
         &args,
         &[303],
         expect![[r#"
-            TK0303 line 1: index is negative: -3 | thread 0 reads `x` there | in block 0, barrier interval 0; replay with seed 0 | help: guard the access with an `if`; where zeros are meant, `x.masked(..)` reads them
+            TK0303 line 1: index is negative: `line 1` = -3 | thread 0 reads `x` there | in block 0, barrier interval 0; replay with seed 0 | help: guard the access with an `if` on its indices
         "#]],
     );
 

@@ -202,7 +202,7 @@ fn a_report_reads_as_rustc_does() {
           | ------ thread 31 reads it here
           = note: in block 0, barrier interval 0; replay with seed 7
           = note: seen 64 times in this run
-          = help: insert `sync_threads();` before line 3"#]]
+          = help: let all threads meet at a barrier between the two: `sync_threads();`"#]]
     .assert_eq(&report.render(&program));
 }
 

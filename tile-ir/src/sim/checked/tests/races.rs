@@ -30,7 +30,7 @@ fn a_barrier_is_missing() {
         &args,
         &[401],
         expect![[r#"
-            TK0401 line 2: data race on shared `s` | thread 31 reads s[32] (line 3), thread 32 writes s[32] (line 2), no barrier between | in block 0, barrier interval 0; replay with seed 0 | seen 128 times in this run | help: insert `sync_threads();` before line 3
+            TK0401 line 2: data race on shared `s` | thread 31 reads s[32] (line 3), thread 32 writes s[32] (line 2), no barrier between | in block 0, barrier interval 0; replay with seed 0 | seen 128 times in this run | help: let all threads meet at a barrier between the two: `sync_threads();`
         "#]],
     );
     let (report, _) = clean(&neighbour(128, Build::barrier), &args);
@@ -47,8 +47,8 @@ fn a_warp_barrier_orders_one_warp_and_no_more() {
         &args,
         &[401],
         expect![[r#"
-        TK0401 line 3: data race on shared `s` | thread 1 writes s[1] (line 2), thread 0 reads s[1] (line 3), no barrier between | in block 0, barrier interval 0; replay with seed 0 | seen 32 times in this run | help: insert `sync_warp();` before line 3
-    "#]],
+            TK0401 line 3: data race on shared `s` | thread 1 writes s[1] (line 2), thread 0 reads s[1] (line 3), no barrier between | in block 0, barrier interval 0; replay with seed 0 | seen 32 times in this run | help: let all threads of the warp meet at a barrier between the two: `sync_warp();`
+        "#]],
     );
     let args = || vec![floats(&[64], |_| 0.0)];
     let report = super::every_run(&neighbour(64, sync_warp), &args);
@@ -76,7 +76,7 @@ fn several_threads_write_the_same_value() {
         &args,
         &[401],
         expect![[r#"
-            TK0401 line 1: data race on `y` | thread 31 writes y[0] (line 1), thread 32 writes y[0] (line 1), no barrier between | in block 0, barrier interval 0; replay with seed 0 | seen 63 times in this run | help: let one thread write it (`if tx == 0 { .. }`), or use `atomic_add`
+            TK0401 line 1: data race on `y` | thread 31 writes y[0] (line 1), thread 32 writes y[0] (line 1), no barrier between | in block 0, barrier interval 0; replay with seed 0 | seen 63 times in this run | help: let each thread write an element of its own, or one thread write for all, in an `if`; sums are for `atomic_add`
         "#]],
     );
     clean(&program(true), &args);
@@ -111,7 +111,7 @@ fn shared_memory_is_overwritten_while_it_is_read() {
         &args,
         &[401],
         expect![[r#"
-            TK0401 line 5: data race on shared `s` | thread 31 writes s[31] (line 3), thread 32 reads s[31] (line 5), no barrier between | in block 0, barrier interval 1; replay with seed 0 | seen 192 times in this run | help: insert `sync_threads();` after line 5
+            TK0401 line 5: data race on shared `s` | thread 31 writes s[31] (line 3), thread 32 reads s[31] (line 5), no barrier between | in block 0, barrier interval 1; replay with seed 0 | seen 192 times in this run | help: let all threads meet at a barrier between the two: `sync_threads();`
         "#]],
     );
     let (report, args) = clean(&program(true), &args);
@@ -264,8 +264,8 @@ fn arrays_that_share_memory_race_and_clobber() {
         &args,
         &[401],
         expect![[r#"
-        TK0401 line 5: data race on shared `first` | thread 30 writes `second` there (line 6), thread 48 reads first[15] (line 5), no barrier between | in block 0, barrier interval 1; replay with seed 0 | seen 47 times in this run | help: insert `sync_threads();` before line 6
-    "#]],
+            TK0401 line 5: data race on shared `first` | thread 30 writes `second` there (line 6), thread 48 reads first[15] (line 5), no barrier between | in block 0, barrier interval 1; replay with seed 0 | seen 47 times in this run | help: let all threads meet at a barrier between the two: `sync_threads();`
+        "#]],
     );
     finds(
         &program(true, true),
@@ -298,7 +298,7 @@ fn views_of_one_memory_race() {
         &aliased,
         &[401],
         expect![[r#"
-            TK0401 line 1: data race on `y` | thread 0 reads `x` there (line 1), thread 1 writes y[1] (line 1), no barrier between | in block 0, barrier interval 0; replay with seed 0 | seen 31 times in this run | help: read into a variable, then `sync_warp();`, then write
+            TK0401 line 1: data race on `y` | thread 0 reads `x` there (line 1), thread 1 writes y[1] (line 1), no barrier between | in block 0, barrier interval 0; replay with seed 0 | seen 31 times in this run | help: let all threads of the warp meet at a barrier between the two: `sync_warp();`
         "#]],
     );
 }
