@@ -63,9 +63,10 @@ pub fn edits(help: &str) -> Vec<Edit> {
             edits.push(Edit::Around(line(" around line "), condition.into()));
         } else if is_item {
             edits.push(Edit::Attribute(code.into()));
-        } else if before.ends_with("begin with ") || before.contains("begin the body with ") {
-            edits.push(Edit::Begin(code.into()));
-        } else if before.contains("at the beginning of the body") || after.contains("at the beginning of the body") {
+        } else if before.ends_with("begin with ")
+            || before.contains("begin the body with ")
+            || [before, after].iter().any(|text| text.contains("at the beginning of the body"))
+        {
             edits.push(Edit::Begin(code.into()));
         } else if before.ends_with("make the update atomic: ") || before.ends_with("in place of the statement ") {
             edits.push(Edit::Statement(format!("{code};")));

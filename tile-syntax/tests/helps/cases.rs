@@ -16,7 +16,9 @@ pub struct Case {
 }
 
 /// An expression of `v: f32` (or `n: u32`) that is not in the language, and its value.
-pub const EXPRESSIONS: &[(&str, fn(f32) -> f32)] = &[
+type Expression = (&'static str, fn(f32) -> f32);
+
+pub const EXPRESSIONS: &[Expression] = &[
     ("v.max(3.0)", |v| v.max(3.0)),
     ("(v + 1.0).sqrt()", |v| (v + 1.0).sqrt()),
     ("v.mul_add(2.0, 1.0)", |v| v * 2.0 + 1.0),
