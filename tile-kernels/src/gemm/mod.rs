@@ -9,16 +9,20 @@
 pub mod activation;
 pub mod batched;
 mod choice;
+pub mod copied;
 mod epilogue;
 pub mod full;
 pub mod kernel;
 pub mod model;
 pub mod operands;
+pub mod parts;
 pub mod split;
 pub mod tf32;
 
 pub use batched::gemm_batched;
 pub use choice::{Choice, Tile};
+
+use copied::Operands;
 
 use std::cell::RefCell;
 use tile_runtime::kernel::{
@@ -207,7 +211,28 @@ pub fn class<T: GemmElement<C>, C: Element>(
     mut c: impl TensorOutput<C, 2>,
     options: &Gemm<'_, T>,
 ) -> Result<Class, Error> {
-    let (bm, bn, bk, stages, threads, cluster) = choice(on, [a.argument(), b.argument(), c.argument()], options).0.tile;
+    let (choice, _) = choice(on, [a.argument(), b.argument(), c.argument()], options);
+    let number = options.activation.number();
+    if let Some(parts::Parts { tile: (bm, bn, bk, stages, threads), tf32, slots }) = choice.parts {
+        let params = parts::GemmPartsParams {
+            BM: bm as usize,
+            BN: bn as usize,
+            BK: bk,
+            STAGES: stages,
+            THREADS: threads,
+            TF32: tf32,
+            A_T: options.a_transposed,
+            B_T: options.b_transposed,
+        };
+        let kernel = parts::gemm_parts::<T, C>::instance(on.device(), params)?;
+        return Ok(kernel.class(a, b, c, options.bias, options.alpha, options.beta, number, slots)?);
+    }
+    // The kernels of tf32 have as many classes as that of f32.
+    let stored = [options.a_transposed, options.b_transposed];
+    let (bm, bn, bk, stages, threads, cluster) = match options.precision {
+        Precision::Tf32 if T::DTYPE.bytes() == 4 => full::tile_for(128, 128, stored),
+        Precision::Tf32 | Precision::Full => choice.tile,
+    };
     let params = kernel::GemmParams {
         BM: bm as usize,
         BN: bn as usize,
@@ -220,7 +245,7 @@ pub fn class<T: GemmElement<C>, C: Element>(
         EPILOGUE: !options.is_plain(),
     };
     let kernel = kernel::gemm::<T, C>::instance(on.device(), params)?;
-    Ok(kernel.class(a, b, c, options.bias, options.alpha, options.beta, options.activation.number())?)
+    Ok(kernel.class(a, b, c, options.bias, options.alpha, options.beta, number)?)
 }
 
 /// A product as far as its choice depends on it.
@@ -230,15 +255,15 @@ struct Problem {
     stored: [bool; 2],
     /// Whether rows of the result begin at multiples of 16 bytes: sums that are put aside are added and stored 4 at a time.
     splits: bool,
+    operands: Operands,
 }
 
 impl Problem {
     /// The choices that there are, with the us expected of each.
     fn candidates(self) -> impl Iterator<Item = (Choice, f64)> {
-        let Problem { shape, stored, splits } = self;
-        let [m, n, k] = shape;
-        let legal = Choice::candidates(m, n, k, stored).filter(move |choice| choice.split.is_none() || splits);
-        legal.map(move |choice| (choice, choice.work(shape, stored).us(&model::Parameters::H200)))
+        let Problem { shape, stored, splits, operands } = self;
+        let legal = Choice::of_operands(operands, shape, stored, splits);
+        legal.map(move |choice| (choice, choice.us(operands, shape, stored)))
     }
 
     /// The fastest of them, remembered by the thread.
@@ -272,7 +297,7 @@ thread_local! {
     static CHOICES: RefCell<[Remembered; REMEMBERED]> = const { RefCell::new([None; REMEMBERED]) };
 }
 
-/// What a call is chosen by where TMA fetches its operands; else the choice.
+/// What a call is chosen by, or the choice where that is no matter.
 fn asked<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &Gemm<'_, T>) -> Result<Problem, Choice> {
     let [Argument::Tensor(a), Argument::Tensor(b), Argument::Tensor(c)] = tensors else {
         return Err(Choice::default());
@@ -281,10 +306,19 @@ fn asked<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &G
     let [rows, cols] = extents(&a);
     let k = if options.a_transposed { rows } else { cols };
     let stored = [options.a_transposed, options.b_transposed];
-    match has_copy_engine(on, [&a, &b]) {
-        true => Ok(Problem { shape: [m, n, k], stored, splits: rows_begin_at(&c, 16) }),
-        false => Err(Choice::by_threads(m, n, a.dtype().bytes(), stored)),
-    }
+    let operands = match a.dtype().bytes() {
+        4 if options.precision == Precision::Full => Operands::Full,
+        4 => Operands::Tf32 { fetched: tf32::is_fetched(on, [&a, &b], stored) },
+        _ if has_copy_engine(on, [&a, &b]) => Operands::Fetched,
+        _ => Operands::Copied { width: piece([&a, &b]) },
+    };
+    Ok(Problem { shape: [m, n, k], stored, splits: rows_begin_at(&c, 16), operands })
+}
+
+/// The widest pieces that rows of both operands are made of, in bytes.
+fn piece(operands: [&TensorRef<'_>; 2]) -> i64 {
+    let fits = |bytes: &i64| operands.iter().all(|operand| rows_are_made_of(operand, *bytes));
+    [16, 8, 4].into_iter().find(fits).unwrap_or(2)
 }
 
 /// The instance for operands and a result, and the us expected of it; 0 where nothing is expected.
