@@ -198,6 +198,13 @@ fn every_gemm_slots(device: &Device, selection: &Selection) {
     );
 }
 
+fn every_gemm_parts(device: &Device, selection: &Selection) {
+    each(gemm_parts::<f16, f16>::definition(), selection, |i| {
+        typed!(parts_instance(device, i):
+            f16, f16; f16, bf16; f16, f32; bf16, f16; bf16, bf16; bf16, f32; f32, f32;)
+    });
+}
+
 fn every_gemm_tf32(device: &Device, selection: &Selection) {
     each(gemm_tf32::<128, 256, 4, 256, false>::definition(), selection, |i| tf32_instance(device, i));
 }
@@ -267,6 +274,7 @@ families! {
     every_instance_of_gemm_batch, every_gemm_batch, true;
     every_instance_of_gemm_cluster, every_gemm_cluster, true;
     every_instance_of_gemm_slots, every_gemm_slots, true;
+    every_instance_of_gemm_parts, every_gemm_parts, false;
     every_instance_of_gemm_tf32, every_gemm_tf32, true;
     every_instance_of_gemm_any_tf32, every_gemm_any_tf32, false;
     every_instance_of_gemv, every_gemv, false;

@@ -91,11 +91,13 @@ pub fn gemm_parts<
     if last_arriver(&mut arrived[[tile]], slots) {
         if slots > 1 {
             clear(&mut acc);
-            // Of four parts at once, so that as many reads are under way; there is no place behind the last part's.
-            for four in serial(0..ceil_div(slots, 4)) {
+            // Of some parts at once, so that as many reads are under way as there are registers for; there is no place behind the last
+            // part's.
+            let together = if BM == 64 { 2 } else { 4 };
+            for some in serial(0..ceil_div(slots, together)) {
                 for [i, j] in parallel([BM, BN]) {
-                    for s in unroll(0..4) {
-                        let s = four * 4 + s;
+                    for s in unroll(0..together) {
+                        let s = some * together + s;
                         let place = if s < slots { tile * slots + s } else { 1056 };
                         acc[[i, j]] += partial.masked([place, i, j]);
                     }
