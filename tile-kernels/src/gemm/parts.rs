@@ -82,10 +82,12 @@ pub fn gemm_parts<
         copy(b.at([if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s).tma(false);
         multiply_as::<T, TF32, A_T, B_T>(&a_s, &b_s, &mut acc);
     }
+    // A thread whose right operands lie along N multiplies four neighbouring columns. Those of all threads are put aside together.
+    let quads = BK == 16 && !TF32 && !B_T;
     if slots > 1 {
         let place = min(tile * slots + part, 1055);
         for [i, j] in parallel([BM, BN]) {
-            partial[[place, i, j]] = acc[[i, j]];
+            partial[[place, i, if quads { j % 4 * (BN / 4) + j / 4 } else { j }]] = acc[[i, j]];
         }
     }
     if last_arriver(&mut arrived[[tile]], slots) {
@@ -99,7 +101,8 @@ pub fn gemm_parts<
                     for s in unroll(0..together) {
                         let s = some * together + s;
                         let place = if s < slots { tile * slots + s } else { 1056 };
-                        acc[[i, j]] += partial.masked([place, i, j]);
+                        let at = if quads { j % 4 * (BN / 4) + j / 4 } else { j };
+                        acc[[i, j]] += partial.masked([place, i, at]);
                     }
                 }
             }
