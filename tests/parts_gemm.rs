@@ -46,7 +46,7 @@ fn check<T: PartsElement<U> + Real, U: Real>(
     ];
     for (options, wanted) in [plain, finishing].iter().zip(&wanted) {
         let mut c = device.tensor(&old, [m, n]).unwrap();
-        T::launch_parts(device, parts, &da, &db, &mut c, options).unwrap();
+        T::launch_parts(device, parts, da, db, &mut c, options).unwrap();
         let found = c.to_vec().unwrap();
         let wrong = found.iter().zip(wanted).position(|(x, y)| x != y);
         assert_eq!(wrong, None, "{parts:?} {m} x {n} x {k} {stored:?} +{pad}, {options:?}");
@@ -73,7 +73,7 @@ fn every_tile<T: PartsElement<U> + Real, U: Real>(device: &Device, bytes: u32, s
             let k = 1 + drawn(seed + 2, 300);
             check::<T, U>(device, parts, [m, n, k], stored, drawn(seed + 3, 5));
             // Rows that begin at multiples of 16 bytes.
-            check::<T, U>(device, parts, [(m + 7) / 8 * 8, (n + 7) / 8 * 8, (k + 7) / 8 * 8], stored, 8);
+            check::<T, U>(device, parts, [m, n, k].map(|extent| extent.next_multiple_of(8)), stored, 8);
         }
     }
 }

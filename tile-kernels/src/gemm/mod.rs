@@ -4,7 +4,8 @@
 //! f16 and bf16 into their own type or f32, and f32; either operand stored transposed, any M, N and K; accumulated in f32
 //! in an order that depends only on the shape and the instance. On Hopper, 16-bit operands whose rows begin at multiples of
 //! 16 bytes are fetched by the tensor memory accelerator and multiplied by `wgmma`; of any others, and on other devices, every
-//! thread copies a part, by as many bytes as lie together: a lesser alignment class of the same kernel ([`class`]).
+//! thread copies a part, by as many bytes as lie together: a lesser alignment class of the same kernel ([`class`]). Where tiles are few,
+//! blocks share K: [`split`] of what TMA fetches, [`parts`] of all else.
 
 pub mod activation;
 pub mod batched;
@@ -150,7 +151,8 @@ pub trait GemmElement<C: Element = Self>: Element {
 /// `c = f(alpha a b + beta c + bias)` on a device or stream: `a` of shape `[M, K]` (or `[K, M]`), `b` of `[K, N]` (or
 /// `[N, K]`), `c` of `[M, N]`, the bias of `[N]`.
 ///
-/// The instance is chosen from the shape and from whether the device's TMA can fetch the operands; what their
+/// The instance is chosen from the shape, the type and precision, and from whether the device's TMA can fetch the operands; where there
+/// are few tiles and K is long, blocks share K ([`split`], [`parts`]), with the same bits at every launch. What their
 /// addresses, pitches and extents allow beyond that is its alignment class ([`class`]), which a GPU that could do better with
 /// others says on stderr.
 ///
@@ -297,10 +299,10 @@ thread_local! {
     static CHOICES: RefCell<[Remembered; REMEMBERED]> = const { RefCell::new([None; REMEMBERED]) };
 }
 
-/// What a call is chosen by, or the choice where that is no matter.
-fn asked<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &Gemm<'_, T>) -> Result<Problem, Choice> {
+/// What a call is chosen by; none where its arguments are no tensors, which the launch refuses.
+fn asked<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &Gemm<'_, T>) -> Option<Problem> {
     let [Argument::Tensor(a), Argument::Tensor(b), Argument::Tensor(c)] = tensors else {
-        return Err(Choice::default());
+        return None;
     };
     let [m, n] = extents(&c);
     let [rows, cols] = extents(&a);
@@ -312,7 +314,7 @@ fn asked<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &G
         _ if has_copy_engine(on, [&a, &b]) => Operands::Fetched,
         _ => Operands::Copied { width: piece([&a, &b]) },
     };
-    Ok(Problem { shape: [m, n, k], stored, splits: rows_begin_at(&c, 16), operands })
+    Some(Problem { shape: [m, n, k], stored, splits: rows_begin_at(&c, 16), operands })
 }
 
 /// The widest pieces that rows of both operands are made of, in bytes.
@@ -323,18 +325,18 @@ fn piece(operands: [&TensorRef<'_>; 2]) -> i64 {
 
 /// The instance for operands and a result, and the us expected of it; 0 where nothing is expected.
 fn choice<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &Gemm<'_, T>) -> (Choice, f64) {
-    asked(on, tensors, options).map_or_else(|choice| (choice, 0.0), Problem::choice)
+    asked(on, tensors, options).map_or((Choice::default(), 0.0), Problem::choice)
 }
 
 /// What there is to choose from, by the time expected.
 fn ranked<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &Gemm<'_, T>) -> Vec<(Choice, f64)> {
     match asked(on, tensors, options) {
-        Ok(problem) => {
+        Some(problem) => {
             let mut all: Vec<(Choice, f64)> = problem.candidates().collect();
             all.sort_by(|a, b| a.1.total_cmp(&b.1));
             all
         }
-        Err(choice) => vec![(choice, 0.0)],
+        None => vec![(Choice::default(), 0.0)],
     }
 }
 
