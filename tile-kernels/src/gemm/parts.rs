@@ -1,5 +1,5 @@
 //! K in parts over blocks, of operands that TMA does not fetch: [`gemm_parts`] in f32, as tf32, and of 16 bits at any address and pitch,
-//! in every layout. Every thread copies, as in [`kernel::gemm`](fn@super::kernel::gemm) in its lesser alignment classes; small tiles,
+//! in every layout. Every thread copies, as in [`kernel::gemm`](struct@super::kernel::gemm) in its lesser alignment classes; small tiles,
 //! of which each has a part of K, are for products that have too few tiles for a device, or few rows.
 //!
 //! Every launch gives the same bits: the sums of the parts are added in the order of the parts.
