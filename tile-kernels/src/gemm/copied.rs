@@ -2,8 +2,8 @@
 //!
 //! Several blocks share a multiprocessor. One alone takes as long for a step along K as its own instructions wait for one another; of
 //! several, steps take as long as their instructions do together. Each tile has these two times ([`Speed`]). Those of tiles that
-//! there were in November 2026 are read off the calls in `bench/results/gemm-random-h200.json`, and the model expects 0.67 to 1.5 times what was measured; those
-//! of [`parts`](super::parts) follow from them by counting multiply-adds and copies, and are not fitted yet.
+//! there were in November 2026 are read off the calls in `bench/results/gemm-random-h200.json`, and the model expects 0.67 to 1.5 times
+//! what was measured; those of [`parts`](super::parts) follow from them by counting multiply-adds and copies, and are not fitted yet.
 
 use super::full;
 use super::model::{MULTIPROCESSORS, Parameters, norm, up};
@@ -153,7 +153,7 @@ mod tests {
         Problem { shape, stored, splits: true, operands }.choice()
     }
 
-    /// What took a call the us that are in `bench/results/gemm-random-h200.json`, by the tile that it took: 0.67 to 1.5 times as many are expected.
+    /// Of a call in `bench/results/gemm-random-h200.json`, 0.67 to 1.5 times the us are expected, by the tile that it took then.
     #[test]
     fn calls_that_were_measured() {
         let full = |rows, cols, step, threads| (Operands::Full, (rows, cols, step, 4, threads));
