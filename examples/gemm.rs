@@ -25,6 +25,9 @@ use tile_kernel_examples::export::GEMM_SHAPES;
 use tile_kernel_examples::progress::Steps;
 use tile_kernel_examples::suites::gemm::{Buffers, Dense, measure, selector_shapes};
 use tile_kernel_examples::timing::time;
+use tile_kernels::gemm::copied::Operands;
+use tile_kernels::gemm::parts::gemm_parts;
+use tile_kernels::gemm::split::{gemm_cluster, gemm_slots};
 use tile_kernels::gemm::{Activation, Choice, Gemm, GemmElement, definition, gemm, tf32};
 use tile_runtime::kernel::{Format, explain, show};
 use tile_runtime::prelude::*;
@@ -272,28 +275,47 @@ fn print_stage(stage: Stage, arguments: &Arguments) -> Result<()> {
     let transposed = arguments.layout.transposed();
     let plain = arguments.alpha == 1.0 && arguments.beta == 0.0 && !arguments.bias;
     let epilogue = !plain || !matches!(arguments.activation, Function::None);
-    let is_tf32 = arguments.dtype == "tf32" && transposed == [false, true];
-    let (definition, consts) = match is_tf32 {
-        true => {
-            let (bm, bn, stages, threads) = tf32::tile_for(m, n, k);
-            let sizes = [stages, threads, usize::from(epilogue)].map(|size| size as i64);
-            let definition = tf32::gemm_tf32::<128, 256, 4, 256, false>::definition();
-            (definition, [bm, bn].into_iter().chain(sizes).collect())
+    let operands = match arguments.dtype.as_str() {
+        "tf32" => Operands::Tf32 { fetched: transposed == [false, true] && k % 4 == 0 },
+        "f32" => Operands::Full,
+        // Rows of both operands are whole 16 bytes.
+        _ if [if transposed[0] { m } else { k }, if transposed[1] { k } else { n }].iter().all(|row| row % 8 == 0) => {
+            Operands::Fetched
         }
-        false => {
-            let choice = match arguments.dtype.as_str() {
-                "f32" => Choice::by_threads(m, n, 4, transposed),
-                _ => Choice::for_shape(m, n, k, transposed),
+        _ => Operands::Copied { width: 2 },
+    };
+    let ranked = Choice::ranked(operands, [m, n, k], transposed);
+    let choice = ranked.first().map_or(Choice::default(), |(choice, _)| *choice);
+    let (bm, bn, _, stages, threads, _) = choice.tile;
+    let tf32_consts = |last: &[i64]| -> Vec<i64> {
+        [bm, bn, stages as i64, threads as i64].into_iter().chain(last.iter().copied()).collect()
+    };
+    let (definition, consts) = match (choice.parts, choice.split, operands) {
+        (Some(parts), ..) => (gemm_parts::<f16, f16>::definition(), parts.consts(transposed)),
+        (None, Some(split), _) => {
+            let definition = match split.slots {
+                1 => gemm_cluster::<f16, f16>::definition(),
+                _ => gemm_slots::<f16, f16>::definition(),
             };
+            (definition, split.consts(transposed, epilogue))
+        }
+        (None, None, Operands::Tf32 { fetched: true }) => {
+            (tf32::gemm_tf32::<128, 256, 4, 256, false>::definition(), tf32_consts(&[i64::from(epilogue)]))
+        }
+        (None, None, Operands::Tf32 { fetched: false }) => {
+            let definition = tf32::gemm_any_tf32::<64, 64, 4, 128, false, true>::definition();
+            (definition, tf32_consts(&transposed.map(i64::from)))
+        }
+        (None, None, Operands::Fetched | Operands::Copied { .. } | Operands::Full) => {
             (definition(), choice.consts(transposed, epilogue))
         }
     };
     let kernel = definition.kernel()?;
     let wanted = |i: &tile_ir::ir::Instance| {
-        i.consts == consts && (is_tf32 || i.dtypes.iter().all(|dtype| dtype.name() == arguments.dtype))
+        i.consts == consts && i.dtypes.iter().all(|dtype| dtype.name() == arguments.dtype.trim_start_matches('t'))
     };
     let Some(index) = kernel.instances.iter().position(wanted) else {
-        bail!("--dtype {}: f16, bf16 or f32, or tf32 with --layout nt", arguments.dtype)
+        bail!("--dtype {}: f16, bf16, f32 or tf32", arguments.dtype)
     };
     let text = match stage {
         Stage::Tile => show(definition, index, Target::Sm90a, Format::Tile)?,
@@ -308,13 +330,20 @@ fn print_stage(stage: Stage, arguments: &Arguments) -> Result<()> {
             let stored = |t: bool, rows: i64, cols: i64| if t { [cols, rows] } else { [rows, cols] };
             let ([a0, a1], [b0, b1]) = (stored(transposed[0], m, k), stored(transposed[1], k, n));
             let mut extents = vec![("M", m), ("N", n), ("activation", 0)];
-            match is_tf32 {
+            match kernel.dims.values().any(|dim| dim.name == "K") {
                 true => extents.push(("K", k)),
                 false => extents.extend([("A0", a0), ("A1", a1), ("B0", b0), ("B1", b1)]),
             }
+            let slots = choice.parts.map(|parts| parts.slots).or(choice.split.map(|split| split.slots));
+            extents.extend(slots.filter(|_| kernel.name != "gemm_cluster").map(|slots| ("slots", slots as i64)));
             let mut values: Vec<(&str, f64)> = extents.iter().map(|(name, value)| (*name, *value as f64)).collect();
             values.extend([("alpha", f64::from(arguments.alpha)), ("beta", f64::from(arguments.beta))]);
-            explain(definition, index, Target::Sm90a, &Machine::H200, &values)?.to_string()
+            let report = explain(definition, index, Target::Sm90a, &Machine::H200, &values)?;
+            let expected = ranked.iter().map(|(choice, us)| format!("{us:9.1} us  {choice}")).collect::<Vec<_>>();
+            format!(
+                "{report}\nwhat the model expects of each choice on an H200; the first is taken\n{}",
+                expected.join("\n")
+            )
         }
     };
     tile_kernel_examples::output::print(&text)?;

@@ -13,6 +13,7 @@ use select::{Declared, Selection, each};
 use tile_kernel_examples::data::Real;
 use tile_kernels::gemm::batched::{GemmBatchParams, gemm_batch};
 use tile_kernels::gemm::kernel::{GemmParams, gemm};
+use tile_kernels::gemm::parts::{GemmPartsParams, gemm_parts};
 use tile_kernels::gemm::split::{GemmClusterParams, GemmSlotsParams, gemm_cluster, gemm_slots};
 use tile_kernels::gemm::tf32::{GemmAnyTf32Params, GemmTf32Params, gemm_any_tf32, gemm_tf32};
 use tile_kernels::gemv::bulk::{GemvBulkParams, gemv_bulk};
@@ -88,6 +89,18 @@ fn slots_instance<T: Real, U: Real>(device: &Device, i: &Declared) -> Result<usi
     // It demands an N of eights. As many slots as it takes, and fewer.
     let slots = params.S - i.index % 3;
     product::run::<T, U>(device, i, Family { ragged: 8, ..BLOCKS }, |o| {
+        let rank = "a batch of one has a first matrix";
+        let (a, b, c) = (o.a.row(0).expect(rank), o.b.row(0).expect(rank), o.c.row(0).expect(rank));
+        kernel.launch(a, b, c, o.bias, o.alpha, o.beta, o.activation, slots)
+    })
+}
+
+fn parts_instance<T: Real, U: Real>(device: &Device, i: &Declared) -> Result<usize, String> {
+    let params = params!(i, GemmPartsParams { BM, BN, BK, STAGES, THREADS; TF32, A_T, B_T });
+    let kernel = gemm_parts::<T, U>::instance(device, params).map_err(|e| e.to_string())?;
+    // One part, and more than are added at once.
+    let slots = [1, 2, 5][i.index % 3];
+    product::run::<T, U>(device, i, BLOCKS, |o| {
         let rank = "a batch of one has a first matrix";
         let (a, b, c) = (o.a.row(0).expect(rank), o.b.row(0).expect(rank), o.c.row(0).expect(rank));
         kernel.launch(a, b, c, o.bias, o.alpha, o.beta, o.activation, slots)
@@ -185,6 +198,13 @@ fn every_gemm_slots(device: &Device, selection: &Selection) {
     );
 }
 
+fn every_gemm_parts(device: &Device, selection: &Selection) {
+    each(gemm_parts::<f16, f16>::definition(), selection, |i| {
+        typed!(parts_instance(device, i):
+            f16, f16; f16, bf16; f16, f32; bf16, f16; bf16, bf16; bf16, f32; f32, f32;)
+    });
+}
+
 fn every_gemm_tf32(device: &Device, selection: &Selection) {
     each(gemm_tf32::<128, 256, 4, 256, false>::definition(), selection, |i| tf32_instance(device, i));
 }
@@ -254,6 +274,7 @@ families! {
     every_instance_of_gemm_batch, every_gemm_batch, true;
     every_instance_of_gemm_cluster, every_gemm_cluster, true;
     every_instance_of_gemm_slots, every_gemm_slots, true;
+    every_instance_of_gemm_parts, every_gemm_parts, false;
     every_instance_of_gemm_tf32, every_gemm_tf32, true;
     every_instance_of_gemm_any_tf32, every_gemm_any_tf32, false;
     every_instance_of_gemv, every_gemv, false;

@@ -13,6 +13,7 @@ mod instances;
 mod ladder;
 mod lent;
 mod messages;
+mod parts;
 mod pdl;
 mod rows;
 mod split;

@@ -8,7 +8,7 @@ mod grammar;
 
 use tile_ir::ir::{Class, DimId, Dtype, Instance, Kernel, Target, Width};
 use tile_kernel_examples::ladder;
-use tile_kernels::gemm::{batched, split, tf32};
+use tile_kernels::gemm::{batched, parts, split, tf32};
 use tile_runtime::kernel::Definition;
 use tile_runtime::prelude::f16;
 
@@ -27,6 +27,7 @@ pub fn kernels() -> Vec<&'static Definition> {
     all.push(batched::gemm_batch::<f16, f16, 64, 64, 64, 8, 128, false, true>::definition());
     all.push(split::gemm_cluster::<f16, f16>::definition());
     all.push(split::gemm_slots::<f16, f16>::definition());
+    all.push(parts::gemm_parts::<f16, f16>::definition());
     all.push(tf32::gemm_tf32::<128, 256, 4, 256, false>::definition());
     all.push(tf32::gemm_any_tf32::<64, 64, 4, 128, false, true>::definition());
     all.extend(tile_kernels::norm::definitions());
@@ -113,6 +114,18 @@ pub fn classes(kernel: &Kernel, instance: &Instance, target: Target) -> Vec<Clas
         ("gemm" | "gemm_batch", _) => {}
         (_, [Dtype::F16]) if is_of_rows(kernel) => return vec![],
         (_, [Dtype::F32]) if is_of_rows(kernel) && target == Target::Sm80 => return vec![],
+        // Operands of 16 bits are those that TMA does not fetch; f32 mostly is aligned.
+        ("gemm_parts", [Dtype::Bf16, Dtype::Bf16]) if nt && target == Target::Sm90a => {
+            return [Width::Four, Width::Element].map(read).to_vec();
+        }
+        ("gemm_parts", [Dtype::Bf16, Dtype::Bf16]) if target == Target::Sm90a => return vec![read(Width::Element)],
+        ("gemm_parts", [Dtype::F32, Dtype::F32]) if nt && target == Target::Sm90a => {
+            return [Width::Sixteen, Width::Four].map(read).to_vec();
+        }
+        ("gemm_parts", [Dtype::F32, Dtype::F32]) if target == Target::Sm90a => return vec![Class::WIDEST],
+        // Another device's kernels are those of one layout.
+        ("gemm_parts", [Dtype::Bf16, Dtype::Bf16] | [Dtype::F32, Dtype::F32]) if nt => return vec![Class::WIDEST],
+        ("gemm_parts", _) => return vec![],
         ("gemm_cluster", [Dtype::Bf16, Dtype::Bf16]) => return vec![Class::WIDEST, read(Width::Element)],
         ("gemm_slots", [Dtype::Bf16, Dtype::Bf16]) => return vec![Class::WIDEST],
         // Their results are staged or stored in other ways.

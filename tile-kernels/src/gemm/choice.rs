@@ -2,8 +2,10 @@
 
 use super::Gemm;
 use super::batched::{Batch, Shape};
+use super::copied::{Copied, Operands, Speed};
 use super::kernel;
 use super::model::{Parameters, Work};
+use super::parts::{Parts, PartsElement};
 use super::split::{Split, SplitElement};
 use std::fmt;
 use tile_runtime::LaunchError;
@@ -20,6 +22,8 @@ pub struct Choice {
     pub many_tiles: bool,
     /// How K is split over blocks instead, where the tile above leaves too many multiprocessors idle.
     pub split: Option<Split>,
+    /// How K is split over blocks whose threads copy, instead of the tile above.
+    pub parts: Option<Parts>,
 }
 
 /// Rows, columns, elements of a step along K, slots, threads, blocks of a cluster.
@@ -60,9 +64,12 @@ const TILES: [Tile; 31] = [
     (256, 128, 64, 4, 256, 2),
 ];
 
+/// The tiles where every thread copies operands of 16 bits.
+const COPIED: [Tile; 2] = [(128, 128, 32, 4, 256, 1), (64, 64, 32, 4, 128, 1)];
+
 impl Default for Choice {
     fn default() -> Self {
-        Choice { tile: TILES[0], many_tiles: true, split: None }
+        Choice { tile: TILES[0], many_tiles: true, split: None, parts: None }
     }
 }
 
@@ -86,22 +93,76 @@ impl Choice {
         let many_tiles = is_large(m, n);
         let tile = match many_tiles {
             _ if bytes >= 4 => super::full::tile_for(m, n, stored),
-            true => (128, 128, 32, 4, 256, 1),
-            false => (64, 64, 32, 4, 128, 1),
+            true => COPIED[0],
+            false => COPIED[1],
         };
-        Choice { tile, many_tiles, split: None }
+        Choice { tile, many_tiles, split: None, parts: None }
     }
 
     /// Every choice that aligned operands of this shape could be given.
     pub fn candidates(m: i64, n: i64, k: i64, stored: [bool; 2]) -> impl Iterator<Item = Choice> {
         let many_tiles = is_large(m, n);
         let tiles = TILES.into_iter().filter(move |tile| has(*tile, stored));
-        let tiles = tiles.map(move |tile| Choice { tile, many_tiles, split: None });
+        let tiles = tiles.map(move |tile| Choice { tile, many_tiles, split: None, parts: None });
         let splits = Split::candidates(m, n, k, stored);
         tiles.chain(splits.map(move |split| Choice { split: Some(split), many_tiles, ..Choice::default() }))
     }
 
-    /// What a launch by this choice does.
+    /// Every choice that there is for operands of a kind; `splits`: rows of the result begin at multiples of 16 bytes.
+    pub(super) fn of_operands(
+        operands: Operands,
+        [m, n, k]: [i64; 3],
+        stored: [bool; 2],
+        splits: bool,
+    ) -> impl Iterator<Item = Choice> {
+        let many_tiles = is_large(m, n);
+        let of_tile = move |tile| Choice { tile, many_tiles, split: None, parts: None };
+        let all: Vec<Choice> = match operands {
+            Operands::Fetched => Choice::candidates(m, n, k, stored).filter(|c| c.split.is_none() || splits).collect(),
+            Operands::Copied { .. } => COPIED.map(of_tile).to_vec(),
+            Operands::Full => super::full::tiles(stored).map(of_tile).collect(),
+            Operands::Tf32 { fetched } => {
+                let any = super::tf32::ANY.map(of_tile).into_iter();
+                let by_wgmma = super::tf32::TILES.map(|tile| of_tile(super::tf32::as_tile(tile)));
+                by_wgmma.into_iter().filter(|_| fetched).chain(any.filter(|_| !fetched)).collect()
+            }
+        };
+        // What TMA fetches is split by others, which store 16 bytes at once.
+        let parts =
+            Parts::candidates(operands, [m, n, k], stored).filter(move |_| operands != Operands::Fetched || !splits);
+        all.into_iter().chain(parts.map(move |parts| Choice { parts: Some(parts), many_tiles, ..Choice::default() }))
+    }
+
+    /// The choices that there are for dense operands of a kind, with the us expected of each on an H200, the fastest first. `shape`: rows,
+    /// columns and depth; `stored`: `[a_transposed, b_transposed]`.
+    pub fn ranked(operands: Operands, shape: [i64; 3], stored: [bool; 2]) -> Vec<(Choice, f64)> {
+        let rows_of_16_bytes = shape[1] * operands.bytes() % 16 == 0;
+        let all = Choice::of_operands(operands, shape, stored, rows_of_16_bytes);
+        let mut all: Vec<_> = all.map(|choice| (choice, choice.us(operands, shape, stored))).collect();
+        all.sort_by(|a, b| a.1.total_cmp(&b.1));
+        all
+    }
+
+    /// us that a launch of this choice for operands of a kind is expected to take on an H200.
+    pub(super) fn us(&self, operands: Operands, shape: [i64; 3], stored: [bool; 2]) -> f64 {
+        if let Some(parts) = self.parts {
+            return parts.work(operands, shape, stored).us(&Parameters::H200);
+        }
+        match operands {
+            Operands::Fetched => self.work(shape, stored).us(&Parameters::H200),
+            Operands::Tf32 { fetched: true } => super::tf32::us(self.tile, shape),
+            Operands::Copied { .. } | Operands::Full | Operands::Tf32 { fetched: false } => {
+                let (rows, cols, step, stages, threads, _) = self.tile;
+                let speed = Speed::of(operands, (rows, cols, step, stages, threads), stored);
+                let [step, stages] = [step, stages].map(|size| size as i64);
+                let (tile, bytes) = ([rows, cols], operands.bytes());
+                Copied { shape, stored, tile, step, stages, slots: 1, bytes, counted: false, speed }
+                    .us(&Parameters::H200)
+            }
+        }
+    }
+
+    /// What a launch by this choice does, of operands that TMA fetches.
     pub fn work(&self, shape: [i64; 3], stored: [bool; 2]) -> Work {
         match self.split {
             Some(split) => split.work(shape, stored),
@@ -124,6 +185,9 @@ impl Choice {
 
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(Parts { tile: (bm, bn, bk, stages, threads), slots, .. }) = self.parts {
+            return write!(f, "{bm}x{bn}x{bk}, {stages} stages, {threads} threads, copied, {slots} slots");
+        }
         if let Some(Split { tile: (bm, bn, bk, stages), parts, slots }) = self.split {
             return write!(f, "{bm}x{bn}x{bk}, {stages} stages, {parts} parts, {slots} slots");
         }
@@ -205,6 +269,9 @@ macro_rules! elements {
                 c: impl TensorOutput<$out, 2>,
                 options: &Gemm<'_, Self>,
             ) -> Result<(), LaunchError> {
+                if let Some(parts) = choice.parts {
+                    return <$ty as PartsElement<$out>>::launch_parts(on, parts, a, b, c, options);
+                }
                 if let Some(split) = choice.split {
                     return <$ty as SplitElement<$out>>::launch_split(on, split, a, b, c, options);
                 }
@@ -271,8 +338,12 @@ impl super::GemmElement<f32> for f32 {
         c: impl TensorOutput<f32, 2>,
         options: &Gemm<'_, f32>,
     ) -> Result<(), LaunchError> {
+        if let Some(parts) = choice.parts {
+            let tf32 = options.precision == super::Precision::Tf32;
+            return <f32 as PartsElement<f32>>::launch_parts(on, Parts { tf32, ..parts }, a, b, c, options);
+        }
         if options.precision == super::Precision::Tf32 {
-            return super::tf32::launch(on, choice.many_tiles, a, b, c, options);
+            return super::tf32::launch(on, choice, a, b, c, options);
         }
         launch!(f32, f32, choice, on, a, b, c, options, else (128, 128, 8, 4, 256, 1);
             (128, 128, 16, 3, 256, 1): [(false, true), (true, false)],

@@ -4,21 +4,26 @@
 //! f16 and bf16 into their own type or f32, and f32; either operand stored transposed, any M, N and K; accumulated in f32
 //! in an order that depends only on the shape and the instance. On Hopper, 16-bit operands whose rows begin at multiples of
 //! 16 bytes are fetched by the tensor memory accelerator and multiplied by `wgmma`; of any others, and on other devices, every
-//! thread copies a part, by as many bytes as lie together: a lesser alignment class of the same kernel ([`class`]).
+//! thread copies a part, by as many bytes as lie together: a lesser alignment class of the same kernel ([`class`]). Where tiles are few,
+//! blocks share K: [`split`] of what TMA fetches, [`parts`] of all else.
 
 pub mod activation;
 pub mod batched;
 mod choice;
+pub mod copied;
 mod epilogue;
 pub mod full;
 pub mod kernel;
 pub mod model;
 pub mod operands;
+pub mod parts;
 pub mod split;
 pub mod tf32;
 
 pub use batched::gemm_batched;
 pub use choice::{Choice, Tile};
+
+use copied::Operands;
 
 use std::cell::RefCell;
 use tile_runtime::kernel::{
@@ -146,7 +151,8 @@ pub trait GemmElement<C: Element = Self>: Element {
 /// `c = f(alpha a b + beta c + bias)` on a device or stream: `a` of shape `[M, K]` (or `[K, M]`), `b` of `[K, N]` (or
 /// `[N, K]`), `c` of `[M, N]`, the bias of `[N]`.
 ///
-/// The instance is chosen from the shape and from whether the device's TMA can fetch the operands; what their
+/// The instance is chosen from the shape, the type and precision, and from whether the device's TMA can fetch the operands; where there
+/// are few tiles and K is long, blocks share K ([`split`], [`parts`]), with the same bits at every launch. What their
 /// addresses, pitches and extents allow beyond that is its alignment class ([`class`]), which a GPU that could do better with
 /// others says on stderr.
 ///
@@ -207,7 +213,28 @@ pub fn class<T: GemmElement<C>, C: Element>(
     mut c: impl TensorOutput<C, 2>,
     options: &Gemm<'_, T>,
 ) -> Result<Class, Error> {
-    let (bm, bn, bk, stages, threads, cluster) = choice(on, [a.argument(), b.argument(), c.argument()], options).0.tile;
+    let (choice, _) = choice(on, [a.argument(), b.argument(), c.argument()], options);
+    let number = options.activation.number();
+    if let Some(parts::Parts { tile: (bm, bn, bk, stages, threads), tf32, slots }) = choice.parts {
+        let params = parts::GemmPartsParams {
+            BM: bm as usize,
+            BN: bn as usize,
+            BK: bk,
+            STAGES: stages,
+            THREADS: threads,
+            TF32: tf32,
+            A_T: options.a_transposed,
+            B_T: options.b_transposed,
+        };
+        let kernel = parts::gemm_parts::<T, C>::instance(on.device(), params)?;
+        return Ok(kernel.class(a, b, c, options.bias, options.alpha, options.beta, number, slots)?);
+    }
+    // The kernels of tf32 have as many classes as that of f32.
+    let stored = [options.a_transposed, options.b_transposed];
+    let (bm, bn, bk, stages, threads, cluster) = match options.precision {
+        Precision::Tf32 if T::DTYPE.bytes() == 4 => full::tile_for(128, 128, stored),
+        Precision::Tf32 | Precision::Full => choice.tile,
+    };
     let params = kernel::GemmParams {
         BM: bm as usize,
         BN: bn as usize,
@@ -220,7 +247,7 @@ pub fn class<T: GemmElement<C>, C: Element>(
         EPILOGUE: !options.is_plain(),
     };
     let kernel = kernel::gemm::<T, C>::instance(on.device(), params)?;
-    Ok(kernel.class(a, b, c, options.bias, options.alpha, options.beta, options.activation.number())?)
+    Ok(kernel.class(a, b, c, options.bias, options.alpha, options.beta, number)?)
 }
 
 /// A product as far as its choice depends on it.
@@ -230,15 +257,15 @@ struct Problem {
     stored: [bool; 2],
     /// Whether rows of the result begin at multiples of 16 bytes: sums that are put aside are added and stored 4 at a time.
     splits: bool,
+    operands: Operands,
 }
 
 impl Problem {
     /// The choices that there are, with the us expected of each.
     fn candidates(self) -> impl Iterator<Item = (Choice, f64)> {
-        let Problem { shape, stored, splits } = self;
-        let [m, n, k] = shape;
-        let legal = Choice::candidates(m, n, k, stored).filter(move |choice| choice.split.is_none() || splits);
-        legal.map(move |choice| (choice, choice.work(shape, stored).us(&model::Parameters::H200)))
+        let Problem { shape, stored, splits, operands } = self;
+        let legal = Choice::of_operands(operands, shape, stored, splits);
+        legal.map(move |choice| (choice, choice.us(operands, shape, stored)))
     }
 
     /// The fastest of them, remembered by the thread.
@@ -272,35 +299,44 @@ thread_local! {
     static CHOICES: RefCell<[Remembered; REMEMBERED]> = const { RefCell::new([None; REMEMBERED]) };
 }
 
-/// What a call is chosen by where TMA fetches its operands; else the choice.
-fn asked<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &Gemm<'_, T>) -> Result<Problem, Choice> {
+/// What a call is chosen by; none where its arguments are no tensors, which the launch refuses.
+fn asked<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &Gemm<'_, T>) -> Option<Problem> {
     let [Argument::Tensor(a), Argument::Tensor(b), Argument::Tensor(c)] = tensors else {
-        return Err(Choice::default());
+        return None;
     };
     let [m, n] = extents(&c);
     let [rows, cols] = extents(&a);
     let k = if options.a_transposed { rows } else { cols };
     let stored = [options.a_transposed, options.b_transposed];
-    match has_copy_engine(on, [&a, &b]) {
-        true => Ok(Problem { shape: [m, n, k], stored, splits: rows_begin_at(&c, 16) }),
-        false => Err(Choice::by_threads(m, n, a.dtype().bytes(), stored)),
-    }
+    let operands = match a.dtype().bytes() {
+        4 if options.precision == Precision::Full => Operands::Full,
+        4 => Operands::Tf32 { fetched: tf32::is_fetched(on, [&a, &b], stored) },
+        _ if has_copy_engine(on, [&a, &b]) => Operands::Fetched,
+        _ => Operands::Copied { width: piece([&a, &b]) },
+    };
+    Some(Problem { shape: [m, n, k], stored, splits: rows_begin_at(&c, 16), operands })
+}
+
+/// The widest pieces that rows of both operands are made of, in bytes.
+fn piece(operands: [&TensorRef<'_>; 2]) -> i64 {
+    let fits = |bytes: &i64| operands.iter().all(|operand| rows_are_made_of(operand, *bytes));
+    [16, 8, 4].into_iter().find(fits).unwrap_or(2)
 }
 
 /// The instance for operands and a result, and the us expected of it; 0 where nothing is expected.
 fn choice<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &Gemm<'_, T>) -> (Choice, f64) {
-    asked(on, tensors, options).map_or_else(|choice| (choice, 0.0), Problem::choice)
+    asked(on, tensors, options).map_or((Choice::default(), 0.0), Problem::choice)
 }
 
 /// What there is to choose from, by the time expected.
 fn ranked<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &Gemm<'_, T>) -> Vec<(Choice, f64)> {
     match asked(on, tensors, options) {
-        Ok(problem) => {
+        Some(problem) => {
             let mut all: Vec<(Choice, f64)> = problem.candidates().collect();
             all.sort_by(|a, b| a.1.total_cmp(&b.1));
             all
         }
-        Err(choice) => vec![(choice, 0.0)],
+        None => vec![(Choice::default(), 0.0)],
     }
 }
 

@@ -208,7 +208,7 @@ impl Work {
 }
 
 /// As long as the longest of them, and longer where others are nearly as long.
-fn norm(all: &[f64], power: f64) -> f64 {
+pub(super) fn norm(all: &[f64], power: f64) -> f64 {
     let most = all.iter().copied().fold(0.0, f64::max);
     if most <= 0.0 {
         return 0.0;

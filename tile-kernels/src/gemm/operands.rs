@@ -19,3 +19,23 @@ pub fn multiply<T, const A_T: bool, const B_T: bool>(
         gemm(a, b, acc);
     }
 }
+
+/// [`multiply`] with a choice for f32: with `TF32`, the leading 10 bits of each element's fraction are multiplied, on tensor cores.
+#[tile_fn(uses(multiply), dtypes(T in [f16, bf16, f32]))]
+pub fn multiply_as<T, const TF32: bool, const A_T: bool, const B_T: bool>(
+    a: &SharedArray<T, (A0, A1)>,
+    b: &SharedArray<T, (B0, B1)>,
+    acc: &mut Fragment<f32, (BM, BN)>,
+) {
+    if !TF32 {
+        multiply::<T, A_T, B_T>(a, b, acc);
+    } else if A_T && B_T {
+        gemm(a.t(), b.t(), acc).tf32();
+    } else if A_T {
+        gemm(a.t(), b, acc).tf32();
+    } else if B_T {
+        gemm(a, b.t(), acc).tf32();
+    } else {
+        gemm(a, b, acc).tf32();
+    }
+}

@@ -9,7 +9,7 @@ use super::epilogue::finish;
 use super::model::Parameters;
 use super::{Choice, Gemm, extents, rows_begin_at};
 use std::sync::atomic::{AtomicBool, Ordering};
-use tile_runtime::kernel::{Argument, LaunchOn, Target, TensorInput, TensorOutput};
+use tile_runtime::kernel::{Argument, LaunchOn, Target, TensorInput, TensorOutput, TensorRef};
 use tile_runtime::prelude::*;
 
 /// `c = f(alpha a b^T + beta c + bias)` as [`gemm`](super::kernel::gemm) has it: `a` is M x K, `b` N x K, a step along K 32
@@ -120,15 +120,36 @@ pub type Tile = (i64, i64, usize, usize);
 /// The tiles.
 pub const TILES: [Tile; 4] = [(128, 256, 4, 256), (128, 128, 6, 128), (64, 128, 8, 128), (64, 64, 12, 128)];
 
-/// The tile for a shape. An instruction takes as long over 8 elements of tf32 as over 16 of 16 bits, which are as many
-/// bytes, so the 16-bit kernel's cost model is asked about twice the K.
+/// The tiles of [`gemm_any_tf32`](struct@gemm_any_tf32), as [`Choice`] has them.
+pub(super) const ANY: [super::Tile; 2] = [(128, 128, 16, 4, 256, 1), (64, 64, 16, 4, 128, 1)];
+
+/// A tile as [`Choice`] has it.
+pub(super) fn as_tile((bm, bn, stages, threads): Tile) -> super::Tile {
+    (bm, bn, 32, stages, threads, 1)
+}
+
+/// The parameters of `wgmma` on tf32: no step of 32 along K was shorter than this of those with 7 to 33 tiles of 64 x 64 in
+/// `bench/results/gemm-random-h200.json`.
+const PARAMETERS: Parameters = Parameters { step: [0.19, 0.191], ..Parameters::H200 };
+
+/// us that a launch of a tile that `wgmma` multiplies is expected to take. An instruction takes as long over 8 elements of tf32 as over
+/// 16 of 16 bits, which are as many bytes, so the 16-bit kernel's cost model is asked about twice the K.
+pub(super) fn us((bm, bn, _, stages, threads, _): super::Tile, [m, n, k]: [i64; 3]) -> f64 {
+    let choice = Choice { tile: (bm, bn, 64, stages, threads, 1), ..Choice::default() };
+    choice.work([m, n, k.saturating_mul(2)], [false, true]).us(&PARAMETERS)
+}
+
+/// The tile for a shape.
 pub fn tile_for(m: i64, n: i64, k: i64) -> Tile {
-    let cost = |&(bm, bn, stages, threads): &Tile| {
-        let tile = (bm, bn, 64, stages, threads, 1);
-        let choice = Choice { tile, ..Choice::default() };
-        choice.work([m, n, k.saturating_mul(2)], [false, true]).us(&Parameters::H200)
-    };
+    let cost = |tile: &Tile| us(as_tile(*tile), [m, n, k]);
     TILES.into_iter().min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or(TILES[0])
+}
+
+/// Whether the device's TMA fetches operands and `wgmma` multiplies them.
+pub(super) fn is_fetched(on: &impl LaunchOn, operands: [&TensorRef<'_>; 2], stored: [bool; 2]) -> bool {
+    stored == [false, true]
+        && on.device().supports(Target::Sm90a)
+        && operands.into_iter().all(|operand| rows_begin_at(operand, 16))
 }
 
 /// Says, once, that a launch on Hopper multiplies without `wgmma`.
@@ -143,25 +164,25 @@ fn say(on: &impl LaunchOn) {
     }
 }
 
-/// A launch; `large`: tiles of 128 x 128 where `wgmma` has no part in it.
+/// A launch of a tile of a choice: one of those that `wgmma` multiplies, where it can, or one of [`ANY`].
 #[track_caller]
 pub(super) fn launch(
     on: &impl LaunchOn,
-    large: bool,
+    choice: Choice,
     a: impl TensorInput<f32, 2>,
     b: impl TensorInput<f32, 2>,
     mut c: impl TensorOutput<f32, 2>,
     options: &Gemm<'_, f32>,
 ) -> Result<(), LaunchError> {
-    let along_k = !options.a_transposed && options.b_transposed;
+    let stored = [options.a_transposed, options.b_transposed];
     if let (Argument::Tensor(a_ref), Argument::Tensor(b_ref), Argument::Tensor(c_ref)) =
         (a.argument(), b.argument(), c.argument())
-        && along_k
-        && on.device().supports(Target::Sm90a)
-        && [&a_ref, &b_ref].into_iter().all(|operand| rows_begin_at(operand, 16))
+        && is_fetched(on, [&a_ref, &b_ref], stored)
+        && !ANY.contains(&choice.tile)
     {
         let ([m, n], [_, k]) = (extents(&c_ref), extents(&a_ref));
-        return launch_tile(on, tile_for(m, n, k), a, b, c, options);
+        let tile = TILES.into_iter().find(|tile| as_tile(*tile) == choice.tile);
+        return launch_tile(on, tile.unwrap_or_else(|| tile_for(m, n, k)), a, b, c, options);
     }
     say(on);
     macro_rules! any {
@@ -178,6 +199,11 @@ pub(super) fn launch(
             )
         };
     }
+    let large = match choice.tile {
+        tile if tile == ANY[0] => true,
+        tile if tile == ANY[1] => false,
+        _ => choice.many_tiles,
+    };
     match (large, options.a_transposed, options.b_transposed) {
         (true, false, true) => any!(128, 128, 256, false, true),
         (true, false, false) => any!(128, 128, 256, false, false),

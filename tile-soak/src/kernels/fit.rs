@@ -84,6 +84,12 @@ fn own(source: &Source, constants: &Constants<'_>, problem: &mut Problem) {
             scalars.push(("slots", 1 + scalar("slots") % constant("S")));
             vec![]
         }
+        // A tile of few rows and columns has many parts, so that there are not more blocks than there is room for.
+        "gemm_parts" => {
+            let tiles = ceil(dim("M"), constant("BM")) * ceil(dim("N"), constant("BN"));
+            scalars.push(("slots", 1 + scalar("slots") % (1056 / tiles).clamp(1, 8)));
+            vec![]
+        }
         "gemv_lines" => {
             scalars.extend([("start", scalar("start") % constant("VEC")), ("before", scalar("before") % 2)]);
             vec![("M", ceil(dim("N") * dim("K"), constant("VEC")) + 2)]

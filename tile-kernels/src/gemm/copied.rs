@@ -1,0 +1,223 @@
+//! How long a product takes whose operands every thread copies: f32, and whatever TMA does not fetch.
+//!
+//! Several blocks share a multiprocessor. One alone takes as long for a step along K as its own instructions wait for one another; of
+//! several, steps take as long as their instructions do together. Each tile has these two times ([`Speed`]). Those of tiles that
+//! there were in November 2026 are read off the calls in `bench/results/gemm-random-h200.json`, and the model expects 0.67 to 1.5 times
+//! what was measured; those of [`parts`](super::parts) follow from them by counting multiply-adds and copies, and are not fitted yet.
+
+use super::full;
+use super::model::{MULTIPROCESSORS, Parameters, norm, up};
+
+/// What is multiplied, and how it comes into shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operands {
+    /// 16 bits, fetched by TMA.
+    Fetched,
+    /// 16 bits, copied by threads.
+    Copied {
+        /// Bytes of a piece: 16, 8, 4 or an element's 2.
+        width: i64,
+    },
+    /// f32, multiplied as it is.
+    Full,
+    /// f32, multiplied as tf32.
+    Tf32 {
+        /// Whether TMA fetches it and `wgmma` multiplies.
+        fetched: bool,
+    },
+}
+
+impl Operands {
+    /// Bytes of an element.
+    pub fn bytes(self) -> i64 {
+        match self {
+            Operands::Fetched | Operands::Copied { .. } => 2,
+            Operands::Full | Operands::Tf32 { .. } => 4,
+        }
+    }
+}
+
+/// How fast the blocks of a tile are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Speed {
+    /// us of a step along K where a multiprocessor has one block.
+    pub alone: f64,
+    /// us that each block adds to a step where it has many.
+    pub shared: f64,
+    /// Blocks that fit on a multiprocessor, by their registers.
+    pub blocks: i64,
+}
+
+/// Multiply-adds a us of one multiprocessor: 128 a cycle.
+const MULTIPLY_ADDS: f64 = 243e3;
+
+/// us until the first step of a tile after another one's last.
+const FILL: f64 = 0.8;
+
+/// us until a block that is the only one of its tile knows that it is.
+const ARRIVAL: f64 = 1.0;
+
+impl Speed {
+    /// That of a tile (rows, columns, a step along K, slots of shared memory, threads) of operands that are stored so
+    /// (`[a_transposed, b_transposed]`).
+    pub fn of(
+        operands: Operands,
+        (rows, cols, step, _, threads): (i64, i64, usize, usize, usize),
+        [a_transposed, b_transposed]: [bool; 2],
+    ) -> Speed {
+        let products = (rows * cols * step as i64) as f64;
+        let small = rows < 64;
+        match operands {
+            Operands::Full => {
+                // A warp has a multiply-add every other cycle; the others are for what it reads.
+                let alone = 0.08 + products / threads as f64 * 0.0009;
+                let part = full::share((rows, cols)).unwrap_or(0.5);
+                let blocks = (512 / threads as i64).min(8);
+                Speed { alone, shared: products / (MULTIPLY_ADDS * part), blocks }
+            }
+            Operands::Tf32 { .. } if small => Speed { alone: 0.3, shared: 0.13, blocks: 4 },
+            Operands::Tf32 { .. } if rows == 64 => Speed { alone: 0.28, shared: 0.19, blocks: 4 },
+            Operands::Tf32 { .. } => Speed { alone: 0.6, shared: 0.53, blocks: 2 },
+            // Each element has an instruction that reads it and one that puts it into shared memory.
+            Operands::Copied { width: 2 } if small => Speed { alone: 0.8, shared: 0.25, blocks: 4 },
+            // They wait in registers, twice as many where both operands have to be read across their rows or along them.
+            Operands::Copied { width: 2 } if rows == 64 => {
+                Speed { alone: 1.0, shared: 0.4, blocks: if a_transposed == b_transposed { 2 } else { 4 } }
+            }
+            Operands::Copied { width: 2 } => Speed { alone: 3.0, shared: 1.6, blocks: 1 },
+            Operands::Fetched | Operands::Copied { .. } if small => Speed { alone: 0.25, shared: 0.1, blocks: 4 },
+            Operands::Fetched | Operands::Copied { .. } if rows == 64 => Speed { alone: 0.32, shared: 0.28, blocks: 4 },
+            Operands::Fetched | Operands::Copied { .. } => Speed { alone: 0.46, shared: 0.9, blocks: 2 },
+        }
+    }
+}
+
+/// A launch as the model sees it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Copied {
+    /// Rows, columns and depth of the product.
+    pub shape: [i64; 3],
+    /// Whether `a` is stored as K x M, `b` as N x K.
+    pub stored: [bool; 2],
+    /// Rows and columns of a tile.
+    pub tile: [i64; 2],
+    /// Elements of a step along K.
+    pub step: i64,
+    /// Steps that are in shared memory at once.
+    pub stages: i64,
+    /// Parts of K: sums that the last block to arrive adds.
+    pub slots: i64,
+    /// Bytes of an element.
+    pub bytes: i64,
+    /// Whether blocks count who is the last at a tile, even where there is one.
+    pub counted: bool,
+    /// How fast its blocks are.
+    pub speed: Speed,
+}
+
+impl Copied {
+    /// us that the launch is expected to take.
+    pub fn us(&self, p: &Parameters) -> f64 {
+        let ([m, n, k], [rows, cols]) = (self.shape, self.tile);
+        let (alone, shared, fit) = (self.speed.alone, self.speed.shared, self.speed.blocks.max(1));
+        let blocks = up(m, rows).saturating_mul(up(n, cols)).saturating_mul(self.slots).max(1);
+        let steps = up(up(k, self.step), self.slots) as f64;
+        let stored = (rows.min(m) * cols.min(n) * self.bytes) as f64 / p.store;
+        // Of the multiprocessor that has most: rounds of as many as fit, and the rest.
+        let most = up(blocks, MULTIPROCESSORS);
+        let steps_of = |blocks: i64| if blocks == 1 { alone } else { alone.max(blocks as f64 * shared) };
+        let round = |blocks: i64| if blocks > 0 { steps * steps_of(blocks) + stored } else { 0.0 };
+        let (rounds, rest) = (most / fit, most % fit);
+        let turns = (rounds + i64::from(rest > 0) - 1).max(0) as f64;
+        let compute = rounds as f64 * round(fit) + round(rest) + turns * FILL;
+
+        let working = blocks.min(fit * MULTIPROCESSORS) as f64;
+        let asked = ((m.min(rows) + n.min(cols)) * self.step * (self.stages - 1).max(1) * self.bytes) as f64 * working;
+        let again = p.again * (up(m, rows) - 1) as f64;
+        let bytes = ((m * k + n * k + m * n) * self.bytes) as f64 + (n * k * self.bytes) as f64 * again;
+        let read = bytes / (p.memory * (1.0 - (-asked / p.under_way).exp())).max(1.0);
+
+        let sums = (rows * cols * 4) as f64;
+        let added = if self.slots > 1 { p.arrive + self.slots as f64 * sums / p.adds } else { 0.0 };
+        let added = if self.counted { added.max(ARRIVAL) } else { 0.0 };
+        p.fixed + norm(&[compute, read], p.power) + added
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gemm::{Choice, Problem};
+
+    fn choice(operands: Operands, shape: [i64; 3], stored: [bool; 2]) -> (Choice, f64) {
+        Problem { shape, stored, splits: true, operands }.choice()
+    }
+
+    /// Of a call in `bench/results/gemm-random-h200.json`, 0.67 to 1.5 times the us are expected, by the tile that it took then.
+    #[test]
+    fn calls_that_were_measured() {
+        let full = |rows, cols, step, threads| (Operands::Full, (rows, cols, step, 4, threads));
+        let tf32 = |rows, threads| (Operands::Tf32 { fetched: false }, (rows, rows, 16, 4, threads));
+        let copied = |width, rows, threads| (Operands::Copied { width }, (rows, rows, 32, 4, threads));
+        for ((operands, tile), shape, us) in [
+            (full(32, 64, 16, 64), [8, 136, 23_592], 738.4),
+            (full(32, 64, 16, 64), [1, 1416, 320], 15.5),
+            (full(32, 64, 16, 64), [33, 2040, 22_840], 796.7),
+            (full(32, 64, 16, 64), [344, 64, 712], 32.3),
+            (full(32, 64, 16, 64), [312, 616, 1768], 76.1),
+            (full(32, 64, 16, 64), [56, 3648, 19_208], 667.3),
+            (full(64, 64, 16, 128), [384, 800, 6384], 196.3),
+            (full(64, 64, 16, 128), [942, 280, 2312], 90.9),
+            (full(128, 128, 8, 256), [4782, 576, 576], 101.0),
+            (tf32(64, 128), [119, 912, 1992], 38.7),
+            (tf32(64, 128), [240, 5576, 13_648], 496.7),
+            (tf32(64, 128), [560, 480, 3624], 63.6),
+            (tf32(128, 256), [3288, 25_432, 2568], 3505.3),
+            (tf32(128, 256), [12_752, 104, 1216], 49.1),
+            (copied(2, 64, 128), [4, 692, 26_145], 850.4),
+            (copied(2, 64, 128), [5, 89, 7704], 229.9),
+            (copied(4, 64, 128), [660, 184, 482], 8.1),
+            (copied(4, 128, 256), [1469, 11_166, 498], 137.6),
+            (copied(4, 128, 256), [8361, 97, 15_702], 231.0),
+        ] {
+            let (rows, cols, step, stages, _) = tile;
+            let [step, stages] = [step, stages].map(|size| size as i64);
+            let stored = [false, true];
+            let (bytes, speed) = (operands.bytes(), Speed::of(operands, tile, stored));
+            let work =
+                Copied { shape, stored, tile: [rows, cols], step, stages, slots: 1, bytes, counted: false, speed };
+            let expected = work.us(&Parameters::H200);
+            let ratio = expected / us;
+            assert!((0.67..1.5).contains(&ratio), "{operands:?} {tile:?} {shape:?}: {expected} us, measured {us}");
+        }
+    }
+
+    /// Few tiles with a long K, which took 4 to 30 times as long as others' by one block a tile, are split; large products are not.
+    #[test]
+    fn what_is_split_and_what_is_not() {
+        let tf32 = Operands::Tf32 { fetched: false };
+        for (operands, shape, stored, measured) in [
+            (Operands::Full, [8, 136, 23_592], [true, false], 738.4),
+            (Operands::Full, [33, 2040, 22_840], [false, false], 796.7),
+            (Operands::Full, [56, 3648, 19_208], [true, true], 667.3),
+            (Operands::Full, [312, 616, 1768], [false, true], 76.1),
+            (tf32, [119, 912, 1992], [false, false], 38.7),
+            (tf32, [560, 480, 3624], [true, true], 63.6),
+            (Operands::Copied { width: 2 }, [4, 692, 26_145], [false, true], 850.4),
+            (Operands::Copied { width: 2 }, [5, 89, 7704], [true, false], 229.9),
+        ] {
+            let (choice, us) = choice(operands, shape, stored);
+            assert!(choice.parts.is_some_and(|parts| parts.slots > 1), "{operands:?} {shape:?}: {choice}");
+            assert!(us < 0.6 * measured, "{operands:?} {shape:?}: {us} us by {choice}");
+        }
+        for (operands, shape) in [
+            (Operands::Full, [4096, 4096, 4096]),
+            (Operands::Full, [64, 64, 64]),
+            (tf32, [4096, 4096, 4096]),
+            (Operands::Copied { width: 4 }, [4096, 4096, 4096]),
+        ] {
+            let (choice, _) = choice(operands, shape, [false, true]);
+            assert!(choice.parts.is_none_or(|parts| parts.slots == 1), "{operands:?} {shape:?}: {choice}");
+        }
+    }
+}

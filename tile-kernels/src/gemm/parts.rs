@@ -1,0 +1,305 @@
+//! K in parts over blocks, of operands that TMA does not fetch: [`gemm_parts`] in f32, as tf32, and of 16 bits at any address and pitch,
+//! in every layout. Every thread copies, as in [`kernel::gemm`](struct@super::kernel::gemm) in its lesser alignment classes; small tiles,
+//! of which each has a part of K, are for products that have too few tiles for a device, or few rows.
+//!
+//! Every launch gives the same bits: the sums of the parts are added in the order of the parts.
+
+use super::Gemm;
+use super::copied::{Copied, Operands, Speed};
+use super::epilogue::finish;
+use super::model::{MULTIPROCESSORS, up};
+use super::operands::multiply_as;
+use tile_runtime::kernel::{LaunchOn, TensorInput, TensorOutput};
+use tile_runtime::prelude::*;
+use tile_runtime::{Element, LaunchError};
+
+/// `c = f(alpha a b + beta c + bias)`, [`kernel::gemm`](fn@super::kernel::gemm) with K cut into `slots` parts: a block puts its sum aside,
+/// and the last one to arrive at a tile adds those of all, part after part. With `TF32` the leading 10 bits of the fraction of f32
+/// operands are multiplied, on tensor cores.
+///
+/// A launch has at most 1,056 blocks, 8 for each multiprocessor of an H200: as many sums can be put aside.
+#[tile_kernel(
+    instances(
+        (BM, BN, BK, STAGES, THREADS, TF32) in [
+            (64, 64, 16, 4, 128, false), (32, 64, 16, 4, 64, false), (16, 64, 16, 4, 64, false),
+            (64, 64, 16, 4, 128, true), (16, 64, 32, 4, 128, true),
+            (64, 64, 32, 4, 128, false), (16, 64, 32, 4, 128, false),
+        ],
+        (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)],
+        where (T::BITS == 16) == (BK == 32 && !TF32) && (T::BITS == 16 || U::BITS == 32)
+    ),
+    pdl(independent = [b]),
+    dtypes(T in [f16, bf16, f32], U in [f16, bf16, f32]),
+    uses(finish, multiply_as),
+    require(0 < slots),
+    require(ceil_div(N, BN) * ceil_div(M, BM) * slots <= 1056),
+    require(A_T || A0 == M),
+    require(!A_T || A1 == M),
+    require(B_T || B1 == N),
+    require(!B_T || B0 == N),
+    require(A_T || B_T || A1 == B0),
+    require(A_T || !B_T || A1 == B1),
+    require(!A_T || B_T || A0 == B0),
+    require(!A_T || !B_T || A0 == B1)
+)]
+pub fn gemm_parts<
+    T,
+    U,
+    const BM: usize,
+    const BN: usize,
+    const BK: usize,
+    const STAGES: usize,
+    const THREADS: usize,
+    const TF32: bool,
+    const A_T: bool,
+    const B_T: bool,
+>(
+    a: &Tensor<T, (A0, A1)>,
+    b: &Tensor<T, (B0, B1)>,
+    c: &mut Tensor<U, (M, N)>,
+    bias: Option<&Tensor<T, (N,)>>,
+    alpha: f32,
+    beta: f32,
+    activation: u32,
+    slots: usize,
+    partial: &mut Workspace<f32, (Fixed<1056>, BM, BN)>,
+    arrived: &mut Workspace<u32, (Fixed<1056>,)>,
+) {
+    let depth = if A_T { A0 } else { A1 };
+    let [bx, by, part] = blocks([ceil_div(N, BN), ceil_div(M, BM), slots]);
+    threads([THREADS]);
+    let row = by * BM;
+    let col = bx * BN;
+    let tile = min(by * ceil_div(N, BN) + bx, 1055);
+    let share = ceil_div(ceil_div(depth, BK), max(1, slots));
+    let mut a_s = alloc_shared::<T>([if A_T { BK } else { BM }, if A_T { BM } else { BK }]);
+    let mut b_s = alloc_shared::<T>([if B_T { BN } else { BK }, if B_T { BK } else { BN }]);
+    let mut acc = alloc_fragment::<f32>([BM, BN]);
+    clear(&mut acc);
+    for step in pipelined(0..share, STAGES) {
+        let k = (part * share + step) * BK;
+        copy(a.at([if A_T { k } else { row }, if A_T { row } else { k }]), &mut a_s).tma(false);
+        copy(b.at([if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s).tma(false);
+        multiply_as::<T, TF32, A_T, B_T>(&a_s, &b_s, &mut acc);
+    }
+    // A thread whose right operands lie along N multiplies four neighbouring columns. Those of all threads are put aside together.
+    let quads = BK == 16 && !TF32 && !B_T;
+    if slots > 1 {
+        let place = min(tile * slots + part, 1055);
+        for [i, j] in parallel([BM, BN]) {
+            partial[[place, i, if quads { j % 4 * (BN / 4) + j / 4 } else { j }]] = acc[[i, j]];
+        }
+    }
+    if last_arriver(&mut arrived[[tile]], slots) {
+        if slots > 1 {
+            clear(&mut acc);
+            // Of some parts at once, so that as many reads are under way as there are registers for; there is no place behind the last
+            // part's.
+            let together = if BM == 64 { 2 } else { 4 };
+            for some in serial(0..ceil_div(slots, together)) {
+                for [i, j] in parallel([BM, BN]) {
+                    for s in unroll(0..together) {
+                        let s = some * together + s;
+                        let place = if s < slots { tile * slots + s } else { 1056 };
+                        let at = if quads { j % 4 * (BN / 4) + j / 4 } else { j };
+                        acc[[i, j]] += partial.masked([place, i, at]);
+                    }
+                }
+            }
+        }
+        finish(&mut acc, c, bias, row, col, alpha, beta, activation);
+        copy(&acc, c.at_mut([row, col]));
+    }
+}
+
+/// Most blocks of a launch: sums that there is room for.
+const PLACES: i64 = 1056;
+
+/// A launch of [`gemm_parts`](struct@gemm_parts), but for layouts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts {
+    /// Rows and columns of a tile, a step along K, slots of shared memory, threads.
+    pub tile: Tile,
+    /// Whether f32 is multiplied as tf32.
+    pub tf32: bool,
+    /// Parts of K, each a block's.
+    pub slots: usize,
+}
+
+/// Rows, columns, elements of a step along K, slots of shared memory, threads.
+pub type Tile = (i64, i64, usize, usize, usize);
+
+/// The tiles of operands of 16 bits.
+const HALVES: [Tile; 2] = [(64, 64, 32, 4, 128), (16, 64, 32, 4, 128)];
+
+/// The tiles of f32 by multiply-adds.
+const FULL: [Tile; 3] = [(64, 64, 16, 4, 128), (32, 64, 16, 4, 64), (16, 64, 16, 4, 64)];
+
+/// The tiles of f32 as tf32.
+const TF32: [Tile; 2] = [(64, 64, 16, 4, 128), (16, 64, 32, 4, 128)];
+
+impl Parts {
+    /// The tiles for operands of a kind.
+    fn tiles(operands: Operands) -> &'static [Tile] {
+        match operands {
+            Operands::Fetched | Operands::Copied { .. } => &HALVES,
+            Operands::Full => &FULL,
+            Operands::Tf32 { .. } => &TF32,
+        }
+    }
+
+    /// Every launch that could serve a shape: blocks for as many as run at once, and fewer, whose sums are added sooner.
+    pub fn candidates(operands: Operands, [m, n, k]: [i64; 3], stored: [bool; 2]) -> impl Iterator<Item = Parts> {
+        let tf32 = matches!(operands, Operands::Tf32 { .. });
+        let all = Parts::tiles(operands).iter().flat_map(move |&tile| {
+            let (rows, cols, step, ..) = tile;
+            let tiles = up(m, rows).saturating_mul(up(n, cols)).max(1);
+            let room = (Speed::of(operands, tile, stored).blocks * MULTIPROCESSORS).min(PLACES);
+            let most = (room / tiles).min(up(k, step as i64));
+            let mut counts: Vec<i64> = (0..6).map(|halved| most >> halved).collect();
+            // Tiles of few rows are this kernel's alone.
+            counts.extend((rows == 16).then_some(1));
+            counts.retain(|count| (*count > 1 || rows == 16 && *count == 1) && tiles <= PLACES);
+            counts.sort_unstable();
+            counts.dedup();
+            counts.into_iter().map(move |slots| Parts { tile, tf32, slots: slots as usize })
+        });
+        all.filter(move |_| m > 0 && n > 0 && k > 0)
+    }
+
+    /// What a launch by it does.
+    pub fn work(self, operands: Operands, shape: [i64; 3], stored: [bool; 2]) -> Copied {
+        let speed = Speed::of(operands, self.tile, stored);
+        let (rows, cols, step, stages, _) = self.tile;
+        let [step, stages, slots] = [step, stages, self.slots].map(|size| size as i64);
+        Copied { shape, stored, tile: [rows, cols], step, stages, slots, bytes: operands.bytes(), counted: true, speed }
+    }
+
+    /// One of every tile of elements of so many bytes, with some counts of parts, for tests.
+    pub fn samples(bytes: u32) -> impl Iterator<Item = Parts> {
+        let kinds = match bytes {
+            2 => vec![Operands::Copied { width: 2 }],
+            _ => vec![Operands::Full, Operands::Tf32 { fetched: false }],
+        };
+        let tiles = kinds.into_iter().flat_map(move |kind| {
+            let tf32 = kind != Operands::Full && bytes == 4;
+            Parts::tiles(kind).iter().map(move |tile| Parts { tile: *tile, tf32, slots: 1 })
+        });
+        tiles.flat_map(|parts| [1, 2, 7].map(|slots| Parts { slots, ..parts }))
+    }
+
+    /// The constants of the kernel's instance, in order of declaration.
+    pub fn consts(self, stored: [bool; 2]) -> Vec<i64> {
+        let (rows, cols, step, stages, threads) = self.tile;
+        let sizes = [step, stages, threads].map(|size| size as i64);
+        let flags = [self.tf32, stored[0], stored[1]].map(i64::from);
+        [rows, cols].into_iter().chain(sizes).chain(flags).collect()
+    }
+}
+
+/// An element type whose products are launched in parts, where the result's is `C`.
+pub trait PartsElement<C: Element = Self>: Element {
+    /// Launches `parts`; a tile that there is no instance of is taken for one of 64 x 64.
+    ///
+    /// # Errors
+    /// As [`gemm`](super::gemm), and of more than 1,056 blocks.
+    #[doc(hidden)]
+    #[track_caller]
+    fn launch_parts(
+        on: &impl LaunchOn,
+        parts: Parts,
+        a: impl TensorInput<Self, 2>,
+        b: impl TensorInput<Self, 2>,
+        c: impl TensorOutput<C, 2>,
+        options: &Gemm<'_, Self>,
+    ) -> Result<(), LaunchError>;
+}
+
+/// Every instance is a type of its own: the match from values to it, written once.
+macro_rules! launch {
+    ($ty:ty, $out:ty, $on:ident, $parts:ident, $a:ident, $b:ident, $c:ident, $o:ident;
+     [$($tile:tt, $tf32:literal);*], else $rest:tt) => {
+        match ($parts.tile, $parts.tf32) {
+            $(($tile, $tf32) => launch!(@tile $ty, $out, $on, $parts, $a, $b, $c, $o, $tile, $tf32),)*
+            _ => launch!(@tile $ty, $out, $on, $parts, $a, $b, $c, $o, $rest, false),
+        }
+    };
+    (@tile $ty:ty, $out:ty, $on:ident, $parts:ident, $a:ident, $b:ident, $c:ident, $o:ident, $tile:tt, $tf32:literal) => {
+        match ($o.a_transposed, $o.b_transposed) {
+            (false, true) => launch!(@one $ty, $out, $on, $parts, $a, $b, $c, $o, $tile, $tf32, false, true),
+            (false, false) => launch!(@one $ty, $out, $on, $parts, $a, $b, $c, $o, $tile, $tf32, false, false),
+            (true, true) => launch!(@one $ty, $out, $on, $parts, $a, $b, $c, $o, $tile, $tf32, true, true),
+            (true, false) => launch!(@one $ty, $out, $on, $parts, $a, $b, $c, $o, $tile, $tf32, true, false),
+        }
+    };
+    (@one $ty:ty, $out:ty, $on:ident, $parts:ident, $a:ident, $b:ident, $c:ident, $o:ident,
+     ($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal), $tf32:literal, $at:literal, $bt:literal) => {
+        gemm_parts::<$ty, $out, $bm, $bn, $bk, $stages, $threads, $tf32, $at, $bt>::launch(
+            $on, $a, $b, $c, $o.bias, $o.alpha, $o.beta, $o.activation.number(), $parts.slots,
+        )
+    };
+}
+
+macro_rules! elements {
+    ($($ty:ty => $out:ty: $tiles:tt else $rest:tt),*) => { $(
+        impl PartsElement<$out> for $ty {
+            #[track_caller]
+            fn launch_parts(
+                on: &impl LaunchOn,
+                parts: Parts,
+                a: impl TensorInput<Self, 2>,
+                b: impl TensorInput<Self, 2>,
+                c: impl TensorOutput<$out, 2>,
+                options: &Gemm<'_, Self>,
+            ) -> Result<(), LaunchError> {
+                launch!($ty, $out, on, parts, a, b, c, options; $tiles, else $rest)
+            }
+        }
+    )* };
+}
+
+macro_rules! halves {
+    ($($ty:ty => $out:ty),*) => {
+        elements!($($ty => $out: [(16, 64, 32, 4, 128), false] else (64, 64, 32, 4, 128)),*);
+    };
+}
+
+halves!(f16 => f16, f16 => f32, bf16 => bf16, bf16 => f32);
+elements!(f32 => f32: [
+    (32, 64, 16, 4, 64), false; (16, 64, 16, 4, 64), false; (64, 64, 16, 4, 128), true; (16, 64, 32, 4, 128), true
+] else (64, 64, 16, 4, 128));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tile_runtime::kernel::Dtype;
+
+    /// Every tile is an instance of the kernel, in every layout.
+    #[test]
+    fn samples_are_instances() {
+        let kernel = gemm_parts::<f16, f16>::definition().kernel().unwrap();
+        for dtype in [Dtype::F16, Dtype::Bf16, Dtype::F32] {
+            for parts in Parts::samples(dtype.bytes()) {
+                for stored in [[false, true], [false, false], [true, true], [true, false]] {
+                    let consts = parts.consts(stored);
+                    let found = kernel.instances.iter().any(|i| i.consts == consts && i.dtypes == [dtype, Dtype::F32]);
+                    assert!(found, "{dtype} {consts:?}");
+                }
+            }
+        }
+    }
+
+    /// Every launch has a block at least for each part, and no more blocks than there is room for.
+    #[test]
+    fn candidates_have_room() {
+        for operands in [Operands::Full, Operands::Tf32 { fetched: false }, Operands::Copied { width: 2 }] {
+            for [m, n, k] in [[1, 1, 1], [8, 136, 23_592], [16_000, 16_000, 64], [1, 60_000, 320], [0, 8, 8]] {
+                for parts in Parts::candidates(operands, [m, n, k], [false, true]) {
+                    let (rows, cols, step, ..) = parts.tile;
+                    assert!(up(m, rows) * up(n, cols) * parts.slots as i64 <= PLACES, "{parts:?} {m} {n} {k}");
+                    assert!(parts.slots as i64 <= up(k, step as i64), "{parts:?} {m} {n} {k}");
+                }
+            }
+        }
+    }
+}
