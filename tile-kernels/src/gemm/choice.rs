@@ -99,6 +99,18 @@ impl Choice {
         Choice { tile, many_tiles, split: None, parts: None }
     }
 
+    /// The choice of a tile for operands that threads copy or that are multiplied as tf32: by what was measured, without parts of K.
+    pub(super) fn of_a_tile(operands: Operands, [m, n, k]: [i64; 3], stored: [bool; 2]) -> Choice {
+        let by_threads = Choice::by_threads(m, n, operands.bytes() as u32, stored);
+        let tile = match operands {
+            Operands::Tf32 { fetched: true } => super::tf32::as_tile(super::tf32::tile_for(m, n, k)),
+            Operands::Tf32 { fetched: false } if by_threads.many_tiles => super::tf32::ANY[0],
+            Operands::Tf32 { fetched: false } => super::tf32::ANY[1],
+            Operands::Fetched | Operands::Copied { .. } | Operands::Full => by_threads.tile,
+        };
+        Choice { tile, ..by_threads }
+    }
+
     /// Every choice that aligned operands of this shape could be given.
     pub fn candidates(m: i64, n: i64, k: i64, stored: [bool; 2]) -> impl Iterator<Item = Choice> {
         let many_tiles = is_large(m, n);

@@ -132,16 +132,21 @@ pub(super) fn as_tile((bm, bn, stages, threads): Tile) -> super::Tile {
 /// `bench/results/gemm-random-h200.json`.
 const PARAMETERS: Parameters = Parameters { step: [0.19, 0.191], ..Parameters::H200 };
 
-/// us that a launch of a tile that `wgmma` multiplies is expected to take. An instruction takes as long over 8 elements of tf32 as over
-/// 16 of 16 bits, which are as many bytes, so the 16-bit kernel's cost model is asked about twice the K.
-pub(super) fn us((bm, bn, _, stages, threads, _): super::Tile, [m, n, k]: [i64; 3]) -> f64 {
+/// us that a launch of a tile that `wgmma` multiplies is expected to take.
+pub(super) fn us(tile: super::Tile, shape: [i64; 3]) -> f64 {
+    expected(tile, shape, &PARAMETERS)
+}
+
+/// An instruction takes as long over 8 elements of tf32 as over 16 of 16 bits, which are as many bytes, so the 16-bit kernel's cost model
+/// is asked about twice the K.
+fn expected((bm, bn, _, stages, threads, _): super::Tile, [m, n, k]: [i64; 3], parameters: &Parameters) -> f64 {
     let choice = Choice { tile: (bm, bn, 64, stages, threads, 1), ..Choice::default() };
-    choice.work([m, n, k.saturating_mul(2)], [false, true]).us(&PARAMETERS)
+    choice.work([m, n, k.saturating_mul(2)], [false, true]).us(parameters)
 }
 
 /// The tile for a shape.
 pub fn tile_for(m: i64, n: i64, k: i64) -> Tile {
-    let cost = |tile: &Tile| us(as_tile(*tile), [m, n, k]);
+    let cost = |tile: &Tile| expected(as_tile(*tile), [m, n, k], &Parameters::H200);
     TILES.into_iter().min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or(TILES[0])
 }
 
