@@ -27,7 +27,7 @@ struct Job {
 #[ignore = "started by every_kernel_compiles_within_its_budget, once a version of NVRTC"]
 fn everything() {
     let Some(report) = std::env::var_os(REPORT) else { panic!("{REPORT} is not set: run the other test") };
-    let jobs = jobs();
+    let jobs = jobs(std::env::var_os("UPDATE_BUDGETS").is_some());
     let threads = std::thread::available_parallelism().map_or(2, |n| n.get()).min(8);
     let measured: Vec<Measured> = std::thread::scope(|scope| {
         let part = |of: usize| jobs.iter().skip(of).step_by(threads).map(compile).collect::<Vec<_>>();
@@ -43,21 +43,20 @@ fn everything() {
 fn listing() {
     let Some(folder) = std::env::var_os(REPORT) else { panic!("{REPORT} is not set: it is the folder to write to") };
     std::fs::create_dir_all(&folder).unwrap();
-    for Job { name, program, .. } in jobs() {
+    for Job { name, program, .. } in jobs(true) {
         let file = std::path::Path::new(&folder).join(name.replace(' ', "_") + ".cu");
         std::fs::write(file, tile_ir::emit::cuda::emit(&program)).unwrap();
     }
 }
 
-/// Every kernel, in every instance, for every target that it declares.
-fn jobs() -> Vec<Job> {
+/// Every kernel, in every instance, for every target that it declares: `all` of these programs, or those that are drawn.
+fn jobs(all: bool) -> Vec<Job> {
     let mut names = BTreeSet::new();
     let mut jobs = Vec::new();
     let only = std::env::var(ONLY).unwrap_or_default();
     // A newer version than the one that is measured with says little that the first does not, and takes as long.
     let is_newer = std::env::var("TILE_NVRTC").is_ok_and(|folder| !folder.contains(crate::DEFAULT_VERSION));
-    let is_whole = !only.is_empty() || std::env::var_os("UPDATE_BUDGETS").is_some();
-    let is_drawn = |name: &str| is_whole || is_drawn(name, is_newer);
+    let is_drawn = |name: &str| all || !only.is_empty() || is_drawn(name, is_newer);
     for definition in kernels() {
         let kernel = definition.kernel().unwrap_or_else(|error| panic!("{error}"));
         for (instance, values) in kernel.instances.iter().flat_map(|i| values(kernel).iter().map(move |v| (i, v))) {

@@ -62,6 +62,29 @@ impl<'a> Lowering<'a> {
         }
     }
 
+    /// Binds the author's thread indices, of a thread's number among those that compute; `named`: each has a register.
+    pub(super) fn bind_threads(&mut self, thread: ValueId, named: bool) {
+        let kernel = self.kernel;
+        let extents = kernel.thread_extents();
+        let mut stride = 1;
+        for (axis, bound) in kernel.threads.iter().enumerate() {
+            let by = self.int(i64::from(stride));
+            let mut index = self.binary(BinaryOp::Div, thread, by);
+            if axis + 1 < kernel.threads.len() {
+                let extent = self.int(i64::from(extents[axis]));
+                index = self.binary(BinaryOp::Rem, index, extent);
+            }
+            stride *= extents[axis];
+            self.vars[bound.var] = Some(Binding::Value(index));
+            if named {
+                let name = kernel.vars[bound.var].name.clone();
+                let reg = self.reg(&name, ValueType::Index, false);
+                self.op(OpKind::Let { reg, value: Some(index) });
+                self.vars[bound.var] = Some(Binding::Reg(reg));
+            }
+        }
+    }
+
     /// A register for an index of the hardware, if something reads it.
     fn bind_axis(&mut self, kind: ValueKind, bound: &Axis) {
         let kernel = self.kernel;

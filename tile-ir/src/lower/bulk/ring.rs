@@ -136,7 +136,8 @@ impl<'a> Lowering<'a> {
         let reg = self.reg("thread", ValueType::Index, false);
         self.op(OpKind::Let { reg, value: Some(thread) });
         self.thread = Some(reg);
-        self.compute_bindings(reg);
+        let thread = self.read(reg);
+        self.bind_threads(thread, true);
         self.ring = Some(Rc::new(ring.clone()));
         let kernel = self.kernel;
         self.enter(&ring.slots, 0);
@@ -144,26 +145,6 @@ impl<'a> Lowering<'a> {
         self.ring = None;
         self.thread = None;
         ring.plan.loads.iter().for_each(|load| self.slots[load.buffer] = None);
-    }
-
-    /// Binds the author's thread indices.
-    fn compute_bindings(&mut self, thread: RegId) {
-        let kernel = self.kernel;
-        let extents = kernel.thread_extents();
-        let mut stride = 1;
-        for (axis, bound) in kernel.threads.iter().enumerate() {
-            let (linear, by) = (self.read(thread), self.int(i64::from(stride)));
-            let mut index = self.binary(BinaryOp::Div, linear, by);
-            if axis + 1 < kernel.threads.len() {
-                let extent = self.int(i64::from(extents[axis]));
-                index = self.binary(BinaryOp::Rem, index, extent);
-            }
-            stride *= extents[axis];
-            let name = kernel.vars[bound.var].name.clone();
-            let reg = self.reg(&name, ValueType::Index, false);
-            self.op(OpKind::Let { reg, value: Some(index) });
-            self.vars[bound.var] = Some(Binding::Reg(reg));
-        }
     }
 
     /// Lowers a statement that means something else to the author's threads of a bulk pipeline; false where it does not.

@@ -261,7 +261,13 @@ impl<'a> Lowering<'a> {
         let reg = self.reg("thread", ValueType::Index, false);
         self.op(OpKind::Let { reg, value: Some(thread) });
         self.thread = Some(reg);
-        self.thread_bindings(plan.groups > 1);
+        let mut thread = self.compute_thread();
+        if plan.groups > 1 {
+            // Each warpgroup has a tile of its own.
+            let threads = self.int(i64::from(WARPGROUP));
+            thread = self.binary(BinaryOp::Rem, thread, threads);
+        }
+        self.bind_threads(thread, false);
         let warps = self.int(i64::from(WARPGROUP / 32));
         let group = self.binary(BinaryOp::Div, warp, warps);
         let one = self.int(1);
@@ -288,30 +294,6 @@ impl<'a> Lowering<'a> {
             let leader = self.is_leader(&roles);
             let then = self.nested(|l| l.op(OpKind::BulkWait { pending: 0, read: true }));
             self.op(OpKind::If { cond: leader, then, otherwise: Vec::new() });
-        }
-    }
-
-    /// Binds the author's thread indices to the consumers' threads.
-    fn thread_bindings(&mut self, ping_pong: bool) {
-        let kernel = self.kernel;
-        let extents = kernel.thread_extents();
-        let mut stride = 1;
-        for (axis, bound) in kernel.threads.iter().enumerate() {
-            let mut thread = self.compute_thread();
-            if ping_pong {
-                let threads = self.int(i64::from(WARPGROUP));
-                thread = self.binary(BinaryOp::Rem, thread, threads);
-            }
-            let by = self.int(i64::from(stride));
-            let index = self.binary(BinaryOp::Div, thread, by);
-            let index = if axis + 1 == kernel.threads.len() {
-                index
-            } else {
-                let extent = self.int(i64::from(extents[axis]));
-                self.binary(BinaryOp::Rem, index, extent)
-            };
-            stride *= extents[axis];
-            self.vars[bound.var] = Some(Binding::Value(index));
         }
     }
 
