@@ -122,8 +122,9 @@ fn reads_standard_library(root: &Path) -> bool {
     manifest.is_file() && output(&mut metadata).is_ok()
 }
 
+/// The folder that `cargo-tile/tests/whole` builds in, too: both build the same dependencies for a crate of one's own.
 fn target(root: &Path) -> PathBuf {
-    root.join("target/editor/build")
+    root.join("target/tmp/whole")
 }
 
 /// Writes the crate: the README's first listing of Rust, which is a kernel, and host code.
