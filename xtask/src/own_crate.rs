@@ -198,7 +198,7 @@ impl Empty {
     fn command(&self, line: &str, here: &Path, place: &Path) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", line]).current_dir(here).env("CARGO_TARGET_DIR", place.join("build"));
-        // Nobody debugs what is built here, and its debug information takes a fifth of the time.
+        // Nobody debugs what is built here: debug information would only take time.
         command.env("CARGO_PROFILE_DEV_DEBUG", "false");
         // What cargo tells this program about itself is not the reader's.
         for (name, _) in std::env::vars_os() {
