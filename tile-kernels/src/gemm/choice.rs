@@ -145,14 +145,12 @@ impl Choice {
         all.into_iter().chain(parts.map(move |parts| Choice { parts: Some(parts), many_tiles, ..Choice::default() }))
     }
 
-    /// The choices that there are for dense operands of a kind, with the us expected of each on an H200, the fastest first. `shape`: rows,
+    /// The choices that there are for dense operands of a kind, with the us expected of each on an H200: the one that a call takes, and then
+    /// the others, the fastest first. `shape`: rows,
     /// columns and depth; `stored`: `[a_transposed, b_transposed]`.
     pub fn ranked(operands: Operands, shape: [i64; 3], stored: [bool; 2]) -> Vec<(Choice, f64)> {
         let rows_of_16_bytes = shape[1] * operands.bytes() % 16 == 0;
-        let all = Choice::of_operands(operands, shape, stored, rows_of_16_bytes);
-        let mut all: Vec<_> = all.map(|choice| (choice, choice.us(operands, shape, stored))).collect();
-        all.sort_by(|a, b| a.1.total_cmp(&b.1));
-        all
+        super::Problem { shape, stored, splits: rows_of_16_bytes, operands }.ranked()
     }
 
     /// us that a launch of this choice for operands of a kind is expected to take on an H200.
@@ -168,8 +166,7 @@ impl Choice {
                 let speed = Speed::of(operands, (rows, cols, step, stages, threads), stored);
                 let [step, stages] = [step, stages].map(|size| size as i64);
                 let (tile, bytes) = ([rows, cols], operands.bytes());
-                Copied { shape, stored, tile, step, stages, slots: 1, bytes, counted: false, speed }
-                    .us(&Parameters::H200)
+                Copied { shape, tile, step, stages, slots: 1, bytes, counted: false, speed }.us(&Parameters::H200)
             }
         }
     }

@@ -97,8 +97,6 @@ impl Speed {
 pub struct Copied {
     /// Rows, columns and depth of the product.
     pub shape: [i64; 3],
-    /// Whether `a` is stored as K x M, `b` as N x K.
-    pub stored: [bool; 2],
     /// Rows and columns of a tile.
     pub tile: [i64; 2],
     /// Elements of a step along K.
@@ -184,8 +182,7 @@ mod tests {
             let [step, stages] = [step, stages].map(|size| size as i64);
             let stored = [false, true];
             let (bytes, speed) = (operands.bytes(), Speed::of(operands, tile, stored));
-            let work =
-                Copied { shape, stored, tile: [rows, cols], step, stages, slots: 1, bytes, counted: false, speed };
+            let work = Copied { shape, tile: [rows, cols], step, stages, slots: 1, bytes, counted: false, speed };
             let expected = work.us(&Parameters::H200);
             let ratio = expected / us;
             assert!((0.67..1.5).contains(&ratio), "{operands:?} {tile:?} {shape:?}: {expected} us, measured {us}");

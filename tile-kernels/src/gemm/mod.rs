@@ -268,6 +268,15 @@ impl Problem {
         legal.map(move |choice| (choice, choice.us(operands, shape, stored)))
     }
 
+    /// The choice that a call takes, and then the others that there are, the fastest first.
+    fn ranked(self) -> Vec<(Choice, f64)> {
+        let taken = self.fastest();
+        let mut all: Vec<(Choice, f64)> = self.candidates().filter(|(choice, _)| *choice != taken.0).collect();
+        all.sort_by(|a, b| a.1.total_cmp(&b.1));
+        all.insert(0, taken);
+        all
+    }
+
     /// The fastest of the choices whose times were fitted to measured ones; or one of [`parts`], whose were not yet, where it is expected
     /// to take less than [`SURE`] of that.
     fn fastest(self) -> (Choice, f64) {
@@ -351,11 +360,7 @@ fn choice<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &
 /// What there is to choose from, by the time expected.
 fn ranked<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &Gemm<'_, T>) -> Vec<(Choice, f64)> {
     match asked(on, tensors, options) {
-        Some(problem) => {
-            let mut all: Vec<(Choice, f64)> = problem.candidates().collect();
-            all.sort_by(|a, b| a.1.total_cmp(&b.1));
-            all
-        }
+        Some(problem) => problem.ranked(),
         None => vec![(Choice::default(), 0.0)],
     }
 }

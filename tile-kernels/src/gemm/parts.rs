@@ -172,7 +172,7 @@ impl Parts {
         let speed = Speed::of(operands, self.tile, stored);
         let (rows, cols, step, stages, _) = self.tile;
         let [step, stages, slots] = [step, stages, self.slots].map(|size| size as i64);
-        Copied { shape, stored, tile: [rows, cols], step, stages, slots, bytes: operands.bytes(), counted: true, speed }
+        Copied { shape, tile: [rows, cols], step, stages, slots, bytes: operands.bytes(), counted: true, speed }
     }
 
     /// One of every tile of elements of so many bytes, with some counts of parts, for tests.
