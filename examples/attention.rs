@@ -10,7 +10,9 @@
 
 use anyhow::{Result, ensure};
 use std::time::Instant;
-use tile_kernels::attention::{Forward, forward, forward_kernel};
+use tile_kernels::attention::causal_kernel::{self, CausalParams};
+use tile_kernels::attention::forward_kernel::{self, ForwardParams};
+use tile_kernels::attention::{Forward, forward};
 use tile_runtime::prelude::*;
 
 /// Batch, heads of queries, heads of keys, queries and keys, D.
@@ -66,11 +68,16 @@ fn row(device: &Device, [b, h, hk, s, d]: Shape, causal: bool) -> Result<()> {
             continue;
         }
         let columns = if rows == 192 && d == 128 { 80 } else { 128 };
-        let params =
-            forward_kernel::ForwardParams { BM: rows, BN: columns, D: d, DV: d, THREADS: threads, CAUSAL: causal };
-        let kernel = forward_kernel::forward::<bf16>::instance(device, params)?;
         o.write(&poison)?;
-        others.push(time(device, |on| Ok(kernel.launch_on(on, &q, &k, &v, &mut o, None, scale, h / hk, 0)?))?);
+        others.push(if causal {
+            let params = CausalParams { BM: rows, BN: columns, D: d, DV: d, THREADS: threads };
+            let kernel = causal_kernel::causal::<bf16>::instance(device, params)?;
+            time(device, |on| Ok(kernel.launch_on(on, &q, &k, &v, &mut o, None, scale, h / hk, 0)?))?
+        } else {
+            let params = ForwardParams { BM: rows, BN: columns, D: d, DV: d, THREADS: threads };
+            let kernel = forward_kernel::forward::<bf16>::instance(device, params)?;
+            time(device, |on| Ok(kernel.launch_on(on, &q, &k, &v, &mut o, None, scale, h / hk)?))?
+        });
         let found = o.to_vec()?;
         let far = found.iter().zip(&wanted).map(|(a, b)| (a.to_f32() - b).abs()).fold(0.0, f32::max);
         ensure!(far < 0.05, "{rows} rows: {far} from the others");

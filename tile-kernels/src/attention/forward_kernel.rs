@@ -1,36 +1,25 @@
-//! The kernel of [`forward`](super::forward): two or three warpgroups multiply with wgmma what TMA brings. The author's text has no barrier, no
-//! role and no ring; the compiler issues the scores of the next step before this one's weighted values.
+//! The kernel of [`forward`](super::forward) without a mask: two or three warpgroups multiply with wgmma what TMA brings. The author's text has no
+//! barrier, no warp roles and no ring of slots; the compiler issues the scores of the next step before this one's weighted values.
 
 use super::parts::{log_of_sum, softmax_step};
 use tile_runtime::prelude::*;
 
 // ANCHOR: kernel
-/// `o = softmax(scale q k^T) v` for whole sequences. `scale` is log2(e) / sqrt(D) or what stands for it; head `h` uses head `h / group` of `k`
-/// and `v`. `CAUSAL`: query `i` sees the keys up to number `past + i`; blocks with most keys come first. `sums` are the logarithms of the softmax's
-/// denominators.
+/// `o = softmax(scale q k^T) v` for whole sequences, of which every query sees every key. `scale` is log2(e) / sqrt(D) or what stands for it;
+/// head `h` uses head `h / group` of `k` and `v`. A block takes tile after tile, and fetches the next one's queries, keys and values while it
+/// finishes the last; blocks that run at the same time work on neighbouring tiles of a head. `sums` are the logarithms of the softmax's denominators.
 #[tile_kernel(
     instances(
         (BM, BN, D, DV, THREADS) in [
             (128, 128, 64, 64, 256), (192, 128, 64, 64, 384), (128, 128, 96, 96, 256), (128, 128, 128, 128, 256),
             (192, 80, 128, 128, 384), (128, 112, 192, 128, 256), (128, 64, 256, 256, 256)
-        ],
-        CAUSAL in [false, true],
-        where !CAUSAL || BM == 128
+        ]
     ),
     require(HK > 0 && H % HK == 0 && group > 0),
     require(N > 0 && N <= 1 << 30),
-    require(!CAUSAL || N >= M),
     uses(log_of_sum, softmax_step)
 )]
-pub fn forward<
-    T: Half,
-    const BM: usize,
-    const BN: usize,
-    const D: usize,
-    const DV: usize,
-    const THREADS: usize,
-    const CAUSAL: bool,
->(
+pub fn forward<T: Half, const BM: usize, const BN: usize, const D: usize, const DV: usize, const THREADS: usize>(
     q: &Tensor<T, (B, H, M, D)>,
     k: &Tensor<T, (B, HK, N, D)>,
     v: &Tensor<T, (B, HK, N, DV)>,
@@ -38,13 +27,8 @@ pub fn forward<
     sums: Option<&mut Tensor<f32, (B, H, M)>>,
     scale: f32,
     group: usize,
-    past: usize,
 ) {
-    let [h, tile, b] = blocks([H, ceil_div(M, BM), B]);
     threads([THREADS]);
-    let row = (ceil_div(M, BM) - 1 - tile) * BM;
-    let before = min(past, 1 << 30);
-    let last = if CAUSAL { before + row } else { N - 1 }; // the last key that the block's first query sees
     let mut q_s = alloc_shared::<T>([BM, D]);
     let mut k_s = alloc_shared::<T>([BN, D]);
     let mut v_s = alloc_shared::<T>([BN, DV]);
@@ -55,47 +39,38 @@ pub fn forward<
     let mut here = alloc_fragment::<f32>([BM]);
     let mut shrink = alloc_fragment::<f32>([BM]);
     let mut total = alloc_fragment::<f32>([BM]);
-    clear(&mut acc);
-    clear(&mut total);
-    fill(&mut most, f32::NEG_INFINITY);
-    copy(q.at([b, h, row, 0]), &mut q_s);
-    for step in pipelined(
-        0..ceil_div(
-            if !CAUSAL {
-                N
-            } else if BN < BM {
-                max(min(before + min(row + BM, M), 1 << 30), BN) // a step's at least: the steps are known to fit 32 bits
-            } else {
-                min(before + min(row + BM, M), 1 << 30)
-            },
-            BN,
-        ),
-        2,
-    ) {
-        copy(k.at([b, h / group, step * BN, 0]), &mut k_s);
-        copy(v.at([b, h / group, step * BN, 0]), &mut v_s);
-        gemm(&q_s, k_s.t(), &mut scores).policy(FullRow).clear();
-        if step * BN + BN > last + 1 {
-            for [i, j] in parallel([BM, BN]) {
-                if step * BN + j > (if CAUSAL { last + i } else { last }) {
-                    scores[[i, j]] = f32::NEG_INFINITY;
+    for [tile, h, b] in persistent([ceil_div(M, BM), H, B]) {
+        let row = tile * BM;
+        clear(&mut acc);
+        clear(&mut total);
+        fill(&mut most, f32::NEG_INFINITY);
+        copy(q.at([b, h, row, 0]), &mut q_s);
+        for step in pipelined(0..ceil_div(N, BN), 2) {
+            copy(k.at([b, h / group, step * BN, 0]), &mut k_s);
+            copy(v.at([b, h / group, step * BN, 0]), &mut v_s);
+            gemm(&q_s, k_s.t(), &mut scores).policy(FullRow).clear();
+            if step * BN + BN > N {
+                for [i, j] in parallel([BM, BN]) {
+                    if step * BN + j >= N {
+                        scores[[i, j]] = f32::NEG_INFINITY;
+                    }
                 }
             }
+            softmax_step(&mut scores, &mut weights, &mut most, &mut here, &mut shrink, &mut total, &mut acc, scale);
+            gemm(&weights, &v_s, &mut acc);
         }
-        softmax_step(&mut scores, &mut weights, &mut most, &mut here, &mut shrink, &mut total, &mut acc, scale);
-        gemm(&weights, &v_s, &mut acc);
-    }
-    if let Some(sums) = sums {
+        if let Some(sums) = sums {
+            for [i] in parallel([BM]) {
+                *sums.masked_mut([b, h, row + i]) = log_of_sum(most[i], total[i]);
+            }
+        }
         for [i] in parallel([BM]) {
-            *sums.masked_mut([b, h, row + i]) = log_of_sum(most[i], total[i]);
+            total[i] = 1.0 / total[i];
         }
+        for [i, j] in parallel([BM, DV]) {
+            acc[[i, j]] *= total[i];
+        }
+        copy(&acc, o.at_mut([b, h, row, 0]));
     }
-    for [i] in parallel([BM]) {
-        total[i] = 1.0 / total[i];
-    }
-    for [i, j] in parallel([BM, DV]) {
-        acc[[i, j]] *= total[i];
-    }
-    copy(&acc, o.at_mut([b, h, row, 0]));
 }
 // ANCHOR_END: kernel

@@ -5,14 +5,16 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`append_kernel`] | the kernel of [`append_and_decode`] as it is written |
+//! | [`causal_kernel`] | that of [`forward`] where a query sees the keys up to its own |
 //! | [`decode_kernel`] | the kernel of [`decode`] as it is written |
-//! | [`forward_kernel`] | the kernel of [`forward`] as it is written |
+//! | [`forward_kernel`] | the kernel of [`forward`] without a mask as it is written |
 //! | [`options_kernel`] | that of [`forward`] with a window, a soft cap or sinks |
 //! | [`packed_kernel`] | the kernel of [`forward_packed`] as it is written |
 //! | [`parts`] | what the kernels share |
 //! | [`prefill_kernel`] | the kernel of [`prefill`] as it is written |
 
 pub mod append_kernel;
+pub mod causal_kernel;
 pub mod decode_kernel;
 pub mod forward_kernel;
 pub mod options_kernel;
@@ -22,6 +24,7 @@ pub mod prefill_kernel;
 
 use crate::rope::Rope;
 use append_kernel::AppendDecodeParams;
+use causal_kernel::CausalParams;
 use decode_kernel::DecodeParams;
 use forward_kernel::ForwardParams;
 use options_kernel::ForwardOptionsParams;
@@ -405,9 +408,15 @@ pub fn forward<T: Half>(
                 return Err(Error::Unsupported { function: NAME, problem });
             }
         };
-        let params = ForwardParams { BM: rows, BN: columns, D: d, DV: dv, THREADS: 2 * rows, CAUSAL: causal };
+        let sums = options.log_sum_exp;
+        if causal {
+            let params = CausalParams { BM: rows, BN: columns, D: d, DV: dv, THREADS: 2 * rows };
+            let kernel = causal_kernel::causal::<T>::instance(on.device(), params)?;
+            return Ok(kernel.launch_on(on, q, k, v, o, sums, scale, group, past)?);
+        }
+        let params = ForwardParams { BM: rows, BN: columns, D: d, DV: dv, THREADS: 2 * rows };
         let kernel = forward_kernel::forward::<T>::instance(on.device(), params)?;
-        return Ok(kernel.launch_on(on, q, k, v, o, options.log_sum_exp, scale, group, past)?);
+        return Ok(kernel.launch_on(on, q, k, v, o, sums, scale, group)?);
     }
     Forward::counted(NAME, queries, keys)?;
     let columns = match (d, dv) {
@@ -511,11 +520,12 @@ pub fn forward_packed<T: Half>(
 }
 
 /// The kernels, as data.
-pub fn definitions() -> [&'static Definition; 6] {
+pub fn definitions() -> [&'static Definition; 7] {
     [
         append_kernel::append_decode::<f32>::definition(),
         decode_kernel::decode::<f32>::definition(),
         forward_kernel::forward::<tile_runtime::f16>::definition(),
+        causal_kernel::causal::<tile_runtime::f16>::definition(),
         options_kernel::forward_options::<tile_runtime::f16>::definition(),
         packed_kernel::packed::<tile_runtime::f16>::definition(),
         prefill_kernel::prefill::<tile_runtime::f16>::definition(),

@@ -55,7 +55,7 @@ pub use math::{
     Ordered, abs, ceil, ceil_div, cos, count_ones, exp, exp2, floor, fma, is_nan, leading_zeros, log, max, min, mul_hi,
     pow, round, round_ties_even, rsqrt, select, sin, sqrt, tanh, to_bits, trailing_zeros, trunc,
 };
-pub use tensor::{GlobalTensor, Tensor, Workspace};
+pub use tensor::{GlobalTensor, Tensor, Workspace, lend};
 pub use tile::*;
 
 #[doc(hidden)]

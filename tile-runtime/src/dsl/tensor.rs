@@ -92,3 +92,10 @@ impl<T: Value> IndexMut<usize> for GlobalTensor<T, 1> {
         shadow()
     }
 }
+
+/// What `if let Some(x) = tensor` looks at, of an optional tensor that the kernel writes: it is borrowed for the branch.
+#[doc(hidden)]
+pub fn lend<'a, T>(tensor: &'a Option<&mut T>) -> Option<&'a mut T> {
+    let _ = tensor;
+    shadow()
+}

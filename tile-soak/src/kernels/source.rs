@@ -16,6 +16,7 @@ const FILES: &[&str] = &[
     "tile-kernels/src/attention/append_kernel.rs",
     "tile-kernels/src/attention/decode_kernel.rs",
     "tile-kernels/src/attention/forward_kernel.rs",
+    "tile-kernels/src/attention/causal_kernel.rs",
     "tile-kernels/src/attention/options_kernel.rs",
     "tile-kernels/src/attention/packed_kernel.rs",
     "tile-kernels/src/attention/prefill_kernel.rs",

@@ -2,7 +2,7 @@
 //! the kernels that do (`crate::link`).
 
 use super::place::before;
-use super::shadow::{Rewrite, dtype_bound, in_parentheses, names, references, respanned};
+use super::shadow::{Rewrite, dtype_bound, in_parentheses, names, optional, references, respanned};
 use super::{errors, not_a_function};
 use crate::link;
 use crate::parse::{self, ParsedFunction, TileFunction};
@@ -147,7 +147,7 @@ fn shadow(parsed: &parse::Parsed, function: &ItemFn, runtime: &TokenStream, show
     };
     let clause = &sig.generics.where_clause;
     let mut block = (*function.block).clone();
-    Rewrite { runtime, references: references(function) }.visit_block_mut(&mut block);
+    Rewrite { runtime, references: references(function), optional: optional(function) }.visit_block_mut(&mut block);
     let body = &block.stmts;
     let result = match output {
         ReturnType::Default => quote!(()),

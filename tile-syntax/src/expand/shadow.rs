@@ -58,7 +58,12 @@ pub(super) fn function(signature: &Signature<'_>, parsed: &Parsed, shown: Shown)
     let params = signature.params.iter().map(|p| parameter(signature, p));
     let requires = parsed.attribute.requires.iter().map(|condition| quote!(let _: bool = #condition;));
     let mut block = (*signature.function.block).clone();
-    Rewrite { runtime, references: vec![] }.visit_block_mut(&mut block);
+    let optional = signature.params.iter().filter_map(|param| match param.kind {
+        ParamKind::Tensor { mutable: true, option: Some(_), .. } => Some(param.name.clone()),
+        ParamKind::Tensor { .. } | ParamKind::Scalar { .. } => None,
+    });
+    let optional = optional.collect();
+    Rewrite { runtime, references: vec![], optional }.visit_block_mut(&mut block);
     let body = &block.stmts;
     let sig = &signature.function.sig;
     let function = &sig.fn_token;
@@ -188,6 +193,21 @@ pub(super) struct Rewrite<'a> {
     pub(super) runtime: &'a TokenStream,
     /// The parameters that are references to what the body may write, where the body gives their names to nothing else.
     pub(super) references: Vec<Ident>,
+    /// The parameters of type `Option<&mut ..>`.
+    pub(super) optional: Vec<Ident>,
+}
+
+/// A function's parameters of type `Option<&mut ..>`.
+pub(super) fn optional(function: &syn::ItemFn) -> Vec<Ident> {
+    let optional = |input: &syn::FnArg| {
+        let syn::FnArg::Typed(syn::PatType { pat, ty, .. }) = input else { return None };
+        let (syn::Pat::Ident(name), Type::Path(path)) = (&**pat, &**ty) else { return None };
+        let last = path.path.segments.last().filter(|last| last.ident == "Option")?;
+        let syn::PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
+        let syn::GenericArgument::Type(Type::Reference(inside)) = arguments.args.first()? else { return None };
+        inside.mutability.is_some().then(|| name.ident.clone())
+    };
+    function.sig.inputs.iter().filter_map(optional).collect()
 }
 
 /// A function's parameters of type `&mut`, without those whose names a `let`, a loop or a pattern of the body takes.
@@ -216,6 +236,9 @@ impl VisitMut for Rewrite<'_> {
         visit_mut::visit_expr_mut(self, expr);
         if let Expr::Call(call) = expr {
             self.borrow_again(call);
+        }
+        if let Expr::Let(condition) = expr {
+            self.lend(condition);
         }
         let rewritten = match expr {
             Expr::Binary(binary) if is_compound(&binary.op) => {
@@ -247,6 +270,15 @@ impl Rewrite<'_> {
                 let again: Expr = syn::parse_quote_spanned!(at=> &mut *#path);
                 *argument = again;
             }
+        }
+    }
+
+    /// `if let Some(x) = sums` borrows an optional tensor for its branch alone, so that it may stand in a loop.
+    fn lend(&self, condition: &mut syn::ExprLet) {
+        let Expr::Path(path) = &*condition.expr else { return };
+        if self.optional.iter().any(|name| path.path.is_ident(name)) {
+            let runtime = self.runtime;
+            *condition.expr = Expr::Verbatim(quote!(#runtime::dsl::lend(&#path)));
         }
     }
 
