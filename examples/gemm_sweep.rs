@@ -93,7 +93,7 @@ impl Tile {
         match family {
             Family::F32 => all.extend(
                 full::tiles(transposed)
-                    .map(|tile| Tile::Full(Choice { tile, many_tiles: true, split: None, parts: None })),
+                    .map(|tile| Tile::Full(Choice { tile, ..Choice::default() })),
             ),
             Family::Tf32 if transposed == [false, true] => all.extend(tf32::TILES.map(Tile::Tf32)),
             Family::Tf32 => {}
