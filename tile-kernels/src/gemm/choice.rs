@@ -140,8 +140,11 @@ impl Choice {
     /// the others, the fastest first. `shape`: rows,
     /// columns and depth; `stored`: `[a_transposed, b_transposed]`.
     pub fn ranked(operands: Operands, shape: [i64; 3], stored: [bool; 2]) -> Vec<(Choice, f64)> {
-        let rows_of_16_bytes = shape[1] * operands.bytes() % 16 == 0;
-        super::Problem { shape, stored, splits: rows_of_16_bytes, operands, packs: [None; 2] }.ranked()
+        let begin_at = |width: i64| [16, 8, 4].into_iter().find(|at| width * operands.bytes() % at == 0).unwrap_or(2);
+        let splits = begin_at(shape[1]) == 16;
+        let widths = super::stored_extents(shape, stored).map(|[_, width]| begin_at(width));
+        let packs = super::pack::packs(operands, shape, stored, widths);
+        super::Problem { shape, stored, splits, operands, packs }.ranked()
     }
 
     /// us that a launch of this choice for operands of a kind is expected to take on an H200.

@@ -27,7 +27,7 @@ pub use choice::{Choice, Tile};
 
 use copied::Operands;
 use model::Parameters;
-use pack::{Pack, Packs};
+use pack::Packs;
 
 use std::cell::RefCell;
 use tile_runtime::kernel::{
@@ -427,8 +427,8 @@ fn asked<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &G
     Some(Problem { shape, stored, splits: rows_begin_at(&c, 16), operands, packs })
 }
 
-/// How operands would be copied to where TMA fetches them. None of them where that is not to be: the device has none, there is nothing to be
-/// multiplied, a copy would be too large, or the launch will be refused, which is to be before anything is launched.
+/// How operands would be copied to where TMA fetches them. None of them where that is not to be: the device has none, or the launch will be
+/// refused, which is to be before anything is launched; or [`pack::packs`] has none.
 fn packs(
     on: &impl LaunchOn,
     [a, b, c]: [&TensorRef<'_>; 3],
@@ -436,27 +436,20 @@ fn packs(
     [m, n, k]: [i64; 3],
     stored: [bool; 2],
 ) -> Packs {
-    let is_along = match operands {
-        Operands::Copied { .. } => [true, true],
-        Operands::Tf32 { fetched: false } => [!stored[0], stored[1]],
-        Operands::Fetched | Operands::Full | Operands::Tf32 { fetched: true } => return [None; 2],
-    };
-    let bytes = operands.bytes();
-    let wanted = [if stored[0] { [k, m] } else { [m, k] }, if stored[1] { [n, k] } else { [k, n] }];
+    let wanted = stored_extents([m, n, k], stored);
     let agree = [a, b].into_iter().zip(wanted).all(|(x, wanted)| extents(x) == wanted && x.is_on(on.device()));
     let apart = [a, b].into_iter().all(|x| span(x).1 <= span(c).0 || span(c).1 <= span(x).0);
-    let legal = agree && apart && c.is_on(on.device()) && on.device().supports(Target::Sm90a) && m.min(n).min(k) > 0;
-    let pack = |x: &TensorRef<'_>, along: bool| match along {
-        true if rows_begin_at(x, 16) => None,
-        true => {
-            let pieces = [4, 2].into_iter().find(|vec| vec * bytes <= 8 && rows_are_made_of(x, vec * bytes));
-            Some(Pack::Rows { vec: pieces.unwrap_or(1) as usize })
-        }
-        false => Some(Pack::Transposed),
-    };
-    let packs = [pack(a, is_along[0]), pack(b, is_along[1])];
-    let fit = [a, b].into_iter().zip(packs).all(|(x, pack)| pack.is_none_or(|pack| pack.fits(extents(x), bytes)));
-    if legal && fit { packs } else { [None; 2] }
+    if agree && apart && c.is_on(on.device()) && on.device().supports(Target::Sm90a) {
+        let begin_at = |x: &TensorRef<'_>| [16, 8, 4].into_iter().find(|bytes| rows_begin_at(x, *bytes)).unwrap_or(2);
+        pack::packs(operands, [m, n, k], stored, [begin_at(a), begin_at(b)])
+    } else {
+        [None; 2]
+    }
+}
+
+/// Rows and columns of `a` and `b`, as they are stored.
+fn stored_extents([m, n, k]: [i64; 3], stored: [bool; 2]) -> [[i64; 2]; 2] {
+    [if stored[0] { [k, m] } else { [m, k] }, if stored[1] { [n, k] } else { [k, n] }]
 }
 
 /// The addresses from a matrix's first element to one past its last.

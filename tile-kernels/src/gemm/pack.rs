@@ -5,8 +5,9 @@
 //! than what threads that copy take, unless the product does little with each element. The copies are in scratch memory of the stream
 //! ([`Scratch`]).
 
-use super::Gemm;
+use super::copied::Operands;
 use super::model::Parameters;
+use super::{Gemm, stored_extents};
 use std::fmt;
 use std::ops::Range;
 use tile_runtime::kernel::{Lent, LaunchOn, Scratch};
@@ -100,7 +101,7 @@ impl Pack {
     }
 
     /// Whether an operand of these extents, as it is stored, may be copied.
-    pub(super) fn fits(self, [rows, cols]: [i64; 2], bytes: i64) -> bool {
+    fn fits(self, [rows, cols]: [i64; 2], bytes: i64) -> bool {
         let (height, width) = self.extents([rows, cols]);
         let pitch = pitch(width, bytes);
         rows.max(cols) <= MOST_ROWS && height.saturating_mul(pitch).saturating_mul(bytes) <= MOST_BYTES
@@ -132,10 +133,35 @@ fn pitch(width: i64, bytes: i64) -> i64 {
     if of_line - width <= width / 16 { of_line } else { of_piece }
 }
 
+/// How operands of this shape would be copied, whose rows begin at multiples of so many bytes: 16, 8, 4 or 2. None where TMA fetches them as
+/// they are, where there is nothing to multiply, and where a copy would be too large.
+pub(super) fn packs(operands: Operands, shape: [i64; 3], stored: [bool; 2], begin_at: [i64; 2]) -> Packs {
+    let is_along = match operands {
+        Operands::Copied { .. } => [true, true],
+        Operands::Tf32 { fetched: false } => [!stored[0], stored[1]],
+        Operands::Fetched | Operands::Full | Operands::Tf32 { fetched: true } => return [None; 2],
+    };
+    let bytes = operands.bytes();
+    let each = stored_extents(shape, stored);
+    let pack = |at: usize| {
+        let width = each[at][1];
+        match is_along[at] {
+            false => Some(Pack::Transposed),
+            true if begin_at[at] >= 16 => None,
+            true => {
+                let fits = |vec: &i64| vec * bytes <= begin_at[at].min(8) && width % vec == 0;
+                Some(Pack::Rows { vec: [4, 2].into_iter().find(fits).unwrap_or(1) as usize })
+            }
+        }
+    };
+    let packs = [pack(0), pack(1)];
+    let fit = packs.iter().zip(each).all(|(pack, extents)| pack.is_none_or(|pack| pack.fits(extents, bytes)));
+    if fit && !shape.contains(&0) { packs } else { [None; 2] }
+}
+
 /// us that the copies in front of a product of this shape are expected to take on an H200. `stored`: how operands are stored.
-pub(super) fn us(packs: Packs, [m, n, k]: [i64; 3], stored: [bool; 2], bytes: i64) -> f64 {
-    let extents = [if stored[0] { [k, m] } else { [m, k] }, if stored[1] { [n, k] } else { [k, n] }];
-    let each = packs.iter().zip(extents);
+pub(super) fn us(packs: Packs, shape: [i64; 3], stored: [bool; 2], bytes: i64) -> f64 {
+    let each = packs.iter().zip(stored_extents(shape, stored));
     each.filter_map(|(pack, extents)| pack.map(|pack| pack.us(extents, bytes, &Parameters::H200))).sum()
 }
 
