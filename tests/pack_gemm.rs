@@ -155,7 +155,11 @@ fn calls_are_packed() {
 /// Large products of operands that TMA does not fetch take copies of them; the class is that of the product of the copies.
 #[test]
 fn what_is_packed_and_what_is_not() {
-    fn packs<T: GemmElement + Real>([m, n, k]: [usize; 3], stored: [bool; 2], precision: Precision) -> [Option<Pack>; 2] {
+    fn packs<T: GemmElement + Real>(
+        [m, n, k]: [usize; 3],
+        stored: [bool; 2],
+        precision: Precision,
+    ) -> [Option<Pack>; 2] {
         let device = &Device::simulator();
         let (a, b) = (
             device.zeros::<T, 2>(shape(stored[0], m, k)).unwrap(),

@@ -10,7 +10,7 @@ use super::model::Parameters;
 use super::{Gemm, stored_extents};
 use std::fmt;
 use std::ops::Range;
-use tile_runtime::kernel::{Lent, LaunchOn, Scratch};
+use tile_runtime::kernel::{LaunchOn, Lent, Scratch};
 use tile_runtime::prelude::*;
 use tile_runtime::{Element, Error, LaunchError, TensorView};
 

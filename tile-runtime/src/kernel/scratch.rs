@@ -70,7 +70,8 @@ impl Scratch {
     ) -> Result<Lent<T, R>, Error> {
         let layout = Layout::packed(shape)?;
         let bytes = layout.len() * size_of::<T>();
-        let home = Home { device: on.device().clone(), stream: on.stream().cloned(), key: std::ptr::from_ref(self).addr() };
+        let home =
+            Home { device: on.device().clone(), stream: on.stream().cloned(), key: std::ptr::from_ref(self).addr() };
         let allocation = home.take(bytes)?;
         Ok(Lent { tensor: Tensor::from_parts(allocation, layout), home })
     }
