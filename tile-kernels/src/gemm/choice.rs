@@ -90,18 +90,6 @@ impl Choice {
         fastest.0
     }
 
-    /// The choice where every thread copies: for rows that are not aligned, on devices without TMA, and for elements
-    /// of 4 bytes ([`full`](super::full)). `[a_transposed, b_transposed]`: how operands are stored.
-    pub fn by_threads(m: i64, n: i64, bytes: u32, stored: [bool; 2]) -> Choice {
-        let many_tiles = is_large(m, n);
-        let tile = match many_tiles {
-            _ if bytes >= 4 => super::full::tile_for(m, n, stored),
-            true => COPIED[0],
-            false => COPIED[1],
-        };
-        Choice { tile, many_tiles, split: None, parts: None, packs: [None; 2] }
-    }
-
     /// Every choice that aligned operands of this shape could be given.
     pub fn candidates(m: i64, n: i64, k: i64, stored: [bool; 2]) -> impl Iterator<Item = Choice> {
         let many_tiles = is_large(m, n);
@@ -408,10 +396,12 @@ mod tests {
     #[test]
     fn choices_of_every_thread_are_instances() {
         let kernel = kernel::gemm::<f16, f16>::definition().kernel().unwrap();
-        for (m, dtype) in [(64, Dtype::F16), (4096, Dtype::Bf16), (64, Dtype::F32), (4096, Dtype::F32)] {
+        for dtype in [Dtype::F16, Dtype::Bf16, Dtype::F32] {
             for stored in [[false, true], [false, false], [true, true], [true, false]] {
-                for epilogue in [false, true] {
-                    let consts = Choice::by_threads(m, 4096, dtype.bytes(), stored).consts(stored, epilogue);
+                let tiles =
+                    if dtype == Dtype::F32 { crate::gemm::full::tiles(stored).collect() } else { COPIED.to_vec() };
+                for (tile, epilogue) in tiles.into_iter().flat_map(|tile| [(tile, false), (tile, true)]) {
+                    let consts = Choice { tile, ..Choice::default() }.consts(stored, epilogue);
                     let found = kernel.instances.iter().any(|i| i.consts == consts && i.dtypes == [dtype, Dtype::F32]);
                     assert!(found, "{dtype} {consts:?}");
                 }

@@ -175,13 +175,15 @@ pub fn gemm<T: GemmElement<C>, C: Element>(
     // A long launch loses more by what starts beside it than it gains by its own early start.
     let place = Place::of(on);
     let place = if us < model::Parameters::H200.early { place } else { place.in_order() };
-    launch(&place, choice, a, b, c, options)
+    launch(&place, &Place::of(on), choice, a, b, c, options)
 }
 
-/// Launches what a choice says.
+/// Launches what a choice says. `copied`: where a product of copies of the operands is launched, which has nothing but these copies in front of
+/// it.
 #[track_caller]
 fn launch<T: GemmElement<C>, C: Element>(
     on: &Place<'_>,
+    copied: &Place<'_>,
     choice: Choice,
     a: impl TensorInput<T, 2>,
     b: impl TensorInput<T, 2>,
@@ -193,7 +195,7 @@ fn launch<T: GemmElement<C>, C: Element>(
     }
     match (typed(a.argument()), typed(b.argument())) {
         (Some(a), Some(b)) => pack::with(on, choice.packs, [a, b], options, true, |a, b, options| {
-            T::launch(on, Choice { packs: [None; 2], ..choice }, a, b, c, options)
+            T::launch(copied, Choice { packs: [None; 2], ..choice }, a, b, c, options)
         }),
         _ => T::launch(on, choice, a, b, c, options),
     }
@@ -231,7 +233,8 @@ pub fn gemm_by<T: GemmElement<C>, C: Element>(
     c: impl TensorOutput<C, 2>,
     options: &Gemm<'_, T>,
 ) -> Result<(), LaunchError> {
-    launch(&Place::of(on), choice, a, b, c, options)
+    let place = Place::of(on);
+    launch(&place, &place, choice, a, b, c, options)
 }
 
 /// The alignment class in which [`gemm`] is launched with these: how wide the pieces are that operands are read in, and

@@ -14,6 +14,7 @@ use tile_runtime::kernel::{LaunchOn, Lent, Scratch};
 use tile_runtime::prelude::*;
 use tile_runtime::{Element, Error, LaunchError, TensorView};
 
+// ANCHOR: rows
 /// `y = x`, for a `y` of another pitch; `VEC` elements of a row at a time.
 #[tile_kernel(
     instances(VEC in [1, 2, 4], where VEC * T::BITS <= 64),
@@ -37,6 +38,8 @@ pub fn pack_rows<T, const VEC: usize>(x: &Tensor<T, (M, N)>, y: &mut Tensor<T, (
         }
     }
 }
+
+// ANCHOR_END: rows
 
 /// `y = x^T`. A tile in shared memory is filled along the rows of `x` and emptied along those of `y`.
 #[tile_kernel(
