@@ -160,6 +160,9 @@ pub trait GemmElement<C: Element = Self>: Element {
 /// addresses, pitches and extents allow beyond that is its alignment class ([`class`]), which a GPU that could do better with
 /// others says on stderr.
 ///
+/// Where operands are copied first ([`pack`]), their copies are in scratch memory that the stream keeps
+/// ([`Scratch`](tile_runtime::kernel::Scratch)): up to 512 MiB an operand.
+///
 /// # Errors
 /// Where shapes disagree, a tensor lives elsewhere, or `c` overlaps an operand; and whatever compiling and launching may
 /// fail with. Nothing is launched then.
@@ -209,7 +212,8 @@ fn typed<T: Element>(argument: Argument<'_>) -> Option<TensorView<'_, T, 2>> {
     }
 }
 
-/// Every choice that [`gemm`] has for these, with the us that it expects of each: the first is what it takes.
+/// Every choice that [`gemm`] has for these, with the us that it expects of each: the first is what it takes. Of those for copies of the operands
+/// ([`pack`]), the four that are expected to be the fastest.
 pub fn candidates<T: GemmElement<C>, C: Element>(
     on: &impl LaunchOn,
     a: impl TensorInput<T, 2>,
