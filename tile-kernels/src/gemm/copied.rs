@@ -2,10 +2,11 @@
 //!
 //! Several blocks share a multiprocessor. One alone takes as long for a step along K as its own instructions wait for one another; of
 //! several, steps take as long as their instructions do together. Each tile has these two times ([`Speed`]), and each kind of operand what
-//! its tiles take beside ([`Beside`]). They were fitted together to the calls in `bench/results/gemm-parts-fit-h200.json`: 14 products of
-//! f32, 13 as tf32 and 10 of 16 bits that TMA does not fetch, by every choice, and 19 calls of other products. The times expected are 0.68 to 1.61
-//! times those measured, 10% off in the quadratic mean for f32, 15% for tf32 and 12% for 16 bits; the choices expected to be the fastest took 2.5%, 2.3% and 2.5%
-//! longer than the fastest ones in geometric mean over these products, which the constants were fitted to.
+//! its tiles take beside ([`Beside`]). `bench/fit_copied.py` fitted them together to the calls in `bench/results/gemm-parts-fit-h200.json` (14
+//! products of f32, 13 as tf32 and 10 of 16 bits that TMA does not fetch, by every choice) and to 19 calls of other products. The times expected
+//! are 0.68 to 1.6 times those measured, 10% off in the quadratic mean for f32, 15% for tf32 and 12% for 16 bits. The choices expected to be the
+//! fastest took 2.5%, 2.3% and 2.5% longer than the fastest ones in geometric mean over these products; each product by constants that were fitted
+//! to the others, 2.9%, 2.3% and 2.3%.
 
 use super::model::{MULTIPROCESSORS, Parameters, norm, up};
 
