@@ -254,13 +254,19 @@ def mean(values):
 
 
 def warm(library, found):
-    """Compiles what will be launched, in parallel: a small product of each type and layout by every choice; and what is called, once a shape."""
-    jobs = []
+    """Compiles what will be launched, in parallel: a small product of each type and layout by every choice; and of each shape the choices for
+    copies of the operands, which are different ones for each."""
+    jobs, kept = [], []
+    for shape in found:
+        if shape.family in ("odd", "tf32"):
+            kept.append(shape.tensors())
+            asked = library.asked("gemm", kept[-1:], shape.scalars)
+            jobs += [(asked, i) for i, (name, _) in enumerate(library.candidates(asked)) if name.startswith(("a ", "b "))]
     for dtype, layout, pad, odd in {(s.dtype, s.layout, s.pad, s.family == "odd" and not s.pad) for s in found}:
         m, n, k = (101, 203, 4099) if odd else (128, 256, 4096)
         one = Shape("", dtype, layout, m, n, k, pad)
-        tensors = one.tensors()
-        asked = library.asked("gemm", [tensors], one.scalars)
+        kept.append(one.tensors())
+        asked = library.asked("gemm", kept[-1:], one.scalars)
         jobs += [(asked, index) for index in range(len(library.candidates(asked)))]
 
     def compile_one(job):

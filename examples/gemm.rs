@@ -26,6 +26,7 @@ use tile_kernel_examples::progress::Steps;
 use tile_kernel_examples::suites::gemm::{Buffers, Dense, measure, selector_shapes};
 use tile_kernel_examples::timing::time;
 use tile_kernels::gemm::copied::Operands;
+use tile_kernels::gemm::pack::Pack;
 use tile_kernels::gemm::parts::gemm_parts;
 use tile_kernels::gemm::split::{gemm_cluster, gemm_slots};
 use tile_kernels::gemm::{Activation, Choice, Gemm, GemmElement, definition, gemm, tf32};
@@ -286,6 +287,13 @@ fn print_stage(stage: Stage, arguments: &Arguments) -> Result<()> {
     };
     let ranked = Choice::ranked(operands, [m, n, k], transposed);
     let choice = ranked.first().map_or(Choice::default(), |(choice, _)| *choice);
+    // The product of copies of the operands is that of operands which TMA fetches.
+    let turned = |at: usize| transposed[at] ^ (choice.packs[at] == Some(Pack::Transposed));
+    let (operands, transposed) = match (choice.packs == [None; 2], operands) {
+        (true, _) => (operands, transposed),
+        (false, Operands::Tf32 { .. }) => (Operands::Tf32 { fetched: true }, [turned(0), turned(1)]),
+        (false, _) => (Operands::Fetched, transposed),
+    };
     let (bm, bn, _, stages, threads, _) = choice.tile;
     let tf32_consts = |last: &[i64]| -> Vec<i64> {
         [bm, bn, stages as i64, threads as i64].into_iter().chain(last.iter().copied()).collect()

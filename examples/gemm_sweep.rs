@@ -91,10 +91,9 @@ impl Tile {
     fn all(family: Family, transposed: [bool; 2]) -> Vec<Tile> {
         let mut all = vec![Tile::Own];
         match family {
-            Family::F32 => all.extend(
-                full::tiles(transposed)
-                    .map(|tile| Tile::Full(Choice { tile, many_tiles: true, split: None, parts: None })),
-            ),
+            Family::F32 => {
+                all.extend(full::tiles(transposed).map(|tile| Tile::Full(Choice { tile, ..Choice::default() })))
+            }
             Family::Tf32 if transposed == [false, true] => all.extend(tf32::TILES.map(Tile::Tf32)),
             Family::Tf32 => {}
         }

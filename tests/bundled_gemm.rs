@@ -75,7 +75,7 @@ fn f32_by_every_tile() {
                     let mut dc = device.tensor(&vec![12345.0; m * n], [m, n]).unwrap();
                     let plain = Gemm { a_transposed, b_transposed, ..Gemm::default() };
                     let options = if epilogue { Gemm { alpha: 2.0, ..plain } } else { plain };
-                    let choice = Choice { tile, many_tiles: true, split: None, parts: None };
+                    let choice = Choice { tile, ..Choice::default() };
                     GemmElement::launch(&device, choice, &da, &db, &mut dc, &options).unwrap();
                     dc.to_vec().unwrap()
                 });
@@ -107,7 +107,7 @@ fn f32_sums_go_along_k() {
                 let db = device.tensor(&b, shape(b_transposed, k, n)).unwrap();
                 let mut dc = device.zeros::<f32, 2>([m, n]).unwrap();
                 let options = Gemm { a_transposed, b_transposed, ..Gemm::default() };
-                let choice = Choice { tile, many_tiles: true, split: None, parts: None };
+                let choice = Choice { tile, ..Choice::default() };
                 GemmElement::launch(&device, choice, &da, &db, &mut dc, &options).unwrap();
                 assert!(dc.to_vec().unwrap() == wanted, "{tile:?} {stored:?}");
             }
@@ -307,7 +307,7 @@ const SKINNY: [(i64, i64, usize, usize); 9] = [
 /// What a tile makes of operands, with and without an epilogue.
 fn by_tile(device: &Device, tile: (i64, i64, usize, usize), [m, n, k]: [usize; 3], epilogue: bool) -> Vec<bf16> {
     let (bm, bn, bk, stages) = tile;
-    let choice = Choice { tile: (bm, bn, bk, stages, 128, 1), many_tiles: true, split: None, parts: None };
+    let choice = Choice { tile: (bm, bn, bk, stages, 128, 1), ..Choice::default() };
     let (a, b) = (integers::<bf16>(1, m * k, 3), integers::<bf16>(2, n * k, 3));
     let (da, db) = (device.tensor(&a, [m, k]).unwrap(), device.tensor(&b, [n, k]).unwrap());
     let mut dc = device.tensor(&integers::<bf16>(3, m * n, 2), [m, n]).unwrap();

@@ -45,6 +45,7 @@ pub fn rows(json: &str) -> serde_json::Result<Vec<Row<Work>>> {
 mod tests {
     use super::*;
     use crate::suites::gemv_sweep::mean_and_worst;
+    use tile_kernels::gemm::copied::Operands;
     use tile_kernels::gemm::model::Parameters;
 
     /// How much slower the choice is than the best instance, on the shapes that were measured.
@@ -54,5 +55,69 @@ mod tests {
         assert!(rows.len() > 200, "{} shapes", rows.len());
         let (mean, worst) = mean_and_worst(rows.iter().map(|row| row.regret(&Parameters::H200))).unwrap();
         assert!(mean < 1.03 && worst < 1.4, "{mean} in geometric mean, {worst} at most");
+    }
+    /// A product whose operands are as they were measured.
+    #[derive(Deserialize)]
+    struct Product {
+        family: String,
+        pad: i64,
+        #[serde(flatten)]
+        shape: Shape,
+    }
+
+    impl Product {
+        fn stored(&self) -> [bool; 2] {
+            std::array::from_fn(|at| self.shape.layout.as_bytes().get(at) == Some(&b't'))
+        }
+
+        /// How the operands, which lie densely, come into shared memory.
+        fn operands(&self) -> Operands {
+            let Shape { m, n, k, .. } = self.shape;
+            let rows = [if self.stored()[0] { m } else { k }, if self.stored()[1] { k } else { n }];
+            let width = [16, 8, 4].into_iter().find(|bytes| rows.iter().all(|row| row * 2 % bytes == 0)).unwrap_or(2);
+            match self.family.as_str() {
+                "f32" => Operands::Full,
+                "tf32" => Operands::Tf32 { fetched: self.stored() == [false, true] && k % 4 == 0 },
+                _ if width == 16 => Operands::Fetched,
+                _ => Operands::Copied { width },
+            }
+        }
+    }
+
+    /// What is expected of the operands that threads copy, and of tf32, beside what was measured, and what the choices cost by it.
+    #[test]
+    fn calls_that_were_measured() {
+        #[derive(Deserialize)]
+        struct Products {
+            rows: BTreeMap<String, Product>,
+        }
+        let json = include_str!("../../bench/results/gemm-parts-fit-h200.json");
+        let rows = serde_json::from_str::<Products>(json).unwrap().rows;
+        for (family, products, most) in [("f32", 14, 1.03), ("tf32", 14, 1.03), ("odd", 10, 1.03)] {
+            let mut regrets = vec![];
+            for (title, product) in rows.iter().filter(|(_, product)| product.family == family) {
+                let Shape { m, n, k, ref screened, .. } = product.shape;
+                let operands = product.operands();
+                if product.pad != 0 || operands == Operands::Fetched {
+                    continue;
+                }
+                let ranked = Choice::ranked(operands, [m, n, k], product.stored());
+                let measured: Vec<(f64, f64)> = ranked
+                    .iter()
+                    .filter(|(choice, _)| choice.packs == [None; 2])
+                    .filter_map(|(choice, us)| Some((*us, *screened.get(&format!("ours {choice}"))?)))
+                    .collect();
+                for (expected, us) in &measured {
+                    let ratio = expected / us;
+                    assert!((0.67..1.65).contains(&ratio), "{title}: {expected} us, measured {us}");
+                }
+                let best = measured.iter().map(|(_, us)| *us).fold(f64::INFINITY, f64::min);
+                let fastest = measured.iter().min_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
+                regrets.push(fastest.1 / best);
+            }
+            assert_eq!(regrets.len(), products, "{family}");
+            let (mean, worst) = mean_and_worst(regrets.into_iter()).unwrap();
+            assert!(mean < most && worst < 1.2, "{family}: {mean} in geometric mean, {worst} at most");
+        }
     }
 }

@@ -13,6 +13,7 @@ mod instances;
 mod ladder;
 mod lent;
 mod messages;
+mod packed;
 mod parts;
 mod pdl;
 mod rows;

@@ -8,7 +8,7 @@ mod grammar;
 
 use tile_ir::ir::{Class, DimId, Dtype, Instance, Kernel, Target, Width};
 use tile_kernel_examples::ladder;
-use tile_kernels::gemm::{batched, parts, split, tf32};
+use tile_kernels::gemm::{batched, pack, parts, split, tf32};
 use tile_runtime::kernel::Definition;
 use tile_runtime::prelude::f16;
 
@@ -28,6 +28,8 @@ pub fn kernels() -> Vec<&'static Definition> {
     all.push(split::gemm_cluster::<f16, f16>::definition());
     all.push(split::gemm_slots::<f16, f16>::definition());
     all.push(parts::gemm_parts::<f16, f16>::definition());
+    all.push(pack::pack_rows::<f16, 1>::definition());
+    all.push(pack::pack_transposed::<f32>::definition());
     all.push(tf32::gemm_tf32::<128, 256, 4, 256, false>::definition());
     all.push(tf32::gemm_any_tf32::<64, 64, 4, 128, false, true>::definition());
     all.extend(tile_kernels::norm::definitions());

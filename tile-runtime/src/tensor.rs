@@ -190,6 +190,11 @@ macro_rules! properties {
 properties!(Tensor, TensorView<'_>, TensorViewMut<'_>);
 
 impl<'a> TensorRef<'a> {
+    /// Whether it is on `device`.
+    pub fn is_on(&self, device: &Device) -> bool {
+        std::ptr::eq(self.allocation().device, device.state)
+    }
+
     /// The tensor with its type; none where its elements are of another, or its axes not `R`.
     pub fn typed<T: Element, const R: usize>(&self) -> Option<TensorView<'a, T, R>> {
         let fits = self.dtype() == T::DTYPE && self.shape().len() == R;

@@ -5,6 +5,7 @@ use super::batched::{Batch, Shape};
 use super::copied::{Copied, Operands, Speed};
 use super::kernel;
 use super::model::{Parameters, Work};
+use super::pack::Packs;
 use super::parts::{Parts, PartsElement};
 use super::split::{Split, SplitElement};
 use std::fmt;
@@ -24,6 +25,8 @@ pub struct Choice {
     pub split: Option<Split>,
     /// How K is split over blocks whose threads copy, instead of the tile above.
     pub parts: Option<Parts>,
+    /// How `a` and `b` are copied first, to where TMA fetches them.
+    pub packs: Packs,
 }
 
 /// Rows, columns, elements of a step along K, slots, threads, blocks of a cluster.
@@ -69,7 +72,7 @@ const COPIED: [Tile; 2] = [(128, 128, 32, 4, 256, 1), (64, 64, 32, 4, 128, 1)];
 
 impl Default for Choice {
     fn default() -> Self {
-        Choice { tile: TILES[0], many_tiles: true, split: None, parts: None }
+        Choice { tile: TILES[0], many_tiles: true, split: None, parts: None, packs: [None; 2] }
     }
 }
 
@@ -87,35 +90,11 @@ impl Choice {
         fastest.0
     }
 
-    /// The choice where every thread copies: for rows that are not aligned, on devices without TMA, and for elements
-    /// of 4 bytes ([`full`](super::full)). `[a_transposed, b_transposed]`: how operands are stored.
-    pub fn by_threads(m: i64, n: i64, bytes: u32, stored: [bool; 2]) -> Choice {
-        let many_tiles = is_large(m, n);
-        let tile = match many_tiles {
-            _ if bytes >= 4 => super::full::tile_for(m, n, stored),
-            true => COPIED[0],
-            false => COPIED[1],
-        };
-        Choice { tile, many_tiles, split: None, parts: None }
-    }
-
-    /// The choice of a tile for operands that threads copy or that are multiplied as tf32: by what was measured, without parts of K.
-    pub(super) fn of_a_tile(operands: Operands, [m, n, k]: [i64; 3], stored: [bool; 2]) -> Choice {
-        let by_threads = Choice::by_threads(m, n, operands.bytes() as u32, stored);
-        let tile = match operands {
-            Operands::Tf32 { fetched: true } => super::tf32::as_tile(super::tf32::tile_for(m, n, k)),
-            Operands::Tf32 { fetched: false } if by_threads.many_tiles => super::tf32::ANY[0],
-            Operands::Tf32 { fetched: false } => super::tf32::ANY[1],
-            Operands::Fetched | Operands::Copied { .. } | Operands::Full => by_threads.tile,
-        };
-        Choice { tile, ..by_threads }
-    }
-
     /// Every choice that aligned operands of this shape could be given.
     pub fn candidates(m: i64, n: i64, k: i64, stored: [bool; 2]) -> impl Iterator<Item = Choice> {
         let many_tiles = is_large(m, n);
         let tiles = TILES.into_iter().filter(move |tile| has(*tile, stored));
-        let tiles = tiles.map(move |tile| Choice { tile, many_tiles, split: None, parts: None });
+        let tiles = tiles.map(move |tile| Choice { tile, many_tiles, split: None, parts: None, packs: [None; 2] });
         let splits = Split::candidates(m, n, k, stored);
         tiles.chain(splits.map(move |split| Choice { split: Some(split), many_tiles, ..Choice::default() }))
     }
@@ -128,7 +107,7 @@ impl Choice {
         splits: bool,
     ) -> impl Iterator<Item = Choice> {
         let many_tiles = is_large(m, n);
-        let of_tile = move |tile| Choice { tile, many_tiles, split: None, parts: None };
+        let of_tile = move |tile| Choice { tile, many_tiles, split: None, parts: None, packs: [None; 2] };
         let all: Vec<Choice> = match operands {
             Operands::Fetched => Choice::candidates(m, n, k, stored).filter(|c| c.split.is_none() || splits).collect(),
             Operands::Copied { .. } => COPIED.map(of_tile).to_vec(),
@@ -149,24 +128,38 @@ impl Choice {
     /// the others, the fastest first. `shape`: rows,
     /// columns and depth; `stored`: `[a_transposed, b_transposed]`.
     pub fn ranked(operands: Operands, shape: [i64; 3], stored: [bool; 2]) -> Vec<(Choice, f64)> {
-        let rows_of_16_bytes = shape[1] * operands.bytes() % 16 == 0;
-        super::Problem { shape, stored, splits: rows_of_16_bytes, operands }.ranked()
+        let begin_at = |width: i64| [16, 8, 4].into_iter().find(|at| width * operands.bytes() % at == 0).unwrap_or(2);
+        let splits = begin_at(shape[1]) == 16;
+        let widths = super::stored_extents(shape, stored).map(|[_, width]| begin_at(width));
+        let packs = super::pack::packs(operands, shape, stored, widths);
+        super::Problem { shape, stored, splits, operands, packs }.ranked()
     }
 
     /// us that a launch of this choice for operands of a kind is expected to take on an H200.
     pub(super) fn us(&self, operands: Operands, shape: [i64; 3], stored: [bool; 2]) -> f64 {
+        self.us_with(operands, shape, stored, &Parameters::H200)
+    }
+
+    /// [`Choice::us`], with parameters of another device or result.
+    pub(super) fn us_with(
+        &self,
+        operands: Operands,
+        shape: [i64; 3],
+        stored: [bool; 2],
+        parameters: &Parameters,
+    ) -> f64 {
         if let Some(parts) = self.parts {
-            return parts.work(operands, shape, stored).us(&Parameters::H200);
+            return parts.work(operands, shape, stored).us(parameters);
         }
         match operands {
-            Operands::Fetched => self.work(shape, stored).us(&Parameters::H200),
-            Operands::Tf32 { fetched: true } => super::tf32::us(self.tile, shape),
+            Operands::Fetched => self.work(shape, stored).us(parameters),
+            Operands::Tf32 { fetched: true } => super::tf32::us(self.tile, shape, parameters),
             Operands::Copied { .. } | Operands::Full | Operands::Tf32 { fetched: false } => {
                 let (rows, cols, step, stages, threads, _) = self.tile;
                 let speed = Speed::of(operands, (rows, cols, step, stages, threads), stored);
                 let [step, stages] = [step, stages].map(|size| size as i64);
                 let (tile, bytes) = ([rows, cols], operands.bytes());
-                Copied { shape, tile, step, stages, slots: 1, bytes, counted: false, speed }.us(&Parameters::H200)
+                Copied { shape, tile, step, stages, slots: 1, bytes, counted: false, speed }.us(parameters)
             }
         }
     }
@@ -194,6 +187,11 @@ impl Choice {
 
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (operand, pack) in ["a", "b"].into_iter().zip(self.packs) {
+            if let Some(pack) = pack {
+                write!(f, "{operand} {pack}, ")?;
+            }
+        }
         if let Some(Parts { tile: (bm, bn, bk, stages, threads), slots, .. }) = self.parts {
             return write!(f, "{bm}x{bn}x{bk}, {stages} stages, {threads} threads, copied, {slots} slots");
         }
@@ -398,10 +396,12 @@ mod tests {
     #[test]
     fn choices_of_every_thread_are_instances() {
         let kernel = kernel::gemm::<f16, f16>::definition().kernel().unwrap();
-        for (m, dtype) in [(64, Dtype::F16), (4096, Dtype::Bf16), (64, Dtype::F32), (4096, Dtype::F32)] {
+        for dtype in [Dtype::F16, Dtype::Bf16, Dtype::F32] {
             for stored in [[false, true], [false, false], [true, true], [true, false]] {
-                for epilogue in [false, true] {
-                    let consts = Choice::by_threads(m, 4096, dtype.bytes(), stored).consts(stored, epilogue);
+                let tiles =
+                    if dtype == Dtype::F32 { crate::gemm::full::tiles(stored).collect() } else { COPIED.to_vec() };
+                for (tile, epilogue) in tiles.into_iter().flat_map(|tile| [(tile, false), (tile, true)]) {
+                    let consts = Choice { tile, ..Choice::default() }.consts(stored, epilogue);
                     let found = kernel.instances.iter().any(|i| i.consts == consts && i.dtypes == [dtype, Dtype::F32]);
                     assert!(found, "{dtype} {consts:?}");
                 }

@@ -40,11 +40,6 @@ pub(super) fn tile_of(tiles: impl AsRef<[Tile]>, batches: i64, m: i64, n: i64) -
     cheapest(TILES.iter().filter(|cost| tiles.as_ref().contains(&cost.tile)), batches, m, n)
 }
 
-/// The part of the instructions of a tile of so many rows and columns that are multiply-adds.
-pub(super) fn share((rows, cols): (i64, i64)) -> Option<f64> {
-    TILES.iter().find(|cost| (cost.tile.0, cost.tile.1) == (rows, cols)).map(|cost| cost.share)
-}
-
 fn cheapest<'a>(tiles: impl Iterator<Item = &'a Cost>, batches: i64, m: i64, n: i64) -> Tile {
     let cheapest = tiles.min_by(|a, b| cost(a, batches, m, n).total_cmp(&cost(b, batches, m, n)));
     cheapest.map_or(TILES[0].tile, |cost| cost.tile)

@@ -5,7 +5,8 @@
 //! in an order that depends only on the shape and the instance. On Hopper, 16-bit operands whose rows begin at multiples of
 //! 16 bytes are fetched by the tensor memory accelerator and multiplied by `wgmma`; of any others, and on other devices, every
 //! thread copies a part, by as many bytes as lie together: a lesser alignment class of the same kernel ([`class`]). Where tiles are few,
-//! blocks share K: [`split`] of what TMA fetches, [`parts`] of all else.
+//! blocks share K: [`split`] of what TMA fetches, [`parts`] of all else. Where that is expected to be faster, operands that TMA does not
+//! fetch are copied to where it does first ([`pack`]).
 
 pub mod activation;
 pub mod batched;
@@ -16,6 +17,7 @@ pub mod full;
 pub mod kernel;
 pub mod model;
 pub mod operands;
+pub mod pack;
 pub mod parts;
 pub mod split;
 pub mod tf32;
@@ -24,12 +26,14 @@ pub use batched::gemm_batched;
 pub use choice::{Choice, Tile};
 
 use copied::Operands;
+use model::Parameters;
+use pack::Packs;
 
 use std::cell::RefCell;
 use tile_runtime::kernel::{
     Argument, Class, Definition, LaunchOn, Place, Target, TensorInput, TensorOutput, TensorRef,
 };
-use tile_runtime::{Element, Error, LaunchError, Tensor, f16};
+use tile_runtime::{Element, Error, LaunchError, Tensor, TensorView, f16};
 
 /// What is done with the product.
 #[derive(Clone, Copy, Debug)]
@@ -156,6 +160,9 @@ pub trait GemmElement<C: Element = Self>: Element {
 /// addresses, pitches and extents allow beyond that is its alignment class ([`class`]), which a GPU that could do better with
 /// others says on stderr.
 ///
+/// Where operands are copied first ([`pack`]), their copies are in scratch memory that the stream keeps
+/// ([`Scratch`](tile_runtime::kernel::Scratch)): up to 512 MiB an operand.
+///
 /// # Errors
 /// Where shapes disagree, a tensor lives elsewhere, or `c` overlaps an operand; and whatever compiling and launching may
 /// fail with. Nothing is launched then.
@@ -171,10 +178,42 @@ pub fn gemm<T: GemmElement<C>, C: Element>(
     // A long launch loses more by what starts beside it than it gains by its own early start.
     let place = Place::of(on);
     let place = if us < model::Parameters::H200.early { place } else { place.in_order() };
-    T::launch(&place, choice, a, b, c, options)
+    launch(&place, &Place::of(on), choice, a, b, c, options)
 }
 
-/// Every choice that [`gemm`] has for these, with the us that it expects of each: the first is what it takes.
+/// Launches what a choice says. `copied`: where a product of copies of the operands is launched, which has nothing but these copies in front of
+/// it.
+#[track_caller]
+fn launch<T: GemmElement<C>, C: Element>(
+    on: &Place<'_>,
+    copied: &Place<'_>,
+    choice: Choice,
+    a: impl TensorInput<T, 2>,
+    b: impl TensorInput<T, 2>,
+    c: impl TensorOutput<C, 2>,
+    options: &Gemm<'_, T>,
+) -> Result<(), LaunchError> {
+    if choice.packs == [None; 2] {
+        return T::launch(on, choice, a, b, c, options);
+    }
+    match (typed(a.argument()), typed(b.argument())) {
+        (Some(a), Some(b)) => pack::with(on, choice.packs, [a, b], options, true, |a, b, options| {
+            T::launch(copied, Choice { packs: [None; 2], ..choice }, a, b, c, options)
+        }),
+        _ => T::launch(on, choice, a, b, c, options),
+    }
+}
+
+/// The matrix that is an argument.
+fn typed<T: Element>(argument: Argument<'_>) -> Option<TensorView<'_, T, 2>> {
+    match argument {
+        Argument::Tensor(tensor) => tensor.typed(),
+        Argument::Scalar(_) | Argument::Absent => None,
+    }
+}
+
+/// Every choice that [`gemm`] has for these, with the us that it expects of each: the first is what it takes. Of those for copies of the operands
+/// ([`pack`]), the four that are expected to be the fastest.
 pub fn candidates<T: GemmElement<C>, C: Element>(
     on: &impl LaunchOn,
     a: impl TensorInput<T, 2>,
@@ -198,11 +237,12 @@ pub fn gemm_by<T: GemmElement<C>, C: Element>(
     c: impl TensorOutput<C, 2>,
     options: &Gemm<'_, T>,
 ) -> Result<(), LaunchError> {
-    T::launch(&Place::of(on), choice, a, b, c, options)
+    let place = Place::of(on);
+    launch(&place, &place, choice, a, b, c, options)
 }
 
 /// The alignment class in which [`gemm`] is launched with these: how wide the pieces are that operands are read in, and
-/// those that the result is written in.
+/// those that the result is written in. Of operands that are copied first ([`pack`]), that of the product of the copies.
 ///
 /// # Errors
 /// What the launch would fail with before it runs.
@@ -214,6 +254,26 @@ pub fn class<T: GemmElement<C>, C: Element>(
     options: &Gemm<'_, T>,
 ) -> Result<Class, Error> {
     let (choice, _) = choice(on, [a.argument(), b.argument(), c.argument()], options);
+    if choice.packs != [None; 2]
+        && let (Some(a), Some(b)) = (typed(a.argument()), typed(b.argument()))
+    {
+        let found = pack::with(on, choice.packs, [a, b], options, false, |a, b, options| {
+            Ok(class_of(on, Choice { packs: [None; 2], ..choice }, a, b, c, options)?)
+        });
+        return Ok(found?);
+    }
+    class_of(on, choice, a, b, c, options)
+}
+
+/// The alignment class in which a choice is launched.
+fn class_of<T: GemmElement<C>, C: Element>(
+    on: &impl LaunchOn,
+    choice: Choice,
+    a: impl TensorInput<T, 2>,
+    b: impl TensorInput<T, 2>,
+    c: impl TensorOutput<C, 2>,
+    options: &Gemm<'_, T>,
+) -> Result<Class, Error> {
     let number = options.activation.number();
     if let Some(parts::Parts { tile: (bm, bn, bk, stages, threads), tf32, slots }) = choice.parts {
         let params = parts::GemmPartsParams {
@@ -258,14 +318,41 @@ struct Problem {
     /// Whether rows of the result begin at multiples of 16 bytes: sums that are put aside are added and stored 4 at a time.
     splits: bool,
     operands: Operands,
+    /// How operands would be copied to where TMA fetches them; none where it fetches them as they are, or there is none.
+    packs: Packs,
 }
 
 impl Problem {
     /// The choices that there are, with the us expected of each.
     fn candidates(self) -> impl Iterator<Item = (Choice, f64)> {
-        let Problem { shape, stored, splits, operands } = self;
+        let Problem { shape, stored, splits, operands, .. } = self;
         let legal = Choice::of_operands(operands, shape, stored, splits);
-        legal.map(move |choice| (choice, choice.us(operands, shape, stored)))
+        legal.map(move |choice| (choice, choice.us(operands, shape, stored))).chain(self.packed())
+    }
+
+    /// The choices for copies of the operands, those of [`FEW`] that are expected to be the fastest: each needs scratch memory where it is
+    /// measured.
+    fn packed(self) -> Vec<(Choice, f64)> {
+        let Problem { shape, stored, splits, operands, packs } = self;
+        if packs == [None; 2] || shape.contains(&0) {
+            return vec![];
+        }
+        let (fetched, along) = match operands {
+            Operands::Fetched | Operands::Copied { .. } => (Operands::Fetched, stored),
+            Operands::Full | Operands::Tf32 { .. } => (Operands::Tf32 { fetched: true }, [false, true]),
+        };
+        let before = pack::us(packs, shape, stored, operands.bytes());
+        let legal = Choice::of_operands(fetched, shape, along, splits).filter(|choice| choice.parts.is_none());
+        let parameters = match splits {
+            true => Parameters::H200,
+            // Rows of the result that begin between multiples of 16 bytes are stored element by element.
+            false => Parameters { store: Parameters::H200.store * BETWEEN, ..Parameters::H200 },
+        };
+        let us = |choice: &Choice| before + choice.us_with(fetched, shape, along, &parameters);
+        let mut all: Vec<_> = legal.map(|choice| (Choice { packs, ..choice }, us(&choice))).collect();
+        all.sort_by(|a, b| a.1.total_cmp(&b.1));
+        all.truncate(FEW);
+        all
     }
 
     /// The choice that a call takes, and then the others that there are, the fastest first.
@@ -277,20 +364,13 @@ impl Problem {
         all
     }
 
-    /// The fastest of the choices whose times were fitted to measured ones; or one of [`parts`], whose were not yet, where it is expected
-    /// to take less than [`SURE`] of that.
+    /// The choice that is expected to be the fastest; one for copies of the operands where it is expected to take less than [`PACKED`] of that.
     fn fastest(self) -> (Choice, f64) {
-        let Problem { shape, stored, operands, .. } = self;
-        let (parts, tiles): (Vec<_>, Vec<_>) = self.candidates().partition(|(choice, _)| choice.parts.is_some());
-        let fastest = |all: Vec<(Choice, f64)>| all.into_iter().min_by(|a, b| a.1.total_cmp(&b.1));
-        let tile = match operands {
-            Operands::Fetched => fastest(tiles).unwrap_or((Choice::default(), 0.0)),
-            Operands::Copied { .. } | Operands::Full | Operands::Tf32 { .. } => {
-                let choice = Choice::of_a_tile(operands, shape, stored);
-                (choice, choice.us(operands, shape, stored))
-            }
-        };
-        fastest(parts).filter(|(_, us)| *us < SURE * tile.1).unwrap_or(tile)
+        let Problem { shape, stored, operands, splits, .. } = self;
+        let legal = Choice::of_operands(operands, shape, stored, splits);
+        let timed = legal.map(|choice| (choice, choice.us(operands, shape, stored)));
+        let fastest = timed.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((Choice::default(), 0.0));
+        self.packed().into_iter().next().filter(|(_, us)| *us < PACKED * fastest.1).unwrap_or(fastest)
     }
 
     /// [`Problem::fastest`], remembered by the thread.
@@ -314,9 +394,14 @@ impl Problem {
     }
 }
 
-/// Of the time of a tile, what a choice whose time is not fitted must be expected to take less than. Calls that were measured are up to
-/// half as long again as their model says, or two thirds as long (`copied`'s tests).
-const SURE: f64 = 0.75;
+/// Of the time of the operands as they are, what a choice for copies of them must be expected to take less than.
+const PACKED: f64 = 0.9;
+
+/// The part of its rate that a block stores at, element by element: an estimate.
+const BETWEEN: f64 = 0.3;
+
+/// Choices for copies of operands that are looked at.
+const FEW: usize = 4;
 
 /// Products whose choices a thread remembers: finding one looks at some forty candidates.
 const REMEMBERED: usize = 64;
@@ -343,7 +428,43 @@ fn asked<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &G
         _ if has_copy_engine(on, [&a, &b]) => Operands::Fetched,
         _ => Operands::Copied { width: piece([&a, &b]) },
     };
-    Some(Problem { shape: [m, n, k], stored, splits: rows_begin_at(&c, 16), operands })
+    let shape = [m, n, k];
+    let bias = options.bias.is_none_or(|bias| bias.is_on(on.device()) && bias.len() as i64 == n);
+    let packs = if bias { packs(on, [&a, &b, &c], operands, shape, stored) } else { [None; 2] };
+    Some(Problem { shape, stored, splits: rows_begin_at(&c, 16), operands, packs })
+}
+
+/// How operands would be copied to where TMA fetches them. None of them where that is not to be: the device has none, or the launch will be
+/// refused, which is to be before anything is launched; or [`pack::packs`] has none.
+fn packs(
+    on: &impl LaunchOn,
+    [a, b, c]: [&TensorRef<'_>; 3],
+    operands: Operands,
+    [m, n, k]: [i64; 3],
+    stored: [bool; 2],
+) -> Packs {
+    let wanted = stored_extents([m, n, k], stored);
+    let agree = [a, b].into_iter().zip(wanted).all(|(x, wanted)| extents(x) == wanted && x.is_on(on.device()));
+    let apart = [a, b].into_iter().all(|x| span(x).1 <= span(c).0 || span(c).1 <= span(x).0);
+    if agree && apart && c.is_on(on.device()) && on.device().supports(Target::Sm90a) {
+        let begin_at = |x: &TensorRef<'_>| [16, 8, 4].into_iter().find(|bytes| rows_begin_at(x, *bytes)).unwrap_or(2);
+        pack::packs(operands, [m, n, k], stored, [begin_at(a), begin_at(b)])
+    } else {
+        [None; 2]
+    }
+}
+
+/// Rows and columns of `a` and `b`, as they are stored.
+fn stored_extents([m, n, k]: [i64; 3], stored: [bool; 2]) -> [[i64; 2]; 2] {
+    [if stored[0] { [k, m] } else { [m, k] }, if stored[1] { [n, k] } else { [k, n] }]
+}
+
+/// The addresses from a matrix's first element to one past its last.
+fn span(tensor: &TensorRef<'_>) -> (u64, u64) {
+    let axes = tensor.shape().iter().zip(tensor.strides());
+    let last: i64 = axes.map(|(extent, stride)| (extent - 1).max(0).saturating_mul(*stride)).sum();
+    let bytes = last.saturating_add(1).saturating_mul(i64::from(tensor.dtype().bytes()));
+    (tensor.address(), tensor.address().saturating_add(bytes.max(0) as u64))
 }
 
 /// The widest pieces that rows of both operands are made of, in bytes.

@@ -8,7 +8,7 @@ use super::Handle;
 use super::capture::Capture;
 use super::foreign::StreamId;
 use crate::error::{DriverError, Error};
-use crate::kernel::{Definition, Values};
+use crate::kernel::{Definition, Values, Workspaces};
 use crate::layout::Rows;
 use crate::library::LibraryError;
 use std::convert::Infallible;
@@ -85,7 +85,7 @@ absent! {
     }
 
     /// A stream of a device.
-    StreamSlot { index: u8, capture: Option<Capture>, foreign: Option<StreamId> } {
+    StreamSlot { index: u8, capture: Option<Capture>, foreign: Option<StreamId>, scratch: Workspaces } {
         fn is_foreign(&self) -> bool;
         fn enter(&self) -> Entry;
         fn share(&self) -> Handle;

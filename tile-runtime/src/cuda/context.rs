@@ -6,7 +6,7 @@ use super::driver::{self, Driver, Handle, Pointer, attribute, function_attribute
 use super::foreign::StreamId;
 use super::log::Log;
 use crate::error::{DriverError, Error, Fault};
-use crate::kernel::Definition;
+use crate::kernel::{Definition, Workspaces};
 use crate::lock::lock;
 use crate::settings;
 use cudarc::driver::sys;
@@ -77,6 +77,9 @@ pub(crate) struct StreamSlot {
     pub capture: Option<Capture>,
     /// Which stream of other code it is; `None` of ours.
     pub foreign: Option<StreamId>,
+    /// Scratch memory of host functions that launch on it, by [`Scratch`](crate::kernel::Scratch); of a stream of other code in
+    /// [`ForeignStream`](super::ForeignStream).
+    pub scratch: Workspaces,
 }
 
 // SAFETY: stream and event handles may be used from any thread; the rest is synchronised.
@@ -310,8 +313,9 @@ impl CudaDevice {
         Ok(index)
     }
 
-    /// Lets a stream be used again. What is queued on it stays ordered before what comes next.
+    /// Lets a stream be used again, without its scratch memory. What is queued on it stays ordered before what comes next.
     pub fn give_back_stream(&self, index: u8) {
+        drop(self.stream(index).map(|slot| slot.scratch.take()));
         lock(&self.free_streams).push(index);
     }
 
@@ -351,6 +355,7 @@ impl CudaDevice {
             recent_count: AtomicUsize::new(0),
             capture: None,
             foreign: None,
+            scratch: Workspaces::default(),
         })
     }
 
@@ -426,6 +431,7 @@ impl CudaDevice {
             recent_count: AtomicUsize::new(0),
             capture: None,
             foreign: Some(id),
+            scratch: Workspaces::default(),
         }
     }
 

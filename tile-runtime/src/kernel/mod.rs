@@ -13,6 +13,7 @@ mod launch;
 mod plan;
 mod prepared;
 mod repeat;
+mod scratch;
 mod show;
 mod variants;
 mod waiting;
@@ -29,6 +30,7 @@ pub use definition::{Definition, InstanceTable, instance_index, instance_text};
 pub use explain::{Explanation, explain, explain_class};
 pub use launch::{LaunchOn, Loaded, Place, launch, prepare};
 pub use repeat::{PreparedLaunch, prepare_launch};
+pub use scratch::{Lent, Scratch};
 pub use show::{Binary, Format, compile, show};
 /// What an expansion calls `String`: it names nothing but this crate and `core`.
 #[doc(hidden)]

@@ -17,7 +17,7 @@ use crate::owner::{OnStream, Order, Owner};
 use std::sync::{Arc, Mutex};
 use tile_ir::ir::Dtype;
 
-/// The workspaces of an instance's launches.
+/// Memory that launches have taken, for those that follow: the workspaces of an instance, or the scratch memory of a stream.
 #[derive(Default)]
 pub(crate) struct Workspaces {
     kept: Mutex<Vec<Kept>>,
@@ -40,11 +40,11 @@ impl Whose<'_> {
     }
 }
 
-struct Kept {
-    /// Which stream's; where a borrowed stream keeps it, which kernel's.
-    key: usize,
-    param: u8,
-    allocation: Arc<Allocation>,
+pub(super) struct Kept {
+    /// Which stream's; where a stream keeps it, which kernel's or which [`Scratch`](super::Scratch)'s.
+    pub key: usize,
+    pub param: u8,
+    pub allocation: Arc<Allocation>,
 }
 
 /// One workspace of a launch.
@@ -94,9 +94,9 @@ impl Prepared {
                     let bytes = bytes.filter(|bytes| *bytes <= isize::MAX as usize);
                     let bytes = bytes.ok_or_else(|| failed(ShapeError::Overflow { shape: extents() }.into()))?;
                     if capturing {
-                        return Err(failed(allocated_before(device, bytes)));
+                        return Err(failed(allocated_before(device, "workspace", bytes)));
                     }
-                    let new = Arc::new(whose.allocate(device, bytes).map_err(failed)?);
+                    let new = Arc::new(whose.allocate(device, bytes, true).map_err(failed)?);
                     if let Some((place, key)) = place {
                         let old = place.keep(Kept { key, param, allocation: new.clone() });
                         if let Whose::Foreign(stream) = whose {
@@ -117,9 +117,9 @@ impl Prepared {
 }
 
 /// The error of a launch in a capture that would have to allocate.
-fn allocated_before(device: &DeviceState, bytes: usize) -> Error {
+pub(super) fn allocated_before(device: &DeviceState, what: &str, bytes: usize) -> Error {
     let problem = format!(
-        "the kernel needs a workspace of {bytes} bytes, which cannot be allocated on a stream that other code is \
+        "it needs a {what} of {bytes} bytes, which cannot be allocated on a stream that other code is \
          capturing; launch it once with these extents on this stream before the capture"
     );
     Error::Capture { device: device.label().into(), problem }
@@ -127,7 +127,7 @@ fn allocated_before(device: &DeviceState, bytes: usize) -> Error {
 
 impl Whose<'_> {
     /// Whether other code is capturing the stream.
-    fn is_capturing(&self, device: &DeviceState) -> Result<bool, Error> {
+    pub(super) fn is_capturing(&self, device: &DeviceState) -> Result<bool, Error> {
         match (self, &device.backend) {
             (Whose::Foreign(stream), Backend::Cuda(cuda)) => {
                 cuda.bind()?;
@@ -138,9 +138,14 @@ impl Whose<'_> {
         }
     }
 
-    /// A new one, of zeros.
-    fn allocate(&self, device: &'static DeviceState, bytes: usize) -> Result<Allocation, Error> {
-        let allocation = Allocation::new(device, bytes, true)?;
+    /// A new one, of zeros where it is to be.
+    pub(super) fn allocate(
+        &self,
+        device: &'static DeviceState,
+        bytes: usize,
+        zeroed: bool,
+    ) -> Result<Allocation, Error> {
+        let allocation = Allocation::new(device, bytes, zeroed)?;
         let (Whose::Foreign(stream), Backend::Cuda(cuda)) = (self, &device.backend) else { return Ok(allocation) };
         // From here on it belongs to the borrowed stream, which follows its clearing.
         cuda.order_foreign(cuda.default_stream()?.enter().stream(), stream.slot.enter().stream())?;
@@ -159,7 +164,7 @@ impl Workspaces {
     }
 
     /// Keeps one in place of the last with its key, which is returned: it is dropped after the lock.
-    fn keep(&self, new: Kept) -> Option<Arc<Allocation>> {
+    pub(super) fn keep(&self, new: Kept) -> Option<Arc<Allocation>> {
         let mut kept = lock(&self.kept);
         match kept.iter_mut().find(|k| k.key == new.key && k.param == new.param) {
             Some(place) => Some(std::mem::replace(place, new).allocation),
@@ -168,6 +173,13 @@ impl Workspaces {
                 None
             }
         }
+    }
+
+    /// What is kept with this key, which is kept no longer: where it is `bytes` long at least, or `any`.
+    pub(super) fn take_one(&self, key: usize, bytes: usize, any: bool) -> Option<Arc<Allocation>> {
+        let mut kept = lock(&self.kept);
+        let at = kept.iter().position(|k| k.key == key && (any || k.allocation.bytes >= bytes))?;
+        Some(kept.swap_remove(at).allocation)
     }
 
     /// All that are kept, which are kept no longer.

@@ -8,6 +8,7 @@
 //! | `dlpack` | tensors of other libraries |
 //! | `embedded` | kernels that are built into the program, where there is no NVRTC |
 //! | `lent` | borrowed streams, and memory on them |
+//! | `scratch` | scratch memory of host functions |
 //!
 //! Each scenario runs in a process of its own: this test program again, with the driver in its library path. A machine
 //! without a C compiler or NVRTC skips, aloud.
@@ -18,6 +19,7 @@ mod dlpack;
 mod embedded;
 mod histories;
 mod lent;
+mod scratch;
 mod trace;
 
 use std::fs;

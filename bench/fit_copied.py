@@ -1,0 +1,145 @@
+"""Fits the times that `tile-kernels/src/gemm/copied.rs` expects of products whose operands threads copy.
+
+    python bench/fit_copied.py [bench/results/gemm-parts-fit-h200.json]
+
+`us` below is `Copied::us` of that file. For each kind of operand it prints the constants (`Beside`, and for each tile `alone`, `shared` and
+`add`), what is left over, and how much longer the choices take than the best ones: on all products, and on each by constants that were
+fitted to the others. Needs numpy and scipy.
+"""
+import json
+import math
+import re
+import sys
+
+import numpy as np
+from scipy.optimize import least_squares
+
+MULTIPROCESSORS = 132
+# Of `model::Parameters::H200`.
+MEMORY, UNDER_WAY, AGAIN, POWER = 3.85e6, 6.15e6, 0.027, 4.12
+NAME = re.compile(r"ours (\d+)x(\d+)x(\d+), (\d+) stages, (\d+) threads, (?:cluster 1|copied, (\d+) slots)$")
+# us of a tile's step before there were measurements: alone, shared. The fit stays near them where nothing says otherwise.
+BEFORE = {"f32": {(128, 128, 16): (1.0, 1.28), (128, 128, 8): (0.54, 0.64), (128, 64, 8): (0.54, 0.34), (64, 128, 8): (0.54, 0.34),
+                  (64, 64, 16): (0.54, 0.39), (32, 64, 16): (0.54, 0.21), (16, 64, 16): (0.31, 0.13)},
+          "tf32": {(128, 128, 16): (0.6, 0.53), (64, 64, 16): (0.28, 0.19), (16, 64, 32): (0.3, 0.13)},
+          "odd": {(128, 128, 2): (3.0, 1.6), (64, 64, 2): (1.0, 0.4), (16, 64, 2): (0.8, 0.25),
+                  (128, 128, 4): (0.46, 0.9), (64, 64, 4): (0.32, 0.28), (16, 64, 4): (0.25, 0.1)}}
+# Calls of `gemm-random-h200.json`, by the tile that they took: family, tile, threads, shape, us, bytes of a piece.
+OLDER = [("f32", (32, 64, 16), 64, (8, 136, 23592), 738.4, 16), ("f32", (32, 64, 16), 64, (1, 1416, 320), 15.5, 16),
+         ("f32", (32, 64, 16), 64, (33, 2040, 22840), 796.7, 16), ("f32", (32, 64, 16), 64, (344, 64, 712), 32.3, 16),
+         ("f32", (32, 64, 16), 64, (312, 616, 1768), 76.1, 16), ("f32", (32, 64, 16), 64, (56, 3648, 19208), 667.3, 16),
+         ("f32", (64, 64, 16), 128, (384, 800, 6384), 196.3, 16), ("f32", (64, 64, 16), 128, (942, 280, 2312), 90.9, 16),
+         ("f32", (128, 128, 8), 256, (4782, 576, 576), 101.0, 16), ("tf32", (64, 64, 16), 128, (119, 912, 1992), 38.7, 16),
+         ("tf32", (64, 64, 16), 128, (240, 5576, 13648), 496.7, 16), ("tf32", (64, 64, 16), 128, (560, 480, 3624), 63.6, 16),
+         ("tf32", (128, 128, 16), 256, (3288, 25432, 2568), 3505.3, 16), ("tf32", (128, 128, 16), 256, (12752, 104, 1216), 49.1, 16),
+         ("odd", (64, 64, 32), 128, (4, 692, 26145), 850.4, 2), ("odd", (64, 64, 32), 128, (5, 89, 7704), 229.9, 2),
+         ("odd", (64, 64, 32), 128, (660, 184, 482), 8.1, 4), ("odd", (128, 128, 32), 256, (1469, 11166, 498), 137.6, 4),
+         ("odd", (128, 128, 32), 256, (8361, 97, 15702), 231.0, 4)]
+
+
+class Launch:
+    """A launch that was measured."""
+
+    def __init__(self, family, tile, stages, threads, slots, shape, same, width, us, product, name):
+        self.family, self.tile, self.stages, self.shape, self.measured, self.product, self.name = family, tile, stages, shape, us, product, name
+        self.slots, self.counted, self.bytes = slots or 1, slots is not None, 2 if family == "odd" else 4
+        self.key = tile if family != "odd" else (*tile[:2], 2 if width == 2 else 4)
+        large = tile[0] >= 128
+        self.blocks = {"f32": min(8, 512 // threads), "tf32": 2 if large else 4}.get(family)
+        if family == "odd":
+            narrow = width == 2
+            self.blocks = (1 if narrow else 2) if large else 2 if narrow and tile[0] == 64 and same else 4
+
+    def us(self, beside, times):
+        (fixed, fill, store, arrive, only), (alone, shared, add) = beside, times
+        (m, n, k), (rows, cols, step) = self.shape, self.tile
+        up = lambda a, b: -(-a // b)
+        blocks = max(1, up(m, rows) * up(n, cols) * self.slots)
+        steps = up(up(k, step), self.slots)
+        stored = min(rows, m) * min(cols, n) * self.bytes / store
+        took = lambda count: steps * (alone if count == 1 else max(alone, count * shared)) + stored if count else 0.0
+        rounds, rest = divmod(up(blocks, MULTIPROCESSORS), self.blocks)
+        compute = rounds * took(self.blocks) + took(rest) + max(0, rounds + (rest > 0) - 1) * fill
+        working = min(blocks, self.blocks * MULTIPROCESSORS)
+        asked = (min(m, rows) + min(n, cols)) * step * max(1, self.stages - 1) * self.bytes * working
+        nbytes = (m * k + n * k + m * n + n * k * AGAIN * (up(m, rows) - 1)) * self.bytes
+        read = nbytes / max(1, MEMORY * (1 - math.exp(-asked / UNDER_WAY)))
+        most = max(compute, read)
+        together = most * ((compute / most) ** POWER + (read / most) ** POWER) ** (1 / POWER)
+        return fixed + together + (arrive + self.slots * add if self.slots > 1 else only if self.counted else 0)
+
+
+def launches(rows):
+    for title, row in rows.items():
+        m, n, k, pad, layout = row["m"], row["n"], row["k"], row["pad"], row["layout"]
+        stored = [layout[0] == "t", layout[1] == "t"]
+        lengths = [m if stored[0] else k, k if stored[1] else n]
+        width = next((w for w in (16, 8, 4, 2) if all(2 * e % w == 0 and 2 * (e + pad) % w == 0 for e in lengths)))
+        fetched = width == 16 and row["family"] == "odd" or row["family"] == "tf32" and layout == "nt" and (k + pad) % 4 == 0
+        if row["family"] == "odd" and fetched:
+            continue
+        for name, us in row["screened"].items():
+            found = NAME.match(name)
+            if found and not (fetched and found[6] is None):
+                bm, bn, bk, stages, threads = map(int, found.groups()[:5])
+                slots = found[6] and int(found[6])
+                yield Launch(row["family"], (bm, bn, bk), stages, threads, slots, (m, n, k), stored[0] == stored[1], width, us, title, name)
+    for family, tile, threads, shape, us, width in OLDER:
+        yield Launch(family, tile, 4, threads, None, shape, False, width, us, None, "")
+
+
+def fit(family, found):
+    tiles = sorted({one.key for one in found})
+    # Tiles of 128 x 128 multiply as fast in steps of 16 as in steps of 8.
+    tied = {(128, 128, 16): (128, 128, 8)} if family == "f32" else {}
+    begin = np.log([2.5, 0.8, 0.041e6, 1.5, 0.5] + [v for tile in tiles for v in (*BEFORE[family][tile], 0.3)])
+
+    def constants(row):
+        row = np.exp(row)
+        times = {tile: tuple(row[5 + 3 * i:8 + 3 * i]) for i, tile in enumerate(tiles)}
+        for one, other in tied.items():
+            times[one] = (times[one][0], 2 * times[other][1], times[one][2])
+        return tuple(row[:5]), times
+
+    def residuals(row):
+        beside, times = constants(row)
+        own = [math.log(one.us(beside, times[one.key]) / one.measured) for one in found]
+        launch = (1 if family == "tf32" else 3) * (row[0] - math.log(2.2))
+        return own + list(0.03 * (row - begin)) + [launch, 0.3 * (row[2] - math.log(0.02e6))]
+
+    return constants(least_squares(residuals, begin, loss="soft_l1", f_scale=0.2).x)
+
+
+def regrets(found, beside, times):
+    for product in sorted({one.product for one in found} - {None}):
+        own = [one for one in found if one.product == product and one.key in times]
+        taken = min(own, key=lambda one: one.us(beside, times[one.key]))
+        yield taken.measured / min(one.measured for one in own)
+
+
+def mean(values):
+    values = list(values)
+    return math.exp(sum(map(math.log, values)) / len(values)) - 1
+
+
+def main():
+    path = sys.argv[1] if len(sys.argv) > 1 else "bench/results/gemm-parts-fit-h200.json"
+    every = list(launches(json.load(open(path))["rows"]))
+    for family in BEFORE:
+        found = [one for one in every if one.family == family]
+        beside, times = fit(family, found)
+        print(f"{family}: " + ", ".join(f"{name} {v:.5g}" for name, v in zip(("fixed", "fill", "store", "arrive", "only"), beside)))
+        for tile, (alone, shared, add) in times.items():
+            print(f"   {tile}: alone {alone:.3f}, shared {shared:.4f}, add {add:.3f}")
+        ratios = [one.us(beside, times[one.key]) / one.measured for one in found]
+        print(f"   {len(found)} launches: {min(ratios):.2f} to {max(ratios):.2f} of what was measured, "
+              f"{math.sqrt(sum(math.log(r) ** 2 for r in ratios) / len(ratios)):.3f} in the quadratic mean")
+        left_out = []
+        for product in sorted({one.product for one in found} - {None}):
+            constants = fit(family, [one for one in found if one.product != product])
+            left_out += regrets([one for one in found if one.product == product], *constants)
+        print(f"   regret among them {mean(regrets(found, beside, times)):.3f}, of products left out {mean(left_out):.3f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+//! Products of operands that are copied first to where TMA fetches them.
+
+use tile_kernel_examples::data::{Real, integers};
+use tile_kernel_examples::gemm::product;
+use tile_kernels::gemm::{Choice, Gemm, GemmElement, Precision, candidates, gemm_by};
+use tile_runtime::kernel::{LaunchOn, Target};
+use tile_runtime::prelude::*;
+
+const LAYOUTS: [[bool; 2]; 4] = [[false, true], [false, false], [true, true], [true, false]];
+
+/// A product of integers, exact whatever the order of its sums.
+struct Product<T: Real> {
+    a: Tensor<T, 2>,
+    b: Tensor<T, 2>,
+    c: Tensor<T, 2>,
+    wanted: Vec<T>,
+}
+
+impl<T: Real> Product<T> {
+    fn new(device: &Device, seed: u64, [m, n, k]: [usize; 3], stored: [bool; 2]) -> Self {
+        let (a, b) = (integers::<T>(seed, m * k, 2), integers::<T>(seed + 1, n * k, 2));
+        let shape = |transposed: bool, rows, cols| if transposed { [cols, rows] } else { [rows, cols] };
+        let wanted = product(&a, &b, [m, n, k], stored).into_iter().map(T::from_f32).collect();
+        Product {
+            a: device.tensor(&a, shape(stored[0], m, k)).unwrap(),
+            b: device.tensor(&b, shape(stored[1], k, n)).unwrap(),
+            c: device.zeros([m, n]).unwrap(),
+            wanted,
+        }
+    }
+
+    fn launch(&mut self, on: &impl LaunchOn, choice: Choice, options: &Gemm<'_, T>) -> Result<(), LaunchError>
+    where
+        T: GemmElement,
+    {
+        gemm_by(on, choice, &self.a, &self.b, &mut self.c, options)
+    }
+}
+
+/// Products one behind the other, whose copies follow one another in the same memory: on the default stream, on two streams at once, and in
+/// a graph.
+fn check<T: GemmElement + Real>(device: &Device, shape: [usize; 3], stored: [bool; 2], precision: Precision) {
+    let options = Gemm { a_transposed: stored[0], b_transposed: stored[1], precision, ..Gemm::default() };
+    let mut all: Vec<Product<T>> = (0..6).map(|i| Product::new(device, 2 * i, shape, stored)).collect();
+    let first = &mut all[0];
+    let found = candidates(device, &first.a, &first.b, &mut first.c, &options);
+    let packed = found.iter().map(|(choice, _)| *choice).filter(|choice| choice.packs != [None; 2]);
+    let streams = [device.stream().unwrap(), device.stream().unwrap()];
+    for choice in packed {
+        let right = |what: &str, all: &mut [Product<T>]| {
+            for product in all {
+                assert!(product.c.to_vec().unwrap() == product.wanted, "{what}: {choice} {shape:?} {stored:?}");
+                product.c = device.zeros([shape[0], shape[1]]).unwrap();
+            }
+        };
+        all.iter_mut().for_each(|product| product.launch(device, choice, &options).unwrap());
+        right("one stream", &mut all);
+        for (at, product) in all.iter_mut().enumerate() {
+            product.launch(&streams[at % 2], choice, &options).unwrap();
+        }
+        right("two streams", &mut all);
+        let graph =
+            device.capture(|on| all.iter_mut().try_for_each(|product| Ok(product.launch(on, choice, &options)?)));
+        graph.unwrap().launch().unwrap();
+        right("a graph", &mut all);
+    }
+}
+
+#[test]
+fn packed_products() {
+    let Some(device) = super::gpu() else { return };
+    if !device.supports(Target::Sm90a) {
+        eprintln!("SKIPPED, it is for Hopper");
+        return;
+    }
+    for shape in [[1, 1, 1], [70, 131, 65], [515, 261, 1031], [130, 1032, 72]] {
+        for stored in LAYOUTS {
+            check::<f32>(&device, shape, stored, Precision::Tf32);
+            check::<bf16>(&device, shape, stored, Precision::Full);
+            check::<f16>(&device, shape, stored, Precision::Full);
+        }
+    }
+}

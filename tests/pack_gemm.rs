@@ -1,0 +1,219 @@
+//! Products of operands that are copied first to where TMA fetches them: against a product on the CPU, as tf32 and of 16 bits, whatever
+//! their layout and alignment.
+
+use tile_kernel_examples::data::{Real, hash, integers, normal};
+use tile_kernel_examples::gemm::product;
+use tile_kernels::gemm::pack::Pack;
+use tile_kernels::gemm::{Activation, Choice, Gemm, GemmElement, Precision, candidates, class, gemm, gemm_by};
+use tile_runtime::kernel::Width;
+use tile_runtime::prelude::*;
+
+const LAYOUTS: [[bool; 2]; 4] = [[false, true], [false, false], [true, true], [true, false]];
+
+/// A matrix of integers inside of a wider one: `pad` elements follow each row, and as many rows are before it.
+fn matrix<T: Real>(device: &Device, seed: u64, [rows, cols]: [usize; 2], pad: usize) -> (Tensor<T, 2>, Vec<T>) {
+    let all = integers::<T>(seed, (rows + pad) * (cols + pad), 3);
+    let own = all.chunks(cols + pad).skip(pad).flat_map(|row| &row[..cols]).copied().collect();
+    (device.tensor(&all, [rows + pad, cols + pad]).unwrap(), own)
+}
+
+fn shape(transposed: bool, rows: usize, cols: usize) -> [usize; 2] {
+    if transposed { [cols, rows] } else { [rows, cols] }
+}
+
+fn is_packed(choice: &Choice) -> bool {
+    choice.packs != [None; 2]
+}
+
+/// Every choice for copies of the operands, with and without an epilogue that uses everything, is the product of the CPU. What is copied.
+fn check<T: GemmElement<U> + Real, U: Real>(
+    device: &Device,
+    [m, n, k]: [usize; 3],
+    stored: [bool; 2],
+    [pad_a, pad_b, pad_c]: [usize; 3],
+    precision: Precision,
+) -> [Option<Pack>; 2] {
+    let (wide_a, a) = matrix::<T>(device, 1, shape(stored[0], m, k), pad_a);
+    let (wide_b, b) = matrix::<T>(device, 2, shape(stored[1], k, n), pad_b);
+    let part = |[rows, cols]: [usize; 2], pad| [pad..rows + pad, 0..cols];
+    let da = wide_a.slice(part(shape(stored[0], m, k), pad_a)).unwrap();
+    let db = wide_b.slice(part(shape(stored[1], k, n), pad_b)).unwrap();
+    let (old, shift) = (integers::<U>(3, m * n, 3), integers::<T>(4, n, 3));
+    let bias = device.tensor(&shift, [n]).unwrap();
+    let plain = Gemm { a_transposed: stored[0], b_transposed: stored[1], precision, ..Gemm::default() };
+    let finishing = Gemm { alpha: 2.0, beta: 1.0, bias: Some(&bias), activation: Activation::Relu, ..plain };
+    let sums = product(&a, &b, [m, n, k], stored);
+    let finished = |e: usize| (2.0 * sums[e] + old[e].to_f32() + shift[e % n].to_f32()).max(0.0);
+    let wanted = [
+        sums.iter().map(|sum| U::from_f32(*sum)).collect::<Vec<U>>(),
+        (0..m * n).map(|e| U::from_f32(finished(e))).collect(),
+    ];
+    let mut copied = [None; 2];
+    for (options, wanted) in [plain, finishing].iter().zip(&wanted) {
+        let mut wide_c = device.zeros::<U, 2>([m, n + pad_c]).unwrap();
+        let all = candidates(device, da, db, wide_c.slice_mut([0..m, 0..n]).unwrap(), options);
+        // The fastest and the slowest of them.
+        let packed: Vec<Choice> = all.iter().map(|(choice, _)| *choice).filter(is_packed).collect();
+        for choice in packed.iter().take(1).chain(packed.iter().skip(1).last()) {
+            let mut part = wide_c.slice_mut([0..m, 0..n]).unwrap();
+            part.write(&old).unwrap();
+            gemm_by(device, *choice, da, db, part.reborrow(), options).unwrap();
+            let found = part.view().to_vec().unwrap();
+            let wrong = found.iter().zip(wanted).position(|(x, y)| x != y);
+            assert_eq!(wrong, None, "{choice}: {m} x {n} x {k} {stored:?} +{pad_a} +{pad_b} +{pad_c}, {options:?}");
+            copied = choice.packs;
+        }
+    }
+    copied
+}
+
+/// As tf32, what is stored across K is transposed, and what begins between multiples of 16 bytes gets another pitch.
+fn tf32(device: &Device, shapes: &[[usize; 3]]) {
+    let rows = |vec| Some(Pack::Rows { vec });
+    for &shape @ [m, n, k] in shapes {
+        for stored in LAYOUTS {
+            for pads in [[0; 3], [4, 0, 4], [1, 2, 3]] {
+                let found = check::<f32, f32>(device, shape, stored, pads, Precision::Tf32);
+                let along = |transposed: bool, pad: usize| match (transposed, (k + pad) % 4, (k + pad) % 2, k % 2) {
+                    (true, ..) => Some(Pack::Transposed),
+                    (false, 0, ..) => None,
+                    (false, _, 0, 0) => rows(2),
+                    (false, ..) => rows(1),
+                };
+                let wanted = [along(stored[0], pads[0]), along(!stored[1], pads[1])];
+                assert_eq!(found, wanted, "{m} x {n} x {k} {stored:?} {pads:?}");
+            }
+        }
+    }
+}
+
+/// Of 16 bits, what begins between multiples of 16 bytes gets another pitch; nothing else is copied.
+fn halves<T: GemmElement<U> + Real, U: Real>(device: &Device, shapes: &[[usize; 3]]) {
+    for &shape in shapes {
+        for stored in LAYOUTS {
+            check::<T, U>(device, shape, stored, [0; 3], Precision::Full);
+            check::<T, U>(device, shape, stored, [2, 0, 1], Precision::Full);
+        }
+    }
+    let rows = |vec| Some(Pack::Rows { vec });
+    let packs = |shape, pads| check::<T, U>(device, shape, [false, true], pads, Precision::Full);
+    assert_eq!(packs([9, 17, 37], [0, 3, 0]), [rows(1), None]);
+    assert_eq!(packs([9, 17, 36], [0, 4, 1]), [rows(4), None]);
+    assert_eq!(packs([9, 17, 38], [2, 0, 8]), [None, rows(2)]);
+    assert_eq!(packs([9, 17, 40], [8, 0, 1]), [None, None]);
+}
+
+#[test]
+fn tf32_on_the_fast_simulator() {
+    tf32(&Device::simulator(), &[[1, 1, 1], [70, 131, 65], [130, 70, 72], [3, 264, 34]]);
+}
+
+#[test]
+fn tf32_on_the_checked_simulator() {
+    tf32(&Device::checked_simulator(), &[[33, 66, 38]]);
+}
+
+#[test]
+fn halves_on_the_fast_simulator() {
+    let device = &Device::simulator();
+    halves::<bf16, bf16>(device, &[[1, 1, 1], [70, 131, 65], [3, 264, 34]]);
+    halves::<f16, f32>(device, &[[130, 70, 75]]);
+}
+
+#[test]
+fn halves_on_the_checked_simulator() {
+    halves::<f16, f16>(&Device::checked_simulator(), &[[33, 66, 37]]);
+}
+
+/// What a call takes, without and with a graph; every launch gives the same bits, on both simulators.
+#[test]
+fn calls_are_packed() {
+    let [m, n, k] = [200, 72, 4098];
+    let (a, b) = (normal::<f32>(1, m * k), normal::<f32>(2, n * k));
+    let options = Gemm { a_transposed: true, ..Gemm::default() }.tf32();
+    let device = &Device::simulator();
+    let (da, db) = (device.tensor(&a, [k, m]).unwrap(), device.tensor(&b, [k, n]).unwrap());
+    let mut c = device.zeros::<f32, 2>([m, n]).unwrap();
+    let all = candidates(device, &da, &db, &mut c, &options);
+    let packed = all.iter().map(|(choice, _)| *choice).find(is_packed).unwrap();
+    assert!(packed.to_string().starts_with("a transposed, b transposed, "), "{packed}");
+    let mut found = vec![];
+    for _ in 0..2 {
+        gemm_by(device, packed, &da, &db, &mut c, &options).unwrap();
+        found.push(hash(&c.to_vec().unwrap()));
+    }
+    let (mut first, mut second) = (device.zeros::<f32, 2>([m, n]).unwrap(), device.zeros::<f32, 2>([m, n]).unwrap());
+    let graph = device.capture(|on| {
+        gemm_by(on, packed, &da, &db, &mut first, &options)?;
+        Ok(gemm_by(on, packed, &da, &db, &mut second, &options)?)
+    });
+    graph.unwrap().launch().unwrap();
+    found.extend([&first, &second].map(|c| hash(&c.to_vec().unwrap())));
+    assert!(found.iter().all(|bits| *bits == found[0]), "{found:?}");
+}
+
+/// Large products of operands that TMA does not fetch take copies of them; the class is that of the product of the copies.
+#[test]
+fn what_is_packed_and_what_is_not() {
+    fn packs<T: GemmElement + Real>(
+        [m, n, k]: [usize; 3],
+        stored: [bool; 2],
+        precision: Precision,
+    ) -> [Option<Pack>; 2] {
+        let device = &Device::simulator();
+        let (a, b) = (
+            device.zeros::<T, 2>(shape(stored[0], m, k)).unwrap(),
+            device.zeros::<T, 2>(shape(stored[1], k, n)).unwrap(),
+        );
+        let mut c = device.zeros::<T, 2>([m, n]).unwrap();
+        let options = Gemm { a_transposed: stored[0], b_transposed: stored[1], precision, ..Gemm::default() };
+        let choice = candidates(device, &a, &b, &mut c, &options)[0].0;
+        if is_packed(&choice) {
+            assert_eq!(class(device, &a, &b, &mut c, &options).unwrap().reads, Width::Sixteen, "{choice}");
+        }
+        choice.packs
+    }
+    let (turned, rows) = (Some(Pack::Transposed), |vec| Some(Pack::Rows { vec }));
+    assert_eq!(packs::<f32>([800, 2664, 2960], [true, true], Precision::Tf32), [turned, None]);
+    assert_eq!(packs::<f32>([800, 2664, 2960], [false, false], Precision::Tf32), [None, turned]);
+    assert_eq!(packs::<f32>([800, 2664, 2960], [false, true], Precision::Tf32), [None; 2]);
+    assert_eq!(packs::<f32>([800, 2664, 2960], [true, true], Precision::Full), [None; 2]);
+    assert_eq!(packs::<bf16>([2274, 3739, 149], [false, true], Precision::Full), [rows(1), rows(1)]);
+    assert_eq!(packs::<f16>([1076, 112, 15_902], [false, true], Precision::Full), [rows(2), rows(2)]);
+    assert_eq!(packs::<f16>([1, 64, 65], [false, true], Precision::Full), [None; 2]);
+    assert_eq!(packs::<f32>([1, 64, 65], [true, false], Precision::Tf32), [None; 2]);
+}
+
+/// What there is nothing to copy of is not copied, and is right.
+#[test]
+fn empty_products() {
+    let device = &Device::simulator();
+    for [m, n, k] in [[0, 5, 7], [5, 0, 7], [5, 9, 0]] {
+        for [a_transposed, b_transposed] in LAYOUTS {
+            let (a, b) = (
+                device.zeros::<f32, 2>(shape(a_transposed, m, k)).unwrap(),
+                device.zeros::<f32, 2>(shape(b_transposed, k, n)).unwrap(),
+            );
+            let mut c = device.tensor(&vec![5.0; m * n], [m, n]).unwrap();
+            let options = Gemm { a_transposed, b_transposed, ..Gemm::default() }.tf32();
+            assert!(!candidates(device, &a, &b, &mut c, &options).iter().any(|(choice, _)| is_packed(choice)));
+            gemm(device, &a, &b, &mut c, &options).unwrap();
+            assert_eq!(c.to_vec().unwrap(), vec![0.0; m * n]);
+        }
+    }
+}
+
+/// A call that is refused is refused before anything is copied.
+#[test]
+fn what_is_refused_is_not_packed() {
+    let device = &Device::simulator();
+    let (a, b) = (device.zeros::<f32, 2>([512, 512]).unwrap(), device.zeros::<f32, 2>([512, 500]).unwrap());
+    let mut c = device.zeros::<f32, 2>([512, 512]).unwrap();
+    let options = Gemm { b_transposed: false, ..Gemm::default() }.tf32();
+    assert!(!candidates(device, &a, &b, &mut c, &options).iter().any(|(choice, _)| is_packed(choice)));
+    assert!(gemm(device, &a, &b, &mut c, &options).is_err());
+    let elsewhere = Device::checked_simulator();
+    let (b, mut c) = (device.zeros::<f32, 2>([512, 512]).unwrap(), elsewhere.zeros::<f32, 2>([512, 512]).unwrap());
+    assert!(!candidates(device, &a, &b, &mut c, &options).iter().any(|(choice, _)| is_packed(choice)));
+    assert!(gemm(device, &a, &b, &mut c, &options).is_err());
+}
