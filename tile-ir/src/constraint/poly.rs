@@ -1,5 +1,7 @@
 //! Polynomials over symbols with integer coefficients: the normal form of index expressions.
 
+use smallvec::{SmallVec, smallvec};
+use std::cmp::Ordering;
 use std::fmt;
 
 /// A symbol of a [`Context`](super::Context). Later symbols may be defined by earlier ones, never the reverse.
@@ -85,22 +87,25 @@ impl fmt::Debug for Monomial {
     }
 }
 
+/// The terms of a [`Poly`], up to four without an allocation: queries make and drop many, and most are no longer.
+type Terms = SmallVec<[(Monomial, i64); 4]>;
+
 /// A sum of monomials with nonzero coefficients, in ascending order of monomials.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Poly {
-    terms: Vec<(Monomial, i64)>,
+    terms: Terms,
 }
 
 impl Poly {
     /// A constant, greater than `i64::MIN`.
     pub fn constant(value: i64) -> Self {
         let value = value.max(-i64::MAX);
-        Poly { terms: if value == 0 { vec![] } else { vec![(Monomial::ONE, value)] } }
+        Poly { terms: if value == 0 { smallvec![] } else { smallvec![(Monomial::ONE, value)] } }
     }
 
     /// One symbol.
     pub fn sym(sym: Sym) -> Self {
-        Poly { terms: vec![(Monomial::of(sym), 1)] }
+        Poly { terms: smallvec![(Monomial::of(sym), 1)] }
     }
 
     /// The terms, in ascending order of monomials.
@@ -157,25 +162,27 @@ impl Poly {
 
     /// `self * scale + other * other_scale`; `None` on overflow.
     pub fn combine(&self, scale: i64, other: &Poly, other_scale: i64) -> Option<Poly> {
-        let mut terms = Vec::with_capacity(self.terms.len() + other.terms.len());
-        let (mut a, mut b) = (self.terms.iter().peekable(), other.terms.iter().peekable());
+        let mut terms = Terms::with_capacity(self.terms.len() + other.terms.len());
+        let (mut a, mut b) = (self.terms.as_slice(), other.terms.as_slice());
         loop {
-            let order = match (a.peek(), b.peek()) {
-                (None, None) => break,
-                (Some(_), None) => std::cmp::Ordering::Less,
-                (None, Some(_)) => std::cmp::Ordering::Greater,
-                (Some(x), Some(y)) => x.0.cmp(&y.0),
+            let order = match (a, b) {
+                ([], []) => break,
+                (_, []) => Ordering::Less,
+                ([], _) => Ordering::Greater,
+                ([x, ..], [y, ..]) => x.0.cmp(&y.0),
             };
             let (mut monomial, mut value) = (Monomial::ONE, 0i64);
             if order.is_le()
-                && let Some(t) = a.next()
+                && let [(m, c), rest @ ..] = a
             {
-                (monomial, value) = (t.0, t.1.checked_mul(scale)?);
+                (monomial, value) = (*m, c.checked_mul(scale)?);
+                a = rest;
             }
             if order.is_ge()
-                && let Some(t) = b.next()
+                && let [(m, c), rest @ ..] = b
             {
-                (monomial, value) = (t.0, value.checked_add(t.1.checked_mul(other_scale)?)?);
+                (monomial, value) = (*m, value.checked_add(c.checked_mul(other_scale)?)?);
+                b = rest;
             }
             if value == i64::MIN {
                 return None; // so that every coefficient has an absolute value
@@ -221,7 +228,7 @@ impl Poly {
 
     /// The product with one term.
     pub fn times_term(&self, monomial: &Monomial, coefficient: i64) -> Option<Poly> {
-        let mut terms = Vec::with_capacity(self.terms.len());
+        let mut terms = Terms::with_capacity(self.terms.len());
         for (m, c) in &self.terms {
             terms.push((m.times(monomial)?, c.checked_mul(coefficient).filter(|c| *c != i64::MIN)?));
         }
@@ -258,6 +265,12 @@ impl Poly {
             result = result.plus(&term)?;
         }
         Some(result)
+    }
+
+    /// Every coefficient divided by `by`, a positive number that divides all but the constant term; that one is rounded down.
+    pub fn divided(&self, by: i64) -> Poly {
+        let divided = self.terms.iter().map(|(m, c)| (*m, c.div_euclid(by)));
+        Poly { terms: divided.filter(|(_, c)| *c != 0).collect() }
     }
 
     /// The greatest common divisor of the coefficients of terms with symbols; 0 without any.
