@@ -459,3 +459,30 @@ fn no_internal_name_is_said() {
         assert!(INTERNAL.iter().all(|word| !said.contains(word)), "{said}");
     }
 }
+
+/// An integer is at most 2^53, in the text and where constants are computed: what is beyond says so where it stands.
+#[test]
+fn the_largest_integer() {
+    let said = |attribute: &str, body: &str| -> String {
+        let parsed = parse(&format!(
+            "#[tile_kernel({attribute})] fn k<const B: usize>(y: &mut Tensor<f32, (N,)>) {{ blocks([1]); let [t] = threads([32]); {body} }}"
+        ));
+        match parsed.diagnostics.first() {
+            Some(diagnostic) => diagnostic.compiler_text(&parsed.kernel),
+            None => tile_ir::analysis::check(&parsed.kernel).iter().map(|d| d.compiler_text(&parsed.kernel)).collect(),
+        }
+    };
+    let store = |index: &str| format!("*y.masked_mut([{index}]) = 1.0;");
+    assert_eq!(said("instances(B = 1)", &store("t + 9007199254740992 - 9007199254740992 + B")), "");
+    let text = said("instances(B = 1)", &store("t + 9007199254740993"));
+    assert!(text.contains("[TK0801] this number is too large") && text.contains("2^53"), "{text}");
+    assert_eq!(said("instances(B = 9007199254740992)", &store("t + B - B")), "");
+    let text = said("instances(B = 9007199254740993)", &store("t + B - B"));
+    assert!(text.contains("[TK0805] `B` is too large: at most 2^53"), "{text}");
+    for (index, operation) in [("t + B * 2 - B", "9007199254740992 * 2"), ("t + (B << 1)", "9007199254740992 << 1")] {
+        let text = said("instances(B = 9007199254740992)", &store(index));
+        assert!(text.contains(&format!("[TK0806] {operation} is too large for a constant")), "{text}");
+    }
+    let text = said("instances(B = 4)", &store("t + B / (B - 4)"));
+    assert!(text.contains("[TK0806] 4 / 0 has no value"), "{text}");
+}
