@@ -63,16 +63,20 @@ impl Monomial {
 
     /// The product; `None` beyond four factors.
     pub fn times(&self, other: &Monomial) -> Option<Monomial> {
-        let mut all = [0; 2 * DEGREE];
-        all[..DEGREE].copy_from_slice(&self.0);
-        all[DEGREE..].copy_from_slice(&other.0);
-        all.sort_unstable_by(|a, b| b.cmp(a));
-        if all[DEGREE] != 0 {
-            return None;
-        }
+        // Both are in descending order, with zeros behind: so is what is merged.
+        let (mut a, mut b) = (0, 0);
         let mut product = [0; DEGREE];
-        product.copy_from_slice(&all[..DEGREE]);
-        Some(Monomial(product))
+        for factor in &mut product {
+            if self.0[a] >= other.0[b] {
+                *factor = self.0[a];
+                a += 1;
+            } else {
+                *factor = other.0[b];
+                b += 1;
+            }
+        }
+        let is_whole = self.0[a..].iter().chain(&other.0[b..]).all(|left| *left == 0);
+        is_whole.then_some(Monomial(product))
     }
 
     /// How many times `sym` is a factor.
@@ -275,7 +279,14 @@ impl Poly {
 
     /// The greatest common divisor of the coefficients of terms with symbols; 0 without any.
     pub fn content(&self) -> u64 {
-        self.symbolic().iter().fold(0, |g, t| gcd(g, t.1.unsigned_abs()))
+        let mut content = 0;
+        for (_, coefficient) in self.symbolic() {
+            content = gcd(content, coefficient.unsigned_abs());
+            if content == 1 {
+                break;
+            }
+        }
+        content
     }
 }
 
