@@ -326,7 +326,10 @@ fn a_lock_that_another_has_is_a_warning_and_no_fault() {
     assert_eq!(get(&cache, "a"), Origin::Compiled);
     let warnings = cache.warnings();
     assert_eq!(warnings.len(), 2, "{warnings:?}");
-    assert!(warnings[0].contains("another process has held") && warnings[1].contains("used but not kept"), "{warnings:?}");
+    assert!(
+        warnings[0].contains("another process has held") && warnings[1].contains("used but not kept"),
+        "{warnings:?}"
+    );
     assert_eq!(cache.faults(), Vec::<String>::new());
     drop(held);
     assert_eq!((get(&cache, "a"), get(&cache, "a")), (Origin::Compiled, Origin::Cache));

@@ -357,7 +357,11 @@ fn equal_extents_are_multiples_of_the_same_numbers() {
     assert_eq!(said("#[require(K % 8 == 0)] #[require(L == K)]"), "");
     assert_eq!(said("#[require(K == L)] #[require(K % 4 == 0)] #[require(K % 8 == 0)]"), "");
     assert_eq!(said("#[require(M == L && K == M && K % 16 == 0)]"), "");
-    for requires in ["#[require(K % 8 == 0)]", "#[require(K % 4 == 0)] #[require(L == K)]", "#[require(K % 8 == 0)] #[require(L <= K)]"] {
+    for requires in [
+        "#[require(K % 8 == 0)]",
+        "#[require(K % 4 == 0)] #[require(L == K)]",
+        "#[require(K % 8 == 0)] #[require(L <= K)]",
+    ] {
         assert!(!said(requires).is_empty(), "{requires}");
     }
 }
