@@ -57,7 +57,8 @@ impl Parser {
 
     pub(super) fn path(&mut self, path: &syn::ExprPath) -> Option<ExprId> {
         let range = Range::from(&path.path);
-        if path.qself.is_some() {
+        if let Some(qualified) = &path.qself {
+            let range = Range { first: qualified.lt_token.span, last: range.last };
             self.syntax(range, "qualified paths are not in the language", "write `T::ZERO`");
             return None;
         }

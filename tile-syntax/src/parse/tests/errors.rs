@@ -161,7 +161,7 @@ fn products_of_tiles() {
     check("copy(w.at([0, 0]), &mut a).evict(Late);", "Late", "`First`, `Last`, `Normal`");
     check("copy(w.at([0, 0]), &mut a).evict(if t == 0 { First } else { Last });", "t == 0", "is not a constant");
     check("copy(w.at([0, 0]), &mut a).evict(if true { First });", "if true { First }", "a word in each");
-    check("copy(w.at([0, 0]), &mut a).tma(0);", "0", "`.tma(false)`");
+    check("copy(w.at([0, 0]), &mut a).tma(0);", "0", "write `false`");
     check("copy(w.t(), &mut a);", "t", "a copy transposes only a fragment that it stores");
     check("cluster([2, 1]); cluster([2, 1]);", "cluster([2, 1])", "given twice");
     check("if t == 0 { use_swizzle(8); }", "use_swizzle(8)", "inside an `if`");
