@@ -486,3 +486,16 @@ fn the_largest_integer() {
     let text = said("instances(B = 4)", &store("t + B / (B - 4)"));
     assert!(text.contains("[TK0806] 4 / 0 has no value"), "{text}");
 }
+
+/// One mistake, one error: an option that lists a parameter says nothing of one that is wrong where it stands.
+#[test]
+fn options_that_list_a_parameter_with_a_mistake() {
+    for option in ["partial(z)", "stream(z)", "pdl(independent = [z])"] {
+        let parsed = parse(&format!(
+            "#[tile_kernel({option})] fn k(y: &mut Tensor<f32, (N,)>, z: Option<&mut Tensor<f32, (M,)>>) {{
+                let [b] = blocks([N]); let [t] = threads([32]); if t == 0 {{ y[b] = 1.0; }} }}"
+        ));
+        let codes: Vec<_> = parsed.diagnostics.iter().map(|d| d.code).collect();
+        assert_eq!(codes, [tile_ir::diag::Code::DIM], "{option}");
+    }
+}
