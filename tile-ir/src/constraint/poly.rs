@@ -1,5 +1,7 @@
 //! Polynomials over symbols with integer coefficients: the normal form of index expressions.
 
+use smallvec::{SmallVec, smallvec};
+use std::cmp::Ordering;
 use std::fmt;
 
 /// A symbol of a [`Context`](super::Context). Later symbols may be defined by earlier ones, never the reverse.
@@ -61,16 +63,20 @@ impl Monomial {
 
     /// The product; `None` beyond four factors.
     pub fn times(&self, other: &Monomial) -> Option<Monomial> {
-        let mut all = [0; 2 * DEGREE];
-        all[..DEGREE].copy_from_slice(&self.0);
-        all[DEGREE..].copy_from_slice(&other.0);
-        all.sort_unstable_by(|a, b| b.cmp(a));
-        if all[DEGREE] != 0 {
-            return None;
-        }
+        // Both are in descending order, with zeros behind: so is what is merged.
+        let (mut a, mut b) = (0, 0);
         let mut product = [0; DEGREE];
-        product.copy_from_slice(&all[..DEGREE]);
-        Some(Monomial(product))
+        for factor in &mut product {
+            if self.0[a] >= other.0[b] {
+                *factor = self.0[a];
+                a += 1;
+            } else {
+                *factor = other.0[b];
+                b += 1;
+            }
+        }
+        let is_whole = self.0[a..].iter().chain(&other.0[b..]).all(|left| *left == 0);
+        is_whole.then_some(Monomial(product))
     }
 
     /// How many times `sym` is a factor.
@@ -85,22 +91,25 @@ impl fmt::Debug for Monomial {
     }
 }
 
+/// The terms of a [`Poly`], up to four without an allocation: queries make and drop many, and most are no longer.
+type Terms = SmallVec<[(Monomial, i64); 4]>;
+
 /// A sum of monomials with nonzero coefficients, in ascending order of monomials.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Poly {
-    terms: Vec<(Monomial, i64)>,
+    terms: Terms,
 }
 
 impl Poly {
     /// A constant, greater than `i64::MIN`.
     pub fn constant(value: i64) -> Self {
         let value = value.max(-i64::MAX);
-        Poly { terms: if value == 0 { vec![] } else { vec![(Monomial::ONE, value)] } }
+        Poly { terms: if value == 0 { smallvec![] } else { smallvec![(Monomial::ONE, value)] } }
     }
 
     /// One symbol.
     pub fn sym(sym: Sym) -> Self {
-        Poly { terms: vec![(Monomial::of(sym), 1)] }
+        Poly { terms: smallvec![(Monomial::of(sym), 1)] }
     }
 
     /// The terms, in ascending order of monomials.
@@ -157,25 +166,27 @@ impl Poly {
 
     /// `self * scale + other * other_scale`; `None` on overflow.
     pub fn combine(&self, scale: i64, other: &Poly, other_scale: i64) -> Option<Poly> {
-        let mut terms = Vec::with_capacity(self.terms.len() + other.terms.len());
-        let (mut a, mut b) = (self.terms.iter().peekable(), other.terms.iter().peekable());
+        let mut terms = Terms::with_capacity(self.terms.len() + other.terms.len());
+        let (mut a, mut b) = (self.terms.as_slice(), other.terms.as_slice());
         loop {
-            let order = match (a.peek(), b.peek()) {
-                (None, None) => break,
-                (Some(_), None) => std::cmp::Ordering::Less,
-                (None, Some(_)) => std::cmp::Ordering::Greater,
-                (Some(x), Some(y)) => x.0.cmp(&y.0),
+            let order = match (a, b) {
+                ([], []) => break,
+                (_, []) => Ordering::Less,
+                ([], _) => Ordering::Greater,
+                ([x, ..], [y, ..]) => x.0.cmp(&y.0),
             };
             let (mut monomial, mut value) = (Monomial::ONE, 0i64);
             if order.is_le()
-                && let Some(t) = a.next()
+                && let [(m, c), rest @ ..] = a
             {
-                (monomial, value) = (t.0, t.1.checked_mul(scale)?);
+                (monomial, value) = (*m, c.checked_mul(scale)?);
+                a = rest;
             }
             if order.is_ge()
-                && let Some(t) = b.next()
+                && let [(m, c), rest @ ..] = b
             {
-                (monomial, value) = (t.0, value.checked_add(t.1.checked_mul(other_scale)?)?);
+                (monomial, value) = (*m, value.checked_add(c.checked_mul(other_scale)?)?);
+                b = rest;
             }
             if value == i64::MIN {
                 return None; // so that every coefficient has an absolute value
@@ -221,7 +232,7 @@ impl Poly {
 
     /// The product with one term.
     pub fn times_term(&self, monomial: &Monomial, coefficient: i64) -> Option<Poly> {
-        let mut terms = Vec::with_capacity(self.terms.len());
+        let mut terms = Terms::with_capacity(self.terms.len());
         for (m, c) in &self.terms {
             terms.push((m.times(monomial)?, c.checked_mul(coefficient).filter(|c| *c != i64::MIN)?));
         }
@@ -260,9 +271,22 @@ impl Poly {
         Some(result)
     }
 
+    /// Every coefficient divided by `by`, a positive number that divides all but the constant term; that one is rounded down.
+    pub fn divided(&self, by: i64) -> Poly {
+        let divided = self.terms.iter().map(|(m, c)| (*m, c.div_euclid(by)));
+        Poly { terms: divided.filter(|(_, c)| *c != 0).collect() }
+    }
+
     /// The greatest common divisor of the coefficients of terms with symbols; 0 without any.
     pub fn content(&self) -> u64 {
-        self.symbolic().iter().fold(0, |g, t| gcd(g, t.1.unsigned_abs()))
+        let mut content = 0;
+        for (_, coefficient) in self.symbolic() {
+            content = gcd(content, coefficient.unsigned_abs());
+            if content == 1 {
+                break;
+            }
+        }
+        content
     }
 }
 

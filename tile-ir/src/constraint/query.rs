@@ -113,8 +113,9 @@ impl Context {
                 return true;
             }
         }
+        let bounds = |own: i64| own != 0 && (own > 0) == (coefficient > 0);
         let step = |fact: &Poly, own: i64| -> bool {
-            if own == 0 || (own > 0) != (coefficient > 0) {
+            if !bounds(own) {
                 return false;
             }
             let g = gcd(own.unsigned_abs(), coefficient.unsigned_abs()) as i64;
@@ -130,7 +131,7 @@ impl Context {
             }
             if rest != Monomial::ONE && rest_nonneg {
                 let own = fact.coefficient(&Monomial::of(sym));
-                if own != 0
+                if bounds(own)
                     && let Some(product) = fact.times_term(&rest, 1)
                     && step(&product, own)
                 {
@@ -194,15 +195,7 @@ pub(super) fn tighten(poly: Poly) -> Poly {
     if g <= 1 || g > i64::MAX as u64 {
         return poly;
     }
-    let g = g as i64;
-    let mut reduced = Poly::constant(poly.offset().div_euclid(g));
-    for (m, c) in poly.symbolic() {
-        match Poly::constant(c / g).times_term(m, 1).and_then(|t| reduced.plus(&t)) {
-            Some(next) => reduced = next,
-            None => return poly,
-        }
-    }
-    reduced
+    poly.divided(g as i64)
 }
 
 #[cfg(test)]

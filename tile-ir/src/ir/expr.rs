@@ -3,6 +3,9 @@
 use super::{AccessId, BufferId, ConstId, DimId, DtypeRef, ExprId, ParamId, SpanId, Type, VarId};
 use serde::{Deserialize, Serialize};
 
+/// The largest integer that a literal or a constant may be, and its negative the least: what an f64 holds exactly.
+pub const LARGEST_LITERAL: i64 = 1 << 53;
+
 /// An expression, its type and where it stands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Expr {
@@ -17,7 +20,7 @@ pub struct Expr {
 /// What an expression is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ExprKind {
-    /// An integer literal, of type `usize`, `i32` or `u32`.
+    /// An integer literal, of type `usize`, `i32` or `u32`: at most [`LARGEST_LITERAL`] from 0.
     Int(i64),
     /// A floating-point literal; rounded to the expression's dtype when used.
     Float(f64),

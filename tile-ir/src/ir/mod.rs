@@ -26,7 +26,8 @@ pub use dtype::{
 };
 pub use effects::{Effect, effects};
 pub use expr::{
-    Access, BinaryOp, Expr, ExprKind, MathFn, MathOperands, MatrixRef, Place, SpecialValue, TileRef, UnaryOp,
+    Access, BinaryOp, Expr, ExprKind, LARGEST_LITERAL, MathFn, MathOperands, MatrixRef, Place, SpecialValue, TileRef,
+    UnaryOp,
 };
 pub use kernel::{
     Attributes, Axis, Buffer, ConstKind, ConstParam, Dependent, Dim, Extent, Instance, Kernel, MOST_ARRAY_AXES,

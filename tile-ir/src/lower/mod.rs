@@ -92,7 +92,7 @@ pub fn chooses_grid(bound: &BoundKernel) -> bool {
 /// # Errors
 /// Those of [`lower_bound`].
 pub fn interface(bound: &BoundKernel, target: Target) -> Result<Program, Vec<Diagnostic>> {
-    let Scheduled { kernel, facts, .. } = planned(bound, target)?;
+    let Scheduled { kernel, facts, .. } = planned(bound, facts(bound, target)?, target)?;
     valid(walk::interface(&kernel, &facts, target))
 }
 
@@ -101,7 +101,12 @@ pub fn interface(bound: &BoundKernel, target: Target) -> Result<Program, Vec<Dia
 /// # Errors
 /// What the analysis refutes, resources, and mistakes of the compiler.
 pub fn lower_bound(bound: &BoundKernel, target: Target) -> Result<Program, Vec<Diagnostic>> {
-    let program = walked(bound, target)?;
+    lower_analysed(bound, facts(bound, target)?, target)
+}
+
+/// [`lower_bound`] of a kernel whose analysis is known: a line a pass.
+fn lower_analysed(bound: &BoundKernel, facts: Analysis, target: Target) -> Result<Program, Vec<Diagnostic>> {
+    let program = walk_analysed(bound, facts, target)?;
     let program = padding(program)?;
     let program = dependent(program)?;
     let program = place::place(program);
@@ -114,7 +119,11 @@ pub fn lower_bound(bound: &BoundKernel, target: Target) -> Result<Program, Vec<D
 /// # Errors
 /// What the analysis refutes, and mistakes of the compiler.
 pub fn walked(bound: &BoundKernel, target: Target) -> Result<Program, Vec<Diagnostic>> {
-    let Scheduled { kernel, facts, partitions, remarks } = planned(bound, target)?;
+    walk_analysed(bound, facts(bound, target)?, target)
+}
+
+fn walk_analysed(bound: &BoundKernel, facts: Analysis, target: Target) -> Result<Program, Vec<Diagnostic>> {
+    let Scheduled { kernel, facts, partitions, remarks } = planned(bound, facts, target)?;
     valid(walk::walk(&kernel, &facts, partitions, &remarks, target))
 }
 
@@ -129,8 +138,7 @@ struct Scheduled<'b> {
 }
 
 /// The passes from facts to partitions.
-fn planned(bound: &BoundKernel, target: Target) -> Result<Scheduled<'_>, Vec<Diagnostic>> {
-    let own = facts(bound, target)?;
+fn planned(bound: &BoundKernel, own: Analysis, target: Target) -> Result<Scheduled<'_>, Vec<Diagnostic>> {
     let partitions = schedule(bound, &own, target)?;
     if matches!(partitions, Partitions::Block(_)) && target.info().wgmma {
         for converting::Converting { kernel, remarks } in converting::converting(bound) {
@@ -149,7 +157,7 @@ fn planned(bound: &BoundKernel, target: Target) -> Result<Scheduled<'_>, Vec<Dia
 /// # Errors
 /// What the analysis refutes, and layouts that do not fit.
 pub fn scheduled(bound: &BoundKernel, target: Target) -> Result<String, Vec<Diagnostic>> {
-    let Scheduled { kernel, partitions, .. } = planned(bound, target)?;
+    let Scheduled { kernel, partitions, .. } = planned(bound, facts(bound, target)?, target)?;
     Ok(partitions.text(&kernel))
 }
 
@@ -235,7 +243,7 @@ pub(crate) fn refusals(bound: &BoundKernel, analysis: &Analysis, target: Target)
             let added = bound.stmts.values().map(added).fold(0, u64::saturating_add);
             let most = crate::analysis::shared_bytes(bound).saturating_add(added);
             match added > 0 && most > u64::from(target.max_shared_bytes()) {
-                true => lower_bound(bound, target).err().unwrap_or_default(),
+                true => lower_analysed(bound, analysis.clone(), target).err().unwrap_or_default(),
                 false => vec![],
             }
         }

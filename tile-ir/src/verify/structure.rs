@@ -12,8 +12,6 @@ const CHAIN: u32 = 256;
 const EXPR_WEIGHT: u64 = 1 << 16;
 /// Most nodes of all expressions of a kernel, written out.
 const TOTAL_WEIGHT: u64 = 1 << 22;
-/// Largest literal: what an f64 holds exactly.
-const LITERAL: i64 = 1 << 53;
 
 /// Checks that a kernel is well-formed; the error says what is not.
 pub fn structure(kernel: &Kernel) -> Result<(), String> {
@@ -197,7 +195,7 @@ impl Checker<'_> {
                 return Err("a declared instance has a lesser alignment class".into());
             }
             let allowed = kernel.type_params.values().zip(&instance.dtypes).all(|(p, d)| p.allowed.contains(d));
-            if !allowed || instance.consts.iter().any(|c| !(-LITERAL..=LITERAL).contains(c)) {
+            if !allowed || instance.consts.iter().any(|c| !(-LARGEST_LITERAL..=LARGEST_LITERAL).contains(c)) {
                 return Err("an instance's parameter is out of range".into());
             }
         }
@@ -267,7 +265,7 @@ impl Checker<'_> {
             self.span(expr.span)?;
             self.ty(expr.ty)?;
             match &expr.kind {
-                ExprKind::Int(value) if !(-LITERAL..=LITERAL).contains(value) => {
+                ExprKind::Int(value) if !(-LARGEST_LITERAL..=LARGEST_LITERAL).contains(value) => {
                     return Err(format!("{id} is a literal out of range"));
                 }
                 ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_) => {}

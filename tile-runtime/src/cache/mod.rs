@@ -66,8 +66,10 @@ pub struct Cache {
     cap: u64,
     also: Option<ReadOnly>,
     shards: [Mutex<()>; LOCKS],
-    warnings: Mutex<Vec<String>>,
+    warnings: Mutex<Vec<Warning>>,
     quiet: bool,
+    /// How long to wait for the lock for writing: [`WRITE_PATIENCE`], less in tests.
+    write_patience: Duration,
     /// What publishing fails with, in tests.
     #[cfg(test)]
     fault: Option<i32>,
@@ -131,6 +133,7 @@ impl Cache {
             shards: [const { Mutex::new(()) }; LOCKS],
             warnings: Mutex::new(Vec::new()),
             quiet: cfg!(test),
+            write_patience: WRITE_PATIENCE,
             #[cfg(test)]
             fault: None,
         })
@@ -177,7 +180,13 @@ impl Cache {
 
     /// What went wrong so far; the latest 32.
     pub fn warnings(&self) -> Vec<String> {
-        lock(&self.warnings).clone()
+        lock(&self.warnings).iter().map(|warning| warning.text.clone()).collect()
+    }
+
+    /// The [`warnings`](Cache::warnings) without those of a lock that another process held for so long that this one did not wait
+    /// for it any longer. A busy machine alone brings those about: a kernel is used and not kept, or compiled twice.
+    pub fn faults(&self) -> Vec<String> {
+        lock(&self.warnings).iter().filter(|warning| !warning.busy).map(|warning| warning.text.clone()).collect()
     }
 
     /// Removes every entry. Returns how many.
@@ -243,7 +252,7 @@ impl Cache {
                     pause = (pause * 2).min(Duration::from_millis(20));
                 }
                 Ok(None) => {
-                    self.warn(&format!("another process has held {} for {patience:?}", path.display()));
+                    self.warn_busy(&format!("another process has held {} for {patience:?}", path.display()));
                     return None;
                 }
                 Err(e) => {
@@ -263,17 +272,15 @@ impl Cache {
                 .warn(&format!("{name} has {bytes} bytes, more than the cache may hold ({cap}); it is not kept"));
         }
         if let Err(problem) = self.write(&name, &bytes, bytes.len() as u64) {
-            self.warn(&format!("{problem}; the kernel is used but not kept"));
+            self.not_written(problem, "the kernel is used but not kept");
         }
     }
 
     /// Writes a file, whole or not at all, once `room` bytes are free below the cap.
-    fn write(&self, name: &str, bytes: &[u8], room: u64) -> Result<(), String> {
+    fn write(&self, name: &str, bytes: &[u8], room: u64) -> Result<(), NotWritten> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         // Without the lock nothing is written: nobody could tell the unfinished file from one that a killed process left.
-        let Some(_writing) = self.lock_file("lock-write", WRITE_PATIENCE) else {
-            return Err(format!("{} could not be locked for writing", self.root.display()));
-        };
+        let Some(_writing) = self.lock_file("lock-write", self.write_patience) else { return Err(NotWritten::NoLock) };
         self.remove_unfinished();
         self.evict(room);
         let unique = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -286,7 +293,7 @@ impl Cache {
         });
         written.map_err(|e| {
             fs::remove_file(&temporary).ok();
-            format!("could not write to {}: {e}", self.root.display())
+            NotWritten::Failed(e)
         })
     }
 
@@ -329,16 +336,49 @@ impl Cache {
         files_in(&self.root)
     }
 
+    /// Says that a file was not written, and what follows. Why a lock was not had is said already.
+    fn not_written(&self, problem: NotWritten, follows: &str) {
+        let root = self.root.display();
+        match problem {
+            NotWritten::NoLock => self.remember(&format!("{root} could not be locked for writing; {follows}"), true),
+            NotWritten::Failed(e) => self.remember(&format!("could not write to {root}: {e}; {follows}"), false),
+        }
+    }
+
     fn warn(&self, problem: &str) {
+        self.remember(problem, false);
+    }
+
+    /// A warning of a lock that another process has.
+    fn warn_busy(&self, problem: &str) {
+        self.remember(problem, true);
+    }
+
+    fn remember(&self, problem: &str, busy: bool) {
         let mut warnings = lock(&self.warnings);
         if warnings.len() >= 32 {
             warnings.remove(0);
         }
-        if !self.quiet && !warnings.iter().any(|w| w == problem) {
+        if !self.quiet && !warnings.iter().any(|w| w.text == problem) {
             warn(&format!("kernel cache: {problem}"));
         }
-        warnings.push(problem.to_string());
+        warnings.push(Warning { text: problem.to_string(), busy });
     }
+}
+
+#[derive(Debug)]
+struct Warning {
+    text: String,
+    /// Whether another process that holds a lock is all there is to it.
+    busy: bool,
+}
+
+/// Why a file was not written.
+enum NotWritten {
+    /// The lock for writing was not had; `lock_file` has said why.
+    NoLock,
+    /// The file system's own reason.
+    Failed(io::Error),
 }
 
 struct StoredFile {

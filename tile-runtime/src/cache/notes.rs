@@ -42,7 +42,7 @@ impl Cache {
     /// Writes a note, whole or not at all; a failure is a warning.
     pub(crate) fn keep_note(&self, name: &str, bytes: &[u8]) {
         if let Err(problem) = self.write(name, bytes, 0) {
-            self.warn(&format!("{problem}; it is not kept"));
+            self.not_written(problem, "it is not kept");
         }
     }
 }

@@ -319,6 +319,28 @@ fn while_another_writes_nothing_is_written_twice() {
 }
 
 #[test]
+fn a_lock_that_another_has_is_a_warning_and_no_fault() {
+    let scratch = Scratch::new("busy");
+    let cache = Cache { write_patience: Duration::from_millis(30), ..scratch.cache() };
+    let held = FileLock::try_lock(&cache.root().join("lock-write")).unwrap().unwrap();
+    assert_eq!(get(&cache, "a"), Origin::Compiled);
+    let warnings = cache.warnings();
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    assert!(
+        warnings[0].contains("another process has held") && warnings[1].contains("used but not kept"),
+        "{warnings:?}"
+    );
+    assert_eq!(cache.faults(), Vec::<String>::new());
+    drop(held);
+    assert_eq!((get(&cache, "a"), get(&cache, "a")), (Origin::Compiled, Origin::Cache));
+    // A lock that cannot be had at all is a fault.
+    fs::remove_file(cache.root().join("lock-write")).unwrap();
+    fs::create_dir(cache.root().join("lock-write")).unwrap();
+    get(&cache, "b");
+    assert!(cache.faults()[0].contains("could not lock"), "{:?}", cache.faults());
+}
+
+#[test]
 fn a_folder_that_is_only_read_is_the_second_choice() {
     let scratch = Scratch::new("readonly");
     let image = scratch.path().join("image");

@@ -2,11 +2,11 @@
 
 use super::function::Origin;
 use super::range::Range;
-use super::{AttributeInfo, Parser, source};
+use super::{AttributeInfo, Binding, Parser, source};
 use proc_macro2::{Delimiter, Group, Ident, Literal, Span, TokenStream, TokenTree};
 use syn::Expr;
 use tile_ir::diag::{Code, Diagnostic};
-use tile_ir::ir::{Dtype, ParamKind, Require, SpanId, Specialize, Target, Trigger, Type};
+use tile_ir::ir::{Dtype, ParamId, ParamKind, Require, SpanId, Specialize, Target, Trigger, Type};
 
 /// What the attribute says, before the signature gives it meaning.
 #[derive(Default)]
@@ -412,15 +412,23 @@ impl Parser {
         }
     }
 
+    /// The parameter that an option lists. `None` where there is none, or where it has a mistake that is reported where it stands.
+    pub(super) fn listed_parameter(&mut self, name: &Ident, option: &str) -> Option<(ParamId, ParamKind)> {
+        let found = self.kernel.params.iter().find(|(_, p)| name == &p.name);
+        if let Some((id, param)) = found {
+            return Some((id, param.kind.clone()));
+        }
+        if !matches!(self.lookup(&name.to_string()), Some(Binding::Poison)) {
+            let message = format!("the kernel has no parameter `{name}`");
+            self.attribute_error(name.span(), message, &format!("`{option}` takes the names of tensors"));
+        }
+        None
+    }
+
     /// Gives `stream(..)` its meaning, once the parameters are known.
     pub(super) fn streams(&mut self, entries: &mut Entries) {
         for name in std::mem::take(&mut entries.streams) {
-            let found = self.kernel.params.iter().find(|(_, p)| name == p.name);
-            let Some((param, kind)) = found.map(|(id, param)| (id, param.kind.clone())) else {
-                let message = format!("the kernel has no parameter `{name}`");
-                self.attribute_error(name.span(), message, "`stream` takes the names of tensors");
-                continue;
-            };
+            let Some((param, kind)) = self.listed_parameter(&name, "stream") else { continue };
             match kind {
                 ParamKind::Tensor { .. } if self.kernel.attributes.stream.contains(&param) => {
                     self.attribute_error(name.span(), format!("`{name}` is listed twice"), "remove one");
@@ -437,12 +445,7 @@ impl Parser {
     /// Gives `partial(..)` its meaning, once the parameters are known.
     pub(super) fn partial(&mut self, entries: &mut Entries) {
         for name in std::mem::take(&mut entries.partial) {
-            let found = self.kernel.params.iter().find(|(_, p)| name == p.name);
-            let Some((param, kind)) = found.map(|(id, param)| (id, param.kind.clone())) else {
-                let message = format!("the kernel has no parameter `{name}`");
-                self.attribute_error(name.span(), message, "`partial` takes the names of tensors");
-                continue;
-            };
+            let Some((param, kind)) = self.listed_parameter(&name, "partial") else { continue };
             match kind {
                 ParamKind::Tensor { mutable: true, .. } if self.kernel.attributes.partial.contains(&param) => {
                     self.attribute_error(name.span(), format!("`{name}` is listed twice"), "remove one");

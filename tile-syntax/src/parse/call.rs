@@ -299,7 +299,7 @@ impl Parser {
             _ => {
                 let at = self.mark(call.method.span());
                 let diagnostic = Diagnostic::new(Code::CALL, at, "`cast` needs the type it converts to");
-                self.unsupported(diagnostic.help("write `.cast::<f32>()`"));
+                self.unsupported(diagnostic.help("write `cast::<f32>`"));
                 return None;
             }
         };

@@ -42,12 +42,7 @@ impl Parser {
         let Some((names, trigger)) = entries.independent.take() else { return };
         let mut independent = Vec::new();
         for name in names {
-            let found = self.kernel.params.iter().find(|(_, p)| name == p.name);
-            let Some((param, kind)) = found.map(|(id, param)| (id, param.kind.clone())) else {
-                let message = format!("the kernel has no parameter `{name}`");
-                self.attribute_error(name.span(), message, "`independent` takes the names of tensors");
-                continue;
-            };
+            let Some((param, kind)) = self.listed_parameter(&name, "independent") else { continue };
             match kind {
                 ParamKind::Tensor { .. } if independent.contains(&param) => {
                     self.attribute_error(name.span(), format!("`{name}` is listed twice"), "remove one");

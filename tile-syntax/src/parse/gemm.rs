@@ -98,17 +98,20 @@ impl Parser {
     }
 
     fn accumulator(&mut self, argument: &Expr) -> Option<BufferId> {
-        let Some((array, mutable)) = self.borrowed(argument) else {
+        let Some((array, true)) = self.borrowed(argument) else {
             let at = self.mark(argument);
-            let diagnostic = Diagnostic::new(Code::TYPE, at, "`gemm` takes its sum by `&mut`");
-            self.rustc(diagnostic.help("write `&mut acc`"));
+            let array = match strip(argument) {
+                Expr::Reference(reference) => strip(&reference.expr),
+                other => other,
+            };
+            let name = match array {
+                Expr::Path(path) => path.path.get_ident().map(ToString::to_string),
+                _ => None,
+            };
+            let help = format!("write `&mut {}`", name.as_deref().unwrap_or("acc"));
+            self.rustc(Diagnostic::new(Code::TYPE, at, "`gemm` takes its sum by `&mut`").help(help));
             return None;
         };
-        if !mutable {
-            let at = self.mark(argument);
-            self.rustc(Diagnostic::new(Code::TYPE, at, "`gemm` takes its sum by `&mut`").help("write `&mut acc`"));
-            return None;
-        }
         let buffer = self.matrix_array(array)?;
         self.check_writable(Place::Buffer(buffer), array);
         Some(buffer)

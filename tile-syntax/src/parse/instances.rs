@@ -9,7 +9,7 @@ use super::range::Range;
 use std::collections::HashSet;
 use syn::{BinOp, Expr, Lit, UnOp};
 use tile_ir::diag::{Code, Diagnostic};
-use tile_ir::ir::{Class, ConstKind, Dtype, Instance};
+use tile_ir::ir::{Class, ConstKind, Dtype, Instance, LARGEST_LITERAL};
 
 /// More declared instances than this are a mistake: each is checked at expansion.
 const MOST_INSTANCES: usize = 4096;
@@ -201,7 +201,11 @@ impl Parser {
     fn check_kind(&mut self, name: &str, expr: &Expr, value: Value) -> Option<()> {
         let kind = self.kernel.consts.values().find(|c| c.name == name)?.kind;
         let (message, help) = match (kind, value) {
-            (ConstKind::Usize, Value::Int(0..)) | (ConstKind::Bool, Value::Bool(_)) => return Some(()),
+            (ConstKind::Usize, Value::Int(0..=LARGEST_LITERAL)) | (ConstKind::Bool, Value::Bool(_)) => return Some(()),
+            (ConstKind::Usize, Value::Int(value)) if value > LARGEST_LITERAL => {
+                let message = format!("`{name}` is too large: at most 2^53, {LARGEST_LITERAL}");
+                (message, "write a lesser value")
+            }
             (ConstKind::Usize, Value::Int(value)) => {
                 (format!("`{name}` is a usize and cannot be {value}"), "write a value from 0")
             }

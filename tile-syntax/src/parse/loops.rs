@@ -174,7 +174,7 @@ impl Parser {
                 {
                     let span = self.kernel.exprs[argument].span;
                     let diagnostic = Diagnostic::new(Code::CALL, span, "a loop's step is at least 1");
-                    self.error(diagnostic.help("write `.step_by(1)` or leave it out"));
+                    self.error(diagnostic.help("write `1`, or leave `.step_by(..)` out"));
                 }
                 step = argument;
             }

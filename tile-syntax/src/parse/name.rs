@@ -6,7 +6,8 @@ use super::{Binding, Facts, Parser};
 use syn::Lit;
 use tile_ir::diag::{Code, Diagnostic};
 use tile_ir::ir::{
-    ConstKind, Dtype, DtypeClass, DtypeRef, ExprId, ExprKind, FloatFormat, ParamKind, SpecialValue, Type,
+    ConstKind, Dtype, DtypeClass, DtypeRef, ExprId, ExprKind, FloatFormat, LARGEST_LITERAL, ParamKind, SpecialValue,
+    Type,
 };
 
 impl Parser {
@@ -38,7 +39,9 @@ impl Parser {
             }
         };
         let kind = match &literal.lit {
-            Lit::Int(int) if !is_float => int.base10_parse::<i64>().ok().map(ExprKind::Int),
+            Lit::Int(int) if !is_float => {
+                int.base10_parse::<i64>().ok().filter(|value| *value <= LARGEST_LITERAL).map(ExprKind::Int)
+            }
             Lit::Int(int) => int.base10_digits().parse::<f32>().ok().map(|v| ExprKind::Float(f64::from(v))),
             // A float literal is an f32; `lit(..)` reads its own.
             Lit::Float(float) => float.base10_digits().parse::<f32>().ok().map(|v| ExprKind::Float(f64::from(v))),
@@ -46,7 +49,7 @@ impl Parser {
         };
         let Some(kind) = kind else {
             let diagnostic = Diagnostic::new(Code::SYNTAX, span, "this number is too large");
-            self.unsupported(diagnostic);
+            self.unsupported(diagnostic.at(format!("the largest is 2^53, {LARGEST_LITERAL}")));
             return None;
         };
         Some(self.push(kind, ty, Facts::CONSTANT, span))
@@ -54,7 +57,8 @@ impl Parser {
 
     pub(super) fn path(&mut self, path: &syn::ExprPath) -> Option<ExprId> {
         let range = Range::from(&path.path);
-        if path.qself.is_some() {
+        if let Some(qualified) = &path.qself {
+            let range = Range { first: qualified.lt_token.span, last: range.last };
             self.syntax(range, "qualified paths are not in the language", "write `T::ZERO`");
             return None;
         }

@@ -149,7 +149,7 @@ impl Parser {
                     other => {
                         let at = self.mark(other);
                         let diagnostic = Diagnostic::new(Code::CALL, at, "`.tma` takes `true` or `false`");
-                        self.unsupported(diagnostic.help("write `.tma(false)`"));
+                        self.unsupported(diagnostic.help("write `false`"));
                         sound = false;
                     }
                 },

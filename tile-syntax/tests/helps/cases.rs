@@ -78,6 +78,20 @@ fn vectors_and(distance: i64) -> Vec<Arg> {
     vec![f32s([96], one_to_seven), f32s([96], |_| 0.0), Arg::Index(distance)]
 }
 
+/// Two matrices of 64 x 64, and a place for their product.
+fn squares() -> Vec<Arg> {
+    vec![
+        tensor(Dtype::F16, [64, 64], one_to_seven),
+        tensor(Dtype::F16, [64, 64], |i| (i % 5) as f32),
+        f32s([64, 64], |_| 0.0),
+    ]
+}
+
+/// The first times the transpose of the second.
+fn product_of_squares() -> Vec<f32> {
+    each(4096, |at| each(64, |k| one_to_seven(at / 64 * 64 + k) * ((at % 64 * 64 + k) % 5) as f32).iter().sum())
+}
+
 fn each<T>(count: i64, value: impl Fn(i64) -> T) -> Vec<T> {
     (0..count).map(value).collect()
 }
@@ -411,7 +425,7 @@ fn k(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, count: usize) {
     *y.masked_mut([b * 32 + t]) = s[31 - t];
 }",
         args: || vectors_and(16),
-        right: || each(96, |i| if i % 32 < 16 { 0.0 } else { one_to_seven(i / 32 * 32 + 31 - i % 32) }),
+        right: || each(96, |i| if i % 32 < 16 { 0.0 } else { one_to_seven(i ^ 31) }),
     },
     Case {
         name: "an accumulator without a first value",
@@ -615,5 +629,158 @@ fn k(x: &Tensor<u32, (N,)>, y: &mut Tensor<u32, (N,)>, counts: &Tensor<u32, (Fix
             vec![x, tensor(Dtype::U32, [100], |_| 0.0), tensor(Dtype::U32, [1], |_| 3.0)]
         },
         right: || each(100, |i| if i + 8 < 100 { one_to_seven(i + 8) } else { 0.0 }),
+    },
+    Case {
+        name: "a product's operand by value",
+        code: "TK0807",
+        kernel: "#[tile_kernel]
+fn k(a: &Tensor<f16, (Fixed<64>, Fixed<64>)>, w: &Tensor<f16, (Fixed<64>, Fixed<64>)>, c: &mut Tensor<f32, (Fixed<64>, Fixed<64>)>) {
+    blocks([1]);
+    threads([128]);
+    let mut left = alloc_shared::<f16>([64, 64]);
+    let mut right = alloc_shared::<f16>([64, 64]);
+    let mut sum = alloc_fragment::<f32>([64, 64]);
+    clear(&mut sum);
+    copy(a, &mut left);
+    copy(w, &mut right);
+    gemm(left, right.t(), &mut sum);
+    copy(&sum, c);
+}",
+        args: squares,
+        right: product_of_squares,
+    },
+    Case {
+        name: "a product's sum by value",
+        code: "TK0807",
+        kernel: "#[tile_kernel]
+fn k(a: &Tensor<f16, (Fixed<64>, Fixed<64>)>, w: &Tensor<f16, (Fixed<64>, Fixed<64>)>, c: &mut Tensor<f32, (Fixed<64>, Fixed<64>)>) {
+    blocks([1]);
+    threads([128]);
+    let mut left = alloc_shared::<f16>([64, 64]);
+    let mut right = alloc_shared::<f16>([64, 64]);
+    let mut sum = alloc_fragment::<f32>([64, 64]);
+    clear(&mut sum);
+    copy(a, &mut left);
+    copy(w, &mut right);
+    gemm(&left, right.t(), sum);
+    copy(&sum, c);
+}",
+        args: squares,
+        right: product_of_squares,
+    },
+    Case {
+        name: "a product's sum that is only borrowed",
+        code: "TK0807",
+        kernel: "#[tile_kernel]
+fn k(a: &Tensor<f16, (Fixed<64>, Fixed<64>)>, w: &Tensor<f16, (Fixed<64>, Fixed<64>)>, c: &mut Tensor<f32, (Fixed<64>, Fixed<64>)>) {
+    blocks([1]);
+    threads([128]);
+    let mut left = alloc_shared::<f16>([64, 64]);
+    let mut right = alloc_shared::<f16>([64, 64]);
+    let mut sum = alloc_fragment::<f32>([64, 64]);
+    clear(&mut sum);
+    copy(a, &mut left);
+    copy(w, &mut right);
+    gemm(&left, right.t(), &sum);
+    copy(&sum, c);
+}",
+        args: squares,
+        right: product_of_squares,
+    },
+    Case {
+        name: "a masked load through a pointer",
+        code: "TK0807",
+        kernel: "#[tile_kernel]
+fn k(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    let [b] = blocks([ceil_div(N, 64)]);
+    let [t] = threads([64]);
+    let v = *x.masked([b * 64 + t]);
+    *y.masked_mut([b * 64 + t]) = v;
+}",
+        args: vectors,
+        right: || each(100, one_to_seven),
+    },
+    Case {
+        name: "a conversion to nothing",
+        code: "TK0803",
+        kernel: "#[tile_kernel]
+fn k(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    let [b] = blocks([ceil_div(N, 64)]);
+    let [t] = threads([64]);
+    let v = x.masked([b * 64 + t]).cast();
+    *y.masked_mut([b * 64 + t]) = v;
+}",
+        args: vectors,
+        right: || each(100, one_to_seven),
+    },
+    Case {
+        name: "a step of 0",
+        code: "TK0803",
+        kernel: "#[tile_kernel]
+fn k(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    let [b] = blocks([ceil_div(N, 64)]);
+    let [t] = threads([64]);
+    let mut sum = 0.0f32;
+    for k in (0..3).step_by(0) {
+        sum += x.masked([b * 64 + t + k]);
+    }
+    *y.masked_mut([b * 64 + t]) = sum;
+}",
+        args: vectors,
+        right: || each(100, |i| each(3, |k| if i + k < 100 { one_to_seven(i + k) } else { 0.0 }).iter().sum()),
+    },
+    Case {
+        name: "a copy that asks for TMA by a number",
+        code: "TK0803",
+        kernel: "#[tile_kernel]
+fn k(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    let [b] = blocks([ceil_div(N, 64)]);
+    let [t] = threads([64]);
+    let mut s = alloc_shared::<f32>([64]);
+    copy(x.at([b * 64]), &mut s).tma(0);
+    *y.masked_mut([b * 64 + t]) = s[t];
+}",
+        args: vectors,
+        right: || each(100, one_to_seven),
+    },
+    Case {
+        name: "a barrier of a warp, as CUDA writes it",
+        code: "TK0801",
+        kernel: "#[tile_kernel]
+fn k(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    let [b] = blocks([ceil_div(N, 64)]);
+    let [t] = threads([64]);
+    let mut s = alloc_shared::<f32>([64]);
+    s[t] = x.masked([b * 64 + t]);
+    __syncwarp();
+    *y.masked_mut([b * 64 + t]) = s[t ^ 31];
+}",
+        args: || vec![f32s([64], one_to_seven), f32s([64], |_| 0.0)],
+        right: || each(64, |i| one_to_seven(i / 32 * 32 + 31 - i % 32)),
+    },
+    Case {
+        name: "a constant of a type, as Rust writes it where it is not sure",
+        code: "TK0801",
+        kernel: "#[tile_kernel(dtypes(T in [f32]))]
+fn k<T: Float>(x: &Tensor<T, (N,)>, y: &mut Tensor<T, (N,)>) {
+    let [b] = blocks([ceil_div(N, 64)]);
+    let [t] = threads([64]);
+    *y.masked_mut([b * 64 + t]) = max(x.masked([b * 64 + t]), <T>::ZERO);
+}",
+        args: vectors,
+        right: || each(100, one_to_seven),
+    },
+    Case {
+        name: "no threads",
+        code: "TK0804",
+        kernel: "#[tile_kernel]
+fn k(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    let [b] = blocks([ceil_div(N, 64)]);
+    for [i] in parallel([64]) {
+        *y.masked_mut([b * 64 + i]) = x.masked([b * 64 + i]);
+    }
+}",
+        args: vectors,
+        right: || each(100, one_to_seven),
     },
 ];

@@ -76,7 +76,7 @@ fn number(dtype: Dtype, bits: u32) -> f32 {
     if dtype.is_float() { numeric::decode(dtype, bits) } else { bits as i32 as f32 }
 }
 
-fn arguments(args: &[Arg]) -> Vec<Argument> {
+pub fn arguments(args: &[Arg]) -> Vec<Argument> {
     let one = |arg: &Arg| match arg {
         Arg::Index(value) => Argument::Scalar(ScalarValue::Index(*value)),
         Arg::Tensor(dtype, shape, values) => {
@@ -93,7 +93,7 @@ fn arguments(args: &[Arg]) -> Vec<Argument> {
     args.iter().map(one).collect()
 }
 
-struct Values<'a>(&'a Kernel, &'a [Argument]);
+pub struct Values<'a>(pub &'a Kernel, pub &'a [Argument]);
 
 impl HostValues for Values<'_> {
     fn dim(&self, dim: DimId) -> i64 {

@@ -334,3 +334,34 @@ fn gathers_are_not_vectors() {
         "#]],
     );
 }
+
+/// What `require` says of a dim holds of the dims and parameters that it says are equal, whatever the order it is said in.
+#[test]
+fn equal_extents_are_multiples_of_the_same_numbers() {
+    let said = |requires: &str| {
+        let kernel = parsed(&format!(
+            "{requires}
+            kernel k(x: &Tensor<f16, (M, K)>, w: &Tensor<f16, (M, L)>) {{
+                let [b] = blocks([M]);
+                let [t] = threads([32]);
+                let mut l = alloc_local::<f16>([8]);
+                for v in vectorized(0..8) {{
+                    l[v] = w.masked([b, 8 * t + v]);
+                }}
+            }}"
+        ));
+        let analysis = analyse(&crate::testing::bound(&kernel), Target::Sm90a);
+        analysis.diagnostics.iter().map(|d| d.code.to_string()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(said("#[require(L % 8 == 0)]"), "");
+    assert_eq!(said("#[require(K % 8 == 0)] #[require(L == K)]"), "");
+    assert_eq!(said("#[require(K == L)] #[require(K % 4 == 0)] #[require(K % 8 == 0)]"), "");
+    assert_eq!(said("#[require(M == L && K == M && K % 16 == 0)]"), "");
+    for requires in [
+        "#[require(K % 8 == 0)]",
+        "#[require(K % 4 == 0)] #[require(L == K)]",
+        "#[require(K % 8 == 0)] #[require(L <= K)]",
+    ] {
+        assert!(!said(requires).is_empty(), "{requires}");
+    }
+}

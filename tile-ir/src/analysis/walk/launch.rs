@@ -33,8 +33,12 @@ impl<'k> Walk<'k> {
             self.hosts.insert(sym, HostExpr::Scalar(id));
             self.scalars.insert(id.as_u32(), Poly::sym(sym));
         }
+        let mut equal = Vec::new();
         for require in &kernel.requires {
-            self.require_multiples(require.cond);
+            self.required_equal(require.cond, &mut equal);
+        }
+        for require in &kernel.requires {
+            self.require_multiples(require.cond, &equal);
         }
         for (dim, value) in kernel.derived_dims() {
             if let Value::Int(value) = self.eval(value) {
@@ -57,14 +61,38 @@ impl<'k> Walk<'k> {
         }
     }
 
-    /// `e % m == 0` with one symbol that is not known to be such a multiple: the symbol becomes a multiple of a new
-    /// one, so that divisibility can be read off coefficients.
-    fn require_multiples(&mut self, cond: ExprId) {
+    /// The dims and scalar parameters that `require(M == N)` says are equal, in pairs.
+    fn required_equal(&self, cond: ExprId, equal: &mut Vec<[&'k ExprKind; 2]>) {
         let kernel = self.kernel;
         let ExprKind::Binary(op, a, b) = kernel.exprs[cond].kind else { return };
         if op == BinaryOp::And {
-            self.require_multiples(a);
-            self.require_multiples(b);
+            self.required_equal(a, equal);
+            self.required_equal(b, equal);
+            return;
+        }
+        let sides = [a, b].map(|side| &kernel.exprs[side].kind);
+        if op == BinaryOp::Eq && sides.iter().all(|side| self.at_launch(side).is_some()) {
+            equal.push(sides);
+        }
+    }
+
+    /// What is known of a dim or a scalar parameter; `None` for other expressions.
+    fn at_launch(&self, kind: &ExprKind) -> Option<Poly> {
+        match kind {
+            ExprKind::Dim(dim) => self.dims.get(dim.as_u32() as usize).cloned(),
+            ExprKind::Scalar(param) => self.scalars.get(&param.as_u32()).cloned(),
+            _ => None,
+        }
+    }
+
+    /// `e % m == 0` with one symbol that is not known to be such a multiple: the symbol becomes a multiple of a new
+    /// one, so that divisibility can be read off coefficients. Where `e` is a dim or a parameter, so do those that are `equal` to it.
+    fn require_multiples(&mut self, cond: ExprId, equal: &[[&'k ExprKind; 2]]) {
+        let kernel = self.kernel;
+        let ExprKind::Binary(op, a, b) = kernel.exprs[cond].kind else { return };
+        if op == BinaryOp::And {
+            self.require_multiples(a, equal);
+            self.require_multiples(b, equal);
             return;
         }
         let (remainder, zero) = if kernel.const_index(a) == Some(0) { (b, a) } else { (a, b) };
@@ -72,8 +100,25 @@ impl<'k> Walk<'k> {
         if op != BinaryOp::Eq || kernel.const_index(zero) != Some(0) {
             return;
         }
-        let (Value::Int(value), Value::Int(modulus)) = (self.eval(value), self.eval(modulus)) else { return };
+        let (Value::Int(known), Value::Int(modulus)) = (self.eval(value), self.eval(modulus)) else { return };
         let Some(modulus) = modulus.as_constant().filter(|m| (2..=1 << 20).contains(m)) else { return };
+        self.require_multiple(&known, modulus);
+        let mut same = vec![&kernel.exprs[value].kind];
+        let mut at = 0;
+        while let Some(one) = same.get(at).copied() {
+            for other in equal.iter().filter(|pair| pair.contains(&one)).flatten() {
+                if !same.contains(other) {
+                    same.push(other);
+                    let known = self.at_launch(other);
+                    known.iter().for_each(|known| self.require_multiple(known, modulus));
+                }
+            }
+            at += 1;
+        }
+    }
+
+    /// `value % modulus == 0`.
+    fn require_multiple(&mut self, value: &Poly, modulus: i64) {
         let mut rest = value.terms().iter().filter(|t| t.1 % modulus != 0);
         let (Some((monomial, coefficient)), None) = (rest.next(), rest.next()) else { return };
         let Some(sym) = monomial.latest().filter(|_| monomial.rest() == Monomial::ONE) else {

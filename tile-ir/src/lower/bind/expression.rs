@@ -3,8 +3,13 @@
 use super::Binder;
 use crate::diag::{Code, Diagnostic};
 use crate::ir::*;
-use crate::lowered::fold;
+use crate::lowered;
 use half::{bf16, f16};
+
+/// The value of an operator of two constants, where it has one that a constant may be.
+fn fold(op: BinaryOp, a: i64, b: i64) -> Option<i64> {
+    lowered::fold(op, a, b).filter(|value| (-LARGEST_LITERAL..=LARGEST_LITERAL).contains(value))
+}
 
 impl Binder<'_> {
     pub(super) fn push(&mut self, kind: ExprKind, ty: Type, span: SpanId) -> ExprId {
@@ -158,8 +163,17 @@ impl Binder<'_> {
                 Some(value) if op.is_comparison() => ExprKind::Bool(value != 0),
                 Some(value) => ExprKind::Int(value),
                 None => {
-                    let message = format!("{x} {} {y} has no value", op.symbol());
-                    self.diagnostics.push(Diagnostic::new(Code::NOT_CONSTANT, span, message));
+                    let is_large = matches!(op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul)
+                        || op == BinaryOp::Shl && (0..32).contains(y);
+                    let message = match is_large {
+                        true => format!("{x} {} {y} is too large for a constant", op.symbol()),
+                        false => format!("{x} {} {y} has no value", op.symbol()),
+                    };
+                    let diagnostic = Diagnostic::new(Code::NOT_CONSTANT, span, message);
+                    self.diagnostics.push(match is_large {
+                        true => diagnostic.at(format!("the largest is 2^53, {LARGEST_LITERAL}")),
+                        false => diagnostic,
+                    });
                     ExprKind::Int(1)
                 }
             },

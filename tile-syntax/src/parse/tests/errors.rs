@@ -161,7 +161,7 @@ fn products_of_tiles() {
     check("copy(w.at([0, 0]), &mut a).evict(Late);", "Late", "`First`, `Last`, `Normal`");
     check("copy(w.at([0, 0]), &mut a).evict(if t == 0 { First } else { Last });", "t == 0", "is not a constant");
     check("copy(w.at([0, 0]), &mut a).evict(if true { First });", "if true { First }", "a word in each");
-    check("copy(w.at([0, 0]), &mut a).tma(0);", "0", "`.tma(false)`");
+    check("copy(w.at([0, 0]), &mut a).tma(0);", "0", "write `false`");
     check("copy(w.t(), &mut a);", "t", "a copy transposes only a fragment that it stores");
     check("cluster([2, 1]); cluster([2, 1]);", "cluster([2, 1])", "given twice");
     check("if t == 0 { use_swizzle(8); }", "use_swizzle(8)", "inside an `if`");
@@ -457,5 +457,45 @@ fn no_internal_name_is_said() {
     for body in ["match t { _ => {} }", "y[t] = helper(1.0);", "for v in x { }", "let a = [1];"] {
         let said = in_body(body);
         assert!(INTERNAL.iter().all(|word| !said.contains(word)), "{said}");
+    }
+}
+
+/// An integer is at most 2^53, in the text and where constants are computed: what is beyond says so where it stands.
+#[test]
+fn the_largest_integer() {
+    let said = |attribute: &str, body: &str| -> String {
+        let parsed = parse(&format!(
+            "#[tile_kernel({attribute})] fn k<const B: usize>(y: &mut Tensor<f32, (N,)>) {{ blocks([1]); let [t] = threads([32]); {body} }}"
+        ));
+        match parsed.diagnostics.first() {
+            Some(diagnostic) => diagnostic.compiler_text(&parsed.kernel),
+            None => tile_ir::analysis::check(&parsed.kernel).iter().map(|d| d.compiler_text(&parsed.kernel)).collect(),
+        }
+    };
+    let store = |index: &str| format!("*y.masked_mut([{index}]) = 1.0;");
+    assert_eq!(said("instances(B = 1)", &store("t + 9007199254740992 - 9007199254740992 + B")), "");
+    let text = said("instances(B = 1)", &store("t + 9007199254740993"));
+    assert!(text.contains("[TK0801] this number is too large") && text.contains("2^53"), "{text}");
+    assert_eq!(said("instances(B = 9007199254740992)", &store("t + B - B")), "");
+    let text = said("instances(B = 9007199254740993)", &store("t + B - B"));
+    assert!(text.contains("[TK0805] `B` is too large: at most 2^53"), "{text}");
+    for (index, operation) in [("t + B * 2 - B", "9007199254740992 * 2"), ("t + (B << 1)", "9007199254740992 << 1")] {
+        let text = said("instances(B = 9007199254740992)", &store(index));
+        assert!(text.contains(&format!("[TK0806] {operation} is too large for a constant")), "{text}");
+    }
+    let text = said("instances(B = 4)", &store("t + B / (B - 4)"));
+    assert!(text.contains("[TK0806] 4 / 0 has no value"), "{text}");
+}
+
+/// One mistake, one error: an option that lists a parameter says nothing of one that is wrong where it stands.
+#[test]
+fn options_that_list_a_parameter_with_a_mistake() {
+    for option in ["partial(z)", "stream(z)", "pdl(independent = [z])"] {
+        let parsed = parse(&format!(
+            "#[tile_kernel({option})] fn k(y: &mut Tensor<f32, (N,)>, z: Option<&mut Tensor<f32, (M,)>>) {{
+                let [b] = blocks([N]); let [t] = threads([32]); if t == 0 {{ y[b] = 1.0; }} }}"
+        ));
+        let codes: Vec<_> = parsed.diagnostics.iter().map(|d| d.code).collect();
+        assert_eq!(codes, [tile_ir::diag::Code::DIM], "{option}");
     }
 }

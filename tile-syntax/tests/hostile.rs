@@ -1,0 +1,659 @@
+//! Kernels that try to leave their tensors: indices that wrap, are negative or come from data, guards that no longer hold, empty
+//! tensors, ragged clusters, offsets that no tensor has. Each says at which moment it is refused or reported; where it is neither,
+//! the two simulators agree on its results. None leaves a tensor, also where the compiler's guards are taken away and nothing but the
+//! checked simulator's own look at each access is left.
+
+#[path = "helps/run.rs"]
+#[allow(dead_code)]
+mod run;
+
+use run::{Arg, Values, arguments, f32s, read, tensor};
+use std::collections::BTreeSet;
+use tile_ir::ir::{Dtype, EntityRef, Instance, Kernel, ParamKind, Target};
+use tile_ir::lowered::Program;
+use tile_ir::lowered::visit::each_list_mut;
+use tile_ir::sim::checked::{CheckedOptions, Copies, Schedule};
+use tile_ir::sim::{Argument, checked, fast};
+
+struct Case {
+    /// What is said, by the moment it is said at: see [`end`].
+    end: &'static str,
+    kernel: &'static str,
+    args: fn() -> Vec<Arg>,
+}
+
+/// A launch of the first instance: why it is refused, or the program in the widest alignment class that its checks allow.
+fn launch(kernel: &Kernel, instance: &Instance, target: Target, args: &[Argument]) -> Result<Program, String> {
+    let mut instance = instance.clone();
+    loop {
+        let program = tile_ir::lower::lower(kernel, &instance, target).map_err(|all| all[0].code.to_string())?;
+        let values = Values(kernel, args);
+        let unheld = program.launch.checks.iter().find(|c| c.holds.evaluate(&values).is_none_or(|v| v == 0));
+        let Some(check) = unheld else { return Ok(program) };
+        match check.request.and_then(|side| instance.class.lesser(side)) {
+            Some(class) => instance.class = class,
+            None => return Err("refused".to_owned()),
+        }
+    }
+}
+
+/// Every tensor that the kernel may write, as bits.
+fn outputs(kernel: &Kernel, args: &[Argument]) -> Vec<Vec<u32>> {
+    let one = |argument: &Argument| match argument {
+        Argument::Tensor(tensor) => {
+            let (count, size) = (tensor.shape.iter().product::<i64>() as usize, tensor.dtype.bytes() as usize);
+            (0..count).map(|at| tensor.memory.get(at * size, tensor.dtype).expect("inside")).collect()
+        }
+        Argument::Scalar(_) | Argument::Absent => vec![],
+    };
+    let written = kernel.params.iter().filter(|(_, p)| matches!(p.kind, ParamKind::Tensor { mutable: true, .. }));
+    written.map(|(id, _)| one(&args[id.index()])).collect()
+}
+
+/// The codes that the checked simulator reports under four schedules, and its results under the last.
+fn checked_codes(kernel: &Kernel, program: &Program, args: &[Arg]) -> (BTreeSet<String>, Vec<Vec<u32>>) {
+    let (mut codes, mut results) = (BTreeSet::new(), vec![]);
+    for (seed, copies) in [(1, Copies::Early), (2, Copies::Late), (3, Copies::Seeded), (4, Copies::Seeded)] {
+        let schedule = Schedule::Seeded { resident_blocks: seed as u32 };
+        let options = CheckedOptions { seed, copies, schedule, step_limit: 4_000_000, ..CheckedOptions::default() };
+        let given = arguments(args);
+        match checked::run(program, &given, &options) {
+            Ok(report) => codes.extend(report.diagnostics.iter().map(|d| d.code.to_string())),
+            Err(_) => _ = codes.insert("refused".to_owned()),
+        }
+        results = outputs(kernel, &given);
+    }
+    (codes, results)
+}
+
+/// What becomes of a launch: `typing TK..` where it is refused while it is typed; else the lints, then `launch` where the launch
+/// refuses it, or the codes that each simulator reports, or `agree`.
+fn end(case: &Case) -> String {
+    let read = read(case.kernel);
+    let (lints, wrong): (Vec<_>, Vec<_>) = read.said.iter().partition(|said| said.code.starts_with("TK06"));
+    if let Some(first) = wrong.first() {
+        return format!("typing {}", first.code);
+    }
+    let kernel = &read.kernel;
+    let instance = &kernel.instances[0];
+    let mut parts: BTreeSet<String> = lints.iter().map(|said| said.code.clone()).collect();
+    let given = arguments(&(case.args)());
+    let bound = tile_ir::lower::bind(kernel, instance).expect("it binds");
+    let by_fast = match fast::run(&bound, &given) {
+        Ok(_) => outputs(kernel, &given),
+        Err(error) => {
+            let text = error.to_string();
+            let code = text.split(['[', ']']).find(|part| part.starts_with("TK")).unwrap_or("refused").to_owned();
+            parts.insert(format!("fast {code}"));
+            vec![]
+        }
+    };
+    for target in kernel.targets.iter() {
+        let given = arguments(&(case.args)());
+        match launch(kernel, instance, *target, &given) {
+            Err(why) => _ = parts.insert(format!("launch {why}")),
+            Ok(program) => {
+                let (codes, results) = checked_codes(kernel, &program, &(case.args)());
+                distrusted(case, kernel, program, &codes);
+                let end = match codes.is_empty() {
+                    false => format!("checked {}", codes.into_iter().collect::<Vec<_>>().join(" ")),
+                    true if results == by_fast => "agree".to_owned(),
+                    true => format!("{results:?} is not {by_fast:?}"),
+                };
+                parts.insert(end);
+            }
+        }
+    }
+    parts.into_iter().collect::<Vec<_>>().join(", ")
+}
+
+/// Without any guard, whether it was the author's mask or the compiler's: what the guard kept inside is reported, access by access, and
+/// nothing but reports comes of it.
+fn distrusted(case: &Case, kernel: &Kernel, mut program: Program, with_guards: &BTreeSet<String>) {
+    each_list_mut(&mut program.body, &mut |ops| {
+        ops.iter_mut().flat_map(|op| op.kind.memories_mut()).for_each(|memory| memory.guard = None);
+    });
+    let (codes, _) = checked_codes(kernel, &program, &(case.args)());
+    if with_guards.contains("TK0302") {
+        assert!(codes.contains("TK0301") || codes.contains("TK0303"), "{codes:?} without guards:\n{}", case.kernel);
+    }
+}
+
+fn numbers(count: i64) -> Arg {
+    f32s([count], |i| i as f32)
+}
+
+fn zeros(count: i64) -> Arg {
+    f32s([count], |_| 0.0)
+}
+
+/// `-5`, 2, 3 and the least `i32`.
+fn signed() -> Arg {
+    tensor(Dtype::I32, [4], |i| [-5.0, 2.0, 3.0, -2_147_483_648.0][i as usize])
+}
+
+/// Offsets of packed rows: beyond the tensor, decreasing, equal.
+fn offsets() -> Arg {
+    tensor(Dtype::I32, [6], |i| [7.0, 2_000_000_000.0, 2.0, 2.0, 9.0, -3.0][i as usize])
+}
+
+/// Numbers that a conversion to `usize` saturates.
+fn floats() -> Arg {
+    f32s([4], |i| [1e30, -1e30, 2_147_483_648.0, 9e18][i as usize])
+}
+
+const CASES: &[Case] = &[
+    Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn shift_guard(y: &mut Tensor<f32, (N,)>, s: usize) {
+    blocks([1]);
+    let [t] = threads([32]);
+    let i = 1 << t;
+    if i < N { y[i] = 1.0; }
+}"#,
+        args: || vec![zeros(64), Arg::Index(31)],
+    },
+    Case {
+        end: "launch refused",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn product_wraps(y: &mut Tensor<f32, (N,)>, s: usize) {
+    let [b] = blocks([64]);
+    let [t] = threads([32]);
+    let i = (b * 32 + t) * s * s;
+    if i < N { y[i] = 1.0; }
+}"#,
+        args: || vec![zeros(64), Arg::Index(4_294_967)],
+    },
+    Case {
+        end: "TK0605, checked TK0303, fast TK0303",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn negative_data(p: &Tensor<i32, (M,)>, y: &mut Tensor<f32, (N,)>) {
+    blocks([1]);
+    let [t] = threads([4]);
+    let i = p.masked([t]) as usize;
+    if i < N { y[i] = 1.0; }
+}"#,
+        args: || vec![signed(), zeros(64)],
+    },
+    Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn negative_tile(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, s: usize) {
+    blocks([1]);
+    let [t] = threads([32]);
+    let mut a = alloc_shared::<f32>([32]);
+    copy(x.at([10 - s]), &mut a);
+    copy(&a, y.at_mut([32 - s]));
+}"#,
+        args: || vec![numbers(64), zeros(64), Arg::Index(70)],
+    },
+    Case {
+        end: "launch refused",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn huge_tile_start(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, s: usize) {
+    blocks([1]);
+    let [t] = threads([32]);
+    let mut a = alloc_shared::<f32>([32]);
+    copy(x.at([s * 2]), &mut a);
+    copy(&a, y.at_mut([s * 2]));
+}"#,
+        args: || vec![numbers(64), zeros(64), Arg::Index(4_294_967_290)],
+    },
+    Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel]
+fn zero_extent(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    let [b] = blocks([ceil_div(N, 32)]);
+    let [t] = threads([32]);
+    let i = b * 32 + t;
+    if i < N { y[i] = x[i % N] / 2.0; }
+}"#,
+        args: || vec![numbers(0), zeros(0)],
+    },
+    Case {
+        end: "TK0605, checked TK0303, fast TK0303",
+        kernel: r#"#[tile_kernel]
+fn last_of_empty(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M,)>) {
+    let [b] = blocks([M]);
+    let [t] = threads([32]);
+    if t == 0 { y[b] = x[[b, N - 1]]; }
+}"#,
+        args: || vec![f32s([5, 0], |_| 0.0), zeros(5)],
+    },
+    Case {
+        end: "TK0604, checked TK0303, fast TK0303",
+        kernel: r#"#[tile_kernel]
+fn rem_of_sub(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    blocks([1]);
+    let [t] = threads([64]);
+    let i = (t - 40) % 64;
+    if t < N { y[t] = x[i]; }
+}"#,
+        args: || vec![numbers(64), zeros(64)],
+    },
+    Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel]
+fn div_of_sub(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    blocks([1]);
+    let [t] = threads([64]);
+    let i = (t - 40) / 2;
+    if t < N { y[t] = x.masked([i]); }
+}"#,
+        args: || vec![numbers(64), zeros(64)],
+    },
+    Case {
+        end: "checked TK0303, fast TK0303",
+        kernel: r#"#[tile_kernel]
+fn div_by_zero(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, s: usize) {
+    blocks([1]);
+    let [t] = threads([64]);
+    let i = t / s;
+    if t < N { y[t] = x.masked([i]); }
+}"#,
+        args: || vec![numbers(64), zeros(64), Arg::Index(0)],
+    },
+    Case {
+        end: "typing TK0402",
+        kernel: r#"#[tile_kernel]
+fn shfl_in_data_if(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, s: usize) {
+    blocks([1]);
+    let [t] = threads([64]);
+    let mut v = x.masked([t]);
+    if x.masked([t / 16]) > 1.0 { let w = shfl_xor(v, 1); v = w; }
+    *y.masked_mut([t]) = v;
+}"#,
+        args: || vec![numbers(64), zeros(64), Arg::Index(3)],
+    },
+    Case {
+        end: "typing TK0402",
+        kernel: r#"#[tile_kernel]
+fn shfl_after_break(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, s: usize) {
+    blocks([1]);
+    let [t] = threads([64]);
+    let mut v = x.masked([t]);
+    for k in 0..s {
+        if v > 40.0 { break; }
+        let w = shfl_xor(v, 1);
+        v = w + 1.0;
+    }
+    *y.masked_mut([t]) = v;
+}"#,
+        args: || vec![numbers(64), zeros(64), Arg::Index(3)],
+    },
+    Case {
+        end: "fast TK0303, launch refused",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn step_zero(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, s: usize) {
+    blocks([1]);
+    let [t] = threads([32]);
+    let mut v = 0.0f32;
+    for i in (0..N).step_by(s) { v += x.masked([i]); }
+    *y.masked_mut([t]) = v;
+}"#,
+        args: || vec![numbers(64), zeros(64), Arg::Index(0)],
+    },
+    Case {
+        end: "launch refused",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn step_wraps(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, s: usize) {
+    blocks([1]);
+    let [t] = threads([32]);
+    let mut v = 0.0f32;
+    for i in (t..N).step_by(s) { v += x.masked([i]); }
+    *y.masked_mut([t]) = v;
+}"#,
+        args: || vec![numbers(64), zeros(64), Arg::Index(2_147_483_647)],
+    },
+    Case {
+        end: "TK0604, checked TK0302",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn guard_then_moves(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    blocks([1]);
+    let [t] = threads([64]);
+    let mut i = t;
+    if i < N { i += 25; y[i] = 1.0; }
+}"#,
+        args: || vec![numbers(40), zeros(40)],
+    },
+    Case {
+        end: "TK0604, checked TK0302",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn bool_guard_stale(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    blocks([1]);
+    let [t] = threads([64]);
+    let mut i = t;
+    let ok = i < N;
+    i += 25;
+    if ok { y[i] = 1.0; }
+}"#,
+        args: || vec![numbers(40), zeros(40)],
+    },
+    Case {
+        end: "TK0604, checked TK0302",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn or_guard(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    blocks([1]);
+    let [t] = threads([64]);
+    if t < N || t > 50 { y[t] = 1.0; }
+}"#,
+        args: || vec![numbers(40), zeros(40)],
+    },
+    Case {
+        end: "typing TK0301",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn not_guard(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    blocks([1]);
+    let [t] = threads([64]);
+    if !(t < N) { y[t] = 1.0; }
+}"#,
+        args: || vec![numbers(40), zeros(40)],
+    },
+    Case {
+        end: "TK0604, checked TK0302",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn while_below_then_after(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    blocks([1]);
+    let [t] = threads([32]);
+    let mut i = t;
+    while i < N { i += 32; }
+    y[i] = 1.0;
+}"#,
+        args: || vec![numbers(40), zeros(40)],
+    },
+    Case {
+        end: "TK0604, checked TK0303, fast TK0303",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn count_down(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    blocks([1]);
+    let [t] = threads([32]);
+    let mut i = N;
+    while i > 0 { i -= 32; if t == 0 { y[i] = 1.0; } }
+}"#,
+        args: || vec![numbers(40), zeros(40)],
+    },
+    Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn as_u32_of_negative(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    blocks([1]);
+    let [t] = threads([32]);
+    let i = ((t - 5) as u32) as usize;
+    if i < N { y[i] = 1.0; }
+}"#,
+        args: || vec![numbers(40), zeros(40)],
+    },
+    Case {
+        end: "TK0605, checked TK0303, fast TK0303",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn i32_wraps(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    let [b] = blocks([20]);
+    let [t] = threads([32]);
+    let i = (((b * 32 + t) as i32) * 100000000) as usize;
+    if i < N { y[i] = 1.0; }
+}"#,
+        args: || vec![numbers(40), zeros(40)],
+    },
+    Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn float_tile(x: &Tensor<f32, (N, K)>, y: &mut Tensor<f32, (N, K)>, p: &Tensor<f32, (M,)>) {
+    let [b] = blocks([4]);
+    let [t] = threads([32]);
+    let i = p.masked([b]) as usize;
+    let mut a = alloc_shared::<f32>([4, 4]);
+    copy(x.at([i, i]), &mut a);
+    copy(&a, y.at_mut([i, i]));
+}"#,
+        args: || vec![f32s([8, 5], |i| i as f32), f32s([8, 5], |_| 0.0), floats()],
+    },
+    Case {
+        end: "TK0604, checked TK0302, fast TK0301",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn local_by_data(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, p: &Tensor<f32, (M,)>) {
+    let [b] = blocks([1]);
+    let [t] = threads([32]);
+    let mut l = alloc_local::<f32>([8]);
+    clear(&mut l);
+    let i = p.masked([t]) as usize;
+    l[i] = 5.0;
+    *y.masked_mut([t]) = l[3];
+}"#,
+        args: || vec![numbers(40), zeros(40), floats()],
+    },
+    Case {
+        end: "TK0604, checked TK0302, fast TK0301",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn shared_by_data(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, p: &Tensor<f32, (M,)>) {
+    let [b] = blocks([1]);
+    let [t] = threads([32]);
+    let mut l = alloc_shared::<f32>([8]);
+    clear(&mut l);
+    let i = p.masked([t]) as usize;
+    atomic_add(&mut l[i], 5.0);
+    sync_threads();
+    *y.masked_mut([t]) = l[3];
+}"#,
+        args: || vec![numbers(40), zeros(40), floats()],
+    },
+    Case {
+        end: "checked refused, fast refused",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn negative_grid(x: &Tensor<f32, (M,)>, y: &mut Tensor<f32, (N,)>) {
+    let [b] = blocks([M - 5]);
+    let [t] = threads([32]);
+    *y.masked_mut([b * 32 + t]) = 1.0;
+}"#,
+        args: || vec![zeros(3), zeros(96)],
+    },
+    Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn cluster_ragged(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, n: &mut Tensor<u32, (Fixed<2>,)>) {
+    let [b] = blocks([ceil_div(N, 32) + 1]);
+    let [t] = threads([32]);
+    cluster([2]);
+    atomic_add(&mut n[0], 1);
+    *y.masked_mut([t + b * 32 - 64]) = 1.0;
+    if last_arriver(&mut n[1], ceil_div(N, 32) + 1) { *y.masked_mut([t]) = 9.0; }
+}"#,
+        args: || vec![numbers(40), zeros(40), tensor(Dtype::U32, [2], |_| 0.0)],
+    },
+    Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel(targets(sm_90a))]
+fn cluster_reduce_ragged(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (N,)>) {
+    let [bx, bk] = blocks([ceil_div(N, 64), 2]);
+    threads([128]);
+    cluster([1, 2]);
+    let mut f = alloc_fragment::<f32>([64, 64]);
+    let mut r = alloc_fragment::<f32>([64]);
+    copy(x.at([bk * 64, bx * 64]), &mut f);
+    cluster_reduce(Sum, &mut f);
+    reduce(Sum, &f, &mut r, 0);
+    if bk == 0 { for [i] in parallel([64]) { *y.masked_mut([bx * 64 + i]) = r[i]; } }
+}"#,
+        args: || vec![f32s([130, 70], |i| (i % 7) as f32), zeros(70)],
+    },
+    Case {
+        end: "typing TK0205",
+        kernel: r#"#[tile_kernel(targets(sm_90a))]
+fn cluster_reduce_ragged3(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (N,)>) {
+    let [bx, bk] = blocks([ceil_div(N, 64), 3]);
+    threads([128]);
+    cluster([1, 2]);
+    let mut f = alloc_fragment::<f32>([64, 64]);
+    let mut r = alloc_fragment::<f32>([64]);
+    copy(x.at([bk * 64, bx * 64]), &mut f);
+    cluster_reduce(Sum, &mut f);
+    reduce(Sum, &f, &mut r, 0);
+    if bk == 0 { for [i] in parallel([64]) { *y.masked_mut([bx * 64 + i]) = r[i]; } }
+}"#,
+        args: || vec![f32s([130, 70], |i| (i % 7) as f32), zeros(70)],
+    },
+    Case {
+        end: "typing TK0401",
+        kernel: r#"#[tile_kernel(partial(z))]
+fn optional_mut_race(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, z: Option<&mut Tensor<f32, (N,)>>) {
+    let [b] = blocks([ceil_div(N, 32)]);
+    let [t] = threads([32]);
+    let i = b * 32 + t;
+    if let Some(w) = z { *w.masked_mut([i / 2]) = 2.0; }
+    if i < N { y[i] = x[i];  }
+}"#,
+        args: || vec![numbers(40), zeros(40), zeros(40)],
+    },
+    Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn loop_near_the_end(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, s: usize) {
+    blocks([1]);
+    let [t] = threads([32]);
+    let mut v = 0.0f32;
+    for i in (0..2147483647).step_by(1000000000) { v += 1.0 + x.masked([i]); }
+    for i in serial(0..2147483647).step_by(1000000000).unroll(2) { v += 1.0 + x.masked([i]); }
+    for i in (t..2147483647).step_by(s) { v += 1.0 + x.masked([i]); }
+    *y.masked_mut([t]) = v;
+}"#,
+        args: || vec![numbers(64), zeros(64), Arg::Index(1_000_000_000)],
+    },
+    Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel(partial(y), targets(sm_80, sm_90a))]
+fn panel(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, s: usize) {
+    let [bx, by] = blocks([2, 3]);
+    let [t] = threads([8]);
+    use_swizzle(s);
+    *y.masked_mut([(by * 2 + bx) * 8 + t]) = 1.0;
+}"#,
+        args: || vec![numbers(64), zeros(64), Arg::Index(2_000_000_000)],
+    },
+    Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn persistent_none(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M, N)>) {
+    threads([32]);
+    let mut a = alloc_shared::<f32>([16, 16]);
+    for [i, j] in persistent([ceil_div(M, 16), ceil_div(N, 16)]) {
+        copy(x.at([i * 16, j * 16]), &mut a);
+        copy(&a, y.at_mut([i * 16, j * 16]));
+    }
+}"#,
+        args: || vec![f32s([0, 5], |_| 0.0), f32s([0, 5], |_| 0.0)],
+    },
+    Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn persistent_atomics(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M, N)>, c: &mut Tensor<u32, (Fixed<1>,)>) {
+    let [t] = threads([32]);
+    cluster([2, 1]);
+    let mut a = alloc_shared::<f32>([16, 16]);
+    for [i, j] in persistent([ceil_div(M, 16), ceil_div(N, 16)]) {
+        copy(x.at([i * 16, j * 16]), &mut a);
+        copy(&a, y.at_mut([i * 16, j * 16]));
+        if t == 0 { atomic_add(&mut c[0], 1); }
+    }
+}"#,
+        args: || vec![f32s([40, 50], |i| i as f32), f32s([40, 50], |_| 0.0), tensor(Dtype::U32, [1], |_| 0.0)],
+    },
+    Case {
+        end: "launch refused",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn parallel_far(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, s: usize) {
+    let [b] = blocks([2]);
+    threads([32]);
+    for [i] in parallel([64]) { *y.masked_mut([i * s + b]) = x.masked([i * s + b]) + 1.0; }
+}"#,
+        args: || vec![numbers(64), zeros(64), Arg::Index(1_073_741_824)],
+    },
+    Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn tile_dynamic(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, s: usize) {
+    let [b] = blocks([2]);
+    threads([32]);
+    let mut a = alloc_shared::<f32>([32]);
+    copy(x.tile([b * 32 - s..b * 32 - s + 32]), &mut a);
+    copy(&a, y.tile_mut([b * 32 + s..b * 32 + s + 32]));
+}"#,
+        args: || vec![numbers(64), zeros(64), Arg::Index(3)],
+    },
+    Case {
+        end: "checked TK0401 TK0402",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn barrier_by_shared(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, s: usize) {
+    let [b] = blocks([1]);
+    let [t] = threads([64]);
+    let mut a = alloc_shared::<f32>([64]);
+    a[t] = x.masked([t]);
+    sync_threads();
+    if a[3] < 5.0 { a[t] = 9.0; sync_threads(); }
+    *y.masked_mut([t]) = a[63 - t];
+}"#,
+        args: || vec![numbers(64), zeros(64), Arg::Index(3)],
+    },
+    Case {
+        end: "checked TK0401",
+        kernel: r#"#[tile_kernel]
+fn parallel_meets(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, s: usize) {
+    blocks([1]);
+    threads([32]);
+    for [i] in parallel([64]) { *y.masked_mut([i / s]) = x.masked([i]); }
+}"#,
+        args: || vec![numbers(64), zeros(64), Arg::Index(2)],
+    },
+    Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn table_pages_signed(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, p: &Tensor<i32, (M,)>) {
+    let [b] = blocks([1]);
+    let [t] = threads([32]);
+    let mut s = alloc_shared::<f32>([8]);
+    let mut v = 0.0f32;
+    for k in pipelined(0..M, 2) {
+        let page = p[k] as usize;
+        copy(x.at([page * 8 + 3]), &mut s);
+        v += s[t % 8];
+    }
+    *y.masked_mut([t]) = v;
+}"#,
+        args: || vec![numbers(40), zeros(40), signed()],
+    },
+    Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn packed_offsets(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, p: &Tensor<i32, (M,)>) {
+    let [b] = blocks([M - 1]);
+    let [t] = threads([32]);
+    let mut s = alloc_shared::<f32>([16]);
+    let start = p[b] as usize;
+    let end = min(p[b + 1] as usize, N);
+    let mut sum = 0.0f32;
+    for k in serial(0..ceil_div(max(end - start, 0), 16)) {
+        copy(x.at([start + k * 16]), &mut s);
+        for i in 0..16 {
+            if start + k * 16 + i < end {
+                sum += s[i];
+            }
+        }
+    }
+    if t == 0 && b < N {
+        y[b] = sum;
+    }
+}"#,
+        args: || vec![numbers(40), zeros(40), offsets()],
+    },
+];
+
+#[test]
+fn nothing_leaves_its_tensors() {
+    let mut wrong = String::new();
+    for case in CASES {
+        let found = end(case);
+        if found != case.end {
+            wrong += &format!("{found}, not {}:\n{}\n\n", case.end, case.kernel);
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
