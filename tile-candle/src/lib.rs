@@ -84,17 +84,20 @@ impl<'a> From<&'a Layout> for Lies<'a> {
 
 impl Lies<'_> {
     /// The extents of a tensor of this rank.
+    #[inline]
     fn extents<const R: usize>(&self) -> Result<[usize; R]> {
         self.axes(self.layout.dims())
     }
 
     /// Where a tensor of this rank lies.
+    #[inline]
     fn placement<const R: usize>(&self) -> Result<Placement<R>> {
         let (shape, strides) = (self.extents()?, self.axes(self.layout.stride())?);
         Ok(Placement { offset: self.layout.start_offset(), ..Placement::strided(shape, strides) })
     }
 
     /// A number an axis, for as many axes as there are to be.
+    #[inline]
     fn axes<const R: usize>(&self, values: &[usize]) -> Result<[usize; R]> {
         let wrong = || Error::msg(format!("the kernel takes a tensor of {R} axes, and this one has {}", values.len()));
         let mut axes = <[usize; R]>::try_from(values).map_err(|_| wrong())?;

@@ -86,10 +86,12 @@ impl CudaLender {
 
     /// Whether the stream's order is all that uses of a slice of stream `own` need: the slice is of this very stream, and cudarc
     /// orders no streams by events.
+    #[inline]
     fn is_order_enough(&self, own: &Arc<CudaStream>) -> bool {
         Arc::ptr_eq(own, &self.owner) && !own.context().is_managing_stream_synchronization()
     }
 
+    #[inline]
     fn over<T: Element, const R: usize>(
         &self,
         address: u64,
@@ -120,6 +122,7 @@ impl CudaLender {
         self.keep(lent.into_allocation());
     }
 
+    #[inline]
     fn keep(&self, lent: Arc<Allocation>) {
         let of = lent.only_on().and_then(|on| on.keeps.as_ref());
         let is_ours = of.zip(self.stream.foreign()).is_some_and(|(of, own)| Arc::ptr_eq(of, own));

@@ -39,6 +39,7 @@ impl<const R: usize> Placement<R> {
     }
 
     /// The layout in memory of `len` elements.
+    #[inline(always)]
     pub(super) fn layout(&self, len: usize) -> Result<Layout<R>, ShapeError> {
         let layout = self.checked()?;
         let end = layout.span().and_then(|span| span.checked_add(if span == 0 { 0 } else { layout.offset }));
@@ -51,6 +52,7 @@ impl<const R: usize> Placement<R> {
     }
 
     /// The layout, wherever it ends. A part of each launch of lent memory: where nothing is wrong it allocates nothing.
+    #[inline(always)]
     pub(super) fn checked(&self) -> Result<Layout<R>, ShapeError> {
         // What has no elements lies nowhere.
         let Some(mut strides) = self.strides.filter(|_| !self.shape.contains(&0)) else {
@@ -83,12 +85,14 @@ impl<const R: usize> Placement<R> {
     }
 
     /// Elements from the first to one past the last, of an axis whose elements take `each`.
+    #[inline(always)]
     fn past(&self, axis: usize, stride: usize, each: usize) -> Result<usize, ShapeError> {
         let last = (self.shape[axis] - 1).checked_mul(stride);
         last.and_then(|last| last.checked_add(each)).ok_or_else(|| self.overflow())
     }
 
     /// Checks that nothing overlaps where the axes, apart from the innermost, do not lie in their order: they may be exchanged.
+    #[cold]
     fn exchanged(&self, strides: &[usize; R]) -> Result<(), ShapeError> {
         let mut order: [usize; R] = std::array::from_fn(|axis| axis);
         order.sort_unstable_by_key(|axis| (axis + 1 != R, strides[*axis], *axis));
