@@ -1,7 +1,8 @@
 //! Ready ops: attention over whole sequences by `tile-kernels`.
 
+use crate::op::Op4;
 use crate::ready::to;
-use crate::{CandleElement, Op3, hold};
+use crate::{CandleElement, Op3};
 use candle_core::{DType, Result, Tensor, bail};
 use half::{bf16, f16};
 use tile_kernels::attention::{Forward, forward};
@@ -25,6 +26,14 @@ pub struct AttentionOptions<'a> {
     pub soft_cap: Option<f32>,
     /// `[H]`, in f32: one more score for each head, as if of a key that every query sees and whose value is 0.
     pub sinks: Option<&'a Tensor>,
+}
+
+impl AttentionOptions<'_> {
+    /// The kernel's options.
+    fn forward<'s>(&self, sinks: Option<&'s tile_runtime::Tensor<f32, 1>>) -> Forward<'s> {
+        let AttentionOptions { causal, scale, left, right, soft_cap, .. } = *self;
+        Forward { causal, scale, left, right, soft_cap, sinks, log_sum_exp: None }
+    }
 }
 
 /// `o = softmax(scale q k^T) v`: `q` of shape `[B, H, M, D]`, `k` of `[B, HK, N, D]`, `v` of `[B, HK, N, DV]`, all of f16 or
@@ -84,16 +93,26 @@ fn attention_of<T: CandleElement + Half>(
     v: &Tensor,
     options: AttentionOptions<'_>,
 ) -> Result<Option<Tensor>> {
-    let AttentionOptions { causal, scale, left, right, soft_cap, sinks } = options;
-    let sinks = sinks.map(hold::<f32, 1>).transpose()?;
+    let [q, k, v] = [q, k, v].map(|tensor| (tensor, tensor.layout().into()));
     // The other extents are checked by the launch.
     let shape = |[b, h, m, _]: [usize; 4], _: [usize; 4], [.., dv]: [usize; 4]| Ok([b, h, m, dv]);
-    let op = Op3::<T, 4, T, 4, T, 4, T, 4, _, _>::new("attention", shape, |on, q, k, v, o| {
-        let sinks = sinks.as_ref().map(|sinks| sinks.lend(on)).transpose()?;
-        let options = Forward { causal, scale, left, right, soft_cap, sinks: sinks.as_deref(), log_sum_exp: None };
-        forward(on, q.view(), k.view(), v, o, options).map_err(LaunchError::from)
-    });
-    // SAFETY: the launch writes every row of the result, also those of queries that see no key, and reads none.
-    let op = unsafe { op.writes_all() };
-    to(o, [(q, q.layout()), (k, k.layout()), (v, v.layout())], &op)
+    match options.sinks {
+        None => {
+            let op = Op3::<T, 4, T, 4, T, 4, T, 4, _, _>::new("attention", shape, |on, q, k, v, o| {
+                forward(on, q.view(), k.view(), v, o, options.forward(None)).map_err(LaunchError::from)
+            });
+            // SAFETY: the launch writes every row of the result, also those of queries that see no key, and reads none.
+            let op = unsafe { op.writes_all() };
+            to(o, [q, k, v], &op)
+        }
+        Some(sinks) => {
+            let shape = |q: [usize; 4], k: [usize; 4], v: [usize; 4], _: [usize; 1]| shape(q, k, v);
+            let op = Op4::<T, 4, T, 4, T, 4, f32, 1, T, 4, _, _>::new("attention", shape, |on, q, k, v, sinks, o| {
+                forward(on, q.view(), k.view(), v, o, options.forward(Some(sinks))).map_err(LaunchError::from)
+            });
+            // SAFETY: as without sinks.
+            let op = unsafe { op.writes_all() };
+            to(o, [q, k, v, (sinks, sinks.layout().into())], &op)
+        }
+    }
 }

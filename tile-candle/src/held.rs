@@ -1,6 +1,6 @@
 //! Tensors that an op uses beside its inputs.
 
-use crate::{CandleElement, placement};
+use crate::{CandleElement, Lies};
 #[cfg(feature = "cuda")]
 use candle_core::cuda_backend::cudarc::driver::CudaSlice;
 use candle_core::{Error, Result, Storage, Tensor, WithDType};
@@ -64,7 +64,7 @@ enum Memory<'a, T> {
 /// Another element type or rank; a tensor on Metal.
 pub fn hold<T: CandleElement, const R: usize>(tensor: &Tensor) -> Result<Held<'_, T, R>> {
     let (storage, layout) = tensor.storage_and_layout();
-    let placement = placement::<R>(layout)?;
+    let placement = Lies::from(layout).placement::<R>()?;
     let expected =
         || Error::UnexpectedDType { msg: "a held tensor", expected: <T as WithDType>::DTYPE, got: tensor.dtype() }.bt();
     let memory = match &*storage {

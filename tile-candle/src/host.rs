@@ -1,7 +1,7 @@
 //! The CPU: slices of candle, lent to the fast simulator.
 
-use crate::{CandleElement, failed, placement};
-use candle_core::{CpuStorage, Layout, Result, Shape};
+use crate::{CandleElement, Lies, failed};
+use candle_core::{CpuStorage, Result, Shape};
 use tile_runtime::interop::{Lent, LentMut, lend_host, lend_host_mut};
 use tile_runtime::{Device, LaunchError, Stream};
 
@@ -14,18 +14,18 @@ pub(crate) fn stream() -> Result<Stream> {
 pub(crate) fn lent<'a, T: CandleElement, const R: usize>(
     on: &Stream,
     storage: &'a CpuStorage,
-    layout: &Layout,
+    lies: Lies<'_>,
 ) -> Result<Lent<'a, T, R>> {
-    lend_host(on.device(), storage.as_slice::<T>()?, placement::<R>(layout)?).map_err(failed)
+    lend_host(on.device(), storage.as_slice::<T>()?, lies.placement::<R>()?).map_err(failed)
 }
 
 /// A tensor of candle, lent to be written.
 pub(crate) fn lent_mut<'a, T: CandleElement, const R: usize>(
     on: &Stream,
     storage: &'a mut CpuStorage,
-    layout: &Layout,
+    lies: Lies<'_>,
 ) -> Result<LentMut<'a, T, R>> {
-    lend_host_mut(on.device(), T::slice_mut(storage)?, placement::<R>(layout)?).map_err(failed)
+    lend_host_mut(on.device(), T::slice_mut(storage)?, lies.placement::<R>()?).map_err(failed)
 }
 
 /// A new tensor of this shape, zeros that `launch` has written to.

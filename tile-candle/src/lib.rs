@@ -69,19 +69,41 @@ fn failed(error: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::wrap(error)
 }
 
-/// The extents of a tensor of this rank.
-fn extents<const R: usize>(layout: &Layout) -> Result<[usize; R]> {
-    axes(layout.dims())
+/// How an operand lies in its storage: as candle's layout says, or, of a matrix, as the transpose of that.
+#[derive(Clone, Copy)]
+struct Lies<'a> {
+    layout: &'a Layout,
+    transposed: bool,
 }
 
-/// Where a tensor of this rank lies.
-fn placement<const R: usize>(layout: &Layout) -> Result<Placement<R>> {
-    let (shape, strides) = (extents(layout)?, axes(layout.stride())?);
-    Ok(Placement { offset: layout.start_offset(), ..Placement::strided(shape, strides) })
+impl<'a> From<&'a Layout> for Lies<'a> {
+    fn from(layout: &'a Layout) -> Self {
+        Lies { layout, transposed: false }
+    }
 }
 
-/// A number an axis, for as many axes as there are to be.
-fn axes<const R: usize>(values: &[usize]) -> Result<[usize; R]> {
-    <[usize; R]>::try_from(values)
-        .map_err(|_| Error::msg(format!("the kernel takes a tensor of {R} axes, and this one has {}", values.len())))
+impl Lies<'_> {
+    /// The extents of a tensor of this rank.
+    #[inline]
+    fn extents<const R: usize>(&self) -> Result<[usize; R]> {
+        self.axes(self.layout.dims())
+    }
+
+    /// Where a tensor of this rank lies.
+    #[inline]
+    fn placement<const R: usize>(&self) -> Result<Placement<R>> {
+        let (shape, strides) = (self.extents()?, self.axes(self.layout.stride())?);
+        Ok(Placement { offset: self.layout.start_offset(), ..Placement::strided(shape, strides) })
+    }
+
+    /// A number an axis, for as many axes as there are to be.
+    #[inline]
+    fn axes<const R: usize>(&self, values: &[usize]) -> Result<[usize; R]> {
+        let wrong = || Error::msg(format!("the kernel takes a tensor of {R} axes, and this one has {}", values.len()));
+        let mut axes = <[usize; R]>::try_from(values).map_err(|_| wrong())?;
+        if self.transposed {
+            axes.reverse();
+        }
+        Ok(axes)
+    }
 }

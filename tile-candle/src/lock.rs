@@ -2,22 +2,26 @@
 //!
 //! For each operand beside the first that check takes and gives back three shares of everything that a CUDA device of candle
 //! holds, 42 atomic additions, which is most of what candle's dispatch costs. What is lent is checked again anyway: memory of
-//! another context is refused. So candle is shown an op of one tensor, and the other operands are locked here.
+//! another context is refused. So candle is shown an op in place of one tensor, the result, and the operands are locked here.
 //!
 //! Locks are taken in the order of the storages' addresses, which is the order in which candle takes those of an in-place op,
 //! and each storage is locked once. So neither two such ops on two threads wait for each other, nor one for itself.
 
+use crate::Lies;
 use crate::op::Forward;
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
-use candle_core::{CpuStorage, CustomOp1, InplaceOp1, Layout, Result, Shape, Storage, Tensor, bail};
+use candle_core::{CpuStorage, InplaceOp1, Layout, Result, Storage, Tensor, bail};
 use parking_lot::RwLockReadGuard;
 
-/// The operands of an op, how they lie, and the locks of their storages but for the one that candle locks.
+/// An operand of an op, and how it lies.
+pub(crate) type Operand<'a> = (&'a Tensor, Lies<'a>);
+
+/// The operands of an op, and the locks of their storages.
 struct Others<'a, const N: usize> {
-    operands: [(&'a Tensor, &'a Layout); N],
+    operands: [Operand<'a>; N],
     addresses: [usize; N],
-    /// The address of the storage that candle locks.
+    /// The address of the result's storage, which candle locks.
     own: usize,
     /// Locks of the storages before that one.
     before: Locks<'a, N>,
@@ -26,7 +30,7 @@ struct Others<'a, const N: usize> {
 type Locks<'a, const N: usize> = [Option<RwLockReadGuard<'a, Storage>>; N];
 
 impl<'a, const N: usize> Others<'a, N> {
-    fn beside(own: &Tensor, operands: [(&'a Tensor, &'a Layout); N]) -> Self {
+    fn beside(own: &Tensor, operands: [Operand<'a>; N]) -> Self {
         let (own, addresses) = (address(own), operands.map(|(tensor, _)| address(tensor)));
         let mut others = Others { operands, addresses, own, before: [const { None }; N] };
         others.before = others.lock(|address| address < own);
@@ -51,12 +55,13 @@ impl<'a, const N: usize> Others<'a, N> {
         (0..operand).find(|i| self.addresses[*i] == self.addresses[operand]).unwrap_or(operand)
     }
 
-    /// Calls `with` with each operand's storage, `None` where it is the one that candle has locked, and how it lies.
-    fn with<R>(&self, with: impl FnOnce([(Option<&Storage>, &Layout); N]) -> R) -> R {
+    /// Calls `with` with each operand's storage and how it lies. Nothing where an operand is in the storage that candle has locked.
+    fn with<R>(&self, with: impl FnOnce([Option<(&Storage, Lies<'_>)>; N]) -> R) -> R {
         let behind = self.lock(|address| address > self.own);
         with(std::array::from_fn(|i| {
             let first = self.first(i);
-            (self.before[first].as_deref().or(behind[first].as_deref()), self.operands[i].1)
+            let storage = self.before[first].as_deref().or(behind[first].as_deref());
+            storage.map(|storage| (storage, self.operands[i].1))
         }))
     }
 }
@@ -69,7 +74,7 @@ fn address(tensor: &Tensor) -> usize {
 /// `op` of these operands, into `result`.
 pub(crate) fn in_place<const N: usize>(
     result: &Tensor,
-    operands: [(&Tensor, &Layout); N],
+    operands: [Operand<'_>; N],
     op: &impl Forward<N>,
 ) -> Result<()> {
     let others = Others::beside(result, operands);
@@ -77,6 +82,20 @@ pub(crate) fn in_place<const N: usize>(
         bail!("{}: the result shares its storage with an operand", op.op());
     }
     result.inplace_op1(&InPlace { op, others })
+}
+
+/// `op` of these operands, one at least, into a new tensor.
+pub(crate) fn made<const N: usize, O: Forward<N>>(operands: [Operand<'_>; N], op: &O) -> Result<Tensor> {
+    let Some((beside, _)) = operands.first() else { bail!("{}: an op has an operand", op.op()) };
+    let (shape, device) = (op.shape(operands.map(|(_, lies)| lies))?, beside.device());
+    let result = match device.is_cuda() && op.whole() {
+        // SAFETY: the launch writes every element before anybody reads one, on the device's stream, in whose order candle uses
+        // the tensor too; where it fails, nobody gets the tensor.
+        true => unsafe { Tensor::empty(shape, O::RESULT, device) },
+        false => Tensor::zeros(shape, O::RESULT, device),
+    }?;
+    in_place(&result, operands, op)?;
+    Ok(result)
 }
 
 struct InPlace<'a, O, const N: usize> {
@@ -90,7 +109,7 @@ impl<O: Forward<N>, const N: usize> InplaceOp1 for InPlace<'_, O, N> {
     }
 
     fn cpu_fwd(&self, sy: &mut CpuStorage, ly: &Layout) -> Result<()> {
-        self.others.with(|operands| match all(operands.map(|(storage, layout)| cpu(storage?, layout))) {
+        self.others.with(|operands| match all(operands.map(|operand| cpu(operand?))) {
             Some(operands) => self.op.cpu_into(sy, ly, operands),
             None => elsewhere(self.op.op()),
         })
@@ -98,71 +117,26 @@ impl<O: Forward<N>, const N: usize> InplaceOp1 for InPlace<'_, O, N> {
 
     #[cfg(feature = "cuda")]
     fn cuda_fwd(&self, sy: &mut CudaStorage, ly: &Layout) -> Result<()> {
-        self.others.with(|operands| match all(operands.map(|(storage, layout)| cuda(storage?, layout))) {
+        self.others.with(|operands| match all(operands.map(|operand| cuda(operand?))) {
             Some(operands) => self.op.cuda_into(sy, ly, operands),
             None => elsewhere(self.op.op()),
         })
     }
 }
 
-/// `op` of these operands, one at least, to a new tensor.
-pub(crate) fn made<const N: usize>(operands: [(&Tensor, &Layout); N], op: &impl Forward<N>) -> Result<Tensor> {
-    let Some((own, _)) = operands.first() else { bail!("{}: an op has an operand", op.op()) };
-    own.apply_op1_no_bwd(&Made { op, others: Others::beside(own, operands) })
-}
-
-struct Made<'a, O, const N: usize> {
-    op: &'a O,
-    /// All operands: the first one's storage is the one that candle locks.
-    others: Others<'a, N>,
-}
-
-impl<O: Forward<N>, const N: usize> CustomOp1 for Made<'_, O, N> {
-    fn name(&self) -> &'static str {
-        self.op.op()
-    }
-
-    fn cpu_fwd(&self, own: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
-        self.others.with(|operands| {
-            let operand = |(storage, layout)| match storage {
-                Some(storage) => cpu(storage, layout),
-                None => Some((own, layout)),
-            };
-            match all(operands.map(operand)) {
-                Some(operands) => self.op.cpu_new(operands),
-                None => elsewhere(self.op.op()),
-            }
-        })
-    }
-
-    #[cfg(feature = "cuda")]
-    fn cuda_fwd(&self, own: &CudaStorage, _: &Layout) -> Result<(CudaStorage, Shape)> {
-        self.others.with(|operands| {
-            let operand = |(storage, layout)| match storage {
-                Some(storage) => cuda(storage, layout),
-                None => Some((own, layout)),
-            };
-            match all(operands.map(operand)) {
-                Some(operands) => self.op.cuda_new(operands),
-                None => elsewhere(self.op.op()),
-            }
-        })
-    }
-}
-
 /// An operand on the CPU, if it is there.
-fn cpu<'s>(storage: &'s Storage, layout: &'s Layout) -> Option<(&'s CpuStorage, &'s Layout)> {
+fn cpu<'s>((storage, lies): (&'s Storage, Lies<'s>)) -> Option<(&'s CpuStorage, Lies<'s>)> {
     match storage {
-        Storage::Cpu(storage) => Some((storage, layout)),
+        Storage::Cpu(storage) => Some((storage, lies)),
         _ => None,
     }
 }
 
 /// An operand on a CUDA device, if it is there.
 #[cfg(feature = "cuda")]
-fn cuda<'s>(storage: &'s Storage, layout: &'s Layout) -> Option<(&'s CudaStorage, &'s Layout)> {
+fn cuda<'s>((storage, lies): (&'s Storage, Lies<'s>)) -> Option<(&'s CudaStorage, Lies<'s>)> {
     match storage {
-        Storage::Cuda(storage) => Some((storage, layout)),
+        Storage::Cuda(storage) => Some((storage, lies)),
         _ => None,
     }
 }
@@ -190,13 +164,13 @@ mod tests {
         for own in &tensors {
             for a in &tensors {
                 let part = a.get(1)?;
-                let others = Others::beside(own, [(a, a.layout()), (&part, part.layout())]);
+                let others = Others::beside(own, [(a, a.layout().into()), (&part, part.layout().into())]);
                 // Before candle locks its own, those at lower addresses, and a storage for the first operand that has it.
                 let locked = others.before.each_ref().map(Option::is_some);
                 assert_eq!(locked, [address(a) < address(own), false]);
-                let known = others.with(|all| all.map(|(storage, _)| storage.map(|s| std::ptr::from_ref(s).addr())));
+                let known = others.with(|all| all.map(|operand| operand.map(|(s, _)| std::ptr::from_ref(s).addr())));
                 let expected = (address(a) != address(own)).then(|| address(a));
-                assert_eq!(known, [expected; 2], "the one that candle locks is its own to give");
+                assert_eq!(known, [expected; 2], "the one that candle locks is not given");
             }
         }
         Ok(())

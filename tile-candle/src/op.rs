@@ -2,29 +2,32 @@
 
 #[cfg(feature = "cuda")]
 use crate::cuda;
-use crate::{CandleElement, extents, failed, host};
-use candle_core::{CpuStorage, CustomOp1, CustomOp2, CustomOp3, InplaceOp2, InplaceOp3, Layout, Result, Shape};
+use crate::{CandleElement, Lies, failed, host};
+use candle_core::{
+    CpuStorage, CustomOp1, CustomOp2, CustomOp3, DType, InplaceOp2, InplaceOp3, Layout, Result, Shape, WithDType,
+};
 #[cfg(feature = "cuda")]
 use candle_core::{CudaStorage, backend::BackendStorage};
 use std::marker::PhantomData;
 use tile_runtime::interop::{Lent, LentMut};
 use tile_runtime::{LaunchError, Stream};
 
-/// What an op does with the storages of its `N` operands, each with how it lies. The traits of candle that an op implements call
-/// this; of them there is one for each number of operands.
+/// What an op writes to a tensor that is there, of the storages of its `N` operands, each with how it lies. The traits of candle
+/// that an op implements call this; of them there is one for each number of operands.
 pub(crate) trait Forward<const N: usize> {
+    /// The element type of the result.
+    const RESULT: DType;
     /// What the op is called.
     fn op(&self) -> &'static str;
-    /// To a new storage, on the CPU.
-    fn cpu_new(&self, operands: [(&CpuStorage, &Layout); N]) -> Result<(CpuStorage, Shape)>;
-    /// To a storage that exists, on the CPU.
-    fn cpu_into(&self, sy: &mut CpuStorage, ly: &Layout, operands: [(&CpuStorage, &Layout); N]) -> Result<()>;
-    /// To a new storage, on a CUDA device.
+    /// Whether the launch writes the whole result and reads none of it before.
+    fn whole(&self) -> bool;
+    /// The result's shape.
+    fn shape(&self, operands: [Lies<'_>; N]) -> Result<Shape>;
+    /// On the CPU.
+    fn cpu_into(&self, sy: &mut CpuStorage, ly: &Layout, operands: [(&CpuStorage, Lies<'_>); N]) -> Result<()>;
+    /// On a CUDA device.
     #[cfg(feature = "cuda")]
-    fn cuda_new(&self, operands: [(&CudaStorage, &Layout); N]) -> Result<(CudaStorage, Shape)>;
-    /// To a storage that exists, on a CUDA device.
-    #[cfg(feature = "cuda")]
-    fn cuda_into(&self, sy: &mut CudaStorage, ly: &Layout, operands: [(&CudaStorage, &Layout); N]) -> Result<()>;
+    fn cuda_into(&self, sy: &mut CudaStorage, ly: &Layout, operands: [(&CudaStorage, Lies<'_>); N]) -> Result<()>;
 }
 
 /// The first of some expressions.
@@ -39,16 +42,15 @@ macro_rules! first {
 macro_rules! op {
     (
         $(#[$doc:meta])*
-        $Op:ident of $n:literal: $CustomOp:ident;
+        $vis:vis $Op:ident of $n:literal;
         $(($T:ident, $R:ident, $t:ident, $s:ident, $l:ident)),+
     ) => {
         $(#[$doc])*
-        pub struct $Op<$($T, const $R: usize,)+ Y, const RY: usize, S, F> {
+        $vis struct $Op<$($T, const $R: usize,)+ Y, const RY: usize, S, F> {
             name: &'static str,
             shape: S,
             launch: F,
-            /// Whether the launch writes the whole result.
-            #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
+            /// Whether the launch writes the whole result and reads none of it before.
             whole: bool,
             types: PhantomData<fn($([$T; $R]),+) -> [Y; RY]>,
         }
@@ -81,36 +83,30 @@ macro_rules! op {
             S: Fn($([usize; $R]),+) -> Result<[usize; RY]>,
             F: Fn(&Stream, $(&Lent<'_, $T, $R>,)+ &mut LentMut<'_, Y, RY>) -> std::result::Result<(), LaunchError>,
         {
+            const RESULT: DType = <Y as WithDType>::DTYPE;
+
             fn op(&self) -> &'static str {
                 self.name
             }
 
-            fn cpu_new(&self, [$(($s, $l)),+]: [(&CpuStorage, &Layout); $n]) -> Result<(CpuStorage, Shape)> {
-                let shape = (self.shape)($(extents::<$R>($l)?),+)?;
-                let on = host::stream()?;
-                $(let $t = host::lent::<$T, $R>(&on, $s, $l)?;)+
-                host::output(&on, shape, |y| (self.launch)(&on, $(&$t,)+ y))
+            fn whole(&self) -> bool {
+                self.whole
+            }
+
+            fn shape(&self, [$($l),+]: [Lies<'_>; $n]) -> Result<Shape> {
+                Ok(Shape::from((self.shape)($($l.extents::<$R>()?),+)?.as_slice()))
             }
 
             fn cpu_into(
                 &self,
                 sy: &mut CpuStorage,
                 ly: &Layout,
-                [$(($s, $l)),+]: [(&CpuStorage, &Layout); $n],
+                [$(($s, $l)),+]: [(&CpuStorage, Lies<'_>); $n],
             ) -> Result<()> {
-                fits(self.name, (self.shape)($(extents::<$R>($l)?),+)?, ly)?;
+                fits(self.name, (self.shape)($($l.extents::<$R>()?),+)?, ly)?;
                 let on = host::stream()?;
                 $(let $t = host::lent::<$T, $R>(&on, $s, $l)?;)+
-                (self.launch)(&on, $(&$t,)+ &mut host::lent_mut(&on, sy, ly)?).map_err(failed)
-            }
-
-            #[cfg(feature = "cuda")]
-            fn cuda_new(&self, [$(($s, $l)),+]: [(&CudaStorage, &Layout); $n]) -> Result<(CudaStorage, Shape)> {
-                let shape = (self.shape)($(extents::<$R>($l)?),+)?;
-                let beside = first!($($s),+);
-                let on = cuda::stream(beside.device())?;
-                $(let $t = cuda::lent::<$T, $R>(&on, $s, $l)?;)+
-                cuda::output(&on, beside, shape, self.whole, |y| (self.launch)(&on, $(&$t,)+ y))
+                (self.launch)(&on, $(&$t,)+ &mut host::lent_mut(&on, sy, ly.into())?).map_err(failed)
             }
 
             #[cfg(feature = "cuda")]
@@ -118,30 +114,51 @@ macro_rules! op {
                 &self,
                 sy: &mut CudaStorage,
                 ly: &Layout,
-                [$(($s, $l)),+]: [(&CudaStorage, &Layout); $n],
+                [$(($s, $l)),+]: [(&CudaStorage, Lies<'_>); $n],
             ) -> Result<()> {
-                fits(self.name, (self.shape)($(extents::<$R>($l)?),+)?, ly)?;
-                let on = cuda::stream(sy.device())?;
+                fits(self.name, (self.shape)($($l.extents::<$R>()?),+)?, ly)?;
+                let on = cuda::lender(sy.device())?;
                 $(let $t = cuda::lent::<$T, $R>(&on, $s, $l)?;)+
-                (self.launch)(&on, $(&$t,)+ &mut cuda::lent_mut(&on, sy, ly)?).map_err(failed)
+                let mut y = cuda::lent_mut(&on, sy, ly.into())?;
+                (self.launch)(on.stream(), $(&$t,)+ &mut y).map_err(failed)?;
+                $(on.take_back($t);)+
+                on.take_back_mut(y);
+                Ok(())
             }
         }
+    };
+}
 
+/// Implements candle's trait `$CustomOp` for `$Op`: the result is a new tensor.
+macro_rules! new_tensor {
+    ($Op:ident: $CustomOp:ident; $(($T:ident, $R:ident, $t:ident, $s:ident, $l:ident)),+) => {
         impl<$($T, const $R: usize,)+ Y, const RY: usize, S, F> $CustomOp for $Op<$($T, $R,)+ Y, RY, S, F>
         where
-            Self: Forward<$n>,
+            $($T: CandleElement,)+
+            Y: CandleElement,
+            S: Fn($([usize; $R]),+) -> Result<[usize; RY]>,
+            F: Fn(&Stream, $(&Lent<'_, $T, $R>,)+ &mut LentMut<'_, Y, RY>) -> std::result::Result<(), LaunchError>,
         {
             fn name(&self) -> &'static str {
                 self.name
             }
 
             fn cpu_fwd(&self, $($s: &CpuStorage, $l: &Layout),+) -> Result<(CpuStorage, Shape)> {
-                self.cpu_new([$(($s, $l)),+])
+                $(let $l = Lies::from($l);)+
+                let shape = (self.shape)($($l.extents::<$R>()?),+)?;
+                let on = host::stream()?;
+                $(let $t = host::lent::<$T, $R>(&on, $s, $l)?;)+
+                host::output(&on, shape, |y| (self.launch)(&on, $(&$t,)+ y))
             }
 
             #[cfg(feature = "cuda")]
             fn cuda_fwd(&self, $($s: &CudaStorage, $l: &Layout),+) -> Result<(CudaStorage, Shape)> {
-                self.cuda_new([$(($s, $l)),+])
+                $(let $l = Lies::from($l);)+
+                let shape = (self.shape)($($l.extents::<$R>()?),+)?;
+                let beside = first!($($s),+);
+                let on = cuda::lender(beside.device())?;
+                $(let $t = cuda::lent::<$T, $R>(&on, $s, $l)?;)+
+                cuda::output(&on, beside, shape, self.whole, |y| (self.launch)(on.stream(), $(&$t,)+ y))
             }
         }
     };
@@ -159,12 +176,12 @@ macro_rules! in_place {
             }
 
             fn cpu_fwd(&self, sy: &mut CpuStorage, ly: &Layout, $($s: &CpuStorage, $l: &Layout),+) -> Result<()> {
-                self.cpu_into(sy, ly, [$(($s, $l)),+])
+                self.cpu_into(sy, ly, [$(($s, $l.into())),+])
             }
 
             #[cfg(feature = "cuda")]
             fn cuda_fwd(&self, sy: &mut CudaStorage, ly: &Layout, $($s: &CudaStorage, $l: &Layout),+) -> Result<()> {
-                self.cuda_into(sy, ly, [$(($s, $l)),+])
+                self.cuda_into(sy, ly, [$(($s, $l.into())),+])
             }
         }
     };
@@ -173,24 +190,33 @@ macro_rules! in_place {
 op! {
     /// An op of one tensor by a kernel: what its result's shape is, and how it is launched. A [`CustomOp1`] makes a new tensor,
     /// an [`InplaceOp2`] writes to one that is there: it is both.
-    Op1 of 1: CustomOp1;
+    pub Op1 of 1;
     (A, RA, ta, sa, la)
 }
+new_tensor!(Op1: CustomOp1; (A, RA, ta, sa, la));
 in_place!(Op1 of 1: InplaceOp2; (A, RA, ta, sa, la));
 
 op! {
     /// An op of two tensors by a kernel: what its result's shape is, and how it is launched. A [`CustomOp2`] makes a new tensor,
     /// an [`InplaceOp3`] writes to one that is there: it is both.
-    Op2 of 2: CustomOp2;
+    pub Op2 of 2;
     (A, RA, ta, sa, la), (B, RB, tb, sb, lb)
 }
+new_tensor!(Op2: CustomOp2; (A, RA, ta, sa, la), (B, RB, tb, sb, lb));
 in_place!(Op2 of 2: InplaceOp3; (A, RA, ta, sa, la), (B, RB, tb, sb, lb));
 
 op! {
     /// An op of three tensors by a kernel: what its result's shape is, and how it is launched. As a [`CustomOp3`] it makes a new
     /// tensor. More inputs are [held](crate::hold).
-    Op3 of 3: CustomOp3;
+    pub Op3 of 3;
     (A, RA, ta, sa, la), (B, RB, tb, sb, lb), (C, RC, tc, sc, lc)
+}
+new_tensor!(Op3: CustomOp3; (A, RA, ta, sa, la), (B, RB, tb, sb, lb), (C, RC, tc, sc, lc));
+
+op! {
+    /// An op of four tensors, for which candle has no trait: of ready ops alone.
+    pub(crate) Op4 of 4;
+    (A, RA, ta, sa, la), (B, RB, tb, sb, lb), (C, RC, tc, sc, lc), (D, RD, td, sd, ld)
 }
 
 /// The error of a tensor that is not of the result's shape.

@@ -1,9 +1,9 @@
 //! Ready ops: products by `tile-kernels`, of f16, bf16 and f32.
 
-use crate::lock::{in_place, made};
+use crate::lock::{Operand, in_place, made};
 use crate::op::Forward;
-use crate::{CandleElement, Op2, Op3};
-use candle_core::{DType, Layout, Result, Tensor, bail};
+use crate::{CandleElement, Lies, Op2, Op3};
+use candle_core::{DType, Result, Tensor, bail};
 use half::{bf16, f16};
 use tile_kernels::gemm::{Activation, Gemm, GemmElement, Precision, gemm as launch_gemm};
 use tile_kernels::gemv::{Gemv, GemvElement, gemv as launch_gemv};
@@ -68,13 +68,13 @@ fn gemv_of<T: CandleElement + GemvElement>(
     let op = Op2::<T, 2, T, 1, T, 1, _, _>::new("gemv", shape, |on, w, x, y| launch_gemv(on, w, x, y, scalars));
     // SAFETY: a new result has beta = 0: then the product writes every row and reads none.
     let op = unsafe { op.writes_all() };
-    to(y, [(w, w.layout()), (x, x.layout())], &op)
+    to(y, [(w, w.layout().into()), (x, x.layout().into())], &op)
 }
 
 /// `op` of these operands, into a tensor that is there or the new one that is returned.
 pub(crate) fn to<const N: usize>(
     result: Option<&Tensor>,
-    operands: [(&Tensor, &Layout); N],
+    operands: [Operand<'_>; N],
     op: &impl Forward<N>,
 ) -> Result<Option<Tensor>> {
     match result {
@@ -183,8 +183,8 @@ fn gemm_of<T: CandleElement + GemmElement<C>, C: CandleElement>(
     bias: Option<&Tensor>,
     GemmOptions { alpha, beta, activation, precision, .. }: GemmOptions,
 ) -> Result<Option<Tensor>> {
-    let (stored_a, stored_b) = (transposed(a)?, transposed(b)?);
-    let (a_transposed, b_transposed) = (stored_a.is_some(), stored_b.is_some());
+    let (la, lb) = (stored(a), stored(b));
+    let (a_transposed, b_transposed) = (la.transposed, lb.transposed);
     let shape = |[m, ka]: [usize; 2], [kb, n]: [usize; 2]| {
         let ((m, ka), (kb, n)) = (swapped(a_transposed, m, ka), swapped(b_transposed, kb, n));
         match ka == kb {
@@ -193,7 +193,6 @@ fn gemm_of<T: CandleElement + GemmElement<C>, C: CandleElement>(
         }
     };
     let plain = Gemm { a_transposed, b_transposed, alpha, beta, bias: None, activation, precision };
-    let (la, lb) = (stored_a.as_ref().unwrap_or(a.layout()), stored_b.as_ref().unwrap_or(b.layout()));
     match bias {
         None => {
             let op = Op2::<T, 2, T, 2, C, 2, _, _>::new("gemm", shape, |on, a, b, c| launch_gemm(on, a, b, c, &plain));
@@ -209,19 +208,18 @@ fn gemm_of<T: CandleElement + GemmElement<C>, C: CandleElement>(
             });
             // SAFETY: as without a bias.
             let op = unsafe { op.writes_all() };
-            to(c, [(a, la), (b, lb), (bias, bias.layout())], &op)
+            to(c, [(a, la), (b, lb), (bias, bias.layout().into())], &op)
         }
     }
 }
 
-/// How a matrix's transpose lies, where that is what is stored: its rows are contiguous, and the matrix's are not.
-fn transposed(matrix: &Tensor) -> Result<Option<Layout>> {
-    match (matrix.dims(), matrix.stride()) {
-        (&[rows, columns], &[down, across]) if columns > 1 && across != 1 && (down == 1 || rows == 1) => {
-            matrix.layout().transpose(0, 1).map(Some)
-        }
-        _ => Ok(None),
-    }
+/// How a matrix lies: as its transpose, where that is what is stored: its rows are contiguous, and the matrix's are not.
+fn stored(matrix: &Tensor) -> Lies<'_> {
+    let transposed = match (matrix.dims(), matrix.stride()) {
+        (&[rows, columns], &[down, across]) => columns > 1 && across != 1 && (down == 1 || rows == 1),
+        _ => false,
+    };
+    Lies { layout: matrix.layout(), transposed }
 }
 
 fn swapped(swap: bool, first: usize, second: usize) -> (usize, usize) {

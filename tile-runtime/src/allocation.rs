@@ -105,6 +105,17 @@ impl Allocation {
         self
     }
 
+    /// Makes this record of memory that was lent on a borrowed stream one of other memory that is lent there, whose uses need no
+    /// event. (Nobody but cudarc lends like this.)
+    #[allow(dead_code)]
+    pub fn lend_again(&mut self, address: u64, bytes: usize, writable: bool) {
+        debug_assert!(matches!(self.storage, Storage::Foreign) && self.only_on().is_some());
+        (self.address, self.bytes) = (address, bytes);
+        if let Some(owner) = &mut self.owner {
+            (owner.event, owner.writable) = (std::ptr::null_mut(), writable);
+        }
+    }
+
     /// Gives the memory of the device's pool to other code: it will not be freed here. `false` where it is not of the pool.
     /// (Nobody but cudarc takes it.)
     #[allow(dead_code)]

@@ -27,20 +27,18 @@ impl<const R: usize> Layout<R> {
         if !(1..=MOST_TENSOR_AXES).contains(&R) {
             return Err(ShapeError::Rank { rank: R });
         }
+        let overflow = || ShapeError::Overflow { shape: shape.to_vec() };
         let mut strides = [1; R];
         for axis in (0..R.saturating_sub(1)).rev() {
             // An empty axis has no elements, and a stride of 0 would make rows overlap.
-            strides[axis] = shape[axis + 1]
-                .max(1)
-                .checked_mul(strides[axis + 1])
-                .ok_or(ShapeError::Overflow { shape: shape.to_vec() })?;
+            strides[axis] = shape[axis + 1].max(1).checked_mul(strides[axis + 1]).ok_or_else(overflow)?;
         }
         let layout = Layout { offset: 0, shape, strides };
         layout
             .elements()
             .filter(|n| n.checked_mul(4).is_some_and(|b| b <= isize::MAX as usize))
             .map(|_| layout)
-            .ok_or(ShapeError::Overflow { shape: shape.to_vec() })
+            .ok_or_else(overflow)
     }
 
     /// How many elements; `None` where that overflows.

@@ -26,12 +26,14 @@ pub struct Page {
     file: &'static str,
     /// The folders of the workspaces whose crates it uses; the last one's lock file has the versions of all others.
     workspaces: &'static [&'static str],
+    /// Where its crate is built, below `target`: beside what has the same dependencies, so that these are compiled once.
+    build: &'static str,
 }
 
 /// "Your own crate".
-pub const OWN: Page = Page { file: "book/src/own-crate.md", workspaces: &["."] };
+pub const OWN: Page = Page { file: "book/src/own-crate.md", workspaces: &["."], build: "own-crate/build" };
 /// "Kernels in candle".
-pub const CANDLE: Page = Page { file: "book/src/candle.md", workspaces: &[".", "tile-candle"] };
+pub const CANDLE: Page = Page { file: "book/src/candle.md", workspaces: &[".", "tile-candle"], build: "candle" };
 
 /// Follows a page.
 pub fn run(root: &Path, page: Page) -> Result<()> {
@@ -39,6 +41,7 @@ pub fn run(root: &Path, page: Page) -> Result<()> {
     let text = fs::read_to_string(&file).with_context(|| format!("could not read {}", file.display()))?;
     let steps = steps(&expand(&file, text.split("\n## ").next().unwrap_or_default())?)?;
     let place = root.join("target/own-crate");
+    let build = root.join("target").join(page.build);
     let (mut packaged, mut lock) = (Vec::new(), root.join("Cargo.lock"));
     for workspace in page.workspaces {
         packaged.extend(packages(&root.join(workspace), &place)?);
@@ -47,7 +50,7 @@ pub fn run(root: &Path, page: Page) -> Result<()> {
     let empty = Empty::new(lock, &needed(&packaged, &steps))?;
 
     let start = Instant::now();
-    empty.compile_dependencies(&steps, &place)?;
+    empty.compile_dependencies(&steps, &build)?;
     say(format!("the dependencies took {:.0} s", start.elapsed().as_secs_f64()));
 
     let start = Instant::now();
@@ -55,7 +58,7 @@ pub fn run(root: &Path, page: Page) -> Result<()> {
     let mut tested = false;
     for step in &steps {
         match step {
-            Step::Run(line) => tested |= empty.type_in(line, &mut here, &place)?,
+            Step::Run(line) => tested |= empty.type_in(line, &mut here, &build)?,
             Step::Write { file, text, add } => {
                 let file = here.join(file);
                 let before = if *add { fs::read_to_string(&file)? } else { String::new() };
@@ -182,7 +185,7 @@ impl Empty {
     }
 
     /// Compiles what the page depends on, for a crate without code.
-    fn compile_dependencies(&self, steps: &[Step], place: &Path) -> Result<()> {
+    fn compile_dependencies(&self, steps: &[Step], build: &Path) -> Result<()> {
         let lines = manifest_lines(steps).flat_map(|line| [line, "\n"]);
         let manifest = String::from("[package]\nname = \"warm\"\nedition = \"2024\"\n[dependencies]\n");
         let folder = self.folder.join("warm");
@@ -190,14 +193,14 @@ impl Empty {
         fs::write(folder.join("Cargo.toml"), manifest + &lines.collect::<String>())?;
         fs::write(folder.join("src/lib.rs"), "")?;
         fs::copy(&self.lock, folder.join("Cargo.lock"))?;
-        run_command(&mut self.command("cargo test --no-run --quiet", &folder, place))?;
+        run_command(&mut self.command("cargo test --no-run --quiet", &folder, build))?;
         fs::remove_dir_all(&folder)?;
         Ok(())
     }
 
-    fn command(&self, line: &str, here: &Path, place: &Path) -> Command {
+    fn command(&self, line: &str, here: &Path, build: &Path) -> Command {
         let mut command = Command::new("sh");
-        command.args(["-c", line]).current_dir(here).env("CARGO_TARGET_DIR", place.join("build"));
+        command.args(["-c", line]).current_dir(here).env("CARGO_TARGET_DIR", build);
         // Nobody debugs what is built here: debug information would only take time.
         command.env("CARGO_PROFILE_DEV_DEBUG", "false");
         // What cargo tells this program about itself is not the reader's.
@@ -211,7 +214,7 @@ impl Empty {
     }
 
     /// Does what a reader types; says whether a test has passed.
-    fn type_in(&self, line: &str, here: &mut PathBuf, place: &Path) -> Result<bool> {
+    fn type_in(&self, line: &str, here: &mut PathBuf, build: &Path) -> Result<bool> {
         say(format!("$ {line}"));
         if let Some(folder) = line.strip_prefix("cd ") {
             *here = here.join(folder.trim());
@@ -220,7 +223,7 @@ impl Empty {
             fs::copy(&self.lock, here.join("Cargo.lock"))?;
             return Ok(false);
         }
-        let printed = output(&mut self.command(line, here, place))?;
+        let printed = output(&mut self.command(line, here, build))?;
         print!("{printed}");
         let passed = |l: &str| l.strip_prefix("test result: ok. ")?.split(' ').next()?.parse::<u32>().ok();
         Ok(printed.lines().filter_map(passed).any(|passed| passed > 0))

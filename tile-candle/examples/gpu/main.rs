@@ -3,7 +3,8 @@
 //! | part | what must hold |
 //! |---|---|
 //! | `results` | gemv and gemm give what candle's `matmul` gives: fresh random data, poisoned results, views, epilogues |
-//! | `times` | a call costs at most 1 us more than a plain launch of the same kernel, besides candle's own allocation |
+//! | `attention` | attention gives what candle's operations in f32 give, on views, with masks, windows and sinks |
+//! | `times` | a call costs at most 1 us more than a plain launch of the same kernel, besides candle's making of a new tensor |
 //! | `calls` | such a call is one call of the driver; counted where `count.sh` has made the driver |
 //! | `repeats` | 1,000 calls give the same bits |
 //! | `streams` | so do 1,000 rounds on two streams, and on the default streams of two threads |
@@ -15,6 +16,7 @@
 //!
 //! It prints tables and fails if anything does not hold, or if there is no GPU.
 
+mod attention;
 mod calls;
 mod data;
 mod order;
@@ -44,8 +46,9 @@ impl Failures {
 
 type Part = fn(&Device, &mut Failures) -> Result<()>;
 
-const PARTS: [(&str, Part); 6] = [
+const PARTS: [(&str, Part); 7] = [
     ("results", results::run),
+    ("attention", attention::run),
     ("calls", calls::run),
     ("times", times::run),
     ("repeats", order::repeats),

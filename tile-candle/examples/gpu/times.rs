@@ -2,25 +2,38 @@
 
 use crate::Failures;
 use crate::data::normal;
-use candle_core::{DType, Device, Result, Tensor};
+use candle_core::cuda_backend::cudarc::driver::CudaSlice;
+use candle_core::{CudaDevice, DType, Device, Result, Shape, Tensor};
 use half::bf16;
+use std::rc::Rc;
 use std::time::Instant;
 use tile_candle::{GemmOptions, Gemv, gemm, gemm_into, gemv, gemv_into};
 use tile_kernels::gemm::Gemm;
+use tile_runtime::interop::{borrow_cudarc_stream, lend_cudarc, lend_cudarc_mut};
+use tile_runtime::kernel::Place;
 
 /// The most that a call through candle may cost beyond a plain launch, in microseconds.
 const MOST: f64 = 1.0;
 const ROUNDS: usize = 41;
 
-/// One product, computed or allocated for in the five ways of [`WAYS`], each a closure that owns its tensors.
+/// One product, computed or allocated for in each of the [`WAYS`], a closure that owns its tensors.
 pub struct Contenders {
     pub name: String,
     pub ways: Vec<(&'static str, Box<dyn FnMut() -> Result<()>>)>,
 }
 
-/// Names of the ways: a launch on tensors and a stream of ours; through candle into a tensor that is there; through candle
-/// into a new tensor; candle's allocation of such a tensor alone; candle's own product into a new tensor.
-pub const WAYS: [&str; 5] = ["plain", "into", "new", "alloc", "matmul"];
+/// Names of the ways, in the order of [`Contenders::ways`].
+///
+/// | way | what it is |
+/// |---|---|
+/// | plain | A launch on tensors and a stream of ours, in the stream's order, which is what a stream of other code allows. |
+/// | early | The same, where the kernel may start before the one in front of it is done (programmatic dependent launch). |
+/// | lent | A launch on candle's stream and memory that was lent once: what is left to it is not `tile-candle`'s. |
+/// | into | Through candle into a tensor that is there. |
+/// | new | Through candle into a new tensor. |
+/// | empty | candle's `Tensor::empty` of that shape alone. |
+/// | matmul | candle's own product into a new tensor. |
+pub const WAYS: [&str; 7] = ["plain", "early", "lent", "into", "new", "empty", "matmul"];
 
 pub fn failed(error: impl std::error::Error + Send + Sync + 'static) -> candle_core::Error {
     candle_core::Error::wrap(error)
@@ -30,26 +43,48 @@ fn host(tensor: &Tensor) -> Result<Vec<bf16>> {
     tensor.to_device(&Device::Cpu)?.flatten_all()?.to_vec1()
 }
 
+/// Elements of candle's that are lent as long as the program runs: the contenders own nothing that borrows.
+fn lent(cuda: &CudaDevice, values: &[bf16]) -> Result<&'static mut CudaSlice<bf16>> {
+    Ok(Box::leak(Box::new(cuda.cuda_stream().clone_htod(values).map_err(failed)?)))
+}
+
 /// M x N x K; M = 1 is gemv.
 pub fn contenders(device: &Device, (m, n, k): (usize, usize, usize)) -> Result<Contenders> {
     let ours = tile_runtime::Device::cuda(0).map_err(failed)?;
     let stream = ours.stream().map_err(failed)?;
     let w = normal((n, k), DType::BF16, device)?;
-    let plain_w = ours.tensor(&host(&w)?, [n, k]).map_err(failed)?;
-    let cuda = device.as_cuda_device()?.clone();
+    let plain_w = Rc::new(ours.tensor(&host(&w)?, [n, k]).map_err(failed)?);
+    let cuda = device.as_cuda_device()?;
+    let borrowed = borrow_cudarc_stream(&ours, &cuda.cuda_stream()).map_err(failed)?;
+    let lent_w = lend_cudarc::<bf16, 2>(&borrowed, lent(cuda, &host(&w)?)?, [n, k]).map_err(failed)?;
     let mut ways: Vec<(&'static str, Box<dyn FnMut() -> Result<()>>)> = Vec::new();
-    let alloc = Box::new(move || {
+    let on = device.clone();
+    let empty = move |shape: Shape| -> Box<dyn FnMut() -> Result<()>> {
         // SAFETY: nobody reads it.
-        unsafe { cuda.alloc::<bf16>(m * n) }.map(drop)
-    });
+        Box::new(move || unsafe { Tensor::empty(shape.clone(), DType::BF16, &on) }.map(drop))
+    };
     if m == 1 {
         let x = normal(k, DType::BF16, device)?;
-        let plain_x = ours.tensor(&host(&x)?, [k]).map_err(failed)?;
-        let mut plain_y = ours.zeros::<bf16, 1>([n]).map_err(failed)?;
+        let plain_x = Rc::new(ours.tensor(&host(&x)?, [k]).map_err(failed)?);
+        for way in ["plain", "early"] {
+            let (stream, w, x) = (stream.clone(), plain_w.clone(), plain_x.clone());
+            let mut y = ours.zeros::<bf16, 1>([n]).map_err(failed)?;
+            ways.push((
+                way,
+                Box::new(move || {
+                    let place = Place::of(&stream);
+                    let place = if way == "plain" { place.in_order() } else { place };
+                    tile_kernels::gemv::gemv(&place, &*w, &*x, &mut y, Gemv::default()).map_err(failed)
+                }),
+            ));
+        }
+        let lent_x = lend_cudarc::<bf16, 1>(&borrowed, lent(cuda, &host(&x)?)?, [k]).map_err(failed)?;
+        let mut lent_y =
+            lend_cudarc_mut::<bf16, 1>(&borrowed, lent(cuda, &vec![bf16::ZERO; n])?, [n]).map_err(failed)?;
         ways.push((
-            "plain",
+            "lent",
             Box::new(move || {
-                tile_kernels::gemv::gemv(&stream, &plain_w, &plain_x, &mut plain_y, Gemv::default()).map_err(failed)
+                tile_kernels::gemv::gemv(&borrowed, &lent_w, &lent_x, &mut lent_y, Gemv::default()).map_err(failed)
             }),
         ));
         let y = Tensor::zeros(n, DType::BF16, device)?;
@@ -57,17 +92,31 @@ pub fn contenders(device: &Device, (m, n, k): (usize, usize, usize)) -> Result<C
         ways.push(("into", Box::new(move || gemv_into(&y, &of.0, &of.1, Gemv::default()))));
         let of = (w.clone(), x.clone());
         ways.push(("new", Box::new(move || gemv(&of.0, &of.1).map(drop))));
-        ways.push(("alloc", alloc));
+        ways.push(("empty", empty(n.into())));
         let of = (x.unsqueeze(0)?, w.t()?);
         ways.push(("matmul", Box::new(move || of.0.matmul(&of.1).map(drop))));
     } else {
         let a = normal((m, k), DType::BF16, device)?;
-        let plain_a = ours.tensor(&host(&a)?, [m, k]).map_err(failed)?;
-        let mut plain_c = ours.zeros::<bf16, 2>([m, n]).map_err(failed)?;
+        let plain_a = Rc::new(ours.tensor(&host(&a)?, [m, k]).map_err(failed)?);
+        for way in ["plain", "early"] {
+            let (stream, w, a) = (stream.clone(), plain_w.clone(), plain_a.clone());
+            let mut c = ours.zeros::<bf16, 2>([m, n]).map_err(failed)?;
+            ways.push((
+                way,
+                Box::new(move || {
+                    let place = Place::of(&stream);
+                    let place = if way == "plain" { place.in_order() } else { place };
+                    tile_kernels::gemm::gemm(&place, &*a, &*w, &mut c, &Gemm::nt()).map_err(failed)
+                }),
+            ));
+        }
+        let lent_a = lend_cudarc::<bf16, 2>(&borrowed, lent(cuda, &host(&a)?)?, [m, k]).map_err(failed)?;
+        let mut lent_c =
+            lend_cudarc_mut::<bf16, 2>(&borrowed, lent(cuda, &vec![bf16::ZERO; m * n])?, [m, n]).map_err(failed)?;
         ways.push((
-            "plain",
+            "lent",
             Box::new(move || {
-                tile_kernels::gemm::gemm(&stream, &plain_a, &plain_w, &mut plain_c, &Gemm::nt()).map_err(failed)
+                tile_kernels::gemm::gemm(&borrowed, &lent_a, &lent_w, &mut lent_c, &Gemm::nt()).map_err(failed)
             }),
         ));
         let c = Tensor::zeros((m, n), DType::BF16, device)?;
@@ -75,7 +124,7 @@ pub fn contenders(device: &Device, (m, n, k): (usize, usize, usize)) -> Result<C
         let (into, new, matmul) = (of.clone(), of.clone(), of);
         ways.push(("into", Box::new(move || gemm_into(&c, &into.0, &into.1, None, GemmOptions::default()))));
         ways.push(("new", Box::new(move || gemm(&new.0, &new.1, None, GemmOptions::default()).map(drop))));
-        ways.push(("alloc", alloc));
+        ways.push(("empty", empty((m, n).into())));
         ways.push(("matmul", Box::new(move || matmul.0.matmul(&matmul.1).map(drop))));
     }
     // Compiled, and workspaces made.
@@ -131,15 +180,16 @@ pub fn run(device: &Device, failures: &mut Failures) -> Result<()> {
         let times = race(device, &mut contenders, calls)?;
         let shown = times.iter().map(|(host, whole)| format!("{host:6.2} / {whole:6.2}"));
         println!("{:24} {}", contenders.name, shown.collect::<Vec<_>>().join(" "));
-        let [plain, into, new, alloc, _] = times[..] else { continue };
-        // What is beyond a launch of ours, and for a new tensor beyond candle's allocation too. Device times of long kernels
+        let [plain, _, lent, into, new, empty, _] = times[..] else { continue };
+        // What is beyond a launch of ours, and for a new tensor beyond candle's making of one too. Device times of long kernels
         // differ by more than a microsecond from run to run.
         let noise = 0.02 * plain.1;
+        println!("{:24} lent costs {:.2} / {:.2} us more than plain", "", lent.0 - plain.0, lent.1 - plain.1);
         for (way, host, whole) in [
             ("into", into.0 - plain.0, into.1 - plain.1),
-            ("new", new.0 - alloc.0 - plain.0, new.1 - alloc.1 - plain.1),
+            ("new", new.0 - empty.0 - plain.0, new.1 - empty.1 - plain.1),
         ] {
-            println!("{:24} {way} costs {host:.2} / {whole:.2} us more", "");
+            println!("{:24} {way} costs {host:.2} / {whole:.2} us more than plain", "");
             failures.check(host <= MOST && whole <= MOST + noise, || {
                 format!("{}: {way} costs {host:.2} / {whole:.2} us more than a plain launch", contenders.name)
             });

@@ -72,7 +72,7 @@ struct Terms {
 }
 
 /// The event that a guard of cudarc would record.
-fn event_of(guard: SyncOnDrop<'_>) -> Handle {
+pub(super) fn event_of(guard: SyncOnDrop<'_>) -> Handle {
     let event = match &guard {
         SyncOnDrop::Record(Some((event, _))) => event.cu_event().cast(),
         SyncOnDrop::Record(None) | SyncOnDrop::Sync(_) => std::ptr::null_mut(),

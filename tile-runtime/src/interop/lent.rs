@@ -216,11 +216,29 @@ impl<'a, T, const R: usize> Lent<'a, T, R> {
     pub(super) fn over(tensor: Tensor<T, R>) -> Lent<'a, T, R> {
         Lent { tensor, borrow: PhantomData }
     }
+
+    /// What it was made of.
+    #[cfg(feature = "cudarc")]
+    pub(super) fn into_allocation(self) -> Arc<Allocation>
+    where
+        T: Element,
+    {
+        self.tensor.into_allocation()
+    }
 }
 
 impl<'a, T, const R: usize> LentMut<'a, T, R> {
     pub(super) fn over(tensor: Tensor<T, R>) -> LentMut<'a, T, R> {
         LentMut { tensor, borrow: PhantomData }
+    }
+
+    /// What it was made of.
+    #[cfg(feature = "cudarc")]
+    pub(super) fn into_allocation(self) -> Arc<Allocation>
+    where
+        T: Element,
+    {
+        self.tensor.into_allocation()
     }
 }
 

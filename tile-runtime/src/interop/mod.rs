@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | a stream of other code | [`borrow_stream`], [`borrow_cudarc_stream`] | that stream's |
 //! | memory, on a borrowed stream | [`lend`], [`lend_mut`], [`lend_cudarc`], [`lend_cudarc_mut`] | that stream's: one call of the driver a launch |
+//! | memory of a stream of cudarc, for launch after launch | [`CudaLender`] | that stream's, and nothing is allocated on the host |
 //! | memory, on streams of ours | [`from_cudarc`], [`from_cudarc_mut`], [`from_raw_parts`] | ours; the owner's stream waits for each use |
 //! | memory of cudarc, handed over | [`own_cudarc`], [`into_cudarc`] | ours; cudarc's |
 //! | slices of the host, on a simulator | [`lend_host`], [`lend_host_mut`] | at once |
@@ -15,6 +16,8 @@
 #[cfg(feature = "cudarc")]
 mod cudarc;
 pub mod dlpack;
+#[cfg(feature = "cudarc")]
+mod lender;
 mod lent;
 mod placement;
 
@@ -23,6 +26,8 @@ pub use self::cudarc::{
     Borrowed, CudaMemory, CudaMemoryMut, borrow_cudarc_stream, from_cudarc, from_cudarc_mut, into_cudarc, lend_cudarc,
     lend_cudarc_mut, own_cudarc,
 };
+#[cfg(feature = "cudarc")]
+pub use lender::CudaLender;
 pub use lent::{Lent, LentMut, Plain, borrow_stream, lend, lend_host, lend_host_mut, lend_mut};
 pub use placement::Placement;
 

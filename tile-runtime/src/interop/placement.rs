@@ -2,6 +2,7 @@
 
 use crate::error::ShapeError;
 use crate::layout::Layout;
+use tile_ir::ir::MOST_TENSOR_AXES;
 
 /// Where a tensor of rank `R` lies in memory of other code: offset, extents and strides, all in elements, outermost axis
 /// first. A shape alone, `[n, k]`, is rows after each other from the start.
@@ -38,11 +39,11 @@ impl<const R: usize> Placement<R> {
     }
 
     /// The layout in memory of `len` elements.
+    #[inline(always)]
     pub(super) fn layout(&self, len: usize) -> Result<Layout<R>, ShapeError> {
         let layout = self.checked()?;
         let end = layout.span().and_then(|span| span.checked_add(if span == 0 { 0 } else { layout.offset }));
-        let overflow = || ShapeError::Overflow { shape: self.shape.to_vec() };
-        let end = end.ok_or_else(overflow)?;
+        let end = end.ok_or_else(|| self.overflow())?;
         if end > len {
             let (shape, strides) = (layout.shape.to_vec(), layout.strides.to_vec());
             return Err(ShapeError::Outside { shape, strides, end, len });
@@ -50,41 +51,65 @@ impl<const R: usize> Placement<R> {
         Ok(layout)
     }
 
-    /// The layout, wherever it ends.
+    /// The layout, wherever it ends. A part of each launch of lent memory: where nothing is wrong it allocates nothing.
+    #[inline(always)]
     pub(super) fn checked(&self) -> Result<Layout<R>, ShapeError> {
-        let packed = Layout::packed(self.shape)?;
-        let empty = self.shape.contains(&0);
         // What has no elements lies nowhere.
-        let offset = if empty { 0 } else { self.offset };
-        let Some(mut strides) = self.strides.filter(|_| !empty) else { return Ok(Layout { offset, ..packed }) };
-        let shape = || self.shape.to_vec();
-        let overflow = || ShapeError::Overflow { shape: shape() };
-        let past = |axis: usize, stride: usize, least: usize| {
-            let last = (self.shape[axis] - 1).checked_mul(stride);
-            last.and_then(|last| last.checked_add(least)).ok_or_else(overflow)
+        let Some(mut strides) = self.strides.filter(|_| !self.shape.contains(&0)) else {
+            let offset = if self.shape.contains(&0) { 0 } else { self.offset };
+            return Ok(Layout { offset, ..Layout::packed(self.shape)? });
         };
-        // The innermost axis, then the others as they lie: axes may be exchanged.
-        let mut order: Vec<usize> = (0..R).filter(|axis| self.shape[*axis] != 1).collect();
-        order.sort_by_key(|axis| (axis + 1 != R, strides[*axis]));
-        let mut least = 1usize;
-        for axis in order {
-            let stride = strides[axis];
-            if axis == R - 1 && stride != 1 {
-                return Err(ShapeError::InnerStride { shape: shape(), stride });
-            } else if stride < least {
-                return Err(ShapeError::Overlap { shape: shape(), axis, stride, least });
-            }
-            least = past(axis, stride, least)?;
+        if !(1..=MOST_TENSOR_AXES).contains(&R) {
+            return Err(ShapeError::Rank { rank: R });
         }
-        // The stride of an axis of one element means nothing: it is what the axes behind it take.
+        let mut in_order = true;
+        // Elements from the first to one past the last of the axes behind.
         let mut behind = 1usize;
         for axis in (0..R).rev() {
             if self.shape[axis] == 1 {
+                // The stride of an axis of one element means nothing: it is what the axes behind it take.
                 strides[axis] = behind;
+                continue;
+            } else if axis == R - 1 && strides[axis] != 1 {
+                return Err(ShapeError::InnerStride { shape: self.shape.to_vec(), stride: strides[axis] });
             }
-            behind = past(axis, strides[axis], behind)?;
+            in_order &= strides[axis] >= behind;
+            behind = self.past(axis, strides[axis], behind)?;
         }
-        Ok(Layout { offset, shape: self.shape, strides })
+        if behind > isize::MAX as usize / 4 {
+            return Err(self.overflow());
+        } else if !in_order {
+            self.exchanged(&strides)?;
+        }
+        Ok(Layout { offset: self.offset, shape: self.shape, strides })
+    }
+
+    /// Elements from the first to one past the last, of an axis whose elements take `each`.
+    #[inline(always)]
+    fn past(&self, axis: usize, stride: usize, each: usize) -> Result<usize, ShapeError> {
+        let last = (self.shape[axis] - 1).checked_mul(stride);
+        last.and_then(|last| last.checked_add(each)).ok_or_else(|| self.overflow())
+    }
+
+    /// Checks that nothing overlaps where the axes, apart from the innermost, do not lie in their order: they may be exchanged.
+    #[cold]
+    fn exchanged(&self, strides: &[usize; R]) -> Result<(), ShapeError> {
+        let mut order: [usize; R] = std::array::from_fn(|axis| axis);
+        order.sort_unstable_by_key(|axis| (axis + 1 != R, strides[*axis], *axis));
+        let mut least = 1usize;
+        for axis in order.into_iter().filter(|axis| self.shape[*axis] != 1) {
+            let stride = strides[axis];
+            if stride < least {
+                return Err(ShapeError::Overlap { shape: self.shape.to_vec(), axis, stride, least });
+            }
+            least = self.past(axis, stride, least)?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn overflow(&self) -> ShapeError {
+        ShapeError::Overflow { shape: self.shape.to_vec() }
     }
 }
 

@@ -1,15 +1,15 @@
 //! Borrowed streams and the memory that is lent on them: how many calls of the driver a launch is, what is ordered, and what
 //! a capture of other code is spared.
 
-use super::{X, good_driver, lines, scale, scenario, special, sums, three, trace};
-use cudarc::driver::{CudaContext, CudaGraph, CudaStream, sys};
+use super::{X, allocations, good_driver, lines, scale, scenario, special, sums, three, trace};
+use cudarc::driver::{CudaContext, CudaGraph, CudaSlice, CudaStream, sys};
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 use tile_runtime::interop::{
-    Placement, borrow_cudarc_stream, borrow_stream, from_cudarc, into_cudarc, lend, lend_cudarc, lend_cudarc_mut,
-    lend_mut, own_cudarc,
+    CudaLender, Placement, borrow_cudarc_stream, borrow_stream, from_cudarc, into_cudarc, lend, lend_cudarc,
+    lend_cudarc_mut, lend_mut, own_cudarc,
 };
 use tile_runtime::prelude::*;
 use tile_runtime::{Error, Problem, ShapeError};
@@ -87,6 +87,63 @@ fn child_one_call() {
         three::launch(&stream, &a, &b, &mut lend_mut::<f32, 2>(&stream, py, [2, 1]).unwrap()).unwrap();
     }
     let _mark = context.new_stream().unwrap();
+}
+
+#[test]
+fn a_lender_s_launch_is_one_call_and_allocates_nothing() {
+    let Some(log) = ordered("lent::child_lender") else { return };
+    let marks: Vec<usize> = log.match_indices("\nstream ").map(|(at, _)| at + 1).collect();
+    let between: Vec<&str> = log[marks[marks.len() - 2]..marks[marks.len() - 1]].lines().skip(1).collect();
+    assert_eq!(between.len(), 2, "{between:?}");
+    assert!(between.iter().all(|line| line.starts_with("launch on ")), "{between:?}");
+}
+
+#[test]
+#[ignore = "run by a_lender_s_launch_is_one_call_and_allocates_nothing"]
+fn child_lender() {
+    let device = Device::cuda(0).unwrap();
+    let (context, first) = untracked();
+    let second = context.new_stream().unwrap();
+    let lender = CudaLender::new(&device, &first).unwrap();
+    let xs = [first.clone_htod(&X).unwrap(), first.clone_htod(&X.map(|x| -x)).unwrap()];
+    let (mut y, mut wide) = (first.alloc_zeros::<f32>(6).unwrap(), first.alloc_zeros::<f32>(10).unwrap());
+    let launch = |x: &CudaSlice<f32>, y: &mut CudaSlice<f32>, place: Placement<2>, alpha: f32| {
+        let x = lender.lend::<f32, 2>(x, [2, 3]).unwrap();
+        let mut y = lender.lend_mut::<f32, 2>(y, place).unwrap();
+        scale::launch(lender.stream(), &x, &mut y, alpha).unwrap();
+        lender.take_back(x);
+        lender.take_back_mut(y);
+    };
+    launch(&xs[0], &mut y, [2, 3].into(), 1.0);
+    // Other memory, and another layout, from what was given back.
+    let gaps = Placement { offset: 1, ..Placement::strided([2, 3], [4, 1]) };
+    let _mark = context.new_stream().unwrap();
+    let before = allocations();
+    launch(&xs[1], &mut wide, gaps, 3.0);
+    launch(&xs[0], &mut y, [2, 3].into(), 2.0);
+    assert_eq!(allocations() - before, 0);
+    let _mark = context.new_stream().unwrap();
+    assert_eq!(first.clone_dtoh(&y).unwrap(), X.map(|x| 2.0 * x));
+    assert_eq!(first.clone_dtoh(&wide).unwrap(), [0.0, -3.0, -6.0, -9.0, 0.0, -12.0, -15.0, -18.0, 0.0, 0.0]);
+
+    // What does not fit is refused as ever, and what is lent next is whole.
+    assert!(matches!(lender.lend::<f32, 2>(&xs[0], [2, 4]), Err(Error::Shape(_))));
+    let elsewhere = second.clone_htod(&X).unwrap();
+    assert!(matches!(lender.lend::<f32, 2>(&elsewhere, [2, 3]), Err(Error::ForeignStream { .. })));
+    launch(&xs[1], &mut y, [2, 3].into(), 1.0);
+    assert_eq!(first.clone_dtoh(&y).unwrap(), X.map(|x| -x));
+    // What another lender lent is not taken for this one's.
+    let other = CudaLender::new(&device, &second).unwrap();
+    other.take_back(lender.lend::<f32, 2>(&xs[0], [2, 3]).unwrap());
+    other.take_back_mut(lender.lend_mut::<f32, 2>(&mut y, [2, 3]).unwrap());
+    let mut there = second.alloc_zeros::<f32>(6).unwrap();
+    let x = other.lend::<f32, 2>(&elsewhere, [2, 3]).unwrap();
+    scale::launch(other.stream(), &x, &mut other.lend_mut::<f32, 2>(&mut there, [2, 3]).unwrap(), 4.0).unwrap();
+    assert_eq!(second.clone_dtoh(&there).unwrap(), X.map(|x| 4.0 * x));
+    // A view that was lent keeps what it needs, whatever becomes of the lender.
+    let held = lender.lend::<f32, 2>(&xs[0], [2, 3]).unwrap();
+    drop(lender);
+    assert_eq!(held.to_vec().unwrap(), X);
 }
 
 #[test]

@@ -22,6 +22,8 @@ mod lent;
 mod scratch;
 mod trace;
 
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -30,6 +32,35 @@ use tile_ir::ir::Target;
 use tile_runtime::kernel::{Variant, compile};
 use tile_runtime::prelude::*;
 use tile_runtime::{Error, Problem};
+
+/// The system's allocator, which counts.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// How often this thread has allocated.
+pub fn allocations() -> usize {
+    ALLOCATIONS.get()
+}
+
+// SAFETY: the system's allocator does everything; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.try_with(|count| count.set(count.get() + 1)).ok();
+        // SAFETY: as the caller of this says.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as the caller of this says.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 /// y = alpha x, a block a row.
 #[tile_kernel]
