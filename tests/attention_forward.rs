@@ -391,7 +391,7 @@ fn what_does_not_fit_packed_is_refused() {
 fn it_is_software_pipelined() {
     use tile_ir::ir::{Instance, ParamKind, Target};
     use tile_ir::lowered::RemarkKind;
-    let is_forward = |name: &str| ["forward", "forward_options", "packed"].contains(&name);
+    let is_forward = |name: &str| ["forward", "causal", "forward_options", "packed"].contains(&name);
     let mut programs = 0;
     for definition in tile_kernels::attention::definitions() {
         let kernel = definition.kernel().unwrap();

@@ -51,10 +51,7 @@ fn weigh(
 ) {
     reduce(Max, scores, here, 1);
     for [r] in parallel([ROWS]) {
-        // What a row has is brought to a new maximum where that is 2^8 times the old one. Until then weights are up to 2^8, which
-        // the formats hold as exactly as those up to 1, and there is nothing to multiply.
         let top = max(most[r], here[r] * scale);
-        let top = if top - most[r] > 8.0 { top } else { most[r] };
         shrink[r] = fast::exp2(most[r] - top);
         most[r] = top;
     }
@@ -67,13 +64,11 @@ fn weigh(
     }
 }
 
-/// Multiplies rows by a factor each. A warp whose factors are all 1 does nothing.
+/// Multiplies rows by a factor each.
 #[tile_fn]
 fn multiply_rows(acc: &mut Fragment<f32, (ROWS, D)>, by: &mut Fragment<f32, (ROWS,)>) {
     for [r, j] in parallel([ROWS, D]) {
-        if by[r] != 1.0 {
-            acc[[r, j]] *= by[r];
-        }
+        acc[[r, j]] *= by[r];
     }
 }
 
