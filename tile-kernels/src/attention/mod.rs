@@ -31,7 +31,7 @@ use options_kernel::ForwardOptionsParams;
 use packed_kernel::PackedParams;
 use prefill_kernel::PrefillParams;
 use tile_runtime::dsl::{Float, Half};
-use tile_runtime::kernel::{Argument, Definition, LaunchOn, TensorInput, TensorOutput};
+use tile_runtime::kernel::{Argument, Definition, LaunchOn, Target, TensorInput, TensorOutput};
 use tile_runtime::{Error, LaunchError, Tensor, TensorView, TensorViewMut};
 
 /// Rows of a block: queries of a sequence times the heads that share one head of keys.
@@ -65,7 +65,7 @@ const WARPS: usize = 4;
 const PREFILL_STEP: usize = 128;
 
 /// Queries from which on three warpgroups with tiles of 192 rows are 1 to 5% faster than two with 128, for heads of 128 elements without a mask
-/// (`examples/attention.rs` on an H200).
+/// (`examples/attention.rs` on an H200). On other devices that tile has fewer registers than it needs.
 const THREE_WARPGROUPS: usize = 2048;
 
 /// Queries of a tile of [`forward_packed`].
@@ -397,7 +397,7 @@ pub fn forward<T: Half>(
     if options.is_plain() && keys >= if causal { queries.max(1) } else { 1 } {
         let (rows, columns) = match (d, dv) {
             (64, 64) if !causal => (192, 128),
-            (128, 128) if !causal && queries >= THREE_WARPGROUPS => (192, 80),
+            (128, 128) if !causal && queries >= THREE_WARPGROUPS && on.device().supports(Target::Sm90a) => (192, 80),
             (64, 64) | (96, 96) | (128, 128) => (128, 128),
             (192, 128) => (128, 112),
             (256, 256) => (128, 64),

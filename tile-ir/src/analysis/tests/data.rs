@@ -22,6 +22,19 @@ fn access(dtype: Dtype, body: &str) -> String {
     }
 }
 
+/// A quotient of a remainder, which is a difference as a polynomial, has the range that its operands give it.
+#[test]
+fn a_quotient_of_a_remainder_has_a_range() {
+    for (index, wanted) in [
+        ("t % 9 / 5", "inside, 32 bits"),
+        ("t % 12 / 4", "inside, 32 bits"),
+        ("t / 3 % 12 / 3", "inside, 32 bits"),
+        ("t % 13 / 3", "TK0604, 32 bits"),
+    ] {
+        assert_eq!(access(Dtype::U32, &format!("atomic_add(&mut y[{index}], 1.0f32);")), wanted, "{index}");
+    }
+}
+
 /// The access `y[index]`.
 fn found(dtype: Dtype, index: &str) -> String {
     access(dtype, &format!("atomic_add(&mut y[({index}).cast::<usize>()], 1.0f32);"))
