@@ -67,7 +67,7 @@ fn dependencies(manifest: &str, heading: &str) -> BTreeSet<String> {
 
 #[test]
 fn tile_ir_knows_neither_syn_nor_cuda() {
-    let allowed = ["cranelift-entity", "half", "postcard", "rayon", "serde", "thiserror"];
+    let allowed = ["cranelift-entity", "half", "postcard", "rayon", "serde", "smallvec", "thiserror"];
     let found = dependencies("tile-ir/Cargo.toml", "[dependencies]");
     assert!(found.contains("cranelift-entity"), "{found:?}");
     let unexpected: Vec<_> = found.iter().filter(|name| !allowed.contains(&name.as_str())).collect();

@@ -114,12 +114,12 @@ impl CudaLender {
 
     /// Keeps what a tensor was made of for the next one that is lent.
     pub fn take_back<T: Element, const R: usize>(&self, lent: Lent<'_, T, R>) {
-        self.keep(lent.into_allocation());
+        self.keep(lent.tensor.into_allocation());
     }
 
     /// [`take_back`](Self::take_back) of a tensor that was lent to be written.
     pub fn take_back_mut<T: Element, const R: usize>(&self, lent: LentMut<'_, T, R>) {
-        self.keep(lent.into_allocation());
+        self.keep(lent.tensor.into_allocation());
     }
 
     #[inline]

@@ -23,14 +23,14 @@ use tile_ir::sim::Memory;
 
 /// A tensor over memory that is lent to be read. It cannot be captured in a graph of ours, nor kept by a prepared launch.
 pub struct Lent<'a, T, const R: usize> {
-    tensor: Tensor<T, R>,
+    pub(super) tensor: Tensor<T, R>,
     borrow: PhantomData<&'a T>,
 }
 
 /// A tensor over memory that is lent to be read and written. It cannot be captured in a graph of ours, nor kept by a
 /// prepared launch.
 pub struct LentMut<'a, T, const R: usize> {
-    tensor: Tensor<T, R>,
+    pub(super) tensor: Tensor<T, R>,
     borrow: PhantomData<&'a mut T>,
 }
 
@@ -216,29 +216,11 @@ impl<'a, T, const R: usize> Lent<'a, T, R> {
     pub(super) fn over(tensor: Tensor<T, R>) -> Lent<'a, T, R> {
         Lent { tensor, borrow: PhantomData }
     }
-
-    /// What it was made of.
-    #[cfg(feature = "cudarc")]
-    pub(super) fn into_allocation(self) -> Arc<Allocation>
-    where
-        T: Element,
-    {
-        self.tensor.into_allocation()
-    }
 }
 
 impl<'a, T, const R: usize> LentMut<'a, T, R> {
     pub(super) fn over(tensor: Tensor<T, R>) -> LentMut<'a, T, R> {
         LentMut { tensor, borrow: PhantomData }
-    }
-
-    /// What it was made of.
-    #[cfg(feature = "cudarc")]
-    pub(super) fn into_allocation(self) -> Arc<Allocation>
-    where
-        T: Element,
-    {
-        self.tensor.into_allocation()
     }
 }
 
