@@ -95,7 +95,7 @@ impl<'k> Walk<'k> {
     fn bounded(&mut self, value: &Poly, within: Option<Interval>) {
         let (least, most) = within.map_or((None, None), Interval::bounds);
         let above = least.and_then(|least| value.minus(&Poly::constant(least)));
-        let below = most.and_then(|most| Poly::constant(most).minus(&value));
+        let below = most.and_then(|most| Poly::constant(most).minus(value));
         for fact in [above, below].into_iter().flatten() {
             if !self.cx.proves(&fact) {
                 self.cx.assume_nonneg(fact);
