@@ -70,6 +70,10 @@ impl<'a> Lowering<'a> {
         };
         let cond = self.binary(BinaryOp::Lt, start, end);
         let then = self.nested(|l| {
+            // Every iteration is a barrier of the consumers where they read arrays that they fill themselves.
+            if ring.meets {
+                l.block_barrier();
+            }
             let reg = l.variable_reg(ring.at.var);
             l.op(OpKind::Let { reg, value: Some(start) });
             l.block(parts.lets);
@@ -79,7 +83,12 @@ impl<'a> Lowering<'a> {
             l.block(between);
             l.pack_left_words(second, words);
             let next = l.binary(BinaryOp::Add, start, step);
-            l.counted_loop(ring.at.var, [next, end, step], Unroll::By(1), |l| l.shifted_iteration(roles, &parts));
+            l.counted_loop(ring.at.var, [next, end, step], Unroll::By(1), |l| {
+                if ring.meets {
+                    l.block_barrier();
+                }
+                l.shifted_iteration(roles, &parts);
+            });
             l.await_tiles(&parts.late);
             l.multiply_words_at_once(roles, second, Some(words));
             l.leave_slots(roles, &parts.late);
