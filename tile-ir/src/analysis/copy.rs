@@ -4,9 +4,9 @@ use super::regions::Kind;
 use super::vector::merge_need;
 use super::walk::Walk;
 use super::{Bound, CopyFacts, LaunchNeed, TMA_START_BYTES};
-use crate::constraint::{Answer, Interval, Poly};
+use crate::constraint::{Answer, Poly};
 use crate::diag::{Code, Diagnostic};
-use crate::ir::{BinaryOp, BoundKernel, Dtype, DtypeRef, ExprId, ParamKind, Place, Scope, Side, StmtId, TileRef};
+use crate::ir::{BoundKernel, Dtype, DtypeRef, ExprId, ParamKind, Place, Scope, Side, StmtId, TileRef};
 
 /// Meets a `copy`.
 pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId, src: &TileRef, dst: &TileRef, width: Option<ExprId>) {
@@ -145,11 +145,6 @@ fn side(walk: &mut Walk<'_>, tile: &TileRef, extents: &[Poly], shared: bool) -> 
         // The tile's axes are the last ones; leading ones have extent 1.
         let size = (axis + extents.len()).checked_sub(rank).map_or(Poly::constant(1), |a| extents[a].clone());
         let end = start.plus(&size);
-        if let Some(end) = &end {
-            // A sum's own terms may say less than what is known of the start as a whole.
-            let [first, size] = [walk.interval(start), walk.interval(&size)];
-            walk.learn(end, Interval::apply(BinaryOp::Add, first, size));
-        }
         // Where the tile ends may not fit, its coordinates are formed in 64 bits.
         if !end.as_ref().is_some_and(|end| walk.fits(end, tile.span))
             && let Some(&start) = tile.start.get(axis)

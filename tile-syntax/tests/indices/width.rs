@@ -199,19 +199,3 @@ fn a_divisor_that_may_be_zero() {
     let k = one("x: &Tensor<f32, (N,)>, d: usize", "let i = t / max(d, 1); if i < N { atomic_add(&mut y[i], 1.0); }");
     assert!(!k.cuda().contains("tile_divisor"), "{}", k.cuda());
 }
-
-/// Where a tile ends is known to fit by what is known of where it begins, though not term by term.
-#[test]
-fn a_tile_at_a_quotient_of_data() {
-    let k = kernel(
-        "pub fn k(x: &Tensor<f32, (N, Fixed<32>)>, heads: usize, y: &mut Tensor<f32, (M, Fixed<32>)>) { let [b] = blocks([M]); \
-         threads([32]); let mut s = alloc_shared::<f32>([1, 32]); \
-         let row = max(min(b % max(heads, 1) / max(heads / 2, 1), 1 << 28), 0); \
-         copy(x.at([row, 0]), &mut s); copy(&s, y.at_mut([b, 0])); }",
-    );
-    assert!(!k.body().contains("(long long)row"), "{}", k.cuda());
-    let x = Arg::F(vec![2, 32], (0..64).map(|i| i as f32).collect());
-    let y = k.done(&[x, Arg::N(4), Arg::F(vec![8, 32], vec![0.0; 256])]);
-    let wanted: Vec<f32> = (0..8).flat_map(|b| (0..32).map(move |i| (b % 4 / 2 * 32 + i) as f32)).collect();
-    assert_eq!(y, wanted);
-}

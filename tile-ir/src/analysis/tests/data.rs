@@ -22,16 +22,6 @@ fn access(dtype: Dtype, body: &str) -> String {
     }
 }
 
-/// A quotient of a remainder, which is a difference as a polynomial, has the range that its operands give it.
-#[test]
-fn a_quotient_of_a_remainder_has_a_range() {
-    for index in ["t % 9 / 5", "t % 12 / 4", "t / 3 % 12 / 3"] {
-        assert_eq!(access(Dtype::U32, &format!("atomic_add(&mut y[{index}], 1.0f32);")), "inside, 32 bits", "{index}");
-    }
-    assert_eq!(found(Dtype::U32, "key % 12u32 / 3u32"), "inside, 32 bits");
-    assert_eq!(found(Dtype::U32, "key % 13u32 / 3u32"), "TK0604, 32 bits");
-}
-
 /// The access `y[index]`.
 fn found(dtype: Dtype, index: &str) -> String {
     access(dtype, &format!("atomic_add(&mut y[({index}).cast::<usize>()], 1.0f32);"))

@@ -67,13 +67,7 @@ impl<'k> Walk<'k> {
                 (within, exact.filter(|exact| within.is_some() || self.stays(exact, all)))
             }
         };
-        let divides = matches!(op, BinaryOp::Div | BinaryOp::Rem | BinaryOp::CeilDiv);
         let value = match exact {
-            Some(exact) if divides => {
-                // Written as a polynomial, `t % 9 / 5` is a difference that could be anything.
-                self.bounded(&exact, within);
-                exact
-            }
             Some(exact) => exact,
             None => self.opaque(Definition::Opaque(op, a.clone(), b.clone(), wraps_in(ty)), within),
         };
@@ -87,20 +81,15 @@ impl<'k> Walk<'k> {
     /// A symbol for an operation, and where it is here: what is known of its operands may be more than their bounds say.
     fn opaque(&mut self, definition: Definition, within: Option<Interval>) -> Poly {
         let value = Poly::sym(self.cx.define(definition));
-        self.bounded(&value, within);
-        value
-    }
-
-    /// Assumes the bounds of a value, unless its terms prove them.
-    fn bounded(&mut self, value: &Poly, within: Option<Interval>) {
         let (least, most) = within.map_or((None, None), Interval::bounds);
         let above = least.and_then(|least| value.minus(&Poly::constant(least)));
-        let below = most.and_then(|most| Poly::constant(most).minus(value));
+        let below = most.and_then(|most| Poly::constant(most).minus(&value));
         for fact in [above, below].into_iter().flatten() {
             if !self.cx.proves(&fact) {
                 self.cx.assume_nonneg(fact);
             }
         }
+        value
     }
 
     /// Whether a value is one of a type's, by what is known here.
