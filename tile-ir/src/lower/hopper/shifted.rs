@@ -6,8 +6,10 @@
 //!
 //! The left operand of `O(j)` is packed into words at the end of `rest(j)`, which are all of it that lives until the next iteration.
 //! `S(j)` and `O(j-1)` are in flight together, and `O(j-1)` goes on while threads work on `S(j)`: until the first statement that touches its
-//! accumulator or the fragment that is its next left operand.
+//! accumulator or the fragment that is its next left operand. Tiles that stay, such as attention's queries, are given back after the last `S`,
+//! so that the next tile's are on their way before this one is finished.
 
+use super::super::channel::Slots;
 use super::super::*;
 use super::plan::{Product, Ring, Shift, mentions};
 use super::roles::{ChannelState, Roles};
@@ -26,10 +28,14 @@ struct Parts<'p> {
     /// Channels of the first product's operands, and of the second one's.
     early: Vec<&'p ChannelState>,
     late: Vec<&'p ChannelState>,
+    /// The slot of tiles that stay, which the last iteration's first product is the last to read; none where it is given back after the loop.
+    resident: Option<Slots>,
+    /// The loop's index.
+    at: VarId,
 }
 
 impl<'a> Lowering<'a> {
-    /// Lowers the consumers' loop; `body` is without the loads.
+    /// Lowers the consumers' loop; `body` is without the loads. Whether the tiles that stay have been given back.
     pub(super) fn consume_shifted(
         &mut self,
         roles: &Roles,
@@ -37,14 +43,15 @@ impl<'a> Lowering<'a> {
         shift: &Shift,
         body: &[StmtId],
         [start, end, step]: [ValueId; 3],
-    ) {
+    ) -> bool {
         let kernel = self.kernel;
         let products = &roles.plan.products;
         let position = |stmt: StmtId| body.iter().position(|s| *s == stmt);
         let (Some(one), Some(two), Some(first), Some(second)) =
             (position(shift.first), position(shift.second), products.get(&shift.first), products.get(&shift.second))
         else {
-            return self.bug("a shifted loop without its products");
+            self.bug("a shifted loop without its products");
+            return true;
         };
         let between = &body[one + 1..two];
         let touches = |stmt: &StmtId| mentions(kernel, *stmt, second.acc) || mentions(kernel, *stmt, second.a.0);
@@ -56,7 +63,8 @@ impl<'a> Lowering<'a> {
             numbers.map(|number| &roles.channels[*number]).collect()
         };
         let Some(words) = self.declare_left_words(second) else {
-            return self.bug("the second product of a shifted loop has no left operand in registers");
+            self.bug("the second product of a shifted loop has no left operand in registers");
+            return true;
         };
         let parts = Parts {
             lets: &body[..one],
@@ -67,6 +75,8 @@ impl<'a> Lowering<'a> {
             rest: &between[free..],
             early: channels(false),
             late: channels(true),
+            resident: self.resident_of_first(roles, ring),
+            at: ring.at.var,
         };
         let cond = self.binary(BinaryOp::Lt, start, end);
         let then = self.nested(|l| {
@@ -80,24 +90,52 @@ impl<'a> Lowering<'a> {
             l.await_tiles(&parts.early);
             l.multiply_at_once(roles, parts.first);
             l.leave_slots(roles, &parts.early);
+            let next = l.binary(BinaryOp::Add, start, step);
+            l.leave_resident(roles, &parts, Some([next, end]));
             l.block(between);
             l.pack_left_words(second, words);
-            let next = l.binary(BinaryOp::Add, start, step);
             l.counted_loop(ring.at.var, [next, end, step], Unroll::By(1), |l| {
                 if ring.meets {
                     l.block_barrier();
                 }
-                l.shifted_iteration(roles, &parts);
+                l.shifted_iteration(roles, &parts, [end, step]);
             });
             l.await_tiles(&parts.late);
             l.multiply_words_at_once(roles, second, Some(words));
             l.leave_slots(roles, &parts.late);
         });
-        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
+        let otherwise = self.nested(|l| l.leave_resident(roles, &parts, None));
+        self.op(OpKind::If { cond, then, otherwise });
+        if let Some(slots) = &parts.resident {
+            self.advance(slots);
+        }
+        parts.resident.is_some()
     }
 
-    fn shifted_iteration(&mut self, roles: &Roles, parts: &Parts<'_>) {
-        let Parts { first, second, words, .. } = *parts;
+    /// The slot of tiles that stay, where the first product alone reads them and this is the last loop that needs them: the producer fetches the
+    /// next tile's while threads work on the last scores.
+    fn resident_of_first(&self, roles: &Roles, ring: &Ring) -> Option<Slots> {
+        let plan = &roles.plan;
+        let is_last = plan.rings.last().is_some_and(|last| last.at.stmt == ring.at.stmt);
+        let read = plan.residents.iter().any(|r| plan.read.contains(&r.load.buffer));
+        let slots = roles.resident.as_ref()?.slots;
+        (is_last && !read && slots.are_refilled()).then_some(slots)
+    }
+
+    /// Gives back the tiles that stay, where the iteration `next` is none: `next` and the loop's end.
+    fn leave_resident(&mut self, roles: &Roles, parts: &Parts<'_>, next: Option<[ValueId; 2]>) {
+        let Some(slots) = &parts.resident else { return };
+        let mut cond = self.is_leader(roles);
+        if let Some([next, end]) = next {
+            let last = self.binary(BinaryOp::Ge, next, end);
+            cond = self.binary(BinaryOp::And, cond, last);
+        }
+        let zero = self.int(0);
+        self.give_back(slots, zero, cond, None);
+    }
+
+    fn shifted_iteration(&mut self, roles: &Roles, parts: &Parts<'_>, [end, step]: [ValueId; 2]) {
+        let Parts { first, second, words, at, .. } = *parts;
         self.block(parts.lets);
         let [score, sum] = [first, second].map(|product| self.fragments[product.acc].map(|r| r.local));
         let late: Vec<LocalId> = sum.into_iter().chain([words]).collect();
@@ -107,11 +145,16 @@ impl<'a> Lowering<'a> {
         self.multiply(roles, first, None);
         self.op(OpKind::WgmmaCommit);
         self.await_tiles(&parts.late);
+        // Its operands are in registers, which are ordered before it once more: ptxas puts a fence here otherwise, and says so.
+        self.op(OpKind::WgmmaFence);
         self.multiply(roles, second, Some(words));
         self.op(OpKind::WgmmaCommit);
         self.op(OpKind::WgmmaWait { pending: 1 });
         score.iter().for_each(|&local| self.op(OpKind::Pin { local }));
         self.leave_slots(roles, &parts.early);
+        let index = self.value_of(at);
+        let next = self.binary(BinaryOp::Add, index, step);
+        self.leave_resident(roles, parts, Some([next, end]));
         self.block(parts.work);
         self.op(OpKind::WgmmaWait { pending: 0 });
         late.iter().for_each(|&local| self.op(OpKind::Pin { local }));
