@@ -3,7 +3,8 @@
 //!
 //! ```console
 //! $ cargo run --release --example attention
-//! $ python3 bench/attention.py    # PyTorch's attention (cuDNN, flash), on the same machine
+//! $ cargo build --release -p tile-cookbook --example cookbook_for_python
+//! $ python3 bench/attention.py target/release/examples/libcookbook_for_python.so    # beside PyTorch's (cuDNN, flash), in one process
 //! ```
 //!
 //! Launches in a graph; the operands of all launches are the same, and fit the L2 in no row. FLOP are 4 B H S S D, half of it when causal.

@@ -1,5 +1,5 @@
 //! The recipes for Python: a library of C functions. [`cookbook_call`] launches a recipe on tensors of torch, on torch's stream,
-//! without a copy. It launches the row kernels of `tile-kernels` too, by names such as `kernels/rms_norm`. [`cookbook_graph`] makes
+//! without a copy. It launches kernels of `tile-kernels` too, by names such as `kernels/rms_norm`. [`cookbook_graph`] makes
 //! a graph of matrix products as `tile_kernels::gemm` launches them. `bench/cookbook.py` and `bench/random_shapes.py` call them:
 //!
 //! ```text
@@ -31,7 +31,7 @@ pub extern "C" fn cookbook_error() -> *const c_char {
     ERROR.with(|error| error.borrow().as_ptr())
 }
 
-/// Launches the recipe, or the row kernel, of this name on CUDA device `cuda`, on `stream` (null is the default stream); on the simulator where
+/// Launches the recipe, or the kernel of `tile-kernels`, of this name on CUDA device `cuda`, on `stream` (null is the default stream); on the simulator where
 /// `cuda` is negative. Tensors and scalars are those of the recipe's host function, in its order. Returns 0, or 1 after an
 /// error that [`cookbook_error`] tells.
 ///
