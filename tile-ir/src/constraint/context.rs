@@ -3,7 +3,7 @@
 use super::interval::Interval;
 use super::poly::{Monomial, Poly, Sym};
 use super::query::tighten;
-use super::witness::{Source, Witnesses};
+use super::witness::{Eval, Source, Witnesses};
 use crate::ir::BinaryOp;
 use crate::lowered::fold;
 use std::cell::{Cell, RefCell};
@@ -217,7 +217,7 @@ impl Context {
         };
         let size = operands.iter().fold(1u32, |size, p| size.saturating_add(self.size(p)));
         let symbol = Symbol { name: String::new(), lo, hi, definition: definition.clone(), varies, data, size };
-        let value = |eval: &dyn Fn(&Poly) -> Option<i64>, _: usize| match &definition {
+        let value = |eval: &Eval<'_>, _: usize| match &definition {
             Definition::Floor(n, d) => Some(eval(n)?.div_euclid(eval(d).filter(|d| *d > 0)?)),
             Definition::Min(a, b) => Some(eval(a)?.min(eval(b)?)),
             Definition::Max(a, b) => Some(eval(a)?.max(eval(b)?)),

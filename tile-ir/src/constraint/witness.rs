@@ -37,8 +37,14 @@ pub(super) enum Source<'a> {
     /// It is some number.
     Any,
     /// It is computed of other symbols' values; without a result the point is given up.
-    Of(&'a dyn Fn(&dyn Fn(&Poly) -> Option<i64>, usize) -> Option<i64>),
+    Of(&'a Computed<'a>),
 }
+
+/// The value of a polynomial at a point.
+pub(super) type Eval<'e> = dyn Fn(&Poly) -> Option<i64> + 'e;
+
+/// A symbol's value at the point of this number, computed of those of others.
+pub(super) type Computed<'a> = dyn Fn(&Eval<'_>, usize) -> Option<i64> + 'a;
 
 impl Witnesses {
     /// Gives the next symbol a value at each point, within its bounds.
@@ -108,7 +114,7 @@ impl Witness {
                 _ => lo + mixed as i64 % (hi - lo + 1).max(1),
             },
             _ => {
-                let small = if self.number % 2 == 0 { 0 } else { mixed as i64 % 4 };
+                let small = if self.number.is_multiple_of(2) { 0 } else { mixed as i64 % 4 };
                 let least = lo.unwrap_or(small.min(hi.unwrap_or(small)));
                 least.saturating_add(small).min(hi.unwrap_or(i64::MAX))
             }
