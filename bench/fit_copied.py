@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 MULTIPROCESSORS = 132
-# Of `model::Parameters::H200`.
+# Of `model::Parameters::FIRST`.
 MEMORY, UNDER_WAY, AGAIN, POWER = 3.85e6, 6.15e6, 0.027, 4.12
 NAME = re.compile(r"ours (\d+)x(\d+)x(\d+), (\d+) stages, (\d+) threads, (?:cluster 1|copied, (\d+) slots)$")
 # us of a tile's step before there were measurements: alone, shared. The fit stays near them where nothing says otherwise.

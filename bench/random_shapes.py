@@ -253,16 +253,17 @@ def mean(values):
     return math.exp(sum(map(math.log, values)) / len(values)) if values else float("nan")
 
 
-def warm(library, found):
-    """Compiles what will be launched, in parallel: a small product of each type and layout by every choice; and of each shape the choices for
-    copies of the operands, which are different ones for each."""
+def warm(library, found, called):
+    """Compiles what will be launched, in parallel: where only calls are measured, that of each shape; else a small product of each type and
+    layout by every choice, and of each shape the choices for copies of the operands, which are different ones for each."""
     jobs, kept = [], []
     for shape in found:
-        if shape.family in ("odd", "tf32"):
-            kept.append(shape.tensors())
-            asked = library.asked("gemm", kept[-1:], shape.scalars)
-            jobs += [(asked, i) for i, (name, _) in enumerate(library.candidates(asked)) if name.startswith(("a ", "b "))]
-    for dtype, layout, pad, odd in {(s.dtype, s.layout, s.pad, s.family == "odd" and not s.pad) for s in found}:
+        kept.append(shape.tensors())
+        asked = library.asked("gemm", kept[-1:], shape.scalars)
+        choices = [-1] if called else [i for i, (name, _) in enumerate(library.candidates(asked)) if name.startswith(("a ", "b "))]
+        jobs += [(asked, index) for index in choices]
+    kinds = set() if called else {(s.dtype, s.layout, s.pad, s.family == "odd" and not s.pad) for s in found}
+    for dtype, layout, pad, odd in kinds:
         m, n, k = (101, 203, 4099) if odd else (128, 256, 4096)
         one = Shape("", dtype, layout, m, n, k, pad)
         kept.append(one.tensors())
@@ -301,7 +302,7 @@ def main():
     found = [shape for family in arguments.families for shape in shapes(family, arguments.seed, arguments.count)]
     if arguments.shapes:
         found = [Shape("aligned", "bf16", "nt", *shape) for shape in arguments.shapes]
-    warm(library, found)
+    warm(library, found, arguments.called)
     for shape in found:
         if shape.name in rows or time.time() - began > arguments.seconds:
             continue

@@ -292,7 +292,7 @@ fn print_stage(stage: Stage, arguments: &Arguments) -> Result<()> {
     let (operands, transposed) = match (choice.packs == [None; 2], operands) {
         (true, _) => (operands, transposed),
         (false, Operands::Tf32 { .. }) => (Operands::Tf32 { fetched: true }, [turned(0), turned(1)]),
-        (false, _) => (Operands::Fetched, transposed),
+        (false, _) => (Operands::Fetched, [turned(0), turned(1)]),
     };
     let (bm, bn, _, stages, threads, _) = choice.tile;
     let tf32_consts = |last: &[i64]| -> Vec<i64> {

@@ -229,7 +229,7 @@ pub const GEMM_SHAPES: [(i64, i64, i64); 22] = [
 const H200_BLOCKS: i64 = 132;
 
 /// Rows and columns of the counters of `gemm_slots`.
-const ARRIVED: i64 = 64;
+const ARRIVED: i64 = 128;
 
 /// Shapes of few tiles and a long K, which are split as well as those above.
 const SPLIT_SHAPES: [(i64, i64, i64); 5] =

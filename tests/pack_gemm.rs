@@ -1,21 +1,12 @@
 //! Products of operands that are copied first to where TMA fetches them: against a product on the CPU, as tf32 and of 16 bits, whatever
 //! their layout and alignment.
 
-use tile_kernel_examples::data::{Real, hash, integers, normal};
-use tile_kernel_examples::gemm::product;
+use tile_kernel_examples::data::{Real, hash, normal};
+use tile_kernel_examples::gemm::{Case, LAYOUTS};
 use tile_kernels::gemm::pack::Pack;
-use tile_kernels::gemm::{Activation, Choice, Gemm, GemmElement, Precision, candidates, class, gemm, gemm_by};
+use tile_kernels::gemm::{Choice, Gemm, GemmElement, Precision, candidates, class, gemm, gemm_by};
 use tile_runtime::kernel::Width;
 use tile_runtime::prelude::*;
-
-const LAYOUTS: [[bool; 2]; 4] = [[false, true], [false, false], [true, true], [true, false]];
-
-/// A matrix of integers inside of a wider one: `pad` elements follow each row, and as many rows are before it.
-fn matrix<T: Real>(device: &Device, seed: u64, [rows, cols]: [usize; 2], pad: usize) -> (Tensor<T, 2>, Vec<T>) {
-    let all = integers::<T>(seed, (rows + pad) * (cols + pad), 3);
-    let own = all.chunks(cols + pad).skip(pad).flat_map(|row| &row[..cols]).copied().collect();
-    (device.tensor(&all, [rows + pad, cols + pad]).unwrap(), own)
-}
 
 fn shape(transposed: bool, rows: usize, cols: usize) -> [usize; 2] {
     if transposed { [cols, rows] } else { [rows, cols] }
@@ -25,45 +16,31 @@ fn is_packed(choice: &Choice) -> bool {
     choice.packs != [None; 2]
 }
 
-/// Every choice for copies of the operands, with and without an epilogue that uses everything, is the product of the CPU. What is copied.
+/// The fastest and the slowest of the choices for copies of the operands give the product of the CPU. What is copied.
 fn check<T: GemmElement<U> + Real, U: Real>(
     device: &Device,
-    [m, n, k]: [usize; 3],
+    shape: [usize; 3],
     stored: [bool; 2],
-    [pad_a, pad_b, pad_c]: [usize; 3],
+    pads: [usize; 3],
     precision: Precision,
 ) -> [Option<Pack>; 2] {
-    let (wide_a, a) = matrix::<T>(device, 1, shape(stored[0], m, k), pad_a);
-    let (wide_b, b) = matrix::<T>(device, 2, shape(stored[1], k, n), pad_b);
-    let part = |[rows, cols]: [usize; 2], pad| [pad..rows + pad, 0..cols];
-    let da = wide_a.slice(part(shape(stored[0], m, k), pad_a)).unwrap();
-    let db = wide_b.slice(part(shape(stored[1], k, n), pad_b)).unwrap();
-    let (old, shift) = (integers::<U>(3, m * n, 3), integers::<T>(4, n, 3));
-    let bias = device.tensor(&shift, [n]).unwrap();
-    let plain = Gemm { a_transposed: stored[0], b_transposed: stored[1], precision, ..Gemm::default() };
-    let finishing = Gemm { alpha: 2.0, beta: 1.0, bias: Some(&bias), activation: Activation::Relu, ..plain };
-    let sums = product(&a, &b, [m, n, k], stored);
-    let finished = |e: usize| (2.0 * sums[e] + old[e].to_f32() + shift[e % n].to_f32()).max(0.0);
-    let wanted = [
-        sums.iter().map(|sum| U::from_f32(*sum)).collect::<Vec<U>>(),
-        (0..m * n).map(|e| U::from_f32(finished(e))).collect(),
-    ];
+    let case = Case::<T, U>::new(shape, stored, pads);
     let mut copied = [None; 2];
-    for (options, wanted) in [plain, finishing].iter().zip(&wanted) {
-        let mut wide_c = device.zeros::<U, 2>([m, n + pad_c]).unwrap();
-        let all = candidates(device, da, db, wide_c.slice_mut([0..m, 0..n]).unwrap(), options);
-        // The fastest and the slowest of them.
+    let checked = case.check(device, precision, |a, b, mut c, options| {
+        let all = candidates(device, a, b, c.reborrow(), options);
         let packed: Vec<Choice> = all.iter().map(|(choice, _)| *choice).filter(is_packed).collect();
-        for choice in packed.iter().take(1).chain(packed.iter().skip(1).last()) {
-            let mut part = wide_c.slice_mut([0..m, 0..n]).unwrap();
-            part.write(&old).unwrap();
-            gemm_by(device, *choice, da, db, part.reborrow(), options).unwrap();
-            let found = part.view().to_vec().unwrap();
-            let wrong = found.iter().zip(wanted).position(|(x, y)| x != y);
-            assert_eq!(wrong, None, "{choice}: {m} x {n} x {k} {stored:?} +{pad_a} +{pad_b} +{pad_c}, {options:?}");
-            copied = choice.packs;
-        }
-    }
+        let [first, .., last] = packed[..] else { return gemm(device, a, b, c, options) };
+        copied = first.packs;
+        assert_eq!(last.packs, copied, "{first}, {last}");
+        let old = c.view().to_vec()?;
+        gemm_by(device, last, a, b, c.reborrow(), options)?;
+        let by_last = c.view().to_vec()?;
+        c.write(&old)?;
+        gemm_by(device, first, a, b, c.reborrow(), options)?;
+        assert!(by_last == c.view().to_vec()?, "{first} and {last}: {shape:?} {stored:?} {pads:?}, {options:?}");
+        Ok(())
+    });
+    checked.unwrap();
     copied
 }
 
@@ -101,6 +78,13 @@ fn halves<T: GemmElement<U> + Real, U: Real>(device: &Device, shapes: &[[usize; 
     assert_eq!(packs([9, 17, 36], [0, 4, 1]), [rows(4), None]);
     assert_eq!(packs([9, 17, 38], [2, 0, 8]), [None, rows(2)]);
     assert_eq!(packs([9, 17, 40], [8, 0, 1]), [None, None]);
+    // Few rows of an operand that is stored across K are transposed, whatever their alignment; 64 rows are what `wgmma` reads.
+    let packs = |shape, stored, pads| check::<T, U>(device, shape, stored, pads, Precision::Full);
+    let turned = Some(Pack::Transposed);
+    assert_eq!(packs([8, 72, 136], [true, false], [0; 3]), [turned, None]);
+    assert_eq!(packs([24, 40, 72], [true, true], [8, 8, 0]), [turned, None]);
+    assert_eq!(packs([5, 17, 38], [true, true], [0, 1, 0]), [turned, rows(1)]);
+    assert_eq!(packs([64, 72, 40], [true, false], [0; 3]), [None; 2]);
 }
 
 #[test]

@@ -2,54 +2,30 @@
 //! layout and alignment.
 
 use tile_kernel_examples::data::{Real, hash, integers, normal};
-use tile_kernel_examples::gemm::product;
+use tile_kernel_examples::gemm::{Case, LAYOUTS, product};
 use tile_kernels::gemm::parts::{Parts, PartsElement};
-use tile_kernels::gemm::{Activation, Choice, Gemm, GemmElement, Precision, candidates, gemm, gemm_by};
+use tile_kernels::gemm::{Choice, Gemm, GemmElement, Precision, candidates, gemm, gemm_by};
 use tile_runtime::prelude::*;
-
-const LAYOUTS: [[bool; 2]; 4] = [[false, true], [false, false], [true, true], [true, false]];
-
-/// A matrix of integers inside of a wider one: `pad` elements follow each row.
-fn matrix<T: Real>(device: &Device, seed: u64, [rows, cols]: [usize; 2], pad: usize) -> (Tensor<T, 2>, Vec<T>) {
-    let all = integers::<T>(seed, rows * (cols + pad), 3);
-    let own = all.chunks(cols + pad).flat_map(|row| &row[..cols]).copied().collect();
-    (device.tensor(&all, [rows, cols + pad]).unwrap(), own)
-}
 
 fn shape(transposed: bool, rows: usize, cols: usize) -> [usize; 2] {
     if transposed { [cols, rows] } else { [rows, cols] }
 }
 
-/// A problem with operands in wider rows, and an epilogue that uses everything: both results of a launch are those of the CPU.
-fn check<T: PartsElement<U> + Real, U: Real>(
+/// A launch gives the product of the CPU.
+fn check<T: PartsElement<U> + GemmElement<U> + Real, U: Real>(
     device: &Device,
     parts: Parts,
-    [m, n, k]: [usize; 3],
+    shape: [usize; 3],
     stored: [bool; 2],
     pad: usize,
 ) {
-    let ((wide_a, a), (wide_b, b)) =
-        (matrix::<T>(device, 1, shape(stored[0], m, k), pad), matrix::<T>(device, 2, shape(stored[1], k, n), pad));
-    let own = |shape: [usize; 2]| [0..shape[0], 0..shape[1]];
-    let da = wide_a.slice(own(shape(stored[0], m, k))).unwrap();
-    let db = wide_b.slice(own(shape(stored[1], k, n))).unwrap();
-    let (old, shift) = (integers::<U>(3, m * n, 3), integers::<T>(4, n, 3));
-    let bias = device.tensor(&shift, [n]).unwrap();
     let precision = if parts.tf32 { Precision::Tf32 } else { Precision::Full };
-    let plain = Gemm { a_transposed: stored[0], b_transposed: stored[1], precision, ..Gemm::default() };
-    let finishing = Gemm { alpha: 2.0, beta: 1.0, bias: Some(&bias), activation: Activation::Relu, ..plain };
-    let sums = product(&a, &b, [m, n, k], stored);
-    let finished = |e: usize| (2.0 * sums[e] + old[e].to_f32() + shift[e % n].to_f32()).max(0.0);
-    let wanted = [
-        sums.iter().map(|sum| U::from_f32(*sum)).collect::<Vec<U>>(),
-        (0..m * n).map(|e| U::from_f32(finished(e))).collect(),
-    ];
-    for (options, wanted) in [plain, finishing].iter().zip(&wanted) {
-        let mut c = device.tensor(&old, [m, n]).unwrap();
-        T::launch_parts(device, parts, da, db, &mut c, options).unwrap();
-        let found = c.to_vec().unwrap();
-        let wrong = found.iter().zip(wanted).position(|(x, y)| x != y);
-        assert_eq!(wrong, None, "{parts:?} {m} x {n} x {k} {stored:?} +{pad}, {options:?}");
+    let launch = |a: TensorView<'_, T, 2>,
+                  b: TensorView<'_, T, 2>,
+                  c: TensorViewMut<'_, U, 2>,
+                  options: &Gemm<'_, T>| { T::launch_parts(device, parts, a, b, c, options) };
+    if let Err(wrong) = Case::<T, U>::new(shape, stored, [pad, pad, 0]).check(device, precision, launch) {
+        panic!("{parts:?}: {wrong}");
     }
 }
 
@@ -60,7 +36,7 @@ fn drawn(seed: usize, limit: usize) -> usize {
 
 /// Every tile in every layout on ragged shapes, with parts beyond the end of K among them. The checked simulator, which goes lane by lane,
 /// takes a share.
-fn every_tile<T: PartsElement<U> + Real, U: Real>(device: &Device, bytes: u32, share: usize) {
+fn every_tile<T: PartsElement<U> + GemmElement<U> + Real, U: Real>(device: &Device, bytes: u32, share: usize) {
     for (number, parts) in Parts::samples(bytes).enumerate() {
         for (place, stored) in LAYOUTS.into_iter().enumerate() {
             let seed = 4 * number + place;

@@ -1,11 +1,8 @@
 //! A kernel that faults: the first error wins, later calls fail fast, nothing panics. In a process of its own, since a
 //! faulted context cannot be used again.
 
-use crate::gpu;
-use std::process::Command;
+use crate::{gpu, is_alone};
 use tile_runtime::prelude::*;
-
-const CHILD: &str = "TILE_TEST_FAULT_CHILD";
 
 /// Writes far outside its tensor, by an index the compiler is told nothing about and a host buffer that lies about its
 /// size.
@@ -20,17 +17,7 @@ fn out_of_bounds(y: &mut Tensor<f32, (N,)>) {
 
 #[test]
 fn an_illegal_address_is_remembered_with_its_kernel() {
-    if gpu().is_none() {
-        return;
-    }
-    if std::env::var_os(CHILD).is_none() {
-        let me = std::env::current_exe().unwrap();
-        let status = Command::new(me)
-            .args(["--exact", "faults::an_illegal_address_is_remembered_with_its_kernel", "--nocapture"])
-            .env(CHILD, "1")
-            .status()
-            .unwrap();
-        assert!(status.success(), "the child failed");
+    if gpu().is_none() || !is_alone("faults::an_illegal_address_is_remembered_with_its_kernel") {
         return;
     }
     let device = Device::cuda(0).unwrap();

@@ -78,7 +78,7 @@ fn batch_instance<T: Real, U: Real>(device: &Device, i: &Declared) -> Result<usi
 }
 
 fn cluster_instance<T: Real, U: Real>(device: &Device, i: &Declared) -> Result<usize, String> {
-    let params = params!(i, GemmClusterParams { BM, BN, BK, STAGES, CK; EPILOGUE });
+    let params = params!(i, GemmClusterParams { BM, BN, BK, STAGES, THREADS, CK; A_T, B_T, EPILOGUE });
     let kernel = gemm_cluster::<T, U>::instance(device, params).map_err(|e| e.to_string())?;
     product::run::<T, U>(device, i, BLOCKS, launch!(kernel))
 }

@@ -22,7 +22,23 @@ mod streams;
 mod tf32;
 mod tuner;
 
+use std::process::Command;
 use tile_runtime::prelude::*;
+
+/// Set in the process of a single test.
+const ALONE: &str = "TILE_TEST_ALONE";
+
+/// Whether this process is the test's alone, by its path: `faults::an_illegal_address`. Where others share it, the test is run in a process of its own
+/// and this is false. A fault, or an assertion that fails, is the error of whatever waits for the device next, in any test.
+pub fn is_alone(test: &str) -> bool {
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let me = std::env::current_exe().unwrap();
+    let status = Command::new(me).args(["--exact", test, "--nocapture"]).env(ALONE, "1").status().unwrap();
+    assert!(status.success(), "{test} failed in its own process");
+    false
+}
 
 /// The GPU, or `None` after saying aloud that there is none.
 pub fn gpu() -> Option<Device> {

@@ -1,6 +1,7 @@
-//! `device_print` and `device_assert` on a GPU: what threads say arrives with its place, and the device lives on.
+//! `device_print` and `device_assert` on a GPU: what threads say arrives with its place, and the device lives on. Tests whose
+//! assertions fail on purpose have a process each.
 
-use super::gpu;
+use super::{gpu, is_alone};
 use std::process::Command;
 use tile_runtime::Error;
 use tile_runtime::prelude::*;
@@ -33,6 +34,9 @@ fn flood(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
 #[test]
 fn an_assertion_is_the_next_waits_error_and_the_device_lives_on() {
     let Some(device) = gpu() else { return };
+    if !is_alone("messages::an_assertion_is_the_next_waits_error_and_the_device_lives_on") {
+        return;
+    }
     let x: Vec<f32> = (0..100).map(|i| i as f32).collect();
     let input = device.tensor(&x, [100]).unwrap();
     let mut y = device.zeros::<f32, 1>([100]).unwrap();
@@ -59,6 +63,9 @@ fn an_assertion_is_the_next_waits_error_and_the_device_lives_on() {
 #[test]
 fn a_graph_says_it_too() {
     let Some(device) = gpu() else { return };
+    if !is_alone("messages::a_graph_says_it_too") {
+        return;
+    }
     let input = device.tensor(&[5.0f32], [1]).unwrap();
     let mut y = device.zeros::<f32, 1>([1]).unwrap();
     let graph = device
@@ -76,6 +83,9 @@ fn a_graph_says_it_too() {
 #[test]
 fn what_does_not_fit_is_counted() {
     let Some(device) = gpu() else { return };
+    if !is_alone("messages::what_does_not_fit_is_counted") {
+        return;
+    }
     let input = device.zeros::<f32, 1>([1 << 20]).unwrap();
     let mut y = device.zeros::<f32, 1>([1 << 20]).unwrap();
     for _ in 0..3 {

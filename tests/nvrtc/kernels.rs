@@ -128,10 +128,14 @@ pub fn classes(kernel: &Kernel, instance: &Instance, target: Target) -> Vec<Clas
         // Another device's kernels are those of one layout.
         ("gemm_parts", [Dtype::Bf16, Dtype::Bf16] | [Dtype::F32, Dtype::F32]) if nt => return vec![Class::WIDEST],
         ("gemm_parts", _) => return vec![],
-        ("gemm_cluster", [Dtype::Bf16, Dtype::Bf16]) => return vec![Class::WIDEST, read(Width::Element)],
+        // Tiles with the longest steps are the most for single elements; other layouts than the usual one differ in their loads.
+        ("gemm_cluster", [Dtype::Bf16, Dtype::Bf16]) if nt && is("BK", 128) => {
+            return vec![Class::WIDEST, read(Width::Element)];
+        }
+        ("gemm_cluster", [Dtype::Bf16, Dtype::Bf16]) if nt || is("EPILOGUE", 1) => return vec![Class::WIDEST],
         ("gemm_slots", [Dtype::Bf16, Dtype::Bf16]) => return vec![Class::WIDEST],
         // Their results are staged or stored in other ways.
-        ("gemm_cluster" | "gemm_slots", [Dtype::F16, Dtype::F32]) if is("EPILOGUE", 1) && is("S", 16) => {
+        ("gemm_cluster" | "gemm_slots", [Dtype::F16, Dtype::F32]) if nt && is("EPILOGUE", 1) && is("S", 8) => {
             return vec![Class::WIDEST];
         }
         ("gemm_cluster" | "gemm_slots", _) => return vec![],

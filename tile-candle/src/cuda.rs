@@ -67,6 +67,8 @@ pub(crate) fn output<T: CandleElement, const R: usize>(
         true => unsafe { device.alloc::<T>(len) },
         false => device.alloc_zeros::<T>(len),
     }?;
-    launch(&mut on.lend_mut(&mut slice, shape).map_err(failed)?).map_err(failed)?;
+    let mut y = on.lend_mut(&mut slice, shape).map_err(failed)?;
+    launch(&mut y).map_err(failed)?;
+    on.take_back_mut(y);
     Ok((CudaStorage::wrap_cuda_slice(slice, device.clone()), Shape::from(shape.to_vec())))
 }

@@ -2,7 +2,8 @@
 //!
 //! For each operand beside the first that check takes and gives back three shares of everything that a CUDA device of candle
 //! holds, 42 atomic additions, which is most of what candle's dispatch costs. What is lent is checked again anyway: memory of
-//! another context is refused. So candle is shown an op in place of one tensor, the result, and the operands are locked here.
+//! another context is refused. So candle is shown an op of one tensor, the result that is there or, where it is to be made, the first
+//! operand, and the others are locked here.
 //!
 //! Locks are taken in the order of the storages' addresses, which is the order in which candle takes those of an in-place op,
 //! and each storage is locked once. So neither two such ops on two threads wait for each other, nor one for itself.
@@ -11,7 +12,7 @@ use crate::Lies;
 use crate::op::Forward;
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
-use candle_core::{CpuStorage, InplaceOp1, Layout, Result, Storage, Tensor, bail};
+use candle_core::{CpuStorage, CustomOp1, InplaceOp1, Layout, Result, Shape, Storage, Tensor, bail};
 use parking_lot::RwLockReadGuard;
 
 /// An operand of an op, and how it lies.
@@ -21,7 +22,7 @@ pub(crate) type Operand<'a> = (&'a Tensor, Lies<'a>);
 struct Others<'a, const N: usize> {
     operands: [Operand<'a>; N],
     addresses: [usize; N],
-    /// The address of the result's storage, which candle locks.
+    /// The address of the storage that candle locks: the result's, or the first operand's.
     own: usize,
     /// Locks of the storages before that one.
     before: Locks<'a, N>,
@@ -31,7 +32,16 @@ type Locks<'a, const N: usize> = [Option<RwLockReadGuard<'a, Storage>>; N];
 
 impl<'a, const N: usize> Others<'a, N> {
     fn beside(own: &Tensor, operands: [Operand<'a>; N]) -> Self {
-        let (own, addresses) = (address(own), operands.map(|(tensor, _)| address(tensor)));
+        Others::with_addresses(address(own), operands, operands.map(|(tensor, _)| address(tensor)))
+    }
+
+    /// The operands but the first, which candle locks.
+    fn beside_first(operands: [Operand<'a>; N]) -> Self {
+        let addresses = operands.map(|(tensor, _)| address(tensor));
+        Others::with_addresses(addresses.first().copied().unwrap_or_default(), operands, addresses)
+    }
+
+    fn with_addresses(own: usize, operands: [Operand<'a>; N], addresses: [usize; N]) -> Self {
         let mut others = Others { operands, addresses, own, before: [const { None }; N] };
         others.before = others.lock(|address| address < own);
         others
@@ -55,13 +65,12 @@ impl<'a, const N: usize> Others<'a, N> {
         (0..operand).find(|i| self.addresses[*i] == self.addresses[operand]).unwrap_or(operand)
     }
 
-    /// Calls `with` with each operand's storage and how it lies. Nothing where an operand is in the storage that candle has locked.
-    fn with<R>(&self, with: impl FnOnce([Option<(&Storage, Lies<'_>)>; N]) -> R) -> R {
+    /// Calls `with` with each operand's storage and how it lies. No storage where it is the one that candle has locked.
+    fn with<R>(&self, with: impl FnOnce([(Option<&Storage>, Lies<'_>); N]) -> R) -> R {
         let behind = self.lock(|address| address > self.own);
         with(std::array::from_fn(|i| {
             let first = self.first(i);
-            let storage = self.before[first].as_deref().or(behind[first].as_deref());
-            storage.map(|storage| (storage, self.operands[i].1))
+            (self.before[first].as_deref().or(behind[first].as_deref()), self.operands[i].1)
         }))
     }
 }
@@ -85,17 +94,35 @@ pub(crate) fn in_place<const N: usize>(
 }
 
 /// `op` of these operands, one at least, into a new tensor.
-pub(crate) fn made<const N: usize, O: Forward<N>>(operands: [Operand<'_>; N], op: &O) -> Result<Tensor> {
-    let Some((beside, _)) = operands.first() else { bail!("{}: an op has an operand", op.op()) };
-    let (shape, device) = (op.shape(operands.map(|(_, lies)| lies))?, beside.device());
-    let result = match device.is_cuda() && op.whole() {
-        // SAFETY: the launch writes every element before anybody reads one, on the device's stream, in whose order candle uses
-        // the tensor too; where it fails, nobody gets the tensor.
-        true => unsafe { Tensor::empty(shape, O::RESULT, device) },
-        false => Tensor::zeros(shape, O::RESULT, device),
-    }?;
-    in_place(&result, operands, op)?;
-    Ok(result)
+pub(crate) fn made<const N: usize>(operands: [Operand<'_>; N], op: &impl Forward<N>) -> Result<Tensor> {
+    let Some((first, _)) = operands.first() else { bail!("{}: an op has an operand", op.op()) };
+    first.apply_op1_no_bwd(&New { op, others: Others::beside_first(operands) })
+}
+
+struct New<'a, O, const N: usize> {
+    op: &'a O,
+    others: Others<'a, N>,
+}
+
+impl<O: Forward<N>, const N: usize> CustomOp1 for New<'_, O, N> {
+    fn name(&self) -> &'static str {
+        self.op.op()
+    }
+
+    fn cpu_fwd(&self, own: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
+        self.others.with(|operands| match all(operands.map(|(storage, lies)| cpu(storage, lies, Some(own)))) {
+            Some(operands) => self.op.cpu_new(operands),
+            None => elsewhere(self.op.op()),
+        })
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(&self, own: &CudaStorage, _: &Layout) -> Result<(CudaStorage, Shape)> {
+        self.others.with(|operands| match all(operands.map(|(storage, lies)| cuda(storage, lies, Some(own)))) {
+            Some(operands) => self.op.cuda_new(operands),
+            None => elsewhere(self.op.op()),
+        })
+    }
 }
 
 struct InPlace<'a, O, const N: usize> {
@@ -109,7 +136,7 @@ impl<O: Forward<N>, const N: usize> InplaceOp1 for InPlace<'_, O, N> {
     }
 
     fn cpu_fwd(&self, sy: &mut CpuStorage, ly: &Layout) -> Result<()> {
-        self.others.with(|operands| match all(operands.map(|operand| cpu(operand?))) {
+        self.others.with(|operands| match all(operands.map(|(storage, lies)| cpu(storage, lies, None))) {
             Some(operands) => self.op.cpu_into(sy, ly, operands),
             None => elsewhere(self.op.op()),
         })
@@ -117,27 +144,37 @@ impl<O: Forward<N>, const N: usize> InplaceOp1 for InPlace<'_, O, N> {
 
     #[cfg(feature = "cuda")]
     fn cuda_fwd(&self, sy: &mut CudaStorage, ly: &Layout) -> Result<()> {
-        self.others.with(|operands| match all(operands.map(|operand| cuda(operand?))) {
+        self.others.with(|operands| match all(operands.map(|(storage, lies)| cuda(storage, lies, None))) {
             Some(operands) => self.op.cuda_into(sy, ly, operands),
             None => elsewhere(self.op.op()),
         })
     }
 }
 
-/// An operand on the CPU, if it is there.
-fn cpu<'s>((storage, lies): (&'s Storage, Lies<'s>)) -> Option<(&'s CpuStorage, Lies<'s>)> {
+/// An operand on the CPU, if it is there: in a storage, or in candle's `own`.
+fn cpu<'s>(
+    storage: Option<&'s Storage>,
+    lies: Lies<'s>,
+    own: Option<&'s CpuStorage>,
+) -> Option<(&'s CpuStorage, Lies<'s>)> {
     match storage {
-        Storage::Cpu(storage) => Some((storage, lies)),
-        _ => None,
+        Some(Storage::Cpu(storage)) => Some((storage, lies)),
+        Some(_) => None,
+        None => own.map(|own| (own, lies)),
     }
 }
 
-/// An operand on a CUDA device, if it is there.
+/// An operand on a CUDA device, if it is there: in a storage, or in candle's `own`.
 #[cfg(feature = "cuda")]
-fn cuda<'s>((storage, lies): (&'s Storage, Lies<'s>)) -> Option<(&'s CudaStorage, Lies<'s>)> {
+fn cuda<'s>(
+    storage: Option<&'s Storage>,
+    lies: Lies<'s>,
+    own: Option<&'s CudaStorage>,
+) -> Option<(&'s CudaStorage, Lies<'s>)> {
     match storage {
-        Storage::Cuda(storage) => Some((storage, lies)),
-        _ => None,
+        Some(Storage::Cuda(storage)) => Some((storage, lies)),
+        Some(_) => None,
+        None => own.map(|own| (own, lies)),
     }
 }
 
@@ -168,7 +205,7 @@ mod tests {
                 // Before candle locks its own, those at lower addresses, and a storage for the first operand that has it.
                 let locked = others.before.each_ref().map(Option::is_some);
                 assert_eq!(locked, [address(a) < address(own), false]);
-                let known = others.with(|all| all.map(|operand| operand.map(|(s, _)| std::ptr::from_ref(s).addr())));
+                let known = others.with(|all| all.map(|(storage, _)| storage.map(|s| std::ptr::from_ref(s).addr())));
                 let expected = (address(a) != address(own)).then(|| address(a));
                 assert_eq!(known, [expected; 2], "the one that candle locks is not given");
             }

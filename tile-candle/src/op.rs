@@ -3,29 +3,26 @@
 #[cfg(feature = "cuda")]
 use crate::cuda;
 use crate::{CandleElement, Lies, failed, host};
-use candle_core::{
-    CpuStorage, CustomOp1, CustomOp2, CustomOp3, DType, InplaceOp2, InplaceOp3, Layout, Result, Shape, WithDType,
-};
+use candle_core::{CpuStorage, CustomOp1, CustomOp2, CustomOp3, InplaceOp2, InplaceOp3, Layout, Result, Shape};
 #[cfg(feature = "cuda")]
 use candle_core::{CudaStorage, backend::BackendStorage};
 use std::marker::PhantomData;
 use tile_runtime::interop::{Lent, LentMut};
 use tile_runtime::{LaunchError, Stream};
 
-/// What an op writes to a tensor that is there, of the storages of its `N` operands, each with how it lies. The traits of candle
-/// that an op implements call this; of them there is one for each number of operands.
+/// What an op makes, or writes to a tensor that is there, of the storages of its `N` operands, each with how it lies. The traits of
+/// candle that an op implements call this; of them there is one for each number of operands.
 pub(crate) trait Forward<const N: usize> {
-    /// The element type of the result.
-    const RESULT: DType;
     /// What the op is called.
     fn op(&self) -> &'static str;
-    /// Whether the launch writes the whole result and reads none of it before.
-    fn whole(&self) -> bool;
-    /// The result's shape.
-    fn shape(&self, operands: [Lies<'_>; N]) -> Result<Shape>;
-    /// On the CPU.
+    /// A new tensor on the CPU.
+    fn cpu_new(&self, operands: [(&CpuStorage, Lies<'_>); N]) -> Result<(CpuStorage, Shape)>;
+    /// Into a tensor on the CPU.
     fn cpu_into(&self, sy: &mut CpuStorage, ly: &Layout, operands: [(&CpuStorage, Lies<'_>); N]) -> Result<()>;
-    /// On a CUDA device.
+    /// A new tensor on a CUDA device.
+    #[cfg(feature = "cuda")]
+    fn cuda_new(&self, operands: [(&CudaStorage, Lies<'_>); N]) -> Result<(CudaStorage, Shape)>;
+    /// Into a tensor on a CUDA device.
     #[cfg(feature = "cuda")]
     fn cuda_into(&self, sy: &mut CudaStorage, ly: &Layout, operands: [(&CudaStorage, Lies<'_>); N]) -> Result<()>;
 }
@@ -51,6 +48,7 @@ macro_rules! op {
             shape: S,
             launch: F,
             /// Whether the launch writes the whole result and reads none of it before.
+            #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "memory of the CPU is always filled with zeros"))]
             whole: bool,
             types: PhantomData<fn($([$T; $R]),+) -> [Y; RY]>,
         }
@@ -83,18 +81,15 @@ macro_rules! op {
             S: Fn($([usize; $R]),+) -> Result<[usize; RY]>,
             F: Fn(&Stream, $(&Lent<'_, $T, $R>,)+ &mut LentMut<'_, Y, RY>) -> std::result::Result<(), LaunchError>,
         {
-            const RESULT: DType = <Y as WithDType>::DTYPE;
-
             fn op(&self) -> &'static str {
                 self.name
             }
 
-            fn whole(&self) -> bool {
-                self.whole
-            }
-
-            fn shape(&self, [$($l),+]: [Lies<'_>; $n]) -> Result<Shape> {
-                Ok(Shape::from((self.shape)($($l.extents::<$R>()?),+)?.as_slice()))
+            fn cpu_new(&self, [$(($s, $l)),+]: [(&CpuStorage, Lies<'_>); $n]) -> Result<(CpuStorage, Shape)> {
+                let shape = (self.shape)($($l.extents::<$R>()?),+)?;
+                let on = host::stream()?;
+                $(let $t = host::lent::<$T, $R>(&on, $s, $l)?;)+
+                host::output(&on, shape, |y| (self.launch)(&on, $(&$t,)+ y))
             }
 
             fn cpu_into(
@@ -107,6 +102,17 @@ macro_rules! op {
                 let on = host::stream()?;
                 $(let $t = host::lent::<$T, $R>(&on, $s, $l)?;)+
                 (self.launch)(&on, $(&$t,)+ &mut host::lent_mut(&on, sy, ly.into())?).map_err(failed)
+            }
+
+            #[cfg(feature = "cuda")]
+            fn cuda_new(&self, [$(($s, $l)),+]: [(&CudaStorage, Lies<'_>); $n]) -> Result<(CudaStorage, Shape)> {
+                let shape = (self.shape)($($l.extents::<$R>()?),+)?;
+                let beside = first!($($s),+);
+                let on = cuda::lender(beside.device())?;
+                $(let $t = cuda::lent::<$T, $R>(&on, $s, $l)?;)+
+                let made = cuda::output(&on, beside, shape, self.whole, |y| (self.launch)(on.stream(), $(&$t,)+ y))?;
+                $(on.take_back($t);)+
+                Ok(made)
             }
 
             #[cfg(feature = "cuda")]
@@ -131,34 +137,22 @@ macro_rules! op {
 
 /// Implements candle's trait `$CustomOp` for `$Op`: the result is a new tensor.
 macro_rules! new_tensor {
-    ($Op:ident: $CustomOp:ident; $(($T:ident, $R:ident, $t:ident, $s:ident, $l:ident)),+) => {
+    ($Op:ident of $n:literal: $CustomOp:ident; $(($T:ident, $R:ident, $t:ident, $s:ident, $l:ident)),+) => {
         impl<$($T, const $R: usize,)+ Y, const RY: usize, S, F> $CustomOp for $Op<$($T, $R,)+ Y, RY, S, F>
         where
-            $($T: CandleElement,)+
-            Y: CandleElement,
-            S: Fn($([usize; $R]),+) -> Result<[usize; RY]>,
-            F: Fn(&Stream, $(&Lent<'_, $T, $R>,)+ &mut LentMut<'_, Y, RY>) -> std::result::Result<(), LaunchError>,
+            Self: Forward<$n>,
         {
             fn name(&self) -> &'static str {
                 self.name
             }
 
             fn cpu_fwd(&self, $($s: &CpuStorage, $l: &Layout),+) -> Result<(CpuStorage, Shape)> {
-                $(let $l = Lies::from($l);)+
-                let shape = (self.shape)($($l.extents::<$R>()?),+)?;
-                let on = host::stream()?;
-                $(let $t = host::lent::<$T, $R>(&on, $s, $l)?;)+
-                host::output(&on, shape, |y| (self.launch)(&on, $(&$t,)+ y))
+                self.cpu_new([$(($s, $l.into())),+])
             }
 
             #[cfg(feature = "cuda")]
             fn cuda_fwd(&self, $($s: &CudaStorage, $l: &Layout),+) -> Result<(CudaStorage, Shape)> {
-                $(let $l = Lies::from($l);)+
-                let shape = (self.shape)($($l.extents::<$R>()?),+)?;
-                let beside = first!($($s),+);
-                let on = cuda::lender(beside.device())?;
-                $(let $t = cuda::lent::<$T, $R>(&on, $s, $l)?;)+
-                cuda::output(&on, beside, shape, self.whole, |y| (self.launch)(on.stream(), $(&$t,)+ y))
+                self.cuda_new([$(($s, $l.into())),+])
             }
         }
     };
@@ -193,7 +187,7 @@ op! {
     pub Op1 of 1;
     (A, RA, ta, sa, la)
 }
-new_tensor!(Op1: CustomOp1; (A, RA, ta, sa, la));
+new_tensor!(Op1 of 1: CustomOp1; (A, RA, ta, sa, la));
 in_place!(Op1 of 1: InplaceOp2; (A, RA, ta, sa, la));
 
 op! {
@@ -202,7 +196,7 @@ op! {
     pub Op2 of 2;
     (A, RA, ta, sa, la), (B, RB, tb, sb, lb)
 }
-new_tensor!(Op2: CustomOp2; (A, RA, ta, sa, la), (B, RB, tb, sb, lb));
+new_tensor!(Op2 of 2: CustomOp2; (A, RA, ta, sa, la), (B, RB, tb, sb, lb));
 in_place!(Op2 of 2: InplaceOp3; (A, RA, ta, sa, la), (B, RB, tb, sb, lb));
 
 op! {
@@ -211,7 +205,7 @@ op! {
     pub Op3 of 3;
     (A, RA, ta, sa, la), (B, RB, tb, sb, lb), (C, RC, tc, sc, lc)
 }
-new_tensor!(Op3: CustomOp3; (A, RA, ta, sa, la), (B, RB, tb, sb, lb), (C, RC, tc, sc, lc));
+new_tensor!(Op3 of 3: CustomOp3; (A, RA, ta, sa, la), (B, RB, tb, sb, lb), (C, RC, tc, sc, lc));
 
 op! {
     /// An op of four tensors, for which candle has no trait: of ready ops alone.

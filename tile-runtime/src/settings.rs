@@ -209,7 +209,7 @@ pub const SETTINGS: &[Setting] = {
             "the commit that `cargo xtask soak` records where there is no git",
             Tests,
         ),
-        setting("TILE_TEST_FAULT_CHILD", Text, "a fault", "none", "which fault a child of `tests/gpu` provokes", Tests),
+        setting("TILE_TEST_ALONE", Text, "`1`", "none", "that a process of `tests/gpu` runs one test alone", Tests),
     ]
 };
 

@@ -5,6 +5,7 @@
 //! author can know: then `lints(TK0604 = "off")` says that it was thought of.
 
 use super::Bound;
+use super::finite;
 use super::walk::Walk;
 use crate::constraint::Poly;
 use crate::diag::{Code, Diagnostic};
@@ -35,9 +36,9 @@ pub(super) fn access(walk: &mut Walk<'_>, access: AccessId, used: Use, bounds: &
         }
         let expr = data.indices[axis];
         let text = written(walk.kernel, expr);
-        let below = extent.minus(index).and_then(|p| p.plus_constant(-1)).is_some_and(|p| walk.cx.proves(&p));
+        let below = extent.minus(index).and_then(|p| p.plus_constant(-1)).is_some_and(|p| holds(walk, &p));
         // What data says is too large, most likely, before it is negative.
-        if !walk.cx.proves(index) && (below || !walk.cx.is_data(index)) {
+        if !holds(walk, index) && (below || !walk.cx.is_data(index)) {
             doubts.push(format!("`{text}` may be negative"));
             conditions.extend(not_negative(walk, expr));
         }
@@ -93,6 +94,12 @@ pub(super) fn access(walk: &mut Walk<'_>, access: AccessId, used: Use, bounds: &
         .help(help)
         .note(format!("`lints({code} = \"off\")` where it cannot happen, for a reason that is not in the kernel"));
     walk.analysis.lints.push(diagnostic);
+}
+
+/// Whether `poly >= 0`, by all that an author would think of: more than what code is made of. An access that is inside by this
+/// alone has a guard that is never needed, and no doubt is worth the author's time.
+fn holds(walk: &Walk<'_>, poly: &Poly) -> bool {
+    walk.cx.proves(poly) || finite::nonneg(walk, poly) || walk.cx.proves_patiently(poly)
 }
 
 /// Two axes whose indices are proven inside of each other's extents: most likely they stand in the wrong order, and a guard

@@ -11,6 +11,7 @@ mod budget;
 mod check;
 mod collective;
 mod copy;
+mod finite;
 mod guards;
 mod host;
 mod induction;

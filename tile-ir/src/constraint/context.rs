@@ -3,7 +3,9 @@
 use super::interval::Interval;
 use super::poly::{Monomial, Poly, Sym};
 use super::query::tighten;
+use super::witness::{Eval, Source, Witnesses};
 use crate::ir::BinaryOp;
+use crate::lowered::fold;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
@@ -22,6 +24,8 @@ pub struct Context {
     pub(super) answers: RefCell<HashMap<Poly, bool>>,
     /// Steps that queries have taken so far.
     pub(super) spent: Cell<u32>,
+    /// Points where all facts hold.
+    pub(super) witnesses: Witnesses,
 }
 
 /// A polynomial that is not negative.
@@ -117,16 +121,26 @@ pub enum Definition {
 }
 
 impl Context {
+    /// A value that the launcher knows: a dim, a scalar.
+    pub fn fresh_launch(&mut self, name: &str, lo: Option<i64>, hi: Option<i64>) -> Sym {
+        let definition = Definition::Free(self.symbols.len() as u32);
+        let symbol =
+            Symbol { name: name.to_owned(), lo, hi, definition, varies: Varies::default(), data: false, size: 1 };
+        self.push(symbol, &Source::Launch)
+    }
+
     /// A symbol of its own.
     pub fn fresh(&mut self, name: &str, lo: Option<i64>, hi: Option<i64>, varies: Varies) -> Sym {
         let definition = Definition::Free(self.symbols.len() as u32);
-        self.push(Symbol { name: name.to_owned(), lo, hi, definition, varies, data: false, size: 1 })
+        let symbol = Symbol { name: name.to_owned(), lo, hi, definition, varies, data: false, size: 1 };
+        self.push(symbol, &Source::Any)
     }
 
     /// A value from memory, with the bounds of its type.
     pub fn fresh_data(&mut self, lo: Option<i64>, hi: Option<i64>, varies: Varies) -> Sym {
         let definition = Definition::Free(self.symbols.len() as u32);
-        self.push(Symbol { name: String::new(), lo, hi, definition, varies, data: true, size: 1 })
+        let symbol = Symbol { name: String::new(), lo, hi, definition, varies, data: true, size: 1 };
+        self.push(symbol, &Source::Any)
     }
 
     /// A value that is one of several, which of them may differ as `varies`.
@@ -137,7 +151,10 @@ impl Context {
         let varies = cases.iter().fold(varies, |v, p| v.or(self.varies(p)));
         let data = cases.iter().any(|p| self.is_data(p));
         let size = cases.iter().fold(1u32, |size, p| size.saturating_add(self.size(p)));
-        self.push(Symbol { name: String::new(), lo, hi, definition: Definition::OneOf(cases), varies, data, size })
+        let chosen = cases.clone();
+        let definition = Definition::OneOf(cases);
+        let symbol = Symbol { name: String::new(), lo, hi, definition, varies, data, size };
+        self.push(symbol, &Source::Of(&|eval, point| eval(chosen.get(point % chosen.len().max(1))?)))
     }
 
     /// Says that no launch check can bound a symbol.
@@ -155,8 +172,9 @@ impl Context {
         self.symbols.len()
     }
 
-    fn push(&mut self, symbol: Symbol) -> Sym {
+    fn push(&mut self, symbol: Symbol, source: &Source<'_>) -> Sym {
         let sym = Sym(self.symbols.len() as u32);
+        self.witnesses.push(source, symbol.lo, symbol.hi);
         self.symbols.push(symbol);
         sym
     }
@@ -198,7 +216,18 @@ impl Context {
             Definition::Free(_) => (None, None),
         };
         let size = operands.iter().fold(1u32, |size, p| size.saturating_add(self.size(p)));
-        let sym = self.push(Symbol { name: String::new(), lo, hi, definition: definition.clone(), varies, data, size });
+        let symbol = Symbol { name: String::new(), lo, hi, definition: definition.clone(), varies, data, size };
+        let value = |eval: &Eval<'_>, _: usize| match &definition {
+            Definition::Floor(n, d) => Some(eval(n)?.div_euclid(eval(d).filter(|d| *d > 0)?)),
+            Definition::Min(a, b) => Some(eval(a)?.min(eval(b)?)),
+            Definition::Max(a, b) => Some(eval(a)?.max(eval(b)?)),
+            Definition::Opaque(op, a, b, range) => {
+                let value = fold(*op, eval(a)?, eval(b)?);
+                value.filter(|value| range.is_none_or(|(lo, hi)| (lo..=hi).contains(value)))
+            }
+            Definition::Free(_) | Definition::OneOf(_) => None,
+        };
+        let sym = self.push(symbol, &Source::Of(&value));
         let x = Poly::sym(sym);
         let mut facts: Vec<Option<Poly>> = Vec::new();
         match &definition {
@@ -207,7 +236,10 @@ impl Context {
             Definition::Max(a, b) => facts.extend([x.minus(a), x.minus(b)]),
             _ => {}
         }
-        self.permanent.extend(facts.into_iter().flatten().map(Fact::new));
+        for fact in facts.into_iter().flatten() {
+            self.witnesses.permanent(&fact);
+            self.permanent.push(Fact::new(fact));
+        }
         self.answers.get_mut().clear();
         self.conditional_facts(sym, &definition);
         self.defined.insert(definition, sym);
@@ -222,8 +254,7 @@ impl Context {
         }
         for fact in rounded(&Poly::sym(sym), n, d).into_iter().flatten() {
             if !self.scoped.iter().any(|known| known.poly == fact) {
-                self.scoped.push(Fact::new(fact));
-                self.answers.get_mut().clear();
+                self.push_scoped(fact);
             }
         }
     }
@@ -253,6 +284,7 @@ impl Context {
     pub fn reset(&mut self, mark: Mark) {
         if self.scoped.len() != mark.scoped {
             self.answers.get_mut().clear();
+            self.witnesses.reset(mark.scoped);
         }
         self.scoped.truncate(mark.scoped);
         self.multiples.truncate(mark.multiples);
@@ -262,9 +294,14 @@ impl Context {
     pub fn assume_nonneg(&mut self, poly: Poly) {
         let poly = tighten(poly);
         if poly.as_constant().is_none() {
-            self.scoped.push(Fact::new(poly));
-            self.answers.get_mut().clear();
+            self.push_scoped(poly);
         }
+    }
+
+    fn push_scoped(&mut self, poly: Poly) {
+        self.witnesses.scoped(self.scoped.len(), &poly);
+        self.scoped.push(Fact::new(poly));
+        self.answers.get_mut().clear();
     }
 
     /// Assumes `poly == 0`. Where that says that a remainder is zero, remembers the multiple.
@@ -283,10 +320,9 @@ impl Context {
             }
         }
         if let Some(negated) = poly.scaled(-1) {
-            self.scoped.push(Fact::new(negated));
+            self.push_scoped(negated);
         }
-        self.scoped.push(Fact::new(poly));
-        self.answers.get_mut().clear();
+        self.push_scoped(poly);
     }
 }
 

@@ -16,6 +16,7 @@ mod poly;
 mod query;
 #[cfg(test)]
 mod soundness;
+mod witness;
 
 pub use cond::Cond;
 pub use context::{Context, Definition, Mark, Symbol, Varies};

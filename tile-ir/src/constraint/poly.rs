@@ -23,65 +23,83 @@ const TERMS: usize = 256;
 
 /// A product of at most four symbols; the empty product is 1. Ordered so that products with later symbols are
 /// greater.
+///
+/// Each factor is 32 bits, a symbol's number and 1, the latest first; 0 stands for none. They are two numbers, because products are
+/// compared and copied more often than they are taken apart.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Monomial([u32; DEGREE]);
+pub struct Monomial(u64, u64);
 
 impl Monomial {
     /// The empty product.
-    pub const ONE: Monomial = Monomial([0; DEGREE]);
+    pub const ONE: Monomial = Monomial(0, 0);
 
     /// One symbol.
     pub fn of(sym: Sym) -> Self {
-        Monomial([sym.0 + 1, 0, 0, 0])
+        Monomial::from_factors([sym.0 + 1, 0, 0, 0])
+    }
+
+    fn from_factors([a, b, c, d]: [u32; DEGREE]) -> Self {
+        let pair = |first: u32, second: u32| u64::from(first) << 32 | u64::from(second);
+        Monomial(pair(a, b), pair(c, d))
+    }
+
+    fn all_factors(&self) -> [u32; DEGREE] {
+        [(self.0 >> 32) as u32, self.0 as u32, (self.1 >> 32) as u32, self.1 as u32]
     }
 
     /// The factors, latest first.
-    pub fn factors(&self) -> impl Iterator<Item = Sym> + '_ {
-        self.0.iter().take_while(|s| **s != 0).map(|s| Sym(s - 1))
+    pub fn factors(&self) -> impl Iterator<Item = Sym> + use<> {
+        self.all_factors().into_iter().take_while(|s| *s != 0).map(|s| Sym(s - 1))
     }
 
     /// The latest factor.
     pub fn latest(&self) -> Option<Sym> {
-        self.0[0].checked_sub(1).map(Sym)
+        ((self.0 >> 32) as u32).checked_sub(1).map(Sym)
     }
 
     /// The product without its latest factor.
     pub fn rest(&self) -> Monomial {
-        let mut rest = [0; DEGREE];
-        rest[..DEGREE - 1].copy_from_slice(&self.0[1..]);
-        Monomial(rest)
+        Monomial(self.0 << 32 | self.1 >> 32, self.1 << 32)
     }
 
     /// The product with a factor `sym` less; the product itself, where it is none.
     pub fn without(&self, sym: Sym) -> Monomial {
         let mut rest = [0; DEGREE];
-        let at = self.0.iter().position(|s| *s == sym.0 + 1);
-        let kept = self.0.iter().enumerate().filter(|(i, _)| Some(*i) != at).map(|(_, s)| *s);
+        let all = self.all_factors();
+        let at = all.iter().position(|s| *s == sym.0 + 1);
+        let kept = all.iter().enumerate().filter(|(i, _)| Some(*i) != at).map(|(_, s)| *s);
         rest.iter_mut().zip(kept).for_each(|(to, from)| *to = from);
-        Monomial(rest)
+        Monomial::from_factors(rest)
     }
 
     /// The product; `None` beyond four factors.
     pub fn times(&self, other: &Monomial) -> Option<Monomial> {
+        if *self == Monomial::ONE {
+            return Some(*other);
+        }
+        if *other == Monomial::ONE {
+            return Some(*self);
+        }
         // Both are in descending order, with zeros behind: so is what is merged.
+        let (left, right) = (self.all_factors(), other.all_factors());
         let (mut a, mut b) = (0, 0);
         let mut product = [0; DEGREE];
         for factor in &mut product {
-            if self.0[a] >= other.0[b] {
-                *factor = self.0[a];
+            if left[a] >= right[b] {
+                *factor = left[a];
                 a += 1;
             } else {
-                *factor = other.0[b];
+                *factor = right[b];
                 b += 1;
             }
         }
-        let is_whole = self.0[a..].iter().chain(&other.0[b..]).all(|left| *left == 0);
-        is_whole.then_some(Monomial(product))
+        let is_whole = left[a..].iter().chain(&right[b..]).all(|left| *left == 0);
+        is_whole.then_some(Monomial::from_factors(product))
     }
 
     /// How many times `sym` is a factor.
     pub fn power(&self, sym: Sym) -> usize {
-        self.factors().filter(|f| *f == sym).count()
+        self.all_factors().iter().filter(|s| **s == sym.0 + 1).count()
     }
 }
 
@@ -91,8 +109,11 @@ impl fmt::Debug for Monomial {
     }
 }
 
+/// Terms without an allocation.
+const INLINE: usize = 4;
+
 /// The terms of a [`Poly`], up to four without an allocation: queries make and drop many, and most are no longer.
-type Terms = SmallVec<[(Monomial, i64); 4]>;
+type Terms = SmallVec<[(Monomial, i64); INLINE]>;
 
 /// A sum of monomials with nonzero coefficients, in ascending order of monomials.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -166,7 +187,9 @@ impl Poly {
 
     /// `self * scale + other * other_scale`; `None` on overflow.
     pub fn combine(&self, scale: i64, other: &Poly, other_scale: i64) -> Option<Poly> {
-        let mut terms = Terms::with_capacity(self.terms.len() + other.terms.len());
+        let (long, both) = (self.terms.len().max(other.terms.len()), self.terms.len() + other.terms.len());
+        // Terms often cancel, so what might just be too long for its place is not given another one before it is.
+        let mut terms = if long > INLINE { Terms::with_capacity(both) } else { Terms::new() };
         let (mut a, mut b) = (self.terms.as_slice(), other.terms.as_slice());
         loop {
             let order = match (a, b) {

@@ -23,6 +23,10 @@ const ALL_FUEL: u32 = 20_000;
 const LITTLE_FUEL: u32 = 2;
 /// Symbols a query may eliminate one after another.
 const DEPTH: u32 = 9;
+/// Steps that a patient query may take.
+const PATIENCE: u32 = 600;
+/// Facts that a patient query may subtract one after another.
+const PATIENT_DEPTH: u32 = 5;
 
 impl Context {
     /// `poly >= 0`?
@@ -52,12 +56,86 @@ impl Context {
         if let Some(known) = self.answers.borrow().get(poly) {
             return *known;
         }
+        if self.witnesses.refute(poly) {
+            return false;
+        }
+        let answer = self.search(poly);
+        self.answers.borrow_mut().insert(poly.clone(), answer);
+        answer
+    }
+
+    /// Whether there is a proof of `poly >= 0`, as far as it is looked for.
+    pub(super) fn search(&self, poly: &Poly) -> bool {
         let most = if self.spent.get() < ALL_FUEL { FUEL } else { LITTLE_FUEL };
         let fuel = Cell::new(most);
         let answer = self.eliminate(poly.clone(), DEPTH, &fuel);
         self.spent.set(self.spent.get().saturating_add(most - fuel.get()));
-        self.answers.borrow_mut().insert(poly.clone(), answer);
         answer
+    }
+
+    /// Whether `poly >= 0` follows from the facts, by a longer search than that of [`Context::proves`]: facts are subtracted
+    /// once or as often as they fit, for whichever symbol they bound, and of a quotient `q` of `n` by `d`, `q <= r` is
+    /// `n <= d * r + d - 1`, and `q >= r` is `n >= d * r`: of integers that says more than what bounds `d * q` does.
+    ///
+    /// It is for what the author is told. Code is made of what `proves` says: another answer there is another program.
+    pub fn proves_patiently(&self, poly: &Poly) -> bool {
+        if self.proves(poly) {
+            return true;
+        }
+        if self.witnesses.refute(poly) {
+            return false;
+        }
+        let fuel = Cell::new(PATIENCE);
+        // Short proofs first: a search that begins with a wrong fact would not come back from the depth.
+        (1..=PATIENT_DEPTH).any(|depth| self.subtract(poly.clone(), depth, &fuel))
+    }
+
+    /// One step of [`Context::proves_patiently`].
+    fn subtract(&self, poly: Poly, depth: u32, fuel: &Cell<u32>) -> bool {
+        let poly = tighten(poly);
+        if self.range(&poly).0.is_some_and(|lo| lo >= 0) {
+            return true;
+        }
+        if depth == 0 {
+            return false;
+        }
+        for (monomial, coefficient) in poly.symbolic().iter().rev() {
+            let (Some(sym), true) = (monomial.latest(), monomial.rest() == Monomial::ONE) else { continue };
+            if fuel.get() == 0 {
+                return false;
+            }
+            fuel.set(fuel.get() - 1);
+            let exact = match &self.symbol(sym).definition {
+                Definition::Floor(n, d) => d.as_constant().and_then(|d| {
+                    let rest = poly.combine(1, &Poly::sym(sym), -coefficient)?.scaled(d)?;
+                    match coefficient {
+                        1 => rest.plus(n),
+                        -1 => rest.plus_constant(d - 1)?.minus(n),
+                        _ => None,
+                    }
+                }),
+                _ => None,
+            };
+            if exact.is_some_and(|p| self.subtract(p, depth - 1, fuel)) {
+                return true;
+            }
+            let facts = self.scoped.iter().rev().chain(self.permanent.iter().rev());
+            for fact in facts.filter(|fact| fact.may_mention(sym)).map(|fact| &fact.poly) {
+                let own = fact.coefficient(monomial);
+                if own == 0 || (own > 0) != (*coefficient > 0) {
+                    continue;
+                }
+                let fits = coefficient / own;
+                let often = if fits > 1 { [Some(fits), Some(1)] } else { [Some(fits.max(1)), None] };
+                for times in often.into_iter().flatten() {
+                    let rest = poly.combine(1, fact, -times);
+                    if rest.is_some_and(|p| self.subtract(p, depth - 1, fuel)) {
+                        return true;
+                    }
+                }
+            }
+        }
+        false
     }
 
     /// `poly % modulus == 0`? Refuted where every value leaves the same remainder. Nothing is a multiple of 0.

@@ -70,7 +70,7 @@ fn symbol(cx: &Context, sym: Sym, point: &[i64]) -> i64 {
 #[test]
 fn what_is_proven_holds_at_every_point() {
     let mut random = Random(0x2545_f491_4f6c_dd1d);
-    let (mut proven, mut refuted, mut multiples) = (0, 0, 0);
+    let (mut proven, mut refuted, mut multiples, mut patiently, mut witnessed) = (0, 0, 0, 0, 0);
     for _ in 0..3000 {
         let mut cx = Context::default();
         // The first three symbols are free, in 0..=bound; the rest is defined by them.
@@ -133,6 +133,12 @@ fn what_is_proven_holds_at_every_point() {
             let answer = cx.nonneg(&query);
             proven += u32::from(answer == Answer::Proven && !points.is_empty());
             refuted += u32::from(answer == Answer::Refuted && !points.is_empty());
+            let patient = cx.proves_patiently(&query);
+            patiently += u32::from(patient && answer != Answer::Proven && !points.is_empty());
+            // A search for a proof finds none of what is negative somewhere.
+            let witness = cx.witnesses.refute(&query);
+            witnessed += u32::from(witness);
+            assert!(!witness || !cx.search(&query), "{query:?} given {facts:?}");
             let modulus = random.between(2, 6);
             let multiple = cx.divisible(&query, modulus);
             multiples += u32::from(multiple != Answer::Unknown && !points.is_empty());
@@ -141,6 +147,7 @@ fn what_is_proven_holds_at_every_point() {
                 let v = value(&cx, &query, point);
                 assert!(answer != Answer::Proven || v >= 0, "{query:?} at {point:?} given {facts:?}");
                 assert!(answer != Answer::Refuted || v < 0, "{query:?} at {point:?} given {facts:?}");
+                assert!(!patient || v >= 0, "{query:?} at {point:?} given {facts:?}");
                 assert!(multiple != Answer::Proven || v.rem_euclid(modulus) == 0, "{query:?} % {modulus}");
                 assert!(multiple != Answer::Refuted || v.rem_euclid(modulus) != 0, "{query:?} % {modulus}");
                 assert!(lo.is_none_or(|lo| lo <= v) && hi.is_none_or(|hi| hi >= v), "{query:?} at {point:?}");
@@ -149,4 +156,5 @@ fn what_is_proven_holds_at_every_point() {
     }
     // The test is about something.
     assert!(proven > 1000 && refuted > 300 && multiples > 100, "{proven} {refuted} {multiples}");
+    assert!(patiently >= 5 && witnessed > 1000, "{patiently} {witnessed}");
 }

@@ -11,6 +11,7 @@ impl fmt::Display for Report {
         let dims: Vec<String> = self.dims.iter().map(|(name, value)| format!("{name} = {value}")).collect();
         writeln!(f, "{} on {} with {}", self.program, self.machine.name, dims.join(", "))?;
         section(f, "THIS LAUNCH IS REFUSED; it breaks", &self.refused)?;
+        section(f, "not checked, for want of a scalar's value", &self.unchecked)?;
         self.roofline_lines(f)?;
         self.traffic_lines(f)?;
         self.access_lines(f)?;

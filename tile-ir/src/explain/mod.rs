@@ -36,7 +36,7 @@ pub use shape::{ExplainError, Shape};
 pub use walk::AccessKind;
 
 use crate::ir::{Dtype, EntityRef, SpanId};
-use crate::lowered::{Check, CheckKind, HostValues, Program, Space};
+use crate::lowered::{Check, CheckKind, HostExpr, HostValues, ParameterKind, Program, Space};
 use block::Block;
 use std::collections::BTreeMap;
 use walk::Walker;
@@ -86,6 +86,7 @@ pub fn explain(
         walker.ops(&program.body, &vec![1.0 / f64::from(ranks); threads as usize]);
     }
 
+    let judged = |wanted| move |check: &Check| judge(check, shape) == wanted;
     let mut tensors: Vec<TensorTraffic> = Vec::new();
     for tensor in &program.tensors {
         let elements = tensor.shape.iter().map(|e| e.evaluate(shape).unwrap_or(0).max(0) as f64).product::<f64>();
@@ -125,7 +126,8 @@ pub fn explain(
         accesses: accesses.collect(),
         tensors,
         remarks: program.remarks.iter().map(|r| note(r.span, r.text.clone())).collect(),
-        refused: refused(program, shape),
+        refused: checks(program, judged(Judged::Refused)),
+        unchecked: checks(program, judged(Judged::Unchecked)),
         undecided: walker.undecided.iter().map(|s| note(*s, first_line(&written(program, *s)))).collect(),
         shared_bytes: program.shared_bytes,
         resources,
@@ -146,9 +148,29 @@ fn grid(program: &Program, shape: &Shape) -> Result<[u64; 3], ExplainError> {
     Ok(grid)
 }
 
-/// The launch checks that do not hold.
-fn refused(program: &Program, shape: &Shape) -> Vec<Note> {
-    let fails = |check: &&Check| !matches!(check.holds.evaluate(shape), Some(n) if n != 0);
+/// What becomes of a launch check.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Judged {
+    Holds,
+    Refused,
+    /// It is about a scalar that has no value.
+    Unchecked,
+}
+
+fn judge(check: &Check, shape: &Shape) -> Judged {
+    let mut known = true;
+    check.holds.each_leaf(&mut |leaf| {
+        known &= !matches!(leaf, HostExpr::Scalar(param) if shape.given_scalar(*param).is_none());
+    });
+    match (known, check.holds.evaluate(shape)) {
+        (false, _) => Judged::Unchecked,
+        (true, Some(n)) if n != 0 => Judged::Holds,
+        (true, _) => Judged::Refused,
+    }
+}
+
+/// The words of some of the launch checks.
+fn checks(program: &Program, which: impl Fn(&Check) -> bool) -> Vec<Note> {
     let words = |check: &Check| match &check.kind {
         CheckKind::Specialized { dim, value } => {
             let name = program.dims.get(dim.index()).map_or("", String::as_str);
@@ -163,12 +185,16 @@ fn refused(program: &Program, shape: &Shape) -> Vec<Note> {
             format!("the stride of `{name}` on axis {axis} must be a multiple of {multiple}")
         }
         CheckKind::IndexRange { bound } => {
-            let names = |param| place(program, Space::Global(param));
+            let scalar = |param| program.params.iter().find(|p| p.kind == ParameterKind::Scalar(param));
+            let names = |param| match scalar(param) {
+                Some(scalar) => scalar.name.clone(),
+                None => place(program, Space::Global(param)),
+            };
             format!("the index {} must stay below 2^31", bound.display(&program.dims, &names))
         }
         CheckKind::Operand { kind, .. } => kind.must_be().to_owned(),
     };
-    let checks = program.launch.checks.iter().filter(fails);
+    let checks = program.launch.checks.iter().filter(|check| which(check));
     checks.map(|check| Note { line: line(program, check.span), text: words(check) }).collect()
 }
 

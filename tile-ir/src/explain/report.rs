@@ -40,6 +40,8 @@ pub struct Report {
     pub remarks: Vec<Note>,
     /// Launch checks that this shape fails: the launch would be refused.
     pub refused: Vec<Note>,
+    /// Launch checks about scalars that have no value here.
+    pub unchecked: Vec<Note>,
     /// Conditions and trip counts that data decide: both sides were counted, a loop once.
     pub undecided: Vec<Note>,
     /// Bytes of shared memory a block.

@@ -180,6 +180,32 @@ fn a_launch_that_would_be_refused_is_said_to_be() {
     assert_eq!(report(&kernel, &[("N", 8.0), ("K", 16.0)]).refused, []);
 }
 
+/// A check about a scalar without a value is not decided, and names it.
+#[test]
+fn a_check_needs_its_scalars() {
+    let kernel = parsed(
+        r"
+            #[require(n >= 1)]
+            kernel rows(y: &mut Tensor<f32, (N,)>, n: usize) {
+                let [b] = blocks([N]);
+                let [t] = threads([32]);
+                if b * n + t < N {
+                    y[b * n + t] = 1.0f32;
+                }
+            }
+        ",
+    );
+    let notes = |notes: &[Note]| notes.iter().map(|note| note.text.clone()).collect::<Vec<_>>();
+    let unknown = report(&kernel, &[("N", 64.0)]);
+    assert_eq!(unknown.refused, []);
+    let [require, index] = &notes(&unknown.unchecked)[..] else { panic!("{unknown}") };
+    assert_eq!(require, "require(n >= 1)");
+    assert!(index.starts_with("the index ") && index.contains("n *") || index.contains("* n"), "{index}");
+    assert!(unknown.to_string().contains("not checked, for want of a scalar's value"), "{unknown}");
+    let known = report(&kernel, &[("N", 64.0), ("n", 0.0)]);
+    assert_eq!((notes(&known.refused), known.unchecked), (vec!["require(n >= 1)".to_owned()], vec![]));
+}
+
 #[test]
 fn guards_are_shown_at_their_access() {
     let report = report(&gemv(Dtype::F16, 8), &[("N", 8.0), ("K", 256.0)]);

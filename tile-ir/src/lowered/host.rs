@@ -61,6 +61,18 @@ impl HostExpr {
         HostExpr::Binary(op, Box::new(a), Box::new(b))
     }
 
+    /// Calls `each` with everything in it that is no operation: literals, dims, scalars, strides, addresses.
+    pub fn each_leaf(&self, each: &mut dyn FnMut(&HostExpr)) {
+        match self {
+            HostExpr::Binary(_, a, b) => {
+                a.each_leaf(each);
+                b.each_leaf(each);
+            }
+            HostExpr::Not(x) => x.each_leaf(each),
+            leaf => each(leaf),
+        }
+    }
+
     /// The value; `None` on overflow or division by zero.
     pub fn evaluate(&self, values: &impl HostValues) -> Option<i64> {
         Some(match self {

@@ -176,7 +176,7 @@ impl Shape {
         if fetched {
             let cost = |&&(_, like): &&(Tile, super::Tile)| {
                 let choice = Choice { tile: like, ..Choice::default() };
-                Work { batches, ..choice.work([m, n, k], stored) }.us(&Parameters::H200)
+                Work { batches, ..choice.work([m, n, k], stored) }.us(&Parameters::FIRST)
             };
             // Of few rows there is one row of tiles.
             let legal = FETCHED.iter().filter(|((bm, ..), _)| *bm >= 64 || m <= *bm && stored == [false, true]);

@@ -33,7 +33,7 @@ pub struct Choice {
 pub type Tile = (i64, i64, usize, usize, usize, usize);
 
 /// The tiles that there are instances of, for operands that TMA fetches.
-const TILES: [Tile; 31] = [
+const TILES: [Tile; 35] = [
     (128, 256, 64, 4, 256, 1),
     (128, 192, 64, 4, 128, 1),
     (128, 224, 64, 4, 256, 1),
@@ -65,6 +65,10 @@ const TILES: [Tile; 31] = [
     (128, 192, 64, 4, 128, 2),
     (128, 128, 64, 6, 128, 2),
     (256, 128, 64, 4, 256, 2),
+    (192, 128, 64, 4, 384, 1),
+    (192, 160, 64, 4, 384, 1),
+    (192, 176, 64, 4, 384, 1),
+    (192, 192, 64, 3, 384, 1),
 ];
 
 /// The tiles where every thread copies operands of 16 bits.
@@ -137,7 +141,7 @@ impl Choice {
 
     /// us that a launch of this choice for operands of a kind is expected to take on an H200.
     pub(super) fn us(&self, operands: Operands, shape: [i64; 3], stored: [bool; 2]) -> f64 {
-        self.us_with(operands, shape, stored, &Parameters::H200)
+        self.us_with(operands, shape, stored, Parameters::of(operands))
     }
 
     /// [`Choice::us`], with parameters of another device or result.
@@ -149,7 +153,7 @@ impl Choice {
         parameters: &Parameters,
     ) -> f64 {
         if let Some(parts) = self.parts {
-            return parts.work(operands, shape, stored).us(parameters);
+            return parts.work(operands, shape, stored).us(&Parameters::FIRST);
         }
         match operands {
             Operands::Fetched => self.work(shape, stored).us(parameters),
@@ -314,6 +318,10 @@ macro_rules! elements {
                     (128, 192, 64, 4, 128, 2): [(false, false), (false, true), (true, false), (true, true)],
                     (128, 128, 64, 6, 128, 2): [(false, false), (false, true), (true, false), (true, true)],
                     (256, 128, 64, 4, 256, 2): [(false, false), (false, true), (true, false), (true, true)],
+                    (192, 128, 64, 4, 384, 1): [(false, false), (false, true), (true, false), (true, true)],
+                    (192, 160, 64, 4, 384, 1): [(false, true), (true, true)],
+                    (192, 176, 64, 4, 384, 1): [(false, true)],
+                    (192, 192, 64, 3, 384, 1): [(false, false), (false, true), (true, false), (true, true)],
                     (64, 64, 32, 4, 128, 1): [(false, false), (false, true), (true, false), (true, true)]
                 )
             }

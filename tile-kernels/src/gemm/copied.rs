@@ -208,7 +208,7 @@ mod tests {
             let stored = [false, true];
             let (bytes, speed) = (operands.bytes(), Speed::of(operands, tile, stored));
             let work = Copied { shape, tile: [rows, cols], step, stages, slots: 1, bytes, counted: false, speed };
-            let expected = work.us(&Parameters::H200);
+            let expected = work.us(&Parameters::FIRST);
             let ratio = expected / us;
             assert!((0.67..1.5).contains(&ratio), "{operands:?} {tile:?} {shape:?}: {expected} us, measured {us}");
         }

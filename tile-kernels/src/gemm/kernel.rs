@@ -30,6 +30,8 @@ use tile_runtime::prelude::*;
             (16, 64, 128, 10, 128, 1), (32, 64, 128, 8, 128, 1),
             // Pairs of wide tiles: half as many bytes of b come from the second-level cache.
             (128, 256, 64, 4, 256, 2), (128, 192, 64, 4, 128, 2), (128, 128, 64, 6, 128, 2), (256, 128, 64, 4, 256, 2),
+            // Three warpgroups, for rows that are a little more than a multiple of 128.
+            (192, 128, 64, 4, 384, 1), (192, 160, 64, 4, 384, 1), (192, 192, 64, 3, 384, 1), (192, 176, 64, 4, 384, 1),
             // Where every thread copies: rows that are not aligned, and devices without TMA. Two blocks of them share a
             // multiprocessor.
             (128, 128, 32, 4, 256, 1), (64, 64, 32, 4, 128, 1),

@@ -338,15 +338,21 @@ impl Problem {
             return vec![];
         }
         let (fetched, along) = match operands {
-            Operands::Fetched | Operands::Copied { .. } => (Operands::Fetched, stored),
+            Operands::Fetched | Operands::Copied { .. } => {
+                let [a, b] = packs.map(|pack| pack == Some(pack::Pack::Transposed));
+                (Operands::Fetched, [stored[0] ^ a, stored[1] ^ b])
+            }
             Operands::Full | Operands::Tf32 { .. } => (Operands::Tf32 { fetched: true }, [false, true]),
         };
         let before = pack::us(packs, shape, stored, operands.bytes());
         let legal = Choice::of_operands(fetched, shape, along, splits).filter(|choice| choice.parts.is_none());
         let parameters = match splits {
-            true => Parameters::H200,
+            true => *Parameters::of(fetched),
             // Rows of the result that begin between multiples of 16 bytes are stored element by element.
-            false => Parameters { store: Parameters::H200.store * BETWEEN, ..Parameters::H200 },
+            false => {
+                let parameters = *Parameters::of(fetched);
+                Parameters { store: parameters.store * BETWEEN, ..parameters }
+            }
         };
         let us = |choice: &Choice| before + choice.us_with(fetched, shape, along, &parameters);
         let mut all: Vec<_> = legal.map(|choice| (Choice { packs, ..choice }, us(&choice))).collect();

@@ -1,5 +1,5 @@
 //! Operands that TMA does not fetch, copied first to where it does: [`pack_rows`] into rows whose pitch is a multiple of 16 bytes, and
-//! [`pack_transposed`] of what is stored across K, which `wgmma` takes of 16 bits alone.
+//! [`pack_transposed`] of what is stored across K, which `wgmma` takes of 16 bits alone, and 64 rows of it at a time.
 //!
 //! A copy reads and writes an operand once, at the rate of memory, and then the product is as fast as one of aligned operands. That is less
 //! than what threads that copy take, unless the product does little with each element. The copies are in scratch memory of the stream
@@ -44,13 +44,14 @@ pub fn pack_rows<T, const VEC: usize>(x: &Tensor<T, (M, N)>, y: &mut Tensor<T, (
 /// `y = x^T`. A tile in shared memory is filled along the rows of `x` and emptied along those of `y`.
 #[tile_kernel(
     pdl(independent = [x]),
-    dtypes(T in [f32]),
+    dtypes(T in [f16, bf16, f32]),
     lints(TK0601 = "deny")
 )]
 pub fn pack_transposed<T>(x: &Tensor<T, (M, N)>, y: &mut Tensor<T, (N, M)>) {
     let [bx, by] = blocks([ceil_div(N, 64), ceil_div(M, 64)]);
     let [tx, ty] = threads([64, 4]);
-    let mut tile = alloc_shared::<T>([64, 65]); // a column lies in different banks
+    // A column lies in different banks.
+    let mut tile = alloc_shared::<T>([64, if T::BITS == 16 { 66 } else { 65 }]);
     let mut values = alloc_local::<T>([16]);
     for r in unroll(0..16) {
         values[r] = x.masked([by * 64 + r * 4 + ty, bx * 64 + tx]);
@@ -81,6 +82,9 @@ pub type Packs = [Option<Pack>; 2];
 
 /// Most bytes of scratch memory that an operand is copied to.
 const MOST_BYTES: i64 = 512 << 20;
+
+/// Rows below which tiles of few rows are thought of for an `a` that is stored across K.
+const FEW_ROWS: i64 = 64;
 
 /// Most rows of what is copied: a grid has 65,535 blocks of 64 rows.
 const MOST_ROWS: i64 = 65_535 * 64;
@@ -139,10 +143,12 @@ fn pitch(width: i64, bytes: i64) -> i64 {
 /// How operands of this shape would be copied, whose rows begin at multiples of so many bytes: 16, 8, 4 or 2. None where TMA fetches them as
 /// they are, where there is nothing to multiply, and where a copy would be too large.
 pub(super) fn packs(operands: Operands, shape: [i64; 3], stored: [bool; 2], begin_at: [i64; 2]) -> Packs {
+    let [m, ..] = shape;
     let is_along = match operands {
-        Operands::Copied { .. } => [true, true],
+        // `wgmma` reads 64 rows of an `a` that is stored as K x M; tiles of fewer rows want it along K.
+        Operands::Fetched | Operands::Copied { .. } => [!(stored[0] && m < FEW_ROWS), true],
         Operands::Tf32 { fetched: false } => [!stored[0], stored[1]],
-        Operands::Fetched | Operands::Full | Operands::Tf32 { fetched: true } => return [None; 2],
+        Operands::Full | Operands::Tf32 { fetched: true } => return [None; 2],
     };
     let bytes = operands.bytes();
     let each = stored_extents(shape, stored);
@@ -165,7 +171,7 @@ pub(super) fn packs(operands: Operands, shape: [i64; 3], stored: [bool; 2], begi
 /// us that the copies in front of a product of this shape are expected to take on an H200. `stored`: how operands are stored.
 pub(super) fn us(packs: Packs, shape: [i64; 3], stored: [bool; 2], bytes: i64) -> f64 {
     let each = packs.iter().zip(stored_extents(shape, stored));
-    each.filter_map(|(pack, extents)| pack.map(|pack| pack.us(extents, bytes, &Parameters::H200))).sum()
+    each.filter_map(|(pack, extents)| pack.map(|pack| pack.us(extents, bytes, &Parameters::FIRST))).sum()
 }
 
 /// Calls `product` with what the operands are copied to, and with the options that say how that is stored. Nothing is launched where `copies`

@@ -1,6 +1,6 @@
 //! K split over blocks, where a shape has too few tiles to fill the device: [`gemm_cluster`] over the blocks of a cluster,
 //! which add their sums through distributed shared memory, and [`gemm_slots`] over clusters that put their sums aside, which
-//! the last to arrive adds in order. Both give the same bits at every launch. `b` is stored as N x K, as weights are.
+//! the last to arrive adds in order. Both give the same bits at every launch, and take operands in every layout.
 
 use super::activation::activate;
 use super::epilogue::finish;
@@ -11,16 +11,30 @@ use tile_runtime::kernel::{LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::prelude::*;
 use tile_runtime::{Element, LaunchError};
 
-/// `c = f(alpha a b^T + beta c + bias)`, [`kernel::gemm`](fn@super::kernel::gemm) with K cut into `CK` parts.
+/// `c = f(alpha a b + beta c + bias)`, [`kernel::gemm`](fn@super::kernel::gemm) with K cut into `CK` parts, each a block's of a cluster.
 #[tile_kernel(
     instances(
-        (BM, BN, BK, STAGES, CK) in [(16, 64, 128, 11, 2), (32, 64, 128, 9, 2), (64, 64, 128, 6, 2)],
-        EPILOGUE in [false, true]
+        (BM, BN, BK, STAGES, THREADS, CK) in [
+            (16, 64, 128, 11, 128, 2), (32, 64, 128, 9, 128, 2), (64, 64, 128, 6, 128, 2), (64, 64, 64, 12, 128, 2),
+            (64, 64, 64, 9, 128, 4), (64, 64, 64, 6, 128, 8), (128, 64, 64, 7, 128, 2), (64, 128, 64, 7, 128, 2),
+            (64, 128, 64, 4, 128, 4), (64, 192, 64, 4, 128, 2), (128, 128, 64, 4, 256, 2),
+        ],
+        (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)],
+        EPILOGUE in [false, true],
+        where BK == 64 || B_T && !A_T
     ),
     pdl(independent = [b]),
     dtypes(T in [f16, bf16], U in [f16, bf16, f32]),
-    uses(finish),
-    targets(sm_90a)
+    uses(finish, multiply),
+    targets(sm_90a),
+    require(A_T || A0 == M),
+    require(!A_T || A1 == M),
+    require(B_T || B1 == N),
+    require(!B_T || B0 == N),
+    require(A_T || B_T || A1 == B0),
+    require(A_T || !B_T || A1 == B1),
+    require(!A_T || B_T || A0 == B0),
+    require(!A_T || !B_T || A0 == B1)
 )]
 pub fn gemm_cluster<
     T,
@@ -29,11 +43,14 @@ pub fn gemm_cluster<
     const BN: usize,
     const BK: usize,
     const STAGES: usize,
+    const THREADS: usize,
     const CK: usize,
+    const A_T: bool,
+    const B_T: bool,
     const EPILOGUE: bool,
 >(
-    a: &Tensor<T, (M, K)>,
-    b: &Tensor<T, (N, K)>,
+    a: &Tensor<T, (A0, A1)>,
+    b: &Tensor<T, (B0, B1)>,
     c: &mut Tensor<U, (M, N)>,
     bias: Option<&Tensor<T, (N,)>>,
     alpha: f32,
@@ -41,21 +58,22 @@ pub fn gemm_cluster<
     activation: u32,
 ) {
     // ANCHOR: cluster
+    let depth = if A_T { A0 } else { A1 };
     let [bx, by, part] = blocks([ceil_div(N, BN), ceil_div(M, BM), CK]);
     cluster([1, 1, CK]);
-    threads([128]);
+    threads([THREADS]);
     let row = by * BM;
     let col = bx * BN;
-    let share = ceil_div(ceil_div(K, BK), CK);
-    let mut a_s = alloc_shared::<T>([BM, BK]);
-    let mut b_s = alloc_shared::<T>([BN, BK]);
+    let share = ceil_div(ceil_div(depth, BK), CK);
+    let mut a_s = alloc_shared::<T>([if A_T { BK } else { BM }, if A_T { BM } else { BK }]);
+    let mut b_s = alloc_shared::<T>([if B_T { BN } else { BK }, if B_T { BK } else { BN }]);
     let mut acc = alloc_fragment::<f32>([BM, BN]);
     clear(&mut acc);
     for step in pipelined(0..share, STAGES) {
         let k = (part * share + step) * BK;
-        copy(a.at([row, k]), &mut a_s);
-        copy(b.at([col, k]), &mut b_s);
-        gemm(&a_s, b_s.t(), &mut acc);
+        copy(a.at([if A_T { k } else { row }, if A_T { row } else { k }]), &mut a_s);
+        copy(b.at([if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s);
+        multiply::<T, A_T, B_T>(&a_s, &b_s, &mut acc);
     }
     cluster_reduce(Sum, &mut acc);
     if part == 0 {
@@ -71,7 +89,9 @@ pub fn gemm_cluster<
 /// its sum aside; the last one to arrive at a tile adds those of all, slot after slot.
 #[tile_kernel(
     instances(
-        (BM, BN, BK, STAGES, THREADS) in [(64, 64, 64, 12, 128), (128, 128, 64, 6, 256), (16, 64, 128, 10, 128)],
+        (BM, BN, BK, STAGES, THREADS) in [
+            (64, 64, 64, 12, 128), (128, 128, 64, 6, 256), (16, 64, 128, 10, 128), (128, 256, 64, 4, 256),
+        ],
         S in [8, 64],
         (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)],
         // The sums of many slots of a wide tile take the last block longer than the products.
@@ -83,8 +103,8 @@ pub fn gemm_cluster<
     targets(sm_90a),
     require(0 < slots && slots <= S),
     require(A0 <= 1 << 22 && A1 <= 1 << 22),
-    require(ceil_div(M, BM) <= 64),
-    require(ceil_div(N, BN) <= 64),
+    require(ceil_div(M, BM) <= 128),
+    require(ceil_div(N, BN) <= 128),
     require(A_T || A0 == M),
     require(!A_T || A1 == M),
     require(B_T || B1 == N),
@@ -118,7 +138,7 @@ pub fn gemm_slots<
     activation: u32,
     slots: usize,
     partial: &mut Workspace<f32, (S, M, N)>,
-    arrived: &mut Workspace<u32, (Fixed<64>, Fixed<64>)>,
+    arrived: &mut Workspace<u32, (Fixed<128>, Fixed<128>)>,
 ) {
     let depth = if A_T { A0 } else { A1 };
     let [bx, by, part] = blocks([ceil_div(N, BN), ceil_div(M, BM), slots]);
@@ -196,12 +216,34 @@ pub struct Split {
     pub slots: usize,
 }
 
-/// The splits over clusters alone, of operands that are both stored along K and as many rows as a tile has.
-const CLUSTERS: [Split; 3] =
-    [over([16, 64, 128, 11], 2, 1), over([32, 64, 128, 9], 2, 1), over([64, 64, 128, 6], 2, 1)];
+/// The splits over clusters alone; those whose step along K is 128 are of operands that are both stored along K.
+const CLUSTERS: [Split; 11] = [
+    over([16, 64, 128, 11], 2, 1),
+    over([32, 64, 128, 9], 2, 1),
+    over([64, 64, 128, 6], 2, 1),
+    over([64, 64, 64, 12], 2, 1),
+    over([64, 64, 64, 9], 4, 1),
+    over([64, 64, 64, 6], 8, 1),
+    over([128, 64, 64, 7], 2, 1),
+    over([64, 128, 64, 7], 2, 1),
+    over([64, 128, 64, 4], 4, 1),
+    over([64, 192, 64, 4], 2, 1),
+    over([128, 128, 64, 4], 2, 1),
+];
 
 /// The tiles of the splits whose last arriver adds.
-const SLOTS: [Split; 3] = [over([64, 64, 64, 12], 1, 2), over([128, 128, 64, 6], 1, 2), over([16, 64, 128, 10], 1, 2)];
+const SLOTS: [Split; 4] = [
+    over([64, 64, 64, 12], 1, 2),
+    over([128, 128, 64, 6], 1, 2),
+    over([16, 64, 128, 10], 1, 2),
+    over([128, 256, 64, 4], 1, 2),
+];
+
+/// Most blocks of a launch that splits K over clusters: two rounds of blocks.
+const CLUSTERED: i64 = 2 * MULTIPROCESSORS;
+
+/// Most bytes of the sums that are put aside, in a workspace of the stream.
+const ASIDE: i64 = 128 << 20;
 
 /// Most slots of each kind of instance.
 const MOST: [usize; 2] = [8, 64];
@@ -213,20 +255,22 @@ const fn over([rows, cols, step, stages]: [usize; 4], parts: usize, slots: usize
 impl Split {
     /// Every split that serves a shape whose operands are stored so, with all of its blocks running at once.
     pub fn candidates(m: i64, n: i64, k: i64, stored: [bool; 2]) -> impl Iterator<Item = Split> {
-        let clusters = CLUSTERS
-            .into_iter()
-            .filter(move |s| stored == [false, true] && m <= s.tile.0 && s.blocks(m, n) <= MULTIPROCESSORS);
+        let clusters =
+            CLUSTERS.into_iter().filter(move |s| s.has(stored) && s.blocks(m, n) <= CLUSTERED && k > s.tile.2 as i64);
         let slots = SLOTS.into_iter().flat_map(move |split| {
             let (rows, cols, step, _) = split.tile;
             let tiles = split.tiles(m, n).max(1);
-            let legal = n % 8 == 0 && k <= 1 << 22 && up(m, rows) <= 64 && up(n, cols) <= 64 && split.has(stored);
+            let legal = n % 8 == 0 && k <= 1 << 22 && up(m, rows) <= 128 && up(n, cols) <= 128 && split.has(stored);
             let room = if cols < 128 { MOST[1] } else { MOST[0] };
-            let most = if legal { (MULTIPROCESSORS / tiles).min(up(k, step as i64)).min(room as i64) } else { 0 };
-            // As many as there is room for, and fewer, whose sums are added sooner.
-            let mut counts = vec![most, most / 2, most / 4, most / 8];
+            let most = if legal { up(k, step as i64).min(room as i64) } else { 0 };
+            // As many as one, two, three or four rounds of blocks have room for; and fewer, whose sums are added sooner.
+            let rounds = |rounds: i64| (rounds * MULTIPROCESSORS / tiles).min(most);
+            let one = rounds(1);
+            let mut counts = vec![rounds(4), rounds(3), rounds(2), one, one / 2, one / 4, one / 8];
             counts.retain(|count| *count > 1);
             counts.dedup();
-            counts.into_iter().map(move |slots| Split { slots: slots as usize, ..split })
+            let all = counts.into_iter().map(move |slots| Split { slots: slots as usize, ..split });
+            all.filter(move |split| (4 * split.most() as i64).saturating_mul(m).saturating_mul(n) <= ASIDE)
         });
         clusters.chain(slots).filter(move |_| m > 0 && n > 0 && k > 0)
     }
@@ -258,7 +302,7 @@ impl Split {
     /// Whether there is an instance for operands that are stored so.
     pub fn has(self, [a_transposed, b_transposed]: [bool; 2]) -> bool {
         match self.slots {
-            1 => !a_transposed && b_transposed,
+            1 => self.tile.2 == 64 || !a_transposed && b_transposed,
             _ => !a_transposed || self.tile.0 >= 64,
         }
     }
@@ -268,7 +312,13 @@ impl Split {
         let (rows, cols, step, stages) = self.tile;
         let mut all = vec![rows, cols, step as i64, stages as i64];
         match self.slots {
-            1 => all.extend([self.parts as i64, i64::from(epilogue)]),
+            1 => all.extend([
+                self.threads() as i64,
+                self.parts as i64,
+                i64::from(a_transposed),
+                i64::from(b_transposed),
+                i64::from(epilogue),
+            ]),
             _ => all.extend([
                 self.threads() as i64,
                 self.most() as i64,
@@ -306,15 +356,12 @@ pub trait SplitElement<C: Element = Self>: Element {
 /// Every instance is a type of its own: the match from values to it, written once.
 macro_rules! launch {
     ($ty:ty, $out:ty, $on:ident, $split:ident, $a:ident, $b:ident, $c:ident, $o:ident;
-     [$(($cm:literal, $cn:literal, $ck:literal, $cs:literal)),*],
+     [$(($cm:literal, $cn:literal, $ck:literal, $cs:literal, $ct:literal, $cp:literal): $cl:tt),*],
      [$(($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal, $s:literal): $layouts:tt),*]) => {
         match ($split.parts, $split.tile) {
-            $((2, ($cm, $cn, $ck, $cs)) if !$o.a_transposed && $o.b_transposed => match $o.is_plain() {
-                true => gemm_cluster::<$ty, $out, $cm, $cn, $ck, $cs, 2, false>::launch($on, $a, $b, $c, None, 1.0, 0.0, 0),
-                false => gemm_cluster::<$ty, $out, $cm, $cn, $ck, $cs, 2, true>::launch(
-                    $on, $a, $b, $c, $o.bias, $o.alpha, $o.beta, $o.activation.number(),
-                ),
-            },)*
+            $(($cp, ($cm, $cn, $ck, $cs)) => launch!(
+                @cluster $ty, $out, $on, $a, $b, $c, $o, ($cm, $cn, $ck, $cs, $ct, $cp), $cl
+            ),)*
             $((1, ($bm, $bn, $bk, $stages)) if $split.most() == $s => launch!(
                 @tile $ty, $out, $on, $split, $a, $b, $c, $o, ($bm, $bn, $bk, $stages, $threads, $s), $layouts
             ),)*
@@ -335,6 +382,24 @@ macro_rules! launch {
             $on, $a, $b, $c, $o.bias, $o.alpha, $o.beta, $o.activation.number(), $split.slots,
         )
     };
+    (@cluster $ty:ty, $out:ty, $on:ident, $a:ident, $b:ident, $c:ident, $o:ident, $tile:tt, [$(($at:literal, $bt:literal)),*]) => {
+        match ($o.a_transposed, $o.b_transposed) {
+            $(($at, $bt) => launch!(@clustered $ty, $out, $on, $a, $b, $c, $o, $tile, $at, $bt),)*
+            #[allow(unreachable_patterns)]
+            _ => launch!(@any $ty, $out, $on, $a, $b, $c, $o),
+        }
+    };
+    (@clustered $ty:ty, $out:ty, $on:ident, $a:ident, $b:ident, $c:ident, $o:ident,
+     ($cm:literal, $cn:literal, $ck:literal, $cs:literal, $ct:literal, $cp:literal), $at:literal, $bt:literal) => {
+        match $o.is_plain() {
+            true => gemm_cluster::<$ty, $out, $cm, $cn, $ck, $cs, $ct, $cp, $at, $bt, false>::launch(
+                $on, $a, $b, $c, None, 1.0, 0.0, 0,
+            ),
+            false => gemm_cluster::<$ty, $out, $cm, $cn, $ck, $cs, $ct, $cp, $at, $bt, true>::launch(
+                $on, $a, $b, $c, $o.bias, $o.alpha, $o.beta, $o.activation.number(),
+            ),
+        }
+    };
     (@any $ty:ty, $out:ty, $on:ident, $a:ident, $b:ident, $c:ident, $o:ident) => {
         <$ty as GemmElement<$out>>::launch($on, Choice::default(), $a, $b, $c, $o)
     };
@@ -353,11 +418,24 @@ macro_rules! elements {
                 options: &Gemm<'_, Self>,
             ) -> Result<(), LaunchError> {
                 launch!($ty, $out, on, split, a, b, c, options;
-                    [(16, 64, 128, 11), (32, 64, 128, 9), (64, 64, 128, 6)],
+                    [
+                        (16, 64, 128, 11, 128, 2): [(false, true)],
+                        (32, 64, 128, 9, 128, 2): [(false, true)],
+                        (64, 64, 128, 6, 128, 2): [(false, true)],
+                        (64, 64, 64, 12, 128, 2): [(false, false), (false, true), (true, false), (true, true)],
+                        (64, 64, 64, 9, 128, 4): [(false, false), (false, true), (true, false), (true, true)],
+                        (64, 64, 64, 6, 128, 8): [(false, false), (false, true), (true, false), (true, true)],
+                        (128, 64, 64, 7, 128, 2): [(false, false), (false, true), (true, false), (true, true)],
+                        (64, 128, 64, 7, 128, 2): [(false, false), (false, true), (true, false), (true, true)],
+                        (64, 128, 64, 4, 128, 4): [(false, false), (false, true), (true, false), (true, true)],
+                        (64, 192, 64, 4, 128, 2): [(false, false), (false, true), (true, false), (true, true)],
+                        (128, 128, 64, 4, 256, 2): [(false, false), (false, true), (true, false), (true, true)]
+                    ],
                     [
                         (64, 64, 64, 12, 128, 8): [(false, false), (false, true), (true, false), (true, true)],
                         (64, 64, 64, 12, 128, 64): [(false, false), (false, true), (true, false), (true, true)],
                         (128, 128, 64, 6, 256, 8): [(false, false), (false, true), (true, false), (true, true)],
+                        (128, 256, 64, 4, 256, 8): [(false, false), (false, true), (true, false), (true, true)],
                         (16, 64, 128, 10, 128, 8): [(false, false), (false, true)],
                         (16, 64, 128, 10, 128, 64): [(false, false), (false, true)]
                     ]
@@ -398,7 +476,7 @@ mod tests {
         // Few tiles and a long K.
         for (m, n, k) in [(128, 128, 65_536), (256, 256, 16_384), (64, 64, 16_384)] {
             let split = split(m, n, k).unwrap();
-            assert!(split.slots > 1 && split.blocks(m, n) <= MULTIPROCESSORS, "{m} {n} {k}: {split:?}");
+            assert!(split.parts * split.slots > 1, "{m} {n} {k}: {split:?}");
         }
         // 64 tiles of 64 columns, a pair of blocks each.
         assert_eq!(split(64, 4096, 7168), Some(CLUSTERS[2]));

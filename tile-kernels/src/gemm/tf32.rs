@@ -152,7 +152,7 @@ pub(super) fn us((bm, bn, _, stages, threads, _): super::Tile, [m, n, k]: [i64; 
 
 /// The tile for a shape.
 pub fn tile_for(m: i64, n: i64, k: i64) -> Tile {
-    let cost = |tile: &Tile| us(as_tile(*tile), [m, n, k], &Parameters::H200);
+    let cost = |tile: &Tile| us(as_tile(*tile), [m, n, k], &Parameters::FIRST);
     TILES.into_iter().min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or(TILES[0])
 }
 

@@ -137,6 +137,7 @@ fn on_device<T: Element>(tensor: &TensorArgument, device: &Device) -> Result<Box
         [x] => Box::new(device.tensor(&values, [x])?),
         [y, x] => Box::new(device.tensor(&values, [y, x])?),
         [z, y, x] => Box::new(device.tensor(&values, [z, y, x])?),
+        [w, z, y, x] => Box::new(device.tensor(&values, [w, z, y, x])?),
         _ => bail!("a tensor of {} axes", shape.len()),
     })
 }

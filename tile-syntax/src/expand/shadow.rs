@@ -58,11 +58,7 @@ pub(super) fn function(signature: &Signature<'_>, parsed: &Parsed, shown: Shown)
     let params = signature.params.iter().map(|p| parameter(signature, p));
     let requires = parsed.attribute.requires.iter().map(|condition| quote!(let _: bool = #condition;));
     let mut block = (*signature.function.block).clone();
-    let optional = signature.params.iter().filter_map(|param| match param.kind {
-        ParamKind::Tensor { mutable: true, option: Some(_), .. } => Some(param.name.clone()),
-        ParamKind::Tensor { .. } | ParamKind::Scalar { .. } => None,
-    });
-    let optional = optional.collect();
+    let optional = optional(signature.function);
     Rewrite { runtime, references: vec![], optional }.visit_block_mut(&mut block);
     let body = &block.stmts;
     let sig = &signature.function.sig;
@@ -197,7 +193,7 @@ pub(super) struct Rewrite<'a> {
     pub(super) optional: Vec<Ident>,
 }
 
-/// A function's parameters of type `Option<&mut ..>`.
+/// The parameters of a kernel or function of type `Option<&mut ..>`.
 pub(super) fn optional(function: &syn::ItemFn) -> Vec<Ident> {
     let optional = |input: &syn::FnArg| {
         let syn::FnArg::Typed(syn::PatType { pat, ty, .. }) = input else { return None };

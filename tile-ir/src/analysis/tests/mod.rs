@@ -7,6 +7,7 @@ mod bounds;
 mod budgets;
 mod check;
 mod data;
+mod doubts;
 mod initialised;
 mod pipelined;
 mod races;

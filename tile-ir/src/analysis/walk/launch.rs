@@ -15,7 +15,7 @@ impl<'k> Walk<'k> {
                 self.dims.push(Poly::constant(value));
                 continue;
             }
-            let sym = self.cx.fresh(&dim.name, Some(0), most, Varies::default());
+            let sym = self.cx.fresh_launch(&dim.name, Some(0), most);
             self.hosts.insert(sym, HostExpr::Dim(id));
             self.dims.push(Poly::sym(sym));
         }
@@ -29,7 +29,7 @@ impl<'k> Walk<'k> {
                 },
                 Type::Value(_) => continue,
             };
-            let sym = self.cx.fresh(&param.name, Some(lo), Some(hi), Varies::default());
+            let sym = self.cx.fresh_launch(&param.name, Some(lo), Some(hi));
             self.hosts.insert(sym, HostExpr::Scalar(id));
             self.scalars.insert(id.as_u32(), Poly::sym(sym));
         }
@@ -130,7 +130,7 @@ impl<'k> Walk<'k> {
         let symbol = self.cx.symbol(sym);
         let (name, hi) = (format!("{} / {factor}", symbol.name), symbol.hi.map(|hi| hi / factor));
         let lo = symbol.lo.map(|lo| -((-lo).div_euclid(factor)));
-        let part = self.cx.fresh(&name, lo, hi, Varies::default());
+        let part = self.cx.fresh_launch(&name, lo, hi);
         self.hosts.insert(part, HostExpr::binary(BinaryOp::Div, host, HostExpr::Int(factor)));
         let Some(multiple) = Poly::sym(part).scaled(factor) else { return };
         for value in self.dims.iter_mut().chain(self.scalars.values_mut()) {

@@ -51,14 +51,18 @@ impl Tally {
 }
 
 pub fn run(args: Args) -> Result<()> {
+    let begun = Instant::now();
     let config = args.source.config()?;
     let tokenizer = Arc::new(args.source.tokenizer(&config)?);
     let prompts = args.prompts.iter().map(|prompt| tokenizer.encode(prompt)).collect::<Result<Vec<_>, _>>()?;
     let longest = prompts.iter().map(Vec::len).max().unwrap_or(0).saturating_add(args.max_tokens);
     let limits = source::limits(&config, prompts.len(), longest, args.step_tokens)?;
-    let start = Instant::now();
-    let mut backend = args.source.open(limits)?;
-    let loaded = start.elapsed();
+    let read = begun.elapsed();
+    let device = args.source.device()?;
+    let opened = begun.elapsed();
+    let mut backend = args.source.open_on(device, limits)?;
+    let loaded = begun.elapsed();
+    let mut first = None;
     let mut scheduler = Scheduler::new(backend.limits(), prompts.len());
     let mut order = Vec::new();
     let mut texts: HashMap<SequenceId, (Decoder, String)> = HashMap::new();
@@ -76,6 +80,9 @@ pub fn run(args: Args) -> Result<()> {
     while !scheduler.is_idle() {
         let start = Instant::now();
         let events = scheduler.step(&mut *backend)?;
+        if events.iter().any(|event| event.token.is_some()) {
+            first.get_or_insert_with(|| begun.elapsed());
+        }
         let load = scheduler.load();
         let (tally, tokens) = match load.prompt_tokens {
             0 => (&mut decode, load.new_tokens),
@@ -103,9 +110,19 @@ pub fn run(args: Args) -> Result<()> {
     for (id, prompt) in order.iter().zip(&args.prompts).filter(|_| !streams) {
         writeln!(stdout, "--- {prompt}\n{}", texts[id].1)?;
     }
+    let seconds = |time: Duration| time.as_secs_f64();
+    if let Some(first) = first {
+        eprintln!(
+            "first token after {:.2} s: configuration and tokenizer {:.2}, device {:.2}, weights {:.2}, steps with their kernels {:.2}",
+            seconds(first),
+            seconds(read),
+            seconds(opened - read),
+            seconds(loaded - opened),
+            seconds(first - loaded),
+        );
+    }
     eprintln!(
-        "loaded in {:.2} s; prompts: {} tokens, {:.1} tokens/s; answers: {} tokens in steps of their own, {:.1} tokens/s",
-        loaded.as_secs_f64(),
+        "prompts: {} tokens, {:.1} tokens/s; answers: {} tokens in steps of their own, {:.1} tokens/s",
         prefill.tokens,
         prefill.rate(),
         decode.tokens,

@@ -83,11 +83,16 @@ impl Source {
         name.or_else(|| self.random.clone()).unwrap_or_else(|| "model".to_owned())
     }
 
-    /// Loads the model onto the device.
+    /// Loads the model onto its device.
     pub fn open(&self, limits: Limits) -> Result<Box<dyn Backend>, ModelError> {
+        self.open_on(self.device()?, limits)
+    }
+
+    /// Loads the model onto a device; none: the reference.
+    pub fn open_on(&self, device: Option<Device>, limits: Limits) -> Result<Box<dyn Backend>, ModelError> {
         let (config, mut weights) = self.weights()?;
         weights.show_progress("loading");
-        let model = self.load(&config, &weights, limits)?;
+        let model = self.load(device, &config, &weights, limits)?;
         weights.end_progress();
         Ok(model)
     }
@@ -109,7 +114,7 @@ impl Source {
     }
 
     /// The device; none for the reference.
-    fn device(&self) -> Result<Option<Device>, ModelError> {
+    pub fn device(&self) -> Result<Option<Device>, ModelError> {
         Ok(match self.device.as_str() {
             "reference" => None,
             "auto" => Some(Device::auto()?),
@@ -118,8 +123,14 @@ impl Source {
     }
 
     /// The model on its device, in the type its weights are stored in.
-    fn load(&self, config: &ModelConfig, weights: &Weights, limits: Limits) -> Result<Box<dyn Backend>, ModelError> {
-        let Some(device) = self.device()? else {
+    fn load(
+        &self,
+        device: Option<Device>,
+        config: &ModelConfig,
+        weights: &Weights,
+        limits: Limits,
+    ) -> Result<Box<dyn Backend>, ModelError> {
+        let Some(device) = device else {
             return Ok(Box::new(ReferenceBackend::new(Reference::load(config, weights)?, limits)));
         };
         let options = Options { limits, graphs: true, invariant: self.invariant };

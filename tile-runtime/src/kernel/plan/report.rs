@@ -24,7 +24,7 @@ impl Plan {
     /// The dims and scalars in `expr`, each once, with their values.
     fn values_in(&self, expr: &HostExpr, values: &Values<'_>) -> Vec<(String, i64)> {
         let mut found = Vec::new();
-        each_leaf(expr, &mut |leaf| {
+        expr.each_leaf(&mut |leaf| {
             if !matches!(leaf, HostExpr::Int(_)) {
                 let named = (self.text(leaf), leaf.evaluate(values).unwrap_or(0));
                 if !found.contains(&named) {
@@ -38,7 +38,7 @@ impl Plan {
     /// The argument that an expression is about: where its first dim got its value, or its first scalar or tensor.
     fn argument_of(&self, expr: &HostExpr) -> Option<String> {
         let mut found = None;
-        each_leaf(expr, &mut |leaf| {
+        expr.each_leaf(&mut |leaf| {
             let name = match leaf {
                 HostExpr::Dim(dim) => self.binder(dim.index()).map(|(param, _)| self.names[param].clone()),
                 HostExpr::Scalar(p) | HostExpr::Stride(p, _) | HostExpr::Address(p) => Some(self.name(*p)),
@@ -224,17 +224,5 @@ impl Plan {
     pub(super) fn wrong_grid(&self, axis: usize, blocks: Option<i64>) -> Box<Problem> {
         let expression = self.text(&self.program.launch.grid[axis]);
         Box::new(Problem::Grid { axis: ['x', 'y', 'z'][axis], blocks, most: MOST_BLOCKS[axis], expression })
-    }
-}
-
-/// Calls `f` for the constants, dims, strides, scalars and addresses in an expression.
-fn each_leaf(expr: &HostExpr, f: &mut dyn FnMut(&HostExpr)) {
-    match expr {
-        HostExpr::Binary(_, a, b) => {
-            each_leaf(a, f);
-            each_leaf(b, f);
-        }
-        HostExpr::Not(x) => each_leaf(x, f),
-        leaf => f(leaf),
     }
 }
