@@ -1,13 +1,15 @@
 //! The consumers' side of a loop that is software-pipelined across two dependent products ([`super::plan::Shift`]).
 //!
 //! ```text
-//! S(0)  work(0)  [ S(j)  O(j-1)  wait S(j)  work(j)  wait O(j-1)  rest(j) ] j = 1..n  O(n-1)
+//! S(0)  work(0) pack(0)  [ S(j)  rest(j-1)  O(j-1)  wait S(j)  work(j)  tiles of S(j+1)?  wait O(j-1)  pack(j) ] j = 1..n  rest(n-1)  O(n-1)
 //! ```
 //!
-//! The left operand of `O(j)` is packed into words at the end of `rest(j)`, which are all of it that lives until the next iteration.
+//! An iteration ends with the wait for the next one's tiles, before it waits for `O(j-1)`. ptxas moves the wait for a product up across whatever does
+//! not depend on it, so that `work(j)` would begin when `O(j-1)` is done; it moves nothing across the branch of an mbarrier's wait.
+//! The rest of an iteration's work, such as rescaling `O`, is done while the next scores are computed.
+//! The left operand of `O(j)` is packed into words in `pack(j)`, which are all of it that lives until the next iteration.
 //! `S(j)` and `O(j-1)` are in flight together, and `O(j-1)` goes on while threads work on `S(j)`: until the first statement that touches its
-//! accumulator or the fragment that is its next left operand. Tiles that stay, such as attention's queries, are given back after the last `S`,
-//! so that the next tile's are on their way before this one is finished.
+//! accumulator or the fragment that is its next left operand.
 
 use super::super::channel::Slots;
 use super::super::*;
@@ -16,6 +18,8 @@ use super::roles::{ChannelState, Roles};
 
 /// The parts of a shifted loop's body.
 struct Parts<'p> {
+    /// The loop's index.
+    at: VarId,
     /// Indices.
     lets: &'p [StmtId],
     first: &'p Product,
@@ -24,14 +28,17 @@ struct Parts<'p> {
     words: LocalId,
     /// Work that the second product of the iteration before may be in flight during.
     work: &'p [StmtId],
+    /// What comes behind that wait, up to the last statement that touches the next left operand.
+    operand: &'p [StmtId],
+    /// The rest: work on the second product's accumulator.
     rest: &'p [StmtId],
+    /// Whether the rest is done once the first product of the next iteration is issued.
+    defers: bool,
     /// Channels of the first product's operands, and of the second one's.
     early: Vec<&'p ChannelState>,
     late: Vec<&'p ChannelState>,
     /// The slot of tiles that stay, which the last iteration's first product is the last to read; none where it is given back after the loop.
     resident: Option<Slots>,
-    /// The loop's index.
-    at: VarId,
 }
 
 impl<'a> Lowering<'a> {
@@ -66,17 +73,31 @@ impl<'a> Lowering<'a> {
             self.bug("the second product of a shifted loop has no left operand in registers");
             return true;
         };
+        // Words are packed right behind the conversion: a branch between them, such as one around the rescaling, would keep ptxas from
+        // converting two elements at once.
+        let (work, rest) = between.split_at(free);
+        let made = rest.iter().rposition(|stmt| mentions(kernel, *stmt, second.a.0)).map_or(0, |last| last + 1);
+        let (operand, rest) = rest.split_at(made);
+        // Indices have changed by then, and the first accumulator is being written.
+        let indices = super::super::uses::variables(kernel, rest);
+        let declares =
+            |stmt: &StmtId| matches!(kernel.stmts[*stmt].kind, StmtKind::Let { var, .. } if indices.contains(&var));
+        let defers = !indices.contains(&ring.at.var)
+            && !body[..two].iter().any(declares)
+            && !rest.iter().any(|stmt| mentions(kernel, *stmt, first.acc));
         let parts = Parts {
+            at: ring.at.var,
             lets: &body[..one],
             first,
             second,
             words,
-            work: &between[..free],
-            rest: &between[free..],
+            work,
+            operand,
+            rest,
+            defers,
             early: channels(false),
             late: channels(true),
             resident: self.resident_of_first(roles, ring),
-            at: ring.at.var,
         };
         let cond = self.binary(BinaryOp::Lt, start, end);
         let then = self.nested(|l| {
@@ -92,14 +113,16 @@ impl<'a> Lowering<'a> {
             l.leave_slots(roles, &parts.early);
             let next = l.binary(BinaryOp::Add, start, step);
             l.leave_resident(roles, &parts, Some([next, end]));
-            l.block(between);
-            l.pack_left_words(second, words);
+            l.block(work);
+            l.finish_iteration(&parts);
+            l.await_next(&parts, next, end);
             l.counted_loop(ring.at.var, [next, end, step], Unroll::By(1), |l| {
                 if ring.meets {
                     l.block_barrier();
                 }
                 l.shifted_iteration(roles, &parts, [end, step]);
             });
+            l.deferred(&parts);
             l.await_tiles(&parts.late);
             l.multiply_words_at_once(roles, second, Some(words));
             l.leave_slots(roles, &parts.late);
@@ -113,7 +136,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The slot of tiles that stay, where the first product alone reads them and this is the last loop that needs them: the producer fetches the
-    /// next tile's while threads work on the last scores.
+    /// next tiles while threads work on the last scores.
     fn resident_of_first(&self, roles: &Roles, ring: &Ring) -> Option<Slots> {
         let plan = &roles.plan;
         let is_last = plan.rings.last().is_some_and(|last| last.at.stmt == ring.at.stmt);
@@ -134,16 +157,25 @@ impl<'a> Lowering<'a> {
         self.give_back(slots, zero, cond, None);
     }
 
+    /// Waits for the tiles of the first product of the iteration `next`, if there is one.
+    fn await_next(&mut self, parts: &Parts<'_>, next: ValueId, end: ValueId) {
+        let cond = self.binary(BinaryOp::Lt, next, end);
+        let then = self.nested(|l| l.await_tiles(&parts.early));
+        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
+    }
+
+    /// An iteration but the first, whose first product's tiles have arrived.
     fn shifted_iteration(&mut self, roles: &Roles, parts: &Parts<'_>, [end, step]: [ValueId; 2]) {
         let Parts { first, second, words, at, .. } = *parts;
         self.block(parts.lets);
         let [score, sum] = [first, second].map(|product| self.fragments[product.acc].map(|r| r.local));
         let late: Vec<LocalId> = sum.into_iter().chain([words]).collect();
-        self.await_tiles(&parts.early);
         score.iter().chain(&late).for_each(|&local| self.op(OpKind::Pin { local }));
         self.op(OpKind::WgmmaFence);
         self.multiply(roles, first, None);
         self.op(OpKind::WgmmaCommit);
+        self.deferred(parts);
+        late.iter().for_each(|&local| self.op(OpKind::Pin { local }));
         self.await_tiles(&parts.late);
         // Its operands are in registers, which are ordered before it once more: ptxas puts a fence here otherwise, and says so.
         self.op(OpKind::WgmmaFence);
@@ -156,11 +188,29 @@ impl<'a> Lowering<'a> {
         let next = self.binary(BinaryOp::Add, index, step);
         self.leave_resident(roles, parts, Some([next, end]));
         self.block(parts.work);
+        // What threads have made of the scores is made before the branch.
+        score.iter().for_each(|&local| self.op(OpKind::Pin { local }));
+        self.await_next(parts, next, end);
         self.op(OpKind::WgmmaWait { pending: 0 });
         late.iter().for_each(|&local| self.op(OpKind::Pin { local }));
         self.leave_slots(roles, &parts.late);
-        self.block(parts.rest);
-        self.pack_left_words(second, words);
+        self.finish_iteration(parts);
+    }
+
+    /// What threads do once the second product of the iteration before is done.
+    fn finish_iteration(&mut self, parts: &Parts<'_>) {
+        self.block(parts.operand);
+        self.pack_left_words(parts.second, parts.words);
+        if !parts.defers {
+            self.block(parts.rest);
+        }
+    }
+
+    /// What the last iteration has put off.
+    fn deferred(&mut self, parts: &Parts<'_>) {
+        if parts.defers {
+            self.block(parts.rest);
+        }
     }
 
     /// Gives back the slots that this partition is at, and goes on to the next.
