@@ -7,6 +7,8 @@
 //! An iteration ends with the wait for the next one's tiles, before it waits for `O(j-1)`. ptxas moves the wait for a product up across whatever does
 //! not depend on it, so that `work(j)` would begin when `O(j-1)` is done; it moves nothing across the branch of an mbarrier's wait.
 //! The rest of an iteration's work, such as rescaling `O`, is done while the next scores are computed.
+//! Where a block has one tile of fewer than [`WIDE`] columns, neither pays (`docs/hopper.md`): the wait for `S(j+1)`'s tiles begins the next
+//! iteration, and all work is done before its products.
 //! The left operand of `O(j)` is packed into words in `pack(j)`, which are all of it that lives until the next iteration.
 //! `S(j)` and `O(j-1)` are in flight together, and `O(j-1)` goes on while threads work on `S(j)`: until the first statement that touches its
 //! accumulator or the fragment that is its next left operand.
@@ -14,7 +16,11 @@
 use super::super::channel::Slots;
 use super::super::*;
 use super::plan::{Product, Ring, Shift, mentions};
+use super::resident::is_in_loop;
 use super::roles::{ChannelState, Roles};
+
+/// Columns of the second accumulator from which on its wait is held back, and the work on it is put off, whatever the block does next.
+const WIDE: u32 = 128;
 
 /// The parts of a shifted loop's body.
 struct Parts<'p> {
@@ -32,6 +38,8 @@ struct Parts<'p> {
     operand: &'p [StmtId],
     /// The rest: work on the second product's accumulator.
     rest: &'p [StmtId],
+    /// Whether an iteration waits for the next one's tiles before it waits for its second product.
+    holds: bool,
     /// Whether the rest is done once the first product of the next iteration is issued.
     defers: bool,
     /// Channels of the first product's operands, and of the second one's.
@@ -76,13 +84,16 @@ impl<'a> Lowering<'a> {
         // Words are packed right behind the conversion: a branch between them, such as one around the rescaling, would keep ptxas from
         // converting two elements at once.
         let (work, rest) = between.split_at(free);
+        let holds = second.n >= WIDE || is_in_loop(kernel, &kernel.body, ring.at.stmt);
         let made = rest.iter().rposition(|stmt| mentions(kernel, *stmt, second.a.0)).map_or(0, |last| last + 1);
+        let made = if holds { made } else { rest.len() };
         let (operand, rest) = rest.split_at(made);
         // Indices have changed by then, and the first accumulator is being written.
         let indices = super::super::uses::variables(kernel, rest);
         let declares =
             |stmt: &StmtId| matches!(kernel.stmts[*stmt].kind, StmtKind::Let { var, .. } if indices.contains(&var));
-        let defers = !indices.contains(&ring.at.var)
+        let defers = holds
+            && !indices.contains(&ring.at.var)
             && !body[..two].iter().any(declares)
             && !rest.iter().any(|stmt| mentions(kernel, *stmt, first.acc));
         let parts = Parts {
@@ -94,6 +105,7 @@ impl<'a> Lowering<'a> {
             work,
             operand,
             rest,
+            holds,
             defers,
             early: channels(false),
             late: channels(true),
@@ -157,28 +169,38 @@ impl<'a> Lowering<'a> {
         self.give_back(slots, zero, cond, None);
     }
 
-    /// Waits for the tiles of the first product of the iteration `next`, if there is one.
+    /// Waits for the tiles of the first product of the iteration `next`, if there is one and it does not wait itself.
     fn await_next(&mut self, parts: &Parts<'_>, next: ValueId, end: ValueId) {
+        if !parts.holds {
+            return;
+        }
         let cond = self.binary(BinaryOp::Lt, next, end);
         let then = self.nested(|l| l.await_tiles(&parts.early));
         self.op(OpKind::If { cond, then, otherwise: Vec::new() });
     }
 
-    /// An iteration but the first, whose first product's tiles have arrived.
+    /// An iteration but the first.
     fn shifted_iteration(&mut self, roles: &Roles, parts: &Parts<'_>, [end, step]: [ValueId; 2]) {
         let Parts { first, second, words, at, .. } = *parts;
         self.block(parts.lets);
         let [score, sum] = [first, second].map(|product| self.fragments[product.acc].map(|r| r.local));
         let late: Vec<LocalId> = sum.into_iter().chain([words]).collect();
+        if !parts.holds {
+            self.await_tiles(&parts.early);
+        }
         score.iter().chain(&late).for_each(|&local| self.op(OpKind::Pin { local }));
         self.op(OpKind::WgmmaFence);
         self.multiply(roles, first, None);
         self.op(OpKind::WgmmaCommit);
-        self.deferred(parts);
-        late.iter().for_each(|&local| self.op(OpKind::Pin { local }));
+        if parts.defers {
+            self.deferred(parts);
+            late.iter().for_each(|&local| self.op(OpKind::Pin { local }));
+        }
         self.await_tiles(&parts.late);
-        // Its operands are in registers, which are ordered before it once more: ptxas puts a fence here otherwise, and says so.
-        self.op(OpKind::WgmmaFence);
+        if parts.defers {
+            // Its operands are in registers, which are ordered before it once more: ptxas puts a fence here otherwise, and says so.
+            self.op(OpKind::WgmmaFence);
+        }
         self.multiply(roles, second, Some(words));
         self.op(OpKind::WgmmaCommit);
         self.op(OpKind::WgmmaWait { pending: 1 });
@@ -188,8 +210,10 @@ impl<'a> Lowering<'a> {
         let next = self.binary(BinaryOp::Add, index, step);
         self.leave_resident(roles, parts, Some([next, end]));
         self.block(parts.work);
-        // What threads have made of the scores is made before the branch.
-        score.iter().for_each(|&local| self.op(OpKind::Pin { local }));
+        if parts.holds {
+            // What threads have made of the scores is made before the branch.
+            score.iter().for_each(|&local| self.op(OpKind::Pin { local }));
+        }
         self.await_next(parts, next, end);
         self.op(OpKind::WgmmaWait { pending: 0 });
         late.iter().for_each(|&local| self.op(OpKind::Pin { local }));
