@@ -166,6 +166,18 @@ pub(super) fn agreed(walk: &mut Walk<'_>, access: AccessId, count: ExprId) {
     walk.analysis.diagnostics.push(diagnostic);
 }
 
+/// Reports a counter of tiles that is not the same element for whoever counts.
+pub(super) fn counter_of_tiles(walk: &mut Walk<'_>, access: AccessId) {
+    let kernel = walk.kernel;
+    let mut indices = kernel.accesses[access].indices.iter();
+    let Some(index) = indices.find(|e| kernel.const_index(**e).is_none()) else { return };
+    let message = "the tiles of a `persistent` loop are counted in one element";
+    let diagnostic = Diagnostic::new(Code::PLACEMENT, kernel.exprs[*index].span, message)
+        .at("this is no constant")
+        .help("count in an element of a workspace: `.counter(&mut next[0])`");
+    walk.analysis.diagnostics.push(diagnostic);
+}
+
 /// Reports a loop whose iterations the block takes together and whose number threads may disagree on.
 pub(super) fn iterations(walk: &mut Walk<'_>, stmt: StmtId, varies: Varies) {
     if varies.threads == 0 || !effects(walk.kernel, stmt).contains(&Effect::BlockCollective) {

@@ -321,6 +321,8 @@ pub struct PersistentLoop<'a> {
     pub extents: &'a [ExprId],
     /// Whether a block takes consecutive tiles.
     pub contiguous: bool,
+    /// Where the blocks count the tiles that they have taken, if they do.
+    pub counter: Option<super::AccessId>,
     /// What is done for a tile.
     pub body: &'a [super::StmtId],
 }
@@ -340,8 +342,10 @@ impl Kernel {
     /// The `persistent` loop that stands for the grid, if there is one.
     pub fn persistent(&self) -> Option<PersistentLoop<'_>> {
         self.stmts.iter().find_map(|(stmt, s)| {
-            let super::StmtKind::Persistent { vars, extents, contiguous, body, .. } = &s.kind else { return None };
-            Some(PersistentLoop { stmt, vars, extents, contiguous: *contiguous, body })
+            let super::StmtKind::Persistent { vars, extents, contiguous, counter, body, .. } = &s.kind else {
+                return None;
+            };
+            Some(PersistentLoop { stmt, vars, extents, contiguous: *contiguous, counter: *counter, body })
         })
     }
 

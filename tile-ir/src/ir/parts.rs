@@ -130,9 +130,10 @@ impl StmtKind {
                 vars.iter().for_each(|v| visit(StmtPart::Binds(*v)));
                 visit(StmtPart::Body(body));
             }
-            StmtKind::Persistent { vars, extents, per_sm, contiguous: _, body } => {
+            StmtKind::Persistent { vars, extents, per_sm, contiguous: _, counter, body } => {
                 extents.iter().for_each(|e| visit(StmtPart::Value(*e)));
                 per_sm.iter().for_each(|e| visit(StmtPart::Constant(*e)));
+                counter.iter().for_each(|access| visit(StmtPart::Element(*access, AccessMode::Atomic)));
                 vars.iter().for_each(|v| visit(StmtPart::Binds(*v)));
                 visit(StmtPart::Body(body));
             }

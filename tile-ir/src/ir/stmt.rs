@@ -88,6 +88,9 @@ pub enum StmtKind {
         per_sm: Option<ExprId>,
         /// `.contiguous()`: a block's tiles follow each other instead of being a grid apart.
         contiguous: bool,
+        /// `.counter(&mut next[0])`: a block's first tile is its own number, and every other one is counted here: an element of a u32
+        /// tensor, 0 before the launch and after it. Where a block takes one tile, nothing is counted.
+        counter: Option<AccessId>,
         /// The body, executed once a tile.
         body: Vec<StmtId>,
     },

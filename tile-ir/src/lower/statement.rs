@@ -221,8 +221,12 @@ impl<'a> Lowering<'a> {
             StmtKind::Tile(TileOp::Gemm { .. }) => self.gemm(stmt),
             // Nothing overlaps from tile to tile where all threads do the same, and what a loop carries costs registers: a
             // block a tile.
-            StmtKind::Persistent { vars, extents, per_sm, contiguous, body } => {
-                let asked = [per_sm.map(|_| "`.per_sm(..)`"), contiguous.then_some("`.contiguous()`")];
+            StmtKind::Persistent { vars, extents, per_sm, contiguous, counter, body } => {
+                let asked = [
+                    per_sm.map(|_| "`.per_sm(..)`"),
+                    contiguous.then_some("`.contiguous()`"),
+                    counter.map(|_| "`.counter(..)`"),
+                ];
                 for method in asked.into_iter().flatten() {
                     let text = format!("a block takes one tile, so {method} has no effect");
                     self.remark_here(RemarkKind::Fallback, text);

@@ -108,6 +108,8 @@ pub(super) struct Lowering<'a> {
     pub(super) ring: Option<Rc<bulk::Ring>>,
     /// With ping-pong: whether the other warpgroup has another tile.
     pub(super) more_tiles: Option<ValueId>,
+    /// Of a warp-specialised kernel that counts its tiles: where, and how consumers learn of it.
+    pub(super) counted: Option<hopper::Counted>,
     /// Sub-tiles on their way from fragments to tensors.
     pub(super) staging_array: Option<SharedId>,
     /// Tensors whose elements are stored two by two, which their rows must allow.
@@ -172,6 +174,7 @@ impl<'a> Lowering<'a> {
             accumulates: None,
             ring: None,
             more_tiles: None,
+            counted: None,
             staging_array: None,
             paired: BTreeSet::new(),
             index_ranges: Vec::new(),

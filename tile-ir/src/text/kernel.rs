@@ -349,14 +349,15 @@ impl Printer<'_> {
                 let (a, b) = (self.matrix(a), self.matrix(b));
                 self.lines.line(format!("gemm({a}, {b}, &mut {acc}){policy}{clear}{precision}{grouped};"));
             }
-            StmtKind::Persistent { vars, extents, per_sm, contiguous, body } => {
+            StmtKind::Persistent { vars, extents, per_sm, contiguous, counter, body } => {
                 let per_sm = per_sm.map(|n| format!(".per_sm({})", self.expr(n))).unwrap_or_default();
                 let contiguous = if *contiguous { ".contiguous()" } else { "" };
-                let extents = self.exprs(extents);
+                let counter = counter.map(|access| format!(".counter(&mut {})", self.access(access, true)));
+                let (extents, counter) = (self.exprs(extents), counter.unwrap_or_default());
                 self.names.open();
                 let names: Vec<_> = vars.iter().map(|v| self.declare(*v)).collect();
                 let names = commas(names);
-                self.lines.line(format!("for [{names}] in persistent([{extents}]){per_sm}{contiguous} {{"));
+                self.lines.line(format!("for [{names}] in persistent([{extents}]){per_sm}{contiguous}{counter} {{"));
                 self.nested(body);
                 self.names.close();
                 self.lines.line("}");

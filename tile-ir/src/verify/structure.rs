@@ -543,10 +543,16 @@ impl Checker<'_> {
                 return Err("a `parallel` loop has not one extent an index".into());
             }
         }
-        if let StmtKind::Persistent { vars, extents, .. } = kind {
+        if let StmtKind::Persistent { vars, extents, contiguous, counter, .. } = kind {
             rank(vars.len(), 3, "a `persistent` loop")?;
             if vars.len() != extents.len() {
                 return Err("a `persistent` loop has not one extent an index".into());
+            }
+            if *contiguous && counter.is_some() {
+                return Err("tiles that are counted do not follow each other".into());
+            }
+            if counter.is_some_and(|access| !self.is_counter(access)) {
+                return Err("tiles are counted in an element of a u32 tensor".into());
             }
         }
         if let StmtKind::Tile(TileOp::Gemm { a, b, acc, .. }) = kind {
@@ -573,14 +579,19 @@ impl Checker<'_> {
             }
             axis.iter().try_for_each(|v| within(&kernel.vars, *v))?;
         }
-        if let StmtKind::LastArriver { access, .. } = kind {
-            let access = &kernel.accesses[*access];
-            let counts = kernel.place_dtype(access.place) == DtypeRef::Is(Dtype::U32);
-            if !matches!(access.place, Place::Tensor(_)) || access.masked || !counts {
-                return Err("a block arrives at an element of a u32 tensor".into());
-            }
+        if let StmtKind::LastArriver { access, .. } = kind
+            && !self.is_counter(*access)
+        {
+            return Err("a block arrives at an element of a u32 tensor".into());
         }
         Ok(())
+    }
+
+    /// Whether blocks may count at an element: one of a u32 tensor, which is there.
+    fn is_counter(&self, access: AccessId) -> bool {
+        let access = &self.kernel.accesses[access];
+        let counts = self.kernel.place_dtype(access.place) == DtypeRef::Is(Dtype::U32);
+        matches!(access.place, Place::Tensor(_)) && !access.masked && counts
     }
 }
 

@@ -69,6 +69,15 @@ impl<const N: usize> PersistentTiles<N> {
     pub fn contiguous(self) -> PersistentTiles<N> {
         shadow()
     }
+
+    /// A block that is done with a tile takes the next one that no block has, instead of one a grid apart: for tiles that take differently
+    /// long, the longest first. They are counted in `counter`, an element with a constant index of a [`super::Workspace`], which is
+    /// 0 before and after a launch. A block takes its first tile without counting, and where a target has blocks of one tile each, nothing is
+    /// counted.
+    pub fn counter(self, counter: &mut u32) -> PersistentTiles<N> {
+        let _ = counter;
+        shadow()
+    }
 }
 
 impl<const N: usize> Iterator for PersistentTiles<N> {

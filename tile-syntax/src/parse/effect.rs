@@ -9,8 +9,8 @@ use super::{Binding, Parser};
 use syn::{Expr, ExprCall, Lit};
 use tile_ir::diag::{Code, Diagnostic};
 use tile_ir::ir::{
-    AtomicOp, Dtype, ExprId, ExprKind, Place, ReduceOp, ReduceSource, Scope, ShuffleKind, StmtKind, TileOp, Type,
-    VarId, VarKind, VoteKind,
+    AccessId, AtomicOp, Dtype, ExprId, ExprKind, Place, ReduceOp, ReduceSource, Scope, ShuffleKind, StmtKind, TileOp,
+    Type, VarId, VarKind, VoteKind,
 };
 
 impl Parser {
@@ -327,43 +327,49 @@ impl Parser {
     fn last_arriver(&mut self, call: &ExprCall, range: Range) -> Option<ExprId> {
         let count = self.expr(&call.args[1]);
         let from = self.block.len();
-        let access = match strip(&call.args[0]) {
-            Expr::Reference(reference) if matches!(strip(&reference.expr), Expr::Index(_)) => {
-                if reference.mutability.is_none() {
-                    let at = self.mark(reference.and_token.span);
-                    self.rustc(Diagnostic::new(Code::TYPE, at, "`last_arriver` counts: pass `&mut`"));
-                }
-                self.element_place(&reference.expr)
-            }
-            other => {
-                let at = self.mark(other);
-                let message = "`last_arriver` takes its counter, an element of a u32 tensor, by `&mut`";
-                self.unsupported(Diagnostic::new(Code::CALL, at, message).help("last_arriver(&mut sem[tile], splits)"));
-                None
-            }
-        };
+        let access = self.counter(&call.args[0], "`last_arriver`", "blocks", "last_arriver(&mut sem[tile], splits)");
         let mut count = [count];
         self.spill(&mut count, from);
         let (access, count) = (access?, count[0]?);
-        let place = self.kernel.accesses[access].place;
-        if let Place::Buffer(buffer) = place {
-            let (at, declared) = (self.kernel.accesses[access].span, self.kernel.buffers[buffer].span);
-            let message = "`last_arriver` counts blocks: its counter is in global memory";
-            let diagnostic = Diagnostic::new(Code::CALL, at, message).label(declared, "an array of one block");
-            self.error(diagnostic.help("pass a tensor of zeros, `sem: &mut Tensor<u32, (T,)>`"));
-            return None;
-        }
-        self.check_writable(place, &call.args[0]);
-        if self.kernel.place_dtype(place) != tile_ir::ir::DtypeRef::Is(Dtype::U32) {
-            let at = self.mark(&call.args[0]);
-            self.rustc(Diagnostic::new(Code::TYPE, at, "the counter is a u32"));
-            return None;
-        }
         let count = self.demand(count, Type::Index)?;
         let span = self.mark(range);
         let dst = self.temporary(Type::BOOL, span);
         self.emit(StmtKind::LastArriver { access, count, dst }, span);
         Some(self.var(dst, span))
+    }
+
+    /// `&mut sem[t]`, in which `name` counts `what`; `help` is a call of it.
+    pub(super) fn counter(&mut self, argument: &Expr, name: &str, what: &str, help: &str) -> Option<AccessId> {
+        let access = match strip(argument) {
+            Expr::Reference(reference) if matches!(strip(&reference.expr), Expr::Index(_)) => {
+                if reference.mutability.is_none() {
+                    let at = self.mark(reference.and_token.span);
+                    self.rustc(Diagnostic::new(Code::TYPE, at, format!("{name} counts: pass `&mut`")));
+                }
+                self.element_place(&reference.expr)?
+            }
+            other => {
+                let at = self.mark(other);
+                let message = format!("{name} takes its counter, an element of a u32 tensor, by `&mut`");
+                self.unsupported(Diagnostic::new(Code::CALL, at, message).help(help));
+                return None;
+            }
+        };
+        let place = self.kernel.accesses[access].place;
+        if let Place::Buffer(buffer) = place {
+            let (at, declared) = (self.kernel.accesses[access].span, self.kernel.buffers[buffer].span);
+            let message = format!("{name} counts {what}: its counter is in global memory");
+            let diagnostic = Diagnostic::new(Code::CALL, at, message).label(declared, "an array of one block");
+            self.error(diagnostic.help("pass a tensor of zeros, `sem: &mut Tensor<u32, (T,)>`"));
+            return None;
+        }
+        self.check_writable(place, argument);
+        if self.kernel.place_dtype(place) != tile_ir::ir::DtypeRef::Is(Dtype::U32) {
+            let at = self.mark(argument);
+            self.rustc(Diagnostic::new(Code::TYPE, at, "the counter is a u32"));
+            return None;
+        }
+        Some(access)
     }
 
     fn atomic(&mut self, op: AtomicOp, function: &Function<'_>, call: &ExprCall, used: bool, range: Range) -> Called {

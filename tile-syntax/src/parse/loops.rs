@@ -136,7 +136,7 @@ impl Parser {
                     self.rustc(Diagnostic::new(Code::CALL, at, format!("`.schedule` takes 1 argument, {found} given")));
                     None
                 }
-                ("schedule" | "per_sm" | "contiguous", _) => {
+                ("schedule" | "per_sm" | "contiguous" | "counter", _) => {
                     let of = if name == "schedule" { "pipelined" } else { "persistent" };
                     let message = format!("`.{name}(..)` belongs to a `{of}` loop");
                     self.syntax(call.method.span(), message, "remove it");
@@ -330,7 +330,7 @@ impl Parser {
 }
 
 impl Parser {
-    /// `for [x, y] in persistent([tx, ty])`, with `.per_sm(n)` and `.contiguous()`.
+    /// `for [x, y] in persistent([tx, ty])`, with `.per_sm(n)`, and `.contiguous()` or `.counter(&mut next[0])`.
     fn persistent(&mut self, each: &ExprForLoop, call: &syn::ExprCall, methods: &[&syn::ExprMethodCall]) {
         let at = self.mark(Range { first: Range::from(&*call.func).first, last: call.paren_token.span.close() });
         let mut placed = true;
@@ -361,7 +361,7 @@ impl Parser {
             }
         };
         let extents = extents.and_then(|extents| self.grid_extents(extents, "persistent"));
-        let (mut per_sm, mut contiguous, mut sound) = (None, false, placed);
+        let (mut per_sm, mut contiguous, mut counter, mut sound) = (None, false, None, placed);
         for method in methods.iter().rev() {
             let name = method.method.to_string();
             match (name.as_str(), method.args.len()) {
@@ -373,8 +373,15 @@ impl Parser {
                     per_sm = value.and_then(|v| self.constant(v, "the number of blocks a multiprocessor", help));
                     sound &= per_sm.is_some();
                 }
-                ("contiguous" | "per_sm", found) => {
-                    let wanted = if name == "per_sm" { "1 argument" } else { "no arguments" };
+                ("counter", 1) => {
+                    counter = self.in_place("a loop's head", |p| {
+                        let help = "for [x, y] in persistent([m, n]).counter(&mut next[0]) { .. }";
+                        p.counter(&method.args[0], "`.counter(..)`", "tiles", help)
+                    });
+                    sound &= counter.is_some();
+                }
+                ("contiguous" | "per_sm" | "counter", found) => {
+                    let wanted = if name == "contiguous" { "no arguments" } else { "1 argument" };
                     let at = self.mark(method.paren_token.span);
                     let message = format!("`.{name}` takes {wanted}, {found} given");
                     self.rustc(Diagnostic::new(Code::CALL, at, message));
@@ -382,15 +389,24 @@ impl Parser {
                 }
                 _ => {
                     let message = format!("`.{name}(..)` of a `persistent` loop is not in the language");
-                    self.syntax(method.method.span(), message, "it has `.per_sm(n)` and `.contiguous()`");
+                    self.syntax(
+                        method.method.span(),
+                        message,
+                        "it has `.per_sm(n)`, `.contiguous()` and `.counter(&mut next[0])`",
+                    );
                     sound = false;
                 }
             }
         }
+        if contiguous && counter.is_some() {
+            let message = "tiles that are counted do not follow each other";
+            self.error(Diagnostic::new(Code::CALL, at, message).help("keep `.contiguous()` or `.counter(..)`"));
+            sound = false;
+        }
         let (vars, body) = self.tuple_loop(each, extents.as_ref().map(Vec::len), "a `persistent` loop");
         if let (Some(extents), Some(vars), true) = (extents, vars, sound) {
             let span = self.mark(each.for_token.span);
-            self.emit(StmtKind::Persistent { vars, extents, per_sm, contiguous, body }, span);
+            self.emit(StmtKind::Persistent { vars, extents, per_sm, contiguous, counter, body }, span);
         }
     }
 

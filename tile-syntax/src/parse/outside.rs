@@ -177,7 +177,7 @@ impl Parser {
                 "a transpose is not a value",
                 "it is an operand of `gemm`: `gemm(&a_s, b_s.t(), &mut acc)`",
             ),
-            "swizzle" | "policy" | "tf32" | "schedule" | "per_sm" | "contiguous" | "tma" | "evict" => {
+            "swizzle" | "policy" | "tf32" | "schedule" | "per_sm" | "contiguous" | "counter" | "tma" | "evict" => {
                 let owner = match name {
                     "swizzle" => "let mut s = alloc_shared::<T>([BM, BK]).swizzle(B128);",
                     "policy" => "gemm(&a_s, b_s.t(), &mut acc).policy(FullRow);",

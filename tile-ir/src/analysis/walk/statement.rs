@@ -42,7 +42,14 @@ impl<'k> Walk<'k> {
             StmtKind::For { .. } => self.for_loop(stmt),
             StmtKind::Parallel { vars, extents, body } => self.parallel(stmt, vars, extents, body),
             StmtKind::Tile(op) => self.tile(stmt, op),
-            StmtKind::Persistent { vars, extents, body, .. } => self.persistent(stmt, vars, extents, body),
+            StmtKind::Persistent { vars, extents, counter, body, .. } => {
+                if let Some(counter) = counter {
+                    collective::counter_of_tiles(self, *counter);
+                    self.access(*counter, Use::Update);
+                    self.regions.last_is_update(kernel.accesses[*counter].place);
+                }
+                self.persistent(stmt, vars, extents, body);
+            }
             StmtKind::Reduce { src, dst, .. } => {
                 match src {
                     ReduceSource::Value(value) => {

@@ -75,11 +75,12 @@ impl Binder<'_> {
                 StmtKind::Parallel { vars: vars.clone(), extents, body: self.block(body) }
             }
             StmtKind::Tile(op) => self.tile_op(op, *span, out),
-            StmtKind::Persistent { vars, extents, per_sm, contiguous, body } => {
+            StmtKind::Persistent { vars, extents, per_sm, contiguous, counter, body } => {
                 let extents = extents.iter().map(|&e| self.inlined(e)).collect();
                 let per_sm = per_sm.map(|n| self.constant(n, "the number of blocks a multiprocessor"));
-                let (vars, contiguous) = (vars.clone(), *contiguous);
-                StmtKind::Persistent { vars, extents, per_sm, contiguous, body: self.block(body) }
+                let (vars, contiguous, counter) =
+                    (vars.clone(), *contiguous, counter.map(|access| self.access(access)));
+                StmtKind::Persistent { vars, extents, per_sm, contiguous, counter, body: self.block(body) }
             }
             StmtKind::Reduce { op, src, dst, axis } => {
                 let src = match src {

@@ -19,10 +19,12 @@
 //! | [`ring`] | both sides of a loop that loads |
 //! | [`shifted`] | the consumers' side of a loop that is software-pipelined across two products |
 //! | [`ahead`] | what a producer fills before it waits for the previous kernel |
+//! | [`counted`] | the next tile of a block from a counter, and its way to the consumers |
 //! | [`turns`] | two warpgroups on two tiles, one multiplying while the other stores |
 //! | [`store`] | fragments to a tensor, by sub-tiles through shared memory |
 
 mod ahead;
+mod counted;
 mod fragments;
 mod operand;
 mod plan;
@@ -33,6 +35,7 @@ mod shifted;
 mod store;
 mod turns;
 
+pub(super) use counted::Counted;
 pub(super) use plan::{Load, Plan, Reason, plan};
 pub(super) use ring::Accumulates;
 pub(super) use roles::Roles;

@@ -41,6 +41,13 @@ pub(super) struct ResidentSlot {
     maps: Vec<MapId>,
 }
 
+impl ResidentSlot {
+    /// One that no copy fills.
+    pub(super) fn of(slots: Slots) -> ResidentSlot {
+        ResidentSlot { slots, maps: Vec::new() }
+    }
+}
+
 impl Planner<'_> {
     /// The copies from tensors into shared arrays that no channel's loop makes.
     pub(super) fn resident_copies(&self) -> Vec<StmtId> {
@@ -237,7 +244,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Gives a slot back, where it is filled again. `read`: by threads, not only by tensor cores.
-    fn give_back_once(&mut self, roles: &Roles, slot: &ResidentSlot, read: bool) {
+    pub(super) fn give_back_once(&mut self, roles: &Roles, slot: &ResidentSlot, read: bool) {
         if !slot.slots.are_refilled() {
             return;
         }

@@ -120,6 +120,7 @@ impl<'a> Lowering<'a> {
         }
         let resident = self.resident_slot(&plan);
         let late = self.late_slots(&plan);
+        self.counted = self.declare_counted(cluster);
         let channels = (plan.channels.iter())
             .map(|channel| ChannelState {
                 slots: self.slots_in_turn(channel.slots, false),
@@ -189,6 +190,7 @@ impl<'a> Lowering<'a> {
             self.unrolled("i", channel.slots.count, |l, index| l.init_slot(&channel.slots, index, readers));
         }
         self.set_up_resident(roles);
+        self.set_up_counted(roles.plan.consumers);
         self.init_inboxes();
         self.op(OpKind::FenceBarrierInit);
     }
@@ -197,6 +199,7 @@ impl<'a> Lowering<'a> {
     fn enter_channels(&mut self, roles: &Roles, parity: i64) {
         let once = roles.late.values().chain(&roles.resident).map(|once| &once.slots);
         once.chain(roles.channels.iter().map(|channel| &channel.slots)).for_each(|slots| self.enter(slots, parity));
+        self.enter_counted(parity);
     }
 
     fn producer(&mut self, roles: &Roles, warp: ValueId) {

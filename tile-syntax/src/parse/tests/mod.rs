@@ -170,12 +170,14 @@ impl Printer<'_> {
                 let (a, b, acc) = (matrix(a), matrix(b), name(*acc));
                 writeln!(text, "gemm {a} {b} {acc} {policy:?}{clear}{precision}{grouped}").unwrap();
             }
-            StmtKind::Persistent { vars, extents, per_sm, contiguous, body } => {
+            StmtKind::Persistent { vars, extents, per_sm, contiguous, counter, body } => {
                 let vars: Vec<&str> = vars.iter().map(|&v| self.var(v)).collect();
                 let per_sm = per_sm.map(|n| format!(" per_sm {}", e(n))).unwrap_or_default();
                 let order = if *contiguous { " contiguous" } else { "" };
+                let place = |access: AccessId| self.kernel.place_name(self.kernel.accesses[access].place);
+                let counter = counter.map(|access| format!(" counted in {}", place(access))).unwrap_or_default();
                 let (vars, extents) = (vars.join(", "), list(extents));
-                writeln!(text, "for [{vars}] in persistent [{extents}]{per_sm}{order}").unwrap();
+                writeln!(text, "for [{vars}] in persistent [{extents}]{per_sm}{order}{counter}").unwrap();
                 self.block(body, depth + 1, text);
             }
             StmtKind::Tile(TileOp::Clamp { tile, low, high }) => {

@@ -291,6 +291,9 @@ impl Planner<'_> {
         let kernel = self.kernel;
         let span = kernel.stmts[at.stmt].span;
         let no = |text: &str| Err(Reason { text: text.to_owned(), span });
+        if kernel.persistent().is_some_and(|tiles| tiles.counter.is_some()) {
+            return no("ping-pong takes tiles in turn, not as they are counted");
+        }
         let persistent = kernel.persistent().map(|tiles| (tiles.vars, tiles.contiguous));
         let meets =
             |s: &Stmt| matches!(s.kind, StmtKind::LastArriver { .. } | StmtKind::Tile(TileOp::ClusterReduce { .. }));

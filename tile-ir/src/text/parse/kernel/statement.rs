@@ -327,7 +327,7 @@ impl<'t> Parser<'t> {
         Ok((start, self.index()?))
     }
 
-    /// `[i, j] in parallel([m, n]) { .. }` and `[x, y] in persistent([m, n]).per_sm(2).contiguous() { .. }`
+    /// `[i, j] in parallel([m, n]) { .. }` and `[x, y] in persistent([m, n]).per_sm(2).counter(&mut next[0]) { .. }`
     fn for_tuples(&mut self, place: usize) -> Parsed<StmtId> {
         let names = self.new_names()?;
         self.cursor.expect_word("in")?;
@@ -335,7 +335,7 @@ impl<'t> Parser<'t> {
         self.cursor.expect("(")?;
         let extents = self.indices()?;
         self.cursor.expect(")")?;
-        let (mut per_sm, mut contiguous) = (None, false);
+        let (mut per_sm, mut contiguous, mut counter) = (None, false, None);
         while persistent && self.cursor.eat(".") {
             match self.cursor.name()? {
                 "per_sm" if per_sm.is_none() => per_sm = Some(self.one_index()?),
@@ -343,6 +343,11 @@ impl<'t> Parser<'t> {
                     self.cursor.expect("(")?;
                     self.cursor.expect(")")?;
                     contiguous = true;
+                }
+                "counter" if counter.is_none() => {
+                    self.cursor.expect("(")?;
+                    counter = Some(self.element()?);
+                    self.cursor.expect(")")?;
                 }
                 method => return Err(self.cursor.error(format!("this loop has no `.{method}` here"))),
             }
@@ -356,7 +361,7 @@ impl<'t> Parser<'t> {
         self.loops.pop();
         self.names.truncate(scope);
         let kind = if persistent {
-            StmtKind::Persistent { vars, extents, per_sm, contiguous, body }
+            StmtKind::Persistent { vars, extents, per_sm, contiguous, counter, body }
         } else {
             StmtKind::Parallel { vars, extents, body }
         };

@@ -105,7 +105,7 @@ impl<'t> Parser<'t> {
     }
 
     /// `&mut x[i]`, `x.masked_mut([i])`
-    fn element(&mut self) -> Parsed<AccessId> {
+    pub(super) fn element(&mut self) -> Parsed<AccessId> {
         let masked = if self.cursor.eat("&") {
             self.cursor.expect_word("mut")?;
             ""

@@ -1,0 +1,111 @@
+//! Tiles as they are counted: a block's first tile has the block's own number, and whenever it is about to be done with one, its producer
+//! takes the next number from a counter in global memory. So blocks whose tiles take long take fewer of them.
+//!
+//! ```text
+//! producer   count  loads of this tile  -> number                    loads of the next tile
+//! consumers                  this tile                 number ->     the next tile
+//! ```
+//!
+//! The number goes to the consumers through a word of shared memory, which is a slot of a ring of one: `full` completes when it is
+//! written, `empty` when every consumer warpgroup has read it. It is asked for before the loads and written behind them, so that nobody
+//! waits for the counter.
+//!
+//! Every tile but the blocks' first ones is counted once, and so is one beyond the last for each block that has a tile: as many numbers
+//! as there are tiles. Who gets the last of them sets the counter back to 0, for the next launch.
+
+use super::super::channel::Slots;
+use super::super::*;
+use super::resident::ResidentSlot;
+
+/// The counter and the way of its numbers to the consumers.
+#[derive(Clone, Debug)]
+pub(in crate::lower) struct Counted {
+    counter: AccessId,
+    /// The word.
+    number: SharedId,
+    slots: Slots,
+}
+
+impl<'a> Lowering<'a> {
+    /// The word and the barriers of a kernel that counts its tiles.
+    pub(super) fn declare_counted(&mut self, cluster: u32) -> Option<Counted> {
+        let tiles = self.kernel.persistent()?;
+        let counter = tiles.counter?;
+        let span = self.kernel.stmts[tiles.stmt].span;
+        if cluster > 1 {
+            let text = "the blocks of a cluster take tiles a grid apart: `.counter(..)` has no effect".to_owned();
+            self.remark(RemarkKind::Fallback, span, text);
+            return None;
+        }
+        self.remark(RemarkKind::Choice, span, "each block takes the next tile that is counted".to_owned());
+        let number = self.shared_array("next_tile", Dtype::U32, 1, false);
+        Some(Counted { counter, number, slots: self.only_slot("next_tile", true) })
+    }
+
+    /// One thread makes the barriers.
+    pub(super) fn set_up_counted(&mut self, readers: u32) {
+        let Some(counted) = self.counted.clone() else { return };
+        let zero = self.int(0);
+        self.init_slot(&counted.slots, zero, readers);
+    }
+
+    /// Declares which phase a partition is at.
+    pub(super) fn enter_counted(&mut self, parity: i64) {
+        if let Some(counted) = self.counted.clone() {
+            self.enter(&counted.slots, parity);
+        }
+    }
+
+    /// Where a tile begins: the producer asks for the number of the next one. Consumers, who are told, have none yet.
+    pub(in crate::lower) fn count_tile(&mut self, counted: &Counted) -> Option<RegId> {
+        if self.roles.is_some() {
+            return None;
+        }
+        let word = ValueType::Element(Dtype::U32);
+        let (memory, one) = (self.memory(counted.counter), self.push(ValueKind::Int(1), word));
+        let number = self.reg("counted", word, false);
+        self.op(OpKind::Atomic { op: AtomicOp::Add, memory, value: one, old: Some(number), ordered: false });
+        Some(number)
+    }
+
+    /// Where a tile ends: `tile`, which goes on by the number of blocks, becomes the number that was counted. `total` tiles there are.
+    pub(in crate::lower) fn next_tile(
+        &mut self,
+        counted: &Counted,
+        number: Option<RegId>,
+        tile: RegId,
+        total: ValueId,
+    ) {
+        let (word, span, zero) = (ValueType::Element(Dtype::U32), self.span, self.int(0));
+        let memory = Memory { space: Space::Shared(counted.number), offset: zero, guard: None, span };
+        let next = match (number, self.roles.clone()) {
+            (Some(number), _) => {
+                self.await_empty(&counted.slots, zero);
+                let value = self.read(number);
+                self.op(OpKind::Store { memory, value });
+                self.op(OpKind::BarrierArrive { barrier: counted.slots.full(zero), cta: None });
+                self.advance(&counted.slots);
+                let next = self.push(ValueKind::Cast(value), ValueType::Index);
+                let one = self.int(1);
+                let last = self.binary(BinaryOp::Sub, total, one);
+                let is_last = self.binary(BinaryOp::Eq, next, last);
+                let then = self.nested(|l| {
+                    let (memory, zero) = (l.memory(counted.counter), l.push(ValueKind::Int(0), word));
+                    l.op(OpKind::Atomic { op: AtomicOp::Min, memory, value: zero, old: None, ordered: false });
+                });
+                self.op(OpKind::If { cond: is_last, then, otherwise: Vec::new() });
+                next
+            }
+            (None, Some(roles)) => {
+                self.await_full(&counted.slots, zero);
+                let value = self.push(ValueKind::Load(memory), word);
+                let value = self.push(ValueKind::Cast(value), ValueType::Index);
+                let next = self.once("counted", value);
+                self.give_back_once(&roles, &ResidentSlot::of(counted.slots), true);
+                next
+            }
+            (None, None) => return self.bug("a tile that nobody counted"),
+        };
+        self.op(OpKind::Set { reg: tile, value: next });
+    }
+}
