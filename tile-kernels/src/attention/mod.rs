@@ -67,6 +67,8 @@ const PREFILL_STEP: usize = 128;
 /// Queries from which on three warpgroups with tiles of 192 rows are 1 to 5% faster than two with 128, for heads of 128 elements without a mask
 /// (`examples/attention.rs` on an H200). On other devices that tile has fewer registers than it needs.
 const THREE_WARPGROUPS: usize = 2048;
+/// The same of causal ones, whose steps with masked keys are more of a tile of 192 rows.
+const THREE_WARPGROUPS_CAUSAL: usize = 8192;
 
 /// Queries of a tile of [`forward_packed`].
 const PACKED_ROWS: usize = 128;
@@ -395,9 +397,11 @@ pub fn forward<T: Half>(
     let (group, past) = (heads / key_heads.max(1), keys.saturating_sub(queries));
     let Forward { causal, soft_cap, sinks, .. } = options;
     if options.is_plain() && keys >= if causal { queries.max(1) } else { 1 } {
+        let is_hopper = on.device().supports(Target::Sm90a);
+        let many = if causal { THREE_WARPGROUPS_CAUSAL } else { THREE_WARPGROUPS };
         let (rows, columns) = match (d, dv) {
-            (64, 64) if !causal => (192, 128),
-            (128, 128) if !causal && queries >= THREE_WARPGROUPS && on.device().supports(Target::Sm90a) => (192, 80),
+            (64, 64) if !causal || is_hopper => (192, 128),
+            (128, 128) if queries >= many && is_hopper => (192, 80),
             (64, 64) | (96, 96) | (128, 128) => (128, 128),
             (192, 128) => (128, 112),
             (256, 256) => (128, 64),
