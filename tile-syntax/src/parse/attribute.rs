@@ -6,7 +6,9 @@ use super::{AttributeInfo, Binding, Parser, source};
 use proc_macro2::{Delimiter, Group, Ident, Literal, Span, TokenStream, TokenTree};
 use syn::Expr;
 use tile_ir::diag::{Code, Diagnostic};
-use tile_ir::ir::{Dtype, ParamId, ParamKind, Require, SpanId, Specialize, Target, Trigger, Type};
+use tile_ir::ir::{
+    BinaryOp, Dtype, ExprId, ExprKind, ParamId, ParamKind, Require, SpanId, Specialize, Target, Trigger, Type,
+};
 
 /// What the attribute says, before the signature gives it meaning.
 #[derive(Default)]
@@ -405,10 +407,22 @@ impl Parser {
         for (condition, text, span) in std::mem::take(&mut entries.requires) {
             let place = "`require(..)`, which is checked before the launch";
             let read = self.in_place(place, |p| p.expr(&condition).and_then(|cond| p.demand(cond, Type::BOOL)));
-            if let Some(cond) = read {
+            let conditions = read.map(|cond| self.conjuncts(cond)).unwrap_or_default();
+            for &cond in &conditions {
+                // A condition of several is known by its own text, wherever it is written.
+                let own = || self.kernel.source.text_at(self.kernel.spans[self.kernel.exprs[cond].span]);
+                let text = if conditions.len() == 1 { None } else { own() }.unwrap_or_else(|| text.clone());
                 self.kernel.requires.push(Require { cond, text, span });
             }
             entries.info.requires.push(condition);
+        }
+    }
+
+    /// The conditions that `cond` joins by `&&`: a launch says which of them does not hold.
+    fn conjuncts(&self, cond: ExprId) -> Vec<ExprId> {
+        match self.kernel.exprs[cond].kind {
+            ExprKind::Binary(BinaryOp::And, left, right) => [left, right].map(|side| self.conjuncts(side)).concat(),
+            _ => vec![cond],
         }
     }
 
