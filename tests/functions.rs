@@ -178,12 +178,12 @@ pub fn activations_written_out(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (K, N)
 /// What a matrix and its copy have in common, where the copy's axes may be exchanged.
 // ANCHOR: agree
 #[tile_fn]
-fn agree<const EXCHANGED: bool>(x: &Tensor<f32, (X0, X1)>, y: &Tensor<f32, (M, N)>) -> bool {
+fn agree<T: Float, const EXCHANGED: bool>(x: &Tensor<T, (X0, X1)>, y: &Tensor<T, (M, N)>) -> bool {
     (EXCHANGED || X0 == M) && (EXCHANGED || X1 == N) && (!EXCHANGED || X0 == N) && (!EXCHANGED || X1 == M)
 }
 // ANCHOR_END: agree
 
-#[tile_kernel(instances(EXCHANGED in [false, true]), uses(agree), require(agree::<EXCHANGED>(x, y)))]
+#[tile_kernel(instances(EXCHANGED in [false, true]), uses(agree), require(agree::<f32, EXCHANGED>(x, y)))]
 pub fn copied<const EXCHANGED: bool>(x: &Tensor<f32, (X0, X1)>, y: &mut Tensor<f32, (M, N)>) {
     let [i, b] = blocks([M, ceil_div(N, 32)]);
     let [t] = threads([32]);

@@ -59,12 +59,22 @@ impl Parser {
         entries
     }
 
-    /// The items of a list. An empty one is reported; a trailing comma is not.
+    /// The items of a list. An empty one is reported; a trailing comma is not. Commas between the generics of a path, `f::<A, B>`,
+    /// separate no items.
     pub(super) fn comma_separated(&mut self, tokens: TokenStream) -> Vec<Vec<TokenTree>> {
         let mut items: Vec<Vec<TokenTree>> = vec![vec![]];
+        let mut angles = 0u32;
         for token in tokens {
+            match (&token, items.last().map(Vec::as_slice)) {
+                (TokenTree::Punct(open), Some([.., first, second])) if open.as_char() == '<' => {
+                    let path = [first, second].iter().all(|t| matches!(t, TokenTree::Punct(p) if p.as_char() == ':'));
+                    angles += u32::from(path || angles > 0);
+                }
+                (TokenTree::Punct(close), _) if close.as_char() == '>' => angles = angles.saturating_sub(1),
+                _ => {}
+            }
             match token {
-                TokenTree::Punct(comma) if comma.as_char() == ',' => {
+                TokenTree::Punct(comma) if comma.as_char() == ',' && angles == 0 => {
                     if items.last().is_some_and(Vec::is_empty) {
                         self.attribute_error(comma.span(), "nothing stands before this comma", "remove the comma");
                     } else {
