@@ -29,11 +29,13 @@ struct Case {
     sinks: bool,
     /// Whether a token's heads lie side by side: `[B, S, H, D]`.
     by_token: bool,
+    /// Whether later keys are longer, so that the largest score of a row grows from step to step, of some rows more than of others.
+    steep: bool,
 }
 
 fn case(sizes: [usize; 5], d: usize) -> Case {
     let head = [d, if d == 192 { 128 } else { d }];
-    Case { sizes, head, causal: false, left: None, right: None, cap: None, sinks: false, by_token: false }
+    Case { sizes, head, causal: false, left: None, right: None, cap: None, sinks: false, by_token: false, steep: false }
 }
 
 fn causal(sizes: [usize; 5], d: usize) -> Case {
@@ -106,7 +108,12 @@ fn near(found: &[f16], logs: &[f32], wanted: &(Vec<f64>, Vec<f64>), case: &Case,
 /// Runs a case with and without logarithms, on every device.
 fn agrees(case: Case) {
     let Case { sizes: [b, h, hk, m, n], head: [d, dv], causal, left, right, cap: soft_cap, .. } = case;
-    let [q, k, v] = [half(b * h * m * d, 1), half(b * hk * n * d, 2), half(b * hk * n * dv, 3)];
+    let [q, mut k, v] = [half(b * h * m * d, 1), half(b * hk * n * d, 2), half(b * hk * n * dv, 3)];
+    if case.steep {
+        for (at, k) in k.iter_mut().enumerate() {
+            *k = f16::from_f32(k.to_f32() * (1.0 + 64.0 * (at / d % n) as f32 / n as f32));
+        }
+    }
     let (mut all, mut logs) = (Vec::new(), Vec::new());
     let [wide_q, wide_k, wide_v] = [wide(&q), wide(&k), wide(&v)];
     for at in 0..b * h {
@@ -158,6 +165,15 @@ fn ragged_shapes_with_heads_of_64() {
 fn ragged_shapes_with_heads_of_128() {
     agrees(case([1, 1, 1, 130, 300], 128));
     agrees(case([1, 4, 2, 17, 129], 128));
+}
+
+/// Heads of 128 keep a row's maximum until it has grown 2^8 times, and a warp none of whose rows has multiplies nothing.
+#[test]
+fn maxima_that_grow() {
+    agrees(Case { steep: true, ..case([1, 2, 1, 140, 700], 128) });
+    agrees(Case { steep: true, ..causal([1, 1, 1, 300, 600], 128) });
+    agrees(Case { steep: true, ..causal([1, 1, 1, 70, 300], 64) });
+    agrees(Case { steep: true, sinks: true, left: Some(200), ..causal([1, 1, 1, 200, 500], 128) });
 }
 
 #[test]

@@ -60,7 +60,27 @@ impl<'a> Lowering<'a> {
         });
         let apart = self.is_statement_wise(body, &own);
         let marked = self.stores_beyond_registers(body);
+        if let Some(cond) = self.row_condition(vars, body).filter(|_| !marked && layout.is_whole()) {
+            let some = self.some_row(&layout, cond);
+            let then = self.nested(|l| l.chunks(&layout, count, vars, body, own, apart));
+            return self.op(OpKind::If { cond: some, then, otherwise: Vec::new() });
+        }
         self.mark(marked, Elements::Begin);
+        self.chunks(&layout, count, vars, body, own, apart);
+        self.mark(marked, Elements::End);
+    }
+
+    /// The body for all elements, chunk by chunk.
+    fn chunks(
+        &mut self,
+        layout: &Fragment,
+        count: u32,
+        vars: &'a [VarId],
+        body: &'a [StmtId],
+        own: BTreeSet<VarId>,
+        apart: bool,
+    ) {
+        let (layout, registers) = (*layout, layout.held_registers());
         self.where_held(&layout, |l| {
             l.unrolled("chunk", registers / count, |l, chunk| {
                 let size = l.int(i64::from(count));
@@ -75,7 +95,59 @@ impl<'a> Lowering<'a> {
                 }
             });
         });
-        self.mark(marked, Elements::End);
+    }
+
+    /// The condition of a body that is one `if` without `else`, where it depends on what fragments of one axis hold of a row, and on
+    /// nothing that differs within a row.
+    fn row_condition(&self, vars: &[VarId], body: &[StmtId]) -> Option<ExprId> {
+        let kernel = self.kernel;
+        let (&[stmt], &[row, _]) = (body, vars) else { return None };
+        let StmtKind::If { cond, otherwise, .. } = &kernel.stmts[stmt].kind else { return None };
+        let (mut of_row, mut loads) = (otherwise.is_empty(), false);
+        let mut left = vec![*cond];
+        while let Some(expr) = left.pop() {
+            match &kernel.exprs[expr].kind {
+                ExprKind::Load(access) => {
+                    let access = &kernel.accesses[*access];
+                    let is_rows = |buffer: BufferId| self.fragments[buffer].is_some_and(|held| held.kept == Some(0));
+                    let index = access.indices.first().map(|index| &kernel.exprs[*index].kind);
+                    of_row &= matches!(access.place, Place::Buffer(buffer) if is_rows(buffer))
+                        && matches!(index, Some(ExprKind::Var(var)) if *var == row);
+                    loads = true;
+                }
+                ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => left.push(*a),
+                ExprKind::Binary(_, a, b) => left.extend([a, b]),
+                ExprKind::Int(_) | ExprKind::Bool(_) | ExprKind::Float(_) | ExprKind::Scalar(_) | ExprKind::Dim(_) => {}
+                ExprKind::Var(_)
+                | ExprKind::Math(..)
+                | ExprKind::Select(..)
+                | ExprKind::If(..)
+                | ExprKind::Const(_)
+                | ExprKind::Bits(_)
+                | ExprKind::Special(..)
+                | ExprKind::Present(_) => of_row = false,
+            }
+        }
+        (of_row && loads).then_some(*cond)
+    }
+
+    /// Whether a condition on rows holds for any row of the warp: where it holds for none, the warp branches over the elements.
+    fn some_row(&mut self, layout: &Fragment, cond: ExprId) -> ValueId {
+        let no = self.push(ValueKind::Int(0), ValueType::BOOL);
+        let own = self.reg("own_row", ValueType::BOOL, true);
+        self.op(OpKind::Let { reg: own, value: Some(no) });
+        self.unrolled("i", layout.slots(0), |l, slot| {
+            let register = l.formula(&layout.representative(0, Formula::Symbol(0)), &[slot]);
+            let outer = (l.register.replace(register), l.tile_layout.replace(*layout));
+            let holds = l.value(cond);
+            (l.register, l.tile_layout) = outer;
+            let before = l.read(own);
+            let value = l.binary(BinaryOp::Or, before, holds);
+            l.op(OpKind::Set { reg: own, value });
+        });
+        let (reg, pred) = (self.reg("some_row", ValueType::BOOL, false), self.read(own));
+        self.op(OpKind::Vote { reg, kind: VoteKind::Any, pred });
+        self.read(reg)
     }
 
     /// Whether doing every statement for all elements is the same as doing all statements for every element: elements

@@ -45,7 +45,7 @@ pub fn forward<T: Half, const BM: usize, const BN: usize, const D: usize, const 
         clear(&mut total);
         fill(&mut most, f32::NEG_INFINITY);
         copy(q.at([b, h, row, 0]), &mut q_s);
-        for step in pipelined(0..ceil_div(N, BN), 2) {
+        for step in pipelined(0..ceil_div(N, BN), BM / 64) {
             copy(k.at([b, h / group, step * BN, 0]), &mut k_s);
             copy(v.at([b, h / group, step * BN, 0]), &mut v_s);
             gemm(&q_s, k_s.t(), &mut scores).policy(FullRow).clear();

@@ -5,7 +5,10 @@ use tile_runtime::prelude::*;
 /// One step of online softmax: `weights` become `exp2(scores * scale - most)`, where `most` is the largest of a row so far, times `scale`, and `total`
 /// and `acc` are what they would be had that been known from the beginning. `scores`, `here` and `shrink` are overwritten. The accumulator is touched last, so that
 /// the product that fills it may be in flight until then.
-#[tile_fn(uses(multiply_rows, weigh))]
+///
+/// Where accumulators have 128 columns or more, a row keeps its `most` until it has grown 2^8 times: until then weights are up to 2^8, which the formats
+/// hold as exactly as those up to 1, and a warp none of whose rows has grown multiplies nothing. Of 64 columns the vote costs more than it saves.
+#[tile_fn(uses(add_weights, multiply_rows))]
 pub fn softmax_step<T: Half>(
     scores: &mut Fragment<f32, (ROWS, KEYS)>,
     weights: &mut Fragment<T, (ROWS, KEYS)>,
@@ -16,15 +19,30 @@ pub fn softmax_step<T: Half>(
     acc: &mut Fragment<f32, (ROWS, D)>,
     scale: f32,
 ) {
-    weigh(scores, most, here, shrink, total, scale);
+    reduce(Max, scores, here, 1);
+    for [r] in parallel([ROWS]) {
+        let top = max(most[r], here[r] * scale);
+        let top = if D < 128 || top - most[r] > 8.0 { top } else { most[r] };
+        shrink[r] = fast::exp2(most[r] - top);
+        most[r] = top;
+    }
+    add_weights(scores, most, here, shrink, total, scale);
     for [r, j] in parallel([ROWS, KEYS]) {
         weights[[r, j]] = scores[[r, j]].cast::<T>();
     }
-    multiply_rows(acc, shrink);
+    if D < 128 {
+        multiply_rows(acc, shrink);
+    } else {
+        for [r, j] in parallel([ROWS, D]) {
+            if shrink[r] != 1.0 {
+                acc[[r, j]] *= shrink[r];
+            }
+        }
+    }
 }
 
 /// [`softmax_step`] where the weights stay in the scores.
-#[tile_fn(uses(multiply_rows, weigh))]
+#[tile_fn(uses(add_weights, multiply_rows))]
 pub fn online_softmax(
     scores: &mut Fragment<f32, (ROWS, KEYS)>,
     most: &mut Fragment<f32, (ROWS,)>,
@@ -34,14 +52,19 @@ pub fn online_softmax(
     acc: &mut Fragment<f32, (ROWS, D)>,
     scale: f32,
 ) {
-    weigh(scores, most, here, shrink, total, scale);
+    reduce(Max, scores, here, 1);
+    for [r] in parallel([ROWS]) {
+        let top = max(most[r], here[r] * scale);
+        shrink[r] = fast::exp2(most[r] - top);
+        most[r] = top;
+    }
+    add_weights(scores, most, here, shrink, total, scale);
     multiply_rows(acc, shrink);
 }
 
-/// What a step of online softmax does before it touches the accumulator: `scores` become weights, `shrink` is what the accumulator's rows are to be
-/// multiplied by, and `most` and `total` are of all keys so far.
+/// `scores` become weights, and `total` the sum of a row's weights so far; `here` is overwritten.
 #[tile_fn]
-fn weigh(
+fn add_weights(
     scores: &mut Fragment<f32, (ROWS, KEYS)>,
     most: &mut Fragment<f32, (ROWS,)>,
     here: &mut Fragment<f32, (ROWS,)>,
@@ -49,12 +72,6 @@ fn weigh(
     total: &mut Fragment<f32, (ROWS,)>,
     scale: f32,
 ) {
-    reduce(Max, scores, here, 1);
-    for [r] in parallel([ROWS]) {
-        let top = max(most[r], here[r] * scale);
-        shrink[r] = fast::exp2(most[r] - top);
-        most[r] = top;
-    }
     for [r, j] in parallel([ROWS, KEYS]) {
         scores[[r, j]] = fast::exp2(scores[[r, j]] * scale - most[r]);
     }

@@ -161,9 +161,12 @@ impl<'a> Lowering<'a> {
             .map(|(bound, value)| self.once(&format!("{}_{bound}", kernel.vars[var].name), value));
         if let Some(shift) = &ring.shift {
             let outer = self.accumulates.take();
-            self.consume_shifted(roles, ring, shift, &rest, [start, end, step]);
+            let left = self.consume_shifted(roles, ring, shift, &rest, [start, end, step]);
             self.accumulates = outer;
-            return self.leave_ring(roles, ring);
+            if !left {
+                self.leave_ring(roles, ring);
+            }
+            return;
         }
         let accumulators: BTreeSet<LocalId> =
             products.iter().filter_map(|p| self.fragments[p.acc].map(|r| r.local)).collect();
@@ -277,7 +280,7 @@ impl<'a> Lowering<'a> {
         pinned.iter().for_each(|&local| self.op(OpKind::Pin { local }));
     }
 
-    fn value_of(&mut self, var: VarId) -> ValueId {
+    pub(super) fn value_of(&mut self, var: VarId) -> ValueId {
         match self.vars[var] {
             Some(Binding::Reg(reg)) => self.read(reg),
             Some(Binding::Value(value)) => value,

@@ -1,19 +1,31 @@
 //! The consumers' side of a loop that is software-pipelined across two dependent products ([`super::plan::Shift`]).
 //!
 //! ```text
-//! S(0)  work(0)  [ S(j)  O(j-1)  wait S(j)  work(j)  wait O(j-1)  rest(j) ] j = 1..n  O(n-1)
+//! S(0)  work(0) pack(0)  [ S(j)  rest(j-1)  O(j-1)  wait S(j)  work(j)  tiles of S(j+1)?  wait O(j-1)  pack(j) ] j = 1..n  rest(n-1)  O(n-1)
 //! ```
 //!
-//! The left operand of `O(j)` is packed into words at the end of `rest(j)`, which are all of it that lives until the next iteration.
+//! An iteration ends with the wait for the next one's tiles, before it waits for `O(j-1)`. ptxas moves the wait for a product up across whatever does
+//! not depend on it, so that `work(j)` would begin when `O(j-1)` is done; it moves nothing across the branch of an mbarrier's wait.
+//! The rest of an iteration's work, such as rescaling `O`, is done while the next scores are computed.
+//! Where a block has one tile of fewer than [`WIDE`] columns, neither pays (`docs/hopper.md`): the wait for `S(j+1)`'s tiles begins the next
+//! iteration, and all work is done before its products.
+//! The left operand of `O(j)` is packed into words in `pack(j)`, which are all of it that lives until the next iteration.
 //! `S(j)` and `O(j-1)` are in flight together, and `O(j-1)` goes on while threads work on `S(j)`: until the first statement that touches its
 //! accumulator or the fragment that is its next left operand.
 
+use super::super::channel::Slots;
 use super::super::*;
 use super::plan::{Product, Ring, Shift, mentions};
+use super::resident::is_in_loop;
 use super::roles::{ChannelState, Roles};
+
+/// Columns of the second accumulator from which on its wait is held back, and the work on it is put off, whatever the block does next.
+const WIDE: u32 = 128;
 
 /// The parts of a shifted loop's body.
 struct Parts<'p> {
+    /// The loop's index.
+    at: VarId,
     /// Indices.
     lets: &'p [StmtId],
     first: &'p Product,
@@ -22,14 +34,23 @@ struct Parts<'p> {
     words: LocalId,
     /// Work that the second product of the iteration before may be in flight during.
     work: &'p [StmtId],
+    /// What comes behind that wait, up to the last statement that touches the next left operand.
+    operand: &'p [StmtId],
+    /// The rest: work on the second product's accumulator.
     rest: &'p [StmtId],
+    /// Whether an iteration waits for the next one's tiles before it waits for its second product.
+    holds: bool,
+    /// Whether the rest is done once the first product of the next iteration is issued.
+    defers: bool,
     /// Channels of the first product's operands, and of the second one's.
     early: Vec<&'p ChannelState>,
     late: Vec<&'p ChannelState>,
+    /// The slot of tiles that stay, which the last iteration's first product is the last to read; none where it is given back after the loop.
+    resident: Option<Slots>,
 }
 
 impl<'a> Lowering<'a> {
-    /// Lowers the consumers' loop; `body` is without the loads.
+    /// Lowers the consumers' loop; `body` is without the loads. Whether the tiles that stay have been given back.
     pub(super) fn consume_shifted(
         &mut self,
         roles: &Roles,
@@ -37,14 +58,15 @@ impl<'a> Lowering<'a> {
         shift: &Shift,
         body: &[StmtId],
         [start, end, step]: [ValueId; 3],
-    ) {
+    ) -> bool {
         let kernel = self.kernel;
         let products = &roles.plan.products;
         let position = |stmt: StmtId| body.iter().position(|s| *s == stmt);
         let (Some(one), Some(two), Some(first), Some(second)) =
             (position(shift.first), position(shift.second), products.get(&shift.first), products.get(&shift.second))
         else {
-            return self.bug("a shifted loop without its products");
+            self.bug("a shifted loop without its products");
+            return true;
         };
         let between = &body[one + 1..two];
         let touches = |stmt: &StmtId| mentions(kernel, *stmt, second.acc) || mentions(kernel, *stmt, second.a.0);
@@ -56,17 +78,38 @@ impl<'a> Lowering<'a> {
             numbers.map(|number| &roles.channels[*number]).collect()
         };
         let Some(words) = self.declare_left_words(second) else {
-            return self.bug("the second product of a shifted loop has no left operand in registers");
+            self.bug("the second product of a shifted loop has no left operand in registers");
+            return true;
         };
+        // Words are packed right behind the conversion: a branch between them, such as one around the rescaling, would keep ptxas from
+        // converting two elements at once.
+        let (work, rest) = between.split_at(free);
+        let holds = second.n >= WIDE || is_in_loop(kernel, &kernel.body, ring.at.stmt);
+        let made = rest.iter().rposition(|stmt| mentions(kernel, *stmt, second.a.0)).map_or(0, |last| last + 1);
+        let made = if holds { made } else { rest.len() };
+        let (operand, rest) = rest.split_at(made);
+        // Indices have changed by then, and the first accumulator is being written.
+        let indices = super::super::uses::variables(kernel, rest);
+        let declares =
+            |stmt: &StmtId| matches!(kernel.stmts[*stmt].kind, StmtKind::Let { var, .. } if indices.contains(&var));
+        let defers = holds
+            && !indices.contains(&ring.at.var)
+            && !body[..two].iter().any(declares)
+            && !rest.iter().any(|stmt| mentions(kernel, *stmt, first.acc));
         let parts = Parts {
+            at: ring.at.var,
             lets: &body[..one],
             first,
             second,
             words,
-            work: &between[..free],
-            rest: &between[free..],
+            work,
+            operand,
+            rest,
+            holds,
+            defers,
             early: channels(false),
             late: channels(true),
+            resident: self.resident_of_first(roles, ring),
         };
         let cond = self.binary(BinaryOp::Lt, start, end);
         let then = self.nested(|l| {
@@ -80,44 +123,118 @@ impl<'a> Lowering<'a> {
             l.await_tiles(&parts.early);
             l.multiply_at_once(roles, parts.first);
             l.leave_slots(roles, &parts.early);
-            l.block(between);
-            l.pack_left_words(second, words);
             let next = l.binary(BinaryOp::Add, start, step);
+            l.leave_resident(roles, &parts, Some([next, end]));
+            l.block(work);
+            l.finish_iteration(&parts);
+            l.await_next(&parts, next, end);
             l.counted_loop(ring.at.var, [next, end, step], Unroll::By(1), |l| {
                 if ring.meets {
                     l.block_barrier();
                 }
-                l.shifted_iteration(roles, &parts);
+                l.shifted_iteration(roles, &parts, [end, step]);
             });
+            l.deferred(&parts);
             l.await_tiles(&parts.late);
             l.multiply_words_at_once(roles, second, Some(words));
             l.leave_slots(roles, &parts.late);
         });
+        let otherwise = self.nested(|l| l.leave_resident(roles, &parts, None));
+        self.op(OpKind::If { cond, then, otherwise });
+        if let Some(slots) = &parts.resident {
+            self.advance(slots);
+        }
+        parts.resident.is_some()
+    }
+
+    /// The slot of tiles that stay, where the first product alone reads them and this is the last loop that needs them: the producer fetches the
+    /// next tiles while threads work on the last scores.
+    fn resident_of_first(&self, roles: &Roles, ring: &Ring) -> Option<Slots> {
+        let plan = &roles.plan;
+        let is_last = plan.rings.last().is_some_and(|last| last.at.stmt == ring.at.stmt);
+        let read = plan.residents.iter().any(|r| plan.read.contains(&r.load.buffer));
+        let slots = roles.resident.as_ref()?.slots;
+        (is_last && !read && slots.are_refilled()).then_some(slots)
+    }
+
+    /// Gives back the tiles that stay, where the iteration `next` is none: `next` and the loop's end.
+    fn leave_resident(&mut self, roles: &Roles, parts: &Parts<'_>, next: Option<[ValueId; 2]>) {
+        let Some(slots) = &parts.resident else { return };
+        let mut cond = self.is_leader(roles);
+        if let Some([next, end]) = next {
+            let last = self.binary(BinaryOp::Ge, next, end);
+            cond = self.binary(BinaryOp::And, cond, last);
+        }
+        let zero = self.int(0);
+        self.give_back(slots, zero, cond, None);
+    }
+
+    /// Waits for the tiles of the first product of the iteration `next`, if there is one and it does not wait itself.
+    fn await_next(&mut self, parts: &Parts<'_>, next: ValueId, end: ValueId) {
+        if !parts.holds {
+            return;
+        }
+        let cond = self.binary(BinaryOp::Lt, next, end);
+        let then = self.nested(|l| l.await_tiles(&parts.early));
         self.op(OpKind::If { cond, then, otherwise: Vec::new() });
     }
 
-    fn shifted_iteration(&mut self, roles: &Roles, parts: &Parts<'_>) {
-        let Parts { first, second, words, .. } = *parts;
+    /// An iteration but the first.
+    fn shifted_iteration(&mut self, roles: &Roles, parts: &Parts<'_>, [end, step]: [ValueId; 2]) {
+        let Parts { first, second, words, at, .. } = *parts;
         self.block(parts.lets);
         let [score, sum] = [first, second].map(|product| self.fragments[product.acc].map(|r| r.local));
         let late: Vec<LocalId> = sum.into_iter().chain([words]).collect();
-        self.await_tiles(&parts.early);
+        if !parts.holds {
+            self.await_tiles(&parts.early);
+        }
         score.iter().chain(&late).for_each(|&local| self.op(OpKind::Pin { local }));
         self.op(OpKind::WgmmaFence);
         self.multiply(roles, first, None);
         self.op(OpKind::WgmmaCommit);
+        if parts.defers {
+            self.deferred(parts);
+            late.iter().for_each(|&local| self.op(OpKind::Pin { local }));
+        }
         self.await_tiles(&parts.late);
+        if parts.defers {
+            // Its operands are in registers, which are ordered before it once more: ptxas puts a fence here otherwise, and says so.
+            self.op(OpKind::WgmmaFence);
+        }
         self.multiply(roles, second, Some(words));
         self.op(OpKind::WgmmaCommit);
         self.op(OpKind::WgmmaWait { pending: 1 });
         score.iter().for_each(|&local| self.op(OpKind::Pin { local }));
         self.leave_slots(roles, &parts.early);
+        let index = self.value_of(at);
+        let next = self.binary(BinaryOp::Add, index, step);
+        self.leave_resident(roles, parts, Some([next, end]));
         self.block(parts.work);
+        if parts.holds {
+            // What threads have made of the scores is made before the branch.
+            score.iter().for_each(|&local| self.op(OpKind::Pin { local }));
+        }
+        self.await_next(parts, next, end);
         self.op(OpKind::WgmmaWait { pending: 0 });
         late.iter().for_each(|&local| self.op(OpKind::Pin { local }));
         self.leave_slots(roles, &parts.late);
-        self.block(parts.rest);
-        self.pack_left_words(second, words);
+        self.finish_iteration(parts);
+    }
+
+    /// What threads do once the second product of the iteration before is done.
+    fn finish_iteration(&mut self, parts: &Parts<'_>) {
+        self.block(parts.operand);
+        self.pack_left_words(parts.second, parts.words);
+        if !parts.defers {
+            self.block(parts.rest);
+        }
+    }
+
+    /// What the last iteration has put off.
+    fn deferred(&mut self, parts: &Parts<'_>) {
+        if parts.defers {
+            self.block(parts.rest);
+        }
     }
 
     /// Gives back the slots that this partition is at, and goes on to the next.
