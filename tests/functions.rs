@@ -175,6 +175,24 @@ pub fn activations_written_out(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (K, N)
     *y.masked_mut([5, i]) = halved;
 }
 
+/// What a matrix and its copy have in common, where the copy's axes may be exchanged.
+// ANCHOR: agree
+#[tile_fn]
+fn agree<T: Float, const EXCHANGED: bool>(x: &Tensor<T, (X0, X1)>, y: &Tensor<T, (M, N)>) -> bool {
+    (EXCHANGED || X0 == M) && (EXCHANGED || X1 == N) && (!EXCHANGED || X0 == N) && (!EXCHANGED || X1 == M)
+}
+// ANCHOR_END: agree
+
+#[tile_kernel(instances(EXCHANGED in [false, true]), uses(agree), require(agree::<f32, EXCHANGED>(x, y)))]
+pub fn copied<const EXCHANGED: bool>(x: &Tensor<f32, (X0, X1)>, y: &mut Tensor<f32, (M, N)>) {
+    let [i, b] = blocks([M, ceil_div(N, 32)]);
+    let [t] = threads([32]);
+    let j = b * 32 + t;
+    if j < N {
+        y[[i, j]] = if EXCHANGED { x[[j, i]] } else { x[[i, j]] };
+    }
+}
+
 /// Between a kernel and another crate's function: the kernel above stands before it, and does not name what it calls.
 // ANCHOR: gated
 #[tile_fn(uses(tile_kernels::gemm::activation::silu))]
@@ -254,6 +272,36 @@ fn a_function_of_one_expression_may_stand_anywhere() {
         let mut y = device.zeros::<f32, 1>([4]).unwrap();
         nested::launch(&device, &x, &mut y).unwrap();
         assert_eq!(y.to_vec().unwrap(), [0.0, 1.0, 8.0, -12.0]);
+    }
+}
+
+/// Kernels share what they require as a function. Each of its conditions is promised and checked by itself: no access of
+/// `copied` has a guard but the author's, and a launch names the condition that does not hold.
+#[test]
+fn a_function_may_be_required() {
+    let kernel = copied::<false>::definition().kernel().unwrap();
+    let texts: Vec<&str> = kernel.requires.iter().map(|r| r.text.as_str()).collect();
+    assert_eq!(
+        texts,
+        ["EXCHANGED || X0 == M", "EXCHANGED || X1 == N", "!EXCHANGED || X0 == N", "!EXCHANGED || X1 == M"]
+    );
+    for instance in &kernel.instances {
+        let program = lower(kernel, instance, Target::Sm80).unwrap();
+        let guards: Vec<&str> =
+            program.remarks.iter().map(|r| r.text.as_str()).filter(|r| r.contains("guard")).collect();
+        assert_eq!(guards, [""; 0]);
+    }
+    for device in devices() {
+        let x = device.tensor(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], [2, 3]).unwrap();
+        let mut same = device.zeros::<f32, 2>([2, 3]).unwrap();
+        let mut exchanged = device.zeros::<f32, 2>([3, 2]).unwrap();
+        copied::<false>::launch(&device, &x, &mut same).unwrap();
+        assert_eq!(same.to_vec().unwrap(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        copied::<true>::launch(&device, &x, &mut exchanged).unwrap();
+        assert_eq!(exchanged.to_vec().unwrap(), [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+        let mut longer = device.zeros::<f32, 2>([2, 4]).unwrap();
+        let error = copied::<false>::launch(&device, &x, &mut longer).unwrap_err().to_string();
+        assert!(error.contains("breaks `require(EXCHANGED || X1 == N)`") && error.contains("X1 = 3, N = 4"), "{error}");
     }
 }
 

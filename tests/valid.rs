@@ -108,6 +108,7 @@ mod valid {
     mod placement_gemm_load;
     mod placement_persistent;
     mod placement_pipelined;
+    mod placement_pipelined_after;
     mod placement_pipelined_copy;
     mod placement_pipelined_moving;
     mod placement_vectorized_body;

@@ -158,7 +158,7 @@ pub fn shared_scales<
     copy(&acc, c.at_mut([i * BM, j * BN]));
 }
 
-/// Those scales read from global memory.
+/// Block scales that are read from global memory.
 #[tile_kernel(instances((BM, BN, BK, STAGES, THREADS) in [(128, 128, 64, 4, 256)]), dtypes(T in [f16, bf16]))]
 pub fn global_scales<
     T: Half,

@@ -30,7 +30,7 @@ impl<T: Real> Dense<T> {
         Dense::with(normal::<T>(1, n * k), normal::<T>(2, k), n, k)
     }
 
-    /// These operands, and their product in f64.
+    /// A problem of the given operands, and their product in f64.
     pub fn with(w: Vec<T>, x: Vec<T>, n: usize, k: usize) -> Dense<T> {
         let reference = reference(&w, &x, n, k);
         Dense { n, k, w, x, reference }

@@ -110,7 +110,7 @@ impl<O: Forward<N>, const N: usize> CustomOp1 for New<'_, O, N> {
     }
 
     fn cpu_fwd(&self, own: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
-        self.others.with(|operands| match all(operands.map(|(storage, lies)| cpu(storage, lies, Some(own)))) {
+        self.others.with(|operands| match all(operands.map(|(s, lies)| placed(s, Some(own), on_cpu, lies))) {
             Some(operands) => self.op.cpu_new(operands),
             None => elsewhere(self.op.op()),
         })
@@ -118,7 +118,7 @@ impl<O: Forward<N>, const N: usize> CustomOp1 for New<'_, O, N> {
 
     #[cfg(feature = "cuda")]
     fn cuda_fwd(&self, own: &CudaStorage, _: &Layout) -> Result<(CudaStorage, Shape)> {
-        self.others.with(|operands| match all(operands.map(|(storage, lies)| cuda(storage, lies, Some(own)))) {
+        self.others.with(|operands| match all(operands.map(|(s, lies)| placed(s, Some(own), on_cuda, lies))) {
             Some(operands) => self.op.cuda_new(operands),
             None => elsewhere(self.op.op()),
         })
@@ -136,7 +136,7 @@ impl<O: Forward<N>, const N: usize> InplaceOp1 for InPlace<'_, O, N> {
     }
 
     fn cpu_fwd(&self, sy: &mut CpuStorage, ly: &Layout) -> Result<()> {
-        self.others.with(|operands| match all(operands.map(|(storage, lies)| cpu(storage, lies, None))) {
+        self.others.with(|operands| match all(operands.map(|(s, lies)| placed(s, None, on_cpu, lies))) {
             Some(operands) => self.op.cpu_into(sy, ly, operands),
             None => elsewhere(self.op.op()),
         })
@@ -144,38 +144,30 @@ impl<O: Forward<N>, const N: usize> InplaceOp1 for InPlace<'_, O, N> {
 
     #[cfg(feature = "cuda")]
     fn cuda_fwd(&self, sy: &mut CudaStorage, ly: &Layout) -> Result<()> {
-        self.others.with(|operands| match all(operands.map(|(storage, lies)| cuda(storage, lies, None))) {
+        self.others.with(|operands| match all(operands.map(|(s, lies)| placed(s, None, on_cuda, lies))) {
             Some(operands) => self.op.cuda_into(sy, ly, operands),
             None => elsewhere(self.op.op()),
         })
     }
 }
 
-/// An operand on the CPU, if it is there: in a storage, or in candle's `own`.
-fn cpu<'s>(
+/// An operand, if it is on a device of this kind: in its storage, or in the one that candle has locked.
+fn placed<'s, S>(
     storage: Option<&'s Storage>,
+    own: Option<&'s S>,
+    kind: impl FnOnce(&'s Storage) -> Option<&'s S>,
     lies: Lies<'s>,
-    own: Option<&'s CpuStorage>,
-) -> Option<(&'s CpuStorage, Lies<'s>)> {
-    match storage {
-        Some(Storage::Cpu(storage)) => Some((storage, lies)),
-        Some(_) => None,
-        None => own.map(|own| (own, lies)),
-    }
+) -> Option<(&'s S, Lies<'s>)> {
+    storage.map_or(own, kind).map(|storage| (storage, lies))
 }
 
-/// An operand on a CUDA device, if it is there: in a storage, or in candle's `own`.
+fn on_cpu(storage: &Storage) -> Option<&CpuStorage> {
+    if let Storage::Cpu(storage) = storage { Some(storage) } else { None }
+}
+
 #[cfg(feature = "cuda")]
-fn cuda<'s>(
-    storage: Option<&'s Storage>,
-    lies: Lies<'s>,
-    own: Option<&'s CudaStorage>,
-) -> Option<(&'s CudaStorage, Lies<'s>)> {
-    match storage {
-        Some(Storage::Cuda(storage)) => Some((storage, lies)),
-        Some(_) => None,
-        None => own.map(|own| (own, lies)),
-    }
+fn on_cuda(storage: &Storage) -> Option<&CudaStorage> {
+    if let Storage::Cuda(storage) = storage { Some(storage) } else { None }
 }
 
 /// Every value, if none is missing.

@@ -126,7 +126,7 @@ impl<const R: usize> Layout<R> {
         Ok(swapped)
     }
 
-    /// These elements in their order under another shape.
+    /// A layout of the same elements in their order under another shape.
     pub fn reshape<const S: usize>(&self, shape: [usize; S]) -> Result<Layout<S>, ShapeError> {
         let packed = Layout::packed(shape)?;
         if packed.len() != self.len() {

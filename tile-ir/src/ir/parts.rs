@@ -380,6 +380,24 @@ pub(crate) fn each(kernel: &Kernel, body: &[StmtId], f: &mut impl FnMut(StmtId))
     }
 }
 
+/// Whether two expressions without loads are written alike.
+pub(crate) fn alike(kernel: &Kernel, a: ExprId, b: ExprId) -> bool {
+    let (left, right) = (&kernel.exprs[a], &kernel.exprs[b]);
+    let all = |x: &[ExprId], y: &[ExprId]| x.len() == y.len() && x.iter().zip(y).all(|(x, y)| alike(kernel, *x, *y));
+    a == b
+        || left.ty == right.ty
+            && match (&left.kind, &right.kind) {
+                (ExprKind::Load(_), _) => false,
+                (ExprKind::Unary(f, x), ExprKind::Unary(g, y)) => f == g && alike(kernel, *x, *y),
+                (ExprKind::Binary(f, x, y), ExprKind::Binary(g, z, w)) => f == g && all(&[*x, *y], &[*z, *w]),
+                (ExprKind::Math(f, x), ExprKind::Math(g, y)) => f == g && all(x, y),
+                (ExprKind::Select(x, y, z), ExprKind::Select(u, v, w))
+                | (ExprKind::If(x, y, z), ExprKind::If(u, v, w)) => all(&[*x, *y, *z], &[*u, *v, *w]),
+                (ExprKind::Cast(f, x), ExprKind::Cast(g, y)) => f == g && alike(kernel, *x, *y),
+                (x, y) => x == y,
+            }
+}
+
 /// The expressions of a statement, those of nested statements and what is constant excepted.
 pub(crate) fn roots(kernel: &Kernel, stmt: StmtId) -> Vec<ExprId> {
     let mut all = Vec::new();

@@ -1,9 +1,9 @@
 //! What a pipelined loop loads ahead: the definition that verification, analysis and lowering share.
 //!
 //! The loads lead the body: statements that only fill arrays, allocated before the loop, from tensors that the kernel
-//! does not write. Every iteration fills the same elements, so that an iteration's data may stand in another copy of
-//! the array than the data of the iteration before. A per-thread array that is allocated in the body belongs to its
-//! iteration: filling it is part of the rest.
+//! does not write. Every iteration fills the same elements, however often the loop is entered, so that an iteration's
+//! data may stand in another copy of the array than the data of the iteration before. A per-thread array that is
+//! allocated in the body belongs to its iteration: filling it is part of the rest.
 //!
 //! A per-thread array is loaded ahead into registers, a shared one by asynchronous copies. The arrays that the loads
 //! fill are the compiler's to synchronise: between iterations it places the waits and the block barriers, whether tiles
@@ -11,12 +11,13 @@
 
 use super::constant::{is_constant, value};
 use super::effects::{Effect, effects};
-use super::parts::each;
+use super::parts::{StmtPart, each};
 use super::{
     Access, BufferId, ExprId, ExprKind, Kernel, LoopKind, ParamKind, Place, Scope, SpanId, StmtId, StmtKind, TileOp,
     TileRef, VarId, VarKind,
 };
-use std::collections::BTreeMap;
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The parts of a pipelined loop's body.
 #[derive(Debug, Default)]
@@ -28,10 +29,39 @@ pub(crate) struct Split {
     /// The arrays that the loads fill.
     pub(crate) buffers: Vec<BufferId>,
     /// A fill that would be a load, were it of the same elements in every iteration.
-    pub(crate) moving: Option<SpanId>,
+    pub(crate) moving: Option<Moving>,
+}
+
+/// A fill that is no load, because what it fills is not the same in every iteration.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moving {
+    /// The fill, or the conditional that it stands in.
+    pub(crate) span: SpanId,
+    /// What differs between iterations.
+    pub(crate) by: By,
+    /// The variable that makes the difference, where one does.
+    pub(crate) var: Option<VarId>,
+}
+
+/// What differs between the iterations of a [`Moving`] fill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// The elements that it fills.
+    Place,
+    /// Whether it fills any.
+    Condition,
 }
 
 impl Split {
+    /// Whether the loads of `body` fill all of an array in every iteration: one of them is a copy into the whole of it,
+    /// under no condition.
+    pub(crate) fn fills_whole(&self, kernel: &Kernel, body: &[StmtId], buffer: BufferId) -> bool {
+        body[..self.loads].iter().any(|stmt| match &kernel.stmts[*stmt].kind {
+            StmtKind::Tile(TileOp::Copy { dst, .. }) => dst.place == Place::Buffer(buffer) && dst.start.is_empty(),
+            _ => false,
+        })
+    }
+
     /// The shared arrays that the loads fill.
     pub(crate) fn shared<'s>(&'s self, kernel: &'s Kernel) -> impl Iterator<Item = BufferId> + 's {
         self.buffers.iter().copied().filter(|b| kernel.buffers[*b].scope == Scope::Shared)
@@ -73,10 +103,17 @@ pub(crate) fn shared_loads(kernel: &Kernel) -> Vec<SharedLoads> {
     all
 }
 
-/// How many copies of each shared array a bound kernel holds; those that are absent are held once.
+/// How many copies of each shared array a bound kernel holds, as many as the loop of the most stages that loads it needs;
+/// those that are absent are held once.
 pub(crate) fn stages(kernel: &Kernel) -> BTreeMap<BufferId, u32> {
-    let loops = shared_loads(kernel);
-    loops.iter().flat_map(|l| l.buffers.iter().map(|b| (*b, l.stages))).collect()
+    let mut most = BTreeMap::new();
+    for of in shared_loads(kernel) {
+        for buffer in of.buffers {
+            let stages = most.entry(buffer).or_insert(of.stages);
+            *stages = of.stages.max(*stages);
+        }
+    }
+    most
 }
 
 /// Splits the body of a pipelined loop over `index`.
@@ -126,14 +163,29 @@ pub(crate) struct Leading<'k> {
     /// Arrays that do not count.
     not: &'k [BufferId],
     filled: Vec<BufferId>,
-    moving: Option<SpanId>,
+    moving: Option<Moving>,
     /// Indices of the loops around, within the statement.
     inner: Vec<VarId>,
+    /// The variables that are bound in the outermost loop that the pipelined one stands in, or is: another iteration, or
+    /// another entry of the loop, may find another value. Looked up when it is first asked for.
+    rebound: OnceCell<BTreeSet<VarId>>,
+    /// What was found out about variables whose values are known.
+    known: BTreeMap<VarId, Steady>,
 }
 
 impl<'k> Leading<'k> {
     pub(crate) fn new(kernel: &'k Kernel, index: VarId, not: &'k [BufferId]) -> Self {
-        Leading { kernel, index, shared: false, not, filled: Vec::new(), moving: None, inner: Vec::new() }
+        Leading {
+            kernel,
+            index,
+            shared: false,
+            not,
+            filled: Vec::new(),
+            moving: None,
+            inner: Vec::new(),
+            rebound: OnceCell::new(),
+            known: BTreeMap::new(),
+        }
     }
 
     /// Recognises statements that fill shared arrays as well as per-thread ones.
@@ -168,9 +220,13 @@ impl<'k> Leading<'k> {
             return self.all(vars, body);
         }
         let StmtKind::If { cond, then, otherwise } = kind else { return None };
-        // A condition that differs between iterations would leave some threads without their load.
-        self.is_steady(*cond).then_some(())?;
+        let steady = self.steady(*cond);
         let (then, otherwise) = (self.all(&[], then)?, self.all(&[], otherwise)?);
+        // A condition that differs between iterations would leave some of them with another one's data.
+        if let (Err(var), true) = (steady, then | otherwise) {
+            self.moving.get_or_insert(Moving { span, by: By::Condition, var });
+            return None;
+        }
         Some(then | otherwise)
     }
 
@@ -181,9 +237,12 @@ impl<'k> Leading<'k> {
             return None;
         }
         let steady = match kernel.buffers[buffer].scope {
-            Scope::Local if is_global_load(kernel, value) => to.indices.iter().all(|e| self.is_fixed(*e)),
+            Scope::Local if is_global_load(kernel, value) => match to.indices.iter().find(|e| !self.is_fixed(**e)) {
+                Some(moving) => Err(self.steady(*moving).err().flatten()),
+                None => Ok(()),
+            },
             Scope::Shared if self.shared && is_global_load(kernel, unconverted(kernel, value)) => {
-                to.indices.iter().all(|e| self.is_steady(*e))
+                self.all_steady(&to.indices)
             }
             Scope::Local | Scope::Shared | Scope::Fragment => return None,
         };
@@ -198,13 +257,13 @@ impl<'k> Leading<'k> {
         if !shared || !known || !(is_read_only(kernel, param) || self.is_steady_tensor(param)) {
             return None;
         }
-        let steady = dst.start.iter().all(|e| self.is_steady(*e));
+        let steady = self.all_steady(&dst.start).and_then(|()| self.all_steady(&dst.extents));
         self.fill(buffer, steady, span)
     }
 
-    fn fill(&mut self, buffer: BufferId, steady: bool, span: SpanId) -> Option<bool> {
-        if !steady {
-            self.moving.get_or_insert(span);
+    fn fill(&mut self, buffer: BufferId, steady: Steady, span: SpanId) -> Option<bool> {
+        if let Err(var) = steady {
+            self.moving.get_or_insert(Moving { span, by: By::Place, var });
             return None;
         }
         self.filled.push(buffer);
@@ -247,20 +306,81 @@ impl<'k> Leading<'k> {
         }
     }
 
-    /// Whether a thread finds the same value in every iteration.
-    fn is_steady(&self, expr: ExprId) -> bool {
+    fn all_steady(&mut self, exprs: &[ExprId]) -> Steady {
+        exprs.iter().try_for_each(|e| self.steady(*e))
+    }
+
+    /// Whether a thread finds the same value in every iteration, however often the loop is entered.
+    fn steady(&mut self, expr: ExprId) -> Steady {
         let kernel = self.kernel;
         match &kernel.exprs[expr].kind {
-            ExprKind::Load(_) => false,
-            ExprKind::Var(var) => {
-                let constant = kernel.vars[*var].kind != VarKind::Mut && *var != self.index;
-                constant && value(kernel, *var).is_none_or(|v| self.is_steady(v))
-            }
-            ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => self.is_steady(*a),
-            ExprKind::Binary(_, a, b) => self.is_steady(*a) && self.is_steady(*b),
-            ExprKind::Math(_, args) => args.iter().all(|e| self.is_steady(*e)),
-            ExprKind::Select(a, b, c) | ExprKind::If(a, b, c) => [a, b, c].into_iter().all(|e| self.is_steady(*e)),
-            _ => true,
+            ExprKind::Load(_) => Err(None),
+            ExprKind::Var(var) => self.steady_variable(*var),
+            ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => self.steady(*a),
+            ExprKind::Binary(_, a, b) => self.all_steady(&[*a, *b]),
+            ExprKind::Math(_, args) => self.all_steady(args),
+            ExprKind::Select(a, b, c) | ExprKind::If(a, b, c) => self.all_steady(&[*a, *b, *c]),
+            _ => Ok(()),
+        }
+    }
+
+    fn steady_variable(&mut self, var: VarId) -> Steady {
+        if self.inner.contains(&var) {
+            return Ok(());
+        }
+        if let Some(known) = self.known.get(&var) {
+            return *known;
+        }
+        let kernel = self.kernel;
+        let steady = match kernel.vars[var].kind {
+            VarKind::Mut => Err(Some(var)),
+            _ if !self.rebinds(var) => Ok(()),
+            _ => match kernel.declared_as(var) {
+                Some(value) => self.steady(value).map_err(|by| by.or(Some(var))),
+                None => Err(Some(var)),
+            },
+        };
+        self.known.insert(var, steady);
+        steady
+    }
+
+    /// Whether the loop, or one around it, binds a variable.
+    fn rebinds(&self, var: VarId) -> bool {
+        let bound = self.rebound.get_or_init(|| {
+            let kernel = self.kernel;
+            let mut bound = BTreeSet::new();
+            each(kernel, outermost(kernel, self.index).as_slice(), &mut |stmt| {
+                kernel.stmts[stmt].kind.parts(&mut |part| {
+                    if let StmtPart::Binds(var) = part {
+                        bound.insert(var);
+                    }
+                });
+            });
+            bound
+        });
+        bound.contains(&var)
+    }
+}
+
+/// Whether a value is the same in every iteration; where it is not, the variable that makes the difference, if one does.
+type Steady = Result<(), Option<VarId>>;
+
+/// The outermost loop around the one over `index`, which may be that one itself.
+fn outermost(kernel: &Kernel, index: VarId) -> Option<StmtId> {
+    let stands_in = |around: StmtId| {
+        let mut found = false;
+        each(kernel, &[around], &mut |s| {
+            found |= matches!(&kernel.stmts[s].kind, StmtKind::For { var, .. } if *var == index);
+        });
+        found
+    };
+    let mut body = kernel.body.as_slice();
+    loop {
+        let around = body.iter().copied().find(|stmt| stands_in(*stmt))?;
+        let kind = &kernel.stmts[around].kind;
+        match kind {
+            StmtKind::For { .. } | StmtKind::Persistent { .. } => return Some(around),
+            _ => body = kind.bodies().into_iter().find(|b| b.iter().any(|stmt| stands_in(*stmt)))?,
         }
     }
 }
@@ -296,5 +416,37 @@ pub(crate) fn is_address(kernel: &Kernel, expr: ExprId) -> bool {
         ExprKind::Math(_, args) => args.iter().all(|e| is_address(kernel, *e)),
         ExprKind::Select(a, b, c) | ExprKind::If(a, b, c) => [a, b, c].into_iter().all(|e| is_address(kernel, *e)),
         _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::parsed;
+
+    #[test]
+    fn an_array_has_the_slots_of_its_deepest_loop() {
+        for depths in [[4, 2], [2, 4]] {
+            let [first, second] = depths.map(|stages| {
+                format!(
+                    "for k in pipelined(0..ceil_div(K, 32), {stages}) {{
+                        copy(x.at([b * 32, k * 32]), &mut s);
+                        gemm(&s, s.t(), &mut acc);
+                    }}"
+                )
+            });
+            let kernel = parsed(&format!(
+                "kernel k(x: &Tensor<f16, (N, K)>) {{
+                    let [b] = blocks([ceil_div(N, 32)]);
+                    let [t] = threads([32]);
+                    let mut s = alloc_shared::<f16>([32, 32]);
+                    let mut acc = alloc_fragment::<f32>([32, 32]);
+                    fill(&mut acc, 0.0f32);
+                    {first}
+                    {second}
+                }}"
+            ));
+            assert_eq!(stages(&kernel).into_values().collect::<Vec<_>>(), [4], "{depths:?}");
+        }
     }
 }

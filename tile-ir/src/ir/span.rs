@@ -44,6 +44,19 @@ impl Source {
         self.text_of(span).line(span.line)
     }
 
+    /// The text of a place, its lines joined by spaces, if the text covers all of it.
+    pub fn text_at(&self, span: Span) -> Option<String> {
+        let text = self.text_of(span);
+        let part = |line: u32| {
+            let from = if line == span.line { span.column.saturating_sub(1) } else { 0 };
+            let to = if line == span.end_line { span.end_column.saturating_sub(1) } else { u32::MAX };
+            let part: String = text.line(line)?.chars().take(to as usize).skip(from as usize).collect();
+            Some(part.trim().to_owned())
+        };
+        let parts: Option<Vec<String>> = (span.line..=span.end_line).map(part).collect();
+        parts.map(|parts| parts.join(" ")).filter(|text| !text.is_empty())
+    }
+
     /// The text of line `line`, if the kernel covers it.
     pub fn line(&self, line: u32) -> Option<&str> {
         let index = line.checked_sub(self.first_line)?;

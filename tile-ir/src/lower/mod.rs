@@ -90,7 +90,7 @@ pub fn chooses_grid(bound: &BoundKernel) -> bool {
 /// What a launch needs to know of a bound kernel: parameters, grid, checks. The program has no body, and a block a tile.
 ///
 /// # Errors
-/// Those of [`lower_bound`].
+/// The errors of [`lower_bound`].
 pub fn interface(bound: &BoundKernel, target: Target) -> Result<Program, Vec<Diagnostic>> {
     let Scheduled { kernel, facts, .. } = planned(bound, facts(bound, target)?, target)?;
     valid(walk::interface(&kernel, &facts, target))

@@ -115,7 +115,7 @@ pub enum OpKind {
     },
     /// All threads of the block wait for each other; shared and global accesses before are visible after.
     Barrier,
-    /// The same for a warp.
+    /// All threads of a warp wait for each other; their shared and global accesses before are visible after.
     WarpBarrier,
     /// Waits until the previous kernel of the stream is done and its writes are visible. Nothing where the launch was
     /// not made dependent.

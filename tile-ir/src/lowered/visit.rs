@@ -108,7 +108,7 @@ pub fn each(ops: &[Op], f: &mut impl FnMut(&Op)) {
     }
 }
 
-/// The same, to change them.
+/// `f` for every operation, which it may change, an outer one before those inside it.
 pub fn each_mut(ops: &mut [Op], f: &mut impl FnMut(&mut Op)) {
     for op in ops {
         f(op);

@@ -26,7 +26,9 @@
 //! - the axis of a reduction is a thread binding; its operand is a number (`operands`)
 //! - atomics are on shared or global elements of a dtype that has them (`operands`)
 //! - a `copy` touches an array of the kernel, and converts numbers only to numbers (`operands`)
-//! - the loads of a pipelined loop lead its body, and nothing else touches the arrays that they fill (`pipeline`)
+//! - the loads of a pipelined loop lead its body, and fill the same elements in every iteration (`pipeline`)
+//! - nothing else touches the arrays that they fill, or, where products are computed and the loads fill them whole, they are
+//!   filled again before they are read after the loop (`slots`)
 //! - a fragment's elements are touched in `parallel` loops at the loop's own indices; it is copied whole; a `gemm` sums
 //!   into one; `persistent` is alone and last; `cluster` and `use_swizzle` fit the grid (`tiles`)
 //! - `device_print` has an argument for each `{}` (`operands`)
@@ -39,6 +41,7 @@ mod pipeline;
 mod placement;
 #[cfg(any(test, feature = "sim"))]
 pub mod program;
+mod slots;
 mod structure;
 mod tiles;
 
@@ -54,6 +57,7 @@ pub fn kernel(kernel: &Kernel) -> Vec<Diagnostic> {
     placement::check(kernel, &mut all);
     operands::check(kernel, &mut all);
     pipeline::check(kernel, &mut all);
+    slots::check(kernel, &mut all);
     tiles::check(kernel, &mut all);
     all
 }

@@ -1,13 +1,11 @@
 //! Pipelined loops: the loads lead the body, and the rest leaves their arrays alone. What the loads are is defined in
 //! `ir/pipeline.rs`.
 
+use super::slots;
 use crate::diag::{Code, Diagnostic};
-use crate::ir::parts::{each, parts, roots};
-use crate::ir::pipeline::{Leading, Split, is_address, is_global_load, split};
-use crate::ir::{
-    Buffer, BufferId, Effect, ExprKind, Kernel, LoopKind, Place, Scope, SpanId, StmtId, StmtKind, TileOp, VarId,
-    VarKind, effects,
-};
+use crate::ir::parts::{StmtPart, each};
+use crate::ir::pipeline::{By, Leading, Moving, Split, is_address, is_global_load, split};
+use crate::ir::{Buffer, BufferId, Kernel, LoopKind, Place, Scope, SpanId, StmtId, StmtKind, TileOp, VarId, VarKind};
 
 /// Reports pipelined loops that cannot be.
 pub(super) fn check(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
@@ -37,7 +35,7 @@ fn one(kernel: &Kernel, stmt: StmtId, body: &[StmtId], all: &mut Vec<Diagnostic>
         return;
     }
     let StmtKind::For { var, .. } = kernel.stmts[stmt].kind else { return };
-    let Split { loads, buffers, moving, .. } = split(kernel, var, body);
+    let Split { loads, moving, buffers, .. } = split(kernel, var, body);
     let rest = &body[loads..];
     let span = kernel.stmts[stmt].span;
     if let Some((fill, buffer)) = rest.iter().find_map(|s| stray_fill(kernel, *s, var, body)) {
@@ -59,13 +57,8 @@ fn one(kernel: &Kernel, stmt: StmtId, body: &[StmtId], all: &mut Vec<Diagnostic>
         all.push(diagnostic.help(help));
         return;
     }
-    if let (0, Some(fill)) = (loads, moving) {
-        let message = "the load fills other elements in every iteration";
-        let diagnostic = Diagnostic::new(Code::PLACEMENT, fill, message)
-            .at(format!("its place in the array depends on `{}`", kernel.vars[var].name))
-            .label(span, "the pipelined loop")
-            .help("fill the same elements in every iteration: the loop keeps a copy of the array for each stage");
-        all.push(diagnostic);
+    if let (0, Some(moving)) = (loads, moving) {
+        all.push(unsteady(kernel, stmt, moving));
         return;
     }
     if loads == 0 {
@@ -80,33 +73,43 @@ fn one(kernel: &Kernel, stmt: StmtId, body: &[StmtId], all: &mut Vec<Diagnostic>
         return;
     }
     for &buffer in &buffers {
-        let name = &kernel.buffers[buffer].name;
-        let mut written = None;
-        each(kernel, rest, &mut |s| {
-            let place = Place::Buffer(buffer);
-            if effects(kernel, s).iter().any(|e| [Effect::Write(place), Effect::Atomic(place)].contains(e)) {
-                written.get_or_insert(kernel.stmts[s].span);
-            }
-        });
-        if let Some(written) = written {
-            let message = format!("`{name}` holds loads that are issued ahead: only they may write it");
-            let help = "compute into another array";
-            all.push(Diagnostic::new(Code::PLACEMENT, written, message).label(span, "the pipelined loop").help(help));
-        }
-        let mut inside = Vec::new();
-        each(kernel, &[stmt], &mut |s| inside.push(s));
-        let mut outside = None;
-        each(kernel, &kernel.body, &mut |s| {
-            if !inside.contains(&s) && uses(kernel, s, buffer) {
-                outside.get_or_insert(kernel.stmts[s].span);
-            }
-        });
-        if let Some(outside) = outside {
-            let message = format!("`{name}` is filled by a pipelined loop and used outside of it");
-            let help = "use another array here: between iterations the loop keeps several copies of it";
-            all.push(Diagnostic::new(Code::PLACEMENT, outside, message).label(span, "the pipelined loop").help(help));
-        }
+        slots::alone(kernel, stmt, rest, buffer, all);
     }
+}
+
+/// A fill that would be a load, were it the same in every iteration.
+pub(super) fn unsteady(kernel: &Kernel, stmt: StmtId, moving: Moving) -> Diagnostic {
+    let Moving { span, by, var } = moving;
+    let by_variable = |what: &str, otherwise: &str| match var {
+        Some(var) => format!("{what} depends on `{}`", kernel.vars[var].name),
+        None => format!("{what} {otherwise}"),
+    };
+    let own = |var| {
+        let mut own = false;
+        each(kernel, &[stmt], &mut |s| {
+            kernel.stmts[s].kind.parts(&mut |part| own |= matches!(part, StmtPart::Binds(v) if v == var));
+        });
+        own
+    };
+    // What a loop around binds is the same in all iterations of one entry of this one.
+    let every = if var.is_none_or(own) { "in every iteration" } else { "whenever the loop is entered" };
+    let (message, at, help) = match by {
+        By::Place => (
+            format!("the load fills other elements {every}"),
+            by_variable("its place in the array", "is no constant"),
+            format!("fill the same elements {every}: the loop keeps a copy of the array for each stage"),
+        ),
+        By::Condition => (
+            format!("whether the load is made is not the same {every}"),
+            by_variable("the condition", "is read from memory"),
+            format!(
+                "make the load {every}, by a masked access where there may be nothing to load: the loop keeps a copy of \
+                 the array for each stage"
+            ),
+        ),
+    };
+    let around = kernel.stmts[stmt].span;
+    Diagnostic::new(Code::PLACEMENT, span, message).at(at).label(around, "the pipelined loop").help(help)
 }
 
 /// A fill of an array from outside the loop that is not among the leading loads, and the array.
@@ -153,19 +156,6 @@ fn first_compute(kernel: &Kernel, stmt: StmtId, index: VarId, body: &[StmtId]) -
     let is_load = matches!(kind, StmtKind::Store { .. } | StmtKind::Tile(TileOp::Copy { .. }))
         && stray_fill(kernel, stmt, index, body).is_some();
     (!is_index && !is_load).then(|| kernel.stmts[stmt].span)
-}
-
-/// Whether a statement itself, apart from its allocation, reads or writes an array.
-fn uses(kernel: &Kernel, stmt: StmtId, buffer: BufferId) -> bool {
-    let mut found = effects(kernel, stmt)
-        .iter()
-        .any(|e| matches!(e, Effect::Read(p) | Effect::Write(p) | Effect::Atomic(p) if *p == Place::Buffer(buffer)));
-    for root in roots(kernel, stmt) {
-        parts(kernel, root, &mut |kind| {
-            found |= matches!(kind, ExprKind::Load(a) if kernel.accesses[*a].place == Place::Buffer(buffer));
-        });
-    }
-    found
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Well-formedness: what every pass relies on.
 
+use crate::ir::parts::alike;
 use crate::ir::*;
 
 /// Deepest nesting of expressions.
@@ -425,29 +426,10 @@ impl Checker<'_> {
         match (&kernel.exprs[value].kind, kernel.const_index(end)) {
             (ExprKind::Int(value), Some(end)) => end.checked_sub(1) == Some(*value),
             (ExprKind::Binary(BinaryOp::Sub, from, one), _) => {
-                kernel.const_index(*one) == Some(1) && self.same(*from, end)
+                kernel.const_index(*one) == Some(1) && alike(kernel, *from, end)
             }
             _ => false,
         }
-    }
-
-    /// Whether two expressions without loads are written alike.
-    fn same(&self, a: ExprId, b: ExprId) -> bool {
-        let kernel = self.kernel;
-        let (left, right) = (&kernel.exprs[a], &kernel.exprs[b]);
-        let all = |x: &[ExprId], y: &[ExprId]| x.len() == y.len() && x.iter().zip(y).all(|(x, y)| self.same(*x, *y));
-        a == b
-            || left.ty == right.ty
-                && match (&left.kind, &right.kind) {
-                    (ExprKind::Load(_), _) => false,
-                    (ExprKind::Unary(f, x), ExprKind::Unary(g, y)) => f == g && self.same(*x, *y),
-                    (ExprKind::Binary(f, x, y), ExprKind::Binary(g, z, w)) => f == g && all(&[*x, *y], &[*z, *w]),
-                    (ExprKind::Math(f, x), ExprKind::Math(g, y)) => f == g && all(x, y),
-                    (ExprKind::Select(x, y, z), ExprKind::Select(u, v, w))
-                    | (ExprKind::If(x, y, z), ExprKind::If(u, v, w)) => all(&[*x, *y, *z], &[*u, *v, *w]),
-                    (ExprKind::Cast(f, x), ExprKind::Cast(g, y)) => f == g && self.same(*x, *y),
-                    (x, y) => x == y,
-                }
     }
 
     fn assignable(&self, var: VarId) -> Checked {

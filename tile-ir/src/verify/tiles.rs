@@ -1,10 +1,10 @@
 //! Tiles: where fragments may be used, what a `gemm` multiplies, where `persistent` stands, and that the loads of a
 //! pipelined loop of products lead its body.
 
-use super::pipeline::is_tile_pipeline;
+use super::pipeline::{is_tile_pipeline, unsteady};
 use crate::diag::{Code, Diagnostic};
 use crate::ir::parts::{each, parts, roots};
-use crate::ir::pipeline::is_address;
+use crate::ir::pipeline::{is_address, split};
 use crate::ir::{
     AccessId, AccessMode, BufferId, ExprKind, Kernel, LoopKind, MatrixRef, Place, Scope, SpanId, StmtId, StmtKind,
     StmtPart, TileOp, TileRef, VarId, VarKind,
@@ -262,6 +262,13 @@ fn pipeline(kernel: &Kernel, stmt: StmtId, body: &[StmtId], all: &mut Vec<Diagno
             diagnostic = diagnostic.label(kernel.stmts[first].span, "its body begins with this");
         }
         return all.push(diagnostic);
+    }
+    if let StmtKind::For { var, .. } = kernel.stmts[stmt].kind {
+        let split = split(kernel, var, body);
+        // A copy that is not the same in every iteration would be made when it is reached.
+        if let (Some(moving), true) = (split.moving, leading.iter().skip(split.loads).any(|s| load(*s).is_some())) {
+            return all.push(unsteady(kernel, stmt, moving));
+        }
     }
     let mut stray = None;
     each(kernel, rest, &mut |s| {

@@ -2,7 +2,7 @@
 
 use super::activation::activate;
 use super::model::{Parameters, Work, up};
-use super::operands::multiply;
+use super::operands::{extents_agree, multiply};
 use super::{Choice, Gemm, GemmElement, full, gemm, has_copy_engine, rows_are_made_of};
 use tile_runtime::kernel::{Argument, LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::prelude::*;
@@ -23,17 +23,10 @@ use tile_runtime::prelude::*;
         where (T::BITS == 16) == (BK > 16) && (T::BITS == 16 || U::BITS == 32) && (T::BITS == 32 || BM >= 64 || B_T && !A_T)
     ),
     dtypes(T in [f16, bf16, f32], U in [f16, bf16, f32]),
-    uses(activate, multiply),
+    uses(activate, multiply, extents_agree),
     require(AZ == Z || AZ == 1),
     require(BZ == Z || BZ == 1),
-    require(A_T || A0 == M),
-    require(!A_T || A1 == M),
-    require(B_T || B1 == N),
-    require(!B_T || B0 == N),
-    require(A_T || B_T || A1 == B0),
-    require(A_T || !B_T || A1 == B1),
-    require(!A_T || B_T || A0 == B0),
-    require(!A_T || !B_T || A0 == B1)
+    require(extents_agree::<A_T, B_T>(A0, A1, B0, B1, M, N))
 )]
 pub fn gemm_batch<
     T,

@@ -2,7 +2,7 @@
 //! how a tile gets into shared memory, which threads multiply it, or when it may be overwritten.
 
 use super::epilogue::finish;
-use super::operands::multiply;
+use super::operands::{extents_agree, multiply};
 use tile_runtime::prelude::*;
 
 /// `c = f(alpha a b + beta c + bias)`, accumulated in f32; `c` is M x N, row-major.
@@ -51,15 +51,8 @@ use tile_runtime::prelude::*;
     ),
     pdl(independent = [b]),
     dtypes(T in [f16, bf16, f32], U in [f16, bf16, f32]),
-    uses(finish, multiply),
-    require(A_T || A0 == M),
-    require(!A_T || A1 == M),
-    require(B_T || B1 == N),
-    require(!B_T || B0 == N),
-    require(A_T || B_T || A1 == B0),
-    require(A_T || !B_T || A1 == B1),
-    require(!A_T || B_T || A0 == B0),
-    require(!A_T || !B_T || A0 == B1)
+    uses(finish, multiply, extents_agree),
+    require(extents_agree::<A_T, B_T>(A0, A1, B0, B1, M, N))
 )]
 pub fn gemm<
     T,

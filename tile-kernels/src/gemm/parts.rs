@@ -8,7 +8,7 @@ use super::Gemm;
 use super::copied::{Copied, Operands, Speed};
 use super::epilogue::finish;
 use super::model::{MULTIPROCESSORS, up};
-use super::operands::multiply_as;
+use super::operands::{extents_agree, multiply_as};
 use tile_runtime::kernel::{LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::prelude::*;
 use tile_runtime::{Element, LaunchError};
@@ -30,17 +30,10 @@ use tile_runtime::{Element, LaunchError};
     ),
     pdl(independent = [b]),
     dtypes(T in [f16, bf16, f32], U in [f16, bf16, f32]),
-    uses(finish, multiply_as),
+    uses(finish, multiply_as, extents_agree),
     require(0 < slots),
     require(ceil_div(N, BN) * ceil_div(M, BM) * slots <= 1056),
-    require(A_T || A0 == M),
-    require(!A_T || A1 == M),
-    require(B_T || B1 == N),
-    require(!B_T || B0 == N),
-    require(A_T || B_T || A1 == B0),
-    require(A_T || !B_T || A1 == B1),
-    require(!A_T || B_T || A0 == B0),
-    require(!A_T || !B_T || A0 == B1)
+    require(extents_agree::<A_T, B_T>(A0, A1, B0, B1, M, N))
 )]
 pub fn gemm_parts<
     T,

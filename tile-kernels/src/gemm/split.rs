@@ -5,7 +5,7 @@
 use super::activation::activate;
 use super::epilogue::finish;
 use super::model::{MULTIPROCESSORS, Work, up};
-use super::operands::multiply;
+use super::operands::{extents_agree, multiply};
 use super::{Choice, Gemm, GemmElement};
 use tile_runtime::kernel::{LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::prelude::*;
@@ -25,16 +25,9 @@ use tile_runtime::{Element, LaunchError};
     ),
     pdl(independent = [b]),
     dtypes(T in [f16, bf16], U in [f16, bf16, f32]),
-    uses(finish, multiply),
+    uses(finish, multiply, extents_agree),
     targets(sm_90a),
-    require(A_T || A0 == M),
-    require(!A_T || A1 == M),
-    require(B_T || B1 == N),
-    require(!B_T || B0 == N),
-    require(A_T || B_T || A1 == B0),
-    require(A_T || !B_T || A1 == B1),
-    require(!A_T || B_T || A0 == B0),
-    require(!A_T || !B_T || A0 == B1)
+    require(extents_agree::<A_T, B_T>(A0, A1, B0, B1, M, N))
 )]
 pub fn gemm_cluster<
     T,
@@ -99,20 +92,13 @@ pub fn gemm_cluster<
     ),
     pdl(independent = [b]),
     dtypes(T in [f16, bf16], U in [f16, bf16, f32]),
-    uses(activate, multiply),
+    uses(activate, multiply, extents_agree),
     targets(sm_90a),
     require(0 < slots && slots <= S),
     require(A0 <= 1 << 22 && A1 <= 1 << 22),
     require(ceil_div(M, BM) <= 128),
     require(ceil_div(N, BN) <= 128),
-    require(A_T || A0 == M),
-    require(!A_T || A1 == M),
-    require(B_T || B1 == N),
-    require(!B_T || B0 == N),
-    require(A_T || B_T || A1 == B0),
-    require(A_T || !B_T || A1 == B1),
-    require(!A_T || B_T || A0 == B0),
-    require(!A_T || !B_T || A0 == B1),
+    require(extents_agree::<A_T, B_T>(A0, A1, B0, B1, M, N)),
     require(N % 8 == 0),
     require(!B_T || B0 % 8 == 0),
     require(B_T || B1 % 8 == 0)

@@ -7,6 +7,7 @@
 
 use super::epilogue::finish;
 use super::model::Parameters;
+use super::operands::extents_agree;
 use super::{Choice, Gemm, extents, rows_begin_at};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tile_runtime::kernel::{Argument, LaunchOn, Target, TensorInput, TensorOutput, TensorRef};
@@ -59,15 +60,8 @@ pub fn gemm_tf32<const BM: usize, const BN: usize, const STAGES: usize, const TH
         (BM, BN, STAGES, THREADS) in [(128, 128, 4, 256), (64, 64, 4, 128)],
         (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)]
     ),
-    uses(finish),
-    require(A_T || A0 == M),
-    require(!A_T || A1 == M),
-    require(B_T || B1 == N),
-    require(!B_T || B0 == N),
-    require(A_T || B_T || A1 == B0),
-    require(A_T || !B_T || A1 == B1),
-    require(!A_T || B_T || A0 == B0),
-    require(!A_T || !B_T || A0 == B1)
+    uses(finish, extents_agree),
+    require(extents_agree::<A_T, B_T>(A0, A1, B0, B1, M, N))
 )]
 pub fn gemm_any_tf32<
     const BM: usize,

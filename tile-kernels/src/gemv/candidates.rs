@@ -43,7 +43,7 @@ impl Problem {
         }
     }
 
-    /// These operands.
+    /// The problem that the operands of a launch are.
     pub(super) fn of(w: &TensorRef<'_>, x: &TensorRef<'_>, hopper: bool) -> Problem {
         let dtype = w.dtype();
         let bytes = i64::from(dtype.bytes());

@@ -33,7 +33,7 @@ impl<const R: usize> From<[usize; R]> for Placement<R> {
 }
 
 impl<const R: usize> Placement<R> {
-    /// These extents and strides from the start of the memory.
+    /// A placement with the given extents and strides, in elements, from the start of the memory.
     pub fn strided(shape: [usize; R], strides: [usize; R]) -> Self {
         Placement { offset: 0, shape, strides: Some(strides) }
     }

@@ -6,7 +6,9 @@ use super::{AttributeInfo, Binding, Parser, source};
 use proc_macro2::{Delimiter, Group, Ident, Literal, Span, TokenStream, TokenTree};
 use syn::Expr;
 use tile_ir::diag::{Code, Diagnostic};
-use tile_ir::ir::{Dtype, ParamId, ParamKind, Require, SpanId, Specialize, Target, Trigger, Type};
+use tile_ir::ir::{
+    BinaryOp, Dtype, ExprId, ExprKind, ParamId, ParamKind, Require, SpanId, Specialize, Target, Trigger, Type,
+};
 
 /// What the attribute says, before the signature gives it meaning.
 #[derive(Default)]
@@ -57,12 +59,22 @@ impl Parser {
         entries
     }
 
-    /// The items of a list. An empty one is reported; a trailing comma is not.
+    /// The items of a list. An empty one is reported; a trailing comma is not. Commas between the generics of a path, `f::<A, B>`,
+    /// separate no items.
     pub(super) fn comma_separated(&mut self, tokens: TokenStream) -> Vec<Vec<TokenTree>> {
         let mut items: Vec<Vec<TokenTree>> = vec![vec![]];
+        let mut angles = 0u32;
         for token in tokens {
+            match (&token, items.last().map(Vec::as_slice)) {
+                (TokenTree::Punct(open), Some([.., first, second])) if open.as_char() == '<' => {
+                    let path = [first, second].iter().all(|t| matches!(t, TokenTree::Punct(p) if p.as_char() == ':'));
+                    angles += u32::from(path || angles > 0);
+                }
+                (TokenTree::Punct(close), _) if close.as_char() == '>' => angles = angles.saturating_sub(1),
+                _ => {}
+            }
             match token {
-                TokenTree::Punct(comma) if comma.as_char() == ',' => {
+                TokenTree::Punct(comma) if comma.as_char() == ',' && angles == 0 => {
                     if items.last().is_some_and(Vec::is_empty) {
                         self.attribute_error(comma.span(), "nothing stands before this comma", "remove the comma");
                     } else {
@@ -405,10 +417,22 @@ impl Parser {
         for (condition, text, span) in std::mem::take(&mut entries.requires) {
             let place = "`require(..)`, which is checked before the launch";
             let read = self.in_place(place, |p| p.expr(&condition).and_then(|cond| p.demand(cond, Type::BOOL)));
-            if let Some(cond) = read {
+            let conditions = read.map(|cond| self.conjuncts(cond)).unwrap_or_default();
+            for &cond in &conditions {
+                // A condition of several is known by its own text, wherever it is written.
+                let own = || self.kernel.source.text_at(self.kernel.spans[self.kernel.exprs[cond].span]);
+                let text = if conditions.len() == 1 { None } else { own() }.unwrap_or_else(|| text.clone());
                 self.kernel.requires.push(Require { cond, text, span });
             }
             entries.info.requires.push(condition);
+        }
+    }
+
+    /// The conditions that `cond` joins by `&&`: a launch says which of them does not hold.
+    fn conjuncts(&self, cond: ExprId) -> Vec<ExprId> {
+        match self.kernel.exprs[cond].kind {
+            ExprKind::Binary(BinaryOp::And, left, right) => [left, right].map(|side| self.conjuncts(side)).concat(),
+            _ => vec![cond],
         }
     }
 

@@ -28,8 +28,16 @@ pub enum Edit {
 }
 
 /// Words before the code, and what they ask for.
-const REPLACES: [&str; 7] =
-    ["write ", "convert it: ", "or read ", "read ", "borrow it: ", "one dim is written ", "is always"];
+const REPLACES: [&str; 8] = [
+    "write ",
+    "convert it: ",
+    "or read ",
+    "read ",
+    "borrow it: ",
+    "one dim is written ",
+    "a constant extent is written ",
+    "is always",
+];
 
 /// The changes that a help offers; several where its reader may choose.
 pub fn edits(help: &str) -> Vec<Edit> {

@@ -98,6 +98,53 @@ fn each<T>(count: i64, value: impl Fn(i64) -> T) -> Vec<T> {
 
 pub const CASES: &[Case] = &[
     Case {
+        name: "a number among the dims",
+        code: "TK0104",
+        kernel: "#[tile_kernel]
+fn k(x: &Tensor<f32, (N, 4)>, y: &mut Tensor<f32, (N,)>) {
+    let [b] = blocks([ceil_div(N, 32)]);
+    let [t] = threads([32]);
+    let i = b * 32 + t;
+    if i < N {
+        y[i] = x[[i, 1]];
+    }
+}",
+        args: || vec![f32s([25, 4], one_to_seven), f32s([25], |_| 0.0)],
+        right: || each(25, |i| one_to_seven(4 * i + 1)),
+    },
+    Case {
+        name: "no threads",
+        code: "TK0502",
+        kernel: "#[tile_kernel]
+fn k(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    let [b] = blocks([ceil_div(N, 64)]);
+    let mut s = alloc_shared::<f32>([64]);
+    copy(x.at([b * 64]), &mut s);
+    copy(&s, y.at_mut([b * 64]));
+}",
+        args: vectors,
+        right: || each(100, one_to_seven),
+    },
+    Case {
+        name: "an expression as the operand of a product",
+        code: "TK0801",
+        kernel: "#[tile_kernel]
+fn k(a: &Tensor<f16, (M, K)>, b: &Tensor<f16, (N, K)>, c: &mut Tensor<f32, (M, N)>) {
+    let [x, y] = blocks([ceil_div(N, 64), ceil_div(M, 64)]);
+    threads([128]);
+    let mut a_s = alloc_shared::<f16>([64, 64]);
+    let mut b_s = alloc_shared::<f16>([64, 64]);
+    let mut acc = alloc_fragment::<f32>([64, 64]);
+    clear(&mut acc);
+    copy(a.at([y * 64, 0]), &mut a_s);
+    copy(b.at([x * 64, 0]), &mut b_s);
+    gemm(a_s + a_s, b_s.t(), &mut acc);
+    copy(&acc, c.at_mut([y * 64, x * 64]));
+}",
+        args: squares,
+        right: product_of_squares,
+    },
+    Case {
         name: "a barrier between a store and a neighbour's load",
         code: "TK0401",
         kernel: "#[tile_kernel]

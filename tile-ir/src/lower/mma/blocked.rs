@@ -29,7 +29,7 @@ struct Reads<'s> {
     layout: &'s Fragment,
     /// Rows (or columns) that a thread has.
     lines: u32,
-    /// Those that one access reads: 1 along K.
+    /// Rows (or columns) that one access reads: 1 along K.
     together: u32,
     /// Elements of K of a line that are read before they are multiplied; along K, by one access.
     deep: u32,

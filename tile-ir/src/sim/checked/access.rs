@@ -289,7 +289,7 @@ impl<'p> Machine<'p> {
         self.check_side(run, &Site { space, ..code.sites[site as usize] }, 0, starts);
     }
 
-    /// The same for the side that an access of the program names.
+    /// Reports lanes whose access, on the side that the program names, does not start at a multiple of its size.
     pub(super) fn check_site(&mut self, run: &Running<'_>, site: u32, offsets: &Lanes) {
         let (code, launch, program) = (self.code, self.launch, self.program);
         let site = &code.sites[site as usize];

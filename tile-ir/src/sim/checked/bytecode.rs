@@ -142,7 +142,7 @@ impl Code {
 /// What a preset slot holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Preset {
-    /// The same in every lane.
+    /// One number in every lane.
     Constant(i64),
     /// A scalar parameter, by position in `Program::params`, of this type.
     Param(u32, ValueType),

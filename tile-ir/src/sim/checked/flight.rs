@@ -181,7 +181,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The same once more, for a copy that is made late: what it accesses was recorded when it was issued.
+    /// Element `i` of the source of a copy that is made late; its access was recorded when it was issued.
     fn late_source(&self, run: &Running<'_>, copy: &Copy, i: i64) -> u32 {
         let Some((site, offset)) = copy.from else { return 0 };
         let (site, offset) = (&self.code.sites[site as usize], offset.wrapping_add(i));

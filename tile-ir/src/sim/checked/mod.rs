@@ -238,9 +238,9 @@ pub struct Counters {
     pub warp_barriers: u64,
     /// Guards evaluated, one a thread.
     pub guards_evaluated: u64,
-    /// Of those, the author's (`masked`) that failed.
+    /// Guards of the author's (`masked`) that failed, one a thread.
     pub guards_masked: u64,
-    /// Of those, the compiler's that failed: each is a bug of the program.
+    /// Guards of the compiler's that failed, one a thread: each is a bug of the program.
     pub guards_fired: u64,
     /// Asynchronous copies issued, one a thread; those of TMA among them.
     pub async_copies: u64,

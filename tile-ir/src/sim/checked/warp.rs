@@ -31,7 +31,7 @@ pub(super) struct Warp {
     pub parallel: Option<(u32, u32)>,
     /// By entry of [`Clocks`](super::shadow::Clocks): the clock up to which its accesses happened before this warp's.
     pub seen: Vec<u32>,
-    /// The same of blocks that it is ordered after by `last_arriver`.
+    /// The clocks up to which accesses of other blocks happened before this warp's, by `last_arriver`.
     pub known: Known,
     /// This warp's own entry.
     pub own: usize,
@@ -117,7 +117,7 @@ pub(super) struct LocalMemory {
 pub(super) struct Held {
     /// The group of products, plus one, that writes it; 0 where none does.
     pub written: u32,
-    /// The same for those that read it.
+    /// The group of products, plus one, that reads it; 0 where none does.
     pub read: u32,
     /// The number of fences before the thread's last own access, plus one.
     pub touched: u32,
@@ -205,7 +205,7 @@ pub(super) struct Named {
     pub before: u32,
     /// What happened before the arrivals.
     pub clock: Vec<u32>,
-    /// The same of blocks that the arriving warps have acquired from.
+    /// What happened before the arrivals in blocks that the arriving warps have acquired from.
     pub known: Known,
 }
 

@@ -431,6 +431,11 @@ fn attributes() {
     );
     check("require(k > 0)", "(x: &Tensor<f32, (K,)>)", "TK0802 | k | `k` is no dim");
     check("require(%)", "()", "TK0805 | % | `require` takes a condition");
+    check(
+        "require(K < 9, K > 1, a::<b<c>, d)",
+        "(x: &Tensor<f32, (K,)>)",
+        "TK0805 | a::<b<c>, d | `require` takes a condition",
+    );
     check("targets(sm_80),, min_blocks(1)", "()", "TK0805 | , | nothing stands before this comma");
     check("targets(sm_80), targets(sm_90a)", "()", "TK0805 | targets | `targets` is given twice");
 }

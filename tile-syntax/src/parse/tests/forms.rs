@@ -262,7 +262,7 @@ fn instances_are_filtered_for_each_dtype() {
 fn attributes() {
     let parsed = parse(
         "#[tile_kernel(crate = ::my::runtime, targets(sm_90a), min_blocks(2), lints(TK0601 = \"deny\"),\n\
-         require(K % 8 == 0, n < K), require(N > 0))]\n\
+         require(K % 8 == 0, n < K), require(N > 0 && (K < 9 || n > 1)))]\n\
          fn k(x: &Tensor<f32, (N, K)>, n: usize) { blocks([N]); threads([32]); }",
     );
     assert!(parsed.diagnostics.is_empty() && parsed.body_resolved);
@@ -271,7 +271,7 @@ fn attributes() {
     assert_eq!(kernel.attributes.min_blocks, Some(2));
     assert_eq!(kernel.attributes.lints, [("TK0601".to_owned(), "deny".to_owned())]);
     let texts: Vec<&str> = kernel.requires.iter().map(|r| r.text.as_str()).collect();
-    assert_eq!(texts, ["K % 8 == 0", "n < K", "N > 0"]);
+    assert_eq!(texts, ["K % 8 == 0", "n < K", "N > 0", "K < 9 || n > 1"]);
     assert_eq!(parsed.attribute.requires.len(), 3);
     assert!(parsed.attribute.crate_path.is_some());
     assert_eq!(kernel.attributes.dependent, None);

@@ -59,7 +59,7 @@ pub(crate) struct Plan {
     pub(super) unpacked: BTreeSet<StmtId>,
     /// Arrays of channels and resident tiles that threads read, not only tensor cores.
     pub(super) read: BTreeSet<BufferId>,
-    /// Those whose elements they read, not only matrices by `ldmatrix`.
+    /// Arrays among `read` whose single elements threads read, not only matrices by `ldmatrix`.
     pub(super) elements: BTreeSet<BufferId>,
     /// Shared arrays that the consumers have to themselves.
     pub(super) own: BTreeSet<BufferId>,

@@ -69,7 +69,7 @@ fn clean(program: &Program, args: &dyn Fn() -> Vec<Argument>) -> (CheckedReport,
     runs.swap_remove(0)
 }
 
-/// These codes are reported under every schedule, and no others; `expect` holds the text under the fixed one.
+/// `codes` are reported under every schedule, and no others; `expect` holds the text under the fixed one.
 fn finds(program: &Program, args: &dyn Fn() -> Vec<Argument>, codes: &[u16], expect: Expect) {
     let runs = every_run(program, args);
     for (report, _) in &runs {
