@@ -284,7 +284,7 @@ impl<'a> Lowering<'a> {
         let counted = self.counted.clone();
         let reg = self.reg("tile", ValueType::Index, counted.is_some());
         self.loop_over(reg, bounds, Unroll::Auto, |l| {
-            let number = counted.as_ref().and_then(|counted| l.count_tile(counted));
+            let number = counted.as_ref().and_then(|counted| l.count_tile(counted, [raster.total, clusters]));
             let t = l.read(reg);
             l.more_tiles = turn.map(|_| {
                 let next = l.binary(BinaryOp::Add, t, clusters);
@@ -295,7 +295,7 @@ impl<'a> Lowering<'a> {
             l.bind_tile(&vars, extents, tile);
             f(l);
             if let Some(counted) = &counted {
-                l.next_tile(counted, number, reg, raster.total);
+                l.next_tile(counted, number, reg, [raster.total, clusters]);
             }
         });
     }
