@@ -1,6 +1,6 @@
 """Fits the times that `tile-kernels/src/gemm/copied.rs` expects of products whose operands threads copy.
 
-    python bench/fit_copied.py [bench/results/gemm-parts-fit-h200.json]
+    python bench/fit_copied.py [bench/results/gemm-parts-fit-h200.json bench/results/gemm-cluster-fit-h200.json]
 
 `us` below is `Copied::us` of that file. For each kind of operand it prints the constants (`Beside`, and for each tile `alone`, `shared` and
 `add`), what is left over, and how much longer the choices take than the best ones: on all products, and on each by constants that were
@@ -15,9 +15,9 @@ import numpy as np
 from scipy.optimize import least_squares
 
 MULTIPROCESSORS = 132
-# Of `model::Parameters::FIRST`.
-MEMORY, UNDER_WAY, AGAIN, POWER = 3.85e6, 6.15e6, 0.027, 4.12
-NAME = re.compile(r"ours (\d+)x(\d+)x(\d+), (\d+) stages, (\d+) threads, (?:cluster 1|copied, (\d+) slots)$")
+# Of `model::Parameters::H200`.
+MEMORY, UNDER_WAY, AGAIN, POWER = 4.435e6, 6.938e6, 0.02937, 2.598
+NAME = re.compile(r"ours (\d+)x(\d+)x(\d+), (\d+) stages, (\d+) threads, (?:cluster 1(?:x1)?|copied, (\d+) slots)$")
 # us of a tile's step before there were measurements: alone, shared. The fit stays near them where nothing says otherwise.
 BEFORE = {"f32": {(128, 128, 16): (1.0, 1.28), (128, 128, 8): (0.54, 0.64), (128, 64, 8): (0.54, 0.34), (64, 128, 8): (0.54, 0.34),
                   (64, 64, 16): (0.54, 0.39), (32, 64, 16): (0.54, 0.21), (16, 64, 16): (0.31, 0.13)},
@@ -76,7 +76,7 @@ def launches(rows):
         lengths = [m if stored[0] else k, k if stored[1] else n]
         width = next((w for w in (16, 8, 4, 2) if all(2 * e % w == 0 and 2 * (e + pad) % w == 0 for e in lengths)))
         fetched = width == 16 and row["family"] == "odd" or row["family"] == "tf32" and layout == "nt" and (k + pad) % 4 == 0
-        if row["family"] == "odd" and fetched:
+        if row["family"] == "aligned" or row["family"] == "odd" and fetched:
             continue
         for name, us in row["screened"].items():
             found = NAME.match(name)
@@ -84,8 +84,10 @@ def launches(rows):
                 bm, bn, bk, stages, threads = map(int, found.groups()[:5])
                 slots = found[6] and int(found[6])
                 yield Launch(row["family"], (bm, bn, bk), stages, threads, slots, (m, n, k), stored[0] == stored[1], width, us, title, name)
-    for family, tile, threads, shape, us, width in OLDER:
-        yield Launch(family, tile, 4, threads, None, shape, False, width, us, None, "")
+
+
+def older():
+    return [Launch(family, tile, 4, threads, None, shape, False, width, us, None, "") for family, tile, threads, shape, us, width in OLDER]
 
 
 def fit(family, found):
@@ -123,8 +125,8 @@ def mean(values):
 
 
 def main():
-    path = sys.argv[1] if len(sys.argv) > 1 else "bench/results/gemm-parts-fit-h200.json"
-    every = list(launches(json.load(open(path))["rows"]))
+    paths = sys.argv[1:] or ["bench/results/gemm-parts-fit-h200.json", "bench/results/gemm-cluster-fit-h200.json"]
+    every = [one for path in paths for one in launches(json.load(open(path))["rows"])] + older()
     for family in BEFORE:
         found = [one for one in every if one.family == family]
         beside, times = fit(family, found)

@@ -294,7 +294,7 @@ fn print_stage(stage: Stage, arguments: &Arguments) -> Result<()> {
         (false, Operands::Tf32 { .. }) => (Operands::Tf32 { fetched: true }, [turned(0), turned(1)]),
         (false, _) => (Operands::Fetched, [turned(0), turned(1)]),
     };
-    let (bm, bn, _, stages, threads, _) = choice.tile;
+    let (bm, bn, _, stages, threads, ..) = choice.tile;
     let tf32_consts = |last: &[i64]| -> Vec<i64> {
         [bm, bn, stages as i64, threads as i64].into_iter().chain(last.iter().copied()).collect()
     };

@@ -103,7 +103,7 @@ impl Tile {
     fn name(self) -> String {
         match self {
             Tile::Own => "gemm".into(),
-            Tile::Full(Choice { tile: (bm, bn, bk, stages, threads, _), .. }) => {
+            Tile::Full(Choice { tile: (bm, bn, bk, stages, threads, ..), .. }) => {
                 format!("{bm}x{bn}x{bk} {stages} stages {threads} threads")
             }
             Tile::Tf32((bm, bn, stages, threads)) => format!("{bm}x{bn}x32 {stages} stages {threads} threads"),

@@ -402,7 +402,7 @@ fn splits(records: &mut GemmRecords<'_>) -> Result<()> {
     type Served = BTreeMap<(bool, Vec<i64>), Vec<(Shape, Split)>>;
     let mut served = Served::new();
     for (m, n, k) in GEMM_SHAPES.into_iter().chain(SPLIT_SHAPES) {
-        for split in Split::candidates(m, n, k, stored) {
+        for split in Split::candidates(m, n, k, stored, false) {
             served.entry((split.slots > 1, split.consts(stored, false))).or_default().push(((m, n, k), split));
         }
     }

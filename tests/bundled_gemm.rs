@@ -307,7 +307,7 @@ const SKINNY: [(i64, i64, usize, usize); 9] = [
 /// What a tile makes of operands, with and without an epilogue.
 fn by_tile(device: &Device, tile: (i64, i64, usize, usize), [m, n, k]: [usize; 3], epilogue: bool) -> Vec<bf16> {
     let (bm, bn, bk, stages) = tile;
-    let choice = Choice { tile: (bm, bn, bk, stages, 128, 1), ..Choice::default() };
+    let choice = Choice { tile: (bm, bn, bk, stages, 128, 1, 1), ..Choice::default() };
     let (a, b) = (integers::<bf16>(1, m * k, 3), integers::<bf16>(2, n * k, 3));
     let (da, db) = (device.tensor(&a, [m, k]).unwrap(), device.tensor(&b, [n, k]).unwrap());
     let mut dc = device.tensor(&integers::<bf16>(3, m * n, 2), [m, n]).unwrap();

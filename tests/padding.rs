@@ -181,7 +181,7 @@ fn a_program_without_the_predicate_is_reported() {
 fn a_plain_gemm_predicates_nothing() {
     use tile_ir::ir::{Dtype, Target};
     let kernel =
-        tile_kernels::gemm::kernel::gemm::<bf16, bf16, 128, 256, 64, 4, 256, 1, false, false, false>::definition()
+        tile_kernels::gemm::kernel::gemm::<bf16, bf16, 128, 256, 64, 4, 256, 1, 1, false, false, false>::definition()
             .kernel()
             .unwrap();
     for instance in kernel.instances.iter().filter(|i| i.dtypes == [Dtype::Bf16; 2]) {

@@ -134,6 +134,13 @@ fn bf16_of_grouped_heads_agrees() {
     );
 }
 
+/// Parts of more steps than a ring has slots, where a block has a multiprocessor for itself: its slots are filled again.
+#[test]
+fn bf16_of_long_parts_agrees() {
+    let shape = Shape { heads: 8, key_heads: 8, d: 128, page: 128 };
+    agrees!(bf16, bf16::from_f32, bf16::to_f64, 1.0 / 256.0, shape, [(1, 7000)], [16]);
+}
+
 #[test]
 fn f16_of_several_queries_agrees() {
     // 3 queries of 8 heads are two tiles of 16 rows; a sequence without any is passed over; one has no earlier keys.

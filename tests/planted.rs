@@ -35,11 +35,14 @@ fn setting(name: &str, default: usize) -> usize {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
-/// The first, a middle and the last instance.
+/// The first, a middle and the last instance, and one whose clusters share along two axes.
 fn some(kernel: &Kernel) -> Vec<Instance> {
     let step = kernel.instances.len().div_ceil(3).max(1);
     let dims = kernels::dims(kernel, kernels::values(kernel)[0]);
-    kernel.instances.iter().step_by(step).map(|instance| instance.clone().with_dims(dims.clone())).collect()
+    let spans = |instance: &Instance, name| kernels::constant(kernel, instance, name).is_some_and(|blocks| blocks > 1);
+    let shared = kernel.instances.iter().find(|instance| spans(instance, "CX") && spans(instance, "CY"));
+    let all = kernel.instances.iter().step_by(step).chain(shared);
+    all.map(|instance| instance.clone().with_dims(dims.clone())).collect()
 }
 
 fn programs() -> Vec<Program> {

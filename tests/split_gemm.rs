@@ -1,7 +1,7 @@
 //! The bundled kernels that split K: against a product on the CPU. They stay specialised: a producer fills a ring, and
 //! `wgmma` multiplies from it.
 
-use tile_ir::ir::{Instance, Target};
+use tile_ir::ir::{Dtype, Instance, Target};
 use tile_ir::lowered::{Program, RemarkKind};
 use tile_kernel_examples::gemm::{Case, LAYOUTS};
 use tile_kernels::gemm::Precision;
@@ -18,7 +18,7 @@ fn devices() -> Vec<Device> {
 fn programs(definition: &'static Definition) -> Vec<(String, Program)> {
     let kernel = definition.kernel().unwrap();
     let bias = kernel.params.iter().find(|(_, p)| p.name == "bias").map(|(id, _)| id);
-    let bf16s = kernel.instances.iter().filter(|i| i.dtypes.iter().all(|d| *d == tile_ir::ir::Dtype::Bf16));
+    let alike = kernel.instances.iter().filter(|i| [[Dtype::Bf16; 2], [Dtype::F32; 2]].iter().any(|d| i.dtypes == d));
     let lower = |instance: &Instance| {
         // With an epilogue there may be a bias; the kernel with slots has one epilogue for all.
         let with_bias = kernel.name == "gemm_cluster" && instance.consts.last() == Some(&1);
@@ -27,7 +27,7 @@ fn programs(definition: &'static Definition) -> Vec<(String, Program)> {
         let program = tile_ir::lower::lower(kernel, &instance, Target::Sm90a).unwrap();
         (format!("{} {:?}", kernel.name, instance.consts), program)
     };
-    bf16s.map(lower).collect()
+    alike.map(lower).collect()
 }
 
 #[test]
@@ -48,10 +48,10 @@ fn a_cluster_adds_its_parts() {
     for device in &devices() {
         let share = if device.label() == "sim-checked" { 6 } else { 3 };
         for (turn, shape) in [[13, 72, 264], [72, 136, 520], [136, 64, 8]].into_iter().enumerate() {
-            for (number, split) in Split::samples().filter(|split| split.parts > 1).enumerate() {
+            for (number, (split, tf32)) in samples().filter(|(split, _)| split.parts > 1).enumerate() {
                 for (place, stored) in LAYOUTS.into_iter().enumerate() {
                     if split.has(stored) && (turn + number + place).is_multiple_of(share) {
-                        by_split(device, split, shape, stored);
+                        by_split(device, (split, tf32), shape, stored);
                     }
                 }
             }
@@ -66,10 +66,10 @@ fn the_last_arriver_adds_the_slots() {
     for device in &devices() {
         let share = if device.label() == "sim-checked" { 8 } else { 4 };
         for (turn, shape) in [[16, 72, 264], [72, 136, 1032]].into_iter().enumerate() {
-            for (number, split) in Split::samples().filter(|split| split.parts == 1).enumerate() {
+            for (number, (split, tf32)) in samples().filter(|(split, _)| split.parts == 1).enumerate() {
                 for (place, stored) in LAYOUTS.into_iter().enumerate() {
                     if split.has(stored) && (turn + number + 3 * place).is_multiple_of(share) {
-                        by_split(device, split, shape, stored);
+                        by_split(device, (split, tf32), shape, stored);
                     }
                 }
             }
@@ -77,12 +77,23 @@ fn the_last_arriver_adds_the_slots() {
     }
 }
 
+/// Every split of elements of 16 bits, and of f32 as tf32.
+fn samples() -> impl Iterator<Item = (Split, bool)> {
+    [false, true].into_iter().flat_map(|tf32| Split::samples(tf32).map(move |split| (split, tf32)))
+}
+
 /// A launch gives the product of the CPU, twice: counters are 0 again.
-fn by_split(device: &Device, split: Split, shape: [usize; 3], stored: [bool; 2]) {
-    let case = Case::<bf16, f32>::new(shape, stored, [0; 3]);
+fn by_split(device: &Device, (split, tf32): (Split, bool), shape: [usize; 3], stored: [bool; 2]) {
     for _ in 0..2 {
-        let checked =
-            case.check(device, Precision::Full, |a, b, c, options| bf16::launch_split(device, split, a, b, c, options));
+        let checked = match tf32 {
+            true => Case::<f32, f32>::new(shape, stored, [0; 3])
+                .check(device, Precision::Tf32, |a, b, c, options| f32::launch_split(device, split, a, b, c, options)),
+            false => {
+                Case::<bf16, f32>::new(shape, stored, [0; 3]).check(device, Precision::Full, |a, b, c, options| {
+                    bf16::launch_split(device, split, a, b, c, options)
+                })
+            }
+        };
         checked.unwrap_or_else(|wrong| panic!("{split:?}: {wrong}"));
     }
 }

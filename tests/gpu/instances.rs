@@ -64,7 +64,7 @@ macro_rules! launch {
 }
 
 fn gemm_instance<T: Real, U: Real>(device: &Device, i: &Declared) -> Result<usize, String> {
-    let params = params!(i, GemmParams { BM, BN, BK, STAGES, THREADS, CY; A_T, B_T, EPILOGUE });
+    let params = params!(i, GemmParams { BM, BN, BK, STAGES, THREADS, CX, CY; A_T, B_T, EPILOGUE });
     let kernel = gemm::<T, U>::instance(device, params).map_err(|e| e.to_string())?;
     product::run::<T, U>(device, i, TURNS, launch!(kernel))
 }
@@ -186,7 +186,7 @@ fn every_gemm_cluster(device: &Device, selection: &Selection) {
     each(
         gemm_cluster::<f16, f16>::definition(),
         selection,
-        |i| typed!(cluster_instance(device, i): f16, f16; f16, bf16; f16, f32; bf16, f16; bf16, bf16; bf16, f32;),
+        |i| typed!(cluster_instance(device, i): f16, f16; f16, bf16; f16, f32; bf16, f16; bf16, bf16; bf16, f32; f32, f32;),
     );
 }
 
@@ -194,7 +194,7 @@ fn every_gemm_slots(device: &Device, selection: &Selection) {
     each(
         gemm_slots::<f16, f16>::definition(),
         selection,
-        |i| typed!(slots_instance(device, i): f16, f16; f16, bf16; f16, f32; bf16, f16; bf16, bf16; bf16, f32;),
+        |i| typed!(slots_instance(device, i): f16, f16; f16, bf16; f16, f32; bf16, f16; bf16, bf16; bf16, f32; f32, f32;),
     );
 }
 

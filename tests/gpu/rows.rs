@@ -23,6 +23,7 @@ cases! {
     layer_norm: |device| [cases::norms::layer_norm::<bf16>(device), cases::norms::layer_norm_far_from_zero(device)];
     softmax: |device| [cases::norms::softmax::<f16>(device), cases::norms::softmax::<bf16>(device), cases::norms::softmax::<f32>(device)];
     swiglu: |device| [cases::elements::swiglu::<f16>(device), cases::elements::swiglu::<bf16>(device), cases::elements::swiglu::<f32>(device)];
+    swiglu_of_many_rows: cases::elements::swiglu_of_many_rows;
     products: |device| [cases::products::products::<f16>(device), cases::products::products::<bf16>(device), cases::products::products::<f32>(device)];
     norm_products: |device| [cases::products::norm_products::<f16>(device), cases::products::norm_products::<bf16>(device), cases::products::norm_products::<f32>(device)];
     norm_swiglus: |device| [cases::products::norm_swiglus::<f16>(device), cases::products::norm_swiglus::<bf16>(device), cases::products::norm_swiglus::<f32>(device)];

@@ -22,7 +22,7 @@ fn hopper() -> Option<Device> {
 #[test]
 fn every_split() {
     let Some(device) = hopper() else { return };
-    for split in Split::samples() {
+    for split in Split::samples(false) {
         let (rows, cols) = (split.tile.0 as usize, split.tile.1 as usize);
         for m in [1, rows - 1, rows, rows + 8, 2 * rows + 5] {
             for (n, k) in
@@ -65,7 +65,7 @@ fn splits_give_the_same_bits_at_every_launch() {
     let [m, n, k] = [64, 136, 8200];
     let (a, b) = (normal::<f16>(1, m * k), normal::<f16>(2, n * k));
     let (da, db) = (device.tensor(&a, [m, k]).unwrap(), device.tensor(&b, [n, k]).unwrap());
-    for split in Split::samples() {
+    for split in Split::samples(false) {
         let mut results: Vec<_> = (0..8).map(|_| device.zeros::<f32, 2>([m, n]).unwrap()).collect();
         let mut first = None;
         for _ in 0..25 {
@@ -89,7 +89,7 @@ fn splits_follow_one_another() {
     let shift: Vec<f16> = (0..n * n).map(|e| f16::from_f32(f32::from(e % n == (e / n + n / 16) % n))).collect();
     let values = integers::<f16>(5, 64 * n, 3);
     let w = device.tensor(&shift, [n, n]).unwrap();
-    for split in Split::samples() {
+    for split in Split::samples(false) {
         let mut x = [device.tensor(&values, [64, n]).unwrap(), device.zeros::<f16, 2>([64, n]).unwrap()];
         for _ in 0..64 {
             let [from, to] = &mut x;

@@ -138,6 +138,7 @@ pub fn classes(kernel: &Kernel, instance: &Instance, target: Target) -> Vec<Clas
         ("gemm_cluster" | "gemm_slots", [Dtype::F16, Dtype::F32]) if nt && is("EPILOGUE", 1) && is("S", 8) => {
             return vec![Class::WIDEST];
         }
+        ("gemm_cluster" | "gemm_slots", [Dtype::F32, Dtype::F32]) => return vec![Class::WIDEST],
         ("gemm_cluster" | "gemm_slots", _) => return vec![],
         // Of each length of head and way of combining, the instance that a model of 16 bits uses.
         ("decode" | "append_decode", [Dtype::Bf16]) if is("D", 128) && (is("SPLITS", 1) || is("SPLITS", 16)) => {

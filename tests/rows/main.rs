@@ -70,6 +70,12 @@ fn tokens_are_as_frequent_as_their_probabilities_say() {
     cases::sampling::frequencies(&Device::simulator());
 }
 
+/// More rows than an axis of a grid has blocks: on the fast simulator alone, because they are many.
+#[test]
+fn swiglu_of_more_rows_than_a_grid_has_blocks() {
+    cases::elements::swiglu_of_many_rows(&Device::simulator());
+}
+
 /// A mistake is an error that names what disagrees, and nothing is launched.
 #[test]
 fn shapes_that_disagree_are_errors() {

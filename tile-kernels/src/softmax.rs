@@ -11,7 +11,7 @@ use tile_runtime::prelude::*;
 /// multiprocessor has registers for two rows.
 #[tile_kernel(
     instances(
-        (WARPS, VECS, ROWS) in [(1, 1, 8), (1, 4, 8), (4, 2, 1), (8, 2, 1), (16, 2, 1), (32, 2, 1), (16, 8, 1)],
+        (WARPS, VECS, ROWS) in [(1, 1, 8), (1, 4, 2), (4, 2, 1), (8, 2, 1), (16, 2, 1), (32, 2, 1), (16, 8, 1)],
         VEC in [8, 4],
         where VEC * T::BITS == 128
     ),
@@ -157,7 +157,7 @@ pub fn softmax<T: Float>(
     let share = match n.div_ceil(vec) {
         _ if vec == 1 => None,
         0..=32 => Some((1, 1, 8)),
-        33..=128 => Some((1, 4, 8)),
+        33..=128 => Some((1, 4, 2)),
         129..=256 => Some((4, 2, 1)),
         257..=512 => Some((8, 2, 1)),
         513..=1024 => Some((16, 2, 1)),

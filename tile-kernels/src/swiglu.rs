@@ -1,6 +1,6 @@
 //! SwiGLU: [`swiglu`] on tensors, [`swiglu_rows`](struct@swiglu_rows) as it is written.
 
-use crate::vector::{extents, widest};
+use crate::vector::widest;
 use tile_runtime::kernel::{Definition, LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::prelude::*;
 
@@ -11,10 +11,13 @@ pub fn silu(x: f32) -> f32 {
 }
 
 /// `y[i, j] = silu(gate_up[i, j]) * gate_up[i, I + j]`: each of 256 threads has `VECS` vectors of a row.
+///
+/// The blocks of a row are neighbours in the grid, so that those that run at one time read whole rows: for 4,096 rows of 14,336 elements of bf16 that takes
+/// 4% less time than blocks one below the other. The grid's second axis has at most 65,535 blocks, so a block may have several rows.
 #[tile_kernel(
-    instances((VEC, VECS) in [(8, 1), (8, 2), (4, 1), (4, 2), (1, 2)], where VEC * T::BITS == 128 || VEC == 1),
+    instances((VEC, VECS) in [(8, 1), (4, 1), (1, 2)], where VEC * T::BITS == 128 || VEC == 1),
     require(I % VEC == 0),
-    stream(gate_up, y),
+    stream(y),
     pdl(independent = [], trigger = AtStart),
     uses(silu)
 )]
@@ -22,24 +25,26 @@ pub fn swiglu_rows<T: Float, const VEC: usize, const VECS: usize>(
     y: &mut Tensor<T, (M, I)>,
     gate_up: &Tensor<T, (M, Extent<{ 2 * I }>)>,
 ) {
-    let [row, block] = blocks([M, ceil_div(I, VECS * 256 * VEC)]);
+    let [block, first_row] = blocks([ceil_div(I, VECS * 256 * VEC), min(M, 65535)]);
     let [t] = threads([256]);
     let mut gate = alloc_local::<T>([VECS, VEC]);
     let mut up = alloc_local::<T>([VECS, VEC]);
-    for u in unroll(0..VECS) {
-        let first = ((block * VECS + u) * 256 + t) * VEC;
-        for v in vectorized(0..VEC) {
-            gate[[u, v]] = gate_up.masked([row, first + v]);
-            up[[u, v]] = gate_up.masked([row, I + first + v]);
+    for row in (first_row..M).step_by(65535) {
+        for u in unroll(0..VECS) {
+            let first = ((block * VECS + u) * 256 + t) * VEC;
+            for v in vectorized(0..VEC) {
+                gate[[u, v]] = gate_up.masked([row, first + v]);
+                up[[u, v]] = gate_up.masked([row, I + first + v]);
+            }
         }
-    }
-    for u in unroll(0..VECS) {
-        let first = ((block * VECS + u) * 256 + t) * VEC;
-        for v in unroll(0..VEC) {
-            gate[[u, v]] = (silu(gate[[u, v]].cast::<f32>()) * up[[u, v]].cast::<f32>()).cast::<T>();
-        }
-        for v in vectorized(0..VEC) {
-            *y.masked_mut([row, first + v]) = gate[[u, v]];
+        for u in unroll(0..VECS) {
+            let first = ((block * VECS + u) * 256 + t) * VEC;
+            for v in unroll(0..VEC) {
+                gate[[u, v]] = (silu(gate[[u, v]].cast::<f32>()) * up[[u, v]].cast::<f32>()).cast::<T>();
+            }
+            for v in vectorized(0..VEC) {
+                *y.masked_mut([row, first + v]) = gate[[u, v]];
+            }
         }
     }
 }
@@ -59,14 +64,8 @@ pub fn swiglu<T: Float>(
     gate_up: impl TensorInput<T, 2>,
     mut y: impl TensorOutput<T, 2>,
 ) -> Result<(), LaunchError> {
-    let [rows, columns] = extents(&y.argument());
     let vec = widest::<T>(&[gate_up.argument(), y.argument()]);
-    // Few elements are spread over as many blocks as there are; many keep more loads in flight a thread.
-    let is_small = rows.saturating_mul(columns) <= 132 * 2048 * vec;
-    // Blocks that are idle for a part of each row cost more than loads in flight gain.
-    let idle = columns.next_multiple_of(512 * vec) - columns;
-    let vecs = if vec > 1 && (is_small || idle * 16 > columns) { 1 } else { 2 };
-    let params = SwigluRowsParams { VEC: vec, VECS: vecs };
+    let params = SwigluRowsParams { VEC: vec, VECS: if vec > 1 { 1 } else { 2 } };
     swiglu_rows::<T>::instance(on.device(), params)?.launch_on(on, y, gate_up)
 }
 

@@ -123,6 +123,11 @@ fn numbers(count: i64) -> Arg {
     f32s([count], |i| i as f32)
 }
 
+/// A matrix of 16-bit numbers whose products are exact.
+fn halves(shape: [i64; 2]) -> Arg {
+    tensor(Dtype::F16, shape, |i| (i % 5) as f32 - 2.0)
+}
+
 fn zeros(count: i64) -> Arg {
     f32s([count], |_| 0.0)
 }
@@ -602,6 +607,94 @@ fn parallel_meets(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, s: usize) {
     for [i] in parallel([64]) { *y.masked_mut([i / s]) = x.masked([i]); }
 }"#,
         args: || vec![numbers(64), zeros(64), Arg::Index(2)],
+    },
+    Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel]
+fn rings_of_two_depths(a: &Tensor<f16, (M, K)>, u: &Tensor<f16, (M, R)>, c: &mut Tensor<f32, (M, M)>) {
+    let [j, i] = blocks([ceil_div(M, 32), ceil_div(M, 32)]);
+    threads([32]);
+    let mut a_s = alloc_shared::<f16>([32, 32]);
+    let mut b_s = alloc_shared::<f16>([32, 32]);
+    let mut acc = alloc_fragment::<f32>([32, 32]);
+    clear(&mut acc);
+    for k in pipelined(0..ceil_div(K, 32), 4) {
+        copy(a.at([i * 32, k * 32]), &mut a_s);
+        copy(a.at([j * 32, k * 32]), &mut b_s);
+        gemm(&a_s, b_s.t(), &mut acc);
+    }
+    for k in pipelined(0..ceil_div(R, 32), 2) {
+        copy(u.at([i * 32, k * 32]), &mut a_s);
+        copy(u.at([j * 32, k * 32]), &mut b_s);
+        gemm(&a_s, b_s.t(), &mut acc);
+    }
+    copy(&acc, c.at_mut([i * 32, j * 32]));
+}"#,
+        args: || vec![halves([40, 168]), halves([40, 72]), f32s([40, 40], |_| 0.0)],
+    },
+    Case {
+        end: "typing TK0804",
+        kernel: r#"#[tile_kernel]
+fn read_by_another_ring(a: &Tensor<f16, (M, K)>, u: &Tensor<f16, (M, R)>, c: &mut Tensor<f32, (M, M)>) {
+    let [j, i] = blocks([ceil_div(M, 32), ceil_div(M, 32)]);
+    threads([32]);
+    let mut a_s = alloc_shared::<f16>([32, 32]);
+    let mut b_s = alloc_shared::<f16>([32, 32]);
+    let mut acc = alloc_fragment::<f32>([32, 32]);
+    clear(&mut acc);
+    for k in pipelined(0..ceil_div(K, 32), 3) {
+        copy(a.at([i * 32, k * 32]), &mut a_s);
+        copy(a.at([j * 32, k * 32]), &mut b_s);
+        gemm(&a_s, b_s.t(), &mut acc);
+    }
+    for k in pipelined(0..ceil_div(R, 32), 3) {
+        copy(u.at([j * 32, k * 32]), &mut b_s);
+        gemm(&a_s, b_s.t(), &mut acc);
+    }
+    copy(&acc, c.at_mut([i * 32, j * 32]));
+}"#,
+        args: || vec![],
+    },
+    Case {
+        end: "typing TK0804",
+        kernel: r#"#[tile_kernel]
+fn left_by_the_round_before(a: &Tensor<f16, (M, K)>, c: &mut Tensor<f32, (M, M)>) {
+    let [j, i] = blocks([ceil_div(M, 32), ceil_div(M, 32)]);
+    threads([32]);
+    let mut a_s = alloc_shared::<f16>([32, 32]);
+    let mut acc = alloc_fragment::<f32>([32, 32]);
+    clear(&mut acc);
+    clear(&mut a_s);
+    for r in 0..3 {
+        gemm(&a_s, a_s.t(), &mut acc);
+        for k in pipelined(0..ceil_div(K, 32), 2) {
+            copy(a.at([i * 32 + r, k * 32]), &mut a_s);
+            gemm(&a_s, a_s.t(), &mut acc);
+        }
+    }
+    copy(&acc, c.at_mut([i * 32, j * 32]));
+}"#,
+        args: || vec![],
+    },
+    Case {
+        end: "typing TK0804",
+        kernel: r#"#[tile_kernel]
+fn loaded_in_even_rounds(x: &Tensor<f32, (M, K)>, y: &mut Tensor<f32, (M,)>) {
+    let [i] = blocks([M]);
+    let [t] = threads([32]);
+    let mut s = alloc_shared::<f32>([32]);
+    let mut acc = 0.0;
+    for r in 0..3 {
+        let odd = (r % 2) as i32;
+        for k in pipelined(0..ceil_div(K, 32), 2) {
+            if odd == 0 { s[t] = x.masked([i, k * 32 + t]); }
+            acc += s[31 - t];
+        }
+    }
+    let sum = warp_reduce(Sum, acc);
+    if t == 0 { y[i] = sum; }
+}"#,
+        args: || vec![],
     },
     Case {
         end: "agree",

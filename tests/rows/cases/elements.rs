@@ -22,6 +22,16 @@ pub fn swiglu<T: Rounded>(device: &Device) -> Bits {
     all
 }
 
+/// More rows than there are blocks along the second axis of a grid: the first blocks have two.
+pub fn swiglu_of_many_rows(device: &Device) {
+    let (m, i) = (65_540, 2);
+    let x = normal::<f32>(7, m * 2 * i);
+    let gate_up = device.tensor(&x, [m, 2 * i]).unwrap();
+    let mut y = device.tensor(&vec![f32::NAN; m * i], [m, i]).unwrap();
+    tile_kernels::swiglu::swiglu(device, &gate_up, &mut y).unwrap();
+    close(&y.to_vec().unwrap(), &reference::swiglu(&wide(&x), i), 2e-6, 1e-7, "many rows");
+}
+
 /// Where `e^-x` overflows, silu is -0, not NaN.
 fn swiglu_of_large_gates<T: Rounded>(device: &Device) -> Bits {
     let gate_up = [-1000.0, 1000.0, -0.0, 2.0, 2.0, 2.0].map(T::from_f32);

@@ -186,7 +186,9 @@ pub fn run(device: &Device, failures: &mut Failures) -> Result<()> {
             [("into", into.0 - plain.0, into.1 - plain.1), ("new", new.0 - beside.0, new.1 - beside.1)]
         {
             println!("{:24} {way} costs {host:.2} / {whole:.2} us more than plain", "");
-            failures.check(host <= MOST && whole <= MOST + noise, || {
+            // Behind a kernel of many times the host's time, the host is ahead: what a call costs is when the device is done.
+            let hidden = time.1 > 10.0 * time.0;
+            failures.check((host <= MOST || hidden) && whole <= MOST + noise, || {
                 format!("{}: {way} costs {host:.2} / {whole:.2} us more than a plain launch", contenders.name)
             });
         }

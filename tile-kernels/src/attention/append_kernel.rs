@@ -253,14 +253,14 @@ pub fn append_decode<
     // The warps' results and the token's own value, added: a thread has four columns of some of the rows.
     let mut tops = alloc_shared::<f32>([16 * WARPS]);
     let mut counts = alloc_shared::<f32>([16 * WARPS]);
-    let mut results = alloc_shared::<f32>([WARPS, group, D]); // of the rows that are queries
+    let mut results = alloc_shared::<f32>([WARPS * D / 8, group, 8]); // of the rows that are queries
     for [r] in parallel([16 * WARPS]) {
         tops[r] = most[r];
         counts[r] = total[r];
     }
     for [r, j] in parallel([16 * WARPS, D]) {
         if r % 16 < group {
-            results[[r / 16, r % 16, j]] = acc[[r, j]];
+            results[[r / 16 * (D / 8) + j / 8, r % 16, j % 8]] = acc[[r, j]];
         }
     }
     // The part that ends with the last key in the pages: nobody else reads the page's rows beside the token's.
@@ -277,8 +277,11 @@ pub fn append_decode<
             *v.masked_mut([page, head, cached % PAGE, column + x]) = own_value[column + x];
         }
     }
+    let chunk = t / (2 * apart);
+    let half = t % 2;
+    let from_column = chunk * 8 + half * 4; // the first of a thread's columns
     for e in unroll(0..ceil_div(16, apart)) {
-        let i = e * apart + t * 4 / D;
+        let i = e * apart + t / 2 % apart;
         if e * apart < group {
             if i < group {
                 let mut top = largest_of_warps(&tops, i);
@@ -290,19 +293,19 @@ pub fn append_decode<
                 }
                 let mut sum = alloc_local::<f32>([4]);
                 for x in unroll(0..4) {
-                    sum[x] = own_value[column + x].cast::<f32>() * own_weight;
+                    sum[x] = own_value[from_column + x].cast::<f32>() * own_weight;
                 }
-                let all = own_weight + add_warps(&tops, &counts, &results, i, column, top, &mut sum);
+                let all = own_weight + add_warps(&tops, &counts, &results, i, chunk, half, top, &mut sum);
                 if SPLITS == 1 {
                     for x in vectorized(0..4) {
                         let value = if all > 0.0 { sum[x] / all } else { 0.0 };
-                        o[[z, head * group + i, column + x]] = value.cast::<T>();
+                        o[[z, head * group + i, from_column + x]] = value.cast::<T>();
                     }
                 } else {
                     for x in vectorized(0..4) {
-                        sums[[split, z, head * group + i, column + x]] = sum[x];
+                        sums[[split, z, head * group + i, from_column + x]] = sum[x];
                     }
-                    if column == 0 {
+                    if from_column == 0 {
                         parts[[split, z, head * group + i, 0]] = top;
                         parts[[split, z, head * group + i, 1]] = all;
                     }

@@ -56,6 +56,11 @@ pub fn decode<
     let from = min(first.masked([sequence]) as usize, S);
     let count = min(first.masked([sequence + 1]) as usize, S) - from;
     let length = min(lengths.masked([sequence]) as usize, 1 << 30);
+    let share = ceil_div(ceil_div(length, step_keys), SPLITS);
+    let begin = split * share;
+    let end = min(begin + share, ceil_div(length, step_keys));
+    // Asked for beside the queries, which the first keys and values wait for.
+    let first_page = pages.masked([sequence, begin * step_keys / PAGE]) as usize;
     let mut q_s = alloc_shared::<T>([16 * WARPS, D]); // the rows once for each warp
     let mut k_s = alloc_shared::<T>([WARPS * BN, D]);
     let mut v_s = alloc_shared::<T>([WARPS * BN, D]);
@@ -79,11 +84,8 @@ pub fn decode<
                 q.masked([from + (row + i) / group, head * group + (row + i) % group, j + x]);
         }
     }
-    let share = ceil_div(ceil_div(length, step_keys), SPLITS);
-    let begin = split * share;
-    let end = min(begin + share, ceil_div(length, step_keys));
     for step in pipelined(begin..end, STAGES).schedule(Cooperative) {
-        let page = pages.masked([sequence, step * step_keys / PAGE]) as usize;
+        let page = if step == begin { first_page } else { pages.masked([sequence, step * step_keys / PAGE]) as usize };
         copy(k.at([page, head, step * step_keys % PAGE, 0]), &mut k_s);
         copy(v.at([page, head, step * step_keys % PAGE, 0]), &mut v_s);
         gemm(&q_s, k_s.t(), &mut scores).grouped().clear();
@@ -112,23 +114,28 @@ pub fn decode<
     // The warps' results, added: a thread has four columns of some of the rows.
     let mut tops = alloc_shared::<f32>([16 * WARPS]);
     let mut counts = alloc_shared::<f32>([16 * WARPS]);
-    let mut results = alloc_shared::<f32>([WARPS, 16, D]);
+    let mut results = alloc_shared::<f32>([WARPS * D / 8, 16, 8]);
+    let rows = count * group - row; // of the block's, those that are queries
     for [r] in parallel([16 * WARPS]) {
         tops[r] = most[r];
         counts[r] = total[r];
     }
     for [r, j] in parallel([16 * WARPS, D]) {
-        results[[r / 16, r % 16, j]] = acc[[r, j]];
+        if r % 16 < rows {
+            results[[r / 16 * (D / 8) + j / 8, r % 16, j % 8]] = acc[[r, j]];
+        }
     }
     let apart = 128 * WARPS / D; // rows of the block's threads
-    let column = t * 4 % D;
+    let chunk = t / (2 * apart);
+    let half = t % 2;
+    let column = chunk * 8 + half * 4;
     for e in unroll(0..ceil_div(16, apart)) {
-        let i = min(e * apart + t * 4 / D, 15);
-        let top = largest_of_warps(&tops, i);
-        let mut sum = alloc_local::<f32>([4]);
-        clear(&mut sum);
-        let all = add_warps(&tops, &counts, &results, i, column, top, &mut sum);
-        if e * apart + t * 4 / D < 16 && (row + i) / group < count {
+        let i = e * apart + t / 2 % apart;
+        if i < rows {
+            let top = largest_of_warps(&tops, i);
+            let mut sum = alloc_local::<f32>([4]);
+            clear(&mut sum);
+            let all = add_warps(&tops, &counts, &results, i, chunk, half, top, &mut sum);
             if SPLITS == 1 {
                 for c in vectorized(0..4) {
                     let value = if all > 0.0 { sum[c] / all } else { 0.0 };

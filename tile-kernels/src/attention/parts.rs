@@ -178,15 +178,18 @@ pub fn largest_of_warps(tops: &SharedArray<f32, (ROWS,)>, i: usize) -> f32 {
     top
 }
 
-/// Adds to `sum` four columns, from `column` on, of the warps' results of row `i`, of 16, as if `top` had been the largest score of
+/// Adds to `sum` four columns, a `half` of the eight of a `chunk`, of the warps' results of row `i`, of 16, as if `top` had been the largest score of
 /// each; returns the sum of their weights.
+///
+/// Eight columns of all rows lie together in `results`: a warp stores eight rows of an accumulator at once, and whole rows would meet in the same banks.
 #[tile_fn]
 pub fn add_warps(
     tops: &SharedArray<f32, (ROWS,)>,
     counts: &SharedArray<f32, (ROWS,)>,
-    results: &SharedArray<f32, (WARPS, KEPT, D)>,
+    results: &SharedArray<f32, (CHUNKS, KEPT, EIGHT)>,
     i: usize,
-    column: usize,
+    chunk: usize,
+    half: usize,
     top: f32,
     sum: &mut LocalArray<f32, (FOUR,)>,
 ) -> f32 {
@@ -196,7 +199,7 @@ pub fn add_warps(
         all += counts[w * 16 + i] * factor;
         let mut part = alloc_local::<f32>([4]);
         for c in vectorized(0..4) {
-            part[c] = results[[w, i, column + c]];
+            part[c] = results[[w * (CHUNKS * 16 / ROWS) + chunk, i, half * 4 + c]];
         }
         for c in unroll(0..4) {
             sum[c] += part[c] * factor;
@@ -224,15 +227,15 @@ pub fn add_parts<T: Float, const SPLITS: usize, const WARPS: usize>(
     let apart = 128 * WARPS / D; // rows of the block's threads
     let column = t * 4 % D;
     let rows = min(max(count * group - row, 0), 16);
-    let mut part_tops = alloc_local::<f32>([SPLITS]);
-    let mut part_counts = alloc_local::<f32>([SPLITS]);
+    let mut part = alloc_local::<f32>([SPLITS, 2]); // largest scores, and sums of weights
     let mut read = alloc_local::<f32>([at_once, 4]);
     for e in 0..ceil_div(rows, apart) {
         // Rows beyond the last may be other blocks' to write.
         let i = min(row + e * apart + t * 4 / D, count * group - 1);
         for s in unroll(0..SPLITS) {
-            part_tops[s] = parts.masked([s, from + i / group, head * group + i % group, 0]);
-            part_counts[s] = parts.masked([s, from + i / group, head * group + i % group, 1]);
+            for x in vectorized(0..2) {
+                part[[s, x]] = parts.masked([s, from + i / group, head * group + i % group, x]);
+            }
         }
         let mut all = 0.0;
         let mut sum = alloc_local::<f32>([4]);
@@ -246,18 +249,18 @@ pub fn add_parts<T: Float, const SPLITS: usize, const WARPS: usize>(
             }
             let mut top = -1e30;
             for s in unroll(0..SPLITS) {
-                top = max(top, part_tops[s]);
+                top = max(top, part[[s, 0]]);
             }
             for s in unroll(0..at_once) {
-                let factor = fast::exp2(part_tops[chunk * at_once + s] - top);
-                all += part_counts[chunk * at_once + s] * factor;
+                let factor = fast::exp2(part[[chunk * at_once + s, 0]] - top);
+                all += part[[chunk * at_once + s, 1]] * factor;
                 for c in unroll(0..4) {
                     sum[c] += read[[s, c]] * factor;
                 }
             }
         }
         if row + e * apart + t * 4 / D < count * group {
-            for c in unroll(0..4) {
+            for c in vectorized(0..4) {
                 let value = if all > 0.0 { sum[c] / all } else { 0.0 };
                 *o.masked_mut([from + i / group, head * group + i % group, column + c]) = value.cast::<T>();
             }

@@ -140,11 +140,11 @@ pub type Tile = (i64, i64, usize, usize, usize);
 
 /// The tiles of 16-bit operands that TMA fetches, with the tiles of [`Choice`] whose costs they have.
 const FETCHED: [(Tile, super::Tile); 5] = [
-    ((128, 256, 64, 4, 256), (128, 256, 64, 4, 256, 1)),
-    ((128, 128, 64, 6, 128), (128, 128, 64, 6, 128, 1)),
-    ((64, 64, 64, 8, 128), (64, 64, 64, 12, 128, 1)),
-    ((32, 64, 128, 7, 128), (32, 56, 128, 10, 128, 1)),
-    ((16, 64, 128, 8, 128), (16, 56, 128, 12, 128, 1)),
+    ((128, 256, 64, 4, 256), (128, 256, 64, 4, 256, 1, 1)),
+    ((128, 128, 64, 6, 128), (128, 128, 64, 6, 128, 1, 1)),
+    ((64, 64, 64, 8, 128), (64, 64, 64, 12, 128, 1, 1)),
+    ((32, 64, 128, 7, 128), (32, 56, 128, 10, 128, 1, 1)),
+    ((16, 64, 128, 8, 128), (16, 56, 128, 12, 128, 1, 1)),
 ];
 
 /// The tiles of 16-bit operands that every thread copies.
@@ -158,8 +158,8 @@ impl Shape {
     pub fn tile(&self, bytes: u32) -> Tile {
         let &Shape { batches, m, n, k, stored, fetched, asynchronous } = self;
         if bytes >= 4 {
-            let (bm, bn, bk, stages, threads, _) = full::tile_of(
-                FULL.map(|(bm, bn, bk, stages, threads)| (bm, bn, bk, stages, threads, 1)),
+            let (bm, bn, bk, stages, threads, ..) = full::tile_of(
+                FULL.map(|(bm, bn, bk, stages, threads)| (bm, bn, bk, stages, threads, 1, 1)),
                 batches,
                 m,
                 n,
@@ -169,7 +169,7 @@ impl Shape {
         if fetched {
             let cost = |&&(_, like): &&(Tile, super::Tile)| {
                 let choice = Choice { tile: like, ..Choice::default() };
-                Work { batches, ..choice.work([m, n, k], stored) }.us(&Parameters::FIRST)
+                Work { batches, ..choice.work([m, n, k], stored) }.us(&Parameters::H200)
             };
             // Of few rows there is one row of tiles.
             let legal = FETCHED.iter().filter(|((bm, ..), _)| *bm >= 64 || m <= *bm && stored == [false, true]);

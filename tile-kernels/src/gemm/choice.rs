@@ -16,8 +16,8 @@ use tile_runtime::{bf16, f16};
 /// An instance, but for layouts and epilogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// Rows and columns of a tile, a step along K, slots of shared memory, threads a tile, blocks of a cluster below one
-    /// another.
+    /// Rows and columns of a tile, a step along K, slots of shared memory, threads a tile, blocks of a cluster beside one another and below
+    /// one another.
     pub tile: Tile,
     /// Whether the shape has enough tiles of 128 x 128 for a device.
     pub many_tiles: bool,
@@ -29,50 +29,71 @@ pub struct Choice {
     pub packs: Packs,
 }
 
-/// Rows, columns, elements of a step along K, slots, threads, blocks of a cluster.
-pub type Tile = (i64, i64, usize, usize, usize, usize);
+/// Rows, columns, elements of a step along K, slots, threads, blocks of a cluster beside one another and below one another.
+pub type Tile = (i64, i64, usize, usize, usize, usize, usize);
 
 /// The tiles that there are instances of, for operands that TMA fetches.
-const TILES: [Tile; 35] = [
-    (128, 256, 64, 4, 256, 1),
-    (128, 192, 64, 4, 128, 1),
-    (128, 224, 64, 4, 256, 1),
-    (128, 128, 64, 6, 128, 1),
-    (64, 256, 64, 4, 128, 1),
-    (128, 64, 64, 8, 128, 1),
-    (64, 128, 64, 8, 128, 1),
-    (64, 64, 64, 12, 128, 1),
-    (64, 64, 64, 12, 128, 2),
-    (8, 56, 128, 14, 128, 1),
-    (16, 56, 128, 12, 128, 1),
-    (16, 32, 128, 18, 128, 1),
-    (16, 96, 128, 7, 128, 1),
-    (32, 32, 128, 14, 128, 1),
-    (32, 48, 128, 10, 128, 1),
-    (32, 56, 128, 10, 128, 1),
-    (32, 96, 128, 6, 128, 1),
-    (32, 144, 64, 10, 128, 1),
-    (64, 32, 128, 8, 128, 1),
-    (64, 48, 128, 7, 128, 1),
-    (64, 112, 64, 9, 128, 1),
-    (64, 144, 64, 8, 128, 1),
-    (64, 192, 64, 6, 128, 1),
-    (64, 96, 64, 10, 128, 1),
-    (128, 96, 64, 7, 128, 1),
-    (16, 64, 128, 10, 128, 1),
-    (32, 64, 128, 8, 128, 1),
-    (128, 256, 64, 4, 256, 2),
-    (128, 192, 64, 4, 128, 2),
-    (128, 128, 64, 6, 128, 2),
-    (256, 128, 64, 4, 256, 2),
-    (192, 128, 64, 4, 384, 1),
-    (192, 160, 64, 4, 384, 1),
-    (192, 176, 64, 4, 384, 1),
-    (192, 192, 64, 3, 384, 1),
+const TILES: [Tile; 56] = [
+    (128, 256, 64, 4, 256, 1, 1),
+    (128, 192, 64, 4, 128, 1, 1),
+    (128, 224, 64, 4, 256, 1, 1),
+    (128, 128, 64, 6, 128, 1, 1),
+    (64, 256, 64, 4, 128, 1, 1),
+    (128, 64, 64, 8, 128, 1, 1),
+    (64, 128, 64, 8, 128, 1, 1),
+    (64, 64, 64, 12, 128, 1, 1),
+    (64, 64, 64, 12, 128, 1, 2),
+    (8, 56, 128, 14, 128, 1, 1),
+    (16, 56, 128, 12, 128, 1, 1),
+    (16, 32, 128, 18, 128, 1, 1),
+    (16, 96, 128, 7, 128, 1, 1),
+    (32, 32, 128, 14, 128, 1, 1),
+    (32, 48, 128, 10, 128, 1, 1),
+    (32, 56, 128, 10, 128, 1, 1),
+    (32, 96, 128, 6, 128, 1, 1),
+    (32, 144, 64, 10, 128, 1, 1),
+    (64, 32, 128, 8, 128, 1, 1),
+    (64, 48, 128, 7, 128, 1, 1),
+    (64, 112, 64, 9, 128, 1, 1),
+    (64, 144, 64, 8, 128, 1, 1),
+    (64, 192, 64, 6, 128, 1, 1),
+    (64, 96, 64, 10, 128, 1, 1),
+    (128, 96, 64, 7, 128, 1, 1),
+    (16, 64, 128, 10, 128, 1, 1),
+    (32, 64, 128, 8, 128, 1, 1),
+    (128, 256, 64, 4, 256, 1, 2),
+    (128, 192, 64, 4, 128, 1, 2),
+    (128, 128, 64, 6, 128, 1, 2),
+    (256, 128, 64, 4, 256, 1, 2),
+    (192, 128, 64, 4, 384, 1, 1),
+    (192, 160, 64, 4, 384, 1, 1),
+    (192, 176, 64, 4, 384, 1, 1),
+    (192, 192, 64, 3, 384, 1, 1),
+    (128, 128, 64, 6, 128, 4, 1),
+    (128, 128, 64, 6, 128, 1, 4),
+    (128, 128, 64, 6, 128, 4, 2),
+    (64, 64, 64, 12, 128, 4, 1),
+    (64, 64, 64, 12, 128, 1, 4),
+    (64, 64, 64, 12, 128, 2, 4),
+    (64, 128, 64, 8, 128, 1, 4),
+    (64, 128, 64, 8, 128, 4, 2),
+    (128, 64, 64, 8, 128, 1, 2),
+    (64, 80, 64, 10, 128, 4, 2),
+    (64, 96, 64, 10, 128, 4, 2),
+    (64, 96, 64, 10, 128, 2, 4),
+    (128, 80, 64, 7, 128, 4, 1),
+    (128, 96, 64, 7, 128, 4, 2),
+    (128, 160, 64, 5, 256, 1, 2),
+    (128, 160, 64, 5, 256, 2, 2),
+    (128, 208, 64, 4, 256, 4, 1),
+    (128, 224, 64, 4, 256, 1, 2),
+    (192, 128, 64, 4, 384, 2, 2),
+    (192, 144, 64, 4, 384, 2, 1),
+    (192, 160, 64, 4, 384, 2, 1),
 ];
 
 /// The tiles where every thread copies operands of 16 bits.
-const COPIED: [Tile; 2] = [(128, 128, 32, 4, 256, 1), (64, 64, 32, 4, 128, 1)];
+const COPIED: [Tile; 2] = [(128, 128, 32, 4, 256, 1, 1), (64, 64, 32, 4, 128, 1, 1)];
 
 impl Default for Choice {
     fn default() -> Self {
@@ -99,7 +120,7 @@ impl Choice {
         let many_tiles = is_large(m, n);
         let tiles = TILES.into_iter().filter(move |tile| has(*tile, stored));
         let tiles = tiles.map(move |tile| Choice { tile, many_tiles, split: None, parts: None, packs: [None; 2] });
-        let splits = Split::candidates(m, n, k, stored);
+        let splits = Split::candidates(m, n, k, stored, false);
         tiles.chain(splits.map(move |split| Choice { split: Some(split), many_tiles, ..Choice::default() }))
     }
 
@@ -119,7 +140,10 @@ impl Choice {
             Operands::Tf32 { fetched } => {
                 let any = super::tf32::ANY.map(of_tile).into_iter();
                 let by_wgmma = super::tf32::TILES.map(|tile| of_tile(super::tf32::as_tile(tile)));
-                by_wgmma.into_iter().filter(|_| fetched).chain(any.filter(|_| !fetched)).collect()
+                let parted = Split::candidates(m, n, k, stored, true);
+                let parted = parted.map(|split| Choice { split: Some(split), many_tiles, ..Choice::default() });
+                let by_wgmma = by_wgmma.into_iter().chain(parted.filter(|_| splits));
+                by_wgmma.filter(|_| fetched).chain(any.filter(|_| !fetched)).collect()
             }
         };
         // What TMA fetches is split by others, which store 16 bytes at once.
@@ -141,7 +165,7 @@ impl Choice {
 
     /// us that a launch of this choice for operands of a kind is expected to take on an H200.
     pub(super) fn us(&self, operands: Operands, shape: [i64; 3], stored: [bool; 2]) -> f64 {
-        self.us_with(operands, shape, stored, Parameters::of(operands))
+        self.us_with(operands, shape, stored, &Parameters::H200)
     }
 
     /// [`Choice::us`], with parameters of another device or result.
@@ -153,13 +177,13 @@ impl Choice {
         parameters: &Parameters,
     ) -> f64 {
         if let Some(parts) = self.parts {
-            return parts.work(operands, shape, stored).us(&Parameters::FIRST);
+            return parts.work(operands, shape, stored).us(&Parameters::H200);
         }
         match operands {
             Operands::Fetched => self.work(shape, stored).us(parameters),
-            Operands::Tf32 { fetched: true } => super::tf32::us(self.tile, shape, parameters),
+            Operands::Tf32 { fetched: true } => super::tf32::us(self, shape, parameters),
             Operands::Copied { .. } | Operands::Full | Operands::Tf32 { fetched: false } => {
-                let (rows, cols, step, stages, threads, _) = self.tile;
+                let (rows, cols, step, stages, threads, ..) = self.tile;
                 let speed = Speed::of(operands, (rows, cols, step, stages, threads), stored);
                 let [step, stages] = [step, stages].map(|size| size as i64);
                 let (tile, bytes) = ([rows, cols], operands.bytes());
@@ -173,17 +197,18 @@ impl Choice {
         match self.split {
             Some(split) => split.work(shape, stored),
             None => {
-                let (rows, cols, step, stages, threads, cluster) = self.tile;
-                let [depth, threads, cluster] = [step * stages, threads, cluster].map(|size| size as i64);
-                Work { batches: 1, shape, stored, tile: [rows, cols], depth, threads, cluster, parts: 1, slots: 1 }
+                let (rows, cols, step, stages, threads, cx, cy) = self.tile;
+                let [depth, threads, cx, cy] = [step * stages, threads, cx, cy].map(|size| size as i64);
+                let (tile, cluster) = ([rows, cols], [cx, cy]);
+                Work { batches: 1, shape, stored, tile, depth, threads, cluster, parts: 1, slots: 1 }
             }
         }
     }
 
     /// The constants of the instance of [`kernel::gemm`](struct@super::kernel::gemm), in order of declaration.
     pub fn consts(&self, [a_transposed, b_transposed]: [bool; 2], epilogue: bool) -> Vec<i64> {
-        let (bm, bn, bk, stages, threads, cluster) = self.tile;
-        let sizes = [bk, stages, threads, cluster].map(|size| size as i64);
+        let (bm, bn, bk, stages, threads, cx, cy) = self.tile;
+        let sizes = [bk, stages, threads, cx, cy].map(|size| size as i64);
         let flags = [a_transposed, b_transposed, epilogue].map(i64::from);
         [bm, bn].into_iter().chain(sizes).chain(flags).collect()
     }
@@ -202,8 +227,8 @@ impl fmt::Display for Choice {
         if let Some(Split { tile: (bm, bn, bk, stages), parts, slots }) = self.split {
             return write!(f, "{bm}x{bn}x{bk}, {stages} stages, {parts} parts, {slots} slots");
         }
-        let (bm, bn, bk, stages, threads, cluster) = self.tile;
-        write!(f, "{bm}x{bn}x{bk}, {stages} stages, {threads} threads, cluster {cluster}")
+        let (bm, bn, bk, stages, threads, cx, cy) = self.tile;
+        write!(f, "{bm}x{bn}x{bk}, {stages} stages, {threads} threads, cluster {cx}x{cy}")
     }
 }
 
@@ -217,30 +242,29 @@ fn is_large(m: i64, n: i64) -> bool {
 }
 
 /// Whether there is an instance of a tile for operands that are stored so: as the kernel's `where` says.
-fn has((bm, bn, bk, _, _, cy): Tile, [a_transposed, b_transposed]: [bool; 2]) -> bool {
-    let shared = bm > 64 || cy == 1 || b_transposed && !a_transposed;
+fn has((bm, bn, bk, ..): Tile, [a_transposed, b_transposed]: [bool; 2]) -> bool {
     // Few rows: of weights along K, but for the tiles that are made for the others.
     let few = bm >= 64 || b_transposed != (bn == 64);
-    shared && few && (b_transposed || bn % 64 == 0) && (!a_transposed || bm >= 64 && bn % 32 == 0 && bk == 64)
+    few && (b_transposed || bn % 64 == 0) && (!a_transposed || bm >= 64 && bn % 32 == 0 && bk == 64)
 }
 
 /// Every instance is a type of its own: the match from values to it, written once.
 macro_rules! launch {
     ($ty:ty, $out:ty, $choice:ident, $on:ident, $a:ident, $b:ident, $c:ident, $options:ident, else $rest:tt;
-     $(($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal, $cy:literal): $layouts:tt),*) => {
+     $(($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal, $cx:literal, $cy:literal): $layouts:tt),*) => {
         match $choice.tile {
-            $(($bm, $bn, $bk, $stages, $threads, $cy) => launch!(
-                @tile $ty, $out, $on, $a, $b, $c, $options, ($bm, $bn, $bk, $stages, $threads, $cy), $layouts, $rest
+            $(($bm, $bn, $bk, $stages, $threads, $cx, $cy) => launch!(
+                @tile $ty, $out, $on, $a, $b, $c, $options, ($bm, $bn, $bk, $stages, $threads, $cx, $cy), $layouts, $rest
             ),)*
             _ => launch!(@rest $ty, $out, $on, $a, $b, $c, $options, $rest),
         }
     };
     (@tile $ty:ty, $out:ty, $on:ident, $a:ident, $b:ident, $c:ident, $o:ident,
-     ($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal, $cy:literal), [$(($at:literal, $bt:literal)),*],
+     ($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal, $cx:literal, $cy:literal), [$(($at:literal, $bt:literal)),*],
      $rest:tt) => {
         match ($o.a_transposed, $o.b_transposed) {
             $(($at, $bt) => launch!(
-                @one $ty, $out, $on, $a, $b, $c, $o, ($bm, $bn, $bk, $stages, $threads, $cy), $at, $bt
+                @one $ty, $out, $on, $a, $b, $c, $o, ($bm, $bn, $bk, $stages, $threads, $cx, $cy), $at, $bt
             ),)*
             #[allow(unreachable_patterns)]
             _ => launch!(@rest $ty, $out, $on, $a, $b, $c, $o, $rest),
@@ -256,12 +280,12 @@ macro_rules! launch {
         }
     };
     (@one $ty:ty, $out:ty, $on:ident, $a:ident, $b:ident, $c:ident, $o:ident,
-     ($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal, $cy:literal), $at:literal, $bt:literal) => {
+     ($bm:literal, $bn:literal, $bk:literal, $stages:literal, $threads:literal, $cx:literal, $cy:literal), $at:literal, $bt:literal) => {
         match $o.is_plain() {
-            true => kernel::gemm::<$ty, $out, $bm, $bn, $bk, $stages, $threads, $cy, $at, $bt, false>::launch(
+            true => kernel::gemm::<$ty, $out, $bm, $bn, $bk, $stages, $threads, $cx, $cy, $at, $bt, false>::launch(
                 $on, $a, $b, $c, None, 1.0, 0.0, 0,
             ),
-            false => kernel::gemm::<$ty, $out, $bm, $bn, $bk, $stages, $threads, $cy, $at, $bt, true>::launch(
+            false => kernel::gemm::<$ty, $out, $bm, $bn, $bk, $stages, $threads, $cx, $cy, $at, $bt, true>::launch(
                 $on, $a, $b, $c, $o.bias, $o.alpha, $o.beta, $o.activation.number(),
             ),
         }
@@ -286,43 +310,64 @@ macro_rules! elements {
                 if let Some(split) = choice.split {
                     return <$ty as SplitElement<$out>>::launch_split(on, split, a, b, c, options);
                 }
-                launch!($ty, $out, choice, on, a, b, c, options, else (128, 128, 32, 4, 256, 1);
-                    (128, 192, 64, 4, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
-                    (128, 256, 64, 4, 256, 1): [(false, false), (false, true), (true, false), (true, true)],
-                    (128, 224, 64, 4, 256, 1): [(false, true), (true, true)],
-                    (128, 128, 64, 6, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
-                    (64, 256, 64, 4, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
-                    (128, 64, 64, 8, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
-                    (64, 128, 64, 8, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
-                    (64, 64, 64, 12, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
-                    (64, 64, 64, 12, 128, 2): [(false, true)],
-                    (8, 56, 128, 14, 128, 1): [(false, true)],
-                    (16, 56, 128, 12, 128, 1): [(false, true)],
-                    (16, 32, 128, 18, 128, 1): [(false, true)],
-                    (16, 96, 128, 7, 128, 1): [(false, true)],
-                    (32, 32, 128, 14, 128, 1): [(false, true)],
-                    (32, 48, 128, 10, 128, 1): [(false, true)],
-                    (32, 56, 128, 10, 128, 1): [(false, true)],
-                    (32, 96, 128, 6, 128, 1): [(false, true)],
-                    (32, 144, 64, 10, 128, 1): [(false, true)],
-                    (64, 32, 128, 8, 128, 1): [(false, true)],
-                    (64, 48, 128, 7, 128, 1): [(false, true)],
-                    (64, 112, 64, 9, 128, 1): [(false, true)],
-                    (64, 144, 64, 8, 128, 1): [(false, true)],
-                    (64, 192, 64, 6, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
-                    (64, 96, 64, 10, 128, 1): [(false, true), (true, true)],
-                    (128, 96, 64, 7, 128, 1): [(false, true), (true, true)],
-                    (16, 64, 128, 10, 128, 1): [(false, false)],
-                    (32, 64, 128, 8, 128, 1): [(false, false)],
-                    (128, 256, 64, 4, 256, 2): [(false, false), (false, true), (true, false), (true, true)],
-                    (128, 192, 64, 4, 128, 2): [(false, false), (false, true), (true, false), (true, true)],
-                    (128, 128, 64, 6, 128, 2): [(false, false), (false, true), (true, false), (true, true)],
-                    (256, 128, 64, 4, 256, 2): [(false, false), (false, true), (true, false), (true, true)],
-                    (192, 128, 64, 4, 384, 1): [(false, false), (false, true), (true, false), (true, true)],
-                    (192, 160, 64, 4, 384, 1): [(false, true), (true, true)],
-                    (192, 176, 64, 4, 384, 1): [(false, true)],
-                    (192, 192, 64, 3, 384, 1): [(false, false), (false, true), (true, false), (true, true)],
-                    (64, 64, 32, 4, 128, 1): [(false, false), (false, true), (true, false), (true, true)]
+                launch!($ty, $out, choice, on, a, b, c, options, else (128, 128, 32, 4, 256, 1, 1);
+                    (128, 192, 64, 4, 128, 1, 1): [(false, false), (false, true), (true, false), (true, true)],
+                    (128, 256, 64, 4, 256, 1, 1): [(false, false), (false, true), (true, false), (true, true)],
+                    (128, 224, 64, 4, 256, 1, 1): [(false, true), (true, true)],
+                    (128, 128, 64, 6, 128, 1, 1): [(false, false), (false, true), (true, false), (true, true)],
+                    (64, 256, 64, 4, 128, 1, 1): [(false, false), (false, true), (true, false), (true, true)],
+                    (128, 64, 64, 8, 128, 1, 1): [(false, false), (false, true), (true, false), (true, true)],
+                    (64, 128, 64, 8, 128, 1, 1): [(false, false), (false, true), (true, false), (true, true)],
+                    (64, 64, 64, 12, 128, 1, 1): [(false, false), (false, true), (true, false), (true, true)],
+                    (64, 64, 64, 12, 128, 1, 2): [(false, false), (false, true), (true, false), (true, true)],
+                    (8, 56, 128, 14, 128, 1, 1): [(false, true)],
+                    (16, 56, 128, 12, 128, 1, 1): [(false, true)],
+                    (16, 32, 128, 18, 128, 1, 1): [(false, true)],
+                    (16, 96, 128, 7, 128, 1, 1): [(false, true)],
+                    (32, 32, 128, 14, 128, 1, 1): [(false, true)],
+                    (32, 48, 128, 10, 128, 1, 1): [(false, true)],
+                    (32, 56, 128, 10, 128, 1, 1): [(false, true)],
+                    (32, 96, 128, 6, 128, 1, 1): [(false, true)],
+                    (32, 144, 64, 10, 128, 1, 1): [(false, true)],
+                    (64, 32, 128, 8, 128, 1, 1): [(false, true)],
+                    (64, 48, 128, 7, 128, 1, 1): [(false, true)],
+                    (64, 112, 64, 9, 128, 1, 1): [(false, true)],
+                    (64, 144, 64, 8, 128, 1, 1): [(false, true)],
+                    (64, 192, 64, 6, 128, 1, 1): [(false, false), (false, true), (true, false), (true, true)],
+                    (64, 96, 64, 10, 128, 1, 1): [(false, true), (true, true)],
+                    (128, 96, 64, 7, 128, 1, 1): [(false, true), (true, true)],
+                    (16, 64, 128, 10, 128, 1, 1): [(false, false)],
+                    (32, 64, 128, 8, 128, 1, 1): [(false, false)],
+                    (128, 256, 64, 4, 256, 1, 2): [(false, false), (false, true), (true, false), (true, true)],
+                    (128, 192, 64, 4, 128, 1, 2): [(false, false), (false, true), (true, false), (true, true)],
+                    (128, 128, 64, 6, 128, 1, 2): [(false, false), (false, true), (true, false), (true, true)],
+                    (256, 128, 64, 4, 256, 1, 2): [(false, false), (false, true), (true, false), (true, true)],
+                    (128, 128, 64, 6, 128, 4, 1): [(false, false), (false, true), (true, false), (true, true)],
+                    (128, 128, 64, 6, 128, 1, 4): [(false, false), (false, true), (true, false), (true, true)],
+                    (128, 128, 64, 6, 128, 4, 2): [(false, false), (false, true), (true, false), (true, true)],
+                    (64, 64, 64, 12, 128, 4, 1): [(false, false), (false, true), (true, false), (true, true)],
+                    (64, 64, 64, 12, 128, 1, 4): [(false, false), (false, true), (true, false), (true, true)],
+                    (64, 64, 64, 12, 128, 2, 4): [(false, false), (false, true), (true, false), (true, true)],
+                    (64, 128, 64, 8, 128, 1, 4): [(false, false), (false, true), (true, false), (true, true)],
+                    (64, 128, 64, 8, 128, 4, 2): [(false, false), (false, true), (true, false), (true, true)],
+                    (128, 64, 64, 8, 128, 1, 2): [(false, false), (false, true), (true, false), (true, true)],
+                    (64, 80, 64, 10, 128, 4, 2): [(false, true)],
+                    (64, 96, 64, 10, 128, 4, 2): [(false, true), (true, true)],
+                    (64, 96, 64, 10, 128, 2, 4): [(false, true), (true, true)],
+                    (128, 80, 64, 7, 128, 4, 1): [(false, true)],
+                    (128, 96, 64, 7, 128, 4, 2): [(false, true), (true, true)],
+                    (128, 160, 64, 5, 256, 1, 2): [(false, true), (true, true)],
+                    (128, 160, 64, 5, 256, 2, 2): [(false, true), (true, true)],
+                    (128, 208, 64, 4, 256, 4, 1): [(false, true)],
+                    (128, 224, 64, 4, 256, 1, 2): [(false, true), (true, true)],
+                    (192, 128, 64, 4, 384, 2, 2): [(false, false), (false, true), (true, false), (true, true)],
+                    (192, 144, 64, 4, 384, 2, 1): [(false, true)],
+                    (192, 160, 64, 4, 384, 2, 1): [(false, true), (true, true)],
+                    (192, 128, 64, 4, 384, 1, 1): [(false, false), (false, true), (true, false), (true, true)],
+                    (192, 160, 64, 4, 384, 1, 1): [(false, true), (true, true)],
+                    (192, 176, 64, 4, 384, 1, 1): [(false, true)],
+                    (192, 192, 64, 3, 384, 1, 1): [(false, false), (false, true), (true, false), (true, true)],
+                    (64, 64, 32, 4, 128, 1, 1): [(false, false), (false, true), (true, false), (true, true)]
                 )
             }
 
@@ -357,15 +402,18 @@ impl super::GemmElement<f32> for f32 {
             let tf32 = options.precision == super::Precision::Tf32;
             return <f32 as PartsElement<f32>>::launch_parts(on, Parts { tf32, ..parts }, a, b, c, options);
         }
+        if let Some(split) = choice.split {
+            return <f32 as SplitElement<f32>>::launch_split(on, split, a, b, c, options);
+        }
         if options.precision == super::Precision::Tf32 {
             return super::tf32::launch(on, choice, a, b, c, options);
         }
-        launch!(f32, f32, choice, on, a, b, c, options, else (128, 128, 8, 4, 256, 1);
-            (128, 128, 16, 3, 256, 1): [(false, true), (true, false)],
-            (128, 64, 8, 4, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
-            (64, 128, 8, 4, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
-            (64, 64, 16, 4, 128, 1): [(false, false), (false, true), (true, false), (true, true)],
-            (32, 64, 16, 4, 64, 1): [(false, false), (false, true), (true, false), (true, true)]
+        launch!(f32, f32, choice, on, a, b, c, options, else (128, 128, 8, 4, 256, 1, 1);
+            (128, 128, 16, 3, 256, 1, 1): [(false, true), (true, false)],
+            (128, 64, 8, 4, 128, 1, 1): [(false, false), (false, true), (true, false), (true, true)],
+            (64, 128, 8, 4, 128, 1, 1): [(false, false), (false, true), (true, false), (true, true)],
+            (64, 64, 16, 4, 128, 1, 1): [(false, false), (false, true), (true, false), (true, true)],
+            (32, 64, 16, 4, 64, 1, 1): [(false, false), (false, true), (true, false), (true, true)]
         )
     }
 
@@ -393,8 +441,8 @@ mod tests {
     #[test]
     fn choices_of_each_kind() {
         let choice = |m, n, k| Choice::for_shape(m, n, k, [false, true]);
-        let (bm, bn, .., cluster) = choice(8192, 8192, 8192).tile;
-        assert!(bm * bn >= 128 * 128 && cluster == 2, "{bm} x {bn}, {cluster}");
+        let (bm, bn, .., cx, cy) = choice(8192, 8192, 8192).tile;
+        assert!(bm * bn >= 128 * 128 && cx * cy > 1, "{bm} x {bn}, {cx} x {cy}");
         let few = choice(16, 7168, 16_384);
         assert!(few.split.is_none() && few.tile.0 == 16, "{few}");
         assert!(choice(64, 18_432, 7168).tile.0 == 64, "{}", choice(64, 18_432, 7168));
@@ -422,11 +470,11 @@ mod tests {
     fn choices_are_instances() {
         let kernel = kernel::gemm::<f16, f16>::definition().kernel().unwrap();
         let declared: Vec<&[i64]> = kernel.instances.iter().map(|i| &i.consts[..]).collect();
-        for (bm, bn, bk, stages, threads, cy) in TILES {
+        for (bm, bn, bk, stages, threads, cx, cy) in TILES {
             for stored in [[false, true], [false, false], [true, true], [true, false]] {
                 let [at, bt] = stored.map(i64::from);
-                let wanted = [bm, bn, bk as i64, stages as i64, threads as i64, cy as i64, at, bt, 1];
-                let tile = (bm, bn, bk, stages, threads, cy);
+                let wanted = [bm, bn, bk as i64, stages as i64, threads as i64, cx as i64, cy as i64, at, bt, 1];
+                let tile = (bm, bn, bk, stages, threads, cx, cy);
                 assert_eq!(declared.contains(&&wanted[..]), has(tile, stored), "{tile:?} {stored:?}");
             }
         }

@@ -18,12 +18,12 @@ struct Cost {
 
 /// The tiles, the largest first.
 const TILES: [Cost; 6] = [
-    Cost { tile: (128, 128, 8, 4, 256, 1), share: 0.84, blocks: 2 },
-    Cost { tile: (128, 128, 16, 3, 256, 1), share: 0.84, blocks: 2 },
-    Cost { tile: (128, 64, 8, 4, 128, 1), share: 0.80, blocks: 4 },
-    Cost { tile: (64, 128, 8, 4, 128, 1), share: 0.80, blocks: 4 },
-    Cost { tile: (64, 64, 16, 4, 128, 1), share: 0.70, blocks: 4 },
-    Cost { tile: (32, 64, 16, 4, 64, 1), share: 0.65, blocks: 8 },
+    Cost { tile: (128, 128, 8, 4, 256, 1, 1), share: 0.84, blocks: 2 },
+    Cost { tile: (128, 128, 16, 3, 256, 1, 1), share: 0.84, blocks: 2 },
+    Cost { tile: (128, 64, 8, 4, 128, 1, 1), share: 0.80, blocks: 4 },
+    Cost { tile: (64, 128, 8, 4, 128, 1, 1), share: 0.80, blocks: 4 },
+    Cost { tile: (64, 64, 16, 4, 128, 1, 1), share: 0.70, blocks: 4 },
+    Cost { tile: (32, 64, 16, 4, 64, 1, 1), share: 0.65, blocks: 8 },
 ];
 
 /// The part of their time that multiprocessors multiply with one warp a scheduler; each further warp fills the same part of
@@ -57,7 +57,7 @@ fn has((bm, _, bk, ..): Tile, [a_transposed, b_transposed]: [bool; 2]) -> bool {
 
 /// How long a step along K takes, in multiply-adds of a multiprocessor that does nothing else.
 fn cost(Cost { tile, share, blocks }: &Cost, batches: i64, m: i64, n: i64) -> f64 {
-    let (bm, bn, _, _, threads, _) = *tile;
+    let (bm, bn, _, _, threads, ..) = *tile;
     let tiles = batches.saturating_mul(up(m, bm)).saturating_mul(up(n, bn)).max(1);
     // Tiles of the multiprocessor that has most, and its warps a scheduler.
     let most = up(tiles, MULTIPROCESSORS);

@@ -9,42 +9,50 @@ use tile_runtime::prelude::*;
 ///
 /// `a` is stored as M x K, or as K x M with `A_T`; `b` as K x N, or as N x K with `B_T`. A tile of `c` is `BM x BN`; a step
 /// along K is `BK` wide, and `STAGES` of them are in shared memory at once. `THREADS` threads multiply a tile. A cluster is
-/// `CY` tiles below one another, which share what they read of `b`. Without `EPILOGUE`, `c = a b`. `f` is chosen by
-/// `activation`: 0 is the identity, 1 ReLU, 2 GELU in its tanh form, 3 SiLU.
+/// `CX` tiles beside one another, which share what they read of `a`, times `CY` below one another, which share what they read
+/// of `b`. Without `EPILOGUE`, `c = a b`. `f` is chosen by `activation`: 0 is the identity, 1 ReLU, 2 GELU in its tanh form,
+/// 3 SiLU.
 ///
 /// Any address, pitch and extent will do: what they allow is the launch's alignment class.
 #[tile_kernel(
     instances(
-        (BM, BN, BK, STAGES, THREADS, CY) in [
-            (128, 256, 64, 4, 256, 1), (128, 192, 64, 4, 128, 1), (128, 224, 64, 4, 256, 1), (128, 128, 64, 6, 128, 1),
-            (64, 256, 64, 4, 128, 1), (128, 64, 64, 8, 128, 1), (64, 128, 64, 8, 128, 1), (64, 64, 64, 12, 128, 1),
+        (BM, BN, BK, STAGES, THREADS, CX, CY) in [
+            (128, 256, 64, 4, 256, 1, 1), (128, 192, 64, 4, 128, 1, 1), (128, 224, 64, 4, 256, 1, 1), (128, 128, 64, 6, 128, 1, 1),
+            (64, 256, 64, 4, 128, 1, 1), (128, 64, 64, 8, 128, 1, 1), (64, 128, 64, 8, 128, 1, 1), (64, 64, 64, 12, 128, 1, 1),
             // Two tiles below one another read their columns of b once.
-            (64, 64, 64, 12, 128, 2),
+            (64, 64, 64, 12, 128, 1, 2),
             // Few rows: a tile for each multiprocessor, rings as deep as shared memory.
-            (8, 56, 128, 14, 128, 1), (16, 56, 128, 12, 128, 1), (16, 32, 128, 18, 128, 1),
-            (16, 96, 128, 7, 128, 1), (32, 32, 128, 14, 128, 1), (32, 48, 128, 10, 128, 1), (32, 56, 128, 10, 128, 1),
-            (32, 96, 128, 6, 128, 1), (32, 144, 64, 10, 128, 1), (64, 32, 128, 8, 128, 1), (64, 48, 128, 7, 128, 1),
-            (64, 112, 64, 9, 128, 1), (64, 144, 64, 8, 128, 1), (64, 192, 64, 6, 128, 1),
-            (64, 96, 64, 10, 128, 1), (128, 96, 64, 7, 128, 1),
+            (8, 56, 128, 14, 128, 1, 1), (16, 56, 128, 12, 128, 1, 1), (16, 32, 128, 18, 128, 1, 1),
+            (16, 96, 128, 7, 128, 1, 1), (32, 32, 128, 14, 128, 1, 1), (32, 48, 128, 10, 128, 1, 1), (32, 56, 128, 10, 128, 1, 1),
+            (32, 96, 128, 6, 128, 1, 1), (32, 144, 64, 10, 128, 1, 1), (64, 32, 128, 8, 128, 1, 1), (64, 48, 128, 7, 128, 1, 1),
+            (64, 112, 64, 9, 128, 1, 1), (64, 144, 64, 8, 128, 1, 1), (64, 192, 64, 6, 128, 1, 1),
+            (64, 96, 64, 10, 128, 1, 1), (128, 96, 64, 7, 128, 1, 1),
             // Few rows, of operands whose rows run along N.
-            (16, 64, 128, 10, 128, 1), (32, 64, 128, 8, 128, 1),
+            (16, 64, 128, 10, 128, 1, 1), (32, 64, 128, 8, 128, 1, 1),
             // Pairs of wide tiles: half as many bytes of b come from the second-level cache.
-            (128, 256, 64, 4, 256, 2), (128, 192, 64, 4, 128, 2), (128, 128, 64, 6, 128, 2), (256, 128, 64, 4, 256, 2),
+            (128, 256, 64, 4, 256, 1, 2), (128, 192, 64, 4, 128, 1, 2), (128, 128, 64, 6, 128, 1, 2), (256, 128, 64, 4, 256, 1, 2),
+            // Clusters whose blocks share what they fetch of a, of b, or of both, each along its axis.
+            (128, 128, 64, 6, 128, 4, 1), (128, 128, 64, 6, 128, 1, 4), (128, 128, 64, 6, 128, 4, 2), (64, 64, 64, 12, 128, 4, 1),
+            (64, 64, 64, 12, 128, 1, 4), (64, 64, 64, 12, 128, 2, 4), (64, 128, 64, 8, 128, 1, 4), (64, 128, 64, 8, 128, 4, 2),
+            (128, 64, 64, 8, 128, 1, 2), (64, 80, 64, 10, 128, 4, 2), (64, 96, 64, 10, 128, 4, 2), (64, 96, 64, 10, 128, 2, 4),
+            (128, 80, 64, 7, 128, 4, 1), (128, 96, 64, 7, 128, 4, 2), (128, 160, 64, 5, 256, 1, 2), (128, 160, 64, 5, 256, 2, 2),
+            (128, 208, 64, 4, 256, 4, 1), (128, 224, 64, 4, 256, 1, 2), (192, 128, 64, 4, 384, 2, 2), (192, 144, 64, 4, 384, 2, 1),
+            (192, 160, 64, 4, 384, 2, 1),
             // Three warpgroups, for rows that are a little more than a multiple of 128.
-            (192, 128, 64, 4, 384, 1), (192, 160, 64, 4, 384, 1), (192, 192, 64, 3, 384, 1), (192, 176, 64, 4, 384, 1),
+            (192, 128, 64, 4, 384, 1, 1), (192, 160, 64, 4, 384, 1, 1), (192, 192, 64, 3, 384, 1, 1), (192, 176, 64, 4, 384, 1, 1),
             // Where every thread copies: rows that are not aligned, and devices without TMA. Two blocks of them share a
             // multiprocessor.
-            (128, 128, 32, 4, 256, 1), (64, 64, 32, 4, 128, 1),
+            (128, 128, 32, 4, 256, 1, 1), (64, 64, 32, 4, 128, 1, 1),
             // f32, multiplied by multiply-adds: 8 x 8 elements a thread, or 8 x 4.
-            (128, 128, 8, 4, 256, 1), (128, 128, 16, 3, 256, 1), (128, 64, 8, 4, 128, 1), (64, 128, 8, 4, 128, 1),
-            (64, 64, 16, 4, 128, 1), (32, 64, 16, 4, 64, 1),
+            (128, 128, 8, 4, 256, 1, 1), (128, 128, 16, 3, 256, 1, 1), (128, 64, 8, 4, 128, 1, 1), (64, 128, 8, 4, 128, 1, 1),
+            (64, 64, 16, 4, 128, 1, 1), (32, 64, 16, 4, 64, 1, 1),
         ],
         (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)],
         EPILOGUE in [false, true],
         // An operand whose rows run along N is read by whole rows of 64; tiles for few rows are of X W^T alone.
         // Of f32, 128 x 128 x 16 is for operands that both run along K, or both do not: else there are more addresses than
         // registers.
-        where (BM >= 64 || T::BITS == 32 || B_T != (BN == 64)) && (B_T || BN % 64 == 0) && (BM > 64 || CY == 1 || B_T && !A_T)
+        where (BM >= 64 || T::BITS == 32 || B_T != (BN == 64)) && (B_T || BN % 64 == 0)
             && (!A_T || T::BITS == 32 || BM >= 64 && BN % 32 == 0 && BK <= 64)
             && (T::BITS == 16) == (BK > 16) && (T::BITS == 16 || U::BITS == 32)
             && !(BK == 16 && BM == 128 && A_T == B_T)
@@ -62,6 +70,7 @@ pub fn gemm<
     const BK: usize,
     const STAGES: usize,
     const THREADS: usize,
+    const CX: usize,
     const CY: usize,
     const A_T: bool,
     const B_T: bool,
@@ -76,7 +85,7 @@ pub fn gemm<
     activation: u32,
 ) {
     let depth = if A_T { A0 } else { A1 };
-    cluster([1, CY]);
+    cluster([CX, CY]);
     // Rows of tiles that a wave shares, as measured on an H200 (the book's chapter on the ladder).
     let wide = BM == 128 && BN > 128;
     use_swizzle(if BM == 128 && BN == 128 {

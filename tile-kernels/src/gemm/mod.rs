@@ -291,7 +291,7 @@ fn class_of<T: GemmElement<C>, C: Element>(
     }
     // The kernels of tf32 have as many classes as that of f32.
     let stored = [options.a_transposed, options.b_transposed];
-    let (bm, bn, bk, stages, threads, cluster) = match options.precision {
+    let (bm, bn, bk, stages, threads, cx, cy) = match options.precision {
         Precision::Tf32 if T::DTYPE.bytes() == 4 => full::tile_for(128, 128, stored),
         Precision::Tf32 | Precision::Full => choice.tile,
     };
@@ -301,7 +301,8 @@ fn class_of<T: GemmElement<C>, C: Element>(
         BK: bk,
         STAGES: stages,
         THREADS: threads,
-        CY: cluster,
+        CX: cx,
+        CY: cy,
         A_T: options.a_transposed,
         B_T: options.b_transposed,
         EPILOGUE: !options.is_plain(),
@@ -347,10 +348,10 @@ impl Problem {
         let before = pack::us(packs, shape, stored, operands.bytes());
         let legal = Choice::of_operands(fetched, shape, along, splits).filter(|choice| choice.parts.is_none());
         let parameters = match splits {
-            true => *Parameters::of(fetched),
+            true => Parameters::H200,
             // Rows of the result that begin between multiples of 16 bytes are stored element by element.
             false => {
-                let parameters = *Parameters::of(fetched);
+                let parameters = Parameters::H200;
                 Parameters { store: parameters.store * BETWEEN, ..parameters }
             }
         };

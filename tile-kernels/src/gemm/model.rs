@@ -11,8 +11,6 @@
 //! and what it takes to add the sums of a K that is split. They are joined by a norm, since near where two are equal both are felt.
 //! `examples/gemm_fit.rs` finds the parameters from what `bench/random_shapes.py` measured, and prints what is left over.
 
-use super::copied::Operands;
-
 /// Multiprocessors of the device that the parameters were fitted on.
 pub const MULTIPROCESSORS: i64 = 132;
 
@@ -31,8 +29,8 @@ pub struct Work {
     pub depth: i64,
     /// Threads that multiply a tile.
     pub threads: i64,
-    /// Tiles below one another that share what they fetch of `b`.
-    pub cluster: i64,
+    /// Tiles beside one another that share what they fetch of `a`, and tiles below one another that share what they fetch of `b`.
+    pub cluster: [i64; 2],
     /// Blocks of a cluster that add their sums.
     pub parts: i64,
     /// Sums that the last block to arrive adds.
@@ -87,63 +85,35 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// The parameters of an H200 for operands of 16 bits that TMA fetches, fitted to 283 shapes: 190 of three seeds, 29 of the book
-    /// (`bench/results/gemm-random-fit-h200.json`) and 64 more, of which 27 had been slow as called (`bench/results/gemm-split-fit-h200.json`).
-    /// The choice takes 3.4% longer than the best one in geometric mean over them; by parameters of one half of them, 4.0% and 4.3% on the other.
+    /// The parameters of an H200, fitted to 338 shapes of operands of 16 bits that TMA fetches: 190 of three seeds, 29 of the book
+    /// (`bench/results/gemm-random-fit-h200.json`), 64 more, of which 27 had been slow as called (`bench/results/gemm-split-fit-h200.json`), and
+    /// 55 for clusters of two axes, of which 23 had been slow (`bench/results/gemm-cluster-fit-h200.json`). The choice takes 3.4% longer than the
+    /// best one in geometric mean over them, and 3.3% over the last 55. What is expected of operands that threads copy, of copies in front of a
+    /// product and of tf32 takes the rates of memory from here; what it has beside was fitted to that.
     /// `early` is the threshold that makes the launches of the first 190 shapes as called shortest in the mean; from 12 to 60 us that differs
     /// by 1%.
     pub const H200: Parameters = Parameters {
-        fixed: 2.97,
-        products: [6.36e6, 7.51e6, 6.92e6],
-        step: [0.0544, 0.266],
-        port: 0.154e6,
-        cache: 18.3e6,
-        between: [0.754, 0.826],
-        thin: 0.509,
-        across: [0.0045, 0.0498],
-        pair: 0.0402,
-        turn: 0.179,
-        store: 0.0394e6,
-        last: 0.768,
-        memory: 4.21e6,
-        under_way: 7.31e6,
-        again: 0.0276,
-        arrive: 3.13,
-        adds: 0.0369e6,
-        shares: 0.0156e6,
-        power: 3.26,
+        fixed: 2.958,
+        products: [6.866e6, 8.338e6, 7.62e6],
+        step: [0.03935, 0.1762],
+        port: 0.1659e6,
+        cache: 20.11e6,
+        between: [0.5421, 0.9394],
+        thin: 0.3963,
+        across: [0.004228, 0.03098],
+        pair: 0.05592,
+        turn: 0.2073,
+        store: 0.04158e6,
+        last: 0.8514,
+        memory: 4.435e6,
+        under_way: 6.938e6,
+        again: 0.02937,
+        arrive: 2.812,
+        adds: 0.03321e6,
+        shares: 0.01561e6,
+        power: 2.598,
         early: 22.0,
     };
-
-    /// An earlier fit, of `bench/results/gemm-random-fit-h200.json` alone. What is expected of operands that threads copy, of copies in front
-    /// of a product, of tf32 and of batches was fitted beside these parameters, and keeps them.
-    pub const FIRST: Parameters = Parameters {
-        fixed: 2.95,
-        products: [9.12e6, 6.53e6, 6.21e6],
-        step: [0.0602, 0.191],
-        port: 0.137e6,
-        cache: 18.8e6,
-        between: [0.824, 0.824],
-        thin: 0.0,
-        across: [0.0045, 0.0558],
-        pair: 0.0355,
-        turn: 0.166,
-        store: 0.041e6,
-        last: 0.728,
-        memory: 3.85e6,
-        under_way: 6.15e6,
-        again: 0.027,
-        arrive: 2.84,
-        adds: 0.0472e6,
-        shares: 0.0263e6,
-        power: 4.12,
-        early: 22.0,
-    };
-
-    /// Those for operands of a kind.
-    pub(super) fn of(operands: Operands) -> &'static Parameters {
-        if operands == Operands::Fetched { &Parameters::H200 } else { &Parameters::FIRST }
-    }
 
     /// How many a fit changes.
     pub const COUNT: usize = 24;
@@ -193,12 +163,19 @@ pub(super) fn up(a: i64, b: i64) -> i64 {
     (a.max(0) + b - 1) / b.max(1)
 }
 
+/// Multiprocessors that work at once on clusters of so many blocks. An H200's are grouped unevenly, and in what a group has beyond a multiple
+/// of four no cluster of four or eight fits (`docs/hopper.md`, "Clusters").
+fn at_once(cluster: i64) -> i64 {
+    if cluster < 4 { MULTIPROCESSORS } else { 120 }
+}
+
 impl Work {
     /// Blocks that there are to run, of which every multiprocessor has one at a time. A cluster at the edge has tiles without elements,
     /// which take as long as others.
     pub fn blocks(&self) -> i64 {
         let ([m, n, _], [rows, cols]) = (self.shape, self.tile);
-        let tiles = up(up(m, rows), self.cluster) * self.cluster * up(n, cols) * self.parts * self.slots;
+        let [cx, cy] = self.cluster;
+        let tiles = up(up(m, rows), cy) * cy * up(up(n, cols), cx) * cx * self.parts * self.slots;
         tiles.saturating_mul(self.batches.max(0))
     }
 
@@ -206,8 +183,9 @@ impl Work {
     pub fn us(&self, p: &Parameters) -> f64 {
         let ([m, n, k], [rows, cols]) = (self.shape, self.tile);
         let blocks = self.blocks().max(1);
-        let waves = up(blocks, MULTIPROCESSORS);
-        let last = blocks - (waves - 1) * MULTIPROCESSORS;
+        let at_once = at_once(self.cluster[0] * self.cluster[1] * self.parts);
+        let waves = up(blocks, at_once);
+        let last = blocks - (waves - 1) * at_once;
         let filled = (waves - 1) as f64 + p.last + (1.0 - p.last) * last as f64 / MULTIPROCESSORS as f64;
         let steps = up(k, 64 * self.parts * self.slots) as f64;
 
@@ -217,7 +195,7 @@ impl Work {
         let kind = if turns { 1 } else { 2 * usize::from(self.threads > 128) };
         let [a_across, b_across] = [self.stored[0], !self.stored[1]];
         let across = 1.0 + p.across[0] * f64::from(a_across) + p.across[1] * f64::from(b_across);
-        let alone = if self.cluster > 1 { 1.0 - p.pair } else { 1.0 };
+        let alone = if self.cluster != [1, 1] { 1.0 - p.pair } else { 1.0 };
         let products = operations / p.products[kind] * across * alone;
         // Rows as they lie in memory.
         let pitch = |across: bool, along: i64| if across { along } else { k };
@@ -229,11 +207,12 @@ impl Work {
         let bytes = |part| (fetched(a_rows, pitch(a_across, m), part), fetched(b_rows, pitch(b_across, n), part));
         let [(a_port, b_port), (a_cache, b_cache)] = p.between.map(bytes);
         let port = (a_port + b_port) / p.port;
-        let working = blocks.min(MULTIPROCESSORS) as f64;
-        let cache = (a_cache + b_cache / self.cluster as f64) * working / p.cache;
+        let working = blocks.min(at_once) as f64;
+        let [beside, below] = self.cluster.map(|blocks| blocks as f64);
+        let cache = (a_cache / beside + b_cache / below) * working / p.cache;
         // Few rows that lie side by side for each k are few lines, of which every multiprocessor asks for each row by itself.
-        let beside = if a_across { (64 - m).max(0) as f64 / 64.0 } else { 0.0 };
-        let thin = p.thin * beside * working / MULTIPROCESSORS as f64;
+        let few = if a_across { (64 - m).max(0) as f64 / 64.0 } else { 0.0 };
+        let thin = p.thin * few * working / MULTIPROCESSORS as f64;
         let step = norm(&[products, port, cache, thin, p.step[usize::from(kind > 0)]], p.power);
         let stored = (rows.min(m) * cols.min(n) * 2) as f64 / p.store;
         // Where two tiles take turns, one is stored while the other is multiplied.
@@ -241,7 +220,7 @@ impl Work {
         let compute = filled * steps * step + between + stored;
 
         let asked = ((m.min(rows) + n.min(cols)) * self.depth * 2) as f64 * working;
-        let again = p.again * ((up(m, rows) as f64 / self.cluster as f64) - 1.0).max(0.0);
+        let again = p.again * ((up(m, rows) as f64 / below) - 1.0).max(0.0);
         let bytes = (((m * k + n * k + m * n) * 2) as f64 + (n * k * 2) as f64 * again) * self.batches as f64;
         let read = bytes / (p.memory * (1.0 - (-asked / p.under_way).exp())).max(1.0);
 

@@ -41,6 +41,20 @@ pub fn multiply<T, const A_T: bool, const B_T: bool>(
     }
 }
 
+/// [`multiply`] on tensor cores, whatever the elements are: of f32 the leading 10 bits of each fraction are multiplied.
+#[tile_fn(uses(multiply_as), dtypes(T in [f16, bf16, f32]))]
+pub fn multiply_on_tensor_cores<T, const A_T: bool, const B_T: bool>(
+    a: &SharedArray<T, (A0, A1)>,
+    b: &SharedArray<T, (B0, B1)>,
+    acc: &mut Fragment<f32, (BM, BN)>,
+) {
+    if T::BITS == 32 {
+        multiply_as::<T, true, A_T, B_T>(a, b, acc);
+    } else {
+        multiply_as::<T, false, A_T, B_T>(a, b, acc);
+    }
+}
+
 /// [`multiply`] with a choice for f32: with `TF32`, the leading 10 bits of each element's fraction are multiplied, on tensor cores.
 #[tile_fn(uses(multiply), dtypes(T in [f16, bf16, f32]))]
 pub fn multiply_as<T, const TF32: bool, const A_T: bool, const B_T: bool>(

@@ -171,7 +171,7 @@ pub(super) fn packs(operands: Operands, shape: [i64; 3], stored: [bool; 2], begi
 /// us that the copies in front of a product of this shape are expected to take on an H200. `stored`: how operands are stored.
 pub(super) fn us(packs: Packs, shape: [i64; 3], stored: [bool; 2], bytes: i64) -> f64 {
     let each = packs.iter().zip(stored_extents(shape, stored));
-    each.filter_map(|(pack, extents)| pack.map(|pack| pack.us(extents, bytes, &Parameters::FIRST))).sum()
+    each.filter_map(|(pack, extents)| pack.map(|pack| pack.us(extents, bytes, &Parameters::H200))).sum()
 }
 
 /// Calls `product` with what the operands are copied to, and with the options that say how that is stored. Nothing is launched where `copies`

@@ -22,6 +22,7 @@ use tile_runtime::{Element, LaunchError};
     instances(
         (BM, BN, BK, STAGES, THREADS, TF32) in [
             (64, 64, 16, 4, 128, false), (32, 64, 16, 4, 64, false), (16, 64, 16, 4, 64, false),
+            (128, 64, 8, 4, 128, false), (64, 128, 8, 4, 128, false),
             (64, 64, 16, 4, 128, true), (16, 64, 32, 4, 128, true),
             (64, 64, 32, 4, 128, false), (16, 64, 32, 4, 128, false),
         ],
@@ -76,7 +77,7 @@ pub fn gemm_parts<
         multiply_as::<T, TF32, A_T, B_T>(&a_s, &b_s, &mut acc);
     }
     // A thread whose right operands lie along N multiplies four neighbouring columns. Those of all threads are put aside together.
-    let quads = BK == 16 && !TF32 && !B_T;
+    let quads = BK <= 16 && !TF32 && !B_T;
     if slots > 1 {
         let place = min(tile * slots + part, 1055);
         for [i, j] in parallel([BM, BN]) {
@@ -88,7 +89,13 @@ pub fn gemm_parts<
             clear(&mut acc);
             // Of some parts at once, so that as many reads are under way as there are registers for; there is no place behind the last
             // part's.
-            let together = if BM == 64 { 2 } else { 4 };
+            let together = if BM * BN >= 64 * THREADS {
+                1
+            } else if BM == 64 {
+                2
+            } else {
+                4
+            };
             for some in serial(0..ceil_div(slots, together)) {
                 for [i, j] in parallel([BM, BN]) {
                     for s in unroll(0..together) {
@@ -126,7 +133,8 @@ pub type Tile = (i64, i64, usize, usize, usize);
 const HALVES: [Tile; 2] = [(64, 64, 32, 4, 128), (16, 64, 32, 4, 128)];
 
 /// The tiles of f32 by multiply-adds.
-const FULL: [Tile; 3] = [(64, 64, 16, 4, 128), (32, 64, 16, 4, 64), (16, 64, 16, 4, 64)];
+const FULL: [Tile; 5] =
+    [(128, 64, 8, 4, 128), (64, 128, 8, 4, 128), (64, 64, 16, 4, 128), (32, 64, 16, 4, 64), (16, 64, 16, 4, 64)];
 
 /// The tiles of f32 as tf32.
 const TF32: [Tile; 2] = [(64, 64, 16, 4, 128), (16, 64, 32, 4, 128)];
@@ -259,6 +267,7 @@ macro_rules! halves {
 
 halves!(f16 => f16, f16 => f32, bf16 => bf16, bf16 => f32);
 elements!(f32 => f32: [
+    (128, 64, 8, 4, 128), false; (64, 128, 8, 4, 128), false;
     (32, 64, 16, 4, 64), false; (16, 64, 16, 4, 64), false; (64, 64, 16, 4, 128), true; (16, 64, 32, 4, 128), true
 ] else (64, 64, 16, 4, 128));
 

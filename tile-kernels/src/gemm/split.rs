@@ -1,11 +1,12 @@
 //! K split over blocks, where a shape has too few tiles to fill the device: [`gemm_cluster`] over the blocks of a cluster,
 //! which add their sums through distributed shared memory, and [`gemm_slots`] over clusters that put their sums aside, which
-//! the last to arrive adds in order. Both give the same bits at every launch, and take operands in every layout.
+//! the last to arrive adds in order. Both give the same bits at every launch, and take operands of 16 bits in every layout, and f32 along
+//! K, of which the leading 10 bits of the fraction are multiplied ([`Precision::Tf32`](super::Precision)).
 
 use super::activation::activate;
 use super::epilogue::finish;
 use super::model::{MULTIPROCESSORS, Work, up};
-use super::operands::{extents_agree, multiply};
+use super::operands::{extents_agree, multiply_on_tensor_cores};
 use super::{Choice, Gemm, GemmElement};
 use tile_runtime::kernel::{LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::prelude::*;
@@ -18,14 +19,17 @@ use tile_runtime::{Element, LaunchError};
             (16, 64, 128, 11, 128, 2), (32, 64, 128, 9, 128, 2), (64, 64, 128, 6, 128, 2), (64, 64, 64, 12, 128, 2),
             (64, 64, 64, 9, 128, 4), (64, 64, 64, 6, 128, 8), (128, 64, 64, 7, 128, 2), (64, 128, 64, 7, 128, 2),
             (64, 128, 64, 4, 128, 4), (64, 192, 64, 4, 128, 2), (128, 128, 64, 4, 256, 2),
+            // f32 as tf32, of which 32 elements are as many bytes.
+            (64, 64, 32, 12, 128, 2), (64, 64, 32, 9, 128, 4), (64, 64, 32, 6, 128, 8), (128, 64, 32, 7, 128, 2),
+            (64, 128, 32, 7, 128, 2), (64, 128, 32, 4, 128, 4), (128, 128, 32, 4, 256, 2),
         ],
         (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)],
         EPILOGUE in [false, true],
-        where BK == 64 || B_T && !A_T
+        where (BK == 64 || B_T && !A_T) && (T::BITS == 32) == (BK == 32) && (T::BITS == 16 || U::BITS == 32)
     ),
     pdl(independent = [b]),
-    dtypes(T in [f16, bf16], U in [f16, bf16, f32]),
-    uses(finish, multiply, extents_agree),
+    dtypes(T in [f16, bf16, f32], U in [f16, bf16, f32]),
+    uses(finish, multiply_on_tensor_cores, extents_agree),
     targets(sm_90a),
     require(extents_agree::<A_T, B_T>(A0, A1, B0, B1, M, N))
 )]
@@ -66,7 +70,7 @@ pub fn gemm_cluster<
         let k = (part * share + step) * BK;
         copy(a.at([if A_T { k } else { row }, if A_T { row } else { k }]), &mut a_s);
         copy(b.at([if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s);
-        multiply::<T, A_T, B_T>(&a_s, &b_s, &mut acc);
+        multiply_on_tensor_cores::<T, A_T, B_T>(&a_s, &b_s, &mut acc);
     }
     cluster_reduce(Sum, &mut acc);
     if part == 0 {
@@ -84,15 +88,18 @@ pub fn gemm_cluster<
     instances(
         (BM, BN, BK, STAGES, THREADS) in [
             (64, 64, 64, 12, 128), (128, 128, 64, 6, 256), (16, 64, 128, 10, 128), (128, 256, 64, 4, 256),
+            // f32 as tf32.
+            (64, 64, 32, 12, 128), (128, 128, 32, 6, 256),
         ],
         S in [8, 64],
         (A_T, B_T) in [(false, true), (false, false), (true, true), (true, false)],
         // The sums of many slots of a wide tile take the last block longer than the products.
-        where (!A_T || BM >= 64) && (BN < 128 || S == 8)
+        where (!A_T || BM >= 64) && (BN < 128 || S == 8) && (T::BITS == 32) == (BK == 32) && (T::BITS == 16 || U::BITS == 32)
+            && (T::BITS == 16 || B_T && !A_T)
     ),
     pdl(independent = [b]),
-    dtypes(T in [f16, bf16], U in [f16, bf16, f32]),
-    uses(activate, multiply, extents_agree),
+    dtypes(T in [f16, bf16, f32], U in [f16, bf16, f32]),
+    uses(activate, multiply_on_tensor_cores, extents_agree),
     targets(sm_90a),
     require(0 < slots && slots <= S),
     require(A0 <= 1 << 22 && A1 <= 1 << 22),
@@ -142,7 +149,7 @@ pub fn gemm_slots<
         let k = (min(part, S) * share + step) * BK;
         copy(a.at([if A_T { k } else { row }, if A_T { row } else { k }]), &mut a_s);
         copy(b.at([if B_T { col } else { k }, if B_T { k } else { col }]), &mut b_s);
-        multiply::<T, A_T, B_T>(&a_s, &b_s, &mut acc);
+        multiply_on_tensor_cores::<T, A_T, B_T>(&a_s, &b_s, &mut acc);
     }
     copy(&acc, partial.at_mut([part, row, col]));
     if last_arriver(&mut arrived[[by, bx]], slots) {
@@ -217,6 +224,20 @@ const CLUSTERS: [Split; 11] = [
     over([128, 128, 64, 4], 2, 1),
 ];
 
+/// The splits over clusters alone of f32 as tf32, stored along K.
+const TF32_CLUSTERS: [Split; 7] = [
+    over([64, 64, 32, 12], 2, 1),
+    over([64, 64, 32, 9], 4, 1),
+    over([64, 64, 32, 6], 8, 1),
+    over([128, 64, 32, 7], 2, 1),
+    over([64, 128, 32, 7], 2, 1),
+    over([64, 128, 32, 4], 4, 1),
+    over([128, 128, 32, 4], 2, 1),
+];
+
+/// The tiles of the splits of f32 as tf32 whose last arriver adds.
+const TF32_SLOTS: [Split; 2] = [over([64, 64, 32, 12], 1, 2), over([128, 128, 32, 6], 1, 2)];
+
 /// The tiles of the splits whose last arriver adds.
 const SLOTS: [Split; 4] = [
     over([64, 64, 64, 12], 1, 2),
@@ -234,16 +255,25 @@ const ASIDE: i64 = 128 << 20;
 /// Most slots of each kind of instance.
 const MOST: [usize; 2] = [8, 64];
 
+/// The splits over clusters alone, and those whose last arriver adds.
+fn kinds(tf32: bool) -> (&'static [Split], &'static [Split]) {
+    if tf32 { (&TF32_CLUSTERS, &TF32_SLOTS) } else { (&CLUSTERS, &SLOTS) }
+}
+
 const fn over([rows, cols, step, stages]: [usize; 4], parts: usize, slots: usize) -> Split {
     Split { tile: (rows as i64, cols as i64, step, stages), parts, slots }
 }
 
 impl Split {
-    /// Every split that serves a shape whose operands are stored so, with all of its blocks running at once.
-    pub fn candidates(m: i64, n: i64, k: i64, stored: [bool; 2]) -> impl Iterator<Item = Split> {
-        let clusters =
-            CLUSTERS.into_iter().filter(move |s| s.has(stored) && s.blocks(m, n) <= CLUSTERED && k > s.tile.2 as i64);
-        let slots = SLOTS.into_iter().flat_map(move |split| {
+    /// Every split that serves a shape whose operands are stored so, with all of its blocks running at once. `tf32`: of f32, instead of
+    /// elements of 16 bits.
+    pub fn candidates(m: i64, n: i64, k: i64, stored: [bool; 2], tf32: bool) -> impl Iterator<Item = Split> {
+        let (clusters, slots) = kinds(tf32);
+        let clusters = clusters
+            .iter()
+            .copied()
+            .filter(move |s| s.has(stored) && s.blocks(m, n) <= CLUSTERED && k > s.tile.2 as i64);
+        let slots = slots.iter().flat_map(move |&split| {
             let (rows, cols, step, _) = split.tile;
             let tiles = split.tiles(m, n).max(1);
             let legal = n % 8 == 0 && k <= 1 << 22 && up(m, rows) <= 128 && up(n, cols) <= 128 && split.has(stored);
@@ -266,7 +296,7 @@ impl Split {
         let (rows, cols, step, stages) = self.tile;
         let [depth, threads, parts, slots] =
             [step * stages, self.threads(), self.parts, self.slots].map(|size| size as i64);
-        Work { batches: 1, shape, stored, tile: [rows, cols], depth, threads, cluster: 1, parts, slots }
+        Work { batches: 1, shape, stored, tile: [rows, cols], depth, threads, cluster: [1, 1], parts, slots }
     }
 
     fn threads(self) -> usize {
@@ -279,16 +309,18 @@ impl Split {
     }
 
     /// One of every kind of instance, each with some counts of slots, for tests.
-    pub fn samples() -> impl Iterator<Item = Split> {
-        let slots = SLOTS.into_iter().flat_map(|split| [2, 5, 8, 11].map(|slots| Split { slots, ..split }));
+    pub fn samples(tf32: bool) -> impl Iterator<Item = Split> {
+        let (clusters, slots) = kinds(tf32);
+        let slots = slots.iter().flat_map(|split| [2, 5, 8, 11].map(|slots| Split { slots, ..*split }));
         let slots = slots.filter(|split| split.tile.1 < 128 || split.slots <= MOST[0]);
-        CLUSTERS.into_iter().chain(slots)
+        clusters.iter().copied().chain(slots)
     }
 
     /// Whether there is an instance for operands that are stored so.
     pub fn has(self, [a_transposed, b_transposed]: [bool; 2]) -> bool {
-        match self.slots {
-            1 => self.tile.2 == 64 || !a_transposed && b_transposed,
+        match (self.tile.2, self.slots) {
+            (32, _) => !a_transposed && b_transposed,
+            (step, 1) => step == 64 || !a_transposed && b_transposed,
             _ => !a_transposed || self.tile.0 >= 64,
         }
     }
@@ -392,7 +424,8 @@ macro_rules! launch {
 }
 
 macro_rules! elements {
-    ($($ty:ty => $out:ty),*) => { $(
+    ($($ty:ty => $out:ty),*; $clusters:tt, $slots:tt) => { $(elements!(@one $ty, $out, $clusters, $slots);)* };
+    (@one $ty:ty, $out:ty, $clusters:tt, $slots:tt) => {
         impl SplitElement<$out> for $ty {
             #[track_caller]
             fn launch_split(
@@ -403,49 +436,71 @@ macro_rules! elements {
                 c: impl TensorOutput<$out, 2>,
                 options: &Gemm<'_, Self>,
             ) -> Result<(), LaunchError> {
-                launch!($ty, $out, on, split, a, b, c, options;
-                    [
-                        (16, 64, 128, 11, 128, 2): [(false, true)],
-                        (32, 64, 128, 9, 128, 2): [(false, true)],
-                        (64, 64, 128, 6, 128, 2): [(false, true)],
-                        (64, 64, 64, 12, 128, 2): [(false, false), (false, true), (true, false), (true, true)],
-                        (64, 64, 64, 9, 128, 4): [(false, false), (false, true), (true, false), (true, true)],
-                        (64, 64, 64, 6, 128, 8): [(false, false), (false, true), (true, false), (true, true)],
-                        (128, 64, 64, 7, 128, 2): [(false, false), (false, true), (true, false), (true, true)],
-                        (64, 128, 64, 7, 128, 2): [(false, false), (false, true), (true, false), (true, true)],
-                        (64, 128, 64, 4, 128, 4): [(false, false), (false, true), (true, false), (true, true)],
-                        (64, 192, 64, 4, 128, 2): [(false, false), (false, true), (true, false), (true, true)],
-                        (128, 128, 64, 4, 256, 2): [(false, false), (false, true), (true, false), (true, true)]
-                    ],
-                    [
-                        (64, 64, 64, 12, 128, 8): [(false, false), (false, true), (true, false), (true, true)],
-                        (64, 64, 64, 12, 128, 64): [(false, false), (false, true), (true, false), (true, true)],
-                        (128, 128, 64, 6, 256, 8): [(false, false), (false, true), (true, false), (true, true)],
-                        (128, 256, 64, 4, 256, 8): [(false, false), (false, true), (true, false), (true, true)],
-                        (16, 64, 128, 10, 128, 8): [(false, false), (false, true)],
-                        (16, 64, 128, 10, 128, 64): [(false, false), (false, true)]
-                    ]
-                )
+                launch!($ty, $out, on, split, a, b, c, options; $clusters, $slots)
             }
         }
-    )* };
+    };
 }
 
-elements!(f16 => f16, f16 => f32, bf16 => bf16, bf16 => f32);
+elements!(
+    f16 => f16, f16 => f32, bf16 => bf16, bf16 => f32;
+    [
+        (16, 64, 128, 11, 128, 2): [(false, true)],
+        (32, 64, 128, 9, 128, 2): [(false, true)],
+        (64, 64, 128, 6, 128, 2): [(false, true)],
+        (64, 64, 64, 12, 128, 2): [(false, false), (false, true), (true, false), (true, true)],
+        (64, 64, 64, 9, 128, 4): [(false, false), (false, true), (true, false), (true, true)],
+        (64, 64, 64, 6, 128, 8): [(false, false), (false, true), (true, false), (true, true)],
+        (128, 64, 64, 7, 128, 2): [(false, false), (false, true), (true, false), (true, true)],
+        (64, 128, 64, 7, 128, 2): [(false, false), (false, true), (true, false), (true, true)],
+        (64, 128, 64, 4, 128, 4): [(false, false), (false, true), (true, false), (true, true)],
+        (64, 192, 64, 4, 128, 2): [(false, false), (false, true), (true, false), (true, true)],
+        (128, 128, 64, 4, 256, 2): [(false, false), (false, true), (true, false), (true, true)]
+    ],
+    [
+        (64, 64, 64, 12, 128, 8): [(false, false), (false, true), (true, false), (true, true)],
+        (64, 64, 64, 12, 128, 64): [(false, false), (false, true), (true, false), (true, true)],
+        (128, 128, 64, 6, 256, 8): [(false, false), (false, true), (true, false), (true, true)],
+        (128, 256, 64, 4, 256, 8): [(false, false), (false, true), (true, false), (true, true)],
+        (16, 64, 128, 10, 128, 8): [(false, false), (false, true)],
+        (16, 64, 128, 10, 128, 64): [(false, false), (false, true)]
+    ]
+);
+elements!(
+    f32 => f32;
+    [
+        (64, 64, 32, 12, 128, 2): [(false, true)],
+        (64, 64, 32, 9, 128, 4): [(false, true)],
+        (64, 64, 32, 6, 128, 8): [(false, true)],
+        (128, 64, 32, 7, 128, 2): [(false, true)],
+        (64, 128, 32, 7, 128, 2): [(false, true)],
+        (64, 128, 32, 4, 128, 4): [(false, true)],
+        (128, 128, 32, 4, 256, 2): [(false, true)]
+    ],
+    [
+        (64, 64, 32, 12, 128, 8): [(false, true)],
+        (64, 64, 32, 12, 128, 64): [(false, true)],
+        (128, 128, 32, 6, 256, 8): [(false, true)]
+    ]
+);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tile_runtime::kernel::Dtype;
 
     /// Every split is an instance of its kernel.
     #[test]
     fn samples_are_instances() {
         let kernels = [gemm_cluster::<f16, f16>::definition(), gemm_slots::<f16, f16>::definition()];
-        for split in Split::samples() {
+        let halves = Split::samples(false).map(|split| (split, [Dtype::F16; 2]));
+        let all = halves.chain(Split::samples(true).map(|split| (split, [Dtype::F32; 2])));
+        for (split, dtypes) in all {
             let kernel = kernels[usize::from(split.slots > 1)].kernel().unwrap();
             for stored in [[false, true], [false, false], [true, true], [true, false]] {
                 for epilogue in [false, true] {
-                    let found = kernel.instances.iter().any(|i| i.consts == split.consts(stored, epilogue));
+                    let consts = split.consts(stored, epilogue);
+                    let found = kernel.instances.iter().any(|i| i.consts == consts && i.dtypes == dtypes);
                     assert_eq!(
                         found || split.slots == 1,
                         split.has(stored) || split.slots == 1,

@@ -8,6 +8,7 @@
 use super::epilogue::finish;
 use super::model::Parameters;
 use super::operands::extents_agree;
+use super::split::Split;
 use super::{Choice, Gemm, extents, rows_begin_at};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tile_runtime::kernel::{Argument, LaunchOn, Target, TensorInput, TensorOutput, TensorRef};
@@ -115,38 +116,47 @@ pub type Tile = (i64, i64, usize, usize);
 pub const TILES: [Tile; 4] = [(128, 256, 4, 256), (128, 128, 6, 128), (64, 128, 8, 128), (64, 64, 12, 128)];
 
 /// The tiles of [`gemm_any_tf32`](struct@gemm_any_tf32), as [`Choice`] has them.
-pub(super) const ANY: [super::Tile; 2] = [(128, 128, 16, 4, 256, 1), (64, 64, 16, 4, 128, 1)];
+pub(super) const ANY: [super::Tile; 2] = [(128, 128, 16, 4, 256, 1, 1), (64, 64, 16, 4, 128, 1, 1)];
 
 /// A tile as [`Choice`] has it.
 pub(super) fn as_tile((bm, bn, stages, threads): Tile) -> super::Tile {
-    (bm, bn, 32, stages, threads, 1)
+    (bm, bn, 32, stages, threads, 1, 1)
 }
 
 /// us of a step of 32 along K that none of a tile's falls below.
 fn step((rows, cols): (i64, i64)) -> f64 {
     match (rows, cols) {
-        (64, 64) => 0.202,
-        (64, _) => 0.356,
-        (_, 128) => 0.438,
-        _ => 0.399,
+        (64, 64) => 0.168,
+        (64, _) => 0.292,
+        (_, 128) => 0.358,
+        _ => 0.324,
     }
 }
 
-/// us that a launch of a tile that `wgmma` multiplies is expected to take: 0.89 to 1.1 times those measured of six products by all of the
+/// us that a launch of a tile that `wgmma` multiplies is expected to take: 0.9 to 1.13 times those measured of six products by all of the
 /// tiles (`bench/results/gemm-parts-fit-h200.json`).
 ///
 /// An instruction takes as long over 8 elements of tf32 as over 16 of 16 bits, which are as many bytes, so the 16-bit kernel's cost model
 /// is asked about twice the K. Steps wait for one another rather than for the bytes of a port, even where few multiprocessors work.
-pub(super) fn us((bm, bn, _, stages, threads, _): super::Tile, [m, n, k]: [i64; 3], parameters: &Parameters) -> f64 {
-    let choice = Choice { tile: (bm, bn, 64, stages, threads, 1), ..Choice::default() };
-    let step = [step((bm, bn)); 2];
-    let parameters = Parameters { fixed: 3.52, step, port: f64::INFINITY, last: 0.888, ..*parameters };
+pub(super) fn us(choice: &Choice, [m, n, k]: [i64; 3], parameters: &Parameters) -> f64 {
+    let (choice, tile) = match (choice.split, choice.tile) {
+        (Some(Split { tile: (bm, bn, step, stages), .. }), _) => {
+            let split = choice.split.map(|split| Split { tile: (bm, bn, 2 * step, stages), ..split });
+            (Choice { split, ..*choice }, (bm, bn))
+        }
+        (None, (bm, bn, _, stages, threads, cx, cy)) => {
+            (Choice { tile: (bm, bn, 64, stages, threads, cx, cy), ..*choice }, (bm, bn))
+        }
+    };
+    let step = [step(tile); 2];
+    let parameters = Parameters { fixed: 3.382, step, port: f64::INFINITY, last: 1.0, ..*parameters };
     choice.work([m, n, k.saturating_mul(2)], [false, true]).us(&parameters)
 }
 
 /// The tile for a shape.
 pub fn tile_for(m: i64, n: i64, k: i64) -> Tile {
-    let cost = |tile: &Tile| us(as_tile(*tile), [m, n, k], &Parameters::FIRST);
+    let choice = |tile: &Tile| Choice { tile: as_tile(*tile), ..Choice::default() };
+    let cost = |tile: &Tile| us(&choice(tile), [m, n, k], &Parameters::H200);
     TILES.into_iter().min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or(TILES[0])
 }
 

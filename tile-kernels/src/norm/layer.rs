@@ -8,7 +8,7 @@ use tile_runtime::prelude::*;
 /// The variance is the mean of squared differences from the mean, computed after it: exact where `mean(x^2) - mean(x)^2` cancels.
 #[tile_kernel(
     instances(
-        (WARPS, VECS, ROWS) in [(1, 1, 8), (1, 4, 8), (4, 2, 1), (4, 4, 1), (16, 2, 1)],
+        (WARPS, VECS, ROWS) in [(1, 1, 8), (1, 4, 2), (4, 2, 1), (4, 4, 1), (16, 2, 1)],
         VEC in [8, 4],
         where VEC * T::BITS == 128
     ),

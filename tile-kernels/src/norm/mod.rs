@@ -26,7 +26,8 @@ fn share(
         _ if vec == 1 => None,
         // A warp a row needs no barrier.
         0..=32 => Some((1, 1, 8)),
-        33..=128 => Some((1, 4, 8)),
+        // Blocks of two rows end sooner than those of eight, and others take their place.
+        33..=128 => Some((1, 4, 2)),
         129..=256 => Some((4, 2, 1)),
         257..=512 => Some(middle),
         513..=1024 => Some(long),

@@ -9,7 +9,7 @@ use tile_runtime::prelude::*;
 /// the previous kernel, which makes `x`, is done.
 #[tile_kernel(
     instances(
-        (WARPS, VECS, ROWS) in [(1, 1, 8), (1, 4, 8), (4, 2, 1), (8, 2, 1), (8, 4, 1)],
+        (WARPS, VECS, ROWS) in [(1, 1, 8), (1, 4, 2), (4, 2, 1), (8, 2, 1), (8, 4, 1)],
         VEC in [8, 4],
         where VEC * T::BITS == 128
     ),

@@ -11,7 +11,8 @@ pub fn blocks<const N: usize>(extents: [usize; N]) -> [usize; N] {
 }
 
 /// Groups the blocks in clusters of these extents on the grid's axes, x first: `cluster([2, 1]);`. The extents are
-/// constants; a cluster has 1, 2, 4 or 8 blocks. On a GPU without clusters it has no effect.
+/// constants; a cluster has 1, 2, 4 or 8 blocks. A tile that a pipelined loop loads and that does not depend on an axis's index is
+/// loaded once for the blocks that differ along that axis alone. On a GPU without clusters it has no effect.
 pub fn cluster<const N: usize>(extents: [usize; N]) {
     let _ = extents;
     shadow()

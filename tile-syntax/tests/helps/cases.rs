@@ -113,19 +113,6 @@ fn k(x: &Tensor<f32, (N, 4)>, y: &mut Tensor<f32, (N,)>) {
         right: || each(25, |i| one_to_seven(4 * i + 1)),
     },
     Case {
-        name: "no threads",
-        code: "TK0502",
-        kernel: "#[tile_kernel]
-fn k(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
-    let [b] = blocks([ceil_div(N, 64)]);
-    let mut s = alloc_shared::<f32>([64]);
-    copy(x.at([b * 64]), &mut s);
-    copy(&s, y.at_mut([b * 64]));
-}",
-        args: vectors,
-        right: || each(100, one_to_seven),
-    },
-    Case {
         name: "an expression as the operand of a product",
         code: "TK0801",
         kernel: "#[tile_kernel]

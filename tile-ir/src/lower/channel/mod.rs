@@ -13,6 +13,8 @@
 //! The first two need a producer beside the threads that compute: `hopper` and `bulk` split a kernel so. The other two are issued by the
 //! threads that compute, between two iterations of the loop.
 //!
+//! [`sharing`]: what blocks of a cluster fetch for each other by TMA.
+//!
 //! [`loops`]: the loops whose loads a producer can issue. [`slice`]: what a producer executes of the kernel to find its loads.
 
 mod async_copy;
@@ -20,11 +22,13 @@ mod bulk;
 mod loops;
 mod pipelined;
 mod registers;
+mod sharing;
 mod slice;
 mod slots;
 mod tma;
 
 pub(super) use loops::{Loop, loops};
 pub(super) use pipelined::declared;
+pub(super) use sharing::{Sharing, sharers};
 pub(super) use slice::{Slice, holds};
 pub(super) use slots::Slots;

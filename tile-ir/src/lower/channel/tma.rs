@@ -43,24 +43,14 @@ impl Lowering<'_> {
         map
     }
 
-    /// Asks for one tile, which goes to its array from element `base`: all its boxes, or this block's part of one that the
-    /// cluster shares.
-    pub(in crate::lower) fn load_tile(
-        &mut self,
-        load: &Load,
-        map: MapId,
-        barrier: BarrierRef,
-        base: ValueId,
-        cluster: u32,
-    ) {
+    /// Asks for one tile, which goes to its array from element `base`: all its boxes, or this block's part of one that blocks of the
+    /// cluster share.
+    pub(in crate::lower) fn load_tile(&mut self, load: &Load, map: MapId, barrier: BarrierRef, base: ValueId) {
         self.span = load.span;
         let Some(shared) = self.shared[load.buffer] else { return self.bug("a load has no stages") };
         let size = load.layout.dtype().bytes();
-        let part = load.shared.then(|| {
-            let rank = self.push(ValueKind::Special(Special::ClusterRank), ValueType::Index);
-            let mask = self.int((1 << cluster) - 1);
-            (rank, mask, load.part_step())
-        });
+        let part =
+            load.shared.map(|sharing| (self.part_of_tile(&sharing), self.sharing_ranks(&sharing), load.part_step()));
         for piece in load.boxes.boxes.iter().filter(|b| b.part == 0) {
             let rank = piece.coordinates.len();
             let mut coordinates = Vec::new();
@@ -71,20 +61,20 @@ impl Lowering<'_> {
                 };
                 let within = self.int(i64::from(within));
                 let mut coordinate = self.binary(BinaryOp::Add, first, within);
-                if let Some((rank, _, (steps, _))) = &part
+                if let Some((part, _, (steps, _))) = &part
                     && steps[axis] != 0
                 {
                     let step = self.int(i64::from(steps[axis]));
-                    let shift = self.binary(BinaryOp::Mul, *rank, step);
+                    let shift = self.binary(BinaryOp::Mul, *part, step);
                     coordinate = self.binary(BinaryOp::Add, coordinate, shift);
                 }
                 coordinates.push(coordinate);
             }
             let within = self.int(i64::from(piece.offset / size));
             let mut offset = self.binary(BinaryOp::Add, base, within);
-            if let Some((rank, _, (_, bytes))) = &part {
+            if let Some((part, _, (_, bytes))) = &part {
                 let step = self.int(i64::from(bytes / size));
-                let shift = self.binary(BinaryOp::Mul, *rank, step);
+                let shift = self.binary(BinaryOp::Mul, *part, step);
                 offset = self.binary(BinaryOp::Add, offset, shift);
             }
             let multicast = part.as_ref().map(|(_, mask, _)| *mask);

@@ -174,7 +174,7 @@ impl<'a> Lowering<'a> {
     pub(super) fn fill_late(&mut self, roles: &Roles, stmt: StmtId) -> bool {
         let Some(late) = roles.plan.late.iter().find(|late| late.load.stmt == stmt) else { return false };
         let Some(slot) = roles.late.get(&stmt).cloned() else { return false };
-        self.fetch_once(roles, &slot, &[&late.load]);
+        self.fetch_once(&slot, &[&late.load]);
         true
     }
 
@@ -211,17 +211,17 @@ impl<'a> Lowering<'a> {
     pub(super) fn fill_resident(&mut self, roles: &Roles) {
         let Some(slot) = roles.resident.clone() else { return };
         let loads: Vec<&Load> = roles.plan.residents.iter().map(|r| &r.load).collect();
-        self.fetch_once(roles, &slot, &loads);
+        self.fetch_once(&slot, &loads);
     }
 
-    fn fetch_once(&mut self, roles: &Roles, slot: &ResidentSlot, loads: &[&Load]) {
+    fn fetch_once(&mut self, slot: &ResidentSlot, loads: &[&Load]) {
         let zero = self.int(0);
         self.await_empty(&slot.slots, zero);
         let bytes: u32 = loads.iter().map(|load| load.layout.bytes()).sum();
         let bytes = self.int(i64::from(bytes));
         self.expect(&slot.slots, zero, bytes);
         for (load, &map) in loads.iter().zip(&slot.maps) {
-            self.load_tile(load, map, slot.slots.full(zero), zero, roles.cluster);
+            self.load_tile(load, map, slot.slots.full(zero), zero);
         }
         self.advance(&slot.slots);
     }

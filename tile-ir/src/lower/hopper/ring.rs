@@ -90,7 +90,7 @@ impl<'a> Lowering<'a> {
         let elements = load.layout.bytes() / load.layout.dtype().bytes();
         let elements = self.int(i64::from(elements));
         let base = self.binary(BinaryOp::Mul, slot, elements);
-        self.load_tile(load, map, channel.slots.full(slot), base, roles.cluster);
+        self.load_tile(load, map, channel.slots.full(slot), base);
     }
 
     /// Descriptors of this warpgroup's parts of the operands, in the first slot.
@@ -400,8 +400,13 @@ impl<'a> Lowering<'a> {
     /// This warpgroup has read `slot`: one arrival for every producer that fills it.
     fn release(&mut self, roles: &Roles, channel: &ChannelState, slot: ValueId) {
         let Some((_, within)) = roles.consumer else { return self.bug("a release by no consumer") };
-        let limit = self.int(i64::from(channel.feeders));
-        let cond = self.binary(BinaryOp::Lt, within, limit);
+        let cond = match channel.shared[..] {
+            [] => {
+                let one = self.int(1);
+                self.binary(BinaryOp::Lt, within, one)
+            }
+            _ => self.is_sharer(&channel.shared, within),
+        };
         self.give_back(&channel.slots, slot, cond, (channel.feeders > 1).then_some(within));
     }
 }

@@ -1,6 +1,6 @@
 //! Warp specialisation: set-up of the ring's barriers, and the slice of the kernel that each role, producer or consumer, executes.
 
-use super::super::channel::{Slice, Slots};
+use super::super::channel::{Sharing, Slice, Slots, sharers};
 use super::super::*;
 use super::operand::Left;
 use super::plan::{BLOCK_ROWS, Load, Plan, Ring, WARPGROUP};
@@ -17,8 +17,10 @@ pub(crate) struct ChannelState {
     pub(super) slots: Slots,
     /// Bytes of a slot.
     pub(super) bytes: u32,
-    /// Blocks whose producers fill this block's slots.
+    /// Blocks whose producers fill this block's slots, itself among them.
     pub(super) feeders: u32,
+    /// In which ways they do.
+    pub(super) shared: Vec<Sharing>,
 }
 
 /// The channels and what else a partition knows.
@@ -28,8 +30,6 @@ pub(crate) struct Roles {
     pub(super) channels: Vec<ChannelState>,
     /// The tensor map of each load, by its copy.
     pub(super) maps: BTreeMap<StmtId, MapId>,
-    /// Blocks of a cluster.
-    pub(super) cluster: u32,
     /// The consumer's warpgroup among those of its tile, and its thread in it. The producer has none.
     pub(super) consumer: Option<(ValueId, ValueId)>,
     /// With ping-pong, the number of the warpgroup, which takes every second tile.
@@ -53,7 +53,7 @@ impl<'a> Lowering<'a> {
     pub(in super::super) fn specialised(&mut self, plan: Plan) {
         let kernel = self.kernel;
         let plan = Rc::new(plan);
-        let cluster = self.cluster().iter().product();
+        let cluster: u32 = self.cluster().iter().product();
         self.layouts = plan.layouts.clone();
         self.program.launch.threads = [(plan.warpgroups() + 1) * WARPGROUP, 1, 1];
         self.program.launch.cluster = [cluster, 1, 1];
@@ -125,7 +125,8 @@ impl<'a> Lowering<'a> {
             .map(|channel| ChannelState {
                 slots: self.slots_in_turn(channel.slots, false),
                 bytes: channel.bytes,
-                feeders: if channel.shared { cluster } else { 1 },
+                feeders: sharers(&channel.shared),
+                shared: channel.shared.clone(),
             })
             .collect();
         self.declare_inboxes();
@@ -135,7 +136,6 @@ impl<'a> Lowering<'a> {
             plan: plan.clone(),
             channels,
             maps,
-            cluster,
             consumer: None,
             group: None,
             warpgroup: None,

@@ -7,6 +7,7 @@ use crate::lowered::visit::count;
 use crate::lowered::{OpKind, Program};
 use crate::testing::parsed;
 
+mod clusters;
 mod once;
 mod skinny;
 mod tf32;

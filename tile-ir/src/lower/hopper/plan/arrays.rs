@@ -34,12 +34,14 @@ impl Planner<'_> {
                 let alike = |buffer: &BufferId| loaded_by.get(buffer) == loaded_by.get(&load.buffer);
                 let found = channels.iter().position(|channel| channel.buffers.iter().any(alike));
                 let number = found.unwrap_or_else(|| {
-                    channels.push(Channel { buffers: Vec::new(), slots: 0, bytes: 0, shared: false });
+                    channels.push(Channel { buffers: Vec::new(), slots: 0, bytes: 0, shared: Vec::new() });
                     channels.len() - 1
                 });
                 let channel = &mut channels[number];
                 channel.slots = channel.slots.max(at.stages.unwrap_or(0));
-                channel.shared |= load.shared;
+                if let Some(sharing) = load.shared.filter(|sharing| !channel.shared.contains(sharing)) {
+                    channel.shared.push(sharing);
+                }
                 if !channel.buffers.contains(&load.buffer) {
                     channel.buffers.push(load.buffer);
                     channel.bytes += load.layout.bytes();

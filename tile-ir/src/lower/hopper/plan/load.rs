@@ -6,7 +6,7 @@ use crate::ir::parts::parts;
 use crate::ir::pipeline::is_read_only;
 use crate::ir::*;
 use crate::layout::{Operand, Permutation, SharedLayout, TmaPlan};
-use crate::lower::channel::holds;
+use crate::lower::channel::{Sharing, holds};
 use crate::lower::uses::{depends_on, each};
 use std::collections::BTreeMap;
 
@@ -21,8 +21,8 @@ pub(in crate::lower) struct Load {
     pub(in crate::lower) start: Vec<ExprId>,
     pub(in crate::lower) layout: SharedLayout,
     pub(in crate::lower) boxes: TmaPlan,
-    /// Whether the blocks of the cluster need the same tile: each fetches a part and sends it to all.
-    pub(in crate::lower) shared: bool,
+    /// Which blocks of the cluster need the same tile, if any: each fetches a part and sends it to all.
+    pub(in crate::lower) shared: Option<Sharing>,
     /// Whether the previous kernel of the stream does not write the tensor (`pdl`).
     pub(in crate::lower) independent: bool,
     pub(in crate::lower) evict: Option<Evict>,
@@ -137,28 +137,25 @@ impl Planner<'_> {
         let extra = facts.extents.len().saturating_sub(rank);
         let tile: Vec<u32> = std::iter::repeat_n(1, missing).chain(facts.extents[extra..].iter().copied()).collect();
         let start = if src.start.is_empty() { Vec::new() } else { src.start.clone() };
-        let shared = in_loop && self.is_invariant(&start);
-        let parts = if shared { self.cluster.iter().product() } else { 1 };
+        let axes = std::array::from_fn(|axis| in_loop && self.is_invariant(&start, axis));
+        let shared = Sharing::new(self.cluster, axes);
+        let parts = shared.map_or(1, |sharing| sharing.blocks());
         let boxes = TmaPlan::new(&tile, &layout, parts).map_err(|e| no(e.to_string()))?;
         let independent = kernel.attributes.dependent.as_ref().is_some_and(|all| all.independent.contains(&tensor));
         Ok(Load { stmt, tensor, buffer, start, layout, boxes, shared, independent, evict, span })
     }
 
-    /// Whether a tile is the same for all blocks of a cluster, and each of them comes by it equally often: along every axis
-    /// that the cluster spans, neither its coordinates nor what decides about the ring mention the grid's index.
-    fn is_invariant(&self, start: &[ExprId]) -> bool {
+    /// Whether a tile is the same for all blocks of a cluster that differ along `axis` alone, and each of them comes by it equally
+    /// often: neither its coordinates nor what decides about the ring mention the grid's index there.
+    fn is_invariant(&self, start: &[ExprId], axis: usize) -> bool {
         let kernel = self.kernel;
-        let spans: Vec<usize> = (0..3).filter(|axis| self.cluster[*axis] > 1).collect();
-        if spans.is_empty() {
+        if self.cluster[axis] <= 1 {
             return false;
         }
-        let mut indices: Vec<VarId> = Vec::new();
-        for axis in &spans {
-            indices.extend(kernel.grid.get(*axis).map(|a| a.var));
-        }
+        let mut indices: Vec<VarId> = kernel.grid.get(axis).map(|a| a.var).into_iter().collect();
         for stmt in kernel.stmts.values() {
             if let StmtKind::Persistent { vars, .. } = &stmt.kind {
-                indices.extend(spans.iter().filter_map(|axis| vars.get(*axis)));
+                indices.extend(vars.get(axis));
             }
         }
         !start.iter().any(|e| depends_on(kernel, *e, &indices))
@@ -182,7 +179,7 @@ impl Planner<'_> {
         all
     }
 
-    /// Whether every block of a cluster finds the same value: it is made of no index of theirs, no variable that is assigned,
+    /// Whether blocks of a cluster that differ in these indices alone find the same value: it is made of none of them, no variable that is assigned,
     /// and of memory only what the kernel does not write.
     fn is_the_clusters(&self, expr: ExprId, indices: &[VarId]) -> bool {
         let kernel = self.kernel;

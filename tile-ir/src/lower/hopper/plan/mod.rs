@@ -13,7 +13,7 @@ mod text;
 pub(in crate::lower) use load::Load;
 pub(super) use shift::Shift;
 
-use super::super::channel::{Loop, Slice, loops};
+use super::super::channel::{Loop, Sharing, Slice, loops};
 use super::super::schedule::Layouts;
 use super::super::uses::{accesses, depends_on, each};
 use super::operand::Left;
@@ -109,8 +109,8 @@ pub(super) struct Channel {
     pub(super) slots: u32,
     /// Bytes of a slot.
     pub(super) bytes: u32,
-    /// Whether the blocks of a cluster fill each other's slots.
-    pub(super) shared: bool,
+    /// Which blocks of a cluster fill each other's slots: each way of sharing that a load has, once.
+    pub(super) shared: Vec<Sharing>,
 }
 
 /// One tile product of the consumers.

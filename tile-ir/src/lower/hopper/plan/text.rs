@@ -37,7 +37,8 @@ impl Plan {
 
     fn channel(&self, kernel: &BoundKernel, number: usize, channel: &Channel) -> String {
         let Channel { buffers, slots, bytes, shared } = channel;
-        let by = if *shared { "by multicast TMA" } else { "by TMA" };
+        let axes = listed(shared.iter().map(|sharing| sharing.axes()));
+        let by = if shared.is_empty() { "by TMA".to_owned() } else { format!("by multicast TMA along {axes}") };
         let read = buffers.iter().filter(|b| self.read.contains(b));
         let read = listed(read.map(|b| name(kernel, *b)));
         let read = if read.is_empty() { read } else { format!("; threads read {read}") };

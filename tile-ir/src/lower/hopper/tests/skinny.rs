@@ -27,7 +27,7 @@ fn tensor(dtype: Dtype, shape: &[i64], f: impl Fn(usize) -> f32) -> Argument {
     Argument::Tensor(TensorArgument { dtype, shape: shape.to_vec(), strides, memory: Arc::new(memory), offset: 0 })
 }
 
-fn arguments(g: &Gemm, [m, n, k]: [i64; 3]) -> [Argument; 3] {
+pub(super) fn arguments(g: &Gemm, [m, n, k]: [i64; 3]) -> [Argument; 3] {
     [
         tensor(g.dtype, &if g.stored[0] { [k, m] } else { [m, k] }, |i| element(0, i)),
         tensor(g.dtype, &if g.stored[1] { [n, k] } else { [k, n] }, |i| element(1, i)),
@@ -35,13 +35,13 @@ fn arguments(g: &Gemm, [m, n, k]: [i64; 3]) -> [Argument; 3] {
     ]
 }
 
-fn bits(argument: &Argument) -> Vec<u32> {
+pub(super) fn bits(argument: &Argument) -> Vec<u32> {
     let Argument::Tensor(t) = argument else { panic!("a tensor") };
     let elements = t.shape.iter().product::<i64>() as usize;
     (0..elements).map(|i| t.memory.load(i * t.dtype.bytes() as usize, t.dtype)).collect()
 }
 
-fn checked(program: &Program, args: &[Argument], copies: Copies) -> CheckedReport {
+pub(super) fn checked(program: &Program, args: &[Argument], copies: Copies) -> CheckedReport {
     let options = CheckedOptions { clusters: 2, step_limit: 20_000_000, copies, ..CheckedOptions::default() };
     run_checked(program, args, &options).unwrap_or_else(|e| panic!("{e}"))
 }
