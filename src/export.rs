@@ -357,11 +357,11 @@ pub fn gemm(folder: &Path) -> Result<()> {
     // Tiles of smaller steps along K are for where every thread copies, which is elsewhere.
     let plain = |i: &&Instance| i.consts.last() == Some(&0) && i.dtypes[0] == i.dtypes[1] && i.consts[2] >= 64;
     for instance in kernel.instances.iter().filter(plain) {
-        let [bm, bn, bk, stages, threads, cy, a_t, b_t, _] = instance.consts[..] else {
+        let [bm, bn, bk, stages, threads, cx, cy, a_t, b_t, _] = instance.consts[..] else {
             return Err(anyhow!("the instance has other constants"));
         };
         let stored = [a_t == 1, b_t == 1];
-        let tile = (bm, bn, bk as usize, stages as usize, threads as usize, cy as usize);
+        let tile = (bm, bn, bk as usize, stages as usize, threads as usize, cx as usize, cy as usize);
         let shapes = GEMM_SHAPES.into_iter().chain(SPLIT_SHAPES).map(|shape| (shape, 1));
         records.add(kernel, instance, instance.dtypes[0].name(), stored, shapes, |(m, n, k), _| {
             let choice = Choice::for_shape(m, n, k, stored);

@@ -33,14 +33,11 @@ pub fn kernels() -> Vec<&'static Definition> {
     all.push(tf32::gemm_tf32::<128, 256, 4, 256, false>::definition());
     all.push(tf32::gemm_any_tf32::<64, 64, 4, 128, false, true>::definition());
     all.extend(tile_kernels::norm::definitions());
-    all.extend([
-        tile_kernels::rope::definition(),
-        tile_kernels::swiglu::definition(),
-        tile_kernels::embedding::definition(),
-    ]);
+    all.extend([tile_kernels::rope::definition(), tile_kernels::embedding::definition()]);
     all.extend(tile_kernels::attention::definitions());
     all.extend(tile_kernels::sampling::definitions());
     all.extend(tile_kernels::softmax::definitions());
+    all.extend(tile_kernels::swiglu::definitions());
     all.extend([first_kernel::saxpy::definition(), first_kernel::scaled_add::<f32>::definition()]);
     all.extend([
         grammar::statements::<f32>::definition(),
@@ -92,6 +89,7 @@ fn is_of_rows(kernel: &Kernel) -> bool {
         "norm_long",
         "append_heads",
         "swiglu_rows",
+        "swiglu_many_rows",
         "embedding_rows",
         "argmax_rows",
         "sample_rows",

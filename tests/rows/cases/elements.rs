@@ -24,7 +24,7 @@ pub fn swiglu<T: Rounded>(device: &Device) -> Bits {
 
 /// More rows than there are blocks along the second axis of a grid: the first blocks have two.
 pub fn swiglu_of_many_rows(device: &Device) {
-    let (m, i) = (65_540, 2);
+    let (m, i) = (65_540, 20);
     let x = normal::<f32>(7, m * 2 * i);
     let gate_up = device.tensor(&x, [m, 2 * i]).unwrap();
     let mut y = device.tensor(&vec![f32::NAN; m * i], [m, i]).unwrap();

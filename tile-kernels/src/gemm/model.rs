@@ -87,8 +87,8 @@ pub struct Parameters {
 impl Parameters {
     /// The parameters of an H200, fitted to 338 shapes of operands of 16 bits that TMA fetches: 190 of three seeds, 29 of the book
     /// (`bench/results/gemm-random-fit-h200.json`), 64 more, of which 27 had been slow as called (`bench/results/gemm-split-fit-h200.json`), and
-    /// 55 for clusters of two axes, of which 23 had been slow (`bench/results/gemm-cluster-fit-h200.json`). The choice takes 3.4% longer than the
-    /// best one in geometric mean over them, and 3.3% over the last 55. What is expected of operands that threads copy, of copies in front of a
+    /// 55 for clusters of two axes, of which 23 had been slow (`bench/results/gemm-cluster-fit-h200.json`). The choice takes 3.5% longer than the
+    /// best one in geometric mean over them, and 3.8% over the last 55. What is expected of operands that threads copy, of copies in front of a
     /// product and of tf32 takes the rates of memory from here; what it has beside was fitted to that.
     /// `early` is the threshold that makes the launches of the first 190 shapes as called shortest in the mean; from 12 to 60 us that differs
     /// by 1%.

@@ -7,7 +7,7 @@ use tile_runtime::prelude::*;
 /// share rows as in [`rms_norm_rows`](struct@super::rms::rms_norm_rows).
 #[tile_kernel(
     instances(
-        (WARPS, VECS, ROWS) in [(1, 1, 8), (1, 4, 2), (4, 2, 1), (8, 2, 1), (16, 2, 1)],
+        (WARPS, VECS, ROWS) in [(1, 1, 8), (1, 4, 8), (4, 2, 1), (8, 2, 1), (16, 2, 1)],
         VEC in [8, 4],
         where VEC * T::BITS == 128
     ),

@@ -15,10 +15,12 @@ use tile_runtime::kernel::{Argument, Definition, LaunchOn, TensorInput, TensorOu
 use tile_runtime::prelude::Float;
 
 /// How threads share rows: warps of a row, vectors a thread, rows of a block. None where a row does not stay in registers. `middle` and `long` are
-/// for rows of 257 to 512 and of 513 to 1,024 vectors, where kernels differ in what their registers hold.
+/// for rows of 257 to 512 and of 513 to 1,024 vectors, where kernels differ in what their registers hold; `short` is the rows of a block where a warp
+/// has a row of 33 to 128 vectors.
 fn share(
     row: usize,
     vec: usize,
+    short: usize,
     middle: (usize, usize, usize),
     long: (usize, usize, usize),
 ) -> Option<(usize, usize, usize)> {
@@ -26,8 +28,7 @@ fn share(
         _ if vec == 1 => None,
         // A warp a row needs no barrier.
         0..=32 => Some((1, 1, 8)),
-        // Blocks of two rows end sooner than those of eight, and others take their place.
-        33..=128 => Some((1, 4, 2)),
+        33..=128 => Some((1, 4, short)),
         129..=256 => Some((4, 2, 1)),
         257..=512 => Some(middle),
         513..=1024 => Some(long),
@@ -58,7 +59,7 @@ pub fn rms_norm<T: Float>(
     epsilon: f32,
 ) -> Result<(), LaunchError> {
     let (n, vec) = row::<T>(&[x.argument(), weight.argument(), y.argument()]);
-    match share(n, vec, (8, 2, 1), (8, 4, 1)) {
+    match share(n, vec, 2, (8, 2, 1), (8, 4, 1)) {
         Some((warps, vecs, rows)) => {
             let params = rms::RmsNormRowsParams { WARPS: warps, VECS: vecs, ROWS: rows, VEC: vec };
             rms::rms_norm_rows::<T>::instance(on.device(), params)?.launch_on(on, x, weight, y, epsilon)
@@ -89,7 +90,7 @@ pub fn add_rms_norm<T: Float>(
     epsilon: f32,
 ) -> Result<(), LaunchError> {
     let (n, vec) = row::<T>(&[x.argument(), residual.argument(), weight.argument(), y.argument()]);
-    match share(n, vec, (8, 2, 1), (16, 2, 1)) {
+    match share(n, vec, 8, (8, 2, 1), (16, 2, 1)) {
         Some((warps, vecs, rows)) => {
             let params = add_rms::AddRmsNormRowsParams { WARPS: warps, VECS: vecs, ROWS: rows, VEC: vec };
             let kernel = add_rms::add_rms_norm_rows::<T>::instance(on.device(), params)?;
@@ -121,7 +122,7 @@ pub fn layer_norm<T: Float>(
     epsilon: f32,
 ) -> Result<(), LaunchError> {
     let (n, vec) = row::<T>(&[x.argument(), weight.argument(), bias.argument(), y.argument()]);
-    match share(n, vec, (4, 4, 1), (16, 2, 1)) {
+    match share(n, vec, 2, (4, 4, 1), (16, 2, 1)) {
         Some((warps, vecs, rows)) => {
             let params = layer::LayerNormRowsParams { WARPS: warps, VECS: vecs, ROWS: rows, VEC: vec };
             layer::layer_norm_rows::<T>::instance(on.device(), params)?.launch_on(on, x, weight, bias, y, epsilon)
