@@ -67,7 +67,8 @@ const PREFILL_STEP: usize = 128;
 /// Queries from which on three warpgroups with tiles of 192 rows are 1 to 5% faster than two with 128, for heads of 128 elements without a mask
 /// (`examples/attention.rs` on an H200). On other devices that tile has fewer registers than it needs.
 const THREE_WARPGROUPS: usize = 2048;
-/// The same of causal ones, whose steps with masked keys are more of a tile of 192 rows.
+/// Queries from which on causal attention has tiles of 192 rows for heads of 128 elements: more of such a tile's steps have masked keys than of one
+/// of 128 rows, so shorter sequences are slower with it.
 const THREE_WARPGROUPS_CAUSAL: usize = 8192;
 
 /// Queries of a tile of [`forward_packed`].
