@@ -2,27 +2,6 @@
 
 use tile_runtime::prelude::*;
 
-/// Whether the extents of a product's operands and result agree, which every kernel of a product requires. `a` is M x K, or K x M with
-/// `A_T`; `b` is K x N, or N x K with `B_T`. `a0`, `a1`, `b0` and `b1` are the operands' extents as they are stored.
-#[tile_fn]
-pub fn extents_agree<const A_T: bool, const B_T: bool>(
-    a0: usize,
-    a1: usize,
-    b0: usize,
-    b1: usize,
-    m: usize,
-    n: usize,
-) -> bool {
-    (A_T || a0 == m)
-        && (!A_T || a1 == m)
-        && (B_T || b1 == n)
-        && (!B_T || b0 == n)
-        && (A_T || B_T || a1 == b0)
-        && (A_T || !B_T || a1 == b1)
-        && (!A_T || B_T || a0 == b0)
-        && (!A_T || !B_T || a0 == b1)
-}
-
 /// Adds the product of two tiles to `acc`: `a` is M x K, or K x M with `A_T`; `b` is K x N, or N x K with `B_T`.
 #[tile_fn(dtypes(T in [f16, bf16, f32]))]
 pub fn multiply<T, const A_T: bool, const B_T: bool>(
@@ -73,4 +52,25 @@ pub fn multiply_as<T, const TF32: bool, const A_T: bool, const B_T: bool>(
     } else {
         gemm(a, b, acc).tf32();
     }
+}
+
+/// Whether the extents of a product's operands and result agree, which every kernel of a product requires. `a` is M x K, or K x M with
+/// `A_T`; `b` is K x N, or N x K with `B_T`. `a0`, `a1`, `b0` and `b1` are the operands' extents as they are stored.
+#[tile_fn]
+pub fn extents_agree<const A_T: bool, const B_T: bool>(
+    a0: usize,
+    a1: usize,
+    b0: usize,
+    b1: usize,
+    m: usize,
+    n: usize,
+) -> bool {
+    (A_T || a0 == m)
+        && (!A_T || a1 == m)
+        && (B_T || b1 == n)
+        && (!B_T || b0 == n)
+        && (A_T || B_T || a1 == b0)
+        && (A_T || !B_T || a1 == b1)
+        && (!A_T || B_T || a0 == b0)
+        && (!A_T || !B_T || a0 == b1)
 }

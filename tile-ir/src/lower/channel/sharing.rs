@@ -25,7 +25,7 @@ pub(in crate::lower) struct Sharing {
 }
 
 impl Sharing {
-    /// Those that differ along `axes` alone; none where that is no block but one itself.
+    /// The blocks of `cluster` that differ from each other along `axes` alone; `None` where each block is alone.
     pub(in crate::lower) fn new(cluster: [u32; 3], axes: [bool; 3]) -> Option<Sharing> {
         let axes = std::array::from_fn(|axis| axes[axis] && cluster[axis] > 1);
         axes.contains(&true).then_some(Sharing { cluster, axes })
@@ -36,7 +36,7 @@ impl Sharing {
         (0..3).filter(|axis| self.axes[*axis]).map(|axis| self.cluster[axis]).product()
     }
 
-    /// Whether it is the whole cluster.
+    /// Whether all blocks of the cluster share.
     fn is_whole(&self) -> bool {
         self.blocks() == self.cluster.iter().product()
     }
