@@ -6,9 +6,9 @@ use super::shadow::{Rewrite, dtype_bound, in_parentheses, names, optional, refer
 use super::{errors, not_a_function};
 use crate::link;
 use crate::parse::{self, ParsedFunction, TileFunction};
-use proc_macro2::{Ident, Span, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 use syn::visit_mut::VisitMut;
@@ -169,9 +169,24 @@ fn shadow(parsed: &parse::Parsed, function: &ItemFn, runtime: &TokenStream, show
         // What is passed has extents; to rustc they are some number.
         #(#[allow(dead_code)] const #dims: ::core::primitive::usize = 1 << 20;)*
     };
+    // A parameter whose extents are read is read, to rustc too.
+    let named = idents(function.block.to_token_stream());
+    let read = sig.inputs.iter().filter_map(|input| {
+        let FnArg::Typed(input) = input else { return None };
+        let syn::Pat::Ident(pattern) = &*input.pat else { return None };
+        let own = idents(input.ty.to_token_stream());
+        let mut parameter = pattern.ident.clone();
+        parameter.set_span(before(parameter.span()));
+        dims.iter().map(Ident::to_string).any(|dim| own.contains(&dim) && named.contains(&dim)).then_some(parameter)
+    });
+    let read: Vec<Ident> = read.collect();
     let braced = match hidden.is_empty() {
-        true => quote_spanned!(at=> { #scope #body }),
-        false => quote_spanned!(at=> { #(let #kept = #hidden;)* { #scope #(let #hidden = #kept;)* #body } }),
+        true => quote_spanned!(at=> { #(let _ = &#read;)* #scope #body }),
+        false => quote_spanned!(at=> {
+            #(let _ = &#read;)*
+            #(let #kept = #hidden;)*
+            { #scope #(let #hidden = #kept;)* #body }
+        }),
     };
     let unread = (!shown).then(|| quote!(#[allow(unused_variables, dead_code, unexpected_cfgs)]));
     quote! {
@@ -184,6 +199,18 @@ fn shadow(parsed: &parse::Parsed, function: &ItemFn, runtime: &TokenStream, show
         )]
         #visibility #fn_token #name #generics #params #output #clause #braced
     }
+}
+
+/// The identifiers among tokens, those inside of groups too.
+fn idents(tokens: TokenStream) -> BTreeSet<String> {
+    tokens
+        .into_iter()
+        .flat_map(|token| match token {
+            TokenTree::Ident(ident) => BTreeSet::from([ident.to_string()]),
+            TokenTree::Group(group) => idents(group.stream()),
+            TokenTree::Punct(_) | TokenTree::Literal(_) => BTreeSet::new(),
+        })
+        .collect()
 }
 
 /// A parameter's type: a tensor has its rank for its shape, an array nothing.
