@@ -3,7 +3,7 @@
 //! conversions, and of lesser alignment classes a third is drawn. No GPU is needed.
 //!
 //! - nothing spills, and NVRTC has nothing to say about lost performance;
-//! - registers, stack and shared memory stay within the committed `budgets.json`
+//! - registers, in the units of 8 that a device gives out, stack and shared memory stay within the committed `budgets.json`
 //!   (`UPDATE_BUDGETS=1 cargo test --test nvrtc` rewrites it, and takes all of them through both versions: read its diff);
 //! - where the lowered program has a 16-byte load from global memory, the machine code has one of 128 bits;
 //! - the bundled GEMM's loop along K has the products of its tile, one HGMMA each, and nothing that waits for the device.
