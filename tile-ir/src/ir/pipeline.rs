@@ -56,9 +56,9 @@ impl Split {
     /// Whether the loads of `body` fill all of an array in every iteration: one of them is a copy into the whole of it,
     /// under no condition.
     pub(crate) fn fills_whole(&self, kernel: &Kernel, body: &[StmtId], buffer: BufferId) -> bool {
-        body[..self.loads].iter().any(|stmt| match &kernel.stmts[*stmt].kind {
-            StmtKind::Tile(TileOp::Copy { dst, .. }) => dst.place == Place::Buffer(buffer) && dst.start.is_empty(),
-            _ => false,
+        body[..self.loads].iter().any(|stmt| {
+            matches!(&kernel.stmts[*stmt].kind, StmtKind::Tile(TileOp::Copy { dst, .. })
+                if dst.place == Place::Buffer(buffer) && dst.start.is_empty())
         })
     }
 
@@ -378,10 +378,10 @@ fn outermost(kernel: &Kernel, index: VarId) -> Option<StmtId> {
     loop {
         let around = body.iter().copied().find(|stmt| stands_in(*stmt))?;
         let kind = &kernel.stmts[around].kind;
-        match kind {
-            StmtKind::For { .. } | StmtKind::Persistent { .. } => return Some(around),
-            _ => body = kind.bodies().into_iter().find(|b| b.iter().any(|stmt| stands_in(*stmt)))?,
+        if matches!(kind, StmtKind::For { .. } | StmtKind::Persistent { .. }) {
+            return Some(around);
         }
+        body = kind.bodies().into_iter().find(|b| b.iter().any(|stmt| stands_in(*stmt)))?;
     }
 }
 

@@ -165,7 +165,10 @@ impl Reads<'_> {
                 after.filter(|_| !fills)
             }
             StmtKind::Tile(op) => since.filter(|_| !self.fills(op)),
-            _ => since,
+            StmtKind::Let { .. } | StmtKind::Alloc { .. } | StmtKind::Assign { .. } | StmtKind::Store { .. } => since,
+            StmtKind::Reduce { .. } | StmtKind::Shuffle { .. } | StmtKind::Vote { .. } => since,
+            StmtKind::Atomic { .. } | StmtKind::LastArriver { .. } => since,
+            StmtKind::SyncThreads | StmtKind::SyncWarp | StmtKind::Print { .. } | StmtKind::Assert { .. } => since,
         }
     }
 
