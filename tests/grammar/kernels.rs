@@ -158,7 +158,7 @@ pub fn expressions(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, counts: &mu
     bits = !bits % 7 / 2 + 1;
     let small = min(max(v, -1.0), 1.0);
     let half = (small.cast::<f16>() * lit::<f16>(0.5) + f16::ONE).cast::<f32>();
-    let other = lit::<bf16>(0.25).cast::<f32>() + f32::ZERO;
+    let other = f32::from(bf16::from_f32(0.25)) + f32::ZERO + bf16::ONE.to_f32() - f32::ONE;
     let bounded = if v < f32::INFINITY && v > f32::NEG_INFINITY || !on { v } else { other };
     let chosen = select(bits >= 2 && bits != 3, bounded, -half);
     let exact = fma(chosen, 2.0, sqrt(abs(chosen)));

@@ -71,8 +71,10 @@ impl Parser {
             return called;
         }
         let Some(function) = function_name(&call.func) else {
-            self.unknown_function(call);
-            return Called::Poison;
+            return self.converting(call).unwrap_or_else(|| {
+                self.unknown_function(call);
+                Called::Poison
+            });
         };
         let name = function.name.as_str();
         // A variable is no function: rustc reports a call of one.
@@ -280,6 +282,7 @@ impl Parser {
                 None
             }
             "cast" => self.cast(call),
+            "to_f32" if call.args.is_empty() => self.to_f32(call),
             _ => {
                 self.outside_method(call, &name);
                 None

@@ -4,11 +4,13 @@
 //! are numbers this module reports the mistake itself, with the conversion as text to paste; any other mismatch stays rustc's.
 
 use super::Parser;
+use super::call::Called;
+use super::range::Range;
 use super::types::Ty;
 use quote::ToTokens;
 use tile_ir::advice;
 use tile_ir::diag::{Code, Diagnostic};
-use tile_ir::ir::{BinaryOp, Dtype, DtypeClass, DtypeRef, ExprId, FloatFormat, SpanId, Type};
+use tile_ir::ir::{BinaryOp, Dtype, DtypeClass, DtypeRef, ExprId, ExprKind, FloatFormat, SpanId, Type};
 
 impl Parser {
     /// Demands that an expression has a type.
@@ -77,6 +79,39 @@ impl Parser {
         let operand = if is_postfix(&text) { text } else { format!("({text})") };
         let Ty::Is(Type::Value(dtype)) = to else { return None };
         Some(format!("{operand}.cast::<{}>()", self.dtype_name(dtype)))
+    }
+
+    /// `f32::from(x)` and `f16::from_f32(x)`: conversions by associated functions of Rust and of the crate half. rustc, which advises the
+    /// first where `as` converts no `f16`, says which types have them.
+    pub(super) fn converting(&mut self, call: &syn::ExprCall) -> Option<Called> {
+        let syn::Expr::Path(path) = super::access::strip(&call.func) else { return None };
+        let mut segments = path.path.segments.iter();
+        let (Some(ty), Some(function), None) = (segments.next(), segments.next(), segments.next()) else { return None };
+        let name = ty.ident.to_string();
+        let is_type = name == "usize" || Dtype::from_name(&name).is_some() || self.dtype_param(&name).is_some();
+        let takes_f32 = function.ident == "from_f32";
+        if path.qself.is_some() || !is_type || !(takes_f32 || function.ident == "from") || call.args.len() != 1 {
+            return None;
+        }
+        let value = self.expr(&call.args[0]);
+        let to = self.scalar_type(&syn::parse_quote!(#ty));
+        let (Some(mut value), Some(to)) = (value, to) else { return Some(Called::Poison) };
+        if takes_f32 {
+            value = match self.demand(value, Type::Value(DtypeRef::Is(Dtype::F32))) {
+                Some(value) => value,
+                None => return Some(Called::Poison),
+            };
+        }
+        let span = self.mark(Range { first: Range::from(&path.path).first, last: call.paren_token.span.close() });
+        Some(Called::Value(self.push(ExprKind::Cast(to, value), to, self.facts(value), span)))
+    }
+
+    /// `x.to_f32()`, as the crate half has it.
+    pub(super) fn to_f32(&mut self, call: &syn::ExprMethodCall) -> Option<ExprId> {
+        let value = self.expr(&call.receiver)?;
+        let to = Type::Value(DtypeRef::Is(Dtype::F32));
+        let span = self.mark(Range { first: Range::from(&*call.receiver).first, last: call.paren_token.span.close() });
+        Some(self.push(ExprKind::Cast(to, value), to, self.facts(value), span))
     }
 
     /// The order in which operands give way: of two types the one of lower rank is converted.

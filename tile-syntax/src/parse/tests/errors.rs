@@ -77,6 +77,12 @@ fn numbers_of_the_wrong_type_come_with_the_conversion() {
         ("let h = x[t].cast::<f16>(); y[t] = h;", "h", "`h.cast::<f32>()`"),
         ("let h = x[t].cast::<f16>(); y[t] = x[t] * h;", "h", "`h.cast::<f32>()`"),
         ("let i = 1u32; if i < t { y[t] = 0.0; }", "i", "`i as usize`"),
+        ("let h = f16::from_f32(t); y[t] = h.to_f32();", "t", "`t as f32`"),
+        (
+            "let n: usize = f32::from(x[t].cast::<f16>());",
+            "f32::from(x[t].cast::<f16>())",
+            "`f32::from(x[t].cast::<f16>()) as usize`",
+        ),
     ] {
         let said = in_body(body);
         assert!(said.starts_with(&format!("TK0807 | {place} | ")), "{said}");
