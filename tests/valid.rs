@@ -114,7 +114,11 @@ mod valid {
     mod placement_vectorized_body;
     mod placement_vectorized_loop;
     mod race_global;
+    mod race_global_arriver;
+    mod race_global_axis;
     mod race_global_overlap;
+    mod race_global_parallel;
+    mod race_global_persistent;
     mod race_global_tiles;
     mod race_in_loop;
     mod race_missing_barrier;

@@ -1,5 +1,5 @@
 //! Kernels that try to leave their tensors: indices that wrap, are negative or come from data, guards that no longer hold, empty
-//! tensors, ragged clusters, offsets that no tensor has. Each says at which moment it is refused or reported; where it is neither,
+//! tensors, ragged clusters, offsets that no tensor has, blocks that store to one element. Each says at which moment it is refused or reported; where it is neither,
 //! the two simulators agree on its results. None leaves a tensor, also where the compiler's guards are taken away and nothing but the
 //! checked simulator's own look at each access is left.
 
@@ -736,6 +736,506 @@ fn packed_offsets(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, p: &Tensor<i
     }
 }"#,
         args: || vec![numbers(40), zeros(40), offsets()],
+    },
+    Case {
+        end: "TK0604, checked TK0302",
+        kernel: r#"#[tile_kernel(partial(y), require(s < N))]
+fn lying_require(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, s: usize) {
+    blocks([1]);
+    let [t] = threads([32]);
+    y[t * 2 + s] = x[s];
+}"#,
+        args: || vec![numbers(40), zeros(40), Arg::Index(39)],
+    },
+    Case {
+        end: "TK0604, launch refused",
+        kernel: r#"#[tile_kernel(partial(y), require(s * s < N))]
+fn require_of_a_square(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, s: usize) {
+    blocks([1]);
+    let [t] = threads([1]);
+    y[s * s + t] = x[s];
+}"#,
+        args: || vec![numbers(40), zeros(40), Arg::Index(2_147_483_647)],
+    },
+    Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn rank_four(x: &Tensor<f32, (A, B, C, D)>, y: &mut Tensor<f32, (A, B, C, D)>, s: usize) {
+    let [d, c, b] = blocks([D, C, B]);
+    let [t] = threads([4]);
+    *y.masked_mut([t - s, b, c, d]) = x.masked([t, b, c, d + s]);
+}"#,
+        args: || vec![f32s([3, 2, 2, 3], |i| i as f32), f32s([3, 2, 2, 3], |_| 0.0), Arg::Index(1)],
+    },
+    Case {
+        end: "typing TK0405",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn rank_four_last_axis_forgotten(x: &Tensor<f32, (A, B, C, D)>, y: &mut Tensor<f32, (A, B, C, D)>) {
+    let [d, c, b] = blocks([D, C, B]);
+    let [t] = threads([4]);
+    *y.masked_mut([t, b, c, 0]) = x.masked([t, b, c, d]);
+}"#,
+        args: || vec![f32s([3, 2, 2, 3], |i| i as f32), f32s([3, 2, 2, 3], |_| 0.0)],
+    },
+    Case {
+        end: "launch refused",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn at_two_to_the_31(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, s: usize) {
+    blocks([1]);
+    let [t] = threads([32]);
+    let i = s + 1 + t;
+    if i - 2147483647 < N && i >= 2147483647 { y[i - 2147483647] = x.masked([t]); }
+}"#,
+        args: || vec![numbers(40), zeros(40), Arg::Index(2_147_483_646)],
+    },
+    Case {
+        end: "launch refused",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn at_two_to_the_32(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, s: usize) {
+    blocks([1]);
+    let [t] = threads([32]);
+    let far = s * 2 + t;
+    if far % 4294967296 < N { y[far % 4294967296] = x.masked([t]); }
+}"#,
+        args: || vec![numbers(40), zeros(40), Arg::Index(2_147_483_647)],
+    },
+    Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn through_u32(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, s: usize) {
+    blocks([1]);
+    let [t] = threads([32]);
+    let i = (t - s) as u32 as usize;
+    if i < N { y[i] = x.masked([t]); }
+}"#,
+        args: || vec![numbers(40), zeros(40), Arg::Index(5)],
+    },
+    Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn through_i32_and_back(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, s: usize) {
+    blocks([1]);
+    let [t] = threads([32]);
+    let i = ((t + s) as i32 * 2) as usize;
+    *y.masked_mut([i]) = x.masked([t]);
+}"#,
+        args: || vec![numbers(40), zeros(40), Arg::Index(1_073_741_824)],
+    },
+    Case {
+        end: "TK0605, checked TK0303, fast TK0303",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn min_of_negative(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, s: usize) {
+    blocks([1]);
+    let [t] = threads([1]);
+    y[min(t - s, N - 1)] = x.masked([t]);
+}"#,
+        args: || vec![numbers(40), zeros(40), Arg::Index(3)],
+    },
+    Case {
+        end: "TK0604, checked TK0302",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn clamp_of_an_empty_tensor(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    blocks([1]);
+    let [t] = threads([1]);
+    y[max(min(t, N - 1), 0)] = 1.0 + x.masked([t]);
+}"#,
+        args: || vec![zeros(0), zeros(0)],
+    },
+    Case {
+        end: "TK0605, launch refused",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn blocks_clamp(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (M,)>) {
+    let [b] = blocks([N]);
+    let [t] = threads([1]);
+    y[min(b, M - 1) + t] = x[b];
+}"#,
+        args: || vec![numbers(9), zeros(4)],
+    },
+    Case {
+        end: "checked TK0405",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn blocks_fold(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (M,)>) {
+    let [b] = blocks([N]);
+    let [t] = threads([32]);
+    if t == 0 && M > 0 { *y.masked_mut([b % M]) = x[b]; }
+}"#,
+        args: || vec![numbers(9), zeros(4)],
+    },
+    Case {
+        end: "typing TK0405",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn every_block_a_flag(y: &mut Tensor<u32, (N,)>, n: usize) {
+    let [b] = blocks([n]);
+    let [t] = threads([32]);
+    if t == 0 { *y.masked_mut([0]) = 1; }
+}"#,
+        args: || vec![tensor(Dtype::U32, [3], |_| 0.0), Arg::Index(2)],
+    },
+    Case {
+        end: "launch refused",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn one_mode_for_one_block(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, parts: usize, whole: usize) {
+    let [b] = blocks([parts]);
+    let [t] = threads([32]);
+    if whole == 1 { *y.masked_mut([t]) = x.masked([t]); } else { *y.masked_mut([b * 32 + t]) = x.masked([b * 32 + t]); }
+}"#,
+        args: || vec![numbers(70), zeros(70), Arg::Index(2), Arg::Index(1)],
+    },
+    Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn one_mode_for_one_block_kept(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, parts: usize, whole: usize) {
+    let [b] = blocks([parts]);
+    let [t] = threads([32]);
+    if whole == 1 { *y.masked_mut([t]) = x.masked([t]); } else { *y.masked_mut([b * 32 + t]) = x.masked([b * 32 + t]); }
+}"#,
+        args: || vec![numbers(70), zeros(70), Arg::Index(1), Arg::Index(1)],
+    },
+    Case {
+        end: "checked TK0405",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn cleared_then_added(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (Fixed<1>,)>) {
+    let [b] = blocks([N]);
+    let [t] = threads([32]);
+    if b == 0 { if t == 0 { y[0] = 0.0; } }
+    sync_threads();
+    if t == 0 { atomic_add(&mut y[0], x[b]); }
+}"#,
+        args: || vec![numbers(5), zeros(1)],
+    },
+    Case {
+        end: "checked TK0405",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn added_then_read(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, c: &mut Tensor<f32, (Fixed<1>,)>) {
+    let [b] = blocks([N]);
+    let [t] = threads([32]);
+    if t == 0 { atomic_add(&mut c[0], x[b]); y[b] = c[0]; }
+}"#,
+        args: || vec![numbers(5), zeros(5), zeros(1)],
+    },
+    Case {
+        end: "typing TK0401",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn workspace_read_before_the_arrival(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (Fixed<1>,)>, p: &mut Workspace<f32, (N,)>, c: &mut Workspace<u32, (Fixed<1>,)>) {
+    let [b] = blocks([N]);
+    let [t] = threads([32]);
+    if t == 0 { p[b] = x[b]; }
+    let mut sum = 0.0f32;
+    for i in 0..N { sum += p[i]; }
+    if last_arriver(&mut c[0], N) { if t == 0 { y[0] = sum; } }
+}"#,
+        args: || vec![numbers(5), zeros(1), zeros(5), tensor(Dtype::U32, [1], |_| 0.0)],
+    },
+    Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn workspace_right(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (Fixed<1>,)>, p: &mut Workspace<f32, (N,)>, c: &mut Workspace<u32, (Fixed<1>,)>) {
+    let [b] = blocks([N]);
+    let [t] = threads([32]);
+    if t == 0 { p[b] = x[b]; }
+    if last_arriver(&mut c[0], N) {
+        let mut sum = 0.0f32;
+        for i in 0..N { sum += p[i]; }
+        if t == 0 { y[0] = sum; }
+    }
+}"#,
+        args: || vec![numbers(5), zeros(1), zeros(5), tensor(Dtype::U32, [1], |_| 0.0)],
+    },
+    Case {
+        end: "typing TK0405",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn workspace_at_one_place(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (Fixed<1>,)>, p: &mut Workspace<f32, (N,)>, c: &mut Workspace<u32, (Fixed<1>,)>) {
+    let [b] = blocks([N]);
+    let [t] = threads([32]);
+    if t == 0 { p[0] = x[b]; }
+    if last_arriver(&mut c[0], N) { if t == 0 { y[0] = p[0]; } }
+}"#,
+        args: || vec![numbers(5), zeros(1), zeros(5), tensor(Dtype::U32, [1], |_| 0.0)],
+    },
+    Case {
+        end: "typing TK0405",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn counted_tiles_at_one_place(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M, N)>, next: &mut Workspace<u32, (Fixed<1>,)>) {
+    threads([32]);
+    let mut a = alloc_shared::<f32>([16, 16]);
+    for [i, j] in persistent([ceil_div(M, 16), ceil_div(N, 16)]).counter(&mut next[0]) {
+        copy(x.at([i * 16, j * 16]), &mut a);
+        copy(&a, y.at_mut([i * 16, 0]));
+    }
+}"#,
+        args: || vec![f32s([40, 50], |i| i as f32), f32s([40, 50], |_| 0.0), tensor(Dtype::U32, [1], |_| 0.0)],
+    },
+    Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn counted_tiles_shifted(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M, N)>, next: &mut Workspace<u32, (Fixed<1>,)>) {
+    threads([32]);
+    let mut a = alloc_shared::<f32>([16, 16]);
+    for [i, j] in persistent([ceil_div(M, 16), ceil_div(N, 16)]).counter(&mut next[0]) {
+        copy(x.at([i * 16 - 7, j * 16 - 9]), &mut a);
+        copy(&a, y.at_mut([i * 16 - 7, j * 16 - 9]));
+    }
+}"#,
+        args: || vec![f32s([40, 50], |i| i as f32), f32s([40, 50], |_| 0.0), tensor(Dtype::U32, [1], |_| 0.0)],
+    },
+    Case {
+        end: "typing TK0405",
+        kernel: r#"#[tile_kernel(partial(y), targets(sm_90a))]
+fn cluster_stores_alike(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    let [b, c] = blocks([ceil_div(N, 32), 2]);
+    cluster([1, 2]);
+    let [t] = threads([32]);
+    *y.masked_mut([b * 32 + t]) = x.masked([b * 32 + t]);
+}"#,
+        args: || vec![numbers(40), zeros(40)],
+    },
+    Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel(partial(y), targets(sm_90a))]
+fn cluster_of_one(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    let [b, c] = blocks([ceil_div(N, 32), 1]);
+    cluster([2, 1]);
+    let [t] = threads([32]);
+    *y.masked_mut([b * 32 + t]) = x.masked([b * 32 + t]);
+}"#,
+        args: || vec![numbers(40), zeros(40)],
+    },
+    Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn wild_pages(x: &Tensor<f32, (P, Fixed<16>)>, y: &mut Tensor<f32, (M, Fixed<16>)>, p: &Tensor<i32, (M,)>) {
+    let [b] = blocks([M]);
+    threads([32]);
+    let mut s = alloc_shared::<f32>([1, 16]);
+    copy(x.at([p[b] as usize, 0]), &mut s);
+    copy(&s, y.at_mut([b, 0]));
+}"#,
+        args: || vec![f32s([3, 16], |i| i as f32), f32s([6, 16], |_| 0.0), offsets()],
+    },
+    Case {
+        end: "checked TK0405",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn scattered_pages(x: &Tensor<f32, (M, Fixed<16>)>, y: &mut Tensor<f32, (P, Fixed<16>)>, p: &Tensor<i32, (M,)>) {
+    let [b] = blocks([M]);
+    threads([32]);
+    let mut s = alloc_shared::<f32>([1, 16]);
+    copy(x.at([b, 0]), &mut s);
+    copy(&s, y.at_mut([p[b] as usize, 0]));
+}"#,
+        args: || vec![f32s([6, 16], |i| i as f32), f32s([8, 16], |_| 0.0), offsets()],
+    },
+    Case {
+        end: "typing TK0305",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn pages_of_pages(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, p: &Tensor<i32, (M,)>) {
+    blocks([1]);
+    let [t] = threads([4]);
+    let i = p.masked([p.masked([t]) as usize]) as usize;
+    *y.masked_mut([t]) = x.masked([i * i * i]);
+}"#,
+        args: || vec![numbers(40), zeros(40), signed()],
+    },
+    Case {
+        end: "TK0604, checked TK0302 TK0303, fast TK0303",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn atomics_by_wild_bins(p: &Tensor<i32, (M,)>, y: &mut Tensor<u32, (N,)>) {
+    blocks([1]);
+    let [t] = threads([8]);
+    if t < M { atomic_add(&mut y[p[t] as usize], 1); }
+}"#,
+        args: || vec![offsets(), tensor(Dtype::U32, [8], |_| 0.0)],
+    },
+    Case {
+        end: "typing TK0402",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn break_before_a_barrier(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    blocks([1]);
+    let [t] = threads([64]);
+    let mut s = alloc_shared::<f32>([64]);
+    s[t] = 0.0;
+    for i in 0..8 {
+        if x.masked([t]) > 3.0 { break; }
+        sync_threads();
+        s[t] += 1.0;
+    }
+    *y.masked_mut([t]) = s[t];
+}"#,
+        args: || vec![numbers(40), zeros(40)],
+    },
+    Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn break_for_the_whole_block(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    blocks([1]);
+    let [t] = threads([64]);
+    let mut s = alloc_shared::<f32>([64]);
+    s[t] = 0.0;
+    for i in 0..8 {
+        if x.masked([i]) > 3.0 { break; }
+        sync_threads();
+        s[t] += s[t];
+        sync_threads();
+    }
+    *y.masked_mut([t]) = s[t];
+}"#,
+        args: || vec![numbers(40), zeros(40)],
+    },
+    Case {
+        end: "checked TK0405",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn store_after_a_break(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    let [b] = blocks([N]);
+    let [t] = threads([1]);
+    for i in 0..N {
+        if i == b { break; }
+        y[t] = x[i];
+    }
+}"#,
+        args: || vec![numbers(5), zeros(5)],
+    },
+    Case {
+        end: "launch refused",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn no_blocks_by_a_scalar(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, s: usize) {
+    let [b] = blocks([s]);
+    let [t] = threads([32]);
+    *y.masked_mut([b * 32 + t]) = x.masked([N / s + t]);
+}"#,
+        args: || vec![numbers(40), zeros(40), Arg::Index(0)],
+    },
+    Case {
+        end: "typing TK0104",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn optional_input_absent_extent(x: Option<&Tensor<f32, (N,)>>, y: &mut Tensor<f32, (M,)>) {
+    let [b] = blocks([ceil_div(M, 32)]);
+    let [t] = threads([32]);
+    let i = b * 32 + t;
+    if let Some(v) = x { *y.masked_mut([i]) = v.masked([i + N]); }
+}"#,
+        args: || vec![numbers(40), zeros(50)],
+    },
+    Case {
+        end: "typing TK0405",
+        kernel: r#"#[tile_kernel(partial(y, z))]
+fn optional_output_alike(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, z: Option<&mut Tensor<f32, (N,)>>) {
+    let [b] = blocks([ceil_div(N, 32)]);
+    let [t] = threads([32]);
+    let i = b * 32 + t;
+    if let Some(w) = z { *w.masked_mut([t]) = 2.0; }
+    *y.masked_mut([i]) = x.masked([i]);
+}"#,
+        args: || vec![numbers(40), zeros(40), zeros(40)],
+    },
+    Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn swizzled_past_the_grid(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, s: usize) {
+    let [bx, by] = blocks([5, 3]);
+    let [t] = threads([2]);
+    use_swizzle(s);
+    *y.masked_mut([(by * 5 + bx) * 2 + t]) = x.masked([(by * 5 + bx) * 2 + t]);
+}"#,
+        args: || vec![numbers(40), zeros(40), Arg::Index(0)],
+    },
+    Case {
+        end: "typing TK0405",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn swizzled_and_one_axis_forgotten(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, s: usize) {
+    let [bx, by] = blocks([5, 3]);
+    let [t] = threads([2]);
+    use_swizzle(s);
+    *y.masked_mut([bx * 2 + t]) = x.masked([by * 2 + t]);
+}"#,
+        args: || vec![numbers(40), zeros(40), Arg::Index(2)],
+    },
+    Case {
+        end: "typing TK0201",
+        kernel: r#"#[tile_kernel(partial(y), require(N % 4 == 0))]
+fn vectors_beside_a_lying_shift(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, s: usize) {
+    blocks([1]);
+    let [t] = threads([8]);
+    let mut v = alloc_local::<f32>([4]);
+    for i in vectorized(0..4) { v[i] = x.masked([t * 4 + s + i]); }
+    for i in vectorized(0..4) { *y.masked_mut([t * 4 + i]) = v[i]; }
+}"#,
+        args: || vec![numbers(40), zeros(40), Arg::Index(1)],
+    },
+    Case {
+        end: "checked TK0401",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn a_store_by_every_round(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    blocks([1]);
+    let [t] = threads([32]);
+    for k in 0..4 {
+        for [j] in parallel([32]) { *y.masked_mut([j / 2 + k * 0]) = x.masked([j]); }
+    }
+    *y.masked_mut([t + 32]) = 0.0;
+}"#,
+        args: || vec![numbers(40), zeros(40)],
+    },
+    Case {
+        end: "typing TK0405",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn a_loop_over_blocks_of_others(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>) {
+    let [b] = blocks([ceil_div(N, 32)]);
+    let [t] = threads([32]);
+    for i in (t..N).step_by(32) { y[i] = x[i]; }
+}"#,
+        args: || vec![numbers(70), zeros(70)],
+    },
+    Case {
+        end: "launch refused",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn squares_of_far_indices(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, s: usize) {
+    let [b] = blocks([2]);
+    let [t] = threads([2]);
+    let i = (b * 2 + t) * s;
+    let j = i * i;
+    *y.masked_mut([j % 40]) = x.masked([i]);
+}"#,
+        args: || vec![numbers(40), zeros(40), Arg::Index(46_341)],
+    },
+    Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn shifted_right_of_negative(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, s: usize) {
+    blocks([1]);
+    let [t] = threads([4]);
+    *y.masked_mut([((t - s) >> 1) + 8 * t]) = x.masked([t]);
+}"#,
+        args: || vec![numbers(40), zeros(40), Arg::Index(3)],
+    },
+    Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn a_tile_wider_than_its_tensor(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M, N)>) {
+    let [b] = blocks([ceil_div(M, 8)]);
+    threads([32]);
+    let mut s = alloc_shared::<f32>([8, 64]);
+    copy(x.at([b * 8 - 3, 0 - 5]), &mut s);
+    copy(&s, y.at_mut([b * 8 - 3, 0 - 5]));
+}"#,
+        args: || vec![f32s([9, 3], |i| i as f32), f32s([9, 3], |_| 0.0)],
+    },
+    Case {
+        end: "TK0604, agree",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn blocks_of_a_product_of_dims(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M, N)>) {
+    let [b] = blocks([M * N]);
+    let [t] = threads([1]);
+    y[[b / N, b % N + t]] = x[[b / N, b % N]];
+}"#,
+        args: || vec![f32s([3, 5], |i| i as f32), f32s([3, 5], |_| 0.0)],
+    },
+    Case {
+        end: "typing TK0405",
+        kernel: r#"#[tile_kernel(partial(y))]
+fn blocks_of_a_product_folded(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M, N)>) {
+    let [b] = blocks([M * N]);
+    let [t] = threads([1]);
+    y[[b / N, 0 + t]] = x[[b / N, b % N]];
+}"#,
+        args: || vec![f32s([3, 5], |i| i as f32), f32s([3, 5], |_| 0.0)],
     },
 ];
 

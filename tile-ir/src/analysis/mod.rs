@@ -77,6 +77,8 @@ pub struct Analysis {
     /// Per `last_arriver` whose blocks are those along some axes of the grid: the count, and the extents of the axes. Their
     /// product is the count, or the launch is refused.
     pub arrivals: Vec<(ExprId, Vec<ExprId>)>,
+    /// Stores that several blocks make alike at some launches: those are refused.
+    pub block_needs: Vec<BlockNeed>,
     /// Expressions of type `usize` that are computed and held in 64 bits, because 32 are not known to be enough.
     pub wide: BTreeSet<ExprId>,
     /// Operations on `usize` whose results are known to fit 32 bits; one that is also in `wide` is met on a path where it
@@ -238,6 +240,17 @@ pub struct IndexRange {
     pub span: SpanId,
 }
 
+/// That blocks store to different elements, where only the launcher knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockNeed {
+    /// What holds then.
+    pub holds: HostExpr,
+    /// The same in words.
+    pub text: String,
+    /// The store.
+    pub span: SpanId,
+}
+
 /// An operand that has a range of its own, where only the launcher knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperandRange {
@@ -268,11 +281,14 @@ fn anywhere(bound: &BoundKernel) -> Analysis {
     walk.run();
     ranges::finish(&mut walk);
     let wrong = if walk.analysis.diagnostics.is_empty() { regions::check(&walk) } else { vec![] };
-    let mut analysis = walk.analysis;
+    if wrong.is_empty() && walk.analysis.diagnostics.is_empty() {
+        walk.analysis.block_needs = regions::needs(&mut walk);
+    }
+    let walk::Walk { mut analysis, uniform, .. } = walk;
     asynchronous::decide(bound, &mut analysis);
     analysis.barriers_before = sync::place(bound, &analysis.block_uniform);
     if analysis.diagnostics.is_empty() {
-        let races = race::find(bound, &walk.uniform, &analysis.barriers_before, &analysis.block_uniform);
+        let races = race::find(bound, &uniform, &analysis.barriers_before, &analysis.block_uniform);
         analysis.diagnostics.extend(races);
     }
     analysis.diagnostics.extend(wrong);

@@ -110,6 +110,10 @@ impl Lowering<'_> {
                 });
             }
         }
+        for need in &self.analysis.block_needs {
+            let kind = CheckKind::Require { text: need.text.clone() };
+            checks.push(Check { holds: need.holds.clone(), kind, request: None, span: need.span });
+        }
         for stmt in &kernel.body {
             let StmtKind::Shuffle { lane, .. } = kernel.stmts[*stmt].kind else { continue };
             if let (None, Some(lane_value)) = (kernel.const_index(lane), HostExpr::of(kernel, lane)) {

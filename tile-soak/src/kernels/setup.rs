@@ -7,7 +7,7 @@ use super::source::{Library, Source, library};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use tile_ir::ir::{Kernel, Target};
+use tile_ir::ir::{DtypeRef, Kernel, Param, ParamKind, Target, Type};
 
 /// An instance with problems that it serves.
 pub struct Setup {
@@ -73,6 +73,8 @@ impl Wish {
 
 /// Instances that are tried of a kernel.
 const INSTANCES: usize = 2;
+/// Problems of an instance with a scalar parameter that is 0.
+const ZEROED: usize = 2;
 /// Draws before a problem is given up.
 const DRAWS: usize = 400;
 /// Most blocks of an original's launch.
@@ -114,11 +116,32 @@ pub fn setups_in(library: &Library, source: &Source) -> Result<Vec<Setup>, Strin
                 Err(error) => flagged = Some(error),
             }
         }
+        let first = setup.problems.first().map(|solved| solved.problem.clone());
+        setup.problems.extend(first.into_iter().flat_map(|problem| at_zero(&kernel, instance, &problem)));
         if !setup.problems.is_empty() {
             setups.push(setup);
         }
     }
     if setups.is_empty() { Err(flagged.unwrap_or("no launch of it was found".into())) } else { Ok(setups) }
+}
+
+/// A problem with each integer scalar parameter 0 in turn, where it was not and the kernel serves that: a shift by 0 or a stride of
+/// 0 makes indices meet that others keep apart, and a draw of a few scalars seldom has it.
+fn at_zero(kernel: &Kernel, instance: usize, problem: &Problem) -> Vec<Solved> {
+    let is_integer = |param: &Param| match param.kind {
+        ParamKind::Scalar { ty: Type::Index } => true,
+        ParamKind::Scalar { ty: Type::Value(DtypeRef::Is(dtype)) } => dtype.is_whole(),
+        ParamKind::Scalar { .. } | ParamKind::Tensor { .. } | ParamKind::Absent => false,
+    };
+    let names = kernel.params.values().filter(|param| is_integer(param)).map(|param| &param.name);
+    let others = names.filter(|name| problem.scalars.get(*name).is_some_and(|value| *value != 0));
+    let zeroed = others.map(|name| {
+        let mut problem = problem.clone();
+        problem.scalars.insert(name.clone(), 0);
+        problem
+    });
+    // What an original is flagged for at 0 is its own: nothing is asked of its mutants there.
+    zeroed.filter_map(|problem| verified(kernel, instance, &problem).ok().flatten()).take(ZEROED).collect()
 }
 
 /// A problem that the kernel serves, solved: as wished, or any where none of those was found.
@@ -242,7 +265,14 @@ mod tests {
         let (_, all) = launches("tests/loop_ranges.rs::parts");
         assert!(all.iter().any(|launch| launch.blocks >= 17));
         let (problems, _) = launches("tests/loop_ranges.rs::scalars");
-        assert!(problems.iter().all(|p| p.scalars["first"] < p.scalars["last"]), "the range is not empty");
+        assert!(problems[..3].iter().all(|p| p.scalars["first"] < p.scalars["last"]), "the range is not empty");
+    }
+
+    #[test]
+    fn each_scalar_is_zero_once() {
+        let (problems, _) = launches("tests/loop_ranges.rs::operands_of_launch");
+        assert!(problems.iter().any(|p| p.scalars["by"] == 0), "a shift by 0");
+        assert!(problems.iter().all(|p| p.scalars["step"] >= 2), "a step of 0 is refused");
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use super::touch::Kind;
 use super::{Here, Run, UNKNOWN, Values};
-use crate::constraint::Varies;
 use crate::ir::{BoundKernel, Effect, ExprId, ExprKind, ReduceSource, StmtId, StmtKind, VarId, effects};
 use std::collections::BTreeSet;
 
@@ -65,13 +64,11 @@ impl Run<'_> {
                         })
                         .collect()
                 };
-                self.control.push(self.uniform.expr(kernel, *cond));
                 for (body, mask) in [(then, arm(1)), (otherwise, arm(0))] {
                     if mask.iter().any(|h| *h != Here::No) {
                         self.block(body, &mask);
                     }
                 }
-                self.control.pop();
             }
             StmtKind::For { .. } => self.for_loop(stmt, here),
             StmtKind::Parallel { body, .. } => body.iter().for_each(|s| self.forget_assigned(*s)),
@@ -134,8 +131,6 @@ impl Run<'_> {
         let kernel = self.kernel;
         let StmtKind::For { var, start, end, step, body, .. } = &kernel.stmts[stmt].kind else { return };
         [start, end, step].into_iter().for_each(|e| self.loads(*e, here));
-        self.control
-            .push([start, end, step].into_iter().fold(Varies::default(), |v, e| v.or(self.uniform.expr(kernel, *e))));
         let (start, end, step) = (self.eval(*start), self.eval(*end), self.eval(*step));
         // Iteration n of each thread; the last by its own count.
         let at = |t: usize, n: Option<i64>| -> (i64, Here) {
@@ -201,7 +196,6 @@ impl Run<'_> {
         } else if rounds.len() == 3 && (0..here.len()).any(|t| at(t, None).1 == Here::Yes) {
             body.iter().for_each(|s| self.forget_assigned(*s));
         }
-        self.control.pop();
     }
 
     fn forget_assigned(&mut self, stmt: StmtId) {

@@ -16,7 +16,6 @@ mod touch;
 mod values;
 
 use super::uniform::Uniformity;
-use crate::constraint::Varies;
 use crate::diag::Diagnostic;
 use crate::ir::pipeline::shared_loads;
 use crate::ir::{BoundKernel, SecondaryMap, StmtId, VarId};
@@ -58,7 +57,6 @@ pub(super) fn find(
         epoch: 0,
         time: 0,
         around: Vec::new(),
-        control: Vec::new(),
         work: 0,
         reported: BTreeSet::new(),
         found: Vec::new(),
@@ -94,7 +92,6 @@ struct Run<'k> {
     time: u32,
     /// Statements around, from the outside in, each with the time its execution began.
     around: Vec<(StmtId, u32)>,
-    control: Vec<Varies>,
     work: usize,
     reported: BTreeSet<Key>,
     found: Vec<Diagnostic>,

@@ -1,7 +1,6 @@
 //! Accesses since the last barrier, element by element, and which of them race.
 
 use super::{Here, Run, UNKNOWN, Values};
-use crate::diag::{Code, Diagnostic};
 use crate::ir::{AccessId, Extent, ParamKind, Place, StmtId};
 use std::hash::Hasher;
 
@@ -91,34 +90,6 @@ impl Run<'_> {
                 // The later access of the same thread is the one that a coming access may race with.
                 [first, _] => *first = Some(touch),
             }
-        }
-        if kind == Kind::Write {
-            self.blocks(access, here);
-        }
-    }
-
-    /// A store that every block of a grid axis makes alike.
-    fn blocks(&mut self, access: AccessId, here: &[Here]) {
-        let kernel = self.kernel;
-        let data = &kernel.accesses[access];
-        if !matches!(data.place, Place::Tensor(_)) || !here.contains(&Here::Yes) {
-            return;
-        }
-        let varies = self.control.iter().fold(self.uniform.address(kernel, access), |v, c| v.or(*c)).blocks;
-        for (axis, binding) in kernel.grid.iter().enumerate().take(3) {
-            let Values::Same(blocks) = self.eval(binding.extent) else { continue };
-            if blocks < 2 || varies & (1 << axis) != 0 {
-                continue;
-            }
-            let (name, axis_name) = (kernel.place_name(data.place), &kernel.vars[binding.var].name);
-            let message = format!("blocks race on `{name}`: every block along `{axis_name}` stores the same elements");
-            let at = format!("neither the index nor a condition around it depends on `{axis_name}`");
-            let help = format!(
-                "index `{name}` by `{axis_name}`, put `if {axis_name} == 0 {{ .. }}` around the store, or use an atomic"
-            );
-            self.found.push(Diagnostic::new(Code::GLOBAL_RACE, data.span, message).at(at).help(help));
-            self.reported.insert(key(data.place));
-            return;
         }
     }
 

@@ -4,20 +4,19 @@
 //! A store is looked at in two neighbouring blocks of a few launches that the `require`s admit. Where the index is linear
 //! in the digits of threads and iterations (`t / 32` and `t % 32` are digits of `t`), the two blocks meet where an
 //! equation in differences of digits has a solution. It is an error where neighbours meet at every such launch that has
-//! them; where it depends on the launch, on data or on scalar parameters, the checked simulator tells.
+//! them; where it depends on the launch, on data or on scalar parameters, the checked simulator tells. Stores that no index
+//! of blocks tells apart are [`alike`]'s.
 
+use super::launches::Launch;
 use super::points::Values;
-use super::{Kind, LoopForm, Region, Touch};
+use super::{Kind, LoopForm, Region, Touch, alike, launches, points};
 use crate::analysis::assignment::Assignment;
 use crate::analysis::walk::{Ranged, Walk};
 use crate::constraint::{Definition, Poly, Sym};
 use crate::diag::{Code, Diagnostic};
-use crate::ir::{BoundKernel, ExprId, ExprKind, Extent, ParamKind, Place};
-use crate::lowered::{HostExpr, fold};
+use crate::ir::{Extent, ParamKind, Place};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Launches looked at.
-const LAUNCHES: usize = 3;
 /// Steps of a search.
 const FUEL: u32 = 300;
 /// Solutions that are tried before a search is given up.
@@ -31,7 +30,7 @@ pub(super) fn check(walk: &Walk<'_>) -> Vec<Diagnostic> {
     if stores.is_empty() {
         return vec![];
     }
-    let launches = launches(walk.kernel);
+    let launches = Launch::some(walk.kernel);
     let mut found = Vec::new();
     let mut reported = BTreeSet::new();
     for store in stores {
@@ -39,70 +38,12 @@ pub(super) fn check(walk: &Walk<'_>) -> Vec<Diagnostic> {
         if launches.is_empty() || reported.contains(&param.as_u32()) {
             continue;
         }
-        if let Some(diagnostic) = meeting(walk, store, &launches) {
+        if let Some(diagnostic) = alike::check(walk, store, &launches).or_else(|| meeting(walk, store, &launches)) {
             reported.insert(param.as_u32());
             found.push(diagnostic);
         }
     }
     found
-}
-
-/// Values of the dims.
-type Launch = Vec<i64>;
-
-/// A few launches that the contract admits, of large and of ragged extents.
-fn launches(kernel: &BoundKernel) -> Vec<Launch> {
-    let count = kernel.dims.len();
-    let uniform = |v: i64| vec![v; count];
-    let growing = |v: i64| (0..count).map(|i| v << (i % 4)).collect::<Vec<_>>();
-    let shrinking = |v: i64| (0..count).map(|i| v << ((count - 1 - i) % 4)).collect::<Vec<_>>();
-    let mut all: Vec<Launch> = vec![uniform(4096), growing(640), shrinking(640), uniform(1000)];
-    all.extend([2048, 1024, 512, 256, 128, 96, 64, 32, 16, 8, 4, 2].map(uniform));
-    all.extend([1024, 256, 64, 32, 8].into_iter().flat_map(|v| [growing(v), shrinking(v)]));
-    let derived = kernel.derived_dims();
-    let fixed = |mut launch: Launch| {
-        for (slot, dim) in launch.iter_mut().zip(kernel.dims.values()) {
-            *slot = dim.value.unwrap_or(*slot);
-        }
-        for (dim, expr) in &derived {
-            if let Some(found) = value(kernel, *expr, &launch) {
-                launch[dim.as_u32() as usize] = found;
-            }
-        }
-        launch
-    };
-    let admitted = |launch: &Launch| kernel.requires.iter().all(|r| value(kernel, r.cond, launch) == Some(1));
-    let mut chosen: Vec<Launch> = Vec::new();
-    for launch in all.into_iter().map(fixed) {
-        if chosen.len() == LAUNCHES {
-            break;
-        }
-        if !chosen.contains(&launch) && admitted(&launch) {
-            chosen.push(launch);
-        }
-    }
-    chosen
-}
-
-/// The value of an expression of dims and constants.
-fn value(kernel: &BoundKernel, expr: ExprId, launch: &Launch) -> Option<i64> {
-    match &kernel.exprs[expr].kind {
-        ExprKind::Int(value) => Some(*value),
-        ExprKind::Bool(value) => Some(i64::from(*value)),
-        ExprKind::Dim(dim) => launch.get(dim.as_u32() as usize).copied(),
-        ExprKind::Binary(op, a, b) => fold(*op, value(kernel, *a, launch)?, value(kernel, *b, launch)?),
-        _ => None,
-    }
-}
-
-/// The value of what the launcher evaluates.
-fn host_value(host: &HostExpr, launch: &Launch) -> Option<i64> {
-    match host {
-        HostExpr::Int(value) => Some(*value),
-        HostExpr::Dim(dim) => launch.get(dim.as_u32() as usize).copied(),
-        HostExpr::Binary(op, a, b) => fold(*op, host_value(a, launch)?, host_value(b, launch)?),
-        _ => None,
-    }
 }
 
 /// Two points of a store, in neighbouring blocks, at one element.
@@ -134,6 +75,9 @@ fn indices<'w>(walk: &'w Walk<'_>, store: &Touch) -> Indices<'w> {
 /// Where a store of two neighbouring blocks meets, whatever the launch.
 fn meeting(walk: &Walk<'_>, store: &Touch, launches: &[Launch]) -> Option<Diagnostic> {
     let indices = indices(walk, store);
+    if depends_on_scalars(walk, store, &indices) {
+        return None;
+    }
     let axes = indices.blocks.len();
     let mut directions: Vec<Vec<i64>> = (0..axes).map(|a| (0..axes).map(|b| i64::from(a == b)).collect()).collect();
     for (a, b) in (0..axes).flat_map(|a| (a + 1..axes).map(move |b| (a, b))) {
@@ -144,12 +88,7 @@ fn meeting(walk: &Walk<'_>, store: &Touch, launches: &[Launch]) -> Option<Diagno
     'directions: for direction in directions {
         let mut first = None;
         for launch in launches {
-            let mut values = Values::none(walk.cx.symbols());
-            for (sym, host) in &walk.hosts {
-                if let Some(value) = host_value(host, launch) {
-                    values.set(*sym, value);
-                }
-            }
+            let values = launch.values(walk);
             let extent_of = |r: &&Ranged| values.eval(&walk.cx, &r.hi)?.checked_add(1);
             let extents = indices.blocks.iter().map(extent_of).collect::<Option<Vec<i64>>>()?;
             if direction.iter().zip(&extents).any(|(d, extent)| *d != 0 && *extent < 2) {
@@ -165,6 +104,14 @@ fn meeting(walk: &Walk<'_>, store: &Touch, launches: &[Launch]) -> Option<Diagno
         }
     }
     None
+}
+
+/// Whether where a store goes, or whether it is executed, depends on a scalar parameter: a few values of it tell nothing about
+/// the others.
+fn depends_on_scalars(walk: &Walk<'_>, store: &Touch, indices: &Indices<'_>) -> bool {
+    let mut leaves = points::leaves(walk, store);
+    indices.free.iter().for_each(|range| walk.leaves(&range.hi, &mut leaves));
+    leaves.iter().any(|sym| launches::is_of_scalars(walk, *sym))
 }
 
 /// A digit of an index: the index is the sum of its digits, each times its weight.
@@ -389,8 +336,8 @@ impl Search<'_, '_, '_> {
         let ParamKind::Tensor { shape, .. } = &kernel.params[param].kind else { return false };
         element.iter().zip(shape).all(|(index, extent)| {
             let extent = match extent {
-                Extent::Dim(dim) => self.launch.get(dim.as_u32() as usize).copied(),
-                Extent::Fixed(e) => value(kernel, *e, self.launch),
+                Extent::Dim(dim) => self.launch.dim(*dim),
+                Extent::Fixed(e) => self.launch.value(kernel, *e),
             };
             extent.is_some_and(|extent| (0..extent).contains(index))
         })
@@ -490,14 +437,13 @@ fn report(walk: &Walk<'_>, store: &Touch, indices: &Indices<'_>, meeting: &Meeti
         None => format!("the block at {}", differ(side)),
     };
     let at = format!("{} and {} both store {element}", who(0), who(1));
-    let dims: Vec<String> =
-        kernel.dims.values().zip(launch).map(|(dim, value)| format!("{} = {value}", dim.name)).collect();
+    let dims = launch.shown(kernel);
     let message = format!("blocks race on `{name}`: neighbouring blocks store the same elements");
     let diagnostic = Diagnostic::new(Code::GLOBAL_RACE, store.span, message).at(at);
     let diagnostic = if dims.is_empty() {
         diagnostic
     } else {
-        diagnostic.note(format!("at {}, as at every launch with more than one block", dims.join(", ")))
+        diagnostic.note(format!("at {dims}, as at every launch with more than one block"))
     };
     diagnostic.help(format!("let each block have elements of `{name}` of its own, or use an atomic"))
 }

@@ -8,15 +8,20 @@
 //! |---|---|
 //! | `points` | the values that indices take at given threads and iterations |
 //! | `blocks` | elements of tensors that several blocks store to |
+//! | `alike` | of those, stores that no index of blocks tells apart; where that depends on the launch, what it checks |
+//! | `launches` | the few launches at which they are looked at |
 //! | `initialised` | elements of arrays that are read before anything was written to them |
 
+mod alike;
 mod blocks;
 mod initialised;
+mod launches;
 mod points;
 
+use super::BlockNeed;
 use super::walk::{Ranged, Walk};
 use crate::analysis::assignment::Assignment;
-use crate::constraint::{Cond, Poly};
+use crate::constraint::{Cond, Poly, Sym, Varies};
 use crate::diag::Diagnostic;
 use crate::ir::{AccessId, BufferId, Place, SpanId, TileRef};
 use std::collections::BTreeMap;
@@ -63,6 +68,8 @@ pub(super) struct Around {
     pub span: SpanId,
     /// Its counters, where their ranges are known.
     pub ranged: Vec<Ranged>,
+    /// Where the number of its iterations may differ.
+    pub varies: Varies,
 }
 
 /// How the iterations of a loop are related.
@@ -83,6 +90,9 @@ pub(super) struct Regions {
     pub loops: Vec<Around>,
     /// The loop around the declaration of each array.
     pub declared: BTreeMap<BufferId, Option<usize>>,
+    /// Answers of `last_arriver`: one block has `true` for each counter. Each with the axes of the grid, a bit each, along which blocks
+    /// share a counter.
+    pub arrivals: BTreeMap<Sym, u8>,
     current: Option<usize>,
     /// The first touch of the statement that the walk is at.
     statement: usize,
@@ -101,8 +111,8 @@ impl Regions {
     }
 
     /// The walk enters the body of a loop.
-    pub fn enter(&mut self, kind: LoopForm, span: SpanId, ranged: &[Ranged]) {
-        self.loops.push(Around { outer: self.current, kind, span, ranged: ranged.to_vec() });
+    pub fn enter(&mut self, kind: LoopForm, span: SpanId, ranged: &[Ranged], varies: Varies) {
+        self.loops.push(Around { outer: self.current, kind, span, ranged: ranged.to_vec(), varies });
         self.current = Some(self.loops.len() - 1);
     }
 
@@ -193,6 +203,11 @@ pub(super) fn check(walk: &Walk<'_>) -> Vec<Diagnostic> {
     let mut wrong = initialised::check(walk);
     wrong.extend(blocks::check(walk));
     wrong
+}
+
+/// What the launch has to check of the regions of a kernel.
+pub(super) fn needs(walk: &mut Walk<'_>) -> Vec<BlockNeed> {
+    alike::needs(walk)
 }
 
 /// The linear index of the thread at a point; axes that do not matter count as 0.

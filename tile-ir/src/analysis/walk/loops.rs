@@ -95,7 +95,7 @@ impl<'k> Walk<'k> {
         // A loop in a vectorised loop is an error, which the outer one reports when it has been walked.
         let outer = (*kind == LoopKind::Vectorized).then(|| self.vector.replace(VectorLoop::new(stmt, counter, width)));
         let counters = self.ranged.len() - usize::from(is_ranged);
-        self.regions.enter(LoopForm::Serial, span, &self.ranged[counters..]);
+        self.regions.enter(LoopForm::Serial, span, &self.ranged[counters..], varies);
         if is_left {
             // Whether there is this iteration is not known.
             self.path.push(Cond::Unknown(varies));
@@ -207,7 +207,7 @@ impl<'k> Walk<'k> {
         parallel::check(self, stmt, extents, body);
         let outer = self.parallel.replace(stmt);
         let counters = self.ranged.len() - ranged;
-        self.regions.enter(LoopForm::Parallel, self.kernel.stmts[stmt].span, &self.ranged[counters..]);
+        self.regions.enter(LoopForm::Parallel, self.kernel.stmts[stmt].span, &self.ranged[counters..], varies);
         self.parallel_path = self.path.len();
         self.block(body);
         self.regions.leave();
@@ -236,7 +236,7 @@ impl<'k> Walk<'k> {
         let varies = Varies { blocks: 1, ..Varies::default() };
         self.record_uniform(stmt, varies, None);
         self.control.push(Control { span: kernel.stmts[stmt].span, varies, cond: None });
-        self.regions.enter(LoopForm::Persistent, kernel.stmts[stmt].span, &self.ranged[ranged..]);
+        self.regions.enter(LoopForm::Persistent, kernel.stmts[stmt].span, &self.ranged[ranged..], varies);
         self.block(body);
         self.regions.leave();
         self.control.pop();

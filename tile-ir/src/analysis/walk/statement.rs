@@ -74,7 +74,11 @@ impl<'k> Walk<'k> {
                 collective::awaited(self, stmt, *access, *count);
                 self.access(*access, Use::Update);
                 self.regions.last_is_update(kernel.accesses[*access].place);
-                self.forget(*dst);
+                let varies = self.uniform.var(*dst);
+                let last = self.cx.fresh_data(Some(0), Some(1), varies);
+                let counters = self.uniform.address(kernel, *access).blocks;
+                self.regions.arrivals.insert(last, varies.blocks & !counters);
+                self.vars[*dst] = Value::Bool(Cond::NonZero(Poly::sym(last)));
             }
             StmtKind::Atomic { access, value, dst, .. } => {
                 self.eval(*value);
