@@ -67,3 +67,42 @@ fn it_is_said_whether_tiles_are_counted() {
     );
     assert!(remarks(Target::Sm80).contains("`.counter(..)` has no effect"), "{}", remarks(Target::Sm80));
 }
+
+/// `explain` counts as many tiles a block as there are, whether they are counted or a grid apart.
+#[test]
+fn explain_counts_every_tile() {
+    use tile_ir::explain::{Machine, Shape, explain};
+    use tile_ir::ir::Target;
+    let kernel = whole::definition().kernel().unwrap();
+    let program = tile_ir::lower::lower(kernel, &kernel.instances[0], Target::Sm90a).unwrap();
+    // 132 blocks of one to ten tiles: the next one is counted late, and early.
+    for tiles in [1, 2, 4, 5, 10] {
+        let (m, n, k) = (132.0 * 64.0, 64.0 * f64::from(tiles), 256.0);
+        let shape = Shape::dense(&program, &[("M", m), ("N", n), ("K", k)]).unwrap().with_capacity(132);
+        let report = explain(&program, &shape, &Machine::H200, None).unwrap();
+        assert_eq!(report.roofline.flops, 2.0 * m * n * k, "{tiles} tiles a block: {report}");
+    }
+}
+
+/// C = A B^T in tiles of equal length.
+#[tile_kernel]
+pub fn whole(
+    a: &Tensor<f16, (M, K)>,
+    b: &Tensor<f16, (N, K)>,
+    c: &mut Tensor<f32, (M, N)>,
+    taken: &mut Tensor<u32, (Fixed<1>,)>,
+) {
+    threads([128]);
+    let mut a_s = alloc_shared::<f16>([64, 64]);
+    let mut b_s = alloc_shared::<f16>([64, 64]);
+    let mut acc = alloc_fragment::<f32>([64, 64]);
+    for [x, y] in persistent([ceil_div(N, 64), ceil_div(M, 64)]).counter(&mut taken[0]) {
+        clear(&mut acc);
+        for step in pipelined(0..ceil_div(K, 64), 2) {
+            copy(a.at([y * 64, step * 64]), &mut a_s);
+            copy(b.at([x * 64, step * 64]), &mut b_s);
+            gemm(&a_s, b_s.t(), &mut acc);
+        }
+        copy(&acc, c.at_mut([y * 64, x * 64]));
+    }
+}

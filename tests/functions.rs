@@ -50,6 +50,49 @@ fn put<T: Float>(y: &mut Tensor<T, (M, N)>, shift: Option<&Tensor<f32, (N,)>>, i
     }
 }
 
+/// Stores where there is a tensor to store to.
+#[tile_fn]
+fn keep(y: Option<&mut Tensor<f32, (N,)>>, i: usize, value: f32) {
+    if let Some(y) = y {
+        *y.masked_mut([i]) = value;
+    }
+}
+
+/// Stores.
+#[tile_fn]
+fn store(y: &mut Tensor<f32, (N,)>, i: usize, value: f32) {
+    *y.masked_mut([i]) = value;
+}
+
+/// An optional output is passed on in a loop, as it is and as the tensor that it may be.
+#[tile_kernel(uses(keep, store), partial(y, z))]
+pub fn kept(x: &Tensor<f32, (N,)>, y: Option<&mut Tensor<f32, (N,)>>, z: Option<&mut Tensor<f32, (N,)>>) {
+    let [b] = blocks([ceil_div(N, 128)]);
+    let [t] = threads([32]);
+    for step in 0..4 {
+        let i = b * 128 + step * 32 + t;
+        let value = x.masked([i]);
+        keep(y, i, value + 1.0);
+        if let Some(z) = z {
+            store(z, i, value + 2.0);
+        }
+    }
+}
+
+#[test]
+fn an_optional_output_is_passed_on_in_a_loop() {
+    let x: Vec<f32> = (0..150).map(|i| i as f32).collect();
+    for device in devices() {
+        let tx = device.tensor(&x, [150]).unwrap();
+        let mut y = device.zeros::<f32, 1>([150]).unwrap();
+        let mut z = device.zeros::<f32, 1>([150]).unwrap();
+        kept::launch(&device, &tx, Some(&mut y), None).unwrap();
+        assert_eq!(y.to_vec().unwrap(), x.iter().map(|v| v + 1.0).collect::<Vec<_>>());
+        kept::launch(&device, &tx, None, Some(&mut z)).unwrap();
+        assert_eq!(z.to_vec().unwrap(), x.iter().map(|v| v + 2.0).collect::<Vec<_>>());
+    }
+}
+
 /// Every element of an array of a thread.
 #[tile_fn]
 fn add_all(values: &mut LocalArray<f32, (V,)>, x: f32) {

@@ -178,8 +178,13 @@ impl Walker<'_> {
             let (start, end, step) = (start?, end?, step?.max(1));
             Some((start, step, (end.saturating_sub(start).max(0) as u64).div_ceil(step as u64)))
         };
-        // Where a loop ends early its length is not known.
-        let is_left = assigned(body).contains(&reg);
+        // A loop whose last operation gives its index another value takes tiles as they are counted: as many a block as of tiles a grid apart,
+        // where blocks take equally long. A loop that gives it one anywhere else ends early, and its length is not known.
+        let but_counted = match body {
+            [rest @ .., Op { kind: OpKind::Set { reg: last, .. }, .. }] if *last == reg => rest,
+            all => all,
+        };
+        let is_left = assigned(but_counted).contains(&reg);
         let range = |t: usize| range(t).filter(|_| !is_left);
         let ranges: Vec<_> = (0..weights.len()).map(range).collect();
         if ranges.iter().zip(weights).any(|(range, w)| range.is_none() && *w > 0.0) {

@@ -1,7 +1,7 @@
 //! The kernel of [`forward`](super::forward) where a query sees the keys up to its own: [`forward_kernel`](super::forward_kernel)'s loop over the keys that a tile
 //! sees. Tiles are of different length, so whichever block is done first takes the next one.
 
-use super::parts::{log_of_sum, softmax_step};
+use super::parts::{begin_tile, divide_seen_rows, hide_later, softmax_step, write_sums};
 use tile_runtime::prelude::*;
 
 // ANCHOR: kernel
@@ -16,7 +16,7 @@ use tile_runtime::prelude::*;
     require(HK > 0 && H % HK == 0 && group > 0),
     require(N > 0 && N <= 1 << 30),
     require(N >= M),
-    uses(log_of_sum, softmax_step)
+    uses(begin_tile, divide_seen_rows, hide_later, softmax_step, write_sums)
 )]
 pub fn causal<T: Half, const BM: usize, const BN: usize, const D: usize, const DV: usize, const THREADS: usize>(
     q: &Tensor<T, (B, H, M, D)>,
@@ -45,36 +45,19 @@ pub fn causal<T: Half, const BM: usize, const BN: usize, const D: usize, const D
         let row = (ceil_div(M, BM) - 1 - tile) * BM;
         let last = before + row; // the last key that the tile's first query sees
         let seen = min(before + min(row + BM, M), 1 << 30);
-        clear(&mut acc);
-        clear(&mut total);
-        fill(&mut most, f32::NEG_INFINITY);
+        begin_tile(&mut acc, &mut most, &mut total);
         copy(q.at([b, h, row, 0]), &mut q_s);
         // A step's keys at least: the steps are known to fit 32 bits.
         for step in pipelined(0..ceil_div(if BN < BM { max(seen, BN) } else { seen }, BN), BM / 64) {
             copy(k.at([b, h / group, step * BN, 0]), &mut k_s);
             copy(v.at([b, h / group, step * BN, 0]), &mut v_s);
             gemm(&q_s, k_s.t(), &mut scores).policy(FullRow).clear();
-            if step * BN + BN > last + 1 {
-                for [i, j] in parallel([BM, BN]) {
-                    if step * BN + j > last + i {
-                        scores[[i, j]] = f32::NEG_INFINITY;
-                    }
-                }
-            }
+            hide_later(&mut scores, step, last);
             softmax_step(&mut scores, &mut weights, &mut most, &mut here, &mut shrink, &mut total, &mut acc, scale);
             gemm(&weights, &v_s, &mut acc);
         }
-        if let Some(sums) = sums {
-            for [i] in parallel([BM]) {
-                *sums.masked_mut([b, h, row + i]) = log_of_sum(most[i], total[i]);
-            }
-        }
-        for [i] in parallel([BM]) {
-            total[i] = 1.0 / total[i];
-        }
-        for [i, j] in parallel([BM, DV]) {
-            acc[[i, j]] *= total[i];
-        }
+        write_sums(sums, &mut most, &mut total, b, h, row);
+        divide_seen_rows(&mut acc, &mut total);
         copy(&acc, o.at_mut([b, h, row, 0]));
     }
 }

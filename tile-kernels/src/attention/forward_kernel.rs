@@ -1,7 +1,7 @@
 //! The kernel of [`forward`](super::forward) without a mask: two or three warpgroups multiply with wgmma what TMA brings. The author's text has no
 //! barrier, no warp roles and no ring of slots; the compiler issues the scores of the next step before this one's weighted values.
 
-use super::parts::{log_of_sum, softmax_step};
+use super::parts::{begin_tile, divide_seen_rows, hide_beyond, softmax_step, write_sums};
 use tile_runtime::prelude::*;
 
 // ANCHOR: kernel
@@ -17,7 +17,7 @@ use tile_runtime::prelude::*;
     ),
     require(HK > 0 && H % HK == 0 && group > 0),
     require(N > 0 && N <= 1 << 30),
-    uses(log_of_sum, softmax_step)
+    uses(begin_tile, divide_seen_rows, hide_beyond, softmax_step, write_sums)
 )]
 pub fn forward<T: Half, const BM: usize, const BN: usize, const D: usize, const DV: usize, const THREADS: usize>(
     q: &Tensor<T, (B, H, M, D)>,
@@ -41,35 +41,18 @@ pub fn forward<T: Half, const BM: usize, const BN: usize, const D: usize, const 
     let mut total = alloc_fragment::<f32>([BM]);
     for [tile, h, b] in persistent([ceil_div(M, BM), H, B]) {
         let row = tile * BM;
-        clear(&mut acc);
-        clear(&mut total);
-        fill(&mut most, f32::NEG_INFINITY);
+        begin_tile(&mut acc, &mut most, &mut total);
         copy(q.at([b, h, row, 0]), &mut q_s);
         for step in pipelined(0..ceil_div(N, BN), BM / 64) {
             copy(k.at([b, h / group, step * BN, 0]), &mut k_s);
             copy(v.at([b, h / group, step * BN, 0]), &mut v_s);
             gemm(&q_s, k_s.t(), &mut scores).policy(FullRow).clear();
-            if step * BN + BN > N {
-                for [i, j] in parallel([BM, BN]) {
-                    if step * BN + j >= N {
-                        scores[[i, j]] = f32::NEG_INFINITY;
-                    }
-                }
-            }
+            hide_beyond(&mut scores, step, N);
             softmax_step(&mut scores, &mut weights, &mut most, &mut here, &mut shrink, &mut total, &mut acc, scale);
             gemm(&weights, &v_s, &mut acc);
         }
-        if let Some(sums) = sums {
-            for [i] in parallel([BM]) {
-                *sums.masked_mut([b, h, row + i]) = log_of_sum(most[i], total[i]);
-            }
-        }
-        for [i] in parallel([BM]) {
-            total[i] = 1.0 / total[i];
-        }
-        for [i, j] in parallel([BM, DV]) {
-            acc[[i, j]] *= total[i];
-        }
+        write_sums(sums, &mut most, &mut total, b, h, row);
+        divide_seen_rows(&mut acc, &mut total);
         copy(&acc, o.at_mut([b, h, row, 0]));
     }
 }

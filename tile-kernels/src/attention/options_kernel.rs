@@ -1,6 +1,6 @@
 //! The kernel of [`forward`](super::forward) where it has a window, a soft cap or sinks, or where queries may see no key at all.
 
-use super::parts::{begin_rows, divide_rows, log_of_sum, step_in_window};
+use super::parts::{begin_rows, divide_rows, step_in_window, write_sums};
 use tile_runtime::prelude::*;
 
 // ANCHOR: kernel
@@ -13,7 +13,7 @@ use tile_runtime::prelude::*;
         CAP in [false, true]
     ),
     require(HK > 0 && H % HK == 0 && group > 0),
-    uses(begin_rows, divide_rows, log_of_sum, step_in_window)
+    uses(begin_rows, divide_rows, step_in_window, write_sums)
 )]
 pub fn forward_options<
     T: Half,
@@ -80,11 +80,7 @@ pub fn forward_options<
         );
         gemm(&weights, &v_s, &mut acc);
     }
-    if let Some(sums) = sums {
-        for [i] in parallel([BM]) {
-            *sums.masked_mut([b, h, row + i]) = log_of_sum(most[i], total[i]);
-        }
-    }
+    write_sums(sums, &mut most, &mut total, b, h, row);
     divide_rows(&mut acc, &mut total);
     copy(&acc, o.at_mut([b, h, row, 0]));
 }

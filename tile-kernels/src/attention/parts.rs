@@ -113,6 +113,42 @@ pub fn hide_keys(
     }
 }
 
+/// Hides the keys from number `keys` on, of the scores of a step of `KEYS` keys: there are no others.
+#[tile_fn]
+pub fn hide_beyond(scores: &mut Fragment<f32, (ROWS, KEYS)>, step: usize, keys: usize) {
+    if step * KEYS + KEYS > keys {
+        for [i, j] in parallel([ROWS, KEYS]) {
+            if step * KEYS + j >= keys {
+                scores[[i, j]] = f32::NEG_INFINITY;
+            }
+        }
+    }
+}
+
+/// Hides the keys behind the row's own, of the scores of a step of `KEYS` keys: row `i` sees those up to number `own + i`.
+#[tile_fn]
+pub fn hide_later(scores: &mut Fragment<f32, (ROWS, KEYS)>, step: usize, own: usize) {
+    if step * KEYS + KEYS > own + 1 {
+        for [i, j] in parallel([ROWS, KEYS]) {
+            if step * KEYS + j > own + i {
+                scores[[i, j]] = f32::NEG_INFINITY;
+            }
+        }
+    }
+}
+
+/// Begins a tile whose rows see at least one key of the first step: none has seen a key yet.
+#[tile_fn]
+pub fn begin_tile(
+    acc: &mut Fragment<f32, (ROWS, D)>,
+    most: &mut Fragment<f32, (ROWS,)>,
+    total: &mut Fragment<f32, (ROWS,)>,
+) {
+    clear(acc);
+    clear(total);
+    fill(most, f32::NEG_INFINITY);
+}
+
 /// Begins online softmax: no row has seen a key but that of its head's sink, a score without a value, where there are `sinks`.
 #[tile_fn]
 pub fn begin_rows(
@@ -159,11 +195,37 @@ pub fn step_in_window<T: Half, const CAP: bool>(
     softmax_step(scores, weights, most, here, shrink, total, acc, scale);
 }
 
+/// Writes the logarithms of the rows' sums of weights, where they are asked for: rows `row` on of head `head` of sequence `batch`.
+#[tile_fn(uses(log_of_sum))]
+pub fn write_sums(
+    sums: Option<&mut Tensor<f32, (B, H, M)>>,
+    most: &mut Fragment<f32, (ROWS,)>,
+    total: &mut Fragment<f32, (ROWS,)>,
+    batch: usize,
+    head: usize,
+    row: usize,
+) {
+    if let Some(sums) = sums {
+        for [i] in parallel([ROWS]) {
+            *sums.masked_mut([batch, head, row + i]) = log_of_sum(most[i], total[i]);
+        }
+    }
+}
+
 /// Divides rows by the sums of their weights; a row that saw no key, whose sum is 0, becomes 0. `total` is overwritten.
 #[tile_fn(uses(multiply_rows))]
 pub fn divide_rows(acc: &mut Fragment<f32, (ROWS, D)>, total: &mut Fragment<f32, (ROWS,)>) {
     for [r] in parallel([ROWS]) {
         total[r] = if total[r] > 0.0 { 1.0 / total[r] } else { 0.0 };
+    }
+    multiply_rows(acc, total);
+}
+
+/// [`divide_rows`] where every row saw a key.
+#[tile_fn(uses(multiply_rows))]
+pub fn divide_seen_rows(acc: &mut Fragment<f32, (ROWS, D)>, total: &mut Fragment<f32, (ROWS,)>) {
+    for [r] in parallel([ROWS]) {
+        total[r] = 1.0 / total[r];
     }
     multiply_rows(acc, total);
 }

@@ -1,6 +1,6 @@
 //! The kernel of prefill attention: bound by arithmetic, so two warpgroups multiply with wgmma what TMA brings.
 
-use super::parts::softmax_step;
+use super::parts::{begin_tile, divide_seen_rows, softmax_step};
 use tile_runtime::prelude::*;
 
 // ANCHOR: kernel
@@ -12,7 +12,7 @@ use tile_runtime::prelude::*;
     require(PAGE % BN == 0),
     require(PAGE > 0),
     specialize(HK, PAGE),
-    uses(softmax_step)
+    uses(begin_tile, divide_seen_rows, softmax_step)
 )]
 pub fn prefill<T: Half, const BM: usize, const BN: usize, const D: usize, const THREADS: usize, const STAGES: usize>(
     q: &Tensor<T, (S, W)>,
@@ -37,9 +37,7 @@ pub fn prefill<T: Half, const BM: usize, const BN: usize, const D: usize, const 
     let mut here = alloc_fragment::<f32>([BM]);
     let mut shrink = alloc_fragment::<f32>([BM]);
     let mut total = alloc_fragment::<f32>([BM]);
-    clear(&mut acc);
-    clear(&mut total);
-    fill(&mut most, f32::NEG_INFINITY);
+    begin_tile(&mut acc, &mut most, &mut total);
     copy(q.at([row, h * D]), &mut q_s);
     // Each query sees at least the first key, which is in the first tile.
     for step in pipelined(0..ceil_div(min(before + min(row + BM, S), 1 << 30), BN), STAGES) {
@@ -57,12 +55,7 @@ pub fn prefill<T: Half, const BM: usize, const BN: usize, const D: usize, const 
         softmax_step(&mut scores, &mut weights, &mut most, &mut here, &mut shrink, &mut total, &mut acc, scale);
         gemm(&weights, &v_s, &mut acc);
     }
-    for [i] in parallel([BM]) {
-        total[i] = 1.0 / total[i];
-    }
-    for [i, j] in parallel([BM, D]) {
-        acc[[i, j]] *= total[i];
-    }
+    divide_seen_rows(&mut acc, &mut total);
     copy(&acc, o.at_mut([row, h * D]));
 }
 // ANCHOR_END: kernel

@@ -193,8 +193,21 @@ pub(super) struct Rewrite<'a> {
     pub(super) optional: Vec<Ident>,
 }
 
-/// The parameters of a kernel or function of type `Option<&mut ..>`.
+/// The parameters of a kernel or function of type `Option<&mut ..>`, without those whose names a `let` or a loop of the body takes.
 pub(super) fn optional(function: &syn::ItemFn) -> Vec<Ident> {
+    struct Taken(Vec<Ident>);
+    impl<'a> Visit<'a> for Taken {
+        fn visit_local(&mut self, local: &'a syn::Local) {
+            self.0.extend(bound(&local.pat));
+            visit::visit_local(self, local);
+        }
+        fn visit_expr_for_loop(&mut self, each: &'a syn::ExprForLoop) {
+            self.0.extend(bound(&each.pat));
+            visit::visit_expr_for_loop(self, each);
+        }
+    }
+    let mut taken = Taken(vec![]);
+    taken.visit_block(&function.block);
     let optional = |input: &syn::FnArg| {
         let syn::FnArg::Typed(syn::PatType { pat, ty, .. }) = input else { return None };
         let (syn::Pat::Ident(name), Type::Path(path)) = (&**pat, &**ty) else { return None };
@@ -203,7 +216,21 @@ pub(super) fn optional(function: &syn::ItemFn) -> Vec<Ident> {
         let syn::GenericArgument::Type(Type::Reference(inside)) = arguments.args.first()? else { return None };
         inside.mutability.is_some().then(|| name.ident.clone())
     };
-    function.sig.inputs.iter().filter_map(optional).collect()
+    function.sig.inputs.iter().filter_map(optional).filter(|name| !taken.0.contains(name)).collect()
+}
+
+/// The names that a pattern binds.
+fn bound(pattern: &syn::Pat) -> Vec<Ident> {
+    struct Names(Vec<Ident>);
+    impl<'a> Visit<'a> for Names {
+        fn visit_pat_ident(&mut self, pattern: &'a syn::PatIdent) {
+            self.0.push(pattern.ident.clone());
+            visit::visit_pat_ident(self, pattern);
+        }
+    }
+    let mut names = Names(vec![]);
+    names.visit_pat(pattern);
+    names.0
 }
 
 /// A function's parameters of type `&mut`, without those whose names a `let`, a loop or a pattern of the body takes.
@@ -228,6 +255,22 @@ pub(super) fn references(function: &syn::ItemFn) -> Vec<Ident> {
 }
 
 impl VisitMut for Rewrite<'_> {
+    /// In the branch of `if let Some(sums) = sums` the name is the tensor's.
+    fn visit_expr_if_mut(&mut self, branch: &mut syn::ExprIf) {
+        let taken = match &*branch.cond {
+            Expr::Let(condition) => bound(&condition.pat),
+            _ => vec![],
+        };
+        self.visit_expr_mut(&mut branch.cond);
+        let outside = self.optional.clone();
+        self.optional.retain(|name| !taken.contains(name));
+        self.visit_block_mut(&mut branch.then_branch);
+        self.optional = outside;
+        if let Some((_, otherwise)) = &mut branch.else_branch {
+            self.visit_expr_mut(otherwise);
+        }
+    }
+
     fn visit_expr_mut(&mut self, expr: &mut Expr) {
         visit_mut::visit_expr_mut(self, expr);
         if let Expr::Call(call) = expr {
@@ -254,9 +297,12 @@ impl VisitMut for Rewrite<'_> {
 }
 
 impl Rewrite<'_> {
-    /// Passes references of parameters on for the call alone.
+    /// Passes references of parameters, and optional tensors, on for the call alone.
     fn borrow_again(&self, call: &mut ExprCall) {
         for argument in &mut call.args {
+            if let Some(lent) = self.lent(argument) {
+                *argument = lent;
+            }
             let name = match &*argument {
                 Expr::Path(path) => self.references.iter().find(|name| path.path.is_ident(*name)),
                 _ => None,
@@ -271,11 +317,18 @@ impl Rewrite<'_> {
 
     /// `if let Some(x) = sums` borrows an optional tensor for its branch alone, so that it may stand in a loop.
     fn lend(&self, condition: &mut syn::ExprLet) {
-        let Expr::Path(path) = &*condition.expr else { return };
-        if self.optional.iter().any(|name| path.path.is_ident(name)) {
-            let runtime = self.runtime;
-            *condition.expr = Expr::Verbatim(quote!(#runtime::dsl::lend(&#path)));
+        if let Some(lent) = self.lent(&condition.expr) {
+            *condition.expr = lent;
         }
+    }
+
+    /// An optional tensor that is written, borrowed; none where the expression is something else.
+    fn lent(&self, expr: &Expr) -> Option<Expr> {
+        let Expr::Path(path) = expr else { return None };
+        let name = self.optional.iter().find(|name| path.path.is_ident(*name))?;
+        let at = Span::call_site().located_at(path.path.get_ident().unwrap_or(name).span());
+        let runtime = respanned(self.runtime.clone(), at);
+        Some(Expr::Verbatim(quote_spanned!(at=> #runtime::dsl::lend(&#path))))
     }
 
     /// Checks each argument by itself.
