@@ -240,3 +240,64 @@ fn an_operand_out_of_its_range_is_refused_with_both_numbers() {
         assert_eq!(y[..33], [[2.0; 8].as_slice(), &[1.0; 24], &[5.0]].concat(), "{device:?}");
     }
 }
+
+/// A bitonic sort of each row of 256, and where `keys` are among the sorted. Distances double under the condition of a `while`, which bounds
+/// them; a binary search halves what is between two bounds.
+#[tile_kernel]
+pub fn sort_and_find(
+    x: &Tensor<f32, (M, Fixed<256>)>,
+    keys: &Tensor<f32, (M, Fixed<256>)>,
+    sorted: &mut Tensor<f32, (M, Fixed<256>)>,
+    found: &mut Tensor<u32, (M, Fixed<256>)>,
+) {
+    let [row] = blocks([M]);
+    let [t] = threads([256]);
+    let mut s = alloc_shared::<f32>([256]);
+    s[t] = x[[row, t]];
+    sync_threads();
+    let mut k = 2;
+    while k <= 256 {
+        let mut j = k / 2;
+        while j > 0 {
+            let (here, there) = (s[t], s[t ^ j]);
+            let (low, high) = (min(here, there), max(here, there));
+            sync_threads();
+            s[t] = if ((t & k) == 0) == (t < t ^ j) { low } else { high };
+            sync_threads();
+            j /= 2;
+        }
+        k *= 2;
+    }
+    let (mut first, mut last) = (0, 256);
+    while first < last {
+        let middle = (first + last) / 2;
+        if s[middle] < keys[[row, t]] {
+            first = middle + 1;
+        } else {
+            last = middle;
+        }
+    }
+    let (first, k) = (k, first);
+    sorted[[row, t]] = if first == 512 { s[t] } else { 0.0 };
+    found[[row, t]] = k as u32;
+}
+
+#[test]
+fn doubled_distances_and_halved_ranges_are_bounded_by_their_loops() {
+    let x: Vec<f32> = (0..512).map(|i| ((i * 7919 + 13) % 512) as f32).collect();
+    let keys: Vec<f32> = (0..512).map(|i| ((i * 31) % 512) as f32 - 0.5).collect();
+    for device in devices() {
+        let (x_d, keys_d) = (device.tensor(&x, [2, 256]).unwrap(), device.tensor(&keys, [2, 256]).unwrap());
+        let mut sorted = device.tensor(&[f32::NAN; 512], [2, 256]).unwrap();
+        let mut found = device.tensor(&[u32::MAX; 512], [2, 256]).unwrap();
+        sort_and_find::launch(&device, &x_d, &keys_d, &mut sorted, &mut found).unwrap();
+        let (sorted, found) = (sorted.to_vec().unwrap(), found.to_vec().unwrap());
+        for row in 0..2 {
+            let mut expected = x[row * 256..][..256].to_vec();
+            expected.sort_by(f32::total_cmp);
+            assert_eq!(sorted[row * 256..][..256], expected, "{device:?}");
+            let places = keys[row * 256..][..256].iter().map(|key| expected.partition_point(|v| v < key) as u32);
+            assert_eq!(found[row * 256..][..256], places.collect::<Vec<_>>(), "{device:?}");
+        }
+    }
+}

@@ -3,9 +3,11 @@
 //! The walk follows a variable's value exactly where control flow lets it; what a loop assigns is unknown in the loop
 //! and after it. How large it can be decides how many bits it is held in, so this looks at all assignments together,
 //! in intervals: first as a fixed point (`i = (i * 5 + 1) % 64`), then, where a variable only has numbers added to it
-//! (`i += d`), as its first values and as many additions as the loops around them make. A variable that grows faster
-//! has no bound, and arithmetic on it is refused.
+//! (`i += d`), as its first values and as many additions as the loops around them make. Conditions around an assignment
+//! count: in `while k <= 256 { k *= 2; }`, what is doubled is at most 256. A variable that grows faster has no bound, and
+//! arithmetic on it is refused.
 
+use super::comparisons::{Comparison, Comparisons};
 use crate::constraint::Interval;
 use crate::ir::parts::parts;
 use crate::ir::{
@@ -31,15 +33,31 @@ pub(super) struct Induction<'k> {
     vars: SecondaryMap<VarId, Option<Interval>>,
     /// Of variables that are not assigned, while the others stay as they are.
     defined: RefCell<HashMap<VarId, Interval>>,
-    /// Assignments of mutable variables: what is assigned, and the loops around it, from the outside in.
-    assignments: Vec<(VarId, ExprId, Vec<StmtId>)>,
+    assignments: Vec<Assignment>,
+    /// What holds where variables that have one value are declared.
+    declared: HashMap<VarId, Comparisons>,
+}
+
+/// An assignment of a mutable variable, its declaration among them.
+struct Assignment {
+    var: VarId,
+    value: ExprId,
+    /// The loops around it, from the outside in.
+    loops: Vec<StmtId>,
+    /// What holds there.
+    holds: Comparisons,
 }
 
 impl<'k> Induction<'k> {
     /// Looks at every assignment of a bound kernel.
     pub fn of(kernel: &'k BoundKernel) -> Self {
-        let mut all =
-            Induction { kernel, vars: SecondaryMap::new(), defined: RefCell::default(), assignments: Vec::new() };
+        let mut all = Induction {
+            kernel,
+            vars: SecondaryMap::new(),
+            defined: RefCell::default(),
+            assignments: Vec::new(),
+            declared: HashMap::new(),
+        };
         for axis in &kernel.grid {
             let last = all.expr(axis.extent).hi - 1;
             all.vars[axis.var] = Some(Interval::new(0, last.clamp(0, i128::from(i32::MAX) - 1)));
@@ -47,12 +65,12 @@ impl<'k> Induction<'k> {
         for (axis, extent) in kernel.threads.iter().zip(kernel.thread_extents()) {
             all.vars[axis.var] = Some(Interval::new(0, i128::from(extent.max(1)) - 1));
         }
-        all.collect(&kernel.body, &mut Vec::new());
+        all.collect(&kernel.body, &mut Vec::new(), &mut Comparisons::default());
         if all.assignments.is_empty() {
             return all;
         }
         let mutable: Vec<VarId> = {
-            let mut vars: Vec<VarId> = all.assignments.iter().map(|a| a.0).collect();
+            let mut vars: Vec<VarId> = all.assignments.iter().map(|a| a.var).collect();
             vars.sort_unstable();
             vars.dedup();
             vars
@@ -71,28 +89,37 @@ impl<'k> Induction<'k> {
         self.defined.get_mut().clear();
     }
 
-    fn collect(&mut self, body: &[StmtId], loops: &mut Vec<StmtId>) {
+    fn collect(&mut self, body: &[StmtId], loops: &mut Vec<StmtId>, holds: &mut Comparisons) {
         let kernel = self.kernel;
         for &stmt in body {
             let kind = &kernel.stmts[stmt].kind;
-            let is_index = |var: &VarId, and: bool| and && kernel.vars[*var].ty == Type::Index;
-            if let StmtKind::Let { var, value: Some(value) } = kind
-                && is_index(var, kernel.vars[*var].kind == VarKind::Mut)
+            if let StmtKind::Let { var, value: Some(value) } | StmtKind::Assign { var, value } = kind
+                && kernel.vars[*var].ty == Type::Index
             {
-                self.assignments.push((*var, *value, loops.clone()));
-            } else if let StmtKind::Assign { var, value } = kind
-                && is_index(var, true)
-            {
-                self.assignments.push((*var, *value, loops.clone()));
+                let (var, value) = (*var, *value);
+                if matches!(kind, StmtKind::Assign { .. }) || kernel.vars[var].kind == VarKind::Mut {
+                    let (loops, holds) = (loops.clone(), holds.clone());
+                    self.assignments.push(Assignment { var, value, loops, holds });
+                } else if !holds.all().is_empty() {
+                    self.declared.insert(var, holds.clone());
+                }
             }
+            if let StmtKind::If { cond, then, otherwise } = kind {
+                self.collect(then, loops, &mut holds.within(kernel, *cond, true));
+                self.collect(otherwise, loops, &mut holds.within(kernel, *cond, false));
+                holds.after(kernel, kind);
+                continue;
+            }
+            // A loop's next iteration begins with what the last one assigned.
+            holds.after(kernel, kind);
             loops.extend(kind.is_loop().then_some(stmt));
-            kind.bodies().into_iter().for_each(|body| self.collect(body, loops));
+            kind.bodies().into_iter().for_each(|body| self.collect(body, loops, &mut holds.clone()));
             loops.truncate(loops.len() - usize::from(kind.is_loop()));
         }
     }
 
     fn solve(&mut self, mutable: &[VarId]) {
-        let first = |all: &Self, var: VarId| all.assignments.iter().find(|a| a.0 == var).map(|a| a.1);
+        let first = |all: &Self, var: VarId| all.assignments.iter().find(|a| a.var == var).map(|a| a.value);
         // From nothing, upwards: the declaration stands before what reads it.
         for &var in mutable {
             let value = first(self, var).map(|value| self.expr(value));
@@ -102,7 +129,8 @@ impl<'k> Induction<'k> {
             return;
         }
         // As many rounds as there are assignments in all cover every value, whether it grows or not.
-        let made = self.assignments.iter().map(|a| self.trips(&a.2, &[])).fold(0i128, |all, n| all.saturating_add(n));
+        let made =
+            self.assignments.iter().map(|a| self.trips(&a.loops, &[])).fold(0i128, |all, n| all.saturating_add(n));
         if made <= FOLLOWED {
             self.grow(mutable, made as usize);
             return;
@@ -162,17 +190,18 @@ impl<'k> Induction<'k> {
 
     /// The interval of all that is assigned to a variable.
     fn assigned(&self, var: VarId) -> Interval {
-        let values = self.assignments.iter().filter(|a| a.0 == var).map(|a| self.expr(a.1));
+        let assignments = self.assignments.iter().filter(|a| a.var == var);
+        let values = assignments.filter_map(|a| self.where_it_stands(a.value, &a.holds));
         values.reduce(Interval::join).unwrap_or(Interval::ALL)
     }
 
     /// Whether all that is assigned either does not depend on assigned variables, or adds such a number, in loops whose
     /// ranges do not depend on them either.
     fn is_sum(&self, var: VarId) -> bool {
-        let mut assignments = self.assignments.iter().filter(|a| a.0 == var);
-        assignments.all(|(_, value, loops)| match self.increment(var, *value) {
-            Some(_) => !loops.iter().any(|l| self.varies(*l)),
-            None => !self.depends_on_assigned(*value),
+        let mut assignments = self.assignments.iter().filter(|a| a.var == var);
+        assignments.all(|a| match self.increment(var, a.value) {
+            Some(_) => !a.loops.iter().any(|l| self.varies(*l)),
+            None => !self.depends_on_assigned(a.value),
         })
     }
 
@@ -234,11 +263,11 @@ impl<'k> Induction<'k> {
 
     /// A sum: what it starts from, and every addition as often as it is made.
     fn sum(&self, var: VarId) -> Interval {
-        let of_var: Vec<_> = self.assignments.iter().filter(|a| a.0 == var).collect();
-        let declared: &[StmtId] = of_var.first().map_or(&[], |a| &a.2);
-        let starts = of_var.iter().filter(|a| self.increment(var, a.1).is_none()).map(|a| self.expr(a.1));
+        let of_var: Vec<&Assignment> = self.assignments.iter().filter(|a| a.var == var).collect();
+        let declared: &[StmtId] = of_var.first().map_or(&[], |a| &a.loops);
+        let starts = of_var.iter().filter(|a| self.increment(var, a.value).is_none()).map(|a| self.expr(a.value));
         let mut all = starts.reduce(Interval::join).unwrap_or(Interval::of(0));
-        for (_, value, loops) in of_var {
+        for Assignment { value, loops, .. } in of_var {
             let Some(by) = self.increment(var, *value) else { continue };
             let times = Interval::new(0, self.trips(loops, declared));
             all = Interval::apply(BinaryOp::Add, all, Interval::apply(BinaryOp::Mul, times, by));
@@ -263,9 +292,44 @@ impl<'k> Induction<'k> {
         indices.map(along).fold(1, |all: i128, n| all.saturating_mul(n).min(1 << 100))
     }
 
+    /// Where an expression's values are at a place where these comparisons hold; none where they cannot, as far as is known
+    /// of the variables.
+    fn where_it_stands(&self, value: ExprId, holds: &Comparisons) -> Option<Interval> {
+        let mut narrowed: Vec<(VarId, Interval)> = Vec::new();
+        for Comparison { op, left, right } in holds.all() {
+            for (side, other, below, above) in [
+                (*left, *right, matches!(op, BinaryOp::Lt | BinaryOp::Le), matches!(op, BinaryOp::Gt | BinaryOp::Ge)),
+                (*right, *left, matches!(op, BinaryOp::Gt | BinaryOp::Ge), matches!(op, BinaryOp::Lt | BinaryOp::Le)),
+            ] {
+                let ExprKind::Var(var) = self.kernel.exprs[side].kind else { continue };
+                if self.kernel.vars[var].ty != Type::Index {
+                    continue;
+                }
+                let other = self.expr(other);
+                let apart = i128::from(matches!(op, BinaryOp::Lt | BinaryOp::Gt));
+                let lo = if below { Interval::ALL.lo } else { other.lo + apart };
+                let hi = if above { Interval::ALL.hi } else { other.hi - apart };
+                let known = narrowed.iter().find(|(v, _)| *v == var).map_or_else(|| self.expr(side), |(_, i)| *i);
+                let both = (known.lo.max(lo), known.hi.min(hi));
+                if both.0 > both.1 {
+                    return None;
+                }
+                narrowed.retain(|(v, _)| *v != var);
+                narrowed.push((var, Interval::new(both.0, both.1)));
+            }
+        }
+        Some(self.expr_of(value, &narrowed))
+    }
+
     /// Where an expression's values are, wherever it stands.
     pub fn expr(&self, id: ExprId) -> Interval {
+        self.expr_of(id, &[])
+    }
+
+    /// Where an expression's values are, if those of some variables are where this says.
+    fn expr_of(&self, id: ExprId, narrowed: &[(VarId, Interval)]) -> Interval {
         let kernel = self.kernel;
+        let of = |id: ExprId| self.expr_of(id, narrowed);
         let expr = &kernel.exprs[id];
         let of_type = || match expr.ty {
             Type::Value(DtypeRef::Is(dtype)) => {
@@ -290,6 +354,9 @@ impl<'k> Induction<'k> {
                 ParamKind::Scalar { ty: Type::Index } => Interval::new(0, i32::MAX.into()),
                 _ => Interval::ALL,
             },
+            ExprKind::Var(var) if narrowed.iter().any(|(v, _)| v == var) => {
+                narrowed.iter().find(|(v, _)| v == var).map_or(Interval::ALL, |(_, known)| *known)
+            }
             ExprKind::Var(var) => match self.vars[*var] {
                 Some(known) => known,
                 None => {
@@ -301,17 +368,17 @@ impl<'k> Induction<'k> {
                     found
                 }
             },
-            ExprKind::Unary(UnaryOp::Neg, x) => Interval::apply(BinaryOp::Sub, Interval::of(0), self.expr(*x)),
-            ExprKind::Binary(op, a, b) => Interval::apply(*op, self.expr(*a), self.expr(*b)),
+            ExprKind::Unary(UnaryOp::Neg, x) => Interval::apply(BinaryOp::Sub, Interval::of(0), of(*x)),
+            ExprKind::Binary(op, a, b) => Interval::apply(*op, of(*a), of(*b)),
             ExprKind::Math(MathFn::Abs, args) => args.first().map_or(Interval::ALL, |a| {
-                let Interval { lo, hi } = self.expr(*a);
+                let Interval { lo, hi } = of(*a);
                 Interval::new(0, lo.abs().max(hi.abs()))
             }),
-            ExprKind::Select(_, a, b) | ExprKind::If(_, a, b) => self.expr(*a).join(self.expr(*b)),
+            ExprKind::Select(_, a, b) | ExprKind::If(_, a, b) => of(*a).join(of(*b)),
             ExprKind::Cast(_, x) => match kernel.exprs[*x].ty.dtype().map(Dtype::class) {
                 Some(DtypeClass::Bool) => Interval::new(0, 1),
                 Some(DtypeClass::Float(_)) => FROM_FLOAT,
-                Some(DtypeClass::Int(_)) | None => self.expr(*x),
+                Some(DtypeClass::Int(_)) | None => of(*x),
             },
             _ => Interval::ALL,
         }
@@ -324,7 +391,8 @@ impl<'k> Induction<'k> {
             if let StmtKind::Let { var: v, value: Some(value) } = stmt.kind
                 && v == var
             {
-                return self.expr(value);
+                let holds = self.declared.get(&var);
+                return holds.and_then(|holds| self.where_it_stands(value, holds)).unwrap_or_else(|| self.expr(value));
             }
             if let Some(index) = stmt.kind.indices().into_iter().find(|index| index.var == var) {
                 let start = index.start.map_or(0, |start| self.expr(start).lo);

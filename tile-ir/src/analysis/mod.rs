@@ -10,6 +10,7 @@ mod bounds;
 mod budget;
 mod check;
 mod collective;
+mod comparisons;
 mod copy;
 mod finite;
 mod guards;

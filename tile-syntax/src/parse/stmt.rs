@@ -200,6 +200,12 @@ impl Parser {
                 return self.alloc(call, &function, pattern, &methods, range);
             }
         }
+        if let (Pat::Tuple(names), Some(Expr::Tuple(values)), None) = (pattern, init, annotation)
+            && names.elems.len() == values.elems.len()
+            && !names.elems.iter().any(|name| matches!(name, Pat::Rest(_)))
+        {
+            return self.let_values(names, values, range);
+        }
         let Some(name) = self.simple_name(pattern) else {
             // What is taken apart is the same mistake as taking it apart.
             if let Some(init) = init.filter(|init| !matches!(init, Expr::Tuple(_) | Expr::Array(_) | Expr::Struct(_))) {
@@ -216,6 +222,20 @@ impl Parser {
         }
         let ty = ty.flatten().map(Ty::Is);
         self.let_value(name, ty, init, range);
+    }
+
+    /// `let (i, j) = (e, f);`: a `let` for each, whose names are bound when all values have been read.
+    fn let_values(&mut self, names: &syn::PatTuple, values: &syn::ExprTuple, range: Range) {
+        let outer = self.scope.len();
+        let mut bound = Vec::new();
+        for (pattern, value) in names.elems.iter().zip(&values.elems) {
+            match self.simple_name(pattern) {
+                Some(name) => self.let_value(name, None, Some(strip(value)), range),
+                None => self.poison_pattern(pattern),
+            }
+            bound.extend(self.scope.drain(outer..));
+        }
+        self.scope.extend(bound);
     }
 
     fn let_value(&mut self, name: Name, ty: Option<Ty>, init: Option<&Expr>, range: Range) {
@@ -285,8 +305,8 @@ impl Parser {
             Pat::Type(typed) => self.simple_name(&typed.pat),
             other => {
                 use syn::spanned::Spanned;
-                let help =
-                    "bind one name: `let x = ..;`; arrays are taken apart for `blocks`, `threads` and `parallel` only";
+                let help = "bind names: `let x = ..;`, `let (x, y) = (.., ..);`; arrays are taken apart for `blocks`, `threads` \
+                            and `parallel` only";
                 self.syntax(other.span(), "this pattern is not in the language", help);
                 None
             }

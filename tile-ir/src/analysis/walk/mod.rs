@@ -16,7 +16,7 @@ mod arithmetic;
 mod expression;
 mod launch;
 mod loops;
-mod statement;
+pub(super) mod statement;
 
 use super::guards::Use;
 use super::induction::Induction;

@@ -229,3 +229,13 @@ fn collect_assigned(kernel: &BoundKernel, stmt: StmtId, all: &mut HashMap<StmtId
     }
     own
 }
+
+/// The variables that a statement gives values to, with all that it contains and the indices of its loops.
+pub(in crate::analysis) fn set_within(kernel: &BoundKernel, kind: &StmtKind) -> Vec<VarId> {
+    let mut all = kind.sets();
+    all.extend(kind.indices().iter().map(|index| index.var));
+    for stmt in kind.bodies().into_iter().flatten() {
+        all.extend(set_within(kernel, &kernel.stmts[*stmt].kind));
+    }
+    all
+}

@@ -199,6 +199,19 @@ if (u32((t == 0)) == 1u32)
 }
 
 #[test]
+fn conversions_of_rust_and_half() {
+    let text =
+        body("let h = f16::from_f32(x[t]); let n = u32::from(t == 0); y[t] = f32::from(h) + h.to_f32() + n as f32;");
+    assert_eq!(text, "let h: f16 = f16(x[t])\nlet n: u32 = u32((t == 0))\ny[t] = ((f32(h) + f32(h)) + f32(n))\n");
+}
+
+#[test]
+fn several_names_at_once() {
+    let text = body("let (i, mut v) = (t + 1, x[t]); let (_, w) = (i, v); v += w; y[i] = v;");
+    assert_eq!(text, "let i: usize = (t + 1)\nlet mut v: f32 = x[t]\nlet w: f32 = v\nv = (v + w)\ny[i] = v\n");
+}
+
+#[test]
 fn cast_converts_indices_too() {
     let text = body("let i = x[t].cast::<usize>(); y[i] = t.cast::<f32>(); y[t] = (t == 0).cast::<f32>();");
     assert_eq!(text, "let i: usize = usize(x[t])\ny[i] = f32(t)\ny[t] = f32((t == 0))\n");
