@@ -61,6 +61,30 @@ pub fn early_stairs(
     }
 }
 
+/// `stairs` of clusters, whose blocks take tiles a grid apart: the counter is not touched.
+#[tile_kernel(targets(sm_90a))]
+pub fn stairs_of_clusters(
+    a: &Tensor<f16, (M, K)>,
+    b: &Tensor<f16, (N, K)>,
+    c: &mut Tensor<f32, (M, N)>,
+    taken: &mut Tensor<u32, (Fixed<1>,)>,
+) {
+    threads([128]);
+    cluster([2]);
+    let mut a_s = alloc_shared::<f16>([64, 64]);
+    let mut b_s = alloc_shared::<f16>([64, 64]);
+    let mut acc = alloc_fragment::<f32>([64, 64]);
+    for [x, y] in persistent([ceil_div(N, 64), ceil_div(M, 64)]).counter(&mut taken[0]) {
+        clear(&mut acc);
+        for step in pipelined(0..ceil_div(K, 64), 2) {
+            copy(a.at([y * 64, step * 64]), &mut a_s);
+            copy(b.at([x * 64, step * 64]), &mut b_s);
+            gemm(&a_s, b_s.t(), &mut acc);
+        }
+        copy(&acc, c.at_mut([y * 64, x * 64]));
+    }
+}
+
 fn lowered(definition: &'static Definition) -> Program {
     let kernel = definition.kernel().unwrap();
     lower(kernel, &kernel.instances[0], Target::Sm90a).unwrap()
@@ -150,6 +174,24 @@ fn every_schedule_takes_every_tile_once() {
     }
     println!("{launches} launches");
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Clusters count nothing, and a remark says so.
+#[test]
+fn clusters_take_tiles_a_grid_apart() {
+    let program = lowered(stairs_of_clusters::definition());
+    assert!(program.remarks.iter().any(|remark| remark.text.contains("`.counter(..)` has no effect")));
+    assert_eq!(count(&program.body, &|op| matches!(op, OpKind::Atomic { .. })), 0);
+    for tiles in [1, 2, 7] {
+        for seed in 0..4 {
+            let arguments = arguments(tiles, 0);
+            let report = run(&program, &arguments, &options(seed, 2)).unwrap();
+            assert!(report.diagnostics.is_empty(), "{tiles} tiles, seed {seed}: {}", report.render(&program));
+            let depth = |i: usize| ((i / (64 * 64) % 61 + 1) * (i % 64 % 3) * K as usize) as f32;
+            let wanted: Vec<u32> = (0..64 * 64 * tiles as usize).map(|i| depth(i).to_bits()).collect();
+            assert!(words(&arguments[2]) == wanted, "{tiles} tiles, seed {seed}");
+        }
+    }
 }
 
 /// A counter that an author hands over without clearing it: the tiles before its number are taken by nobody, and are found by what stays unwritten.

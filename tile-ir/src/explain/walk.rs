@@ -180,9 +180,12 @@ impl Walker<'_> {
         };
         // A loop whose last operation gives its index another value takes tiles as they are counted: as many a block as of tiles a grid apart,
         // where blocks take equally long. A loop that gives it one anywhere else ends early, and its length is not known.
-        let but_counted = match body {
-            [rest @ .., Op { kind: OpKind::Set { reg: last, .. }, .. }] if *last == reg => rest,
-            all => all,
+        let but_counted = if let [rest @ .., Op { kind: OpKind::Set { reg: last, .. }, .. }] = body
+            && *last == reg
+        {
+            rest
+        } else {
+            body
         };
         let is_left = assigned(but_counted).contains(&reg);
         let range = |t: usize| range(t).filter(|_| !is_left);
