@@ -9,7 +9,7 @@ use crate::analysis::{Analysis, Bound};
 use crate::ir::pipeline::shared_loads;
 use crate::ir::*;
 use crate::lower::channel::{Loop, Rows};
-use crate::lower::uses::{accesses, each};
+use crate::lower::uses::each;
 use crate::lower::value::OpenAxis;
 use std::collections::BTreeSet;
 
@@ -125,53 +125,33 @@ impl Planner<'_> {
     /// Slots are read by elements, in the loop alone; the last statement that does.
     fn reads(&self, buffers: &[BufferId], ring: &Loop, body: &[StmtId]) -> Result<StmtId, Reason> {
         let kernel = self.kernel;
-        let is_slot = |place: Place| matches!(place, Place::Buffer(b) if buffers.contains(&b));
-        let mut found = None;
+        let touched = |stmt: StmtId| self.touched(stmt).into_iter().filter(|(buffer, ..)| buffers.contains(buffer));
         let mut inside = BTreeSet::new();
-        each(kernel, body, &mut |s| {
-            inside.insert(s);
+        each(kernel, body, &mut |stmt| {
+            inside.insert(stmt);
         });
-        let mut meet = |stmt: StmtId, text: &str| {
-            found.get_or_insert(Reason { text: text.to_owned(), span: kernel.stmts[stmt].span });
-        };
+        let mut found = Ok(());
         each(kernel, &kernel.body, &mut |stmt| {
-            if ring.loads.contains(&stmt) || stmt == ring.stmt {
+            if ring.loads.contains(&stmt) || found.is_err() {
                 return;
             }
             let kind = &kernel.stmts[stmt].kind;
-            if matches!(kind, StmtKind::Persistent { .. }) {
-                return meet(stmt, "its tiles are `persistent`");
-            }
-            kind.parts(&mut |part| match part {
-                StmtPart::Element(access, touch) if touch.writes() && is_slot(kernel.accesses[access].place) => {
-                    meet(stmt, "what is loaded is also written");
-                }
-                StmtPart::Tile(tile, _) if is_slot(tile.place) => {
-                    meet(stmt, "what is loaded is copied on, not read by elements");
-                }
-                StmtPart::Array(buffer, touch) if touch == AccessMode::Write && is_slot(Place::Buffer(buffer)) => {
-                    meet(stmt, "what is loaded is also filled");
-                }
-                StmtPart::Element(..)
-                | StmtPart::Tile(..)
-                | StmtPart::Array(..)
-                | StmtPart::Value(_)
-                | StmtPart::Constant(_) => {}
-                StmtPart::Binds(_) | StmtPart::Sets(_) | StmtPart::Body(_) | StmtPart::Report => {}
-                StmtPart::BlockCollective
-                | StmtPart::WarpCollective
-                | StmtPart::BlockBarrier
-                | StmtPart::WarpBarrier => {}
-            });
-            let reads = accesses(kernel, &[stmt]).into_iter().any(|a| is_slot(kernel.accesses[a].place));
-            if kind.bodies().is_empty() && reads && !inside.contains(&stmt) {
-                meet(stmt, "what is loaded is also read outside of the loop");
-            }
+            let text = match touched(stmt).map(|(_, mode, _)| mode).max_by_key(|mode| mode.writes()) {
+                _ if matches!(kind, StmtKind::Persistent { .. }) => "its tiles are `persistent`",
+                None => return,
+                Some(mode) if mode.writes() => "what is loaded is also written",
+                Some(_) if matches!(kind, StmtKind::Tile(_)) => "what is loaded is copied on, not read by elements",
+                Some(_) if !inside.contains(&stmt) => "what is loaded is also read outside of the loop",
+                Some(_) => return,
+            };
+            found = Err(Reason { text: text.to_owned(), span: kernel.stmts[stmt].span });
         });
-        if let Some(reason) = found {
-            return Err(reason);
-        }
-        let reads = |stmt: &StmtId| accesses(kernel, &[*stmt]).iter().any(|a| is_slot(kernel.accesses[*a].place));
+        found?;
+        let reads = |stmt: &StmtId| {
+            let mut any = false;
+            each(kernel, &[*stmt], &mut |s| any |= touched(s).next().is_some());
+            any
+        };
         body.iter().rfind(|stmt| !ring.loads.contains(stmt) && reads(stmt)).copied().ok_or_else(|| {
             let text = "nothing reads what is loaded".to_owned();
             Reason { text, span: kernel.stmts[ring.stmt].span }
