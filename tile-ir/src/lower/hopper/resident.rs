@@ -78,7 +78,7 @@ impl Planner<'_> {
             let Some(load) = qualifies.then(|| self.load_boxes(stmt, false, operands).ok()).flatten() else { continue };
             match is_before {
                 true => stay.push(load),
-                false => late.push(Late { load, last: touching.last().unwrap_or(stmt) }),
+                false => late.push(Late { load, last: touching.next_back().unwrap_or(stmt) }),
             }
         }
         (stay, late)
