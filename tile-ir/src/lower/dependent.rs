@@ -16,6 +16,8 @@
 //! A pipelined loop has its first loads before it, so the wait stands between them and the loop; where the first dependent access comes
 //! before the loop, asynchronous ones are moved above the wait ([`prefetch`](super::prefetch)). Partitions wait each for
 //! itself, where [`hopper`](super::hopper) puts it.
+//!
+//! Loads of all tensors are ordered with the wait from then on ([`TensorInfo::ordered`]).
 
 use super::builder::Builder;
 use crate::diag::Bug;
@@ -43,6 +45,7 @@ impl Touch {
 /// placed their own. Out: what this module's contract says.
 pub(super) fn dependent(mut program: Program) -> Result<Program, Bug> {
     let Some(trigger) = program.launch.dependent else { return Ok(program) };
+    program.tensors.iter_mut().for_each(|tensor| tensor.ordered = true);
     let ops = std::mem::take(&mut program.body);
     let mut builder = Builder::new(program);
     let waits = visit::any(&ops, &|kind| matches!(kind, OpKind::Wait));

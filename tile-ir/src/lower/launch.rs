@@ -20,8 +20,17 @@ impl Lowering<'_> {
                         && kernel.attributes.dependent.as_ref().is_some_and(|all| all.independent.contains(&param));
                     let (name, mutable) = (name.clone(), *mutable);
                     let output = mutable && is_output(kernel, param);
-                    let info =
-                        TensorInfo { param, name: name.clone(), dtype, shape, mutable, stream, output, independent };
+                    let info = TensorInfo {
+                        param,
+                        name: name.clone(),
+                        dtype,
+                        shape,
+                        mutable,
+                        stream,
+                        output,
+                        independent,
+                        ordered: false,
+                    };
                     self.program.tensors.push(info);
                     let kind = ParameterKind::Pointer(param);
                     self.program.params.push(Parameter { name: name.clone(), ty: ValueType::Wide, kind });

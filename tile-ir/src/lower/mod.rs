@@ -8,7 +8,7 @@
 //! | [`bind`] | a kernel and an instance | a bound kernel: constants, dtypes, no static `if`; `a * b + c` contracted |
 //! | `analysis` | a bound kernel | facts about it, and its last errors |
 //! | `converting` | a bound kernel | one whose converting loads are a load and a conversion, where that lets it be specialised |
-//! | `schedule` | facts | who does what: warp specialisation, a bulk pipeline or a whole block, with the layouts of fragments and operands |
+//! | `schedule` | facts | who does what: a producer and consumers, or a whole block, with the layouts of fragments and operands |
 //! | `walk` | facts and a schedule | a program: operations, with guards on what was not proven, and barriers where tile operations meet other accesses; C parameters, grid and launch checks (`launch`) |
 //! | `padding` | a program | one in which tiles that fill up a cluster have no effects |
 //! | `dependent` | a program | one that waits for the previous kernel where it starts early; `prefetch`: what is loaded above that wait |
@@ -20,8 +20,7 @@
 //! | `reduce`, `reduce_tile` | reductions over threads, and over the axis of a tile |
 //! | `fragment`, `elementwise`, `mma` | tiles in registers, loops over their elements, their products by `mma.sync` |
 //! | `channel` | slots of shared arrays and what fills them: TMA, bulk copies, `cp.async`, registers; software pipelining |
-//! | `hopper` | warp specialisation: a producer with TMA, consumers with `wgmma` |
-//! | `bulk` | a bulk pipeline: a producer warp, and threads that read long rows by elements |
+//! | `hopper` | a producer and consumers: TMA and `wgmma`, or bulk copies and threads that read long rows by elements |
 //! | `cluster`, `arrive` | what blocks do together |
 //! | `raster` | which tile a block works on |
 //! | `class` | what differs where rows of tensors are not aligned |
@@ -31,7 +30,6 @@ mod arrive;
 mod bind;
 mod block;
 mod builder;
-mod bulk;
 mod channel;
 mod class;
 mod cluster;
@@ -67,7 +65,6 @@ use crate::lowered::*;
 use schedule::{Partitions, schedule};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 use walk::{Binding, Lowering};
 
 /// Lowers one instance of a verified kernel for a target.
@@ -239,7 +236,7 @@ pub(crate) fn refusals(bound: &BoundKernel, analysis: &Analysis, target: Target)
     };
     match schedule(bound, analysis, target) {
         Err(diagnostics) => diagnostics,
-        Ok(Partitions::Block(_) | Partitions::Specialised(_)) => {
+        Ok(_) => {
             let added = bound.stmts.values().map(added).fold(0, u64::saturating_add);
             let most = crate::analysis::shared_bytes(bound).saturating_add(added);
             match added > 0 && most > u64::from(target.max_shared_bytes()) {
@@ -247,6 +244,5 @@ pub(crate) fn refusals(bound: &BoundKernel, analysis: &Analysis, target: Target)
                 false => vec![],
             }
         }
-        Ok(Partitions::Bulk(_)) => vec![],
     }
 }

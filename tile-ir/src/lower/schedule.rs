@@ -1,12 +1,11 @@
 //! Chooses how a kernel is lowered, and the layouts of its fragments in registers and of its operands in shared memory, which
 //! follow from the instructions that multiply them.
 //!
-//! Contract. In: a bound, analysed kernel and a target. Out: its partitions, which are a plan for warp specialisation (`hopper`), a plan
-//! for a bulk pipeline (`bulk`), or the layouts and products of a block whose threads all do the same (`block`).
+//! Contract. In: a bound, analysed kernel and a target. Out: its partitions, which are a plan for a producer and consumers (`hopper`), or the
+//! layouts and products of a block whose threads all do the same (`block`).
 
 use super::bind::{MOST_STAGES, wrong_stages};
 use super::block::{self, Block};
-use super::bulk;
 use super::class;
 use super::hopper::{self, Plan, Reason};
 use crate::analysis::Analysis;
@@ -28,10 +27,8 @@ pub(super) struct Layouts {
 
 /// Who does what in a kernel.
 pub(super) enum Partitions {
-    /// Warp specialisation: a producer, which loads by TMA, and consumers, which do all else.
+    /// A producer, which loads, and consumers, which do all else.
     Specialised(Box<Plan>),
-    /// A bulk pipeline: a producer of rows, and the author's threads.
-    Bulk(Box<bulk::Plan>),
     /// One block whose threads all run the same operations.
     Block(Box<Block>),
 }
@@ -41,7 +38,7 @@ impl Partitions {
     /// multiple of the elements of a transaction.
     pub(super) fn facts(&self, facts: Analysis, bound: &BoundKernel) -> Analysis {
         match self {
-            Partitions::Specialised(_) | Partitions::Bulk(_) => facts,
+            Partitions::Specialised(_) => facts,
             Partitions::Block(_) => facts.widened(bound),
         }
     }
@@ -69,9 +66,10 @@ pub(super) fn schedule(
         None
     };
     let rows = if copies && !multiplies {
-        match bulk::plan(kernel, analysis) {
-            Ok(plan) => return Ok(Partitions::Bulk(Box::new(plan))),
-            Err(reason) => reason,
+        match hopper::plan_rows(kernel, analysis, target) {
+            Some(Ok(plan)) => return Ok(Partitions::Specialised(Box::new(plan))),
+            Some(Err(reason)) => Some(reason),
+            None => None,
         }
     } else {
         None
@@ -110,12 +108,10 @@ impl Partitions {
     /// Who does what, the channels between them, and the layouts of arrays and fragments, a line each.
     pub(super) fn text(&self, kernel: &BoundKernel) -> String {
         let (title, lines, layouts) = match self {
-            Partitions::Specialised(plan) => ("warp specialisation", plan.lines(kernel), Some(&plan.layouts)),
-            Partitions::Bulk(plan) => ("bulk pipeline", plan.lines(kernel), None),
-            Partitions::Block(block) => ("whole block", block.lines(kernel), Some(&block.layouts)),
+            Partitions::Specialised(plan) => (plan.title(), plan.lines(kernel), &plan.layouts),
+            Partitions::Block(block) => ("whole block", block.lines(kernel), &block.layouts),
         };
-        let layouts = layouts.map_or_else(Vec::new, |layouts| layouts.lines(kernel));
-        let lines = lines.into_iter().chain(layouts).map(|line| format!("    {line}\n"));
+        let lines = lines.into_iter().chain(layouts.lines(kernel)).map(|line| format!("    {line}\n"));
         format!("{title} of {}\n{}", kernel.name, lines.collect::<String>())
     }
 }

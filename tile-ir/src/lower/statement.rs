@@ -146,7 +146,7 @@ impl<'a> Lowering<'a> {
 
     fn statement(&mut self, stmt: StmtId) {
         let kernel = self.kernel;
-        if self.consume(stmt) || self.compute_from_ring(stmt) {
+        if self.consume(stmt) {
             return;
         }
         match &kernel.stmts[stmt].kind {

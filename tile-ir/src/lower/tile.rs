@@ -152,7 +152,8 @@ impl Lowering<'_> {
         if let Some(fragment) = self.fragment_at(src.place) {
             let mut paired = facts.transaction.is_some_and(|width| width >= 2);
             // In a warp-specialised kernel pairs of 16-bit results may ask for even rows: TMA, which stores most of them, asks for more.
-            if let (false, true, Some(_), Place::Tensor(tensor)) = (paired, facts.even, &self.roles, dst.place)
+            let by_warpgroups = self.roles.as_ref().is_some_and(|roles| roles.are_warpgroups());
+            if let (false, true, true, Place::Tensor(tensor)) = (paired, facts.even, by_warpgroups, dst.place)
                 && self.dtype_of(dst.place).bytes() == 2
                 && self.kernel.class.writes.bytes() >= 4
             {

@@ -1,11 +1,11 @@
 //! The walk: statements of a bound kernel to operations of a program, expressions to values with addresses, with guards on what was not
 //! proven, and barriers where tile operations meet other accesses.
 //!
-//! One visit of the kernel's statements. What differs between schedules is in `hopper`, `bulk` and `block`, which begin it.
+//! One visit of the kernel's statements. What differs between schedules is in `hopper` and `block`, which begin it.
 
 use super::builder::Builder;
 use super::schedule::{Layouts, Partitions};
-use super::{block, bulk, class, cluster, fragment, hopper};
+use super::{block, class, cluster, fragment, hopper};
 use crate::analysis::{Analysis, IndexRange};
 use crate::diag::Bug;
 use crate::ir::*;
@@ -37,7 +37,6 @@ pub(super) fn walk(
     }
     match partitions {
         Partitions::Specialised(plan) => lowering.specialised(*plan),
-        Partitions::Bulk(plan) => lowering.ring_of_rows(*plan),
         Partitions::Block(block) => lowering.whole_block(*block),
     }
     lowering.checks();
@@ -100,12 +99,10 @@ pub(super) struct Lowering<'a> {
     pub(super) first_holder: Option<ValueId>,
     /// The number of this thread among the threads that compute, where it differs from the hardware's.
     pub(super) thread: Option<RegId>,
-    /// What a consumer knows of its ring.
+    /// What a consumer knows of its channels.
     pub(super) roles: Option<Rc<hopper::Roles>>,
     /// Of a warp-specialised kernel: the loop whose products are being lowered.
     pub(super) accumulates: Option<hopper::Accumulates>,
-    /// What the author's threads know of a ring of bulk copies.
-    pub(super) ring: Option<Rc<bulk::Ring>>,
     /// With ping-pong: whether the other warpgroup has another tile.
     pub(super) more_tiles: Option<ValueId>,
     /// Of a warp-specialised kernel that counts its tiles: where, and how consumers learn of it.
@@ -172,7 +169,6 @@ impl<'a> Lowering<'a> {
             thread: None,
             roles: None,
             accumulates: None,
-            ring: None,
             more_tiles: None,
             counted: None,
             staging_array: None,

@@ -247,7 +247,7 @@ pub struct TensorInfo {
     pub dtype: Dtype,
     /// Extents, outermost first.
     pub shape: Vec<HostExpr>,
-    /// Whether the kernel may write it. Tensors that are not written are read through the read-only path.
+    /// Whether the kernel may write it. Tensors that are not written are read through the read-only path, unless they are `ordered`.
     pub mutable: bool,
     /// Whether its data are not to stay in the caches: what is only read is read past L1, stores to what is written are the first to
     /// leave L2 (`st.global.cs`).
@@ -257,6 +257,10 @@ pub struct TensorInfo {
     pub output: bool,
     /// Whether it may be read before [`OpKind::Wait`]: the previous kernel of the stream does not write it.
     pub independent: bool,
+    /// Whether its loads stay on their side of [`OpKind::Wait`], which divides what is read before from what is read after. A load through a
+    /// restricted pointer or the read-only path is free to move, since nothing that the compiler sees could write there: it would move a
+    /// dependent load up, which is wrong, and independent ones down, which is slow, as ptxas puts the wait first.
+    pub ordered: bool,
 }
 
 /// How a program is launched.

@@ -93,9 +93,10 @@ impl ProgramPrinter<'_> {
             };
             let output = if tensor.output { ", output" } else { "" };
             let independent = if tensor.independent { ", independent" } else { "" };
+            let ordered = if tensor.ordered { ", ordered" } else { "" };
             let (name, dtype, argument) = (self.tensor(tensor.param), tensor.dtype, tensor.param.index());
-            let text = format!("{name}: {mutable}{dtype} {shape} of argument {argument}{stream}{output}{independent}");
-            self.lines.line(text);
+            let what = format!("{mutable}{dtype} {shape} of argument {argument}");
+            self.lines.line(format!("{name}: {what}{stream}{output}{independent}{ordered}"));
         }
     }
 

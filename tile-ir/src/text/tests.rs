@@ -85,6 +85,7 @@ fn program() -> Program {
             stream: false,
             output: false,
             independent: false,
+            ordered: false,
         }],
         dims: vec!["N".into()],
         launch: Launch {

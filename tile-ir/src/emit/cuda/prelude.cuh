@@ -42,46 +42,86 @@ TILE_INLINE void load8_if(bool inside, void* to, const void* from) { *(uint2*)to
 TILE_INLINE void load4_if(bool inside, void* to, const void* from) { *(unsigned*)to = inside ? *(const unsigned*)from : 0; }
 //@ load2_if
 TILE_INLINE void load2_if(bool inside, void* to, const void* from) { *(unsigned short*)to = inside ? *(const unsigned short*)from : 0; }
-//@ load16_stream
+//@ @unordered load16_stream
 TILE_INLINE void load16_stream(void* to, const void* from) { uint4 v; asm("ld.global.nc.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from)); *(uint4*)to = v; }
-//@ load16_stream_if
+//@ @ordered load16_stream
+TILE_INLINE void load16_stream(void* to, const void* from) { uint4 v; asm volatile("ld.global.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from)); *(uint4*)to = v; }
+//@ @unordered load16_stream_if
 TILE_INLINE void load16_stream_if(bool inside, void* to, const void* from) { uint4 v = make_uint4(0, 0, 0, 0); asm("{ .reg .pred p; setp.ne.u32 p, %5, 0; @p ld.global.nc.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, [%4]; }" : "+r"(v.x), "+r"(v.y), "+r"(v.z), "+r"(v.w) : "l"(from), "r"((unsigned)inside)); *(uint4*)to = v; }
-//@ load8_stream
+//@ @ordered load16_stream_if
+TILE_INLINE void load16_stream_if(bool inside, void* to, const void* from) { uint4 v = make_uint4(0, 0, 0, 0); asm volatile("{ .reg .pred p; setp.ne.u32 p, %5, 0; @p ld.global.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, [%4]; }" : "+r"(v.x), "+r"(v.y), "+r"(v.z), "+r"(v.w) : "l"(from), "r"((unsigned)inside)); *(uint4*)to = v; }
+//@ @unordered load8_stream
 TILE_INLINE void load8_stream(void* to, const void* from) { uint2 v; asm("ld.global.nc.L1::no_allocate.v2.b32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(from)); *(uint2*)to = v; }
-//@ load8_stream_if
+//@ @ordered load8_stream
+TILE_INLINE void load8_stream(void* to, const void* from) { uint2 v; asm volatile("ld.global.L1::no_allocate.v2.b32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(from)); *(uint2*)to = v; }
+//@ @unordered load8_stream_if
 TILE_INLINE void load8_stream_if(bool inside, void* to, const void* from) { uint2 v = make_uint2(0, 0); asm("{ .reg .pred p; setp.ne.u32 p, %3, 0; @p ld.global.nc.L1::no_allocate.v2.b32 {%0, %1}, [%2]; }" : "+r"(v.x), "+r"(v.y) : "l"(from), "r"((unsigned)inside)); *(uint2*)to = v; }
-//@ load4_stream
+//@ @ordered load8_stream_if
+TILE_INLINE void load8_stream_if(bool inside, void* to, const void* from) { uint2 v = make_uint2(0, 0); asm volatile("{ .reg .pred p; setp.ne.u32 p, %3, 0; @p ld.global.L1::no_allocate.v2.b32 {%0, %1}, [%2]; }" : "+r"(v.x), "+r"(v.y) : "l"(from), "r"((unsigned)inside)); *(uint2*)to = v; }
+//@ @unordered load4_stream
 TILE_INLINE void load4_stream(void* to, const void* from) { unsigned v; asm("ld.global.nc.L1::no_allocate.b32 %0, [%1];" : "=r"(v) : "l"(from)); *(unsigned*)to = v; }
-//@ load4_stream_if
+//@ @ordered load4_stream
+TILE_INLINE void load4_stream(void* to, const void* from) { unsigned v; asm volatile("ld.global.L1::no_allocate.b32 %0, [%1];" : "=r"(v) : "l"(from)); *(unsigned*)to = v; }
+//@ @unordered load4_stream_if
 TILE_INLINE void load4_stream_if(bool inside, void* to, const void* from) { unsigned v = 0; asm("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.nc.L1::no_allocate.b32 %0, [%1]; }" : "+r"(v) : "l"(from), "r"((unsigned)inside)); *(unsigned*)to = v; }
-//@ load2_stream
+//@ @ordered load4_stream_if
+TILE_INLINE void load4_stream_if(bool inside, void* to, const void* from) { unsigned v = 0; asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.L1::no_allocate.b32 %0, [%1]; }" : "+r"(v) : "l"(from), "r"((unsigned)inside)); *(unsigned*)to = v; }
+//@ @unordered load2_stream
 TILE_INLINE void load2_stream(void* to, const void* from) { unsigned short v; asm("ld.global.nc.L1::no_allocate.b16 %0, [%1];" : "=h"(v) : "l"(from)); *(unsigned short*)to = v; }
-//@ load2_stream_if
+//@ @ordered load2_stream
+TILE_INLINE void load2_stream(void* to, const void* from) { unsigned short v; asm volatile("ld.global.L1::no_allocate.b16 %0, [%1];" : "=h"(v) : "l"(from)); *(unsigned short*)to = v; }
+//@ @unordered load2_stream_if
 TILE_INLINE void load2_stream_if(bool inside, void* to, const void* from) { unsigned short v = 0; asm("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.nc.L1::no_allocate.b16 %0, [%1]; }" : "+h"(v) : "l"(from), "r"((unsigned)inside)); *(unsigned short*)to = v; }
-//@ f16 load_stream
+//@ @ordered load2_stream_if
+TILE_INLINE void load2_stream_if(bool inside, void* to, const void* from) { unsigned short v = 0; asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.L1::no_allocate.b16 %0, [%1]; }" : "+h"(v) : "l"(from), "r"((unsigned)inside)); *(unsigned short*)to = v; }
+//@ @unordered f16 load_stream
 TILE_INLINE f16 load_stream(const f16* from) { f16 v; asm("ld.global.nc.L1::no_allocate.b16 %0, [%1];" : "=h"(v.bits) : "l"(from)); return v; }
-//@ bf16 load_stream
+//@ @ordered f16 load_stream
+TILE_INLINE f16 load_stream(const f16* from) { f16 v; asm volatile("ld.global.L1::no_allocate.b16 %0, [%1];" : "=h"(v.bits) : "l"(from)); return v; }
+//@ @unordered bf16 load_stream
 TILE_INLINE bf16 load_stream(const bf16* from) { bf16 v; asm("ld.global.nc.L1::no_allocate.b16 %0, [%1];" : "=h"(v.bits) : "l"(from)); return v; }
-//@ load_stream
+//@ @ordered bf16 load_stream
+TILE_INLINE bf16 load_stream(const bf16* from) { bf16 v; asm volatile("ld.global.L1::no_allocate.b16 %0, [%1];" : "=h"(v.bits) : "l"(from)); return v; }
+//@ @unordered load_stream
 TILE_INLINE float load_stream(const float* from) { float v; asm("ld.global.nc.L1::no_allocate.f32 %0, [%1];" : "=f"(v) : "l"(from)); return v; }
-//@ load_stream
+//@ @ordered load_stream
+TILE_INLINE float load_stream(const float* from) { float v; asm volatile("ld.global.L1::no_allocate.f32 %0, [%1];" : "=f"(v) : "l"(from)); return v; }
+//@ @unordered load_stream
 TILE_INLINE int load_stream(const int* from) { int v; asm("ld.global.nc.L1::no_allocate.s32 %0, [%1];" : "=r"(v) : "l"(from)); return v; }
-//@ load_stream
+//@ @ordered load_stream
+TILE_INLINE int load_stream(const int* from) { int v; asm volatile("ld.global.L1::no_allocate.s32 %0, [%1];" : "=r"(v) : "l"(from)); return v; }
+//@ @unordered load_stream
 TILE_INLINE unsigned load_stream(const unsigned* from) { unsigned v; asm("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(v) : "l"(from)); return v; }
-//@ char load_stream
+//@ @ordered load_stream
+TILE_INLINE unsigned load_stream(const unsigned* from) { unsigned v; asm volatile("ld.global.L1::no_allocate.u32 %0, [%1];" : "=r"(v) : "l"(from)); return v; }
+//@ @unordered char load_stream
 TILE_INLINE unsigned char load_stream(const unsigned char* from) { unsigned v; asm("ld.global.nc.L1::no_allocate.u8 %0, [%1];" : "=r"(v) : "l"(from)); return (unsigned char)v; }
-//@ f16 load_stream_if
+//@ @ordered char load_stream
+TILE_INLINE unsigned char load_stream(const unsigned char* from) { unsigned v; asm volatile("ld.global.L1::no_allocate.u8 %0, [%1];" : "=r"(v) : "l"(from)); return (unsigned char)v; }
+//@ @unordered f16 load_stream_if
 TILE_INLINE f16 load_stream_if(bool inside, const f16* from) { f16 v = {}; asm("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.nc.L1::no_allocate.b16 %0, [%1]; }" : "+h"(v.bits) : "l"(from), "r"((unsigned)inside)); return v; }
-//@ bf16 load_stream_if
+//@ @ordered f16 load_stream_if
+TILE_INLINE f16 load_stream_if(bool inside, const f16* from) { f16 v = {}; asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.L1::no_allocate.b16 %0, [%1]; }" : "+h"(v.bits) : "l"(from), "r"((unsigned)inside)); return v; }
+//@ @unordered bf16 load_stream_if
 TILE_INLINE bf16 load_stream_if(bool inside, const bf16* from) { bf16 v = {}; asm("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.nc.L1::no_allocate.b16 %0, [%1]; }" : "+h"(v.bits) : "l"(from), "r"((unsigned)inside)); return v; }
-//@ load_stream_if
+//@ @ordered bf16 load_stream_if
+TILE_INLINE bf16 load_stream_if(bool inside, const bf16* from) { bf16 v = {}; asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.L1::no_allocate.b16 %0, [%1]; }" : "+h"(v.bits) : "l"(from), "r"((unsigned)inside)); return v; }
+//@ @unordered load_stream_if
 TILE_INLINE float load_stream_if(bool inside, const float* from) { float v = {}; asm("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.nc.L1::no_allocate.f32 %0, [%1]; }" : "+f"(v) : "l"(from), "r"((unsigned)inside)); return v; }
-//@ load_stream_if
+//@ @ordered load_stream_if
+TILE_INLINE float load_stream_if(bool inside, const float* from) { float v = {}; asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.L1::no_allocate.f32 %0, [%1]; }" : "+f"(v) : "l"(from), "r"((unsigned)inside)); return v; }
+//@ @unordered load_stream_if
 TILE_INLINE int load_stream_if(bool inside, const int* from) { int v = {}; asm("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.nc.L1::no_allocate.s32 %0, [%1]; }" : "+r"(v) : "l"(from), "r"((unsigned)inside)); return v; }
-//@ load_stream_if
+//@ @ordered load_stream_if
+TILE_INLINE int load_stream_if(bool inside, const int* from) { int v = {}; asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.L1::no_allocate.s32 %0, [%1]; }" : "+r"(v) : "l"(from), "r"((unsigned)inside)); return v; }
+//@ @unordered load_stream_if
 TILE_INLINE unsigned load_stream_if(bool inside, const unsigned* from) { unsigned v = {}; asm("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.nc.L1::no_allocate.u32 %0, [%1]; }" : "+r"(v) : "l"(from), "r"((unsigned)inside)); return v; }
-//@ char load_stream_if
+//@ @ordered load_stream_if
+TILE_INLINE unsigned load_stream_if(bool inside, const unsigned* from) { unsigned v = {}; asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.L1::no_allocate.u32 %0, [%1]; }" : "+r"(v) : "l"(from), "r"((unsigned)inside)); return v; }
+//@ @unordered char load_stream_if
 TILE_INLINE unsigned char load_stream_if(bool inside, const unsigned char* from) { unsigned v = 0; asm("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.nc.L1::no_allocate.u8 %0, [%1]; }" : "+r"(v) : "l"(from), "r"((unsigned)inside)); return (unsigned char)v; }
+//@ @ordered char load_stream_if
+TILE_INLINE unsigned char load_stream_if(bool inside, const unsigned char* from) { unsigned v = 0; asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.L1::no_allocate.u8 %0, [%1]; }" : "+r"(v) : "l"(from), "r"((unsigned)inside)); return (unsigned char)v; }
 //@ store16_stream
 TILE_INLINE void store16_stream(void* to, const void* from) { const uint4 v = *(const uint4*)from; asm volatile("st.global.cs.v4.b32 [%0], {%1, %2, %3, %4};" :: "l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory"); }
 //@ store8_stream

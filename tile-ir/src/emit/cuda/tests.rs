@@ -307,3 +307,20 @@ fn a_negative_number_keeps_apart_from_a_minus() {
     let negated = push(ValueKind::Unary(UnaryOp::Neg, number));
     assert_eq!(value(&program, negated), "-(-1.0f)");
 }
+
+/// What is loaded past L1 is the same either way: where the loads are ordered, by an instruction that may not move and not through the
+/// read-only path.
+#[test]
+fn ordered_loads_differ_in_their_order_alone() {
+    let with = |mark: &str| -> Vec<(String, String)> {
+        let parts = super::PRELUDE.split("//@ ").filter_map(|part| part.split_once('\n'));
+        parts.filter_map(|(head, code)| Some((head.strip_prefix(mark)?.to_owned(), code.to_owned()))).collect()
+    };
+    let (unordered, ordered) = (with(super::UNORDERED), with(super::ORDERED));
+    assert!(!unordered.is_empty());
+    let reordered = |(head, code): (String, String)| {
+        assert!(code.contains("asm(\"") && code.contains("ld.global.nc."), "{code}");
+        (head, code.replace("asm(", "asm volatile(").replace("ld.global.nc.", "ld.global."))
+    };
+    assert_eq!(unordered.into_iter().map(reordered).collect::<Vec<_>>(), ordered);
+}

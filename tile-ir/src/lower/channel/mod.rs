@@ -6,27 +6,29 @@
 //! | transport | who issues it | the data are there | the slot is free again | file |
 //! |---|---|---|---|---|
 //! | TMA | one thread of a producer | an mbarrier has counted the bytes | consumers arrive on a second mbarrier | [`tma`], [`slots`] |
-//! | bulk copies of rows | one thread of a producer | as for TMA | as for TMA | [`bulk`], [`slots`] |
+//! | bulk copies of rows | one thread of a producer | as for TMA | as for TMA | [`rows`], [`slots`] |
 //! | `cp.async` | every thread its part | the thread's group is complete, then a barrier of the block | the barrier of the next iteration | [`async_copy`], [`pipelined`] |
 //! | registers | every thread its part | stored at the end of the iteration before, then a barrier | the same barrier | [`registers`], [`pipelined`] |
 //!
-//! The first two need a producer beside the threads that compute: `hopper` and `bulk` split a kernel so. The other two are issued by the
-//! threads that compute, between two iterations of the loop.
+//! The first two need a producer beside the threads that compute: `hopper` splits a kernel so, and [`load`] has the producer's side of a slot.
+//! The other two are issued by the threads that compute, between two iterations of the loop.
 //!
 //! [`sharing`]: what blocks of a cluster fetch for each other by TMA.
 //!
 //! [`loops`]: the loops whose loads a producer can issue. [`slice`]: what a producer executes of the kernel to find its loads.
 
 mod async_copy;
-mod bulk;
+mod load;
 mod loops;
 mod pipelined;
 mod registers;
+mod rows;
 mod sharing;
 mod slice;
 mod slots;
 mod tma;
 
+pub(super) use load::{Channel, Load, Rows, Transport};
 pub(super) use loops::{Loop, loops};
 pub(super) use pipelined::declared;
 pub(super) use sharing::{Sharing, sharers};

@@ -311,10 +311,20 @@ impl<'a> Lowering<'a> {
 
     /// `block` without the variables that neither `users` nor what is kept reads.
     pub(in crate::lower) fn needed(&self, block: &[StmtId], users: &[StmtId]) -> Vec<StmtId> {
+        self.needed_with(block, users, BTreeSet::new())
+    }
+
+    /// [`Lowering::needed`], where these variables are read too.
+    pub(in crate::lower) fn needed_with(
+        &self,
+        block: &[StmtId],
+        users: &[StmtId],
+        mut read: BTreeSet<VarId>,
+    ) -> Vec<StmtId> {
         let kernel = self.kernel;
         let lets = |s: &&StmtId| is_let(kernel, **s);
         let users: Vec<StmtId> = users.iter().filter(|s| !block.contains(s) || !is_let(kernel, **s)).copied().collect();
-        let mut read = variables(kernel, &users);
+        read.extend(variables(kernel, &users));
         for stmt in block.iter().rev().filter(lets) {
             if declared(kernel, *stmt).is_some_and(|var| read.contains(&var)) {
                 read.extend(variables(kernel, &[*stmt]));

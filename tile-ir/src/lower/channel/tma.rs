@@ -1,24 +1,10 @@
 //! Tiles by TMA: one thread asks for the boxes that a tile is made of, which arrive swizzled and complete the slot's barrier.
 
-use super::super::hopper::Load;
 use super::super::*;
+use super::{Load, Sharing};
 use crate::layout::TmaPlan;
 
 impl Lowering<'_> {
-    /// The slots of a load's array and its tensor map.
-    pub(in crate::lower) fn slots_of(&mut self, load: &Load, stages: u32) -> MapId {
-        let elements = load.layout.bytes() / load.layout.dtype().bytes();
-        let Buffer { name, .. } = &self.kernel.buffers[load.buffer];
-        if self.shared[load.buffer].is_none() {
-            let shared = self.shared_array(name, load.layout.dtype(), elements.saturating_mul(stages), false);
-            self.program.shared[shared].align = load.layout.alignment();
-            self.program.shared[shared].slots = stages;
-            self.shared[load.buffer] = Some(shared);
-            self.op(OpKind::Shared { shared });
-        }
-        self.tensor_map(load.tensor, &load.boxes, false)
-    }
-
     /// The map of a tensor for boxes of this plan, which are stored or loaded.
     pub(in crate::lower) fn tensor_map(&mut self, tensor: ParamId, boxes: &TmaPlan, stores: bool) -> MapId {
         let alike = |map: &TensorMap| {
@@ -45,22 +31,21 @@ impl Lowering<'_> {
 
     /// Asks for one tile, which goes to its array from element `base`: all its boxes, or this block's part of one that blocks of the
     /// cluster share.
-    pub(in crate::lower) fn load_tile(&mut self, load: &Load, map: MapId, barrier: BarrierRef, base: ValueId) {
-        self.span = load.span;
-        let Some(shared) = self.shared[load.buffer] else { return self.bug("a load has no stages") };
-        let size = load.layout.dtype().bytes();
-        let part =
-            load.shared.map(|sharing| (self.part_of_tile(&sharing), self.sharing_ranks(&sharing), load.part_step()));
-        for piece in load.boxes.boxes.iter().filter(|b| b.part == 0) {
+    pub(super) fn load_boxes(
+        &mut self,
+        load: &Load,
+        (boxes, sharing): (&TmaPlan, Option<Sharing>),
+        map: MapId,
+        (shared, base): (SharedId, ValueId),
+        barrier: BarrierRef,
+    ) {
+        let size = load.dtype().bytes();
+        let part = sharing.map(|of| (self.part_of_tile(&of), self.sharing_ranks(&of), part_step(boxes)));
+        for piece in boxes.boxes.iter().filter(|b| b.part == 0) {
             let rank = piece.coordinates.len();
             let mut coordinates = Vec::new();
             for (axis, &within) in piece.coordinates.iter().enumerate() {
-                let first = match load.start.get(rank - 1 - axis) {
-                    Some(&start) => self.narrow_value(start),
-                    None => self.int(0),
-                };
-                let within = self.int(i64::from(within));
-                let mut coordinate = self.binary(BinaryOp::Add, first, within);
+                let mut coordinate = self.coordinate(load.start(), rank - 1 - axis, within);
                 if let Some((part, _, (steps, _))) = &part
                     && steps[axis] != 0
                 {
@@ -81,5 +66,33 @@ impl Lowering<'_> {
             let evict = load.evict;
             self.op(OpKind::TensorLoad { map, coordinates, shared, offset, barrier, multicast, evict });
         }
+    }
+
+    /// The coordinate on an axis of what is `within` elements behind the first of a tile that begins at `start`.
+    pub(in crate::lower) fn coordinate(&mut self, start: &[ExprId], axis: usize, within: u32) -> ValueId {
+        let first = self.first_coordinate(start, axis);
+        let within = self.int(i64::from(within));
+        self.binary(BinaryOp::Add, first, within)
+    }
+
+    /// The coordinate on an axis of a tile that begins at `start`.
+    pub(in crate::lower) fn first_coordinate(&mut self, start: &[ExprId], axis: usize) -> ValueId {
+        match start.get(axis) {
+            Some(&start) => self.narrow_value(start),
+            None => self.int(0),
+        }
+    }
+}
+
+/// How coordinates (innermost first) and byte offset change from one part of a shared tile to the next: parts follow one another in whole
+/// atoms of rows, so the same for every box.
+fn part_step(plan: &TmaPlan) -> (Vec<u32>, u32) {
+    let first = |part: u32| plan.boxes.iter().find(|b| b.part == part);
+    match (first(0), first(1)) {
+        (Some(a), Some(b)) => {
+            let steps = a.coordinates.iter().zip(&b.coordinates).map(|(a, b)| b.saturating_sub(*a)).collect();
+            (steps, b.offset.saturating_sub(a.offset))
+        }
+        _ => (vec![0; plan.rank()], 0),
     }
 }

@@ -15,10 +15,11 @@
 //! ([`ParameterKind::Ahead`]). Of these many the kernel takes all where the independent operand is streamed once (its tile
 //! belongs to one tile of the result) through at least [`LONG`] rings, and [`FEW`] elsewhere (`docs/hopper.md`, "TMA and bulk copies").
 
+use super::super::channel::Load;
 use super::super::dependent::wait;
 use super::super::uses::depends_on;
 use super::super::*;
-use super::plan::{Load, Ring};
+use super::plan::{Ring, Split};
 use super::roles::{ChannelState, Roles};
 
 /// Rings' worth of iterations from which on an operand counts as long.
@@ -34,8 +35,8 @@ struct Path<'a> {
 
 impl<'a> Lowering<'a> {
     /// Waits for the previous kernel, where this one may begin before it is done.
-    pub(super) fn wait_for_previous(&mut self) {
-        if let Some(trigger) = self.program.launch.dependent {
+    pub(super) fn wait_for_previous(&mut self, split: Split) {
+        if let (Split::Warpgroups, Some(trigger)) = (split, self.program.launch.dependent) {
             let span = self.span;
             self.ops.extend(wait(span, trigger));
         }
@@ -47,7 +48,11 @@ impl<'a> Lowering<'a> {
     pub(super) fn fill_ahead(&mut self, roles: &Roles) -> Option<RegId> {
         let (Some(ring), [channel]) = (roles.plan.only_ring(), &roles.channels[..]) else { return None };
         let early: Vec<&Load> = ring.loads().filter(|load| load.independent).collect();
-        if early.is_empty() || channel.feeders > 1 || self.program.launch.dependent.is_none() {
+        if roles.plan.split != Split::Warpgroups
+            || early.is_empty()
+            || channel.feeders() > 1
+            || self.program.launch.dependent.is_none()
+        {
             return None;
         }
         let path = self.path_to(ring)?;
@@ -73,11 +78,9 @@ impl<'a> Lowering<'a> {
         match path.persistent.map(|stmt| &kernel.stmts[stmt].kind) {
             Some(StmtKind::Persistent { vars, extents, contiguous, .. }) => {
                 let vars: Vec<Option<VarId>> = vars.iter().map(|v| needed.contains(v).then_some(*v)).collect();
-                self.first_tile(&vars, extents, *contiguous, |l| {
-                    l.fill_first(roles, (ring, channel), &path, needed, ahead)
-                });
+                self.first_tile(&vars, extents, *contiguous, |l| l.fill_first((ring, channel), &path, needed, ahead));
             }
-            _ => self.fill_first(roles, (ring, channel), &path, needed, ahead),
+            _ => self.fill_first((ring, channel), &path, needed, ahead),
         }
         Some(ahead)
     }
@@ -112,7 +115,6 @@ impl<'a> Lowering<'a> {
     /// Fills the first slots of the first tile.
     fn fill_first(
         &mut self,
-        roles: &Roles,
         (ring, channel): (&Ring, &ChannelState),
         path: &Path<'a>,
         needed: &BTreeSet<VarId>,
@@ -147,12 +149,10 @@ impl<'a> Lowering<'a> {
         let length = self.binary(BinaryOp::Mul, count, step);
         let end = self.binary(BinaryOp::Add, start, length);
         self.counted_loop(*var, [start, end, step], Unroll::By(1), |l| {
-            l.load_indices(ring, body, |load| load.independent);
-            l.expect_tiles(channel);
-            for load in ring.loads().filter(|load| load.independent) {
-                l.load_slot(roles, channel, load);
-            }
-            let (number, one) = (l.read(slot), l.int(1));
+            l.indices(body, needed);
+            let (number, loads) = (l.read(slot), ring.loads().collect::<Vec<_>>());
+            l.request(&channel.slots, number, &loads, |load| load.independent);
+            let one = l.int(1);
             let next = l.binary(BinaryOp::Add, number, one);
             l.op(OpKind::Set { reg: slot, value: next });
         });
@@ -169,7 +169,7 @@ impl<'a> Lowering<'a> {
         }
         let early = || ring.loads().filter(|load| load.independent);
         let shares = |(var, _): &(VarId, ExprId)| {
-            !early().all(|load| load.start.iter().any(|e| depends_on(kernel, *e, &[*var])))
+            !early().all(|load| load.start().iter().any(|e| depends_on(kernel, *e, &[*var])))
         };
         axes.into_iter().filter(shares).map(|(_, extent)| extent).collect()
     }

@@ -16,7 +16,6 @@
 
 use super::super::channel::Slots;
 use super::super::*;
-use super::resident::ResidentSlot;
 
 /// Tiles a block up to which the next one is counted late.
 const MANY: i64 = 4;
@@ -129,7 +128,7 @@ impl<'a> Lowering<'a> {
                 let value = self.push(ValueKind::Load(memory), word);
                 let value = self.push(ValueKind::Cast(value), ValueType::Index);
                 let next = self.once("counted", value);
-                self.give_back_once(&roles, &ResidentSlot::of(counted.slots), true);
+                self.give_back_once(&roles, &counted.slots, true);
                 next
             }
             (None, None) => return self.bug("a tile that nobody counted"),

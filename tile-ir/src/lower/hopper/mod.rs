@@ -1,9 +1,14 @@
-//! Warp specialisation for Hopper: a kernel whose tile products are fed by copies becomes two programs in one.
+//! Warp specialisation for Hopper: a kernel whose shared arrays are filled by copies becomes two programs in one.
 //!
 //! Contract. In: a bound kernel with loops whose bodies begin with `copy`s from tensors into shared arrays ([`plan`] finds them, and says
-//! why where there are none). Out: operations in which one thread of a producer warpgroup keeps the slots of channels filled by TMA, and
-//! consumer warpgroups do everything else: tile products by `wgmma`, and whatever stands in, before and after the loops, with barriers
-//! among themselves where they exchange elements through shared arrays of their own.
+//! why where there are none). Out: operations in which one thread of a producer keeps the slots of channels filled, and consumers do
+//! everything else, with barriers among themselves where they exchange elements through shared arrays of their own. There are two ways to
+//! split a block ([`plan::Split`]):
+//!
+//! - a producer warpgroup with TMA, and warpgroups that multiply by `wgmma`;
+//! - a producer warp with bulk copies of long rows, and the author's threads, which read them by elements. Ragged edges: rows and columns
+//!   outside a tensor are not copied, and what stands in their place in a slot is from an earlier iteration. A read of such an element is
+//!   clipped instead: it gives the 0 that `copy` promises.
 //!
 //! Each partition re-executes the scalar control flow: loops over tiles, index variables, block-uniform conditionals. What
 //! orders them is a pair of mbarriers a slot: `full` completes when the slot's bytes have arrived, `empty` when every
@@ -16,7 +21,8 @@
 //! | [`operand`] | left operands in registers: packed from a sum, or loaded by `ldmatrix` |
 //! | [`resident`] | tiles that are loaded once and stay while loops go round |
 //! | [`roles`] | set-up of the barriers, the split into producer and consumers |
-//! | [`ring`] | both sides of a loop that loads |
+//! | [`produce`], [`consume`] | both sides of a loop that loads |
+//! | [`threads`] | a block whose consumers are the author's threads, not warpgroups |
 //! | [`shifted`] | the consumers' side of a loop that is software-pipelined across two products |
 //! | [`ahead`] | what a producer fills before it waits for the previous kernel |
 //! | [`counted`] | the next tile of a block from a counter, and its way to the consumers |
@@ -24,20 +30,22 @@
 //! | [`store`] | fragments to a tensor, by sub-tiles through shared memory |
 
 mod ahead;
+mod consume;
 mod counted;
 mod fragments;
 mod operand;
 mod plan;
+mod produce;
 mod resident;
-mod ring;
 mod roles;
 mod shifted;
 mod store;
+mod threads;
 mod turns;
 
+pub(super) use consume::Accumulates;
 pub(super) use counted::Counted;
-pub(super) use plan::{Load, Plan, Reason, plan};
-pub(super) use ring::Accumulates;
+pub(super) use plan::{Plan, Reason, plan, plan_rows};
 pub(super) use roles::Roles;
 
 #[cfg(test)]

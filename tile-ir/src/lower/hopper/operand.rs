@@ -151,7 +151,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The first element of the slot of an array that the partition is at; 0 of an array that is no channel's.
-    pub(super) fn slot_elements(&mut self, roles: &Roles, buffer: BufferId, elements: u32) -> ValueId {
+    fn slot_elements(&mut self, roles: &Roles, buffer: BufferId, elements: u32) -> ValueId {
         let Some(channel) = roles.channel_of(buffer) else { return self.int(0) };
         let (slot, elements) = (self.slot(&channel.slots, None), self.int(i64::from(elements)));
         let base = self.binary(BinaryOp::Mul, slot, elements);

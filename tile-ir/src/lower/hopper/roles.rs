@@ -1,26 +1,31 @@
-//! Warp specialisation: set-up of the ring's barriers, and the slice of the kernel that each role, producer or consumer, executes.
+//! Warp specialisation: set-up of the channels' barriers, the split into partitions, and what a consumer executes of the kernel.
 
-use super::super::channel::{Sharing, Slice, Slots, sharers};
+use super::super::channel::{Load, Sharing, Slots, sharers};
 use super::super::*;
 use super::operand::Left;
-use super::plan::{BLOCK_ROWS, Load, Plan, Ring, WARPGROUP};
-use super::resident::ResidentSlot;
+use super::plan::{BLOCK_ROWS, Plan, Ring, Split, WARP, WARPGROUP};
 use super::store::Staging;
+use super::threads::ring_of_threads;
 use std::rc::Rc;
 
 /// The named barrier of all consumers. Those of single warpgroups (1 to 7) and of ping-pong (5, 6) are below it.
 const CONSUMERS: u32 = 8;
+/// The named barrier of the author's threads, where they are the consumers.
+const THREADS: u32 = 1;
 
 /// A channel as a partition, producer or consumers, sees it.
 #[derive(Clone)]
 pub(crate) struct ChannelState {
     pub(super) slots: Slots,
-    /// Bytes of a slot.
-    pub(super) bytes: u32,
-    /// Blocks whose producers fill this block's slots, itself among them.
-    pub(super) feeders: u32,
-    /// In which ways they do.
+    /// In which ways producers of several blocks fill this block's slots.
     pub(super) shared: Vec<Sharing>,
+}
+
+impl ChannelState {
+    /// Blocks whose producers fill this block's slots, itself among them.
+    pub(super) fn feeders(&self) -> u32 {
+        sharers(&self.shared)
+    }
 }
 
 /// The channels and what else a partition knows.
@@ -28,8 +33,6 @@ pub(crate) struct ChannelState {
 pub(crate) struct Roles {
     pub(super) plan: Rc<Plan>,
     pub(super) channels: Vec<ChannelState>,
-    /// The tensor map of each load, by its copy.
-    pub(super) maps: BTreeMap<StmtId, MapId>,
     /// The consumer's warpgroup among those of its tile, and its thread in it. The producer has none.
     pub(super) consumer: Option<(ValueId, ValueId)>,
     /// With ping-pong, the number of the warpgroup, which takes every second tile.
@@ -43,9 +46,9 @@ pub(crate) struct Roles {
     /// The buffers that sub-tiles go through, where the copy engine stores.
     pub(super) staging: Option<Staging>,
     /// The slot of resident tiles, which stay through all iterations.
-    pub(super) resident: Option<ResidentSlot>,
+    pub(super) resident: Option<Slots>,
     /// The slots of tiles that are loaded late, by their copies.
-    pub(super) late: BTreeMap<StmtId, ResidentSlot>,
+    pub(super) late: BTreeMap<StmtId, Slots>,
 }
 
 impl<'a> Lowering<'a> {
@@ -55,52 +58,18 @@ impl<'a> Lowering<'a> {
         let plan = Rc::new(plan);
         let cluster: u32 = self.cluster().iter().product();
         self.layouts = plan.layouts.clone();
-        self.program.launch.threads = [(plan.warpgroups() + 1) * WARPGROUP, 1, 1];
+        self.program.launch.threads = [plan.threads()[0], 1, 1];
         self.program.launch.cluster = [cluster, 1, 1];
         self.program.launch.registers = plan.registers;
-        // ptxas ignores `setmaxnreg` unless `__launch_bounds__` names a number of blocks.
-        self.program.launch.min_blocks = Some(1);
-        for (number, ring) in plan.rings.iter().enumerate() {
-            let slots = ring.fills.iter().map(|(channel, _)| plan.channels[*channel].slots).max().unwrap_or(0);
-            let mut text = match ring.at.stages {
-                Some(_) => format!("warp specialised: a producer fills {slots} slots"),
-                None => format!("warp specialised and pipelined: a producer fills {slots} slots"),
-            };
-            if number == 0 {
-                text += &format!(
-                    ", {} warpgroup{} with wgmma{}",
-                    plan.warpgroups(),
-                    if plan.warpgroups() == 1 { " multiplies" } else { "s multiply" },
-                    if plan.groups == 1 { "" } else { ", in turn" },
-                );
-            }
-            self.remark(RemarkKind::Choice, kernel.stmts[ring.at.stmt].span, text);
-            if let Some(shift) = &ring.shift {
-                let text = "software pipelined: this product of the next iteration is issued before the second one of this \
-                            (`.schedule(Cooperative)` keeps them in order)";
-                self.remark(RemarkKind::Choice, kernel.stmts[shift.first].span, text.to_owned());
-            }
+        if plan.split == Split::Warpgroups {
+            // ptxas ignores `setmaxnreg` unless `__launch_bounds__` names a number of blocks.
+            self.program.launch.min_blocks = Some(1);
         }
-
-        for (stmt, product) in &plan.products {
-            if let (buffer, Left::Registers) = product.a {
-                let text = format!("`{}` is multiplied with wgmma from registers", kernel.buffers[buffer].name);
-                self.remark(RemarkKind::Choice, kernel.stmts[*stmt].span, text);
-            }
-        }
-        for late in &plan.late {
-            let text = format!("`{}` is loaded while the loop before goes on", kernel.buffers[late.load.buffer].name);
-            self.remark(RemarkKind::Choice, kernel.stmts[late.load.stmt].span, text);
-        }
-        for resident in &plan.residents {
-            let text = format!("`{}` is loaded once and stays", kernel.buffers[resident.load.buffer].name);
-            self.remark(RemarkKind::Choice, kernel.stmts[resident.stmt].span, text);
-        }
-        let mut maps = BTreeMap::new();
+        self.remark_plan(&plan);
         for (channel, load) in
             plan.rings.iter().flat_map(|ring| &ring.fills).flat_map(|(c, all)| all.iter().map(|l| (*c, l)))
         {
-            maps.insert(load.stmt, self.slots_of(load, plan.channels[channel].slots));
+            self.declare_slots(load, plan.channels[channel].slots);
         }
         // Before the descriptors of those that are operands.
         for &buffer in &plan.own {
@@ -123,19 +92,16 @@ impl<'a> Lowering<'a> {
         self.counted = self.declare_counted(cluster);
         let channels = (plan.channels.iter())
             .map(|channel| ChannelState {
-                slots: self.slots_in_turn(channel.slots, false),
-                bytes: channel.bytes,
-                feeders: sharers(&channel.shared),
+                slots: self.slots_in_turn(channel.slots, channel.once),
                 shared: channel.shared.clone(),
             })
             .collect();
         self.declare_inboxes();
         let warp = self.push(ValueKind::Special(Special::Warp), ValueType::Index);
-        let warp = self.once("warp", warp);
+        let warp = self.once(if plan.split == Split::Warpgroups { "warp" } else { "warp_index" }, warp);
         let roles = Roles {
             plan: plan.clone(),
             channels,
-            maps,
             consumer: None,
             group: None,
             warpgroup: None,
@@ -145,110 +111,115 @@ impl<'a> Lowering<'a> {
             resident,
             late,
         };
-        let first_warp = self.is_first(warp);
+        let first = self.is_issuer(plan.split, warp);
         let set_up = self.nested(|l| l.set_up_ring(&roles));
-        self.op(OpKind::If { cond: first_warp, then: set_up, otherwise: Vec::new() });
+        self.op(OpKind::If { cond: first, then: set_up, otherwise: Vec::new() });
         if cluster > 1 {
             self.op(OpKind::ClusterBarrier { relaxed: true });
         }
         self.op(OpKind::Barrier);
-        if !kernel.grid.is_empty() {
+        if plan.split != Split::Warpgroups {
+            self.plain_grid();
+            self.grid_bindings();
+        } else if !kernel.grid.is_empty() {
             let vars: Vec<VarId> = kernel.grid.iter().map(|a| a.var).collect();
             let extents: Vec<ExprId> = kernel.grid.iter().map(|a| a.extent).collect();
             self.line_bindings(&vars, &extents);
             self.launch_line(&extents);
         }
-        let four = self.int(i64::from(WARPGROUP / 32));
-        let produces = self.binary(BinaryOp::Lt, warp, four);
+        let produces = self.produces(plan.split, warp);
         let producer = self.nested(|l| l.producer(&roles, warp));
         let consumers = self.nested(|l| l.consumers(roles, warp));
         self.op(OpKind::If { cond: produces, then: producer, otherwise: consumers });
+        if self.program.launch.min_blocks.is_none() {
+            self.program.launch.min_blocks = Some(self.blocks_that_fit());
+        }
     }
 
-    /// Whether this thread is the one chosen of the block's first warp.
-    fn is_first(&mut self, warp: ValueId) -> ValueId {
-        let zero = self.int(0);
-        let first = self.binary(BinaryOp::Eq, warp, zero);
+    /// Says what was chosen.
+    fn remark_plan(&mut self, plan: &Plan) {
+        let kernel = self.kernel;
+        for (number, ring) in plan.rings.iter().enumerate() {
+            let text = match plan.split {
+                Split::Warpgroups => ring_of_warpgroups(plan, number, ring),
+                Split::Threads(_) => ring_of_threads(plan, ring),
+            };
+            self.remark(RemarkKind::Choice, kernel.stmts[ring.at.stmt].span, text);
+            if let Some(shift) = &ring.shift {
+                let text = "software pipelined: this product of the next iteration is issued before the second one of this \
+                            (`.schedule(Cooperative)` keeps them in order)";
+                self.remark(RemarkKind::Choice, kernel.stmts[shift.first].span, text.to_owned());
+            }
+        }
+        for (stmt, product) in &plan.products {
+            if let (buffer, Left::Registers) = product.a {
+                let text = format!("`{}` is multiplied with wgmma from registers", kernel.buffers[buffer].name);
+                self.remark(RemarkKind::Choice, kernel.stmts[*stmt].span, text);
+            }
+        }
+        for late in &plan.late {
+            let text = format!("`{}` is loaded while the loop before goes on", kernel.buffers[late.load.buffer].name);
+            self.remark(RemarkKind::Choice, kernel.stmts[late.load.stmt].span, text);
+        }
+        for resident in &plan.residents {
+            let text = format!("`{}` is loaded once and stays", kernel.buffers[resident.buffer].name);
+            self.remark(RemarkKind::Choice, kernel.stmts[resident.stmt].span, text);
+        }
+    }
+
+    /// Whether this thread is the producer's: of its warpgroup, or its warp.
+    fn produces(&mut self, split: Split, warp: ValueId) -> ValueId {
+        match split {
+            Split::Warpgroups => {
+                let four = self.int(i64::from(WARPGROUP / WARP));
+                self.binary(BinaryOp::Lt, warp, four)
+            }
+            Split::Threads(threads) => {
+                let last = self.int(i64::from(threads / WARP));
+                self.binary(BinaryOp::Eq, warp, last)
+            }
+        }
+    }
+
+    /// Whether this thread is the one of the producer's that issues its loads.
+    pub(super) fn is_issuer(&mut self, split: Split, warp: ValueId) -> ValueId {
+        let first = match split {
+            Split::Warpgroups => {
+                let zero = self.int(0);
+                self.binary(BinaryOp::Eq, warp, zero)
+            }
+            Split::Threads(_) => self.produces(split, warp),
+        };
         let elected = self.push(ValueKind::Special(Special::Elected), ValueType::BOOL);
         self.binary(BinaryOp::And, first, elected)
     }
 
     /// One thread makes the barriers.
     fn set_up_ring(&mut self, roles: &Roles) {
-        let maps = roles.plan.rings.iter().flat_map(Ring::loads).filter_map(|load| roles.maps.get(&load.stmt));
         let mut fetched = Vec::new();
-        for &map in maps {
+        for load in roles.plan.rings.iter().flat_map(Ring::loads) {
             // Loads of alike tiles have one map.
-            if !fetched.contains(&map) {
+            if let Some(map) = self.map_of(load).filter(|map| !fetched.contains(map)) {
                 fetched.push(map);
                 self.op(OpKind::PrefetchMap { map });
             }
         }
         for channel in &roles.channels {
             // A slot that several blocks' producers fill is free once the consumers of all of them have read it.
-            let readers = roles.plan.consumers * channel.feeders;
+            let readers = roles.plan.readers() * channel.feeders();
             self.unrolled("i", channel.slots.count, |l, index| l.init_slot(&channel.slots, index, readers));
         }
         self.set_up_resident(roles);
-        self.set_up_counted(roles.plan.consumers);
+        self.set_up_counted(roles.plan.readers());
         self.init_inboxes();
         self.op(OpKind::FenceBarrierInit);
     }
 
     /// Declares where a partition is in every channel.
-    fn enter_channels(&mut self, roles: &Roles, parity: i64) {
-        let once = roles.late.values().chain(&roles.resident).map(|once| &once.slots);
+    pub(super) fn enter_channels(&mut self, roles: &Roles, parity: i64) {
+        let once = roles.late.values().chain(&roles.resident);
         once.chain(roles.channels.iter().map(|channel| &channel.slots)).for_each(|slots| self.enter(slots, parity));
         self.enter_counted(parity);
-    }
-
-    fn producer(&mut self, roles: &Roles, warp: ValueId) {
-        if let Some(registers) = roles.plan.registers {
-            self.op(OpKind::SetRegisters { count: registers.producer, increase: false });
-        }
-        let cond = self.is_first(warp);
-        let then = self.nested(|l| {
-            l.enter_channels(roles, 1);
-            let body = &l.kernel.body;
-            let slice = l.slice_for(roles, |_| true);
-            let ahead = l.fill_ahead(roles);
-            l.wait_for_previous();
-            let roles = &Roles { ahead, ..roles.clone() };
-            l.slice(&slice, body, &mut |l, stmt| l.produce_at(roles, stmt));
-            for channel in roles.channels.iter().filter(|channel| channel.feeders > 1) {
-                // A block that has ended must not be arrived at.
-                l.unrolled("i", channel.slots.count, |l, _| {
-                    let slot = l.slot(&channel.slots, None);
-                    l.await_empty(&channel.slots, slot);
-                    l.advance(&channel.slots);
-                });
-            }
-        });
-        // Every thread waits: a kernel that is done has waited.
-        let otherwise = self.nested(Self::wait_for_previous);
-        self.op(OpKind::If { cond, then, otherwise });
-    }
-
-    /// What the producer executes for these loads.
-    pub(super) fn slice_for(&self, roles: &Roles, which: impl Fn(&Load) -> bool) -> Slice {
-        let plan = &roles.plan;
-        let once = plan.residents.iter().map(|r| &r.load).chain(plan.late.iter().map(|l| &l.load));
-        let loads = plan.rings.iter().flat_map(Ring::loads).chain(once);
-        Slice::new(self.kernel, plan.loops(), loads.filter(|load| which(load)).flat_map(|load| &load.start))
-    }
-
-    /// The producer comes to a statement; whether it is one that loads.
-    fn produce_at(&mut self, roles: &Roles, stmt: StmtId) -> bool {
-        if let StmtKind::For { body, .. } = &self.kernel.stmts[stmt].kind
-            && let Some(ring) = roles.plan.ring(stmt)
-        {
-            if roles.plan.rings.first().is_some_and(|first| first.at.stmt == stmt) {
-                self.fill_resident(roles);
-            }
-            self.produce(roles, ring, body);
-            return true;
-        }
-        self.fill_late(roles, stmt)
     }
 
     fn consumers(&mut self, mut roles: Roles, warp: ValueId) {
@@ -257,10 +228,12 @@ impl<'a> Lowering<'a> {
         if let Some(registers) = plan.registers {
             self.op(OpKind::SetRegisters { count: registers.consumer, increase: true });
         }
-        self.wait_for_previous();
-        let hardware = self.push(ValueKind::Thread(0), ValueType::Index);
-        let producers = self.int(i64::from(WARPGROUP));
-        let thread = self.binary(BinaryOp::Sub, hardware, producers);
+        self.wait_for_previous(plan.split);
+        let mut thread = self.push(ValueKind::Thread(0), ValueType::Index);
+        if plan.split == Split::Warpgroups {
+            let producers = self.int(i64::from(WARPGROUP));
+            thread = self.binary(BinaryOp::Sub, thread, producers);
+        }
         let reg = self.reg("thread", ValueType::Index, false);
         self.op(OpKind::Let { reg, value: Some(thread) });
         self.thread = Some(reg);
@@ -270,8 +243,34 @@ impl<'a> Lowering<'a> {
             let threads = self.int(i64::from(WARPGROUP));
             thread = self.binary(BinaryOp::Rem, thread, threads);
         }
-        self.bind_threads(thread, false);
-        let warps = self.int(i64::from(WARPGROUP / 32));
+        self.bind_threads(thread, plan.split != Split::Warpgroups);
+        if plan.split == Split::Warpgroups {
+            self.find_warpgroup(&mut roles, warp, reg);
+        }
+        self.enter_channels(&roles, 0);
+        if plan.split == Split::Warpgroups {
+            self.first_turn(&roles);
+            self.descriptors(&mut roles);
+            self.staging(&mut roles);
+        }
+        let staged = roles.staging.is_some();
+        let roles = Rc::new(roles);
+        self.roles = Some(roles.clone());
+        self.block(&kernel.body);
+        self.roles = None;
+        self.thread = None;
+        if staged {
+            // What TMA still reads must outlive the block; its writes are visible when the grid ends.
+            let leader = self.is_leader(&roles);
+            let then = self.nested(|l| l.op(OpKind::BulkWait { pending: 0, read: true }));
+            self.op(OpKind::If { cond: leader, then, otherwise: Vec::new() });
+        }
+    }
+
+    /// Which warpgroup a consumer's thread is in, and which of its threads it is.
+    fn find_warpgroup(&mut self, roles: &mut Roles, warp: ValueId, thread: RegId) {
+        let plan = roles.plan.clone();
+        let warps = self.int(i64::from(WARPGROUP / WARP));
         let group = self.binary(BinaryOp::Div, warp, warps);
         let one = self.int(1);
         let group = self.binary(BinaryOp::Sub, group, one);
@@ -279,25 +278,11 @@ impl<'a> Lowering<'a> {
         let consumer = if plan.consumers == 1 { self.int(0) } else { warpgroup };
         roles.warpgroup = Some(warpgroup);
         roles.group = (plan.groups > 1).then_some(warpgroup);
-        let within = self.read(reg);
+        let within = self.read(thread);
         let mask = self.int(i64::from(WARPGROUP) - 1);
         let within = self.binary(BinaryOp::BitAnd, within, mask);
         let within = self.once("group_thread", within);
         roles.consumer = Some((consumer, within));
-        self.enter_channels(&roles, 0);
-        self.first_turn(&roles);
-        self.descriptors(&mut roles);
-        self.staging(&mut roles);
-        self.roles = Some(Rc::new(roles.clone()));
-        self.block(&kernel.body);
-        self.roles = None;
-        self.thread = None;
-        if roles.staging.is_some() {
-            // What TMA still reads must outlive the block; its writes are visible when the grid ends.
-            let leader = self.is_leader(&roles);
-            let then = self.nested(|l| l.op(OpKind::BulkWait { pending: 0, read: true }));
-            self.op(OpKind::If { cond: leader, then, otherwise: Vec::new() });
-        }
     }
 
     /// Whether this thread is the first of its warpgroup, which issues what one thread issues for all.
@@ -332,9 +317,8 @@ impl<'a> Lowering<'a> {
             }
             return true;
         }
-        // Shared arrays are declared by the set-up.
         if let StmtKind::Alloc { buffer } = kind {
-            return kernel.buffers[*buffer].scope == Scope::Shared;
+            return roles.plan.declares(*buffer);
         }
         if matches!(kind, StmtKind::Tile(TileOp::Fill { .. })) {
             return roles.plan.folded.contains_key(&stmt);
@@ -357,7 +341,18 @@ impl<'a> Lowering<'a> {
 impl Roles {
     /// A barrier of all threads that compute, which a tile has to itself where something has one.
     pub(in super::super) fn consumer_barrier(&self) -> OpKind {
-        OpKind::NamedBarrier { id: CONSUMERS, threads: self.plan.warpgroups() * WARPGROUP, arrive: false }
+        let id = if self.plan.split == Split::Warpgroups { CONSUMERS } else { THREADS };
+        OpKind::NamedBarrier { id, threads: self.plan.threads()[1], arrive: false }
+    }
+
+    /// What the producer loads.
+    pub(in super::super) fn loads(&self) -> impl Iterator<Item = &Load> {
+        self.plan.loads()
+    }
+
+    /// Whether warpgroups compute, which store tiles by pairs of elements.
+    pub(in super::super) fn are_warpgroups(&self) -> bool {
+        self.plan.split == Split::Warpgroups
     }
 
     /// Statements before which consumers wait for each other.
@@ -374,4 +369,22 @@ impl Roles {
     pub(super) fn channel_of(&self, buffer: BufferId) -> Option<&ChannelState> {
         self.plan.channel_of(buffer).and_then(|number| self.channels.get(number))
     }
+}
+
+/// What is remarked on a loop that warpgroups multiply in.
+fn ring_of_warpgroups(plan: &Plan, number: usize, ring: &Ring) -> String {
+    let slots = ring.fills.iter().map(|(channel, _)| plan.channels[*channel].slots).max().unwrap_or(0);
+    let mut text = match ring.at.stages {
+        Some(_) => format!("warp specialised: a producer fills {slots} slots"),
+        None => format!("warp specialised and pipelined: a producer fills {slots} slots"),
+    };
+    if number == 0 {
+        text += &format!(
+            ", {} warpgroup{} with wgmma{}",
+            plan.warpgroups(),
+            if plan.warpgroups() == 1 { " multiplies" } else { "s multiply" },
+            if plan.groups == 1 { "" } else { ", in turn" },
+        );
+    }
+    text
 }

@@ -24,8 +24,7 @@ const WIDE: u32 = 128;
 
 /// The parts of a shifted loop's body.
 struct Parts<'p> {
-    /// The loop's index.
-    at: VarId,
+    ring: &'p Ring,
     /// Indices.
     lets: &'p [StmtId],
     first: &'p Product,
@@ -97,7 +96,7 @@ impl<'a> Lowering<'a> {
             && !body[..two].iter().any(declares)
             && !rest.iter().any(|stmt| mentions(kernel, *stmt, first.acc));
         let parts = Parts {
-            at: ring.at.var,
+            ring,
             lets: &body[..one],
             first,
             second,
@@ -120,7 +119,7 @@ impl<'a> Lowering<'a> {
             let reg = l.variable_reg(ring.at.var);
             l.op(OpKind::Let { reg, value: Some(start) });
             l.block(parts.lets);
-            l.await_tiles(&parts.early);
+            l.await_slots(parts.ring, &parts.early);
             l.multiply_at_once(roles, parts.first);
             l.leave_slots(roles, &parts.early);
             let next = l.binary(BinaryOp::Add, start, step);
@@ -135,7 +134,7 @@ impl<'a> Lowering<'a> {
                 l.shifted_iteration(roles, &parts, [end, step]);
             });
             l.deferred(&parts);
-            l.await_tiles(&parts.late);
+            l.await_slots(parts.ring, &parts.late);
             l.multiply_words_at_once(roles, second, Some(words));
             l.leave_slots(roles, &parts.late);
         });
@@ -152,8 +151,8 @@ impl<'a> Lowering<'a> {
     fn resident_of_first(&self, roles: &Roles, ring: &Ring) -> Option<Slots> {
         let plan = &roles.plan;
         let is_last = plan.rings.last().is_some_and(|last| last.at.stmt == ring.at.stmt);
-        let read = plan.residents.iter().any(|r| plan.read.contains(&r.load.buffer));
-        let slots = roles.resident.as_ref()?.slots;
+        let read = plan.residents.iter().any(|load| plan.read.contains(&load.buffer));
+        let slots = roles.resident?;
         (is_last && !read && slots.are_refilled()).then_some(slots)
     }
 
@@ -175,18 +174,18 @@ impl<'a> Lowering<'a> {
             return;
         }
         let cond = self.binary(BinaryOp::Lt, next, end);
-        let then = self.nested(|l| l.await_tiles(&parts.early));
+        let then = self.nested(|l| l.await_slots(parts.ring, &parts.early));
         self.op(OpKind::If { cond, then, otherwise: Vec::new() });
     }
 
     /// An iteration but the first.
     fn shifted_iteration(&mut self, roles: &Roles, parts: &Parts<'_>, [end, step]: [ValueId; 2]) {
-        let Parts { first, second, words, at, .. } = *parts;
+        let Parts { first, second, words, ring, .. } = *parts;
         self.block(parts.lets);
         let [score, sum] = [first, second].map(|product| self.fragments[product.acc].map(|r| r.local));
         let late: Vec<LocalId> = sum.into_iter().chain([words]).collect();
         if !parts.holds {
-            self.await_tiles(&parts.early);
+            self.await_slots(parts.ring, &parts.early);
         }
         score.iter().chain(&late).for_each(|&local| self.op(OpKind::Pin { local }));
         self.op(OpKind::WgmmaFence);
@@ -196,7 +195,7 @@ impl<'a> Lowering<'a> {
             self.deferred(parts);
             late.iter().for_each(|&local| self.op(OpKind::Pin { local }));
         }
-        self.await_tiles(&parts.late);
+        self.await_slots(parts.ring, &parts.late);
         if parts.defers {
             // Its operands are in registers, which are ordered before it once more: ptxas puts a fence here otherwise, and says so.
             self.op(OpKind::WgmmaFence);
@@ -206,7 +205,7 @@ impl<'a> Lowering<'a> {
         self.op(OpKind::WgmmaWait { pending: 1 });
         score.iter().for_each(|&local| self.op(OpKind::Pin { local }));
         self.leave_slots(roles, &parts.early);
-        let index = self.value_of(at);
+        let index = self.value_of(ring.at.var);
         let next = self.binary(BinaryOp::Add, index, step);
         self.leave_resident(roles, parts, Some([next, end]));
         self.block(parts.work);

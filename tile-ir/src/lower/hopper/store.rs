@@ -169,12 +169,7 @@ impl<'a> Lowering<'a> {
         let [blocks, across] = sub_tiles(&registers.layout, sub.width, roles.plan.consumers);
         // The first row and column of this warpgroup's part.
         let rank = sub.boxes.rank();
-        let mut origin: Vec<ValueId> = (0..rank)
-            .map(|axis| match dst.start.get(axis) {
-                Some(&start) => self.narrow_value(start),
-                None => self.int(0),
-            })
-            .collect();
+        let mut origin: Vec<ValueId> = (0..rank).map(|axis| self.first_coordinate(&dst.start, axis)).collect();
         let skipped = self.int(i64::from(if by_columns { cols } else { blocks * BLOCK_ROWS }));
         let skipped = self.binary(BinaryOp::Mul, consumer, skipped);
         // The rows of the fragment are those of the tensor's tile, or, transposed, its columns.
@@ -252,15 +247,9 @@ impl<'a> Lowering<'a> {
         let then = self.nested(|l| {
             for piece in &boxes.boxes {
                 let rank = piece.coordinates.len();
-                let mut coordinates = Vec::new();
-                for (axis, &within) in piece.coordinates.iter().enumerate() {
-                    let first = match dst.start.get(rank - 1 - axis) {
-                        Some(&start) => l.narrow_value(start),
-                        None => l.int(0),
-                    };
-                    let within = l.int(i64::from(within));
-                    coordinates.push(l.binary(BinaryOp::Add, first, within));
-                }
+                let coordinates = piece.coordinates.iter().enumerate();
+                let coordinates =
+                    coordinates.map(|(axis, at)| l.coordinate(&dst.start, rank - 1 - axis, *at)).collect();
                 let offset = l.int(i64::from(piece.offset / size));
                 l.op(OpKind::TensorStore { map, coordinates, shared, offset, evict });
             }

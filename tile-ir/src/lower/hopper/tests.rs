@@ -9,6 +9,7 @@ use crate::testing::parsed;
 
 mod clusters;
 mod once;
+mod rows;
 mod skinny;
 mod tf32;
 

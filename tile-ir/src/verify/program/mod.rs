@@ -11,6 +11,7 @@
 //!   of arrays are inside them; shared arrays and mbarriers are aligned and inside the block's shared memory
 //! - every mbarrier is initialised, and a fence makes that visible to TMA
 //! - a tensor map is used for what it is made for: loads or stores
+//! - where a wait for the previous kernel divides a program, loads of every tensor are ordered with it
 //!
 //! The protocol is executed: the slice of the program that decides what it synchronises runs on the checked simulator, in small launches
 //! that satisfy every check:

@@ -19,6 +19,9 @@ pub(super) fn check(program: &Program) -> Result<(), Bug> {
     if program.launch.dependent.is_some() && !waits(&program.body) {
         return bug("a path of the program does not wait for the previous kernel".into());
     }
+    if let Some(tensor) = program.tensors.iter().find(|t| program.launch.dependent.is_some() && !t.ordered) {
+        return bug(format!("loads of `{}` may move across the wait for the previous kernel", tensor.name));
+    }
     mbarriers(program).or_else(bug)
 }
 

@@ -19,7 +19,7 @@ impl Planner<'_> {
         for (number, at) in self.loops.iter().enumerate() {
             let mut all = Vec::new();
             for &stmt in &at.loads {
-                let load = self.load(stmt, true, operands)?;
+                let load = self.load_boxes(stmt, true, operands)?;
                 let late = shifts[number].as_ref().is_some_and(|shift| shift.late.contains(&load.buffer));
                 loaded_by.entry(load.buffer).or_default().push((number, late));
                 all.push(load);
@@ -34,24 +34,25 @@ impl Planner<'_> {
                 let alike = |buffer: &BufferId| loaded_by.get(buffer) == loaded_by.get(&load.buffer);
                 let found = channels.iter().position(|channel| channel.buffers.iter().any(alike));
                 let number = found.unwrap_or_else(|| {
-                    channels.push(Channel { buffers: Vec::new(), slots: 0, bytes: 0, shared: Vec::new() });
+                    channels.push(Channel { buffers: Vec::new(), slots: 0, once: false, bytes: 0, shared: Vec::new() });
                     channels.len() - 1
                 });
                 let channel = &mut channels[number];
                 channel.slots = channel.slots.max(at.stages.unwrap_or(0));
-                if let Some(sharing) = load.shared.filter(|sharing| !channel.shared.contains(sharing)) {
+                if let Some(sharing) = load.sharing().filter(|sharing| !channel.shared.contains(sharing)) {
                     channel.shared.push(sharing);
                 }
                 if !channel.buffers.contains(&load.buffer) {
                     channel.buffers.push(load.buffer);
-                    channel.bytes += load.layout.bytes();
+                    channel.bytes += load.bytes();
                 }
                 match fills.iter_mut().find(|(of, _)| *of == number) {
                     Some((_, loads)) => loads.push(load),
                     None => fills.push((number, vec![load])),
                 }
             }
-            rings.push(Ring { at: at.clone(), fills, meets: false, shift: shift.clone() });
+            let shift = shift.clone();
+            rings.push(Ring { at: at.clone(), fills, meets: false, shift, last_read: None, written_out: false });
         }
         Ok((rings, channels))
     }

@@ -1,7 +1,7 @@
-//! What fills a slot of the ring: a tile of a tensor, the layout it gets, the boxes that bring it.
+//! What a producer loads: tiles of tensors, and the layouts and boxes by which TMA brings them.
 
-use super::{Planner, Reason};
-use crate::analysis::TMA_START_BYTES;
+use super::{Load, Planner, Reason, Transport};
+use crate::analysis::{CopyFacts, TMA_START_BYTES};
 use crate::ir::parts::parts;
 use crate::ir::pipeline::is_read_only;
 use crate::ir::*;
@@ -9,45 +9,6 @@ use crate::layout::{Operand, Permutation, SharedLayout, TmaPlan};
 use crate::lower::channel::{Sharing, holds};
 use crate::lower::uses::{depends_on, each};
 use std::collections::BTreeMap;
-
-/// One copy into a slot of a channel, or into the array of a tile that stays.
-#[derive(Clone, Debug)]
-pub(in crate::lower) struct Load {
-    /// The copy.
-    pub(in crate::lower) stmt: StmtId,
-    pub(in crate::lower) tensor: ParamId,
-    pub(in crate::lower) buffer: BufferId,
-    /// The tile's first element in the tensor.
-    pub(in crate::lower) start: Vec<ExprId>,
-    pub(in crate::lower) layout: SharedLayout,
-    pub(in crate::lower) boxes: TmaPlan,
-    /// Which blocks of the cluster need the same tile, if any: each fetches a part and sends it to all.
-    pub(in crate::lower) shared: Option<Sharing>,
-    /// Whether the previous kernel of the stream does not write the tensor (`pdl`).
-    pub(in crate::lower) independent: bool,
-    pub(in crate::lower) evict: Option<Evict>,
-    pub(in crate::lower) span: SpanId,
-}
-
-impl Load {
-    /// Whether the tile's coordinates name a variable.
-    pub(in crate::lower) fn uses(&self, kernel: &BoundKernel, var: VarId) -> bool {
-        self.start.iter().any(|e| depends_on(kernel, *e, &[var]))
-    }
-
-    /// How coordinates (innermost first) and byte offset change from one part of a shared tile to the next: parts
-    /// follow one another in whole atoms of rows, so the same for every box.
-    pub(in crate::lower) fn part_step(&self) -> (Vec<u32>, u32) {
-        let first = |part: u32| self.boxes.boxes.iter().find(|b| b.part == part);
-        match (first(0), first(1)) {
-            (Some(a), Some(b)) => {
-                let steps = a.coordinates.iter().zip(&b.coordinates).map(|(a, b)| b.saturating_sub(*a)).collect();
-                (steps, b.offset.saturating_sub(a.offset))
-            }
-            _ => (vec![0; self.boxes.rank()], 0),
-        }
-    }
-}
 
 impl Planner<'_> {
     /// The layout of a slot: the widest swizzle of its rows, unless the author asked for one.
@@ -81,68 +42,75 @@ impl Planner<'_> {
         SharedLayout::row_major(rows, cols, kernel.buffer_dtype(buffer)).map_err(|e| e.to_string())
     }
 
-    /// A copy from a tensor into a shared array, as TMA makes it, or why it does not. `in_loop`: into a slot of a channel.
-    pub(in super::super) fn load(
+    /// A copy from a tensor into a shared array that a producer can make, or why it cannot. `by`: how it makes it.
+    pub(super) fn load(
+        &self,
+        stmt: StmtId,
+        by: impl FnOnce(&CopyFacts, [&TileRef; 2], (ParamId, BufferId)) -> Result<Transport, String>,
+    ) -> Result<Load, Reason> {
+        let kernel = self.kernel;
+        let span = kernel.stmts[stmt].span;
+        let no = |text: &str| Reason { text: text.to_owned(), span };
+        let StmtKind::Tile(TileOp::Copy { src, dst, tma, evict, .. }) = &kernel.stmts[stmt].kind else {
+            return Err(no("a load is no copy"));
+        };
+        let (Place::Tensor(tensor), Place::Buffer(buffer)) = (src.place, dst.place) else {
+            return Err(no("a load is no copy from a tensor into an array"));
+        };
+        let Some(facts) = self.analysis.copies.get(&stmt) else { return Err(no("a load is not analysed")) };
+        if !*tma {
+            return Err(no("a copy says `.tma(false)`"));
+        }
+        if !is_read_only(kernel, tensor) {
+            let name = &kernel.params[tensor].name;
+            return Err(no(&format!(
+                "`{name}` is also written by the kernel, and a producer's loads are not ordered with other accesses"
+            )));
+        }
+        if kernel.place_dtype(src.place) != kernel.place_dtype(dst.place) {
+            let text = "a load converts its elements, which TMA does not: keep the tensor in the dtype of its tile";
+            return Err(no(text));
+        }
+        if src.start.iter().any(|start| self.analysis.wide.contains(start)) {
+            return Err(no("where a tile begins may not fit the 32 bits that a producer's loads take"));
+        }
+        let transport = by(facts, [src, dst], (tensor, buffer)).map_err(|text| no(&text))?;
+        let independent = kernel.attributes.dependent.as_ref().is_some_and(|all| all.independent.contains(&tensor));
+        let evict = evict.as_ref().and_then(Eviction::hint);
+        Ok(Load { stmt, tensor, buffer, src: src.clone(), transport, independent, evict, span })
+    }
+
+    /// A copy as TMA makes it. `in_loop`: into a slot of a channel.
+    pub(in super::super) fn load_boxes(
         &self,
         stmt: StmtId,
         in_loop: bool,
         operands: &BTreeMap<BufferId, Operand>,
     ) -> Result<Load, Reason> {
         let kernel = self.kernel;
-        let span = kernel.stmts[stmt].span;
-        let no = |text: String| Reason { text, span };
-        let StmtKind::Tile(TileOp::Copy { src, dst, tma, evict, .. }) = &kernel.stmts[stmt].kind else {
-            return Err(no("a load is no copy".into()));
-        };
-        let (Place::Tensor(tensor), Place::Buffer(buffer)) = (src.place, dst.place) else {
-            return Err(no("a load is no copy from a tensor into an array".into()));
-        };
-        let evict = evict.as_ref().and_then(Eviction::hint);
-        if !*tma {
-            return Err(no("a copy says `.tma(false)`".into()));
-        }
-        if !is_read_only(kernel, tensor) {
-            let name = &kernel.params[tensor].name;
-            return Err(no(format!(
-                "`{name}` is also written by the kernel, and TMA is not ordered with other accesses"
-            )));
-        }
-        if !dst.start.is_empty() {
-            return Err(no(format!("a part of `{}` is loaded", kernel.buffers[buffer].name)));
-        }
-        let layout = self.slot(buffer, operands).map_err(no)?;
-        if kernel.place_dtype(src.place) != kernel.place_dtype(Place::Buffer(buffer)) {
-            return Err(no(
-                "a load converts its elements, which TMA does not: keep the tensor in the dtype of its tile".into(),
-            ));
-        }
-        let Some(facts) = self.analysis.copies.get(&stmt) else {
-            return Err(no("a load is not analysed".into()));
-        };
-        if !facts.tma_start[0] {
-            let name = &kernel.params[tensor].name;
-            return Err(no(format!(
-                "a tile of `{name}` is not known to begin at a multiple of {TMA_START_BYTES} bytes in its row, as TMA needs it"
-            )));
-        }
-        if src.start.iter().any(|start| self.analysis.wide.contains(start)) {
-            return Err(no("where a tile begins may not fit the 32 bits that TMA takes".into()));
-        }
-        let rank = match &kernel.params[tensor].kind {
-            ParamKind::Tensor { shape, .. } => shape.len(),
-            ParamKind::Scalar { .. } | ParamKind::Absent => 0,
-        };
-        // The tile has an extent along every axis of the tensor: 1 along leading ones that it does not span.
-        let missing = rank.saturating_sub(facts.extents.len());
-        let extra = facts.extents.len().saturating_sub(rank);
-        let tile: Vec<u32> = std::iter::repeat_n(1, missing).chain(facts.extents[extra..].iter().copied()).collect();
-        let start = if src.start.is_empty() { Vec::new() } else { src.start.clone() };
-        let axes = std::array::from_fn(|axis| in_loop && self.is_invariant(&start, axis));
-        let shared = Sharing::new(self.cluster, axes);
-        let parts = shared.map_or(1, |sharing| sharing.blocks());
-        let boxes = TmaPlan::new(&tile, &layout, parts).map_err(|e| no(e.to_string()))?;
-        let independent = kernel.attributes.dependent.as_ref().is_some_and(|all| all.independent.contains(&tensor));
-        Ok(Load { stmt, tensor, buffer, start, layout, boxes, shared, independent, evict, span })
+        self.load(stmt, |facts, [src, dst], (tensor, buffer)| {
+            if !dst.start.is_empty() {
+                return Err(format!("a part of `{}` is loaded", kernel.buffers[buffer].name));
+            }
+            let layout = self.slot(buffer, operands)?;
+            if !facts.tma_start[0] {
+                let name = &kernel.params[tensor].name;
+                return Err(format!(
+                    "a tile of `{name}` is not known to begin at a multiple of {TMA_START_BYTES} bytes in its row, as TMA needs it"
+                ));
+            }
+            let rank = facts.src.len();
+            // The tile has an extent along every axis of the tensor: 1 along leading ones that it does not span.
+            let missing = rank.saturating_sub(facts.extents.len());
+            let extra = facts.extents.len().saturating_sub(rank);
+            let tile: Vec<u32> =
+                std::iter::repeat_n(1, missing).chain(facts.extents[extra..].iter().copied()).collect();
+            let axes = std::array::from_fn(|axis| in_loop && self.is_invariant(&src.start, axis));
+            let shared = Sharing::new(self.cluster, axes);
+            let parts = shared.map_or(1, |sharing| sharing.blocks());
+            let boxes = TmaPlan::new(&tile, &layout, parts).map_err(|e| e.to_string())?;
+            Ok(Transport::Boxes { layout, boxes, shared })
+        })
     }
 
     /// Whether a tile is the same for all blocks of a cluster that differ along `axis` alone, and each of them comes by it equally

@@ -4,20 +4,24 @@
 //! Contract. In: a bound, analysed kernel. Out: its partitions, producer and consumers, and the channels between them. A channel
 //! is a set of shared arrays that loops fill together, with slots for several iterations; the producer fills it by TMA, the consumers give
 //! its slots back. Every statement that is no load of a channel is the consumers'; so is every shared array that is none of a channel's.
+//!
+//! Kernels that multiply are split into warpgroups. Kernels that read long rows by elements, and multiply nothing, get a producer warp beside
+//! the author's threads (`rows`).
 
 mod arrays;
 mod load;
+mod rows;
 mod shift;
 mod text;
 
-pub(in crate::lower) use load::Load;
+pub(in crate::lower) use rows::plan_rows;
 pub(super) use shift::Shift;
 
-use super::super::channel::{Loop, Sharing, Slice, loops};
+use super::super::channel::{Channel, Load, Loop, Slice, Transport, loops};
 use super::super::schedule::Layouts;
 use super::super::uses::{accesses, depends_on, each};
 use super::operand::Left;
-use super::resident::{Late, Resident};
+use super::resident::Late;
 use crate::analysis::Analysis;
 use crate::ir::*;
 use crate::layout::{
@@ -26,7 +30,8 @@ use crate::layout::{
 use crate::lowered::RolesRegisters;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Threads of a warpgroup.
+/// Threads of a warp, and of a warpgroup.
+pub(super) const WARP: u32 = 32;
 pub(crate) const WARPGROUP: u32 = 128;
 /// Rows of one product of a warpgroup.
 pub(crate) const BLOCK_ROWS: u32 = 64;
@@ -42,15 +47,27 @@ const SHIFTED_BESIDE: u32 = 24;
 /// 128 x 128 x 64.
 const PLAIN_STAGES: u32 = 4;
 
+/// Who loads and who computes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::lower) enum Split {
+    #[default]
+    /// A warpgroup loads, those behind it compute. Each kind begins with the wait for the previous kernel.
+    Warpgroups,
+    /// The author's threads compute, as many as this; a warp behind them loads. Where they wait for the previous kernel is for `dependent` to
+    /// find.
+    Threads(u32),
+}
+
 /// How a kernel is specialised.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Plan {
+    pub(in crate::lower) split: Split,
     /// The loops whose loads the producer issues, in the order of the program.
     pub(super) rings: Vec<Ring>,
     /// What the producer fills.
     pub(super) channels: Vec<Channel>,
     /// Resident tiles: loaded once, they stay through all iterations.
-    pub(super) residents: Vec<Resident>,
+    pub(super) residents: Vec<Load>,
     /// Tiles that are loaded once after the first loop.
     pub(super) late: Vec<Late>,
     /// Copies of the consumers' own arrays into tensors that TMA makes.
@@ -93,24 +110,16 @@ pub(super) struct Ring {
     pub(super) meets: bool,
     /// How it is software-pipelined across two products.
     pub(super) shift: Option<Shift>,
+    /// The statement of the body after which nothing reads the slots, and where they are given back; none: where the iteration ends.
+    pub(super) last_read: Option<StmtId>,
+    /// Whether the consumers' side has few enough iterations to be written out.
+    pub(super) written_out: bool,
 }
 
 impl Ring {
     pub(super) fn loads(&self) -> impl Iterator<Item = &Load> {
         self.fills.iter().flat_map(|(_, loads)| loads)
     }
-}
-
-/// Arrays that are filled together.
-#[derive(Clone, Debug)]
-pub(super) struct Channel {
-    pub(super) buffers: Vec<BufferId>,
-    /// Iterations whose tiles it holds.
-    pub(super) slots: u32,
-    /// Bytes of a slot.
-    pub(super) bytes: u32,
-    /// Which blocks of a cluster fill each other's slots: each way of sharing that a load has, once.
-    pub(super) shared: Vec<Sharing>,
 }
 
 /// One tile product of the consumers.
@@ -208,7 +217,7 @@ impl Planner<'_> {
         let (mut rings, mut channels) = self.channels(&operands, &shifts)?;
         let filled: BTreeSet<BufferId> = channels.iter().flat_map(|c| c.buffers.iter().copied()).collect();
         let (residents, late) = self.residents(&filled, &operands);
-        let once: Vec<&Load> = residents.iter().map(|r| &r.load).chain(late.iter().map(|l| &l.load)).collect();
+        let once: Vec<&Load> = residents.iter().chain(late.iter().map(|l| &l.load)).collect();
         let stay: BTreeSet<BufferId> = once.iter().map(|load| load.buffer).collect();
         let [read, elements] = self.read_by_threads(&rings, &filled, &stay, &unpacked)?;
         let own = self.own(&filled, &stay, &mut operands);
@@ -218,14 +227,14 @@ impl Planner<'_> {
         }
         let loads = rings.iter().flat_map(Ring::loads).chain(once.iter().copied());
         let stmts = self.loops.iter().map(|l| l.stmt).collect();
-        Slice::new(kernel, stmts, loads.flat_map(|load| &load.start)).producible(kernel)?;
+        Slice::new(kernel, stmts, loads.flat_map(|load| load.start())).producible(kernel)?;
         let groups = match shifts.iter().any(Option::is_some) {
             true => 1,
             false => self.groups(consumers, !own.is_empty())?,
         };
         layouts.shared = operands.iter().map(|(buffer, operand)| (*buffer, operand.tile)).collect();
         for load in rings.iter().flat_map(Ring::loads).chain(once.iter().copied()) {
-            layouts.shared.insert(load.buffer, load.layout);
+            layouts.shared.extend(load.layout().map(|layout| (load.buffer, *layout)));
         }
         let own_stores = self.own_stores(&own, &mut layouts);
         let others = self.other_bytes(&once, &own, consumers * groups);
@@ -241,6 +250,7 @@ impl Planner<'_> {
         let shows_own = multiplied || !own_stores.is_empty();
         let barriers = self.analysis.barriers_among(kernel, &own);
         Ok(Plan {
+            split: Split::Warpgroups,
             rings,
             channels,
             residents,
@@ -449,7 +459,7 @@ impl Planner<'_> {
     /// Bytes of shared memory beside the slots.
     fn other_bytes(&self, once: &[&Load], own: &BTreeSet<BufferId>, warpgroups: u32) -> u64 {
         let kernel = self.kernel;
-        let stay: u64 = once.iter().map(|load| u64::from(load.layout.bytes())).sum();
+        let stay: u64 = once.iter().map(|load| u64::from(load.bytes())).sum();
         let elements = |b: &BufferId| kernel.buffer_len(*b).saturating_mul(u64::from(kernel.buffer_dtype(*b).bytes()));
         // Each begins at a swizzle's atom of 1024 bytes; two staging buffers a warpgroup, and what alignment and barriers take.
         let own: u64 = own.iter().map(|b| elements(b).next_multiple_of(1024)).fold(0, u64::saturating_add);
@@ -533,6 +543,33 @@ impl Plan {
     /// Warpgroups that compute.
     pub(super) fn warpgroups(&self) -> u32 {
         self.consumers * self.groups
+    }
+
+    /// Threads of a block, and how many of them compute.
+    pub(super) fn threads(&self) -> [u32; 2] {
+        match self.split {
+            Split::Warpgroups => [(self.warpgroups() + 1) * WARPGROUP, self.warpgroups() * WARPGROUP],
+            Split::Threads(threads) => [threads + WARP, threads],
+        }
+    }
+
+    /// Arrivals by which one block gives a slot back: one a warpgroup, or one a warp.
+    pub(super) fn readers(&self) -> u32 {
+        match self.split {
+            Split::Warpgroups => self.consumers,
+            Split::Threads(threads) => threads / WARP,
+        }
+    }
+
+    /// What the producer loads: what fills slots, then the tiles that stay, then those that are loaded late.
+    pub(in crate::lower) fn loads(&self) -> impl Iterator<Item = &Load> {
+        let once = self.residents.iter().chain(self.late.iter().map(|l| &l.load));
+        self.rings.iter().flat_map(Ring::loads).chain(once)
+    }
+
+    /// Whether an array is declared before the partitions diverge: all of what the producer loads, and what consumers have to themselves.
+    pub(super) fn declares(&self, buffer: BufferId) -> bool {
+        self.own.contains(&buffer) || self.loads().any(|load| load.buffer == buffer)
     }
 
     /// The loops that load.

@@ -1,24 +1,37 @@
 //! A warp-specialised kernel's partitions and channels as text.
 
-use super::{Channel, Plan, Product, Ring};
+use super::{Channel, Load, Plan, Product, Ring, Split, Transport};
 use crate::ir::*;
+use crate::lower::channel::Rows;
 use crate::lower::hopper::operand::Left;
 use crate::lower::schedule::listed;
 
 impl Plan {
+    /// What the schedule is called.
+    pub(in crate::lower) fn title(&self) -> &'static str {
+        match self.split {
+            Split::Warpgroups => "warp specialisation",
+            Split::Threads(_) => "bulk pipeline",
+        }
+    }
+
     /// A line for each partition, channel, loop that loads, tile that stays and product.
     pub(in crate::lower) fn lines(&self, kernel: &BoundKernel) -> Vec<String> {
         let turns = if self.groups > 1 { ", each on a tile of its own" } else { "" };
-        let warpgroups = self.consumers * self.groups;
-        let mut lines = vec![format!("partitions: a producer and {warpgroups} warpgroups of consumers{turns}")];
+        let partitions = match self.split {
+            Split::Warpgroups => format!("a producer and {} warpgroups of consumers{turns}", self.warpgroups()),
+            Split::Threads(threads) => format!("a producer warp and the author's {threads} threads"),
+        };
+        let mut lines = vec![format!("partitions: {partitions}")];
         if let Some(registers) = &self.registers {
             let (producer, consumer) = (registers.producer, registers.consumer);
             lines.push(format!("registers: {producer} a thread of the producer, {consumer} a thread of the consumers"));
         }
         lines.extend(self.channels.iter().enumerate().map(|(number, channel)| self.channel(kernel, number, channel)));
         lines.extend(self.rings.iter().map(|ring| ring.line(kernel)));
+        lines.extend(self.loads().filter_map(|load| rows(kernel, load)));
         for (what, load) in
-            self.residents.iter().map(|r| ("stays", &r.load)).chain(self.late.iter().map(|l| ("late", &l.load)))
+            self.residents.iter().map(|load| ("stays", load)).chain(self.late.iter().map(|l| ("late", &l.load)))
         {
             let (buffer, tensor) = (name(kernel, load.buffer), &kernel.params[load.tensor].name);
             lines.push(format!("{what}: {buffer} of `{tensor}` by TMA, once"));
@@ -36,15 +49,29 @@ impl Plan {
     }
 
     fn channel(&self, kernel: &BoundKernel, number: usize, channel: &Channel) -> String {
-        let Channel { buffers, slots, bytes, shared } = channel;
+        let Channel { buffers, slots, once, bytes, shared } = channel;
         let axes = listed(shared.iter().map(|sharing| sharing.axes()));
-        let by = if shared.is_empty() { "by TMA".to_owned() } else { format!("by multicast TMA along {axes}") };
+        let rows =
+            self.loads().any(|load| buffers.contains(&load.buffer) && matches!(load.transport, Transport::Rows(_)));
+        let by = match shared.is_empty() {
+            true if rows => "by bulk copies".to_owned(),
+            true => "by TMA".to_owned(),
+            false => format!("by multicast TMA along {axes}"),
+        };
+        let once = if *once { ", one for every iteration" } else { "" };
         let read = buffers.iter().filter(|b| self.read.contains(b));
         let read = listed(read.map(|b| name(kernel, *b)));
         let read = if read.is_empty() { read } else { format!("; threads read {read}") };
         let buffers = listed(buffers.iter().map(|b| name(kernel, *b)));
-        format!("channel {number}: {buffers}, {slots} slots of {bytes} bytes {by}{read}")
+        format!("channel {number}: {buffers}, {slots} slots of {bytes} bytes {by}{once}{read}")
     }
+}
+
+/// A load of rows; boxes are as large as their array.
+fn rows(kernel: &BoundKernel, load: &Load) -> Option<String> {
+    let Transport::Rows(Rows { rows, columns, dtype, .. }) = &load.transport else { return None };
+    let (buffer, tensor) = (name(kernel, load.buffer), &kernel.params[load.tensor].name);
+    Some(format!("load: {buffer} of `{tensor}`, {rows} rows of {columns} {dtype}"))
 }
 
 impl Ring {
@@ -54,6 +81,9 @@ impl Ring {
         let mut line = format!("{kind} over `{}`: fills channel {fills}", kernel.vars[self.at.var].name);
         if self.meets {
             line += "; the consumers meet in every iteration";
+        }
+        if self.written_out {
+            line += "; the consumers' side is written out";
         }
         if let Some(shift) = &self.shift {
             let acc = |stmt: StmtId| {

@@ -58,6 +58,7 @@ impl Build {
             stream: false,
             output: false,
             independent: false,
+            ordered: false,
         });
         self.program.params.push(Parameter {
             name: name.into(),

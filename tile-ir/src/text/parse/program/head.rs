@@ -196,10 +196,15 @@ impl<'t> Parser<'t> {
             }
             p.cursor.expect_word("of")?;
             let param = p.argument()?;
-            let (mut stream, mut output, mut independent) = (false, false, false);
+            let [mut stream, mut output, mut independent, mut ordered] = [false; 4];
             while p.cursor.eat(",") {
                 let streamed: &[&str] = if mutable { &["not", "kept", "in", "L2"] } else { &["read", "once"] };
-                let flags = [(streamed, &mut stream), (&["output"], &mut output), (&["independent"], &mut independent)];
+                let flags = [
+                    (streamed, &mut stream),
+                    (&["output"], &mut output),
+                    (&["independent"], &mut independent),
+                    (&["ordered"], &mut ordered),
+                ];
                 match flags.into_iter().find(|(words, _)| p.cursor.eat_words(words)) {
                     Some((_, flag)) => *flag = true,
                     None => return Err(p.cursor.expected("what else is known of the tensor")),
@@ -209,7 +214,8 @@ impl<'t> Parser<'t> {
                 return Err(p.cursor.error_at(named.0, format!("two tensors are argument {}", param.index())));
             }
             let name = named.1.clone().into_owned();
-            p.program.tensors.push(TensorInfo { param, name, dtype, shape, mutable, stream, output, independent });
+            let info = TensorInfo { param, name, dtype, shape, mutable, stream, output, independent, ordered };
+            p.program.tensors.push(info);
             p.declare(named, Space::Global(param), |names| &mut names.spaces)
         })
     }

@@ -1,8 +1,9 @@
-//! Both sides of a loop that loads: a producer that fills slots, consumers that multiply from them.
+//! The consumers' side of a loop that loads: they wait for a slot, compute from it, and give it back.
 
+use super::super::uses::depends;
 use super::super::*;
 use super::operand::Left;
-use super::plan::{BLOCK_ROWS, Load, Product, Ring};
+use super::plan::{BLOCK_ROWS, Product, Ring, Split};
 use super::roles::{ChannelState, Roles};
 use crate::layout::descriptor::UNIT;
 
@@ -16,81 +17,12 @@ pub(crate) struct Accumulates {
 }
 
 impl<'a> Lowering<'a> {
-    /// A consumer waits for the bytes of its slot of each channel.
-    pub(super) fn await_tiles(&mut self, channels: &[&ChannelState]) {
+    /// A consumer waits for the bytes of an iteration of a loop.
+    pub(super) fn await_slots(&mut self, ring: &Ring, channels: &[&ChannelState]) {
         for channel in channels {
-            let slot = self.slot(&channel.slots, None);
+            let slot = self.slot_of(&channel.slots, ring);
             self.await_full(&channel.slots, slot);
         }
-    }
-
-    /// The producer's loop: for every iteration, when its slots are empty, say how many bytes will come and ask for them.
-    pub(super) fn produce(&mut self, roles: &Roles, ring: &Ring, body: &'a [StmtId]) {
-        let range = ring.at.range.map(|e| self.value(e));
-        self.counted_loop(ring.at.var, range, Unroll::By(1), |l| {
-            l.load_indices(ring, body, |_| true);
-            let begins = |load: &&Load| roles.ahead.is_none() || load.independent;
-            let fill = |l: &mut Self| {
-                for (number, loads) in &ring.fills {
-                    let channel = &roles.channels[*number];
-                    let slot = l.slot(&channel.slots, None);
-                    l.await_empty(&channel.slots, slot);
-                    l.expect_tiles(channel);
-                    for load in loads.iter().filter(begins) {
-                        l.load_slot(roles, channel, load);
-                    }
-                }
-            };
-            match roles.ahead {
-                None => fill(l),
-                Some(ahead) => {
-                    // These slots were requested before `griddepcontrol.wait`: do not request them again.
-                    let (left, zero, one) = (l.read(ahead), l.int(0), l.int(1));
-                    let cond = l.binary(BinaryOp::Gt, left, zero);
-                    let fewer = l.binary(BinaryOp::Sub, left, one);
-                    let then = l.nested(|l| l.op(OpKind::Set { reg: ahead, value: fewer }));
-                    let otherwise = l.nested(fill);
-                    l.op(OpKind::If { cond, then, otherwise });
-                }
-            }
-            for (number, loads) in &ring.fills {
-                let channel = &roles.channels[*number];
-                for load in loads.iter().filter(|load| !begins(load)) {
-                    l.load_slot(roles, channel, load);
-                }
-                l.advance(&channel.slots);
-            }
-        });
-    }
-
-    /// The indices that an iteration declares for its loads.
-    pub(super) fn load_indices(&mut self, ring: &Ring, body: &'a [StmtId], which: impl Fn(&Load) -> bool) {
-        for stmt in body {
-            if matches!(self.kernel.stmts[*stmt].kind, StmtKind::Let { .. })
-                && let Some(declared) = super::super::channel::declared(self.kernel, *stmt)
-                && ring.loads().any(|load| which(load) && load.uses(self.kernel, declared))
-            {
-                self.block(std::slice::from_ref(stmt));
-            }
-        }
-    }
-
-    /// The bytes of all loads of the current slot will come.
-    pub(super) fn expect_tiles(&mut self, channel: &ChannelState) {
-        let slot = self.slot(&channel.slots, None);
-        let bytes = self.int(i64::from(channel.bytes));
-        self.expect(&channel.slots, slot, bytes);
-    }
-
-    /// Issues the TMA loads of one tile of the current slot.
-    pub(super) fn load_slot(&mut self, roles: &Roles, channel: &ChannelState, load: &Load) {
-        self.span = load.span;
-        let Some(&map) = roles.maps.get(&load.stmt) else { return self.bug("a load has no tensor map") };
-        let slot = self.slot(&channel.slots, None);
-        let elements = load.layout.bytes() / load.layout.dtype().bytes();
-        let elements = self.int(i64::from(elements));
-        let base = self.binary(BinaryOp::Mul, slot, elements);
-        self.load_tile(load, map, channel.slots.full(slot), base);
     }
 
     /// Descriptors of this warpgroup's parts of the operands, in the first slot.
@@ -134,17 +66,10 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// The consumers' loop. Where its body is products alone, one iteration's products are in flight while the next
-    /// one's are started, and slots are given back an iteration late.
+    /// The consumers' loop.
     pub(super) fn consume_ring(&mut self, roles: &Roles, ring: &Ring, body: &'a [StmtId]) {
         let kernel = self.kernel;
-        let var = ring.at.var;
-        // The loads into slots are the producer's.
-        let rest: Vec<StmtId> = body.iter().copied().filter(|s| !ring.at.loads.contains(s)).collect();
-        // Indices that only the loads mention are the producer's.
-        let read = super::super::uses::variables(kernel, &rest);
-        let own = |stmt: &StmtId| super::super::channel::declared(kernel, *stmt).is_none_or(|var| read.contains(&var));
-        let rest: Vec<StmtId> = rest.into_iter().filter(own).collect();
+        let rest = self.consumed(ring, body);
         let products: Vec<&Product> = rest.iter().filter_map(|s| roles.plan.products.get(s)).collect();
         let products_alone = rest
             .iter()
@@ -153,92 +78,153 @@ impl<'a> Lowering<'a> {
         let plain = |p: &&Product| !p.clear && matches!(p.a.1, Left::Shared(_));
         let channels: Vec<&ChannelState> = ring.fills.iter().map(|(number, _)| &roles.channels[*number]).collect();
         let overlapped = products_alone
+            && !products.is_empty()
             && !ring.meets
             && channels.iter().all(|channel| channel.slots.count > 1)
             && products.iter().all(plain);
-        let [start, end, step] = ring.at.range.map(|e| self.value(e));
-        let [start, end] = [("start", start), ("end", end)]
-            .map(|(bound, value)| self.once(&format!("{}_{bound}", kernel.vars[var].name), value));
+        let mut range = ring.at.range.map(|e| self.value(e));
+        if roles.are_warpgroups() {
+            let name = &kernel.vars[ring.at.var].name;
+            range[0] = self.once(&format!("{name}_start"), range[0]);
+            range[1] = self.once(&format!("{name}_end"), range[1]);
+        }
+        let outer = self.accumulates.take();
+        let mut left = false;
         if let Some(shift) = &ring.shift {
-            let outer = self.accumulates.take();
-            let left = self.consume_shifted(roles, ring, shift, &rest, [start, end, step]);
-            self.accumulates = outer;
-            if !left {
-                self.leave_ring(roles, ring);
-            }
-            return;
-        }
-        let accumulators: BTreeSet<LocalId> =
-            products.iter().filter_map(|p| self.fragments[p.acc].map(|r| r.local)).collect();
-        let previous: Vec<RegId> = channels.iter().map(|_| self.reg("previous", ValueType::Index, true)).collect();
-        if overlapped {
-            for &reg in &previous {
-                let zero = self.int(0);
-                self.op(OpKind::Let { reg, value: Some(zero) });
+            left = self.consume_shifted(roles, ring, shift, &rest, range);
+        } else {
+            self.accumulates = roles.are_warpgroups().then(|| Accumulates {
+                ring: ring.at.stmt,
+                start: range[0],
+                begun: BTreeSet::new(),
+            });
+            if overlapped {
+                self.consume_overlapped(roles, ring, (&channels, &rest), range);
+            } else {
+                self.consume_in_turn(roles, ring, (&channels, &rest), range);
             }
         }
-        let outer = self.accumulates.replace(Accumulates { ring: ring.at.stmt, start, begun: BTreeSet::new() });
-        self.counted_loop(var, [start, end, step], Unroll::By(1), |l| {
-            l.await_tiles(&channels);
+        self.accumulates = outer;
+        if !left && roles.plan.rings.last().is_some_and(|last| last.at.stmt == ring.at.stmt) {
+            // After the last loop that loads, the tiles that stay are given back.
+            self.release_resident(roles);
+        }
+    }
+
+    /// What consumers execute of a loop's body: neither the loads, nor the indices that only those mention. A read that is clipped mentions
+    /// where its tile begins.
+    fn consumed(&self, ring: &Ring, body: &[StmtId]) -> Vec<StmtId> {
+        let kernel = self.kernel;
+        let rest: Vec<StmtId> = body.iter().copied().filter(|s| !ring.at.loads.contains(s)).collect();
+        let clipped = ring.loads().filter(|load| load.clipped().is_some());
+        let clipped = clipped.flat_map(|load| load.start().iter().flat_map(|e| depends(kernel, *e)));
+        self.needed_with(&rest, &rest, clipped.collect())
+    }
+
+    /// Computes from one slot after the other, and gives each back when it has been read.
+    fn consume_in_turn(
+        &mut self,
+        roles: &Roles,
+        ring: &Ring,
+        (channels, rest): (&[&ChannelState], &[StmtId]),
+        range: [ValueId; 3],
+    ) {
+        let unroll = if ring.written_out { Unroll::Full } else { Unroll::By(1) };
+        let is_let = |stmt: &&StmtId| super::super::channel::declared(self.kernel, **stmt).is_some();
+        // The author's threads find an iteration's indices while its bytes are on their way.
+        let leading = if roles.are_warpgroups() { 0 } else { rest.iter().take_while(is_let).count() };
+        let (leading, rest) = rest.split_at(leading);
+        self.counted_loop(ring.at.var, range, unroll, |l| {
+            l.block(leading);
+            l.await_slots(ring, channels);
             if ring.meets {
                 l.block_barrier();
             }
-            if overlapped {
-                accumulators.iter().for_each(|&local| l.op(OpKind::Pin { local }));
-                l.op(OpKind::WgmmaFence);
-                for &stmt in &rest {
-                    if let Some(product) = roles.plan.products.get(&stmt) {
-                        l.span = kernel.stmts[stmt].span;
-                        l.multiply(roles, product, None);
-                    } else {
-                        l.block(&[stmt]);
-                    }
+            l.elements_of_slots(roles, ring);
+            for stmt in rest {
+                l.block(std::slice::from_ref(stmt));
+                if ring.last_read == Some(*stmt) {
+                    l.leave_read(roles, ring, (channels, rest));
                 }
-                l.op(OpKind::WgmmaCommit);
-                accumulators.iter().for_each(|&local| l.op(OpKind::Pin { local }));
-                // Last iteration's products have read their slots.
-                l.op(OpKind::WgmmaWait { pending: 1 });
-                let index = l.value_of(var);
-                let later = l.binary(BinaryOp::Gt, index, start);
-                let then = l.nested(|l| l.release_each(roles, &channels, &previous));
-                l.op(OpKind::If { cond: later, then, otherwise: Vec::new() });
-                for (channel, &reg) in channels.iter().zip(&previous) {
-                    let value = l.slot(&channel.slots, None);
-                    l.op(OpKind::Set { reg, value });
-                }
-            } else {
-                l.elements_of_slots(roles, ring);
-                l.block(&rest);
-                l.no_elements_of_slots(ring);
-                // One thread arrives on `empty` for the whole warpgroup, so all of its threads must have finished reading the slot, and
-                // have seen its phase: a product that all of them come to says that they have.
-                if products.is_empty() || ring.loads().any(|load| roles.plan.read.contains(&load.buffer)) {
-                    l.warpgroup_barrier(roles);
-                }
-                channels.iter().for_each(|channel| l.release_current(roles, channel));
+            }
+            l.no_elements_of_slots(ring);
+            if ring.last_read.is_none() {
+                l.leave_read(roles, ring, (channels, rest));
             }
             channels.iter().for_each(|channel| l.advance(&channel.slots));
         });
-        self.accumulates = outer;
+        let [start, end, _] = range;
         self.give_turn(roles);
-        if !overlapped {
-            self.zero_if_empty(roles, ring, start, end);
-        } else {
-            self.op(OpKind::WgmmaWait { pending: 0 });
-            let any = self.binary(BinaryOp::Lt, start, end);
-            let then = self.nested(|l| l.release_each(roles, &channels, &previous));
-            self.op(OpKind::If { cond: any, then, otherwise: Vec::new() });
-            self.zero_if_empty(roles, ring, start, end);
-            accumulators.iter().for_each(|&local| self.op(OpKind::Pin { local }));
-        }
-        self.leave_ring(roles, ring);
+        self.zero_if_empty(roles, ring, start, end);
     }
 
-    /// After the last loop that loads, the tiles that stay are given back.
-    fn leave_ring(&mut self, roles: &Roles, ring: &Ring) {
-        if roles.plan.rings.last().is_some_and(|last| last.at.stmt == ring.at.stmt) {
-            self.release_resident(roles);
+    /// Gives back the slots of an iteration. One thread arrives on `empty` for all of its warpgroup (or warp), so all of these must have
+    /// finished reading the slot, and have seen its phase: a product that all of a warpgroup come to says that they have.
+    fn leave_read(&mut self, roles: &Roles, ring: &Ring, (channels, rest): (&[&ChannelState], &[StmtId])) {
+        let multiplied = rest.iter().any(|s| roles.plan.products.contains_key(s));
+        let read = !multiplied || ring.loads().any(|load| roles.plan.read.contains(&load.buffer));
+        if read && channels.iter().any(|channel| channel.slots.are_refilled()) {
+            match roles.plan.split {
+                Split::Warpgroups => self.warpgroup_barrier(roles),
+                Split::Threads(_) => self.op(OpKind::WarpBarrier),
+            }
         }
+        for channel in channels {
+            let slot = self.slot_of(&channel.slots, ring);
+            self.release(roles, channel, slot);
+        }
+    }
+
+    /// The loop of a body that is products alone: one iteration's products are in flight while the next one's are started, and slots are
+    /// given back an iteration late.
+    fn consume_overlapped(
+        &mut self,
+        roles: &Roles,
+        ring: &Ring,
+        (channels, rest): (&[&ChannelState], &[StmtId]),
+        [start, end, step]: [ValueId; 3],
+    ) {
+        let (kernel, var) = (self.kernel, ring.at.var);
+        let products = rest.iter().filter_map(|s| roles.plan.products.get(s));
+        let accumulators: BTreeSet<LocalId> = products.filter_map(|p| self.fragments[p.acc].map(|r| r.local)).collect();
+        let previous: Vec<RegId> = channels.iter().map(|_| self.reg("previous", ValueType::Index, true)).collect();
+        for &reg in &previous {
+            let zero = self.int(0);
+            self.op(OpKind::Let { reg, value: Some(zero) });
+        }
+        self.counted_loop(var, [start, end, step], Unroll::By(1), |l| {
+            l.await_slots(ring, channels);
+            accumulators.iter().for_each(|&local| l.op(OpKind::Pin { local }));
+            l.op(OpKind::WgmmaFence);
+            for &stmt in rest {
+                if let Some(product) = roles.plan.products.get(&stmt) {
+                    l.span = kernel.stmts[stmt].span;
+                    l.multiply(roles, product, None);
+                } else {
+                    l.block(&[stmt]);
+                }
+            }
+            l.op(OpKind::WgmmaCommit);
+            accumulators.iter().for_each(|&local| l.op(OpKind::Pin { local }));
+            // Last iteration's products have read their slots.
+            l.op(OpKind::WgmmaWait { pending: 1 });
+            let index = l.value_of(var);
+            let later = l.binary(BinaryOp::Gt, index, start);
+            let then = l.nested(|l| l.release_each(roles, channels, &previous));
+            l.op(OpKind::If { cond: later, then, otherwise: Vec::new() });
+            for (channel, &reg) in channels.iter().zip(&previous) {
+                let value = l.slot(&channel.slots, None);
+                l.op(OpKind::Set { reg, value });
+            }
+            channels.iter().for_each(|channel| l.advance(&channel.slots));
+        });
+        self.give_turn(roles);
+        self.op(OpKind::WgmmaWait { pending: 0 });
+        let any = self.binary(BinaryOp::Lt, start, end);
+        let then = self.nested(|l| l.release_each(roles, channels, &previous));
+        self.op(OpKind::If { cond: any, then, otherwise: Vec::new() });
+        self.zero_if_empty(roles, ring, start, end);
+        accumulators.iter().for_each(|&local| self.op(OpKind::Pin { local }));
     }
 
     /// Gives back a slot of each channel.
@@ -251,9 +237,17 @@ impl<'a> Lowering<'a> {
 
     /// Names the first elements of the current slots of those arrays that threads read by elements.
     fn elements_of_slots(&mut self, roles: &Roles, ring: &Ring) {
-        for load in ring.loads().filter(|load| roles.plan.elements.contains(&load.buffer)) {
-            let elements = load.layout.bytes() / load.layout.dtype().bytes();
-            self.slots[load.buffer] = Some(self.slot_elements(roles, load.buffer, elements));
+        for (number, loads) in &ring.fills {
+            for load in loads.iter().filter(|load| roles.plan.elements.contains(&load.buffer)) {
+                let (slots, elements) = (&roles.channels[*number].slots, self.int(i64::from(load.elements())));
+                let slot = self.slot_of(slots, ring);
+                let first = self.binary(BinaryOp::Mul, slot, elements);
+                let name = match roles.plan.split {
+                    Split::Warpgroups => "slot_start".to_owned(),
+                    Split::Threads(_) => format!("{}_slot", self.kernel.buffers[load.buffer].name),
+                };
+                self.slots[load.buffer] = Some(self.once(&name, first));
+            }
         }
     }
 
@@ -397,16 +391,36 @@ impl<'a> Lowering<'a> {
         self.release(roles, channel, slot);
     }
 
-    /// This warpgroup has read `slot`: one arrival for every producer that fills it.
+    /// This warpgroup (or warp) has read `slot`: one arrival for every producer that fills it.
     fn release(&mut self, roles: &Roles, channel: &ChannelState, slot: ValueId) {
-        let Some((_, within)) = roles.consumer else { return self.bug("a release by no consumer") };
-        let cond = match channel.shared[..] {
-            [] => {
+        if !channel.slots.are_refilled() {
+            return;
+        }
+        let within = match (roles.plan.split, roles.consumer) {
+            (Split::Threads(_), _) => self.push(ValueKind::Special(Special::Lane), ValueType::Index),
+            (Split::Warpgroups, Some((_, within))) => within,
+            (Split::Warpgroups, None) => return self.bug("a release by no consumer"),
+        };
+        let cond = match (roles.plan.split, &channel.shared[..]) {
+            (Split::Threads(_), _) => {
+                let zero = self.int(0);
+                self.binary(BinaryOp::Eq, within, zero)
+            }
+            (Split::Warpgroups, []) => {
                 let one = self.int(1);
                 self.binary(BinaryOp::Lt, within, one)
             }
-            _ => self.is_sharer(&channel.shared, within),
+            (Split::Warpgroups, shared) => self.is_sharer(shared, within),
         };
-        self.give_back(&channel.slots, slot, cond, (channel.feeders > 1).then_some(within));
+        self.give_back(&channel.slots, slot, cond, (channel.feeders() > 1).then_some(within));
+    }
+
+    /// All threads that compute wait for each other.
+    pub(in super::super) fn block_barrier(&mut self) {
+        if self.roles.as_ref().is_some_and(|roles| roles.shows_own()) {
+            self.op(OpKind::FenceProxyAsync);
+        }
+        let kind = self.roles.as_ref().map_or(OpKind::Barrier, |roles| roles.consumer_barrier());
+        self.op(kind);
     }
 }

@@ -1,0 +1,221 @@
+//! What fills a slot, and the producer's side of it, which is one for all transports: when a slot has been given back, the producer says how
+//! many bytes will come, and asks for them.
+
+use super::super::value::OpenAxis;
+use super::super::*;
+use super::{Sharing, Slots};
+use crate::layout::{SharedLayout, TmaPlan};
+
+/// Arrays that are filled together.
+#[derive(Clone, Debug)]
+pub(in crate::lower) struct Channel {
+    pub(in crate::lower) buffers: Vec<BufferId>,
+    /// Iterations whose tiles it holds.
+    pub(in crate::lower) slots: u32,
+    /// Whether every iteration has a slot of its own: none is filled twice, and iteration i is in slot i.
+    pub(in crate::lower) once: bool,
+    /// Bytes of a slot.
+    pub(in crate::lower) bytes: u32,
+    /// Which blocks of a cluster fill each other's slots: each way of sharing that a load has, once.
+    pub(in crate::lower) shared: Vec<Sharing>,
+}
+
+/// One copy that a producer issues: into a slot of a channel, or into the array of a tile that stays.
+#[derive(Clone, Debug)]
+pub(in crate::lower) struct Load {
+    /// The copy.
+    pub(in crate::lower) stmt: StmtId,
+    pub(in crate::lower) tensor: ParamId,
+    pub(in crate::lower) buffer: BufferId,
+    /// The tile in the tensor.
+    pub(in crate::lower) src: TileRef,
+    pub(in crate::lower) transport: Transport,
+    /// Whether the previous kernel of the stream does not write the tensor (`pdl`).
+    pub(in crate::lower) independent: bool,
+    pub(in crate::lower) evict: Option<Evict>,
+    pub(in crate::lower) span: SpanId,
+}
+
+/// How a producer's copy gets its bytes into shared memory.
+#[derive(Clone, Debug)]
+pub(in crate::lower) enum Transport {
+    /// TMA: boxes, which arrive in the layout of the array. Elements outside of the tensor arrive as zeros.
+    Boxes {
+        layout: SharedLayout,
+        boxes: TmaPlan,
+        /// Which blocks of the cluster need the same tile, if any: each fetches a part and sends it to all.
+        shared: Option<Sharing>,
+    },
+    /// Bulk copies: a row each, of bytes that lie together. Elements outside of the tensor do not arrive; reads of them are clipped.
+    Rows(Rows),
+}
+
+/// A tile as rows.
+#[derive(Clone, Debug)]
+pub(in crate::lower) struct Rows {
+    /// Rows, and elements of one.
+    pub(in crate::lower) rows: u32,
+    pub(in crate::lower) columns: u32,
+    pub(in crate::lower) dtype: Dtype,
+    /// The axes of the tensor on which the tile may leave it, past its end.
+    pub(in crate::lower) open: Vec<OpenAxis>,
+}
+
+/// The bytes that a load brings.
+enum Bytes {
+    /// All of the tile's, whatever is outside of the tensor.
+    Whole(u32),
+    /// Those of rows that are inside the tensor: their number, and bytes of one.
+    Inside(ValueId, ValueId),
+}
+
+impl Load {
+    /// Where its tile begins: its coordinates in the tensor.
+    pub(in crate::lower) fn start(&self) -> &[ExprId] {
+        &self.src.start
+    }
+
+    /// Bytes of a slot.
+    pub(in crate::lower) fn bytes(&self) -> u32 {
+        self.elements().saturating_mul(self.dtype().bytes())
+    }
+
+    /// Elements of a slot.
+    pub(in crate::lower) fn elements(&self) -> u32 {
+        match &self.transport {
+            Transport::Boxes { layout, .. } => layout.bytes() / layout.dtype().bytes(),
+            Transport::Rows(rows) => rows.rows.saturating_mul(rows.columns),
+        }
+    }
+
+    pub(in crate::lower) fn dtype(&self) -> Dtype {
+        match &self.transport {
+            Transport::Boxes { layout, .. } => layout.dtype(),
+            Transport::Rows(rows) => rows.dtype,
+        }
+    }
+
+    /// What the slots' array begins at a multiple of, in bytes.
+    fn alignment(&self) -> u32 {
+        match &self.transport {
+            Transport::Boxes { layout, .. } => layout.alignment(),
+            Transport::Rows(_) => 128,
+        }
+    }
+
+    /// The layout of a slot, where it is not row after row.
+    pub(in crate::lower) fn layout(&self) -> Option<&SharedLayout> {
+        match &self.transport {
+            Transport::Boxes { layout, .. } => Some(layout),
+            Transport::Rows(_) => None,
+        }
+    }
+
+    /// Which blocks of the cluster fetch the tile together.
+    pub(in crate::lower) fn sharing(&self) -> Option<Sharing> {
+        match &self.transport {
+            Transport::Boxes { shared, .. } => *shared,
+            Transport::Rows(_) => None,
+        }
+    }
+
+    /// The tile as rows, where bulk copies bring it.
+    pub(in crate::lower) fn rows(&self) -> Option<&Rows> {
+        match &self.transport {
+            Transport::Rows(rows) => Some(rows),
+            Transport::Boxes { .. } => None,
+        }
+    }
+
+    /// The tile as rows, where reads of it are clipped.
+    pub(in crate::lower) fn clipped(&self) -> Option<&Rows> {
+        self.rows().filter(|rows| !rows.open.is_empty())
+    }
+}
+
+impl Lowering<'_> {
+    /// Declares the slots of a load's array, and its tensor map.
+    pub(in crate::lower) fn declare_slots(&mut self, load: &Load, slots: u32) {
+        if self.shared[load.buffer].is_none() {
+            let name = &self.kernel.buffers[load.buffer].name;
+            let shared = self.shared_array(name, load.dtype(), load.elements().saturating_mul(slots), false);
+            self.program.shared[shared].align = load.alignment();
+            self.program.shared[shared].slots = slots;
+            self.shared[load.buffer] = Some(shared);
+            self.op(OpKind::Shared { shared });
+        }
+        self.map_of(load);
+    }
+
+    /// The tensor map of a load by TMA.
+    pub(in crate::lower) fn map_of(&mut self, load: &Load) -> Option<MapId> {
+        match &load.transport {
+            Transport::Boxes { boxes, .. } => Some(self.tensor_map(load.tensor, boxes, false)),
+            Transport::Rows(_) => None,
+        }
+    }
+
+    /// The bytes of all these loads will come into a slot. Those of them that `which` takes are asked for at once.
+    pub(in crate::lower) fn request(
+        &mut self,
+        slots: &Slots,
+        slot: ValueId,
+        loads: &[&Load],
+        which: impl Fn(&Load) -> bool,
+    ) {
+        let parts: Vec<Bytes> = loads.iter().map(|load| self.bytes_of(load)).collect();
+        let known: u32 = parts.iter().map(|bytes| if let Bytes::Whole(bytes) = bytes { *bytes } else { 0 }).sum();
+        let mut all = (known > 0).then(|| self.int(i64::from(known)));
+        for bytes in &parts {
+            if let Bytes::Inside(rows, row) = *bytes {
+                let sum = self.binary(BinaryOp::Mul, rows, row);
+                all = Some(all.map_or(sum, |all| self.binary(BinaryOp::Add, all, sum)));
+            }
+        }
+        let Some(all) = all else { return self.bug("a slot without loads") };
+        self.expect(slots, slot, all);
+        for (load, bytes) in loads.iter().zip(parts).filter(|(load, _)| which(load)) {
+            self.ask_for(slots, slot, load, bytes);
+        }
+    }
+
+    /// Asks for the bytes of a load that were promised before.
+    pub(in crate::lower) fn request_promised(&mut self, slots: &Slots, slot: ValueId, load: &Load) {
+        let bytes = self.bytes_of(load);
+        self.ask_for(slots, slot, load, bytes);
+    }
+
+    fn bytes_of(&mut self, load: &Load) -> Bytes {
+        match &load.transport {
+            Transport::Boxes { layout, .. } => Bytes::Whole(layout.bytes()),
+            Transport::Rows(rows) => {
+                let (count, row) = self.inside(load, rows);
+                Bytes::Inside(count, row)
+            }
+        }
+    }
+
+    fn ask_for(&mut self, slots: &Slots, slot: ValueId, load: &Load, bytes: Bytes) {
+        self.span = load.span;
+        let Some(shared) = self.shared[load.buffer] else { return self.bug("a load has no slots") };
+        let base = match self.program.values[slot].kind {
+            // The only slot of a tile that stays.
+            ValueKind::Int(0) => slot,
+            _ => {
+                let elements = self.int(i64::from(load.elements()));
+                self.binary(BinaryOp::Mul, slot, elements)
+            }
+        };
+        let barrier = slots.full(slot);
+        match (&load.transport, bytes) {
+            (Transport::Boxes { boxes, shared: sharing, .. }, _) => {
+                let map = self.tensor_map(load.tensor, boxes, false);
+                self.load_boxes(load, (boxes, *sharing), map, (shared, base), barrier);
+            }
+            (Transport::Rows(rows), Bytes::Inside(count, row)) => {
+                self.load_rows(load, rows, (shared, base), (count, row), barrier);
+            }
+            (Transport::Rows(_), Bytes::Whole(_)) => self.bug("rows of which all are inside their tensor"),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The producer: of the kernel it executes what decides about loads, and fills the slots of channels where a loop that loads stands.
+
+use super::super::channel::{Load, Slice, Slots};
+use super::super::*;
+use super::plan::{Ring, Split};
+use super::roles::Roles;
+
+impl<'a> Lowering<'a> {
+    pub(super) fn producer(&mut self, roles: &Roles, warp: ValueId) {
+        let split = roles.plan.split;
+        if let Some(registers) = roles.plan.registers {
+            self.op(OpKind::SetRegisters { count: registers.producer, increase: false });
+        }
+        let cond = match split {
+            Split::Warpgroups => self.is_issuer(split, warp),
+            Split::Threads(_) => self.push(ValueKind::Special(Special::Elected), ValueType::BOOL),
+        };
+        let then = self.nested(|l| {
+            l.enter_channels(roles, 1);
+            let body = &l.kernel.body;
+            let slice = l.slice_for(roles, |_| true);
+            let ahead = l.fill_ahead(roles);
+            l.wait_for_previous(split);
+            let roles = &Roles { ahead, ..roles.clone() };
+            l.slice(&slice, body, &mut |l, stmt| l.produce_at(roles, &slice, stmt));
+            for channel in roles.channels.iter().filter(|channel| channel.feeders() > 1) {
+                // A block that has ended must not be arrived at.
+                l.unrolled("i", channel.slots.count, |l, _| {
+                    let slot = l.slot(&channel.slots, None);
+                    l.await_empty(&channel.slots, slot);
+                    l.advance(&channel.slots);
+                });
+            }
+        });
+        // Every thread waits: a kernel that is done has waited.
+        let otherwise = self.nested(|l| l.wait_for_previous(split));
+        self.op(OpKind::If { cond, then, otherwise });
+    }
+
+    /// What the producer executes for these loads.
+    pub(super) fn slice_for(&self, roles: &Roles, which: impl Fn(&Load) -> bool) -> Slice {
+        let plan = &roles.plan;
+        Slice::new(self.kernel, plan.loops(), plan.loads().filter(|load| which(load)).flat_map(Load::start))
+    }
+
+    /// The producer comes to a statement; whether it is one that loads.
+    fn produce_at(&mut self, roles: &Roles, slice: &Slice, stmt: StmtId) -> bool {
+        if let StmtKind::For { body, .. } = &self.kernel.stmts[stmt].kind
+            && let Some(ring) = roles.plan.ring(stmt)
+        {
+            if roles.plan.rings.first().is_some_and(|first| first.at.stmt == stmt) {
+                self.fill_resident(roles);
+            }
+            self.produce(roles, (ring, slice), body);
+            return true;
+        }
+        self.fill_late(roles, stmt)
+    }
+
+    /// The producer's loop: for every iteration, when its slots are empty, say how many bytes will come and ask for them.
+    fn produce(&mut self, roles: &Roles, (ring, slice): (&Ring, &Slice), body: &'a [StmtId]) {
+        let range = ring.at.range.map(|e| self.value(e));
+        self.counted_loop(ring.at.var, range, Unroll::By(1), |l| {
+            l.slice(slice, body, &mut |_, _| false);
+            let begins = |load: &Load| roles.ahead.is_none() || load.independent;
+            let fill = |l: &mut Self| {
+                for (number, loads) in &ring.fills {
+                    let slots = &roles.channels[*number].slots;
+                    let slot = l.slot_of(slots, ring);
+                    l.await_empty(slots, slot);
+                    l.request(slots, slot, &loads.iter().collect::<Vec<_>>(), begins);
+                }
+            };
+            match roles.ahead {
+                None => fill(l),
+                Some(ahead) => {
+                    // These slots were requested before `griddepcontrol.wait`: do not request them again.
+                    let (left, zero, one) = (l.read(ahead), l.int(0), l.int(1));
+                    let cond = l.binary(BinaryOp::Gt, left, zero);
+                    let fewer = l.binary(BinaryOp::Sub, left, one);
+                    let then = l.nested(|l| l.op(OpKind::Set { reg: ahead, value: fewer }));
+                    let otherwise = l.nested(fill);
+                    l.op(OpKind::If { cond, then, otherwise });
+                }
+            }
+            for (number, loads) in &ring.fills {
+                let slots = &roles.channels[*number].slots;
+                for load in loads.iter().filter(|load| !begins(load)) {
+                    let slot = l.slot_of(slots, ring);
+                    l.request_promised(slots, slot, load);
+                }
+                l.advance(slots);
+            }
+        });
+    }
+
+    /// The slot of a channel that this partition is at in an iteration of a loop.
+    pub(super) fn slot_of(&mut self, slots: &Slots, ring: &Ring) -> ValueId {
+        let iteration = match self.vars[ring.at.var] {
+            Some(Binding::Reg(reg)) => Some(self.read(reg)),
+            Some(Binding::Value(_) | Binding::PerElement(_) | Binding::Inline(_)) | None => None,
+        };
+        self.slot(slots, iteration)
+    }
+}
