@@ -91,7 +91,7 @@ fn every_mistake_has_a_valid_neighbour() {
 }
 
 /// Helps that name what may be used rather than what to write, so that no neighbour holds their text.
-const NAMES_ONLY: [&str; 10] = [
+const NAMES_ONLY: [&str; 11] = [
     "constant_extent",
     "constant_threads",
     "constant_unroll",
@@ -104,6 +104,8 @@ const NAMES_ONLY: [&str; 10] = [
     // A guard is offered for an index that is meant; the neighbour has the index that was meant.
     "guard_missing",
     "guard_data",
+    // Code that goes; the neighbour has another in its place.
+    "swizzle_span",
 ];
 
 #[test]

@@ -353,9 +353,13 @@ impl Inference<'_> {
             }
             Err(error) => {
                 let message = format!("`{}` cannot have this swizzle", declared.name);
-                let help = "drop `.swizzle(..)`: the compiler chooses one";
-                let diagnostic = Diagnostic::new(Code::ILLEGAL_OPERATION, declared.span, message);
-                self.all.push(diagnostic.at(error.to_string()).help(help));
+                let diagnostic = Diagnostic::new(Code::ILLEGAL_OPERATION, declared.span, message).at(error.to_string());
+                self.all.push(match declared.swizzle {
+                    SwizzleRequest::Auto => diagnostic,
+                    SwizzleRequest::Exactly(swizzle) => {
+                        diagnostic.help(format!("drop `.swizzle({})`: the compiler chooses one", swizzle.name()))
+                    }
+                });
                 None
             }
         }
