@@ -271,7 +271,7 @@ pub fn sort_and_find(
     let (mut first, mut last) = (0, 256);
     while first < last {
         let middle = (first + last) / 2;
-        if s[middle] < keys[[row, t]] {
+        if s[min(middle, 255)] < keys[[row, t]] {
             first = middle + 1;
         } else {
             last = middle;

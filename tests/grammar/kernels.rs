@@ -161,8 +161,7 @@ pub fn expressions(x: &Tensor<f32, (N,)>, y: &mut Tensor<f32, (N,)>, counts: &mu
     let other = f32::from(bf16::from_f32(0.25)) + f32::ZERO + bf16::ONE.to_f32() - f32::ONE;
     let bounded = if v < f32::INFINITY && v > f32::NEG_INFINITY || !on { v } else { other };
     let chosen = select(bits >= 2 && bits != 3, bounded, -half);
-    let (half, other) = (other, half);
-    let (half, other) = (other, half);
+    let (half, chosen) = (half, chosen);
     let exact = fma(chosen, 2.0, sqrt(abs(chosen)));
     let inexact = exp(small) + exp2(small) + log(half) + rsqrt(half + 1.0) + tanh(small);
     let approximate = fast::exp(small) + fast::exp2(small) + fast::log(half) + fast::tanh(small) + fast::recip(small);

@@ -22,6 +22,8 @@ pub(super) const FROM_FLOAT: Interval = Interval { lo: 0, hi: 1 << 62 };
 
 /// Rounds in which intervals may grow before they are widened, and rounds after.
 const ROUNDS: usize = 6;
+/// Rounds in which bounds that hold are narrowed: a quotient by 2 of what was 2^31 is 1 after so many.
+const NARROWED: usize = 32;
 /// Bounds tried where an interval keeps growing.
 const STEPS: [i128; 3] = [i32::MAX as i128, u32::MAX as i128, 1 << 62];
 /// Iterations of loops that are followed one by one.
@@ -142,8 +144,10 @@ impl<'k> Induction<'k> {
             self.set(var, Some(sum));
         }
         let others: Vec<VarId> = mutable.iter().copied().filter(|v| !sums.contains(v)).collect();
-        // First what only becomes smaller, by divisions and shifts: from 0 to what it has been.
-        for bound in std::iter::once(0).chain(STEPS) {
+        // First what only becomes smaller, by divisions and shifts: from 0 to what it has been. Then what comes nearer to
+        // another, as the bounds of a search do.
+        let greatest = others.iter().map(|v| self.var(*v).hi).max().unwrap_or(0);
+        for bound in [0, greatest].into_iter().chain(STEPS) {
             for &var in &others {
                 let now = self.var(var);
                 let lo = if now.lo < 0 { now.lo.min(-bound) } else { 0 };
@@ -155,10 +159,16 @@ impl<'k> Induction<'k> {
             }
             let holds = others.iter().all(|v| self.assigned(*v).fits(self.var(*v)));
             if holds {
-                // Once more, downwards: what the bound became of is as true.
-                for &var in &others {
-                    let assigned = self.assigned(var);
-                    self.set(var, Some(assigned));
+                // Downwards: what the bound became of is as true.
+                for _ in 0..NARROWED {
+                    let before: Vec<Interval> = others.iter().map(|v| self.var(*v)).collect();
+                    for &var in &others {
+                        let assigned = self.assigned(var);
+                        self.set(var, Some(assigned));
+                    }
+                    if others.iter().map(|v| self.var(*v)).eq(before) {
+                        break;
+                    }
                 }
                 return;
             }

@@ -282,7 +282,7 @@ impl Parser {
                 None
             }
             "cast" => self.cast(call),
-            "to_f32" if call.args.is_empty() => self.to_f32(call),
+            "to_f32" if call.args.is_empty() => self.method_to_f32(call),
             _ => {
                 self.outside_method(call, &name);
                 None

@@ -107,7 +107,7 @@ impl Parser {
     }
 
     /// `x.to_f32()`, as the crate half has it.
-    pub(super) fn to_f32(&mut self, call: &syn::ExprMethodCall) -> Option<ExprId> {
+    pub(super) fn method_to_f32(&mut self, call: &syn::ExprMethodCall) -> Option<ExprId> {
         let value = self.expr(&call.receiver)?;
         let to = Type::Value(DtypeRef::Is(Dtype::F32));
         let span = self.mark(Range { first: Range::from(&*call.receiver).first, last: call.paren_token.span.close() });
