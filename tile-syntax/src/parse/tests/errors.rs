@@ -124,7 +124,7 @@ fn syntax_outside_the_language() {
     check("println!(\"{}\", t);", "println", "device_print");
     check("assert!(t < 4);", "assert", "device_assert");
     check("let a = [1, 2]; y[a] = 0.0;", "[1, 2]", "alloc_local");
-    check("let (p, q) = (t, t); y[p] = 0.0;", "(p, q)", "pattern");
+    check("let (p, q) = t; y[p] = 0.0;", "(p, q)", "pattern");
     check("y[t] = \"text\";", "\"text\"", "text");
     check("y[t] = x[t].sqrt();", "x[t].sqrt()", "write `sqrt(x[t])`");
     check("y[t] = helper(x[t]);", "helper", "`helper` is not a function");
