@@ -244,9 +244,9 @@ pub struct IndexRange {
 /// That blocks store to different elements, where only the launcher knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockNeed {
-    /// What holds then.
+    /// The condition on dims and scalar parameters under which no two blocks store to one element.
     pub holds: HostExpr,
-    /// The same in words.
+    /// The condition in words, for the launch's error.
     pub text: String,
     /// The store.
     pub span: SpanId,

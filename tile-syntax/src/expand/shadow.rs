@@ -219,15 +219,18 @@ pub(super) fn optional(function: &syn::ItemFn) -> Vec<Ident> {
     function.sig.inputs.iter().filter_map(optional).filter(|name| !taken.0.contains(name)).collect()
 }
 
+/// The names that patterns bind.
+struct Names(Vec<Ident>);
+
+impl<'a> Visit<'a> for Names {
+    fn visit_pat_ident(&mut self, pattern: &'a syn::PatIdent) {
+        self.0.push(pattern.ident.clone());
+        visit::visit_pat_ident(self, pattern);
+    }
+}
+
 /// The names that a pattern binds.
 fn bound(pattern: &syn::Pat) -> Vec<Ident> {
-    struct Names(Vec<Ident>);
-    impl<'a> Visit<'a> for Names {
-        fn visit_pat_ident(&mut self, pattern: &'a syn::PatIdent) {
-            self.0.push(pattern.ident.clone());
-            visit::visit_pat_ident(self, pattern);
-        }
-    }
     let mut names = Names(vec![]);
     names.visit_pat(pattern);
     names.0
@@ -235,13 +238,6 @@ fn bound(pattern: &syn::Pat) -> Vec<Ident> {
 
 /// A function's parameters of type `&mut`, without those whose names a `let`, a loop or a pattern of the body takes.
 pub(super) fn references(function: &syn::ItemFn) -> Vec<Ident> {
-    struct Names(Vec<Ident>);
-    impl<'a> Visit<'a> for Names {
-        fn visit_pat_ident(&mut self, pattern: &'a syn::PatIdent) {
-            self.0.push(pattern.ident.clone());
-            visit::visit_pat_ident(self, pattern);
-        }
-    }
     let mut taken = Names(vec![]);
     taken.visit_block(&function.block);
     let reference = |input: &syn::FnArg| match input {

@@ -63,9 +63,9 @@ pub(in crate::lower) struct Rows {
 
 /// The bytes that a load brings.
 enum Bytes {
-    /// All of the tile's, whatever is outside of the tensor.
+    /// A whole tile: TMA writes zeros for what is outside of the tensor, and counts their bytes.
     Whole(u32),
-    /// Those of rows that are inside the tensor: their number, and bytes of one.
+    /// The rows of a tile that are inside the tensor: how many rows, and the bytes of one row.
     Inside(ValueId, ValueId),
 }
 
