@@ -109,16 +109,11 @@ impl Launch {
 
 /// Whether a symbol that the launcher knows is a scalar parameter, or made of one.
 pub(super) fn is_of_scalars(walk: &Walk<'_>, sym: Sym) -> bool {
-    fn mentions(host: &HostExpr) -> bool {
-        match host {
-            HostExpr::Scalar(_) => true,
-            HostExpr::Binary(_, a, b) => mentions(a) || mentions(b),
-            HostExpr::Not(a) => mentions(a),
-            HostExpr::Int(_) | HostExpr::Dim(_) | HostExpr::Stride(..) => false,
-            HostExpr::Address(_) | HostExpr::Capacity => false,
-        }
+    let mut found = false;
+    if let Some(host) = walk.hosts.get(&sym) {
+        host.each_leaf(&mut |leaf| found |= matches!(leaf, HostExpr::Scalar(_)));
     }
-    walk.hosts.get(&sym).is_some_and(mentions)
+    found
 }
 
 fn is_integer(kind: &ParamKind) -> bool {

@@ -4,7 +4,7 @@
 use super::{Ranged, Value, Walk};
 use crate::constraint::{Cond, Monomial, Poly, Sym, Varies, gcd};
 use crate::diag::{Code, Diagnostic};
-use crate::ir::{BinaryOp, BoundKernel, DtypeRef, ExprId, ExprKind, ParamKind, Type, VarId};
+use crate::ir::{BinaryOp, DimId, DtypeRef, ExprId, ExprKind, ParamKind, Type, VarId};
 use crate::lowered::HostExpr;
 
 impl<'k> Walk<'k> {
@@ -143,18 +143,15 @@ impl<'k> Walk<'k> {
     /// Whether a value depends on a specialised dim that has no value yet: what is demanded of it is checked once it
     /// has one.
     pub fn waits(&self, value: &Poly) -> bool {
-        fn mentions(kernel: &BoundKernel, host: &HostExpr) -> bool {
-            match host {
-                HostExpr::Dim(dim) => kernel.specialized().contains(dim) && kernel.dims[*dim].value.is_none(),
-                HostExpr::Binary(_, a, b) => mentions(kernel, a) || mentions(kernel, b),
-                HostExpr::Not(a) => mentions(kernel, a),
-                HostExpr::Int(_) | HostExpr::Stride(..) | HostExpr::Scalar(_) => false,
-                HostExpr::Address(_) | HostExpr::Capacity => false,
-            }
-        }
         let mut leaves = Vec::new();
         self.leaves(value, &mut leaves);
-        leaves.iter().any(|sym| self.hosts.get(sym).is_some_and(|host| mentions(self.kernel, host)))
+        let kernel = self.kernel;
+        let is_open = |dim: &DimId| kernel.specialized().contains(dim) && kernel.dims[*dim].value.is_none();
+        let mut waits = false;
+        for host in leaves.iter().filter_map(|sym| self.hosts.get(sym)) {
+            host.each_leaf(&mut |leaf| waits |= matches!(leaf, HostExpr::Dim(dim) if is_open(dim)));
+        }
+        waits
     }
 
     pub(super) fn bindings(&mut self) {
