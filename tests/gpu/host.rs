@@ -1,8 +1,7 @@
 //! Host programs that free or read memory in use if the runtime lets them: captures, writers through `&self`, and memory of
 //! cudarc. Each is repeated often enough that a missing wait is seen.
 
-use crate::gpu;
-use cudarc::driver::CudaContext;
+use crate::{cudarc_context, gpu};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use tile_runtime::prelude::*;
@@ -73,6 +72,23 @@ fn another_stream_cannot_join_a_capture() {
         assert_eq!(z.to_vec().unwrap(), vec![round as f32 + 1.0; n]);
         assert_eq!(y.to_vec().unwrap(), vec![round as f32 + 2.0; n]);
     }
+}
+
+/// To let go of a tensor that other code had is to wait for everything on the device, which the driver refuses during a capture. The memory is kept then.
+#[test]
+fn what_other_code_lets_go_meanwhile_does_not_end_a_capture() {
+    let Some(device) = gpu() else { return };
+    let x = device.tensor(&[1.0f32; 512], [512]).unwrap();
+    let mut y = device.zeros::<f32, 1>([512]).unwrap();
+    let theirs = interop::dlpack::export(device.zeros::<f32, 1>([512]).unwrap(), None, true).unwrap();
+    let graph = device
+        .capture(|stream| {
+            drop(theirs);
+            Ok(shifted::launch(stream, &x, &mut y, 2.0)?)
+        })
+        .unwrap();
+    graph.launch().unwrap();
+    assert_eq!(y.to_vec().unwrap(), [3.0; 512]);
 }
 
 #[test]
@@ -163,7 +179,7 @@ fn readers_beside_writers_through_a_shared_reference_see_whole_tensors() {
 fn other_streams_of_cudarc_follow_our_kernels() {
     let Some(device) = gpu() else { return };
     let n = 1 << 20;
-    let context = CudaContext::new(0).unwrap();
+    let context = cudarc_context();
     let (first, second) = (context.new_stream().unwrap(), context.new_stream().unwrap());
     let own = device.stream().unwrap();
     let mut slice = first.alloc_zeros::<f32>(n).unwrap();

@@ -1,8 +1,8 @@
 //! Borrowed streams and lent memory: that launches are in the owner's order, whatever else runs. Outputs are poisoned before
 //! each round, so that a launch that came too late, or never, is seen.
 
-use crate::gpu;
 use crate::host::{flood, shifted};
+use crate::{cudarc_context, gpu};
 use cudarc::driver::{CudaContext, CudaStream, sys};
 use std::sync::Arc;
 use std::time::Instant;
@@ -52,7 +52,7 @@ fn launches_are_in_the_owner_s_order() {
 #[test]
 fn two_borrowed_streams_follow_each_other() {
     let Some(device) = gpu() else { return };
-    let context = CudaContext::new(0).unwrap();
+    let context = cudarc_context();
     let (first, second) = (context.new_stream().unwrap(), context.new_stream().unwrap());
     let (a, b) = (borrow_cudarc_stream(&device, &first).unwrap(), borrow_cudarc_stream(&device, &second).unwrap());
     let (mut x, mut y) = (first.alloc_zeros::<f32>(N).unwrap(), second.alloc_zeros::<f32>(N).unwrap());
@@ -156,7 +156,7 @@ fn a_graph_of_other_code_replays_what_is_launched_on_a_borrowed_stream() {
 #[test]
 fn memory_changes_hands_in_use() {
     let Some(device) = gpu() else { return };
-    let context = CudaContext::new(0).unwrap();
+    let context = cudarc_context();
     let (first, second) = (context.new_stream().unwrap(), context.new_stream().unwrap());
     let own = device.stream().unwrap();
     let mut host = vec![0.0f32; N];

@@ -22,7 +22,9 @@ mod streams;
 mod tf32;
 mod tuner;
 
+use cudarc::driver::{CudaContext, CudaStream};
 use std::process::Command;
+use std::sync::{Arc, OnceLock};
 use tile_runtime::prelude::*;
 
 /// Set in the process of a single test.
@@ -40,10 +42,27 @@ pub fn is_alone(test: &str) -> bool {
     false
 }
 
+/// cudarc's context, with a stream of it.
+///
+/// The first stream of a context waits for everything on the device. The driver refuses that while any thread captures, and ends the capture with an
+/// error. So there is one context, and its first stream is made before any test begins ([`gpu`]).
+pub fn cudarc_context() -> Arc<CudaContext> {
+    static CONTEXT: OnceLock<(Arc<CudaContext>, Arc<CudaStream>)> = OnceLock::new();
+    let made = CONTEXT.get_or_init(|| {
+        let context = CudaContext::new(0).unwrap();
+        let stream = context.new_stream().unwrap();
+        (context, stream)
+    });
+    made.0.clone()
+}
+
 /// The GPU, or `None` after saying aloud that there is none.
 pub fn gpu() -> Option<Device> {
     match Device::cuda(0) {
-        Ok(device) => Some(device),
+        Ok(device) => {
+            cudarc_context();
+            Some(device)
+        }
         Err(error) => {
             eprintln!("SKIPPED, no GPU: {error}");
             None

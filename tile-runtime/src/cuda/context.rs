@@ -52,6 +52,8 @@ pub(crate) struct CudaDevice {
     log: OnceLock<Log>,
     streams: [OnceLock<StreamSlot>; STREAMS],
     free_streams: Mutex<Vec<u8>>,
+    /// Captures that are under way.
+    pub(super) captures: AtomicUsize,
     failed: AtomicBool,
     fault: OnceLock<Fault>,
 }
@@ -152,6 +154,7 @@ impl CudaDevice {
             log: OnceLock::new(),
             streams: [const { OnceLock::new() }; STREAMS],
             free_streams: Mutex::new((0..STREAMS as u8).rev().collect()),
+            captures: AtomicUsize::new(0),
             failed: AtomicBool::new(false),
             fault: OnceLock::new(),
         };
@@ -502,8 +505,15 @@ impl CudaDevice {
     }
 
     /// Waits until everything queued on the device is done, whoever queued it.
+    ///
+    /// # Errors
+    /// A capture is under way, in any thread: the driver would refuse to wait, and end the capture with an error.
     pub fn synchronize_context(&self) -> Result<(), Error> {
         self.bind()?;
+        if self.captures.load(Ordering::Acquire) > 0 {
+            let problem = "waiting for everything on the device, while a stream of it is being captured".to_owned();
+            return Err(Error::Capture { device: self.label.clone(), problem });
+        }
         // SAFETY: no preconditions.
         let waited = self.check("cuCtxSynchronize", unsafe { (self.driver.ctx_synchronize)() });
         self.heard(waited)

@@ -7,6 +7,7 @@ use super::ordering::hold;
 use crate::error::Error;
 use crate::lock::lock;
 use std::cmp::Reverse;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// An executable graph, with the memory it uses, which it keeps alive.
@@ -38,6 +39,7 @@ impl CudaGraph {
             problem: "the stream was not made to be captured".into(),
         })?;
         device.bind()?;
+        let counted = Counted::new(&device.captures);
         capture.begin(|| {
             // SAFETY: a valid stream that is not being captured.
             let code =
@@ -47,6 +49,7 @@ impl CudaGraph {
         let underway = Underway { device, stream, capture };
         let worked = work();
         let (graph, Recorded { mut uses, kept }) = underway.end();
+        drop(counted);
         let graph = graph.and_then(|graph| worked.map(|()| graph))?;
         uses.sort_by_key(|(memory, how)| (Arc::as_ptr(memory).addr(), Reverse(*how)));
         uses.dedup_by_key(|(memory, _)| Arc::as_ptr(memory).addr());
@@ -81,6 +84,22 @@ impl Drop for CudaGraph {
             // SAFETY: instantiated once, destroyed once; a running graph is destroyed when it is done.
             unsafe { (self.device.driver.graph_exec_destroy)(exec) };
         }
+    }
+}
+
+/// One more in a number of things under way, until it is dropped.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::AcqRel);
+        Counted(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
