@@ -179,7 +179,8 @@ async def run(args: argparse.Namespace, options: list[str]) -> None:
         if answered:
             at = lambda share: load.times[min(answered - 1, int(share * answered))]
             print(f"answers/s {answered / args.seconds:.1f}; seconds an answer: median {statistics.median(load.times):.2f}, 99th percentile {at(0.99):.2f}")
-        print(f"resident memory: {warm >> 20} MiB after a quarter of the time, {last >> 20} at the end, {max(memory) >> 20} at most")
+        tenths = [memory[min(len(memory) - 1, len(memory) * i // 10)] >> 20 for i in range(11)]
+        print(f"resident memory: {warm >> 20} MiB after a quarter of the time, {last >> 20} at the end, {max(memory) >> 20} at most; by tenths of the time {tenths}")
         if load.wrong:
             sys.exit("\n".join(load.wrong[:10]))
         if answered == 0 or last > warm + (args.growth << 20):

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `setup` | fetches NVRTC (two versions) and the disassembler into the user's own folder |
 //! | `test` | `setup`, then everything a machine without a GPU can run |
-//! | `ci` | formatting, clippy, documentation, wildcard arms, `builds`, `candle`, `own-crate`, `editor`, `test` |
+//! | `ci` | formatting, clippy, documentation, wildcard arms, `test`, and beside them `builds`, `candle`, `own-crate`, `editor` |
 //! | `gpu-bundle` | release tests and examples, stripped, in `target/gpu` |
 //! | `bench` | times the bundled kernels beside cuBLAS on this machine's GPU; fails without one |
 //! | `export` | a kernel's cubins and launch records, for `bench/peers.py` |
@@ -62,7 +62,7 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// What continuous integration runs: formatting, clippy and documentation without warnings, `builds`, `candle`, `own-crate`, `editor`, `test`.
+    /// What continuous integration runs: formatting, clippy and documentation without warnings, `test`, and beside them `builds`, `candle`, `own-crate`, `editor`.
     Ci,
     /// Build tests and examples in release, strip them and copy them to target/gpu under stable names.
     GpuBundle,

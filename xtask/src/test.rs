@@ -1,11 +1,14 @@
 //! `cargo xtask test` and `cargo xtask ci`.
 
 use crate::process::{cargo, output, run as run_command, say};
-use crate::{book, builds, candle, editor, own_crate, setup, variants};
-use anyhow::{Context, Result};
+use crate::{book, setup, variants};
+use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Instant;
 
 /// Everything a machine without a GPU can run. `args` go to `cargo test`; with any, only that is run.
@@ -65,21 +68,58 @@ fn skipped(root: &Path) -> Vec<&'static str> {
     skipped
 }
 
-/// Formatting, clippy and documentation without warnings, no wildcard arms over what grows, each choice of features, the oldest Rust
-/// and other platforms, `tile-candle`, the crates that the book's pages make, what an editor is told, then [`run`].
+/// The commands of [`ci`] that build in folders of their own, and run beside the rest.
+const BESIDE: [&[&str]; 5] = [&["builds"], &["candle"], &["own-crate"], &["own-crate", "--candle"], &["editor"]];
+
+/// Formatting, clippy and documentation without warnings, no wildcard arms over what grows, [`run`], and beside these each choice of
+/// features, the oldest Rust and other platforms, `tile-candle`, the crates that the book's pages make, and what an editor is told.
+///
+/// Two at a time, since crates that need one another are built one after another, which leaves one of two cores idle.
 pub fn ci(root: &Path) -> Result<()> {
     run_command(cargo(root).args(["fmt", "--all", "--check"]))?;
+    // A copy, since `cargo test --workspace` may link this program anew.
+    let program = root.join("target/xtask-of-ci");
+    fs::copy(std::env::current_exe()?, &program).context("this program could not be copied")?;
+    let stopped = AtomicBool::new(false);
+    let (own, others) = thread::scope(|scope| {
+        let others = scope.spawn(|| beside(&program, &stopped));
+        let own = in_order(root);
+        stopped.store(own.is_err(), Ordering::Relaxed);
+        (own, others.join().unwrap_or_else(|_| bail!("the steps beside the tests panicked")))
+    });
+    own.and(others)?;
+    say("not run: `cargo xtask soak` and `cargo xtask bench`");
+    Ok(())
+}
+
+/// What [`ci`] does in the workspace's own target folder.
+fn in_order(root: &Path) -> Result<()> {
     timed("clippy", || variants::clippy(root))?;
     run_command(cargo(root).args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-Dwarnings"))?;
-    timed("builds", || builds::run(root))?;
-    timed("candle", || candle::run(root))?;
-    timed("own-crate", || own_crate::run(root, own_crate::OWN))?;
-    timed("own-crate --candle", || own_crate::run(root, own_crate::CANDLE))?;
-    timed("editor", || editor::run(root))?;
     // Before the tests, so that they build the book with it.
     book::mdbook(root)?;
-    run(root, &[])?;
-    say("not run: `cargo xtask soak` and `cargo xtask bench`");
+    run(root, &[])
+}
+
+/// Runs [`BESIDE`], each command's output in one piece when it has ended. All of them run, whichever fails, until `stopped`.
+fn beside(program: &Path, stopped: &AtomicBool) -> Result<()> {
+    let mut failed = vec![];
+    for args in BESIDE {
+        if stopped.load(Ordering::Relaxed) {
+            break;
+        }
+        let step = args.join(" ");
+        timed(&step, || {
+            let ended = Command::new(program).args(args).stdin(Stdio::null()).output().context(step.clone())?;
+            let said = [&ended.stdout, &ended.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+            say(format!("beside the rest, `{step}` said\n{}", said.concat()));
+            if !ended.status.success() {
+                failed.push(step.clone());
+            }
+            Ok(())
+        })?;
+    }
+    ensure!(failed.is_empty(), "of the steps beside the tests these failed: {}", failed.join(", "));
     Ok(())
 }
 

@@ -45,6 +45,9 @@ pub struct Survivor {
     pub runs: Vec<(usize, Problem)>,
 }
 
+/// Cases that are tried together: many, since threads wait for the slowest of them before the next ones are begun.
+const AT_ONCE: usize = 256;
+
 /// Draws survivors by seed among the cases of a soak, and writes each to `<folder>/<case>.json`. Equal programs are none.
 ///
 /// # Errors
@@ -54,7 +57,7 @@ pub fn draw(count: usize, cases: u64, seed: u64, folder: &Path) -> Result<usize>
     let mut numbers: Vec<u64> = (0..cases).collect();
     numbers.shuffle(&mut ChaCha8Rng::seed_from_u64(seed ^ 0x5eed));
     let mut drawn = 0;
-    for chunk in numbers.chunks(32) {
+    for chunk in numbers.chunks(AT_ONCE) {
         let found: Vec<Option<Survivor>> =
             chunk.par_iter().map(|number| survivor(Case { number: *number, seed })).collect();
         for survivor in found.into_iter().flatten().take(count - drawn) {
