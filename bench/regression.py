@@ -56,20 +56,23 @@ def problem_of(record):
 
 
 def pairs(before, after, args):
-    """Pairs of records by problem: {problem key: [(old, new), ...]}."""
+    """Pairs of records by problem: {problem key: [(old, new), ...]}. What is chosen now for a problem is paired with the same instance of
+    the older export, or where that has none with what was chosen then."""
+    is_chosen = lambda record: record.get("chosen") or record.get("chosen_dependent")
+    problem = lambda record: (record.get("op", record["kernel"]), *key(record)[2:])
     old = {key(r): r for r in exported.load(before)}
+    chosen_then = {problem(r): r for r in exported.load(before) if is_chosen(r)}
     found = collections.OrderedDict()
     for record in exported.load(after):
-        if not (args.every or record.get("chosen") or record.get("chosen_dependent")):
+        if not (args.every or is_chosen(record)):
             continue
         if record["dtype"] not in args.dtypes:
             continue
-        earlier = old.get(key(record))
+        earlier = old.get(key(record)) or (chosen_then.get(problem(record)) if is_chosen(record) else None)
         if earlier is None:
             print(f"   only in the newer export: {key(record)}", flush=True)
             continue
-        op = record.get("op", record["kernel"])
-        found.setdefault((op, *key(record)[2:]), []).append((earlier, record))
+        found.setdefault(problem(record), []).append((earlier, record))
     return found
 
 
