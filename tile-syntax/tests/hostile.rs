@@ -1312,6 +1312,81 @@ fn more_rows_with_room(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M, N)>, slo
             ]
         },
     },
+    Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel(partial(y), require(0 < slots), require(ceil_div(N, 8) * ceil_div(M, 8) * slots <= 16))]
+fn as_many_tiles_as_counters(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M, N)>, slots: usize, p: &mut Workspace<f32, (Fixed<16>, Fixed<8>, Fixed<8>)>, c: &mut Workspace<u32, (Fixed<16>,)>) {
+    let [bx, by, part] = blocks([ceil_div(N, 8), ceil_div(M, 8), slots]);
+    threads([32]);
+    let tile = min(by * ceil_div(N, 8) + bx, 15);
+    let mut acc = alloc_fragment::<f32>([8, 8]);
+    copy(x.at([by * 8, bx * 8]), &mut acc);
+    if slots > 1 {
+        let place = min(tile * slots + part, 15);
+        for [i, j] in parallel([8, 8]) { p[[place, i, j]] = acc[[i, j]]; }
+    }
+    if last_arriver(&mut c[tile], slots) { copy(&acc, y.at_mut([by * 8, bx * 8])); }
+}"#,
+        args: || {
+            vec![
+                f32s([64, 16], |i| i as f32),
+                f32s([64, 16], |_| 0.0),
+                Arg::Index(1),
+                f32s([16, 8, 8], |_| 0.0),
+                tensor(Dtype::U32, [16], |_| 0.0),
+            ]
+        },
+    },
+    Case {
+        end: "launch refused",
+        kernel: r#"#[tile_kernel(partial(y), require(0 < slots), require(ceil_div(N, 8) * ceil_div(M, 8) * slots <= 16))]
+fn more_tiles_than_counters(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M, N)>, slots: usize, p: &mut Workspace<f32, (Fixed<16>, Fixed<8>, Fixed<8>)>, c: &mut Workspace<u32, (Fixed<16>,)>) {
+    let [bx, by, part] = blocks([ceil_div(N, 8), ceil_div(M, 8) + 1, slots]);
+    threads([32]);
+    let tile = min(by * ceil_div(N, 8) + bx, 15);
+    let mut acc = alloc_fragment::<f32>([8, 8]);
+    copy(x.at([by * 8, bx * 8]), &mut acc);
+    if slots > 1 {
+        let place = min(tile * slots + part, 15);
+        for [i, j] in parallel([8, 8]) { p[[place, i, j]] = acc[[i, j]]; }
+    }
+    if last_arriver(&mut c[tile], slots) { copy(&acc, y.at_mut([by * 8, bx * 8])); }
+}"#,
+        args: || {
+            vec![
+                f32s([64, 16], |i| i as f32),
+                f32s([64, 16], |_| 0.0),
+                Arg::Index(1),
+                f32s([16, 8, 8], |_| 0.0),
+                tensor(Dtype::U32, [16], |_| 0.0),
+            ]
+        },
+    },
+    Case {
+        end: "agree",
+        kernel: r#"#[tile_kernel(partial(y), require(0 < slots), require(ceil_div(N, 8) * ceil_div(M, 8) * slots <= 16))]
+fn more_tiles_with_room(x: &Tensor<f32, (M, N)>, y: &mut Tensor<f32, (M, N)>, slots: usize, p: &mut Workspace<f32, (Fixed<16>, Fixed<8>, Fixed<8>)>, c: &mut Workspace<u32, (Fixed<16>,)>) {
+    let [bx, by, part] = blocks([ceil_div(N, 8), ceil_div(M, 8) + 1, slots]);
+    threads([32]);
+    let tile = min(by * ceil_div(N, 8) + bx, 15);
+    let mut acc = alloc_fragment::<f32>([8, 8]);
+    copy(x.at([by * 8, bx * 8]), &mut acc);
+    if slots > 1 {
+        let place = min(tile * slots + part, 15);
+        for [i, j] in parallel([8, 8]) { p[[place, i, j]] = acc[[i, j]]; }
+    }
+    if last_arriver(&mut c[tile], slots) { copy(&acc, y.at_mut([by * 8, bx * 8])); }
+}"#,
+        args: || {
+            vec![
+                f32s([56, 16], |i| i as f32),
+                f32s([56, 16], |_| 0.0),
+                Arg::Index(1),
+                f32s([16, 8, 8], |_| 0.0),
+                tensor(Dtype::U32, [16], |_| 0.0),
+            ]
+        },
+    },
 ];
 
 #[test]

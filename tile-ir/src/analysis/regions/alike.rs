@@ -165,32 +165,38 @@ fn inside(walk: &Walk<'_>, store: &Touch, launch: &Launch, point: &Values) -> bo
     })
 }
 
-/// What the launch checks: that no two blocks along an axis make a store alike, where scalar parameters decide it.
+/// What the launch checks: that no two blocks along an axis make a store alike, where scalar parameters decide it, or come to one counter of
+/// `last_arriver` because its index is clamped: that counter awaits no more blocks than the others do.
 pub(super) fn needs(walk: &mut Walk<'_>) -> Vec<BlockNeed> {
     let mut all: Vec<BlockNeed> = Vec::new();
     for at in 0..walk.regions.touches.len() {
-        let store = &walk.regions.touches[at];
-        if store.kind != Kind::Write || !matches!(store.place, Place::Tensor(_)) || all.len() >= NEEDS {
+        let touch = &walk.regions.touches[at];
+        let is_counter = walk.regions.counters.contains(&at);
+        let is_store = touch.kind == Kind::Write && matches!(touch.place, Place::Tensor(_));
+        if !(is_store || is_counter) || all.len() >= NEEDS {
             continue;
         }
-        let store = store.clone();
+        let touch = touch.clone();
         // Only what the launch decides, and what some thread decides alone; anything else is the simulator's matter.
-        let Some(path) = launch_conditions(walk, &store) else { continue };
-        for (range, bit) in axes(walk, &store).into_iter().map(|a| (a.range.clone(), a.bit)).collect::<Vec<_>>() {
-            let meeting = if varies(walk, &store, None) & bit != 0 {
-                clamped(walk, &store, &range, bit)
+        let Some(path) = launch_conditions(walk, &touch) else { continue };
+        for (range, bit) in axes(walk, &touch).into_iter().map(|a| (a.range.clone(), a.bit)).collect::<Vec<_>>() {
+            let meeting = if varies(walk, &touch, None) & bit != 0 {
+                clamped(walk, &touch, &range, bit)
             } else {
                 // Without a scalar parameter it is an error already, or never so.
-                path.by_scalars.then_some(HostExpr::Int(1))
+                (is_store && path.by_scalars).then_some(HostExpr::Int(1))
             };
             let Some(meeting) = meeting else { continue };
             let Some(last) = walk.host(&range.hi) else { continue };
             let several = HostExpr::binary(BinaryOp::Ge, last, HostExpr::Int(1));
             let both = |a, b| HostExpr::binary(BinaryOp::And, a, b);
             let meets = path.conditions.iter().cloned().fold(both(several, meeting), both);
-            let (name, index) = (walk.kernel.place_name(store.place), &walk.kernel.vars[range.var].name);
-            let text = format!("no two blocks along `{index}` store the same elements of `{name}`");
-            let need = BlockNeed { holds: HostExpr::Not(Box::new(meets)), text, span: store.span };
+            let (name, index) = (walk.kernel.place_name(touch.place), &walk.kernel.vars[range.var].name);
+            let text = match is_counter {
+                true => format!("no two blocks along `{index}` count at one element of `{name}` by a clamp"),
+                false => format!("no two blocks along `{index}` store the same elements of `{name}`"),
+            };
+            let need = BlockNeed { holds: HostExpr::Not(Box::new(meets)), text, span: touch.span };
             if !all.contains(&need) {
                 all.push(need);
             }

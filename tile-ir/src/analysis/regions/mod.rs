@@ -93,6 +93,8 @@ pub(super) struct Regions {
     /// Answers of `last_arriver`: one block has `true` for each counter. Each with the axes of the grid, a bit each, along which blocks
     /// share a counter.
     pub arrivals: BTreeMap<Sym, u8>,
+    /// The touches of counters of `last_arriver`, where all blocks await as many arrivals.
+    pub counters: Vec<usize>,
     current: Option<usize>,
     /// The first touch of the statement that the walk is at.
     statement: usize,
@@ -125,6 +127,13 @@ impl Regions {
     pub fn last_is_update(&mut self, place: Place) {
         if let Some(last) = self.touches.last_mut().filter(|t| t.place == place) {
             last.kind = Kind::Update;
+        }
+    }
+
+    /// The access met last is a block's arrival at a counter, and all blocks await as many.
+    pub fn last_is_arrival(&mut self, place: Place) {
+        if self.touches.last().is_some_and(|t| t.place == place) {
+            self.counters.push(self.touches.len() - 1);
         }
     }
 

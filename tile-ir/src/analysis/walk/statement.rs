@@ -74,6 +74,9 @@ impl<'k> Walk<'k> {
                 collective::awaited(self, stmt, *access, *count);
                 self.access(*access, Use::Update);
                 self.regions.last_is_update(kernel.accesses[*access].place);
+                if self.uniform.expr(kernel, *count).blocks == 0 {
+                    self.regions.last_is_arrival(kernel.accesses[*access].place);
+                }
                 let varies = self.uniform.var(*dst);
                 let last = self.cx.fresh_data(Some(0), Some(1), varies);
                 let counters = self.uniform.address(kernel, *access).blocks;
