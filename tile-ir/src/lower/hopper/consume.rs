@@ -3,7 +3,7 @@
 use super::super::uses::depends;
 use super::super::*;
 use super::operand::Left;
-use super::plan::{BLOCK_ROWS, Product, Ring, Split};
+use super::plan::{Alternate, BLOCK_ROWS, Product, Ring, Split};
 use super::roles::{ChannelState, Roles};
 use crate::layout::descriptor::UNIT;
 
@@ -90,7 +90,9 @@ impl<'a> Lowering<'a> {
         }
         let outer = self.accumulates.take();
         let mut left = false;
-        if let Some(shift) = &ring.shift {
+        if let Some(Alternate::By(product)) = &ring.alternate {
+            self.consume_alternating(roles, ring, *product, (&channels, &rest), range);
+        } else if let Some(shift) = &ring.shift {
             left = self.consume_shifted(roles, ring, shift, &rest, range);
         } else {
             self.accumulates = roles.are_warpgroups().then(|| Accumulates {
@@ -228,7 +230,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Gives back a slot of each channel.
-    fn release_each(&mut self, roles: &Roles, channels: &[&ChannelState], slots: &[RegId]) {
+    pub(super) fn release_each(&mut self, roles: &Roles, channels: &[&ChannelState], slots: &[RegId]) {
         for (channel, &slot) in channels.iter().zip(slots) {
             let slot = self.read(slot);
             self.release(roles, channel, slot);
@@ -237,10 +239,16 @@ impl<'a> Lowering<'a> {
 
     /// Names the first elements of the current slots of those arrays that threads read by elements.
     fn elements_of_slots(&mut self, roles: &Roles, ring: &Ring) {
-        for (number, loads) in &ring.fills {
+        let slot = |l: &mut Self, number: usize| l.slot_of(&roles.channels[number].slots, ring);
+        self.elements_at(roles, ring, |l, at| slot(l, ring.fills[at].0));
+    }
+
+    /// Names the first elements of those arrays that threads read by elements, in the slot that `slot` says of each channel of the ring.
+    pub(super) fn elements_at(&mut self, roles: &Roles, ring: &Ring, mut slot: impl FnMut(&mut Self, usize) -> ValueId) {
+        for (at, (_, loads)) in ring.fills.iter().enumerate() {
             for load in loads.iter().filter(|load| roles.plan.elements.contains(&load.buffer)) {
-                let (slots, elements) = (&roles.channels[*number].slots, self.int(i64::from(load.elements())));
-                let slot = self.slot_of(slots, ring);
+                let elements = self.int(i64::from(load.elements()));
+                let slot = slot(self, at);
                 let first = self.binary(BinaryOp::Mul, slot, elements);
                 let name = match roles.plan.split {
                     Split::Warpgroups => "slot_start".to_owned(),
@@ -252,7 +260,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Outside of its loop an array has no current slot.
-    fn no_elements_of_slots(&mut self, ring: &Ring) {
+    pub(super) fn no_elements_of_slots(&mut self, ring: &Ring) {
         ring.loads().for_each(|load| self.slots[load.buffer] = None);
     }
 
