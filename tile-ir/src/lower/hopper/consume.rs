@@ -244,7 +244,12 @@ impl<'a> Lowering<'a> {
     }
 
     /// Names the first elements of those arrays that threads read by elements, in the slot that `slot` says of each channel of the ring.
-    pub(super) fn elements_at(&mut self, roles: &Roles, ring: &Ring, mut slot: impl FnMut(&mut Self, usize) -> ValueId) {
+    pub(super) fn elements_at(
+        &mut self,
+        roles: &Roles,
+        ring: &Ring,
+        mut slot: impl FnMut(&mut Self, usize) -> ValueId,
+    ) {
         for (at, (_, loads)) in ring.fills.iter().enumerate() {
             for load in loads.iter().filter(|load| roles.plan.elements.contains(&load.buffer)) {
                 let elements = self.int(i64::from(load.elements()));

@@ -33,7 +33,8 @@ impl<'a> Lowering<'a> {
         for &stmt in work {
             let StmtKind::Parallel { vars, body, .. } = &kernel.stmts[stmt].kind else { continue };
             let (&[row, col], Some(fragment)) = (&vars[..], self.fragment_of(body)) else { continue };
-            let Some(layout) = self.fragments[fragment].filter(|held| held.kept.is_none()).map(|held| held.layout) else {
+            let Some(layout) = self.fragments[fragment].filter(|held| held.kept.is_none()).map(|held| held.layout)
+            else {
                 continue;
             };
             if !layout.is_whole() {
@@ -67,8 +68,9 @@ impl<'a> Lowering<'a> {
         });
         let mut left = Vec::new();
         for &stmt in body {
-            if let StmtKind::Let { value: Some(value), .. } | StmtKind::Assign { value, .. } | StmtKind::Store { value, .. } =
-                kernel.stmts[stmt].kind
+            if let StmtKind::Let { value: Some(value), .. }
+            | StmtKind::Assign { value, .. }
+            | StmtKind::Store { value, .. } = kernel.stmts[stmt].kind
             {
                 left.push(value);
             }

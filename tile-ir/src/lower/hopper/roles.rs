@@ -152,7 +152,8 @@ impl<'a> Lowering<'a> {
                     self.remark(RemarkKind::Choice, kernel.stmts[*product].span, text.to_owned());
                 }
                 Some(Alternate::No(product, why)) => {
-                    let text = format!("not software pipelined, the next product waits for the work on this one: {why}");
+                    let text =
+                        format!("not software pipelined, the next product waits for the work on this one: {why}");
                     self.remark(RemarkKind::Choice, kernel.stmts[*product].span, text);
                 }
                 None => {}

@@ -86,7 +86,8 @@ impl<'a> Lowering<'a> {
     /// What a statement has leave through shared memory, by which sub-tiles, if TMA can do it.
     fn leaving(&self, stmt: StmtId) -> Option<(Leaving, SubTile)> {
         let kernel = self.kernel;
-        let leaving = if let StmtKind::Tile(TileOp::Copy { src, dst, tma: true, evict, .. }) = &kernel.stmts[stmt].kind {
+        let leaving = if let StmtKind::Tile(TileOp::Copy { src, dst, tma: true, evict, .. }) = &kernel.stmts[stmt].kind
+        {
             let Place::Buffer(fragment) = src.place else { return None };
             if kernel.buffers[fragment].scope != Scope::Fragment {
                 return None;

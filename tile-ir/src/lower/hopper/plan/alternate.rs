@@ -50,11 +50,7 @@ impl Planner<'_> {
     }
 
     /// The product of a loop whose body is indices, one product that overwrites its accumulator, and work of threads on their own elements.
-    fn lone_product<'p>(
-        &self,
-        at: &Loop,
-        products: &'p BTreeMap<StmtId, Product>,
-    ) -> Option<(StmtId, &'p Product)> {
+    fn lone_product<'p>(&self, at: &Loop, products: &'p BTreeMap<StmtId, Product>) -> Option<(StmtId, &'p Product)> {
         let kernel = self.kernel;
         if at.stages.is_some() && at.schedule != Schedule::Auto {
             return None;
@@ -65,9 +61,7 @@ impl Planner<'_> {
         let (before, after) = rest.split_at(position);
         let (stmt, after) = after.split_first()?;
         let product = products.get(stmt)?;
-        let is_let = |s: &StmtId| {
-            matches!(kernel.stmts[*s].kind, StmtKind::Let { var, value: Some(_) } if kernel.vars[var].kind == VarKind::Let)
-        };
+        let is_let = |s: &StmtId| matches!(kernel.stmts[*s].kind, StmtKind::Let { var, value: Some(_) } if kernel.vars[var].kind == VarKind::Let);
         let is_index = |s: &StmtId| is_let(s) && accesses(kernel, &[*s]).is_empty();
         let (Left::Shared(_), true) = (product.a.1, product.clear) else { return None };
         let mut own = !after.is_empty() && before.iter().all(is_index);

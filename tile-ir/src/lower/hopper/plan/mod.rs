@@ -15,8 +15,8 @@ mod rows;
 mod shift;
 mod text;
 
-pub(in crate::lower) use rows::plan_rows;
 pub(super) use alternate::Alternate;
+pub(in crate::lower) use rows::plan_rows;
 pub(super) use shift::Shift;
 
 use super::super::channel::{Channel, Load, Loop, Slice, Transport, loops};

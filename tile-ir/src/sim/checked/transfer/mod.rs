@@ -9,7 +9,6 @@ mod start;
 
 pub(super) use record::cells;
 
-use super::{AccessKind, Copies};
 use super::access::Running;
 use super::cluster::Cluster;
 use super::mbarrier::join;
@@ -17,6 +16,7 @@ use super::report::Who;
 use super::schedule::Machine;
 use super::shadow::{Access, Agent};
 use super::warp::{Block, Warp};
+use super::{AccessKind, Copies};
 use crate::ir::{AtomicOp, EntityRef, SpanId};
 use crate::lowered::Space;
 use crate::sim::hw::tma::Placement;
