@@ -101,9 +101,7 @@ impl<'a> Lowering<'a> {
 
     /// Binds the loop's index and what the body makes of it.
     fn enter_iteration(&mut self, parts: &Parts<'_>, index: ValueId) {
-        let reg = self.variable_reg(parts.ring.at.var);
-        self.program.regs[reg].mutable = false;
-        self.op(OpKind::Let { reg, value: Some(index) });
+        self.vars[parts.ring.at.var] = Some(Binding::Value(index));
         self.block(parts.lets);
     }
 
@@ -111,10 +109,9 @@ impl<'a> Lowering<'a> {
     fn issue_product(&mut self, roles: &Roles, parts: &Parts<'_>, side: usize, index: ValueId) {
         let Parts { ring, product, channels, .. } = *parts;
         let Side { acc, slots, held } = &parts.sides[side];
-        self.enter_iteration(parts, index);
-        self.await_slots(ring, channels);
         for (channel, &reg) in channels.iter().zip(slots) {
-            let value = self.slot_of(&channel.slots, ring);
+            let value = self.slot(&channel.slots, Some(index));
+            self.await_full(&channel.slots, value);
             self.op(OpKind::Set { reg, value });
         }
         self.fragments[product.acc] = Some(*acc);
@@ -123,6 +120,7 @@ impl<'a> Lowering<'a> {
         self.multiply(roles, product, None);
         self.op(OpKind::WgmmaCommit);
         if !held.is_empty() {
+            self.enter_iteration(parts, index);
             self.elements_of_taken(roles, parts, side);
             self.load_held(held);
             self.no_elements_of_slots(ring);

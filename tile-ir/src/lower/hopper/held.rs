@@ -158,6 +158,11 @@ impl<'a> Lowering<'a> {
         }
     }
 
+    /// Whether the work being lowered finds an access in registers.
+    pub(in super::super) fn is_held_now(&self, access: AccessId) -> bool {
+        self.held.iter().any(|held| held.access == access)
+    }
+
     /// The element of an access that is held, in a loop over a fragment.
     pub(in super::super) fn held_element(&mut self, access: AccessId) -> Option<Memory> {
         let Held { local, layout, .. } = self.held.iter().find(|held| held.access == access)?.clone();
