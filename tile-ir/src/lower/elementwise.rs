@@ -173,7 +173,7 @@ impl<'a> Lowering<'a> {
         apart
     }
 
-    fn loads(&self, expr: ExprId) -> bool {
+    pub(super) fn loads(&self, expr: ExprId) -> bool {
         let mut loads = false;
         parts(self.kernel, expr, &mut |kind| loads |= matches!(kind, ExprKind::Load(_)));
         loads

@@ -4,10 +4,10 @@
 //! of arrays in slots, whose place depends on the element's row alone. A thread has few rows, two of 64 in an accumulator, so what it holds of
 //! them are few registers; and each is loaded once, not for every element of the row.
 
-use super::super::uses::each;
+use super::super::uses::{depends_on, each};
 use super::super::*;
 use super::plan::Ring;
-use crate::ir::parts::{accesses, parts};
+use crate::ir::parts::accesses;
 use crate::layout::{Formula, Fragment};
 
 /// Most registers that a thread holds of what it has loaded for one iteration.
@@ -101,38 +101,20 @@ impl<'a> Lowering<'a> {
         found
     }
 
-    /// Whether what an access reads is the same before and during the work, and its place known from a row.
+    /// Whether what an access reads is the same before and during the work, and its place known from a row: no index is a load, or depends on
+    /// the variables `own` that the work gives values to.
     fn is_held(&self, ring: &Ring, access: AccessId, row: VarId, own: &[VarId]) -> bool {
         let kernel = self.kernel;
         let Access { place, indices, .. } = &kernel.accesses[access];
         let constant = match *place {
             Place::Tensor(param) => matches!(kernel.params[param].kind, ParamKind::Tensor { mutable: false, .. }),
-            Place::Buffer(buffer) => ring.loads().any(|load| load.buffer == buffer),
+            Place::Buffer(buffer) => {
+                let stores = |s: &Stmt| matches!(s.kind, StmtKind::Store { access, .. } if kernel.accesses[access].place == *place);
+                ring.loads().any(|load| load.buffer == buffer) && !kernel.stmts.values().any(stores)
+            }
         };
-        let (mut of_row, mut known) = (false, true);
-        for &index in indices {
-            parts(kernel, index, &mut |kind| match kind {
-                ExprKind::Var(var) if *var == row => of_row = true,
-                ExprKind::Var(var) => known &= !own.contains(var),
-                ExprKind::Load(_) => known = false,
-                ExprKind::Unary(..)
-                | ExprKind::Cast(..)
-                | ExprKind::Binary(..)
-                | ExprKind::Math(..)
-                | ExprKind::Select(..)
-                | ExprKind::If(..)
-                | ExprKind::Int(_)
-                | ExprKind::Bool(_)
-                | ExprKind::Float(_)
-                | ExprKind::Dim(_)
-                | ExprKind::Scalar(_)
-                | ExprKind::Const(_)
-                | ExprKind::Bits(_)
-                | ExprKind::Special(..)
-                | ExprKind::Present(_) => {}
-            });
-        }
-        constant && of_row && known
+        let known = |index: &ExprId| !self.loads(*index) && !depends_on(kernel, *index, own);
+        constant && indices.iter().all(known) && indices.iter().any(|index| depends_on(kernel, *index, &[row]))
     }
 
     /// Loads what is held, at the iteration that variables and slots stand for now.

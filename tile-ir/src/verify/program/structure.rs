@@ -1,7 +1,7 @@
 //! What is read off a program: ids, types, declarations, placement.
 
 use super::Bug;
-use crate::ir::{AccessMode, Dtype, EntityRef, SpanId};
+use crate::ir::{AccessMode, EntityRef, SpanId};
 use crate::lowered::*;
 use std::collections::{HashMap, HashSet};
 
@@ -195,13 +195,6 @@ impl Scope<'_> {
             let block: u32 = self.program.launch.threads.iter().product();
             if threads > block.next_multiple_of(32) {
                 return Err(Bug::new(span, format!("a barrier of {threads} threads in a block of {block}")));
-            }
-        }
-        if let OpKind::TensorStore { map, shared, adds: true, .. } = op.kind {
-            let tensor = self.program.tensor_maps.get(map).map(|map| Space::Global(map.tensor));
-            let dtypes = [tensor, Some(Space::Shared(shared))].map(|space| self.program.dtype(space?));
-            if dtypes != [Some(Dtype::F32); 2] {
-                return Err(Bug::new(span, "TMA adds what is not f32".to_owned()));
             }
         }
         for part in op.kind.parts() {
