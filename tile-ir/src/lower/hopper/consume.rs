@@ -136,6 +136,8 @@ impl<'a> Lowering<'a> {
         // The author's threads find an iteration's indices while its bytes are on their way.
         let leading = if roles.are_warpgroups() { 0 } else { rest.iter().take_while(is_let).count() };
         let (leading, rest) = rest.split_at(leading);
+        let products = rest.iter().enumerate().filter(|(_, stmt)| roles.plan.products.contains_key(stmt));
+        let products: Vec<usize> = products.map(|(at, _)| at).collect();
         self.counted_loop(ring.at.var, range, unroll, |l| {
             l.block(leading);
             l.await_slots(ring, channels);
@@ -143,12 +145,18 @@ impl<'a> Lowering<'a> {
                 l.block_barrier();
             }
             l.elements_of_slots(roles, ring);
-            for stmt in rest {
+            let outer = std::mem::take(&mut l.held);
+            for (at, stmt) in rest.iter().enumerate() {
+                // What the work behind the only product needs of memory is loaded while that runs.
+                if products[..] == [at] {
+                    l.held = l.declare_held(ring, &rest[at + 1..]);
+                }
                 l.block(std::slice::from_ref(stmt));
                 if ring.last_read == Some(*stmt) {
                     l.leave_read(roles, ring, (channels, rest));
                 }
             }
+            l.held = outer;
             l.no_elements_of_slots(ring);
             if ring.last_read.is_none() {
                 l.leave_read(roles, ring, (channels, rest));
@@ -275,7 +283,7 @@ impl<'a> Lowering<'a> {
         self.multiply_words_at_once(roles, product, words);
     }
 
-    /// A product that is waited for at once, of these words where its left operand is in registers.
+    /// A product that is waited for at once, and what is held for the work on it loaded meanwhile; of these words where its left operand is in registers.
     pub(super) fn multiply_words_at_once(&mut self, roles: &Roles, product: &Product, words: Option<LocalId>) {
         let own = self.fragments[product.acc].map(|r| r.local);
         let pinned: Vec<LocalId> = own.into_iter().chain(words).collect();
@@ -283,6 +291,8 @@ impl<'a> Lowering<'a> {
         self.op(OpKind::WgmmaFence);
         self.multiply(roles, product, words);
         self.op(OpKind::WgmmaCommit);
+        let held = self.held.clone();
+        self.load_held(&held);
         self.op(OpKind::WgmmaWait { pending: 0 });
         pinned.iter().for_each(|&local| self.op(OpKind::Pin { local }));
     }

@@ -89,8 +89,14 @@ impl Ring {
             let StmtKind::Tile(TileOp::Gemm { acc, .. }) = &kernel.stmts[stmt].kind else { return String::new() };
             name(kernel, *acc)
         };
-        if let Some(Alternate::By(product)) = self.alternate {
-            line += &format!("; the product into {} is issued an iteration ahead of the work on it", acc(product));
+        match &self.alternate {
+            Some(Alternate::By(product)) => {
+                line += &format!("; the product into {} is issued an iteration ahead of the work on it", acc(*product));
+            }
+            Some(Alternate::No(product, why)) => {
+                line += &format!("; the product into {} waits for the work on the one before: {why}", acc(*product));
+            }
+            None => {}
         }
         if let Some(shift) = &self.shift {
             let (first, second) = (acc(shift.first), acc(shift.second));
