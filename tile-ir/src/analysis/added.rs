@@ -34,9 +34,11 @@ pub(super) fn check(walk: &mut Walk<'_>, stmt: StmtId) {
 fn added(kernel: &BoundKernel, stmt: StmtId) -> Option<AddedTile> {
     let StmtKind::Parallel { vars, extents, body } = &kernel.stmts[stmt].kind else { return None };
     let (&[row, col], &[body]) = (&vars[..], &body[..]) else { return None };
-    let (cond, body) = match &kernel.stmts[body].kind {
-        StmtKind::If { cond, then, otherwise } if otherwise.is_empty() && then.len() == 1 => (Some(*cond), then[0]),
-        _ => (None, body),
+    let (cond, body) = if let StmtKind::If { cond, then, otherwise } = &kernel.stmts[body].kind {
+        let (&[then], []) = (&then[..], &otherwise[..]) else { return None };
+        (Some(*cond), then)
+    } else {
+        (None, body)
     };
     let StmtKind::Atomic { op: AtomicOp::Add, access, value, dst: None } = kernel.stmts[body].kind else { return None };
     let ExprKind::Load(element) = kernel.exprs[value].kind else { return None };
