@@ -2,7 +2,7 @@
 //!
 //! Operands are small integers: every sum is exact, so every device gives the same bits.
 
-use tile_ir::ir::{Kernel, Target};
+use tile_ir::ir::{Class, Instance, Kernel, Target, Width};
 use tile_ir::lowered::visit::each;
 use tile_ir::lowered::{OpKind, Program, RemarkKind};
 use tile_kernel_examples::cliff::kernels::*;
@@ -56,6 +56,53 @@ fn a_converting_load_is_a_load_and_a_conversion() {
              threads that multiply"
         )
     );
+}
+
+/// How many operations of a kernel's program are such.
+fn count(program: &Program, is: impl Fn(&OpKind) -> bool) -> usize {
+    let mut found = 0;
+    each(&program.body, &mut |op| found += usize::from(is(&op.kind)));
+    found
+}
+
+/// Elements of a tile that are added one by one would be 16 million atomics of 4 bytes; TMA adds lines.
+#[test]
+fn a_tile_is_added_by_tma() {
+    let definition = atomic_split::<f16, 128, 128, 64, 4, 256, 2>::definition();
+    let kernel = definition.kernel().unwrap();
+    let fast = program(kernel, 0, Target::Sm90a);
+    assert_eq!(count(&fast, |op| matches!(op, OpKind::Atomic { .. })), 0);
+    assert_eq!(count(&fast, |op| matches!(op, OpKind::TensorStore { adds: true, .. })), 1, "in a loop over sub-tiles");
+    assert!(fast.remarks.iter().any(|r| r.text == "added to `sum` by TMA, a tile at once"), "{:?}", fast.remarks);
+    // Where rows are not made of 16 bytes, and where there is no TMA, elements are added one by one.
+    let narrow = Class { writes: Width::Four, ..kernel.instances[0].class };
+    let narrow = Instance { class: narrow, ..kernel.instances[0].clone() };
+    let narrow = tile_ir::lower::lower(kernel, &narrow, Target::Sm90a).unwrap();
+    for program in [narrow, program(kernel, 0, Target::Sm80)] {
+        assert_eq!(count(&program, |op| matches!(op, OpKind::TensorStore { adds: true, .. })), 0);
+        assert!(count(&program, |op| matches!(op, OpKind::Atomic { .. })) > 0);
+    }
+}
+
+/// While threads scale a product, the next one is in flight, and the scales of a thread's rows have been loaded while it ran.
+#[test]
+fn work_on_a_product_overlaps_with_the_next_one() {
+    let all = [
+        shared_scales::<f16, 128, 128, 64, 4, 256>::definition(),
+        global_scales::<f16, 128, 128, 64, 4, 256>::definition(),
+    ];
+    for definition in all {
+        let kernel = definition.kernel().unwrap();
+        let program = program(kernel, 0, Target::Sm90a);
+        let waits = |of: u32| count(&program, |op| matches!(op, OpKind::WgmmaWait { pending } if *pending == of));
+        // Two iterations in the loop; behind it the last two, or the last one.
+        assert_eq!([waits(1), waits(0)], [3, 2], "{}", kernel.name);
+        let held: Vec<&str> = program.locals.values().map(|l| &l.name[..]).filter(|n| n.contains("_held")).collect();
+        assert_eq!(held.len(), 2, "{}: {held:?}", kernel.name);
+        assert!(program.locals.values().filter(|l| l.name.contains("_held")).all(|l| l.len == 2), "a scale a row");
+        let said = program.remarks.iter().any(|r| r.text.starts_with("software pipelined: this product of the next"));
+        assert!(said, "{}: {:?}", kernel.name, program.remarks);
+    }
 }
 
 fn small(count: usize, by: usize) -> Vec<f32> {

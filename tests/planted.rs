@@ -1,7 +1,7 @@
 //! Mistakes planted in lowered programs, drawn by a seed: those of the protocol (arrivals, bytes, parities, slots, fences, commits, waits, early
 //! use) are found by `verify::program` alone; of coordinates and guards the checked simulator says so, or the result is another.
 //!
-//! `PLANTED` says how many are drawn, and `PLANTED_SEED` from which seed.
+//! `PLANTED` says how many are drawn, `PLANTED_SEED` from which seed, and `PLANTED_ONLY` from programs whose name contains what.
 
 #[path = "nvrtc/kernels.rs"]
 #[allow(dead_code)] // how they are compiled is for tests/nvrtc
@@ -46,9 +46,13 @@ fn some(kernel: &Kernel) -> Vec<Instance> {
 }
 
 fn programs() -> Vec<Program> {
+    let only = std::env::var("PLANTED_ONLY").unwrap_or_default();
     let mut all = Vec::new();
     for definition in kernels::kernels() {
         let kernel = definition.kernel().expect("a bundled kernel decodes");
+        if !kernel.name.contains(&only) {
+            continue;
+        }
         for (instance, target) in some(kernel).iter().flat_map(|i| Target::ALL.map(|target| (i, target))) {
             all.extend(lower(kernel, instance, target));
         }

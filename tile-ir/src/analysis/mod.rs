@@ -4,6 +4,7 @@
 //! expansion. What is [`Bound::Proven`] never fails; what is unknown becomes a guard, a launch check, or is left to
 //! the checked simulator, and is never an error unless the author demanded it (`vectorized`).
 
+mod added;
 mod assignment;
 mod asynchronous;
 mod bounds;
@@ -65,6 +66,8 @@ pub struct Analysis {
     pub vectors: BTreeMap<AccessId, VectorAccess>,
     /// Per `copy` statement: its extents and the bounds of its two sides.
     pub copies: BTreeMap<StmtId, CopyFacts>,
+    /// `parallel` loops that add a tile to a tensor and do nothing else: what is missing is that their access is in bounds.
+    pub added_tiles: BTreeMap<StmtId, AddedTile>,
     /// Per statement of a pipelined loop's loads that fills a shared array: how.
     pub shared_loads: BTreeMap<StmtId, SharedLoad>,
     /// What alignment proofs assume of tensors: launch checks. One entry for what a tensor's demands ask, and one for what its
@@ -201,6 +204,20 @@ pub struct CopyFacts {
     pub even: bool,
     /// Whether the tile begins at a multiple of [`TMA_START_BYTES`] in the source's and in the destination's rows.
     pub tma_start: [bool; 2],
+}
+
+/// A tile of a fragment that a loop adds to a tensor of f32, element by element, without those that are beyond the tensor's edges. It is the
+/// same tile for all threads of a block, starts below 0 on no axis, and at a multiple of [`TMA_START_BYTES`] in its rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddedTile {
+    /// What is added: all of it.
+    pub fragment: BufferId,
+    /// What it is added to.
+    pub tensor: ParamId,
+    /// The tensor's element that the loop adds to.
+    pub access: AccessId,
+    /// The tile's first element on each axis of the tensor; 0 where there is none.
+    pub start: Vec<Option<ExprId>>,
 }
 
 /// TMA takes an innermost coordinate only at multiples of so many bytes: elsewhere it is an illegal instruction.

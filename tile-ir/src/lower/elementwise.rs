@@ -173,7 +173,7 @@ impl<'a> Lowering<'a> {
         apart
     }
 
-    fn loads(&self, expr: ExprId) -> bool {
+    pub(super) fn loads(&self, expr: ExprId) -> bool {
         let mut loads = false;
         parts(self.kernel, expr, &mut |kind| loads |= matches!(kind, ExprKind::Load(_)));
         loads
@@ -306,8 +306,11 @@ impl<'a> Lowering<'a> {
         read
     }
 
-    /// The indices of an access; none of a fragment's.
+    /// The indices of an access; none of a fragment's, nor of what is held in registers.
     fn named(&self, access: AccessId) -> Vec<ExprId> {
+        if self.is_held_now(access) {
+            return Vec::new();
+        }
         let access = &self.kernel.accesses[access];
         match access.place {
             Place::Buffer(buffer) if self.fragments[buffer].is_some() => Vec::new(),

@@ -120,6 +120,9 @@ impl Lowering<'_> {
     }
 
     fn load(&mut self, access: AccessId, ty: ValueType) -> ValueId {
+        if let Some(memory) = self.held_element(access) {
+            return self.push(ValueKind::Load(memory), ty);
+        }
         if let Some(&(_, local)) = self.loaded.iter().find(|(a, _)| *a == access) {
             let offset = self.element_index();
             let memory = Memory { space: Space::Local(local), offset, guard: None, span: self.span };

@@ -121,6 +121,8 @@ pub(super) struct Lowering<'a> {
     pub(super) loaded: Vec<(AccessId, LocalId)>,
     /// In a vectorised statement: the position of the element being lowered.
     pub(super) element: Option<ValueId>,
+    /// In the work on a product: what threads have loaded while it ran.
+    pub(super) held: Vec<hopper::Held>,
     pub(super) loop_depth: u32,
 }
 
@@ -178,6 +180,7 @@ impl<'a> Lowering<'a> {
             slots: SecondaryMap::new(),
             loaded: Vec::new(),
             element: None,
+            held: Vec::new(),
             loop_depth: 0,
         }
     }

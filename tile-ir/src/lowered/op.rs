@@ -248,7 +248,7 @@ pub enum OpKind {
         /// How long to keep it cached.
         evict: Option<Evict>,
     },
-    /// Copies a box from shared memory into a tensor; what leaves the tensor is dropped. Part of this thread's current
+    /// Copies a box from shared memory into a tensor, or adds it; what leaves the tensor is dropped. Part of this thread's current
     /// bulk group. One thread.
     TensorStore {
         /// The tensor and its box.
@@ -259,6 +259,8 @@ pub enum OpKind {
         shared: SharedId,
         /// The box's first element in the array (`Index`).
         offset: ValueId,
+        /// Whether every element is added to the tensor's, atomically, instead of replacing it: f32.
+        adds: bool,
         /// How long to keep it cached.
         evict: Option<Evict>,
     },

@@ -156,8 +156,8 @@ macro_rules! table {
                         let values = coordinates.into_iter().map(Value);
                         row("tensor load", Starts, values.chain(place).chain(multicast.into_iter().map(Value)).collect())
                     }
-                    OpKind::TensorStore { map, coordinates, shared, offset, evict: _ } => {
-                        let place = [Shared(shared, offset, Read), Map(map, Some(Write))];
+                    OpKind::TensorStore { map, coordinates, shared, offset, adds, evict: _ } => {
+                        let place = [Shared(shared, offset, Read), Map(map, Some(if *adds { Atomic } else { Write }))];
                         row("tensor store", Starts, coordinates.into_iter().map(Value).chain(place).collect())
                     }
                     OpKind::BulkLoad { memory, shared, offset, bytes, barrier, evict: _ } => {

@@ -70,6 +70,8 @@ enum Change {
     Add(Number, i64),
     /// An access's guard is gone.
     Unguard,
+    /// What is added to a tensor replaces what is there.
+    Replace,
     /// Nothing is wrong, but whoever comes here says so.
     Mark,
 }
@@ -172,7 +174,7 @@ fn literal(program: &Program, id: ValueId) -> Option<i64> {
 
 /// The mistakes that an operation has by itself.
 fn of(program: &Program, kind: &OpKind, plant: &mut impl FnMut(Family, Change, &str)) {
-    use Change::{Add, Drop, Unguard};
+    use Change::{Add, Drop, Replace, Unguard};
     let (name, parts) = (kind.name(), kind.parts());
     let barrier = parts.iter().find_map(|part| if let Part::Barrier(barrier) = part { Some(*barrier) } else { None });
     // The next of one stage is the same. A ring whose stages are released, or waited for before they are filled, one further is as right
@@ -211,6 +213,9 @@ fn of(program: &Program, kind: &OpKind, plant: &mut impl FnMut(Family, Change, &
             let text = format!("`{name}` is of the next row or column");
             plant(Family::Coordinate, Add(Number::Coordinate(axis), 1), &text);
         }
+    }
+    if matches!(kind, OpKind::TensorStore { adds: true, .. }) {
+        plant(Family::Coordinate, Replace, "what is added to a tensor replaces what is there");
     }
     if let Some(family) = dropped(kind, barrier.is_some()) {
         plant(family, Drop, &format!("`{name}` is left out"));
@@ -307,6 +312,11 @@ fn apply(program: &mut Program, ops: &mut Vec<Op>, mistake: &Mistake, number: &m
                 Change::Mark => {
                     let mark = mark(program, ops[at].span);
                     ops.insert(at, mark);
+                }
+                Change::Replace => {
+                    if let OpKind::TensorStore { adds, .. } = &mut ops[at].kind {
+                        *adds = false;
+                    }
                 }
                 Change::Unguard => ops[at].kind.memories_mut().into_iter().for_each(|memory| memory.guard = None),
                 Change::Add(which, more) => add(program, &mut ops[at].kind, which, more),

@@ -135,11 +135,12 @@ impl ProgramPrinter<'_> {
                 let barrier = self.barrier(*barrier);
                 format!("{target} = tensor load {}[{coordinates}] on {barrier}{to}{evict}", self.map(*map))
             }
-            OpKind::TensorStore { map, coordinates, shared, offset, evict } => {
+            OpKind::TensorStore { map, coordinates, shared, offset, adds, evict } => {
                 let coordinates = commas(coordinates.iter().map(|c| self.value(*c)));
                 let source = format!("{}[{}]", self.shared(*shared), self.value(*offset));
                 let evict = evict.map(|evict| format!(", evict {evict:?}")).unwrap_or_default();
-                format!("tensor store {source} to {}[{coordinates}]{evict}", self.map(*map))
+                let what = if *adds { "add" } else { "store" };
+                format!("tensor {what} {source} to {}[{coordinates}]{evict}", self.map(*map))
             }
             OpKind::BulkLoad { memory, shared, offset, bytes, barrier, evict } => {
                 let target = format!("{}[{}]", self.shared(*shared), self.value(*offset));

@@ -6,7 +6,7 @@ use super::{Control, Ranged, Value, Walk};
 use crate::analysis::ranges::Counted;
 use crate::analysis::regions::LoopForm;
 use crate::analysis::vector::{self, VectorLoop};
-use crate::analysis::{collective, parallel};
+use crate::analysis::{added, collective, parallel};
 use crate::constraint::{Cond, Interval, Poly, Varies};
 use crate::diag::{Code, Diagnostic};
 use crate::ir::{BinaryOp, ExprId, LoopKind, StmtId, StmtKind, VarId};
@@ -205,6 +205,7 @@ impl<'k> Walk<'k> {
         assigned.iter().for_each(|v| self.forget(*v));
         self.control.push(Control { span: self.kernel.stmts[stmt].span, varies, cond: None });
         parallel::check(self, stmt, extents, body);
+        added::check(self, stmt);
         let outer = self.parallel.replace(stmt);
         let counters = self.ranged.len() - ranged;
         self.regions.enter(LoopForm::Parallel, self.kernel.stmts[stmt].span, &self.ranged[counters..], varies);

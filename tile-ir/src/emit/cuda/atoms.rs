@@ -19,8 +19,8 @@ pub(super) enum Helper {
     MmaTf32,
     /// A box from global to shared memory.
     TensorLoad { rank: usize, multicast: bool, hint: bool },
-    /// A box from shared to global memory.
-    TensorStore { rank: usize, hint: bool },
+    /// A box from shared to global memory, stored or added.
+    TensorStore { rank: usize, adds: bool, hint: bool },
 }
 
 /// A form of `wgmma.mma_async` with an f32 accumulator.
@@ -47,7 +47,10 @@ impl Helper {
                 let multicast = if multicast { "_multicast" } else { "" };
                 format!("tensor_load_{rank}d{multicast}{}", if hint { "_hint" } else { "" })
             }
-            Helper::TensorStore { rank, hint } => format!("tensor_store_{rank}d{}", if hint { "_hint" } else { "" }),
+            Helper::TensorStore { rank, adds, hint } => {
+                let what = if adds { "add" } else { "store" };
+                format!("tensor_{what}_{rank}d{}", if hint { "_hint" } else { "" })
+            }
         }
     }
 
@@ -67,7 +70,7 @@ impl Helper {
                 })
                 .concat(),
             Helper::TensorLoad { rank, multicast, hint } => self.tensor_load(rank, multicast, hint),
-            Helper::TensorStore { rank, hint } => self.tensor_store(rank, hint),
+            Helper::TensorStore { rank, adds, hint } => self.tensor_store(rank, adds, hint),
         }
     }
 
@@ -95,10 +98,11 @@ impl Helper {
         )
     }
 
-    fn tensor_store(self, rank: usize, hint: bool) -> String {
+    fn tensor_store(self, rank: usize, adds: bool, hint: bool) -> String {
         let mut parameters = coordinates(rank, |c| format!("int {c}"));
         let mut operands = coordinates(rank, register);
         let places = numbered(2, rank);
+        let (kind, op) = if adds { ("cp.reduce.async", ".add") } else { ("cp.async", "") };
         let (mut form, mut rest) = ("", String::new());
         if hint {
             form = ".L2::cache_hint";
@@ -107,7 +111,7 @@ impl Helper {
             rest = format!(", %{}", 2 + rank);
         }
         format!(
-            "TILE_INLINE void {}(const TensorMap* map, unsigned from, {parameters}) {{ asm volatile(\"cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group{form} [%0, {{{places}}}], [%1]{rest};\" :: \"l\"(map), \"r\"(from), {operands} : \"memory\"); }}\n",
+            "TILE_INLINE void {}(const TensorMap* map, unsigned from, {parameters}) {{ asm volatile(\"{kind}.bulk.tensor.{rank}d.global.shared::cta{op}.bulk_group{form} [%0, {{{places}}}], [%1]{rest};\" :: \"l\"(map), \"r\"(from), {operands} : \"memory\"); }}\n",
             self.name()
         )
     }
@@ -217,8 +221,8 @@ fn helper(kind: &OpKind) -> Option<Helper> {
         let (rank, multicast, hint) = (coordinates.len(), multicast.is_some(), evict.is_some());
         return Some(Helper::TensorLoad { rank, multicast, hint });
     }
-    let OpKind::TensorStore { coordinates, evict, .. } = kind else { return None };
-    Some(Helper::TensorStore { rank: coordinates.len(), hint: evict.is_some() })
+    let OpKind::TensorStore { coordinates, adds, evict, .. } = kind else { return None };
+    Some(Helper::TensorStore { rank: coordinates.len(), adds: *adds, hint: evict.is_some() })
 }
 
 /// `%first, %(first + 1), ..`

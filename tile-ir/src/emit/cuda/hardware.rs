@@ -77,9 +77,10 @@ impl Emitter<'_> {
         map: MapId,
         coordinates: &[ValueId],
         from: (SharedId, ValueId),
+        adds: bool,
         evict: Option<Evict>,
     ) {
-        let helper = Helper::TensorStore { rank: coordinates.len(), hint: evict.is_some() };
+        let helper = Helper::TensorStore { rank: coordinates.len(), adds, hint: evict.is_some() };
         let mut arguments = vec![self.map(map), self.shared_at(from.0, from.1)];
         arguments.extend(coordinates.iter().map(|c| self.value(*c)));
         arguments.extend(evict.map(|evict| hint(evict).to_owned()));

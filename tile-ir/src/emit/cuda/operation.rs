@@ -215,8 +215,8 @@ impl Emitter<'_> {
             OpKind::TensorLoad { map, coordinates, shared, offset, barrier, multicast, evict } => {
                 self.tensor_load(*map, coordinates, (*shared, *offset), *barrier, *multicast, *evict);
             }
-            OpKind::TensorStore { map, coordinates, shared, offset, evict } => {
-                self.tensor_store(*map, coordinates, (*shared, *offset), *evict);
+            OpKind::TensorStore { map, coordinates, shared, offset, adds, evict } => {
+                self.tensor_store(*map, coordinates, (*shared, *offset), *adds, *evict);
             }
             OpKind::BulkLoad { memory, shared, offset, bytes, barrier, evict } => {
                 self.bulk_load(memory, (*shared, *offset), *bytes, *barrier, *evict);

@@ -3,7 +3,7 @@
 use super::super::uses::depends;
 use super::super::*;
 use super::operand::Left;
-use super::plan::{BLOCK_ROWS, Product, Ring, Split};
+use super::plan::{Alternate, BLOCK_ROWS, Product, Ring, Split};
 use super::roles::{ChannelState, Roles};
 use crate::layout::descriptor::UNIT;
 
@@ -90,7 +90,9 @@ impl<'a> Lowering<'a> {
         }
         let outer = self.accumulates.take();
         let mut left = false;
-        if let Some(shift) = &ring.shift {
+        if let Some(Alternate::By(product)) = &ring.alternate {
+            self.consume_alternating(roles, ring, *product, (&channels, &rest), range);
+        } else if let Some(shift) = &ring.shift {
             left = self.consume_shifted(roles, ring, shift, &rest, range);
         } else {
             self.accumulates = roles.are_warpgroups().then(|| Accumulates {
@@ -134,6 +136,8 @@ impl<'a> Lowering<'a> {
         // The author's threads find an iteration's indices while its bytes are on their way.
         let leading = if roles.are_warpgroups() { 0 } else { rest.iter().take_while(is_let).count() };
         let (leading, rest) = rest.split_at(leading);
+        let products = rest.iter().enumerate().filter(|(_, stmt)| roles.plan.products.contains_key(stmt));
+        let products: Vec<usize> = products.map(|(at, _)| at).collect();
         self.counted_loop(ring.at.var, range, unroll, |l| {
             l.block(leading);
             l.await_slots(ring, channels);
@@ -141,12 +145,18 @@ impl<'a> Lowering<'a> {
                 l.block_barrier();
             }
             l.elements_of_slots(roles, ring);
-            for stmt in rest {
+            let outer = std::mem::take(&mut l.held);
+            for (at, stmt) in rest.iter().enumerate() {
+                // What the work behind the only product needs of memory is loaded while that runs.
+                if products[..] == [at] {
+                    l.held = l.declare_held(ring, &rest[at + 1..]);
+                }
                 l.block(std::slice::from_ref(stmt));
                 if ring.last_read == Some(*stmt) {
                     l.leave_read(roles, ring, (channels, rest));
                 }
             }
+            l.held = outer;
             l.no_elements_of_slots(ring);
             if ring.last_read.is_none() {
                 l.leave_read(roles, ring, (channels, rest));
@@ -228,7 +238,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Gives back a slot of each channel.
-    fn release_each(&mut self, roles: &Roles, channels: &[&ChannelState], slots: &[RegId]) {
+    pub(super) fn release_each(&mut self, roles: &Roles, channels: &[&ChannelState], slots: &[RegId]) {
         for (channel, &slot) in channels.iter().zip(slots) {
             let slot = self.read(slot);
             self.release(roles, channel, slot);
@@ -237,10 +247,21 @@ impl<'a> Lowering<'a> {
 
     /// Names the first elements of the current slots of those arrays that threads read by elements.
     fn elements_of_slots(&mut self, roles: &Roles, ring: &Ring) {
-        for (number, loads) in &ring.fills {
+        let slot = |l: &mut Self, number: usize| l.slot_of(&roles.channels[number].slots, ring);
+        self.elements_at(roles, ring, |l, at| slot(l, ring.fills[at].0));
+    }
+
+    /// Names the first elements of those arrays that threads read by elements, in the slot that `slot` says of each channel of the ring.
+    pub(super) fn elements_at(
+        &mut self,
+        roles: &Roles,
+        ring: &Ring,
+        mut slot: impl FnMut(&mut Self, usize) -> ValueId,
+    ) {
+        for (at, (_, loads)) in ring.fills.iter().enumerate() {
             for load in loads.iter().filter(|load| roles.plan.elements.contains(&load.buffer)) {
-                let (slots, elements) = (&roles.channels[*number].slots, self.int(i64::from(load.elements())));
-                let slot = self.slot_of(slots, ring);
+                let elements = self.int(i64::from(load.elements()));
+                let slot = slot(self, at);
                 let first = self.binary(BinaryOp::Mul, slot, elements);
                 let name = match roles.plan.split {
                     Split::Warpgroups => "slot_start".to_owned(),
@@ -252,7 +273,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Outside of its loop an array has no current slot.
-    fn no_elements_of_slots(&mut self, ring: &Ring) {
+    pub(super) fn no_elements_of_slots(&mut self, ring: &Ring) {
         ring.loads().for_each(|load| self.slots[load.buffer] = None);
     }
 
@@ -262,7 +283,7 @@ impl<'a> Lowering<'a> {
         self.multiply_words_at_once(roles, product, words);
     }
 
-    /// A product that is waited for at once, of these words where its left operand is in registers.
+    /// A product that is waited for at once, and what is held for the work on it loaded meanwhile; of these words where its left operand is in registers.
     pub(super) fn multiply_words_at_once(&mut self, roles: &Roles, product: &Product, words: Option<LocalId>) {
         let own = self.fragments[product.acc].map(|r| r.local);
         let pinned: Vec<LocalId> = own.into_iter().chain(words).collect();
@@ -270,6 +291,8 @@ impl<'a> Lowering<'a> {
         self.op(OpKind::WgmmaFence);
         self.multiply(roles, product, words);
         self.op(OpKind::WgmmaCommit);
+        let held = self.held.clone();
+        self.load_held(&held);
         self.op(OpKind::WgmmaWait { pending: 0 });
         pinned.iter().for_each(|&local| self.op(OpKind::Pin { local }));
     }

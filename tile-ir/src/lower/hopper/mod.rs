@@ -23,6 +23,8 @@
 //! | [`roles`] | set-up of the barriers, the split into producer and consumers |
 //! | [`produce`], [`consume`] | both sides of a loop that loads |
 //! | [`threads`] | a block whose consumers are the author's threads, not warpgroups |
+//! | [`alternating`] | the consumers' side of a loop whose product is issued an iteration ahead of the work on it |
+//! | [`held`] | what that work reads of memory, loaded while the product runs |
 //! | [`shifted`] | the consumers' side of a loop that is software-pipelined across two products |
 //! | [`ahead`] | what a producer fills before it waits for the previous kernel |
 //! | [`counted`] | the next tile of a block from a counter, and its way to the consumers |
@@ -30,9 +32,11 @@
 //! | [`store`] | fragments to a tensor, by sub-tiles through shared memory |
 
 mod ahead;
+mod alternating;
 mod consume;
 mod counted;
 mod fragments;
+mod held;
 mod operand;
 mod plan;
 mod produce;
@@ -45,6 +49,7 @@ mod turns;
 
 pub(super) use consume::Accumulates;
 pub(super) use counted::Counted;
+pub(super) use held::Held;
 pub(super) use plan::{Plan, Reason, plan, plan_rows};
 pub(super) use roles::Roles;
 

@@ -3,7 +3,7 @@
 use super::super::channel::{Load, Sharing, Slots, sharers};
 use super::super::*;
 use super::operand::Left;
-use super::plan::{BLOCK_ROWS, Plan, Ring, Split, WARP, WARPGROUP};
+use super::plan::{Alternate, BLOCK_ROWS, Plan, Ring, Split, WARP, WARPGROUP};
 use super::store::Staging;
 use super::threads::ring_of_threads;
 use std::rc::Rc;
@@ -145,6 +145,19 @@ impl<'a> Lowering<'a> {
                 Split::Threads(_) => ring_of_threads(plan, ring),
             };
             self.remark(RemarkKind::Choice, kernel.stmts[ring.at.stmt].span, text);
+            match &ring.alternate {
+                Some(Alternate::By(product)) => {
+                    let text = "software pipelined: this product of the next iteration is issued before the work on this one \
+                                (`.schedule(Cooperative)` keeps them in order)";
+                    self.remark(RemarkKind::Choice, kernel.stmts[*product].span, text.to_owned());
+                }
+                Some(Alternate::No(product, why)) => {
+                    let text =
+                        format!("not software pipelined, the next product waits for the work on this one: {why}");
+                    self.remark(RemarkKind::Choice, kernel.stmts[*product].span, text);
+                }
+                None => {}
+            }
             if let Some(shift) = &ring.shift {
                 let text = "software pipelined: this product of the next iteration is issued before the second one of this \
                             (`.schedule(Cooperative)` keeps them in order)";
@@ -317,6 +330,9 @@ impl<'a> Lowering<'a> {
             }
             return true;
         }
+        if matches!(kind, StmtKind::Parallel { .. }) {
+            return self.add_by_copy_engine(&roles, stmt);
+        }
         if let StmtKind::Alloc { buffer } = kind {
             return roles.plan.declares(*buffer);
         }
@@ -330,7 +346,7 @@ impl<'a> Lowering<'a> {
                 (Scope::Shared, Place::Buffer(to)) => {
                     roles.plan.unpacked.contains(&stmt) && self.load_from_slot(&roles, from, to)
                 }
-                (Scope::Fragment, Place::Tensor(_)) => self.store_by_copy_engine(&roles, stmt, from, dst),
+                (Scope::Fragment, Place::Tensor(_)) => self.store_by_copy_engine(&roles, stmt, dst),
                 (Scope::Shared, Place::Tensor(_)) => self.store_own(&roles, stmt, from, dst),
                 (Scope::Fragment, Place::Buffer(_)) | (Scope::Local, _) => false,
             },

@@ -1,10 +1,12 @@
 //! A fragment to a tensor through shared memory: sub-tiles are converted, stored there and sent by TMA while
-//! the next is converted, and while the producer already fills the ring for the next tile.
+//! the next is converted, and while the producer already fills the ring for the next tile. So is a fragment added to a tensor, where a loop of
+//! atomics over its elements does nothing else: TMA adds whole lines, which atomics of single elements take several times as long for.
 
 use super::super::*;
 use super::plan::{BLOCK_ROWS, WARPGROUP};
 use super::resident::is_in_loop;
 use super::roles::Roles;
+use crate::analysis::AddedTile;
 use crate::layout::{Formula, Fragment, Index, MatrixAccess, MmaInput, SharedLayout, TmaPlan, WarpGrid};
 
 /// Sub-tiles that a warpgroup has in flight.
@@ -19,6 +21,17 @@ pub(super) struct Staging {
     buffer: RegId,
     /// Whether a buffer is written again, so that TMA must have read it before.
     again: bool,
+}
+
+/// How a fragment leaves for a tensor.
+#[derive(Clone, Copy)]
+struct Leaving {
+    fragment: BufferId,
+    place: Place,
+    transposed: bool,
+    /// Whether it is added to the tensor.
+    adds: bool,
+    evict: Option<Evict>,
 }
 
 /// A sub-tile: 64 rows of as many columns as one swizzled row has; transposed, they are 64 columns.
@@ -49,18 +62,10 @@ impl<'a> Lowering<'a> {
         let mut elements = 0;
         let (mut stores, mut in_loop) = (0, false);
         let mut found: Option<(Dtype, u32)> = None;
-        for (stmt, statement) in kernel.stmts.iter() {
-            if let StmtKind::Tile(TileOp::Copy {
-                src: src @ TileRef { place: Place::Buffer(buffer), .. },
-                dst,
-                tma: true,
-                ..
-            }) = &statement.kind
-                && kernel.buffers[*buffer].scope == Scope::Fragment
-                && let Some(sub) = self.sub_tile(stmt, *buffer, src.transposed, dst)
-            {
+        for (stmt, _) in kernel.stmts.iter() {
+            if let Some((leaving, sub)) = self.leaving(stmt) {
                 elements = elements.max(BLOCK_ROWS * sub.width);
-                let layout = self.layouts.fragments.get(buffer);
+                let layout = self.layouts.fragments.get(&leaving.fragment);
                 let [blocks, across] = layout.map_or([0; 2], |l| sub_tiles(l, sub.width, roles.plan.consumers));
                 stores += blocks * across;
                 in_loop |= is_in_loop(kernel, &kernel.body, stmt);
@@ -78,19 +83,59 @@ impl<'a> Lowering<'a> {
         roles.staging = Some(Staging { buffer, again: in_loop || stores > BUFFERS });
     }
 
+    /// What a statement has leave through shared memory, by which sub-tiles, if TMA can do it.
+    fn leaving(&self, stmt: StmtId) -> Option<(Leaving, SubTile)> {
+        let kernel = self.kernel;
+        let leaving = if let StmtKind::Tile(TileOp::Copy { src, dst, tma: true, evict, .. }) = &kernel.stmts[stmt].kind
+        {
+            let Place::Buffer(fragment) = src.place else { return None };
+            if kernel.buffers[fragment].scope != Scope::Fragment {
+                return None;
+            }
+            // A store by TMA takes no coordinate below 0, and an innermost one only at multiples of 16 bytes.
+            let facts = self.analysis.copies.get(&stmt)?;
+            if !facts.tma_start[1] || !facts.dst_nonnegative.iter().all(|at| *at) {
+                return None;
+            }
+            let evict = evict.as_ref().and_then(Eviction::hint);
+            Leaving { fragment, place: dst.place, transposed: src.transposed, adds: false, evict }
+        } else {
+            let AddedTile { fragment, tensor, .. } = *self.added_tile(stmt)?;
+            Leaving { fragment, place: Place::Tensor(tensor), transposed: false, adds: true, evict: None }
+        };
+        Some((leaving, self.sub_tile(&leaving)?))
+    }
+
+    /// The tile that a `parallel` loop adds to a tensor which is not accessed otherwise, in 32 bits and nowhere out of bounds.
+    fn added_tile(&self, stmt: StmtId) -> Option<&'a AddedTile> {
+        let (kernel, analysis) = (self.kernel, self.analysis);
+        let tile = analysis.added_tiles.get(&stmt)?;
+        let place = Place::Tensor(tile.tensor);
+        let access = &kernel.accesses[tile.access];
+        let is_inside = access.masked || analysis.in_bounds(tile.access);
+        let is_wide = access.indices.iter().chain(tile.start.iter().flatten()).any(|e| analysis.wide.contains(e));
+        let elements = super::super::uses::accesses(kernel, &kernel.body);
+        let mut alone = elements.iter().all(|a| *a == tile.access || kernel.accesses[*a].place != place);
+        super::super::uses::each(kernel, &kernel.body, &mut |stmt| {
+            kernel.stmts[stmt].kind.parts(&mut |part| {
+                alone &= !matches!(part, StmtPart::Tile(tile, _) if tile.place == place);
+            });
+        });
+        (is_inside && !is_wide && alone).then_some(tile)
+    }
+
     /// The sub-tile of a store, if TMA can do it: 16-bit floats or f32, whole sub-tiles; transposed, 16 bit.
-    fn sub_tile(&self, stmt: StmtId, fragment: BufferId, transposed: bool, dst: &TileRef) -> Option<SubTile> {
-        // A store by TMA takes no coordinate below 0, and an innermost one only at multiples of 16 bytes.
-        self.analysis.copies.get(&stmt).filter(|f| f.tma_start[1] && f.dst_nonnegative.iter().all(|at| *at))?;
+    fn sub_tile(&self, leaving: &Leaving) -> Option<SubTile> {
+        let Leaving { fragment, place, transposed, .. } = *leaving;
         // A narrow tile's rows are few: they are stored from registers.
         let layout = self.layouts.fragments.get(&fragment).filter(|layout| layout.is_whole())?;
         // What TMA writes becomes visible late: what other blocks wait for is stored by threads.
-        if self.is_handed_on(dst.place) {
+        if self.is_handed_on(place) {
             return None;
         }
-        let dtype = self.dtype_of(dst.place);
+        let dtype = self.dtype_of(place);
         if MmaInput::of(dtype).is_none()
-            || !matches!(dst.place, Place::Tensor(_))
+            || !matches!(place, Place::Tensor(_))
             || self.kernel.class.writes != Width::Sixteen
         {
             return None;
@@ -108,7 +153,7 @@ impl<'a> Lowering<'a> {
         let [rows, cols] = if transposed { [width, BLOCK_ROWS] } else { [BLOCK_ROWS, width] };
         let tile = SharedLayout::automatic(rows, cols, dtype).ok()?;
         let fragment = Fragment::wgmma_accumulator(BLOCK_ROWS, width, WarpGrid { rows: 1, cols: 1 }).ok()?;
-        let rank = match dst.place {
+        let rank = match place {
             Place::Tensor(param) => match &self.kernel.params[param].kind {
                 ParamKind::Tensor { shape, .. } => shape.len(),
                 ParamKind::Scalar { .. } | ParamKind::Absent => return None,
@@ -135,25 +180,31 @@ impl<'a> Lowering<'a> {
     }
 
     /// Stores a fragment by sub-tiles; false where TMA cannot.
-    pub(super) fn store_by_copy_engine(
-        &mut self,
-        roles: &Roles,
-        stmt: StmtId,
-        fragment: BufferId,
-        dst: &TileRef,
-    ) -> bool {
-        let kernel = self.kernel;
-        let StmtKind::Tile(TileOp::Copy { src: TileRef { transposed, .. }, tma: true, evict, .. }) =
-            &kernel.stmts[stmt].kind
+    pub(super) fn store_by_copy_engine(&mut self, roles: &Roles, stmt: StmtId, dst: &TileRef) -> bool {
+        let start: Vec<Option<ExprId>> = dst.start.iter().copied().map(Some).collect();
+        self.leave(roles, stmt, &start)
+    }
+
+    /// Adds a fragment to a tensor by sub-tiles; false where TMA cannot.
+    pub(super) fn add_by_copy_engine(&mut self, roles: &Roles, stmt: StmtId) -> bool {
+        let Some(tile) = self.added_tile(stmt) else { return false };
+        let sent = self.leave(roles, stmt, &tile.start);
+        if sent {
+            let (kernel, span) = (self.kernel, self.kernel.stmts[stmt].span);
+            let text = format!("added to `{}` by TMA, a tile at once", kernel.params[tile.tensor].name);
+            self.remark(RemarkKind::Choice, span, text);
+        }
+        sent
+    }
+
+    /// Sends a fragment to its tensor by sub-tiles, from `start` on; false where TMA cannot.
+    fn leave(&mut self, roles: &Roles, stmt: StmtId, start: &[Option<ExprId>]) -> bool {
+        let (Some((leaving, sub)), Some(staging), Some(Staging { buffer, again })) =
+            (self.leaving(stmt), self.staging_array, roles.staging)
         else {
             return false;
         };
-        let (transposed, evict) = (*transposed, evict.as_ref().and_then(Eviction::hint));
-        let (Some(sub), Some(staging), Some(Staging { buffer, again })) =
-            (self.sub_tile(stmt, fragment, transposed, dst), self.staging_array, roles.staging)
-        else {
-            return false;
-        };
+        let Leaving { fragment, place, transposed, adds, evict } = leaving;
         let (Some(registers), Some((consumer, within))) = (self.fragments[fragment], roles.consumer) else {
             return false;
         };
@@ -161,7 +212,7 @@ impl<'a> Lowering<'a> {
         if self.program.shared[staging].dtype != sub.tile.dtype() {
             return false;
         }
-        let Place::Tensor(tensor) = dst.place else { return false };
+        let Place::Tensor(tensor) = place else { return false };
         let map = self.tensor_map(tensor, &sub.boxes, true);
         // Warpgroups have rows of the tile, or columns of it.
         let cols = part_cols(&registers.layout);
@@ -169,7 +220,11 @@ impl<'a> Lowering<'a> {
         let [blocks, across] = sub_tiles(&registers.layout, sub.width, roles.plan.consumers);
         // The first row and column of this warpgroup's part.
         let rank = sub.boxes.rank();
-        let mut origin: Vec<ValueId> = (0..rank).map(|axis| self.first_coordinate(&dst.start, axis)).collect();
+        let first = |l: &mut Self, axis: usize| match start.get(axis).copied().flatten() {
+            Some(start) => l.narrow_value(start),
+            None => l.int(0),
+        };
+        let mut origin: Vec<ValueId> = (0..rank).map(|axis| first(self, axis)).collect();
         let skipped = self.int(i64::from(if by_columns { cols } else { blocks * BLOCK_ROWS }));
         let skipped = self.binary(BinaryOp::Mul, consumer, skipped);
         // The rows of the fragment are those of the tensor's tile, or, transposed, its columns.
@@ -221,7 +276,7 @@ impl<'a> Lowering<'a> {
                     let [along, across] = if transposed { [below, right] } else { [right, below] };
                     coordinates[0] = l.binary(BinaryOp::Add, coordinates[0], along);
                     coordinates[1] = l.binary(BinaryOp::Add, coordinates[1], across);
-                    l.op(OpKind::TensorStore { map, coordinates, shared: staging, offset: base, evict });
+                    l.op(OpKind::TensorStore { map, coordinates, shared: staging, offset: base, adds, evict });
                     l.op(OpKind::BulkCommit);
                 });
                 l.op(OpKind::If { cond: leader, then: send, otherwise: Vec::new() });
@@ -251,7 +306,7 @@ impl<'a> Lowering<'a> {
                 let coordinates =
                     coordinates.map(|(axis, at)| l.coordinate(&dst.start, rank - 1 - axis, *at)).collect();
                 let offset = l.int(i64::from(piece.offset / size));
-                l.op(OpKind::TensorStore { map, coordinates, shared, offset, evict });
+                l.op(OpKind::TensorStore { map, coordinates, shared, offset, adds: false, evict });
             }
             l.op(OpKind::BulkCommit);
             l.op(OpKind::BulkWait { pending: 0, read: true });

@@ -10,7 +10,7 @@
 //! - vectors, asynchronous copies, boxes, products, named barriers and register counts are such as the hardware has; constant parts
 //!   of arrays are inside them; shared arrays and mbarriers are aligned and inside the block's shared memory
 //! - every mbarrier is initialised, and a fence makes that visible to TMA
-//! - a tensor map is used for what it is made for: loads or stores
+//! - a tensor map is used for what it is made for: loads or stores; what TMA adds to a tensor is f32, as the tensor is
 //! - where a wait for the previous kernel divides a program, loads of every tensor are ordered with it
 //!
 //! The protocol is executed: the slice of the program that decides what it synchronises runs on the checked simulator, in small launches

@@ -52,7 +52,15 @@ impl Planner<'_> {
                 }
             }
             let shift = shift.clone();
-            rings.push(Ring { at: at.clone(), fills, meets: false, shift, last_read: None, written_out: false });
+            rings.push(Ring {
+                at: at.clone(),
+                fills,
+                meets: false,
+                shift,
+                alternate: None,
+                last_read: None,
+                written_out: false,
+            });
         }
         Ok((rings, channels))
     }

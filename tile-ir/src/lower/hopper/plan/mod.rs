@@ -8,12 +8,14 @@
 //! Kernels that multiply are split into warpgroups. Kernels that read long rows by elements, and multiply nothing, get a producer warp beside
 //! the author's threads (`rows`).
 
+mod alternate;
 mod arrays;
 mod load;
 mod rows;
 mod shift;
 mod text;
 
+pub(super) use alternate::Alternate;
 pub(in crate::lower) use rows::plan_rows;
 pub(super) use shift::Shift;
 
@@ -110,6 +112,8 @@ pub(super) struct Ring {
     pub(super) meets: bool,
     /// How it is software-pipelined across two products.
     pub(super) shift: Option<Shift>,
+    /// How its one product and the work on it overlap.
+    pub(super) alternate: Option<Alternate>,
     /// The statement of the body after which nothing reads the slots, and where they are given back; none: where the iteration ends.
     pub(super) last_read: Option<StmtId>,
     /// Whether the consumers' side has few enough iterations to be written out.
@@ -239,7 +243,15 @@ impl Planner<'_> {
         let own_stores = self.own_stores(&own, &mut layouts);
         let others = self.other_bytes(&once, &own, consumers * groups);
         self.fits(&mut channels, others, !own.is_empty(), span)?;
-        let registers = registers(consumers * groups, held);
+        let mut second = 0;
+        for ring in rings.iter_mut().filter(|_| groups == 1) {
+            ring.alternate = self.alternate(ring, &channels, &products, &layouts.fragments, (held, consumers));
+            if let Some(Alternate::By(product)) = ring.alternate {
+                let acc = products.get(&product).and_then(|product| layouts.fragments.get(&product.acc));
+                second = acc.map_or(0, Fragment::registers).max(second);
+            }
+        }
+        let registers = registers(consumers * groups, held + second);
         let mut folded = BTreeMap::new();
         self.fold(&kernel.body, &products, &mut folded);
         folded.retain(|_, (_, stmt)| !rings.iter().any(|ring| ring.at.stmt == *stmt && ring.shift.is_some()));

@@ -80,7 +80,15 @@ impl Planner<'_> {
         let fills = vec![(0, loads)];
         Ok(Plan {
             split: Split::Threads(threads),
-            rings: vec![Ring { at: at.clone(), fills, meets: false, shift: None, last_read, written_out }],
+            rings: vec![Ring {
+                at: at.clone(),
+                fills,
+                meets: false,
+                shift: None,
+                alternate: None,
+                last_read,
+                written_out,
+            }],
             channels: vec![Channel { buffers, slots, once, bytes, shared: Vec::new() }],
             read: elements.clone(),
             elements,

@@ -1,6 +1,6 @@
 //! A warp-specialised kernel's partitions and channels as text.
 
-use super::{Channel, Load, Plan, Product, Ring, Split, Transport};
+use super::{Alternate, Channel, Load, Plan, Product, Ring, Split, Transport};
 use crate::ir::*;
 use crate::lower::channel::Rows;
 use crate::lower::hopper::operand::Left;
@@ -85,11 +85,20 @@ impl Ring {
         if self.written_out {
             line += "; the consumers' side is written out";
         }
+        let acc = |stmt: StmtId| {
+            let StmtKind::Tile(TileOp::Gemm { acc, .. }) = &kernel.stmts[stmt].kind else { return String::new() };
+            name(kernel, *acc)
+        };
+        match &self.alternate {
+            Some(Alternate::By(product)) => {
+                line += &format!("; the product into {} is issued an iteration ahead of the work on it", acc(*product));
+            }
+            Some(Alternate::No(product, why)) => {
+                line += &format!("; the product into {} waits for the work on the one before: {why}", acc(*product));
+            }
+            None => {}
+        }
         if let Some(shift) = &self.shift {
-            let acc = |stmt: StmtId| {
-                let StmtKind::Tile(TileOp::Gemm { acc, .. }) = &kernel.stmts[stmt].kind else { return String::new() };
-                name(kernel, *acc)
-            };
             let (first, second) = (acc(shift.first), acc(shift.second));
             line += &format!("; the product into {first} is issued an iteration ahead of that into {second}");
         }

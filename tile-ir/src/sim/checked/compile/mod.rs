@@ -378,10 +378,10 @@ impl Compiler<'_> {
             OpKind::TensorLoad { map, coordinates, shared, offset, barrier, multicast, evict: _ } => {
                 let barrier = Some(self.barrier(*barrier)?);
                 let multicast = multicast.map(|mask| self.index(mask)).transpose()?;
-                self.box_copy(*map, coordinates, (*shared, *offset), barrier, multicast, span)?;
+                self.box_copy(*map, coordinates, (*shared, *offset), (barrier, multicast), false, span)?;
             }
-            OpKind::TensorStore { map, coordinates, shared, offset, evict: _ } => {
-                self.box_copy(*map, coordinates, (*shared, *offset), None, None, span)?;
+            OpKind::TensorStore { map, coordinates, shared, offset, adds, evict: _ } => {
+                self.box_copy(*map, coordinates, (*shared, *offset), (None, None), *adds, span)?;
             }
             OpKind::BulkLoad { memory, shared, offset, bytes, barrier, evict: _ } => {
                 self.bulk_copy(memory, (*shared, *offset), *bytes, *barrier)?;

@@ -209,8 +209,8 @@ impl Compiler<'_> {
         map: MapId,
         coordinates: &[ValueId],
         (shared, offset): (SharedId, ValueId),
-        barrier: Option<BarrierPlace>,
-        multicast: Option<Slot>,
+        (barrier, multicast): (Option<BarrierPlace>, Option<Slot>),
+        adds: bool,
         span: SpanId,
     ) -> Result<(), SimError> {
         let Some(described) = self.program.tensor_maps.get(map) else {
@@ -223,8 +223,12 @@ impl Compiler<'_> {
         if dtype.bytes() != other.bytes() || described.box_extents.len() != coordinates.len() {
             return malformed(format!("a box of {} axes of {dtype} in an array of {other}", coordinates.len()));
         }
+        if adds && [dtype, other] != [Dtype::F32; 2] {
+            return malformed(format!("a box of {dtype} is added to {other}"));
+        }
         let (outer, inner) = match barrier {
             Some(_) => (AccessKind::Read, AccessKind::Write),
+            None if adds => (AccessKind::Atomic, AccessKind::Read),
             None => (AccessKind::Write, AccessKind::Read),
         };
         let sites =

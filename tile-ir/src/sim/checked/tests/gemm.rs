@@ -446,6 +446,7 @@ impl Config {
                     coordinates: vec![column, row],
                     shared: p.c_s,
                     offset: staging,
+                    adds: false,
                     evict: None,
                 });
                 b.op(OpKind::BulkCommit);

@@ -9,7 +9,6 @@ mod start;
 
 pub(super) use record::cells;
 
-use super::Copies;
 use super::access::Running;
 use super::cluster::Cluster;
 use super::mbarrier::join;
@@ -17,9 +16,11 @@ use super::report::Who;
 use super::schedule::Machine;
 use super::shadow::{Access, Agent};
 use super::warp::{Block, Warp};
-use crate::ir::{EntityRef, SpanId};
+use super::{AccessKind, Copies};
+use crate::ir::{AtomicOp, EntityRef, SpanId};
 use crate::lowered::Space;
 use crate::sim::hw::tma::Placement;
+use crate::sim::numeric;
 
 /// What a warp has asked of TMA or of another block: it happens once the warp is out of the way.
 pub(super) enum Message {
@@ -263,7 +264,13 @@ impl Machine<'_> {
                 (TransferKind::Store { .. }, Some(to)) => {
                     let mut bits = [0; 4];
                     bits[..bytes].copy_from_slice(element);
-                    view.memory.store(to as usize, dtype, u32::from_le_bytes(bits));
+                    let bits = u32::from_le_bytes(bits);
+                    match site.kind {
+                        AccessKind::Atomic => {
+                            view.memory.update(to as usize, |old| numeric::atomic(AtomicOp::Add, dtype, old, bits));
+                        }
+                        AccessKind::Read | AccessKind::Write => view.memory.store(to as usize, dtype, bits),
+                    }
                 }
                 (TransferKind::Store { .. }, None) => {}
             }

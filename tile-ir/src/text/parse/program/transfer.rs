@@ -32,12 +32,15 @@ impl<'t> Parser<'t> {
             }
             "arrive" => self.arrive(),
             "tensor" => {
-                self.cursor.expect_word("store")?;
+                let adds = self.cursor.eat_word("add");
+                if !adds {
+                    self.cursor.expect_word("store")?;
+                }
                 let (shared, offset) = self.shared_element()?;
                 self.cursor.expect_word("to")?;
                 let (map, coordinates) = self.box_of_tensor()?;
                 let evict = self.evict()?;
-                Ok(OpKind::TensorStore { map, coordinates, shared, offset, evict })
+                Ok(OpKind::TensorStore { map, coordinates, shared, offset, adds, evict })
             }
             "cluster" => self.cluster_store(),
             "bulk" => {
