@@ -26,6 +26,10 @@ impl Lowering<'_> {
         if layout.is_parts() {
             return self.reduce_parts(op, registers, dst);
         }
+        let apart = self.kernel.buffers[dst].extents.len() == 2;
+        if apart && !self.fragments[dst].is_some_and(|held| held.layout.is_parts()) {
+            return self.bug("the parts of rows do not lie where the rows do");
+        }
         let rows_where_they_lie = axis == 1
             && layout.accumulator_columns().is_some_and(|warps| warps == 1 || layout.across().is_multiple_of(ATOMS));
         if rows_where_they_lie { self.reduce_rows(op, registers, dst) } else { self.reduce_spilled(op, src, dst, axis) }

@@ -95,13 +95,15 @@ fn visit<'k>(
 ) {
     for (at, &stmt) in list.iter().enumerate() {
         path.push(Level { list, of, at });
-        if let StmtKind::Tile(TileOp::ReduceTile { axis: 1, dst, .. }) = kernel.stmts[stmt].kind
+        if let StmtKind::Tile(TileOp::ReduceTile { op, src, dst, axis: 1 }) = kernel.stmts[stmt].kind
             && kernel.buffers[dst].extents.len() == 1
             && kernel.buffers[dst].scope == Scope::Fragment
             && let Some(around) = path.iter().rev().find_map(|level| level.of.filter(|of| is_loop(kernel, *of)))
             && let Some((update, total)) = updates(kernel, around, dst)
         {
-            all.push((kernel.stmts[stmt].span, running_sum(kernel, path, around, update, total)));
+            let sum = RunningSum { around, reduction: stmt, update, here: dst, total };
+            let legal = is_kept(kernel, path, (op, src), &sum);
+            all.push((kernel.stmts[stmt].span, legal.map(|()| sum)));
         }
         for body in kernel.stmts[stmt].kind.bodies() {
             visit(kernel, body, Some(stmt), path, all);
@@ -147,19 +149,13 @@ fn loads(kernel: &Kernel, expr: ExprId, buffer: BufferId) -> usize {
     count
 }
 
-/// The reduction at the end of a path, with the update of a total in the innermost loop around it.
-fn running_sum(
+/// Whether a reduction of a tile by an operator, which stands at the end of a path, may leave parts; else why not.
+fn is_kept(
     kernel: &Kernel,
     path: &[Level<'_>],
-    around: StmtId,
-    update: StmtId,
-    total: BufferId,
-) -> Result<RunningSum, String> {
-    let Some(&Level { list, at, .. }) = path.last() else { return Err("it stands nowhere".into()) };
-    let reduction = list[at];
-    let StmtKind::Tile(TileOp::ReduceTile { op, src, dst: here, .. }) = kernel.stmts[reduction].kind else {
-        return Err("it is no reduction".into());
-    };
+    (op, src): (ReduceOp, BufferId),
+    &RunningSum { around, update, here, total, .. }: &RunningSum,
+) -> Result<(), String> {
     let name = |buffer: BufferId| &kernel.buffers[buffer].name;
     match op {
         ReduceOp::Sum => {}
@@ -169,10 +165,11 @@ fn running_sum(
         return Err(format!("`{}` does not hold f32", name(src)));
     }
     rows_of_a_warp(kernel, src)?;
-    let behind = list[at + 1..].iter().position(|stmt| *stmt == update);
+    let (list, at) = path.last().map_or((&[][..], 0), |level| (level.list, level.at + 1));
+    let (before, rest) = list.split_at(at);
+    let behind = rest.iter().position(|stmt| *stmt == update);
     let Some(behind) = behind else {
-        let before = list[..at].contains(&update);
-        return Err(match before {
+        return Err(match before.contains(&update) {
             true => format!("`{}` is updated before the reduction", name(total)),
             false => {
                 format!("the update of `{}` stands under another condition or loop than the reduction", name(total))
@@ -180,11 +177,11 @@ fn running_sum(
         });
     };
     is_linear(kernel, update, here, total)?;
-    if list[at + 1..at + 1 + behind].iter().any(|stmt| touches(kernel, *stmt, here)) {
+    if rest[..behind].iter().any(|stmt| touches(kernel, *stmt, here)) {
         return Err(format!("`{}` is also used between the reduction and the update", name(here)));
     }
     // What comes next, out to the kernel's end.
-    let updated = at + 1 + behind;
+    let updated = at + behind;
     for (outwards, level) in path.iter().rev().enumerate() {
         let from = if outwards == 0 { updated } else { level.at };
         match meets(kernel, &level.list[from + 1..], here) {
@@ -197,14 +194,15 @@ fn running_sum(
             return Err(format!("the next iteration reads what `{}` holds", name(here)));
         }
     }
-    let StmtKind::For { body, .. } = &kernel.stmts[around].kind else { return Err("it is in no loop".into()) };
     let mut others = 0;
-    each(kernel, body, &mut |stmt| others += usize::from(stmt != update && touches_itself(kernel, stmt, total)));
+    each(kernel, &[around], &mut |stmt| {
+        others += usize::from(stmt != update && touches_itself(kernel, stmt, total));
+    });
     // The update's own store.
     if others > 1 {
         return Err(format!("the loop also uses `{}` otherwise", name(total)));
     }
-    Ok(RunningSum { around, reduction, update, here, total })
+    Ok(())
 }
 
 /// Whether a tile is an accumulator of which every warp has whole rows, on any target.
@@ -467,9 +465,7 @@ fn begin(kernel: &mut Kernel, [total, total_parts]: [BufferId; 2], span: SpanId)
     let row = Var { name: "r".into(), ty: Type::Index, kind: VarKind::Loop, span };
     let vars = vec![kernel.vars.push(row), part_of(kernel, span)];
     let extents = kernel.buffers[total_parts].extents.clone();
-    let ty = match kernel.buffers[total].dtype {
-        dtype @ (DtypeRef::Is(_) | DtypeRef::Param(_)) => Type::Value(dtype),
-    };
+    let ty = Type::Value(kernel.buffers[total].dtype);
     let push = |kernel: &mut Kernel, kind, ty| kernel.exprs.push(Expr { kind, ty, span });
     let element = |kernel: &mut Kernel, buffer, vars: &[VarId]| {
         let indices = vars.iter().map(|var| push(kernel, ExprKind::Var(*var), Type::Index)).collect();
