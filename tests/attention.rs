@@ -179,6 +179,7 @@ fn it_is_specialised_and_nothing_falls_back() {
             "`weights` is multiplied with wgmma from registers",
             "`q_s` is loaded once and stays",
             "software pipelined",
+            "the loop adds up the rows of `scores` in four parts",
         ] {
             assert!(
                 program.remarks.iter().any(|r| r.text.starts_with(text)),

@@ -129,14 +129,93 @@ pub fn product<const BN: usize, const FULL: bool>(
     copy(&acc, c.at_mut([by * 64, bx * BN]));
 }
 
+/// Scales a tile, and adds its rows to `total`, of which what was there counts nine tenths.
+#[tile_fn]
+fn add_up(
+    tile: &mut Fragment<f32, (ROWS, COLS)>,
+    here: &mut Fragment<f32, (ROWS,)>,
+    total: &mut Fragment<f32, (ROWS,)>,
+) {
+    for [i, j] in parallel([ROWS, COLS]) {
+        tile[[i, j]] *= 0.1;
+    }
+    reduce(Sum, tile, here, 1);
+    for [i] in parallel([ROWS]) {
+        total[i] = total[i] * 0.9 + here[i];
+    }
+}
+
+/// Sums of a loop's products by rows, from 0.7 on. `WHOLE`: a warp has whole rows of a product.
+#[tile_kernel(instances(BN in [64, 40], WHOLE in [true, false], where WHOLE || BN != 40), uses(add_up))]
+pub fn added_up<const BN: usize, const WHOLE: bool>(
+    a: &Tensor<f16, (M, Fixed<32>)>,
+    b: &Tensor<f16, (N, Fixed<32>)>,
+    rows: &mut Tensor<f32, (M,)>,
+) {
+    threads([128]);
+    let mut a_s = alloc_shared::<f16>([64, 32]);
+    let mut b_s = alloc_shared::<f16>([BN, 32]);
+    let mut tile = alloc_fragment::<f32>([64, BN]);
+    let mut here = alloc_fragment::<f32>([64]);
+    let mut total = alloc_fragment::<f32>([64]);
+    for [by] in persistent([ceil_div(M, 64)]) {
+        copy(a.at([by * 64, 0]), &mut a_s);
+        fill(&mut total, 0.7);
+        for step in pipelined(0..ceil_div(N, BN), 2) {
+            copy(b.at([step * BN, 0]), &mut b_s);
+            if WHOLE {
+                gemm(&a_s, b_s.t(), &mut tile).policy(FullRow).clear();
+            } else {
+                gemm(&a_s, b_s.t(), &mut tile).policy(FullCol).clear();
+            }
+            add_up(&mut tile, &mut here, &mut total);
+        }
+        for [i] in parallel([64]) {
+            *rows.masked_mut([by * 64 + i]) = total[i];
+        }
+    }
+}
+
+/// [`added_up`] by a block whose threads all load and multiply.
+#[tile_kernel(targets(sm_80), uses(add_up))]
+pub fn added_up_by_warps(
+    a: &Tensor<f16, (M, Fixed<32>)>,
+    b: &Tensor<f16, (N, Fixed<32>)>,
+    rows: &mut Tensor<f32, (M,)>,
+) {
+    let [by] = blocks([ceil_div(M, 64)]);
+    threads([128]);
+    let mut a_s = alloc_shared::<f16>([64, 32]);
+    let mut b_s = alloc_shared::<f16>([64, 32]);
+    let mut tile = alloc_fragment::<f32>([64, 64]);
+    let mut here = alloc_fragment::<f32>([64]);
+    let mut total = alloc_fragment::<f32>([64]);
+    copy(a.at([by * 64, 0]), &mut a_s);
+    fill(&mut total, 0.7);
+    for step in 0..ceil_div(N, 64) {
+        copy(b.at([step * 64, 0]), &mut b_s);
+        gemm(&a_s, b_s.t(), &mut tile).policy(FullRow).clear();
+        add_up(&mut tile, &mut here, &mut total);
+    }
+    for [i] in parallel([64]) {
+        *rows.masked_mut([by * 64 + i]) = total[i];
+    }
+}
+
 fn noise(count: usize) -> Vec<f32> {
     (0..count).map(|i| ((i * 7919 % 1009) as f32 * 0.37).sin() * 3.0).collect()
 }
 
 /// The order as the language states it, written down once more.
 fn combined(values: &[f32], f: impl Fn(f32, f32) -> f32) -> f32 {
-    let mut parts: Vec<f32> = vec![];
-    for part in 0..4 {
+    let parts: Vec<f32> = parts(values, &f).into_iter().flatten().collect();
+    let halves: Vec<f32> = parts.chunks(2).map(|c| c.iter().copied().reduce(&f).unwrap()).collect();
+    halves.into_iter().reduce(&f).unwrap()
+}
+
+/// The four parts of a row.
+fn parts(values: &[f32], f: impl Fn(f32, f32) -> f32) -> [Option<f32>; 4] {
+    [0, 1, 2, 3].map(|part| {
         let mut total: Option<f32> = None;
         for chunk in values.chunks(32) {
             let pairs = chunk.chunks(8).filter_map(|eight| eight.get(2 * part..));
@@ -146,10 +225,8 @@ fn combined(values: &[f32], f: impl Fn(f32, f32) -> f32) -> f32 {
                 total = Some(total.map_or(sum, |t| f(t, sum)));
             }
         }
-        parts.extend(total);
-    }
-    let halves: Vec<f32> = parts.chunks(2).map(|c| c.iter().copied().reduce(&f).unwrap()).collect();
-    halves.into_iter().reduce(&f).unwrap()
+        total
+    })
 }
 
 fn bits(values: &[f32]) -> Vec<u32> {
@@ -306,5 +383,42 @@ fn literals_are_reduced() {
         let mut y = device.zeros::<u32, 1>([32]).unwrap();
         of_literals::launch(&device, &mut y).unwrap();
         assert_eq!(y.to_vec().unwrap(), [64 + 32 + 7 + 3; 32], "{device:?}");
+    }
+}
+
+/// Where a warp has whole rows, each of the four parts of a row is added up by itself, and they are combined behind the loop;
+/// else they are combined in every step.
+#[test]
+fn rows_that_a_loop_adds_up() {
+    let (m, n) = (70, 200);
+    // A row of the products is a column of `b`, exactly.
+    let a: Vec<f16> = (0..m * 32).map(|at| f16::from_f32(if at / 32 % 32 == at % 32 { 1.0 } else { 0.0 })).collect();
+    let b: Vec<f16> = noise(n * 32).into_iter().map(f16::from_f32).collect();
+    let expected = |i: usize, columns: usize, apart: bool| {
+        let mut total = [0.7f32, 0.0, 0.0, 0.0];
+        for step in 0..n.div_ceil(columns) {
+            let element = |j: usize| b.get((step * columns + j) * 32 + i % 32).map_or(0.0, |x| x.to_f32()) * 0.1;
+            let row: Vec<f32> = (0..columns).map(element).collect();
+            if apart {
+                let here = parts(&row, |a, b| a + b);
+                total = [0, 1, 2, 3].map(|part| total[part].mul_add(0.9, here[part].unwrap()));
+            } else {
+                total[0] = total[0].mul_add(0.9, combined(&row, |a, b| a + b));
+            }
+        }
+        (total[0] + total[1]) + (total[2] + total[3])
+    };
+    for device in devices() {
+        let (a, b) = (device.tensor(&a, [m, 32]).unwrap(), device.tensor(&b, [n, 32]).unwrap());
+        let check = |columns: usize, apart: bool, launch: &dyn Fn(&mut Tensor<f32, 1>)| {
+            let mut rows = device.tensor(&vec![f32::NAN; m], [m]).unwrap();
+            launch(&mut rows);
+            let wanted: Vec<f32> = (0..m).map(|i| expected(i, columns, apart)).collect();
+            assert_eq!(bits(&rows.to_vec().unwrap()), bits(&wanted), "{columns} columns, apart: {apart}");
+        };
+        check(64, true, &|rows| added_up::<64, true>::launch(&device, &a, &b, rows).unwrap());
+        check(40, true, &|rows| added_up::<40, true>::launch(&device, &a, &b, rows).unwrap());
+        check(64, true, &|rows| added_up_by_warps::launch(&device, &a, &b, rows).unwrap());
+        check(64, false, &|rows| added_up::<64, false>::launch(&device, &a, &b, rows).unwrap());
     }
 }

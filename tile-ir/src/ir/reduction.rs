@@ -11,6 +11,10 @@
 //! of 8 neighbours each is combined with those at the same place 8, 16 and 24 further on, ascending, which makes the four
 //! parts of a chunk of 32; the chunks are combined in ascending order, part by part; and the four parts `p` as
 //! `(p0 p1) (p2 p3)`. What is beyond the end takes no part. [`combine_axis`] is this order.
+//!
+//! A loop that adds the rows of a tile to a running total keeps a total of each of the four parts, and combines these once,
+//! behind the loop. Which loops do is decided for a bound kernel, whatever its target (`lower::bind::sums`);
+//! [`axis_parts`] are the parts of one step.
 
 use super::ReduceOp;
 use serde::{Deserialize, Serialize};
@@ -27,10 +31,12 @@ pub const ATOM: u32 = 8;
 
 /// An axis of `extent` elements combined; `None` of no element.
 pub fn combine_axis<T: Copy>(extent: u32, get: impl Fn(u32) -> T, f: impl Fn(T, T) -> T) -> Option<T> {
-    let join = |a: Option<T>, b: Option<T>| match (a, b) {
-        (Some(a), Some(b)) => Some(f(a, b)),
-        (a, b) => a.or(b),
-    };
+    let [a, b, c, d] = axis_parts(extent, get, &f);
+    join(&f, join(&f, a, b), join(&f, c, d))
+}
+
+/// The four parts of an axis of `extent` elements, each combined; `None` of a part without elements.
+pub fn axis_parts<T: Copy>(extent: u32, get: impl Fn(u32) -> T, f: impl Fn(T, T) -> T) -> [Option<T>; PARTS as usize] {
     let element = |index: u32| (index < extent).then(|| get(index));
     let part = |part: u32| {
         let mut total = None;
@@ -38,13 +44,21 @@ pub fn combine_axis<T: Copy>(extent: u32, get: impl Fn(u32) -> T, f: impl Fn(T, 
             let mut sum = None;
             for atom in (0..CHUNK).step_by(ATOM as usize) {
                 let first = chunk + atom + 2 * part;
-                sum = join(sum, join(element(first), element(first + 1)));
+                sum = join(&f, sum, join(&f, element(first), element(first + 1)));
             }
-            total = join(total, sum);
+            total = join(&f, total, sum);
         }
         total
     };
-    join(join(part(0), part(1)), join(part(2), part(3)))
+    [0, 1, 2, 3].map(part)
+}
+
+/// Two values combined; what is missing takes no part.
+fn join<T: Copy>(f: impl Fn(T, T) -> T, a: Option<T>, b: Option<T>) -> Option<T> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(f(a, b)),
+        (a, b) => a.or(b),
+    }
 }
 
 /// One reduction: operator and group.

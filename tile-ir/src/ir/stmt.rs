@@ -223,7 +223,8 @@ pub enum TileOp {
         op: ReduceOp,
         /// What is reduced: a fragment or shared array of two axes.
         src: BufferId,
-        /// The result, of one axis: a fragment where `src` is one, or a shared array.
+        /// The result, of one axis: a fragment where `src` is one, or a shared array. In a bound kernel also a fragment of a row's
+        /// four parts ([`super::reduction::axis_parts`]), which are not combined: `bind` makes it so where a loop adds up rows.
         dst: BufferId,
         /// The axis that vanishes: 0 or 1.
         axis: u8,

@@ -11,6 +11,7 @@
 //! (tf32).
 
 use super::{Index, LayoutError, WarpGrid};
+use crate::ir::reduction::PARTS;
 use crate::ir::{Dtype, DtypeClass, FloatFormat};
 
 /// What the tensor cores multiply.
@@ -57,6 +58,8 @@ const LANES: u32 = 32;
 enum Atom {
     /// 16 x 8 accumulator, f32.
     Accumulator,
+    /// 16 rows of four parts of a sum, one in each of the four lanes that share a row of an accumulator.
+    Parts,
     /// 16 (M) x k of A.
     A(MmaInput),
     /// 8 (N) x k of B.
@@ -70,7 +73,7 @@ enum Atom {
 impl Atom {
     fn rows(self) -> u32 {
         match self {
-            Atom::Accumulator | Atom::A(_) => 16,
+            Atom::Accumulator | Atom::Parts | Atom::A(_) => 16,
             Atom::B(_) => 8,
             Atom::Lanes { down, block: [rows, _] } => down * rows,
             Atom::Vectors { .. } => 1,
@@ -80,6 +83,7 @@ impl Atom {
     fn cols(self) -> u32 {
         match self {
             Atom::Accumulator => 8,
+            Atom::Parts => PARTS,
             Atom::A(input) | Atom::B(input) => input.k(),
             Atom::Lanes { down, block: [_, cols] } => LANES / down * cols,
             Atom::Vectors { vector } => vector,
@@ -89,6 +93,7 @@ impl Atom {
     fn registers(self) -> u32 {
         match self {
             Atom::Accumulator => 4,
+            Atom::Parts => 2,
             Atom::A(input) => 4 * input.packing(),
             Atom::B(input) => 2 * input.packing(),
             Atom::Lanes { block: [rows, cols], .. } => rows * cols,
@@ -99,7 +104,7 @@ impl Atom {
     fn packing(self) -> u32 {
         match self {
             Atom::A(input) | Atom::B(input) => input.packing(),
-            Atom::Accumulator | Atom::Lanes { .. } | Atom::Vectors { .. } => 1,
+            Atom::Accumulator | Atom::Parts | Atom::Lanes { .. } | Atom::Vectors { .. } => 1,
         }
     }
 
@@ -108,6 +113,7 @@ impl Atom {
         match self {
             Atom::Lanes { block, .. } => block,
             Atom::Accumulator | Atom::A(_) | Atom::B(_) => [2, 2],
+            Atom::Parts => [2, 1],
             Atom::Vectors { vector } => [1, vector],
         }
     }
@@ -120,6 +126,7 @@ impl Atom {
                 let (pair, half) = (register.clone().over(2), register.modulo(2));
                 (group.add(pair.times(8)), thread.times(2).add(half))
             }
+            Atom::Parts => (group.add(register.times(8)), thread),
             Atom::A(input) => {
                 let (word, half) = (register.clone().over(input.packing()), register.modulo(input.packing()));
                 let col = thread.times(input.packing()).add(half).add(word.clone().over(2).times(input.k() / 2));
@@ -147,6 +154,7 @@ impl Atom {
         let group = row % 8 * 4;
         match self {
             Atom::Accumulator => (group + col / 2, row / 8 * 2 + col % 2),
+            Atom::Parts => (group + col, row / 8),
             Atom::A(input) | Atom::B(input) => {
                 let (packing, half_k) = (input.packing(), input.k() / 2);
                 let word = match self {
@@ -355,6 +363,7 @@ impl Fragment {
     pub fn vector(&self) -> u32 {
         match self.atom {
             Atom::Accumulator => 2,
+            Atom::Parts => 1,
             Atom::A(input) | Atom::B(input) => input.packing(),
             Atom::Lanes { block: [_, cols], .. } => cols,
             Atom::Vectors { vector } => vector,
@@ -435,7 +444,7 @@ impl Fragment {
     pub fn lane_block(&self) -> Option<[u32; 2]> {
         match self.atom {
             Atom::Lanes { block, .. } => Some(block),
-            Atom::Accumulator | Atom::A(_) | Atom::B(_) | Atom::Vectors { .. } => None,
+            Atom::Accumulator | Atom::Parts | Atom::A(_) | Atom::B(_) | Atom::Vectors { .. } => None,
         }
     }
 
@@ -487,12 +496,29 @@ impl Fragment {
         let extent = |f: &Fragment| if axis == 0 { f.rows } else { f.cols };
         match (self.shape, other.shape) {
             (Shape::Warps { grid: a, quad: p }, Shape::Warps { grid: b, quad: q }) => {
-                let accumulators = matches!(self.atom, Atom::Accumulator | Atom::Lanes { .. });
-                let alike = accumulators && self.atom == other.atom;
+                let alike = match (self.atom, other.atom) {
+                    (Atom::Accumulator | Atom::Parts, Atom::Accumulator | Atom::Parts) => {
+                        self.atom == other.atom || axis == 0
+                    }
+                    (Atom::Lanes { .. }, _) => self.atom == other.atom,
+                    (Atom::Accumulator | Atom::Parts | Atom::A(_) | Atom::B(_) | Atom::Vectors { .. }, _) => false,
+                };
                 self == other || alike && a == b && p == q && extent(self) == extent(other)
             }
             _ => self == other,
         }
+    }
+
+    /// Of an accumulator of tensor cores whose rows are one warp's each: where the four parts of a row's sum lie, `rows` x 4. The lane that
+    /// adds up a part has it. `None` of any other fragment.
+    pub fn parts(&self) -> Option<Fragment> {
+        let is_whole = self.is_whole() && self.accumulator_columns() == Some(1);
+        is_whole.then_some(Fragment { cols: PARTS, atom: Atom::Parts, ..*self })
+    }
+
+    /// Whether it is the [`Fragment::parts`] of another.
+    pub fn is_parts(&self) -> bool {
+        self.atom == Atom::Parts
     }
 
     /// Of an accumulator of tensor cores: the warps (or warpgroups) that share a row. `None` of any other fragment.
@@ -521,7 +547,7 @@ impl Fragment {
         match self.atom {
             Atom::Accumulator => 2,
             Atom::A(input) | Atom::B(input) => input.packing(),
-            Atom::Lanes { .. } | Atom::Vectors { .. } => 1,
+            Atom::Parts | Atom::Lanes { .. } | Atom::Vectors { .. } => 1,
         }
     }
 
@@ -529,7 +555,7 @@ impl Fragment {
     /// bytes that word number `word` of all lanes makes up, as `ldmatrix` and `stmatrix` move them: its first row and
     /// column, from [`Fragment::warp_origin`]. `None` of a fragment that no such instruction moves.
     pub fn word_origin(&self, word: u32) -> Option<(u32, u32)> {
-        if matches!(self.atom, Atom::Lanes { .. } | Atom::Vectors { .. }) {
+        if matches!(self.atom, Atom::Parts | Atom::Lanes { .. } | Atom::Vectors { .. }) {
             return None;
         }
         let register = word * self.per_word();

@@ -465,9 +465,24 @@ impl Inference<'_> {
         }
     }
 
+    /// Gives the parts of rows that are added up the layout that goes with the rows.
+    fn parts(&mut self, statements: &[StmtId]) {
+        for &stmt in statements {
+            let Stmt { kind, span } = &self.kernel.stmts[stmt];
+            if let StmtKind::Tile(TileOp::ReduceTile { src, dst, .. }) = kind
+                && self.kernel.buffers[*dst].extents.len() == 2
+                && let Some(layout) = self.block.layouts.fragments.get(src).and_then(Fragment::parts)
+            {
+                self.block.layouts.fragments.insert(*dst, layout);
+                self.sources.insert(*dst, *span);
+            }
+        }
+    }
+
     /// Gives fragments that are used together one layout, and reports those that have two.
     fn meetings(&mut self, statements: &[StmtId]) {
         let kernel = self.kernel;
+        self.parts(statements);
         let groups = groups(kernel, statements);
         // A fragment may get its layout from one that gets it from another.
         loop {
@@ -596,7 +611,9 @@ fn groups(kernel: &BoundKernel, statements: &[StmtId]) -> Vec<(SpanId, Vec<Buffe
         let buffers: Vec<BufferId> = if let StmtKind::Parallel { body, .. } = kind {
             let places = accesses(kernel, body).into_iter().map(|access| kernel.accesses[access].place);
             places.filter_map(|p| if let Place::Buffer(b) = p { Some(b) } else { None }).collect()
-        } else if let StmtKind::Tile(TileOp::ReduceTile { src, dst, .. }) = kind {
+        } else if let StmtKind::Tile(TileOp::ReduceTile { src, dst, .. }) = kind
+            && kernel.buffers[*dst].extents.len() == 1
+        {
             vec![*src, *dst]
         } else {
             continue;

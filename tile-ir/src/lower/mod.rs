@@ -5,7 +5,7 @@
 //!
 //! | pass | from | to |
 //! |---|---|---|
-//! | [`bind`] | a kernel and an instance | a bound kernel: constants, dtypes, no static `if`; `a * b + c` contracted |
+//! | [`bind`] | a kernel and an instance | a bound kernel: constants, dtypes, no static `if`; `a * b + c` contracted; sums of rows in parts where loops add them up |
 //! | `analysis` | a bound kernel | facts about it, and its last errors |
 //! | `converting` | a bound kernel | one whose converting loads are a load and a conversion, where that lets it be specialised |
 //! | `schedule` | facts | who does what: a producer and consumers, or a whole block, with the layouts of fragments and operands |
@@ -137,25 +137,29 @@ struct Scheduled<'b> {
 /// The passes from facts to partitions.
 fn planned(bound: &BoundKernel, own: Analysis, target: Target) -> Result<Scheduled<'_>, Vec<Diagnostic>> {
     let partitions = schedule(bound, &own, target)?;
+    let sums = bind::sums::remarks(bound);
     if matches!(partitions, Partitions::Block(_)) && target.info().wgmma {
         for converting::Converting { kernel, remarks } in converting::converting(bound) {
             let Ok(facts) = facts(&kernel, target) else { continue };
             if let Ok(partitions @ Partitions::Specialised(_)) = schedule(&kernel, &facts, target) {
+                let remarks = [remarks, sums].concat();
                 return Ok(Scheduled { kernel: Cow::Owned(kernel), facts, partitions, remarks });
             }
         }
     }
     let facts = partitions.facts(own, bound);
-    Ok(Scheduled { kernel: Cow::Borrowed(bound), facts, partitions, remarks: Vec::new() })
+    Ok(Scheduled { kernel: Cow::Borrowed(bound), facts, partitions, remarks: sums })
 }
 
-/// The schedule of a bound kernel as text: who does what, the channels between them and the layouts of what they hold.
+/// The schedule of a bound kernel as text: who does what, the channels between them and the layouts of what they hold, and how rows are added
+/// up in loops.
 ///
 /// # Errors
 /// What the analysis refutes, and layouts that do not fit.
 pub fn scheduled(bound: &BoundKernel, target: Target) -> Result<String, Vec<Diagnostic>> {
     let Scheduled { kernel, partitions, .. } = planned(bound, facts(bound, target)?, target)?;
-    Ok(partitions.text(&kernel))
+    let sums = bind::sums::remarks(bound).into_iter().map(|(_, text)| format!("    {text}\n"));
+    Ok(partitions.text(&kernel) + &sums.collect::<String>())
 }
 
 /// The pass `padding`: tiles that fill up a cluster have no effects.

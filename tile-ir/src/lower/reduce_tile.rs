@@ -2,7 +2,8 @@
 //!
 //! The rows of an accumulator are combined where they lie: a thread's pairs, the chunks that the row has in this warp, then,
 //! through shared memory where several warps have a part of the row, all chunks, and at last the four threads that share
-//! the row, by shuffles. Anything else goes through shared memory whole, a thread an element of the result.
+//! the row, by shuffles. Where the four parts of a row are kept apart (`bind::sums`), the shuffles are left out, and done by the
+//! reduction of the parts. Anything else goes through shared memory whole, a thread an element of the result.
 
 use super::fragment::Registers;
 use super::*;
@@ -22,9 +23,30 @@ impl Lowering<'_> {
             });
         };
         let layout = registers.layout;
+        if layout.is_parts() {
+            return self.reduce_parts(op, registers, dst);
+        }
+        let apart = self.kernel.buffers[dst].extents.len() == 2;
+        if apart && !self.fragments[dst].is_some_and(|held| held.layout.is_parts()) {
+            return self.bug("the parts of rows do not lie where the rows do");
+        }
         let rows_where_they_lie = axis == 1
             && layout.accumulator_columns().is_some_and(|warps| warps == 1 || layout.across().is_multiple_of(ATOMS));
         if rows_where_they_lie { self.reduce_rows(op, registers, dst) } else { self.reduce_spilled(op, src, dst, axis) }
+    }
+
+    /// Four parts of a row, one in each of the lanes that share it.
+    fn reduce_parts(&mut self, op: ReduceOp, src: Registers, dst: BufferId) {
+        let (layout, span) = (src.layout, self.span);
+        let ty = ValueType::Element(self.program.locals[src.local].dtype);
+        let total = self.reg("total", ty, true);
+        self.op(OpKind::Let { reg: total, value: None });
+        self.unrolled("i", layout.slots(0), |l, index| {
+            let memory = Memory { space: Space::Local(src.local), offset: index, guard: None, span };
+            let part = l.push(ValueKind::Load(memory), ty);
+            l.op(OpKind::Set { reg: total, value: part });
+            l.finish_row(op, &layout, index, total, dst);
+        });
     }
 
     /// The rows of an accumulator.
@@ -107,12 +129,13 @@ impl Lowering<'_> {
         self.op(OpKind::Set { reg: total, value });
     }
 
-    /// Combines the four threads of a row, and stores.
+    /// Combines the four threads of a row, and stores; where the result is the row's parts, stores the thread's own.
     fn finish_row(&mut self, op: ReduceOp, layout: &Fragment, slot: ValueId, total: RegId, dst: BufferId) {
-        for mask in [1, 2] {
+        let apart = self.fragments[dst].is_some_and(|held| held.layout.is_parts() && held.kept.is_none());
+        for mask in if apart { [].as_slice() } else { &[1, 2] } {
             let ty = self.program.regs[total].ty;
             let other = self.reg("other", ty, false);
-            let (value, lane) = (self.read(total), self.int(mask));
+            let (value, lane) = (self.read(total), self.int(*mask));
             self.op(OpKind::Shuffle { reg: other, kind: ShuffleKind::Xor, value, lane });
             let other = self.read(other);
             self.gather(op, total, other, false);

@@ -3,7 +3,7 @@
 //! A mistake is one operation left out, moved or changed. Which there are is read off the program, so every program has its
 //! own; a seed draws among them.
 
-use crate::ir::{AccessMode, SpanId};
+use crate::ir::{AccessMode, ShuffleKind, SpanId};
 use crate::lowered::visit::any;
 use crate::lowered::*;
 use std::fmt;
@@ -31,12 +31,14 @@ pub enum Family {
     Coordinate,
     /// Guards.
     Guard,
+    /// Which lanes exchange values.
+    Lane,
 }
 
 impl Family {
     /// Whether the verifier is to find it by itself: it is about the protocol, not about which elements are meant.
     pub fn is_protocol(self) -> bool {
-        !matches!(self, Family::Coordinate | Family::Guard)
+        !matches!(self, Family::Coordinate | Family::Guard | Family::Lane)
     }
 }
 
@@ -91,6 +93,8 @@ enum Number {
     /// The number of stages in the condition under which a ring begins again.
     Stages,
     Threads,
+    /// The lane that a shuffle reads, or the mask or distance that leads to it.
+    Lane,
 }
 
 /// Every mistake that can be planted in a program.
@@ -219,6 +223,11 @@ fn of(program: &Program, kind: &OpKind, plant: &mut impl FnMut(Family, Change, &
     }
     if let Some(family) = dropped(kind, barrier.is_some()) {
         plant(family, Drop, &format!("`{name}` is left out"));
+    }
+    if let OpKind::Shuffle { kind: ShuffleKind::Xor, lane, .. } = kind
+        && let Some(mask) = literal(program, *lane)
+    {
+        plant(Family::Lane, Add(Number::Lane, -mask), "lanes that combine their values get their own instead");
     }
     if matches!(kind, OpKind::BarrierWait { .. }) {
         plant(Family::Parity, Add(Number::Parity, 1), "the other phase is waited for");
@@ -382,6 +391,7 @@ fn add(program: &mut Program, kind: &mut OpKind, which: Number, by: i64) {
             coordinates[axis] = more(program, coordinates[axis], by);
         }
         (Number::Descriptor, OpKind::Wgmma { b, .. }) => *b = more(program, *b, by),
+        (Number::Lane, OpKind::Shuffle { lane, .. }) => *lane = more(program, *lane, by),
         (Number::Threads, OpKind::NamedBarrier { threads, .. }) => *threads = moved(*threads),
         (Number::Stages, OpKind::If { cond, .. }) => {
             if let ValueKind::Binary(op, a, b) = program.values[*cond].kind {

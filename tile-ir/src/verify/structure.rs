@@ -1,6 +1,7 @@
 //! Well-formedness: what every pass relies on.
 
 use crate::ir::parts::alike;
+use crate::ir::reduction::PARTS;
 use crate::ir::*;
 
 /// Deepest nesting of expressions.
@@ -546,8 +547,15 @@ impl Checker<'_> {
         }
         if let StmtKind::Tile(TileOp::ReduceTile { src, dst, axis, .. }) = kind {
             self.matrix(*src)?;
-            if kernel.buffers[*dst].extents.len() != 1 || *axis > 1 {
-                return Err("a `reduce` is over axis 0 or 1 of two, into an array of one".into());
+            let result = &kernel.buffers[*dst];
+            // What binding makes of rows that a loop adds up.
+            let parts = result.extents.get(1).and_then(|extent| kernel.const_index(*extent));
+            let parts = parts == Some(PARTS.into()) && result.scope == Scope::Fragment && *axis == 1;
+            let one = result.extents.len() == 1 && *axis < 2;
+            if !(one || parts && result.extents.len() == 2) {
+                return Err(
+                    "a `reduce` is over axis 0 or 1 of two, into an array of one or of a row's four parts".into()
+                );
             }
         }
         if let StmtKind::Tile(TileOp::ClusterReduce { tile, .. }) = kind

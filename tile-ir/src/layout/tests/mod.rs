@@ -1,4 +1,5 @@
 //! What every layout is checked against: the hardware as `sim::hw` has it.
 
 mod crossings;
+mod parts;
 mod tf32;

@@ -2,13 +2,15 @@
 //!
 //! Contract. In: a verified kernel and one of its instances. Out: a kernel without type or const parameters, in which
 //! every dtype is concrete, constant expressions of type `usize` and `bool` are literals, constant `let`s are gone,
-//! `if`s on constants are resolved, literals are rounded to their dtype, and f32 `a * b + c` is one `fma`. A dim that
+//! `if`s on constants are resolved, literals are rounded to their dtype, f32 `a * b + c` is one `fma`, and a loop that adds
+//! up the rows of a product keeps four parts of each sum ([`sums`]). A dim that
 //! the instance gives a value is a constant too; it stays the extent of its tensors, with its value. Entities
 //! that outlive binding (variables, buffers, parameters, dims, spans) keep their index; expressions, accesses and
 //! statements are renumbered in program order, so that equal bodies bind to equal kernels.
 
 mod expression;
 mod statement;
+pub(super) mod sums;
 
 use crate::diag::{Code, Diagnostic};
 use crate::ir::*;
@@ -88,6 +90,7 @@ fn bound(kernel: &Kernel, instance: &Instance) -> Result<(BoundKernel, bool), Ve
     if !binder.diagnostics.is_empty() {
         return Err(for_values(&binder.to, binder.diagnostics));
     }
+    sums::sums(&mut binder.to);
     Ok((BoundKernel::new(binder.to).map_err(|diagnostic| vec![*diagnostic])?, binder.open))
 }
 

@@ -64,13 +64,15 @@ impl Planner<'_> {
         })
     }
 
-    /// 32-bit registers that a thread's fragments take.
+    /// 32-bit registers that a thread's fragments take. The parts of rows that a loop adds up take the place of the sums, which have no
+    /// value meanwhile.
     pub(super) fn held(&self, layouts: &Layouts) -> u32 {
         let one = |(buffer, layout): (&BufferId, &Fragment)| {
             let elements = layouts.kept.get(buffer).map_or_else(|| layout.registers(), |axis| layout.slots(*axis));
             (elements * self.kernel.buffer_dtype(*buffer).bytes()).div_ceil(4)
         };
-        layouts.fragments.iter().map(one).sum()
+        let is_parts = |buffer: &BufferId, layout: &Fragment| layout.is_parts() && !layouts.kept.contains_key(buffer);
+        layouts.fragments.iter().filter(|(buffer, layout)| !is_parts(buffer, layout)).map(one).sum()
     }
 
     /// Bytes of shared memory that reductions over the rows of a tile go through.

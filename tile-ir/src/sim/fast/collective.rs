@@ -6,7 +6,7 @@
 use super::block::{Machine, value_at};
 use super::code::{Kind, Loc, MaskId, ReducePlan, Repr, TileReduction};
 use super::state::{File, Registers, Shared, State};
-use crate::ir::reduction::{WARP, combine_axis};
+use crate::ir::reduction::{PARTS, WARP, axis_parts, combine_axis};
 use crate::ir::{ReduceOp, ReduceStep, ShuffleKind, SpanId, VoteKind};
 use crate::sim::{Fault, ScalarValue, numeric};
 
@@ -56,6 +56,16 @@ impl Machine<'_> {
         let (dtype, operator) = (info.dtype, numeric::reduce_operator(plan.op));
         let mut dst = std::mem::replace(&mut s.shared[plan.dst as usize], Shared::Floats(Vec::new()));
         match (&s.shared[plan.src as usize], &mut dst) {
+            // The parts of every row, which are not combined.
+            (Shared::Floats(src), Shared::Floats(dst))
+                if src.len() == rows * columns && dst.len() == stays * PARTS as usize =>
+            {
+                let f = |a, b| numeric::float_binary(operator, dtype, a, b).unwrap_or(a);
+                for (kept, slots) in dst.chunks_exact_mut(PARTS as usize).enumerate() {
+                    let parts = axis_parts(extent as u32, |i| src[at(kept, i)], f);
+                    slots.iter_mut().zip(parts).for_each(|(slot, part)| *slot = part.unwrap_or(*slot));
+                }
+            }
             (Shared::Floats(src), Shared::Floats(dst)) if src.len() == rows * columns && dst.len() == stays => {
                 let f = |a, b| numeric::float_binary(operator, dtype, a, b).unwrap_or(a);
                 for (kept, slot) in dst.iter_mut().enumerate() {

@@ -13,7 +13,22 @@ enum Between {
     /// The largest of its row is taken from it.
     Largest,
     /// It is clamped, and its rows' sums are a result too.
-    Sums,
+    Sums(Adding),
+}
+
+/// How a step's sums of rows are added to the total.
+#[derive(Clone, Copy, PartialEq)]
+enum Adding {
+    /// As they are.
+    Plain,
+    /// To half of the total.
+    ToHalf,
+    /// To the total times a fragment of rows, which holds halves.
+    ToHalves,
+    /// As they are, in steps of which some are left out.
+    Sometimes,
+    /// As they are; what the total is by then is taken from the rows before they are multiplied, and limited.
+    AndRead,
 }
 
 #[derive(Clone)]
@@ -58,7 +73,16 @@ pub fn generate(draw: &mut Draw) -> Program {
         stages: draw.percent(85).then(|| draw.pick(&[1, 2, 2, 3])),
         schedule: draw.pick(&[None, None, Some("Cooperative")]),
         tma: draw.percent(85),
-        between: draw.pick(&[Between::Clamped, Between::Largest, Between::Sums]),
+        between: match draw.pick(&[Between::Clamped, Between::Largest, Between::Sums(Adding::Plain)]) {
+            Between::Sums(_) => Between::Sums(draw.pick(&[
+                Adding::Plain,
+                Adding::ToHalf,
+                Adding::ToHalves,
+                Adding::Sometimes,
+                Adding::AndRead,
+            ])),
+            other @ (Between::Clamped | Between::Largest) => other,
+        },
         masked: draw.percent(60),
         in_shared: draw.percent(30),
         generic: draw.percent(40),
@@ -86,7 +110,7 @@ fn build(spec: &Spec) -> Program {
     let k = program.tensor("k", false, ty, &["N", &inner], small);
     let v = program.tensor("v", false, ty, &["N", &outer], small);
     let y = program.tensor("y", true, spec.out, &["M", &outer], Data::Poison);
-    let sums = (between == Between::Sums).then(|| program.tensor("sums", true, Ty::F32, &["M"], Data::Poison));
+    let sums = matches!(between, Between::Sums(_)).then(|| program.tensor("sums", true, Ty::F32, &["M"], Data::Poison));
     program.blocks.push(("b".into(), Expr::ceil_div(Expr::index("M"), bm)));
     program.threads.push(("_".into(), spec.threads));
     let shared = Kind::Shared { swizzle: None };
@@ -142,7 +166,7 @@ fn build(spec: &Spec) -> Program {
     }
     let least = || Expr::Neg(Expr::Lit(Ty::F32, 3.0).into());
     match between {
-        Between::Clamped | Between::Sums => {
+        Between::Clamped | Between::Sums(_) => {
             let value = Expr::bin(Op::Max, Expr::bin(Op::Min, score(), literal(3.0)), least());
             body.push(each(vec![store(&scores, element(), None, value)]));
         }
@@ -155,11 +179,33 @@ fn build(spec: &Spec) -> Program {
     let rows = |body: Vec<Stmt>| Stmt::Parallel { vars: vec!["i".into()], extents: vec![bm], body };
     let mut after = Vec::new();
     let mut before = vec![Stmt::Fill { array: "acc".into(), value: None }];
-    if let Some(sums) = &sums {
+    if let (Some(sums), Between::Sums(adding)) = (&sums, between) {
         let total = program.array("total", Kind::Fragment, Ty::F32, &[bm]);
-        before.push(Stmt::Fill { array: "total".into(), value: None });
-        body.push(Stmt::Reduce { how: Combine::Sum, from: "scores".into(), to: "here".into(), axis: 1 });
-        body.push(rows(vec![store(&total, vec![i()], Some(Op::Add), Expr::load(&here, vec![i()]))]));
+        before.push(Stmt::Fill { array: "total".into(), value: Some(literal(1.0)) });
+        let reduce = Stmt::Reduce { how: Combine::Sum, from: "scores".into(), to: "here".into(), axis: 1 };
+        let (held, added) = (|| Expr::load(&total, vec![i()]), Expr::load(&here, vec![i()]));
+        let scaled = |factor: Expr| Expr::bin(Op::Add, Expr::bin(Op::Mul, held(), factor), added.clone());
+        let add = |value: Expr| rows(vec![store(&total, vec![i()], None, value)]);
+        match adding {
+            Adding::Plain => body.extend([reduce, rows(vec![store(&total, vec![i()], Some(Op::Add), added.clone())])]),
+            Adding::ToHalf => body.extend([reduce, add(scaled(literal(0.5)))]),
+            Adding::ToHalves => {
+                let halves = program.array("halves", Kind::Fragment, Ty::F32, &[bm]);
+                before.push(Stmt::Fill { array: "halves".into(), value: Some(literal(0.5)) });
+                body.extend([reduce, add(scaled(Expr::load(&halves, vec![i()])))]);
+            }
+            Adding::Sometimes => {
+                let later = Expr::bin(Op::Gt, Expr::index("step"), Expr::Int(0));
+                let then = vec![reduce, add(Expr::bin(Op::Add, held(), added.clone()))];
+                body.push(Stmt::If { cond: later, then, els: vec![] });
+            }
+            Adding::AndRead => {
+                body.extend([reduce, add(Expr::bin(Op::Add, held(), added.clone()))]);
+                let lower = Expr::bin(Op::Sub, score(), held());
+                let limited = Expr::bin(Op::Max, Expr::bin(Op::Min, lower, literal(3.0)), least());
+                body.push(each(vec![store(&scores, element(), None, limited)]));
+            }
+        }
         let row = Expr::index("b").times(bm).plus(i());
         let value = Expr::load(&total, vec![i()]);
         let put = Stmt::Store { array: sums.name.clone(), at: vec![row], op: None, value, masked: true };
