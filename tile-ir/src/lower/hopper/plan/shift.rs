@@ -27,7 +27,8 @@ impl Planner<'_> {
     pub(super) fn shift(&self, at: usize, products: &BTreeMap<StmtId, Product>) -> Option<Shift> {
         let kernel = self.kernel;
         let at = &self.loops[at];
-        if at.stages.is_none() || at.schedule != Schedule::Auto {
+        // With one slot the producer would wait for the second product to load for the next first one, which is issued before.
+        if at.stages.is_none_or(|stages| stages < 2) || at.schedule != Schedule::Auto {
             return None;
         }
         let StmtKind::For { body, .. } = &kernel.stmts[at.stmt].kind else { return None };
