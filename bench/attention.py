@@ -184,7 +184,10 @@ def main():
         if not names:
             names = list(row["tflops"])
             print("| B, H, HK, M, N, D | " + " | ".join(names) + " | ours / best peer |\n|---|" + "---:|" * (len(names) + 1), flush=True)
-        for rate in [row["tflops"]] + [{name: x["tflops"] for name, x in row["sustained"].items()}] * args.sustained:
+        rates = [row["tflops"]]
+        if args.sustained:
+            rates.append({name: found["tflops"] for name, found in row["sustained"].items()})
+        for rate in rates:
             peers = [x for name, x in rate.items() if name != "ours"]
             row.setdefault("ratios", []).append(rate["ours"] / max(peers, default=math.nan))
             cells = [f"{rate[name]:.0f}" if name in rate else "" for name in names]
