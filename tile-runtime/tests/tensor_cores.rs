@@ -198,7 +198,14 @@ fn every_copy_and_barrier_of_sm_90_compiles_there() {
                 b.op(OpKind::TensorLoad { map, coordinates, shared, offset, barrier, multicast, evict });
             }
         }
-        b.op(OpKind::TensorStore { map: *map, coordinates: vec![zero; rank], shared: tile, offset: zero, evict: None });
+        b.op(OpKind::TensorStore {
+            map: *map,
+            coordinates: vec![zero; rank],
+            shared: tile,
+            offset: zero,
+            evict: None,
+            adds: false,
+        });
         b.op(OpKind::PrefetchMap { map: *map });
     }
     let memory = b.at(flat, zero);

@@ -86,15 +86,17 @@ pub fn gemm<
 ) {
     let depth = if A_T { A0 } else { A1 };
     cluster([CX, CY]);
-    // Rows of tiles that a wave shares, as measured on an H200 (the book's chapter on the ladder).
+    // Rows of tiles that a wave shares, as measured on an H200 (the book's chapter on the ladder), also of tiles in clusters.
     let wide = BM == 128 && BN > 128;
-    use_swizzle(if BM == 128 && BN == 128 {
-        4
-    } else if wide && M <= 4096 {
-        16
-    } else {
-        8
-    });
+    use_swizzle(
+        (if BM == 128 && BN == 128 {
+            4
+        } else if wide && M <= 4096 {
+            16
+        } else {
+            8
+        }) / CY,
+    );
     threads([THREADS]);
     let mut a_s = alloc_shared::<T>([if A_T { BK } else { BM }, if A_T { BM } else { BK }]);
     let mut b_s = alloc_shared::<T>([if B_T { BN } else { BK }, if B_T { BK } else { BN }]);
