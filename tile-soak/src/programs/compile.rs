@@ -2,6 +2,7 @@
 //! about is a failure.
 
 use super::execute::{Failed, Failure, failed};
+use std::sync::{PoisonError, RwLock};
 use tile_ir::lowered::Program;
 use tile_runtime::nvrtc::{Nvrtc, Output, Resources, options};
 
@@ -32,9 +33,14 @@ pub fn compile(program: &Program, spills: u32) -> Result<Resources, Failed> {
             .map_err(|e| failed(Failure::Nvrtc, format!("{target}: {e}")))?;
         Ok((Resources::of(program, &compiled.log), compiled.log))
     };
-    let (mut used, mut log) = compile()?;
-    // Where many threads compile at once, NVRTC 13.0 now and then gives the machine code without a word about it.
+    // Where many threads compile at once, NVRTC 13.0 now and then gives the machine code without a word about it: then once more, alone.
+    static ALONE: RwLock<()> = RwLock::new(());
+    let (mut used, mut log) = {
+        let _among_others = ALONE.read().unwrap_or_else(PoisonError::into_inner);
+        compile()?
+    };
     if used.is_none() {
+        let _alone = ALONE.write().unwrap_or_else(PoisonError::into_inner);
         (used, log) = compile()?;
     }
     // A random program computes what it does not use, and compares unsigned numbers with 0.
