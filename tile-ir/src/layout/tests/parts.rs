@@ -27,7 +27,8 @@ fn a_part_is_held_by_the_lane_that_adds_it_up() {
             let (row, part) = parts.position(thread, register);
             assert!(row < parts.rows() && part < PARTS && seen.insert((row, part)), "{tile:?}: {row}, {part}");
             assert_eq!(parts.holder(row, part), (thread, register), "{tile:?}");
-            // The same row is as many of the thread's rows in both, and the part's columns are the thread's.
+            // A thread numbers its rows alike in the parts and in the accumulator, and the first column that it has of a row of the accumulator is twice the
+            // number of its part.
             let slot = parts.slot(0, register);
             assert_eq!(parts.representative(0, slot), register, "{tile:?}");
             let (other, column) = tile.position(thread, tile.representative(0, slot));

@@ -283,7 +283,8 @@ impl<'a> Lowering<'a> {
         self.multiply_words_at_once(roles, product, words);
     }
 
-    /// A product that is waited for at once, and what is held for the work on it loaded meanwhile; of these words where its left operand is in registers.
+    /// Issues a product, loads what the work on it reads of memory (`self.held`) while tensor cores multiply, and waits for the product. `words` are the
+    /// left operand, where that is in registers.
     pub(super) fn multiply_words_at_once(&mut self, roles: &Roles, product: &Product, words: Option<LocalId>) {
         let own = self.fragments[product.acc].map(|r| r.local);
         let pinned: Vec<LocalId> = own.into_iter().chain(words).collect();
