@@ -70,6 +70,16 @@ pub trait Backend {
     /// the parts' pages are unknown, other pages are as they were.
     fn step(&mut self, parts: &[Part<'_>]) -> Result<Vec<Option<u32>>, ModelError>;
 
+    /// Compiles and captures the decode steps of every number of sequences, so that no later step has to: until then the first step of
+    /// each number takes longer and makes the process grow.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the device reports.
+    fn prepare(&mut self) -> Result<(), ModelError> {
+        Ok(())
+    }
+
     /// Where the time of the last decode step goes, by replaying it `repeats` times; none where there was none or the backend
     /// cannot tell. Keys and values of that step's tokens are unknown afterwards.
     ///
@@ -91,12 +101,21 @@ impl<B: Backend + ?Sized> Backend for Box<B> {
         (**self).step(parts)
     }
 
+    fn prepare(&mut self) -> Result<(), ModelError> {
+        (**self).prepare()
+    }
+
     fn profile(&mut self, repeats: usize) -> Result<Option<Profile>, ModelError> {
         (**self).profile(repeats)
     }
 }
 
 impl Limits {
+    /// Sequences of the captured step that serves so many: a power of two, so that there are few, or all that fit.
+    pub(crate) fn captured(&self, sequences: usize) -> usize {
+        sequences.next_power_of_two().min(self.max_batch)
+    }
+
     /// Checks that a sequence of one token fits.
     ///
     /// # Errors

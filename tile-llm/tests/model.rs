@@ -123,13 +123,17 @@ fn pages_and_graphs_change_no_bit() {
 fn pages_and_graphs(device: &Device) {
     let config = config(Architecture::Qwen3);
     let prompts = |pages: [[u32; 3]; 2]| [(tokens(9, 1), pages[0].to_vec()), (tokens(14, 2), pages[1].to_vec())];
-    let run = |graphs: bool, pages: [[u32; 3]; 2]| {
+    let run = |graphs: bool, prepared: bool, pages: [[u32; 3]; 2]| {
         let mut model = model(device, &config, Options { graphs, ..OPTIONS });
+        if prepared {
+            model.prepare().unwrap();
+        }
         generate(&mut model, &prompts(pages), 6, Sampling { temperature: 1.0, top_k: 40, top_p: 0.95, seed: 11 })
     };
-    let plain = run(false, [[0, 1, 2], [3, 4, 5]]);
-    assert_eq!(plain, run(false, [[10, 2, 7], [0, 11, 5]]), "other pages");
-    assert_eq!(plain, run(true, [[0, 1, 2], [3, 4, 5]]), "captured steps");
+    let plain = run(false, false, [[0, 1, 2], [3, 4, 5]]);
+    assert_eq!(plain, run(false, false, [[10, 2, 7], [0, 11, 5]]), "other pages");
+    assert_eq!(plain, run(true, false, [[0, 1, 2], [3, 4, 5]]), "captured steps");
+    assert_eq!(plain, run(true, true, [[0, 1, 2], [3, 4, 5]]), "steps captured before the first one");
 }
 
 #[test]

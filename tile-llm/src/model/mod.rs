@@ -183,9 +183,9 @@ impl<T: ModelElement> Backend for Model<T> {
         limits.check(parts)?;
         let tokens: usize = parts.iter().map(|part| part.tokens.len()).sum();
         if parts.iter().all(|part| part.tokens.len() == 1 && part.sample) {
-            // Graphs of few sizes: the sequences that fill one up have no keys and store none.
+            // The sequences that fill a graph up have no keys and store none.
             let sequences = match self.options.graphs {
-                true => parts.len().next_power_of_two().min(limits.max_batch),
+                true => limits.captured(parts.len()),
                 false => parts.len(),
             };
             self.inputs.fill(parts, &limits, sequences, sequences)?;
@@ -201,6 +201,20 @@ impl<T: ModelElement> Backend for Model<T> {
         }
         let next = self.buffers.next.rows(0..parts.len())?.to_vec()?;
         Ok(parts.iter().zip(next).map(|(part, token)| part.sample.then_some(token)).collect())
+    }
+
+    fn prepare(&mut self) -> Result<(), ModelError> {
+        let limits = self.options.limits;
+        let mut sequences = 1;
+        while self.options.graphs && !self.graphs.contains_key(&limits.max_batch) {
+            sequences = limits.captured(sequences);
+            // No part: every sequence is one that fills the step up.
+            self.inputs.fill(&[], &limits, sequences, sequences)?;
+            self.decode(sequences)?;
+            sequences += 1;
+        }
+        self.last_decode = None;
+        Ok(())
     }
 
     fn profile(&mut self, repeats: usize) -> Result<Option<Profile>, ModelError> {

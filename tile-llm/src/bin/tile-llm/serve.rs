@@ -51,7 +51,12 @@ pub fn run(args: Args) -> Result<()> {
     let context = args.context.unwrap_or(config.max_position_embeddings.min(8192));
     let limits = source::limits(&config, args.batch, context, args.step_tokens)?;
     let source = args.source.clone();
-    let engine = Engine::start(move || source.open(limits), args.queue)?;
+    let open = move || {
+        let mut backend = source.open(limits)?;
+        backend.prepare()?;
+        Ok(backend)
+    };
+    let engine = Engine::start(open, args.queue)?;
     let options = Options {
         max_body: args.max_body,
         max_prompt: args.max_prompt.unwrap_or(usize::MAX),

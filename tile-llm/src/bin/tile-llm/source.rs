@@ -133,7 +133,8 @@ impl Source {
         let Some(device) = device else {
             return Ok(Box::new(ReferenceBackend::new(Reference::load(config, weights)?, limits)));
         };
-        let options = Options { limits, graphs: true, invariant: self.invariant };
+        // A simulator gains nothing by a capture, and would simulate the sequences that fill one up.
+        let options = Options { limits, graphs: !device.is_simulator(), invariant: self.invariant };
         Ok(match config.dtype {
             FloatType::F32 => Box::new(Model::<f32>::load(&device, config, weights, options)?),
             FloatType::F16 => Box::new(Model::<f16>::load(&device, config, weights, options)?),
