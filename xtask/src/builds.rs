@@ -51,22 +51,25 @@ pub fn run(root: &Path) -> Result<()> {
 const UNOPTIMISED: [&str; 4] =
     ["--config", "profile.dev.build-override.opt-level=0", "--config", "profile.dev.package.tile-ir.opt-level=0"];
 
-/// `cargo check` with a folder of its own, so that the features of one do not build those of another anew.
-fn check(root: &Path, folder: &str) -> Command {
+/// Where everything here is built, of the oldest toolchain too.
+const FOLDER: &str = "target/builds";
+
+/// `cargo check` in a folder that is apart from the workspace's own: all platforms and choices of features share the macros there.
+fn check(root: &Path) -> Command {
     let mut command = cargo(root);
     command.args(["check", "--locked", "--quiet"]).args(UNOPTIMISED);
-    command.arg("--target-dir").arg(root.join("target/builds").join(folder));
+    command.arg("--target-dir").arg(root.join(FOLDER));
     command
 }
 
 /// Checks each choice of features.
 fn features(root: &Path) -> Result<()> {
-    run_command(check(root, "here").args(LIBRARIES).arg("--no-default-features"))?;
+    run_command(check(root).args(LIBRARIES).arg("--no-default-features"))?;
     // Another version than ours, by the variable that stands for what a build system finds.
-    let mut own = check(root, "here");
+    let mut own = check(root);
     own.args(LIBRARIES).args(["--no-default-features", "--features", "cudarc"]).env("CUDARC_CUDA_VERSION", "12080");
     run_command(&mut own)?;
-    run_command(check(root, "here").args(LIBRARIES))
+    run_command(check(root).args(LIBRARIES))
 }
 
 /// Checks with the oldest Rust supported; what is skipped if it cannot be had.
@@ -93,7 +96,7 @@ fn oldest(root: &Path) -> Result<Option<String>> {
         return Ok(Some(format!("{what}: {why}")));
     }
     let mut check = with_oldest("check");
-    check.args(UNOPTIMISED).arg("--target-dir").arg(root.join("target/builds/oldest"));
+    check.args(UNOPTIMISED).arg("--target-dir").arg(root.join(FOLDER));
     check.args(LIBRARIES).args(["-p", "cargo-tile"]);
     run_command(&mut check)?;
     Ok(None)
@@ -108,7 +111,7 @@ fn platform(root: &Path, target: &str, checks: &[&[&str]]) -> Result<Option<Stri
         return Ok(Some(format!("checking for {target}: {why}")));
     }
     for what in checks {
-        run_command(check(root, "elsewhere").args(["--target", target]).args(*what))?;
+        run_command(check(root).args(["--target", target]).args(*what))?;
     }
     Ok(None)
 }

@@ -13,20 +13,28 @@ use crate::process::{cargo, output, run as run_command};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 /// Everything that needs no GPU, but the page.
 pub fn run(root: &Path) -> Result<()> {
     check(root)?;
     let folder = root.join("tile-candle");
-    let target = root.join("target/candle");
     run_command(cargo(&folder).args(["fmt", "--check"]))?;
     let clippy = ["clippy", "--locked", "--all-targets", "--quiet", "--target-dir"];
-    run_command(cargo(&folder).args(clippy).arg(&target).args(["--", "-Dwarnings"]))?;
+    run_command(building(&folder).args(clippy).arg(root.join(TARGET)).args(["--", "-Dwarnings"]))?;
     let doc = ["doc", "--locked", "--no-deps", "--quiet", "--target-dir"];
-    run_command(cargo(&folder).args(doc).arg(&target).env("RUSTDOCFLAGS", "-Dwarnings"))?;
-    let test = ["test", "--locked", "--quiet", "--target-dir"];
-    // Nobody debugs what is built here: debug information would only take time.
-    run_command(cargo(&folder).args(test).arg(&target).env("CARGO_PROFILE_DEV_DEBUG", "false"))
+    run_command(building(&folder).args(doc).arg(root.join(TARGET)).env("RUSTDOCFLAGS", "-Dwarnings"))?;
+    run_command(building(&folder).args(["test", "--locked", "--quiet", "--target-dir"]).arg(root.join(TARGET)))
+}
+
+/// Where everything here is built.
+const TARGET: &str = "target/candle";
+
+/// A `cargo` that builds without debug information, which would only take time: nobody debugs what is built here.
+fn building(folder: &Path) -> Command {
+    let mut command = cargo(folder);
+    command.env("CARGO_PROFILE_DEV_DEBUG", "false");
+    command
 }
 
 /// That it builds, with candle's CUDA backend too.
@@ -39,11 +47,9 @@ fn check(root: &Path) -> Result<()> {
     let chosen: Vec<&str> = tree.lines().filter(|line| line.contains("cudarc feature \"cuda-1")).collect();
     ensure!(chosen.is_empty(), "a version of CUDA is chosen for the whole program:\n{}", chosen.join("\n"));
 
-    let target = root.join("target/candle");
-    run_command(cargo(&folder).args(["check", "--locked", "--quiet", "--all-targets", "--target-dir"]).arg(&target))?;
     let without_kernels = without_kernels(&folder, &root.join("target/candle-check"))?;
-    let mut command = cargo(&without_kernels);
-    command.args(["check", "--quiet", "--all-targets", "--features", "cuda", "--target-dir"]).arg(&target);
+    let mut command = building(&without_kernels);
+    command.args(["check", "--quiet", "--all-targets", "--features", "cuda", "--target-dir"]).arg(root.join(TARGET));
     // Another version than ours, by the variable that stands for what a build system finds.
     run_command(command.env("CUDARC_CUDA_VERSION", "12080"))
 }

@@ -31,7 +31,7 @@ pub struct Page {
 }
 
 /// "Your own crate".
-pub const OWN: Page = Page { file: "book/src/own-crate.md", workspaces: &["."], build: "own-crate/build" };
+pub const OWN: Page = Page { file: "book/src/own-crate.md", workspaces: &["."], build: "candle" };
 /// "Kernels in candle".
 pub const CANDLE: Page = Page { file: "book/src/candle.md", workspaces: &[".", "tile-candle"], build: "candle" };
 

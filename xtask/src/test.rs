@@ -82,12 +82,13 @@ pub fn ci(root: &Path) -> Result<()> {
     fs::copy(std::env::current_exe()?, &program).context("this program could not be copied")?;
     let stopped = AtomicBool::new(false);
     let (own, others) = thread::scope(|scope| {
-        let others = scope.spawn(|| beside(&program, &stopped));
+        let others = scope.spawn(|| beside(root, &program, &stopped));
         let own = in_order(root);
         stopped.store(own.is_err(), Ordering::Relaxed);
         (own, others.join().unwrap_or_else(|_| bail!("the steps beside the tests panicked")))
     });
-    own.and(others)?;
+    own?;
+    book::build(root, &others?)?;
     say("not run: `cargo xtask soak` and `cargo xtask bench`");
     Ok(())
 }
@@ -96,13 +97,13 @@ pub fn ci(root: &Path) -> Result<()> {
 fn in_order(root: &Path) -> Result<()> {
     timed("clippy", || variants::clippy(root))?;
     run_command(cargo(root).args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-Dwarnings"))?;
-    // Before the tests, so that they build the book with it.
-    book::mdbook(root)?;
     run(root, &[])
 }
 
-/// Runs [`BESIDE`], each command's output in one piece when it has ended. All of them run, whichever fails, until `stopped`.
-fn beside(program: &Path, stopped: &AtomicBool) -> Result<()> {
+/// Builds mdbook where there is none, which is returned, and runs [`BESIDE`], each command's output in one piece when it has ended. All of
+/// them run, whichever fails, until `stopped`.
+fn beside(root: &Path, program: &Path, stopped: &AtomicBool) -> Result<PathBuf> {
+    let mdbook = book::mdbook(root)?;
     let mut failed = vec![];
     for args in BESIDE {
         if stopped.load(Ordering::Relaxed) {
@@ -120,7 +121,7 @@ fn beside(program: &Path, stopped: &AtomicBool) -> Result<()> {
         })?;
     }
     ensure!(failed.is_empty(), "of the steps beside the tests these failed: {}", failed.join(", "));
-    Ok(())
+    Ok(mdbook)
 }
 
 /// Does a step, and says how long it took.
