@@ -8,6 +8,7 @@ use anyhow::Result;
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
 use tile_kernel_examples::export;
+use tile_kernels::gemm::policy::Policy;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask export", about = "Writes a kernel's cubins and launch records (needs NVRTC, no GPU)")]
@@ -16,6 +17,9 @@ struct Arguments {
     kernel: Kernel,
     /// Where to.
     folder: PathBuf,
+    /// The device, h100 or h200, by whose parameters a GEMM of 16 bits is the chosen one.
+    #[arg(long, default_value = "h200")]
+    device: Policy,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -29,10 +33,10 @@ enum Kernel {
 }
 
 fn main() -> Result<()> {
-    let Arguments { kernel, folder } = Arguments::parse();
+    let Arguments { kernel, folder, device } = Arguments::parse();
     match kernel {
         Kernel::Gemv => export::gemv(&folder),
-        Kernel::Gemm => export::gemm(&folder),
+        Kernel::Gemm => export::gemm(&folder, device),
         Kernel::GemmTf32 => export::gemm_tf32(&folder),
     }
 }

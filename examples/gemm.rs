@@ -28,6 +28,7 @@ use tile_kernel_examples::timing::time;
 use tile_kernels::gemm::copied::Operands;
 use tile_kernels::gemm::pack::Pack;
 use tile_kernels::gemm::parts::gemm_parts;
+use tile_kernels::gemm::policy::Policy;
 use tile_kernels::gemm::split::{gemm_cluster, gemm_slots};
 use tile_kernels::gemm::{Activation, Choice, Gemm, GemmElement, definition, gemm, tf32};
 use tile_runtime::kernel::{Format, explain, show};
@@ -285,7 +286,8 @@ fn print_stage(stage: Stage, arguments: &Arguments) -> Result<()> {
         }
         _ => Operands::Copied { width: 2 },
     };
-    let ranked = Choice::ranked(operands, [m, n, k], transposed);
+    let device = Policy::default();
+    let ranked = Choice::ranked(device, operands, [m, n, k], transposed);
     let choice = ranked.first().map_or(Choice::default(), |(choice, _)| *choice);
     // The product of copies of the operands is that of operands which TMA fetches.
     let turned = |at: usize| transposed[at] ^ (choice.packs[at] == Some(Pack::Transposed));
@@ -349,7 +351,7 @@ fn print_stage(stage: Stage, arguments: &Arguments) -> Result<()> {
             let report = explain(definition, index, Target::Sm90a, &Machine::H200, &values)?;
             let expected = ranked.iter().map(|(choice, us)| format!("{us:9.1} us  {choice}")).collect::<Vec<_>>();
             format!(
-                "{report}\nwhat the model expects of each choice on an H200; the first is taken\n{}",
+                "{report}\nwhat the model expects of each choice on an {device:?}; the first is taken\n{}",
                 expected.join("\n")
             )
         }

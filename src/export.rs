@@ -11,6 +11,7 @@ use tile_ir::ir::{DimId, EntityRef, Instance, Kernel, ParamId, Target};
 use tile_ir::lower::lower;
 use tile_ir::lowered::{HostValues, MapId, Parameter, ParameterKind, Program, TensorMap, ValueType};
 use tile_kernels::gemm::Choice;
+use tile_kernels::gemm::policy::Policy;
 use tile_kernels::gemm::split::{Split, gemm_cluster, gemm_slots};
 use tile_kernels::gemm::tf32;
 use tile_kernels::gemv;
@@ -351,7 +352,8 @@ impl GemmRecords<'_> {
 }
 
 /// Writes every instance of the bundled GEMM without an epilogue, its result of the operands' type, for sm_90a into `folder`, and `launches.json`.
-pub fn gemm(folder: &Path) -> Result<()> {
+/// What is chosen is what a device of this policy takes.
+pub fn gemm(folder: &Path, policy: Policy) -> Result<()> {
     let mut records = GemmRecords::new(folder)?;
     let kernel = tile_kernels::gemm::definition().kernel()?;
     // Tiles of smaller steps along K are for where every thread copies, which is elsewhere.
@@ -364,11 +366,11 @@ pub fn gemm(folder: &Path) -> Result<()> {
         let tile = (bm, bn, bk as usize, stages as usize, threads as usize, cx as usize, cy as usize);
         let shapes = GEMM_SHAPES.into_iter().chain(SPLIT_SHAPES).map(|shape| (shape, 1));
         records.add(kernel, instance, instance.dtypes[0].name(), stored, shapes, |(m, n, k), _| {
-            let choice = Choice::for_shape(m, n, k, stored);
+            let choice = Choice::on(policy, [m, n, k], stored);
             json!({ "chosen": choice.tile == tile && choice.split.is_none() })
         })?;
     }
-    splits(&mut records)?;
+    splits(&mut records, policy)?;
     records.finish()
 }
 
@@ -395,7 +397,7 @@ pub fn gemm_tf32(folder: &Path) -> Result<()> {
 }
 
 /// The kernels that split K, for the shapes that they may be for.
-fn splits(records: &mut GemmRecords<'_>) -> Result<()> {
+fn splits(records: &mut GemmRecords<'_>, policy: Policy) -> Result<()> {
     let definitions = [gemm_cluster::<f16, f16>::definition(), gemm_slots::<f16, f16>::definition()];
     let stored = [false, true];
     // An instance serves many shapes: by kernel and constants.
@@ -412,7 +414,7 @@ fn splits(records: &mut GemmRecords<'_>) -> Result<()> {
         for instance in kernel.instances.iter().filter(|i| i.consts == consts && i.dtypes[0] == i.dtypes[1]) {
             let shapes = shapes.iter().map(|(shape, split)| (*shape, split.slots));
             records.add(kernel, instance, instance.dtypes[0].name(), stored, shapes, |(m, n, k), slots| {
-                let chosen = Choice::for_shape(m, n, k, stored).split == Some(Split { slots, ..split });
+                let chosen = Choice::on(policy, [m, n, k], stored).split == Some(Split { slots, ..split });
                 // Zeros before the first launch; the kernel leaves the counters so.
                 let workspace = match by_slots {
                     false => json!({}),

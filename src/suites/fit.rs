@@ -25,6 +25,11 @@ pub trait Model: Sized {
 
     /// The parameters of a row, within what can be meant; none where the row has another length.
     fn from_row(row: &[f64]) -> Option<Self>;
+
+    /// How much the parameter at a place of the row is held where it began.
+    fn held(_place: usize) -> f64 {
+        PRIOR
+    }
 }
 
 impl Model for gemv::model::Parameters {
@@ -65,6 +70,11 @@ impl Model for gemm::model::Parameters {
     fn from_row(row: &[f64]) -> Option<Self> {
         Some(Self::from_array(row.try_into().ok()?))
     }
+
+    /// The pace of an instance more than what all have in common.
+    fn held(place: usize) -> f64 {
+        if place < Self::COUNT - 2 * gemm::model::INSTANCES { PRIOR / 20.0 } else { 1.5 * PRIOR }
+    }
 }
 
 /// A shape with its candidates.
@@ -73,6 +83,7 @@ pub struct Row<W> {
     pub title: String,
     entries: Vec<Entry<W>>,
     best_us: f64,
+    weight: f64,
 }
 
 struct Entry<W> {
@@ -103,7 +114,19 @@ impl<W: Copy> Row<W> {
         let best_us = measured.iter().map(|(_, us)| *us).reduce(f64::min)?;
         let entries = measured.into_iter().filter_map(|(name, us)| Some(Entry { work: *works.get(&name)?, name, us }));
         let entries: Vec<Entry<W>> = entries.collect();
-        (!entries.is_empty()).then_some(Row { title, entries, best_us })
+        (!entries.is_empty()).then_some(Row { title, entries, best_us, weight: 1.0 })
+    }
+
+    /// The row, counting so many times in a fit.
+    #[must_use]
+    pub fn weighing(self, weight: f64) -> Self {
+        Row { weight, ..self }
+    }
+
+    /// The us of the candidate that the parameters choose over those of another one; none where that was not measured.
+    pub fn beside(&self, parameters: &impl Model<Work = W>, name: &str) -> Option<f64> {
+        let other = self.entries.iter().find(|entry| entry.name == name)?;
+        Some(self.chosen(parameters)?.us / other.us)
     }
 
     /// The candidate that the parameters choose.
@@ -145,12 +168,13 @@ fn cost<M: Model>(rows: &[&Row<M::Work>], parameters: &M, began: &[f64]) -> f64 
         }
         sum + REGRET * if chances > 0.0 { regrets / chances } else { 1e3 }
     };
-    let moved = parameters.to_row().into_iter().zip(began).map(|(now, began)| (now / began).ln());
-    let moved: f64 = moved.map(|by| if by.is_finite() { by * by } else { 0.0 }).sum();
-    rows.iter().map(of_row).sum::<f64>() / rows.len().max(1) as f64 + PRIOR * moved
+    let moved = parameters.to_row().into_iter().zip(began).map(|(now, began)| (now / began).ln()).enumerate();
+    let moved: f64 = moved.map(|(place, by)| if by.is_finite() { M::held(place) * by * by } else { 0.0 }).sum();
+    let weights: f64 = rows.iter().map(|row| row.weight).sum();
+    rows.iter().map(|row| row.weight * of_row(row)).sum::<f64>() / weights.max(1.0) + moved
 }
 
-/// How much the parameters are held where they began.
+/// How much a parameter is held where it began, mostly.
 const PRIOR: f64 = 2e-4;
 
 /// How much the regret weighs beside the squares, and by how much of the time candidates may differ that are taken for alike.

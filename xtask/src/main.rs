@@ -78,6 +78,9 @@ enum Command {
         kernel: String,
         /// The folder.
         folder: PathBuf,
+        /// The device whose choice of a GEMM is marked: `h100` or `h200`.
+        #[arg(long, default_value = "h200")]
+        device: String,
     },
     /// Run passes on a kernel's text, a test of tile-ir/tests/ir or a failing case of the soak, and print what the last one makes of it.
     #[command(disable_help_flag = true)]
@@ -133,10 +136,10 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Ci => test::ci(&root),
         Command::GpuBundle => bundle::run(&root),
         Command::Bench { args } => example(&root, "bench", &args),
-        Command::Export { kernel, folder } => {
+        Command::Export { kernel, folder, device } => {
             // Relative to where the command was given, not to the repository.
             let folder = std::path::absolute(&folder)?;
-            example(&root, "export", &[kernel, folder.display().to_string()])
+            example(&root, "export", &[kernel, folder.display().to_string(), "--device".to_owned(), device])
         }
         Command::Opt { args } => {
             let program = ["run", "--quiet", "--package", "tile-ir", "--features", "sim", "--example", "opt", "--"];

@@ -1,9 +1,10 @@
 //! Products of many matrices at once: the kernel of [`gemm`](super::kernel::gemm) with a third axis of tiles.
 
 use super::activation::activate;
-use super::model::{Parameters, Work, up};
+use super::copied::MEMORY;
+use super::model::{MULTIPROCESSORS, norm, up};
 use super::operands::{extents_agree, multiply};
-use super::{Choice, Gemm, GemmElement, full, gemm, has_copy_engine, rows_are_made_of};
+use super::{Gemm, GemmElement, full, gemm, has_copy_engine, rows_are_made_of};
 use tile_runtime::kernel::{Argument, LaunchOn, TensorInput, TensorOutput};
 use tile_runtime::prelude::*;
 
@@ -138,14 +139,64 @@ pub struct Shape {
 /// Rows, columns, elements of a step along K, slots, threads: an instance of [`gemm_batch`](struct@gemm_batch) but for its layouts.
 pub type Tile = (i64, i64, usize, usize, usize);
 
-/// The tiles of 16-bit operands that TMA fetches, with the tiles of [`Choice`] whose costs they have.
-const FETCHED: [(Tile, super::Tile); 5] = [
-    ((128, 256, 64, 4, 256), (128, 256, 64, 4, 256, 1, 1)),
-    ((128, 128, 64, 6, 128), (128, 128, 64, 6, 128, 1, 1)),
-    ((64, 64, 64, 8, 128), (64, 64, 64, 12, 128, 1, 1)),
-    ((32, 64, 128, 7, 128), (32, 56, 128, 10, 128, 1, 1)),
-    ((16, 64, 128, 8, 128), (16, 56, 128, 12, 128, 1, 1)),
+/// The tiles of 16-bit operands that TMA fetches, with how fast they are.
+const FETCHED: [(Tile, Paces); 5] = [
+    ((128, 256, 64, 4, 256), Paces { products: 7.62e6, step: 0.1762, depth: 256, turns: false }),
+    ((128, 128, 64, 6, 128), Paces { products: 8.338e6, step: 0.1762, depth: 384, turns: true }),
+    ((64, 64, 64, 8, 128), Paces { products: 6.866e6, step: 0.03935, depth: 768, turns: false }),
+    ((32, 64, 128, 7, 128), Paces { products: 6.866e6, step: 0.03935, depth: 1280, turns: false }),
+    ((16, 64, 128, 8, 128), Paces { products: 6.866e6, step: 0.03935, depth: 1536, turns: false }),
 ];
+
+/// How fast a tile of an H200 is, in us, bytes and operations: figures of the kernel of one product, fitted to 338 of its shapes by an older
+/// form of its [model](super::model). Few batches have been measured, so what is chosen for them has stayed.
+#[derive(Clone, Copy)]
+struct Paces {
+    /// Operations a us of one multiprocessor.
+    products: f64,
+    /// us of 64 along K that no step falls below.
+    step: f64,
+    /// Elements along K of all stages.
+    depth: i64,
+    /// Whether two warpgroups take turns at tiles of their own.
+    turns: bool,
+}
+
+impl Paces {
+    /// us that a launch is expected to take, of so many batches, rows, columns and elements along K.
+    fn us(self, (rows, cols, ..): Tile, [batches, m, n, k]: [i64; 4], [a_across, b_across]: [bool; 2]) -> f64 {
+        const POWER: f64 = 2.598;
+        // `b` is stored along K where it is stored transposed.
+        let b_across = !b_across;
+        let blocks = up(m, rows).saturating_mul(up(n, cols)).saturating_mul(batches).max(1);
+        let waves = up(blocks, MULTIPROCESSORS);
+        let last = (blocks - (waves - 1) * MULTIPROCESSORS) as f64 / MULTIPROCESSORS as f64;
+        let filled = (waves - 1) as f64 + 0.8514 + 0.1486 * last;
+        let across = 1.0 + 0.004228 * f64::from(a_across) + 0.03098 * f64::from(b_across);
+        let products = (2 * rows.max(64) * cols * 64) as f64 / self.products * across;
+        let a_rows = if a_across { rows } else { m.min(rows) };
+        let b_rows = if b_across { cols } else { n.min(cols) };
+        let pitches = [if a_across { m } else { k }, if b_across { n } else { k }];
+        // Rows that begin between lines of 128 bytes are in two of them.
+        let fetched = |part: f64| {
+            let [a, b] = pitches.map(|pitch| 128.0 * (1.0 + part * f64::from(pitch % 64 != 0)));
+            a_rows as f64 * a + b_rows as f64 * b
+        };
+        let working = blocks.min(MULTIPROCESSORS) as f64;
+        let cache = fetched(0.9394) * working / 20.11e6;
+        let few = if a_across { (64 - m).max(0) as f64 / 64.0 } else { 0.0 };
+        let thin = 0.3963 * few * working / MULTIPROCESSORS as f64;
+        let step = norm(&[products, fetched(0.5421) / 0.1659e6, cache, thin, self.step], POWER);
+        let stored = (rows.min(m) * cols.min(n) * 2) as f64 / 0.04158e6;
+        let between = if self.turns { 0.0 } else { (waves - 1) as f64 * (0.2073 + stored) };
+        let compute = filled * up(k, 64) as f64 * step + between + stored;
+        let asked = ((m.min(rows) + n.min(cols)) * self.depth * 2) as f64 * working;
+        let again = 0.02937 * (up(m, rows) - 1).max(0) as f64;
+        let bytes = (((m * k + n * k + m * n) * 2) as f64 + (n * k * 2) as f64 * again) * batches as f64;
+        let [memory, under_way] = MEMORY;
+        norm(&[compute, bytes / (memory * (1.0 - (-asked / under_way).exp())).max(1.0)], POWER)
+    }
+}
 
 /// The tiles of 16-bit operands that every thread copies.
 const COPIED: [Tile; 2] = [(128, 128, 32, 4, 256), (64, 64, 32, 4, 128)];
@@ -167,12 +218,9 @@ impl Shape {
             return (bm, bn, bk, stages, threads);
         }
         if fetched {
-            let cost = |&&(_, like): &&(Tile, super::Tile)| {
-                let choice = Choice { tile: like, ..Choice::default() };
-                Work { batches, ..choice.work([m, n, k], stored) }.us(&Parameters::H200)
-            };
             // Of few rows there is one row of tiles.
             let legal = FETCHED.iter().filter(|((bm, ..), _)| *bm >= 64 || m <= *bm && stored == [false, true]);
+            let cost = |(tile, paces): &(Tile, Paces)| paces.us(*tile, [batches, m, n, k], stored);
             return legal.min_by(|a, b| cost(a).total_cmp(&cost(b))).map_or(FETCHED[0].0, |(tile, _)| *tile);
         }
         // Single elements of large tiles, which are held in registers, leave none for a third axis.

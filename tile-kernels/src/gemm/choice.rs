@@ -7,6 +7,7 @@ use super::kernel;
 use super::model::{Parameters, Work};
 use super::pack::Packs;
 use super::parts::{Parts, PartsElement};
+use super::policy::Policy;
 use super::split::{Split, SplitElement};
 use std::fmt;
 use tile_runtime::LaunchError;
@@ -33,7 +34,7 @@ pub struct Choice {
 pub type Tile = (i64, i64, usize, usize, usize, usize, usize);
 
 /// The tiles that there are instances of, for operands that TMA fetches.
-const TILES: [Tile; 56] = [
+pub(super) const TILES: [Tile; 56] = [
     (128, 256, 64, 4, 256, 1, 1),
     (128, 192, 64, 4, 128, 1, 1),
     (128, 224, 64, 4, 256, 1, 1),
@@ -102,12 +103,17 @@ impl Default for Choice {
 }
 
 impl Choice {
-    /// The choice for aligned operands of this shape: the one that [`Work`] expects to be the fastest. `[a_transposed, b_transposed]`: how
-    /// they are stored.
+    /// [`Choice::on`] a device that says nothing of itself.
     pub fn for_shape(m: i64, n: i64, k: i64, stored: [bool; 2]) -> Choice {
+        Choice::on(Policy::default(), [m, n, k], stored)
+    }
+
+    /// The choice for aligned operands of this shape (rows, columns and depth) on a device: the one that [`Work`] expects to be the fastest.
+    /// `[a_transposed, b_transposed]`: how they are stored.
+    pub fn on(policy: Policy, [m, n, k]: [i64; 3], stored: [bool; 2]) -> Choice {
         let mut fastest = (Choice::default(), f64::INFINITY);
         for choice in Choice::candidates(m, n, k, stored) {
-            let us = choice.work([m, n, k], stored).us(&Parameters::H200);
+            let us = choice.work([m, n, k], stored).us(policy.parameters());
             if us < fastest.1 {
                 fastest = (choice, us);
             }
@@ -152,32 +158,26 @@ impl Choice {
         all.into_iter().chain(parts.map(move |parts| Choice { parts: Some(parts), many_tiles, ..Choice::default() }))
     }
 
-    /// The choices that there are for dense operands of a kind, with the us expected of each on an H200: the one that a call takes, and then
-    /// the others, the fastest first. `shape`: rows,
-    /// columns and depth; `stored`: `[a_transposed, b_transposed]`.
-    pub fn ranked(operands: Operands, shape: [i64; 3], stored: [bool; 2]) -> Vec<(Choice, f64)> {
+    /// What has a pace in [`Parameters`], in order: every tile, then every split, some slots standing for any number of them.
+    pub fn instances() -> impl Iterator<Item = Choice> {
+        let tiles = TILES.into_iter().map(|tile| Choice { tile, ..Choice::default() });
+        tiles.chain(Split::instances().map(|split| Choice { split: Some(split), ..Choice::default() }))
+    }
+
+    /// The choices that there are for dense operands of a kind, with the us expected of each: the one that a call takes, and then the others,
+    /// the fastest first. `shape`: rows, columns and depth; `stored`: `[a_transposed, b_transposed]`.
+    pub fn ranked(policy: Policy, operands: Operands, shape: [i64; 3], stored: [bool; 2]) -> Vec<(Choice, f64)> {
         let begin_at = |width: i64| [16, 8, 4].into_iter().find(|at| width * operands.bytes() % at == 0).unwrap_or(2);
         let splits = begin_at(shape[1]) == 16;
         let widths = super::stored_extents(shape, stored).map(|[_, width]| begin_at(width));
         let packs = super::pack::packs(operands, shape, stored, widths);
-        super::Problem { shape, stored, splits, operands, packs }.ranked()
+        super::Problem { policy, shape, stored, splits, operands, packs }.ranked()
     }
 
-    /// us that a launch of this choice for operands of a kind is expected to take on an H200.
-    pub(super) fn us(&self, operands: Operands, shape: [i64; 3], stored: [bool; 2]) -> f64 {
-        self.us_with(operands, shape, stored, &Parameters::H200)
-    }
-
-    /// [`Choice::us`], with parameters of another device or result.
-    pub(super) fn us_with(
-        &self,
-        operands: Operands,
-        shape: [i64; 3],
-        stored: [bool; 2],
-        parameters: &Parameters,
-    ) -> f64 {
+    /// us that a launch of this choice for operands of a kind is expected to take.
+    pub(super) fn us(&self, operands: Operands, shape: [i64; 3], stored: [bool; 2], parameters: &Parameters) -> f64 {
         if let Some(parts) = self.parts {
-            return parts.work(operands, shape, stored).us(&Parameters::H200);
+            return parts.work(operands, shape, stored).us();
         }
         match operands {
             Operands::Fetched => self.work(shape, stored).us(parameters),
@@ -187,7 +187,7 @@ impl Choice {
                 let speed = Speed::of(operands, (rows, cols, step, stages, threads), stored);
                 let [step, stages] = [step, stages].map(|size| size as i64);
                 let (tile, bytes) = ([rows, cols], operands.bytes());
-                Copied { shape, tile, step, stages, slots: 1, bytes, counted: false, speed }.us(parameters)
+                Copied { shape, tile, step, stages, slots: 1, bytes, counted: false, speed }.us()
             }
         }
     }
@@ -200,7 +200,8 @@ impl Choice {
                 let (rows, cols, step, stages, threads, cx, cy) = self.tile;
                 let [depth, threads, cx, cy] = [step * stages, threads, cx, cy].map(|size| size as i64);
                 let (tile, cluster) = ([rows, cols], [cx, cy]);
-                Work { batches: 1, shape, stored, tile, depth, threads, cluster, parts: 1, slots: 1 }
+                let instance = TILES.iter().position(|one| *one == self.tile);
+                Work { shape, stored, tile, depth, threads, cluster, parts: 1, slots: 1, instance }
             }
         }
     }

@@ -8,7 +8,7 @@
 //! fastest took 2.5%, 2.3% and 2.5% longer than the fastest ones in geometric mean over these products; each product by constants that were fitted
 //! to the others, 2.9%, 2.3% and 2.3%.
 
-use super::model::{MULTIPROCESSORS, Parameters, norm, up};
+use super::model::{MULTIPROCESSORS, norm, up};
 
 /// What is multiplied, and how it comes into shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,9 +134,18 @@ pub struct Copied {
     pub speed: Speed,
 }
 
+/// Bytes a us that memory of an H200 gives at most, and bytes that all multiprocessors must have asked for to read at two thirds of that.
+pub(super) const MEMORY: [f64; 2] = [4.435e6, 6.938e6];
+
+/// The part of `b` that each further row of tiles reads again.
+const AGAIN: f64 = 0.02937;
+
+/// The power of the norm that joins products and memory.
+const POWER: f64 = 2.598;
+
 impl Copied {
-    /// us that the launch is expected to take.
-    pub fn us(&self, p: &Parameters) -> f64 {
+    /// us that the launch is expected to take on an H200.
+    pub fn us(&self) -> f64 {
         let ([m, n, k], [rows, cols]) = (self.shape, self.tile);
         let (alone, shared, fit) = (self.speed.alone, self.speed.shared, self.speed.blocks.max(1));
         let blocks = up(m, rows).saturating_mul(up(n, cols)).saturating_mul(self.slots).max(1);
@@ -153,26 +162,28 @@ impl Copied {
 
         let working = blocks.min(fit * MULTIPROCESSORS) as f64;
         let asked = ((m.min(rows) + n.min(cols)) * self.step * (self.stages - 1).max(1) * self.bytes) as f64 * working;
-        let again = p.again * (up(m, rows) - 1) as f64;
+        let again = AGAIN * (up(m, rows) - 1) as f64;
+        let [memory, under_way] = MEMORY;
         let bytes = ((m * k + n * k + m * n) * self.bytes) as f64 + (n * k * self.bytes) as f64 * again;
-        let read = bytes / (p.memory * (1.0 - (-asked / p.under_way).exp())).max(1.0);
+        let read = bytes / (memory * (1.0 - (-asked / under_way).exp())).max(1.0);
 
         let added = match self.slots {
             2.. => arrive + self.slots as f64 * self.speed.add,
             _ if self.counted => only,
             _ => 0.0,
         };
-        fixed + norm(&[compute, read], p.power) + added
+        fixed + norm(&[compute, read], POWER) + added
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gemm::policy::Policy;
     use crate::gemm::{Choice, Problem};
 
     fn choice(operands: Operands, shape: [i64; 3], stored: [bool; 2]) -> (Choice, f64) {
-        Problem { shape, stored, splits: true, operands, packs: [None; 2] }.choice()
+        Problem { policy: Policy::default(), shape, stored, splits: true, operands, packs: [None; 2] }.choice()
     }
 
     /// Of a call in `bench/results/gemm-random-h200.json`, 0.67 to 1.5 times the us are expected, by the tile that it took then. (What was
@@ -208,7 +219,7 @@ mod tests {
             let stored = [false, true];
             let (bytes, speed) = (operands.bytes(), Speed::of(operands, tile, stored));
             let work = Copied { shape, tile: [rows, cols], step, stages, slots: 1, bytes, counted: false, speed };
-            let expected = work.us(&Parameters::H200);
+            let expected = work.us();
             let ratio = expected / us;
             assert!((0.67..1.5).contains(&ratio), "{operands:?} {tile:?} {shape:?}: {expected} us, measured {us}");
         }

@@ -19,6 +19,7 @@ pub mod model;
 pub mod operands;
 pub mod pack;
 pub mod parts;
+pub mod policy;
 pub mod split;
 pub mod tf32;
 
@@ -28,6 +29,7 @@ pub use choice::{Choice, Tile};
 use copied::Operands;
 use model::Parameters;
 use pack::Packs;
+use policy::Policy;
 
 use std::cell::RefCell;
 use tile_runtime::kernel::{
@@ -175,9 +177,10 @@ pub fn gemm<T: GemmElement<C>, C: Element>(
     options: &Gemm<'_, T>,
 ) -> Result<(), LaunchError> {
     let (choice, us) = choice(on, [a.argument(), b.argument(), c.argument()], options);
+    let early = Policy::of(on.device()).parameters().early;
     // A long launch loses more by what starts beside it than it gains by its own early start.
     let place = Place::of(on);
-    let place = if us < model::Parameters::H200.early { place } else { place.in_order() };
+    let place = if us < early { place } else { place.in_order() };
     launch(&place, &Place::of(on), choice, a, b, c, options)
 }
 
@@ -314,6 +317,7 @@ fn class_of<T: GemmElement<C>, C: Element>(
 /// A product as far as its choice depends on it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Problem {
+    policy: Policy,
     shape: [i64; 3],
     stored: [bool; 2],
     /// Whether rows of the result begin at multiples of 16 bytes: sums that are put aside are added and stored 4 at a time.
@@ -326,15 +330,15 @@ struct Problem {
 impl Problem {
     /// The choices that there are, with the us expected of each.
     fn candidates(self) -> impl Iterator<Item = (Choice, f64)> {
-        let Problem { shape, stored, splits, operands, .. } = self;
+        let Problem { policy, shape, stored, splits, operands, .. } = self;
         let legal = Choice::of_operands(operands, shape, stored, splits);
-        legal.map(move |choice| (choice, choice.us(operands, shape, stored))).chain(self.packed())
+        legal.map(move |choice| (choice, choice.us(operands, shape, stored, policy.parameters()))).chain(self.packed())
     }
 
     /// The choices for copies of the operands, those of [`FEW`] that are expected to be the fastest: each needs scratch memory where it is
     /// measured.
     fn packed(self) -> Vec<(Choice, f64)> {
-        let Problem { shape, stored, splits, operands, packs } = self;
+        let Problem { policy, shape, stored, splits, operands, packs } = self;
         if packs == [None; 2] || shape.contains(&0) {
             return vec![];
         }
@@ -347,15 +351,11 @@ impl Problem {
         };
         let before = pack::us(packs, shape, stored, operands.bytes());
         let legal = Choice::of_operands(fetched, shape, along, splits).filter(|choice| choice.parts.is_none());
-        let parameters = match splits {
-            true => Parameters::H200,
-            // Rows of the result that begin between multiples of 16 bytes are stored element by element.
-            false => {
-                let parameters = Parameters::H200;
-                Parameters { store: parameters.store * BETWEEN, ..parameters }
-            }
-        };
-        let us = |choice: &Choice| before + choice.us_with(fetched, shape, along, &parameters);
+        let parameters = policy.parameters();
+        // Rows of the result that begin between multiples of 16 bytes are stored element by element.
+        let between = Parameters { store: parameters.store * BETWEEN, ..*parameters };
+        let parameters = if splits { parameters } else { &between };
+        let us = |choice: &Choice| before + choice.us(fetched, shape, along, parameters);
         let mut all: Vec<_> = legal.map(|choice| (Choice { packs, ..choice }, us(&choice))).collect();
         all.sort_by(|a, b| a.1.total_cmp(&b.1));
         all.truncate(FEW);
@@ -373,9 +373,9 @@ impl Problem {
 
     /// The choice that is expected to be the fastest; one for copies of the operands where it is expected to take less than [`PACKED`] of that.
     fn fastest(self) -> (Choice, f64) {
-        let Problem { shape, stored, operands, splits, .. } = self;
+        let Problem { policy, shape, stored, operands, splits, .. } = self;
         let legal = Choice::of_operands(operands, shape, stored, splits);
-        let timed = legal.map(|choice| (choice, choice.us(operands, shape, stored)));
+        let timed = legal.map(|choice| (choice, choice.us(operands, shape, stored, policy.parameters())));
         let fastest = timed.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((Choice::default(), 0.0));
         self.packed().into_iter().next().filter(|(_, us)| *us < PACKED * fastest.1).unwrap_or(fastest)
     }
@@ -438,7 +438,8 @@ fn asked<T: Element>(on: &impl LaunchOn, tensors: [Argument<'_>; 3], options: &G
     let shape = [m, n, k];
     let bias = options.bias.is_none_or(|bias| bias.is_on(on.device()) && bias.len() as i64 == n);
     let packs = if bias { packs(on, [&a, &b, &c], operands, shape, stored) } else { [None; 2] };
-    Some(Problem { shape, stored, splits: rows_begin_at(&c, 16), operands, packs })
+    let policy = Policy::of(on.device());
+    Some(Problem { policy, shape, stored, splits: rows_begin_at(&c, 16), operands, packs })
 }
 
 /// How operands would be copied to where TMA fetches them. None of them where that is not to be: the device has none, or the launch will be

@@ -1,24 +1,28 @@
-//! How long a launch of one of the kernels takes: a model of the machine with a few parameters, which are fitted to measurements.
+//! How long a launch of one of the kernels takes: a model of the machine with a few parameters, which are fitted to measurements
+//! ([`policy`](super::policy)).
 //!
 //! What the model knows of a launch is [`Work`]: its tiles, what a block multiplies and fetches, how K is split. The time is a fixed part
 //! and, over it, whichever is longer of
 //!
-//! - **products**: waves of tiles, each of some steps along K. A step is as long as its products, as what it brings into the multiprocessor,
-//!   or as the wait for it; a part of the last wave counts for as many multiprocessors as work in it, since the others leave it power;
-//! - **memory**: the operands and the result at the rate that memory gives to the bytes under way. Rows of tiles read a part of the
-//!   weights again;
+//! - **products**: waves of tiles, each of some steps along K. A step is as long as its products, as what it brings into the multiprocessor
+//!   and out of its shared memory, or as the wait for it. What all blocks ask of the second-level cache is less where neighbours that run in
+//!   step ask for the same lines, which they do for as long as the operands stay in the cache; a cluster's blocks ask once for what they
+//!   share, but wait for one another. Each instance has its own speed beside that;
+//! - **memory**: the operands and the result at the rate that memory gives to the bytes under way. The tiles that run at once read what they
+//!   share once; of that, a later wave of the same rows reads `a` again, and other rows `b`, where it did not stay in the cache;
 //!
 //! and what it takes to add the sums of a K that is split. They are joined by a norm, since near where two are equal both are felt.
 //! `examples/gemm_fit.rs` finds the parameters from what `bench/random_shapes.py` measured, and prints what is left over.
 
-/// Multiprocessors of the device that the parameters were fitted on.
+use super::choice::TILES;
+use super::split::{CLUSTERS, SLOTS};
+
+/// Multiprocessors of the devices that the parameters were fitted on.
 pub const MULTIPROCESSORS: i64 = 132;
 
 /// A launch as the model sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Work {
-    /// Products of this shape in one launch.
-    pub batches: i64,
     /// Rows, columns and depth of the product.
     pub shape: [i64; 3],
     /// Whether `a` is stored as K x M, `b` as N x K.
@@ -35,6 +39,8 @@ pub struct Work {
     pub parts: i64,
     /// Sums that the last block to arrive adds.
     pub slots: i64,
+    /// The instance's place among those that have a pace; none of one that is not among them.
+    pub instance: Option<usize>,
 }
 
 /// The parameters, in us, bytes and operations.
@@ -42,118 +48,139 @@ pub struct Work {
 pub struct Parameters {
     /// us from the launch to the first product and from the last one to the end.
     pub fixed: f64,
+    /// us for each doubling of the blocks of a cluster, which begin together.
+    pub gather: f64,
     /// Operations a us of one multiprocessor: where one warpgroup multiplies a tile, where two take turns at tiles of their own, and
     /// where they share a tile.
     pub products: [f64; 3],
     /// us of 64 along K that no tile falls below, of one warpgroup and of several.
     pub step: [f64; 2],
+    /// us of a step for the blocks of a cluster to wait until a slot is free in all of them.
+    pub agree: f64,
     /// Bytes a us that come into one multiprocessor.
     pub port: f64,
+    /// Bytes a us that one shared memory takes in and gives to `wgmma`.
+    pub shared: f64,
     /// Bytes a us that the second-level cache gives to all of them.
     pub cache: f64,
-    /// The part by which rows that begin between lines of 128 bytes take longer to come into a multiprocessor, and from the second-level
-    /// cache, which is asked for two lines a row.
-    pub between: [f64; 2],
+    /// The part by which rows take longer to come into a multiprocessor, and from the second-level cache, that begin between lines of 128
+    /// bytes, of which each piece of them is then in two; and that begin between sectors of 32 bytes too, of which it is in five.
+    pub lines: [f64; 2],
+    /// See `lines`.
+    pub sectors: [f64; 2],
+    /// The part of what is asked of the second-level cache that a neighbour has just asked for, while few bytes of operands have passed
+    /// through it, and how many bytes are few.
+    pub merged: f64,
+    /// See `merged`.
+    pub fresh: f64,
     /// us of a step where all multiprocessors ask for the same few lines: those of an `a` that is stored as K x M and has few rows.
     pub thin: f64,
     /// The part by which a step is longer whose `a`, or `b`, is stored across K.
     pub across: [f64; 2],
-    /// The part by which products are faster in a cluster, which moves fewer bytes: what they do not take of the power is left for products.
-    pub pair: f64,
     /// us between two tiles of a block.
     pub turn: f64,
     /// Bytes a us that one block stores.
     pub store: f64,
-    /// The part of the last wave that counts whole, however few work in it.
+    /// The part of a wave that counts whole, however few multiprocessors work in it: the others leave it power.
     pub last: f64,
     /// Bytes a us that memory gives at most.
     pub memory: f64,
     /// Bytes that all multiprocessors must have asked for to read at two thirds of that.
     pub under_way: f64,
-    /// The part of the weights that each further row of tiles reads again.
+    /// Bytes of operands of which a third stays in the second-level cache.
+    pub kept: f64,
+    /// How often a wave reads again what did not stay.
     pub again: f64,
+    /// Steps whose products, or bytes, run beside nothing: at the begin and the end of a block.
+    pub ramp: f64,
     /// us for a sum to be put aside and its arrival to be known.
     pub arrive: f64,
     /// Bytes a us that the last block to arrive adds.
     pub adds: f64,
     /// Bytes a us that a cluster adds.
     pub shares: f64,
-    /// The power of the norm that joins what runs at the same time.
-    pub power: f64,
+    /// The powers of the norms that join what runs at the same time: in a step, and over a launch.
+    pub powers: [f64; 2],
+    /// How long a step of each instance takes, as a part of what all of the above expects, in the order of [`Choice::instances`].
+    ///
+    /// [`Choice::instances`]: super::Choice::instances
+    pub pace: [f64; INSTANCES],
+    /// How long each instance takes to read from memory, likewise: boxes of other rows and columns are other pages.
+    pub reach: [f64; INSTANCES],
     /// The expected us from which on a launch is slower where it may start before the previous one is done.
     pub early: f64,
 }
 
-impl Parameters {
-    /// The parameters of an H200, fitted to 338 shapes of operands of 16 bits that TMA fetches: 190 of three seeds, 29 of the book
-    /// (`bench/results/gemm-random-fit-h200.json`), 64 more, of which 27 had been slow as called (`bench/results/gemm-split-fit-h200.json`), and
-    /// 55 for clusters of two axes, of which 23 had been slow (`bench/results/gemm-cluster-fit-h200.json`). The choice takes 3.5% longer than the
-    /// best one in geometric mean over them, and 3.8% over the last 55. What is expected of operands that threads copy, of copies in front of a
-    /// product and of tf32 takes the rates of memory from here; what it has beside was fitted to that.
-    /// `early` is the threshold that makes the launches of the first 190 shapes as called shortest in the mean; from 12 to 60 us that differs
-    /// by 1%.
-    pub const H200: Parameters = Parameters {
-        fixed: 2.958,
-        products: [6.866e6, 8.338e6, 7.62e6],
-        step: [0.03935, 0.1762],
-        port: 0.1659e6,
-        cache: 20.11e6,
-        between: [0.5421, 0.9394],
-        thin: 0.3963,
-        across: [0.004228, 0.03098],
-        pair: 0.05592,
-        turn: 0.2073,
-        store: 0.04158e6,
-        last: 0.8514,
-        memory: 4.435e6,
-        under_way: 6.938e6,
-        again: 0.02937,
-        arrive: 2.812,
-        adds: 0.03321e6,
-        shares: 0.01561e6,
-        power: 2.598,
-        early: 22.0,
-    };
+/// Instances that have a pace.
+pub const INSTANCES: usize = TILES.len() + CLUSTERS.len() + SLOTS.len();
 
+/// Parameters of [`Parameters`] in front of the paces, but `early`.
+const COMMON: usize = 33;
+
+impl Parameters {
     /// How many a fit changes.
-    pub const COUNT: usize = 24;
+    pub const COUNT: usize = COMMON + 2 * INSTANCES;
 
     /// All of them in one row, for a fit.
     pub fn to_array(&self) -> [f64; Parameters::COUNT] {
-        let Parameters { fixed, products: [p0, p1, p2], step: [s0, s1], port, cache, across: [a, b], .. } = *self;
-        let Parameters { between: [b0, b1], thin, .. } = *self;
-        let Parameters { pair, turn, store, last, memory, under_way, again, arrive, adds, shares, power, .. } = *self;
-        [
-            fixed, p0, p1, p2, s0, s1, port, cache, b0, b1, thin, a, b, pair, turn, store, last, memory, under_way,
-            again, arrive, adds, shares, power,
-        ]
+        let Parameters { fixed, gather, products: [p0, p1, p2], step: [s0, s1], agree, port, shared, cache, .. } =
+            *self;
+        let Parameters { lines: [l0, l1], sectors: [b0, b1], merged, fresh, thin, across: [a, b], turn, .. } = *self;
+        let Parameters { store, last, memory, under_way, kept, again, ramp, arrive, adds, shares, .. } = *self;
+        let [within, over] = self.powers;
+        let common: [f64; COMMON] = [
+            fixed, gather, p0, p1, p2, s0, s1, agree, port, shared, cache, l0, l1, b0, b1, merged, fresh, thin, a, b,
+            turn, store, last, memory, under_way, kept, again, ramp, arrive, adds, shares, within, over,
+        ];
+        let mut row = [0.0; Parameters::COUNT];
+        for (to, from) in row.iter_mut().zip(common.into_iter().chain(self.pace).chain(self.reach)) {
+            *to = from;
+        }
+        row
     }
 
-    /// What [`Parameters::to_array`] made, within what can be meant.
+    /// What [`Parameters::to_array`] made, within what can be meant; `early` is 22 us.
     pub fn from_array(row: [f64; Parameters::COUNT]) -> Parameters {
-        let [fixed, p0, p1, p2, s0, s1, port, cache, b0, b1, thin, a, b, pair, turn, store, last, rest @ ..] = row;
-        let [memory, under_way, again, arrive, adds, shares, power] = rest;
+        let [fixed, gather, p0, p1, p2, s0, s1, agree, port, shared, cache, l0, l1, b0, b1, merged, fresh, rest @ ..] =
+            row;
+        let [thin, a, b, turn, store, last, memory, under_way, kept, again, ramp, arrive, adds, shares, rest @ ..] =
+            rest;
+        let [within, over, rest @ ..] = rest;
+        let (paces, reaches) = rest.split_at(INSTANCES);
+        let (mut pace, mut reach) = ([1.0; INSTANCES], [1.0; INSTANCES]);
+        for (to, from) in pace.iter_mut().zip(paces).chain(reach.iter_mut().zip(reaches)) {
+            *to = from.clamp(0.5, 2.0);
+        }
         Parameters {
             fixed,
+            gather,
             products: [p0, p1, p2],
             step: [s0, s1],
+            agree,
             port,
+            shared,
             cache,
-            between: [b0, b1].map(|part| part.clamp(0.0, 1.5)),
+            lines: [l0, l1].map(|part| part.clamp(0.0, 2.0)),
+            sectors: [b0, b1].map(|part| part.clamp(0.0, 4.0)),
+            merged: merged.clamp(0.0, 0.95),
+            fresh,
             thin,
             across: [a, b].map(|part| part.clamp(0.0, 1.0)),
-            pair: pair.clamp(0.0, 0.3),
             turn,
             store,
             last: last.clamp(0.0, 1.0),
-            memory: memory.clamp(3e6, 4.8e6),
+            memory: memory.clamp(1e6, 8e6),
             under_way,
-            again: again.clamp(0.0, 1.0),
+            kept,
+            again: again.clamp(0.0, 3.0),
+            ramp,
             arrive,
             adds,
             shares,
-            power: power.clamp(1.0, 12.0),
-            ..Parameters::H200
+            powers: [within, over].map(|power| power.clamp(1.0, 12.0)),
+            pace,
+            reach,
+            early: 22.0,
         }
     }
 }
@@ -163,10 +190,19 @@ pub(super) fn up(a: i64, b: i64) -> i64 {
     (a.max(0) + b - 1) / b.max(1)
 }
 
-/// Multiprocessors that work at once on clusters of so many blocks. An H200's are grouped unevenly, and in what a group has beyond a multiple
+/// Multiprocessors that work at once on clusters of so many blocks. They are grouped unevenly, and in what a group has beyond a multiple
 /// of four no cluster of four or eight fits (`docs/hopper.md`, "Clusters").
 fn at_once(cluster: i64) -> i64 {
     if cluster < 4 { MULTIPROCESSORS } else { 120 }
+}
+
+/// Rows of tiles of a panel, which the tiles that run at once share: as [`kernel::gemm`](fn@super::kernel::gemm) has it.
+fn panel([rows, cols]: [i64; 2], m: i64) -> i64 {
+    match (rows, cols) {
+        (128, 128) => 4,
+        (128, 129..) if m <= 4096 => 16,
+        _ => 8,
+    }
 }
 
 impl Work {
@@ -175,59 +211,129 @@ impl Work {
     pub fn blocks(&self) -> i64 {
         let ([m, n, _], [rows, cols]) = (self.shape, self.tile);
         let [cx, cy] = self.cluster;
-        let tiles = up(up(m, rows), cy) * cy * up(up(n, cols), cx) * cx * self.parts * self.slots;
-        tiles.saturating_mul(self.batches.max(0))
+        up(up(m, rows), cy) * cy * up(up(n, cols), cx) * cx * self.parts * self.slots
+    }
+
+    /// Blocks that run at once. Those that take tile after tile are no more than the waves need, rounded up to fours
+    /// (`tile_ir::lower::raster`); of the others as many begin as there is room for.
+    fn working(&self) -> i64 {
+        let together = (self.cluster[0] * self.cluster[1] * self.parts).max(1);
+        let (blocks, room) = (self.blocks().max(1), at_once(together));
+        if self.is_split() {
+            return blocks.min(room);
+        }
+        let (clusters, room) = (blocks / together, room / together);
+        let even = up(clusters, up(clusters, room));
+        let by = (4 / together).max(1);
+        (up(even, by) * by).min(room) * together
+    }
+
+    fn is_split(&self) -> bool {
+        self.parts * self.slots > 1
+    }
+
+    /// Rows of tiles that run at once, how many such groups of rows there are, and the waves of one of them.
+    fn groups(&self) -> (i64, i64, f64) {
+        let ([m, n, _], [rows, cols]) = (self.shape, self.tile);
+        let (high, wide) = (up(m, rows).max(1), up(n, cols).max(1));
+        let together = self.cluster[0] * self.cluster[1] * self.parts;
+        let room = at_once(together) as f64 / (self.parts * self.slots).max(1) as f64;
+        // Where K is split, tiles are taken row after row.
+        let panel = if self.is_split() { (room as i64 / wide).max(1) } else { panel(self.tile, m) }.min(high);
+        (panel, up(high, panel), (wide as f64 / (room / panel as f64).max(1.0)).max(1.0))
+    }
+
+    /// us of a step along K.
+    fn step(&self, p: &Parameters) -> f64 {
+        let ([m, n, k], [rows, cols]) = (self.shape, self.tile);
+        let working = self.working() as f64;
+        // `wgmma` multiplies 64 rows at a time.
+        let multiplied = rows.max(64);
+        let operations = (2 * multiplied * cols * 64) as f64;
+        let [a_across, b_across] = [self.stored[0], !self.stored[1]];
+        let across = 1.0 + p.across[0] * f64::from(a_across) + p.across[1] * f64::from(b_across);
+        let products = operations / p.products[self.kind()] * across;
+        // Elements from one row to the next as they lie in memory.
+        let (a_pitch, b_pitch) = (if a_across { m } else { k }, if b_across { n } else { k });
+        // Of an operand across K a row of the tile is fetched whole for each step along K, however little of it there is.
+        let a_rows = if a_across { rows } else { m.min(rows) };
+        let b_rows = if b_across { cols } else { n.min(cols) };
+        let fetched = |rows: i64, pitch: i64, at: usize| {
+            let [lines, sectors] =
+                [(p.lines, 64), (p.sectors, 16)].map(|(part, of)| part[at] * f64::from(pitch % of != 0));
+            (rows * 128) as f64 * (1.0 + lines + sectors)
+        };
+        let [(a_port, b_port), (a_cache, b_cache)] =
+            [0, 1].map(|at| (fetched(a_rows, a_pitch, at), fetched(b_rows, b_pitch, at)));
+        let port = (a_port + b_port) / p.port;
+        let given = (a_rows + b_rows + multiplied + cols * multiplied / 64) * 128;
+        let shared = given as f64 / p.shared;
+        // Neighbours are blocks of no cluster; or, of one along an axis, those along the other.
+        let operands = ((m * k + n * k) * 2) as f64;
+        let asked = 1.0 - p.merged * (-operands / p.fresh).exp();
+        let asked = if self.cluster == [1, 1] && self.parts == 1 { asked } else { 1.0 };
+        let [beside, below] = self.cluster.map(|blocks| blocks as f64);
+        let cache = (a_cache / beside + b_cache / below) * asked * working / p.cache;
+        // Few rows that lie side by side for each k are few lines, of which every multiprocessor asks for each row by itself.
+        let few = if a_across { (64 - m).max(0) as f64 / 64.0 } else { 0.0 };
+        let thin = p.thin * few * working / MULTIPROCESSORS as f64 / beside;
+        let floor = p.step[usize::from(self.kind() > 0)];
+        let agree = if self.cluster == [1, 1] { 0.0 } else { p.agree };
+        self.own(&p.pace) * (norm(&[products, port, shared, cache, thin, floor], p.powers[0]) + agree)
+    }
+
+    /// What is the instance's own; 1 of one that is not among those that have their own.
+    fn own(&self, all: &[f64; INSTANCES]) -> f64 {
+        self.instance.and_then(|place| all.get(place)).copied().unwrap_or(1.0)
+    }
+
+    /// Which of the rates of products it has.
+    fn kind(&self) -> usize {
+        if self.takes_turns() { 1 } else { 2 * usize::from(self.threads > 128) }
+    }
+
+    /// Whether two warpgroups take turns at tiles of their own: one is stored while the other is multiplied.
+    fn takes_turns(&self) -> bool {
+        self.threads == 128 && self.tile[0] * self.tile[1] >= 128 * 128
     }
 
     /// us that the launch is expected to take.
     pub fn us(&self, p: &Parameters) -> f64 {
         let ([m, n, k], [rows, cols]) = (self.shape, self.tile);
-        let blocks = self.blocks().max(1);
-        let at_once = at_once(self.cluster[0] * self.cluster[1] * self.parts);
-        let waves = up(blocks, at_once);
-        let last = blocks - (waves - 1) * at_once;
-        let filled = (waves - 1) as f64 + p.last + (1.0 - p.last) * last as f64 / MULTIPROCESSORS as f64;
+        let together = self.cluster[0] * self.cluster[1] * self.parts;
+        let (blocks, room) = (self.blocks().max(1), at_once(together));
+        let (working, waves) = (self.working() as f64, up(blocks, room));
+        let part = |working: f64| p.last + (1.0 - p.last) * working / MULTIPROCESSORS as f64;
+        let filled = match self.is_split() {
+            true => (waves - 1) as f64 + part((blocks - (waves - 1) * room) as f64),
+            false => waves as f64 * part(working),
+        };
         let steps = up(k, 64 * self.parts * self.slots) as f64;
-
-        // `wgmma` multiplies 64 rows at a time.
-        let operations = (2 * rows.max(64) * cols * 64) as f64;
-        let turns = self.threads == 128 && rows * cols >= 128 * 128;
-        let kind = if turns { 1 } else { 2 * usize::from(self.threads > 128) };
-        let [a_across, b_across] = [self.stored[0], !self.stored[1]];
-        let across = 1.0 + p.across[0] * f64::from(a_across) + p.across[1] * f64::from(b_across);
-        let alone = if self.cluster != [1, 1] { 1.0 - p.pair } else { 1.0 };
-        let products = operations / p.products[kind] * across * alone;
-        // Rows as they lie in memory.
-        let pitch = |across: bool, along: i64| if across { along } else { k };
-        let fetched =
-            |rows: i64, pitch: i64, part: f64| (rows * 128) as f64 * (1.0 + part * f64::from(pitch % 64 != 0));
-        // Of an operand across K a row of the tile is fetched whole for each step along K, however little of it there is.
-        let a_rows = if a_across { rows } else { m.min(rows) };
-        let b_rows = if b_across { cols } else { n.min(cols) };
-        let bytes = |part| (fetched(a_rows, pitch(a_across, m), part), fetched(b_rows, pitch(b_across, n), part));
-        let [(a_port, b_port), (a_cache, b_cache)] = p.between.map(bytes);
-        let port = (a_port + b_port) / p.port;
-        let working = blocks.min(at_once) as f64;
-        let [beside, below] = self.cluster.map(|blocks| blocks as f64);
-        let cache = (a_cache / beside + b_cache / below) * working / p.cache;
-        // Few rows that lie side by side for each k are few lines, of which every multiprocessor asks for each row by itself.
-        let few = if a_across { (64 - m).max(0) as f64 / 64.0 } else { 0.0 };
-        let thin = p.thin * few * working / MULTIPROCESSORS as f64;
-        let step = norm(&[products, port, cache, thin, p.step[usize::from(kind > 0)]], p.power);
+        let multiplied = steps * self.step(p);
         let stored = (rows.min(m) * cols.min(n) * 2) as f64 / p.store;
-        // Where two tiles take turns, one is stored while the other is multiplied.
-        let between = if turns { 0.0 } else { (waves - 1) as f64 * (p.turn + stored) };
-        let compute = filled * steps * step + between + stored;
+        let compute = match self.takes_turns() {
+            true => filled * norm(&[multiplied, stored + p.turn], p.powers[0]) + stored,
+            false => filled * (multiplied + p.turn + stored) - p.turn,
+        };
 
-        let asked = ((m.min(rows) + n.min(cols)) * self.depth * 2) as f64 * working;
-        let again = p.again * ((up(m, rows) as f64 / below) - 1.0).max(0.0);
-        let bytes = (((m * k + n * k + m * n) * 2) as f64 + (n * k * 2) as f64 * again) * self.batches as f64;
-        let read = bytes / (p.memory * (1.0 - (-asked / p.under_way).exp())).max(1.0);
+        let depth = self.depth.min(steps as i64 * 64);
+        let asked = ((m.min(rows) + n.min(cols)) * depth * 2) as f64 * working;
+        let rate = (p.memory * (1.0 - (-asked / p.under_way).exp())).max(1.0);
+        let (panel, groups, waves_of_group) = self.groups();
+        let (of_a, of_b) = ((m * k * 2) as f64, (n * k * 2) as f64);
+        let of_panel = (m.min(panel * rows) * k * 2) as f64;
+        let lost = |bytes: f64| p.again * (1.0 - (-bytes / p.kept).exp());
+        let read_again =
+            of_a * lost(of_panel) * (waves_of_group - 1.0) + of_b * lost(of_b + of_panel) * (groups - 1) as f64;
+        let read = (of_a + of_b + read_again) / rate * self.own(&p.reach);
+        let written = (m * n * 2) as f64 / p.memory;
+        let alone = (p.ramp / (steps * waves as f64).max(1.0)).min(1.0) * compute.min(read);
 
+        let shared = ((self.parts - 1).max(0) * rows * cols * 4) as f64 / p.shares;
         let sums = (rows.min(m) * cols.min(n) * 4) as f64;
-        let shared = (self.parts - 1).max(0) as f64 * sums / p.shares;
         let added = if self.slots > 1 { p.arrive + self.slots as f64 * sums / p.adds } else { 0.0 };
-        p.fixed + norm(&[compute, read], p.power) + shared + added
+        let begun = p.fixed + p.gather * (together.max(1) as f64).log2();
+        begun + alone + norm(&[compute, read + written], p.powers[1]) + shared + added
     }
 }
 
@@ -238,4 +344,39 @@ pub(super) fn norm(all: &[f64], power: f64) -> f64 {
         return 0.0;
     }
     most * all.iter().map(|one| (one / most).max(0.0).powf(power)).sum::<f64>().powf(1.0 / power)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gemm::Choice;
+
+    /// Blocks that take tile after tile are as many as the waves need, in fours; clusters of eight find room for 15.
+    #[test]
+    fn blocks_at_once() {
+        let work = |choice: Choice, m, n| choice.work([m, n, 4096], [false, true]);
+        let tile = |tile| Choice { tile, ..Choice::default() };
+        let single = tile((128, 128, 64, 6, 128, 1, 1));
+        for (m, n, blocks) in [(128, 128, 1), (1280, 1280, 100), (1280, 1792, 72), (4096, 4096, 128)] {
+            assert_eq!(work(single, m, n).working(), blocks, "{m} x {n}");
+        }
+        assert_eq!(work(tile((128, 128, 64, 6, 128, 4, 2)), 4096, 4096).working(), 120);
+    }
+
+    /// Each instance has a place of its own for its pace.
+    #[test]
+    fn instances_have_places() {
+        let places = Choice::instances().map(|choice| choice.work([512, 512, 4096], [false, true]).instance);
+        assert_eq!(places.collect::<Vec<_>>(), (0..INSTANCES).map(Some).collect::<Vec<_>>());
+    }
+
+    /// Operands beyond what the second-level cache keeps are read again by each group of rows, and by each wave of a group.
+    #[test]
+    fn what_is_read_again_takes_longer() {
+        let parameters = crate::gemm::policy::Policy::H100.parameters();
+        let kept = Parameters { kept: 1e15, ..*parameters };
+        let us = |extent, parameters: &Parameters| Choice::default().work([extent; 3], [false, true]).us(parameters);
+        assert!(us(16_384, parameters) > 1.005 * us(16_384, &kept));
+        assert!(us(1024, parameters) < 1.005 * us(1024, &kept));
+    }
 }

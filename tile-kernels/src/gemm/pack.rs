@@ -5,8 +5,8 @@
 //! than what threads that copy take, unless the product does little with each element. The copies are in scratch memory of the stream
 //! ([`Scratch`]).
 
+use super::copied::MEMORY;
 use super::copied::Operands;
-use super::model::Parameters;
 use super::{Gemm, stored_extents};
 use std::fmt;
 use std::ops::Range;
@@ -100,11 +100,11 @@ const NARROW: f64 = 2.4e6;
 
 impl Pack {
     /// us that a copy of an operand of these extents, as it is stored, is expected to take on an H200.
-    fn us(self, [rows, cols]: [i64; 2], bytes: i64, p: &Parameters) -> f64 {
+    fn us(self, [rows, cols]: [i64; 2], bytes: i64) -> f64 {
         let moved = (2 * rows * cols * bytes) as f64;
         let rate = if self == (Pack::Rows { vec: 1 }) && bytes == 2 { NARROW } else { RATE };
         // Of a small one there are too few blocks to ask for as many bytes as memory has under way.
-        LAUNCH + moved / (rate * (1.0 - (-moved / (0.5 * p.under_way)).exp())).max(1.0)
+        LAUNCH + moved / (rate * (1.0 - (-moved / (0.5 * MEMORY[1])).exp())).max(1.0)
     }
 
     /// Whether an operand of these extents, as it is stored, may be copied.
@@ -171,7 +171,7 @@ pub(super) fn packs(operands: Operands, shape: [i64; 3], stored: [bool; 2], begi
 /// us that the copies in front of a product of this shape are expected to take on an H200. `stored`: how operands are stored.
 pub(super) fn us(packs: Packs, shape: [i64; 3], stored: [bool; 2], bytes: i64) -> f64 {
     let each = packs.iter().zip(stored_extents(shape, stored));
-    each.filter_map(|(pack, extents)| pack.map(|pack| pack.us(extents, bytes, &Parameters::H200))).sum()
+    each.filter_map(|(pack, extents)| pack.map(|pack| pack.us(extents, bytes))).sum()
 }
 
 /// Calls `product` with what the operands are copied to, and with the options that say how that is stored. Nothing is launched where `copies`

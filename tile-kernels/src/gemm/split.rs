@@ -4,6 +4,7 @@
 //! K, of which the leading 10 bits of the fraction are multiplied ([`Precision::Tf32`](super::Precision)).
 
 use super::activation::activate;
+use super::choice::TILES;
 use super::epilogue::finish;
 use super::model::{MULTIPROCESSORS, Work, up};
 use super::operands::{extents_agree, multiply_on_tensor_cores};
@@ -210,7 +211,7 @@ pub struct Split {
 }
 
 /// The splits over clusters alone; those whose step along K is 128 are of operands that are both stored along K.
-const CLUSTERS: [Split; 11] = [
+pub(super) const CLUSTERS: [Split; 11] = [
     over([16, 64, 128, 11], 2, 1),
     over([32, 64, 128, 9], 2, 1),
     over([64, 64, 128, 6], 2, 1),
@@ -239,7 +240,7 @@ const TF32_CLUSTERS: [Split; 7] = [
 const TF32_SLOTS: [Split; 2] = [over([64, 64, 32, 12], 1, 2), over([128, 128, 32, 6], 1, 2)];
 
 /// The tiles of the splits whose last arriver adds.
-const SLOTS: [Split; 4] = [
+pub(super) const SLOTS: [Split; 4] = [
     over([64, 64, 64, 12], 1, 2),
     over([128, 128, 64, 6], 1, 2),
     over([16, 64, 128, 10], 1, 2),
@@ -296,7 +297,15 @@ impl Split {
         let (rows, cols, step, stages) = self.tile;
         let [depth, threads, parts, slots] =
             [step * stages, self.threads(), self.parts, self.slots].map(|size| size as i64);
-        Work { batches: 1, shape, stored, tile: [rows, cols], depth, threads, cluster: [1, 1], parts, slots }
+        let like = |other: &Split| other.tile == self.tile && (other.slots > 1 || other.parts == self.parts);
+        let instance = Split::instances().position(|other| (other.slots > 1) == (self.slots > 1) && like(&other));
+        let instance = instance.map(|place| TILES.len() + place);
+        Work { shape, stored, tile: [rows, cols], depth, threads, cluster: [1, 1], parts, slots, instance }
+    }
+
+    /// Those of 16 bits, some slots standing for any number of them.
+    pub(super) fn instances() -> impl Iterator<Item = Split> {
+        CLUSTERS.into_iter().chain(SLOTS)
     }
 
     fn threads(self) -> usize {

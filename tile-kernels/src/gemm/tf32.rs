@@ -6,8 +6,9 @@
 //! asynchronously and multiplied by `mma.sync`.
 
 use super::epilogue::finish;
-use super::model::Parameters;
+use super::model::{INSTANCES, Parameters};
 use super::operands::extents_agree;
+use super::policy::Policy;
 use super::split::Split;
 use super::{Choice, Gemm, extents, rows_begin_at};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -149,14 +150,16 @@ pub(super) fn us(choice: &Choice, [m, n, k]: [i64; 3], parameters: &Parameters) 
         }
     };
     let step = [step(tile); 2];
-    let parameters = Parameters { fixed: 3.382, step, port: f64::INFINITY, last: 1.0, ..*parameters };
+    let (none, one) = (f64::INFINITY, [1.0; INSTANCES]);
+    let parameters =
+        Parameters { fixed: 3.382, step, port: none, shared: none, last: 1.0, pace: one, reach: one, ..*parameters };
     choice.work([m, n, k.saturating_mul(2)], [false, true]).us(&parameters)
 }
 
 /// The tile for a shape.
 pub fn tile_for(m: i64, n: i64, k: i64) -> Tile {
     let choice = |tile: &Tile| Choice { tile: as_tile(*tile), ..Choice::default() };
-    let cost = |tile: &Tile| us(&choice(tile), [m, n, k], &Parameters::H200);
+    let cost = |tile: &Tile| us(&choice(tile), [m, n, k], Policy::default().parameters());
     TILES.into_iter().min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or(TILES[0])
 }
 

@@ -58,7 +58,7 @@ absent! {
     /// A CUDA device.
     CudaDevice {
         ordinal: usize, label: String, name: String, capability: (u32, u32), multiprocessors: u32, max_shared: u32, l2_bytes: u64,
-        total_memory: u64, dependent_launch: AtomicBool
+        memory_rate: u64, total_memory: u64, dependent_launch: AtomicBool
     } {
         fn driver_version(&self) -> (u32, u32);
         fn bind(&self) -> Result<(), Error>;

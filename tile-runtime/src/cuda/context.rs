@@ -39,6 +39,8 @@ pub(crate) struct CudaDevice {
     pub multiprocessors: u32,
     pub max_shared: u32,
     pub l2_bytes: u64,
+    /// Bytes a second that memory gives at most; 0 where the driver does not say.
+    pub memory_rate: u64,
     pub total_memory: u64,
     /// Wait for each launch: `TILE_LAUNCH_BLOCKING=1`.
     pub blocking: bool,
@@ -142,6 +144,7 @@ impl CudaDevice {
             multiprocessors: get(attribute::MULTIPROCESSOR_COUNT)?,
             max_shared: get(attribute::MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
             l2_bytes: u64::from(get(attribute::L2_CACHE_SIZE)?),
+            memory_rate: memory_rate(get(attribute::MEMORY_CLOCK_RATE)?, get(attribute::GLOBAL_MEMORY_BUS_WIDTH)?),
             pools: get(attribute::MEMORY_POOLS_SUPPORTED)? != 0,
             label,
             name,
@@ -674,4 +677,22 @@ pub(crate) fn cluster_attribute(blocks: u32) -> sys::CUlaunchAttribute {
     };
     attribute.value.clusterDim = sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: blocks, y: 1, z: 1 };
     attribute
+}
+
+/// Bytes a second of memory by its clock in kHz, at each of whose edges it gives as many bits as its bus is wide.
+fn memory_rate(clock: u32, bits: u32) -> u64 {
+    u64::from(clock) * 1000 * 2 * u64::from(bits) / 8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::memory_rate;
+
+    /// What the driver says of an H100 SXM and of an H200, beside their data sheets.
+    #[test]
+    fn the_rate_of_memory() {
+        assert_eq!(memory_rate(2_619_000, 5120), 3_352_320_000_000);
+        assert_eq!(memory_rate(3_201_000, 6144), 4_916_736_000_000);
+        assert_eq!(memory_rate(0, 5120), 0);
+    }
 }

@@ -107,6 +107,8 @@ pub(crate) const NOT_READY: c_int = 600;
 #[allow(missing_docs)]
 pub(crate) mod attribute {
     pub const MULTIPROCESSOR_COUNT: i32 = 16;
+    pub const MEMORY_CLOCK_RATE: i32 = 36;
+    pub const GLOBAL_MEMORY_BUS_WIDTH: i32 = 37;
     pub const L2_CACHE_SIZE: i32 = 38;
     pub const COMPUTE_CAPABILITY_MAJOR: i32 = 75;
     pub const COMPUTE_CAPABILITY_MINOR: i32 = 76;
