@@ -1,5 +1,6 @@
 //! K split over the blocks of a cluster: `cluster_reduce` adds their tiles in the order of ranks, so that the result has the
-//! same bits everywhere. The mistakes that the hardware would not forgive are planted and found.
+//! same bits everywhere; and `cluster_exchange`, by which each block gets its part of what all of them have. The mistakes that the hardware
+//! would not forgive are planted and found.
 
 use tile_runtime::prelude::*;
 
@@ -108,6 +109,84 @@ fn the_first_block_adds_in_the_order_of_ranks() {
             check(2, &|c| cluster_k::<16, 64, 2>::launch(&device, &x, &y, c).unwrap());
             check(2, &|c| cluster_k::<32, 64, 2>::launch(&device, &x, &y, c).unwrap());
             check(2, &|c| cluster_k::<128, 64, 2>::launch(&device, &x, &y, c).unwrap());
+        }
+    }
+}
+
+/// The largest and the sum of what `CK` blocks hold of each of 8 rows: each block sends every other one the rows that are that one's to add.
+#[tile_kernel(instances(CK in [1, 2, 4, 8]))]
+pub fn exchanged<const CK: usize>(
+    x: &Tensor<f32, (Fixed<8>, N)>,
+    largest: &mut Tensor<f32, (Fixed<8>,)>,
+    sum: &mut Tensor<f32, (Fixed<8>,)>,
+) {
+    let [part, _] = blocks([CK, 1]);
+    cluster([CK, 1]);
+    let [t] = threads([64]);
+    let mut mine = alloc_shared::<f32>([CK, 8 / CK, 4]);
+    let mut theirs = alloc_shared::<f32>([CK, 8 / CK, 4]);
+    let share = ceil_div(N, CK);
+    if t < 8 {
+        let mut top = -1e30f32;
+        let mut all = 0.0f32;
+        for i in part * share..min(part * share + share, N) {
+            top = max(top, x[[t, i]]);
+            all += x[[t, i]];
+        }
+        mine[[t / (8 / CK), t % (8 / CK), 0]] = top;
+        mine[[t / (8 / CK), t % (8 / CK), 1]] = all;
+        mine[[t / (8 / CK), t % (8 / CK), 2]] = 0.0;
+        mine[[t / (8 / CK), t % (8 / CK), 3]] = 0.0;
+    }
+    cluster_exchange(&mine, &mut theirs);
+    if t < 8 / CK {
+        let mut top = -1e30f32;
+        let mut all = 0.0f32;
+        for s in 0..CK {
+            top = max(top, theirs[[s, t, 0]]);
+            all += theirs[[s, t, 1]];
+        }
+        largest[part * (8 / CK) + t] = top;
+        sum[part * (8 / CK) + t] = all;
+    }
+}
+
+#[test]
+fn each_block_receives_its_part_of_every_block() {
+    let n = 61;
+    let values: Vec<f32> = (0..8 * n).map(|i| (i * 7919 % 1013) as f32 / 7.0 - 70.0).collect();
+    for device in devices() {
+        let x = device.tensor(&values, [8, n]).unwrap();
+        let check = |parts: usize, launch: &dyn Fn(&mut Tensor<f32, 1>, &mut Tensor<f32, 1>)| {
+            let (mut largest, mut sum) = (device.zeros::<f32, 1>([8]).unwrap(), device.zeros::<f32, 1>([8]).unwrap());
+            launch(&mut largest, &mut sum);
+            let share = n.div_ceil(parts);
+            let part_sum = |part: &[f32]| part.iter().fold(0.0f32, |a, b| a + b);
+            let rows = values.chunks(n);
+            let tops: Vec<f32> = rows.clone().map(|row| row.iter().copied().fold(f32::MIN, f32::max)).collect();
+            let sums: Vec<f32> = rows.map(|row| row.chunks(share).map(part_sum).fold(0.0f32, |a, b| a + b)).collect();
+            assert_eq!(bits(largest.to_vec().unwrap()), bits(tops), "{parts} parts");
+            assert_eq!(bits(sum.to_vec().unwrap()), bits(sums), "{parts} parts");
+        };
+        check(1, &|a, b| exchanged::<1>::launch(&device, &x, a, b).unwrap());
+        // Where there are no clusters the instances of several blocks do not exist.
+        check(2, &|a, b| exchanged::<2>::launch(&device, &x, a, b).unwrap());
+        check(4, &|a, b| exchanged::<4>::launch(&device, &x, a, b).unwrap());
+        check(8, &|a, b| exchanged::<8>::launch(&device, &x, a, b).unwrap());
+    }
+}
+
+#[test]
+fn an_exchange_over_several_blocks_needs_clusters() {
+    use tile_ir::ir::Target;
+    let kernel = exchanged::<1>::definition().kernel().unwrap();
+    for instance in &kernel.instances {
+        let several = instance.consts != [1];
+        assert!(tile_ir::lower::lower(kernel, instance, Target::Sm90a).is_ok());
+        let found = tile_ir::lower::lower(kernel, instance, Target::Sm80).err();
+        assert_eq!(found.is_some(), several, "{:?}", instance.consts);
+        if let Some(found) = found {
+            assert!(found[0].message.contains("`cluster_exchange` over"), "{}", found[0].message);
         }
     }
 }
@@ -230,6 +309,58 @@ mod planted {
         program.body = body;
         assert_eq!(removed, 1, "one thing is taken out");
         reports(&program)
+    }
+
+    #[test]
+    fn mistakes_of_an_exchange_are_found() {
+        let kernel = exchanged::<1>::definition().kernel().unwrap();
+        let instance = kernel.instances.iter().find(|i| i.consts == [4]).unwrap();
+        let program = tile_ir::lower::lower(kernel, instance, Target::Sm90a).unwrap();
+        let reports = |program: &Program| {
+            let tensor = |shape: &[i64]| {
+                let memory = Arc::new(Memory::zeros(shape.iter().product::<i64>() as usize * 4));
+                let strides = (0..shape.len()).map(|axis| shape[axis + 1..].iter().product()).collect();
+                let (dtype, shape) = (Dtype::F32, shape.to_vec());
+                Argument::Tensor(TensorArgument { dtype, memory, offset: 0, shape, strides })
+            };
+            let mut all = String::new();
+            for seed in 0..6 {
+                let args = [tensor(&[8, 40]), tensor(&[8]), tensor(&[8])];
+                let report = run(program, &args, &CheckedOptions { seed, ..CheckedOptions::default() }).unwrap();
+                all.extend(report.diagnostics.iter().map(|d| format!("{}: {}\n", d.code, d.message)));
+            }
+            all
+        };
+        let without = |mistaken: &dyn Fn(&OpKind) -> bool| {
+            let mut program = program.clone();
+            let mut body = std::mem::take(&mut program.body);
+            let mut removed = 0;
+            each_list_mut(&mut body, &mut |ops| {
+                let before = ops.len();
+                ops.retain(|op| !mistaken(&op.kind));
+                removed += before - ops.len();
+            });
+            program.body = body;
+            assert!(removed > 0);
+            reports(&program)
+        };
+        assert_eq!(reports(&program), "");
+        // Who has not met the cluster may send to a block that has not begun.
+        let found = without(&|op| matches!(op, OpKind::ClusterBarrier { .. }));
+        assert!(found.contains("TK0402") && found.contains("before the cluster has met"), "{found}");
+        // Who does not wait reads what is not there, and ends while others send.
+        let found = without(&|op| matches!(op, OpKind::BarrierWait { .. }));
+        assert!(found.contains("`theirs`"), "{found}");
+        // Without bytes to expect it waits for ever.
+        let found = without(&|op| matches!(op, OpKind::BarrierExpect { .. }));
+        assert!(found.contains("TK0404"), "{found}");
+        // What is sent before it is written: the first barrier is that of the cluster's meeting.
+        let barriers = std::cell::Cell::new(0);
+        let found = without(&|op| {
+            barriers.set(barriers.get() + usize::from(*op == OpKind::Barrier));
+            *op == OpKind::Barrier && barriers.get() == 2
+        });
+        assert!(found.contains("`mine`"), "{found}");
     }
 
     #[test]

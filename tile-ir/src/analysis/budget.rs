@@ -54,9 +54,9 @@ pub(super) fn everywhere(kernel: &BoundKernel) -> Vec<Diagnostic> {
 /// What is wrong on one target.
 pub(super) fn on_target(kernel: &BoundKernel, target: Target) -> Vec<Diagnostic> {
     if !target.info().clusters
-        && let Some((size, span)) = super::tiles::reduced_over(kernel)
+        && let Some((size, name, span)) = super::tiles::joined(kernel)
     {
-        let message = format!("`cluster_reduce` over {size} blocks; {target} has no clusters");
+        let message = format!("{name} over {size} blocks; {target} has no clusters");
         let help = "declare `targets(sm_90a)`, or put the parts aside and let `last_arriver` add them";
         return vec![Diagnostic::new(Code::ILLEGAL_OPERATION, span, message).help(help)];
     }
@@ -112,7 +112,7 @@ fn allocated(kernel: &BoundKernel) -> Vec<BufferId> {
 fn scratch(kernel: &BoundKernel) -> u64 {
     let threads = u64::from(kernel.thread_count());
     let mut total = 0u64;
-    let others = super::tiles::reduced_over(kernel).map_or(0, |(blocks, _)| blocks as u64 - 1);
+    let others = super::tiles::joined(kernel).map_or(0, |(blocks, ..)| blocks as u64 - 1);
     each_stmt(kernel, &kernel.body, &mut |stmt| {
         if let StmtKind::Tile(TileOp::ClusterReduce { tile, .. }) = stmt {
             let bytes = kernel.buffer_len(*tile) * u64::from(kernel.buffer_dtype(*tile).bytes());

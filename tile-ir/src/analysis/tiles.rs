@@ -3,7 +3,7 @@
 use super::walk::Walk;
 use crate::diag::{Code, Diagnostic};
 use crate::ir::{
-    AccessId, BoundKernel, Buffer, BufferId, Dtype, ExprKind, MatrixRef, Place, Precision, Scope, SpanId, StmtId,
+    AccessId, BoundKernel, Buffer, BufferId, Dtype, ExprKind, MatrixRef, Place, Precision, Scope, SpanId, Stmt, StmtId,
     StmtKind, TileOp,
 };
 
@@ -217,14 +217,15 @@ pub(super) fn element(walk: &mut Walk<'_>, access: AccessId) -> bool {
 }
 
 /// The blocks of a cluster each have a part of one tile: they differ along one axis of the grid, which is cut into whole clusters.
-pub(super) fn cluster_reduce(walk: &mut Walk<'_>, stmt: StmtId, tile: BufferId) {
+pub(super) fn in_cluster(walk: &mut Walk<'_>, stmt: StmtId, tile: BufferId) {
     let kernel = walk.kernel;
-    let span = kernel.stmts[stmt].span;
+    let Stmt { span, kind } = &kernel.stmts[stmt];
+    let (span, name) = (*span, if let StmtKind::Tile(op) = kind { op.name().trim_matches('`') } else { "" });
     let extents: Vec<i64> = kernel.cluster.iter().map(|e| kernel.const_index(*e).unwrap_or(0)).collect();
     let long: Vec<usize> = (0..extents.len()).filter(|axis| extents[*axis] > 1).collect();
     let listed = extents.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
     let diagnostic = if let [_, axis, ..] = long[..] {
-        let message = format!("cluster_reduce: a cluster of [{listed}] differs along {} axes", long.len());
+        let message = format!("{name}: a cluster of [{listed}] differs along {} axes", long.len());
         Diagnostic::new(Code::ILLEGAL_OPERATION, span, message)
             .label(kernel.exprs[kernel.cluster[axis]].span, "the second")
             .help("blocks that work on one tile differ along one axis: `cluster([1, 1, 2]);`")
@@ -236,7 +237,7 @@ pub(super) fn cluster_reduce(walk: &mut Walk<'_>, stmt: StmtId, tile: BufferId) 
             None => "none".into(),
         };
         let wanted = extents[axis];
-        let message = format!("cluster_reduce: {wanted} blocks a cluster, the grid's axis {axis} has {found}");
+        let message = format!("{name}: {wanted} blocks a cluster, the grid's axis {axis} has {found}");
         let mut diagnostic = Diagnostic::new(Code::ILLEGAL_OPERATION, span, message)
             .label(kernel.exprs[kernel.cluster[axis]].span, format!("{wanted} blocks"))
             .help("every cluster is whole: give the axis a constant extent that is a multiple of the cluster's");
@@ -245,8 +246,8 @@ pub(super) fn cluster_reduce(walk: &mut Walk<'_>, stmt: StmtId, tile: BufferId) 
         }
         diagnostic
     } else if !crosses_blocks(kernel.buffer_dtype(tile)) {
-        let Buffer { name, span: declared, .. } = &kernel.buffers[tile];
-        let message = format!("cluster_reduce: `{name}` holds {}", kernel.buffer_dtype(tile));
+        let Buffer { name: array, span: declared, .. } = &kernel.buffers[tile];
+        let message = format!("{name}: `{array}` holds {}", kernel.buffer_dtype(tile));
         Diagnostic::new(Code::DTYPE, span, message)
             .label(*declared, "declared here")
             .help("sums cross blocks as f32, i32 or u32: declare it so, and convert where it is stored")
@@ -256,17 +257,49 @@ pub(super) fn cluster_reduce(walk: &mut Walk<'_>, stmt: StmtId, tile: BufferId) 
     walk.analysis.diagnostics.push(diagnostic);
 }
 
+/// What is exchanged has a part for every block of the cluster, and what is received is as large.
+pub(super) fn cluster_exchange(walk: &mut Walk<'_>, stmt: StmtId, [src, dst]: [BufferId; 2]) {
+    let kernel = walk.kernel;
+    let extents = |b: BufferId| -> Vec<i64> {
+        kernel.buffers[b].extents.iter().map(|e| kernel.const_index(*e).unwrap_or(0)).collect()
+    };
+    let blocks: i64 = kernel.cluster.iter().map(|e| kernel.const_index(*e).unwrap_or(0)).product();
+    let (from, to) = (extents(src), extents(dst));
+    let listed = |extents: &[i64]| extents.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
+    let (code, message, help) = if from != to {
+        let message = format!("cluster_exchange: [{}] into [{}]", listed(&from), listed(&to));
+        (Code::TILE_SHAPE, message, "what is received is as large as what is sent".to_owned())
+    } else if from.first() != Some(&blocks) {
+        let message = format!("cluster_exchange: [{}] has no part for each of {blocks} blocks", listed(&from));
+        (Code::TILE_SHAPE, message, format!("declare both arrays with {blocks} as their first extent"))
+    } else if kernel.buffer_dtype(src) != kernel.buffer_dtype(dst) {
+        let [a, b] = [src, dst].map(|b| kernel.buffer_dtype(b));
+        (Code::DTYPE, format!("cluster_exchange: {a} into {b}"), "declare both arrays alike".to_owned())
+    } else {
+        return;
+    };
+    let [from, to] = [src, dst].map(|b| &kernel.buffers[b]);
+    let diagnostic = Diagnostic::new(code, kernel.stmts[stmt].span, message)
+        .label(from.span, format!("`{}`", from.name))
+        .label(to.span, format!("`{}`", to.name))
+        .help(help);
+    walk.analysis.diagnostics.push(diagnostic);
+}
+
 /// Whether sums of a dtype cross blocks: as words that need no rounding in between.
 fn crosses_blocks(dtype: Dtype) -> bool {
     dtype.has_arithmetic() && dtype.bytes() == 4
 }
 
-/// Blocks that `cluster_reduce` combines, and where it stands; none where each has its tile for itself.
-pub(super) fn reduced_over(kernel: &BoundKernel) -> Option<(i64, SpanId)> {
+/// Blocks that do something together, what, and where it stands; none where each does it by itself.
+pub(super) fn joined(kernel: &BoundKernel) -> Option<(i64, &'static str, SpanId)> {
     let size = kernel.cluster.iter().map(|e| kernel.const_index(*e).unwrap_or(1)).product();
-    let mut stmts = kernel.stmts.values();
-    let found = stmts.find(|s| matches!(s.kind, StmtKind::Tile(TileOp::ClusterReduce { .. })))?;
-    (size > 1).then_some((size, found.span))
+    let joins = |s: &Stmt| {
+        let StmtKind::Tile(op) = &s.kind else { return None };
+        op.joins_cluster().then_some((op.name(), s.span))
+    };
+    let (name, span) = kernel.stmts.values().find_map(joins)?;
+    (size > 1).then_some((size, name, span))
 }
 
 /// What is wrong with the cluster.

@@ -339,6 +339,11 @@ impl TileOp {
                 visit(StmtPart::Array(*tile, AccessMode::Update));
                 visit(StmtPart::BlockCollective);
             }
+            TileOp::ClusterExchange { src, dst } => {
+                visit(StmtPart::Array(*src, AccessMode::Read));
+                visit(StmtPart::Array(*dst, AccessMode::Write));
+                visit(StmtPart::BlockCollective);
+            }
         }
     }
 
@@ -351,6 +356,7 @@ impl TileOp {
             TileOp::Clamp { .. } => "`clamp`",
             TileOp::ReduceTile { .. } => "`reduce`",
             TileOp::ClusterReduce { .. } => "`cluster_reduce`",
+            TileOp::ClusterExchange { .. } => "`cluster_exchange`",
         }
     }
 }

@@ -237,6 +237,21 @@ pub enum TileOp {
         /// A fragment.
         tile: BufferId,
     },
+    /// `cluster_exchange(&mine, &mut theirs)`: the block of rank `r` of each cluster gets part `r` of every block's `src`, in
+    /// the order of ranks; a part is one index of the first axis.
+    ClusterExchange {
+        /// A shared array.
+        src: BufferId,
+        /// Another one, of the same extents, that nothing before the exchange uses.
+        dst: BufferId,
+    },
+}
+
+impl TileOp {
+    /// Whether the blocks of a cluster do it together.
+    pub const fn joins_cluster(&self) -> bool {
+        matches!(self, TileOp::ClusterReduce { .. } | TileOp::ClusterExchange { .. })
+    }
 }
 
 /// How a loop is executed.

@@ -1,10 +1,12 @@
-//! `cluster_reduce`: the blocks of a cluster send their tiles to the block of rank 0, which adds them in the order of ranks.
+//! `cluster_reduce`: the blocks of a cluster send their tiles to the block of rank 0, which adds them in the order of ranks; and
+//! `cluster_exchange`: each block sends every block of the cluster a part of an array.
 //!
-//! Contract. In: a fragment of every block of the cluster, at a place that each of them comes by once. Out: the first block
+//! Contract. In, of a reduction: a fragment of every block of the cluster, at a place that each of them comes by once. Out: the first block
 //! has the combination, and the others have what they had. Each thread sends what it holds straight from its registers to
 //! an inbox in the first block's shared memory, from where the thread of the same number there takes it: both have the
 //! same elements, so a transfer is 16 bytes a lane that lie together. The inbox has a barrier that counts bytes, and nobody
-//! writes it twice; so the others may end as soon as they have sent, and nothing else is waited for.
+//! writes it twice; so the others may end as soon as they have sent, and nothing else is waited for. An exchange is alike, but each block receives: straight
+//! into the author's array, which nothing before it uses, and which is written once.
 
 use super::*;
 
@@ -18,7 +20,7 @@ pub(super) struct Inbox {
 }
 
 impl Lowering<'_> {
-    /// Declares what `cluster_reduce` needs; nothing where a cluster is one block.
+    /// Declares what `cluster_reduce` and `cluster_exchange` need; nothing where a cluster is one block.
     pub(super) fn declare_inboxes(&mut self) {
         let kernel = self.kernel;
         let others: u32 = self.cluster().iter().product::<u32>() - 1;
@@ -26,6 +28,15 @@ impl Lowering<'_> {
             return;
         }
         for &stmt in &kernel.body {
+            if let StmtKind::Tile(TileOp::ClusterExchange { dst, .. }) = kernel.stmts[stmt].kind {
+                let name = &kernel.buffers[dst].name;
+                let (dtype, len) = (kernel.buffer_dtype(dst), kernel.buffer_len(dst) as u32);
+                let array = self.shared_array(name, dtype, len, false);
+                let arrived = self.barrier_array(&format!("{name}_arrived"), 1);
+                self.shared[dst] = Some(array);
+                self.inboxes.insert(stmt, Inbox { array, arrived });
+                continue;
+            }
             let StmtKind::Tile(TileOp::ClusterReduce { tile, .. }) = kernel.stmts[stmt].kind else { continue };
             let Some(layout) = self.layouts.fragments.get(&tile) else { continue };
             let Buffer { name, .. } = &kernel.buffers[tile];
@@ -116,6 +127,67 @@ impl Lowering<'_> {
             });
         });
         self.op(OpKind::If { cond, then, otherwise });
+    }
+
+    /// Whether other blocks of the cluster write into the array.
+    pub(super) fn receives(&self, buffer: BufferId) -> bool {
+        self.shared[buffer].is_some_and(|shared| self.inboxes.values().any(|inbox| inbox.array == shared))
+    }
+
+    pub(super) fn cluster_exchange(&mut self, stmt: StmtId, src: BufferId, dst: BufferId) {
+        let kernel = self.kernel;
+        let (Some(from), Some(to)) = (self.shared[src], self.shared[dst]) else {
+            return self.bug("an exchange of arrays that the block does not have");
+        };
+        let (blocks, span) = (self.cluster().iter().product::<u32>(), self.span);
+        let (dtype, len) = (kernel.buffer_dtype(src), kernel.buffer_len(src) as u32);
+        let width = [4, 2].into_iter().find(|w| len / blocks % w == 0).unwrap_or(1);
+        let (pieces, part_pieces) = (self.int(i64::from(len / width)), self.int(i64::from(len / blocks / width)));
+        let elements = self.int(i64::from(width));
+        let part = self.local("part", dtype, width);
+        if blocks == 1 {
+            // A block that is a cluster by itself keeps what it has.
+            return self.spread("piece", &[pieces], |l, indices| {
+                let offset = l.binary(BinaryOp::Mul, indices[0], elements);
+                let start = l.int(0);
+                let at = |shared| Memory { space: Space::Shared(shared), offset, guard: None, span };
+                l.op(OpKind::Local { local: part });
+                l.op(OpKind::VectorLoad { local: part, start, memory: at(from), width });
+                l.op(OpKind::VectorStore { local: part, start, memory: at(to), width });
+            });
+        }
+        let Some(Inbox { arrived, .. }) = self.inboxes.get(&stmt).copied() else {
+            return self.bug("an exchange in a cluster has no barrier");
+        };
+        let bytes = i64::from(len) * i64::from(dtype.bytes());
+        let text = format!(
+            "each of {blocks} blocks of a cluster receives {bytes} bytes, a part of every block's array, through distributed shared memory"
+        );
+        self.remark_here(RemarkKind::Choice, text);
+        let (zero, thread) = (self.int(0), self.compute_thread());
+        let barrier = BarrierRef { array: arrived, index: zero };
+        let first = self.binary(BinaryOp::Eq, thread, zero);
+        let expect = self.nested(|l| {
+            let bytes = l.int(bytes);
+            l.op(OpKind::BarrierExpect { barrier, bytes });
+        });
+        self.op(OpKind::If { cond: first, then: expect, otherwise: Vec::new() });
+        let rank = self.push(ValueKind::Special(Special::ClusterRank), ValueType::Index);
+        let rank = self.once("rank", rank);
+        self.spread("piece", &[pieces], |l, indices| {
+            let block = l.binary(BinaryOp::Div, indices[0], part_pieces);
+            let inside = l.binary(BinaryOp::Rem, indices[0], part_pieces);
+            let before = l.binary(BinaryOp::Mul, rank, part_pieces);
+            let piece = l.binary(BinaryOp::Add, before, inside);
+            let [sent, received] = [indices[0], piece].map(|piece| l.binary(BinaryOp::Mul, piece, elements));
+            let at = |shared, offset| Memory { space: Space::Shared(shared), offset, guard: None, span };
+            let start = l.int(0);
+            l.op(OpKind::Local { local: part });
+            l.op(OpKind::VectorLoad { local: part, start, memory: at(from, sent), width });
+            l.op(OpKind::ClusterStore { memory: at(to, received), block, local: part, start, width, barrier });
+        });
+        let parity = self.int(0);
+        self.op(OpKind::BarrierWait { barrier, parity });
     }
 
     /// Where piece `piece` of this thread's elements lies in the inbox, of the tile of block `sender + 1`.

@@ -100,7 +100,11 @@ impl Builder {
             ops.extend(self.first_iteration(*reg, [*start, *end, *step], *unroll, std::mem::take(body), trigger));
         } else {
             let behind: Vec<Op> = std::iter::once(op).chain(rest).collect();
-            let (early, behind) = self.prefetch(&ops, behind);
+            let (early, mut behind) = self.prefetch(&ops, behind);
+            if early.is_empty() {
+                let (first, rest) = self.copies_first(&ops, behind);
+                behind = first.into_iter().chain(rest).collect();
+            }
             ops.extend(early);
             ops.extend(wait(span, trigger));
             ops.extend(behind);

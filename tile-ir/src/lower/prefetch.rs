@@ -1,12 +1,12 @@
 //! Prefetch: the first copies of a pipelined loop are issued above the wait for the previous kernel, though the kernel reads that one's results
-//! before the loop.
+//! before the loop; and where they read those results themselves, they are issued right behind the wait, before loads that the kernel waits for.
 //!
 //! Contract. In: operations in order, the first of which must stand behind the wait. Out: the same operations in two lists, each in
-//! order: those that are issued above the wait, and the others. Moved are asynchronous copies of independent tensors into shared
-//! memory, the commits of their groups, conditions and loops of nothing else, and the registers that they read. Nothing is moved past
+//! order: those that are issued above the wait, or first behind it, and the others. Moved are asynchronous copies of tensors, above the wait
+//! of independent ones, into shared memory, the commits of their groups, conditions and loops of nothing else, and the registers that they read. Nothing is moved past
 //! an operation that it depends on:
 //!
-//! - what is read of tensors is independent and written by no operation that was passed, and no array is read;
+//! - what is read of tensors is, above the wait, independent, and written by no operation that was passed, and no array is read;
 //! - registers that are read are never assigned twice, and are declared above or moved as well;
 //! - the shared arrays that are copied to occur in no operation that was passed;
 //! - copies and commits keep their order, and none passes a barrier, another one that stays or a wait for one.
@@ -25,17 +25,44 @@ struct Passed {
     shared: BTreeSet<SharedId>,
     /// Tensors that they write.
     written: BTreeSet<ParamId>,
+    /// Whether the previous kernel has been waited for: all tensors are as the launch found them, but those that are written.
+    waited: bool,
 }
 
 impl Builder {
     /// Parts `ops` into what is issued above the wait and what stays behind it. `above` stands before them.
     pub(super) fn prefetch(&self, above: &[Op], ops: Vec<Op>) -> (Vec<Op>, Vec<Op>) {
+        self.parted(above, ops, false)
+    }
+
+    /// Parts `ops`, which stand behind the wait, into what is issued first and the others: only where the thread waits before the first of its
+    /// copies for something else that it loads. `above` stands before them.
+    pub(super) fn copies_first(&self, above: &[Op], ops: Vec<Op>) -> (Vec<Op>, Vec<Op>) {
+        let first = ops.iter().position(copies).unwrap_or(0);
+        if !ops[..first].iter().any(|op| self.awaits_a_load(op)) {
+            return (vec![], ops);
+        }
+        self.parted(above, ops, true)
+    }
+
+    /// Whether an operation stores to shared memory in the course of loading from a tensor.
+    fn awaits_a_load(&self, op: &Op) -> bool {
+        let (mut loads, mut stores) = (false, false);
+        visit::each_access(&self.program, std::slice::from_ref(op), &mut |space, access| match space {
+            Space::Global(_) => loads |= access == AccessMode::Read,
+            Space::Shared(_) => stores |= access == AccessMode::Write,
+            Space::Local(_) => {}
+        });
+        loads && stores
+    }
+
+    fn parted(&self, above: &[Op], ops: Vec<Op>, waited: bool) -> (Vec<Op>, Vec<Op>) {
         let mut before = Passed::default();
         let declares = |op: &Op| matches!(op.kind, OpKind::Shared { .. });
         if !above.iter().filter(|op| !declares(op)).all(|op| self.pass(op, &mut before)) {
             return (vec![], ops);
         }
-        let mut passed = Passed { shared: before.shared, ..Passed::default() };
+        let mut passed = Passed { shared: before.shared, waited, ..Passed::default() };
         let mut moves = vec![false; ops.len()];
         for (op, moves) in ops.iter().zip(&mut moves) {
             *moves = self.may_move(op, &passed);
@@ -82,11 +109,11 @@ impl Builder {
             })
     }
 
-    /// Whether it is memory of an independent tensor, as the launch found it.
+    /// Whether it is memory of a tensor as the launch found it.
     fn reads_early(&self, memory: &Memory, passed: &Passed) -> bool {
         let Space::Global(param) = memory.space else { return false };
         let is_independent = self.program.tensors.iter().any(|t| t.param == param && t.independent);
-        is_independent && !passed.written.contains(&param)
+        (is_independent || passed.waited) && !passed.written.contains(&param)
     }
 
     fn value_may_move(&self, id: ValueId, passed: &Passed) -> bool {

@@ -25,8 +25,8 @@ impl<'a> Lowering<'a> {
         for (span, text) in block.fallbacks {
             self.remark(RemarkKind::Fallback, span, text);
         }
-        self.clusters = kernel.stmts.values().any(|s| matches!(s.kind, StmtKind::Tile(TileOp::ClusterReduce { .. })));
-        if let Some(&extent) = kernel.cluster.first().filter(|_| !self.clusters) {
+        self.clusters = kernel.stmts.values().any(|s| matches!(&s.kind, StmtKind::Tile(op) if op.joins_cluster()));
+        if let Some(&extent) = kernel.cluster.first().filter(|_| !self.clusters && self.cluster() != [1; 3]) {
             let text = "no cluster: every block loads its own tiles".to_owned();
             self.remark(RemarkKind::Fallback, kernel.exprs[extent].span, text);
         }
@@ -124,6 +124,8 @@ impl<'a> Lowering<'a> {
                 self.op(OpKind::Local { local });
             }
             Scope::Fragment => self.declare_fragment(buffer),
+            // It receives from other blocks, and was there before they sent.
+            Scope::Shared if self.receives(buffer) => {}
             Scope::Shared => {
                 let slots = self.stages.get(&buffer).copied().unwrap_or(1);
                 let pitch = if slots == 1 { len } else { len.next_multiple_of(16 / dtype.bytes()) };
@@ -238,6 +240,7 @@ impl<'a> Lowering<'a> {
             StmtKind::Reduce { op, src, dst, axis } => self.reduce(*op, *src, *dst, *axis),
             StmtKind::Tile(TileOp::ReduceTile { op, src, dst, axis }) => self.reduce_tile(*op, *src, *dst, *axis),
             StmtKind::Tile(TileOp::ClusterReduce { op, tile }) => self.cluster_reduce(stmt, *op, *tile),
+            StmtKind::Tile(TileOp::ClusterExchange { src, dst }) => self.cluster_exchange(stmt, *src, *dst),
             StmtKind::Shuffle { kind, value, lane, dst } => {
                 let (value, lane) = (self.value(*value), self.value(*lane));
                 let reg = self.variable_reg(*dst);

@@ -418,6 +418,10 @@ impl Printer<'_> {
                 let tile = self.place(crate::ir::Place::Buffer(*tile));
                 self.lines.line(format!("cluster_reduce({op}, &mut {tile});"));
             }
+            StmtKind::Tile(TileOp::ClusterExchange { src, dst }) => {
+                let [src, dst] = [src, dst].map(|b| self.place(crate::ir::Place::Buffer(*b)));
+                self.lines.line(format!("cluster_exchange(&{src}, &mut {dst});"));
+            }
             StmtKind::LastArriver { access, count, dst } => {
                 let call = format!("last_arriver(&mut {}, {})", self.access(*access, true), self.expr(*count));
                 self.result(Some(*dst), call);

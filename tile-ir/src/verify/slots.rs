@@ -177,7 +177,7 @@ impl Reads<'_> {
         match op {
             TileOp::Copy { dst, .. } => dst.place == Place::Buffer(self.buffer) && dst.start.is_empty(),
             TileOp::Fill { buffer, .. } => *buffer == self.buffer,
-            TileOp::ReduceTile { dst, .. } => *dst == self.buffer,
+            TileOp::ReduceTile { dst, .. } | TileOp::ClusterExchange { dst, .. } => *dst == self.buffer,
             TileOp::Gemm { .. } | TileOp::Clamp { .. } | TileOp::ClusterReduce { .. } => false,
         }
     }

@@ -563,6 +563,11 @@ impl Checker<'_> {
         {
             return Err("a cluster reduces a fragment".into());
         }
+        if let StmtKind::Tile(TileOp::ClusterExchange { src, dst }) = kind
+            && (src == dst || [src, dst].iter().any(|b| kernel.buffers[**b].scope != Scope::Shared))
+        {
+            return Err("a cluster exchanges the parts of two shared arrays".into());
+        }
         if let StmtKind::Reduce { src, dst, axis, .. } = kind {
             if matches!(src, ReduceSource::Value(_)) && dst.is_none() {
                 return Err("a reduction of a value has no result".into());

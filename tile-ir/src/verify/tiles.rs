@@ -6,8 +6,8 @@ use crate::diag::{Code, Diagnostic};
 use crate::ir::parts::{each, parts, roots};
 use crate::ir::pipeline::{is_address, split};
 use crate::ir::{
-    AccessId, AccessMode, BufferId, ExprKind, Kernel, LoopKind, MatrixRef, Place, Scope, SpanId, StmtId, StmtKind,
-    StmtPart, TileOp, TileRef, VarId, VarKind,
+    AccessId, AccessMode, Buffer, BufferId, ExprId, ExprKind, Kernel, LoopKind, MatrixRef, Place, Scope, SpanId,
+    StmtId, StmtKind, StmtPart, TileOp, TileRef, VarId, VarKind,
 };
 
 pub(super) fn check(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
@@ -27,30 +27,39 @@ pub(super) fn check(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
         }
     });
     persistent(kernel, all);
-    cluster_reduce(kernel, all);
+    cluster(kernel, all);
     launch(kernel, all);
 }
 
-/// `cluster_reduce` stands where every block of a cluster comes by once: in no loop and no conditional.
-fn cluster_reduce(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
+/// What the blocks of a cluster do together stands where each of them comes by once: in no loop, and in no conditional but one that the
+/// instance decides.
+fn cluster(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
+    let once = reached_once(kernel, &kernel.body);
     each(kernel, &kernel.body, &mut |stmt| {
-        let StmtKind::Tile(TileOp::ClusterReduce { tile, .. }) = kernel.stmts[stmt].kind else { return };
-        let span = kernel.stmts[stmt].span;
-        let mut report = |message: &str, help: &str| {
+        let StmtKind::Tile(op) = &kernel.stmts[stmt].kind else { return };
+        if !op.joins_cluster() {
+            return;
+        }
+        let (name, span) = (op.name(), kernel.stmts[stmt].span);
+        let mut report = |message: String, help: &str| {
             all.push(Diagnostic::new(Code::PLACEMENT, span, message).help(help));
         };
         if kernel.cluster.is_empty() {
             report(
-                "`cluster_reduce` in a kernel without clusters",
+                format!("{name} in a kernel without clusters"),
                 "declare the blocks that work on one tile: `cluster([1, 1, 2]);`, for a grid whose third axis has 2",
             );
         }
-        if !kernel.body.contains(&stmt) {
+        if !once.contains(&stmt) {
             report(
-                "`cluster_reduce` in a loop or conditional",
+                format!("{name} in a loop or conditional"),
                 "every block of the cluster comes by once: write it in the kernel's body itself, and what one block does after it in an `if`",
             );
         }
+        if let TileOp::ClusterExchange { src, dst } = op {
+            return exchange(kernel, stmt, [*src, *dst], all);
+        }
+        let TileOp::ClusterReduce { tile, .. } = *op else { return };
         if kernel.buffers[tile].extents.len() != 2 {
             let declared = kernel.buffers[tile].span;
             let message = format!("`cluster_reduce` of `{}`, which is not a matrix", kernel.buffers[tile].name);
@@ -58,6 +67,83 @@ fn cluster_reduce(kernel: &Kernel, all: &mut Vec<Diagnostic>) {
             all.push(Diagnostic::new(Code::SHAPE, span, message).label(declared, "declared here").help(help));
         }
     });
+}
+
+/// The statements that a block comes by once whatever it holds: those of `body`, and of conditionals in it that the instance decides.
+fn reached_once(kernel: &Kernel, body: &[StmtId]) -> Vec<StmtId> {
+    let mut all = Vec::new();
+    for &stmt in body {
+        all.push(stmt);
+        if let StmtKind::If { cond, then, otherwise } = &kernel.stmts[stmt].kind
+            && is_constant(kernel, *cond)
+        {
+            all.extend([then, otherwise].into_iter().flat_map(|arm| reached_once(kernel, arm)));
+        }
+    }
+    all
+}
+
+/// Whether the instance decides an expression.
+fn is_constant(kernel: &Kernel, expr: ExprId) -> bool {
+    let kind = &kernel.exprs[expr].kind;
+    let mut constant = match kind {
+        ExprKind::Int(_) | ExprKind::Bool(_) | ExprKind::Bits(_) | ExprKind::Const(_) | ExprKind::Present(_) => true,
+        ExprKind::Unary(..) | ExprKind::Binary(..) | ExprKind::Select(..) | ExprKind::If(..) => true,
+        ExprKind::Float(_) | ExprKind::Special(..) | ExprKind::Math(..) | ExprKind::Cast(..) => false,
+        ExprKind::Dim(_) | ExprKind::Scalar(_) | ExprKind::Var(_) | ExprKind::Load(_) => false,
+    };
+    kind.operands(kernel, &mut |operand| constant &= is_constant(kernel, operand));
+    constant
+}
+
+/// `cluster_exchange`: other blocks write into the array before this one comes to the exchange, so nothing uses it before.
+fn exchange(kernel: &Kernel, stmt: StmtId, [src, dst]: [BufferId; 2], all: &mut Vec<Diagnostic>) {
+    let span = kernel.stmts[stmt].span;
+    let [from, to] = [src, dst].map(|b| &kernel.buffers[b]);
+    let array = |b: &Buffer| format!("`{}`", b.name);
+    if from.extents.len() != to.extents.len() {
+        let message = format!("`cluster_exchange`: {} and {} have different numbers of axes", array(from), array(to));
+        let diagnostic =
+            Diagnostic::new(Code::SHAPE, span, message).label(from.span, array(from)).label(to.span, array(to));
+        all.push(diagnostic.help("declare them with the same extents, the first of which is the cluster's"));
+    }
+    let mut before: Option<StmtId> = None;
+    let mut reached = false;
+    each(kernel, &kernel.body, &mut |other| {
+        reached |= other == stmt;
+        let kind = &kernel.stmts[other].kind;
+        if reached || before.is_some() || matches!(kind, StmtKind::Alloc { .. }) {
+            return;
+        }
+        kind.parts(&mut |part| {
+            let touches = match part {
+                StmtPart::Element(access, _) => kernel.accesses[access].place == Place::Buffer(dst),
+                StmtPart::Tile(tile, _) => tile.place == Place::Buffer(dst),
+                StmtPart::Array(buffer, _) => buffer == dst,
+                StmtPart::Value(value) => loads(kernel, value, dst),
+                StmtPart::Constant(_) | StmtPart::Binds(_) | StmtPart::Sets(_) | StmtPart::Body(_) => false,
+                StmtPart::Report | StmtPart::BlockCollective | StmtPart::WarpCollective => false,
+                StmtPart::BlockBarrier | StmtPart::WarpBarrier => false,
+            };
+            if touches {
+                before = Some(other);
+            }
+        });
+    });
+    if let Some(before) = before {
+        let message = format!("{} is used before it is received", array(to));
+        all.push(Diagnostic::new(Code::PLACEMENT, span, message).label(kernel.stmts[before].span, "used here").help(
+            "other blocks of the cluster may send long before this one comes here: receive into an array of its own",
+        ));
+    }
+}
+
+/// Whether an expression reads an element of the array.
+fn loads(kernel: &Kernel, expr: ExprId, buffer: BufferId) -> bool {
+    let kind = &kernel.exprs[expr].kind;
+    let mut found = matches!(kind, ExprKind::Load(access) if kernel.accesses[*access].place == Place::Buffer(buffer));
+    kind.operands(kernel, &mut |operand| found |= loads(kernel, operand, buffer));
+    found
 }
 
 /// A `parallel` loop: its indices, and where it stands.

@@ -1,7 +1,7 @@
 //! The kernel of decode attention: bound by the bytes of keys and values, so the warps of a block share nothing but the loads until they have
 //! seen all of their keys.
 
-use super::parts::{add_parts, add_warps, largest_of_warps, online_softmax};
+use super::parts::{add_blocks, add_parts, add_warps, largest_of_warps, online_softmax};
 use tile_runtime::prelude::*;
 
 // ANCHOR: kernel
@@ -10,21 +10,29 @@ use tile_runtime::prelude::*;
 ///
 /// A block has 16 rows, a row being a query of one head of a group, and one of `SPLITS` parts of the sequence. Each of its `WARPS`
 /// warps multiplies all rows with `BN` keys of its own of each step, and keeps maximum, sum and result for these; the warps'
-/// results are added at the end, and those of the parts by the last of the blocks to be done. Tables may be read before the
-/// previous kernel is done, which makes queries, keys and values.
+/// results are added at the end, and then those of the parts. Where the `CLUSTER` blocks of a cluster are all the parts, each of them
+/// gets what the others have of some of the first `KEPT` rows, there being no others; of a `CLUSTER` of 1, the last of the parts' blocks to be
+/// done adds them all. Both ways add in the same order. Tables may be read before the previous kernel is done, which makes queries, keys and values.
 #[tile_kernel(
     instances(
-        (D, BN, WARPS, STAGES) in [(64, 16, 4, 4), (128, 16, 4, 2), (128, 16, 4, 3), (64, 16, 1, 4), (128, 16, 1, 3)],
-        SPLITS in [1, 2, 4, 8, 16, 32],
+        (D, BN, WARPS, STAGES) in [
+            (64, 16, 4, 4), (128, 16, 4, 2), (128, 16, 4, 3), (128, 16, 4, 5), (64, 16, 1, 4), (128, 16, 1, 3)
+        ],
+        (SPLITS, CLUSTER, KEPT) in [
+            (1, 1, 16), (2, 1, 16), (4, 1, 16), (8, 1, 16), (16, 1, 16), (32, 1, 16),
+            (2, 2, 8), (2, 2, 16), (4, 4, 8), (4, 4, 16), (8, 8, 8), (8, 8, 16)
+        ],
         where (T::BITS == 16) == (WARPS == 4),
-        where T::BITS == 16 || SPLITS == 1 || SPLITS == 8,
+        where T::BITS == 16 || SPLITS == 1 || SPLITS == 8 && CLUSTER == 1,
+        where WARPS == 1 || D == 64 || (STAGES == 5) == (CLUSTER > 1),
         where WARPS == 1 || STAGES != 3 || SPLITS >= 4
     ),
     partial(o),
+    require(KEPT == 16 || H <= 8 * HK && tiles == 1),
     require(H % HK == 0 && HK <= 64 && PAGE % (WARPS * BN) == 0 && (SPLITS == 1 || B * tiles <= 1024)),
     specialize(H, HK, PAGE),
     pdl(independent = [pages, first, lengths], trigger = AtStart),
-    uses(add_parts, add_warps, largest_of_warps, online_softmax)
+    uses(add_blocks, add_parts, add_warps, largest_of_warps, online_softmax)
 )]
 pub fn decode<
     T: Float,
@@ -33,6 +41,8 @@ pub fn decode<
     const WARPS: usize,
     const STAGES: usize,
     const SPLITS: usize,
+    const CLUSTER: usize,
+    const KEPT: usize,
 >(
     q: &Tensor<T, (S, H, D)>,
     k: &Tensor<T, (P, HK, PAGE, D)>,
@@ -48,6 +58,7 @@ pub fn decode<
     arrived: &mut Workspace<u32, (Fixed<1024>, Fixed<64>)>,
 ) {
     let [split, head, z] = blocks([SPLITS, HK, B * tiles]);
+    cluster([CLUSTER, 1, 1]);
     let [t] = threads([32 * WARPS]);
     let sequence = z / tiles;
     let row = z % tiles * 16;
@@ -114,29 +125,41 @@ pub fn decode<
     // The warps' results, added: a thread has four columns of some of the rows.
     let mut tops = alloc_shared::<f32>([16 * WARPS]);
     let mut counts = alloc_shared::<f32>([16 * WARPS]);
-    let mut results = alloc_shared::<f32>([WARPS * D / 8, 16, 8]);
+    let mut results = alloc_shared::<f32>([WARPS * D / 8, KEPT, 8]);
     let rows = count * group - row; // of the block's, those that are queries
+    let stored = if CLUSTER > 1 { KEPT } else { rows }; // a cluster exchanges whole arrays
     for [r] in parallel([16 * WARPS]) {
         tops[r] = most[r];
         counts[r] = total[r];
     }
     for [r, j] in parallel([16 * WARPS, D]) {
-        if r % 16 < rows {
+        if r % 16 < stored {
             results[[r / 16 * (D / 8) + j / 8, r % 16, j % 8]] = acc[[r, j]];
         }
     }
+    let mut mine = alloc_shared::<f32>([CLUSTER, KEPT / CLUSTER, D + 4]);
+    let mut theirs = alloc_shared::<f32>([CLUSTER, KEPT / CLUSTER, D + 4]);
     let apart = 128 * WARPS / D; // rows of the block's threads
     let chunk = t / (2 * apart);
     let half = t % 2;
     let column = chunk * 8 + half * 4;
-    for e in unroll(0..ceil_div(16, apart)) {
+    for e in unroll(0..ceil_div(KEPT, apart)) {
         let i = e * apart + t / 2 % apart;
-        if i < rows {
+        if i < stored {
             let top = largest_of_warps(&tops, i);
             let mut sum = alloc_local::<f32>([4]);
             clear(&mut sum);
             let all = add_warps(&tops, &counts, &results, i, chunk, half, top, &mut sum);
-            if SPLITS == 1 {
+            if CLUSTER > 1 {
+                for c in vectorized(0..4) {
+                    mine[[i % CLUSTER, i / CLUSTER, column + c]] = sum[c];
+                }
+                if column == 0 {
+                    for c in vectorized(0..4) {
+                        mine[[i % CLUSTER, i / CLUSTER, D + c]] = if c == 0 { top } else { all };
+                    }
+                }
+            } else if SPLITS == 1 {
                 for c in vectorized(0..4) {
                     let value = if all > 0.0 { sum[c] / all } else { 0.0 };
                     *o.masked_mut([from + (row + i) / group, head * group + (row + i) % group, column + c]) =
@@ -154,7 +177,26 @@ pub fn decode<
             }
         }
     }
-    if SPLITS > 1 {
+    if CLUSTER > 1 {
+        cluster_exchange(&mine, &mut theirs);
+        // This block's rows are those whose number is its own, modulo the cluster's.
+        let columns = min(max(KEPT * D / (CLUSTER * 32 * WARPS), 1), 4); // of a thread, at once
+        let own = KEPT / CLUSTER;
+        for e in unroll(0..ceil_div(own * D, 32 * WARPS * columns)) {
+            let at = (e * 32 * WARPS + t) * columns;
+            let i = at / D * CLUSTER + split;
+            if at < own * D && i < rows {
+                let mut sum = alloc_local::<f32>([columns]);
+                clear(&mut sum);
+                let all = add_blocks(&theirs, at / D, at % D, &mut sum);
+                for c in vectorized(0..columns) {
+                    let value = if all > 0.0 { sum[c] / all } else { 0.0 };
+                    *o.masked_mut([from + (row + i) / group, head * group + (row + i) % group, at % D + c]) =
+                        value.cast::<T>();
+                }
+            }
+        }
+    } else if SPLITS > 1 {
         if last_arriver(&mut arrived[[z, head]], SPLITS) {
             add_parts::<T, SPLITS, WARPS>(sums, parts, o, from, count, row, head, group, t);
         }

@@ -57,6 +57,10 @@ const FEW_STEPS: usize = 4;
 const FULL: usize = 118;
 /// Parts from which on there are instances with a ring for a block by itself.
 const LEAST_PARTS: usize = 4;
+/// Clusters of so many blocks that an H100 or H200 runs at once, one block on a multiprocessor: groups of multiprocessors are not all whole.
+const CLUSTERS: [(usize, usize); 3] = [(8, 15), (4, 30), (2, 66)];
+/// Stages of the ring of a block of [`decode`] in a cluster, which has a multiprocessor for itself.
+const CLUSTER_RING: usize = 5;
 /// Keys of a warp of a block in a step.
 const KEYS: usize = 16;
 /// Warps of a block of 16-bit elements.
@@ -89,29 +93,46 @@ pub struct Decode {
 }
 
 impl Decode {
-    /// The parts of a sequence, for so many tiles of queries, heads of keys, and at most so many steps of keys; and the stages of a block's
-    /// ring for heads of 128 elements of 16 bits.
-    fn splits<T>(self, tiles: usize, key_heads: usize, steps: usize) -> (usize, usize) {
+    /// How sequences are cut, for so many tiles of queries, heads of keys, and at most so many steps of keys.
+    fn cut<T>(self, has_clusters: bool, tiles: usize, key_heads: usize, steps: usize) -> Cut {
         let all = if size_of::<T>() == 2 { &SPLITS[..] } else { &SPLITS_F32[..] };
         let at_most = |most: usize| match tiles > COUNTERS {
             true => 1,
             false => all.iter().copied().rfind(|splits| *splits <= most).unwrap_or(1),
         };
         let heads = (tiles * key_heads).max(1);
+        let wanted = self.splits.map(at_most);
+        // Blocks of a cluster add their parts two microseconds sooner than those that meet in global memory; but a cluster's are at most eight, and wait
+        // for one another to begin.
+        let fits = |&&(blocks, at_once): &&(usize, usize)| {
+            heads <= at_once && wanted.map_or(blocks <= steps, |wanted| wanted == blocks)
+        };
+        if has_clusters
+            && size_of::<T>() == 2
+            && let Some(&(splits, _)) = CLUSTERS.iter().find(fits)
+        {
+            return Cut { splits, cluster: splits, ring: CLUSTER_RING };
+        }
         let is_own = |splits: usize| {
             let blocks = splits * heads;
             let is_short = steps.div_ceil(splits) <= FEW_STEPS;
             splits >= LEAST_PARTS && blocks <= MULTIPROCESSORS && (is_short || blocks >= FULL)
         };
-        let ring = |splits: usize| if is_own(splits) { OWN_RING } else { SHARED_RING };
-        if let Some(splits) = self.splits {
-            let splits = at_most(splits);
-            return (splits, ring(splits));
-        }
         let few = at_most((MULTIPROCESSORS / heads).min(steps));
-        let splits = if is_own(few) { few } else { at_most((2 * MULTIPROCESSORS / heads).min(steps / 2)) };
-        (splits, ring(splits))
+        let many = || at_most((2 * MULTIPROCESSORS / heads).min(steps / 2));
+        let splits = wanted.unwrap_or_else(|| if is_own(few) { few } else { many() });
+        Cut { splits, cluster: 1, ring: if is_own(splits) { OWN_RING } else { SHARED_RING } }
     }
+}
+
+/// How a launch cuts its sequences.
+struct Cut {
+    /// Parts of a sequence.
+    splits: usize,
+    /// Blocks of a cluster: all the parts, or 1.
+    cluster: usize,
+    /// Stages of a block's ring for heads of 128 elements of 16 bits.
+    ring: usize,
 }
 
 /// The extents of a tensor; zeros where it is none.
@@ -170,13 +191,22 @@ where
     let [sequences, most] = shape::<2>(&batch.pages.argument());
     let tiles = (options.queries.max(1) * (heads / key_heads.max(1)).max(1)).div_ceil(ROWS);
     let warps = if size_of::<T>() == 2 { WARPS } else { 1 };
-    let (splits, ring) = options.splits::<T>(sequences * tiles, key_heads, most * page / (warps * KEYS));
+    let has_clusters = on.device().supports(Target::Sm90a);
+    let cut = options.cut::<T>(has_clusters, sequences * tiles, key_heads, most * page / (warps * KEYS));
+    let Cut { splits, cluster, ring } = cut;
+    // Rows that a cluster exchanges.
+    let kept = if cluster > 1 && heads <= ROWS / 2 * key_heads && tiles == 1 && options.queries <= 1 {
+        ROWS / 2
+    } else {
+        ROWS
+    };
     let stages = match (size_of::<T>(), d) {
         (_, 64) => 4,
         (2, _) => ring,
         _ => 3,
     };
-    let params = DecodeParams { D: d, BN: KEYS, WARPS: warps, STAGES: stages, SPLITS: splits };
+    let params =
+        DecodeParams { D: d, BN: KEYS, WARPS: warps, STAGES: stages, SPLITS: splits, CLUSTER: cluster, KEPT: kept };
     let scale = options.scale.map_or(1.0 / (d as f64).sqrt(), f64::from) * std::f64::consts::LOG2_E;
     let Batch { pages, first, lengths } = batch;
     let kernel = decode_kernel::decode::<T>::instance(on.device(), params)?;
@@ -226,9 +256,11 @@ pub fn append_and_decode<T: Float>(
     let [_, _, d] = shape::<3>(&o.argument());
     let [_, key_heads, page, _] = shape::<4>(&keys.argument());
     let [sequences, most] = shape::<2>(&pages.argument());
-    let (splits, ring) = options.splits::<T>(sequences, key_heads, most * page / (WARPS * KEYS));
-    let stages = if d == 64 { 4 } else { ring };
-    let params = AppendDecodeParams { D: d, BN: KEYS, WARPS, STAGES: stages, SPLITS: splits };
+    let has_clusters = on.device().supports(Target::Sm90a);
+    let Cut { splits, cluster, ring } =
+        options.cut::<T>(has_clusters, sequences, key_heads, most * page / (WARPS * KEYS));
+    let stages = if d == 64 { 4 } else { ring.min(OWN_RING) };
+    let params = AppendDecodeParams { D: d, BN: KEYS, WARPS, STAGES: stages, SPLITS: splits, CLUSTER: cluster };
     let scale = options.scale.map_or(1.0 / (d as f64).sqrt(), f64::from) * std::f64::consts::LOG2_E;
     let kernel = append_kernel::append_decode::<T>::instance(on.device(), params)?;
     kernel.launch_on(on, keys, values, o, qkv, cosines, sines, q_norm, k_norm, pages, lengths, scale as f32, epsilon)

@@ -270,6 +270,34 @@ pub fn add_warps(
     all
 }
 
+/// Adds to `sum` columns `column` on of row `row` of what each block of a cluster has sent, as if the largest score of all had been that of each;
+/// returns the sum of their weights. Behind a row's columns are its largest score and the sum of its weights.
+#[tile_fn]
+pub fn add_blocks(
+    theirs: &SharedArray<f32, (BLOCKS, ROWS, WIDTH)>,
+    row: usize,
+    column: usize,
+    sum: &mut LocalArray<f32, (COLUMNS,)>,
+) -> f32 {
+    let mut top = -1e30f32;
+    for s in unroll(0..BLOCKS) {
+        top = max(top, theirs[[s, row, WIDTH - 4]]);
+    }
+    let mut all = 0.0f32;
+    for s in unroll(0..BLOCKS) {
+        let factor = fast::exp2(theirs[[s, row, WIDTH - 4]] - top);
+        all += theirs[[s, row, WIDTH - 3]] * factor;
+        let mut part = alloc_local::<f32>([COLUMNS]);
+        for c in vectorized(0..COLUMNS) {
+            part[c] = theirs[[s, row, column + c]];
+        }
+        for c in unroll(0..COLUMNS) {
+            sum[c] += part[c] * factor;
+        }
+    }
+    all
+}
+
 /// Adds the `SPLITS` parts of a sequence: rows `row` to `row + 15`, a row being a query of one head of a group, of the `count`
 /// queries from `from` on. `sums` are the parts' results, `parts` their largest scores and the sums of their weights. `t` is one of the threads of `WARPS` warps.
 #[tile_fn]

@@ -67,6 +67,31 @@ pub fn cluster_reduce<T: Number>(operator: impl ReduceOperator, tile: &mut Fragm
     shadow()
 }
 
+/// Sends each block of a cluster a part of `mine`, through their shared memory: where there are C blocks, both arrays have C parts along their
+/// first axis, and part `s` of `theirs` becomes what the block of rank `s` has as the part of this block's rank. A cluster of one block gets what it
+/// has.
+///
+/// The blocks of such a cluster differ along one axis of the grid, which is cut into whole clusters; the rank is the index along it, modulo the
+/// cluster's extent. So each block can combine a part of a result that all of them have a share in, in whatever way, in the order of ranks:
+///
+/// ```text
+/// let [part, head] = blocks([C, H]);
+/// cluster([C, 1]);
+/// let mut mine = alloc_shared::<f32>([C, ROWS, D]);     // C groups of rows, of each this block's share
+/// let mut theirs = alloc_shared::<f32>([C, ROWS, D]);   // one group, of which each block has a share
+/// ..
+/// cluster_exchange(&mine, &mut theirs);
+/// ..                                                    // adds theirs[[0, ..]], theirs[[1, ..]], ..
+/// ```
+///
+/// Every block of the cluster must reach it, once: it stands in no loop, and in no conditional but one on constants of the instance. Nothing before it
+/// uses `theirs`, since other blocks may send early; the same array is received into once. `f32`, `i32` and `u32`; where there are no clusters (`sm_80`)
+/// an instance with clusters of several blocks does not exist.
+pub fn cluster_exchange<T: Number>(mine: &SharedArray<T>, theirs: &mut SharedArray<T>) {
+    let _ = (mine, theirs);
+    shadow()
+}
+
 /// What [`reduce`] combines: a fragment or a shared array.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an array of the block",

@@ -16,7 +16,7 @@
 //! | the threads of a block together | [`sync_threads`], [`thread_allreduce`], [`thread_argmax`], [`thread_argmin`], [`reduce`] |
 //! | the lanes of a warp together | [`sync_warp`], [`warp_reduce`], [`warp_argmax`], [`warp_argmin`], [`shfl`], [`shfl_xor`], [`shfl_up`], [`shfl_down`], [`ballot`], [`any`], [`all`] |
 //! | several threads, one element | [`atomic_add`], [`atomic_max`], [`atomic_min`] |
-//! | several blocks, one result | [`last_arriver`], [`cluster_reduce`] |
+//! | several blocks, one result | [`last_arriver`], [`cluster_reduce`], [`cluster_exchange`] |
 //! | arithmetic | operators, [`Cast::cast`], [`exp`], [`max`], [`fma`], [`select`], ..., and [`fast`] |
 //! | looking inside | [`device_print`], [`device_assert`] |
 
@@ -40,8 +40,8 @@ pub use array::{
 pub use atomic::{AtomicElement, atomic_add, atomic_max, atomic_min, last_arriver};
 pub use collective::{
     BlockArray, Max, MaxOperator, Min, MinOperator, ReduceOperator, Reducible, Sum, SumOperator, all, any, ballot,
-    cluster_reduce, reduce, shfl, shfl_down, shfl_up, shfl_xor, sync_threads, sync_warp, thread_allreduce,
-    thread_argmax, thread_argmin, warp_argmax, warp_argmin, warp_reduce,
+    cluster_exchange, cluster_reduce, reduce, shfl, shfl_down, shfl_up, shfl_xor, sync_threads, sync_warp,
+    thread_allreduce, thread_argmax, thread_argmin, warp_argmax, warp_argmin, warp_reduce,
 };
 pub use debug::{device_assert, device_print};
 pub use element::{Cast, Float, Half, Integer, Number, Value, bf16, f16, lit};

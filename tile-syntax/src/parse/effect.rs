@@ -9,8 +9,8 @@ use super::{Binding, Parser};
 use syn::{Expr, ExprCall, Lit};
 use tile_ir::diag::{Code, Diagnostic};
 use tile_ir::ir::{
-    AccessId, AtomicOp, Dtype, ExprId, ExprKind, Place, ReduceOp, ReduceSource, Scope, ShuffleKind, StmtKind, TileOp,
-    Type, VarId, VarKind, VoteKind,
+    AccessId, AtomicOp, BufferId, Dtype, ExprId, ExprKind, Place, ReduceOp, ReduceSource, Scope, ShuffleKind, StmtKind,
+    TileOp, Type, VarId, VarKind, VoteKind,
 };
 
 impl Parser {
@@ -20,7 +20,7 @@ impl Parser {
             "sync_threads" | "sync_warp" => 0,
             "ballot" | "any" | "all" => 1,
             "warp_reduce" | "shfl_xor" | "shfl_down" | "shfl_up" | "shfl" | "device_assert" => 2,
-            "atomic_add" | "atomic_max" | "atomic_min" | "last_arriver" | "cluster_reduce" => 2,
+            "atomic_add" | "atomic_max" | "atomic_min" | "last_arriver" | "cluster_reduce" | "cluster_exchange" => 2,
             "thread_allreduce" => 3,
             "device_print" => return self.print(call, range),
             name if gives_two(name) => {
@@ -53,6 +53,7 @@ impl Parser {
             "thread_allreduce" => self.reduce(function, call, Some(&call.args[2]), used, range),
             "last_arriver" => self.last_arriver(call, range).into(),
             "cluster_reduce" => self.cluster_reduce(function, call, used, range),
+            "cluster_exchange" => self.cluster_exchange(call, used, range),
             "atomic_add" => self.atomic(AtomicOp::Add, function, call, used, range),
             "atomic_max" => self.atomic(AtomicOp::Max, function, call, used, range),
             "atomic_min" => self.atomic(AtomicOp::Min, function, call, used, range),
@@ -321,6 +322,56 @@ impl Parser {
         let diagnostic = Diagnostic::new(Code::CALL, at, message).label(declared, "declared here");
         self.unsupported(diagnostic.help("declare it with `alloc_fragment`"));
         Called::Poison
+    }
+
+    /// `cluster_exchange(&mine, &mut theirs)`.
+    fn cluster_exchange(&mut self, call: &ExprCall, used: bool, range: Range) -> Called {
+        if used {
+            let at = self.mark(range);
+            let message = "`cluster_exchange` fills an array and gives no value";
+            self.unsupported(Diagnostic::new(Code::PLACEMENT, at, message).help("make it a statement of its own"));
+            return Called::Poison;
+        }
+        let [src, dst] = [(0, false), (1, true)].map(|(n, mutable)| self.exchanged_array(&call.args[n], mutable));
+        let (Some(src), Some(dst)) = (src, dst) else { return Called::Poison };
+        if src == dst {
+            let at = self.mark(&call.args[1]);
+            let message = "`cluster_exchange` receives what it sends";
+            let help = "receive into another array: a block may get its parts before it has sent its own";
+            self.rustc(Diagnostic::new(Code::CALL, at, message).help(help));
+            return Called::Poison;
+        }
+        self.simple(StmtKind::Tile(TileOp::ClusterExchange { src, dst }), range)
+    }
+
+    /// What `cluster_exchange` sends, or by `&mut` receives: a shared array.
+    fn exchanged_array(&mut self, argument: &Expr, receives: bool) -> Option<BufferId> {
+        let Some((array, mutable)) = self.borrowed(argument).filter(|(_, mutable)| *mutable || !receives) else {
+            let at = self.mark(argument);
+            let message = "`cluster_exchange` takes what it sends by `&`, and what it receives by `&mut`";
+            self.rustc(Diagnostic::new(Code::TYPE, at, message).help("cluster_exchange(&mine, &mut theirs);"));
+            return None;
+        };
+        let place = self.place(array, "an exchange")?;
+        let (kind, declared) = match place {
+            Place::Buffer(buffer) => match self.kernel.buffers[buffer].scope {
+                Scope::Shared => {
+                    if mutable {
+                        self.check_writable(place, array);
+                    }
+                    return Some(buffer);
+                }
+                Scope::Fragment => ("a fragment", self.kernel.buffers[buffer].span),
+                Scope::Local => ("a per-thread array", self.kernel.buffers[buffer].span),
+            },
+            Place::Tensor(param) => ("a tensor", self.kernel.params[param].span),
+        };
+        let name = self.kernel.place_name(place).to_owned();
+        let at = self.mark(argument);
+        let message = format!("`cluster_exchange` exchanges shared arrays; `{name}` is {kind}");
+        let diagnostic = Diagnostic::new(Code::CALL, at, message).label(declared, "declared here");
+        self.unsupported(diagnostic.help("declare it with `alloc_shared`"));
+        None
     }
 
     /// `last_arriver(&mut sem[t], n)`.

@@ -79,6 +79,7 @@ const FUNCTIONS: &[&str] = &[
     "atomic_min",
     "last_arriver",
     "cluster_reduce",
+    "cluster_exchange",
     "sync_threads",
     "sync_warp",
     "lit",

@@ -113,7 +113,10 @@ impl<'k> Walk<'k> {
         if let TileOp::ReduceTile { src, dst, axis, .. } = op {
             tiles::reduce(self, stmt, *src, *dst, *axis);
         } else if let TileOp::ClusterReduce { tile, .. } = op {
-            tiles::cluster_reduce(self, stmt, *tile);
+            tiles::in_cluster(self, stmt, *tile);
+        } else if let TileOp::ClusterExchange { src, dst } = op {
+            tiles::in_cluster(self, stmt, *src);
+            tiles::cluster_exchange(self, stmt, [*src, *dst]);
         }
         op.parts(&mut |part| {
             if let StmtPart::Value(value) = part {

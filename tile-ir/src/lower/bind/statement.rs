@@ -121,7 +121,10 @@ impl Binder<'_> {
             }
             TileOp::Clamp { tile, low, high } => return self.clamp(*tile, [*low, *high], span, out),
             TileOp::Fill { buffer, value } => TileOp::Fill { buffer: *buffer, value: self.expr(*value) },
-            TileOp::Gemm { .. } | TileOp::ReduceTile { .. } | TileOp::ClusterReduce { .. } => op.clone(),
+            TileOp::Gemm { .. }
+            | TileOp::ReduceTile { .. }
+            | TileOp::ClusterReduce { .. }
+            | TileOp::ClusterExchange { .. } => op.clone(),
         })
     }
 

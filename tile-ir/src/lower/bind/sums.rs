@@ -353,7 +353,11 @@ fn overwrites(kernel: &Kernel, stmt: StmtId, buffer: BufferId) -> bool {
         }
         StmtKind::Tile(TileOp::ReduceTile { src, dst, .. }) => *dst == buffer && *src != buffer,
         StmtKind::Tile(
-            TileOp::Copy { .. } | TileOp::Gemm { .. } | TileOp::Clamp { .. } | TileOp::ClusterReduce { .. },
+            TileOp::Copy { .. }
+            | TileOp::Gemm { .. }
+            | TileOp::Clamp { .. }
+            | TileOp::ClusterReduce { .. }
+            | TileOp::ClusterExchange { .. },
         )
         | StmtKind::Let { .. }
         | StmtKind::Assign { .. }

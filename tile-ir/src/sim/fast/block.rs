@@ -2,6 +2,7 @@
 
 use super::access::set;
 use super::code::{Code, Kind, Loc, MaskId, Repr, Step};
+use super::collective::cluster_exchange;
 use super::lanes;
 use super::launch::{Cluster, Launch, TensorView};
 use super::state::{Lane, Registers, State, coordinates};
@@ -43,6 +44,10 @@ impl Machine<'_> {
             others.iter_mut().try_for_each(|other| self.step(other, step))?;
             if let Step::ClusterReduce { op, tile, .. } = step {
                 self.cluster_reduce(state, &others, *op, *tile);
+            }
+            if let Step::ClusterExchange { src, dst, .. } = step {
+                let mut blocks: Vec<&mut State> = std::iter::once(&mut *state).chain(&mut others).collect();
+                cluster_exchange(&mut blocks, *src, *dst);
             }
             Ok(())
         });
@@ -126,6 +131,11 @@ impl Machine<'_> {
             Step::Gemm { plan, mask } => self.gemm(s, plan, *mask)?,
             Step::ReduceTile { plan, mask } => self.reduce_tile(s, plan, *mask)?,
             Step::ClusterReduce { mask, span, .. } => self.check_convergence(s, false, *mask, *span)?,
+            Step::ClusterExchange { src, dst, mask, span } => {
+                self.check_convergence(s, false, *mask, *span)?;
+                // Of a block that is a cluster by itself.
+                cluster_exchange(&mut [s], *src, *dst);
+            }
             Step::Reduce { plan, register, mask } => self.reduce(s, plan, *register, *mask)?,
             Step::Shuffle { shuffle, value, dst, src, lane, lane_repr, mask, span } => {
                 self.shuffle(s, *shuffle, *value, (*dst, *src), (*lane, *lane_repr), *mask, *span)?;

@@ -312,6 +312,13 @@ pub(super) enum Step {
         mask: MaskId,
         span: SpanId,
     },
+    /// Exchanges the parts of an array between the blocks of the cluster: what stands before it has run in all of them.
+    ClusterExchange {
+        src: u32,
+        dst: u32,
+        mask: MaskId,
+        span: SpanId,
+    },
     FillShared {
         shared: u32,
         value: Loc,

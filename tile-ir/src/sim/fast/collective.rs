@@ -9,6 +9,7 @@ use super::state::{File, Registers, Shared, State};
 use crate::ir::reduction::{PARTS, WARP, axis_parts, combine_axis};
 use crate::ir::{ReduceOp, ReduceStep, ShuffleKind, SpanId, VoteKind};
 use crate::sim::{Fault, ScalarValue, numeric};
+use std::mem;
 
 impl Machine<'_> {
     /// Reduces a register in place, for all threads.
@@ -192,5 +193,30 @@ fn combine<T: Copy>(values: &mut [T], plan: &ReducePlan, f: impl Fn(T, T) -> T) 
                 }
             }
         }
+    }
+}
+
+/// Gives block `r` of a cluster part `r` of every block's array `src`, in the order of ranks.
+pub(super) fn cluster_exchange(blocks: &mut [&mut State], src: u32, dst: u32) {
+    let (src, dst, count) = (src as usize, dst as usize, blocks.len());
+    for from in 0..count {
+        let sent = mem::replace(&mut blocks[from].shared[src], Shared::Bools(Vec::new()));
+        for (rank, to) in blocks.iter_mut().enumerate() {
+            match (&sent, &mut to.shared[dst]) {
+                (Shared::Floats(sent), Shared::Floats(received)) => exchange_part(sent, rank, received, from, count),
+                (Shared::Ints(sent), Shared::Ints(received)) => exchange_part(sent, rank, received, from, count),
+                _ => {}
+            }
+        }
+        blocks[from].shared[src] = sent;
+    }
+}
+
+/// Part `to` of `received`, of `count`, becomes part `from` of `sent`.
+fn exchange_part<E: Copy>(sent: &[E], from: usize, received: &mut [E], to: usize, count: usize) {
+    let len = sent.len() / count.max(1);
+    let (sent, received) = (sent.get(from * len..(from + 1) * len), received.get_mut(to * len..(to + 1) * len));
+    if let (Some(sent), Some(received)) = (sent, received) {
+        received.copy_from_slice(sent);
     }
 }

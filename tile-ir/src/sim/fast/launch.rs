@@ -1,7 +1,7 @@
 //! A launch: the arguments checked against the kernel's parameters, dims known, grid and threads evaluated.
 
 use crate::ir::{
-    DimId, Dtype, DtypeRef, EntityRef, ExprId, ExprKind, Extent, Kernel, Param, ParamId, ParamKind, StmtKind, TileOp,
+    DimId, Dtype, DtypeRef, EntityRef, ExprId, ExprKind, Extent, Kernel, Param, ParamId, ParamKind, StmtKind,
 };
 use crate::lowered::{HostExpr, HostValues};
 use crate::sim::argument::{Declared, DeclaredKind};
@@ -17,7 +17,7 @@ pub(super) struct Launch<'a> {
     pub(super) scalars: Vec<Option<ScalarValue>>,
     pub(super) grid: [u32; 3],
     pub(super) threads: [u32; 3],
-    /// Whose tiles `cluster_reduce` combines; none where a block has its own for itself.
+    /// Who combines tiles or exchanges arrays; none where a block has its own for itself.
     pub(super) cluster: Option<Cluster>,
 }
 
@@ -72,7 +72,7 @@ impl<'a> Launch<'a> {
             launch.grid[axis] =
                 u32::try_from(extent).ok().filter(|e| *e <= i32::MAX as u32).ok_or(SimError::Grid { axis, extent })?;
         }
-        if kernel.stmts.values().any(|s| matches!(s.kind, StmtKind::Tile(TileOp::ClusterReduce { .. }))) {
+        if kernel.stmts.values().any(|s| matches!(&s.kind, StmtKind::Tile(op) if op.joins_cluster())) {
             launch.cluster = launch.combined(kernel)?;
         }
         Ok(launch)

@@ -194,6 +194,10 @@ impl Printer<'_> {
             StmtKind::Tile(TileOp::ClusterReduce { op, tile }) => {
                 writeln!(text, "cluster reduce {op:?} {}", self.kernel.buffers[*tile].name).unwrap();
             }
+            StmtKind::Tile(TileOp::ClusterExchange { src, dst }) => {
+                let [src, dst] = [src, dst].map(|b| &self.kernel.buffers[*b].name);
+                writeln!(text, "cluster exchange {src} -> {dst}").unwrap();
+            }
             StmtKind::Tile(TileOp::ReduceTile { op, src, dst, axis }) => {
                 let [src, dst] = [src, dst].map(|b| &self.kernel.buffers[*b].name);
                 writeln!(text, "reduce {op:?} {src} -> {dst} axis {axis}").unwrap();

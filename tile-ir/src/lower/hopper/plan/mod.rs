@@ -317,8 +317,10 @@ impl Planner<'_> {
             return no("ping-pong takes tiles in turn, not as they are counted");
         }
         let persistent = kernel.persistent().map(|tiles| (tiles.vars, tiles.contiguous));
-        let meets =
-            |s: &Stmt| matches!(s.kind, StmtKind::LastArriver { .. } | StmtKind::Tile(TileOp::ClusterReduce { .. }));
+        let meets = |s: &Stmt| {
+            matches!(&s.kind, StmtKind::LastArriver { .. })
+                || matches!(&s.kind, StmtKind::Tile(op) if op.joins_cluster())
+        };
         if kernel.stmts.values().any(meets) {
             return no(
                 "ping-pong has no moment at which all that compute are at one tile, which other blocks wait for",

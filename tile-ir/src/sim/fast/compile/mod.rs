@@ -175,6 +175,13 @@ impl Compiler<'_, '_> {
                 out.push(Step::ClusterReduce { op: *op, tile, mask, span });
                 Ok(())
             }
+            StmtKind::Tile(TileOp::ClusterExchange { src, dst }) => {
+                let (Target::Shared(src), Target::Shared(dst)) = (self.array(*src)?, self.array(*dst)?) else {
+                    return malformed("a `cluster_exchange` of what the block has not one of");
+                };
+                out.push(Step::ClusterExchange { src, dst, mask, span });
+                Ok(())
+            }
             // A block a tile: the launch's grid is the loop's.
             StmtKind::Persistent { vars, body, .. } => {
                 for (axis, var) in vars.iter().enumerate() {

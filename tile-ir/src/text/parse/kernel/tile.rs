@@ -185,6 +185,11 @@ impl<'t> Parser<'t> {
                 self.cursor.expect(",")?;
                 StmtKind::Tile(TileOp::ClusterReduce { op, tile: self.array("&", true)? })
             }
+            "cluster_exchange" => {
+                let src = self.array("&", false)?;
+                self.cursor.expect(",")?;
+                StmtKind::Tile(TileOp::ClusterExchange { src, dst: self.array("&", true)? })
+            }
             "sync_threads" => StmtKind::SyncThreads,
             "sync_warp" => StmtKind::SyncWarp,
             "device_print" => {
