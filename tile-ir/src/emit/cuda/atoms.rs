@@ -38,7 +38,7 @@ pub(super) struct Wgmma {
 
 impl Helper {
     /// The name it is called by.
-    pub fn name(self) -> String {
+    pub(super) fn name(self) -> String {
         match self {
             Helper::Wgmma(form) => form.name(),
             Helper::Mma(dtype) => format!("mma_m16n8k16_{dtype}"),
@@ -180,26 +180,13 @@ fn mma(name: &str, form: &str, words: [&str; 2]) -> String {
 }
 
 /// The cache hint of the second-level cache. Source: CUTLASS, `TMA::CacheHintSm90`.
-pub(super) const fn hint(evict: Evict) -> &'static str {
-    match evict {
+pub(super) fn hint(evict: Evict) -> String {
+    let bits = match evict {
         Evict::Normal => "0x1000000000000000ull",
         Evict::First => "0x12f0000000000000ull",
         Evict::Last => "0x14f0000000000000ull",
-    }
-}
-
-/// The form of a `Wgmma` operation.
-pub(super) fn wgmma(n: u32, dtype: Dtype, a: &WgmmaOperand, transposed: [bool; 2]) -> Helper {
-    let registers = matches!(a, WgmmaOperand::Registers(..));
-    Helper::Wgmma(Wgmma { n, dtype, registers, transposed })
-}
-
-/// The helper of an `Mma` operation.
-pub(super) fn mma_helper(atom: MmaAtom) -> Helper {
-    match atom {
-        MmaAtom::M16n8k16 { dtype } => Helper::Mma(dtype),
-        MmaAtom::M16n8k8Tf32 => Helper::MmaTf32,
-    }
+    };
+    bits.to_owned()
 }
 
 /// The definitions of the helpers that a program uses, in order of the table.
@@ -210,12 +197,16 @@ pub(super) fn definitions(program: &Program) -> String {
 }
 
 /// The function that an operation is printed as a call of, where it is made for its operands.
-fn helper(kind: &OpKind) -> Option<Helper> {
+pub(super) fn helper(kind: &OpKind) -> Option<Helper> {
     if let OpKind::Wgmma { n, dtype, a, transposed, .. } = kind {
-        return Some(wgmma(*n, *dtype, a, *transposed));
+        let registers = matches!(a, WgmmaOperand::Registers(..));
+        return Some(Helper::Wgmma(Wgmma { n: *n, dtype: *dtype, registers, transposed: *transposed }));
     }
     if let OpKind::Mma { atom, .. } = kind {
-        return Some(mma_helper(*atom));
+        return Some(match *atom {
+            MmaAtom::M16n8k16 { dtype } => Helper::Mma(dtype),
+            MmaAtom::M16n8k8Tf32 => Helper::MmaTf32,
+        });
     }
     if let OpKind::TensorLoad { coordinates, multicast, evict, .. } = kind {
         let (rank, multicast, hint) = (coordinates.len(), multicast.is_some(), evict.is_some());

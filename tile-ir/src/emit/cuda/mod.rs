@@ -4,7 +4,6 @@
 //! kernel uses.
 
 mod atoms;
-mod hardware;
 mod names;
 mod operation;
 #[cfg(test)]
@@ -82,26 +81,15 @@ impl Emitter<'_> {
         let program = self.program;
         let dynamic = dynamic_shared(program) > 0;
         if dynamic {
-            let text = format!("extern __shared__ __align__(1024) unsigned char {DYNAMIC_SHARED}[];");
-            self.write_line(&text);
+            self.write_line(&format!("extern __shared__ __align__(1024) unsigned char {DYNAMIC_SHARED}[];"));
         }
-        for array in program.shared.values() {
-            let ty = element_name(array.dtype);
-            let text = if dynamic {
-                format!("{ty}* const {} = ({ty}*)({DYNAMIC_SHARED} + {});", array.name, array.offset)
-            } else {
-                format!("__shared__ __align__({}) {ty} {}[{}];", array.align, array.name, array.len)
-            };
-            self.write_line(&text);
-        }
-        for array in program.barriers.values() {
-            let ty = "unsigned long long";
-            let text = if dynamic {
-                format!("{ty}* const {} = ({ty}*)({DYNAMIC_SHARED} + {});", array.name, array.offset)
-            } else {
-                format!("__shared__ __align__(8) {ty} {}[{}];", array.name, array.len)
-            };
-            self.write_line(&text);
+        let barriers = program.barriers.values().map(|b| (8, "unsigned long long", &b.name, b.len, b.offset));
+        let arrays = program.shared.values().map(|a| (a.align, element_name(a.dtype), &a.name, a.len, a.offset));
+        for (align, ty, name, len, offset) in arrays.chain(barriers) {
+            self.write_line(&match dynamic {
+                true => format!("{ty}* const {name} = ({ty}*)({DYNAMIC_SHARED} + {offset});"),
+                false => format!("__shared__ __align__({align}) {ty} {name}[{len}];"),
+            });
         }
     }
 }
@@ -204,18 +192,11 @@ fn signature(program: &Program) -> String {
             ParameterKind::TensorMap(map) => {
                 let _ = write!(text, "const __grid_constant__ TensorMap {}", program.tensor_maps[map].name);
             }
-            ParameterKind::Dim(_) | ParameterKind::Stride(..) | ParameterKind::Ahead(_) => {
-                let _ = write!(text, "const int {}", param.name);
-            }
-            ParameterKind::Scalar(_) => {
+            ParameterKind::Dim(_) | ParameterKind::Stride(..) | ParameterKind::Ahead(_) | ParameterKind::Scalar(_) => {
                 let _ = write!(text, "const {} {}", type_name(param.ty), param.name);
             }
-            ParameterKind::Log => {
-                let _ = write!(text, "unsigned* const {}", param.name);
-            }
-            ParameterKind::LogFunction => {
-                let _ = write!(text, "const unsigned {}", param.name);
-            }
+            ParameterKind::Log => _ = write!(text, "unsigned* const {}", param.name),
+            ParameterKind::LogFunction => _ = write!(text, "const unsigned {}", param.name),
         }
     }
     text.push_str(") ");
