@@ -1,6 +1,7 @@
 //! What writes a program: values, registers and operations, one behind the other. The walk over a kernel writes with it, and so does
 //! every pass over a program.
 
+use super::term::Term;
 use crate::diag::Bug;
 use crate::ir::{BinaryOp, Dtype, SpanId};
 use crate::lowered::*;
@@ -57,9 +58,19 @@ impl Builder {
         self.program.regs.push(Reg { name, ty, mutable })
     }
 
+    /// A register that begins with a value, and is assigned others.
+    pub(super) fn variable(&mut self, name: &str, ty: ValueType, value: impl Into<Term>) -> RegId {
+        let reg = self.reg(name, ty, true);
+        self.define(reg, value);
+        reg
+    }
+
+    /// An array of a thread's own, declared here.
     pub(super) fn local(&mut self, name: &str, dtype: Dtype, len: u32) -> LocalId {
         let name = self.name(name);
-        self.program.locals.push(LocalArray { name, dtype, len })
+        let local = self.program.locals.push(LocalArray { name, dtype, len });
+        self.op(OpKind::Local { local });
+        local
     }
 
     pub(super) fn op(&mut self, mut kind: OpKind) {
@@ -71,6 +82,59 @@ impl Builder {
             *value = self.fit(*value, self.program.regs[*reg].ty);
         }
         self.ops.push(Op { kind, span: self.span });
+    }
+
+    /// A register's declaration, with its first value.
+    pub(super) fn define(&mut self, reg: RegId, value: impl Into<Term>) {
+        let value = Some(self.eval(value));
+        self.op(OpKind::Let { reg, value });
+    }
+
+    pub(super) fn set(&mut self, reg: RegId, value: impl Into<Term>) {
+        let value = self.eval(value);
+        self.op(OpKind::Set { reg, value });
+    }
+
+    /// Operations that are executed where a condition holds.
+    pub(super) fn guarded(&mut self, cond: impl Into<Term>, then: Vec<Op>) {
+        let cond = self.eval(cond);
+        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
+    }
+
+    /// An element of memory, which nothing guards.
+    pub(super) fn at(&mut self, space: impl Into<Space>, offset: impl Into<Term>) -> Memory {
+        Memory { space: space.into(), offset: self.eval(offset), guard: None, span: self.span }
+    }
+
+    /// What memory holds.
+    pub(super) fn fetch(&mut self, memory: Memory) -> ValueId {
+        let dtype = self.program.dtype(memory.space).unwrap_or_else(|| {
+            self.bug("memory of no array and no tensor");
+            Dtype::F32
+        });
+        self.push(ValueKind::Load(memory), ValueType::Element(dtype))
+    }
+
+    pub(super) fn store(&mut self, memory: Memory, value: ValueId) {
+        self.op(OpKind::Store { memory, value });
+    }
+
+    /// The element `offset` of an array.
+    pub(super) fn get(&mut self, space: impl Into<Space>, offset: impl Into<Term>) -> ValueId {
+        let memory = self.at(space, offset);
+        self.fetch(memory)
+    }
+
+    /// Sets the element `offset` of an array.
+    pub(super) fn put(&mut self, space: impl Into<Space>, offset: impl Into<Term>, value: ValueId) {
+        let memory = self.at(space, offset);
+        self.store(memory, value);
+    }
+
+    /// A value in an element type.
+    pub(super) fn converted(&mut self, value: ValueId, dtype: Dtype) -> ValueId {
+        let ty = ValueType::Element(dtype);
+        if self.program.values[value].ty == ty { value } else { self.push(ValueKind::Cast(value), ty) }
     }
 
     /// Writes with `f` into a list of operations of its own.
@@ -111,7 +175,12 @@ impl Builder {
     }
 
     /// `op(a, b)`; of two indices in 64 bits where either is held in such.
-    pub(super) fn binary(&mut self, op: BinaryOp, a: ValueId, b: ValueId) -> ValueId {
+    pub(super) fn binary(&mut self, op: BinaryOp, a: impl Into<Term>, b: impl Into<Term>) -> ValueId {
+        let (a, b) = (self.eval(a), self.eval(b));
+        self.operation(op, a, b)
+    }
+
+    fn operation(&mut self, op: BinaryOp, a: ValueId, b: ValueId) -> ValueId {
         let (a, b) = match (op, self.program.values[a].ty, self.program.values[b].ty) {
             (BinaryOp::Shl | BinaryOp::Shr, _, ValueType::Wide) => (a, self.fit(b, ValueType::Index)),
             (BinaryOp::Shl | BinaryOp::Shr, ..) => (a, b),
@@ -195,12 +264,13 @@ impl Builder {
     }
 
     /// A value that is evaluated once, here.
-    pub(super) fn once(&mut self, name: &str, value: ValueId) -> ValueId {
+    pub(super) fn once(&mut self, name: &str, value: impl Into<Term>) -> ValueId {
+        let value = self.eval(value);
         if matches!(self.program.values[value].kind, ValueKind::Int(_) | ValueKind::Param(_)) {
             return value;
         }
         let reg = self.reg(name, self.program.values[value].ty, false);
-        self.op(OpKind::Let { reg, value: Some(value) });
+        self.define(reg, value);
         self.read(reg)
     }
 }

@@ -52,13 +52,12 @@ impl Lowering<'_> {
             return;
         }
         self.program.launch.cluster = [self.cluster().iter().product(), 1, 1];
-        let (thread, zero) = (self.linear_thread(), self.int(0));
-        let cond = self.binary(BinaryOp::Eq, thread, zero);
-        let then = self.nested(|l| {
+        let thread = self.linear_thread();
+        let cond = self.binary(BinaryOp::Eq, thread, 0);
+        self.when(cond, |l| {
             l.init_inboxes();
             l.op(OpKind::FenceBarrierInit);
         });
-        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
         self.op(OpKind::ClusterBarrier { relaxed: true });
         self.op(OpKind::Barrier);
     }
@@ -110,8 +109,7 @@ impl Lowering<'_> {
         });
         let otherwise = self.nested(|l| {
             l.where_held(&layout, |l| {
-                let one = l.int(1);
-                let sender = l.binary(BinaryOp::Sub, rank, one);
+                let sender = l.binary(BinaryOp::Sub, rank, 1);
                 l.send(&exchange, &layout, sender);
             });
         });
@@ -122,19 +120,14 @@ impl Lowering<'_> {
     fn piece_at(&mut self, exchange: &Exchange, sender: ValueId, piece: ValueId) -> Memory {
         let [pieces, row, width] =
             [exchange.pieces, exchange.holders * exchange.width, exchange.width].map(|n| self.int(i64::from(n)));
-        let before = self.binary(BinaryOp::Mul, sender, pieces);
-        let number = self.binary(BinaryOp::Add, before, piece);
-        let start = self.binary(BinaryOp::Mul, number, row);
         let thread = self.compute_thread();
-        let own = self.binary(BinaryOp::Mul, thread, width);
-        let offset = self.binary(BinaryOp::Add, start, own);
+        let offset = self.binary(BinaryOp::Add, (sender * pieces + piece) * row, thread * width);
         Memory { space: Space::Shared(exchange.inbox.array), offset, guard: None, span: self.span }
     }
 
     /// The first register of a piece.
     fn piece_start(&mut self, exchange: &Exchange, layout: &crate::layout::Fragment, piece: ValueId) -> ValueId {
-        let width = self.int(i64::from(exchange.width));
-        let first = self.binary(BinaryOp::Mul, piece, width);
+        let first = self.binary(BinaryOp::Mul, piece, exchange.width);
         self.formula(&layout.held(crate::layout::Formula::Symbol(0)), &[first])
     }
 
@@ -152,7 +145,6 @@ impl Lowering<'_> {
         let (local, span) = (exchange.local, self.span);
         let dtype = self.program.locals[local].dtype;
         let part = self.local("part", dtype, exchange.width);
-        self.op(OpKind::Local { local: part });
         self.unrolled("i", exchange.pieces, |l, piece| {
             let memory = l.piece_at(exchange, sender, piece);
             let start = l.int(0);
@@ -165,7 +157,7 @@ impl Lowering<'_> {
                 let theirs = Memory { space: Space::Local(part), offset: by, guard: None, span };
                 let [a, b] = [own, theirs].map(|m| l.push(ValueKind::Load(m), ValueType::Element(dtype)));
                 let value = l.combine(op, a, b);
-                l.op(OpKind::Store { memory: own, value });
+                l.store(own, value);
             }
         });
     }

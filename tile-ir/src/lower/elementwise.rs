@@ -83,8 +83,7 @@ impl<'a> Lowering<'a> {
         let (layout, registers) = (*layout, layout.held_registers());
         self.where_held(&layout, |l| {
             l.unrolled("chunk", registers / count, |l, chunk| {
-                let size = l.int(i64::from(count));
-                let first = l.binary(BinaryOp::Mul, chunk, size);
+                let first = l.binary(BinaryOp::Mul, chunk, count);
                 let chunk = Chunk { layout, vars, body, own, first, count };
                 match apart {
                     true => l.statement_wise(&chunk, body),
@@ -115,17 +114,8 @@ impl<'a> Lowering<'a> {
                         && matches!(index, Some(ExprKind::Var(var)) if *var == row);
                     loads = true;
                 }
-                ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => left.push(*a),
-                ExprKind::Binary(_, a, b) => left.extend([a, b]),
-                ExprKind::Int(_) | ExprKind::Bool(_) | ExprKind::Float(_) | ExprKind::Scalar(_) | ExprKind::Dim(_) => {}
-                ExprKind::Var(_)
-                | ExprKind::Math(..)
-                | ExprKind::Select(..)
-                | ExprKind::If(..)
-                | ExprKind::Const(_)
-                | ExprKind::Bits(_)
-                | ExprKind::Special(..)
-                | ExprKind::Present(_) => of_row = false,
+                ExprKind::Var(_) | ExprKind::Math(..) | ExprKind::Select(..) | ExprKind::If(..) => of_row = false,
+                kind => kind.operands(kernel, &mut |operand| left.push(operand)),
             }
         }
         (of_row && loads).then_some(*cond)
@@ -134,16 +124,13 @@ impl<'a> Lowering<'a> {
     /// Whether a condition on rows holds for any row of the warp: where it holds for none, the warp branches over the elements.
     fn some_row(&mut self, layout: &Fragment, cond: ExprId) -> ValueId {
         let no = self.push(ValueKind::Int(0), ValueType::BOOL);
-        let own = self.reg("own_row", ValueType::BOOL, true);
-        self.op(OpKind::Let { reg: own, value: Some(no) });
+        let own = self.variable("own_row", ValueType::BOOL, no);
         self.unrolled("i", layout.slots(0), |l, slot| {
             let register = l.formula(&layout.representative(0, Formula::Symbol(0)), &[slot]);
-            let outer = (l.register.replace(register), l.tile_layout.replace(*layout));
-            let holds = l.value(cond);
-            (l.register, l.tile_layout) = outer;
-            let before = l.read(own);
-            let value = l.binary(BinaryOp::Or, before, holds);
-            l.op(OpKind::Set { reg: own, value });
+            let element = Element { register: Some((register, *layout)), ..l.element };
+            let holds = l.at_element(element, |l| l.value(cond));
+            let value = l.binary(BinaryOp::Or, own, holds);
+            l.set(own, value);
         });
         let (reg, pred) = (self.reg("some_row", ValueType::BOOL, false), self.read(own));
         self.op(OpKind::Vote { reg, kind: VoteKind::Any, pred });
@@ -240,7 +227,6 @@ impl<'a> Lowering<'a> {
                 && let Some(dtype) = kernel.vars[var].ty.dtype()
             {
                 let local = self.local(&kernel.vars[var].name, dtype, chunk.count);
-                self.op(OpKind::Local { local });
                 self.vars[var] = Some(Binding::PerElement(local));
             }
         }
@@ -258,11 +244,11 @@ impl<'a> Lowering<'a> {
             let position = l.element_position(&chunk.layout, register);
             for (&var, value) in chunk.vars.iter().zip(position).filter(|(var, _)| read.contains(var)) {
                 let reg = l.variable_reg(var);
-                l.op(OpKind::Let { reg, value: Some(value) });
+                l.define(reg, value);
             }
-            let outer = (l.register.replace(register), l.element.replace(element), l.tile_layout.replace(chunk.layout));
-            l.block(run);
-            (l.register, l.element, l.tile_layout) = outer;
+            let register = Some((register, chunk.layout));
+            let element = Element { position: Some(element), register, ..l.element };
+            l.at_element(element, |l| l.block(run));
         });
     }
 
@@ -287,20 +273,8 @@ impl<'a> Lowering<'a> {
                         left.push(value);
                     }
                 }
-                ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => left.push(*a),
-                ExprKind::Binary(_, a, b) => left.extend([a, b]),
-                ExprKind::Math(_, args) => left.extend(args),
-                ExprKind::Select(a, b, c) | ExprKind::If(a, b, c) => left.extend([a, b, c]),
                 ExprKind::Load(access) => left.extend(self.named(*access)),
-                ExprKind::Int(_)
-                | ExprKind::Bool(_)
-                | ExprKind::Float(_)
-                | ExprKind::Dim(_)
-                | ExprKind::Scalar(_)
-                | ExprKind::Const(_)
-                | ExprKind::Bits(_)
-                | ExprKind::Special(..)
-                | ExprKind::Present(_) => {}
+                kind => kind.operands(kernel, &mut |operand| left.push(operand)),
             }
         }
         read
@@ -308,13 +282,8 @@ impl<'a> Lowering<'a> {
 
     /// The indices of an access; none of a fragment's, nor of what is held in registers.
     fn named(&self, access: AccessId) -> Vec<ExprId> {
-        if self.is_held_now(access) {
-            return Vec::new();
-        }
-        let access = &self.kernel.accesses[access];
-        match access.place {
-            Place::Buffer(buffer) if self.fragments[buffer].is_some() => Vec::new(),
-            _ => access.indices.clone(),
-        }
+        let Access { place, indices, .. } = &self.kernel.accesses[access];
+        let is_register = matches!(place, Place::Buffer(buffer) if self.fragments[*buffer].is_some());
+        if is_register || self.held_access(access).is_some() { Vec::new() } else { indices.clone() }
     }
 }

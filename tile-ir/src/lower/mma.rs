@@ -120,10 +120,7 @@ impl Lowering<'_> {
             b_words.load(self, step * input.k(), thread);
             self.unrolled("i", down, |l, i| {
                 l.unrolled("j", across, |l, j| {
-                    let times = |l: &mut Self, index: ValueId, by: u32| {
-                        let by = l.int(i64::from(by));
-                        l.binary(BinaryOp::Mul, index, by)
-                    };
+                    let times = |l: &mut Self, index: ValueId, by: u32| l.binary(BinaryOp::Mul, index, by);
                     let (from_a, from_b) = (times(l, i, MmaAtom::A), times(l, j, MmaAtom::B));
                     let before = times(l, i, across);
                     let number = l.binary(BinaryOp::Add, before, j);
@@ -154,7 +151,6 @@ impl Lowering<'_> {
         let [row_part, col_part] = [(&a, rows), (&b, 1)].map(|(side, lines)| {
             let name = format!("{}_part", self.kernel.buffers[side.buffer].name);
             let local = self.local(&name, Dtype::F32, lines * chunk);
-            self.op(OpKind::Local { local });
             local
         });
         let reg = self.reg("depth", ValueType::Index, false);
@@ -179,8 +175,7 @@ impl Lowering<'_> {
                 l.unrolled("i", rows, |l, i| {
                     let register = l.crossing(i, j, across);
                     l.unrolled("kk", chunk, |l, kk| {
-                        let first = l.binary(BinaryOp::Mul, i, chunk_length);
-                        let offset = l.binary(BinaryOp::Add, first, kk);
+                        let offset = l.binary(BinaryOp::Add, i * chunk_length, kk);
                         let (x, y) = (l.part(row_part, offset), l.part(col_part, kk));
                         l.accumulate(acc, register, x, y);
                     });
@@ -195,17 +190,12 @@ impl Lowering<'_> {
         let split =
             |l: &mut Self, index: ValueId| (l.binary(BinaryOp::Div, index, two), l.binary(BinaryOp::Rem, index, two));
         let ((down, below), (right, beside)) = (split(self, i), split(self, j));
-        let before = self.binary(BinaryOp::Mul, down, across);
-        let atom = self.binary(BinaryOp::Add, before, right);
-        let first = self.binary(BinaryOp::Mul, atom, four);
-        let pair = self.binary(BinaryOp::Mul, below, two);
-        let start = self.binary(BinaryOp::Add, first, pair);
-        self.binary(BinaryOp::Add, start, beside)
+        self.binary(BinaryOp::Add, (down * across + right) * four + below * two, beside)
     }
 
     /// `count` elements along K of row (or column) `line` of an operand, as f32: `local[start ..]`.
     fn load_part(&mut self, side: &Side, local: LocalId, start: ValueId, line: ValueId, depth: ValueId, count: u32) {
-        let (tile, span) = (side.operand.tile, self.span);
+        let tile = side.operand.tile;
         // Along K, as many elements as lie together in 16 bytes.
         let together = tile.contiguous().is_multiple_of(count) && tile.cols().is_multiple_of(count);
         if side.operand.major == Major::K && tile.dtype() == Dtype::F32 && together && count > 1 {
@@ -216,8 +206,7 @@ impl Lowering<'_> {
             let depth = l.binary(BinaryOp::Add, depth, kk);
             let memory = l.operand_memory(side, line, depth);
             let value = l.load_f32(memory, tile.dtype());
-            let offset = l.binary(BinaryOp::Add, start, kk);
-            l.op(OpKind::Store { memory: Memory { space: Space::Local(local), offset, guard: None, span }, value });
+            l.put(local, start + kk, value);
         });
     }
 
@@ -235,7 +224,6 @@ impl Lowering<'_> {
             self.loop_over(reg, bounds, Unroll::By(1), |l| {
                 let depth = l.read(reg);
                 l.unrolled("i", ELEMENTS.min(all - from), |l, i| {
-                    let from = l.int(i64::from(from));
                     let register = l.binary(BinaryOp::Add, from, i);
                     let place = l.element_position(layout, register);
                     let [col, b_depth] = l.in_group(&b, place, depth);
@@ -250,7 +238,7 @@ impl Lowering<'_> {
     }
 
     fn load_f32(&mut self, memory: Memory, dtype: Dtype) -> ValueId {
-        let value = self.push(ValueKind::Load(memory), ValueType::Element(dtype));
+        let value = self.fetch(memory);
         if dtype == Dtype::F32 {
             return value;
         }
@@ -258,16 +246,14 @@ impl Lowering<'_> {
     }
 
     fn part(&mut self, local: LocalId, offset: ValueId) -> ValueId {
-        let memory = Memory { space: Space::Local(local), offset, guard: None, span: self.span };
-        self.push(ValueKind::Load(memory), ValueType::Element(Dtype::F32))
+        self.get(local, offset)
     }
 
     /// `acc[register] = fma(x, y, acc[register])`
     fn accumulate(&mut self, acc: LocalId, register: ValueId, x: ValueId, y: ValueId) {
         let sum = self.part(acc, register);
         let value = self.push(ValueKind::Math(MathFn::Fma, vec![x, y, sum]), ValueType::Element(Dtype::F32));
-        let memory = Memory { space: Space::Local(acc), offset: register, guard: None, span: self.span };
-        self.op(OpKind::Store { memory, value });
+        self.put(acc, register, value);
     }
 
     /// The column and depth, in the array of a right operand, of those of the matrix that the row of a `[row, column]` is multiplied with.
@@ -356,7 +342,6 @@ impl<'s> Words<'s> {
         let by_words = side.operand.by_words();
         let dtype = if by_words { Dtype::F32 } else { Dtype::U32 };
         let local = l.local(&format!("{name}_words"), dtype, fragment.words());
-        l.op(OpKind::Local { local });
         let zero = l.int(0);
         let mut words = Words { side, fragment, acc, local, shared, paired, first: zero };
         let access = words.access(0)?;
@@ -393,9 +378,8 @@ impl<'s> Words<'s> {
                     word += count;
                 }
                 Access::Word(_) => {
-                    let value = l.push(ValueKind::Load(memory), ValueType::Element(Dtype::F32));
-                    let memory = Memory { space: Space::Local(self.local), offset: start, guard: None, span };
-                    l.op(OpKind::Store { memory, value });
+                    let value = l.fetch(memory);
+                    l.put(self.local, start, value);
                     word += 1;
                 }
             }
@@ -444,11 +428,9 @@ impl<'s> Words<'s> {
         let size = self.side.operand.tile.dtype().bytes();
         let mut offset = self.first;
         if step.xor != 0 {
-            let xor = l.int(i64::from(step.xor / size));
-            offset = l.binary(BinaryOp::BitXor, offset, xor);
+            offset = l.binary(BinaryOp::BitXor, offset, step.xor / size);
         }
-        let add = l.int(i64::from(step.add / size));
-        l.binary(BinaryOp::Add, offset, add)
+        l.binary(BinaryOp::Add, offset, step.add / size)
     }
 }
 

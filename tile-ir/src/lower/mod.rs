@@ -24,7 +24,7 @@
 //! | `cluster`, `arrive` | what blocks do together |
 //! | `raster` | which tile a block works on |
 //! | `class` | what differs where rows of tensors are not aligned |
-//! | `builder` | what the walk and the passes over programs write with |
+//! | `builder`, `term` | what the walk and the passes over programs write with; formulas of values |
 
 mod arrive;
 mod bind;
@@ -49,6 +49,7 @@ mod reduce;
 mod reduce_tile;
 mod schedule;
 mod statement;
+mod term;
 mod tile;
 mod uses;
 mod value;
@@ -65,7 +66,8 @@ use crate::lowered::*;
 use schedule::{Partitions, schedule};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use walk::{Binding, Lowering};
+use term::{Compare, Term};
+use walk::{Binding, Element, Lowering};
 
 /// Lowers one instance of a verified kernel for a target.
 ///

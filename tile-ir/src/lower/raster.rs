@@ -54,7 +54,6 @@ impl<'a> Lowering<'a> {
                     return l.int((known + by - 1) / by);
                 }
                 let extent = l.value(extent);
-                let by = l.int(by);
                 let tiles = if cluster[axis] > 1 { l.binary(BinaryOp::CeilDiv, extent, by) } else { extent };
                 l.once(name, tiles)
             }
@@ -68,9 +67,9 @@ impl<'a> Lowering<'a> {
             Some(rows) if rows <= LOW => self.int(rows.max(1)),
             // At most all rows, so that the tiles of a group are at most all tiles.
             _ => {
-                let (rows, one) = (self.value(panel), self.int(1));
+                let rows = self.value(panel);
                 let rows = self.binary(BinaryOp::Min, rows, high);
-                let rows = self.binary(BinaryOp::Max, rows, one);
+                let rows = self.binary(BinaryOp::Max, rows, 1);
                 let rows = self.fit(rows, ValueType::Index);
                 self.once("panel", rows)
             }
@@ -161,7 +160,6 @@ impl<'a> Lowering<'a> {
     fn line_index(&mut self, kind: ValueKind) -> ValueId {
         let size = self.cluster().iter().product::<u32>();
         let index = self.push(kind, ValueType::Index);
-        let size = self.int(i64::from(size));
         self.binary(BinaryOp::Div, index, size)
     }
 
@@ -182,14 +180,11 @@ impl<'a> Lowering<'a> {
                 let group = self.binary(BinaryOp::Div, t, group_tiles);
                 let group = self.once("group", group);
                 let first = self.binary(BinaryOp::Mul, group, panel);
-                let left = self.binary(BinaryOp::Sub, raster.high, first);
-                let rows = self.binary(BinaryOp::Min, panel, left);
+                let rows = self.binary(BinaryOp::Min, panel, raster.high - first);
                 let rows = self.once("group_rows", rows);
-                let before = self.binary(BinaryOp::Mul, group, group_tiles);
-                let within = self.binary(BinaryOp::Sub, t, before);
+                let within = self.binary(BinaryOp::Sub, t, group * group_tiles);
                 let within = self.once("in_group", within);
-                let down = self.binary(BinaryOp::Rem, within, rows);
-                (self.binary(BinaryOp::Div, within, rows), self.binary(BinaryOp::Add, first, down))
+                (self.binary(BinaryOp::Div, within, rows), self.binary(BinaryOp::Add, first, within % rows))
             }
         };
         let [cx, cy, cz] = raster.cluster;
@@ -204,10 +199,7 @@ impl<'a> Lowering<'a> {
         let back = self.binary(BinaryOp::Div, behind, high);
         let place = |l: &mut Self, tile: ValueId, by: u32, extent: ValueId, within: ValueId| match by {
             1 => tile,
-            _ => {
-                let first = l.binary(BinaryOp::Mul, tile, extent);
-                l.binary(BinaryOp::Add, first, within)
-            }
+            _ => l.binary(BinaryOp::Add, tile * extent, within),
         };
         [place(self, x, cx, wide, across), place(self, y, cy, high, down), place(self, z, cz, deep, back)]
     }
@@ -229,8 +221,7 @@ impl<'a> Lowering<'a> {
         let share = self.binary(BinaryOp::CeilDiv, raster.total, clusters);
         let share = self.once("share", share);
         let start = self.binary(BinaryOp::Mul, first, share);
-        let end = self.binary(BinaryOp::Add, start, share);
-        [start, self.binary(BinaryOp::Min, end, raster.total)]
+        [start, self.binary(BinaryOp::Min, start + share, raster.total)]
     }
 
     /// `f` for the first tile of this block, if it has one. Indices that are `None` are not bound.
@@ -247,13 +238,12 @@ impl<'a> Lowering<'a> {
             false => [self.line_index(ValueKind::Block(0)), raster.total],
         };
         let cond = self.binary(BinaryOp::Lt, start, end);
-        let then = self.nested(|l| {
+        self.when(cond, |l| {
             let t = l.once("tile", start);
             let tile = l.tile_of(&raster, t);
             l.bind_tile(vars, extents, tile);
             f(l);
         });
-        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
     }
 
     /// A loop over the tiles of this block; over every second one, from the `turn`th, where two take turns.
@@ -273,10 +263,8 @@ impl<'a> Lowering<'a> {
             let [start, end] = self.contiguous_tiles(&raster);
             [start, end, one]
         } else if let Some(turn) = turn {
-            let ahead = self.binary(BinaryOp::Mul, turn, clusters);
-            let start = self.binary(BinaryOp::Add, first, ahead);
-            let two = self.int(2);
-            let step = self.binary(BinaryOp::Mul, two, clusters);
+            let start = self.binary(BinaryOp::Add, first, turn * clusters);
+            let step = self.binary(BinaryOp::Mul, 2, clusters);
             [start, raster.total, step]
         } else {
             [first, raster.total, clusters]
@@ -286,10 +274,7 @@ impl<'a> Lowering<'a> {
         self.loop_over(reg, bounds, Unroll::Auto, |l| {
             let number = counted.as_ref().and_then(|counted| l.count_tile(counted, [raster.total, clusters]));
             let t = l.read(reg);
-            l.more_tiles = turn.map(|_| {
-                let next = l.binary(BinaryOp::Add, t, clusters);
-                l.binary(BinaryOp::Lt, next, raster.total)
-            });
+            l.more_tiles = turn.map(|_| l.binary(BinaryOp::Lt, t + clusters, raster.total));
             let tile = l.tile_of(&raster, t);
             let vars: Vec<_> = vars.iter().copied().map(Some).collect();
             l.bind_tile(&vars, extents, tile);

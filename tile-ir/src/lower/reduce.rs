@@ -12,8 +12,7 @@ impl Lowering<'_> {
                 let value = self.value(value);
                 let ty = self.program.values[value].ty;
                 let name = dst.map_or_else(|| "sum".to_string(), |v| self.kernel.vars[v].name.clone());
-                let reg = self.reg(&name, ty, true);
-                self.op(OpKind::Let { reg, value: Some(value) });
+                let reg = self.variable(&name, ty, value);
                 if let Some(var) = dst {
                     self.vars[var] = Some(Binding::Reg(reg));
                 }
@@ -57,33 +56,28 @@ impl Lowering<'_> {
         let span = self.span;
 
         let first = {
-            let (which, parts) = (self.group_index(group), self.int(i64::from(parts)));
+            let which = self.group_index(group);
             self.binary(BinaryOp::Mul, which, parts)
         };
         let slot = |l: &mut Self, part: ValueId, element: Option<ValueId>| {
             let mut offset = l.binary(BinaryOp::Add, first, part);
             if let Some(element) = element {
-                let stride = l.int(i64::from(slots));
-                let row = l.binary(BinaryOp::Mul, element, stride);
-                offset = l.binary(BinaryOp::Add, row, offset);
+                offset = l.binary(BinaryOp::Add, element * slots, offset);
             }
             Memory { space: Space::Shared(scratch), offset, guard: None, span }
         };
 
         let publish = self.nested(|l| {
             let position = l.position(group);
-            let extent = l.int(i64::from(part_extent));
-            let part = l.binary(BinaryOp::Div, position, extent);
+            let part = l.binary(BinaryOp::Div, position, part_extent);
             l.each(running, |l, value| {
                 let memory = slot(l, part, value.element);
-                l.op(OpKind::Store { memory, value: value.get });
+                l.store(memory, value.get);
             });
         });
         if part_extent > 1 {
             let position = self.position(group);
-            let (extent, zero) = (self.int(i64::from(part_extent)), self.int(0));
-            let lane = self.binary(BinaryOp::Rem, position, extent);
-            let cond = self.binary(BinaryOp::Eq, lane, zero);
+            let cond = self.binary(BinaryOp::Eq, position % part_extent, 0);
             self.op(OpKind::If { cond, then: publish, otherwise: Vec::new() });
         } else {
             self.ops.extend(publish);
@@ -92,7 +86,7 @@ impl Lowering<'_> {
         self.each(running, |l, value| {
             let zero = l.int(0);
             let memory = slot(l, zero, value.element);
-            let start = l.push(ValueKind::Load(memory), ValueType::Element(dtype));
+            let start = l.fetch(memory);
             value.set(l, start);
             let part = l.reg("part", ValueType::Index, false);
             let bounds = [l.int(1), l.int(i64::from(parts)), l.int(1)];
@@ -100,7 +94,7 @@ impl Lowering<'_> {
             l.loop_over(part, bounds, unroll, |l| {
                 let part = l.read(part);
                 let memory = slot(l, part, value.element);
-                let other = l.push(ValueKind::Load(memory), ValueType::Element(dtype));
+                let other = l.fetch(memory);
                 let current = value.reread(l);
                 let combined = l.combine(op, current, other);
                 value.set(l, combined);
@@ -129,10 +123,8 @@ impl Lowering<'_> {
                 f(self, RunningValue { get, running, element: None });
             }
             Running::Array(local, len) => {
-                let dtype = self.program.locals[local].dtype;
                 self.unrolled("i", len, |l, element| {
-                    let memory = Memory { space: Space::Local(local), offset: element, guard: None, span: l.span };
-                    let get = l.push(ValueKind::Load(memory), ValueType::Element(dtype));
+                    let get = l.get(local, element);
                     f(l, RunningValue { get, running, element: Some(element) });
                 });
             }
@@ -173,8 +165,7 @@ impl Lowering<'_> {
         let mut stride = 1;
         for axis in (0..self.kernel.threads.len() as u8).filter(|&a| a != group.axis) {
             let thread = self.thread_index(axis);
-            let factor = self.int(i64::from(stride));
-            let scaled = self.binary(BinaryOp::Mul, thread, factor);
+            let scaled = self.binary(BinaryOp::Mul, thread, stride);
             stride *= extents[usize::from(axis)];
             index = Some(match index {
                 None => scaled,
@@ -210,10 +201,9 @@ impl RunningValue {
     fn set(&self, l: &mut Lowering<'_>, value: ValueId) {
         match (self.running, self.element) {
             (Running::Array(local, _), Some(element)) => {
-                let memory = Memory { space: Space::Local(local), offset: element, guard: None, span: l.span };
-                l.op(OpKind::Store { memory, value });
+                l.put(local, element, value);
             }
-            (Running::Reg(reg), _) => l.op(OpKind::Set { reg, value }),
+            (Running::Reg(reg), _) => l.set(reg, value),
             (Running::Array(..), None) => {}
         }
     }

@@ -37,14 +37,13 @@ impl Lowering<'_> {
 
     /// Four parts of a row, one in each of the lanes that share it.
     fn reduce_parts(&mut self, op: ReduceOp, src: Registers, dst: BufferId) {
-        let (layout, span) = (src.layout, self.span);
+        let layout = src.layout;
         let ty = ValueType::Element(self.program.locals[src.local].dtype);
         let total = self.reg("total", ty, true);
         self.op(OpKind::Let { reg: total, value: None });
         self.unrolled("i", layout.slots(0), |l, index| {
-            let memory = Memory { space: Space::Local(src.local), offset: index, guard: None, span };
-            let part = l.push(ValueKind::Load(memory), ty);
-            l.op(OpKind::Set { reg: total, value: part });
+            let part = l.get(src.local, index);
+            l.set(total, part);
             l.finish_row(op, &layout, index, total, dst);
         });
     }
@@ -74,12 +73,7 @@ impl Lowering<'_> {
             for chunk in 0..chunks {
                 let atoms = chunk * ATOMS..layout.across().min((chunk + 1) * ATOMS);
                 for atom in atoms.clone() {
-                    let [a, b] = [0, 1].map(|by| {
-                        let by = l.int(i64::from(atom * 4 + by));
-                        let offset = l.binary(BinaryOp::Add, first, by);
-                        let memory = Memory { space: Space::Local(src.local), offset, guard: None, span };
-                        l.push(ValueKind::Load(memory), ty)
-                    });
+                    let [a, b] = [0, 1].map(|by| l.get(src.local, first + (atom * 4 + by)));
                     let pair = l.combine(op, a, b);
                     l.gather(op, part, pair, atom == atoms.start);
                 }
@@ -90,7 +84,7 @@ impl Lowering<'_> {
                     let [row, col] = l.element_position(&layout, register);
                     let number = l.formula(&Formula::Symbol(0).over(CHUNK), &[col]);
                     let memory = slot(l, row, number);
-                    l.op(OpKind::Store { memory, value: sum });
+                    l.store(memory, sum);
                 } else {
                     l.gather(op, total, sum, chunk == 0);
                 }
@@ -126,7 +120,7 @@ impl Lowering<'_> {
             let current = self.read(total);
             self.combine(op, current, value)
         };
-        self.op(OpKind::Set { reg: total, value });
+        self.set(total, value);
     }
 
     /// Combines the four threads of a row, and stores; where the result is the row's parts, stores the thread's own.
@@ -142,13 +136,11 @@ impl Lowering<'_> {
         }
         let (value, span) = (self.read(total), self.span);
         if let Some(Registers { local, .. }) = self.fragments[dst] {
-            let memory = Memory { space: Space::Local(local), offset: slot, guard: None, span };
-            return self.op(OpKind::Store { memory, value });
+            return self.put(local, slot, value);
         }
         let first = self.formula(&layout.representative(0, Formula::Symbol(0)), &[slot]);
         let [row, col] = self.element_position(layout, first);
-        let zero = self.int(0);
-        let cond = self.binary(BinaryOp::Eq, col, zero);
+        let cond = self.binary(BinaryOp::Eq, col, 0);
         let space = self.space(Place::Buffer(dst));
         let offset = self.offset(Place::Buffer(dst), &[row]);
         let store = OpKind::Store { memory: Memory { space, offset, guard: None, span }, value };
@@ -173,8 +165,8 @@ impl Lowering<'_> {
             let position = l.element_position(&layout, register);
             let memory = at(l, position);
             let own = Memory { space: Space::Local(local), offset: register, guard: None, span };
-            let value = l.push(ValueKind::Load(own), ValueType::Element(dtype));
-            l.op(OpKind::Store { memory, value });
+            let value = l.fetch(own);
+            l.store(memory, value);
         });
         self.block_barrier();
         self.reduce_elements(op, src, dst, axis, at);
@@ -202,7 +194,7 @@ impl Lowering<'_> {
             let kept = indices[0];
             let result = l.combine_elements(op, dtype, extent, |l, index| {
                 let memory = at(l, if axis == 0 { [index, kept] } else { [kept, index] });
-                l.push(ValueKind::Load(memory), ValueType::Element(dtype))
+                l.fetch(memory)
             });
             let Some(value) = result else { return l.bug("a reduction of no elements") };
             let (space, offset) = match scratch {
@@ -217,11 +209,8 @@ impl Lowering<'_> {
         self.unrolled("i", layout.slots(kept), |l, slot| {
             let register = l.formula(&layout.representative(kept, Formula::Symbol(0)), &[slot]);
             let position = l.element_position(&layout, register);
-            let memory =
-                Memory { space: Space::Shared(scratch), offset: position[usize::from(kept)], guard: None, span };
-            let value = l.push(ValueKind::Load(memory), ValueType::Element(dtype));
-            let memory = Memory { space: Space::Local(local), offset: slot, guard: None, span };
-            l.op(OpKind::Store { memory, value });
+            let value = l.get(scratch, position[usize::from(kept)]);
+            l.put(local, slot, value);
         });
         self.barrier_in_a_loop();
     }
@@ -251,7 +240,6 @@ impl Lowering<'_> {
                         break;
                     }
                     let get = |l: &mut Self, at: u32| {
-                        let at = l.int(i64::from(at));
                         let index = l.binary(BinaryOp::Add, start, at);
                         element(l, index)
                     };

@@ -68,18 +68,16 @@ impl<'a> Lowering<'a> {
         let extents = kernel.thread_extents();
         let mut stride = 1;
         for (axis, bound) in kernel.threads.iter().enumerate() {
-            let by = self.int(i64::from(stride));
-            let mut index = self.binary(BinaryOp::Div, thread, by);
+            let mut index = self.binary(BinaryOp::Div, thread, stride);
             if axis + 1 < kernel.threads.len() {
-                let extent = self.int(i64::from(extents[axis]));
-                index = self.binary(BinaryOp::Rem, index, extent);
+                index = self.binary(BinaryOp::Rem, index, extents[axis]);
             }
             stride *= extents[axis];
             self.vars[bound.var] = Some(Binding::Value(index));
             if named {
                 let name = kernel.vars[bound.var].name.clone();
                 let reg = self.reg(&name, ValueType::Index, false);
-                self.op(OpKind::Let { reg, value: Some(index) });
+                self.define(reg, index);
                 self.vars[bound.var] = Some(Binding::Reg(reg));
             }
         }
@@ -97,7 +95,7 @@ impl<'a> Lowering<'a> {
         let name = kernel.vars[bound.var].name.clone();
         let reg = self.reg(&name, ValueType::Index, false);
         self.vars[bound.var] = Some(Binding::Reg(reg));
-        self.op(OpKind::Let { reg, value: Some(value) });
+        self.define(reg, value);
     }
 
     /// A register for a variable.
@@ -121,7 +119,6 @@ impl<'a> Lowering<'a> {
             Scope::Local => {
                 let local = self.local(name, dtype, len);
                 self.locals[buffer] = Some(local);
-                self.op(OpKind::Local { local });
             }
             Scope::Fragment => self.declare_fragment(buffer),
             Scope::Shared => {
@@ -171,7 +168,7 @@ impl<'a> Lowering<'a> {
                 match self.vars[*var] {
                     Some(Binding::Reg(reg)) => {
                         self.program.regs[reg].mutable = true;
-                        self.op(OpKind::Set { reg, value });
+                        self.set(reg, value);
                     }
                     Some(Binding::PerElement(local)) => self.set_element(local, value),
                     Some(Binding::Inline(_) | Binding::Value(_)) | None => {}
@@ -183,7 +180,7 @@ impl<'a> Lowering<'a> {
                 }
                 let value = self.value(*value);
                 let memory = self.memory(*access);
-                self.once_an_element(kernel.accesses[*access].place, |l| l.op(OpKind::Store { memory, value }));
+                self.once_an_element(kernel.accesses[*access].place, |l| l.store(memory, value));
             }
             StmtKind::If { cond, then, otherwise } => {
                 let cond = self.value(*cond);
@@ -290,8 +287,7 @@ impl<'a> Lowering<'a> {
     /// Gives a variable that every element has of its own its value at the element being lowered.
     fn set_element(&mut self, local: LocalId, value: ValueId) {
         let offset = self.element_index();
-        let memory = Memory { space: Space::Local(local), offset, guard: None, span: self.span };
-        self.op(OpKind::Store { memory, value });
+        self.put(local, offset, value);
     }
 
     /// A loop over `[start, end, step]` whose body `f` lowers.

@@ -21,9 +21,7 @@ impl Lowering<'_> {
         for (axis, stride) in [(1u8, x), (2, x * y)] {
             if count > usize::from(axis) {
                 let index = self.push(ValueKind::Thread(axis), ValueType::Index);
-                let stride = self.int(i64::from(stride));
-                let scaled = self.binary(BinaryOp::Mul, index, stride);
-                linear = self.binary(BinaryOp::Add, linear, scaled);
+                linear = self.binary(BinaryOp::Add, linear, index * stride);
             }
         }
         linear
@@ -90,7 +88,7 @@ impl Lowering<'_> {
             l.mark(marked, Elements::Next);
             for (&var, index) in vars.iter().zip(indices) {
                 let reg = l.variable_reg(var);
-                l.op(OpKind::Let { reg, value: Some(index) });
+                l.define(reg, index);
             }
             l.block(body);
         });
@@ -176,12 +174,10 @@ impl Lowering<'_> {
         let body = |l: &mut Self, indices: &[ValueId]| {
             let from = l.tile_memory(src, indices, &src_open);
             let to = l.tile_memory(dst, indices, &dst_open);
-            let (source, target) = (l.dtype_of(src.place), l.dtype_of(dst.place));
-            let mut value = l.push(ValueKind::Load(from), ValueType::Element(source));
-            if source != target {
-                value = l.push(ValueKind::Cast(value), ValueType::Element(target));
-            }
-            l.op(OpKind::Store { memory: to, value });
+            let target = l.dtype_of(dst.place);
+            let value = l.fetch(from);
+            let value = l.converted(value, target);
+            l.store(to, value);
         };
         if cooperative {
             self.spread("element", &extents, |l, indices| body(l, &indices));
@@ -216,24 +212,21 @@ impl Lowering<'_> {
         let [from, to] = [src, dst].map(|tile| self.dtype_of(tile.place));
         let [most_from, most_to] = [from, to].map(|dtype| (CHUNK / dtype.bytes()).min(piece));
         let loaded = self.local("loaded", from, piece);
-        self.op(OpKind::Local { local: loaded });
         let stored = match from == to {
             true => loaded,
             false => {
                 let stored = self.local("converted", to, piece);
-                self.op(OpKind::Local { local: stored });
                 stored
             }
         };
         let counts = [extents[0], extents[1] / piece].map(|count| self.int(i64::from(count)));
         let span = self.span;
         self.spread("piece", &counts, |l, indices| {
-            let (row, scale) = (l.once("row", indices[0]), l.int(i64::from(piece)));
-            let column = l.binary(BinaryOp::Mul, indices[1], scale);
+            let row = l.once("row", indices[0]);
+            let column = l.binary(BinaryOp::Mul, indices[1], piece);
             let column = l.once("col", column);
             let place = |l: &mut Self, tile: &TileRef, at: u32| {
-                let ahead = l.int(i64::from(at));
-                let column = l.binary(BinaryOp::Add, column, ahead);
+                let column = l.binary(BinaryOp::Add, column, at);
                 l.tile_memory(tile, &[row, column], &[])
             };
             for at in (0..piece).step_by(most_from as usize) {
@@ -244,7 +237,7 @@ impl Lowering<'_> {
                 for at in 0..piece {
                     let offset = l.int(i64::from(at));
                     let memory = |local| Memory { space: Space::Local(local), offset, guard: None, span };
-                    let value = l.push(ValueKind::Load(memory(loaded)), ValueType::Element(from));
+                    let value = l.fetch(memory(loaded));
                     let value = l.push(ValueKind::Cast(value), ValueType::Element(to));
                     l.op(OpKind::Store { memory: memory(stored), value });
                 }

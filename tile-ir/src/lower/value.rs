@@ -111,8 +111,7 @@ impl Lowering<'_> {
             Some(Binding::Inline(expr)) => self.value(expr),
             Some(Binding::PerElement(local)) => {
                 let offset = self.element_index();
-                let memory = Memory { space: Space::Local(local), offset, guard: None, span: self.span };
-                self.push(ValueKind::Load(memory), ty)
+                self.get(local, offset)
             }
             // Every variable is bound before it is used: names resolve in order.
             None => self.push(ValueKind::Int(0), ty),
@@ -123,10 +122,9 @@ impl Lowering<'_> {
         if let Some(memory) = self.held_element(access) {
             return self.push(ValueKind::Load(memory), ty);
         }
-        if let Some(&(_, local)) = self.loaded.iter().find(|(a, _)| *a == access) {
+        if let Some(local) = self.loaded[access] {
             let offset = self.element_index();
-            let memory = Memory { space: Space::Local(local), offset, guard: None, span: self.span };
-            return self.push(ValueKind::Load(memory), ty);
+            return self.get(local, offset);
         }
         let memory = self.memory(access);
         self.push(ValueKind::Load(memory), ty)
@@ -179,8 +177,7 @@ impl Lowering<'_> {
         for open in open {
             let index = indices[open.axis];
             if open.below {
-                let zero = self.int(0);
-                let inside = self.binary(BinaryOp::Ge, index, zero);
+                let inside = self.binary(BinaryOp::Ge, index, 0);
                 require(self, inside);
             }
             let extent = self.extent(place, open.axis);
@@ -230,7 +227,6 @@ impl Lowering<'_> {
                 (None, None, None) => {
                     let (dtype, len) = (self.kernel.buffer_dtype(buffer), self.kernel.buffer_len(buffer) as u32);
                     let local = self.out.local(&self.kernel.buffers[buffer].name, dtype, len);
-                    self.op(OpKind::Local { local });
                     self.locals[buffer] = Some(local);
                     Space::Local(local)
                 }
@@ -242,16 +238,11 @@ impl Lowering<'_> {
     /// elements though no axis has.
     pub(super) fn offset(&mut self, place: Place, indices: &[ValueId]) -> ValueId {
         // An element of a fragment is the register that the loop over the fragment is at.
-        if let (Place::Buffer(buffer), Some(register)) = (place, self.register)
+        if let (Place::Buffer(buffer), Some((register, layout))) = (place, self.element.register)
             && let Some(registers) = self.fragments[buffer]
         {
-            return match (registers.kept, self.tile_layout) {
-                (Some(axis), Some(layout)) => {
-                    let slot = layout.slot(axis, Formula::Symbol(0));
-                    self.formula(&slot, &[register])
-                }
-                _ => register,
-            };
+            let Some(axis) = registers.kept else { return register };
+            return self.formula(&layout.slot(axis, Formula::Symbol(0)), &[register]);
         }
         let Some((&last, outer)) = indices.split_last() else {
             self.bug("an access without an index");
@@ -280,9 +271,7 @@ impl Lowering<'_> {
                 let extents = self.kernel.buffer_extents(buffer);
                 let mut offset = indices[0];
                 for (axis, &index) in indices.iter().enumerate().skip(1) {
-                    let extent = self.int(i64::from(extents[axis]));
-                    let scaled = self.binary(BinaryOp::Mul, offset, extent);
-                    offset = self.binary(BinaryOp::Add, scaled, index);
+                    offset = self.binary(BinaryOp::Add, offset * extents[axis], index);
                 }
                 offset
             }

@@ -16,19 +16,14 @@ impl Lowering<'_> {
         }
         for &stmt in body {
             self.span = self.kernel.stmts[stmt].span;
-            self.loaded.clear();
             self.vector_statement(stmt, var, first, width);
         }
-        self.loaded.clear();
         self.vars[var] = None;
     }
 
     /// The position in per-element arrays of the element being lowered.
     pub(super) fn element_index(&mut self) -> ValueId {
-        match self.element {
-            Some(index) => index,
-            None => self.int(0),
-        }
+        self.element.position.unwrap_or_else(|| self.int(0))
     }
 
     fn vector_statement(&mut self, stmt: StmtId, var: VarId, first: i64, width: u32) {
@@ -41,13 +36,11 @@ impl Lowering<'_> {
             StmtKind::Let { var: name, value: Some(value) } => {
                 let Some(dtype) = kernel.vars[*name].ty.dtype() else { return self.bug("an element that is an index") };
                 let local = self.local(&kernel.vars[*name].name.clone(), dtype, width);
-                self.op(OpKind::Local { local });
                 if !self.load_whole(*value, local, None, var, first, width) {
                     self.load_operands(*value, var, first, width);
                     self.per_element(var, first, width, |l, element| {
                         let value = l.value(*value);
-                        let memory = Memory { space: Space::Local(local), offset: element, guard: None, span: l.span };
-                        l.op(OpKind::Store { memory, value });
+                        l.put(local, element, value);
                     });
                 }
                 self.vars[*name] = Some(Binding::PerElement(local));
@@ -62,7 +55,7 @@ impl Lowering<'_> {
                     let value = l.value(value);
                     if let Some(Binding::Reg(reg)) = l.vars[name] {
                         l.program.regs[reg].mutable = true;
-                        l.op(OpKind::Set { reg, value });
+                        l.set(reg, value);
                     }
                 });
             }
@@ -108,14 +101,14 @@ impl Lowering<'_> {
             self.per_element(var, first, width, |l, _| {
                 let value = l.value(value);
                 let memory = l.memory(access);
-                l.op(OpKind::Store { memory, value });
+                l.store(memory, value);
             });
             return;
         }
         // A per-thread array stored as it is needs no copy of it.
         let direct = match kernel.exprs[value].kind {
-            ExprKind::Load(source) => match self.loaded.iter().find(|(access, _)| *access == source) {
-                Some(&(_, local)) => Some((local, self.int(0))),
+            ExprKind::Load(source) => match self.loaded[source] {
+                Some(local) => Some((local, self.int(0))),
                 None => self.local_run(source, var, first),
             },
             _ => None,
@@ -125,11 +118,9 @@ impl Lowering<'_> {
             None => {
                 let dtype = self.dtype_of(place);
                 let local = self.local("out", dtype, width);
-                self.op(OpKind::Local { local });
                 self.per_element(var, first, width, |l, element| {
                     let value = l.value(value);
-                    let memory = Memory { space: Space::Local(local), offset: element, guard: None, span: l.span };
-                    l.op(OpKind::Store { memory, value });
+                    l.put(local, element, value);
                 });
                 let zero = self.int(0);
                 (local, zero)
@@ -172,11 +163,10 @@ impl Lowering<'_> {
             let dtype = self.dtype_of(place);
             let name = format!("{}_v", self.kernel.place_name(place));
             let local = self.local(&name, dtype, width);
-            self.op(OpKind::Local { local });
             let memory = self.at_first(var, first, |l| l.memory(access));
             let start = self.int(0);
             self.op(OpKind::VectorLoad { local, start, memory, width });
-            self.loaded.push((access, local));
+            self.loaded[access] = Some(local);
         }
     }
 
@@ -196,12 +186,9 @@ impl Lowering<'_> {
     fn per_element(&mut self, var: VarId, first: i64, width: u32, f: impl FnOnce(&mut Self, ValueId)) {
         let name = self.kernel.vars[var].name.clone();
         self.unrolled(&name, width, |l, element| {
-            let offset = l.int(first);
-            let index = l.binary(BinaryOp::Add, element, offset);
+            let index = l.binary(BinaryOp::Add, element, first);
             l.vars[var] = Some(Binding::Value(index));
-            l.element = Some(element);
-            f(l, element);
-            l.element = None;
+            l.at_element(Element { position: Some(element), ..l.element }, |l| f(l, element));
         });
     }
 
@@ -236,17 +223,11 @@ impl Lowering<'_> {
 
 /// Every load in an expression, in order of evaluation.
 fn loads(kernel: &BoundKernel, expr: ExprId) -> Vec<AccessId> {
-    match &kernel.exprs[expr].kind {
-        ExprKind::Load(access) => {
-            let indices = kernel.accesses[*access].indices.iter();
-            indices.flat_map(|&e| loads(kernel, e)).chain([*access]).collect()
-        }
-        ExprKind::Unary(_, x) | ExprKind::Cast(_, x) => loads(kernel, *x),
-        ExprKind::Binary(_, a, b) => [*a, *b].into_iter().flat_map(|e| loads(kernel, e)).collect(),
-        ExprKind::Math(_, args) => args.iter().flat_map(|&e| loads(kernel, e)).collect(),
-        ExprKind::Select(c, a, b) | ExprKind::If(c, a, b) => {
-            [*c, *a, *b].into_iter().flat_map(|e| loads(kernel, e)).collect()
-        }
-        _ => Vec::new(),
+    let kind = &kernel.exprs[expr].kind;
+    let mut all = Vec::new();
+    kind.operands(kernel, &mut |operand| all.extend(loads(kernel, operand)));
+    if let ExprKind::Load(access) = kind {
+        all.push(*access);
     }
+    all
 }

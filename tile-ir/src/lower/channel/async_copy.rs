@@ -73,9 +73,8 @@ impl Lowering<'_> {
             .collect();
         let counts: Vec<ValueId> = parts.iter().map(|n| self.int(i64::from(*n))).collect();
         let copy = |l: &mut Self, mut indices: Vec<ValueId>| {
-            let scale = l.int(i64::from(width));
             if let Some(last) = indices.last_mut() {
-                *last = l.binary(BinaryOp::Mul, *last, scale);
+                *last = l.binary(BinaryOp::Mul, *last, width);
             }
             if let [row, col] = indices[..] {
                 // They are named in several places each.
@@ -108,16 +107,13 @@ impl Lowering<'_> {
             let (row, column) = (self.once("first_row", place[0]), self.once("column", place[1]));
             let apart = i64::from(threads / parts[1]);
             return self.unrolled("i", each, |l, index| {
-                let apart = l.int(apart);
-                let ahead = l.binary(BinaryOp::Mul, index, apart);
-                let row = l.binary(BinaryOp::Add, row, ahead);
+                let row = l.binary(BinaryOp::Add, row, index * apart);
                 copy(l, vec![row, column]);
             });
         }
         self.unrolled("i", each, |l, index| {
-            let (thread, stride) = (l.linear_thread(), l.int(i64::from(threads)));
-            let ahead = l.binary(BinaryOp::Mul, index, stride);
-            let part = l.binary(BinaryOp::Add, thread, ahead);
+            let thread = l.linear_thread();
+            let part = l.binary(BinaryOp::Add, thread, index * threads);
             let part = l.once("part", part);
             let indices = l.split(part, &counts);
             copy(l, indices);

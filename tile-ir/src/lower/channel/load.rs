@@ -201,10 +201,7 @@ impl Lowering<'_> {
         let base = match self.program.values[slot].kind {
             // The only slot of a tile that stays.
             ValueKind::Int(0) => slot,
-            _ => {
-                let elements = self.int(i64::from(load.elements()));
-                self.binary(BinaryOp::Mul, slot, elements)
-            }
+            _ => self.binary(BinaryOp::Mul, slot, load.elements()),
         };
         let barrier = slots.full(slot);
         match (&load.transport, bytes) {

@@ -90,13 +90,12 @@ impl<'a> Lowering<'a> {
                 }
                 let index = l.ahead(&pipeline, first, slot);
                 let inside = l.binary(BinaryOp::Lt, index, pipeline.end);
-                let then = l.nested(|l| {
+                l.when(inside, |l| {
                     let ty = l.index_type(pipeline.var);
                     let own = l.reg(&name, ty, false);
-                    l.op(OpKind::Let { reg: own, value: Some(index) });
+                    l.define(own, index);
                     l.iteration(&pipeline, own, slot);
                 });
-                l.op(OpKind::If { cond: inside, then, otherwise: Vec::new() });
             }
         });
         self.select(&pipeline, 0);
@@ -158,7 +157,6 @@ impl<'a> Lowering<'a> {
                     let mut copies = vec![first];
                     for _ in 1..stages {
                         let local = self.local(&kernel.buffers[buffer].name, dtype, len);
-                        self.op(OpKind::Local { local });
                         copies.push(local);
                     }
                     locals.push((buffer, copies));
@@ -226,7 +224,7 @@ impl<'a> Lowering<'a> {
             let name = format!("{}_ahead", l.kernel.vars[pipeline.var].name);
             let ty = l.index_type(pipeline.var);
             let reg = l.reg(&name, ty, false);
-            l.op(OpKind::Let { reg, value: Some(index) });
+            l.define(reg, index);
             l.vars[pipeline.var] = Some(Binding::Reg(reg));
             let loads = &pipeline.body[..pipeline.split.loads];
             let needed = l.needed(loads, loads);

@@ -65,7 +65,6 @@ impl<'a> Lowering<'a> {
             let name = format!("{}_held", kernel.place_name(place));
             let dtype = self.dtype_of(place);
             let local = self.local(&name, dtype, count);
-            self.op(OpKind::Local { local });
             Held { stmt, local, count }
         };
         Some(copies.into_iter().map(hold).collect())
@@ -105,20 +104,16 @@ impl<'a> Lowering<'a> {
         let extents: Vec<ValueId> = facts.extents.iter().map(|e| self.int(i64::from(*e))).collect();
         let total: u32 = facts.extents.iter().product();
         let threads = self.thread_total();
-        let (source, target) = (self.dtype_of(src.place), self.dtype_of(dst.place));
+        let target = self.dtype_of(dst.place);
         let walked = match way {
             Way::Load => self.first_row(src, &facts.extents),
             Way::Store => None,
         };
         self.unrolled("i", count, |l, i| {
-            let (thread, stride) = (l.linear_thread(), l.int(i64::from(threads)));
-            let ahead = l.binary(BinaryOp::Mul, i, stride);
-            let element = l.binary(BinaryOp::Add, thread, ahead);
+            let thread = l.linear_thread();
+            let element = l.binary(BinaryOp::Add, thread, i * threads);
             let element = l.once("element", element);
-            let inside = (!total.is_multiple_of(threads)).then(|| {
-                let total = l.int(i64::from(total));
-                l.binary(BinaryOp::Lt, element, total)
-            });
+            let inside = (!total.is_multiple_of(threads)).then(|| l.binary(BinaryOp::Lt, element, total));
             let own = Memory { space: Space::Local(local), offset: i, guard: None, span };
             let ops = l.nested(|l| {
                 let mut indices = l.split(element, &extents);
@@ -132,15 +127,13 @@ impl<'a> Lowering<'a> {
                 }
                 match way {
                     Way::Load => {
-                        let value = l.push(ValueKind::Load(memory), ValueType::Element(source));
-                        l.op(OpKind::Store { memory: own, value });
+                        let value = l.fetch(memory);
+                        l.store(own, value);
                     }
                     Way::Store => {
-                        let mut value = l.push(ValueKind::Load(own), ValueType::Element(source));
-                        if source != target {
-                            value = l.push(ValueKind::Cast(value), ValueType::Element(target));
-                        }
-                        l.op(OpKind::Store { memory, value });
+                        let value = l.fetch(own);
+                        let value = l.converted(value, target);
+                        l.store(memory, value);
                     }
                 }
             });
@@ -149,9 +142,7 @@ impl<'a> Lowering<'a> {
                 None => l.ops.extend(ops),
             }
             if let Some((offset, step)) = walked {
-                let next = l.read(offset);
-                let value = l.binary(BinaryOp::Add, next, step);
-                l.op(OpKind::Set { reg: offset, value });
+                l.set(offset, offset + step);
             }
         });
     }
@@ -170,7 +161,7 @@ impl<'a> Lowering<'a> {
         let col = self.binary(BinaryOp::Rem, thread, columns);
         let first = self.tile_memory(src, &[row, col], &[]).offset;
         let offset = self.out.reg(&format!("{}_offset", self.kernel.place_name(src.place)), ValueType::Wide, true);
-        self.op(OpKind::Let { reg: offset, value: Some(first) });
+        self.define(offset, first);
         let stride = self.param(ParameterKind::Stride(tensor, axis as u8));
         let (stride, rows) = (self.widen(stride), self.int(i64::from(threads / inner)));
         let rows = self.widen(rows);

@@ -24,15 +24,13 @@ impl Lowering<'_> {
             // An index is never negative, also where the tile begins past the end.
             let end = self.binary(BinaryOp::Add, start, counts[count]);
             let [end, start] = [end, start].map(|at| self.binary(BinaryOp::Min, at, extent));
-            let inside = self.binary(BinaryOp::Sub, end, start);
             let name = if count == 0 { "rows_inside" } else { "columns_inside" };
-            counts[count] = self.once(name, inside);
+            counts[count] = self.once(name, end - start);
         }
         let size = i64::from(tile.dtype.bytes());
         let bytes = if let Some(columns) = self.program.values[counts[1]].kind.as_int() {
             self.int(columns * size)
         } else {
-            let size = self.int(size);
             self.binary(BinaryOp::Mul, counts[1], size)
         };
         (counts[0], bytes)
@@ -58,16 +56,13 @@ impl Lowering<'_> {
         let row = |l: &mut Self, row: ValueId, bytes: ValueId| {
             let zero = l.int(0);
             let Memory { space, offset, guard, span } = l.tile_memory(&load.src, &[row, zero], &tile.open);
-            let columns = l.int(i64::from(tile.columns));
-            let within = l.binary(BinaryOp::Mul, row, columns);
-            let to = l.binary(BinaryOp::Add, base, within);
+            let to = l.binary(BinaryOp::Add, base, row * tile.columns);
             let memory = Memory { space, offset, guard: None, span };
             let copy = OpKind::BulkLoad { memory, shared, offset: to, bytes, barrier, evict: load.evict };
             match guard {
                 None => l.op(copy),
                 Some(guard) => {
-                    let then = l.nested(|l| l.op(copy));
-                    l.op(OpKind::If { cond: guard.cond, then, otherwise: Vec::new() });
+                    l.when(guard.cond, |l| l.op(copy));
                 }
             }
         };
@@ -89,8 +84,7 @@ impl Lowering<'_> {
             return each(self);
         }
         let stride = self.param(ParameterKind::Stride(load.tensor, rank.saturating_sub(2) as u8));
-        let columns = self.int(i64::from(tile.columns));
-        let cond = self.binary(BinaryOp::Eq, stride, columns);
+        let cond = self.binary(BinaryOp::Eq, stride, tile.columns);
         let then = self.nested(|l| {
             let all = l.binary(BinaryOp::Mul, rows, bytes);
             let zero = l.int(0);

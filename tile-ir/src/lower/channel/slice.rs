@@ -136,8 +136,7 @@ impl<'a> Lowering<'a> {
                 && (slice.decides(kernel, then) || slice.decides(kernel, otherwise))
             {
                 let cond = self.value(*cond);
-                let then = self.nested(|l| l.slice(slice, then, load));
-                let otherwise = self.nested(|l| l.slice(slice, otherwise, load));
+                let [then, otherwise] = [then, otherwise].map(|body| self.nested(|l| l.slice(slice, body, load)));
                 self.op(OpKind::If { cond, then, otherwise });
             } else if let StmtKind::Let { var, .. } | StmtKind::Assign { var, .. } = kind
                 && slice.vars.contains(var)

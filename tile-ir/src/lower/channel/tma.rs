@@ -49,18 +49,13 @@ impl Lowering<'_> {
                 if let Some((part, _, (steps, _))) = &part
                     && steps[axis] != 0
                 {
-                    let step = self.int(i64::from(steps[axis]));
-                    let shift = self.binary(BinaryOp::Mul, *part, step);
-                    coordinate = self.binary(BinaryOp::Add, coordinate, shift);
+                    coordinate = self.binary(BinaryOp::Add, coordinate, *part * steps[axis]);
                 }
                 coordinates.push(coordinate);
             }
-            let within = self.int(i64::from(piece.offset / size));
-            let mut offset = self.binary(BinaryOp::Add, base, within);
+            let mut offset = self.binary(BinaryOp::Add, base, piece.offset / size);
             if let Some((part, _, (_, bytes))) = &part {
-                let step = self.int(i64::from(bytes / size));
-                let shift = self.binary(BinaryOp::Mul, *part, step);
-                offset = self.binary(BinaryOp::Add, offset, shift);
+                offset = self.binary(BinaryOp::Add, offset, *part * (bytes / size));
             }
             let multicast = part.as_ref().map(|(_, mask, _)| *mask);
             let evict = load.evict;
@@ -71,7 +66,6 @@ impl Lowering<'_> {
     /// The coordinate on an axis of what is `within` elements behind the first of a tile that begins at `start`.
     pub(in crate::lower) fn coordinate(&mut self, start: &[ExprId], axis: usize, within: u32) -> ValueId {
         let first = self.first_coordinate(start, axis);
-        let within = self.int(i64::from(within));
         self.binary(BinaryOp::Add, first, within)
     }
 

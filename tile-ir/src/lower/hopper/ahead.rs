@@ -69,9 +69,7 @@ impl<'a> Lowering<'a> {
         let name = self.name("ahead_most");
         let kind = ParameterKind::Ahead(stages);
         self.program.params.push(Parameter { name, ty: ValueType::Index, kind });
-        let ahead = self.reg("ahead", ValueType::Index, true);
-        let zero = self.int(0);
-        self.op(OpKind::Let { reg: ahead, value: Some(zero) });
+        let ahead = self.variable("ahead", ValueType::Index, 0);
         let kernel = self.kernel;
         let needed = &self.slice_for(roles, |load| load.independent).vars;
         self.indices(&kernel.body, needed);
@@ -134,30 +132,23 @@ impl<'a> Lowering<'a> {
         let most = self.param(ParameterKind::Ahead(stages));
         let few = self.int(FEW);
         let few = self.binary(BinaryOp::Min, most, few);
-        let rings = self.int(i64::from(LONG * stages));
-        let mut long = self.binary(BinaryOp::Ge, trips, rings);
+        let mut long = self.binary(BinaryOp::Ge, trips, LONG * stages);
         for extent in self.sharing_extents(ring, path) {
-            let (extent, one) = (self.value(extent), self.int(1));
-            let alone = self.binary(BinaryOp::Le, extent, one);
-            long = self.binary(BinaryOp::And, long, alone);
+            let extent = self.value(extent);
+            long = self.binary(BinaryOp::And, long, extent.at_most(1));
         }
         let chosen = self.push(ValueKind::Select(long, most, few), ValueType::Index);
         let count = self.binary(BinaryOp::Min, chosen, trips);
-        self.op(OpKind::Set { reg: ahead, value: count });
+        self.set(ahead, count);
         let [start, step] = [*start, *step].map(|e| self.value(e));
-        let count = self.read(ahead);
-        let length = self.binary(BinaryOp::Mul, count, step);
-        let end = self.binary(BinaryOp::Add, start, length);
+        let end = self.binary(BinaryOp::Add, start, ahead * step);
         self.counted_loop(*var, [start, end, step], Unroll::By(1), |l| {
             l.indices(body, needed);
             let (number, loads) = (l.read(slot), ring.loads().collect::<Vec<_>>());
             l.request(&channel.slots, number, &loads, |load| load.independent);
-            let one = l.int(1);
-            let next = l.binary(BinaryOp::Add, number, one);
-            l.op(OpKind::Set { reg: slot, value: next });
+            l.set(slot, number + 1);
         });
-        let zero = self.int(0);
-        self.op(OpKind::Set { reg: slot, value: zero });
+        self.set(slot, 0);
     }
 
     /// The extents of the grid along which tiles share what is loaded ahead.

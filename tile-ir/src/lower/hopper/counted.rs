@@ -67,7 +67,7 @@ impl<'a> Lowering<'a> {
         }
         let word = ValueType::Element(Dtype::U32);
         let (number, zero) = (self.reg("counted", word, true), self.push(ValueKind::Int(0), word));
-        self.op(OpKind::Let { reg: number, value: Some(zero) });
+        self.define(number, zero);
         let many = self.are_many(BinaryOp::Gt, [total, blocks]);
         self.count_where(many, counted, number);
         Some(number)
@@ -75,22 +75,18 @@ impl<'a> Lowering<'a> {
 
     /// Whether there are more (or at most as many) tiles than [`MANY`] a block.
     fn are_many(&mut self, op: BinaryOp, [total, blocks]: [ValueId; 2]) -> ValueId {
-        let many = self.int(MANY);
-        let some = self.binary(BinaryOp::Mul, many, blocks);
-        self.binary(op, total, some)
+        self.binary(op, total, Term::from(MANY) * blocks)
     }
 
     /// Counts a tile where `cond` holds.
     fn count_where(&mut self, cond: ValueId, counted: &Counted, number: RegId) {
         let word = ValueType::Element(Dtype::U32);
-        let then = self.nested(|l| {
+        self.when(cond, |l| {
             let (memory, one) = (l.memory(counted.counter), l.push(ValueKind::Int(1), word));
             let old = l.reg("taken", word, false);
             l.op(OpKind::Atomic { op: AtomicOp::Add, memory, value: one, old: Some(old), ordered: false });
-            let value = l.read(old);
-            l.op(OpKind::Set { reg: number, value });
+            l.set(number, old);
         });
-        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
     }
 
     /// Where a tile ends: `tile`, which goes on by the number of blocks, becomes the number that was counted. `total` tiles there are.
@@ -109,18 +105,15 @@ impl<'a> Lowering<'a> {
                 self.count_where(few, counted, number);
                 self.await_empty(&counted.slots, zero);
                 let value = self.read(number);
-                self.op(OpKind::Store { memory, value });
+                self.store(memory, value);
                 self.op(OpKind::BarrierArrive { barrier: counted.slots.full(zero), cta: None });
                 self.advance(&counted.slots);
                 let next = self.push(ValueKind::Cast(value), ValueType::Index);
-                let one = self.int(1);
-                let last = self.binary(BinaryOp::Sub, total, one);
-                let is_last = self.binary(BinaryOp::Eq, next, last);
-                let then = self.nested(|l| {
+                let is_last = self.binary(BinaryOp::Eq, next, total - 1);
+                self.when(is_last, |l| {
                     let (memory, zero) = (l.memory(counted.counter), l.push(ValueKind::Int(0), word));
                     l.op(OpKind::Atomic { op: AtomicOp::Min, memory, value: zero, old: None, ordered: false });
                 });
-                self.op(OpKind::If { cond: is_last, then, otherwise: Vec::new() });
                 next
             }
             (None, Some(roles)) => {
@@ -133,6 +126,6 @@ impl<'a> Lowering<'a> {
             }
             (None, None) => return self.bug("a tile that nobody counted"),
         };
-        self.op(OpKind::Set { reg: tile, value: next });
+        self.set(tile, next);
     }
 }

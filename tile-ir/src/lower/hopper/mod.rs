@@ -47,7 +47,6 @@ mod store;
 mod threads;
 mod turns;
 
-pub(super) use consume::Accumulates;
 pub(super) use counted::Counted;
 pub(super) use held::Held;
 pub(super) use plan::{Plan, Reason, plan, plan_rows};

@@ -75,12 +75,9 @@ impl<'a> Lowering<'a> {
                 None => fill(l),
                 Some(ahead) => {
                     // These slots were requested before `griddepcontrol.wait`: do not request them again.
-                    let (left, zero, one) = (l.read(ahead), l.int(0), l.int(1));
-                    let cond = l.binary(BinaryOp::Gt, left, zero);
-                    let fewer = l.binary(BinaryOp::Sub, left, one);
-                    let then = l.nested(|l| l.op(OpKind::Set { reg: ahead, value: fewer }));
-                    let otherwise = l.nested(fill);
-                    l.op(OpKind::If { cond, then, otherwise });
+                    let left = l.read(ahead);
+                    let cond = l.binary(BinaryOp::Gt, left, 0);
+                    l.either(cond, |l| l.set(ahead, left - 1), fill);
                 }
             }
             for (number, loads) in &ring.fills {

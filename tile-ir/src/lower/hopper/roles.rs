@@ -112,8 +112,7 @@ impl<'a> Lowering<'a> {
             late,
         };
         let first = self.is_issuer(plan.split, warp);
-        let set_up = self.nested(|l| l.set_up_ring(&roles));
-        self.op(OpKind::If { cond: first, then: set_up, otherwise: Vec::new() });
+        self.when(first, |l| l.set_up_ring(&roles));
         if cluster > 1 {
             self.op(OpKind::ClusterBarrier { relaxed: true });
         }
@@ -183,24 +182,15 @@ impl<'a> Lowering<'a> {
     /// Whether this thread is the producer's: of its warpgroup, or its warp.
     fn produces(&mut self, split: Split, warp: ValueId) -> ValueId {
         match split {
-            Split::Warpgroups => {
-                let four = self.int(i64::from(WARPGROUP / WARP));
-                self.binary(BinaryOp::Lt, warp, four)
-            }
-            Split::Threads(threads) => {
-                let last = self.int(i64::from(threads / WARP));
-                self.binary(BinaryOp::Eq, warp, last)
-            }
+            Split::Warpgroups => self.binary(BinaryOp::Lt, warp, WARPGROUP / WARP),
+            Split::Threads(threads) => self.binary(BinaryOp::Eq, warp, threads / WARP),
         }
     }
 
     /// Whether this thread is the one of the producer's that issues its loads.
     pub(super) fn is_issuer(&mut self, split: Split, warp: ValueId) -> ValueId {
         let first = match split {
-            Split::Warpgroups => {
-                let zero = self.int(0);
-                self.binary(BinaryOp::Eq, warp, zero)
-            }
+            Split::Warpgroups => self.binary(BinaryOp::Eq, warp, 0),
             Split::Threads(_) => self.produces(split, warp),
         };
         let elected = self.push(ValueKind::Special(Special::Elected), ValueType::BOOL);
@@ -244,17 +234,15 @@ impl<'a> Lowering<'a> {
         self.wait_for_previous(plan.split);
         let mut thread = self.push(ValueKind::Thread(0), ValueType::Index);
         if plan.split == Split::Warpgroups {
-            let producers = self.int(i64::from(WARPGROUP));
-            thread = self.binary(BinaryOp::Sub, thread, producers);
+            thread = self.binary(BinaryOp::Sub, thread, WARPGROUP);
         }
         let reg = self.reg("thread", ValueType::Index, false);
-        self.op(OpKind::Let { reg, value: Some(thread) });
+        self.define(reg, thread);
         self.thread = Some(reg);
         let mut thread = self.compute_thread();
         if plan.groups > 1 {
             // Each warpgroup has a tile of its own.
-            let threads = self.int(i64::from(WARPGROUP));
-            thread = self.binary(BinaryOp::Rem, thread, threads);
+            thread = self.binary(BinaryOp::Rem, thread, WARPGROUP);
         }
         self.bind_threads(thread, plan.split != Split::Warpgroups);
         if plan.split == Split::Warpgroups {
@@ -275,25 +263,20 @@ impl<'a> Lowering<'a> {
         if staged {
             // What TMA still reads must outlive the block; its writes are visible when the grid ends.
             let leader = self.is_leader(&roles);
-            let then = self.nested(|l| l.op(OpKind::BulkWait { pending: 0, read: true }));
-            self.op(OpKind::If { cond: leader, then, otherwise: Vec::new() });
+            self.when(leader, |l| l.op(OpKind::BulkWait { pending: 0, read: true }));
         }
     }
 
     /// Which warpgroup a consumer's thread is in, and which of its threads it is.
     fn find_warpgroup(&mut self, roles: &mut Roles, warp: ValueId, thread: RegId) {
         let plan = roles.plan.clone();
-        let warps = self.int(i64::from(WARPGROUP / WARP));
-        let group = self.binary(BinaryOp::Div, warp, warps);
-        let one = self.int(1);
-        let group = self.binary(BinaryOp::Sub, group, one);
-        let warpgroup = if plan.warpgroups() == 1 { self.int(0) } else { self.once("consumer", group) };
+        let group = self.binary(BinaryOp::Div, warp, WARPGROUP / WARP);
+        let warpgroup = if plan.warpgroups() == 1 { self.int(0) } else { self.once("consumer", group - 1) };
         let consumer = if plan.consumers == 1 { self.int(0) } else { warpgroup };
         roles.warpgroup = Some(warpgroup);
         roles.group = (plan.groups > 1).then_some(warpgroup);
         let within = self.read(thread);
-        let mask = self.int(i64::from(WARPGROUP) - 1);
-        let within = self.binary(BinaryOp::BitAnd, within, mask);
+        let within = self.binary(BinaryOp::BitAnd, within, i64::from(WARPGROUP) - 1);
         let within = self.once("group_thread", within);
         roles.consumer = Some((consumer, within));
     }
@@ -302,8 +285,7 @@ impl<'a> Lowering<'a> {
     pub(super) fn is_leader(&mut self, roles: &Roles) -> ValueId {
         let within = roles.consumer.map(|(_, within)| within);
         let within = within.unwrap_or_else(|| self.int(0));
-        let zero = self.int(0);
-        self.binary(BinaryOp::Eq, within, zero)
+        self.binary(BinaryOp::Eq, within, 0)
     }
 
     /// Lowers a statement that means something else to a consumer than to a whole block; false where it does not.
@@ -318,7 +300,8 @@ impl<'a> Lowering<'a> {
             return true;
         }
         if let Some(product) = roles.plan.products.get(&stmt) {
-            self.multiply_at_once(&roles, product);
+            let (words, held) = (self.left_words(product), self.held.get(&stmt).cloned().unwrap_or_default());
+            self.multiply_at_once(&roles, product, words, &held);
             return true;
         }
         if let StmtKind::Persistent { vars, extents, contiguous, body, .. } = kind {

@@ -15,23 +15,17 @@ const TURNS: [u32; 2] = [5, 6];
 impl<'a> Lowering<'a> {
     /// Waits on the named barrier of a group (or of the other group), or arrives there.
     fn turn(&mut self, group: ValueId, arrive: bool, of_other: bool) {
-        let zero = self.int(0);
-        let first = self.binary(BinaryOp::Eq, group, zero);
+        let first = self.binary(BinaryOp::Eq, group, 0);
         let barrier = |id: usize| OpKind::NamedBarrier { id: TURNS[id], threads: 2 * WARPGROUP, arrive };
         let [mine, other] = if of_other { [1, 0] } else { [0, 1] };
-        let then = self.nested(|l| l.op(barrier(mine)));
-        let otherwise = self.nested(|l| l.op(barrier(other)));
-        self.op(OpKind::If { cond: first, then, otherwise });
+        self.either(first, |l| l.op(barrier(mine)), |l| l.op(barrier(other)));
     }
 
     /// The second group lets the first begin.
     pub(super) fn first_turn(&mut self, roles: &Roles) {
         let Some(group) = roles.group else { return };
-        let one = self.int(1);
-        let second = self.binary(BinaryOp::Eq, group, one);
         let barrier = OpKind::NamedBarrier { id: TURNS[0], threads: 2 * WARPGROUP, arrive: true };
-        let then = self.nested(|l| l.op(barrier));
-        self.op(OpKind::If { cond: second, then, otherwise: Vec::new() });
+        self.when(group.equals(1), |l| l.op(barrier));
     }
 
     /// The loop over the tiles of a group: every second one of the block's.
@@ -63,8 +57,7 @@ impl<'a> Lowering<'a> {
     pub(super) fn trips(&mut self, ring: &Ring) -> ValueId {
         let [start, end, step] = ring.at.range.map(|e| self.value(e));
         let length = self.binary(BinaryOp::Sub, end, start);
-        let zero = self.int(0);
-        let length = self.binary(BinaryOp::Max, length, zero);
+        let length = self.binary(BinaryOp::Max, length, 0);
         let trips = self.binary(BinaryOp::CeilDiv, length, step);
         self.once("trips", trips)
     }
@@ -72,23 +65,15 @@ impl<'a> Lowering<'a> {
     /// Goes `by` slots on.
     fn skip(&mut self, channel: &ChannelState, by: ValueId) {
         let Some((at, parity_of)) = channel.slots.turn() else { return self.bug("a channel without turns") };
-        let (slot, stages) = (self.read(at), self.int(i64::from(channel.slots.count)));
-        let sum = self.binary(BinaryOp::Add, slot, by);
-        self.op(OpKind::Set { reg: at, value: sum });
-        let (slot, one, parity) = (self.read(at), self.int(1), self.read(parity_of));
-        let laps = self.binary(BinaryOp::Div, slot, stages);
-        let odd = self.binary(BinaryOp::BitAnd, laps, one);
-        let parity = self.binary(BinaryOp::BitXor, parity, odd);
-        self.op(OpKind::Set { reg: parity_of, value: parity });
-        let slot = self.read(at);
-        let slot = self.binary(BinaryOp::Rem, slot, stages);
-        self.op(OpKind::Set { reg: at, value: slot });
+        let stages = self.int(i64::from(channel.slots.count));
+        self.set(at, at + by);
+        self.set(parity_of, parity_of ^ ((at / stages) & 1));
+        self.set(at, at % stages);
     }
 
     /// This group has seen the last slot of its tile: the other may begin the next one, if there is one.
     pub(super) fn give_turn(&mut self, roles: &Roles) {
         let (Some(group), Some(more)) = (roles.group, self.more_tiles) else { return };
-        let then = self.nested(|l| l.turn(group, true, true));
-        self.op(OpKind::If { cond: more, then, otherwise: Vec::new() });
+        self.when(more, |l| l.turn(group, true, true));
     }
 }

@@ -195,7 +195,6 @@ impl<'s> Reads<'s> {
         let together = if along_k { 1 } else { block.min(CHUNK) };
         let name = l.kernel.buffers[side.buffer].name.clone();
         let part = l.local(&format!("{name}_part"), Dtype::F32, held);
-        l.op(OpKind::Local { local: part });
         let (lines, zero) = (layout.slots(axis), l.int(0));
         let mut reads = Reads { side, layout, lines, together, deep, part, first: zero, depth: None };
         reads.depth = reads.depth_rule(chunk);
@@ -281,28 +280,18 @@ impl<'s> Reads<'s> {
     /// `depth` is that k and `shift` more.
     fn at(&self, l: &mut Lowering<'_>, (depth, shift): (ValueId, u32), chunk: u32) -> Chunk {
         let counted = self.rows_before(l) == Some(shift);
-        let unshifted = {
-            let shift = l.int(-i64::from(shift));
-            l.binary(BinaryOp::Add, depth, shift)
-        };
+        let unshifted = { l.binary(BinaryOp::Add, depth, -i64::from(shift)) };
         let name = format!("{}_at", l.kernel.buffers[self.side.buffer].name);
         let first = match self.depth {
             None => return Chunk { depth: l.once(&name, unshifted), places: BTreeMap::new() },
             Some(Depth::Xor) => l.binary(BinaryOp::BitXor, self.first, unshifted),
-            Some(Depth::Add(by)) => {
-                let by = l.int(i64::from(by));
-                let further = l.binary(BinaryOp::Mul, if counted { depth } else { unshifted }, by);
-                l.binary(BinaryOp::Add, self.first, further)
-            }
+            Some(Depth::Add(by)) => l.binary(BinaryOp::Add, self.first, if counted { depth } else { unshifted } * by),
         };
         let xors: BTreeSet<u32> = self.accesses(chunk).filter_map(|(line, k)| Some(self.step(line, k)?[0])).collect();
         let place = |xor: u32| {
             let turned = match xor {
                 0 => first,
-                xor => {
-                    let xor = l.int(i64::from(xor));
-                    l.binary(BinaryOp::BitXor, first, xor)
-                }
+                xor => l.binary(BinaryOp::BitXor, first, xor),
             };
             let place = if counted { turned } else { l.in_slot(self.side.buffer, turned) };
             (xor, l.once(&name, place))
@@ -314,10 +303,7 @@ impl<'s> Reads<'s> {
     fn memory(&self, l: &mut Lowering<'_>, at: &Chunk, line: u32, k: u32) -> Memory {
         let near = self.step(line, k).and_then(|[xor, add]| Some((*at.places.get(&xor)?, add)));
         let offset = match near {
-            Some((place, add)) => {
-                let add = l.int(i64::from(add));
-                l.binary(BinaryOp::Add, place, add)
-            }
+            Some((place, add)) => l.binary(BinaryOp::Add, place, add),
             None => {
                 let thread = l.compute_thread();
                 let offset = self.offset(Formula::Symbol(0), line, Formula::Symbol(1).plus(k));
@@ -352,18 +338,15 @@ impl<'s> Reads<'s> {
                 l.op(OpKind::VectorLoad { local: self.part, start, memory, width: self.together });
                 continue;
             }
-            let value = l.push(ValueKind::Load(memory), ValueType::Element(Dtype::F32));
-            let memory = Memory { space: Space::Local(self.part), offset: start, guard: None, span: l.span };
-            l.op(OpKind::Store { memory, value });
+            let value = l.fetch(memory);
+            l.put(self.part, start, value);
         }
     }
 
     /// What [`Reads::read_lines`] has read of a line, the `k`-th of that.
     fn element(&self, l: &mut Lowering<'_>, line: ValueId, k: ValueId) -> ValueId {
         let (major, minor, lines) = if self.along_k() { (line, k, self.deep) } else { (k, line, self.lines) };
-        let lines = l.int(i64::from(lines));
-        let first = l.binary(BinaryOp::Mul, major, lines);
-        let offset = l.binary(BinaryOp::Add, first, minor);
+        let offset = l.binary(BinaryOp::Add, major * lines, minor);
         l.part(self.part, offset)
     }
 }

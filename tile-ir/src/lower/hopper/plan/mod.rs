@@ -142,6 +142,8 @@ pub(super) struct Product {
     /// Rows of an instruction that are the tile's: 64, or all of a narrow tile's.
     pub(super) rows: u32,
     pub(super) clear: bool,
+    /// The index of a loop in whose first iteration it overwrites an accumulator that a fill would have cleared.
+    pub(super) begins: Option<VarId>,
 }
 
 /// Why a kernel is not specialised, and where.
@@ -255,6 +257,13 @@ impl Planner<'_> {
         let mut folded = BTreeMap::new();
         self.fold(&kernel.body, &products, &mut folded);
         folded.retain(|_, (_, stmt)| !rings.iter().any(|ring| ring.at.stmt == *stmt && ring.shift.is_some()));
+        for (acc, stmt) in folded.values() {
+            let StmtKind::For { var, body, .. } = &kernel.stmts[*stmt].kind else { continue };
+            let first = body.iter().find(|s| products.get(s).is_some_and(|product| product.acc == *acc));
+            if let Some(product) = first.and_then(|s| products.get_mut(s)).filter(|product| !product.clear) {
+                product.begins = Some(*var);
+            }
+        }
         let multiplied = products.values().any(|product| {
             let left = matches!(product.a, (buffer, Left::Shared(_)) if own.contains(&buffer));
             left || own.contains(&product.b.0)
@@ -421,6 +430,7 @@ impl Planner<'_> {
             n: cols / grid.cols,
             rows,
             clear: *clear,
+            begins: None,
         })
     }
 

@@ -108,7 +108,7 @@ impl Ring {
 
 impl Product {
     fn line(&self, kernel: &BoundKernel) -> String {
-        let Product { a, b, acc, dtype, grid, blocks, n, rows, clear } = self;
+        let Product { a, b, acc, dtype, grid, blocks, n, rows, clear, .. } = self;
         let left = match a.1 {
             Left::Shared(_) => "from shared memory",
             Left::Registers => "from registers",
