@@ -12,7 +12,7 @@ impl Lowering<'_> {
         let flag = self.shared_array("last", Dtype::U32, 1, true);
         self.block_barrier();
         let thread = self.linear_thread();
-        let cond = self.binary(BinaryOp::Eq, thread, 0);
+        let cond = self.eval(thread.equals(0));
         let then = self.nested(|l| {
             let memory = l.memory(access);
             let [zero, one] = [0, 1].map(|n| l.push(ValueKind::Int(n), word));

@@ -6,7 +6,7 @@
 //! in vectors.
 
 use super::schedule::Layouts;
-use super::uses::{accesses, each};
+use super::uses::{accesses, allocated, each};
 use crate::diag::{Code, Diagnostic};
 use crate::ir::*;
 use crate::layout::{Fragment, LayoutError, Major, MmaInput, Operand, SharedLayout, WarpGrid};
@@ -94,7 +94,7 @@ pub(super) fn infer(kernel: &BoundKernel) -> Result<Block, Vec<Diagnostic>> {
     }
     this.kept(&statements);
     this.meetings(&statements);
-    this.rest(&statements);
+    this.rest();
     // A fragment of one axis takes the layout of the tile that it is used with.
     this.meetings(&statements);
     this.lonely();
@@ -137,7 +137,7 @@ impl Inference<'_> {
         stmt: StmtId,
         [a, b]: [&MatrixRef; 2],
         acc: BufferId,
-        policy: crate::ir::WarpPolicy,
+        policy: WarpPolicy,
         (clear, precision, grouped): (bool, Precision, bool),
     ) {
         let kernel = self.kernel;
@@ -149,8 +149,8 @@ impl Inference<'_> {
         let matrix = a;
         // Rows of a group likewise, of one group only.
         let policy = match (held, policy) {
-            _ if grouped => crate::ir::WarpPolicy::FullRow,
-            (true, crate::ir::WarpPolicy::Square) => crate::ir::WarpPolicy::FullRow,
+            _ if grouped => WarpPolicy::FullRow,
+            (true, WarpPolicy::Square) => WarpPolicy::FullRow,
             (_, policy) => policy,
         };
         if self.blocks.is_some() {
@@ -171,11 +171,6 @@ impl Inference<'_> {
             (false, _) => 1,
             (true, Major::K) => b.1.mn() / cols.max(1),
             (true, Major::Mn) => b.1.k() / a.1.k().max(1),
-        };
-        let policy = match policy {
-            crate::ir::WarpPolicy::Square => crate::layout::WarpPolicy::Square,
-            crate::ir::WarpPolicy::FullRow => crate::layout::WarpPolicy::FullRow,
-            crate::ir::WarpPolicy::FullCol => crate::layout::WarpPolicy::FullCol,
         };
         let threads = kernel.thread_count();
         let grid = match threads.is_multiple_of(WARP) {
@@ -527,12 +522,11 @@ impl Inference<'_> {
     }
 
     /// Fragments that nothing has decided on.
-    fn rest(&mut self, statements: &[StmtId]) {
+    fn rest(&mut self) {
         let kernel = self.kernel;
-        for &stmt in statements {
-            let StmtKind::Alloc { buffer } = kernel.stmts[stmt].kind else { continue };
-            let Buffer { name, scope, span, extents, .. } = &kernel.buffers[buffer];
-            if *scope != Scope::Fragment || extents.len() == 1 || self.block.layouts.fragments.contains_key(&buffer) {
+        for buffer in allocated(kernel, Scope::Fragment) {
+            let Buffer { name, span, extents, .. } = &kernel.buffers[buffer];
+            if extents.len() == 1 || self.block.layouts.fragments.contains_key(&buffer) {
                 continue;
             }
             // Products that were refused have said so.

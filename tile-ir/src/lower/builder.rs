@@ -119,6 +119,16 @@ impl Builder {
         self.op(OpKind::Store { memory, value });
     }
 
+    /// Stores to memory what other memory holds, in its element type.
+    pub(super) fn carry(&mut self, from: Memory, to: Memory) {
+        let value = self.fetch(from);
+        let value = match self.program.dtype(to.space) {
+            Some(dtype) => self.converted(value, dtype),
+            None => value,
+        };
+        self.store(to, value);
+    }
+
     /// The element `offset` of an array.
     pub(super) fn get(&mut self, space: impl Into<Space>, offset: impl Into<Term>) -> ValueId {
         let memory = self.at(space, offset);
@@ -210,6 +220,14 @@ impl Builder {
             self.signed_sums.insert(value);
         }
         value
+    }
+
+    /// `op` of what there is so far, if anything, and of what comes next.
+    pub(super) fn joined(&mut self, op: BinaryOp, all: Option<ValueId>, next: impl Into<Term>) -> ValueId {
+        match all {
+            None => self.eval(next),
+            Some(all) => self.binary(op, all, next),
+        }
     }
 
     /// The right operand of a sum of indices, marked where it must be computed first and nothing in it says so.

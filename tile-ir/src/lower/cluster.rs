@@ -85,8 +85,7 @@ impl Lowering<'_> {
         );
         self.remark_here(RemarkKind::Choice, text);
 
-        let rank = self.push(ValueKind::Special(Special::ClusterRank), ValueType::Index);
-        let rank = self.once("rank", rank);
+        let rank = self.once("rank", Special::ClusterRank);
         let zero = self.int(0);
         let cond = self.binary(BinaryOp::Eq, rank, zero);
         let then = self.nested(|l| {
@@ -118,11 +117,9 @@ impl Lowering<'_> {
 
     /// Where piece `piece` of this thread's elements lies in the inbox, of the tile of block `sender + 1`.
     fn piece_at(&mut self, exchange: &Exchange, sender: ValueId, piece: ValueId) -> Memory {
-        let [pieces, row, width] =
-            [exchange.pieces, exchange.holders * exchange.width, exchange.width].map(|n| self.int(i64::from(n)));
+        let Exchange { pieces, holders, width, .. } = *exchange;
         let thread = self.compute_thread();
-        let offset = self.binary(BinaryOp::Add, (sender * pieces + piece) * row, thread * width);
-        Memory { space: Space::Shared(exchange.inbox.array), offset, guard: None, span: self.span }
+        self.at(exchange.inbox.array, (sender * pieces + piece) * (holders * width) + thread * width)
     }
 
     /// The first register of a piece.
@@ -142,21 +139,17 @@ impl Lowering<'_> {
     }
 
     fn take(&mut self, exchange: &Exchange, layout: &crate::layout::Fragment, op: ReduceOp, sender: ValueId) {
-        let (local, span) = (exchange.local, self.span);
-        let dtype = self.program.locals[local].dtype;
-        let part = self.local("part", dtype, exchange.width);
+        let local = exchange.local;
+        let part = self.out.local("part", self.out.program.locals[local].dtype, exchange.width);
         self.unrolled("i", exchange.pieces, |l, piece| {
             let memory = l.piece_at(exchange, sender, piece);
             let start = l.int(0);
             l.op(OpKind::VectorLoad { local: part, start, memory, width: exchange.width });
             let start = l.piece_start(exchange, layout, piece);
             for element in 0..exchange.width {
-                let by = l.int(i64::from(element));
-                let offset = l.binary(BinaryOp::Add, start, by);
-                let own = Memory { space: Space::Local(local), offset, guard: None, span };
-                let theirs = Memory { space: Space::Local(part), offset: by, guard: None, span };
-                let [a, b] = [own, theirs].map(|m| l.push(ValueKind::Load(m), ValueType::Element(dtype)));
-                let value = l.combine(op, a, b);
+                let (own, theirs) = (l.at(local, start + element), l.get(part, element));
+                let mine = l.fetch(own);
+                let value = l.combine(op, mine, theirs);
                 l.store(own, value);
             }
         });

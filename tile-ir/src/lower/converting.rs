@@ -45,9 +45,7 @@ fn loads(kernel: &BoundKernel) -> BTreeMap<StmtId, Loads> {
     parts::each(kernel, &kernel.body, &mut |stmt| {
         let StmtKind::For { var, kind, body, .. } = &kernel.stmts[stmt].kind else { return };
         let stages = match kind {
-            LoopKind::Pipelined { stages, .. } => {
-                Some(kernel.const_index(*stages).and_then(|n| u32::try_from(n).ok()).unwrap_or(1))
-            }
+            LoopKind::Pipelined { stages, .. } => Some(super::uses::constant(kernel, *stages).unwrap_or(1)),
             LoopKind::Serial { .. } => None,
             LoopKind::Unroll | LoopKind::Vectorized => return,
         };

@@ -58,33 +58,24 @@ impl<'a> Lowering<'a> {
                 own.insert(var);
             }
         });
-        let apart = self.is_statement_wise(body, &own);
+        let chunk = Chunk { layout, vars, body, own, first: self.int(0), count };
         let marked = self.stores_beyond_registers(body);
         if let Some(cond) = self.row_condition(vars, body).filter(|_| !marked && layout.is_whole()) {
             let some = self.some_row(&layout, cond);
-            let then = self.nested(|l| l.chunks(&layout, count, vars, body, own, apart));
-            return self.op(OpKind::If { cond: some, then, otherwise: Vec::new() });
+            return self.when(some, |l| l.chunks(chunk));
         }
         self.mark(marked, Elements::Begin);
-        self.chunks(&layout, count, vars, body, own, apart);
+        self.chunks(chunk);
         self.mark(marked, Elements::End);
     }
 
     /// The body for all elements, chunk by chunk.
-    fn chunks(
-        &mut self,
-        layout: &Fragment,
-        count: u32,
-        vars: &'a [VarId],
-        body: &'a [StmtId],
-        own: BTreeSet<VarId>,
-        apart: bool,
-    ) {
-        let (layout, registers) = (*layout, layout.held_registers());
+    fn chunks(&mut self, chunk: Chunk<'a>) {
+        let Chunk { layout, body, count, .. } = chunk;
+        let (apart, registers) = (self.is_statement_wise(body, &chunk.own), layout.held_registers());
         self.where_held(&layout, |l| {
-            l.unrolled("chunk", registers / count, |l, chunk| {
-                let first = l.binary(BinaryOp::Mul, chunk, count);
-                let chunk = Chunk { layout, vars, body, own, first, count };
+            l.unrolled("chunk", registers / count, |l, number| {
+                let chunk = Chunk { first: l.eval(number * count), ..chunk };
                 match apart {
                     true => l.statement_wise(&chunk, body),
                     false => l.element_wise(&chunk, body),
@@ -126,7 +117,7 @@ impl<'a> Lowering<'a> {
         let no = self.push(ValueKind::Int(0), ValueType::BOOL);
         let own = self.variable("own_row", ValueType::BOOL, no);
         self.unrolled("i", layout.slots(0), |l, slot| {
-            let register = l.formula(&layout.representative(0, Formula::Symbol(0)), &[slot]);
+            let register = l.representative(layout, 0, slot);
             let element = Element { register: Some((register, *layout)), ..l.element };
             let holds = l.at_element(element, |l| l.value(cond));
             let value = l.binary(BinaryOp::Or, own, holds);
@@ -191,11 +182,7 @@ impl<'a> Lowering<'a> {
                 self.run_of_statements(chunk, std::mem::take(&mut run));
                 self.span = kernel.stmts[stmt].span;
                 let cond = self.value(*cond);
-                let span = self.span;
-                let then = self.nested(|l| l.statement_wise(chunk, then));
-                let otherwise = self.nested(|l| l.statement_wise(chunk, otherwise));
-                self.span = span;
-                self.op(OpKind::If { cond, then, otherwise });
+                self.either(cond, |l| l.statement_wise(chunk, then), |l| l.statement_wise(chunk, otherwise));
             } else {
                 run.push(stmt);
             }
@@ -259,7 +246,7 @@ impl<'a> Lowering<'a> {
         each(kernel, body, &mut |stmt| {
             if let StmtKind::Store { access, value } = &kernel.stmts[stmt].kind {
                 left.push(*value);
-                left.extend(self.named(*access));
+                left.extend(self.named_indices(*access));
             } else {
                 left.extend(roots(kernel, stmt));
             }
@@ -273,7 +260,7 @@ impl<'a> Lowering<'a> {
                         left.push(value);
                     }
                 }
-                ExprKind::Load(access) => left.extend(self.named(*access)),
+                ExprKind::Load(access) => left.extend(self.named_indices(*access)),
                 kind => kind.operands(kernel, &mut |operand| left.push(operand)),
             }
         }
@@ -281,7 +268,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The indices of an access; none of a fragment's, nor of what is held in registers.
-    fn named(&self, access: AccessId) -> Vec<ExprId> {
+    fn named_indices(&self, access: AccessId) -> Vec<ExprId> {
         let Access { place, indices, .. } = &self.kernel.accesses[access];
         let is_register = matches!(place, Place::Buffer(buffer) if self.fragments[*buffer].is_some());
         if is_register || self.held_access(access).is_some() { Vec::new() } else { indices.clone() }

@@ -86,8 +86,7 @@ impl<'a> Lowering<'a> {
         self.mark(marked, Elements::Begin);
         self.unrolled("i", layout.slots(axis), |l, slot| {
             l.mark(marked, Elements::Next);
-            let register = layout.representative(axis, Formula::Symbol(0));
-            let register = l.formula(&register, &[slot]);
+            let register = l.representative(&layout, axis, slot);
             let position = l.element_position(&layout, register);
             let index = position[usize::from(axis)];
             let once = leaves || !changes;
@@ -149,6 +148,11 @@ impl<'a> Lowering<'a> {
         self.push(ValueKind::Pack(dtype, low, high), ValueType::Element(Dtype::U32))
     }
 
+    /// The register of a thread's first element in its row (axis 0) or column `slot`.
+    pub(super) fn representative(&mut self, layout: &Fragment, axis: u8, slot: ValueId) -> ValueId {
+        self.formula(&layout.representative(axis, Formula::Symbol(0)), &[slot])
+    }
+
     /// Row and column of this thread's element `register`.
     pub(super) fn element_position(&mut self, layout: &Fragment, register: ValueId) -> [ValueId; 2] {
         let thread = self.compute_thread();
@@ -173,34 +177,24 @@ impl<'a> Lowering<'a> {
         let Some(Registers { local, layout, .. }) = self.fragments[fragment] else {
             return self.bug("a fragment has no registers");
         };
-        let target = self.kernel.buffer_dtype(fragment);
         self.each_held(&layout, 1, |l, register| {
             let [row, col] = l.element_position(&layout, register);
             let (row, col) = (l.once("row", row), l.once("col", col));
             let memory = l.tile_memory(src, &[row, col], open);
-            let value = l.fetch(memory);
-            let value = l.converted(value, target);
-            l.put(local, register, value);
+            let own = l.at(local, register);
+            l.carry(memory, own);
         });
     }
 
     /// `copy(&fragment, y.at_mut(..))`, straight from registers: neighbours in pairs where the tile's columns begin at
     /// an even one of an aligned tensor. `transposed`: `copy(fragment.t(), ..)`.
-    pub(super) fn store_fragment(
-        &mut self,
-        fragment: BufferId,
-        transposed: bool,
-        dst: &TileRef,
-        open: &[OpenAxis],
-        paired: bool,
-    ) {
-        let Some(Registers { layout, .. }) = self.fragments[fragment] else {
+    pub(super) fn store_fragment(&mut self, own: BufferId, tiles: [&TileRef; 2], open: &[OpenAxis], paired: bool) {
+        let (Some(held), dst) = (self.fragments[own], tiles[1]) else {
             return self.bug("a fragment has no registers");
         };
-        let target = self.dtype_of(dst.place);
-        let width = if paired { layout.vector().min(2) } else { 1 };
+        let (layout, target) = (held.layout, self.dtype_of(dst.place));
         let name = format!("{}_pair", self.kernel.place_name(dst.place));
-        let pair = (width == 2).then(|| self.local(&name, target, 2));
+        let pair = (paired && layout.vector() >= 2).then(|| self.local(&name, target, 2));
         // A narrow tile's few threads test its last column for all of them: most tiles are not cut.
         let columns = self.rank(dst.place).saturating_sub(1);
         let (cut, rest): (Vec<OpenAxis>, Vec<OpenAxis>) = open.iter().partition(|open| open.axis == columns);
@@ -211,68 +205,46 @@ impl<'a> Lowering<'a> {
             }
             _ => None,
         };
-        let Some(last) = last else { return self.store_elements(fragment, transposed, dst, open, pair) };
-        self.either(
-            last.cond,
-            |l| l.store_elements(fragment, transposed, dst, &rest, pair),
-            |l| l.store_elements(fragment, transposed, dst, open, pair),
-        );
+        let all = |l: &mut Self| l.store_elements(&held, tiles, open, pair);
+        let Some(last) = last else { return all(self) };
+        self.either(last.cond, |l| l.store_elements(&held, tiles, &rest, pair), all);
     }
 
     /// Stores every element that a thread holds, through `pair` two by two.
     fn store_elements(
         &mut self,
-        fragment: BufferId,
-        transposed: bool,
-        dst: &TileRef,
+        &Registers { local, layout, .. }: &Registers,
+        [src, dst]: [&TileRef; 2],
         open: &[OpenAxis],
         pair: Option<LocalId>,
     ) {
-        let Some(Registers { local, layout, .. }) = self.fragments[fragment] else {
-            return self.bug("a fragment has no registers");
-        };
-        let (source, target) = (self.kernel.buffer_dtype(fragment), self.dtype_of(dst.place));
         let width = if pair.is_some() { 2 } else { 1 };
         let columns = self.rank(dst.place).saturating_sub(1);
         let span = self.span;
         self.each_held(&layout, width, |l, register| {
             let [row, col] = l.element_position(&layout, register);
-            let (row, col) = if transposed { (col, row) } else { (row, col) };
+            let (row, col) = if src.transposed { (col, row) } else { (row, col) };
             let row = l.once("row", row);
             let col = l.once("col", col);
-            let element = |l: &mut Self, by: i64| {
-                let value = l.get(local, register + by);
-                if source == target { value } else { l.push(ValueKind::Cast(value), ValueType::Element(target)) }
-            };
-            let Some(pair) = pair else {
-                let memory = l.tile_memory(dst, &[row, col], open);
-                let value = element(l, 0);
-                return l.store(memory, value);
-            };
             let first = l.tile_memory(dst, &[row, col], open);
+            let own = l.at(local, register);
+            let Some(pair) = pair else { return l.carry(own, first) };
             let next = l.binary(BinaryOp::Add, col, 1);
             let second = l.tile_memory(dst, &[row, next], open);
             for by in 0..2 {
-                let value = element(l, by);
-                l.put(pair, by, value);
+                let (own, word) = (l.at(local, register + by), l.at(pair, by));
+                l.carry(own, word);
             }
             let start = l.int(0);
             let both = Memory { guard: None, ..first };
             let store = OpKind::VectorStore { memory: both, local: pair, start, width: 2 };
             let Some(inside) = second.guard else { return l.op(store) };
             if !open.iter().any(|open| open.axis == columns) {
-                return l.op(OpKind::If {
-                    cond: inside.cond,
-                    then: vec![Op { kind: store, span }],
-                    otherwise: Vec::new(),
-                });
+                return l.guarded(inside.cond, vec![Op { kind: store, span }]);
             }
             // At a ragged edge the pair may be cut in two.
             let then = vec![Op { kind: store, span }];
-            let otherwise = l.nested(|l| {
-                let value = element(l, 0);
-                l.store(first, value);
-            });
+            let otherwise = l.nested(|l| l.carry(own, first));
             l.op(OpKind::If { cond: inside.cond, then, otherwise });
         });
     }

@@ -120,11 +120,8 @@ impl Lowering<'_> {
             b_words.load(self, step * input.k(), thread);
             self.unrolled("i", down, |l, i| {
                 l.unrolled("j", across, |l, j| {
-                    let times = |l: &mut Self, index: ValueId, by: u32| l.binary(BinaryOp::Mul, index, by);
-                    let (from_a, from_b) = (times(l, i, MmaAtom::A), times(l, j, MmaAtom::B));
-                    let before = times(l, i, across);
-                    let number = l.binary(BinaryOp::Add, before, j);
-                    let into = times(l, number, MmaAtom::ACC);
+                    let (from_a, from_b) = (l.eval(i * MmaAtom::A), l.eval(j * MmaAtom::B));
+                    let into = l.eval((i * across + j) * MmaAtom::ACC);
                     l.op(OpKind::Mma { atom, acc: (acc, into), a: (a_local, from_a), b: (b_words.local, from_b) });
                 });
             });
@@ -132,7 +129,7 @@ impl Lowering<'_> {
     }
 
     /// The place of an offset in a slot, of an array that has several.
-    fn in_slot(&mut self, buffer: BufferId, offset: ValueId) -> ValueId {
+    pub(super) fn in_slot(&mut self, buffer: BufferId, offset: ValueId) -> ValueId {
         match self.slots[buffer] {
             Some(slot) => self.binary(BinaryOp::Add, offset, slot),
             None => offset,
@@ -153,17 +150,13 @@ impl Lowering<'_> {
             let local = self.local(&name, Dtype::F32, lines * chunk);
             local
         });
-        let reg = self.reg("depth", ValueType::Index, false);
-        let bounds = [self.int(0), self.int(i64::from(k)), self.int(i64::from(chunk))];
         // Unrolled further, the operands of several steps would be in registers at once.
-        self.loop_over(reg, bounds, Unroll::By(1), |l| {
-            let depth = l.read(reg);
-            let chunk_length = l.int(i64::from(chunk));
+        self.stepped("depth", [0, k, chunk], Unroll::By(1), |l, depth| {
             l.unrolled("i", rows, |l, i| {
                 let zero = l.int(0);
                 let register = l.crossing(i, zero, across);
                 let [row, _] = l.element_position(layout, register);
-                let first = l.binary(BinaryOp::Mul, i, chunk_length);
+                let first = l.eval(i * chunk);
                 l.load_part(&a, row_part, first, row, depth, chunk);
             });
             l.unrolled("j", cols, |l, j| {
@@ -175,7 +168,7 @@ impl Lowering<'_> {
                 l.unrolled("i", rows, |l, i| {
                     let register = l.crossing(i, j, across);
                     l.unrolled("kk", chunk, |l, kk| {
-                        let offset = l.binary(BinaryOp::Add, i * chunk_length, kk);
+                        let offset = l.binary(BinaryOp::Add, i * chunk, kk);
                         let (x, y) = (l.part(row_part, offset), l.part(col_part, kk));
                         l.accumulate(acc, register, x, y);
                     });
@@ -186,11 +179,7 @@ impl Lowering<'_> {
 
     /// The register of the thread's row `i` and column `j`, of `across` atoms side by side.
     fn crossing(&mut self, i: ValueId, j: ValueId, across: u32) -> ValueId {
-        let [two, four, across] = [2, 4, i64::from(across)].map(|n| self.int(n));
-        let split =
-            |l: &mut Self, index: ValueId| (l.binary(BinaryOp::Div, index, two), l.binary(BinaryOp::Rem, index, two));
-        let ((down, below), (right, beside)) = (split(self, i), split(self, j));
-        self.binary(BinaryOp::Add, (down * across + right) * four + below * two, beside)
+        self.eval((i / 2 * across + j / 2) * 4 + i % 2 * 2 + j % 2)
     }
 
     /// `count` elements along K of row (or column) `line` of an operand, as f32: `local[start ..]`.
@@ -205,7 +194,7 @@ impl Lowering<'_> {
         self.unrolled("kk", count, |l, kk| {
             let depth = l.binary(BinaryOp::Add, depth, kk);
             let memory = l.operand_memory(side, line, depth);
-            let value = l.load_f32(memory, tile.dtype());
+            let value = l.load_f32(memory);
             l.put(local, start + kk, value);
         });
     }
@@ -219,17 +208,14 @@ impl Lowering<'_> {
         let k = a.operand.k();
         let all = layout.registers();
         for from in (0..all).step_by(ELEMENTS as usize) {
-            let reg = self.reg("depth", ValueType::Index, false);
-            let bounds = [self.int(0), self.int(i64::from(k)), self.int(1)];
-            self.loop_over(reg, bounds, Unroll::By(1), |l| {
-                let depth = l.read(reg);
+            self.stepped("depth", [0, k, 1], Unroll::By(1), |l, depth| {
                 l.unrolled("i", ELEMENTS.min(all - from), |l, i| {
                     let register = l.binary(BinaryOp::Add, from, i);
                     let place = l.element_position(layout, register);
                     let [col, b_depth] = l.in_group(&b, place, depth);
                     let [x, y] = [(&a, place[0], depth), (&b, col, b_depth)].map(|(side, line, depth)| {
                         let memory = l.operand_memory(side, line, depth);
-                        l.load_f32(memory, side.operand.tile.dtype())
+                        l.load_f32(memory)
                     });
                     l.accumulate(acc, register, x, y);
                 });
@@ -237,12 +223,9 @@ impl Lowering<'_> {
         }
     }
 
-    fn load_f32(&mut self, memory: Memory, dtype: Dtype) -> ValueId {
+    fn load_f32(&mut self, memory: Memory) -> ValueId {
         let value = self.fetch(memory);
-        if dtype == Dtype::F32 {
-            return value;
-        }
-        self.push(ValueKind::Cast(value), ValueType::Element(Dtype::F32))
+        self.converted(value, Dtype::F32)
     }
 
     fn part(&mut self, local: LocalId, offset: ValueId) -> ValueId {
@@ -269,7 +252,8 @@ impl Lowering<'_> {
         let offset = side.operand.offset(Formula::Symbol(0), Formula::Symbol(1)).over(tile.dtype().bytes());
         let offset = self.formula(&offset, &[line, depth]);
         let offset = self.in_slot(side.buffer, offset);
-        Memory { space: self.space(Place::Buffer(side.buffer)), offset, guard: None, span: self.span }
+        let space = self.space(Place::Buffer(side.buffer));
+        self.at(space, offset)
     }
 }
 
@@ -338,7 +322,7 @@ impl<'s> Words<'s> {
             l.bug("an operand of a product is in no shared array");
             return None;
         };
-        let name = l.kernel.buffers[side.buffer].name.clone();
+        let name = &l.kernel.buffers[side.buffer].name;
         let by_words = side.operand.by_words();
         let dtype = if by_words { Dtype::F32 } else { Dtype::U32 };
         let local = l.local(&format!("{name}_words"), dtype, fragment.words());
@@ -362,7 +346,6 @@ impl<'s> Words<'s> {
 
     /// Loads the words for the step at `k`.
     fn load(&self, l: &mut Lowering<'_>, k: u32, thread: ValueId) {
-        let span = l.span;
         let mut word = 0;
         while let Some(access) = (word < self.fragment.words()).then(|| self.access(word)).flatten() {
             let offset = match self.step(&access, k) {
@@ -370,7 +353,7 @@ impl<'s> Words<'s> {
                 None => self.lane_offset(l, &access, k, thread),
             };
             let offset = l.in_slot(self.side.buffer, offset);
-            let memory = Memory { space: Space::Shared(self.shared), offset, guard: None, span };
+            let memory = l.at(self.shared, offset);
             let start = l.int(i64::from(word));
             match access {
                 Access::Matrix(MatrixAccess { count, transposed, .. }) => {

@@ -43,13 +43,8 @@ impl Lowering<'_> {
                     Some(extent) => self.value(*extent),
                     None => self.int(1),
                 };
-                let at = self.read(index);
-                let within = self.binary(BinaryOp::Lt, at, extent);
-                inside = Some(match inside {
-                    None => within,
-                    Some(others) => self.binary(BinaryOp::And, others, within),
-                });
-                let nearest = self.binary(BinaryOp::Min, at, extent - 1);
+                inside = Some(self.joined(BinaryOp::And, inside, index.below(extent)));
+                let nearest = self.binary(BinaryOp::Min, index, extent - 1);
                 bound = self.reg(&name, ValueType::Index, false);
                 self.define(bound, nearest);
             }

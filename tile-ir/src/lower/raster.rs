@@ -33,14 +33,7 @@ pub(super) struct Raster {
 impl<'a> Lowering<'a> {
     /// Blocks of a cluster along x, y and z.
     pub(super) fn cluster(&self) -> [u32; 3] {
-        if !self.clusters {
-            return [1; 3];
-        }
-        let axis = |axis: usize| {
-            let extent = self.kernel.cluster.get(axis).and_then(|e| self.kernel.const_index(*e));
-            extent.and_then(|n| u32::try_from(n).ok()).unwrap_or(1)
-        };
-        [axis(0), axis(1), axis(2)]
+        if self.clusters { uses::cluster(self.kernel) } else { [1; 3] }
     }
 
     /// The raster of a grid of these extents, as values and as the launcher's expressions.
@@ -61,8 +54,7 @@ impl<'a> Lowering<'a> {
         let wide = along(self, 0, "tiles_x");
         let high = along(self, 1, "tiles_y");
         let deep = along(self, 2, "tiles_z");
-        let total = self.binary(BinaryOp::Mul, wide, high);
-        let total = self.binary(BinaryOp::Mul, total, deep);
+        let total = self.eval(wide * high * deep);
         let panel = self.kernel.swizzle.map(|panel| match self.kernel.const_index(panel) {
             Some(rows) if rows <= LOW => self.int(rows.max(1)),
             // At most all rows, so that the tiles of a group are at most all tiles.
@@ -191,7 +183,7 @@ impl<'a> Lowering<'a> {
         if cx * cy * cz == 1 {
             return [x, y, z];
         }
-        let rank = self.push(ValueKind::Special(Special::ClusterRank), ValueType::Index);
+        let rank = self.eval(Special::ClusterRank);
         let [wide, high, deep] = [cx, cy, cz].map(|n| self.int(i64::from(n)));
         let across = if cy * cz == 1 { rank } else { self.binary(BinaryOp::Rem, rank, wide) };
         let behind = self.binary(BinaryOp::Div, rank, wide);
@@ -202,6 +194,13 @@ impl<'a> Lowering<'a> {
             _ => l.binary(BinaryOp::Add, tile * extent, within),
         };
         [place(self, x, cx, wide, across), place(self, y, cy, high, down), place(self, z, cz, deep, back)]
+    }
+
+    /// Launches the author's grid as a line, and binds its indices.
+    pub(super) fn grid_line(&mut self) {
+        let (vars, extents): (Vec<VarId>, Vec<ExprId>) = self.kernel.grid.iter().map(|a| (a.var, a.extent)).unzip();
+        self.line_bindings(&vars, &extents);
+        self.launch_line(&extents);
     }
 
     /// Binds the indices of a grid that is launched as a line.
@@ -224,48 +223,40 @@ impl<'a> Lowering<'a> {
         [start, self.binary(BinaryOp::Min, start + share, raster.total)]
     }
 
-    /// `f` for the first tile of this block, if it has one. Indices that are `None` are not bound.
+    /// `f` for the first tile of this block in a loop over tiles, if it has one. Of the loop's indices those in `needed` are bound.
     pub(super) fn first_tile(
         &mut self,
-        vars: &[Option<VarId>],
-        extents: &[ExprId],
-        contiguous: bool,
+        &PersistentLoop { vars, extents, contiguous, .. }: &PersistentLoop<'_>,
+        needed: &BTreeSet<VarId>,
         f: impl FnOnce(&mut Self),
     ) {
+        let vars: Vec<Option<VarId>> = vars.iter().map(|v| needed.contains(v).then_some(*v)).collect();
         let raster = self.raster(extents);
         let [start, end] = match contiguous {
             true => self.contiguous_tiles(&raster),
             false => [self.line_index(ValueKind::Block(0)), raster.total],
         };
-        let cond = self.binary(BinaryOp::Lt, start, end);
-        self.when(cond, |l| {
+        self.when(start.below(end), |l| {
             let t = l.once("tile", start);
             let tile = l.tile_of(&raster, t);
-            l.bind_tile(vars, extents, tile);
+            l.bind_tile(&vars, extents, tile);
             f(l);
         });
     }
 
     /// A loop over the tiles of this block; over every second one, from the `turn`th, where two take turns.
-    pub(super) fn persistent_loop(
-        &mut self,
-        vars: &[VarId],
-        extents: &[ExprId],
-        contiguous: bool,
-        turn: Option<ValueId>,
-        f: impl FnOnce(&mut Self),
-    ) {
+    pub(super) fn persistent_loop(&mut self, turn: Option<ValueId>, f: impl FnOnce(&mut Self)) {
+        let Some(PersistentLoop { vars, extents, contiguous, .. }) = self.kernel.persistent() else {
+            return self.bug("a loop over tiles that is none");
+        };
         let raster = self.raster(extents);
         let first = self.line_index(ValueKind::Block(0));
         let clusters = self.line_index(ValueKind::Special(Special::Grid(0)));
-        let one = self.int(1);
         let bounds = if contiguous {
             let [start, end] = self.contiguous_tiles(&raster);
-            [start, end, one]
+            [start, end, self.int(1)]
         } else if let Some(turn) = turn {
-            let start = self.binary(BinaryOp::Add, first, turn * clusters);
-            let step = self.binary(BinaryOp::Mul, 2, clusters);
-            [start, raster.total, step]
+            [self.eval(first + turn * clusters), raster.total, self.eval(Term::from(2) * clusters)]
         } else {
             [first, raster.total, clusters]
         };
@@ -274,7 +265,7 @@ impl<'a> Lowering<'a> {
         self.loop_over(reg, bounds, Unroll::Auto, |l| {
             let number = counted.as_ref().and_then(|counted| l.count_tile(counted, [raster.total, clusters]));
             let t = l.read(reg);
-            l.more_tiles = turn.map(|_| l.binary(BinaryOp::Lt, t + clusters, raster.total));
+            l.more_tiles = turn.map(|_| l.eval((t + clusters).below(raster.total)));
             let tile = l.tile_of(&raster, t);
             let vars: Vec<_> = vars.iter().copied().map(Some).collect();
             l.bind_tile(&vars, extents, tile);

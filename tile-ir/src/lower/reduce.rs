@@ -28,11 +28,7 @@ impl Lowering<'_> {
         for step in group.reduction.plan().steps {
             match step {
                 ReduceStep::Butterfly { mask } => self.each(running, |l, value| {
-                    let ty = l.program.values[value.get].ty;
-                    let other = l.reg("other", ty, false);
-                    let lane = l.int(i64::from(mask));
-                    l.op(OpKind::Shuffle { reg: other, kind: ShuffleKind::Xor, value: value.get, lane });
-                    let other = l.read(other);
+                    let other = l.butterfly(value.get, mask);
                     let combined = l.combine(op, value.get, other);
                     value.set(l, combined);
                 }),
@@ -53,20 +49,11 @@ impl Lowering<'_> {
         let threads = self.thread_total();
         let slots = threads / group.reduction.extent * parts;
         let scratch = self.shared_array("partial", dtype, slots * count, true);
-        let span = self.span;
-
-        let first = {
-            let which = self.group_index(group);
-            self.binary(BinaryOp::Mul, which, parts)
-        };
+        let which = self.group_index(group);
+        let first = self.eval(which * parts);
         let slot = |l: &mut Self, part: ValueId, element: Option<ValueId>| {
-            let mut offset = l.binary(BinaryOp::Add, first, part);
-            if let Some(element) = element {
-                offset = l.binary(BinaryOp::Add, element * slots, offset);
-            }
-            Memory { space: Space::Shared(scratch), offset, guard: None, span }
+            l.at(scratch, element.map_or(first + part, |element| element * slots + (first + part)))
         };
-
         let publish = self.nested(|l| {
             let position = l.position(group);
             let part = l.binary(BinaryOp::Div, position, part_extent);
@@ -77,8 +64,7 @@ impl Lowering<'_> {
         });
         if part_extent > 1 {
             let position = self.position(group);
-            let cond = self.binary(BinaryOp::Eq, position % part_extent, 0);
-            self.op(OpKind::If { cond, then: publish, otherwise: Vec::new() });
+            self.guarded((position % part_extent).equals(0), publish);
         } else {
             self.ops.extend(publish);
         }
@@ -88,11 +74,8 @@ impl Lowering<'_> {
             let memory = slot(l, zero, value.element);
             let start = l.fetch(memory);
             value.set(l, start);
-            let part = l.reg("part", ValueType::Index, false);
-            let bounds = [l.int(1), l.int(i64::from(parts)), l.int(1)];
             let unroll = if parts <= WARP { Unroll::Full } else { Unroll::Auto };
-            l.loop_over(part, bounds, unroll, |l| {
-                let part = l.read(part);
+            l.stepped("part", [1, parts, 1], unroll, |l, part| {
                 let memory = slot(l, part, value.element);
                 let other = l.fetch(memory);
                 let current = value.reread(l);
@@ -100,10 +83,15 @@ impl Lowering<'_> {
                 value.set(l, combined);
             });
         });
-        if self.loop_depth > 0 {
-            // The next iteration's leaders overwrite what slower threads still read.
-            self.block_barrier();
-        }
+        self.barrier_in_a_loop();
+    }
+
+    /// What the lane has whose number differs in the bits of `mask`.
+    pub(super) fn butterfly(&mut self, value: ValueId, mask: u32) -> ValueId {
+        let reg = self.out.reg("other", self.out.program.values[value].ty, false);
+        let lane = self.int(i64::from(mask));
+        self.op(OpKind::Shuffle { reg, kind: ShuffleKind::Xor, value, lane });
+        self.read(reg)
     }
 
     pub(super) fn combine(&mut self, op: ReduceOp, a: ValueId, b: ValueId) -> ValueId {
@@ -165,12 +153,9 @@ impl Lowering<'_> {
         let mut stride = 1;
         for axis in (0..self.kernel.threads.len() as u8).filter(|&a| a != group.axis) {
             let thread = self.thread_index(axis);
-            let scaled = self.binary(BinaryOp::Mul, thread, stride);
+            let scaled = thread * stride;
             stride *= extents[usize::from(axis)];
-            index = Some(match index {
-                None => scaled,
-                Some(sum) => self.binary(BinaryOp::Add, sum, scaled),
-            });
+            index = Some(self.joined(BinaryOp::Add, index, scaled));
         }
         index.unwrap_or_else(|| self.int(0))
     }

@@ -50,12 +50,8 @@ impl<'a> Lowering<'a> {
         let kernel = self.kernel;
         let line = kernel.swizzle.is_some() || self.cluster() != [1; 3];
         if line && !kernel.grid.is_empty() {
-            let vars: Vec<VarId> = kernel.grid.iter().map(|a| a.var).collect();
-            let extents: Vec<ExprId> = kernel.grid.iter().map(|a| a.extent).collect();
             self.span = kernel.grid[0].span;
-            self.line_bindings(&vars, &extents);
-            self.launch_line(&extents);
-            return;
+            return self.grid_line();
         }
         for (axis, bound) in kernel.grid.iter().enumerate() {
             self.bind_axis(ValueKind::Block(axis as u8), bound);
@@ -75,10 +71,7 @@ impl<'a> Lowering<'a> {
             stride *= extents[axis];
             self.vars[bound.var] = Some(Binding::Value(index));
             if named {
-                let name = kernel.vars[bound.var].name.clone();
-                let reg = self.reg(&name, ValueType::Index, false);
-                self.define(reg, index);
-                self.vars[bound.var] = Some(Binding::Reg(reg));
+                self.named_index(bound.var, index);
             }
         }
     }
@@ -92,10 +85,14 @@ impl<'a> Lowering<'a> {
             self.vars[bound.var] = Some(Binding::Value(value));
             return;
         }
-        let name = kernel.vars[bound.var].name.clone();
-        let reg = self.reg(&name, ValueType::Index, false);
-        self.vars[bound.var] = Some(Binding::Reg(reg));
+        self.named_index(bound.var, value);
+    }
+
+    /// A register for an index of a block or thread.
+    fn named_index(&mut self, var: VarId, value: ValueId) {
+        let reg = self.out.reg(&self.kernel.vars[var].name, ValueType::Index, false);
         self.define(reg, value);
+        self.vars[var] = Some(Binding::Reg(reg));
     }
 
     /// A register for a variable.
@@ -175,7 +172,7 @@ impl<'a> Lowering<'a> {
                 }
             }
             StmtKind::Store { access, value } => {
-                if self.asynchronous_element(stmt, *access, *value) {
+                if self.asynchronous_element(stmt, *access, *value, None) {
                     return;
                 }
                 let value = self.value(*value);
@@ -184,11 +181,7 @@ impl<'a> Lowering<'a> {
             }
             StmtKind::If { cond, then, otherwise } => {
                 let cond = self.value(*cond);
-                let span = self.span;
-                let then = self.nested(|l| l.block(then));
-                let otherwise = self.nested(|l| l.block(otherwise));
-                self.span = span;
-                self.op(OpKind::If { cond, then, otherwise });
+                self.either(cond, |l| l.block(then), |l| l.block(otherwise));
             }
             StmtKind::For { var, start, end, kind: LoopKind::Vectorized, body, .. } => {
                 self.vectorized(*var, *start, *end, body);
@@ -200,9 +193,7 @@ impl<'a> Lowering<'a> {
                 let (start, end, step) = (self.value(*start), self.value(*end), self.value(*step));
                 let unroll = match kind {
                     LoopKind::Unroll => Unroll::Full,
-                    LoopKind::Serial { unroll: Some(n) } => {
-                        Unroll::By(kernel.const_index(*n).and_then(|n| u32::try_from(n).ok()).unwrap_or(1))
-                    }
+                    LoopKind::Serial { unroll: Some(n) } => Unroll::By(uses::constant(kernel, *n).unwrap_or(1)),
                     _ => Unroll::Auto,
                 };
                 self.counted_loop(*var, [start, end, step], unroll, |l| l.block(body));
@@ -321,9 +312,20 @@ impl<'a> Lowering<'a> {
 
     /// A fully unrolled loop over `0..count`, with its index.
     pub(super) fn unrolled(&mut self, name: &str, count: u32, f: impl FnOnce(&mut Self, ValueId)) {
+        self.stepped(name, [0, count, 1], Unroll::Full, f);
+    }
+
+    /// A loop over `[start, end, step]`, with its index.
+    pub(super) fn stepped(
+        &mut self,
+        name: &str,
+        bounds: [impl Into<Term>; 3],
+        unroll: Unroll,
+        f: impl FnOnce(&mut Self, ValueId),
+    ) {
         let reg = self.reg(name, ValueType::Index, false);
-        let bounds = [self.int(0), self.int(i64::from(count)), self.int(1)];
-        self.loop_over(reg, bounds, Unroll::Full, |l| {
+        let bounds = bounds.map(|bound| self.eval(bound));
+        self.loop_over(reg, bounds, unroll, |l| {
             let index = l.read(reg);
             f(l, index);
         });

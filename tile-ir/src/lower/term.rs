@@ -2,14 +2,15 @@
 
 use super::builder::Builder;
 use crate::ir::BinaryOp;
-use crate::lowered::{RegId, ValueId};
+use crate::lowered::{RegId, Special, ValueId, ValueKind, ValueType};
 
-/// A formula of values and registers of a program and of numbers, which are indices. [`Builder::eval`] makes it a value.
+/// A formula of values and registers of a program, of what the hardware says, and of numbers, which are indices. [`Builder::eval`] makes it a value.
 #[derive(Clone, Debug)]
 pub enum Term {
     Value(ValueId),
     Reg(RegId),
     Int(i64),
+    Special(Special),
     Binary(BinaryOp, Box<[Term; 2]>),
 }
 
@@ -51,7 +52,7 @@ macro_rules! terms {
         })*
     };
 }
-terms!(Value(ValueId), Reg(RegId), Int(i32), Int(u32), Int(i64));
+terms!(Value(ValueId), Reg(RegId), Int(i32), Int(u32), Int(i64), Special(Special));
 
 macro_rules! operators {
     ($left:ty: $($trait:ident $method:ident $op:ident),*) => {
@@ -76,6 +77,8 @@ impl Builder {
             Term::Value(value) => value,
             Term::Reg(reg) => self.read(reg),
             Term::Int(number) => self.int(number),
+            Term::Special(Special::Elected) => self.push(ValueKind::Special(Special::Elected), ValueType::BOOL),
+            Term::Special(special) => self.push(ValueKind::Special(special), ValueType::Index),
             Term::Binary(op, operands) => {
                 let [a, b] = *operands;
                 self.binary(op, a, b)

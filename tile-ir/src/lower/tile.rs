@@ -79,6 +79,14 @@ impl Lowering<'_> {
         indices
     }
 
+    /// A row and a column as registers: they are named in several places each.
+    pub(super) fn named(&mut self, indices: Vec<ValueId>) -> Vec<ValueId> {
+        match indices[..] {
+            [row, col] => vec![self.once("row", row), self.once("col", col)],
+            _ => indices,
+        }
+    }
+
     pub(super) fn parallel(&mut self, stmt: StmtId, vars: &[VarId], extents: &[ExprId], body: &[StmtId]) {
         let extents: Vec<ValueId> = extents.iter().map(|&e| self.value(e)).collect();
         let ty = if self.analysis.wide_counts.contains(&stmt) { ValueType::Wide } else { ValueType::Index };
@@ -122,9 +130,8 @@ impl Lowering<'_> {
         let space = self.space(Place::Buffer(buffer));
         let len = kernel.buffer_len(buffer) as u32;
         let value = self.value(value);
-        let span = self.span;
         let store = |l: &mut Self, offset: ValueId| {
-            l.op(OpKind::Store { memory: Memory { space, offset, guard: None, span }, value });
+            l.put(space, offset, value);
         };
         match kernel.buffers[buffer].scope {
             Scope::Local => self.unrolled("i", len, store),
@@ -132,9 +139,8 @@ impl Lowering<'_> {
             Scope::Shared => {
                 // Whatever the layout, it has no gaps.
                 let extent = self.int(i64::from(len));
-                let slot = self.slots[buffer];
                 self.spread("element", &[extent], |l, indices| {
-                    let offset = slot.map_or(indices[0], |slot| l.binary(BinaryOp::Add, indices[0], slot));
+                    let offset = l.in_slot(buffer, indices[0]);
                     store(l, offset);
                 });
             }
@@ -158,7 +164,7 @@ impl Lowering<'_> {
                 self.paired.insert(tensor);
                 paired = true;
             }
-            return self.store_fragment(fragment, src.transposed, dst, &dst_open, paired);
+            return self.store_fragment(fragment, [src, dst], &dst_open, paired);
         }
         if let Some(fragment) = self.fragment_at(dst.place) {
             return self.load_fragment(fragment, src, &src_open);
@@ -174,10 +180,7 @@ impl Lowering<'_> {
         let body = |l: &mut Self, indices: &[ValueId]| {
             let from = l.tile_memory(src, indices, &src_open);
             let to = l.tile_memory(dst, indices, &dst_open);
-            let target = l.dtype_of(dst.place);
-            let value = l.fetch(from);
-            let value = l.converted(value, target);
-            l.store(to, value);
+            l.carry(from, to);
         };
         if cooperative {
             self.spread("element", &extents, |l, indices| body(l, &indices));
@@ -220,7 +223,6 @@ impl Lowering<'_> {
             }
         };
         let counts = [extents[0], extents[1] / piece].map(|count| self.int(i64::from(count)));
-        let span = self.span;
         self.spread("piece", &counts, |l, indices| {
             let row = l.once("row", indices[0]);
             let column = l.binary(BinaryOp::Mul, indices[1], piece);
@@ -235,11 +237,8 @@ impl Lowering<'_> {
             }
             if from != to {
                 for at in 0..piece {
-                    let offset = l.int(i64::from(at));
-                    let memory = |local| Memory { space: Space::Local(local), offset, guard: None, span };
-                    let value = l.fetch(memory(loaded));
-                    let value = l.push(ValueKind::Cast(value), ValueType::Element(to));
-                    l.op(OpKind::Store { memory: memory(stored), value });
+                    let (from, to) = (l.at(loaded, at), l.at(stored, at));
+                    l.carry(from, to);
                 }
             }
             for at in (0..piece).step_by(most_to as usize) {

@@ -168,21 +168,13 @@ impl Lowering<'_> {
         reason: GuardReason,
     ) -> Option<Guard> {
         let mut cond = None;
-        let mut require = |l: &mut Self, inside: ValueId| {
-            cond = Some(match cond {
-                None => inside,
-                Some(all) => l.binary(BinaryOp::And, all, inside),
-            });
-        };
         for open in open {
             let index = indices[open.axis];
             if open.below {
-                let inside = self.binary(BinaryOp::Ge, index, 0);
-                require(self, inside);
+                cond = Some(self.joined(BinaryOp::And, cond, index.at_least(0)));
             }
             let extent = self.extent(place, open.axis);
-            let inside = self.binary(BinaryOp::Lt, index, extent);
-            require(self, inside);
+            cond = Some(self.joined(BinaryOp::And, cond, index.below(extent)));
         }
         cond.map(|cond| Guard { cond, reason })
     }
@@ -248,13 +240,11 @@ impl Lowering<'_> {
             self.bug("an access without an index");
             return self.int(0);
         };
-        if let Place::Buffer(buffer) = place
-            && let Some(slot) = self.slots[buffer]
-        {
-            let within = self.within(place, indices, last, outer);
-            return self.binary(BinaryOp::Add, within, slot);
+        let within = self.within(place, indices, last, outer);
+        match place {
+            Place::Buffer(buffer) => self.in_slot(buffer, within),
+            Place::Tensor(_) => within,
         }
-        self.within(place, indices, last, outer)
     }
 
     /// The offset in a tensor or in a slot of an array.
@@ -280,17 +270,10 @@ impl Lowering<'_> {
                 for (axis, &index) in outer.iter().enumerate() {
                     let stride = self.param(ParameterKind::Stride(param, axis as u8));
                     let (index, stride) = (self.widen(index), self.widen(stride));
-                    let row = self.binary(BinaryOp::Mul, index, stride);
-                    offset = Some(match offset {
-                        None => row,
-                        Some(sum) => self.binary(BinaryOp::Add, sum, row),
-                    });
+                    offset = Some(self.joined(BinaryOp::Add, offset, index * stride));
                 }
                 let last = self.widen(last);
-                match offset {
-                    Some(row) => self.binary(BinaryOp::Add, row, last),
-                    None => last,
-                }
+                self.joined(BinaryOp::Add, offset, last)
             }
         }
     }

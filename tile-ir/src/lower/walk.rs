@@ -200,7 +200,9 @@ impl<'a> Lowering<'a> {
 
     /// Lowers with `f` what is executed where a condition holds, and with `g` what is where it does not.
     pub(super) fn either(&mut self, cond: ValueId, f: impl FnOnce(&mut Self), g: impl FnOnce(&mut Self)) {
+        let span = self.span;
         let (then, otherwise) = (self.nested(f), self.nested(g));
+        self.span = span;
         self.op(OpKind::If { cond, then, otherwise });
     }
 

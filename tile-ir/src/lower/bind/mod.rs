@@ -299,12 +299,16 @@ impl Binder<'_> {
                 self.open = true;
                 return self.push(ExprKind::Int(1), Type::Index, span);
             }
-            let message = format!("{what} must be a constant");
-            let help = "use literals, const parameters, `T::BITS` and immutable `let`s of these";
-            self.diagnostics.push(Diagnostic::new(Code::NOT_CONSTANT, span, message).help(help));
+            self.not_constant(span, what);
             return self.push(ExprKind::Int(1), Type::Index, span);
         }
         bound
+    }
+
+    fn not_constant(&mut self, span: SpanId, what: &str) {
+        let help = "use literals, const parameters, `T::BITS` and immutable `let`s of these";
+        let message = format!("{what} must be a constant");
+        self.diagnostics.push(Diagnostic::new(Code::NOT_CONSTANT, span, message).help(help));
     }
 
     /// An expression with the `let`s that it names written out.
@@ -325,10 +329,7 @@ impl Binder<'_> {
                 ExprKind::Bool(false) => {}
                 _ if self.waits(cond) => self.open = true,
                 _ => {
-                    let span = self.from.exprs[cond].span;
-                    let message = "what a copy's eviction depends on must be a constant";
-                    let help = "use literals, const parameters, `T::BITS` and immutable `let`s of these";
-                    self.diagnostics.push(Diagnostic::new(Code::NOT_CONSTANT, span, message).help(help));
+                    self.not_constant(self.from.exprs[cond].span, "what a copy's eviction depends on");
                 }
             }
         }
@@ -345,19 +346,12 @@ impl Binder<'_> {
         match &self.from.exprs[expr].kind {
             ExprKind::Dim(dim) => self.from.specialized().contains(dim),
             ExprKind::Var(var) => self.values[*var].is_some_and(|value| self.specialized(value)),
-            ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => self.specialized(*a),
-            ExprKind::Binary(_, a, b) => self.specialized(*a) || self.specialized(*b),
-            ExprKind::Math(_, args) => args.iter().any(|a| self.specialized(*a)),
-            ExprKind::Select(a, b, c) | ExprKind::If(a, b, c) => [a, b, c].into_iter().any(|e| self.specialized(*e)),
-            ExprKind::Int(_)
-            | ExprKind::Bool(_)
-            | ExprKind::Float(_)
-            | ExprKind::Const(_)
-            | ExprKind::Bits(_)
-            | ExprKind::Special(..)
-            | ExprKind::Scalar(_)
-            | ExprKind::Present(_)
-            | ExprKind::Load(_) => false,
+            ExprKind::Load(_) => false,
+            kind => {
+                let mut any = false;
+                kind.operands(self.from, &mut |operand| any |= self.specialized(operand));
+                any
+            }
         }
     }
 

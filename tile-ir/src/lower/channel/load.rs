@@ -168,8 +168,7 @@ impl Lowering<'_> {
         let mut all = (known > 0).then(|| self.int(i64::from(known)));
         for bytes in &parts {
             if let Bytes::Inside(rows, row) = *bytes {
-                let sum = self.binary(BinaryOp::Mul, rows, row);
-                all = Some(all.map_or(sum, |all| self.binary(BinaryOp::Add, all, sum)));
+                all = Some(self.joined(BinaryOp::Add, all, rows * row));
             }
         }
         let Some(all) = all else { return self.bug("a slot without loads") };

@@ -96,7 +96,7 @@ impl<'a> Lowering<'a> {
         };
         let Some(facts) = self.analysis.copies.get(&stmt) else { return self.bug("nothing is known of a copy") };
         self.span = kernel.stmts[stmt].span;
-        let span = self.span;
+
         let (tile, open) = match way {
             Way::Load => (src, open_axes(&facts.src, &facts.src_nonnegative)),
             Way::Store => (dst, open_axes(&facts.dst, &facts.dst_nonnegative)),
@@ -104,7 +104,6 @@ impl<'a> Lowering<'a> {
         let extents: Vec<ValueId> = facts.extents.iter().map(|e| self.int(i64::from(*e))).collect();
         let total: u32 = facts.extents.iter().product();
         let threads = self.thread_total();
-        let target = self.dtype_of(dst.place);
         let walked = match way {
             Way::Load => self.first_row(src, &facts.extents),
             Way::Store => None,
@@ -114,31 +113,19 @@ impl<'a> Lowering<'a> {
             let element = l.binary(BinaryOp::Add, thread, i * threads);
             let element = l.once("element", element);
             let inside = (!total.is_multiple_of(threads)).then(|| l.binary(BinaryOp::Lt, element, total));
-            let own = Memory { space: Space::Local(local), offset: i, guard: None, span };
+            let own = l.at(local, i);
             let ops = l.nested(|l| {
-                let mut indices = l.split(element, &extents);
-                if let [row, col] = indices[..] {
-                    // They are named in several places each.
-                    indices = vec![l.once("row", row), l.once("col", col)];
-                }
+                let indices = l.split(element, &extents);
+                let indices = l.named(indices);
                 let mut memory = l.tile_memory(tile, &indices, &open);
                 if let Some((offset, _)) = walked {
                     memory.offset = l.read(offset);
                 }
-                match way {
-                    Way::Load => {
-                        let value = l.fetch(memory);
-                        l.store(own, value);
-                    }
-                    Way::Store => {
-                        let value = l.fetch(own);
-                        let value = l.converted(value, target);
-                        l.store(memory, value);
-                    }
-                }
+                let (from, to) = if way == Way::Load { (memory, own) } else { (own, memory) };
+                l.carry(from, to);
             });
             match inside {
-                Some(cond) => l.op(OpKind::If { cond, then: ops, otherwise: Vec::new() }),
+                Some(cond) => l.guarded(cond, ops),
                 None => l.ops.extend(ops),
             }
             if let Some((offset, step)) = walked {

@@ -71,13 +71,8 @@ impl Lowering<'_> {
             return row(self, zero, bytes);
         }
         let each = |l: &mut Self| {
-            let reg = l.reg("row_in_slot", ValueType::Index, false);
-            let bounds = [l.int(0), l.int(i64::from(tile.rows)), l.int(1)];
             let unroll = if tile.rows <= FEW { Unroll::Full } else { Unroll::By(1) };
-            l.loop_over(reg, bounds, unroll, |l| {
-                let index = l.read(reg);
-                row(l, index, bytes);
-            });
+            l.stepped("row_in_slot", [0, tile.rows, 1], unroll, |l, index| row(l, index, bytes));
         };
         let clipped = rank.checked_sub(1).is_some_and(|last| tile.open.iter().any(|open| open.axis == last));
         if clipped {
@@ -85,13 +80,11 @@ impl Lowering<'_> {
         }
         let stride = self.param(ParameterKind::Stride(load.tensor, rank.saturating_sub(2) as u8));
         let cond = self.binary(BinaryOp::Eq, stride, tile.columns);
-        let then = self.nested(|l| {
-            let all = l.binary(BinaryOp::Mul, rows, bytes);
-            let zero = l.int(0);
-            row(l, zero, all);
-        });
-        let otherwise = self.nested(each);
-        self.op(OpKind::If { cond, then, otherwise });
+        let together = |l: &mut Self| {
+            let (first, all) = (l.int(0), l.eval(rows * bytes));
+            row(l, first, all);
+        };
+        self.either(cond, together, each);
     }
 
     /// What else a read of a slot's element depends on: whether the tensor has it.

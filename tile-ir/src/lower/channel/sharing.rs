@@ -70,7 +70,7 @@ pub(in crate::lower) fn sharers(all: &[Sharing]) -> u32 {
 impl Lowering<'_> {
     /// This block's place along an axis of its cluster.
     fn place_in_cluster(&mut self, sharing: &Sharing, axis: usize) -> ValueId {
-        let rank = self.push(ValueKind::Special(Special::ClusterRank), ValueType::Index);
+        let rank = self.eval(Special::ClusterRank);
         let (stride, extent) = (sharing.stride(axis), sharing.cluster[axis]);
         let mut place = rank;
         if stride > 1 {
@@ -85,16 +85,15 @@ impl Lowering<'_> {
     /// Which part of a shared tile this block fetches.
     pub(super) fn part_of_tile(&mut self, sharing: &Sharing) -> ValueId {
         if sharing.is_whole() {
-            return self.push(ValueKind::Special(Special::ClusterRank), ValueType::Index);
+            return self.eval(Special::ClusterRank);
         }
         let (mut part, mut parts) = (None, 1);
         for axis in (0..3).filter(|axis| sharing.axes[*axis]) {
             let mut place = self.place_in_cluster(sharing, axis);
-            if let Some(before) = part {
-                place = self.binary(BinaryOp::Mul, place, parts);
-                place = self.binary(BinaryOp::Add, before, place);
+            if part.is_some() {
+                place = self.eval(place * parts);
             }
-            part = Some(place);
+            part = Some(self.joined(BinaryOp::Add, part, place));
             parts *= i64::from(sharing.cluster[axis]);
         }
         part.unwrap_or_else(|| self.int(0))
@@ -120,10 +119,7 @@ impl Lowering<'_> {
         let mut ranks = None;
         for sharing in all {
             let own = self.sharing_ranks(sharing);
-            ranks = Some(match ranks {
-                None => own,
-                Some(others) => self.binary(BinaryOp::BitOr, others, own),
-            });
+            ranks = Some(self.joined(BinaryOp::BitOr, ranks, own));
         }
         let Some(ranks) = ranks else { return within };
         // Shifts of 32 and more mean nothing.

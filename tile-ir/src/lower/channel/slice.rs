@@ -130,8 +130,8 @@ impl<'a> Lowering<'a> {
             {
                 let range = [*start, *end, *step].map(|e| self.value(e));
                 self.counted_loop(*var, range, Unroll::Auto, |l| l.slice(slice, body, load));
-            } else if let StmtKind::Persistent { vars, extents, contiguous, body, .. } = kind {
-                self.persistent_loop(vars, extents, *contiguous, None, |l| l.slice(slice, body, load));
+            } else if let StmtKind::Persistent { body, .. } = kind {
+                self.persistent_loop(None, |l| l.slice(slice, body, load));
             } else if let StmtKind::If { cond, then, otherwise } = kind
                 && (slice.decides(kernel, then) || slice.decides(kernel, otherwise))
             {

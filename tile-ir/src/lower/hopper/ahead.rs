@@ -29,7 +29,7 @@ const FEW: i64 = 2;
 
 /// Where the ring stands: the loop over tiles that holds it, if any, and the statements around it.
 struct Path<'a> {
-    persistent: Option<StmtId>,
+    persistent: Option<PersistentLoop<'a>>,
     around: &'a [StmtId],
 }
 
@@ -73,12 +73,9 @@ impl<'a> Lowering<'a> {
         let kernel = self.kernel;
         let needed = &self.slice_for(roles, |load| load.independent).vars;
         self.indices(&kernel.body, needed);
-        match path.persistent.map(|stmt| &kernel.stmts[stmt].kind) {
-            Some(StmtKind::Persistent { vars, extents, contiguous, .. }) => {
-                let vars: Vec<Option<VarId>> = vars.iter().map(|v| needed.contains(v).then_some(*v)).collect();
-                self.first_tile(&vars, extents, *contiguous, |l| l.fill_first((ring, channel), &path, needed, ahead));
-            }
-            _ => self.fill_first((ring, channel), &path, needed, ahead),
+        match &path.persistent {
+            Some(tiles) => self.first_tile(tiles, needed, |l| l.fill_first((ring, channel), &path, needed, ahead)),
+            None => self.fill_first((ring, channel), &path, needed, ahead),
         }
         Some(ahead)
     }
@@ -96,7 +93,7 @@ impl<'a> Lowering<'a> {
         }
         let tiles = kernel.persistent().filter(|tiles| kernel.body.contains(&tiles.stmt) && holds(tiles.body))?;
         let straight = straight(&kernel.body) && straight(tiles.body);
-        straight.then_some(Path { persistent: Some(tiles.stmt), around: tiles.body })
+        straight.then_some(Path { around: tiles.body, persistent: Some(tiles) })
     }
 
     /// The indices that a body declares and coordinates are made of.
@@ -155,8 +152,8 @@ impl<'a> Lowering<'a> {
     fn sharing_extents(&self, ring: &Ring, path: &Path<'a>) -> Vec<ExprId> {
         let kernel = self.kernel;
         let mut axes: Vec<(VarId, ExprId)> = kernel.grid.iter().map(|a| (a.var, a.extent)).collect();
-        if let Some(StmtKind::Persistent { vars, extents, .. }) = path.persistent.map(|s| &kernel.stmts[s].kind) {
-            axes.extend(vars.iter().copied().zip(extents.iter().copied()));
+        if let Some(tiles) = &path.persistent {
+            axes.extend(tiles.vars.iter().copied().zip(tiles.extents.iter().copied()));
         }
         let early = || ring.loads().filter(|load| load.independent);
         let shares = |(var, _): &(VarId, ExprId)| {

@@ -374,7 +374,7 @@ impl<'a> Lowering<'a> {
             return;
         }
         let within = match (roles.plan.split, roles.consumer) {
-            (Split::Threads(_), _) => self.push(ValueKind::Special(Special::Lane), ValueType::Index),
+            (Split::Threads(_), _) => self.eval(Special::Lane),
             (Split::Warpgroups, Some((_, within))) => within,
             (Split::Warpgroups, None) => return self.bug("a release by no consumer"),
         };

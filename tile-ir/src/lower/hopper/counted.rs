@@ -66,20 +66,14 @@ impl<'a> Lowering<'a> {
             return None;
         }
         let word = ValueType::Element(Dtype::U32);
-        let (number, zero) = (self.reg("counted", word, true), self.push(ValueKind::Int(0), word));
-        self.define(number, zero);
-        let many = self.are_many(BinaryOp::Gt, [total, blocks]);
-        self.count_where(many, counted, number);
+        let zero = self.push(ValueKind::Int(0), word);
+        let number = self.variable("counted", word, zero);
+        self.count_where(total.above(Term::from(MANY) * blocks), counted, number);
         Some(number)
     }
 
-    /// Whether there are more (or at most as many) tiles than [`MANY`] a block.
-    fn are_many(&mut self, op: BinaryOp, [total, blocks]: [ValueId; 2]) -> ValueId {
-        self.binary(op, total, Term::from(MANY) * blocks)
-    }
-
     /// Counts a tile where `cond` holds.
-    fn count_where(&mut self, cond: ValueId, counted: &Counted, number: RegId) {
+    fn count_where(&mut self, cond: Term, counted: &Counted, number: RegId) {
         let word = ValueType::Element(Dtype::U32);
         self.when(cond, |l| {
             let (memory, one) = (l.memory(counted.counter), l.push(ValueKind::Int(1), word));
@@ -97,20 +91,18 @@ impl<'a> Lowering<'a> {
         tile: RegId,
         [total, blocks]: [ValueId; 2],
     ) {
-        let (word, span, zero) = (ValueType::Element(Dtype::U32), self.span, self.int(0));
-        let memory = Memory { space: Space::Shared(counted.number), offset: zero, guard: None, span };
+        let (word, zero) = (ValueType::Element(Dtype::U32), self.int(0));
+        let memory = self.at(counted.number, zero);
         let next = match (number, self.roles.clone()) {
             (Some(number), _) => {
-                let few = self.are_many(BinaryOp::Le, [total, blocks]);
-                self.count_where(few, counted, number);
+                self.count_where(total.at_most(Term::from(MANY) * blocks), counted, number);
                 self.await_empty(&counted.slots, zero);
                 let value = self.read(number);
                 self.store(memory, value);
                 self.op(OpKind::BarrierArrive { barrier: counted.slots.full(zero), cta: None });
                 self.advance(&counted.slots);
                 let next = self.push(ValueKind::Cast(value), ValueType::Index);
-                let is_last = self.binary(BinaryOp::Eq, next, total - 1);
-                self.when(is_last, |l| {
+                self.when(next.equals(total - 1), |l| {
                     let (memory, zero) = (l.memory(counted.counter), l.push(ValueKind::Int(0), word));
                     l.op(OpKind::Atomic { op: AtomicOp::Min, memory, value: zero, old: None, ordered: false });
                 });
@@ -118,7 +110,7 @@ impl<'a> Lowering<'a> {
             }
             (None, Some(roles)) => {
                 self.await_full(&counted.slots, zero);
-                let value = self.push(ValueKind::Load(memory), word);
+                let value = self.fetch(memory);
                 let value = self.push(ValueKind::Cast(value), ValueType::Index);
                 let next = self.once("counted", value);
                 self.give_back_once(&roles, &counted.slots, true);

@@ -98,7 +98,7 @@ impl<'a> Lowering<'a> {
     pub(super) fn load_held(&mut self, held: &[Held]) {
         for Held { access, local, layout, vars } in held {
             self.unrolled("i", layout.slots(0), |l, slot| {
-                let register = l.formula(&layout.representative(0, Formula::Symbol(0)), &[slot]);
+                let register = l.representative(layout, 0, slot);
                 let position = l.element_position(layout, register);
                 let outer = [0, 1].map(|at| l.vars[vars[at]].replace(Binding::Value(position[at])));
                 let memory = l.memory(*access);

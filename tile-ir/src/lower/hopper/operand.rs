@@ -112,10 +112,8 @@ impl<'a> Lowering<'a> {
     pub(super) fn load_from_slot(&mut self, roles: &Roles, from: BufferId, to: BufferId) -> bool {
         let (Some(held), Some(shared)) = (self.fragments[to], self.shared[from]) else { return false };
         let Some(&tile) = self.layouts.shared.get(&from) else { return false };
-        let span = self.span;
         let dtype = tile.dtype();
-        let lane = self.push(ValueKind::Special(Special::Lane), ValueType::Index);
-        let lane = self.once("lane", lane);
+        let lane = self.once("lane", Special::Lane);
         let thread = self.compute_thread();
         let warp = self.formula(&Formula::Symbol(0).over(32), &[thread]);
         let warp = self.once("row_warp", warp);
@@ -130,9 +128,7 @@ impl<'a> Lowering<'a> {
             let (row, col) = held.layout.warp_origin(Formula::Symbol(0));
             let bytes = access.offset(&tile, row, col, Formula::Symbol(1));
             let elements = self.formula(&bytes.over(dtype.bytes()), &[warp, lane]);
-            let offset = self.binary(BinaryOp::Add, base, elements);
-            let memory = Memory { space: Space::Shared(shared), offset, guard: None, span };
-            let start = self.int(0);
+            let (memory, start) = (self.at(shared, base + elements), self.int(0));
             self.op(OpKind::LoadMatrix { local: words, start, memory, count: 4, transposed: false });
             for element in 0..8u32 {
                 let word = self.get(words, element / 2);

@@ -13,7 +13,7 @@ impl<'a> Lowering<'a> {
         }
         let cond = match split {
             Split::Warpgroups => self.is_issuer(split, warp),
-            Split::Threads(_) => self.push(ValueKind::Special(Special::Elected), ValueType::BOOL),
+            Split::Threads(_) => self.eval(Special::Elected),
         };
         let then = self.nested(|l| {
             l.enter_channels(roles, 1);
@@ -75,9 +75,8 @@ impl<'a> Lowering<'a> {
                 None => fill(l),
                 Some(ahead) => {
                     // These slots were requested before `griddepcontrol.wait`: do not request them again.
-                    let left = l.read(ahead);
-                    let cond = l.binary(BinaryOp::Gt, left, 0);
-                    l.either(cond, |l| l.set(ahead, left - 1), fill);
+                    let left = l.eval(ahead.above(0));
+                    l.either(left, |l| l.set(ahead, ahead - 1), fill);
                 }
             }
             for (number, loads) in &ring.fills {

@@ -4,6 +4,7 @@ use super::super::channel::{Load, Sharing, Slots, sharers};
 use super::super::*;
 use super::operand::Left;
 use super::plan::{Alternate, BLOCK_ROWS, Plan, Ring, Split, WARP, WARPGROUP};
+use super::resident::Late;
 use super::store::Staging;
 use super::threads::ring_of_threads;
 use std::rc::Rc;
@@ -66,10 +67,8 @@ impl<'a> Lowering<'a> {
             self.program.launch.min_blocks = Some(1);
         }
         self.remark_plan(&plan);
-        for (channel, load) in
-            plan.rings.iter().flat_map(|ring| &ring.fills).flat_map(|(c, all)| all.iter().map(|l| (*c, l)))
-        {
-            self.declare_slots(load, plan.channels[channel].slots);
+        for (channel, loads) in plan.rings.iter().flat_map(|ring| &ring.fills) {
+            loads.iter().for_each(|load| self.declare_slots(load, plan.channels[*channel].slots));
         }
         // Before the descriptors of those that are operands.
         for &buffer in &plan.own {
@@ -97,8 +96,7 @@ impl<'a> Lowering<'a> {
             })
             .collect();
         self.declare_inboxes();
-        let warp = self.push(ValueKind::Special(Special::Warp), ValueType::Index);
-        let warp = self.once(if plan.split == Split::Warpgroups { "warp" } else { "warp_index" }, warp);
+        let warp = self.once(if plan.split == Split::Warpgroups { "warp" } else { "warp_index" }, Special::Warp);
         let roles = Roles {
             plan: plan.clone(),
             channels,
@@ -121,15 +119,12 @@ impl<'a> Lowering<'a> {
             self.plain_grid();
             self.grid_bindings();
         } else if !kernel.grid.is_empty() {
-            let vars: Vec<VarId> = kernel.grid.iter().map(|a| a.var).collect();
-            let extents: Vec<ExprId> = kernel.grid.iter().map(|a| a.extent).collect();
-            self.line_bindings(&vars, &extents);
-            self.launch_line(&extents);
+            self.grid_line();
         }
         let produces = self.produces(plan.split, warp);
-        let producer = self.nested(|l| l.producer(&roles, warp));
-        let consumers = self.nested(|l| l.consumers(roles, warp));
-        self.op(OpKind::If { cond: produces, then: producer, otherwise: consumers });
+        let then = self.nested(|l| l.producer(&roles, warp));
+        let otherwise = self.nested(|l| l.consumers(roles, warp));
+        self.op(OpKind::If { cond: produces, then, otherwise });
         if self.program.launch.min_blocks.is_none() {
             self.program.launch.min_blocks = Some(self.blocks_that_fit());
         }
@@ -138,53 +133,53 @@ impl<'a> Lowering<'a> {
     /// Says what was chosen.
     fn remark_plan(&mut self, plan: &Plan) {
         let kernel = self.kernel;
+        let name = |buffer: BufferId| &kernel.buffers[buffer].name;
+        let mut say = |at: StmtId, text: String| self.remark(RemarkKind::Choice, kernel.stmts[at].span, text);
+        let pipelined = |what: &str| {
+            format!(
+                "software pipelined: this product of the next iteration is issued before {what} (`.schedule(Cooperative)` keeps them in \
+                 order)"
+            )
+        };
         for (number, ring) in plan.rings.iter().enumerate() {
-            let text = match plan.split {
-                Split::Warpgroups => ring_of_warpgroups(plan, number, ring),
-                Split::Threads(_) => ring_of_threads(plan, ring),
-            };
-            self.remark(RemarkKind::Choice, kernel.stmts[ring.at.stmt].span, text);
+            say(
+                ring.at.stmt,
+                match plan.split {
+                    Split::Warpgroups => ring_of_warpgroups(plan, number, ring),
+                    Split::Threads(_) => ring_of_threads(plan, ring),
+                },
+            );
             match &ring.alternate {
-                Some(Alternate::By(product)) => {
-                    let text = "software pipelined: this product of the next iteration is issued before the work on this one \
-                                (`.schedule(Cooperative)` keeps them in order)";
-                    self.remark(RemarkKind::Choice, kernel.stmts[*product].span, text.to_owned());
-                }
+                Some(Alternate::By(product)) => say(*product, pipelined("the work on this one")),
                 Some(Alternate::No(product, why)) => {
-                    let text =
-                        format!("not software pipelined, the next product waits for the work on this one: {why}");
-                    self.remark(RemarkKind::Choice, kernel.stmts[*product].span, text);
+                    say(
+                        *product,
+                        format!("not software pipelined, the next product waits for the work on this one: {why}"),
+                    );
                 }
                 None => {}
             }
             if let Some(shift) = &ring.shift {
-                let text = "software pipelined: this product of the next iteration is issued before the second one of this \
-                            (`.schedule(Cooperative)` keeps them in order)";
-                self.remark(RemarkKind::Choice, kernel.stmts[shift.first].span, text.to_owned());
+                say(shift.first, pipelined("the second one of this"));
             }
         }
-        for (stmt, product) in &plan.products {
-            if let (buffer, Left::Registers) = product.a {
-                let text = format!("`{}` is multiplied with wgmma from registers", kernel.buffers[buffer].name);
-                self.remark(RemarkKind::Choice, kernel.stmts[*stmt].span, text);
-            }
+        for (stmt, product) in plan.products.iter().filter(|(_, product)| matches!(product.a.1, Left::Registers)) {
+            say(*stmt, format!("`{}` is multiplied with wgmma from registers", name(product.a.0)));
         }
-        for late in &plan.late {
-            let text = format!("`{}` is loaded while the loop before goes on", kernel.buffers[late.load.buffer].name);
-            self.remark(RemarkKind::Choice, kernel.stmts[late.load.stmt].span, text);
+        for Late { load, .. } in &plan.late {
+            say(load.stmt, format!("`{}` is loaded while the loop before goes on", name(load.buffer)));
         }
-        for resident in &plan.residents {
-            let text = format!("`{}` is loaded once and stays", kernel.buffers[resident.buffer].name);
-            self.remark(RemarkKind::Choice, kernel.stmts[resident.stmt].span, text);
+        for load in &plan.residents {
+            say(load.stmt, format!("`{}` is loaded once and stays", name(load.buffer)));
         }
     }
 
     /// Whether this thread is the producer's: of its warpgroup, or its warp.
     fn produces(&mut self, split: Split, warp: ValueId) -> ValueId {
-        match split {
-            Split::Warpgroups => self.binary(BinaryOp::Lt, warp, WARPGROUP / WARP),
-            Split::Threads(threads) => self.binary(BinaryOp::Eq, warp, threads / WARP),
-        }
+        self.eval(match split {
+            Split::Warpgroups => warp.below(WARPGROUP / WARP),
+            Split::Threads(threads) => warp.equals(threads / WARP),
+        })
     }
 
     /// Whether this thread is the one of the producer's that issues its loads.
@@ -193,8 +188,7 @@ impl<'a> Lowering<'a> {
             Split::Warpgroups => self.binary(BinaryOp::Eq, warp, 0),
             Split::Threads(_) => self.produces(split, warp),
         };
-        let elected = self.push(ValueKind::Special(Special::Elected), ValueType::BOOL);
-        self.binary(BinaryOp::And, first, elected)
+        self.eval(first.and(Special::Elected))
     }
 
     /// One thread makes the barriers.
@@ -270,14 +264,12 @@ impl<'a> Lowering<'a> {
     /// Which warpgroup a consumer's thread is in, and which of its threads it is.
     fn find_warpgroup(&mut self, roles: &mut Roles, warp: ValueId, thread: RegId) {
         let plan = roles.plan.clone();
-        let group = self.binary(BinaryOp::Div, warp, WARPGROUP / WARP);
+        let group = warp / (WARPGROUP / WARP);
         let warpgroup = if plan.warpgroups() == 1 { self.int(0) } else { self.once("consumer", group - 1) };
         let consumer = if plan.consumers == 1 { self.int(0) } else { warpgroup };
         roles.warpgroup = Some(warpgroup);
         roles.group = (plan.groups > 1).then_some(warpgroup);
-        let within = self.read(thread);
-        let within = self.binary(BinaryOp::BitAnd, within, i64::from(WARPGROUP) - 1);
-        let within = self.once("group_thread", within);
+        let within = self.once("group_thread", thread & (WARPGROUP - 1));
         roles.consumer = Some((consumer, within));
     }
 
@@ -304,12 +296,11 @@ impl<'a> Lowering<'a> {
             self.multiply_at_once(&roles, product, words, &held);
             return true;
         }
-        if let StmtKind::Persistent { vars, extents, contiguous, body, .. } = kind {
-            if roles.group.is_some() {
-                self.take_turns(&roles, vars, extents, *contiguous, body);
-            } else {
-                self.launch_persistent(extents);
-                self.persistent_loop(vars, extents, *contiguous, None, |l| l.block(body));
+        if let StmtKind::Persistent { extents, body, .. } = kind {
+            self.launch_persistent(extents);
+            match roles.group {
+                Some(group) => self.take_turns(&roles, group, body),
+                None => self.persistent_loop(None, |l| l.block(body)),
             }
             return true;
         }

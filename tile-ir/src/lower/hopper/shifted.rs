@@ -14,9 +14,10 @@
 //! accumulator or the fragment that is its next left operand.
 
 use super::super::channel::{Load, Slots};
+use super::super::uses::mentions;
 use super::super::*;
 use super::consume::Consumed;
-use super::plan::{Product, Ring, Shift, mentions};
+use super::plan::{Product, Ring, Shift};
 use super::resident::is_in_loop;
 use super::roles::{ChannelState, Roles};
 

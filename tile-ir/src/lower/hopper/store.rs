@@ -44,6 +44,15 @@ struct SubTile {
     transposed: bool,
 }
 
+/// A sub-tile on its way from an accumulator's registers, from the first of them on, to its place in the buffers.
+struct Way<'s> {
+    sub: &'s SubTile,
+    acc: LocalId,
+    from: ValueId,
+    staging: SharedId,
+    base: ValueId,
+}
+
 /// Columns that a warpgroup has.
 fn part_cols(layout: &Fragment) -> u32 {
     layout.cols() / layout.accumulator_columns().unwrap_or(1)
@@ -151,14 +160,7 @@ impl<'a> Lowering<'a> {
         let [rows, cols] = if transposed { [width, BLOCK_ROWS] } else { [BLOCK_ROWS, width] };
         let tile = SharedLayout::automatic(rows, cols, dtype).ok()?;
         let fragment = Fragment::wgmma_accumulator(BLOCK_ROWS, width, WarpGrid { rows: 1, cols: 1 }).ok()?;
-        let rank = match place {
-            Place::Tensor(param) => match &self.kernel.params[param].kind {
-                ParamKind::Tensor { shape, .. } => shape.len(),
-                ParamKind::Scalar { .. } | ParamKind::Absent => return None,
-            },
-            Place::Buffer(_) => return None,
-        };
-        let extents: Vec<u32> = std::iter::repeat_n(1, rank.checked_sub(2)?).chain([rows, cols]).collect();
+        let extents: Vec<u32> = std::iter::repeat_n(1, self.rank(place).checked_sub(2)?).chain([rows, cols]).collect();
         let boxes = TmaPlan::new(&extents, &tile, 1).ok().filter(|plan| plan.boxes.len() == 1)?;
         Some(SubTile { tile, fragment, boxes, width, transposed })
     }
@@ -223,7 +225,7 @@ impl<'a> Lowering<'a> {
             None => l.int(0),
         };
         let mut origin: Vec<ValueId> = (0..rank).map(|axis| first(self, axis)).collect();
-        let skipped = self.int(i64::from(if by_columns { cols } else { blocks * BLOCK_ROWS }));
+        let skipped = if by_columns { cols } else { blocks * BLOCK_ROWS };
         // The rows of the fragment are those of the tensor's tile, or, transposed, its columns.
         let axis = if transposed == by_columns { 2 } else { 1 };
         if let Some(first) = rank.checked_sub(axis).and_then(|axis| origin.get_mut(axis)) {
@@ -231,12 +233,7 @@ impl<'a> Lowering<'a> {
         }
         // Who this thread is to the instructions that store: among a warp's, or among the warpgroup's.
         let by_matrices = sub.tile.dtype().is_half();
-        let who = if by_matrices {
-            let lane = self.push(ValueKind::Special(Special::Lane), ValueType::Index);
-            self.once("lane", lane)
-        } else {
-            within
-        };
+        let who = if by_matrices { self.once("lane", Special::Lane) } else { within };
         for block in 0..blocks {
             let first = block * cols / 2;
             self.unrolled("j", across, |l, j| {
@@ -249,10 +246,10 @@ impl<'a> Lowering<'a> {
                 let base = l.binary(BinaryOp::Mul, warpgroup * BUFFERS + buffer, BLOCK_ROWS * sub.width);
                 let base = l.once("sub_tile", base);
                 let from = l.binary(BinaryOp::Add, first, j * (sub.width / 2));
-                if by_matrices {
-                    l.store_matrices(&sub, registers.local, from, staging, base, who);
-                } else {
-                    l.store_pairs(&sub, registers.local, from, staging, base, who);
+                let way = Way { sub: &sub, acc: registers.local, from, staging, base };
+                match by_matrices {
+                    true => l.store_matrices(way, who),
+                    false => l.store_pairs(way, who),
                 }
                 l.op(OpKind::FenceProxyAsync);
                 l.warpgroup_barrier(roles);
@@ -283,8 +280,7 @@ impl<'a> Lowering<'a> {
         let map = self.tensor_map(tensor, boxes, true);
         let size = boxes.dtype.bytes();
         let thread = self.compute_thread();
-        let cond = self.binary(BinaryOp::Eq, thread, 0);
-        self.when(cond, |l| {
+        self.when(thread.equals(0), |l| {
             for piece in &boxes.boxes {
                 let rank = piece.coordinates.len();
                 let coordinates = piece.coordinates.iter().enumerate();
@@ -301,20 +297,11 @@ impl<'a> Lowering<'a> {
 
     /// Converts a sub-tile's accumulators and stores them, four matrices an instruction, each transposed on the way where
     /// the sub-tile is.
-    fn store_matrices(
-        &mut self,
-        sub: &SubTile,
-        acc: LocalId,
-        from: ValueId,
-        staging: SharedId,
-        base: ValueId,
-        lane: ValueId,
-    ) {
+    fn store_matrices(&mut self, Way { sub, acc, from, staging, base }: Way<'_>, lane: ValueId) {
         let dtype = sub.tile.dtype();
-        let span = self.span;
         let name = format!("{}_words", self.program.locals[acc].name);
         let words = self.local(&name, Dtype::U32, 4);
-        let warp = self.push(ValueKind::Special(Special::Warp), ValueType::Index);
+        let warp = self.eval(Special::Warp);
         // A lane's rows are mostly those of the matrices before.
         let mut named: Option<(Formula, ValueId)> = None;
         for quad in 0..sub.fragment.words() / 4 {
@@ -325,15 +312,11 @@ impl<'a> Lowering<'a> {
             // The warps of a warpgroup are below one another.
             let group = sub.fragment.warp_origin(Formula::Symbol(0).and(3));
             let (row, col) = access.place(group.0, group.1, Formula::Symbol(1));
-            let row = match &named {
-                Some((formula, value)) if *formula == row => *value,
-                _ => {
-                    let value = self.formula(&row, &[warp, lane]);
-                    let value = self.once("matrix_row", value);
-                    named = Some((row, value));
-                    value
-                }
-            };
+            if named.as_ref().is_none_or(|(formula, _)| *formula != row) {
+                let value = self.formula(&row, &[warp, lane]);
+                named = Some((row, self.once("matrix_row", value)));
+            }
+            let Some((_, row)) = named else { continue };
             for word in 0..4 {
                 let [low, high] = [0, 1].map(|half| self.get(acc, from + ((quad * 4 + word) * 2 + half)));
                 let packed = self.push(ValueKind::Pack(dtype, low, high), ValueType::Element(Dtype::U32));
@@ -341,24 +324,14 @@ impl<'a> Lowering<'a> {
             }
             let bytes = sub.tile.offset(Formula::Symbol(2), col);
             let bytes = self.formula(&bytes, &[warp, lane, row]);
-            let offset = self.binary(BinaryOp::Add, base, bytes / dtype.bytes());
-            let memory = Memory { space: Space::Shared(staging), offset, guard: None, span };
-            let start = self.int(0);
+            let offset = base + bytes / dtype.bytes();
+            let (memory, start) = (self.at(staging, offset), self.int(0));
             self.op(OpKind::StoreMatrix { memory, local: words, start, count: 4, transposed: sub.transposed });
         }
     }
 
     /// Stores a sub-tile's accumulators as they are, two neighbours at once.
-    fn store_pairs(
-        &mut self,
-        sub: &SubTile,
-        acc: LocalId,
-        from: ValueId,
-        staging: SharedId,
-        base: ValueId,
-        thread: ValueId,
-    ) {
-        let span = self.span;
+    fn store_pairs(&mut self, Way { sub, acc, from, staging, base }: Way<'_>, thread: ValueId) {
         let name = format!("{}_pair", self.program.locals[acc].name);
         let pair = self.local(&name, Dtype::F32, 2);
         for first in (0..sub.fragment.registers()).step_by(2) {
@@ -369,9 +342,8 @@ impl<'a> Lowering<'a> {
             let (row, col) = sub.fragment.position(Formula::Symbol(0), Formula::constant(first));
             let elements = sub.tile.offset(row, col).over(sub.tile.dtype().bytes());
             let elements = self.formula(&elements, &[thread]);
-            let offset = self.binary(BinaryOp::Add, base, elements);
-            let memory = Memory { space: Space::Shared(staging), offset, guard: None, span };
-            let start = self.int(0);
+            let offset = base + elements;
+            let (memory, start) = (self.at(staging, offset), self.int(0));
             self.op(OpKind::VectorStore { memory, local: pair, start, width: 2 });
         }
     }

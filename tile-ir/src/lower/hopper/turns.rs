@@ -12,7 +12,7 @@ use super::roles::{ChannelState, Roles};
 /// The named barriers of ping-pong, one for each warpgroup: it waits on its own, and the other arrives there.
 const TURNS: [u32; 2] = [5, 6];
 
-impl<'a> Lowering<'a> {
+impl Lowering<'_> {
     /// Waits on the named barrier of a group (or of the other group), or arrives there.
     fn turn(&mut self, group: ValueId, arrive: bool, of_other: bool) {
         let first = self.binary(BinaryOp::Eq, group, 0);
@@ -29,16 +29,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The loop over the tiles of a group: every second one of the block's.
-    pub(super) fn take_turns(
-        &mut self,
-        roles: &Roles,
-        vars: &[VarId],
-        extents: &[ExprId],
-        contiguous: bool,
-        body: &'a [StmtId],
-    ) {
-        let Some(group) = roles.group else { return };
-        self.launch_persistent(extents);
+    pub(super) fn take_turns(&mut self, roles: &Roles, group: ValueId, body: &[StmtId]) {
         let (Some(ring), [channel]) = (roles.plan.only_ring(), &roles.channels[..]) else {
             return self.bug("ping-pong of several loops");
         };
@@ -46,7 +37,7 @@ impl<'a> Lowering<'a> {
         // The second group's first tile comes after the first group's.
         let skipped = self.binary(BinaryOp::Mul, group, trips);
         self.skip(channel, skipped);
-        self.persistent_loop(vars, extents, contiguous, Some(group), |l| {
+        self.persistent_loop(Some(group), |l| {
             l.turn(group, false, false);
             l.block(body);
             l.skip(channel, trips);
@@ -56,8 +47,7 @@ impl<'a> Lowering<'a> {
     /// Iterations of the pipelined loop, the same for every tile.
     pub(super) fn trips(&mut self, ring: &Ring) -> ValueId {
         let [start, end, step] = ring.at.range.map(|e| self.value(e));
-        let length = self.binary(BinaryOp::Sub, end, start);
-        let length = self.binary(BinaryOp::Max, length, 0);
+        let length = self.binary(BinaryOp::Max, end - start, 0);
         let trips = self.binary(BinaryOp::CeilDiv, length, step);
         self.once("trips", trips)
     }
@@ -65,7 +55,7 @@ impl<'a> Lowering<'a> {
     /// Goes `by` slots on.
     fn skip(&mut self, channel: &ChannelState, by: ValueId) {
         let Some((at, parity_of)) = channel.slots.turn() else { return self.bug("a channel without turns") };
-        let stages = self.int(i64::from(channel.slots.count));
+        let stages = channel.slots.count;
         self.set(at, at + by);
         self.set(parity_of, parity_of ^ ((at / stages) & 1));
         self.set(at, at % stages);

@@ -101,11 +101,8 @@ impl Lowering<'_> {
         // Where slots of an array are rows of it too, k is counted from the first row of the slot: in sums with the slot the
         // assembler loses sight of the constants by which addresses differ.
         let shift = reads.iter().find_map(|reads| reads.rows_before(self)).unwrap_or(0);
-        let reg = self.reg("depth", ValueType::Index, false);
-        let bounds = [shift, shift + k, chunk].map(|bound| self.int(i64::from(bound)));
         // Unrolled further, the operands of several chunks would be in registers at once.
-        self.loop_over(reg, bounds, Unroll::By(1), |l| {
-            let depth = l.read(reg);
+        self.stepped("depth", [shift, shift + k, chunk], Unroll::By(1), |l, depth| {
             let at = [0, 1].map(|side| reads[side].at(l, (depth, shift), chunk));
             let Some(streamed) = streamed else {
                 for step in 0..chunk {
@@ -171,11 +168,8 @@ impl Lowering<'_> {
 
     /// `acc[i, j] = fma(x, y, acc[i, j])` of the thread's row `i` and column `j`.
     fn cross(&mut self, acc: LocalId, layout: &Fragment, [i, j]: [ValueId; 2], [x, y]: [ValueId; 2]) {
-        let [row, col] = [(0, i), (1, j)].map(|(axis, slot)| {
-            let register = layout.representative(axis, Formula::Symbol(0));
-            self.formula(&register, &[slot])
-        });
-        let register = self.binary(BinaryOp::Add, row, col);
+        let [row, col] = [(0, i), (1, j)].map(|(axis, slot)| self.representative(layout, axis, slot));
+        let register = self.eval(row + col);
         self.accumulate(acc, register, x, y);
     }
 }
@@ -311,7 +305,8 @@ impl<'s> Reads<'s> {
                 l.in_slot(self.side.buffer, offset)
             }
         };
-        Memory { space: l.space(Place::Buffer(self.side.buffer)), offset, guard: None, span: l.span }
+        let space = l.space(Place::Buffer(self.side.buffer));
+        l.at(space, offset)
     }
 
     /// Reads every line from the `k`-th of a chunk on.

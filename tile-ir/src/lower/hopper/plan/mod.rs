@@ -21,7 +21,7 @@ pub(super) use shift::Shift;
 
 use super::super::channel::{Channel, Load, Loop, Slice, Transport, loops};
 use super::super::schedule::Layouts;
-use super::super::uses::{accesses, depends_on, each};
+use super::super::uses::{cluster, depends_on, each, mentions};
 use super::operand::Left;
 use super::resident::Late;
 use crate::analysis::Analysis;
@@ -153,19 +153,16 @@ pub(crate) struct Reason {
     pub(crate) span: SpanId,
 }
 
+impl Reason {
+    pub(in crate::lower) fn new(text: impl Into<String>, span: SpanId) -> Reason {
+        Reason { text: text.into(), span }
+    }
+}
+
 /// The plan for a bound kernel on a target with `wgmma` and TMA, or why there is none.
 pub(crate) fn plan(kernel: &BoundKernel, analysis: &Analysis, target: Target) -> Result<Plan, Reason> {
     let loops = loops(kernel)?;
     Planner { kernel, analysis, target, loops, cluster: cluster(kernel) }.plan()
-}
-
-/// Blocks of a cluster along x, y and z.
-fn cluster(kernel: &BoundKernel) -> [u32; 3] {
-    let axis = |axis: usize| {
-        let extent = kernel.cluster.get(axis).and_then(|e| kernel.const_index(*e));
-        extent.and_then(|n| u32::try_from(n).ok()).unwrap_or(1)
-    };
-    [axis(0), axis(1), axis(2)]
 }
 
 pub(super) struct Planner<'k> {
@@ -186,10 +183,8 @@ impl Planner<'_> {
         let kernel = self.kernel;
         let span = self.span();
         for at in &self.loops {
-            let wide = self.analysis.wide_vars.contains(&at.var);
-            if wide {
-                let text = "a loop that loads tiles counts in 64 bits".into();
-                return Err(Reason { text, span: kernel.stmts[at.stmt].span });
+            if self.analysis.wide_vars.contains(&at.var) {
+                return Err(Reason::new("a loop that loads tiles counts in 64 bits", kernel.stmts[at.stmt].span));
             }
         }
         let threads = kernel.thread_count();
@@ -298,8 +293,8 @@ impl Planner<'_> {
         let turns = || match others {
             [] => self.turns(first, consumers, has_own),
             [second, ..] => {
-                let text = "ping-pong goes round one loop that loads tiles, and here is another".to_owned();
-                Err(Reason { text, span: self.kernel.stmts[second.stmt].span })
+                let text = "ping-pong goes round one loop that loads tiles, and here is another";
+                Err(Reason::new(text, self.kernel.stmts[second.stmt].span))
             }
         };
         match first.schedule {
@@ -321,7 +316,7 @@ impl Planner<'_> {
     fn turns(&self, at: &Loop, consumers: u32, has_own: bool) -> Result<u32, Reason> {
         let kernel = self.kernel;
         let span = kernel.stmts[at.stmt].span;
-        let no = |text: &str| Err(Reason { text: text.to_owned(), span });
+        let no = |text: &str| Err(Reason::new(text, span));
         if kernel.persistent().is_some_and(|tiles| tiles.counter.is_some()) {
             return no("ping-pong takes tiles in turn, not as they are counted");
         }
@@ -361,12 +356,12 @@ impl Planner<'_> {
     ) -> Result<Product, Reason> {
         let kernel = self.kernel;
         let span = kernel.stmts[stmt].span;
-        let no = |text: String| Reason { text, span };
+        let no = |text: &str| Reason::new(text, span);
         let StmtKind::Tile(TileOp::Gemm { a, b, acc, clear, precision, grouped, .. }) = &kernel.stmts[stmt].kind else {
-            return Err(no("a product that is none".into()));
+            return Err(no("a product that is none"));
         };
         if *grouped {
-            return Err(no("a warpgroup multiplies one matrix: a grouped product is the warps'".into()));
+            return Err(no("a warpgroup multiplies one matrix: a grouped product is the warps'"));
         }
         let (rows, cols) = match kernel.buffer_extents(*acc)[..] {
             [rows, cols] => (rows, cols),
@@ -376,35 +371,34 @@ impl Planner<'_> {
         match (MmaInput::of(dtype), precision) {
             (Some(MmaInput::Half), _) | (Some(MmaInput::Tf32), Precision::Tf32) => {}
             (Some(MmaInput::Tf32), Precision::Full) => return Err(no("wgmma multiplies f32 only as tf32".into())),
-            (None, _) => return Err(no(format!("wgmma multiplies f16 and bf16 here, not {dtype}"))),
+            (None, _) => return Err(no(&format!("wgmma multiplies f16 and bf16 here, not {dtype}"))),
         }
-        let fragment = accumulator(rows, cols, consumers).map_err(|e| no(e.to_string()))?;
+        let fragment = accumulator(rows, cols, consumers).map_err(|e| no(&e.to_string()))?;
         let across = fragment.accumulator_columns().unwrap_or(1);
         let grid = WarpGrid { rows: consumers / across, cols: across };
         if !fragment.is_whole() && a.transposed {
-            return Err(no(format!("the rows of a tile of {rows} are contiguous: wgmma reads 64 of them")));
+            return Err(no(&format!("the rows of a tile of {rows} are contiguous: wgmma reads 64 of them")));
         }
         if *fragments.entry(*acc).or_insert(fragment) != fragment {
-            return Err(no("two products want their accumulator in different layouts".into()));
+            return Err(no("two products want their accumulator in different layouts"));
         }
         let mut operand = |matrix: &MatrixRef, k_is_last: bool| -> Result<MatrixOperand, Reason> {
-            let scope = kernel.buffers[matrix.buffer].scope;
-            if scope != Scope::Shared {
-                return Err(no("an operand is neither in shared memory nor a fragment".into()));
+            if kernel.buffers[matrix.buffer].scope != Scope::Shared {
+                return Err(no("an operand is neither in shared memory nor a fragment"));
             }
             let major = if k_is_last { Major::K } else { Major::Mn };
-            let tile = self.tile(matrix.buffer).map_err(no)?;
+            let tile = self.tile(matrix.buffer).map_err(|text| no(&text))?;
             let operand = Operand { tile, major };
             if *operands.entry(matrix.buffer).or_insert(operand) != operand {
-                return Err(no("an operand is used both as it is and transposed".into()));
+                return Err(no("an operand is used both as it is and transposed"));
             }
-            operand.wgmma().map_err(|e| no(e.to_string()))
+            operand.wgmma().map_err(|e| no(&e.to_string()))
         };
         let left = match kernel.buffers[a.buffer].scope {
             Scope::Fragment => {
-                let layout = self.left_fragment(a, consumers).map_err(no)?;
+                let layout = self.left_fragment(a, consumers).map_err(|text| no(&text))?;
                 if *fragments.entry(a.buffer).or_insert(layout) != layout {
-                    return Err(no("a fragment is multiplied in different layouts".into()));
+                    return Err(no("a fragment is multiplied in different layouts"));
                 }
                 Left::Registers
             }
@@ -416,7 +410,7 @@ impl Planner<'_> {
                 "{consumers} warpgroups share neither the {rows} rows of a tile in blocks of {BLOCK_ROWS}, nor its {cols} columns at \
                  places that a descriptor reaches"
             );
-            return Err(no(text));
+            return Err(no(&text));
         }
         let blocks = (rows / grid.rows / BLOCK_ROWS).max(1);
         let rows = rows.min(BLOCK_ROWS);
@@ -511,18 +505,6 @@ impl Planner<'_> {
         );
         Err(Reason { text, span })
     }
-}
-
-/// Whether a statement, or one in it, reads or writes a buffer.
-pub(super) fn mentions(kernel: &BoundKernel, stmt: StmtId, buffer: BufferId) -> bool {
-    let place = Place::Buffer(buffer);
-    let mut found = accesses(kernel, &[stmt]).iter().any(|access| kernel.accesses[*access].place == place);
-    each(kernel, &[stmt], &mut |s| {
-        let touched = effects(kernel, s);
-        found |=
-            touched.iter().any(|e| matches!(e, Effect::Read(p) | Effect::Write(p) | Effect::Atomic(p) if *p == place));
-    });
-    found
 }
 
 /// The layout of a tile in the consumers' registers: a warpgroup has whole rows, and the columns of one instruction are at
