@@ -468,8 +468,7 @@ impl Inference<'_> {
                 && self.kernel.buffers[*dst].extents.len() == 2
                 && let Some(layout) = self.block.layouts.fragments.get(src).and_then(Fragment::parts)
             {
-                self.block.layouts.fragments.insert(*dst, layout);
-                self.sources.insert(*dst, *span);
+                self.lies(*dst, layout, *span);
             }
         }
     }
@@ -491,14 +490,12 @@ impl Inference<'_> {
                     match self.block.layouts.fragments.get(&member).copied() {
                         None if !self.passes(&layout, member) => {}
                         None => {
-                            self.block.layouts.fragments.insert(member, layout);
-                            self.sources.insert(member, *span);
+                            self.lies(member, layout, *span);
                         }
                         Some(other) if !self.alike((first, layout), (member, other)) => {
-                            let names = [first, member].map(|b| &kernel.buffers[b].name);
+                            let names @ [one, other] = [first, member].map(|b| &kernel.buffers[b].name);
                             let message = format!(
-                                "`{}` and `{}` meet here, but lie differently in the threads' registers",
-                                names[0], names[1]
+                                "`{one}` and `{other}` meet here, but lie differently in the threads' registers"
                             );
                             let mut diagnostic = Diagnostic::new(Code::TILE_SHAPE, *span, message);
                             for (buffer, name) in [first, member].into_iter().zip(names) {
@@ -539,10 +536,7 @@ impl Inference<'_> {
                 continue;
             };
             match self.blocked(rows, cols) {
-                Ok(layout) => {
-                    self.block.layouts.fragments.insert(buffer, layout);
-                    self.sources.insert(buffer, *span);
-                }
+                Ok(layout) => self.lies(buffer, layout, *span),
                 Err(error) => {
                     let message = format!("the fragment `{name}` cannot be divided among the threads");
                     let help = "choose extents whose product is a multiple of the number of threads";
@@ -550,6 +544,12 @@ impl Inference<'_> {
                 }
             }
         }
+    }
+
+    /// A fragment's layout, and who gave it that.
+    fn lies(&mut self, buffer: BufferId, layout: Fragment, source: SpanId) {
+        self.block.layouts.fragments.insert(buffer, layout);
+        self.sources.insert(buffer, source);
     }
 
     fn blocked(&self, rows: u32, cols: u32) -> Result<Fragment, LayoutError> {

@@ -90,10 +90,8 @@ impl Lowering<'_> {
             checks.extend(holds.map(|holds| required(holds, &require.text, require.span)));
         }
         for (count, extents) in &self.analysis.arrivals {
-            let blocks = extents.iter().try_fold(HostExpr::Int(1), |all, e| {
-                let extent = HostExpr::of(kernel, *e)?;
-                Some(if all == HostExpr::Int(1) { extent } else { HostExpr::binary(BinaryOp::Mul, all, extent) })
-            });
+            let blocks =
+                extents.iter().try_fold(HostExpr::Int(1), |all, e| Some(raster::times(all, HostExpr::of(kernel, *e)?)));
             if let (Some(count_value), Some(blocks)) = (HostExpr::of(kernel, *count), blocks) {
                 let holds = HostExpr::binary(BinaryOp::Eq, count_value, blocks);
                 let text = "as many blocks as `last_arriver` awaits share its counter";

@@ -102,7 +102,7 @@ impl Lowering<'_> {
         // Both count K in the order that suits loads of words, or neither does.
         let paired = a.operand.by_words() && b.operand.by_words();
         let a_words = match held {
-            None => Words::new(self, &a, &left, layout, thread, paired),
+            None => Words::new(self, &a, [&left, layout], (thread, paired)),
             Some(_) => None,
         };
         let a_local = match (&a_words, held) {
@@ -110,7 +110,7 @@ impl Lowering<'_> {
             (None, Some(_)) => self.declare_left(a.buffer, down),
             (None, None) => return self.bug("a left operand has no words"),
         };
-        let Some(b_words) = Words::new(self, &b, &right, layout, thread, paired) else { return };
+        let Some(b_words) = Words::new(self, &b, [&right, layout], (thread, paired)) else { return };
         for step in 0..a.operand.k() / input.k() {
             match (&a_words, held) {
                 (Some(words), _) => words.load(self, step * input.k(), thread),
@@ -310,13 +310,12 @@ impl Access {
 }
 
 impl<'s> Words<'s> {
+    /// The words of an operand's fragment, for a sum in the layout `acc`.
     fn new(
         l: &mut Lowering<'_>,
         side: &'s Side,
-        fragment: &'s Fragment,
-        acc: &'s Fragment,
-        thread: ValueId,
-        paired: bool,
+        [fragment, acc]: [&'s Fragment; 2],
+        (thread, paired): (ValueId, bool),
     ) -> Option<Words<'s>> {
         let Space::Shared(shared) = l.space(Place::Buffer(side.buffer)) else {
             l.bug("an operand of a product is in no shared array");

@@ -97,18 +97,13 @@ impl<'a> Lowering<'a> {
     /// The launcher's count of cluster-tiles.
     fn host_tiles(&self, extents: &[ExprId]) -> Option<HostExpr> {
         let cluster = self.cluster();
-        let mut tiles = HostExpr::Int(1);
-        for (axis, &extent) in extents.iter().enumerate() {
+        extents.iter().enumerate().try_fold(HostExpr::Int(1), |tiles, (axis, &extent)| {
             let mut along = HostExpr::of(self.kernel, extent)?;
             if let Some(&by) = cluster.get(axis).filter(|by| **by > 1) {
                 along = HostExpr::binary(BinaryOp::CeilDiv, along, HostExpr::Int(i64::from(by)));
             }
-            tiles = match tiles {
-                HostExpr::Int(1) => along,
-                _ => HostExpr::binary(BinaryOp::Mul, tiles, along),
-            };
-        }
-        Some(tiles)
+            Some(times(tiles, along))
+        })
     }
 
     /// Launches one block a tile, as a line.
@@ -126,10 +121,8 @@ impl<'a> Lowering<'a> {
         let Some(tiles) = self.host_tiles(extents) else { return self.bug("a grid that the launch cannot know") };
         let size = i64::from(self.cluster().iter().product::<u32>());
         let one = HostExpr::Int(1);
-        let at_once = match size {
-            1 => HostExpr::Capacity,
-            size => HostExpr::binary(BinaryOp::Div, HostExpr::Capacity, HostExpr::Int(size)),
-        };
+        let one_by_one = HostExpr::binary(BinaryOp::Div, HostExpr::Capacity, HostExpr::Int(size));
+        let at_once = if size == 1 { HostExpr::Capacity } else { one_by_one };
         let at_once = HostExpr::binary(BinaryOp::Max, at_once, one.clone());
         if self.counted.is_some() {
             self.program.launch.grid = [HostExpr::binary(BinaryOp::Min, tiles, at_once), one.clone(), one];
@@ -277,9 +270,11 @@ impl<'a> Lowering<'a> {
     }
 }
 
+/// The product of what there is so far and of another factor.
+pub(super) fn times(all: HostExpr, factor: HostExpr) -> HostExpr {
+    if all == HostExpr::Int(1) { factor } else { HostExpr::binary(BinaryOp::Mul, all, factor) }
+}
+
 fn scaled(blocks: HostExpr, by: i64) -> HostExpr {
-    match by {
-        1 => blocks,
-        by => HostExpr::binary(BinaryOp::Mul, blocks, HostExpr::Int(by)),
-    }
+    if by == 1 { blocks } else { HostExpr::binary(BinaryOp::Mul, blocks, HostExpr::Int(by)) }
 }

@@ -13,7 +13,7 @@ impl<'a> Lowering<'a> {
                 self.block_barrier();
             }
             self.statement(stmt);
-            self.release_late(stmt);
+            self.release_once(stmt);
         }
     }
 

@@ -61,6 +61,14 @@ pub(in crate::lower) struct Rows {
     pub(in crate::lower) open: Vec<OpenAxis>,
 }
 
+/// Where the bytes of a load go: an array from an element on, and the barrier that counts them.
+#[derive(Clone, Copy)]
+pub(super) struct Target {
+    pub(super) shared: SharedId,
+    pub(super) base: ValueId,
+    pub(super) barrier: BarrierRef,
+}
+
 /// The bytes that a load brings.
 enum Bytes {
     /// A whole tile: TMA writes zeros for what is outside of the tensor, and counts their bytes.
@@ -202,14 +210,14 @@ impl Lowering<'_> {
             ValueKind::Int(0) => slot,
             _ => self.binary(BinaryOp::Mul, slot, load.elements()),
         };
-        let barrier = slots.full(slot);
+        let to = Target { shared, base, barrier: slots.full(slot) };
         match (&load.transport, bytes) {
             (Transport::Boxes { boxes, shared: sharing, .. }, _) => {
                 let map = self.tensor_map(load.tensor, boxes, false);
-                self.load_boxes(load, (boxes, *sharing), map, (shared, base), barrier);
+                self.load_boxes(load, (boxes, *sharing), map, to);
             }
             (Transport::Rows(rows), Bytes::Inside(count, row)) => {
-                self.load_rows(load, rows, (shared, base), (count, row), barrier);
+                self.load_rows(load, rows, (count, row), to);
             }
             (Transport::Rows(_), Bytes::Whole(_)) => self.bug("rows of which all are inside their tensor"),
         }

@@ -4,6 +4,7 @@
 //! ([`Lowering::clipped_read`]).
 
 use super::super::*;
+use super::load::Target;
 use super::{Load, Rows};
 
 /// Rows of a slot up to which their copies are written out.
@@ -12,7 +13,7 @@ const FEW: u32 = 4;
 impl Lowering<'_> {
     /// Rows of a tile that are inside the tensor, and bytes of one.
     pub(super) fn inside(&mut self, load: &Load, tile: &Rows) -> (ValueId, ValueId) {
-        let rank = self.axes(load.tensor);
+        let rank = self.rank(Place::Tensor(load.tensor));
         let mut counts = [tile.rows, tile.columns].map(|n| self.int(i64::from(n)));
         for (back, count) in [(2, 0), (1, 1)] {
             let Some(axis) = rank.checked_sub(back) else { continue };
@@ -28,35 +29,21 @@ impl Lowering<'_> {
             counts[count] = self.once(name, end - start);
         }
         let size = i64::from(tile.dtype.bytes());
-        let bytes = if let Some(columns) = self.program.values[counts[1]].kind.as_int() {
-            self.int(columns * size)
-        } else {
-            self.binary(BinaryOp::Mul, counts[1], size)
+        let bytes = match self.program.values[counts[1]].kind.as_int() {
+            Some(columns) => self.int(columns * size),
+            None => self.eval(counts[1] * size),
         };
         (counts[0], bytes)
     }
 
-    fn axes(&self, tensor: ParamId) -> usize {
-        match &self.kernel.params[tensor].kind {
-            ParamKind::Tensor { shape, .. } => shape.len(),
-            ParamKind::Scalar { .. } | ParamKind::Absent => 0,
-        }
-    }
-
     /// One copy a row; one copy in all, where the rows are whole and lie one behind the other.
-    pub(super) fn load_rows(
-        &mut self,
-        load: &Load,
-        tile: &Rows,
-        (shared, base): (SharedId, ValueId),
-        (rows, bytes): (ValueId, ValueId),
-        barrier: BarrierRef,
-    ) {
-        let rank = self.axes(load.tensor);
+    pub(super) fn load_rows(&mut self, load: &Load, tile: &Rows, (rows, bytes): (ValueId, ValueId), to: Target) {
+        let Target { shared, base, barrier } = to;
+        let rank = self.rank(Place::Tensor(load.tensor));
         let row = |l: &mut Self, row: ValueId, bytes: ValueId| {
             let zero = l.int(0);
             let Memory { space, offset, guard, span } = l.tile_memory(&load.src, &[row, zero], &tile.open);
-            let to = l.binary(BinaryOp::Add, base, row * tile.columns);
+            let to = l.eval(base + row * tile.columns);
             let memory = Memory { space, offset, guard: None, span };
             let copy = OpKind::BulkLoad { memory, shared, offset: to, bytes, barrier, evict: load.evict };
             match guard {

@@ -1,6 +1,7 @@
 //! Tiles by TMA: one thread asks for the boxes that a tile is made of, which arrive swizzled and complete the slot's barrier.
 
 use super::super::*;
+use super::load::Target;
 use super::{Load, Sharing};
 use crate::layout::TmaPlan;
 
@@ -31,14 +32,8 @@ impl Lowering<'_> {
 
     /// Asks for one tile, which goes to its array from element `base`: all its boxes, or this block's part of one that blocks of the
     /// cluster share.
-    pub(super) fn load_boxes(
-        &mut self,
-        load: &Load,
-        (boxes, sharing): (&TmaPlan, Option<Sharing>),
-        map: MapId,
-        (shared, base): (SharedId, ValueId),
-        barrier: BarrierRef,
-    ) {
+    pub(super) fn load_boxes(&mut self, load: &Load, of: (&TmaPlan, Option<Sharing>), map: MapId, to: Target) {
+        let ((boxes, sharing), Target { shared, base, barrier }) = (of, to);
         let size = load.dtype().bytes();
         let part = sharing.map(|of| (self.part_of_tile(&of), self.sharing_ranks(&of), part_step(boxes)));
         for piece in boxes.boxes.iter().filter(|b| b.part == 0) {

@@ -37,19 +37,14 @@ impl<'a> Lowering<'a> {
             self.first[ring.at.var] = Some(range[0]);
         }
         let at = Consumed { roles, ring, channels, body, range };
-        let mut left = false;
         if let Some(Alternate::By(product)) = &ring.alternate {
             self.consume_alternating(&at, *product);
         } else if let Some(shift) = &ring.shift {
-            left = self.consume_shifted(&at, shift);
+            self.consume_shifted(&at, shift);
         } else if self.overlaps(&at) {
             self.consume_overlapped(&at);
         } else {
             self.consume_in_turn(&at);
-        }
-        if !left && roles.plan.rings.last().is_some_and(|last| last.at.stmt == ring.at.stmt) {
-            // After the last loop that loads, the tiles that stay are given back.
-            self.release_resident(roles);
         }
     }
 

@@ -48,13 +48,11 @@ impl<'a> Lowering<'a> {
         if let StmtKind::For { body, .. } = &self.kernel.stmts[stmt].kind
             && let Some(ring) = roles.plan.ring(stmt)
         {
-            if roles.plan.rings.first().is_some_and(|first| first.at.stmt == stmt) {
-                self.fill_resident(roles);
-            }
+            self.fetch_once(roles, stmt);
             self.produce(roles, (ring, slice), body);
             return true;
         }
-        self.fill_late(roles, stmt)
+        self.fetch_once(roles, stmt)
     }
 
     /// The producer's loop: for every iteration, when its slots are empty, say how many bytes will come and ask for them.

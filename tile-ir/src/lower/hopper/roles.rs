@@ -4,7 +4,7 @@ use super::super::channel::{Load, Sharing, Slots, sharers};
 use super::super::*;
 use super::operand::Left;
 use super::plan::{Alternate, BLOCK_ROWS, Plan, Ring, Split, WARP, WARPGROUP};
-use super::resident::Late;
+use super::resident::Once;
 use super::store::Staging;
 use super::threads::ring_of_threads;
 use std::rc::Rc;
@@ -46,10 +46,8 @@ pub(crate) struct Roles {
     pub(super) ahead: Option<RegId>,
     /// The buffers that sub-tiles go through, where the copy engine stores.
     pub(super) staging: Option<Staging>,
-    /// The slot of resident tiles, which stay through all iterations.
-    pub(super) resident: Option<Slots>,
-    /// The slots of tiles that are loaded late, by their copies.
-    pub(super) late: BTreeMap<StmtId, Slots>,
+    /// The slots of what is loaded once.
+    pub(super) once: Vec<Slots>,
 }
 
 impl<'a> Lowering<'a> {
@@ -86,8 +84,7 @@ impl<'a> Lowering<'a> {
                 self.program.shared[shared].beyond = (BLOCK_ROWS - product.rows) * tile.panel();
             }
         }
-        let resident = self.resident_slot(&plan);
-        let late = self.late_slots(&plan);
+        let once = self.slots_of_once(&plan);
         self.counted = self.declare_counted(cluster);
         let channels = (plan.channels.iter())
             .map(|channel| ChannelState {
@@ -106,8 +103,7 @@ impl<'a> Lowering<'a> {
             descriptors: Vec::new(),
             ahead: None,
             staging: None,
-            resident,
-            late,
+            once,
         };
         let first = self.is_issuer(plan.split, warp);
         self.when(first, |l| l.set_up_ring(&roles));
@@ -166,11 +162,9 @@ impl<'a> Lowering<'a> {
         for (stmt, product) in plan.products.iter().filter(|(_, product)| matches!(product.a.1, Left::Registers)) {
             say(*stmt, format!("`{}` is multiplied with wgmma from registers", name(product.a.0)));
         }
-        for Late { load, .. } in &plan.late {
-            say(load.stmt, format!("`{}` is loaded while the loop before goes on", name(load.buffer)));
-        }
-        for load in &plan.residents {
-            say(load.stmt, format!("`{}` is loaded once and stays", name(load.buffer)));
+        for Once { loads, stays, .. } in plan.once.iter().rev() {
+            let how = if *stays { "loaded once and stays" } else { "loaded while the loop before goes on" };
+            loads.iter().for_each(|load| say(load.stmt, format!("`{}` is {how}", name(load.buffer))));
         }
     }
 
@@ -206,7 +200,10 @@ impl<'a> Lowering<'a> {
             let readers = roles.plan.readers() * channel.feeders();
             self.unrolled("i", channel.slots.count, |l, index| l.init_slot(&channel.slots, index, readers));
         }
-        self.set_up_resident(roles);
+        for slot in roles.once.iter().rev() {
+            let zero = self.int(0);
+            self.init_slot(slot, zero, roles.plan.readers());
+        }
         self.set_up_counted(roles.plan.readers());
         self.init_inboxes();
         self.op(OpKind::FenceBarrierInit);
@@ -214,7 +211,7 @@ impl<'a> Lowering<'a> {
 
     /// Declares where a partition is in every channel.
     pub(super) fn enter_channels(&mut self, roles: &Roles, parity: i64) {
-        let once = roles.late.values().chain(&roles.resident);
+        let once = roles.once.iter().rev();
         once.chain(roles.channels.iter().map(|channel| &channel.slots)).for_each(|slots| self.enter(slots, parity));
         self.enter_counted(parity);
     }
@@ -315,7 +312,7 @@ impl<'a> Lowering<'a> {
         }
         let StmtKind::Tile(TileOp::Copy { src, dst, .. }) = kind else { return false };
         match (src.place, dst.place) {
-            (Place::Tensor(_), _) => self.await_resident(&roles, stmt) || self.await_late(&roles, stmt),
+            (Place::Tensor(_), _) => self.await_once(&roles, stmt),
             (Place::Buffer(from), to) => match (kernel.buffers[from].scope, to) {
                 (Scope::Shared, Place::Buffer(to)) => {
                     roles.plan.unpacked.contains(&stmt) && self.load_from_slot(&roles, from, to)

@@ -17,7 +17,7 @@ use super::super::channel::{Load, Slots};
 use super::super::uses::mentions;
 use super::super::*;
 use super::consume::Consumed;
-use super::plan::{Product, Ring, Shift};
+use super::plan::{Product, Shift};
 use super::resident::is_in_loop;
 use super::roles::{ChannelState, Roles};
 
@@ -51,8 +51,8 @@ struct Parts<'p> {
 }
 
 impl<'a> Lowering<'a> {
-    /// Lowers the consumers' loop. Whether the tiles that stay have been given back.
-    pub(super) fn consume_shifted(&mut self, at: &Consumed<'_>, shift: &Shift) -> bool {
+    /// Lowers the consumers' loop.
+    pub(super) fn consume_shifted(&mut self, at: &Consumed<'_>, shift: &Shift) {
         let Consumed { roles, ring, ref body, range: [start, end, step], .. } = *at;
         let kernel = self.kernel;
         let products = &roles.plan.products;
@@ -60,8 +60,7 @@ impl<'a> Lowering<'a> {
         let (Some(one), Some(two), Some(first), Some(second)) =
             (position(shift.first), position(shift.second), products.get(&shift.first), products.get(&shift.second))
         else {
-            self.bug("a shifted loop without its products");
-            return true;
+            return self.bug("a shifted loop without its products");
         };
         let between = &body[one + 1..two];
         let touches = |stmt: &StmtId| mentions(kernel, *stmt, second.acc) || mentions(kernel, *stmt, second.a.0);
@@ -71,8 +70,7 @@ impl<'a> Lowering<'a> {
         let [early, late] =
             [early, late].map(|fills| fills.iter().map(|(number, _)| &roles.channels[*number]).collect());
         let Some(words) = self.declare_left_words(second) else {
-            self.bug("the second product of a shifted loop has no left operand in registers");
-            return true;
+            return self.bug("the second product of a shifted loop has no left operand in registers");
         };
         // Words are packed right behind the conversion: a branch between them, such as one around the rescaling, would keep ptxas from
         // converting two elements at once.
@@ -89,7 +87,7 @@ impl<'a> Lowering<'a> {
             && !indices.contains(&ring.at.var)
             && !body[..two].iter().any(declares)
             && !rest.iter().any(|stmt| mentions(kernel, *stmt, first.acc));
-        let (lets, resident) = (&body[..one], self.resident_of_first(roles, ring));
+        let (lets, resident) = (&body[..one], roles.left_early(ring.at.stmt));
         let parts = Parts { at, lets, first, second, words, work, operand, rest, holds, defers, early, late, resident };
         let cond = self.eval(start.below(end));
         let then = self.nested(|l| {
@@ -116,17 +114,6 @@ impl<'a> Lowering<'a> {
         if let Some(slots) = &parts.resident {
             self.advance(slots);
         }
-        parts.resident.is_some()
-    }
-
-    /// The slot of tiles that stay, where the first product alone reads them and this is the last loop that needs them: the producer fetches the
-    /// next tiles while threads work on the last scores.
-    fn resident_of_first(&self, roles: &Roles, ring: &Ring) -> Option<Slots> {
-        let plan = &roles.plan;
-        let is_last = plan.rings.last().is_some_and(|last| last.at.stmt == ring.at.stmt);
-        let read = plan.residents.iter().any(|load| plan.read.contains(&load.buffer));
-        let slots = roles.resident?;
-        (is_last && !read && slots.are_refilled()).then_some(slots)
     }
 
     /// Gives back the tiles that stay, where the iteration `next` is none.

@@ -23,7 +23,7 @@ use super::super::channel::{Channel, Load, Loop, Slice, Transport, loops};
 use super::super::schedule::Layouts;
 use super::super::uses::{cluster, depends_on, each, mentions};
 use super::operand::Left;
-use super::resident::Late;
+use super::resident::Once;
 use crate::analysis::Analysis;
 use crate::ir::*;
 use crate::layout::{
@@ -68,10 +68,8 @@ pub(crate) struct Plan {
     pub(super) rings: Vec<Ring>,
     /// What the producer fills.
     pub(super) channels: Vec<Channel>,
-    /// Resident tiles: loaded once, they stay through all iterations.
-    pub(super) residents: Vec<Load>,
-    /// Tiles that are loaded once after the first loop.
-    pub(super) late: Vec<Late>,
+    /// Tiles that are loaded once: those that stay through all iterations, then each that is loaded after the first loop.
+    pub(super) once: Vec<Once>,
     /// Copies of the consumers' own arrays into tensors that TMA makes.
     pub(super) own_stores: BTreeMap<StmtId, TmaPlan>,
     /// Copies of arrays into fragments by `ldmatrix`.
@@ -217,8 +215,8 @@ impl Planner<'_> {
             .collect();
         let (mut rings, mut channels) = self.channels(&operands, &shifts)?;
         let filled: BTreeSet<BufferId> = channels.iter().flat_map(|c| c.buffers.iter().copied()).collect();
-        let (residents, late) = self.residents(&filled, &operands);
-        let once: Vec<&Load> = residents.iter().chain(late.iter().map(|l| &l.load)).collect();
+        let all_once = self.once(&filled, &operands);
+        let once: Vec<&Load> = all_once.iter().flat_map(|once| &once.loads).collect();
         let stay: BTreeSet<BufferId> = once.iter().map(|load| load.buffer).collect();
         let [read, elements] = self.read_by_threads(&rings, &filled, &stay, &unpacked)?;
         let own = self.own(&filled, &stay, &mut operands);
@@ -269,8 +267,7 @@ impl Planner<'_> {
             split: Split::Warpgroups,
             rings,
             channels,
-            residents,
-            late,
+            once: all_once,
             own_stores,
             unpacked,
             read,
@@ -567,8 +564,7 @@ impl Plan {
 
     /// What the producer loads: what fills slots, then the tiles that stay, then those that are loaded late.
     pub(in crate::lower) fn loads(&self) -> impl Iterator<Item = &Load> {
-        let once = self.residents.iter().chain(self.late.iter().map(|l| &l.load));
-        self.rings.iter().flat_map(Ring::loads).chain(once)
+        self.rings.iter().flat_map(Ring::loads).chain(self.once.iter().flat_map(|once| &once.loads))
     }
 
     /// Whether an array is declared before the partitions diverge: all of what the producer loads, and what consumers have to themselves.

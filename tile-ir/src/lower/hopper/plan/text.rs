@@ -30,9 +30,8 @@ impl Plan {
         lines.extend(self.channels.iter().enumerate().map(|(number, channel)| self.channel(kernel, number, channel)));
         lines.extend(self.rings.iter().map(|ring| ring.line(kernel)));
         lines.extend(self.loads().filter_map(|load| rows(kernel, load)));
-        for (what, load) in
-            self.residents.iter().map(|load| ("stays", load)).chain(self.late.iter().map(|l| ("late", &l.load)))
-        {
+        for (once, load) in self.once.iter().flat_map(|once| once.loads.iter().map(move |load| (once, load))) {
+            let what = if once.stays { "stays" } else { "late" };
             let (buffer, tensor) = (name(kernel, load.buffer), &kernel.params[load.tensor].name);
             lines.push(format!("{what}: {buffer} of `{tensor}` by TMA, once"));
         }
