@@ -12,7 +12,6 @@ impl Lowering<'_> {
         let flag = self.shared_array("last", Dtype::U32, 1, true);
         self.block_barrier();
         let thread = self.linear_thread();
-        let cond = self.eval(thread.equals(0));
         let then = self.nested(|l| {
             let memory = l.memory(access);
             let [zero, one] = [0, 1].map(|n| l.push(ValueKind::Int(n), word));
@@ -25,10 +24,10 @@ impl Lowering<'_> {
             l.put(flag, 0, value);
             let memory = l.memory(access);
             let reset = OpKind::Atomic { op: AtomicOp::Min, memory, value: zero, old: None, ordered: false };
-            l.op(OpKind::If { cond: last, then: vec![Op { kind: reset, span }], otherwise: Vec::new() });
+            l.when(last, |l| l.op(reset));
         });
         self.span = span;
-        self.op(OpKind::If { cond, then, otherwise: Vec::new() });
+        self.guarded(thread.equals(0), then);
         self.block_barrier();
         let value = self.get(flag, 0);
         let zero = self.push(ValueKind::Int(0), word);

@@ -141,6 +141,18 @@ impl Builder {
         self.store(memory, value);
     }
 
+    /// Loads `width` elements at once into an array, from its element `start` on.
+    pub(super) fn vector_load(&mut self, local: LocalId, start: impl Into<Term>, memory: Memory, width: u32) {
+        let start = self.eval(start);
+        self.op(OpKind::VectorLoad { local, start, memory, width });
+    }
+
+    /// Stores `width` elements of an array at once, from its element `start` on.
+    pub(super) fn vector_store(&mut self, memory: Memory, local: LocalId, start: impl Into<Term>, width: u32) {
+        let start = self.eval(start);
+        self.op(OpKind::VectorStore { memory, local, start, width });
+    }
+
     /// A value in an element type.
     pub(super) fn converted(&mut self, value: ValueId, dtype: Dtype) -> ValueId {
         let ty = ValueType::Element(dtype);

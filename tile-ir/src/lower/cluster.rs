@@ -53,8 +53,7 @@ impl Lowering<'_> {
         }
         self.program.launch.cluster = [self.cluster().iter().product(), 1, 1];
         let thread = self.linear_thread();
-        let cond = self.binary(BinaryOp::Eq, thread, 0);
-        self.when(cond, |l| {
+        self.when(thread.equals(0), |l| {
             l.init_inboxes();
             l.op(OpKind::FenceBarrierInit);
         });
@@ -92,11 +91,10 @@ impl Lowering<'_> {
             let (index, thread) = (l.int(0), l.compute_thread());
             let barrier = BarrierRef { array: inbox.arrived, index };
             let first = l.binary(BinaryOp::Eq, thread, zero);
-            let expect = l.nested(|l| {
+            l.when(first, |l| {
                 let bytes = l.int(bytes * i64::from(others));
                 l.op(OpKind::BarrierExpect { barrier, bytes });
             });
-            l.op(OpKind::If { cond: first, then: expect, otherwise: Vec::new() });
             let parity = l.int(0);
             l.op(OpKind::BarrierWait { barrier, parity });
             l.where_held(&layout, |l| {
@@ -143,8 +141,7 @@ impl Lowering<'_> {
         let part = self.out.local("part", self.out.program.locals[local].dtype, exchange.width);
         self.unrolled("i", exchange.pieces, |l, piece| {
             let memory = l.piece_at(exchange, sender, piece);
-            let start = l.int(0);
-            l.op(OpKind::VectorLoad { local: part, start, memory, width: exchange.width });
+            l.vector_load(part, 0, memory, exchange.width);
             let start = l.piece_start(exchange, layout, piece);
             for element in 0..exchange.width {
                 let (own, theirs) = (l.at(local, start + element), l.get(part, element));

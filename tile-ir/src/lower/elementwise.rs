@@ -44,9 +44,7 @@ impl<'a> Lowering<'a> {
     /// `for [i, j] in parallel([m, n])` over a fragment.
     pub(super) fn parallel_fragment(&mut self, fragment: BufferId, vars: &'a [VarId], body: &'a [StmtId]) {
         let kernel = self.kernel;
-        let Some(Registers { layout, kept, .. }) = self.fragments[fragment] else {
-            return self.bug("a fragment has no registers");
-        };
+        let Some(Registers { layout, kept, .. }) = self.held_in(fragment) else { return };
         if let (Some(axis), [var]) = (kept, vars) {
             return self.parallel_slots(&layout, axis, *var, body);
         }

@@ -35,9 +35,18 @@ impl<'a> Lowering<'a> {
         self.fragments[buffer] = Some(registers);
     }
 
+    /// The registers of a fragment, which every one has that is used.
+    pub(super) fn held_in(&self, fragment: BufferId) -> Option<Registers> {
+        let found = self.fragments[fragment];
+        if found.is_none() {
+            self.bug("a fragment has no registers");
+        }
+        found
+    }
+
     /// Sets every element.
     pub(super) fn fill_fragment(&mut self, buffer: BufferId, value: ValueId) {
-        let Some(registers) = self.fragments[buffer] else { return self.bug("a fragment has no registers") };
+        let Some(registers) = self.held_in(buffer) else { return };
         let local = registers.local;
         self.unrolled("i", registers.count(), |l, offset| {
             l.put(local, offset, value);
@@ -51,7 +60,7 @@ impl<'a> Lowering<'a> {
             l.unrolled("i", layout.held_registers() / width, |l, index| {
                 let first = match width {
                     1 => index,
-                    width => l.binary(BinaryOp::Mul, index, width),
+                    width => l.eval(index * width),
                 };
                 let register = l.formula(&layout.held(Formula::Symbol(0)), &[first]);
                 f(l, register);
@@ -174,9 +183,7 @@ impl<'a> Lowering<'a> {
 
     /// `copy(x.at(..), &mut fragment)`: every thread its own elements, zeros beyond the tensor's edge.
     pub(super) fn load_fragment(&mut self, fragment: BufferId, src: &TileRef, open: &[OpenAxis]) {
-        let Some(Registers { local, layout, .. }) = self.fragments[fragment] else {
-            return self.bug("a fragment has no registers");
-        };
+        let Some(Registers { local, layout, .. }) = self.held_in(fragment) else { return };
         self.each_held(&layout, 1, |l, register| {
             let [row, col] = l.element_position(&layout, register);
             let (row, col) = (l.once("row", row), l.once("col", col));
@@ -189,9 +196,7 @@ impl<'a> Lowering<'a> {
     /// `copy(&fragment, y.at_mut(..))`, straight from registers: neighbours in pairs where the tile's columns begin at
     /// an even one of an aligned tensor. `transposed`: `copy(fragment.t(), ..)`.
     pub(super) fn store_fragment(&mut self, own: BufferId, tiles: [&TileRef; 2], open: &[OpenAxis], paired: bool) {
-        let (Some(held), dst) = (self.fragments[own], tiles[1]) else {
-            return self.bug("a fragment has no registers");
-        };
+        let (Some(held), dst) = (self.held_in(own), tiles[1]) else { return };
         let (layout, target) = (held.layout, self.dtype_of(dst.place));
         let name = format!("{}_pair", self.kernel.place_name(dst.place));
         let pair = (paired && layout.vector() >= 2).then(|| self.local(&name, target, 2));
@@ -220,7 +225,6 @@ impl<'a> Lowering<'a> {
     ) {
         let width = if pair.is_some() { 2 } else { 1 };
         let columns = self.rank(dst.place).saturating_sub(1);
-        let span = self.span;
         self.each_held(&layout, width, |l, register| {
             let [row, col] = l.element_position(&layout, register);
             let (row, col) = if src.transposed { (col, row) } else { (row, col) };
@@ -240,12 +244,10 @@ impl<'a> Lowering<'a> {
             let store = OpKind::VectorStore { memory: both, local: pair, start, width: 2 };
             let Some(inside) = second.guard else { return l.op(store) };
             if !open.iter().any(|open| open.axis == columns) {
-                return l.guarded(inside.cond, vec![Op { kind: store, span }]);
+                return l.when(inside.cond, |l| l.op(store));
             }
             // At a ragged edge the pair may be cut in two.
-            let then = vec![Op { kind: store, span }];
-            let otherwise = l.nested(|l| l.carry(own, first));
-            l.op(OpKind::If { cond: inside.cond, then, otherwise });
+            l.either(inside.cond, |l| l.op(store), |l| l.carry(own, first));
         });
     }
 }

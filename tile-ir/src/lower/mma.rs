@@ -53,9 +53,7 @@ impl Lowering<'_> {
     /// `gemm(a, b, &mut acc)`
     pub(super) fn gemm(&mut self, stmt: StmtId) {
         let Some(product) = self.products.get(&stmt).cloned() else { return self.bug("a product has no plan") };
-        let Some(fragment::Registers { local, layout, .. }) = self.fragments[product.acc] else {
-            return self.bug("an accumulator has no registers");
-        };
+        let Some(fragment::Registers { local, layout, .. }) = self.held_in(product.acc) else { return };
         if product.clear {
             let zero = self.push(ValueKind::Float(0.0), ValueType::Element(Dtype::F32));
             self.fill_fragment(product.acc, zero);
@@ -168,8 +166,7 @@ impl Lowering<'_> {
                 l.unrolled("i", rows, |l, i| {
                     let register = l.crossing(i, j, across);
                     l.unrolled("kk", chunk, |l, kk| {
-                        let offset = l.binary(BinaryOp::Add, i * chunk, kk);
-                        let (x, y) = (l.part(row_part, offset), l.part(col_part, kk));
+                        let (x, y) = (l.get(row_part, i * chunk + kk), l.get(col_part, kk));
                         l.accumulate(acc, register, x, y);
                     });
                 });
@@ -189,10 +186,10 @@ impl Lowering<'_> {
         let together = tile.contiguous().is_multiple_of(count) && tile.cols().is_multiple_of(count);
         if side.operand.major == Major::K && tile.dtype() == Dtype::F32 && together && count > 1 {
             let memory = self.operand_memory(side, line, depth);
-            return self.op(OpKind::VectorLoad { local, start, memory, width: count });
+            return self.vector_load(local, start, memory, count);
         }
         self.unrolled("kk", count, |l, kk| {
-            let depth = l.binary(BinaryOp::Add, depth, kk);
+            let depth = l.eval(depth + kk);
             let memory = l.operand_memory(side, line, depth);
             let value = l.load_f32(memory);
             l.put(local, start + kk, value);
@@ -228,13 +225,9 @@ impl Lowering<'_> {
         self.converted(value, Dtype::F32)
     }
 
-    fn part(&mut self, local: LocalId, offset: ValueId) -> ValueId {
-        self.get(local, offset)
-    }
-
     /// `acc[register] = fma(x, y, acc[register])`
     fn accumulate(&mut self, acc: LocalId, register: ValueId, x: ValueId, y: ValueId) {
-        let sum = self.part(acc, register);
+        let sum = self.get(acc, register);
         let value = self.push(ValueKind::Math(MathFn::Fma, vec![x, y, sum]), ValueType::Element(Dtype::F32));
         self.put(acc, register, value);
     }

@@ -187,12 +187,14 @@ pub fn place(program: Program) -> Program {
 
 /// A pass's program. In debug builds it is verified as far as it can be before it has its place in shared memory and its waits.
 fn valid(program: Result<Program, Bug>) -> Result<Program, Vec<Diagnostic>> {
-    let program = program.map_err(|bug| vec![bug.diagnostic()])?;
-    #[cfg(any(test, feature = "sim"))]
-    if cfg!(debug_assertions) && !program.body.is_empty() {
-        crate::verify::program::unfinished(&program).map_err(|bug| vec![bug.diagnostic()])?;
-    }
-    Ok(program)
+    let checked = program.and_then(|program| {
+        #[cfg(any(test, feature = "sim"))]
+        if cfg!(debug_assertions) && !program.body.is_empty() {
+            crate::verify::program::unfinished(&program)?;
+        }
+        Ok(program)
+    });
+    checked.map_err(|bug| vec![bug.diagnostic()])
 }
 
 /// The program, whose structure is verified in debug builds. Whoever compiles it verifies it as a whole.

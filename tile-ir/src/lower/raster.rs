@@ -161,14 +161,12 @@ impl<'a> Lowering<'a> {
         let (x, y) = match raster.panel {
             None => (self.binary(BinaryOp::Rem, t, raster.wide), self.binary(BinaryOp::Div, t, raster.wide)),
             Some(panel) => {
-                let group_tiles = self.binary(BinaryOp::Mul, panel, raster.wide);
-                let group = self.binary(BinaryOp::Div, t, group_tiles);
-                let group = self.once("group", group);
-                let first = self.binary(BinaryOp::Mul, group, panel);
+                let group_tiles = self.eval(panel * raster.wide);
+                let group = self.once("group", t / group_tiles);
+                let first = self.eval(group * panel);
                 let rows = self.binary(BinaryOp::Min, panel, raster.high - first);
                 let rows = self.once("group_rows", rows);
-                let within = self.binary(BinaryOp::Sub, t, group * group_tiles);
-                let within = self.once("in_group", within);
+                let within = self.once("in_group", t - group * group_tiles);
                 (self.binary(BinaryOp::Div, within, rows), self.binary(BinaryOp::Add, first, within % rows))
             }
         };
@@ -212,7 +210,7 @@ impl<'a> Lowering<'a> {
         let clusters = self.line_index(ValueKind::Special(Special::Grid(0)));
         let share = self.binary(BinaryOp::CeilDiv, raster.total, clusters);
         let share = self.once("share", share);
-        let start = self.binary(BinaryOp::Mul, first, share);
+        let start = self.eval(first * share);
         [start, self.binary(BinaryOp::Min, start + share, raster.total)]
     }
 

@@ -143,9 +143,7 @@ impl Lowering<'_> {
 
     /// A fragment by way of shared memory.
     fn reduce_spilled(&mut self, op: ReduceOp, src: BufferId, dst: BufferId, axis: u8) {
-        let Some(Registers { local, layout, .. }) = self.fragments[src] else {
-            return self.bug("a fragment has no registers");
-        };
+        let Some(Registers { local, layout, .. }) = self.held_in(src) else { return };
         let dtype = self.program.locals[local].dtype;
         // Neighbouring threads read neighbouring rows: an odd pitch keeps them in banks of their own.
         let pitch = layout.cols() + u32::from(axis == 1);

@@ -217,23 +217,19 @@ impl Lowering<'_> {
         let loaded = self.local("loaded", from, piece);
         let stored = match from == to {
             true => loaded,
-            false => {
-                let stored = self.local("converted", to, piece);
-                stored
-            }
+            false => self.local("converted", to, piece),
         };
         let counts = [extents[0], extents[1] / piece].map(|count| self.int(i64::from(count)));
         self.spread("piece", &counts, |l, indices| {
             let row = l.once("row", indices[0]);
-            let column = l.binary(BinaryOp::Mul, indices[1], piece);
-            let column = l.once("col", column);
+            let column = l.once("col", indices[1] * piece);
             let place = |l: &mut Self, tile: &TileRef, at: u32| {
                 let column = l.binary(BinaryOp::Add, column, at);
                 l.tile_memory(tile, &[row, column], &[])
             };
             for at in (0..piece).step_by(most_from as usize) {
-                let (memory, start) = (place(l, src, at), l.int(i64::from(at)));
-                l.op(OpKind::VectorLoad { local: loaded, start, memory, width: most_from });
+                let memory = place(l, src, at);
+                l.vector_load(loaded, at, memory, most_from);
             }
             if from != to {
                 for at in 0..piece {
@@ -242,8 +238,8 @@ impl Lowering<'_> {
                 }
             }
             for at in (0..piece).step_by(most_to as usize) {
-                let (memory, start) = (place(l, dst, at), l.int(i64::from(at)));
-                l.op(OpKind::VectorStore { memory, local: stored, start, width: most_to });
+                let memory = place(l, dst, at);
+                l.vector_store(memory, stored, at, most_to);
             }
         });
     }

@@ -27,6 +27,24 @@ pub(super) fn allocated(kernel: &BoundKernel, scope: Scope) -> Vec<BufferId> {
     all
 }
 
+/// Puts statements before another one and behind it, wherever that stands.
+pub(super) fn put_beside(kernel: &mut Kernel, at: StmtId, before: &[StmtId], behind: &[StmtId]) {
+    let put = |list: &mut Vec<StmtId>| {
+        if let Some(place) = list.iter().position(|stmt| *stmt == at) {
+            list.splice(place + 1..place + 1, behind.iter().copied());
+            list.splice(place..place, before.iter().copied());
+        }
+    };
+    put(&mut kernel.body);
+    kernel.stmts.values_mut().flat_map(|stmt| stmt.kind.bodies_mut()).for_each(put);
+}
+
+/// The statement that allocates an array.
+pub(super) fn allocation(kernel: &Kernel, array: BufferId) -> Option<StmtId> {
+    let allocates = |stmt: &Stmt| matches!(stmt.kind, StmtKind::Alloc { buffer } if buffer == array);
+    kernel.stmts.iter().find(|(_, stmt)| allocates(stmt)).map(|(id, _)| id)
+}
+
 /// The value of a constant number.
 pub(super) fn constant(kernel: &BoundKernel, expr: ExprId) -> Option<u32> {
     kernel.const_index(expr).and_then(|n| u32::try_from(n).ok())

@@ -54,7 +54,7 @@ impl Lowering<'_> {
             self.vars[*name] = Some(Binding::PerElement(local));
         } else if let StmtKind::Store { access, value } = kind {
             if !self.asynchronous_element(stmt, *access, *value, Some(vector)) {
-                self.vector_store(*access, *value, vector);
+                self.store_vector(*access, *value, vector);
             }
         } else if let StmtKind::Assign { var: name, value } = kind {
             // An accumulation: element by element.
@@ -71,18 +71,13 @@ impl Lowering<'_> {
         }
     }
 
-    fn vector_store(&mut self, access: AccessId, value: ExprId, vector: Vector) {
+    fn store_vector(&mut self, access: AccessId, value: ExprId, vector: Vector) {
         let kernel = self.kernel;
         let place = kernel.accesses[access].place;
         let moves = self.moves(access);
-        let buffer_local = match place {
-            Place::Buffer(b) if kernel.buffers[b].scope == Scope::Local => {
-                let Space::Local(local) = self.space(place) else {
-                    return self.bug("a thread's own array that is not");
-                };
-                Some(local)
-            }
-            _ => None,
+        let buffer_local = match self.space(place) {
+            Space::Local(local) if self.is_local(access) => Some(local),
+            Space::Local(_) | Space::Shared(_) | Space::Global(_) => None,
         };
         if let (Some(local), true) = (buffer_local, moves)
             && self.load_whole(value, local, Some(access), vector)
@@ -115,12 +110,11 @@ impl Lowering<'_> {
                     let value = l.value(value);
                     l.put(local, element, value);
                 });
-                let zero = self.int(0);
-                (local, zero)
+                (local, self.int(0))
             }
         };
         let memory = self.at_first(vector, |l| l.memory(access));
-        self.op(OpKind::VectorStore { memory, local, start, width: vector.width });
+        self.vector_store(memory, local, start, vector.width);
     }
 
     /// `local[..] = load`: one transaction straight into the array, where its alignment is known. Says whether it was one.
@@ -134,7 +128,7 @@ impl Lowering<'_> {
             None => self.int(0),
         };
         let memory = self.at_first(vector, |l| l.memory(source));
-        self.op(OpKind::VectorLoad { local, start, memory, width: vector.width });
+        self.vector_load(local, start, memory, vector.width);
         true
     }
 
@@ -149,8 +143,7 @@ impl Lowering<'_> {
             let name = format!("{}_v", self.kernel.place_name(place));
             let local = self.local(&name, dtype, vector.width);
             let memory = self.at_first(vector, |l| l.memory(access));
-            let start = self.int(0);
-            self.op(OpKind::VectorLoad { local, start, memory, width: vector.width });
+            self.vector_load(local, 0, memory, vector.width);
             self.loaded[access] = Some(local);
         }
     }

@@ -385,8 +385,7 @@ fn keep_parts(kernel: &mut Kernel, sum: &RunningSum) {
         kernel.buffers[buffer].extents.push(parts);
     }
     // The parts are declared with the total.
-    let declared = kernel.stmts.iter().find(|(_, s)| matches!(s.kind, StmtKind::Alloc { buffer } if buffer == total));
-    let declared = declared.map(|(stmt, _)| stmt);
+    let declared = uses::allocation(kernel, total);
     let alloc = |buffer| kernel.stmts.push(Stmt { kind: StmtKind::Alloc { buffer }, span });
     let allocs: Vec<StmtId> = fresh.into_iter().map(alloc).collect();
     let begin = begin(kernel, [total, total_parts], span);
@@ -413,18 +412,9 @@ fn keep_parts(kernel: &mut Kernel, sum: &RunningSum) {
         vars.push(part);
         extents.push(extent);
     }
-    let put = |list: &mut Vec<StmtId>| {
-        if let Some(at) = list.iter().position(|stmt| *stmt == around) {
-            list.insert(at + 1, combine);
-            list.insert(at, begin);
-        }
-        if let Some(at) = list.iter().position(|stmt| Some(*stmt) == declared) {
-            list.splice(at + 1..at + 1, allocs.iter().copied());
-        }
-    };
-    put(&mut kernel.body);
-    for stmt in kernel.stmts.values_mut() {
-        stmt.kind.bodies_mut().into_iter().for_each(put);
+    uses::put_beside(kernel, around, &[begin], &[combine]);
+    if let Some(declared) = declared {
+        uses::put_beside(kernel, declared, &[], &allocs);
     }
 }
 

@@ -89,8 +89,7 @@ impl Lowering<'_> {
         }
         self.unrolled("i", each, |l, index| {
             let thread = l.linear_thread();
-            let part = l.binary(BinaryOp::Add, thread, index * threads);
-            let part = l.once("part", part);
+            let part = l.once("part", thread + index * threads);
             let indices = l.split(part, &counts);
             copy(l, indices);
         });

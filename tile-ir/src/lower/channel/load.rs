@@ -74,7 +74,7 @@ enum Bytes {
     /// A whole tile: TMA writes zeros for what is outside of the tensor, and counts their bytes.
     Whole(u32),
     /// The rows of a tile that are inside the tensor: how many rows, and the bytes of one row.
-    Inside(ValueId, ValueId),
+    Inside([ValueId; 2]),
 }
 
 impl Load {
@@ -175,7 +175,7 @@ impl Lowering<'_> {
         let known: u32 = parts.iter().map(|bytes| if let Bytes::Whole(bytes) = bytes { *bytes } else { 0 }).sum();
         let mut all = (known > 0).then(|| self.int(i64::from(known)));
         for bytes in &parts {
-            if let Bytes::Inside(rows, row) = *bytes {
+            if let Bytes::Inside([rows, row]) = *bytes {
                 all = Some(self.joined(BinaryOp::Add, all, rows * row));
             }
         }
@@ -195,10 +195,7 @@ impl Lowering<'_> {
     fn bytes_of(&mut self, load: &Load) -> Bytes {
         match &load.transport {
             Transport::Boxes { layout, .. } => Bytes::Whole(layout.bytes()),
-            Transport::Rows(rows) => {
-                let (count, row) = self.inside(load, rows);
-                Bytes::Inside(count, row)
-            }
+            Transport::Rows(rows) => Bytes::Inside(self.inside(load, rows)),
         }
     }
 
@@ -212,13 +209,8 @@ impl Lowering<'_> {
         };
         let to = Target { shared, base, barrier: slots.full(slot) };
         match (&load.transport, bytes) {
-            (Transport::Boxes { boxes, shared: sharing, .. }, _) => {
-                let map = self.tensor_map(load.tensor, boxes, false);
-                self.load_boxes(load, (boxes, *sharing), map, to);
-            }
-            (Transport::Rows(rows), Bytes::Inside(count, row)) => {
-                self.load_rows(load, rows, (count, row), to);
-            }
+            (Transport::Boxes { boxes, shared: sharing, .. }, _) => self.load_boxes(load, (boxes, *sharing), to),
+            (Transport::Rows(rows), Bytes::Inside(inside)) => self.load_rows(load, rows, inside, to),
             (Transport::Rows(_), Bytes::Whole(_)) => self.bug("rows of which all are inside their tensor"),
         }
     }

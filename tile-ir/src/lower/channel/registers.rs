@@ -110,8 +110,7 @@ impl<'a> Lowering<'a> {
         };
         self.unrolled("i", count, |l, i| {
             let thread = l.linear_thread();
-            let element = l.binary(BinaryOp::Add, thread, i * threads);
-            let element = l.once("element", element);
+            let element = l.once("element", thread + i * threads);
             let inside = (!total.is_multiple_of(threads)).then(|| l.binary(BinaryOp::Lt, element, total));
             let own = l.at(local, i);
             let ops = l.nested(|l| {

@@ -12,7 +12,7 @@ const FEW: u32 = 4;
 
 impl Lowering<'_> {
     /// Rows of a tile that are inside the tensor, and bytes of one.
-    pub(super) fn inside(&mut self, load: &Load, tile: &Rows) -> (ValueId, ValueId) {
+    pub(super) fn inside(&mut self, load: &Load, tile: &Rows) -> [ValueId; 2] {
         let rank = self.rank(Place::Tensor(load.tensor));
         let mut counts = [tile.rows, tile.columns].map(|n| self.int(i64::from(n)));
         for (back, count) in [(2, 0), (1, 1)] {
@@ -33,11 +33,11 @@ impl Lowering<'_> {
             Some(columns) => self.int(columns * size),
             None => self.eval(counts[1] * size),
         };
-        (counts[0], bytes)
+        [counts[0], bytes]
     }
 
     /// One copy a row; one copy in all, where the rows are whole and lie one behind the other.
-    pub(super) fn load_rows(&mut self, load: &Load, tile: &Rows, (rows, bytes): (ValueId, ValueId), to: Target) {
+    pub(super) fn load_rows(&mut self, load: &Load, tile: &Rows, [rows, bytes]: [ValueId; 2], to: Target) {
         let Target { shared, base, barrier } = to;
         let rank = self.rank(Place::Tensor(load.tensor));
         let row = |l: &mut Self, row: ValueId, bytes: ValueId| {

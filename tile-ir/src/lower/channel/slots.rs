@@ -73,7 +73,8 @@ impl<'a> Lowering<'a> {
     }
 
     /// One thread makes the barriers of a slot, which so many arrivals give back.
-    pub(in crate::lower) fn init_slot(&mut self, slots: &Slots, index: ValueId, readers: u32) {
+    pub(in crate::lower) fn init_slot(&mut self, slots: &Slots, index: impl Into<Term>, readers: u32) {
+        let index = self.eval(index);
         self.op(OpKind::BarrierInit { barrier: slots.full(index), arrivals: 1 });
         if let Some(array) = slots.empty {
             self.op(OpKind::BarrierInit { barrier: BarrierRef { array, index }, arrivals: readers });
@@ -110,12 +111,14 @@ impl<'a> Lowering<'a> {
     }
 
     /// A consumer waits for the bytes of a slot.
-    pub(in crate::lower) fn await_full(&mut self, slots: &Slots, index: ValueId) {
+    pub(in crate::lower) fn await_full(&mut self, slots: &Slots, index: impl Into<Term>) {
+        let index = self.eval(index);
         self.await_phase(slots, slots.full(index));
     }
 
     /// The producer waits until a slot has been given back.
-    pub(in crate::lower) fn await_empty(&mut self, slots: &Slots, index: ValueId) {
+    pub(in crate::lower) fn await_empty(&mut self, slots: &Slots, index: impl Into<Term>) {
+        let index = self.eval(index);
         if let Some(array) = slots.empty {
             self.await_phase(slots, BarrierRef { array, index });
         }
@@ -130,11 +133,11 @@ impl<'a> Lowering<'a> {
     pub(in crate::lower) fn give_back(
         &mut self,
         slots: &Slots,
-        index: ValueId,
+        index: impl Into<Term>,
         cond: impl Into<Term>,
         cta: Option<ValueId>,
     ) {
-        let Some(array) = slots.empty else { return };
+        let (Some(array), index) = (slots.empty, self.eval(index)) else { return };
         let barrier = BarrierRef { array, index };
         self.when(cond, |l| l.op(OpKind::BarrierArrive { barrier, cta }));
     }

@@ -32,8 +32,9 @@ impl Lowering<'_> {
 
     /// Asks for one tile, which goes to its array from element `base`: all its boxes, or this block's part of one that blocks of the
     /// cluster share.
-    pub(super) fn load_boxes(&mut self, load: &Load, of: (&TmaPlan, Option<Sharing>), map: MapId, to: Target) {
-        let ((boxes, sharing), Target { shared, base, barrier }) = (of, to);
+    pub(super) fn load_boxes(&mut self, load: &Load, (boxes, sharing): (&TmaPlan, Option<Sharing>), to: Target) {
+        let Target { shared, base, barrier } = to;
+        let map = self.tensor_map(load.tensor, boxes, false);
         let size = load.dtype().bytes();
         let part = sharing.map(|of| (self.part_of_tile(&of), self.sharing_ranks(&of), part_step(boxes)));
         for piece in boxes.boxes.iter().filter(|b| b.part == 0) {

@@ -45,7 +45,7 @@ impl Lowering<'_> {
         else {
             return self.bug("an alternating loop without its product");
         };
-        let Some(first) = self.fragments[product.acc] else { return self.bug("an accumulator has no registers") };
+        let Some(first) = self.held_in(product.acc) else { return };
         let (lets, work) = (&body[..number], &body[number + 1..]);
         let name = format!("{}_next", self.kernel.buffers[product.acc].name);
         let local = self.out.local(&name, self.kernel.buffer_dtype(product.acc), first.count());

@@ -225,9 +225,9 @@ impl<'a> Lowering<'a> {
                     let Ok(bytes) = operand.offset(first, 0) else {
                         return self.bug("a part of an operand that no descriptor reaches");
                     };
-                    let rows = self.binary(BinaryOp::Mul, consumer, bytes / UNIT);
+                    let rows = self.eval(consumer * (bytes / UNIT));
                     let rows = self.push(ValueKind::Cast(rows), ValueType::Wide);
-                    value = self.binary(BinaryOp::Add, value, rows);
+                    value = self.eval(value + rows);
                 }
                 let value = self.out.once(&format!("{}_descriptor", self.kernel.buffers[buffer].name), value);
                 roles.descriptors.push((buffer, value));
@@ -299,16 +299,16 @@ impl<'a> Lowering<'a> {
 
     /// The instructions of one tile product on the current slots. `words`: of a left operand in registers.
     pub(super) fn multiply(&mut self, roles: &Roles, product: &Product, words: Option<LocalId>) {
-        let Some(registers) = self.fragments[product.acc] else { return self.bug("an accumulator has no registers") };
+        let Some(registers) = self.held_in(product.acc) else { return };
         let in_slot = |l: &mut Self, buffer: BufferId| {
             let base = roles.descriptors.iter().find(|(b, _)| *b == buffer).map(|(_, value)| *value);
             let mut value = base.unwrap_or_else(|| l.push(ValueKind::Int(0), ValueType::Wide));
             if let Some(channel) = roles.channel_of(buffer) {
                 let bytes = l.layouts.shared.get(&buffer).map_or(0, |tile| tile.bytes());
                 let slot = l.slot(&channel.slots, None);
-                let shift = l.binary(BinaryOp::Mul, slot, bytes / UNIT);
+                let shift = l.eval(slot * (bytes / UNIT));
                 let shift = l.push(ValueKind::Cast(shift), ValueType::Wide);
-                value = l.binary(BinaryOp::Add, value, shift);
+                value = l.eval(value + shift);
             }
             l.out.once(&format!("{}_slot", l.kernel.buffers[buffer].name), value)
         };

@@ -88,7 +88,7 @@ impl<'a> Lowering<'a> {
 
     /// Packs what the fragment holds now.
     pub(super) fn pack_left_words(&mut self, product: &Product, local: LocalId) {
-        let Some(held) = self.fragments[product.a.0] else { return self.bug("a left operand has no registers") };
+        let Some(held) = self.held_in(product.a.0) else { return };
         let steps = held.layout.left_steps();
         for block in 0..product.blocks {
             for step in 0..steps {

@@ -166,8 +166,7 @@ impl Lowering<'_> {
         for (once, slot) in roles.once() {
             let Some(at) = once.loads.iter().position(|load| load.stmt == stmt) else { continue };
             if at == 0 {
-                let zero = self.int(0);
-                self.await_full(slot, zero);
+                self.await_full(slot, 0);
             }
             return true;
         }
@@ -191,8 +190,8 @@ impl Lowering<'_> {
         if read {
             self.warpgroup_barrier(roles);
         }
-        let (zero, leader) = (self.int(0), self.is_leader(roles));
-        self.give_back(slot, zero, leader, None);
+        let leader = self.is_leader(roles);
+        self.give_back(slot, 0, leader, None);
         self.advance(slot);
     }
 }

@@ -200,10 +200,7 @@ impl<'a> Lowering<'a> {
             let readers = roles.plan.readers() * channel.feeders();
             self.unrolled("i", channel.slots.count, |l, index| l.init_slot(&channel.slots, index, readers));
         }
-        for slot in roles.once.iter().rev() {
-            let zero = self.int(0);
-            self.init_slot(slot, zero, roles.plan.readers());
-        }
+        roles.once.iter().rev().for_each(|slot| self.init_slot(slot, 0, roles.plan.readers()));
         self.set_up_counted(roles.plan.readers());
         self.init_inboxes();
         self.op(OpKind::FenceBarrierInit);

@@ -121,8 +121,7 @@ impl<'a> Lowering<'a> {
         let Some(slots) = &parts.resident else { return };
         let leader = self.is_leader(parts.at.roles);
         let last = next.map_or(leader.into(), |next| leader.and(next.at_least(parts.at.range[1])));
-        let zero = self.int(0);
-        self.give_back(slots, zero, last, None);
+        self.give_back(slots, 0, last, None);
     }
 
     /// Waits for the tiles of the first product of the iteration `next`, if there is one and it does not wait itself.
@@ -148,9 +147,7 @@ impl<'a> Lowering<'a> {
     fn shifted_iteration(&mut self, parts: &Parts<'_>) {
         let Parts { at: &Consumed { roles, ring, range: [_, _, step], .. }, first, second, words, .. } = *parts;
         self.begin_iteration(parts, None);
-        let [Some(score), Some(sum)] = [first, second].map(|product| self.fragments[product.acc]) else {
-            return self.bug("an accumulator has no registers");
-        };
+        let [Some(score), Some(sum)] = [first, second].map(|product| self.held_in(product.acc)) else { return };
         let (score, late) = ([score.local], [sum.local, words]);
         if !parts.holds {
             self.await_slots(ring, &parts.early);

@@ -243,8 +243,7 @@ impl<'a> Lowering<'a> {
                     l.warpgroup_barrier(roles);
                 }
                 let warpgroup = roles.warpgroup.unwrap_or(consumer);
-                let base = l.binary(BinaryOp::Mul, warpgroup * BUFFERS + buffer, BLOCK_ROWS * sub.width);
-                let base = l.once("sub_tile", base);
+                let base = l.once("sub_tile", (warpgroup * BUFFERS + buffer) * (BLOCK_ROWS * sub.width));
                 let from = l.binary(BinaryOp::Add, first, j * (sub.width / 2));
                 let way = Way { sub: &sub, acc: registers.local, from, staging, base };
                 match by_matrices {
@@ -343,8 +342,8 @@ impl<'a> Lowering<'a> {
             let elements = sub.tile.offset(row, col).over(sub.tile.dtype().bytes());
             let elements = self.formula(&elements, &[thread]);
             let offset = base + elements;
-            let (memory, start) = (self.at(staging, offset), self.int(0));
-            self.op(OpKind::VectorStore { memory, local: pair, start, width: 2 });
+            let memory = self.at(staging, offset);
+            self.vector_store(memory, pair, 0, 2);
         }
     }
 

@@ -35,8 +35,7 @@ impl Lowering<'_> {
         };
         let trips = self.trips(ring);
         // The second group's first tile comes after the first group's.
-        let skipped = self.binary(BinaryOp::Mul, group, trips);
-        self.skip(channel, skipped);
+        self.skip(channel, group * trips);
         self.persistent_loop(Some(group), |l| {
             l.turn(group, false, false);
             l.block(body);
@@ -53,10 +52,10 @@ impl Lowering<'_> {
     }
 
     /// Goes `by` slots on.
-    fn skip(&mut self, channel: &ChannelState, by: ValueId) {
+    fn skip(&mut self, channel: &ChannelState, by: impl Into<Term>) {
         let Some((at, parity_of)) = channel.slots.turn() else { return self.bug("a channel without turns") };
         let stages = channel.slots.count;
-        self.set(at, at + by);
+        self.set(at, at + by.into());
         self.set(parity_of, parity_of ^ ((at / stages) & 1));
         self.set(at, at % stages);
     }

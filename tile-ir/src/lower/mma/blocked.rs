@@ -111,8 +111,7 @@ impl Lowering<'_> {
                     }
                     l.unrolled("i", layout.slots(0), |l, i| {
                         l.unrolled("j", layout.slots(1), |l, j| {
-                            let [x, y] =
-                                [(0, i), (1, j)].map(|(side, line): (usize, _)| l.part(reads[side].part, line));
+                            let [x, y] = [(0, i), (1, j)].map(|(side, line): (usize, _)| l.get(reads[side].part, line));
                             l.cross(acc, layout, [i, j], [x, y]);
                         });
                     });
@@ -127,7 +126,7 @@ impl Lowering<'_> {
                     l.unrolled("kk", deep, |l, kk| {
                         l.unrolled("i", layout.slots(1 - streamed), |l, i| {
                             let line = l.int(i64::from(line));
-                            let one = l.part(reads[line_by_line].part, kk);
+                            let one = l.get(reads[line_by_line].part, kk);
                             let other = reads[held].element(l, i, kk);
                             match streamed {
                                 0 => l.cross(acc, layout, [line, i], [one, other]),
@@ -320,29 +319,26 @@ impl<'s> Reads<'s> {
     /// Reads a line along K from the `k`-th of a chunk on into the registers from `start`.
     fn read_line(&self, l: &mut Lowering<'_>, at: &Chunk, (line, k): (u32, u32), start: u32) {
         let memory = self.memory(l, at, line, k);
-        let start = l.int(i64::from(start));
-        l.op(OpKind::VectorLoad { local: self.part, start, memory, width: self.deep });
+        l.vector_load(self.part, start, memory, self.deep);
     }
 
     /// Reads every line at the `k`-th of a chunk into the registers from `start`.
     fn read_step(&self, l: &mut Lowering<'_>, at: &Chunk, k: u32, start: u32) {
         for line in (0..self.lines).step_by(self.together as usize) {
             let memory = self.memory(l, at, line, k);
-            let start = l.int(i64::from(start + line));
             if self.together > 1 {
-                l.op(OpKind::VectorLoad { local: self.part, start, memory, width: self.together });
+                l.vector_load(self.part, start + line, memory, self.together);
                 continue;
             }
             let value = l.fetch(memory);
-            l.put(self.part, start, value);
+            l.put(self.part, start + line, value);
         }
     }
 
     /// What [`Reads::read_lines`] has read of a line, the `k`-th of that.
     fn element(&self, l: &mut Lowering<'_>, line: ValueId, k: ValueId) -> ValueId {
         let (major, minor, lines) = if self.along_k() { (line, k, self.deep) } else { (k, line, self.lines) };
-        let offset = l.binary(BinaryOp::Add, major * lines, minor);
-        l.part(self.part, offset)
+        l.get(self.part, major * lines + minor)
     }
 }
 

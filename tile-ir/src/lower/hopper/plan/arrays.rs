@@ -52,16 +52,7 @@ impl Planner<'_> {
                     None => fills.push((number, vec![load])),
                 }
             }
-            let shift = shift.clone();
-            rings.push(Ring {
-                at: at.clone(),
-                fills,
-                meets: false,
-                shift,
-                alternate: None,
-                last_read: None,
-                written_out: false,
-            });
+            rings.push(Ring { shift: shift.clone(), ..Ring::new(at, fills) });
         }
         Ok((rings, channels))
     }

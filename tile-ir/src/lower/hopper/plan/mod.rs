@@ -119,6 +119,12 @@ pub(super) struct Ring {
 }
 
 impl Ring {
+    /// A loop that fills these channels, and nothing more is known of.
+    fn new(at: &Loop, fills: Vec<(usize, Vec<Load>)>) -> Ring {
+        let at = at.clone();
+        Ring { at, fills, meets: false, shift: None, alternate: None, last_read: None, written_out: false }
+    }
+
     pub(super) fn loads(&self) -> impl Iterator<Item = &Load> {
         self.fills.iter().flat_map(|(_, loads)| loads)
     }
