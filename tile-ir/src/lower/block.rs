@@ -75,10 +75,8 @@ impl Block {
 
 /// Infers.
 pub(super) fn infer(kernel: &BoundKernel) -> Result<Block, Vec<Diagnostic>> {
-    let mut statements = Vec::new();
-    each(kernel, &kernel.body, &mut |stmt| statements.push(stmt));
-    let blocks = lane_blocks(kernel, &statements);
-    let mut this = Inference { kernel, block: Block::default(), sources: BTreeMap::new(), all: Vec::new(), blocks };
+    let (mut this, statements) = Inference::new(kernel, Block::default());
+    this.blocks = lane_blocks(kernel, &statements);
     for (buffer, declared) in kernel.buffers.iter() {
         if declared.scope == Scope::Shared
             && matches!(declared.swizzle, SwizzleRequest::Exactly(swizzle) if swizzle != Swizzle::None)
@@ -108,9 +106,7 @@ pub(super) fn infer(kernel: &BoundKernel) -> Result<Block, Vec<Diagnostic>> {
 /// fragments of one axis are rows and which are columns of a tile.
 pub(super) fn meet(kernel: &BoundKernel, layouts: &mut Layouts) -> Result<(), Vec<Diagnostic>> {
     let block = Block { layouts: std::mem::take(layouts), ..Block::default() };
-    let mut this = Inference { kernel, block, sources: BTreeMap::new(), all: Vec::new(), blocks: None };
-    let mut statements = Vec::new();
-    each(kernel, &kernel.body, &mut |stmt| statements.push(stmt));
+    let (mut this, statements) = Inference::new(kernel, block);
     this.kept(&statements);
     this.meetings(&statements);
     *layouts = this.block.layouts;
@@ -127,7 +123,14 @@ struct Inference<'k> {
     blocks: Option<[u32; 2]>,
 }
 
-impl Inference<'_> {
+impl<'k> Inference<'k> {
+    /// What is known so far, and all statements.
+    fn new(kernel: &'k BoundKernel, block: Block) -> (Inference<'k>, Vec<StmtId>) {
+        let mut statements = Vec::new();
+        each(kernel, &kernel.body, &mut |stmt| statements.push(stmt));
+        (Inference { kernel, block, sources: BTreeMap::new(), all: Vec::new(), blocks: None }, statements)
+    }
+
     fn warps(&self) -> u32 {
         self.kernel.thread_count() / WARP
     }

@@ -113,24 +113,26 @@ impl<'a> Lowering<'a> {
         let Buffer { name, scope, .. } = &kernel.buffers[buffer];
         let (dtype, len) = (kernel.buffer_dtype(buffer), kernel.buffer_len(buffer) as u32);
         match scope {
-            Scope::Local => {
-                let local = self.local(name, dtype, len);
-                self.locals[buffer] = Some(local);
-            }
+            Scope::Local => self.locals[buffer] = Some(self.out.local(name, dtype, len)),
             Scope::Fragment => self.declare_fragment(buffer),
             Scope::Shared => {
                 let slots = self.stages.get(&buffer).copied().unwrap_or(1);
                 let pitch = if slots == 1 { len } else { len.next_multiple_of(16 / dtype.bytes()) };
-                let shared = self.shared_array(name, dtype, pitch.saturating_mul(slots), false);
-                self.program.shared[shared].slots = slots;
-                if self.layouts.shared.contains_key(&buffer) {
-                    // Rows that are free of bank conflicts within an atom are so for every slot.
-                    self.program.shared[shared].align = 128;
-                }
-                self.shared[buffer] = Some(shared);
-                self.op(OpKind::Shared { shared });
+                // Rows that are free of bank conflicts within an atom are so for every slot.
+                let align = if self.layouts.shared.contains_key(&buffer) { 128 } else { 16 };
+                self.declare_shared(buffer, dtype, pitch, (slots, align));
             }
         }
+    }
+
+    /// Declares the slots of an array, of so many elements each.
+    pub(super) fn declare_shared(&mut self, buffer: BufferId, dtype: Dtype, each: u32, (slots, align): (u32, u32)) {
+        let name = &self.kernel.buffers[buffer].name;
+        let shared = self.shared_array(name, dtype, each.saturating_mul(slots), false);
+        let array = &mut self.program.shared[shared];
+        (array.slots, array.align) = (slots, align);
+        self.shared[buffer] = Some(shared);
+        self.op(OpKind::Shared { shared });
     }
 
     pub(super) fn shared_array(&mut self, name: &str, dtype: Dtype, len: u32, scratch: bool) -> SharedId {

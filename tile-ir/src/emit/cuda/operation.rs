@@ -67,7 +67,7 @@ impl Emitter<'_> {
                 let helper = format!("load{}", width * program.locals[*local].dtype.bytes());
                 let stream = if is_stream(program, memory.space) { "_stream" } else { "" };
                 let arguments = [self.part(*local, *start), address(program, memory)];
-                self.call_if(memory, &(helper + stream), &arguments);
+                line!(self, "{}", self.called_if(memory, &(helper + stream), &arguments));
             }
             OpKind::VectorStore { memory, local, start, width } => {
                 let bytes = width * program.locals[*local].dtype.bytes();
@@ -265,10 +265,6 @@ impl Emitter<'_> {
             None => format!("{helper}({arguments});"),
             Some(guard) => format!("{helper}_if({}, {arguments});", self.value(guard.cond)),
         }
-    }
-
-    fn call_if(&mut self, read: &Memory, helper: &str, arguments: &[String]) {
-        line!(self, "{}", self.called_if(read, helper, arguments));
     }
 
     /// `const type reg = text;`

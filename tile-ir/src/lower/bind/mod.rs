@@ -125,17 +125,17 @@ fn drop_unused(from: &Kernel, to: &mut Kernel) {
 
 /// The arrays that a statement or an access of `kernel` names.
 fn used_arrays(kernel: &Kernel) -> BTreeSet<BufferId> {
-    let effects = kernel.stmts.keys().flat_map(|stmt| effects(kernel, stmt));
-    let touched = effects.filter_map(|effect| match effect {
-        Effect::Read(place) | Effect::Write(place) | Effect::Atomic(place) | Effect::Cooperative(place) => Some(place),
-        Effect::BlockCollective | Effect::WarpCollective | Effect::BlockBarrier | Effect::WarpBarrier => None,
-    });
-    let reduced = kernel.stmts.values().filter_map(|stmt| {
-        let StmtKind::Reduce { src: ReduceSource::Local(buffer), .. } = stmt.kind else { return None };
-        Some(Place::Buffer(buffer))
-    });
-    let places = kernel.accesses.values().map(|access| access.place).chain(touched).chain(reduced);
-    places.filter_map(|place| if let Place::Buffer(buffer) = place { Some(buffer) } else { None }).collect()
+    let mut places: Vec<Place> = kernel.accesses.values().map(|access| access.place).collect();
+    for stmt in kernel.stmts.values() {
+        stmt.kind.parts(&mut |part| {
+            if let StmtPart::Tile(tile, _) = part {
+                places.push(tile.place);
+            } else if let StmtPart::Array(buffer, _) = part {
+                places.push(Place::Buffer(buffer));
+            }
+        });
+    }
+    places.into_iter().filter_map(|place| if let Place::Buffer(buffer) = place { Some(buffer) } else { None }).collect()
 }
 
 /// The variables that an expression of `kernel` reads, the values of the `dropped` declarations left out.

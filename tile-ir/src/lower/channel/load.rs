@@ -27,6 +27,9 @@ pub(in crate::lower) struct Load {
     pub(in crate::lower) stmt: StmtId,
     pub(in crate::lower) tensor: ParamId,
     pub(in crate::lower) buffer: BufferId,
+    pub(in crate::lower) dtype: Dtype,
+    /// Elements of a slot.
+    pub(in crate::lower) elements: u32,
     /// The tile in the tensor.
     pub(in crate::lower) src: TileRef,
     pub(in crate::lower) transport: Transport,
@@ -56,7 +59,6 @@ pub(in crate::lower) struct Rows {
     /// Rows, and elements of one.
     pub(in crate::lower) rows: u32,
     pub(in crate::lower) columns: u32,
-    pub(in crate::lower) dtype: Dtype,
     /// The axes of the tensor on which the tile may leave it, past its end.
     pub(in crate::lower) open: Vec<OpenAxis>,
 }
@@ -85,30 +87,12 @@ impl Load {
 
     /// Bytes of a slot.
     pub(in crate::lower) fn bytes(&self) -> u32 {
-        self.elements().saturating_mul(self.dtype().bytes())
-    }
-
-    /// Elements of a slot.
-    pub(in crate::lower) fn elements(&self) -> u32 {
-        match &self.transport {
-            Transport::Boxes { layout, .. } => layout.bytes() / layout.dtype().bytes(),
-            Transport::Rows(rows) => rows.rows.saturating_mul(rows.columns),
-        }
-    }
-
-    pub(in crate::lower) fn dtype(&self) -> Dtype {
-        match &self.transport {
-            Transport::Boxes { layout, .. } => layout.dtype(),
-            Transport::Rows(rows) => rows.dtype,
-        }
+        self.elements.saturating_mul(self.dtype.bytes())
     }
 
     /// What the slots' array begins at a multiple of, in bytes.
     fn alignment(&self) -> u32 {
-        match &self.transport {
-            Transport::Boxes { layout, .. } => layout.alignment(),
-            Transport::Rows(_) => 128,
-        }
+        self.layout().map_or(128, SharedLayout::alignment)
     }
 
     /// The layout of a slot, where it is not row after row.
@@ -145,12 +129,7 @@ impl Lowering<'_> {
     /// Declares the slots of a load's array, and its tensor map.
     pub(in crate::lower) fn declare_slots(&mut self, load: &Load, slots: u32) {
         if self.shared[load.buffer].is_none() {
-            let name = &self.kernel.buffers[load.buffer].name;
-            let shared = self.shared_array(name, load.dtype(), load.elements().saturating_mul(slots), false);
-            self.program.shared[shared].align = load.alignment();
-            self.program.shared[shared].slots = slots;
-            self.shared[load.buffer] = Some(shared);
-            self.op(OpKind::Shared { shared });
+            self.declare_shared(load.buffer, load.dtype, load.elements, (slots, load.alignment()));
         }
         self.map_of(load);
     }
@@ -205,7 +184,7 @@ impl Lowering<'_> {
         let base = match self.program.values[slot].kind {
             // The only slot of a tile that stays.
             ValueKind::Int(0) => slot,
-            _ => self.binary(BinaryOp::Mul, slot, load.elements()),
+            _ => self.binary(BinaryOp::Mul, slot, load.elements),
         };
         let to = Target { shared, base, barrier: slots.full(slot) };
         match (&load.transport, bytes) {

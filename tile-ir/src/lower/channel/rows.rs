@@ -28,7 +28,7 @@ impl Lowering<'_> {
             let name = if count == 0 { "rows_inside" } else { "columns_inside" };
             counts[count] = self.once(name, end - start);
         }
-        let size = i64::from(tile.dtype.bytes());
+        let size = i64::from(load.dtype.bytes());
         let bytes = match self.program.values[counts[1]].kind.as_int() {
             Some(columns) => self.int(columns * size),
             None => self.eval(counts[1] * size),

@@ -35,7 +35,7 @@ impl Lowering<'_> {
     pub(super) fn load_boxes(&mut self, load: &Load, (boxes, sharing): (&TmaPlan, Option<Sharing>), to: Target) {
         let Target { shared, base, barrier } = to;
         let map = self.tensor_map(load.tensor, boxes, false);
-        let size = load.dtype().bytes();
+        let size = load.dtype.bytes();
         let part = sharing.map(|of| (self.part_of_tile(&of), self.sharing_ranks(&of), part_step(boxes)));
         for piece in boxes.boxes.iter().filter(|b| b.part == 0) {
             let rank = piece.coordinates.len();

@@ -188,7 +188,7 @@ impl<'a> Lowering<'a> {
                     Split::Warpgroups => "slot_start".to_owned(),
                     Split::Threads(_) => format!("{}_slot", self.kernel.buffers[load.buffer].name),
                 };
-                self.slots[load.buffer] = Some(self.once(&name, slot * load.elements()));
+                self.slots[load.buffer] = Some(self.once(&name, slot * load.elements));
             }
         }
     }

@@ -26,7 +26,7 @@ pub(in crate::lower) struct Counted {
     counter: AccessId,
     /// The word.
     number: SharedId,
-    slots: Slots,
+    pub(super) slots: Slots,
 }
 
 impl<'a> Lowering<'a> {
@@ -43,20 +43,6 @@ impl<'a> Lowering<'a> {
         self.remark(RemarkKind::Choice, span, "each block takes the next tile that is counted".to_owned());
         let number = self.shared_array("next_tile", Dtype::U32, 1, false);
         Some(Counted { counter, number, slots: self.only_slot("next_tile", true) })
-    }
-
-    /// One thread makes the barriers.
-    pub(super) fn set_up_counted(&mut self, readers: u32) {
-        let Some(counted) = self.counted.clone() else { return };
-        let zero = self.int(0);
-        self.init_slot(&counted.slots, zero, readers);
-    }
-
-    /// Declares which phase a partition is at.
-    pub(super) fn enter_counted(&mut self, parity: i64) {
-        if let Some(counted) = self.counted.clone() {
-            self.enter(&counted.slots, parity);
-        }
     }
 
     /// Where a tile begins: the producer asks for the number of the next one, where there are many tiles. Consumers, who are told, have none

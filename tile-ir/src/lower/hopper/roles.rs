@@ -200,17 +200,18 @@ impl<'a> Lowering<'a> {
             let readers = roles.plan.readers() * channel.feeders();
             self.unrolled("i", channel.slots.count, |l, index| l.init_slot(&channel.slots, index, readers));
         }
-        roles.once.iter().rev().for_each(|slot| self.init_slot(slot, 0, roles.plan.readers()));
-        self.set_up_counted(roles.plan.readers());
+        let counted = self.counted.as_ref().map(|counted| counted.slots);
+        let single = roles.once.iter().rev().copied().chain(counted);
+        single.for_each(|slot| self.init_slot(&slot, 0, roles.plan.readers()));
         self.init_inboxes();
         self.op(OpKind::FenceBarrierInit);
     }
 
     /// Declares where a partition is in every channel.
     pub(super) fn enter_channels(&mut self, roles: &Roles, parity: i64) {
-        let once = roles.once.iter().rev();
-        once.chain(roles.channels.iter().map(|channel| &channel.slots)).for_each(|slots| self.enter(slots, parity));
-        self.enter_counted(parity);
+        let channels = roles.channels.iter().map(|channel| channel.slots);
+        let counted = self.counted.as_ref().map(|counted| counted.slots);
+        roles.once.iter().rev().copied().chain(channels).chain(counted).for_each(|slots| self.enter(&slots, parity));
     }
 
     fn consumers(&mut self, mut roles: Roles, warp: ValueId) {
@@ -269,9 +270,8 @@ impl<'a> Lowering<'a> {
 
     /// Whether this thread is the first of its warpgroup, which issues what one thread issues for all.
     pub(super) fn is_leader(&mut self, roles: &Roles) -> ValueId {
-        let within = roles.consumer.map(|(_, within)| within);
-        let within = within.unwrap_or_else(|| self.int(0));
-        self.binary(BinaryOp::Eq, within, 0)
+        let within = roles.consumer.map_or(Term::Int(0), |(_, within)| within.into());
+        self.eval(within.equals(0))
     }
 
     /// Lowers a statement that means something else to a consumer than to a whole block; false where it does not.

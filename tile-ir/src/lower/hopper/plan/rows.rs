@@ -118,7 +118,7 @@ impl Planner<'_> {
             if open.iter().any(|open| open.axis + 2 < rank) {
                 return Err("a tile may leave the tensor on another axis than those of rows and columns".into());
             }
-            Ok(Transport::Rows(Rows { rows, columns, dtype, open }))
+            Ok(Transport::Rows(Rows { rows, columns, open }))
         })
     }
 

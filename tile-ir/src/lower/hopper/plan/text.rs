@@ -68,9 +68,9 @@ impl Plan {
 
 /// A load of rows; boxes are as large as their array.
 fn rows(kernel: &BoundKernel, load: &Load) -> Option<String> {
-    let Transport::Rows(Rows { rows, columns, dtype, .. }) = &load.transport else { return None };
+    let Transport::Rows(Rows { rows, columns, .. }) = &load.transport else { return None };
     let (buffer, tensor) = (name(kernel, load.buffer), &kernel.params[load.tensor].name);
-    Some(format!("load: {buffer} of `{tensor}`, {rows} rows of {columns} {dtype}"))
+    Some(format!("load: {buffer} of `{tensor}`, {rows} rows of {columns} {}", load.dtype))
 }
 
 impl Ring {
