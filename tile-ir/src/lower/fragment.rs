@@ -133,8 +133,7 @@ impl<'a> Lowering<'a> {
     /// The words of a left operand that is a fragment: four an atom of 16 rows.
     pub(super) fn declare_left(&mut self, buffer: BufferId, atoms: u32) -> LocalId {
         let name = format!("{}_words", self.kernel.buffers[buffer].name);
-        let local = self.local(&name, Dtype::U32, atoms * MmaAtom::A);
-        local
+        self.local(&name, Dtype::U32, atoms * MmaAtom::A)
     }
 
     /// Packs what a fragment that lies as an accumulator has of one step along K (16 columns): two of its atoms side by side

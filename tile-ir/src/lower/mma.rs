@@ -145,8 +145,7 @@ impl Lowering<'_> {
         let chunk = if k.is_multiple_of(chunk) { chunk } else { 1 };
         let [row_part, col_part] = [(&a, rows), (&b, 1)].map(|(side, lines)| {
             let name = format!("{}_part", self.kernel.buffers[side.buffer].name);
-            let local = self.local(&name, Dtype::F32, lines * chunk);
-            local
+            self.local(&name, Dtype::F32, lines * chunk)
         });
         // Unrolled further, the operands of several steps would be in registers at once.
         self.stepped("depth", [0, k, chunk], Unroll::By(1), |l, depth| {

@@ -366,14 +366,13 @@ impl Planner<'_> {
         if *grouped {
             return Err(no("a warpgroup multiplies one matrix: a grouped product is the warps'"));
         }
-        let (rows, cols) = match kernel.buffer_extents(*acc)[..] {
-            [rows, cols] => (rows, cols),
-            _ => return Err(no("its accumulator is not a matrix".into())),
+        let [rows, cols] = kernel.buffer_extents(*acc)[..] else {
+            return Err(no("its accumulator is not a matrix"));
         };
         let dtype = kernel.buffer_dtype(a.buffer);
         match (MmaInput::of(dtype), precision) {
             (Some(MmaInput::Half), _) | (Some(MmaInput::Tf32), Precision::Tf32) => {}
-            (Some(MmaInput::Tf32), Precision::Full) => return Err(no("wgmma multiplies f32 only as tf32".into())),
+            (Some(MmaInput::Tf32), Precision::Full) => return Err(no("wgmma multiplies f32 only as tf32")),
             (None, _) => return Err(no(&format!("wgmma multiplies f16 and bf16 here, not {dtype}"))),
         }
         let fragment = accumulator(rows, cols, consumers).map_err(|e| no(&e.to_string()))?;
